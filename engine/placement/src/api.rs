@@ -1,0 +1,316 @@
+//! What is asked of placement's leader, and what it answers; and the cluster's picture as data.
+//!
+//! Plain data: `rpc` carries it, `service` answers it, `client` asks it.
+
+use serde::{Deserialize, Serialize};
+use types::{
+    Error, IndexId, LeaseId, NodeId, Peer, PeerId, Region, RegionId, RegionKind, Table, TableId,
+    Timestamp,
+};
+
+/// What a process is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum NodeRole {
+    /// Holds voters.
+    Row,
+    /// Answers MySQL clients.
+    Sql,
+    /// Holds learners and answers Flight clients.
+    Columnar,
+}
+
+/// A process of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// Number.
+    pub id: NodeId,
+    /// What it is for.
+    pub role: NodeRole,
+    /// Internal RPC address, `host:port`.
+    pub rpc_address: String,
+    /// What clients connect to: MySQL for SQL nodes, Flight for columnar nodes, else empty.
+    pub client_address: String,
+}
+
+/// A node and when placement last heard of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// The node.
+    pub node: Node,
+    /// Milliseconds since its last heartbeat, by the leader's monotonic clock; `None` if not yet
+    /// heard by this leader.
+    pub silent_ms: Option<u64>,
+    /// What it last reported.
+    pub report: NodeReport,
+}
+
+/// What a node says of itself with each heartbeat.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeReport {
+    /// Bytes on disk.
+    pub disk_bytes: u64,
+    /// Free bytes on its file system.
+    pub disk_free: u64,
+    /// Faults that need a person, one line each.
+    pub faults: Vec<String>,
+}
+
+/// What a peer says of its region with each heartbeat.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerReport {
+    /// The region as this peer knows it.
+    pub region: Region,
+    /// Whether this peer leads it.
+    pub leader: bool,
+    /// Raft term.
+    pub term: u64,
+    /// Applied index.
+    pub applied: u64,
+    /// Commit index as far as the peer knows.
+    pub committed: u64,
+    /// Bytes of live data, about (leaders and learners).
+    pub bytes: u64,
+    /// Live rows, about (leaders and learners).
+    pub rows: u64,
+    /// Whether it holds data, that is, does not wait for a snapshot.
+    pub ready: bool,
+    /// For learners: milliseconds from acknowledged commit to visible here, newest measure.
+    pub lag_ms: Option<u64>,
+}
+
+/// What placement wants a region's leader or a node to do; repeated until the reports show it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Order {
+    /// Create a founding voter.
+    Create(Region),
+    /// Forget a region that no longer exists or that this node is no longer a member of.
+    Destroy(RegionId),
+    /// Leader: change membership to these peers (one change at a time).
+    Membership(RegionId, Vec<Peer>),
+    /// Leader: hand leadership to this peer.
+    Transfer(RegionId, PeerId),
+    /// Leader: cut the region by size; ask `AllocIds` for numbers first.
+    Split(RegionId),
+}
+
+/// A region, as last reported, and where its leader is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// Descriptor.
+    pub region: Region,
+    /// Node of the leader, where known.
+    pub leader: Option<NodeId>,
+    /// Nodes of learners that hold data.
+    pub ready_learners: Vec<NodeId>,
+    /// Rows, about.
+    pub rows: u64,
+    /// Bytes, about.
+    pub bytes: u64,
+}
+
+/// A user and how its password is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// Name.
+    pub name: String,
+    /// Host pattern: `localhost`, `%` or an address.
+    pub host: String,
+    /// Stored credentials, opaque here (the wire's format); empty for an empty password.
+    pub credentials: Vec<u8>,
+}
+
+/// Everything that names things, at one version.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Catalog {
+    /// Raised by every change.
+    pub version: u64,
+    /// Databases, ascending by name.
+    pub databases: Vec<String>,
+    /// Tables.
+    pub tables: Vec<Table>,
+    /// Users.
+    pub users: Vec<User>,
+}
+
+/// A change of the catalog. Names are checked and numbers are given by placement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum CatalogChange {
+    /// CREATE DATABASE.
+    CreateDatabase(String),
+    /// DROP DATABASE, with its tables.
+    DropDatabase(String),
+    /// CREATE TABLE: `id` and `version` are given by placement, column and index numbers by the
+    /// caller. Founds one region for the records and one for each index.
+    CreateTable(Box<Table>),
+    /// DROP TABLE.
+    DropTable(TableId),
+    /// Replaces the description; refused unless the stored version is `table.version - 1`.
+    /// An index that is new founds a region; one that is gone loses its regions.
+    AlterTable(Box<Table>),
+    /// CREATE USER or SET PASSWORD.
+    PutUser(User),
+    /// DROP USER.
+    DropUser {
+        /// Name.
+        name: String,
+        /// Host pattern.
+        host: String,
+    },
+}
+
+/// A snapshot lease: holds garbage collection back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// Number.
+    pub id: LeaseId,
+    /// Snapshot that stays readable.
+    pub ts: Timestamp,
+    /// Who took it.
+    pub owner: String,
+    /// Unix milliseconds when it was taken.
+    pub taken_ms: u64,
+    /// Unix milliseconds when it ends.
+    pub expires_ms: u64,
+}
+
+/// A request to placement's leader.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Request {
+    /// Consecutive timestamps, greater than all handed out before by any leader.
+    Timestamps {
+        /// How many, at least 1.
+        count: u32,
+    },
+    /// Consecutive numbers for nodes, regions and peers (one space, never reused).
+    Ids {
+        /// How many.
+        count: u32,
+    },
+    /// Makes a node known, or updates its addresses.
+    Register(Node),
+    /// A node's regular sign of life.
+    Heartbeat {
+        /// Which.
+        node: NodeId,
+        /// Of itself.
+        report: NodeReport,
+        /// Of its peers.
+        peers: Vec<PeerReport>,
+    },
+    /// The catalog, unless the caller's version is current.
+    Catalog {
+        /// Version that the caller holds; 0 for none.
+        known: u64,
+    },
+    /// Changes the catalog.
+    Change(CatalogChange),
+    /// The region of a key.
+    Locate {
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// The regions of a kind, in key order.
+    Regions {
+        /// Which keys.
+        kind: RegionKind,
+    },
+    /// Every region, every node.
+    Status,
+    /// Consecutive AUTO_INCREMENT numbers of a table, above `above`.
+    AutoIncrement {
+        /// Table.
+        table: TableId,
+        /// How many, 0 to only raise the counter.
+        count: u64,
+        /// Numbers up to this are taken.
+        above: u64,
+    },
+    /// Takes a lease at a snapshot, at the present timestamp if none is named.
+    TakeLease {
+        /// Snapshot.
+        ts: Option<Timestamp>,
+        /// Milliseconds until it ends unless renewed.
+        ttl_ms: u64,
+        /// Who takes it.
+        owner: String,
+    },
+    /// Prolongs a lease from now on.
+    RenewLease {
+        /// Which.
+        lease: LeaseId,
+        /// Milliseconds.
+        ttl_ms: u64,
+    },
+    /// Ends a lease.
+    ReleaseLease {
+        /// Which.
+        lease: LeaseId,
+    },
+    /// Leases that live.
+    Leases,
+    /// The key that signs tokens and tickets.
+    SigningKey,
+}
+
+/// Placement's answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Response {
+    /// First of the timestamps; and the catalog's version, so that a transaction learns at its
+    /// start whether its schema is current.
+    Timestamps {
+        /// First.
+        first: Timestamp,
+        /// Version of the catalog.
+        catalog: u64,
+    },
+    /// First of the numbers.
+    Ids(u64),
+    /// What to do, and the catalog's version.
+    Orders {
+        /// Orders.
+        orders: Vec<Order>,
+        /// Version of the catalog.
+        catalog: u64,
+        /// Every node, for addresses.
+        nodes: Vec<Node>,
+    },
+    /// The catalog, or none if the caller's is current.
+    Catalog(Option<Box<Catalog>>),
+    /// The table as changed, where one was.
+    Changed {
+        /// Version of the catalog from now on.
+        catalog: u64,
+        /// The table.
+        table: Option<Box<Table>>,
+    },
+    /// Regions.
+    Routes(Vec<Route>),
+    /// The whole picture.
+    Status {
+        /// Nodes.
+        nodes: Vec<NodeStatus>,
+        /// Regions.
+        routes: Vec<Route>,
+        /// Newest report of each peer.
+        peers: Vec<(NodeId, PeerReport)>,
+        /// Node that leads placement.
+        leader: NodeId,
+    },
+    /// First of the numbers.
+    AutoIncrement(u64),
+    /// A lease.
+    Lease(Lease),
+    /// Leases.
+    Leases(Vec<Lease>),
+    /// A key.
+    SigningKey(Vec<u8>),
+    /// Done.
+    Done,
+    /// It did not work; [`Error::NotLeader`] of region 1 names the leader.
+    Failed(Error),
+}
+
+/// Numbers that an index needs at CREATE INDEX time.
+pub fn next_index_id(table: &Table) -> IndexId {
+    table.indexes.iter().map(|index| index.id).max().unwrap_or(0) + 1
+}

@@ -1,0 +1,65 @@
+//! A node's Raft groups, as seen by those who propose to them and read from them.
+//!
+//! The store's handle implements this; so does a one-node stand-in for tests of the rooms above.
+
+use futures::future::BoxFuture;
+use types::{Peer, PeerId, Region, RegionId, Result};
+
+use crate::machine::Position;
+
+/// A reply that arrives later; every implementation bounds the wait.
+pub type Pending<T> = BoxFuture<'static, Result<T>>;
+
+/// What a node's peer of a region knows of its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerStatus {
+    /// The region, as applied.
+    pub region: Region,
+    /// This node's member.
+    pub peer: Peer,
+    /// The leader, where known.
+    pub leader: Option<Peer>,
+    /// Current term.
+    pub term: u64,
+    /// Whether this peer leads and has applied an entry of its own term: only then may it decide
+    /// facts.
+    pub decides: bool,
+    /// Last applied entry.
+    pub applied: Position,
+    /// Commit index as far as it knows.
+    pub committed: u64,
+    /// Whether it holds data, that is, does not wait for a snapshot.
+    pub ready: bool,
+    /// Why the peer stopped, if it did.
+    pub fault: Option<String>,
+}
+
+/// Access to a node's groups.
+pub trait Groups: Send + Sync + 'static {
+    /// The peer of a region on this node.
+    fn status(&self, region: RegionId) -> Option<PeerStatus>;
+
+    /// Every peer on this node.
+    fn statuses(&self) -> Vec<PeerStatus>;
+
+    /// Proposes an entry, to be appended only in `term`. Resolves once this node has applied it;
+    /// `Dropped` means that it certainly never takes effect, `NotLeader` likewise, `Timeout` that
+    /// nobody knows.
+    fn propose(&self, region: RegionId, term: u64, data: Vec<u8>) -> Pending<Position>;
+
+    /// Resolves to the group's commit index, confirmed by a quorum after the call, once this node
+    /// has applied it. Followers and learners ask their leader. Requests are batched.
+    fn read_index(&self, region: RegionId) -> Pending<u64>;
+
+    /// Leader: changes the membership to `peers` and resolves to the new descriptor once applied.
+    fn change_membership(&self, region: RegionId, peers: Vec<Peer>) -> Pending<Region>;
+
+    /// Leader: hands over to another voter; best effort.
+    fn transfer(&self, region: RegionId, to: PeerId);
+
+    /// Creates a founding voter on this node, unless the region is there or was destroyed.
+    fn create(&self, region: Region) -> Pending<()>;
+
+    /// Removes this node's peer and its data.
+    fn destroy(&self, region: RegionId) -> Pending<()>;
+}

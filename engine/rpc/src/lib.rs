@@ -1,0 +1,1 @@
+//! Raft, transactions and placement over gRPC.

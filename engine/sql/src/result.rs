@@ -1,0 +1,112 @@
+//! What a statement answers: the contract between the engine and the MySQL wire.
+//!
+//! Rows are Arrow record batches on every path; the wire turns them into packets.
+
+use std::pin::Pin;
+
+use arrow::record_batch::RecordBatch;
+use futures::Stream;
+use types::ColumnType;
+
+/// An error in MySQL's shape.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("ERROR {code} ({}): {message}", String::from_utf8_lossy(.sqlstate))]
+pub struct SqlError {
+    /// MySQL's number.
+    pub code: u16,
+    /// SQLSTATE.
+    pub sqlstate: [u8; 5],
+    /// What failed, why, and what to do.
+    pub message: String,
+}
+
+impl SqlError {
+    /// An error of a number and its state.
+    pub fn new(code: u16, sqlstate: &[u8; 5], message: impl Into<String>) -> Self {
+        SqlError { code, sqlstate: *sqlstate, message: message.into() }
+    }
+}
+
+/// One column of a result, with all that MySQL's column definition says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResultColumn {
+    /// Name or alias.
+    pub name: String,
+    /// Name in its table; empty for expressions.
+    pub org_name: String,
+    /// Table or alias; empty for expressions.
+    pub table: String,
+    /// Name of the table; empty for expressions.
+    pub org_table: String,
+    /// Database of the table; empty for expressions.
+    pub database: String,
+    /// Type; `None` for the type of a bare NULL.
+    pub ty: Option<ColumnType>,
+    /// Whether NULL can occur.
+    pub nullable: bool,
+    /// Part of the primary key.
+    pub primary_key: bool,
+    /// First column of a unique index.
+    pub unique_key: bool,
+    /// First column of any other index.
+    pub multiple_key: bool,
+    /// AUTO_INCREMENT.
+    pub auto_increment: bool,
+}
+
+impl ResultColumn {
+    /// A column that is no table's.
+    pub fn expression(name: impl Into<String>, ty: Option<ColumnType>, nullable: bool) -> Self {
+        ResultColumn {
+            name: name.into(),
+            org_name: String::new(),
+            table: String::new(),
+            org_table: String::new(),
+            database: String::new(),
+            ty,
+            nullable,
+            primary_key: false,
+            unique_key: false,
+            multiple_key: false,
+            auto_increment: false,
+        }
+    }
+}
+
+/// Batches of a result, pulled by its reader: dropping it stops the work behind it.
+pub type BatchStream = Pin<Box<dyn Stream<Item = Result<RecordBatch, SqlError>> + Send>>;
+
+/// What a statement without rows answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Rows changed (or found, under CLIENT_FOUND_ROWS).
+    pub affected_rows: u64,
+    /// First AUTO_INCREMENT number given, or 0.
+    pub last_insert_id: u64,
+    /// Warnings that SHOW WARNINGS would list.
+    pub warnings: u16,
+    /// `Records: 3  Duplicates: 0  Warnings: 0` and the like.
+    pub info: String,
+}
+
+/// What a statement answers.
+pub enum Reply {
+    /// No rows.
+    Done(Done),
+    /// Rows; their Arrow columns stand in the order of `columns`, typed by
+    /// [`types::columns::arrow_type`].
+    Rows {
+        /// What the columns are.
+        columns: Vec<ResultColumn>,
+        /// The rows.
+        batches: BatchStream,
+        /// Warnings that SHOW WARNINGS would list.
+        warnings: u16,
+    },
+    /// LOAD DATA LOCAL INFILE: the client is to send this file; its bytes go to
+    /// `Session::load_data`, whose reply follows.
+    LocalInfile {
+        /// Name as the statement gave it.
+        file: String,
+    },
+}

@@ -1,0 +1,184 @@
+//! What is asked of a region's leader, and what it answers.
+//!
+//! Plain data: `rpc` carries it, `service` answers it, `client` asks it.
+
+use serde::{Deserialize, Serialize};
+use types::{Epoch, Error, PeerId, Region, RegionId, SchemaVersion, Table, TableId, Timestamp};
+
+/// Which region is addressed, as the caller last saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegionRef {
+    /// Region.
+    pub id: RegionId,
+    /// Epoch; another one at the leader answers [`Error::StaleEpoch`].
+    pub epoch: Epoch,
+}
+
+/// What a transaction wants done to a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mutation {
+    /// Key.
+    pub key: Vec<u8>,
+    /// What to do.
+    pub op: Op,
+}
+
+/// Kinds of mutation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Op {
+    /// Sets the row, whatever was there.
+    Put(Vec<u8>),
+    /// Sets the row; [`Error::Duplicate`] if the key has a live version.
+    Insert(Vec<u8>),
+    /// Ends the current version.
+    Delete,
+    /// Holds the key against others and changes nothing.
+    Lock,
+}
+
+/// A request to the leader of one region.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Request {
+    /// Newest version ≤ ts of each key; keys without one are left out of the answer.
+    Get {
+        /// Region.
+        region: RegionRef,
+        /// Keys, all of the region.
+        keys: Vec<Vec<u8>>,
+        /// Snapshot.
+        ts: Timestamp,
+    },
+    /// Live pairs of a range at ts, in order, up to a limit.
+    Scan {
+        /// Region.
+        region: RegionRef,
+        /// First key, inclusive.
+        start: Vec<u8>,
+        /// Last key, exclusive; the leader stops at the region's end.
+        end: Vec<u8>,
+        /// Snapshot.
+        ts: Timestamp,
+        /// Most pairs to return.
+        limit: u32,
+        /// Most bytes to return, about.
+        bytes: u32,
+        /// From the end downwards.
+        reverse: bool,
+    },
+    /// First phase: check and lock.
+    Prewrite {
+        /// Region.
+        region: RegionRef,
+        /// Transaction.
+        start_ts: Timestamp,
+        /// Key that decides.
+        primary: Vec<u8>,
+        /// Changes, keys all of the region.
+        mutations: Vec<Mutation>,
+        /// Milliseconds after `start_ts` from which others may roll back.
+        ttl: u64,
+        /// Schema the rows were encoded with; older than the leader's fence is refused.
+        schema: (TableId, SchemaVersion),
+    },
+    /// Second phase.
+    Commit {
+        /// Region.
+        region: RegionRef,
+        /// Transaction.
+        start_ts: Timestamp,
+        /// When it becomes visible.
+        commit_ts: Timestamp,
+        /// Locked keys, all of the region.
+        keys: Vec<Vec<u8>>,
+    },
+    /// Gives up: the transaction can never lock or commit these keys.
+    Rollback {
+        /// Region.
+        region: RegionRef,
+        /// Transaction.
+        start_ts: Timestamp,
+        /// Keys, all of the region.
+        keys: Vec<Vec<u8>>,
+    },
+    /// What became of a transaction; rolls it back at its primary if its time is over or it never
+    /// arrived.
+    CheckStatus {
+        /// Region of the primary.
+        region: RegionRef,
+        /// The primary.
+        primary: Vec<u8>,
+        /// Transaction.
+        start_ts: Timestamp,
+        /// A current timestamp, to judge the lock's age by.
+        now: Timestamp,
+    },
+    /// Commits or rolls back the locks of a transaction whose fate is known.
+    Resolve {
+        /// Region.
+        region: RegionRef,
+        /// Transaction.
+        start_ts: Timestamp,
+        /// Commit timestamp, or none to roll back.
+        commit_ts: Option<Timestamp>,
+        /// Locked keys, all of the region.
+        keys: Vec<Vec<u8>>,
+    },
+    /// Prolongs a primary's lock.
+    KeepAlive {
+        /// Region of the primary.
+        region: RegionRef,
+        /// The primary.
+        primary: Vec<u8>,
+        /// Transaction.
+        start_ts: Timestamp,
+        /// New time to live, in milliseconds after `start_ts`.
+        ttl: u64,
+    },
+    /// Makes a table's new description known to the region, ahead of rows written with it.
+    Schema {
+        /// Region.
+        region: RegionRef,
+        /// The description.
+        table: Box<Table>,
+    },
+    /// Cuts the region.
+    Split {
+        /// Region.
+        region: RegionRef,
+        /// Cuts, ascending, within the region: first key, new region, new peers in the order of
+        /// the region's peers.
+        cuts: Vec<(Vec<u8>, RegionId, Vec<PeerId>)>,
+    },
+    /// Suggests keys that cut the region into `parts` of about equal size.
+    SplitKeys {
+        /// Region.
+        region: RegionRef,
+        /// Number of parts, at least 2.
+        parts: u32,
+    },
+}
+
+/// A leader's answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Response {
+    /// Pairs found, in key order (descending if asked so); `resume` is where the next request
+    /// of this scan goes on, or none if the range within the region is done.
+    Pairs {
+        /// Keys and rows.
+        pairs: Vec<(Vec<u8>, Vec<u8>)>,
+        /// Where to go on.
+        resume: Option<Vec<u8>>,
+    },
+    /// Done.
+    Done,
+    /// The transaction committed then, or was rolled back (none).
+    Fate(Option<Timestamp>),
+    /// The transaction is alive for so many more milliseconds.
+    Alive(u64),
+    /// Keys.
+    Keys(Vec<Vec<u8>>),
+    /// The region and its new siblings.
+    Regions(Vec<Region>),
+    /// It did not work. [`Error::Locked`] names one lock in the way.
+    Failed(Error),
+}

@@ -1,0 +1,169 @@
+//! The log's vocabulary: what a leader has decided, for everyone to apply without deciding again.
+//!
+//! The row machine and the columnar learner read the same facts. A fact is never interpreted
+//! differently by the two, and never depends on anything but the facts before it.
+
+use raft::Position;
+use serde::{Deserialize, Serialize};
+use types::{Epoch, Error, PeerId, RegionId, Result, Table, Timestamp};
+
+/// What a committed lock does to its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum WriteKind {
+    /// A new version with a row.
+    Put,
+    /// The end of the current version.
+    Delete,
+    /// Nothing: the key was only held against others.
+    Lock,
+}
+
+/// One decided fact.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Fact {
+    /// A transaction holds a key and has said what it will do to it.
+    Lock {
+        /// Key.
+        key: Vec<u8>,
+        /// Identity of the transaction.
+        start_ts: Timestamp,
+        /// Key whose fate decides the transaction.
+        primary: Vec<u8>,
+        /// What commit will do.
+        kind: WriteKind,
+        /// The row, for `Put`.
+        row: Option<Vec<u8>>,
+        /// Commit timestamp of the version that this one supersedes, or none if the key has no
+        /// live version.
+        replaces: Option<Timestamp>,
+        /// Milliseconds after `start_ts` from which others may roll back.
+        ttl: u64,
+        /// For pessimistic locks: the timestamp they were taken at.
+        for_update_ts: Option<Timestamp>,
+    },
+    /// The lock of `start_ts` on `key` becomes a version at `commit_ts`.
+    Commit {
+        /// Key.
+        key: Vec<u8>,
+        /// Identity of the transaction.
+        start_ts: Timestamp,
+        /// When it becomes visible.
+        commit_ts: Timestamp,
+    },
+    /// The lock of `start_ts` on `key`, if any, is gone, and that transaction can never lock or
+    /// commit the key again.
+    Rollback {
+        /// Key.
+        key: Vec<u8>,
+        /// Identity of the transaction.
+        start_ts: Timestamp,
+    },
+    /// A version without a lock before it: bulk import.
+    Write {
+        /// Key.
+        key: Vec<u8>,
+        /// When it becomes visible.
+        commit_ts: Timestamp,
+        /// `Put` or `Delete`.
+        kind: WriteKind,
+        /// The row, for `Put`.
+        row: Option<Vec<u8>>,
+        /// Commit timestamp of the superseded version.
+        replaces: Option<Timestamp>,
+    },
+    /// The region is cut: the parent keeps the keys below the first cut. The last fact of its
+    /// entry.
+    Split {
+        /// Children, ascending by their first key.
+        children: Vec<SplitChild>,
+    },
+    /// Every version of the keys is dropped.
+    DeleteRange {
+        /// First key, inclusive.
+        start: Vec<u8>,
+        /// Last key, exclusive.
+        end: Vec<u8>,
+    },
+    /// The table's description from here on; precedes the first row of its version.
+    Schema(Box<Table>),
+}
+
+/// One new region made by a split.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SplitChild {
+    /// First key.
+    pub start: Vec<u8>,
+    /// Number of the new group.
+    pub region: RegionId,
+    /// New Raft identities, in the order of the parent's peers.
+    pub peers: Vec<PeerId>,
+}
+
+/// One log entry: facts, and the term and epoch under which they were decided.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Facts {
+    /// Raft term of the decision.
+    pub term: u64,
+    /// Region epoch of the decision.
+    pub epoch: Epoch,
+    /// What was decided, in order.
+    pub facts: Vec<Fact>,
+}
+
+const FORMAT: u8 = 1;
+
+impl Facts {
+    /// As log bytes.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        postcard::to_extend(self, vec![FORMAT])
+            .map_err(|error| Error::Invalid(format!("facts cannot be encoded: {error}")))
+    }
+
+    /// From log bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        match bytes.split_first() {
+            Some((&FORMAT, rest)) => Ok(postcard::from_bytes(rest)?),
+            _ => Err(Error::Corrupt("log entry of an unknown format".into())),
+        }
+    }
+
+    /// Whether the entry still stands when applied at `at` in a region of `epoch`. Both machines
+    /// drop the whole entry otherwise.
+    pub fn stands(&self, at: Position, epoch: Epoch) -> bool {
+        self.term == at.term && self.epoch == epoch
+    }
+}
+
+/// One item of a region snapshot's stream, in any order, each kind once per key and version.
+/// Rows and columns restore from the same items.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum SnapshotItem {
+    /// The schema versions that rows in the snapshot are written with, oldest first.
+    Schema(Box<Table>),
+    /// A committed version.
+    Version {
+        /// Key.
+        key: Vec<u8>,
+        /// When it became visible.
+        commit_ts: Timestamp,
+        /// Transaction that wrote it; zero for imports.
+        start_ts: Timestamp,
+        /// `Put` or `Delete`.
+        kind: WriteKind,
+        /// The row, for `Put`.
+        row: Option<Vec<u8>>,
+        /// When the next version of the key superseded it, or none if it is the newest.
+        ended_by: Option<Timestamp>,
+    },
+    /// An unfinished transaction's lock; always a [`Fact::Lock`].
+    Lock(Fact),
+    /// The fate of a transaction at a key: its commit timestamp, or none if rolled back.
+    Fate {
+        /// Key.
+        key: Vec<u8>,
+        /// Identity of the transaction.
+        start_ts: Timestamp,
+        /// Commit timestamp, or none for a rollback.
+        commit_ts: Option<Timestamp>,
+    },
+}

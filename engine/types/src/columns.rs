@@ -1,0 +1,249 @@
+//! Rows into Arrow columns, in the one mapping that rows, columns and the Flight door share.
+//!
+//! Nothing else decides what an SQL type is in Arrow.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayBuilder, ArrayRef, Date32Builder, Decimal128Builder, Float64Builder, Int8Builder,
+    Int16Builder, Int32Builder, Int64Builder, RecordBatch, RecordBatchOptions, StringBuilder,
+    TimestampMicrosecondBuilder, UInt8Builder, UInt16Builder, UInt32Builder, UInt64Builder,
+};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+
+use crate::error::{Error, Result};
+use crate::schema::{Column, ColumnType, IntWidth, Table};
+use crate::value::Value;
+
+/// The Arrow type of a column.
+pub fn arrow_type(ty: ColumnType) -> DataType {
+    match ty {
+        ColumnType::Int { width, unsigned } => match (width, unsigned) {
+            (IntWidth::Tiny, false) => DataType::Int8,
+            (IntWidth::Tiny, true) => DataType::UInt8,
+            (IntWidth::Small, false) => DataType::Int16,
+            (IntWidth::Small, true) => DataType::UInt16,
+            (IntWidth::Medium | IntWidth::Int, false) => DataType::Int32,
+            (IntWidth::Medium | IntWidth::Int, true) => DataType::UInt32,
+            (IntWidth::Big, false) => DataType::Int64,
+            (IntWidth::Big, true) => DataType::UInt64,
+        },
+        ColumnType::Double => DataType::Float64,
+        ColumnType::Decimal { precision, scale } => DataType::Decimal128(precision, scale as i8),
+        ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_) => DataType::Utf8,
+        ColumnType::Date => DataType::Date32,
+        ColumnType::DateTime(_) => DataType::Timestamp(TimeUnit::Microsecond, None),
+        ColumnType::Timestamp(_) => {
+            DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::from("UTC")))
+        }
+    }
+}
+
+/// The Arrow field of a column.
+pub fn arrow_field(column: &Column) -> Field {
+    Field::new(&column.name, arrow_type(column.ty), column.nullable)
+}
+
+/// The Arrow schema of a table: all columns, in declared order.
+pub fn arrow_schema(table: &Table) -> SchemaRef {
+    Arc::new(Schema::new(table.columns.iter().map(arrow_field).collect::<Vec<_>>()))
+}
+
+/// Collects rows of a table, or some of their columns, into record batches.
+pub struct ColumnsBuilder {
+    schema: SchemaRef,
+    positions: Vec<usize>,
+    builders: Vec<ColumnBuilder>,
+    rows: usize,
+}
+
+impl ColumnsBuilder {
+    /// A builder for the columns at `positions` of the table, in that order.
+    pub fn new(table: &Table, positions: &[usize]) -> Result<Self> {
+        let mut fields = Vec::with_capacity(positions.len());
+        let mut builders = Vec::with_capacity(positions.len());
+        for at in positions {
+            let column = table.columns.get(*at).ok_or_else(|| {
+                Error::Invalid(format!("table {} has no column at position {at}", table.name))
+            })?;
+            fields.push(arrow_field(column));
+            builders.push(ColumnBuilder::new(column.ty));
+        }
+        let schema = Arc::new(Schema::new(fields));
+        Ok(ColumnsBuilder { schema, positions: positions.to_vec(), builders, rows: 0 })
+    }
+
+    /// Schema of the batches.
+    pub fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    /// Rows collected since the last batch.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether no row was collected since the last batch.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// Adds one whole row, in the order of [`Table::columns`].
+    pub fn push(&mut self, row: &[Value]) -> Result<()> {
+        for (builder, at) in self.builders.iter_mut().zip(&self.positions) {
+            let value = row.get(*at).ok_or_else(|| Error::Corrupt("row is too short".into()))?;
+            builder.push(value)?;
+        }
+        self.rows += 1;
+        Ok(())
+    }
+
+    /// Takes what was collected as one batch and starts anew.
+    pub fn finish(&mut self) -> Result<RecordBatch> {
+        let arrays = self.builders.iter_mut().map(ColumnBuilder::finish).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
+        self.rows = 0;
+        RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)
+            .map_err(|error| Error::Corrupt(format!("rows do not fit their columns: {error}")))
+    }
+}
+
+/// Collects values of one column.
+pub enum ColumnBuilder {
+    /// TINYINT.
+    I8(Int8Builder),
+    /// SMALLINT.
+    I16(Int16Builder),
+    /// MEDIUMINT, INT.
+    I32(Int32Builder),
+    /// BIGINT.
+    I64(Int64Builder),
+    /// TINYINT UNSIGNED.
+    U8(UInt8Builder),
+    /// SMALLINT UNSIGNED.
+    U16(UInt16Builder),
+    /// MEDIUMINT UNSIGNED, INT UNSIGNED.
+    U32(UInt32Builder),
+    /// BIGINT UNSIGNED.
+    U64(UInt64Builder),
+    /// DOUBLE.
+    F64(Float64Builder),
+    /// DECIMAL, with its scale.
+    Decimal(Decimal128Builder, u8),
+    /// CHAR, VARCHAR, TEXT.
+    String(StringBuilder),
+    /// DATE.
+    Date(Date32Builder),
+    /// DATETIME and TIMESTAMP.
+    Micros(TimestampMicrosecondBuilder),
+}
+
+impl ColumnBuilder {
+    /// An empty column of a type.
+    pub fn new(ty: ColumnType) -> Self {
+        match ty {
+            ColumnType::Int { width, unsigned } => match (width, unsigned) {
+                (IntWidth::Tiny, false) => Self::I8(Int8Builder::new()),
+                (IntWidth::Tiny, true) => Self::U8(UInt8Builder::new()),
+                (IntWidth::Small, false) => Self::I16(Int16Builder::new()),
+                (IntWidth::Small, true) => Self::U16(UInt16Builder::new()),
+                (IntWidth::Medium | IntWidth::Int, false) => Self::I32(Int32Builder::new()),
+                (IntWidth::Medium | IntWidth::Int, true) => Self::U32(UInt32Builder::new()),
+                (IntWidth::Big, false) => Self::I64(Int64Builder::new()),
+                (IntWidth::Big, true) => Self::U64(UInt64Builder::new()),
+            },
+            ColumnType::Double => Self::F64(Float64Builder::new()),
+            ColumnType::Decimal { scale, .. } => {
+                Self::Decimal(Decimal128Builder::new().with_data_type(arrow_type(ty)), scale)
+            }
+            ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_) => {
+                Self::String(StringBuilder::new())
+            }
+            ColumnType::Date => Self::Date(Date32Builder::new()),
+            ColumnType::DateTime(_) | ColumnType::Timestamp(_) => {
+                Self::Micros(TimestampMicrosecondBuilder::new().with_data_type(arrow_type(ty)))
+            }
+        }
+    }
+
+    /// Adds one value; an error if it is not of the column's type.
+    pub fn push(&mut self, value: &Value) -> Result<()> {
+        macro_rules! int {
+            ($builder:expr, $n:expr) => {
+                $builder.append_value((*$n).try_into().map_err(|_| mismatch(value))?)
+            };
+        }
+        match (self, value) {
+            (builder, Value::Null) => builder.push_null(),
+            (Self::I8(b), Value::Int(n)) => int!(b, n),
+            (Self::I16(b), Value::Int(n)) => int!(b, n),
+            (Self::I32(b), Value::Int(n)) => int!(b, n),
+            (Self::I64(b), Value::Int(n)) => b.append_value(*n),
+            (Self::U8(b), Value::UInt(n)) => int!(b, n),
+            (Self::U16(b), Value::UInt(n)) => int!(b, n),
+            (Self::U32(b), Value::UInt(n)) => int!(b, n),
+            (Self::U64(b), Value::UInt(n)) => b.append_value(*n),
+            (Self::F64(b), Value::Double(n)) => b.append_value(*n),
+            (Self::Decimal(b, scale), Value::Decimal(n)) => {
+                b.append_value(n.rescale(*scale).ok_or_else(|| mismatch(value))?.unscaled);
+            }
+            (Self::String(b), Value::String(s)) => b.append_value(s),
+            (Self::Date(b), Value::Date(n)) => b.append_value(*n),
+            (Self::Micros(b), Value::DateTime(n) | Value::Timestamp(n)) => b.append_value(*n),
+            _ => return Err(mismatch(value)),
+        }
+        Ok(())
+    }
+
+    fn push_null(&mut self) {
+        match self {
+            Self::I8(b) => b.append_null(),
+            Self::I16(b) => b.append_null(),
+            Self::I32(b) => b.append_null(),
+            Self::I64(b) => b.append_null(),
+            Self::U8(b) => b.append_null(),
+            Self::U16(b) => b.append_null(),
+            Self::U32(b) => b.append_null(),
+            Self::U64(b) => b.append_null(),
+            Self::F64(b) => b.append_null(),
+            Self::Decimal(b, _) => b.append_null(),
+            Self::String(b) => b.append_null(),
+            Self::Date(b) => b.append_null(),
+            Self::Micros(b) => b.append_null(),
+        }
+    }
+
+    /// Takes the column and starts anew.
+    pub fn finish(&mut self) -> ArrayRef {
+        match self {
+            Self::I8(b) => ArrayBuilder::finish(b),
+            Self::I16(b) => ArrayBuilder::finish(b),
+            Self::I32(b) => ArrayBuilder::finish(b),
+            Self::I64(b) => ArrayBuilder::finish(b),
+            Self::U8(b) => ArrayBuilder::finish(b),
+            Self::U16(b) => ArrayBuilder::finish(b),
+            Self::U32(b) => ArrayBuilder::finish(b),
+            Self::U64(b) => ArrayBuilder::finish(b),
+            Self::F64(b) => ArrayBuilder::finish(b),
+            Self::Decimal(b, _) => ArrayBuilder::finish(b),
+            Self::String(b) => ArrayBuilder::finish(b),
+            Self::Date(b) => ArrayBuilder::finish(b),
+            Self::Micros(b) => ArrayBuilder::finish(b),
+        }
+    }
+}
+
+fn mismatch(value: &Value) -> Error {
+    let kind = match value {
+        Value::Null => "NULL",
+        Value::Int(_) => "integer",
+        Value::UInt(_) => "unsigned integer",
+        Value::Double(_) => "double",
+        Value::Decimal(_) => "decimal",
+        Value::String(_) => "string",
+        Value::Date(_) => "date",
+        Value::DateTime(_) => "datetime",
+        Value::Timestamp(_) => "timestamp",
+    };
+    Error::Corrupt(format!("a stored {kind} does not fit its column"))
+}

@@ -1,0 +1,24 @@
+//! What every room agrees on: values, schemas, keys, rows, regions, timestamps, errors, tokens.
+//!
+//! This crate imports no other room, does no I/O and reads no clock.
+
+pub mod columns;
+pub mod error;
+pub mod key;
+pub mod region;
+pub mod row;
+pub mod schema;
+pub mod time;
+pub mod token;
+pub mod value;
+
+pub use error::{Error, Result};
+pub use region::{Epoch, NodeId, Peer, PeerId, PeerRole, Region, RegionId, RegionKind};
+pub use row::Row;
+pub use schema::{
+    Column, ColumnId, ColumnType, Default, Index, IndexId, IndexState, IntWidth, SchemaVersion,
+    Table, TableId,
+};
+pub use time::Timestamp;
+pub use token::{LeaseId, SnapshotToken};
+pub use value::{Decimal, Value};

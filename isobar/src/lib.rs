@@ -1,0 +1,1 @@
+//! The one binary's library: wiring of nodes, the MySQL wire, the command line.

@@ -1,0 +1,3 @@
+//! The `isobar` command.
+
+fn main() {}

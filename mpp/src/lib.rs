@@ -1,0 +1,1 @@
+//! The Flight door and distributed plans over columnar replicas.
