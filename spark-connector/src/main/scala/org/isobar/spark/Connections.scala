@@ -1,0 +1,62 @@
+//! What one JVM (driver or executor) keeps between reads: the Arrow root allocator, one gRPC channel a node, and
+//! the thread that bounds waits. Must never hold anything of a single query.
+package org.isobar.spark
+
+import java.util.concurrent.{ConcurrentHashMap, Executors, ScheduledExecutorService, ScheduledFuture, TimeUnit}
+
+import io.grpc.{ConnectivityState, ManagedChannel}
+import io.grpc.netty.NettyChannelBuilder
+import io.netty.channel.ChannelOption
+import org.apache.arrow.memory.{BufferAllocator, RootAllocator}
+
+object Connections {
+
+  /** The largest message that is accepted, in bytes. A batch that is larger is a server's mistake. */
+  private val maxMessageBytes = 512 * 1024 * 1024
+
+  private lazy val root = new RootAllocator(Long.MaxValue)
+  private val channels = new ConcurrentHashMap[Endpoint, ManagedChannel]
+
+  private lazy val timer: ScheduledExecutorService = Executors.newSingleThreadScheduledExecutor { (task: Runnable) =>
+    val thread = new Thread(task, "isobar-timer")
+    thread.setDaemon(true)
+    thread
+  }
+
+  /** A child of this JVM's root allocator; whoever asks for it closes it. */
+  def newAllocator(name: String): BufferAllocator = root.newChildAllocator(name, 0, Long.MaxValue)
+
+  /** Bytes of Arrow memory that are held in this JVM now. */
+  def allocatedBytes: Long = root.getAllocatedMemory
+
+  /** Names of the allocators that are open in this JVM now. */
+  def openAllocators: Seq[String] = {
+    import scala.jdk.CollectionConverters._
+    root.getChildAllocators.asScala.map(_.getName).toSeq
+  }
+
+  /** The channel to a node: one for all tasks of this JVM. gRPC drops an idle connection by itself. */
+  def channel(endpoint: Endpoint, connectTimeoutMillis: Int): ManagedChannel = {
+    val channel = channels.computeIfAbsent(
+      endpoint,
+      _ =>
+        NettyChannelBuilder
+          .forAddress(endpoint.host, endpoint.port)
+          .usePlaintext()
+          .withOption[Integer](ChannelOption.CONNECT_TIMEOUT_MILLIS, connectTimeoutMillis)
+          .maxInboundMessageSize(maxMessageBytes)
+          .build()
+    )
+    // Otherwise a node that has just come back stays unreachable for up to two minutes of gRPC's own back-off.
+    if (channel.getState(false) == ConnectivityState.TRANSIENT_FAILURE) channel.resetConnectBackoff()
+    channel
+  }
+
+  /** Runs `action` after a while, unless the returned future is cancelled first. */
+  def after(millis: Long)(action: => Unit): ScheduledFuture[_] =
+    timer.schedule((() => action): Runnable, millis, TimeUnit.MILLISECONDS)
+
+  /** Runs `action` again and again, `millis` apart. */
+  def every(millis: Long)(action: => Unit): ScheduledFuture[_] =
+    timer.scheduleWithFixedDelay((() => action): Runnable, millis, millis, TimeUnit.MILLISECONDS)
+}
