@@ -1,4 +1,21 @@
 //! Clock, randomness and disk, real and simulated: the only room that touches them.
 //!
 //! Raft, placement, transactions and columns take what they need from here, so that one seed
-//! replays one history.
+//! replays one history. [`frame`] and [`whole`] give every file magic, version and checksum.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods))]
+
+pub mod clock;
+pub mod disk;
+pub mod frame;
+pub mod random;
+pub mod real_disk;
+pub mod sim_disk;
+pub mod whole;
+
+pub use clock::{Clock, Instant, RealClock, SimClock};
+pub use disk::{Access, Disk, DiskFile, parent_of};
+pub use frame::{Format, FrameReader, FrameWriter, Record};
+pub use random::Random;
+pub use real_disk::RealDisk;
+pub use sim_disk::{Operation, SimDisk};
+pub use whole::{atomic_write, read_whole};
