@@ -1,5 +1,30 @@
 //! Placement: where regions live, what things are called, what time it is.
 //!
-//! One Raft group on the row nodes. It never reads or writes a table's rows.
+//! One Raft group on the row nodes. Its [`machine`] applies [`command`]s to one small [`state`];
+//! the leader's [`service`] answers requests, hands out timestamps ([`oracle`]) and turns the
+//! cluster's picture into orders ([`scheduler`]); every node asks through [`client`]. It never
+//! reads or writes a table's rows.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 pub mod api;
+pub mod batch;
+pub mod bootstrap;
+pub mod catalog;
+pub mod client;
+pub mod command;
+pub mod leases;
+pub mod machine;
+pub mod machines;
+pub mod office;
+pub mod oracle;
+pub mod routes;
+pub mod scheduler;
+pub mod service;
+pub mod state;
+pub mod view;
+
+pub use bootstrap::placement_region;
+pub use client::{ClusterStatus, PlacementClient, PlacementTransport};
+pub use machines::PlacementMachines;
+pub use service::PlacementService;
+pub use view::View;

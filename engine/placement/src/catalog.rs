@@ -1,0 +1,395 @@
+//! The catalog: look-ups by name, and what each change of it does.
+//!
+//! A change also founds and drops regions. Nothing is moved here: new regions are descriptors that
+//! heartbeats turn into peers, dropped ones are tombs until their last peer is gone. Rows are never
+//! looked at: whether a new unique index holds is `sql`'s business.
+
+use std::collections::{BTreeSet, HashSet};
+
+use serde::{Deserialize, Serialize};
+use types::{
+    Epoch, Error, Index, NodeId, Peer, PeerRole, Region, RegionId, RegionKind, Result, Table,
+    TableId, Timestamp,
+};
+
+use crate::api::{Catalog, CatalogChange, User};
+use crate::command::Outcome;
+use crate::state::{BUILT_IN_DATABASES, RegionRecord, State, Tomb, range_of};
+
+/// Voters of a region, where there are as many row nodes.
+pub const VOTERS: usize = 3;
+
+/// Most columnar replicas of a table.
+pub const MAX_COLUMNAR_REPLICAS: u8 = 16;
+
+/// Longest name of a database, table, column or index, in characters (MySQL's limit).
+const MAX_NAME: usize = 64;
+/// Longest user name, in characters (MySQL's limit).
+const MAX_USER: usize = 32;
+/// Longest host pattern, in characters (MySQL's limit).
+const MAX_HOST: usize = 255;
+/// Most columns of a table (MySQL's limit for InnoDB).
+const MAX_COLUMNS: usize = 1_017;
+/// Most secondary indexes of a table (MySQL's limit for InnoDB).
+const MAX_INDEXES: usize = 64;
+
+/// Row nodes that may found new regions, as the leader chose them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Founders(pub Vec<NodeId>);
+
+impl Catalog {
+    /// The database of a name, as it was spelled on creation; case does not matter.
+    pub fn database_named(&self, name: &str) -> Option<&str> {
+        self.databases.iter().find(|listed| listed.eq_ignore_ascii_case(name)).map(String::as_str)
+    }
+
+    /// The table of a name; case does not matter, as in TiDB.
+    pub fn table_named(&self, database: &str, name: &str) -> Option<&Table> {
+        self.tables.iter().find(|table| {
+            table.database.eq_ignore_ascii_case(database) && table.name.eq_ignore_ascii_case(name)
+        })
+    }
+
+    /// The table of a number.
+    pub fn table(&self, id: TableId) -> Option<&Table> {
+        self.tables.iter().find(|table| table.id == id)
+    }
+
+    /// Tables of a database, in order of creation.
+    pub fn tables_of<'a>(&'a self, database: &'a str) -> impl Iterator<Item = &'a Table> {
+        self.tables.iter().filter(move |table| table.database.eq_ignore_ascii_case(database))
+    }
+
+    /// The user of a name and host pattern.
+    pub fn user(&self, name: &str, host: &str) -> Option<&User> {
+        self.users.iter().find(|user| user.name == name && user.host.eq_ignore_ascii_case(host))
+    }
+}
+
+/// Carries out a change of the catalog, or changes nothing and says why.
+pub fn apply(
+    state: &mut State,
+    change: CatalogChange,
+    founders: &Founders,
+    now: Timestamp,
+) -> Result<Outcome> {
+    let (table, founded) = match change {
+        CatalogChange::CreateDatabase(name) => (create_database(state, name)?, Vec::new()),
+        CatalogChange::DropDatabase(name) => (drop_database(state, &name, now)?, Vec::new()),
+        CatalogChange::CreateTable(table) => create_table(state, *table, founders)?,
+        CatalogChange::DropTable(id) => {
+            check_table(state, id)?;
+            drop_table(state, id, now);
+            (None, Vec::new())
+        }
+        CatalogChange::AlterTable(table) => alter_table(state, *table, founders, now)?,
+        CatalogChange::PutUser(user) => (put_user(state, user)?, Vec::new()),
+        CatalogChange::DropUser { name, host } => (drop_user(state, &name, &host)?, Vec::new()),
+    };
+    state.catalog.version += 1;
+    Ok(Outcome::Changed { catalog: state.catalog.version, table: table.map(Box::new), founded })
+}
+
+fn create_database(state: &mut State, name: String) -> Result<Option<Table>> {
+    check_name("database", &name, MAX_NAME)?;
+    if state.catalog.database_named(&name).is_some() {
+        return Err(Error::exists("database", name));
+    }
+    state.catalog.databases.push(name);
+    state.catalog.databases.sort();
+    Ok(None)
+}
+
+fn drop_database(state: &mut State, name: &str, now: Timestamp) -> Result<Option<Table>> {
+    let stored = check_user_database(state, name)?;
+    let tables: Vec<TableId> = state.catalog.tables_of(&stored).map(|table| table.id).collect();
+    tables.into_iter().for_each(|table| drop_table(state, table, now));
+    state.catalog.databases.retain(|listed| *listed != stored);
+    Ok(None)
+}
+
+fn create_table(
+    state: &mut State,
+    mut table: Table,
+    founders: &Founders,
+) -> Result<(Option<Table>, Vec<RegionId>)> {
+    table.database = check_user_database(state, &table.database)?;
+    check_shape(&table)?;
+    if state.catalog.table_named(&table.database, &table.name).is_some() {
+        return Err(Error::exists("table", format!("{}.{}", table.database, table.name)));
+    }
+    check_founders(founders)?;
+    table.id = state.next_table;
+    table.version = 1;
+    let mut kinds = vec![RegionKind::Records(table.id)];
+    kinds.extend(table.indexes.iter().map(|index| RegionKind::Index(table.id, index.id)));
+    let founded = found(state, &kinds, founders)?;
+    state.next_table += 1;
+    remember_numbers(state, &table);
+    state.catalog.tables.push(table.clone());
+    Ok((Some(table), founded))
+}
+
+fn alter_table(
+    state: &mut State,
+    mut table: Table,
+    founders: &Founders,
+    now: Timestamp,
+) -> Result<(Option<Table>, Vec<RegionId>)> {
+    let stored = check_table(state, table.id)?.clone();
+    let name = format!("{}.{}", stored.database, stored.name);
+    if Some(table.version) != stored.version.checked_add(1) {
+        return Err(Error::Invalid(format!(
+            "table {name} was changed by somebody else meanwhile (it is at version {}, the change \
+             would make version {}): read the catalog again and repeat the change",
+            stored.version, table.version
+        )));
+    }
+    table.database = check_user_database(state, &table.database)?;
+    check_shape(&table)?;
+    if let Some(other) = state.catalog.table_named(&table.database, &table.name)
+        && other.id != table.id
+    {
+        return Err(Error::exists("table", format!("{}.{}", table.database, table.name)));
+    }
+    check_columns_kept(state, &stored, &table)?;
+    renumber_indexes(state, &stored, &mut table)?;
+    let has = |table: &Table, id| table.indexes.iter().any(|index: &Index| index.id == id);
+    let new: Vec<RegionKind> = table
+        .indexes
+        .iter()
+        .filter(|index| !has(&stored, index.id))
+        .map(|index| RegionKind::Index(table.id, index.id))
+        .collect();
+    if !new.is_empty() {
+        check_founders(founders)?;
+    }
+    let founded = found(state, &new, founders)?;
+    for index in stored.indexes.iter().filter(|index| !has(&table, index.id)) {
+        drop_regions(state, now, |kind| kind == RegionKind::Index(table.id, index.id));
+    }
+    remember_numbers(state, &table);
+    if let Some(slot) = state.catalog.tables.iter_mut().find(|listed| listed.id == table.id) {
+        slot.clone_from(&table);
+    }
+    Ok((Some(table), founded))
+}
+
+fn drop_table(state: &mut State, id: TableId, now: Timestamp) {
+    drop_regions(
+        state,
+        now,
+        |kind| matches!(kind, RegionKind::Records(table) | RegionKind::Index(table, _) if table == id),
+    );
+    state.catalog.tables.retain(|table| table.id != id);
+    state.auto_increment.remove(&id);
+    state.used_numbers.remove(&id);
+}
+
+fn put_user(state: &mut State, user: User) -> Result<Option<Table>> {
+    check_name("user", &user.name, MAX_USER)?;
+    check_name("host", &user.host, MAX_HOST)?;
+    state
+        .catalog
+        .users
+        .retain(|known| known.name != user.name || !known.host.eq_ignore_ascii_case(&user.host));
+    state.catalog.users.push(user);
+    state.catalog.users.sort_by(|a, b| (&a.name, &a.host).cmp(&(&b.name, &b.host)));
+    Ok(None)
+}
+
+fn drop_user(state: &mut State, name: &str, host: &str) -> Result<Option<Table>> {
+    if state.catalog.user(name, host).is_none() {
+        return Err(Error::not_found("user", format!("{name}@{host}")));
+    }
+    state.catalog.users.retain(|user| user.name != name || !user.host.eq_ignore_ascii_case(host));
+    Ok(None)
+}
+
+/// Founds one region for each kind, over its whole range, on the least loaded founders.
+fn found(state: &mut State, kinds: &[RegionKind], founders: &Founders) -> Result<Vec<RegionId>> {
+    let mut loads = state.voter_loads();
+    let mut founded = Vec::with_capacity(kinds.len());
+    for kind in kinds {
+        let Some((start, end)) = range_of(*kind) else { continue };
+        let mut nodes = founders.0.clone();
+        nodes.sort_by_key(|node| (loads.get(node).copied().unwrap_or(0), *node));
+        nodes.dedup();
+        nodes.truncate(VOTERS);
+        nodes.sort_unstable();
+        let id = state.take_ids(1 + nodes.len() as u64)?;
+        let peers: Vec<Peer> = nodes
+            .iter()
+            .zip(id + 1..)
+            .map(|(node, id)| Peer { id, node: *node, role: PeerRole::Voter })
+            .collect();
+        nodes.iter().for_each(|node| *loads.entry(*node).or_default() += 1);
+        let epoch = Epoch { version: 1, conf: 1 };
+        let region = Region { id, epoch, kind: *kind, start, end, peers };
+        let unfounded: BTreeSet<NodeId> = nodes.into_iter().collect();
+        state.regions.insert(id, RegionRecord { region, unfounded });
+        founded.push(id);
+    }
+    Ok(founded)
+}
+
+fn drop_regions(state: &mut State, dropped: Timestamp, gone: impl Fn(RegionKind) -> bool) {
+    let ids: Vec<RegionId> = state
+        .regions
+        .values()
+        .filter(|record| gone(record.region.kind))
+        .map(|record| record.region.id)
+        .collect();
+    for id in ids {
+        if let Some(record) = state.regions.remove(&id) {
+            state.tombs.insert(id, Tomb { region: record.region, dropped });
+        }
+    }
+}
+
+/// Gives fresh numbers to new indexes whose number was in use before: regions of the dropped index
+/// may still exist, and its keys would be taken for the new one's.
+fn renumber_indexes(state: &State, stored: &Table, table: &mut Table) -> Result<()> {
+    let mut used = state.used_numbers.get(&table.id).map_or(0, |(_, index)| *index);
+    for index in &mut table.indexes {
+        if stored.indexes.iter().any(|known| known.id == index.id) {
+            continue;
+        }
+        if index.id <= used {
+            let next = used.checked_add(1).filter(|next| *next < u32::MAX);
+            index.id = next.ok_or_else(|| {
+                Error::Invalid(format!("table {} has run out of index numbers", table.name))
+            })?;
+        }
+        used = index.id;
+    }
+    Ok(())
+}
+
+/// Refuses what would make stored rows mean something else.
+fn check_columns_kept(state: &State, stored: &Table, table: &Table) -> Result<()> {
+    let name = format!("{}.{}", stored.database, stored.name);
+    if table.primary_key != stored.primary_key {
+        return Err(Error::Invalid(format!("the primary key of table {name} cannot be changed")));
+    }
+    let used = state.used_numbers.get(&table.id).map_or(0, |(column, _)| *column);
+    for column in &table.columns {
+        match stored.column(column.id) {
+            Some(known) if known.ty != column.ty => {
+                return Err(Error::Invalid(format!(
+                    "column {} of table {name} is stored as {}: another type needs another column",
+                    column.name, known.ty
+                )));
+            }
+            None if column.id <= used => {
+                return Err(Error::Invalid(format!(
+                    "column number {} of table {name} was in use before: give column {} a number \
+                     above {used}",
+                    column.id, column.name
+                )));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn remember_numbers(state: &mut State, table: &Table) {
+    let used = state.used_numbers.entry(table.id).or_default();
+    used.0 = table.columns.iter().map(|column| column.id).fold(used.0, u32::max);
+    used.1 = table.indexes.iter().map(|index| index.id).fold(used.1, u32::max);
+}
+
+fn check_table(state: &State, id: TableId) -> Result<&Table> {
+    state.catalog.table(id).ok_or_else(|| Error::not_found("table", format!("number {id}")))
+}
+
+/// The database's own spelling of its name, if tables may be made and dropped in it.
+fn check_user_database(state: &State, name: &str) -> Result<String> {
+    let Some(stored) = state.catalog.database_named(name) else {
+        return Err(Error::not_found("database", name));
+    };
+    if BUILT_IN_DATABASES.contains(&stored) {
+        return Err(Error::Invalid(format!("database '{stored}' belongs to the system")));
+    }
+    Ok(stored.to_owned())
+}
+
+fn check_founders(founders: &Founders) -> Result<()> {
+    if founders.0.is_empty() {
+        return Err(Error::Unavailable(
+            "no row node can hold a new table: start one, then repeat the statement".into(),
+        ));
+    }
+    Ok(())
+}
+
+fn check_name(kind: &str, name: &str, longest: usize) -> Result<()> {
+    let length = name.chars().count();
+    if length == 0 || length > longest || name.ends_with(' ') || name.contains(char::is_control) {
+        return Err(Error::Invalid(format!(
+            "'{}' is not a {kind} name: 1 to {longest} characters, no control characters, no \
+             space at the end",
+            name.escape_debug()
+        )));
+    }
+    Ok(())
+}
+
+/// Checks a description on its own.
+fn check_shape(table: &Table) -> Result<()> {
+    check_name("table", &table.name, MAX_NAME)?;
+    let invalid = |why: String| Err(Error::Invalid(format!("table {}: {why}", table.name)));
+    if table.columns.is_empty() || table.columns.len() > MAX_COLUMNS {
+        return invalid(format!("a table has 1 to {MAX_COLUMNS} columns"));
+    }
+    if table.indexes.len() > MAX_INDEXES {
+        return invalid(format!("a table has at most {MAX_INDEXES} secondary indexes"));
+    }
+    if table.columnar_replicas > MAX_COLUMNAR_REPLICAS {
+        return invalid(format!("a table has at most {MAX_COLUMNAR_REPLICAS} columnar replicas"));
+    }
+    let (mut ids, mut names) = (HashSet::new(), HashSet::new());
+    for column in &table.columns {
+        check_name("column", &column.name, MAX_NAME)?;
+        if !names.insert(column.name.to_ascii_lowercase()) {
+            return Err(Error::exists("column", &column.name));
+        }
+        if !ids.insert(column.id) {
+            return invalid(format!("two columns have number {}", column.id));
+        }
+    }
+    if table.columns.iter().filter(|column| column.auto_increment).count() > 1 {
+        return invalid("only one column can be AUTO_INCREMENT".into());
+    }
+    check_key(table, "PRIMARY", &table.primary_key)?;
+    let (mut ids, mut names) = (HashSet::new(), HashSet::new());
+    for index in &table.indexes {
+        check_name("index", &index.name, MAX_NAME)?;
+        if index.name.eq_ignore_ascii_case("PRIMARY")
+            || !names.insert(index.name.to_ascii_lowercase())
+        {
+            return Err(Error::exists("index", &index.name));
+        }
+        if index.id == u32::MAX || !ids.insert(index.id) {
+            return invalid(format!("index number {} cannot be used (again)", index.id));
+        }
+        check_key(table, &index.name, &index.columns)?;
+    }
+    Ok(())
+}
+
+fn check_key(table: &Table, name: &str, columns: &[u32]) -> Result<()> {
+    let invalid =
+        |why: &str| Err(Error::Invalid(format!("key {name} of table {} {why}", table.name)));
+    if columns.is_empty() {
+        return invalid("has no columns");
+    }
+    if columns.iter().any(|id| table.column(*id).is_none()) {
+        return invalid("names a column that the table does not have");
+    }
+    if columns.iter().collect::<HashSet<_>>().len() < columns.len() {
+        return invalid("names a column twice");
+    }
+    Ok(())
+}

@@ -1,0 +1,543 @@
+//! Placement as every node uses it: finds the leader and follows it, asks once for many, remembers
+//! what may be remembered.
+//!
+//! Every call is bounded by [`PATIENCE`] (changes of the catalog by [`CHANGE_PATIENCE`]). It never
+//! makes up an answer: what is remembered is marked by a version or corrected by region leaders.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep, timeout};
+use types::region::PLACEMENT_REGION;
+use types::{
+    Error, LeaseId, NodeId, Region, RegionId, RegionKind, Result, Table, TableId, Timestamp,
+};
+
+use crate::api::{
+    Catalog, CatalogChange, Lease, Node, NodeReport, NodeStatus, Order, PeerReport, Request,
+    Response, Route,
+};
+use crate::batch::Batcher;
+use crate::routes::Routes;
+
+/// How long a call looks for a leader that answers.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The same for a change of the catalog, which may have to wait for new regions.
+pub const CHANGE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long one node is waited for before another is asked.
+const ONE_ASK: Duration = Duration::from_secs(2);
+
+/// Pauses between rounds in which nobody led.
+const PAUSES: [Duration; 4] = [
+    Duration::from_millis(10),
+    Duration::from_millis(30),
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+];
+
+/// AUTO_INCREMENT numbers fetched at a time.
+const NUMBERS: u64 = 1_000;
+
+/// How requests reach a node; `rpc` implements it, tests answer in process.
+///
+/// `Unavailable` must mean that the node certainly did not act on the request (it could not be
+/// reached); a connection that breaks later is `Timeout`, since nobody knows.
+#[async_trait]
+pub trait PlacementTransport: Send + Sync + 'static {
+    /// Asks placement's service on the node at `node_address` (`host:port`).
+    async fn call(&self, node_address: &str, request: Request) -> Result<Response>;
+}
+
+/// Everything placement knows, for people and for tests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterStatus {
+    /// Every node.
+    pub nodes: Vec<NodeStatus>,
+    /// Every region.
+    pub routes: Vec<Route>,
+    /// Newest report of each peer.
+    pub peers: Vec<(NodeId, PeerReport)>,
+    /// Node that leads placement.
+    pub leader: NodeId,
+}
+
+/// A handle to placement; clones share what they remember.
+#[derive(Clone)]
+pub struct PlacementClient {
+    asker: Arc<Asker>,
+    timestamps: Arc<Batcher<u32, (Timestamp, u64)>>,
+}
+
+/// Finds the leader and holds what all handles share.
+struct Asker {
+    transport: Arc<dyn PlacementTransport>,
+    /// Initial row nodes and their addresses: where to look for the leader.
+    members: BTreeMap<NodeId, String>,
+    memory: Mutex<Memory>,
+    /// Lets one caller fetch a catalog for all who wait for it.
+    fetching: tokio::sync::Mutex<()>,
+    /// Lets one caller fetch AUTO_INCREMENT numbers for all who wait for them.
+    numbering: tokio::sync::Mutex<BTreeMap<TableId, (u64, u64)>>,
+}
+
+#[derive(Default)]
+struct Memory {
+    leader: Option<NodeId>,
+    nodes: BTreeMap<NodeId, Node>,
+    catalog: Option<Arc<Catalog>>,
+    /// Newest catalog version heard of.
+    newest: u64,
+    routes: Routes,
+    signing_key: Option<Arc<[u8]>>,
+}
+
+impl PlacementClient {
+    /// A client that looks for the leader among `members`, the initial row nodes and their RPC
+    /// addresses. Must be called within a tokio runtime.
+    pub fn new(
+        transport: Arc<dyn PlacementTransport>,
+        members: impl IntoIterator<Item = (NodeId, String)>,
+    ) -> Self {
+        let asker = Arc::new(Asker {
+            transport,
+            members: members.into_iter().collect(),
+            memory: Mutex::new(Memory::default()),
+            fetching: tokio::sync::Mutex::new(()),
+            numbering: tokio::sync::Mutex::new(BTreeMap::new()),
+        });
+        let weak = Arc::downgrade(&asker);
+        let timestamps = Batcher::start(move |counts: Vec<u32>| {
+            let weak = weak.clone();
+            async move {
+                let asker = weak
+                    .upgrade()
+                    .ok_or_else(|| Error::Unavailable("this node is shutting down".into()))?;
+                asker.timestamp_batch(counts).await
+            }
+            .boxed()
+        });
+        PlacementClient { asker, timestamps: Arc::new(timestamps) }
+    }
+
+    // ---- time and numbers -------------------------------------------------------------------
+
+    /// A timestamp greater than every one handed out before this call, anywhere; and the
+    /// catalog's version as of some point within the call, so that [`PlacementClient::catalog`]
+    /// afterwards is at least that new.
+    pub async fn timestamp(&self) -> Result<(Timestamp, u64)> {
+        self.timestamps.call(1).await
+    }
+
+    /// First of `count` consecutive timestamps, as [`PlacementClient::timestamp`].
+    pub async fn timestamps(&self, count: u32) -> Result<(Timestamp, u64)> {
+        self.timestamps.call(count).await
+    }
+
+    /// First of `count` consecutive numbers for nodes, regions and peers.
+    pub async fn ids(&self, count: u32) -> Result<u64> {
+        match self.asker.ask(Request::Ids { count }).await? {
+            Response::Ids(first) => Ok(first),
+            other => Err(unexpected("Ids", &other)),
+        }
+    }
+
+    /// First of `count` consecutive AUTO_INCREMENT numbers of a table, from a stock that is
+    /// fetched in advance: numbers left in it when the process ends are skipped for good.
+    pub async fn auto_increment(&self, table: TableId, count: u64) -> Result<u64> {
+        let mut stocks = self.asker.numbering.lock().await;
+        if let Some((next, end)) = stocks.get_mut(&table)
+            && end.saturating_sub(*next) >= count
+        {
+            let first = *next;
+            *next += count;
+            return Ok(first);
+        }
+        let fetched = count.max(NUMBERS);
+        let first = match self.asker.numbers(table, fetched, 0).await {
+            // Near the end of the number space the stock is left out.
+            Err(Error::Invalid(_)) if fetched > count => {
+                return self.asker.numbers(table, count, 0).await;
+            }
+            other => other?,
+        };
+        let next = first.checked_add(count).ok_or_else(|| too_many(table))?;
+        let end = first.checked_add(fetched).ok_or_else(|| too_many(table))?;
+        stocks.insert(table, (next, end));
+        Ok(first)
+    }
+
+    /// Makes later AUTO_INCREMENT numbers of a table greater than `value`, which a row was given
+    /// by hand.
+    pub async fn raise_auto_increment(&self, table: TableId, value: u64) -> Result<()> {
+        let mut stocks = self.asker.numbering.lock().await;
+        if let Some((next, end)) = stocks.get_mut(&table) {
+            if value < *next {
+                return Ok(());
+            }
+            if value < *end {
+                *next = value + 1;
+                return Ok(());
+            }
+            stocks.remove(&table);
+        }
+        self.asker.numbers(table, 0, value).await.map(|_| ())
+    }
+
+    // ---- nodes ------------------------------------------------------------------------------
+
+    /// Makes a node known, or updates its addresses.
+    pub async fn register(&self, node: Node) -> Result<()> {
+        self.asker.done("Register", Request::Register(node)).await
+    }
+
+    /// A node's sign of life; what it is to do. Held back for a moment while there is nothing to
+    /// do. `NotFound` means that the node has to register (again).
+    pub async fn heartbeat(
+        &self,
+        node: NodeId,
+        report: NodeReport,
+        peers: Vec<PeerReport>,
+    ) -> Result<Vec<Order>> {
+        match self.asker.ask(Request::Heartbeat { node, report, peers }).await? {
+            Response::Orders { orders, catalog, nodes } => {
+                let mut memory = self.asker.memory.lock();
+                memory.newest = memory.newest.max(catalog);
+                memory.nodes = nodes.into_iter().map(|node| (node.id, node)).collect();
+                Ok(orders)
+            }
+            other => Err(unexpected("Heartbeat", &other)),
+        }
+    }
+
+    /// A node by number; placement is asked if it is not remembered.
+    pub async fn node(&self, id: NodeId) -> Result<Node> {
+        if let Some(node) = self.asker.memory.lock().nodes.get(&id) {
+            return Ok(node.clone());
+        }
+        self.status().await?;
+        let memory = self.asker.memory.lock();
+        memory.nodes.get(&id).cloned().ok_or_else(|| Error::not_found("node", id.to_string()))
+    }
+
+    /// The nodes that were last heard of, without asking.
+    pub fn known_nodes(&self) -> Vec<Node> {
+        self.asker.memory.lock().nodes.values().cloned().collect()
+    }
+
+    /// Everything placement knows.
+    pub async fn status(&self) -> Result<ClusterStatus> {
+        match self.asker.ask(Request::Status).await? {
+            Response::Status { nodes, routes, peers, leader } => {
+                let mut memory = self.asker.memory.lock();
+                memory.nodes =
+                    nodes.iter().map(|status| (status.node.id, status.node.clone())).collect();
+                Ok(ClusterStatus { nodes, routes, peers, leader })
+            }
+            other => Err(unexpected("Status", &other)),
+        }
+    }
+
+    // ---- catalog ----------------------------------------------------------------------------
+
+    /// The catalog, at least as new as any version that this client has heard of: take a timestamp
+    /// first, and it holds every change that was acknowledged before.
+    pub async fn catalog(&self) -> Result<Arc<Catalog>> {
+        if let Some(catalog) = self.asker.current_catalog() {
+            return Ok(catalog);
+        }
+        let _alone = self.asker.fetching.lock().await;
+        match self.asker.current_catalog() {
+            Some(catalog) => Ok(catalog),
+            None => self.asker.fetch_catalog().await,
+        }
+    }
+
+    /// Changes the catalog; the table as changed, where one was. Once it returns, new regions are
+    /// led and [`PlacementClient::catalog`] shows the change.
+    ///
+    /// # Errors
+    /// `Timeout` leaves open whether the change took place; every other error means that it did
+    /// not.
+    pub async fn change(&self, change: CatalogChange) -> Result<Option<Table>> {
+        match self.asker.ask(Request::Change(change)).await? {
+            Response::Changed { catalog, table } => {
+                let mut memory = self.asker.memory.lock();
+                memory.newest = memory.newest.max(catalog);
+                Ok(table.map(|table| *table))
+            }
+            other => Err(unexpected("Change", &other)),
+        }
+    }
+
+    // ---- routes -----------------------------------------------------------------------------
+
+    /// The region of a key, as remembered or as placement knows it.
+    pub async fn locate(&self, key: &[u8]) -> Result<Route> {
+        if let Some(route) = self.asker.memory.lock().routes.locate(key) {
+            return Ok(route.clone());
+        }
+        let routes = self.asker.routes(Request::Locate { key: key.to_vec() }).await?;
+        routes
+            .into_iter()
+            .find(|route| route.region.contains(key))
+            .ok_or_else(|| Error::Corrupt("placement located a key in another region".into()))
+    }
+
+    /// The regions of a kind, in key order, without gaps; as remembered or as placement knows them.
+    pub async fn regions(&self, kind: RegionKind) -> Result<Vec<Route>> {
+        if let Some(routes) = self.asker.memory.lock().routes.regions(kind) {
+            return Ok(routes);
+        }
+        self.asker.routes(Request::Regions { kind }).await
+    }
+
+    /// As [`PlacementClient::regions`], but always asks placement.
+    pub async fn fresh_regions(&self, kind: RegionKind) -> Result<Vec<Route>> {
+        self.asker.routes(Request::Regions { kind }).await
+    }
+
+    /// Forgets a region: the next look-up asks placement.
+    pub fn invalidate(&self, region: RegionId) {
+        self.asker.memory.lock().routes.remove(region);
+    }
+
+    /// Takes in descriptors that a peer told (`StaleEpoch`, splits).
+    pub fn learn(&self, regions: &[Region]) {
+        let mut memory = self.asker.memory.lock();
+        regions.iter().for_each(|region| memory.routes.learn(region, None));
+    }
+
+    /// Takes note of where a region's leader is said to be (`NotLeader`).
+    pub fn learn_leader(&self, region: RegionId, leader: Option<NodeId>) {
+        self.asker.memory.lock().routes.learn_leader(region, leader);
+    }
+
+    // ---- leases and keys --------------------------------------------------------------------
+
+    /// Takes a lease at a snapshot, or at the present timestamp.
+    pub async fn take_lease(
+        &self,
+        ts: Option<Timestamp>,
+        ttl: Duration,
+        owner: impl Into<String>,
+    ) -> Result<Lease> {
+        let ttl_ms = ttl.as_millis() as u64;
+        self.asker.lease(Request::TakeLease { ts, ttl_ms, owner: owner.into() }).await
+    }
+
+    /// Prolongs a lease from now on. `LeaseLost` if it ended.
+    pub async fn renew_lease(&self, lease: LeaseId, ttl: Duration) -> Result<Lease> {
+        let ttl_ms = ttl.as_millis() as u64;
+        self.asker.lease(Request::RenewLease { lease, ttl_ms }).await
+    }
+
+    /// Ends a lease; one that ended already is no error.
+    pub async fn release_lease(&self, lease: LeaseId) -> Result<()> {
+        self.asker.done("ReleaseLease", Request::ReleaseLease { lease }).await
+    }
+
+    /// Leases that live.
+    pub async fn leases(&self) -> Result<Vec<Lease>> {
+        match self.asker.ask(Request::Leases).await? {
+            Response::Leases(leases) => Ok(leases),
+            other => Err(unexpected("Leases", &other)),
+        }
+    }
+
+    /// The key that signs tokens and tickets; never to be logged.
+    pub async fn signing_key(&self) -> Result<Arc<[u8]>> {
+        if let Some(key) = self.asker.memory.lock().signing_key.clone() {
+            return Ok(key);
+        }
+        match self.asker.ask(Request::SigningKey).await? {
+            Response::SigningKey(key) => {
+                let key: Arc<[u8]> = key.into();
+                self.asker.memory.lock().signing_key = Some(key.clone());
+                Ok(key)
+            }
+            // Not `unexpected`: the answer must not be printed.
+            _ => Err(Error::Corrupt("placement answered something else than a key".into())),
+        }
+    }
+}
+
+impl Asker {
+    async fn timestamp_batch(&self, counts: Vec<u32>) -> Result<Vec<(Timestamp, u64)>> {
+        let total: u64 = counts.iter().map(|count| u64::from(*count)).sum();
+        let count = u32::try_from(total)
+            .map_err(|_| Error::Invalid(format!("{total} timestamps at once are too many")))?;
+        match self.ask(Request::Timestamps { count }).await? {
+            Response::Timestamps { first, catalog } => {
+                let mut memory = self.memory.lock();
+                memory.newest = memory.newest.max(catalog);
+                let mut next = first;
+                let each = counts.into_iter().map(|count| {
+                    let first = next;
+                    next = Timestamp(next.0.saturating_add(u64::from(count)));
+                    (first, catalog)
+                });
+                Ok(each.collect())
+            }
+            other => Err(unexpected("Timestamps", &other)),
+        }
+    }
+
+    fn current_catalog(&self) -> Option<Arc<Catalog>> {
+        let memory = self.memory.lock();
+        memory.catalog.clone().filter(|catalog| catalog.version >= memory.newest)
+    }
+
+    async fn fetch_catalog(&self) -> Result<Arc<Catalog>> {
+        let held = self.memory.lock().catalog.clone();
+        let known = held.as_ref().map_or(0, |catalog| catalog.version);
+        let catalog = match (self.ask(Request::Catalog { known }).await?, held) {
+            (Response::Catalog(Some(catalog)), _) => Arc::new(*catalog),
+            (Response::Catalog(None), Some(held)) => held,
+            (other, _) => return Err(unexpected("Catalog", &other)),
+        };
+        let mut memory = self.memory.lock();
+        let tables: BTreeSet<TableId> = catalog.tables.iter().map(|table| table.id).collect();
+        memory.routes.retain(|region| region.table().is_some_and(|id| tables.contains(&id)));
+        memory.newest = memory.newest.max(catalog.version);
+        memory.catalog = Some(catalog.clone());
+        Ok(catalog)
+    }
+
+    async fn routes(&self, request: Request) -> Result<Vec<Route>> {
+        match self.ask(request).await? {
+            Response::Routes(routes) => {
+                let mut memory = self.memory.lock();
+                routes.iter().for_each(|route| memory.routes.insert(route.clone()));
+                Ok(routes)
+            }
+            other => Err(unexpected("Routes", &other)),
+        }
+    }
+
+    async fn numbers(&self, table: TableId, count: u64, above: u64) -> Result<u64> {
+        match self.ask(Request::AutoIncrement { table, count, above }).await? {
+            Response::AutoIncrement(first) => Ok(first),
+            other => Err(unexpected("AutoIncrement", &other)),
+        }
+    }
+
+    async fn lease(&self, request: Request) -> Result<Lease> {
+        match self.ask(request).await? {
+            Response::Lease(lease) => Ok(lease),
+            other => Err(unexpected("Lease", &other)),
+        }
+    }
+
+    async fn done(&self, what: &str, request: Request) -> Result<()> {
+        match self.ask(request).await? {
+            Response::Done => Ok(()),
+            other => Err(unexpected(what, &other)),
+        }
+    }
+
+    /// Asks the leader, wherever it is, within the bound.
+    async fn ask(&self, request: Request) -> Result<Response> {
+        // Asking twice is harmless but for changes of the catalog: the second would fail for what
+        // the first did.
+        let once = matches!(request, Request::Change(_));
+        let patience = if once { CHANGE_PATIENCE } else { PATIENCE };
+        let deadline = Instant::now() + patience;
+        let mut last = Error::Unavailable("no address of placement is known".into());
+        let mut round = 0;
+        loop {
+            // The node believed to lead first, then every other one.
+            let mut untried: Vec<NodeId> = self.members.keys().copied().collect();
+            let mut next = self.memory.lock().leader.or(untried.first().copied());
+            while let Some(node) = next {
+                untried.retain(|other| *other != node);
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(gave_up(last, patience));
+                }
+                let limit = if once { left } else { left.min(ONE_ASK) };
+                let answer = self.ask_node(node, request.clone(), limit).await;
+                let error = match answer {
+                    Ok(response) => {
+                        self.memory.lock().leader = Some(node);
+                        return Ok(response);
+                    }
+                    Err(error) => error,
+                };
+                if !may_retry(&error, once) {
+                    return Err(error);
+                }
+                let hint = match &error {
+                    Error::NotLeader { leader, .. } => leader.filter(|id| untried.contains(id)),
+                    _ => None,
+                };
+                last = error;
+                next = hint.or(untried.first().copied());
+            }
+            self.memory.lock().leader = None;
+            let pause = PAUSES.get(round).or(PAUSES.last()).copied().unwrap_or_default();
+            round += 1;
+            if Instant::now() + pause >= deadline {
+                return Err(gave_up(last, patience));
+            }
+            sleep(pause).await;
+        }
+    }
+
+    async fn ask_node(&self, node: NodeId, request: Request, limit: Duration) -> Result<Response> {
+        let address = {
+            let memory = self.memory.lock();
+            memory
+                .nodes
+                .get(&node)
+                .map(|node| node.rpc_address.clone())
+                .or_else(|| self.members.get(&node).cloned())
+        };
+        let address = address.ok_or_else(|| Error::not_found("node", node.to_string()))?;
+        let call = self.transport.call(&address, request);
+        let answer = timeout(limit, call)
+            .await
+            .unwrap_or_else(|_| Err(Error::timeout(format!("placement on node {node}"), limit)));
+        match answer? {
+            Response::Failed(error) => Err(error),
+            response => Ok(response),
+        }
+    }
+}
+
+/// Whether another node, or the same one later, may be asked the same.
+fn may_retry(error: &Error, once: bool) -> bool {
+    match error {
+        Error::NotLeader { region, .. } => *region == PLACEMENT_REGION,
+        Error::Unavailable(_) | Error::Dropped(_) => true,
+        Error::Timeout { .. } | Error::RegionNotFound(_) => !once,
+        _ => false,
+    }
+}
+
+fn gave_up(last: Error, patience: Duration) -> Error {
+    match last {
+        Error::Timeout { .. } => last,
+        other => Error::Unavailable(format!(
+            "placement did not answer within {} s ({other}): check that a majority of the row \
+             nodes runs",
+            patience.as_secs()
+        )),
+    }
+}
+
+fn too_many(table: TableId) -> Error {
+    Error::Invalid(format!("AUTO_INCREMENT of table number {table} has run out of numbers"))
+}
+
+fn unexpected(what: &str, response: &Response) -> Error {
+    // The answer's kind only: it may carry credentials.
+    let text = format!("{response:?}");
+    let kind = text.split([' ', '(', '{']).next().unwrap_or_default();
+    Error::Corrupt(format!("placement answered {kind} to {what}"))
+}

@@ -1,0 +1,246 @@
+//! The vocabulary of placement's log, and what each command does to the state.
+//!
+//! A command carries everything that its leader decided, times included. Applying one reads no
+//! clock and draws no randomness; a command that cannot be carried out changes nothing and tells
+//! its proposer why, in the same way on every node.
+
+use serde::{Deserialize, Serialize};
+use types::{
+    Error, LeaseId, NodeId, Region, RegionId, RegionKind, Result, Table, TableId, Timestamp,
+};
+
+use crate::api::{CatalogChange, Lease, Node};
+use crate::catalog::{self, Founders};
+use crate::leases;
+use crate::state::{RegionRecord, State, Tomb};
+
+/// What a proposal is known by, so that its proposer finds its outcome. Never repeated: the first
+/// number is drawn when a process starts, the second counts.
+pub type Ticket = (u64, u64);
+
+/// One entry of placement's log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Proposal {
+    /// Who waits for it.
+    pub ticket: Ticket,
+    /// What to do.
+    pub command: Command,
+}
+
+/// What can happen to the state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Command {
+    /// Timestamps up to this Unix millisecond may be handed out.
+    ExtendWindow {
+        /// Exclusive.
+        until_ms: u64,
+    },
+    /// Takes numbers for nodes, regions and peers.
+    TakeIds {
+        /// How many.
+        count: u32,
+    },
+    /// Makes a node known or updates its addresses.
+    Register(Node),
+    /// What leaders and founding voters say of their regions.
+    Report {
+        /// Descriptors, as leaders know them.
+        regions: Vec<Region>,
+        /// Founding voters that were seen on these nodes.
+        founded: Vec<(RegionId, NodeId)>,
+        /// A timestamp of the leader's, for regions of tables that are gone.
+        now: Timestamp,
+    },
+    /// Forgets dropped regions that no node holds any more.
+    Bury(Vec<RegionId>),
+    /// Changes the catalog.
+    Change {
+        /// What to change.
+        change: CatalogChange,
+        /// Nodes that found new regions.
+        founders: Founders,
+        /// Timestamp at which dropped things end.
+        now: Timestamp,
+    },
+    /// Takes AUTO_INCREMENT numbers.
+    AutoIncrement {
+        /// Table.
+        table: TableId,
+        /// How many.
+        count: u64,
+        /// Numbers up to this are taken.
+        above: u64,
+    },
+    /// Takes a lease.
+    TakeLease {
+        /// Snapshot.
+        ts: Timestamp,
+        /// Who takes it.
+        owner: String,
+        /// Unix milliseconds now.
+        now_ms: u64,
+        /// How long it lives.
+        ttl_ms: u64,
+    },
+    /// Prolongs a lease.
+    RenewLease {
+        /// Which.
+        lease: LeaseId,
+        /// Unix milliseconds now.
+        now_ms: u64,
+        /// How long it lives from now on.
+        ttl_ms: u64,
+    },
+    /// Ends a lease.
+    ReleaseLease(LeaseId),
+    /// Removes leases that ended.
+    ExpireLeases {
+        /// Unix milliseconds now.
+        now_ms: u64,
+    },
+    /// Sets the signing key, unless there is one.
+    SetSigningKey(Vec<u8>),
+}
+
+/// What a command gave its proposer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// Nothing to tell.
+    Done,
+    /// First of the numbers taken.
+    First(u64),
+    /// A lease.
+    Lease(Lease),
+    /// The catalog changed.
+    Changed {
+        /// Its version from now on.
+        catalog: u64,
+        /// The table as changed, where one was.
+        table: Option<Box<Table>>,
+        /// Regions that were founded.
+        founded: Vec<RegionId>,
+    },
+}
+
+impl State {
+    /// Carries out one command, or changes nothing and says why.
+    pub fn apply(&mut self, command: Command) -> Result<Outcome> {
+        match command {
+            Command::ExtendWindow { until_ms } => {
+                self.high_water_ms = self.high_water_ms.max(until_ms);
+                Ok(Outcome::Done)
+            }
+            Command::TakeIds { count } => self.take_ids(u64::from(count)).map(Outcome::First),
+            Command::Register(node) => self.register(node),
+            Command::Report { regions, founded, now } => {
+                regions.into_iter().for_each(|region| self.report(region, now));
+                for (region, node) in founded {
+                    if let Some(record) = self.regions.get_mut(&region) {
+                        record.unfounded.remove(&node);
+                    }
+                }
+                Ok(Outcome::Done)
+            }
+            Command::Bury(regions) => {
+                regions.iter().for_each(|region| {
+                    self.tombs.remove(region);
+                });
+                Ok(Outcome::Done)
+            }
+            Command::Change { change, founders, now } => {
+                catalog::apply(self, change, &founders, now)
+            }
+            Command::AutoIncrement { table, count, above } => {
+                self.take_numbers(table, count, above).map(Outcome::First)
+            }
+            Command::TakeLease { ts, owner, now_ms, ttl_ms } => {
+                leases::take(self, ts, owner, now_ms, ttl_ms).map(Outcome::Lease)
+            }
+            Command::RenewLease { lease, now_ms, ttl_ms } => {
+                leases::renew(self, lease, now_ms, ttl_ms).map(Outcome::Lease)
+            }
+            Command::ReleaseLease(lease) => {
+                self.leases.remove(&lease);
+                Ok(Outcome::Done)
+            }
+            Command::ExpireLeases { now_ms } => {
+                leases::expire(self, now_ms);
+                Ok(Outcome::Done)
+            }
+            Command::SetSigningKey(key) => {
+                if self.signing_key.is_empty() {
+                    self.signing_key = key;
+                }
+                Ok(Outcome::Done)
+            }
+        }
+    }
+
+    fn register(&mut self, node: Node) -> Result<Outcome> {
+        if let Some(known) = self.nodes.get(&node.id)
+            && known.role != node.role
+        {
+            return Err(Error::Invalid(format!(
+                "node {} is a {:?} node already and cannot become a {:?} node: give the new node \
+                 another number",
+                node.id, known.role, node.role
+            )));
+        }
+        self.next_id = self.next_id.max(node.id.saturating_add(1));
+        self.nodes.insert(node.id, node);
+        Ok(Outcome::Done)
+    }
+
+    /// Takes over a leader's descriptor if it is newer than the one known.
+    fn report(&mut self, region: Region, now: Timestamp) {
+        if region.kind == RegionKind::Placement {
+            return;
+        }
+        if let Some(tomb) = self.tombs.get_mut(&region.id) {
+            if is_newer(&region, &tomb.region) {
+                tomb.region = region;
+            }
+            return;
+        }
+        if !self.is_live(region.kind) {
+            // A half that was split off while its table was being dropped.
+            self.tombs.insert(region.id, Tomb { region, dropped: now });
+            return;
+        }
+        match self.regions.get_mut(&region.id) {
+            None => {
+                let record = RegionRecord { region, unfounded: Default::default() };
+                self.regions.insert(record.region.id, record);
+            }
+            Some(record) if is_newer(&region, &record.region) => {
+                record.unfounded.retain(|node| region.peer_on(*node).is_some());
+                record.region = region;
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// AUTO_INCREMENT: `count` consecutive numbers above everything given out and above `above`.
+    fn take_numbers(&mut self, table: TableId, count: u64, above: u64) -> Result<u64> {
+        let Some(described) = self.catalog.tables.iter().find(|listed| listed.id == table) else {
+            return Err(Error::not_found("table", table.to_string()));
+        };
+        let taken = self.auto_increment.get(&table).copied().unwrap_or(0).max(above);
+        let exhausted = || {
+            let name = format!("{}.{}", described.database, described.name);
+            Error::Invalid(format!("AUTO_INCREMENT of table {name} has run out of numbers"))
+        };
+        // The number behind the last one must exist too: it is the answer when none is taken.
+        let last = taken.checked_add(count).ok_or_else(exhausted)?;
+        let first = taken.checked_add(1).filter(|_| last < u64::MAX).ok_or_else(exhausted)?;
+        self.auto_increment.insert(table, last);
+        Ok(first)
+    }
+}
+
+/// Whether a descriptor says more than the known one: both parts of an epoch only ever rise.
+pub fn is_newer(region: &Region, known: &Region) -> bool {
+    region.epoch.version >= known.epoch.version
+        && region.epoch.conf >= known.epoch.conf
+        && region.epoch != known.epoch
+}

@@ -1,0 +1,200 @@
+//! The state machine of placement's Raft group: commands in, one small state out.
+//!
+//! It decides nothing, reads no clock and contacts nobody. The whole state is one value in the
+//! key-value store, written together with its applied position; between two such writes the Raft
+//! log is what survives.
+
+use std::sync::Arc;
+
+use kv::{Keyspace, KvEngine, WriteBatch};
+use raft::{Command as Entry, Effect, Machine, Position, SnapshotChunks, SnapshotSource};
+use serde::{Deserialize, Serialize};
+use types::{Error, Region, Result};
+
+use crate::command::{Command, Proposal};
+use crate::state::State;
+use crate::view::View;
+
+/// Where the state lies in [`Keyspace::Meta`].
+const STATE_KEY: &[u8] = b"placement/state";
+
+/// First byte of the stored value and of a snapshot: the format of what follows.
+const FORMAT: u8 = 1;
+
+/// Bytes of a snapshot's chunk.
+const CHUNK: usize = 1 << 20;
+
+/// What is stored.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    region: Region,
+    index: u64,
+    term: u64,
+    state: State,
+}
+
+/// Placement's machine on one node.
+pub struct PlacementMachine {
+    store: Arc<dyn KvEngine>,
+    view: Arc<View>,
+    region: Region,
+    applied: Position,
+    durable: u64,
+    announce: bool,
+}
+
+impl PlacementMachine {
+    /// The machine that this node's store holds, if any, with its state shown in `view`.
+    pub fn recover(store: Arc<dyn KvEngine>, view: Arc<View>) -> Result<Option<Self>> {
+        let Some(bytes) = store.get(Keyspace::Meta, STATE_KEY)? else { return Ok(None) };
+        let stored: Stored = decode(&bytes)?;
+        let applied = Position { index: stored.index, term: stored.term };
+        view.replace(stored.state);
+        let durable = applied.index;
+        Ok(Some(Self { store, view, region: stored.region, applied, durable, announce: false }))
+    }
+
+    /// A new machine at `at`, recorded durably so that a restart finds it.
+    pub fn create(
+        store: Arc<dyn KvEngine>,
+        view: Arc<View>,
+        region: &Region,
+        at: Position,
+    ) -> Result<Self> {
+        view.replace(State::new());
+        let region = region.clone();
+        let mut machine = Self { store, view, region, applied: at, durable: 0, announce: false };
+        machine.persist()?;
+        Ok(machine)
+    }
+
+    /// Removes what is stored.
+    pub fn destroy(self) -> Result<()> {
+        let mut batch = WriteBatch::default();
+        batch.delete(Keyspace::Meta, STATE_KEY);
+        self.store.write(batch)?;
+        self.store.sync()?;
+        self.view.replace(State::new());
+        Ok(())
+    }
+
+    fn apply_proposal(&mut self, bytes: &[u8]) -> Result<()> {
+        let Proposal { ticket, command } = postcard::from_bytes(bytes)?;
+        // Timestamps and numbers come often and interest no waiter.
+        self.announce |= matches!(
+            command,
+            Command::Register(_)
+                | Command::Report { .. }
+                | Command::Bury(_)
+                | Command::Change { .. }
+                | Command::SetSigningKey(_)
+        );
+        let outcome = self.view.change(|state| state.apply(command));
+        self.view.settle(ticket, outcome);
+        Ok(())
+    }
+
+    fn encode(&self) -> Result<Vec<u8>> {
+        let state = self.view.read();
+        // Serialised by hand from a borrow: the state is not copied for it.
+        let Position { index, term } = self.applied;
+        Ok(postcard::to_extend(&(&self.region, index, term, &*state), vec![FORMAT])?)
+    }
+
+    fn write(&self, bytes: Vec<u8>) -> Result<()> {
+        let mut batch = WriteBatch::default();
+        batch.put(Keyspace::Meta, STATE_KEY, bytes);
+        self.store.write(batch)?;
+        self.store.sync()
+    }
+}
+
+impl Machine for PlacementMachine {
+    fn region(&self) -> &Region {
+        &self.region
+    }
+
+    fn applied(&self) -> Position {
+        self.applied
+    }
+
+    fn apply(&mut self, at: Position, command: Entry<'_>) -> Result<Effect> {
+        match command {
+            Entry::Empty => {}
+            Entry::Data(bytes) => self.apply_proposal(bytes)?,
+            Entry::Membership(region) => {
+                self.region = region.clone();
+                self.announce = true;
+            }
+        }
+        self.applied = at;
+        Ok(Effect::Applied)
+    }
+
+    fn finish_batch(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.announce) {
+            self.view.announce();
+        }
+        Ok(())
+    }
+
+    fn durable_index(&self) -> u64 {
+        self.durable
+    }
+
+    fn persist(&mut self) -> Result<()> {
+        self.write(self.encode()?)?;
+        self.durable = self.applied.index;
+        Ok(())
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn SnapshotSource>> {
+        let state = self.view.read();
+        let bytes = postcard::to_extend(&*state, vec![FORMAT])?;
+        Ok(Box::new(Chunks { bytes, at: 0 }))
+    }
+
+    fn restore(
+        &mut self,
+        region: &Region,
+        at: Position,
+        chunks: &mut dyn SnapshotChunks,
+    ) -> Result<()> {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = chunks.next_chunk()? {
+            bytes.extend_from_slice(&chunk);
+        }
+        let state: State = decode(&bytes)?;
+        self.region = region.clone();
+        self.applied = at;
+        self.view.replace(state);
+        // One batch: a crash leaves the old state at its old position or the new one at its own.
+        self.persist()
+    }
+}
+
+/// A snapshot being sent.
+struct Chunks {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl SnapshotSource for Chunks {
+    fn next_chunk(&mut self) -> Result<Option<Vec<u8>>> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let chunk = rest.chunks(CHUNK).next().map(<[u8]>::to_vec);
+        self.at += chunk.as_ref().map_or(0, Vec::len);
+        Ok(chunk)
+    }
+}
+
+fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<T> {
+    match bytes.split_first() {
+        Some((&FORMAT, rest)) => Ok(postcard::from_bytes(rest)?),
+        Some((format, _)) => Err(Error::Corrupt(format!(
+            "placement's state has format {format}, this program reads format {FORMAT}: start the \
+             version that wrote it"
+        ))),
+        None => Err(Error::Corrupt("placement's state is empty".into())),
+    }
+}

@@ -1,0 +1,69 @@
+//! Which machine a region of this node gets: placement's own, or one of the row store's.
+//!
+//! Nothing but that choice is made here.
+
+use std::sync::Arc;
+
+use kv::KvEngine;
+use raft::{INITIAL_POSITION, Machine, Machines, Position};
+use types::{Error, Region, RegionKind, Result};
+
+use crate::machine::PlacementMachine;
+use crate::view::View;
+
+/// Machines of a row node: placement's, and those of `rows`.
+pub struct PlacementMachines {
+    store: Arc<dyn KvEngine>,
+    view: Arc<View>,
+    rows: Option<Box<dyn Machines>>,
+}
+
+impl PlacementMachines {
+    /// Placement's machine lives in `store` and shows its state in `view`; every other region's
+    /// comes from `rows`.
+    pub fn new(store: Arc<dyn KvEngine>, view: Arc<View>, rows: Option<Box<dyn Machines>>) -> Self {
+        PlacementMachines { store, view, rows }
+    }
+
+    fn rows(&mut self, region: &Region) -> Result<&mut Box<dyn Machines>> {
+        self.rows.as_mut().ok_or_else(|| {
+            Error::Invalid(format!(
+                "region {} cannot live here: this node holds no rows",
+                region.id
+            ))
+        })
+    }
+}
+
+impl Machines for PlacementMachines {
+    fn recover(&mut self) -> Result<Vec<Box<dyn Machine>>> {
+        let mut machines = match &mut self.rows {
+            Some(rows) => rows.recover()?,
+            None => Vec::new(),
+        };
+        if let Some(own) = PlacementMachine::recover(self.store.clone(), self.view.clone())? {
+            machines.push(Box::new(own));
+        }
+        Ok(machines)
+    }
+
+    fn create(&mut self, region: &Region, founding: bool) -> Result<Box<dyn Machine>> {
+        if region.kind != RegionKind::Placement {
+            return self.rows(region)?.create(region, founding);
+        }
+        let at = if founding { INITIAL_POSITION } else { Position::default() };
+        let machine = PlacementMachine::create(self.store.clone(), self.view.clone(), region, at)?;
+        Ok(Box::new(machine))
+    }
+
+    fn destroy(&mut self, machine: Box<dyn Machine>) -> Result<()> {
+        let region = machine.region().clone();
+        if region.kind != RegionKind::Placement {
+            return self.rows(&region)?.destroy(machine);
+        }
+        match PlacementMachine::recover(self.store.clone(), self.view.clone())? {
+            Some(own) => own.destroy(),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! What one leader of placement knows during its term: what nodes told it, which moves are under
+//! way, and its timestamps.
+//!
+//! Nothing here is replicated; a new leader starts with an empty office and hears everything again
+//! within a heartbeat. Times are passed in, nothing waits here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use env::Instant;
+use types::{Epoch, NodeId, Peer, PeerId, Region, RegionId, RegionKind, Timestamp};
+
+use crate::api::{NodeReport, NodeStatus, Order, PeerReport, Route};
+use crate::command::is_newer;
+use crate::leases;
+use crate::oracle::Oracle;
+use crate::scheduler::{Health, Move, NodeView, Picture, RegionView};
+use crate::state::{RegionRecord, State};
+
+/// Heard of within this time, a node counts as live.
+pub const LIVE_FOR: Duration = Duration::from_secs(10);
+
+/// After this long without a sign, a node's peers (or a live node's lost peer) are replaced.
+pub const GONE_AFTER: Duration = Duration::from_secs(300);
+
+/// How long a dropped table's rows stay for transactions that hold no lease, in milliseconds.
+pub const DROP_GRACE_MS: u64 = 60_000;
+
+/// How long a change of membership may take before it is thought over again.
+const MEMBERSHIP_TAKES: Duration = Duration::from_secs(30);
+/// The same for handing over leadership.
+const TRANSFER_TAKES: Duration = Duration::from_secs(10);
+/// The same for a split.
+const SPLIT_TAKES: Duration = Duration::from_secs(60);
+
+struct Heard {
+    at: Instant,
+    report: NodeReport,
+    peers: BTreeMap<RegionId, PeerReport>,
+}
+
+/// A move under way: repeated to the region's leader until its reports show it.
+struct Plan {
+    order: Order,
+    epoch: Epoch,
+    heir: Option<NodeId>,
+    until: Instant,
+}
+
+/// A leader's memory.
+pub struct Office {
+    /// Timestamps of this term.
+    pub oracle: Oracle,
+    since: Instant,
+    nodes: BTreeMap<NodeId, Heard>,
+    leaders: BTreeMap<RegionId, (NodeId, u64)>,
+    plans: BTreeMap<RegionId, Plan>,
+    absent: BTreeMap<(RegionId, NodeId), Instant>,
+    reserved: BTreeMap<(RegionId, NodeId), (Epoch, PeerId)>,
+}
+
+impl Office {
+    /// An empty office. `high_water_ms` is the persisted mark as of an entry of `term`.
+    pub fn new(term: u64, high_water_ms: u64, now: Instant) -> Self {
+        Office {
+            oracle: Oracle::begin(term, high_water_ms),
+            since: now,
+            nodes: BTreeMap::new(),
+            leaders: BTreeMap::new(),
+            plans: BTreeMap::new(),
+            absent: BTreeMap::new(),
+            reserved: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in a heartbeat; true if some region's leader is another one now.
+    pub fn hear(
+        &mut self,
+        node: NodeId,
+        report: NodeReport,
+        peers: Vec<PeerReport>,
+        now: Instant,
+    ) -> bool {
+        let mut changed = false;
+        let mut by_region = BTreeMap::new();
+        for peer in peers {
+            let id = peer.region.id;
+            let known = self.leaders.get(&id).copied();
+            if peer.leader && known.is_none_or(|(_, term)| peer.term >= term) {
+                changed |= known.is_none_or(|(leader, _)| leader != node);
+                self.leaders.insert(id, (node, peer.term));
+            } else if !peer.leader && known.is_some_and(|(leader, _)| leader == node) {
+                self.leaders.remove(&id);
+                changed = true;
+            }
+            by_region.insert(id, peer);
+        }
+        self.nodes.insert(node, Heard { at: now, report, peers: by_region });
+        changed
+    }
+
+    /// Node of a region's leader, where known.
+    pub fn leader(&self, region: RegionId) -> Option<NodeId> {
+        self.leaders.get(&region).map(|(node, _)| *node)
+    }
+
+    /// Of what a node reported, what the replicated state does not know yet: descriptors, and
+    /// founding voters seen for the first time.
+    pub fn news(&self, state: &State, node: NodeId) -> (Vec<Region>, Vec<(RegionId, NodeId)>) {
+        let (mut regions, mut founded) = (Vec::new(), Vec::new());
+        for peer in self.nodes.get(&node).into_iter().flat_map(|heard| heard.peers.values()) {
+            let region = &peer.region;
+            if region.kind == RegionKind::Placement {
+                continue;
+            }
+            let record = state.regions.get(&region.id);
+            if record.is_some_and(|record| record.unfounded.contains(&node)) {
+                founded.push((region.id, node));
+            }
+            let known = record
+                .map(|record| &record.region)
+                .or(state.tombs.get(&region.id).map(|tomb| &tomb.region));
+            let new = match known {
+                Some(known) => peer.leader && is_newer(region, known),
+                // A follower's word is enough for a region that nobody needs: it may be all that
+                // is left of the group.
+                None => peer.leader || !state.is_live(region.kind),
+            };
+            if new {
+                regions.push(region.clone());
+            }
+        }
+        (regions, founded)
+    }
+
+    /// What a node is to do now.
+    pub fn orders(&self, state: &State, node: NodeId, now_ms: u64) -> Vec<Order> {
+        let Some(heard) = self.nodes.get(&node) else { return Vec::new() };
+        let mut orders = Vec::new();
+        for record in state.regions.values() {
+            let id = record.region.id;
+            if record.unfounded.contains(&node) && !heard.peers.contains_key(&id) {
+                orders.push(Order::Create(record.region.clone()));
+            }
+        }
+        for (id, plan) in &self.plans {
+            if self.leader(*id) == Some(node) {
+                orders.push(plan.order.clone());
+            }
+        }
+        for (id, peer) in &heard.peers {
+            if self.is_over(state, node, *id, peer, now_ms) {
+                orders.push(Order::Destroy(*id));
+            }
+        }
+        orders
+    }
+
+    /// Whether a node's peer is of no use any more.
+    fn is_over(
+        &self,
+        state: &State,
+        node: NodeId,
+        id: RegionId,
+        peer: &PeerReport,
+        now_ms: u64,
+    ) -> bool {
+        if let Some(tomb) = state.tombs.get(&id) {
+            let votes = tomb.region.voters().any(|voter| voter.node == node);
+            return !votes || is_past(state, tomb.dropped, now_ms);
+        }
+        let Some(record) = state.regions.get(&id) else { return false };
+        // Removed: the leader's descriptor is younger than the peer's and does not list it. With
+        // a move under way the peer may be on the list already.
+        record.region.peer_on(node).is_none()
+            && record.region.epoch.conf > peer.region.epoch.conf
+            && !self.plans.contains_key(&id)
+    }
+
+    /// Dropped regions that no member holds any more.
+    pub fn burials(&self, state: &State, now_ms: u64) -> Vec<RegionId> {
+        let gone = |region: &Region| {
+            region.peers.iter().all(|peer| {
+                self.nodes
+                    .get(&peer.node)
+                    .is_some_and(|heard| !heard.peers.contains_key(&region.id))
+            })
+        };
+        let held = |id: RegionId| self.nodes.values().any(|heard| heard.peers.contains_key(&id));
+        state
+            .tombs
+            .values()
+            .filter(|tomb| is_past(state, tomb.dropped, now_ms))
+            .filter(|tomb| gone(&tomb.region) && !held(tomb.region.id))
+            .map(|tomb| tomb.region.id)
+            .collect()
+    }
+
+    /// Forgets moves that the reports show, and those that took too long.
+    pub fn settle(&mut self, state: &State, now: Instant) {
+        let leaders = &self.leaders;
+        self.plans.retain(|id, plan| {
+            let leader = leaders.get(id).map(|(node, _)| *node);
+            state.regions.get(id).is_some_and(|record| record.region.epoch == plan.epoch)
+                && now < plan.until
+                && (plan.heir.is_none() || leader != plan.heir)
+        });
+        self.reserved.retain(|(id, _), (epoch, _)| {
+            state.regions.get(id).is_some_and(|record| record.region.epoch == *epoch)
+        });
+    }
+
+    /// The cluster's picture for the scheduler.
+    pub fn picture(&mut self, state: &State, now: Instant) -> Picture {
+        self.note_absences(state, now);
+        let nodes = state
+            .nodes
+            .values()
+            .map(|node| NodeView {
+                id: node.id,
+                role: node.role,
+                health: self.health(node.id, now),
+            })
+            .collect();
+        let tables = state.catalog.tables.iter();
+        Picture {
+            nodes,
+            replicas: tables.map(|table| (table.id, table.columnar_replicas)).collect(),
+            regions: state.regions.values().map(|record| self.view(record, now)).collect(),
+            transferring: self.plans.values().any(|plan| plan.heir.is_some()),
+        }
+    }
+
+    fn health(&self, node: NodeId, now: Instant) -> Health {
+        let silent = now.since(self.nodes.get(&node).map_or(self.since, |heard| heard.at));
+        match self.nodes.contains_key(&node) {
+            true if silent <= LIVE_FOR => Health::Live,
+            _ if silent <= GONE_AFTER => Health::Silent,
+            _ => Health::Gone,
+        }
+    }
+
+    fn view(&self, record: &RegionRecord, now: Instant) -> RegionView {
+        let region = &record.region;
+        let report = |node| self.nodes.get(&node).and_then(|heard| heard.peers.get(&region.id));
+        let ready = |peer: &&Peer| report(peer.node).is_some_and(|report| report.ready);
+        let missing = |node: &NodeId| {
+            self.absent.get(&(region.id, *node)).is_some_and(|since| now.since(*since) > GONE_AFTER)
+        };
+        let nodes = || region.peers.iter().map(|peer| peer.node);
+        let leader = self.leader(region.id).filter(|node| region.peer_on(*node).is_some());
+        RegionView {
+            region: region.clone(),
+            leader,
+            bytes: leader.and_then(report).map_or(0, |report| report.bytes),
+            ready: region.peers.iter().filter(ready).map(|peer| peer.node).collect(),
+            missing: nodes().filter(missing).collect(),
+            busy: self.plans.contains_key(&region.id) || !record.unfounded.is_empty(),
+        }
+    }
+
+    /// Since when live nodes report no peer of a region that they should hold.
+    fn note_absences(&mut self, state: &State, now: Instant) {
+        let mut absent = BTreeMap::new();
+        for record in state.regions.values() {
+            for peer in &record.region.peers {
+                let at = (record.region.id, peer.node);
+                let heard = self.nodes.get(&peer.node);
+                let lost = heard.is_some_and(|heard| !heard.peers.contains_key(&at.0))
+                    && !record.unfounded.contains(&peer.node);
+                if lost {
+                    absent.insert(at, self.absent.get(&at).copied().unwrap_or(now));
+                }
+            }
+        }
+        self.absent = absent;
+    }
+
+    /// How many new peer numbers it takes to carry out the moves.
+    pub fn numbers_needed(&self, moves: &[Move]) -> u32 {
+        let adds = moves.iter().filter(|due| match due {
+            Move::Add { region, node, .. } => !self.reserved.contains_key(&(*region, *node)),
+            _ => false,
+        });
+        adds.count() as u32
+    }
+
+    /// Takes moves on, with new peer numbers from `numbers`. A move that is repeated after it took
+    /// too long keeps its number, so that a late success is not done twice.
+    pub fn undertake(
+        &mut self,
+        state: &State,
+        moves: Vec<Move>,
+        mut numbers: std::ops::Range<PeerId>,
+        now: Instant,
+    ) {
+        for due in moves {
+            let id = due.region();
+            let Some(record) = state.regions.get(&id) else { continue };
+            let region = &record.region;
+            let mut peers = region.peers.clone();
+            let (order, takes, heir) = match due {
+                Move::Add { node, role, .. } => {
+                    let kept = self.reserved.get(&(id, node)).map(|(_, peer)| *peer);
+                    let Some(peer) = kept.or_else(|| numbers.next()) else { continue };
+                    self.reserved.insert((id, node), (region.epoch, peer));
+                    peers.push(Peer { id: peer, node, role });
+                    (Order::Membership(id, peers), MEMBERSHIP_TAKES, None)
+                }
+                Move::Remove { peer, .. } => {
+                    peers.retain(|member| member.id != peer);
+                    (Order::Membership(id, peers), MEMBERSHIP_TAKES, None)
+                }
+                Move::Transfer { to, .. } => {
+                    let heir = region.peer(to).map(|peer| peer.node);
+                    (Order::Transfer(id, to), TRANSFER_TAKES, heir)
+                }
+                Move::Split { .. } => (Order::Split(id), SPLIT_TAKES, None),
+            };
+            let plan = Plan { order, epoch: region.epoch, heir, until: now + takes };
+            self.plans.insert(id, plan);
+        }
+    }
+
+    /// A region as clients are told of it.
+    pub fn route(&self, record: &RegionRecord) -> Route {
+        let region = record.region.clone();
+        let report = |node| self.nodes.get(&node).and_then(|heard| heard.peers.get(&region.id));
+        let leader = self.leader(region.id);
+        let size = leader.and_then(report);
+        let (rows, bytes) = size.map_or((0, 0), |report| (report.rows, report.bytes));
+        let ready_learners = region
+            .learners()
+            .map(|peer| peer.node)
+            .filter(|node| report(*node).is_some_and(|report| report.ready))
+            .collect();
+        Route { leader, ready_learners, rows, bytes, region }
+    }
+
+    /// Every node and when it was last heard of.
+    pub fn node_statuses(&self, state: &State, now: Instant) -> Vec<NodeStatus> {
+        let status = |node: &crate::api::Node| {
+            let heard = self.nodes.get(&node.id);
+            NodeStatus {
+                node: node.clone(),
+                silent_ms: heard.map(|heard| now.since(heard.at).as_millis() as u64),
+                report: heard.map(|heard| heard.report.clone()).unwrap_or_default(),
+            }
+        };
+        state.nodes.values().map(status).collect()
+    }
+
+    /// Newest report of every peer.
+    pub fn peer_reports(&self) -> Vec<(NodeId, PeerReport)> {
+        self.nodes
+            .iter()
+            .flat_map(|(node, heard)| heard.peers.values().map(|peer| (*node, peer.clone())))
+            .collect()
+    }
+
+    /// Row nodes that may found regions: the first ones, which hold placement, and those that
+    /// registered. With more than enough, silent ones are left out.
+    pub fn founders(&self, state: &State, placement: &Region, now: Instant) -> Vec<NodeId> {
+        let mut nodes: BTreeSet<NodeId> = placement.voters().map(|peer| peer.node).collect();
+        nodes.extend(state.voter_loads().keys());
+        let spare = |live: &BTreeSet<NodeId>| live.len() >= crate::catalog::VOTERS;
+        let live: BTreeSet<NodeId> =
+            nodes.iter().copied().filter(|node| self.health(*node, now) == Health::Live).collect();
+        if spare(&live) { live.into_iter().collect() } else { nodes.into_iter().collect() }
+    }
+}
+
+/// Whether nothing may read what was dropped then: no lease is older, and the grace is over.
+fn is_past(state: &State, dropped: Timestamp, now_ms: u64) -> bool {
+    now_ms >= dropped.physical_ms().saturating_add(DROP_GRACE_MS)
+        && !leases::protects(state, dropped, now_ms)
+}

@@ -1,0 +1,372 @@
+//! Who should hold what: a pure function from the cluster's picture to moves.
+//!
+//! It never proposes two changes for one region at a time, never touches a region without a known
+//! leader, and adds before it takes away: no move leaves a region with fewer working members than
+//! it has. Carrying moves out, and remembering which are under way, is `office`'s business.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use types::{NodeId, Peer, PeerId, PeerRole, Region, RegionId, RegionKind, TableId};
+
+use crate::api::NodeRole;
+use crate::catalog::VOTERS;
+
+/// A region of more bytes than this is split.
+pub const SPLIT_BYTES: u64 = 96 << 20;
+
+/// Most learners that one node may be filling at a time, so that snapshots do not pile up.
+pub const MAX_FILLING: usize = 8;
+
+/// Whether a node can be counted on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// Heard of recently.
+    Live,
+    /// Silent, but perhaps only restarting: it keeps what it holds and is given nothing.
+    Silent,
+    /// Silent for so long that its peers are replaced where there is another node.
+    Gone,
+}
+
+/// A node in the picture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeView {
+    /// Number.
+    pub id: NodeId,
+    /// What it is for.
+    pub role: NodeRole,
+    /// Whether it can be counted on.
+    pub health: Health,
+}
+
+/// A region in the picture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionView {
+    /// Descriptor as last reported.
+    pub region: Region,
+    /// Node of the leader, where known.
+    pub leader: Option<NodeId>,
+    /// Bytes, about.
+    pub bytes: u64,
+    /// Nodes whose peer holds data.
+    pub ready: BTreeSet<NodeId>,
+    /// Live nodes that should hold a peer and have long reported none: its data was lost.
+    pub missing: BTreeSet<NodeId>,
+    /// Whether a move is under way.
+    pub busy: bool,
+}
+
+/// The cluster as placement's leader sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Picture {
+    /// Nodes, ascending by number.
+    pub nodes: Vec<NodeView>,
+    /// Columnar replicas wanted, by table.
+    pub replicas: BTreeMap<TableId, u8>,
+    /// Regions, ascending by number.
+    pub regions: Vec<RegionView>,
+    /// Whether some leadership is being handed over.
+    pub transferring: bool,
+}
+
+/// One step, of one region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// Add a member on a node.
+    Add {
+        /// Region.
+        region: RegionId,
+        /// Where.
+        node: NodeId,
+        /// As what.
+        role: PeerRole,
+    },
+    /// Remove a member.
+    Remove {
+        /// Region.
+        region: RegionId,
+        /// Which.
+        peer: PeerId,
+    },
+    /// Hand leadership over.
+    Transfer {
+        /// Region.
+        region: RegionId,
+        /// New leader.
+        to: PeerId,
+    },
+    /// Cut by size.
+    Split {
+        /// Region.
+        region: RegionId,
+    },
+}
+
+impl Move {
+    /// The region that is moved.
+    pub fn region(&self) -> RegionId {
+        match self {
+            Move::Add { region, .. }
+            | Move::Remove { region, .. }
+            | Move::Transfer { region, .. }
+            | Move::Split { region } => *region,
+        }
+    }
+}
+
+/// The moves that are due now, at most one for each region.
+pub fn plan(picture: &Picture) -> Vec<Move> {
+    let mut plan = Plan { picture, loads: Loads::count(picture), moves: Vec::new() };
+    for view in &picture.regions {
+        if let Some(due) = plan.due(view) {
+            plan.push(view, due);
+        }
+    }
+    plan.balance_learners();
+    plan.balance_leaders();
+    plan.moves
+}
+
+struct Plan<'a> {
+    picture: &'a Picture,
+    loads: Loads,
+    moves: Vec<Move>,
+}
+
+impl Plan<'_> {
+    fn push(&mut self, view: &RegionView, due: Move) {
+        self.loads.expect(view, &due);
+        self.moves.push(due);
+    }
+
+    fn due(&self, view: &RegionView) -> Option<Move> {
+        if view.busy || view.leader.is_none() {
+            return None;
+        }
+        self.adjust(view, PeerRole::Learner, self.learners_wanted(view))
+            .or_else(|| self.adjust(view, PeerRole::Voter, self.voters_wanted(view)))
+            .or_else(|| {
+                (view.bytes > SPLIT_BYTES).then_some(Move::Split { region: view.region.id })
+            })
+    }
+
+    fn learners_wanted(&self, view: &RegionView) -> usize {
+        match view.region.kind {
+            RegionKind::Records(table) => {
+                self.picture.replicas.get(&table).map_or(0, |count| usize::from(*count))
+            }
+            RegionKind::Index(..) | RegionKind::Placement => 0,
+        }
+    }
+
+    /// Three, or as founded while the cluster has fewer row nodes: two would be worse than one.
+    fn voters_wanted(&self, view: &RegionView) -> usize {
+        let rows = self.picture.nodes.iter().filter(|node| node.role == NodeRole::Row).count();
+        if rows >= VOTERS { VOTERS } else { view.region.voters().count() }
+    }
+
+    fn health(&self, node: NodeId) -> Health {
+        self.picture
+            .nodes
+            .iter()
+            .find(|view| view.id == node)
+            .map_or(Health::Gone, |view| view.health)
+    }
+
+    fn live(&self, role: NodeRole) -> impl Iterator<Item = NodeId> {
+        self.picture
+            .nodes
+            .iter()
+            .filter(move |node| node.role == role && node.health == Health::Live)
+            .map(|node| node.id)
+    }
+
+    /// One step towards `wanted` working members of a role.
+    fn adjust(&self, view: &RegionView, role: PeerRole, wanted: usize) -> Option<Move> {
+        let region = view.region.id;
+        let works = |peer: &&Peer| {
+            self.health(peer.node) != Health::Gone && !view.missing.contains(&peer.node)
+        };
+        let members = || view.region.peers.iter().filter(|peer| peer.role == role);
+        let working: Vec<&Peer> = members().filter(works).collect();
+        let lost: Vec<&Peer> = members().filter(|peer| !works(peer)).collect();
+        if working.len() < wanted
+            && let Some(node) = self.free_node(view, role)
+        {
+            return Some(Move::Add { region, node, role });
+        }
+        // A lost peer on a live node blocks that node for its own replacement.
+        let blocks = |peer: &&&Peer| view.missing.contains(&peer.node);
+        let useless = lost.iter().find(blocks).or(lost.first());
+        if let Some(peer) = useless
+            && (working.len() >= wanted || view.missing.contains(&peer.node))
+            && view.leader != Some(peer.node)
+        {
+            return Some(Move::Remove { region, peer: peer.id });
+        }
+        if working.len() > wanted {
+            return self.surplus(view, &working, wanted);
+        }
+        None
+    }
+
+    /// The least loaded live node that has no peer of the region yet.
+    fn free_node(&self, view: &RegionView, role: PeerRole) -> Option<NodeId> {
+        let on = match role {
+            PeerRole::Learner => NodeRole::Columnar,
+            PeerRole::Voter => NodeRole::Row,
+        };
+        self.live(on)
+            .filter(|node| view.region.peer_on(*node).is_none())
+            .filter(|node| self.loads.filling(*node) < MAX_FILLING)
+            .min_by_key(|node| (self.loads.order(view, role, *node), *node))
+    }
+
+    /// The member on the most loaded node, unless that would leave too few that hold data.
+    fn surplus(&self, view: &RegionView, working: &[&Peer], wanted: usize) -> Option<Move> {
+        let worst = working
+            .iter()
+            .filter(|peer| view.leader != Some(peer.node))
+            .max_by_key(|peer| (self.loads.order(view, peer.role, peer.node), peer.node))?;
+        let left = working
+            .iter()
+            .filter(|peer| peer.id != worst.id && view.ready.contains(&peer.node))
+            .count();
+        if view.ready.contains(&worst.node) && left < wanted {
+            return None;
+        }
+        Some(Move::Remove { region: view.region.id, peer: worst.id })
+    }
+
+    /// Spreads each table's learners evenly: one region at a time goes from the fullest node to
+    /// the emptiest, once the table is otherwise at rest.
+    fn balance_learners(&mut self) {
+        let tables: Vec<TableId> = self.picture.replicas.keys().copied().collect();
+        for table in tables {
+            let regions = || {
+                self.picture
+                    .regions
+                    .iter()
+                    .filter(move |view| view.region.kind == RegionKind::Records(table))
+            };
+            let rests = |view: &RegionView| {
+                !view.busy && self.moves.iter().all(|due| due.region() != view.region.id)
+            };
+            if !regions().all(rests) {
+                continue;
+            }
+            let load = |node: &NodeId| self.loads.learners_of(table, *node);
+            let live = || self.live(NodeRole::Columnar);
+            let Some(full) = live().max_by_key(|node| (load(node), *node)) else { continue };
+            let Some(empty) = live().min_by_key(|node| (load(node), *node)) else { continue };
+            if load(&full) < load(&empty) + 2 || self.loads.filling(empty) >= MAX_FILLING {
+                continue;
+            }
+            let is_learner = |view: &RegionView, node| {
+                view.region.peer_on(node).is_some_and(|peer| peer.role == PeerRole::Learner)
+            };
+            let found = regions().find(|view| {
+                view.leader.is_some()
+                    && is_learner(view, full)
+                    && view.region.peer_on(empty).is_none()
+            });
+            if let Some(view) = found {
+                let region = view.region.id;
+                self.push(view, Move::Add { region, node: empty, role: PeerRole::Learner });
+            }
+        }
+    }
+
+    /// Hands one leadership from the row node that leads most to the one that leads least, if the
+    /// difference is worth it.
+    fn balance_leaders(&mut self) {
+        if self.picture.transferring {
+            return;
+        }
+        let led = |node: NodeId| {
+            self.picture.regions.iter().filter(|view| view.leader == Some(node)).count()
+        };
+        let live = || self.live(NodeRole::Row);
+        let Some(most) = live().max_by_key(|node| (led(*node), *node)) else { return };
+        let Some(least) = live().min_by_key(|node| (led(*node), *node)) else { return };
+        if led(most) < led(least) + 2 + led(most) / 10 {
+            return;
+        }
+        let found = self.picture.regions.iter().find_map(|view| {
+            let heir = view.region.voters().find(|peer| peer.node == least)?;
+            let rests = !view.busy && self.moves.iter().all(|due| due.region() != view.region.id);
+            let fit = view.leader == Some(most) && view.ready.contains(&least);
+            (rests && fit).then_some((view, heir.id))
+        });
+        if let Some((view, to)) = found {
+            self.push(view, Move::Transfer { region: view.region.id, to });
+        }
+    }
+}
+
+/// How many peers each node holds, moves of this plan included.
+#[derive(Default)]
+struct Loads {
+    learners: BTreeMap<(TableId, NodeId), usize>,
+    members: BTreeMap<NodeId, usize>,
+    filling: BTreeMap<NodeId, usize>,
+}
+
+impl Loads {
+    fn count(picture: &Picture) -> Self {
+        let mut loads = Loads::default();
+        for view in &picture.regions {
+            for peer in &view.region.peers {
+                loads.add(view, peer.node, peer.role);
+                if view.ready.contains(&peer.node) {
+                    continue;
+                }
+                if peer.role == PeerRole::Learner {
+                    *loads.filling.entry(peer.node).or_default() += 1;
+                }
+            }
+        }
+        loads
+    }
+
+    fn add(&mut self, view: &RegionView, node: NodeId, role: PeerRole) {
+        *self.members.entry(node).or_default() += 1;
+        if let (PeerRole::Learner, Some(table)) = (role, view.region.table()) {
+            *self.learners.entry((table, node)).or_default() += 1;
+        }
+    }
+
+    /// Counts a move as if it were done, so that one plan spreads what it adds.
+    fn expect(&mut self, view: &RegionView, due: &Move) {
+        if let Move::Add { node, role, .. } = due {
+            self.add(view, *node, *role);
+            *self.filling.entry(*node).or_default() += 1;
+        }
+        if let Move::Remove { peer, .. } = due
+            && let Some(peer) = view.region.peer(*peer)
+        {
+            let less = |count: &mut usize| *count = count.saturating_sub(1);
+            self.members.entry(peer.node).and_modify(less);
+            if let (PeerRole::Learner, Some(table)) = (peer.role, view.region.table()) {
+                self.learners.entry((table, peer.node)).and_modify(less);
+            }
+        }
+    }
+
+    fn learners_of(&self, table: TableId, node: NodeId) -> usize {
+        self.learners.get(&(table, node)).copied().unwrap_or(0)
+    }
+
+    fn filling(&self, node: NodeId) -> usize {
+        self.filling.get(&node).copied().unwrap_or(0)
+    }
+
+    /// Fewer is better: a table's own learners first, then everything the node holds.
+    fn order(&self, view: &RegionView, role: PeerRole, node: NodeId) -> (usize, usize) {
+        let table = match (role, view.region.table()) {
+            (PeerRole::Learner, Some(table)) => self.learners_of(table, node),
+            _ => 0,
+        };
+        (table, self.members.get(&node).copied().unwrap_or(0))
+    }
+}

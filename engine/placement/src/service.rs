@@ -1,0 +1,582 @@
+//! Placement's leader at work: answers requests, keeps time, hands out orders.
+//!
+//! Every node of the group runs one; all but the leader answer `NotLeader`. What must not be lost
+//! goes through the log; what may be read is confirmed by a quorum first. It never waits without a
+//! bound.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use env::{Clock, Random};
+use futures::FutureExt;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use raft::{Groups, PeerStatus};
+use tokio::time::timeout;
+use types::region::PLACEMENT_REGION;
+use types::{Error, NodeId, RegionId, RegionKind, Result, Timestamp};
+
+use crate::api::{CatalogChange, NodeReport, Order, PeerReport, Request, Response, Route};
+use crate::batch::Batcher;
+use crate::catalog::Founders;
+use crate::command::{Command, Outcome, Proposal, Ticket};
+use crate::leases;
+use crate::office::Office;
+use crate::oracle::MAX_COUNT;
+use crate::scheduler;
+use crate::state::{State, range_of};
+use crate::view::View;
+
+/// How long a heartbeat without orders waits for some to come up.
+pub const HOLD: Duration = Duration::from_millis(250);
+
+/// How often upkeep looks around unless something changes.
+const UPKEEP: Duration = Duration::from_millis(500);
+
+/// Least time between two rounds of upkeep: many changes at once are looked after once.
+const PACE: Duration = Duration::from_millis(20);
+
+/// How long a look-up waits for both halves of a split to be reported.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// How long a change of the catalog waits for its new regions to have leaders.
+const FOUNDING: Duration = Duration::from_secs(10);
+
+/// Most numbers of one request.
+const MAX_IDS: u32 = 1 << 20;
+
+/// Windows that one allocation may have to wait for: a clock that leaps needs a second one.
+const WINDOWS: u32 = 8;
+
+/// Bytes of the signing key (HMAC-SHA-256's natural size).
+const KEY_BYTES: usize = 32;
+
+/// Placement on one row node.
+pub struct PlacementService {
+    node: NodeId,
+    groups: Arc<dyn Groups>,
+    view: Arc<View>,
+    clock: Arc<dyn Clock>,
+    random: Random,
+    run: u64,
+    tickets: AtomicU64,
+    office: Mutex<Option<Office>>,
+    extending: tokio::sync::Mutex<()>,
+    timestamps: OnceLock<Batcher<u32, (Timestamp, u64)>>,
+}
+
+impl PlacementService {
+    /// A service over this node's groups and the view of its placement machine, with its upkeep,
+    /// which ends with the last handle. Must be called within a tokio runtime.
+    pub fn start(
+        node: NodeId,
+        groups: Arc<dyn Groups>,
+        view: Arc<View>,
+        clock: Arc<dyn Clock>,
+        random: Random,
+    ) -> Arc<Self> {
+        let service = Arc::new(PlacementService {
+            node,
+            groups,
+            view,
+            clock,
+            run: random.u64(),
+            random,
+            tickets: AtomicU64::new(0),
+            office: Mutex::new(None),
+            extending: tokio::sync::Mutex::new(()),
+            timestamps: OnceLock::new(),
+        });
+        let weak = Arc::downgrade(&service);
+        service.timestamps.get_or_init(|| {
+            Batcher::start(move |counts| {
+                let weak = weak.clone();
+                async move { upgrade(&weak)?.timestamp_batch(&counts).await }.boxed()
+            })
+        });
+        tokio::spawn(upkeep(Arc::downgrade(&service)));
+        service
+    }
+
+    /// Answers a request, within a bound.
+    pub async fn handle(&self, request: Request) -> Response {
+        self.answer(request).await.unwrap_or_else(Response::Failed)
+    }
+
+    async fn answer(&self, request: Request) -> Result<Response> {
+        match request {
+            Request::Timestamps { count } => {
+                let (first, catalog) = self.timestamps(count).await?;
+                Ok(Response::Timestamps { first, catalog })
+            }
+            Request::Ids { count } => {
+                check_count(count, MAX_IDS, "numbers")?;
+                self.first(Command::TakeIds { count }).await.map(Response::Ids)
+            }
+            Request::Register(node) => {
+                self.propose(Command::Register(node)).await?;
+                Ok(Response::Done)
+            }
+            Request::Heartbeat { node, report, peers } => self.heartbeat(node, report, peers).await,
+            Request::Catalog { known } => {
+                self.confirm(self.lead()?).await?;
+                let catalog = &self.view.read().catalog;
+                let newer = (catalog.version != known).then(|| Box::new(catalog.clone()));
+                Ok(Response::Catalog(newer))
+            }
+            Request::Change(change) => self.change(change).await,
+            Request::Locate { key } => self.locate(&key).await,
+            Request::Regions { kind } => self.regions(kind).await,
+            Request::Status => self.status().await,
+            Request::AutoIncrement { table, count, above } => {
+                let command = Command::AutoIncrement { table, count, above };
+                self.first(command).await.map(Response::AutoIncrement)
+            }
+            Request::SigningKey => self.signing_key().await.map(Response::SigningKey),
+            leases => self.lease_request(leases).await,
+        }
+    }
+
+    async fn lease_request(&self, request: Request) -> Result<Response> {
+        let now_ms = self.clock.unix_millis();
+        let command = match request {
+            Request::TakeLease { ts, ttl_ms, owner } => {
+                leases::check_ttl(ttl_ms)?;
+                let now = self.allocate(self.lead()?, 1).await?;
+                let ts = ts.unwrap_or(now);
+                if ts > now {
+                    return Err(Error::Invalid(format!(
+                        "snapshot {ts} lies in the future (now is {now}): leases are taken at \
+                         timestamps that were handed out"
+                    )));
+                }
+                Command::TakeLease { ts, owner, now_ms, ttl_ms }
+            }
+            Request::RenewLease { lease, ttl_ms } => Command::RenewLease { lease, now_ms, ttl_ms },
+            Request::ReleaseLease { lease } => Command::ReleaseLease(lease),
+            _ => {
+                self.confirm(self.lead()?).await?;
+                let state = self.view.read();
+                return Ok(Response::Leases(leases::live(&state, now_ms).cloned().collect()));
+            }
+        };
+        match self.propose(command).await? {
+            Outcome::Lease(lease) => Ok(Response::Lease(lease)),
+            _ => Ok(Response::Done),
+        }
+    }
+
+    // ---- leadership -------------------------------------------------------------------------
+
+    fn peer(&self) -> Result<PeerStatus> {
+        self.groups
+            .status(PLACEMENT_REGION)
+            .ok_or(Error::NotLeader { region: PLACEMENT_REGION, leader: None })
+    }
+
+    /// The term in which this node leads placement and may decide.
+    fn lead(&self) -> Result<u64> {
+        let status = self.peer()?;
+        if status.decides {
+            return Ok(status.term);
+        }
+        let leader = status.leader.map(|peer| peer.node);
+        Err(Error::NotLeader { region: PLACEMENT_REGION, leader })
+    }
+
+    /// Confirms by a quorum, after this call, that `term` is still led from here. What was
+    /// allocated before the call is then older than anything a successor can allocate.
+    async fn confirm(&self, term: u64) -> Result<()> {
+        self.groups.read_index(PLACEMENT_REGION).await?;
+        // A deposed leader's read index is answered by its successor: that confirms nothing here.
+        self.still_leads(term)
+    }
+
+    fn still_leads(&self, term: u64) -> Result<()> {
+        match self.lead()? {
+            now if now == term => Ok(()),
+            _ => Err(Error::NotLeader { region: PLACEMENT_REGION, leader: None }),
+        }
+    }
+
+    /// This leader's memory; a new one for a new term.
+    fn office(&self, term: u64) -> Result<MappedMutexGuard<'_, Office>> {
+        let mut office = self.office.lock();
+        match office.as_ref().map(|office| office.oracle.term()) {
+            Some(known) if known == term => {}
+            Some(known) if known > term => {
+                return Err(Error::NotLeader { region: PLACEMENT_REGION, leader: None });
+            }
+            // `decides` held in `term`, so the mark holds what every earlier leader persisted.
+            _ => {
+                let high_water_ms = self.view.read().high_water_ms;
+                *office = Some(Office::new(term, high_water_ms, self.clock.now()));
+            }
+        }
+        MutexGuard::try_map(office, Option::as_mut)
+            .map_err(|_| Error::NotLeader { region: PLACEMENT_REGION, leader: None })
+    }
+
+    // ---- the log ----------------------------------------------------------------------------
+
+    async fn propose(&self, command: Command) -> Result<Outcome> {
+        self.propose_in(self.lead()?, command).await
+    }
+
+    async fn propose_in(&self, term: u64, command: Command) -> Result<Outcome> {
+        let ticket = (self.run, self.tickets.fetch_add(1, Ordering::Relaxed));
+        let data = postcard::to_stdvec(&Proposal { ticket, command })?;
+        let waiter = Waiter::new(&self.view, ticket);
+        let proposed = self.groups.propose(PLACEMENT_REGION, term, data).await;
+        match (waiter.collect(), proposed) {
+            (Some(outcome), _) => outcome,
+            (None, Err(error)) => Err(error),
+            // Applied as part of a snapshot: it took effect, its outcome is not known.
+            (None, Ok(_)) => Err(Error::Timeout {
+                what: "the outcome of a change of placement, which may have taken effect".into(),
+                millis: 0,
+            }),
+        }
+    }
+
+    async fn first(&self, command: Command) -> Result<u64> {
+        match self.propose(command).await? {
+            Outcome::First(first) => Ok(first),
+            other => Err(Error::Corrupt(format!("placement answered {other:?} for a number"))),
+        }
+    }
+
+    // ---- timestamps -------------------------------------------------------------------------
+
+    async fn timestamps(&self, count: u32) -> Result<(Timestamp, u64)> {
+        check_count(count, MAX_COUNT, "timestamps")?;
+        let batcher = self
+            .timestamps
+            .get()
+            .ok_or_else(|| Error::Unavailable("placement is starting".into()))?;
+        batcher.call(count).await
+    }
+
+    /// One allocation and one confirmation for many callers: allocate first, confirm second.
+    async fn timestamp_batch(&self, counts: &[u32]) -> Result<Vec<(Timestamp, u64)>> {
+        let mut answers = Vec::with_capacity(counts.len());
+        let mut rest = counts;
+        while !rest.is_empty() {
+            // One allocation holds at most a millisecond's worth.
+            let mut total = 0u32;
+            let fits = |count: &&u32| {
+                total = total.saturating_add(**count);
+                total <= MAX_COUNT
+            };
+            let (now, later) = rest.split_at(rest.iter().take_while(fits).count().max(1));
+            let term = self.lead()?;
+            let mut first = self.allocate(term, now.iter().sum()).await?;
+            self.confirm(term).await?;
+            let catalog = self.view.read().catalog.version;
+            for count in now {
+                answers.push((first, catalog));
+                first = Timestamp(first.0 + u64::from(*count));
+            }
+            rest = later;
+        }
+        Ok(answers)
+    }
+
+    /// Allocates in `term`, prolonging the window where needed. Not yet confirmed.
+    async fn allocate(&self, term: u64, count: u32) -> Result<Timestamp> {
+        for _ in 0..WINDOWS {
+            let now_ms = self.clock.unix_millis();
+            let allocated = self.office(term)?.oracle.allocate(now_ms, count);
+            match allocated {
+                Some(first) => return Ok(first),
+                None => self.extend(term).await?,
+            }
+        }
+        Err(Error::Unavailable("the clock runs ahead faster than timestamps can follow".into()))
+    }
+
+    /// Persists a longer window, once for all who wait for it.
+    async fn extend(&self, term: u64) -> Result<()> {
+        let _alone = self.extending.lock().await;
+        let wanted = self.office(term)?.oracle.wanted(self.clock.unix_millis());
+        if let Some(until_ms) = wanted {
+            self.propose_in(term, Command::ExtendWindow { until_ms }).await?;
+            self.office(term)?.oracle.extended(until_ms);
+        }
+        Ok(())
+    }
+
+    // ---- nodes and regions ------------------------------------------------------------------
+
+    async fn heartbeat(
+        &self,
+        node: NodeId,
+        report: NodeReport,
+        peers: Vec<PeerReport>,
+    ) -> Result<Response> {
+        let term = self.lead()?;
+        if !self.view.read().nodes.contains_key(&node) {
+            return Err(Error::not_found("node", node.to_string()));
+        }
+        let mut changes = self.view.subscribe();
+        let (regions, founded) = {
+            let mut office = self.office(term)?;
+            if office.hear(node, report, peers, self.clock.now()) {
+                self.view.announce();
+            }
+            office.news(&self.view.read(), node)
+        };
+        if !regions.is_empty() || !founded.is_empty() {
+            let now = self.allocate(term, 1).await?;
+            self.propose_in(term, Command::Report { regions, founded, now }).await?;
+        }
+        let orders: Result<Vec<Order>> = timeout(HOLD, async {
+            loop {
+                changes.mark_unchanged();
+                let orders = self.orders(term, node)?;
+                if !orders.is_empty() || changes.changed().await.is_err() {
+                    return Ok(orders);
+                }
+            }
+        })
+        .await
+        .unwrap_or_else(|_| Ok(Vec::new()));
+        let orders = orders?;
+        if !orders.is_empty() {
+            // An order may destroy data: it must not come from a leader that was deposed.
+            self.confirm(term).await?;
+        }
+        let state = self.view.read();
+        let nodes = state.nodes.values().cloned().collect();
+        Ok(Response::Orders { orders, catalog: state.catalog.version, nodes })
+    }
+
+    fn orders(&self, term: u64, node: NodeId) -> Result<Vec<Order>> {
+        let mut office = self.office(term)?;
+        let state = self.view.read();
+        office.settle(&state, self.clock.now());
+        Ok(office.orders(&state, node, self.clock.unix_millis()))
+    }
+
+    async fn locate(&self, key: &[u8]) -> Result<Response> {
+        let holes = |state: &State| {
+            let covers =
+                |kind| range_of(kind).is_some_and(|(start, end)| *start <= *key && *key < *end);
+            state.regions.values().any(|record| covers(record.region.kind))
+        };
+        self.settled(|state, office| match state.locate(key) {
+            Some(record) => Ok(Some(vec![office.route(record)])),
+            None if holes(state) => Ok(None),
+            None => Err(Error::not_found("table", "of the requested key")),
+        })
+        .await
+    }
+
+    async fn regions(&self, kind: RegionKind) -> Result<Response> {
+        self.settled(|state, office| {
+            if !state.is_live(kind) || kind == RegionKind::Placement {
+                return Err(Error::not_found("table", format!("of {kind:?}")));
+            }
+            let tiles = state.tiling(kind);
+            Ok(tiles.map(|tiles| tiles.into_iter().map(|record| office.route(record)).collect()))
+        })
+        .await
+    }
+
+    /// Looks something up, waiting while a split was reported by one half only.
+    async fn settled<F>(&self, find: F) -> Result<Response>
+    where
+        F: Fn(&State, &Office) -> Result<Option<Vec<Route>>>,
+    {
+        let term = self.lead()?;
+        self.confirm(term).await?;
+        let mut changes = self.view.subscribe();
+        let search = async {
+            loop {
+                changes.mark_unchanged();
+                let found = {
+                    let office = self.office(term)?;
+                    find(&self.view.read(), &office)?
+                };
+                if let Some(routes) = found {
+                    return Ok(Response::Routes(routes));
+                }
+                if changes.changed().await.is_err() {
+                    return Err(Error::Unavailable("this node is shutting down".into()));
+                }
+            }
+        };
+        timeout(SETTLE, search).await.unwrap_or_else(|_| {
+            Err(Error::Unavailable("a split of the region is still being reported: retry".into()))
+        })
+    }
+
+    async fn status(&self) -> Result<Response> {
+        let term = self.lead()?;
+        self.confirm(term).await?;
+        let office = self.office(term)?;
+        let state = self.view.read();
+        Ok(Response::Status {
+            nodes: office.node_statuses(&state, self.clock.now()),
+            routes: state.regions.values().map(|record| office.route(record)).collect(),
+            peers: office.peer_reports(),
+            leader: self.node,
+        })
+    }
+
+    // ---- catalog ----------------------------------------------------------------------------
+
+    async fn change(&self, change: CatalogChange) -> Result<Response> {
+        let term = self.lead()?;
+        let placement = self.peer()?.region;
+        let now = self.allocate(term, 1).await?;
+        let nodes = self.office(term)?.founders(&self.view.read(), &placement, self.clock.now());
+        let command = Command::Change { change, founders: Founders(nodes), now };
+        let outcome = self.propose_in(term, command).await?;
+        let Outcome::Changed { catalog, table, founded } = outcome else {
+            return Err(Error::Corrupt(format!("placement answered {outcome:?} for a change")));
+        };
+        self.await_leaders(term, founded).await;
+        Ok(Response::Changed { catalog, table })
+    }
+
+    /// Waits until new regions are led, so that the next statement can use them. The change stands
+    /// whether or not they come up in time.
+    async fn await_leaders(&self, term: u64, regions: Vec<RegionId>) {
+        let mut changes = self.view.subscribe();
+        let led = async {
+            loop {
+                changes.mark_unchanged();
+                let Ok(all) = self
+                    .office(term)
+                    .map(|office| regions.iter().all(|region| office.leader(*region).is_some()))
+                else {
+                    return;
+                };
+                if all || changes.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        if timeout(FOUNDING, led).await.is_err() {
+            tracing::warn!(?regions, "new regions have no leader yet");
+        }
+    }
+
+    async fn signing_key(&self) -> Result<Vec<u8>> {
+        let term = self.lead()?;
+        self.confirm(term).await?;
+        let stored = self.view.read().signing_key.clone();
+        if !stored.is_empty() {
+            return Ok(stored);
+        }
+        let mut key = vec![0; KEY_BYTES];
+        self.random.fill(&mut key);
+        self.propose_in(term, Command::SetSigningKey(key)).await?;
+        Ok(self.view.read().signing_key.clone())
+    }
+
+    // ---- upkeep -----------------------------------------------------------------------------
+
+    /// What a leader does unasked: its first signing key, timestamps ahead of need, leases that
+    /// ended, dropped regions that are gone, and the schedule.
+    async fn look_after(&self) -> Result<()> {
+        let term = self.lead()?;
+        if self.view.read().signing_key.is_empty() {
+            self.signing_key().await?;
+        }
+        let now_ms = self.clock.unix_millis();
+        if self.office(term)?.oracle.in_use(now_ms) {
+            self.extend(term).await?;
+        }
+        let (ended, buried) = {
+            let office = self.office(term)?;
+            let state = self.view.read();
+            let ended = state.leases.values().any(|lease| lease.expires_ms <= now_ms);
+            (ended, office.burials(&state, now_ms))
+        };
+        if ended {
+            self.propose_in(term, Command::ExpireLeases { now_ms }).await?;
+        }
+        if !buried.is_empty() {
+            self.propose_in(term, Command::Bury(buried)).await?;
+        }
+        self.schedule(term).await
+    }
+
+    async fn schedule(&self, term: u64) -> Result<()> {
+        let now = self.clock.now();
+        let (moves, count) = {
+            let mut office = self.office(term)?;
+            let state = self.view.read();
+            office.settle(&state, now);
+            let moves = scheduler::plan(&office.picture(&state, now));
+            let count = office.numbers_needed(&moves);
+            (moves, count)
+        };
+        if moves.is_empty() {
+            return Ok(());
+        }
+        let first = match count {
+            0 => 0,
+            count => match self.propose_in(term, Command::TakeIds { count }).await? {
+                Outcome::First(first) => first,
+                _ => return Ok(()),
+            },
+        };
+        tracing::info!(?moves, "scheduled");
+        let numbers = first..first + u64::from(count);
+        self.office(term)?.undertake(&self.view.read(), moves, numbers, now);
+        self.view.announce();
+        Ok(())
+    }
+}
+
+/// Looks after placement until the service is gone.
+async fn upkeep(service: Weak<PlacementService>) {
+    while let Some(strong) = service.upgrade() {
+        let mut changes = strong.view.subscribe();
+        if let Err(error) = strong.look_after().await
+            && !matches!(error, Error::NotLeader { .. })
+        {
+            tracing::warn!(%error, "placement's upkeep failed and will be repeated");
+        }
+        drop(strong);
+        tokio::time::sleep(PACE).await;
+        let _ = timeout(UPKEEP, changes.changed()).await;
+    }
+}
+
+fn upgrade(service: &Weak<PlacementService>) -> Result<Arc<PlacementService>> {
+    service.upgrade().ok_or_else(|| Error::Unavailable("placement is shutting down".into()))
+}
+
+fn check_count(count: u32, most: u32, what: &str) -> Result<()> {
+    if (1..=most).contains(&count) {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!("one request takes 1 to {most} {what}, not {count}")))
+}
+
+/// A proposer's place in the view; given up when its wait ends, however it ends.
+struct Waiter<'a> {
+    view: &'a View,
+    ticket: Ticket,
+}
+
+impl<'a> Waiter<'a> {
+    fn new(view: &'a View, ticket: Ticket) -> Self {
+        view.expect(ticket);
+        Waiter { view, ticket }
+    }
+
+    fn collect(self) -> Option<Result<Outcome>> {
+        self.view.collect(self.ticket)
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.view.collect(self.ticket);
+    }
+}

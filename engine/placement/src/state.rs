@@ -1,0 +1,179 @@
+//! What placement's Raft group agrees on: nodes, numbers, regions, catalog, leases, time.
+//!
+//! Data and look-ups only. It reads no clock and holds nothing that only one leader knows: the
+//! same commands give the same state on every node.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use types::{
+    ColumnId, Error, IndexId, LeaseId, NodeId, PeerRole, Region, RegionId, RegionKind, Result,
+    TableId, Timestamp, key,
+};
+
+use crate::api::{Catalog, Lease, Node, NodeRole, User};
+
+/// First number given to nodes, regions and peers: those below are for row nodes, whose numbers
+/// stand in their configuration, and for placement's own region and peers.
+pub const FIRST_ID: u64 = 1_000;
+
+/// First number given to a table; those below stay free for tables of the system's own.
+pub const FIRST_TABLE: TableId = 100;
+
+/// Databases that exist in every cluster and hold no table of a user.
+pub const BUILT_IN_DATABASES: [&str; 2] = ["information_schema", "mysql"];
+
+/// A region and which of its founding voters have not been seen yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegionRecord {
+    /// Descriptor as last reported by a leader, or as founded.
+    pub region: Region,
+    /// Nodes that are still to create their founding voter. A node is struck off when it first
+    /// reports the peer, and is never asked again: a peer that lost its disk must not come back
+    /// under its old identity.
+    pub unfounded: BTreeSet<NodeId>,
+}
+
+/// A region whose table or index was dropped, until every member is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tomb {
+    /// Last known descriptor.
+    pub region: Region,
+    /// When it was dropped: snapshots before this may still read it.
+    pub dropped: Timestamp,
+}
+
+/// Placement's replicated state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// Known processes.
+    pub nodes: BTreeMap<NodeId, Node>,
+    /// Next number for a node, region or peer.
+    pub next_id: u64,
+    /// Next number for a table.
+    pub next_table: TableId,
+    /// Live regions.
+    pub regions: BTreeMap<RegionId, RegionRecord>,
+    /// Dropped regions that some node may still hold.
+    pub tombs: BTreeMap<RegionId, Tomb>,
+    /// Names.
+    pub catalog: Catalog,
+    /// Highest column and index numbers that each table ever used: stored rows and keys carry them.
+    pub used_numbers: BTreeMap<TableId, (ColumnId, IndexId)>,
+    /// Last AUTO_INCREMENT number taken, by table.
+    pub auto_increment: BTreeMap<TableId, u64>,
+    /// Leases, expired ones included until a command removes them.
+    pub leases: BTreeMap<LeaseId, Lease>,
+    /// Next number for a lease.
+    pub next_lease: LeaseId,
+    /// Oldest timestamp that can be read.
+    pub floor: Timestamp,
+    /// Key that signs tokens and tickets; empty until the first leader made one.
+    pub signing_key: Vec<u8>,
+    /// Every timestamp handed out lies before this Unix millisecond.
+    pub high_water_ms: u64,
+}
+
+impl State {
+    /// The state of a new cluster: `root` without a password from this machine only.
+    pub fn new() -> Self {
+        let root =
+            |host: &str| User { name: "root".into(), host: host.into(), credentials: Vec::new() };
+        State {
+            nodes: BTreeMap::new(),
+            next_id: FIRST_ID,
+            next_table: FIRST_TABLE,
+            regions: BTreeMap::new(),
+            tombs: BTreeMap::new(),
+            catalog: Catalog {
+                version: 1,
+                databases: BUILT_IN_DATABASES.map(String::from).to_vec(),
+                tables: Vec::new(),
+                users: vec![root("127.0.0.1"), root("localhost")],
+            },
+            used_numbers: BTreeMap::new(),
+            auto_increment: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            next_lease: 1,
+            floor: Timestamp::ZERO,
+            signing_key: Vec::new(),
+            high_water_ms: 0,
+        }
+    }
+
+    /// Takes `count` consecutive numbers from the space of nodes, regions and peers.
+    pub fn take_ids(&mut self, count: u64) -> Result<u64> {
+        let first = self.next_id;
+        self.next_id = first
+            .checked_add(count)
+            .ok_or_else(|| Error::Invalid("no numbers are left for nodes and regions".into()))?;
+        Ok(first)
+    }
+
+    /// The live region whose range holds the key. While a split is being reported, both halves may
+    /// hold it: the younger shape is right.
+    pub fn locate(&self, key: &[u8]) -> Option<&RegionRecord> {
+        self.regions
+            .values()
+            .filter(|record| record.region.contains(key))
+            .max_by_key(|record| record.region.epoch.version)
+    }
+
+    /// The live regions of a kind in key order, provided that they cover the kind's whole range
+    /// without gap or overlap; none while a split has been reported by one half only.
+    pub fn tiling(&self, kind: RegionKind) -> Option<Vec<&RegionRecord>> {
+        let (start, end) = range_of(kind)?;
+        let mut found: Vec<&RegionRecord> =
+            self.regions.values().filter(|record| record.region.kind == kind).collect();
+        found.sort_by(|a, b| a.region.start.cmp(&b.region.start));
+        let mut at = start;
+        for record in &found {
+            if record.region.start != at {
+                return None;
+            }
+            at.clone_from(&record.region.end);
+        }
+        (at == end).then_some(found)
+    }
+
+    /// Whether the catalog still has what a region's keys belong to.
+    pub fn is_live(&self, kind: RegionKind) -> bool {
+        let table = |id| self.catalog.tables.iter().find(|table| table.id == id);
+        match kind {
+            RegionKind::Placement => true,
+            RegionKind::Records(id) => table(id).is_some(),
+            RegionKind::Index(id, index) => {
+                table(id).is_some_and(|table| table.indexes.iter().any(|listed| listed.id == index))
+            }
+        }
+    }
+
+    /// How many voters of live regions each row node holds; nodes without any are listed too.
+    pub fn voter_loads(&self) -> BTreeMap<NodeId, usize> {
+        let rows = self.nodes.values().filter(|node| node.role == NodeRole::Row);
+        let mut loads: BTreeMap<NodeId, usize> = rows.map(|node| (node.id, 0)).collect();
+        for record in self.regions.values() {
+            for peer in record.region.peers.iter().filter(|peer| peer.role == PeerRole::Voter) {
+                *loads.entry(peer.node).or_default() += 1;
+            }
+        }
+        loads
+    }
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// First key and end of everything of a kind; none for placement's own region.
+pub fn range_of(kind: RegionKind) -> Option<(Vec<u8>, Vec<u8>)> {
+    match kind {
+        RegionKind::Placement => None,
+        RegionKind::Records(table) => Some((key::records_start(table), key::records_end(table))),
+        RegionKind::Index(table, index) => {
+            Some((key::index_start(table, index), key::index_end(table, index)))
+        }
+    }
+}
