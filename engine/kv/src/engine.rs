@@ -4,7 +4,7 @@
 //! without those before it, never half a batch. Nothing is durable before [`KvEngine::sync`]; the
 //! Raft log above is the write-ahead log.
 
-use types::Result;
+use types::{Error, Result};
 
 /// A separate key range within one store; batches are atomic across all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,6 +22,11 @@ pub enum Keyspace {
 }
 
 impl Keyspace {
+    /// Position in [`Keyspace::ALL`].
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+
     /// Every keyspace.
     pub const ALL: [Keyspace; 5] =
         [Keyspace::Data, Keyspace::Hist, Keyspace::Fate, Keyspace::Lock, Keyspace::Meta];
@@ -36,6 +41,27 @@ impl Keyspace {
             Keyspace::Meta => "meta",
         }
     }
+}
+
+/// Longest key, in bytes; the shortest is one byte.
+pub const MAX_KEY: usize = u16::MAX as usize;
+/// Longest value, in bytes.
+pub const MAX_VALUE: usize = 1 << 30;
+
+/// Refuses a key that an engine cannot hold.
+pub(crate) fn check_key(key: &[u8]) -> Result<()> {
+    if (1..=MAX_KEY).contains(&key.len()) {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!("key of {} bytes: 1 to {MAX_KEY} can be stored", key.len())))
+}
+
+/// Refuses a value that an engine cannot hold.
+pub(crate) fn check_value(value: &[u8]) -> Result<()> {
+    if value.len() <= MAX_VALUE {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!("value of {} bytes: {MAX_VALUE} can be stored", value.len())))
 }
 
 /// One change of one key.
@@ -68,6 +94,17 @@ impl WriteBatch {
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
+    }
+
+    /// Refuses keys and values that an engine cannot hold.
+    pub(crate) fn check(&self) -> Result<()> {
+        for (_, key, change) in &self.changes {
+            check_key(key)?;
+            if let Change::Put(value) = change {
+                check_value(value)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,0 +1,362 @@
+//! The key-value store on disk: fjall, held to the contract of [`KvEngine`].
+//!
+//! fjall gives atomic batches over keyspaces through one journal, which is its write-ahead log. Two
+//! of its habits would break "a prefix of the batches, across keyspaces", and are kept away here:
+//!
+//! - *A keyspace's table must never hold a batch that the journal can still lose.* fjall syncs the
+//!   journal before it flushes, but then flushes every memtable sealed by that time, so one sealed
+//!   in between goes to disk ahead of the other keyspaces' share of its batches; an ingest flushes
+//!   without any sync. So fjall is told never to seal by itself, and [`FjallKv`] seals all
+//!   keyspaces together, and ingests, behind a gate: no write, sync the journal, then act. (This
+//!   also keeps its workers from waiting for room in their own queue, which they alone empty.)
+//! - *A torn tail must not keep the store closed*: see [`crate::journal`].
+//!
+//! Nothing may write to the database except through [`FjallKv`].
+
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use env::{Disk, Format, RealDisk, atomic_write, parent_of, read_whole};
+use fjall::{AbstractTree, Database, KeyspaceCreateOptions, LsmError, PersistMode, Readable};
+use parking_lot::RwLock;
+use types::{Error, Result};
+
+use crate::engine::{
+    Change, Keyspace, KvEngine, KvRead, Pair, PairIter, WriteBatch, check_key, check_value,
+};
+use crate::journal;
+
+/// The file that makes a directory a store.
+const MARKER_FORMAT: Format = Format::new(*b"ISOBARKV", 1);
+const MARKER: &str = "ISOBAR";
+const DATABASE: &str = "fjall";
+
+/// Bytes written, over all keyspaces, after which memtables are sealed and flushed.
+const SEAL_BYTES: u64 = 64 << 20;
+/// Bytes that fjall's memtable holds for each change beside key and value.
+const CHANGE_OVERHEAD: u64 = 64;
+/// fjall stalls its writers, without end, at 4 sealed memtables and from 20 runs; stay below.
+const MAX_SEALED: usize = 2;
+const MAX_RUNS: usize = 16;
+/// How long a write waits for flushes and compactions before it fails.
+const MAX_STALL: Duration = Duration::from_secs(60);
+/// Changes of a range deletion that are written together.
+const DELETE_STEP: usize = 1_024;
+
+type Handles = [fjall::Keyspace; Keyspace::ALL.len()];
+
+/// A store in a directory. One process has it open at a time.
+pub struct FjallKv {
+    database: Database,
+    spaces: Handles,
+    path: PathBuf,
+    /// Shared by writers; alone, one may make tables of what is in memory.
+    gate: RwLock<()>,
+    /// Bytes written since memtables were sealed.
+    unsealed: AtomicU64,
+    seal_bytes: u64,
+}
+
+struct FjallRead {
+    snapshot: fjall::Snapshot,
+    spaces: Handles,
+}
+
+impl FjallKv {
+    /// Opens the store in a directory, or creates it if the directory is empty or absent.
+    /// `cache_bytes` bounds the memory for blocks of tables.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` if what was synced is damaged, `Invalid` if the directory holds something else,
+    /// `Unavailable` if another process has it open, `Io`.
+    pub fn open(path: &Path, cache_bytes: u64) -> Result<Self> {
+        Self::open_with(path, cache_bytes, SEAL_BYTES)
+    }
+
+    /// As [`FjallKv::open`], sealing memtables after another number of bytes; for tests, which
+    /// have not the time to write many megabytes.
+    #[doc(hidden)]
+    pub fn open_with(path: &Path, cache_bytes: u64, seal_bytes: u64) -> Result<Self> {
+        let disk = RealDisk;
+        claim(&disk, path)?;
+        let home = path.join(DATABASE);
+        if !disk.exists(&home)? {
+            create(&disk, &home, cache_bytes)?;
+        }
+        journal::mend(&disk, path, &home)?;
+        let (database, spaces) = open_database(&home, cache_bytes)?;
+        let in_tables =
+            spaces.iter().filter_map(|space| space.tree.get_highest_persisted_seqno()).max();
+        journal::check_cut(&disk, path, in_tables)?;
+        Ok(FjallKv {
+            database,
+            spaces,
+            path: path.to_path_buf(),
+            gate: RwLock::new(()),
+            unsealed: AtomicU64::new(0),
+            seal_bytes,
+        })
+    }
+
+    fn space(&self, space: Keyspace) -> Result<&fjall::Keyspace> {
+        handle(&self.spaces, space)
+    }
+
+    fn failed(&self, doing: &str) -> impl Fn(fjall::Error) -> Error {
+        move |error| explain(doing, &self.path, error)
+    }
+
+    /// Waits until flushes and compactions have caught up, so that fjall does not stall a writer
+    /// that holds the gate.
+    fn wait_for_room(&self) -> Result<()> {
+        let began = Instant::now();
+        let full = || {
+            self.spaces.iter().any(|space| {
+                space.tree.sealed_memtable_count() >= MAX_SEALED
+                    || space.tree.l0_run_count() >= MAX_RUNS
+            })
+        };
+        while full() {
+            // Writes nothing new; tells whether a background thread has failed.
+            self.database.persist(PersistMode::Buffer).map_err(self.failed("flush"))?;
+            if began.elapsed() > MAX_STALL {
+                return Err(Error::Unavailable(format!(
+                    "{}: flushes are behind for {} s; its disk is too slow or stuck",
+                    self.path.display(),
+                    MAX_STALL.as_secs()
+                )));
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
+    /// Hands what is in memory to the background threads that write tables.
+    fn seal(&self) -> Result<()> {
+        self.wait_for_room()?;
+        let _alone = self.gate.write();
+        if self.unsealed.load(Ordering::Relaxed) < self.seal_bytes {
+            return Ok(());
+        }
+        self.database.persist(PersistMode::SyncAll).map_err(self.failed("sync the journal of"))?;
+        for space in &self.spaces {
+            space.rotate_memtable().map_err(self.failed("seal a memtable of"))?;
+        }
+        self.unsealed.store(0, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+fn handle(spaces: &Handles, space: Keyspace) -> Result<&fjall::Keyspace> {
+    spaces.get(space.index()).ok_or_else(|| Error::not_found("keyspace", space.name()))
+}
+
+/// Makes an empty directory a store, and refuses any other that is not one.
+fn claim(disk: &dyn Disk, path: &Path) -> Result<()> {
+    disk.create_dir_all(path)?;
+    let marker = path.join(MARKER);
+    if read_whole(disk, &marker, MARKER_FORMAT)?.is_some() {
+        return Ok(());
+    }
+    let leftover = path.join(format!("{MARKER}.tmp"));
+    if disk.list(path)?.iter().any(|entry| *entry != leftover) {
+        return Err(Error::Invalid(format!(
+            "{} has files but no {MARKER} marker, so it is not a row store: name another \
+             directory, or empty this one",
+            path.display()
+        )));
+    }
+    atomic_write(disk, &marker, MARKER_FORMAT, b"")
+}
+
+/// Creates a database with all its keyspaces, or nothing.
+fn create(disk: &dyn Disk, home: &Path, cache_bytes: u64) -> Result<()> {
+    let unfinished = home.with_extension("new");
+    disk.remove_dir_all(&unfinished)?;
+    drop(open_database(&unfinished, cache_bytes)?);
+    disk.rename(&unfinished, home)?;
+    disk.sync_dir(parent_of(home))?;
+    Ok(())
+}
+
+fn open_database(home: &Path, cache_bytes: u64) -> Result<(Database, Handles)> {
+    let open = || -> fjall::Result<(Database, Handles)> {
+        let database = Database::builder(home)
+            .cache_size(cache_bytes)
+            .manual_journal_persist(true)
+            .journal_compression(fjall::CompressionType::None)
+            // Else it seals the memtables of idle keyspaces; all are sealed together here.
+            .max_journaling_size(u64::MAX)
+            .worker_threads(2)
+            .open()?;
+        let space = |space: Keyspace| {
+            database.keyspace(space.name(), || {
+                KeyspaceCreateOptions::default()
+                    .manual_journal_persist(true)
+                    .max_memtable_size(u64::MAX)
+            })
+        };
+        let [data, hist, fate, lock, meta] = Keyspace::ALL.map(space);
+        Ok((database, [data?, hist?, fate?, lock?, meta?]))
+    };
+    // Damaged tables and manifests make fjall panic in places.
+    catch_unwind(AssertUnwindSafe(open))
+        .unwrap_or(Err(fjall::Error::Unrecoverable))
+        .map_err(|error| explain("open", home, error))
+}
+
+/// Sorts fjall's errors by what to do about them.
+fn explain(doing: &str, path: &Path, error: fjall::Error) -> Error {
+    let what = format!("cannot {doing} {}", path.display());
+    match error {
+        fjall::Error::Io(e) | fjall::Error::Storage(LsmError::Io(e)) => {
+            Error::Io(format!("{what}: {e}"))
+        }
+        fjall::Error::Poisoned => Error::Io(format!(
+            "{what}: an earlier write or sync failed, so it takes no more; free disk space or \
+             replace the disk, then restart the node"
+        )),
+        fjall::Error::Locked => {
+            Error::Unavailable(format!("{what}: another process has it open; stop that one"))
+        }
+        fjall::Error::InvalidVersion(version) => Error::Invalid(format!(
+            "{what}: its files have version {version:?}; use the build that wrote them"
+        )),
+        damage => Error::Corrupt(format!("{what}: {damage}")),
+    }
+}
+
+fn pairs<'a>(
+    iter: impl Iterator<Item = fjall::Guard> + Send + 'a,
+    space: Keyspace,
+) -> PairIter<'a> {
+    Box::new(iter.map(move |guard| {
+        let (key, value) =
+            guard.into_inner().map_err(|e| explain("read keyspace", Path::new(space.name()), e))?;
+        Ok((key.to_vec(), value.to_vec()))
+    }))
+}
+
+impl FjallRead {
+    fn range(&self, space: Keyspace, start: &[u8], end: &[u8]) -> Result<Option<fjall::Iter>> {
+        if start >= end {
+            return Ok(None);
+        }
+        Ok(Some(self.snapshot.range(handle(&self.spaces, space)?, start..end)))
+    }
+}
+
+impl KvRead for FjallRead {
+    fn get(&self, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let value = self
+            .snapshot
+            .get(handle(&self.spaces, space)?, key)
+            .map_err(|e| explain("read keyspace", Path::new(space.name()), e))?;
+        Ok(value.map(|value| value.to_vec()))
+    }
+
+    fn scan(&self, space: Keyspace, start: &[u8], end: &[u8]) -> PairIter<'_> {
+        match self.range(space, start, end) {
+            Ok(range) => pairs(range.into_iter().flatten(), space),
+            Err(error) => Box::new(std::iter::once(Err(error))),
+        }
+    }
+
+    fn scan_reverse(&self, space: Keyspace, start: &[u8], end: &[u8]) -> PairIter<'_> {
+        match self.range(space, start, end) {
+            Ok(range) => pairs(range.into_iter().flat_map(Iterator::rev), space),
+            Err(error) => Box::new(std::iter::once(Err(error))),
+        }
+    }
+}
+
+impl KvEngine for FjallKv {
+    fn snapshot(&self) -> Box<dyn KvRead> {
+        Box::new(FjallRead { snapshot: self.database.snapshot(), spaces: self.spaces.clone() })
+    }
+
+    fn get(&self, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let value = self.space(space)?.get(key).map_err(self.failed("read"))?;
+        Ok(value.map(|value| value.to_vec()))
+    }
+
+    fn write(&self, batch: WriteBatch) -> Result<()> {
+        batch.check()?;
+        if self.unsealed.load(Ordering::Relaxed) >= self.seal_bytes {
+            self.seal()?;
+        }
+        // Within a batch fjall orders nothing: only the last change of a key may go in.
+        let mut seen = HashSet::with_capacity(batch.changes.len());
+        let last: Vec<bool> = batch
+            .changes
+            .iter()
+            .rev()
+            .map(|(space, key, _)| seen.insert((*space, key.as_slice())))
+            .collect();
+        drop(seen);
+        let mut bytes = 0;
+        let mut out = fjall::OwnedWriteBatch::with_capacity(self.database.clone(), last.len());
+        for ((space, key, change), last) in batch.changes.into_iter().zip(last.into_iter().rev()) {
+            if !last {
+                continue;
+            }
+            bytes += key.len() as u64 + CHANGE_OVERHEAD;
+            match change {
+                Change::Put(value) => {
+                    bytes += value.len() as u64;
+                    out.insert(self.space(space)?, key, value);
+                }
+                Change::Delete => out.remove(self.space(space)?, key),
+            }
+        }
+        let _together = self.gate.read();
+        out.commit().map_err(self.failed("write to"))?;
+        self.unsealed.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn delete_range(&self, space: Keyspace, start: &[u8], end: &[u8]) -> Result<()> {
+        let snapshot = self.snapshot();
+        let mut batch = WriteBatch::default();
+        for pair in snapshot.scan(space, start, end) {
+            batch.delete(space, pair?.0);
+            if batch.changes.len() >= DELETE_STEP {
+                self.write(std::mem::take(&mut batch))?;
+            }
+        }
+        self.write(batch)
+    }
+
+    fn ingest(&self, space: Keyspace, pairs: &mut dyn Iterator<Item = Result<Pair>>) -> Result<()> {
+        self.wait_for_room()?;
+        let space = self.space(space)?;
+        let mut tables = space.start_ingestion().map_err(self.failed("begin an ingest into"))?;
+        let mut last: Vec<u8> = Vec::new();
+        for pair in pairs {
+            let (key, value) = pair?;
+            check_key(&key)?;
+            check_value(&value)?;
+            if last >= key {
+                return Err(Error::Invalid("ingested keys do not ascend".into()));
+            }
+            last.clone_from(&key);
+            tables.write(key, value).map_err(self.failed("ingest into"))?;
+        }
+        let _alone = self.gate.write();
+        self.database.persist(PersistMode::SyncAll).map_err(self.failed("sync the journal of"))?;
+        tables.finish().map_err(self.failed("finish an ingest into"))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.database.persist(PersistMode::SyncData).map_err(self.failed("sync"))
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.database.disk_space().unwrap_or(0)
+    }
+}
