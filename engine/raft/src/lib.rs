@@ -1,13 +1,41 @@
 //! Many Raft groups in one store.
 //!
 //! It never reads a clock, never opens a socket and knows nothing of what is replicated.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 pub mod groups;
 pub mod machine;
+pub mod testing;
 pub mod transport;
 
+mod apply;
+mod compaction;
+mod config;
+mod files;
+mod handle;
+mod lifecycle;
+mod log;
+mod logging;
+mod members;
+mod membership;
+mod peer;
+mod proposals;
+mod reads;
+mod recovery;
+mod reply;
+mod snapshot;
+mod storage;
+mod store;
+mod work;
+
+pub use config::StoreConfig;
 pub use groups::{Groups, PeerStatus, Pending};
+pub use handle::{StoreHandle, TICK};
+pub use log::{LogSizes, RaftLog};
 pub use machine::{
     Command, Effect, INITIAL_POSITION, Machine, Machines, Position, SnapshotChunks, SnapshotSource,
 };
-pub use transport::{Envelope, Transport};
+pub use snapshot::{SpoolWriter, Spooled};
+pub use store::{Store, StoreDisk};
+pub use transport::{Envelope, SnapshotReport, SnapshotStream, Transport};
+pub use work::{Inline, Job, Returned, Worker};

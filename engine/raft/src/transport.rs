@@ -2,27 +2,93 @@
 //!
 //! Sending never blocks and may lose: Raft repeats what matters.
 
-use types::{Epoch, Peer, RegionId};
+use types::{Epoch, Peer, PeerId, RegionId};
+
+use crate::machine::SnapshotSource;
 
 /// One Raft message between two peers of a region; the message itself is opaque bytes.
+///
+/// An empty `message` carries no Raft message. With `region_bytes` it tells the receiver what the
+/// region looks like, from which a peer learns that it was removed; without, it asks for that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
     /// Group.
     pub region: RegionId,
-    /// Sender's epoch, so that a receiver without the peer knows whether to create it.
+    /// Sender's epoch, so that a receiver can tell whether the sender is behind.
     pub epoch: Epoch,
     /// Sender.
     pub from: Peer,
     /// Receiver.
     pub to: Peer,
-    /// Encoded `eraftpb::Message`.
+    /// Encoded `eraftpb::Message`, or empty.
     pub message: Vec<u8>,
     /// Descriptor of the region, sent along when the receiver may not hold the peer yet.
     pub region_bytes: Option<Vec<u8>>,
 }
 
-/// Sends a store's messages.
+/// A snapshot on its way to one peer.
+///
+/// Its carrier delivers `header` to the receiving node's [`crate::StoreHandle::spool`], then the
+/// chunks of `source` in order, then the end; and calls `report` once. It reads `source` at the
+/// pace of the receiver and of its own rate limit, on a thread that may block.
+pub struct SnapshotStream {
+    /// Whom it is from and for, with the Raft message that announces it.
+    pub header: Envelope,
+    /// The data.
+    pub source: Box<dyn SnapshotSource>,
+    /// Told how it ended.
+    pub report: SnapshotReport,
+}
+
+/// Tells the sending store how a snapshot ended; dropping it untold means that it failed.
+pub struct SnapshotReport {
+    region: RegionId,
+    to: PeerId,
+    sink: Option<crossbeam_channel::Sender<SnapshotOutcome>>,
+}
+
+/// What became of a snapshot that a store sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SnapshotOutcome {
+    pub region: RegionId,
+    pub to: PeerId,
+    pub arrived: bool,
+}
+
+impl SnapshotReport {
+    pub(crate) fn new(
+        region: RegionId,
+        to: PeerId,
+        sink: crossbeam_channel::Sender<SnapshotOutcome>,
+    ) -> Self {
+        SnapshotReport { region, to, sink: Some(sink) }
+    }
+
+    /// The receiver has taken the whole snapshot and synced its spool.
+    pub fn arrived(mut self) {
+        self.tell(true);
+    }
+
+    fn tell(&mut self, arrived: bool) {
+        if let Some(sink) = self.sink.take() {
+            // A store that is gone has no use for the outcome.
+            let _ = sink.send(SnapshotOutcome { region: self.region, to: self.to, arrived });
+        }
+    }
+}
+
+impl Drop for SnapshotReport {
+    fn drop(&mut self) {
+        self.tell(false);
+    }
+}
+
+/// Carries what a store sends.
 pub trait Transport: Send + Sync {
     /// Queues messages for their receivers' nodes; what does not fit is dropped.
     fn send(&self, messages: Vec<Envelope>);
+
+    /// Starts to carry a snapshot, on a connection of its own so that messages do not wait behind
+    /// it. The store has a few under way at a time, never two to one peer.
+    fn send_snapshot(&self, stream: SnapshotStream);
 }

@@ -1,0 +1,63 @@
+//! What a store is told at start. Counts of ticks, never times: the store reads no clock.
+
+use types::NodeId;
+
+/// Settings of one node's store.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// This node.
+    pub node: NodeId,
+    /// Spreads election timeouts; any number will do, a simulation passes its own.
+    pub seed: u64,
+    /// Ticks without a leader after which a voter campaigns, before the per-peer spread.
+    pub election_ticks: usize,
+    /// Ticks between heartbeats.
+    pub heartbeat_ticks: usize,
+    /// Ticks after which an unanswered proposal's outcome is reported as unknown.
+    pub proposal_ticks: u64,
+    /// Ticks after which a read index fails.
+    pub read_ticks: u64,
+    /// Ticks between repetitions of an unconfirmed read index: Raft drops it without a leader.
+    pub read_retry_ticks: u64,
+    /// Ticks after which a membership change fails; what was changed by then stays.
+    pub membership_ticks: u64,
+    /// Ticks between rounds of log compaction.
+    pub compact_ticks: u64,
+    /// Entries kept below the applied one, so that a member that was away briefly needs no
+    /// snapshot.
+    pub keep_entries: u64,
+    /// Entries that a leader keeps at most for a member that is behind.
+    pub keep_entries_for_slow: u64,
+    /// Entries applied but not durable at which the machine is told to persist.
+    pub persist_entries: u64,
+    /// Snapshots sent at a time.
+    pub max_snapshots: usize,
+}
+
+impl StoreConfig {
+    /// The settings for a node at 20 ticks a second.
+    pub fn new(node: NodeId) -> Self {
+        StoreConfig {
+            node,
+            seed: 0,
+            election_ticks: 10,
+            heartbeat_ticks: 2,
+            proposal_ticks: 200,
+            read_ticks: 100,
+            read_retry_ticks: 2,
+            membership_ticks: 600,
+            compact_ticks: 200,
+            keep_entries: 4096,
+            keep_entries_for_slow: 65_536,
+            persist_entries: 4096,
+            max_snapshots: 4,
+        }
+    }
+
+    /// Election timeout of one peer, in ticks: distinct for neighbouring peer ids, so that the
+    /// members of a group do not campaign together. Raft's own random spread is switched off, as
+    /// it could not be replayed.
+    pub(crate) fn election_timeout(&self, peer: u64) -> usize {
+        self.election_ticks + (peer.wrapping_add(self.seed) % 7) as usize
+    }
+}

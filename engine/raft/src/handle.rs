@@ -1,0 +1,294 @@
+//! The thread that drives a store, and the handle by which everyone else reaches it.
+//!
+//! The thread does nothing but rounds; taking over snapshots, persisting and purging happen on
+//! threads beside it, so that no region's bulk work delays another region's heartbeats.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError};
+use env::{Clock, Instant};
+use parking_lot::Mutex;
+use types::{Error, Peer, PeerId, Region, RegionId, Result};
+
+use crate::groups::{Groups, PeerStatus, Pending};
+use crate::log::RaftLog;
+use crate::machine::Position;
+use crate::peer::describe_panic;
+use crate::reply::{Reply, at_once, question};
+use crate::snapshot::{SpoolDir, SpoolWriter, Spooled};
+use crate::store::{Board, Store};
+use crate::transport::Envelope;
+use crate::work::{Job, Returned, Worker, purge};
+
+/// Time between ticks.
+pub const TICK: Duration = Duration::from_millis(50);
+/// Requests and batches of messages that wait for the thread at most.
+const MAILBOX: usize = 16_384;
+/// Requests taken between two rounds at most.
+const ROUND_MAIL: usize = 1024;
+/// Threads for work beside the loop.
+const HELPERS: usize = 2;
+
+enum Mail {
+    Messages(Vec<Envelope>),
+    Snapshot(Box<Spooled>),
+    Propose(RegionId, u64, Vec<u8>, Reply<Position>),
+    ReadIndex(RegionId, Reply<u64>),
+    Membership(RegionId, Vec<Peer>, Reply<Region>),
+    Transfer(RegionId, PeerId),
+    Create(Box<Region>, Reply<()>),
+    Destroy(RegionId, Reply<()>),
+    Returned(Box<Returned>),
+    Purged(Vec<RegionId>),
+    Stop,
+}
+
+/// Reaches a store that runs on its own thread. Clones reach the same store.
+#[derive(Clone)]
+pub struct StoreHandle {
+    mail: Sender<Mail>,
+    board: Board,
+    spools: Arc<SpoolDir>,
+    threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
+}
+
+impl StoreHandle {
+    /// Opens a store by `open`, which is given the worker to pass on, and starts its thread.
+    pub fn start(
+        clock: Arc<dyn Clock>,
+        open: impl FnOnce(Box<dyn Worker>) -> Result<Store>,
+    ) -> Result<Self> {
+        let (mail, inbox) = crossbeam_channel::bounded(MAILBOX);
+        let (worker, mut threads) = Helpers::start(&mail)?;
+        let store = open(Box::new(worker))?;
+        let board = store.board();
+        let spools = store.spool_dir();
+        let driver = Driver { store, inbox, clock };
+        let loop_thread = std::thread::Builder::new()
+            .name("raft".to_owned())
+            .spawn(move || driver.run())?;
+        threads.insert(0, loop_thread);
+        Ok(StoreHandle { mail, board, spools, threads: Arc::new(Mutex::new(threads)) })
+    }
+
+    /// Takes messages from other nodes; drops them when the store cannot keep up, as a network
+    /// may.
+    pub fn receive(&self, messages: Vec<Envelope>) {
+        // Raft repeats what was lost.
+        let _ = self.mail.try_send(Mail::Messages(messages));
+    }
+
+    /// Begins to receive a snapshot: push its chunks, then [`StoreHandle::spooled`]. Both write to
+    /// disk and may block.
+    pub fn spool(&self, header: Envelope) -> Result<SpoolWriter> {
+        self.spools.begin(header)
+    }
+
+    /// Ends a snapshot's spool and offers it to the region's peer. Once this returns the snapshot
+    /// is safe on disk, and the sender may be told that it arrived.
+    pub fn spooled(&self, spool: SpoolWriter) -> Result<()> {
+        let spooled = Box::new(spool.finish()?);
+        self.mail.send(Mail::Snapshot(spooled)).map_err(|_| stopped())
+    }
+
+    /// Stops the threads and waits for them. What was proposed and not answered stays unknown.
+    pub fn shutdown(&self) {
+        // A store that stopped already has closed its mailbox.
+        let _ = self.mail.send(Mail::Stop);
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the Raft store panicked");
+            }
+        }
+    }
+
+    fn ask<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        mail: impl FnOnce(Reply<T>) -> Mail,
+    ) -> Pending<T> {
+        let (reply, pending) = question(what);
+        match self.mail.try_send(mail(reply)) {
+            Ok(()) => pending,
+            Err(TrySendError::Full(_)) => at_once(Err(Error::Unavailable(
+                "the Raft store has too many requests waiting: retry later".to_owned(),
+            ))),
+            Err(TrySendError::Disconnected(_)) => at_once(Err(stopped())),
+        }
+    }
+}
+
+fn stopped() -> Error {
+    Error::Unavailable("the Raft store of this node has stopped".to_owned())
+}
+
+impl Groups for StoreHandle {
+    fn status(&self, region: RegionId) -> Option<PeerStatus> {
+        self.board.read().get(&region).cloned()
+    }
+
+    fn statuses(&self) -> Vec<PeerStatus> {
+        self.board.read().values().cloned().collect()
+    }
+
+    fn propose(&self, region: RegionId, term: u64, data: Vec<u8>) -> Pending<Position> {
+        self.ask("a proposal", |reply| Mail::Propose(region, term, data, reply))
+    }
+
+    fn read_index(&self, region: RegionId) -> Pending<u64> {
+        self.ask("a read index", |reply| Mail::ReadIndex(region, reply))
+    }
+
+    fn change_membership(&self, region: RegionId, peers: Vec<Peer>) -> Pending<Region> {
+        self.ask("a membership change", |reply| Mail::Membership(region, peers, reply))
+    }
+
+    fn transfer(&self, region: RegionId, to: PeerId) {
+        // Best effort, by contract.
+        let _ = self.mail.try_send(Mail::Transfer(region, to));
+    }
+
+    fn create(&self, region: Region) -> Pending<()> {
+        self.ask("a region's creation", |reply| Mail::Create(Box::new(region), reply))
+    }
+
+    fn destroy(&self, region: RegionId) -> Pending<()> {
+        self.ask("a peer's removal", |reply| Mail::Destroy(region, reply))
+    }
+}
+
+struct Driver {
+    store: Store,
+    inbox: Receiver<Mail>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Driver {
+    fn run(self) {
+        let Driver { mut store, inbox, clock } = self;
+        let board = store.board();
+        let ran = catch_unwind(AssertUnwindSafe(|| drive(&mut store, &inbox, clock.as_ref())));
+        if let Err(panic) = ran {
+            let why = format!("the Raft store stopped: {}", describe_panic(&panic));
+            tracing::error!(why, "restart the node");
+            for status in board.write().values_mut() {
+                status.fault = Some(why.clone());
+                status.leader = None;
+                status.decides = false;
+                status.ready = false;
+            }
+        }
+    }
+}
+
+/// Rounds and ticks until told to stop.
+fn drive(store: &mut Store, inbox: &Receiver<Mail>, clock: &dyn Clock) {
+    let mut next_tick = clock.now() + TICK;
+    let mut busy = true;
+    loop {
+        if !busy {
+            match inbox.recv_timeout(next_tick.since(clock.now())) {
+                Ok(mail) => {
+                    if !deliver(store, mail) {
+                        return;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+        for mail in inbox.try_iter().take(ROUND_MAIL) {
+            if !deliver(store, mail) {
+                return;
+            }
+        }
+        next_tick = tick_if_due(store, clock.now(), next_tick);
+        busy = store.drive();
+    }
+}
+
+/// A thread that was held up ticks once, not for all the time it missed: others kept time for it.
+fn tick_if_due(store: &mut Store, now: Instant, next: Instant) -> Instant {
+    if now < next {
+        return next;
+    }
+    store.tick();
+    let following = next + TICK;
+    if following <= now { now + TICK } else { following }
+}
+
+/// Hands one piece of mail over; false to stop.
+fn deliver(store: &mut Store, mail: Mail) -> bool {
+    match mail {
+        Mail::Messages(messages) => store.receive(messages),
+        Mail::Snapshot(spooled) => store.receive_snapshot(*spooled),
+        Mail::Propose(region, term, data, reply) => store.propose(region, term, data, reply),
+        Mail::ReadIndex(region, reply) => store.read_index(region, reply),
+        Mail::Membership(region, peers, reply) => store.change_membership(region, peers, reply),
+        Mail::Transfer(region, to) => store.transfer(region, to),
+        Mail::Create(region, reply) => store.create(*region, reply),
+        Mail::Destroy(region, reply) => store.destroy(region, reply),
+        Mail::Returned(returned) => store.returned(*returned),
+        Mail::Purged(behind) => store.purged(behind),
+        Mail::Stop => return false,
+    }
+    true
+}
+
+enum Chore {
+    Job(Box<Job>),
+    Purge(Arc<RaftLog>),
+}
+
+/// Threads beside the loop.
+struct Helpers {
+    chores: Sender<Chore>,
+}
+
+impl Helpers {
+    fn start(mail: &Sender<Mail>) -> Result<(Self, Vec<JoinHandle<()>>)> {
+        let (chores, queue) = crossbeam_channel::unbounded();
+        let mut threads = Vec::new();
+        for number in 0..HELPERS {
+            let (queue, mail) = (queue.clone(), mail.clone());
+            let thread = std::thread::Builder::new()
+                .name(format!("raft-helper-{number}"))
+                .spawn(move || help(&queue, &mail))?;
+            threads.push(thread);
+        }
+        Ok((Helpers { chores }, threads))
+    }
+}
+
+impl Worker for Helpers {
+    fn run(&mut self, job: Job) -> Option<Returned> {
+        match self.chores.send(Chore::Job(Box::new(job))) {
+            Ok(()) => None,
+            // No helper is left: do it here rather than not at all.
+            Err(unsent) => match unsent.0 {
+                Chore::Job(job) => Some(job.run()),
+                Chore::Purge(_) => None,
+            },
+        }
+    }
+
+    fn purge(&mut self, log: &Arc<RaftLog>) -> Option<Vec<RegionId>> {
+        self.chores.send(Chore::Purge(log.clone())).is_err().then(|| purge(log))
+    }
+}
+
+/// Does chores until the store is gone.
+fn help(queue: &Receiver<Chore>, mail: &Sender<Mail>) {
+    for chore in queue {
+        let done = match chore {
+            Chore::Job(job) => Mail::Returned(Box::new(job.run())),
+            Chore::Purge(log) => Mail::Purged(purge(&log)),
+        };
+        if mail.send(done).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! How peers come and go: founded, created for a message, split off, removed, destroyed.
+//!
+//! No two peers on a node ever overlap in range, and a peer that was destroyed never comes back:
+//! it might have forgotten what it acknowledged.
+
+use raft_rs::eraftpb::Message;
+use types::{Error, Region, RegionId, RegionKind, Result};
+
+use crate::log::{LogWrite, NODE_GROUP};
+use crate::machine::{INITIAL_POSITION, Machine, Position};
+use crate::peer::{Peer, Slot};
+use crate::recovery::dead_key;
+use crate::reply::Reply;
+use crate::storage::{GroupStorage, KEY_SPOOL, LocalPeer, PendingSpool, conf_state, snapshot_at};
+use crate::store::Store;
+use crate::transport::{Envelope, SnapshotReport, SnapshotStream};
+
+impl Store {
+    /// Whether a message may go to a peer here; creates the peer where it should exist, and tells
+    /// a sender that was removed that it was.
+    pub(crate) fn admit(&mut self, envelope: &Envelope) -> bool {
+        if envelope.to.node != self.config.node
+            || self.dead.contains(&envelope.to.id)
+            || self.broken.contains_key(&envelope.region)
+        {
+            return false;
+        }
+        let told: Option<Region> =
+            envelope.region_bytes.as_ref().and_then(|bytes| postcard::from_bytes(bytes).ok());
+        let told = told.filter(|region| region.id == envelope.region);
+        if let Some(peer) = self.peers.get_mut(&envelope.region) {
+            if peer.removed {
+                return false;
+            }
+            if let Some(told) = &told
+                && told.epoch.conf > peer.region.epoch.conf
+                && told.peer(peer.me.id).is_none()
+            {
+                peer.removed = true;
+                self.graves.entry(envelope.region).or_default();
+                self.dirty.insert(envelope.region);
+                return false;
+            }
+            if peer.me.id != envelope.to.id {
+                return false;
+            }
+            let stale = peer.region.peer(envelope.from.id).is_none()
+                && envelope.epoch.conf < peer.region.epoch.conf
+                && peer.applied.index > 0;
+            if stale {
+                let answer = peer.tell_region(envelope.from);
+                // An answer to an answer would go on for ever.
+                if told.is_none() {
+                    self.transport.send(vec![answer]);
+                }
+                return false;
+            }
+            return true;
+        }
+        match told {
+            Some(region) if region.peer(envelope.to.id) == Some(&envelope.to) => {
+                self.create_member(&region, envelope)
+            }
+            _ => {
+                self.hold(envelope.clone());
+                false
+            }
+        }
+    }
+
+    /// Creates an empty peer that waits for a snapshot. Returns whether it is there.
+    fn create_member(&mut self, region: &Region, envelope: &Envelope) -> bool {
+        if envelope.message.is_empty() || self.overlaps(region) {
+            return false;
+        }
+        let created = self.machines.create(region, false).and_then(|mut machine| {
+            machine.persist()?;
+            self.add_peer(machine, envelope.to, Position::default(), region)
+        });
+        created
+            .inspect_err(|error| {
+                tracing::error!(region = region.id, %error, "peer cannot be created");
+            })
+            .is_ok()
+    }
+
+    /// Whether another region's peer here holds part of the range.
+    pub(crate) fn overlaps(&self, region: &Region) -> bool {
+        let clash = |other: &Region| {
+            other.id != region.id
+                && region.kind != RegionKind::Placement
+                && other.kind != RegionKind::Placement
+                && other.start < region.end
+                && region.start < other.end
+        };
+        let broken = self.broken.values().map(|broken| &broken.status.region);
+        let children = self.unfounded.iter().map(|(machine, _)| machine.region());
+        self.peers.values().map(|peer| &peer.region).chain(broken).chain(children).any(clash)
+    }
+
+    /// Writes the state of a new peer and adds it.
+    fn add_peer(
+        &mut self,
+        machine: Box<dyn Machine>,
+        me: types::Peer,
+        cut: Position,
+        region: &Region,
+    ) -> Result<()> {
+        self.write_new(me, cut, region)?;
+        let peer = Peer::open(&self.config, self.log.clone(), me, machine, self.boot)?;
+        self.peers.insert(region.id, peer);
+        self.dirty.insert(region.id);
+        self.touched.insert(region.id);
+        Ok(())
+    }
+
+    /// Creates a founding voter.
+    pub(crate) fn create(&mut self, region: Region, reply: Reply<()>) {
+        let result = self.try_create(&region);
+        self.answers.push(reply, result);
+    }
+
+    fn try_create(&mut self, region: &Region) -> Result<()> {
+        self.check_writable()?;
+        if self.peers.contains_key(&region.id) || self.broken.contains_key(&region.id) {
+            return Ok(());
+        }
+        let me = region.peer_on(self.config.node).copied().ok_or_else(|| {
+            Error::Invalid(format!("region {} has no peer on this node", region.id))
+        })?;
+        if self.dead.contains(&me.id) {
+            return Ok(());
+        }
+        if me.role != types::PeerRole::Voter || region.id == NODE_GROUP {
+            return Err(Error::Invalid(format!("peer {} cannot found region {}", me.id, region.id)));
+        }
+        if self.overlaps(region) {
+            let why = format!("region {} overlaps another one on this node", region.id);
+            return Err(Error::Unavailable(why));
+        }
+        let mut machine = self.machines.create(region, true)?;
+        machine.persist()?;
+        if machine.applied() != INITIAL_POSITION {
+            return Err(Error::Corrupt(format!("region {} is not empty", region.id)));
+        }
+        self.add_peer(machine, me, INITIAL_POSITION, region)?;
+        let first = region.voters().next().is_some_and(|voter| voter.id == me.id);
+        self.founded(region.id, first);
+        Ok(())
+    }
+
+    /// A group begins: the one that should lead does not wait for a timeout, and messages that
+    /// came before it are heard.
+    pub(crate) fn founded(&mut self, region: RegionId, campaign: bool) {
+        if let Some(peer) = self.peers.get_mut(&region)
+            && campaign
+        {
+            peer.guarded(|raw| raw.campaign().ok());
+        }
+        let held = std::mem::take(&mut self.held);
+        let (ours, others) = held.into_iter().partition(|(_, held)| held.region == region);
+        self.held = others;
+        self.receive(ours.into_iter().map(|(_, envelope): (u64, Envelope)| envelope).collect());
+    }
+
+    /// Founds the groups of a split's children. Their machines are durable already, so a crash
+    /// before this leaves machines that are founded at the next start.
+    pub(crate) fn found_children(&mut self) {
+        for (machine, campaign) in std::mem::take(&mut self.unfounded) {
+            let region = machine.region().clone();
+            let me = region.peer_on(self.config.node).copied();
+            let Some(me) = me.filter(|me| !self.dead.contains(&me.id)) else {
+                // The child left this node before the split came here.
+                if let Err(error) = self.machines.destroy(machine) {
+                    tracing::error!(region = region.id, %error, "split-off data stays");
+                }
+                continue;
+            };
+            if self.peers.contains_key(&region.id) {
+                tracing::error!(region = region.id, "a split's child exists already and wins");
+                continue;
+            }
+            let cut = machine.applied();
+            match self.add_child(machine, me, cut, &region) {
+                Ok(()) => self.founded(region.id, campaign),
+                Err(error) => {
+                    tracing::error!(region = region.id, %error, "a split's child waits");
+                }
+            }
+        }
+    }
+
+    fn add_child(
+        &mut self,
+        machine: Box<dyn Machine>,
+        me: types::Peer,
+        cut: Position,
+        region: &Region,
+    ) -> Result<()> {
+        if let Err(error) = self.write_new(me, cut, region) {
+            self.unfounded.push((machine, false));
+            return Err(error);
+        }
+        let peer = Peer::open(&self.config, self.log.clone(), me, machine, self.boot)?;
+        self.peers.insert(region.id, peer);
+        self.dirty.insert(region.id);
+        self.touched.insert(region.id);
+        Ok(())
+    }
+
+    fn write_new(&self, me: types::Peer, cut: Position, region: &Region) -> Result<()> {
+        let mut write = LogWrite::default();
+        let local = LocalPeer { peer: me, region: region.clone() };
+        GroupStorage::write_new(&mut write, &local, cut)?;
+        self.log.write(&write)
+    }
+
+    /// Asks for a peer to be removed from this node.
+    pub(crate) fn destroy(&mut self, region: RegionId, reply: Reply<()>) {
+        if let Some(peer) = self.peers.get_mut(&region) {
+            peer.removed = true;
+        } else if !self.broken.contains_key(&region) {
+            return self.answers.push(reply, Ok(()));
+        }
+        self.graves.entry(region).or_default().push(reply);
+        self.dirty.insert(region);
+    }
+
+    /// Destroys the peers that are to go and whose machines are at hand.
+    pub(crate) fn bury(&mut self) {
+        for (region, replies) in std::mem::take(&mut self.graves) {
+            let away = |peer: &Peer| !matches!(peer.slot, Slot::Here(_));
+            if self.peers.get(&region).is_some_and(away) {
+                self.graves.insert(region, replies);
+                continue;
+            }
+            let result = self.bury_one(region);
+            if let Err(error) = &result {
+                tracing::error!(region, %error, "peer cannot be destroyed yet");
+            }
+            for reply in replies {
+                self.answers.push(reply, result.clone());
+            }
+        }
+    }
+
+    fn bury_one(&mut self, region: RegionId) -> Result<()> {
+        let id = match (self.peers.get(&region), self.broken.get(&region)) {
+            (Some(peer), _) => peer.me.id,
+            (None, Some(broken)) => broken.status.peer.id,
+            (None, None) => return Ok(()),
+        };
+        let spool: Option<PendingSpool> =
+            self.log.get(region, KEY_SPOOL).and_then(|bytes| postcard::from_bytes(&bytes).ok());
+        let mut write = LogWrite::default();
+        write.put(NODE_GROUP, &dead_key(id), Vec::new());
+        write.forget(region);
+        write.sync();
+        if let Err(error) = self.log.write(&write) {
+            // Until then the peer stays silent; the next tick's round tries again.
+            self.graves.entry(region).or_default();
+            return Err(error);
+        }
+        self.dead.insert(id);
+        self.touched.insert(region);
+        if let Some(spool) = spool {
+            self.spools.remove(&spool.file)?;
+        }
+        if let Some(mut peer) = self.peers.remove(&region) {
+            peer.abandon("the peer was removed", &mut self.answers);
+            if let Slot::Here(machine) = peer.slot {
+                self.machines.destroy(machine)?;
+            }
+        }
+        if let Some(machine) = self.broken.remove(&region).and_then(|broken| broken.machine) {
+            self.machines.destroy(machine)?;
+        }
+        Ok(())
+    }
+
+    /// Starts to send a snapshot of what the machine holds now, which may be later than what Raft
+    /// asked for.
+    pub(crate) fn send_snapshot(&mut self, region: RegionId, mut message: Message) {
+        let under_way: usize = self.peers.values().map(|peer| peer.sending.len()).sum();
+        let to = message.to;
+        let Some(peer) = self.peers.get_mut(&region) else { return };
+        if peer.sending.contains(&to) {
+            return;
+        }
+        // Dropped on every way out below, which tells Raft to ask again.
+        let report = SnapshotReport::new(region, to, self.outcomes.0.clone());
+        let Slot::Here(machine) = &peer.slot else { return };
+        if under_way >= self.config.max_snapshots || peer.applied.index == 0 {
+            return;
+        }
+        let mut snapshot = snapshot_at(peer.applied, conf_state(&peer.region));
+        let described = postcard::to_stdvec(&peer.region);
+        match (machine.snapshot(), described) {
+            (Ok(source), Ok(described)) => {
+                snapshot.data = described.into();
+                message.set_snapshot(snapshot);
+                if let Some(mut header) = peer.envelope(&message) {
+                    header.region_bytes = postcard::to_stdvec(&peer.region).ok();
+                    peer.sending.insert(to);
+                    self.transport.send_snapshot(SnapshotStream { header, source, report });
+                }
+            }
+            (Err(error), _) => {
+                tracing::warn!(region, %error, "no snapshot can be taken now");
+            }
+            (_, Err(error)) => tracing::warn!(region, %error, "region cannot be encoded"),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The Raft log of every group of a node: raft-engine in a directory of its own.
+//!
+//! The only write-ahead log on the row side, and the only file here that fsyncs it. What is
+//! written in one [`LogWrite`] is atomic. After a failed *sync* nothing is known about what is on
+//! disk, so the log refuses everything until the process starts again; a failed *write* (disk
+//! full) changes nothing and may be repeated.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use env::Disk;
+use parking_lot::RwLock;
+use raft_engine::{Command, Config, Engine, LogBatch, MessageExt, ReadableSize, RecoveryMode};
+use raft_rs::eraftpb::Entry;
+use types::{Error, RegionId, Result};
+
+use crate::files::LogFiles;
+
+/// Under which a node's own records are kept; no region has this number.
+pub(crate) const NODE_GROUP: RegionId = u64::MAX;
+
+/// Sizes of the log's files.
+#[derive(Clone, Copy, Debug)]
+pub struct LogSizes {
+    /// Bytes of one file.
+    pub file: u64,
+    /// Bytes above which old files are emptied and removed.
+    pub purge: u64,
+}
+
+impl Default for LogSizes {
+    fn default() -> Self {
+        LogSizes { file: 64 << 20, purge: 256 << 20 }
+    }
+}
+
+struct EntryCodec;
+
+impl MessageExt for EntryCodec {
+    type Entry = Entry;
+
+    fn index(entry: &Entry) -> u64 {
+        entry.index
+    }
+}
+
+/// Changes to the log that become durable together.
+#[derive(Default)]
+pub(crate) struct LogWrite {
+    items: Vec<(RegionId, LogItem)>,
+    must_sync: bool,
+}
+
+enum LogItem {
+    Entries(Vec<Entry>),
+    Put(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    /// Entries below the index go.
+    CutBelow(u64),
+    /// Everything of the group goes.
+    Forget,
+}
+
+impl LogWrite {
+    /// Appends entries; those at the same index and above are replaced. The write is synced.
+    pub fn entries(&mut self, region: RegionId, entries: Vec<Entry>) {
+        if !entries.is_empty() {
+            self.items.push((region, LogItem::Entries(entries)));
+            self.must_sync = true;
+        }
+    }
+
+    /// Sets a record of the group.
+    pub fn put(&mut self, region: RegionId, key: &[u8], value: Vec<u8>) {
+        self.items.push((region, LogItem::Put(key.to_vec(), value)));
+    }
+
+    /// Removes a record of the group.
+    pub fn delete(&mut self, region: RegionId, key: &[u8]) {
+        self.items.push((region, LogItem::Delete(key.to_vec())));
+    }
+
+    /// Removes entries below an index.
+    pub fn cut_below(&mut self, region: RegionId, index: u64) {
+        self.items.push((region, LogItem::CutBelow(index)));
+    }
+
+    /// Removes entries and records of a group; what follows in the same write stays.
+    pub fn forget(&mut self, region: RegionId) {
+        self.items.push((region, LogItem::Forget));
+    }
+
+    /// Asks for the write to be synced.
+    pub fn sync(&mut self) {
+        self.must_sync = true;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+}
+
+/// The log of all groups.
+pub struct RaftLog {
+    engine: Engine<LogFiles>,
+    /// Reading entries while files are purged fails in raft-engine 0.4.2 ("file seqno out of
+    /// range", fixed after it in tikv/raft-engine#370): readers and purge exclude each other.
+    purging: RwLock<()>,
+    broken: AtomicBool,
+    closing: Arc<AtomicBool>,
+}
+
+impl Drop for RaftLog {
+    fn drop(&mut self) {
+        self.closing.store(true, Ordering::Release);
+    }
+}
+
+impl RaftLog {
+    /// Opens the log in `dir`, or creates it. A torn tail, which a crash leaves, is cut off.
+    /// `shadow`: see [`crate::files`]; none on a real disk.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        shadow: Option<&Path>,
+        sizes: LogSizes,
+    ) -> Result<Self> {
+        let files = LogFiles::open(disk, dir, shadow)?;
+        let engine_dir = files.engine_dir().to_str().ok_or_else(|| {
+            Error::Invalid(format!("raft log directory {} is not UTF-8", dir.display()))
+        })?;
+        let config = Config {
+            dir: engine_dir.to_owned(),
+            recovery_mode: RecoveryMode::TolerateTailCorruption,
+            recovery_threads: 2,
+            target_file_size: ReadableSize(sizes.file),
+            purge_threshold: ReadableSize(sizes.purge),
+            ..Config::default()
+        };
+        let closing = files.closing();
+        let engine = guarded(|| Engine::open_with_file_system(config, Arc::new(files)))
+            .map_err(|error| explain(dir, "opened", &error))?;
+        let broken = AtomicBool::new(false);
+        Ok(RaftLog { engine, purging: RwLock::new(()), broken, closing })
+    }
+
+    /// Writes a batch, and syncs it if it holds anything that others are told of.
+    pub(crate) fn write(&self, write: &LogWrite) -> Result<()> {
+        if self.broken.load(Ordering::Acquire) {
+            return Err(Error::Io(
+                "the raft log failed to sync earlier, so its content is unknown: check the disk \
+                 and restart the node"
+                    .to_owned(),
+            ));
+        }
+        let mut batch = LogBatch::default();
+        self.fill(&mut batch, write).map_err(|error| self.failed("written", &error))?;
+        let written = catch_unwind(AssertUnwindSafe(|| {
+            self.engine.write(&mut batch, write.must_sync)
+        }));
+        match written {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(self.failed("written", &error)),
+            // raft-engine panics when a sync fails.
+            Err(_) => {
+                self.broken.store(true, Ordering::Release);
+                Err(Error::Io(format!("the raft log in {} failed to sync", self.engine.path())))
+            }
+        }
+    }
+
+    fn fill(&self, batch: &mut LogBatch, write: &LogWrite) -> raft_engine::Result<()> {
+        for (region, item) in &write.items {
+            let region = *region;
+            match item {
+                LogItem::Entries(entries) => batch.add_entries::<EntryCodec>(region, entries)?,
+                LogItem::Put(key, value) => batch.put(region, key.clone(), value.clone())?,
+                LogItem::Delete(key) => batch.delete(region, key.clone()),
+                LogItem::CutBelow(index) => {
+                    batch.add_command(region, Command::Compact { index: *index });
+                }
+                LogItem::Forget => batch.add_command(region, Command::Clean),
+            }
+        }
+        Ok(())
+    }
+
+    /// Every group with a record or an entry, ascending.
+    pub fn groups(&self) -> Vec<RegionId> {
+        let mut groups = self.engine.raft_groups();
+        groups.sort_unstable();
+        groups
+    }
+
+    /// A record of a group.
+    pub(crate) fn get(&self, region: RegionId, key: &[u8]) -> Option<Vec<u8>> {
+        self.engine.get(region, key)
+    }
+
+    /// Keys of a group's records.
+    pub(crate) fn keys(&self, region: RegionId) -> Result<Vec<Vec<u8>>> {
+        let mut keys = Vec::new();
+        self.engine
+            .scan_raw_messages(region, None, None, false, |key, _| {
+                keys.push(key.to_vec());
+                true
+            })
+            .map_err(|error| self.failed("read", &error))?;
+        Ok(keys)
+    }
+
+    /// Index of a group's last entry.
+    pub(crate) fn last_index(&self, region: RegionId) -> Option<u64> {
+        self.engine.last_index(region)
+    }
+
+    /// Entries `low..high`, at least one and else at most `max` bytes of them.
+    pub(crate) fn entries(
+        &self,
+        region: RegionId,
+        low: u64,
+        high: u64,
+        max: Option<u64>,
+    ) -> Result<Vec<Entry>> {
+        let _reading = self.purging.read();
+        let mut entries = Vec::new();
+        let max = max.map(|max| usize::try_from(max).unwrap_or(usize::MAX));
+        self.engine
+            .fetch_entries_to::<EntryCodec>(region, low, high, max, &mut entries)
+            .map_err(|error| self.failed("read", &error))?;
+        Ok(entries)
+    }
+
+    /// One entry.
+    pub(crate) fn entry(&self, region: RegionId, index: u64) -> Result<Option<Entry>> {
+        let _reading = self.purging.read();
+        self.engine
+            .get_entry::<EntryCodec>(region, index)
+            .map_err(|error| self.failed("read", &error))
+    }
+
+    /// Removes files that hold nothing needed, and returns the groups whose old entries stand in
+    /// the way of more.
+    pub(crate) fn purge(&self) -> Result<Vec<RegionId>> {
+        let _alone = self.purging.write();
+        match catch_unwind(AssertUnwindSafe(|| self.engine.purge_expired_files())) {
+            Ok(Ok(behind)) => Ok(behind),
+            Ok(Err(error)) => Err(self.failed("purged", &error)),
+            Err(_) => {
+                self.broken.store(true, Ordering::Release);
+                Err(Error::Io(format!("the raft log in {} failed to sync", self.engine.path())))
+            }
+        }
+    }
+
+    fn failed(&self, verb: &str, error: &raft_engine::Error) -> Error {
+        explain(Path::new(self.engine.path()), verb, error)
+    }
+}
+
+/// Turns raft-engine's panics on I/O errors at opening into errors.
+fn guarded<T>(open: impl FnOnce() -> raft_engine::Result<T>) -> raft_engine::Result<T> {
+    catch_unwind(AssertUnwindSafe(open)).unwrap_or_else(|_| {
+        Err(raft_engine::Error::Corruption("the log's files cannot be opened or synced".to_owned()))
+    })
+}
+
+fn explain(dir: &Path, verb: &str, error: &raft_engine::Error) -> Error {
+    let text = format!("the raft log in {} cannot be {verb}: {error}", dir.display());
+    match error {
+        raft_engine::Error::Corruption(_) | raft_engine::Error::Codec(_) => Error::Corrupt(text),
+        _ => Error::Io(text),
+    }
+}

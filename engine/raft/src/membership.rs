@@ -1,0 +1,229 @@
+//! How a region's members get from what they are to what they shall be: one safe step at a time.
+//!
+//! Pure: it looks at two lists and says what to propose next. One member changes per entry, so
+//! any two consecutive majorities overlap and no joint configuration is needed (Ongaro, "Consensus:
+//! Bridging Theory and Practice", 4.1). A new voter first follows as a learner until it has caught
+//! up, so an empty newcomer never counts in the majority that a write waits for.
+
+use raft_rs::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2};
+use serde::{Deserialize, Serialize};
+use types::{Error, Peer, PeerId, PeerRole, Region, Result};
+
+/// One member's change, as it stands in the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum MemberChange {
+    /// Adds a member, or gives it another role.
+    Set(Peer),
+    /// Removes a member for good.
+    Remove(PeerId),
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing: the members are as wanted.
+    Done,
+    /// Propose this.
+    Propose(MemberChange),
+    /// Wait for this member to catch up.
+    Await(PeerId),
+    /// Hand leadership to this member first: a leader does not remove itself, since those who
+    /// stay might not have learnt that it is gone.
+    HandOver(PeerId),
+}
+
+impl MemberChange {
+    /// The region after the change; none if it changes nothing or cannot apply.
+    pub fn apply(&self, region: &Region) -> Option<Region> {
+        let mut changed = region.clone();
+        match self {
+            MemberChange::Set(peer) => {
+                let known = changed.peers.iter_mut().find(|known| known.id == peer.id);
+                match known {
+                    Some(known) if known == peer || known.node != peer.node => return None,
+                    Some(known) => known.role = peer.role,
+                    None if region.peer_on(peer.node).is_some() => return None,
+                    None => changed.peers.push(*peer),
+                }
+            }
+            MemberChange::Remove(id) => {
+                region.peer(*id)?;
+                changed.peers.retain(|peer| peer.id != *id);
+            }
+        }
+        changed.voters().next()?;
+        changed.epoch.conf += 1;
+        Some(changed)
+    }
+
+    /// As raft-rs says it.
+    pub fn conf_change(&self) -> ConfChangeV2 {
+        let mut single = ConfChangeSingle::default();
+        let (kind, id) = match self {
+            MemberChange::Set(Peer { id, role: PeerRole::Voter, .. }) => {
+                (ConfChangeType::AddNode, *id)
+            }
+            MemberChange::Set(Peer { id, role: PeerRole::Learner, .. }) => {
+                (ConfChangeType::AddLearnerNode, *id)
+            }
+            MemberChange::Remove(id) => (ConfChangeType::RemoveNode, *id),
+        };
+        single.set_change_type(kind);
+        single.node_id = id;
+        let mut change = ConfChangeV2::default();
+        change.set_changes(vec![single].into());
+        change
+    }
+}
+
+/// Refuses what could never be reached.
+pub(crate) fn check_target(region: &Region, target: &[Peer]) -> Result<()> {
+    let invalid = |why: &str| {
+        Err(Error::Invalid(format!("members asked for region {} are wrong: {why}", region.id)))
+    };
+    if !target.iter().any(|peer| peer.role == PeerRole::Voter) {
+        return invalid("there is no voter");
+    }
+    for (index, peer) in target.iter().enumerate() {
+        let earlier = target.get(..index).unwrap_or_default();
+        if earlier.iter().any(|other| other.id == peer.id || other.node == peer.node) {
+            return invalid("a node or a peer id is named twice");
+        }
+        match region.peer(peer.id) {
+            Some(known) if known.node != peer.node => return invalid("a peer cannot change node"),
+            Some(known) if known.role == PeerRole::Voter && peer.role == PeerRole::Learner => {
+                return invalid("a voter cannot become a learner: use a new peer id");
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The next step from the members of `region` to `target`, for a leader with peer id `leader`.
+pub(crate) fn next_step(
+    region: &Region,
+    target: &[Peer],
+    leader: PeerId,
+    caught_up: impl Fn(PeerId) -> bool,
+) -> Step {
+    let leaving = |peer: &&Peer| !target.iter().any(|wanted| wanted.id == peer.id);
+    for wanted in target {
+        if region.peer(wanted.id).is_some() {
+            continue;
+        }
+        return match region.peer_on(wanted.node).filter(leaving) {
+            // Its node holds another peer that is leaving anyway.
+            Some(old) => remove(region, target, old.id, leader, &caught_up),
+            None => Step::Propose(MemberChange::Set(Peer { role: PeerRole::Learner, ..*wanted })),
+        };
+    }
+    for wanted in target.iter().filter(|peer| peer.role == PeerRole::Voter) {
+        let learns = region.peer(wanted.id).is_some_and(|peer| peer.role == PeerRole::Learner);
+        if learns && caught_up(wanted.id) {
+            return Step::Propose(MemberChange::Set(*wanted));
+        }
+        if learns {
+            return Step::Await(wanted.id);
+        }
+    }
+    match region.peers.iter().find(leaving) {
+        Some(old) => remove(region, target, old.id, leader, &caught_up),
+        None => Step::Done,
+    }
+}
+
+fn remove(
+    region: &Region,
+    target: &[Peer],
+    id: PeerId,
+    leader: PeerId,
+    caught_up: &impl Fn(PeerId) -> bool,
+) -> Step {
+    if id != leader {
+        return Step::Propose(MemberChange::Remove(id));
+    }
+    let stays = |peer: &&Peer| {
+        peer.id != leader && target.iter().any(|wanted| wanted.id == peer.id)
+    };
+    let heirs: Vec<PeerId> = region.voters().filter(stays).map(|peer| peer.id).collect();
+    match heirs.iter().find(|heir| caught_up(**heir)).or(heirs.first()) {
+        Some(heir) => Step::HandOver(*heir),
+        None => Step::Await(id),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::{Epoch, RegionKind};
+
+    fn peer(id: PeerId, role: PeerRole) -> Peer {
+        Peer { id, node: id % 10, role }
+    }
+
+    fn region(peers: Vec<Peer>) -> Region {
+        let epoch = Epoch { version: 1, conf: 1 };
+        let kind = RegionKind::Records(1);
+        Region { id: 1, epoch, kind, start: vec![1], end: vec![2], peers }
+    }
+
+    /// Takes every step and returns the memberships on the way.
+    fn walk(mut now: Region, target: &[Peer]) -> Vec<Vec<(PeerId, PeerRole)>> {
+        let mut seen = Vec::new();
+        loop {
+            match next_step(&now, target, 1, |_| true) {
+                Step::Propose(change) => now = change.apply(&now).unwrap(),
+                Step::Done => return seen,
+                other => panic!("{other:?} after {seen:?}"),
+            }
+            seen.push(now.peers.iter().map(|peer| (peer.id, peer.role)).collect());
+        }
+    }
+
+    #[test]
+    fn a_voter_is_replaced_by_learning_first_and_leaving_last() {
+        use PeerRole::{Learner, Voter};
+        let now = region(vec![peer(1, Voter), peer(2, Voter), peer(3, Voter)]);
+        let target = [peer(1, Voter), peer(2, Voter), peer(4, Voter)];
+        let steps = walk(now, &target);
+        let old = [(1, Voter), (2, Voter), (3, Voter)];
+        assert_eq!(
+            steps,
+            [
+                [&old[..], &[(4, Learner)]].concat(),
+                [&old[..], &[(4, Voter)]].concat(),
+                vec![(1, Voter), (2, Voter), (4, Voter)],
+            ]
+        );
+    }
+
+    #[test]
+    fn a_new_peer_on_the_same_node_waits_for_the_old_one_to_leave() {
+        use PeerRole::{Learner, Voter};
+        let now = region(vec![peer(1, Voter), peer(2, Learner)]);
+        let steps = walk(now, &[peer(1, Voter), peer(12, Learner)]);
+        assert_eq!(steps, [vec![(1, Voter)], vec![(1, Voter), (12, Learner)]]);
+    }
+
+    #[test]
+    fn a_leader_hands_over_before_it_leaves() {
+        let now = region(vec![peer(1, PeerRole::Voter), peer(2, PeerRole::Voter)]);
+        let target = [peer(2, PeerRole::Voter)];
+        assert_eq!(next_step(&now, &target, 1, |_| true), Step::HandOver(2));
+        assert_eq!(
+            next_step(&now, &target, 2, |_| true),
+            Step::Propose(MemberChange::Remove(1))
+        );
+    }
+
+    #[test]
+    fn impossible_targets_are_refused() {
+        let now = region(vec![peer(1, PeerRole::Voter)]);
+        assert!(check_target(&now, &[peer(1, PeerRole::Learner)]).is_err());
+        assert!(check_target(&now, &[]).is_err());
+        let twice = [peer(1, PeerRole::Voter), peer(11, PeerRole::Voter)];
+        assert!(check_target(&now, &twice).is_err());
+        assert!(MemberChange::Remove(1).apply(&now).is_none(), "the last voter stays");
+    }
+}

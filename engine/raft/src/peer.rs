@@ -1,0 +1,557 @@
+//! One member of one group on this node: raft-rs, the machine, and who waits for what.
+//!
+//! It does no I/O of its own: what is to be sent and written it hands to the store, which writes
+//! for all groups at once. While Raft's work of a round (a `Ready`) is being written, nothing else
+//! may touch the peer.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use protobuf::Message as _;
+use raft_rs::eraftpb::{Entry, Message, MessageType};
+use raft_rs::{RawNode, Ready, SnapshotStatus, StateRole};
+use types::{Error, PeerId, PeerRole, Region, Result};
+
+use crate::config::StoreConfig;
+use crate::groups::PeerStatus;
+use crate::log::{LogWrite, RaftLog};
+use crate::machine::{Machine, Position};
+use crate::members::Change;
+use crate::proposals::Proposals;
+use crate::reads::Reads;
+use crate::reply::{Answers, Reply};
+use crate::snapshot::Spooled;
+use crate::storage::{
+    GroupStorage, KEY_SPOOL, PendingSpool, conf_state, write_cut, write_hard,
+};
+use crate::transport::Envelope;
+
+/// Bytes of one proposal.
+const MAX_PROPOSAL: usize = 32 << 20;
+/// Bytes proposed and not committed per group, above which proposals are refused.
+const MAX_UNCOMMITTED: u64 = 128 << 20;
+/// Bytes of entries in one message.
+const MAX_MESSAGE: u64 = 1 << 20;
+/// Bytes of entries applied per group and round, so that one group cannot hold up the others.
+const MAX_APPLY: u64 = 4 << 20;
+/// Messages in flight to one member.
+const MAX_INFLIGHT: usize = 256;
+/// Ticks without a leader after which a peer asks whether it is still a member, and between asks.
+const LONELY_TICKS: u64 = 60;
+
+/// What the machine shall do next.
+pub(crate) enum Work {
+    /// Take over a snapshot.
+    Restore(PendingSpool),
+    /// Apply entries.
+    Entries(VecDeque<Entry>),
+}
+
+/// Where the machine is.
+pub(crate) enum Slot {
+    /// With the peer.
+    Here(Box<dyn Machine>),
+    /// Being persisted. Entries are appended meanwhile, and wait to be applied.
+    Persisting,
+    /// Taking over a snapshot. Entries after it are appended meanwhile, and wait.
+    Restoring,
+}
+
+/// What a peer wants to be sent.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    pub envelopes: Vec<Envelope>,
+    /// Snapshots to send, by the message that announces each.
+    pub snapshots: Vec<(types::RegionId, Message)>,
+}
+
+/// One member of one group on this node.
+pub(crate) struct Peer {
+    pub me: types::Peer,
+    /// As applied; of a peer that holds nothing, as it was told.
+    pub region: Region,
+    pub applied: Position,
+    pub raw: RawNode<GroupStorage>,
+    pub slot: Slot,
+    pub work: VecDeque<Work>,
+    pub proposals: Proposals,
+    pub reads: Reads,
+    pub change: Option<Change>,
+    pub fault: Option<String>,
+    /// Applied its own removal, or was told of it.
+    pub removed: bool,
+    /// Members to whom a snapshot is under way.
+    pub sending: BTreeSet<PeerId>,
+    /// A snapshot offered to Raft and not yet accepted.
+    offered: Option<PendingSpool>,
+    /// Addresses of peers, members or not.
+    known: BTreeMap<PeerId, types::Peer>,
+    lonely: u64,
+}
+
+impl Peer {
+    /// A peer over what the log and the machine hold.
+    pub fn open(
+        config: &StoreConfig,
+        log: Arc<RaftLog>,
+        me: types::Peer,
+        machine: Box<dyn Machine>,
+        boot: u64,
+    ) -> Result<Self> {
+        let region = machine.region().clone();
+        let applied = machine.applied();
+        let storage = GroupStorage::open(log, &region, applied)?;
+        let timeout = config.election_timeout(me.id);
+        let raft_config = raft_rs::Config {
+            id: me.id,
+            election_tick: config.election_ticks,
+            heartbeat_tick: config.heartbeat_ticks,
+            min_election_tick: timeout,
+            max_election_tick: timeout + 1,
+            applied: applied.index,
+            max_size_per_msg: MAX_MESSAGE,
+            max_inflight_msgs: MAX_INFLIGHT,
+            max_uncommitted_size: MAX_UNCOMMITTED,
+            max_committed_size_per_ready: MAX_APPLY,
+            check_quorum: true,
+            pre_vote: true,
+            batch_append: true,
+            ..raft_rs::Config::default()
+        };
+        let logger = crate::logging::logger(region.id, me.id);
+        let raw = catch_unwind(AssertUnwindSafe(|| RawNode::new(&raft_config, storage, &logger)))
+            .map_err(|panic| Error::Corrupt(describe_panic(&panic)))?
+            .map_err(|error| Error::Corrupt(format!("region {}: {error}", region.id)))?;
+        Ok(Peer {
+            known: region.peers.iter().map(|peer| (peer.id, *peer)).collect(),
+            me,
+            region,
+            applied,
+            raw,
+            slot: Slot::Here(machine),
+            work: VecDeque::new(),
+            proposals: Proposals::default(),
+            reads: Reads::new(me.id, boot),
+            change: None,
+            fault: None,
+            removed: false,
+            sending: BTreeSet::new(),
+            offered: None,
+            lonely: 0,
+        })
+    }
+
+    /// Whether Raft may be touched.
+    pub fn runs(&self) -> bool {
+        self.fault.is_none() && !self.removed
+    }
+
+    /// Whether the machine still lacks a snapshot that the log has accepted.
+    fn restoring(&self) -> bool {
+        let waits = matches!(self.work.front(), Some(Work::Restore(_)));
+        waits || matches!(self.slot, Slot::Restoring)
+    }
+
+    /// Calls into raft-rs, which panics on what it takes to be corruption: that stops this peer
+    /// and no other.
+    pub fn guarded<R>(
+        &mut self,
+        call: impl FnOnce(&mut RawNode<GroupStorage>) -> R,
+    ) -> Option<R> {
+        if !self.runs() {
+            return None;
+        }
+        match catch_unwind(AssertUnwindSafe(|| call(&mut self.raw))) {
+            Ok(result) => Some(result),
+            Err(panic) => {
+                self.fail(&format!("Raft stopped: {}", describe_panic(&panic)));
+                None
+            }
+        }
+    }
+
+    /// Stops the peer for good; the store reports it and answers nothing on its behalf.
+    pub fn fail(&mut self, why: &str) {
+        if self.fault.is_none() {
+            tracing::error!(region = self.region.id, peer = self.me.id, why, "peer stopped");
+            self.fault = Some(why.to_owned());
+        }
+    }
+
+    /// Tells those who wait that the peer stopped.
+    pub fn abandon(&mut self, why: &str, answers: &mut Answers) {
+        let error = Error::Unavailable(format!("region {} on this node: {why}", self.region.id));
+        self.proposals.abandon(self.region.id, why, answers);
+        self.reads.abandon(&error, answers);
+        if let Some(change) = self.change.take() {
+            answers.push(change.reply, Err(error));
+        }
+    }
+
+    pub fn leads(&self) -> bool {
+        self.raw.raft.state == StateRole::Leader
+    }
+
+    pub fn leader(&self) -> Option<types::Peer> {
+        self.known.get(&self.raw.raft.leader_id).copied()
+    }
+
+    /// What others on this node may know.
+    pub fn status(&self, stalled: Option<&str>) -> PeerStatus {
+        let term = self.raw.raft.term;
+        let whole = self.applied.index > 0 && !self.restoring();
+        let fault = self.fault.as_deref().or(stalled).map(str::to_owned);
+        PeerStatus {
+            region: self.region.clone(),
+            peer: self.me,
+            leader: if fault.is_none() { self.leader() } else { None },
+            term,
+            decides: self.leads() && self.applied.term == term && whole && fault.is_none(),
+            applied: self.applied,
+            committed: self.raw.raft.raft_log.committed,
+            ready: whole && fault.is_none(),
+            fault,
+        }
+    }
+
+    /// Remembers where peers are.
+    pub fn learn_address(&mut self, peer: types::Peer) {
+        let known = self.known.entry(peer.id).or_insert(peer);
+        if known.node != peer.node {
+            *known = peer;
+        }
+    }
+
+    /// Takes over what the machine now holds.
+    pub fn region_changed(&mut self, region: Region) {
+        for peer in &region.peers {
+            self.known.insert(peer.id, *peer);
+        }
+        if let Some(me) = region.peer(self.me.id) {
+            self.me = *me;
+        }
+        self.region = region;
+    }
+
+    /// A message from another member.
+    pub fn step(&mut self, message: Message) {
+        let kind = message.get_msg_type();
+        let foreign = matches!(
+            kind,
+            // Decisions and transfers are made where the leader is, snapshots come spooled.
+            MessageType::MsgPropose | MessageType::MsgTransferLeader | MessageType::MsgSnapshot
+        );
+        if foreign || message.to != self.me.id {
+            return;
+        }
+        // raft-rs refuses what is stale; there is nobody to tell.
+        self.guarded(|raw| raw.step(message).ok());
+    }
+
+    /// A spooled snapshot: offered to Raft. Returns the file if it is not wanted.
+    pub fn offer(&mut self, spooled: Spooled) -> Option<String> {
+        let Spooled { header, message, spool } = spooled;
+        let file = spool.file.clone();
+        let busy = self.offered.is_some() || self.raw.snap().is_some() || !self.runs();
+        if busy || message.to != self.me.id {
+            return Some(file);
+        }
+        self.learn_address(header.from);
+        self.guarded(|raw| raw.step(message).ok());
+        let index = spool.at.0;
+        let taken =
+            self.raw.snap().is_some_and(|snapshot| snapshot.get_metadata().index == index);
+        if !taken {
+            return Some(file);
+        }
+        self.offered = Some(spool);
+        None
+    }
+
+    /// Appends a proposal, if this peer leads in exactly that term.
+    pub fn propose(
+        &mut self,
+        term: u64,
+        data: Vec<u8>,
+        deadline: u64,
+        reply: Reply<Position>,
+        answers: &mut Answers,
+    ) {
+        if let Err(error) = self.check_proposal(term, &data) {
+            return answers.push(reply, Err(error));
+        }
+        let before = self.raw.raft.raft_log.last_index();
+        let proposed = self.guarded(|raw| raw.propose(Vec::new(), data));
+        let index = self.raw.raft.raft_log.last_index();
+        match proposed {
+            Some(Ok(())) if index == before + 1 => {
+                self.proposals.appended(Position { index, term }, deadline, reply);
+            }
+            Some(Ok(())) | None => {
+                let what = format!("a proposal to region {}", self.region.id);
+                answers.push(reply, Err(Error::Timeout { what, millis: 0 }));
+            }
+            Some(Err(error)) => {
+                let why = format!("region {} takes no proposal now: {error}", self.region.id);
+                answers.push(reply, Err(Error::Dropped(why)));
+            }
+        }
+    }
+
+    fn check_proposal(&self, term: u64, data: &[u8]) -> Result<()> {
+        if data.is_empty() || data.len() > MAX_PROPOSAL {
+            return Err(Error::Invalid(format!(
+                "a proposal to region {} has {} bytes; 1 to {MAX_PROPOSAL} are taken",
+                self.region.id,
+                data.len()
+            )));
+        }
+        self.check_running()?;
+        if !self.leads() || self.raw.raft.term != term {
+            return Err(self.not_leader());
+        }
+        Ok(())
+    }
+
+    /// An error unless the peer takes part in its group.
+    pub fn check_running(&self) -> Result<()> {
+        match &self.fault {
+            Some(fault) => Err(Error::Unavailable(format!(
+                "region {} on this node stopped: {fault}",
+                self.region.id
+            ))),
+            None if self.removed => Err(Error::RegionNotFound(self.region.id)),
+            None => Ok(()),
+        }
+    }
+
+    pub fn not_leader(&self) -> Error {
+        let leader = self.leader().filter(|leader| leader.id != self.me.id || self.leads());
+        Error::NotLeader { region: self.region.id, leader: leader.map(|leader| leader.node) }
+    }
+
+    /// Hands leadership to another voter, as far as Raft is willing.
+    pub fn transfer(&mut self, to: PeerId) {
+        let voter = self.region.peer(to).is_some_and(|peer| peer.role == PeerRole::Voter);
+        if self.leads() && voter && to != self.me.id {
+            self.guarded(|raw| raw.transfer_leader(to));
+        }
+    }
+
+    /// Gives up on what waited too long.
+    pub fn expire(&mut self, now: u64, answers: &mut Answers) {
+        let region = self.region.id;
+        if !self.proposals.is_empty() {
+            self.proposals.expire(region, now, answers);
+        }
+        if !self.reads.is_empty() {
+            self.reads.expire(region, now, answers);
+        }
+    }
+
+    /// Time passes. Returns whether there may be work.
+    pub fn tick(&mut self, now: u64, config: &StoreConfig) -> bool {
+        if !self.runs() {
+            return false;
+        }
+        self.guarded(RawNode::tick);
+        for context in self.reads.repeat(now, config.read_retry_ticks) {
+            self.guarded(|raw| raw.read_index(context));
+        }
+        self.lonely =
+            if self.raw.raft.leader_id == raft_rs::INVALID_ID { self.lonely + 1 } else { 0 };
+        self.change.is_some() || self.lonely >= LONELY_TICKS || self.raw.has_ready()
+    }
+
+    /// Whether there is something to do in the next round.
+    pub fn has_work(&self) -> bool {
+        self.runs() && (self.raw.has_ready() || self.can_apply())
+    }
+
+    /// Whether there is something for the machine to do.
+    pub fn can_apply(&self) -> bool {
+        self.runs() && !self.work.is_empty() && matches!(self.slot, Slot::Here(_))
+    }
+
+    /// First part of a round: takes Raft's work, sends what need not wait for the disk, and adds
+    /// what must be written.
+    pub fn begin_round(
+        &mut self,
+        now: u64,
+        out: &mut Outbox,
+        write: &mut LogWrite,
+    ) -> Result<Option<Ready>> {
+        if let Some(context) = self.reads.begin(now) {
+            self.guarded(|raw| raw.read_index(context));
+        }
+        if self.lonely >= LONELY_TICKS {
+            self.lonely = 0;
+            self.ask_whether_member(out);
+        }
+        if !self.runs() || !self.raw.has_ready() {
+            return Ok(None);
+        }
+        let Some(mut ready) = self.guarded(RawNode::ready) else { return Ok(None) };
+        self.send(ready.take_messages(), out);
+        let region = self.region.id;
+        if !ready.snapshot().is_empty() {
+            self.write_snapshot(&ready, write)?;
+        }
+        if ready.must_sync() {
+            let hard = ready.hs().unwrap_or(self.raw.store().hard());
+            write_hard(write, region, hard)?;
+            write.sync();
+        }
+        write.entries(region, ready.entries().clone());
+        Ok(Some(ready))
+    }
+
+    fn write_snapshot(&mut self, ready: &Ready, write: &mut LogWrite) -> Result<()> {
+        let region = self.region.id;
+        let Some(spool) = &self.offered else {
+            return Err(Error::Corrupt(format!("region {region}: a snapshot without its data")));
+        };
+        let (index, term) = spool.at;
+        write.forget(region);
+        let local = crate::storage::LocalPeer { peer: self.me, region: spool.region.clone() };
+        write.put(region, crate::storage::KEY_PEER, postcard::to_stdvec(&local)?);
+        write.put(region, KEY_SPOOL, postcard::to_stdvec(spool)?);
+        write_cut(write, region, Position { index, term })?;
+        write_hard(write, region, ready.hs().unwrap_or(self.raw.store().hard()))?;
+        write.sync();
+        Ok(())
+    }
+
+    /// Second part, once everything is on disk: sends the rest and queues what was committed.
+    pub fn end_round(&mut self, mut ready: Ready, out: &mut Outbox, answers: &mut Answers) {
+        if let Some(hard) = ready.hs() {
+            let hard = hard.clone();
+            self.raw.mut_store().set_hard(hard);
+        }
+        if !ready.snapshot().is_empty()
+            && let Some(spool) = self.offered.take()
+        {
+            let (index, term) = spool.at;
+            let conf = conf_state(&spool.region);
+            let storage = self.raw.mut_store();
+            storage.replaced(Position { index, term }, conf.clone());
+            // Nothing to send to others before the machine holds it.
+            storage.set_machine(Position::default(), conf);
+            self.proposals.jumped(self.region.id, index, answers);
+            self.work.clear();
+            self.work.push_back(Work::Restore(spool));
+        }
+        let entries = ready.take_entries();
+        self.raw.mut_store().appended(entries);
+        self.send(ready.take_persisted_messages(), out);
+        for state in ready.take_read_states() {
+            self.reads.confirmed(&state.request_ctx, state.index);
+        }
+        let mut committed = ready.take_committed_entries();
+        let snapshot_index = ready.snapshot().get_metadata().index;
+        if let Some(mut light) = self.guarded(|raw| raw.advance_append(ready)) {
+            if let Some(commit) = light.commit_index() {
+                self.raw.mut_store().set_commit(commit);
+            }
+            self.send(light.take_messages(), out);
+            committed.extend(light.take_committed_entries());
+        }
+        if snapshot_index > 0 {
+            // Raft may go on from there; the machine takes its time.
+            self.guarded(|raw| raw.advance_apply_to(snapshot_index));
+        }
+        if !committed.is_empty() {
+            self.work.push_back(Work::Entries(committed.into()));
+        }
+    }
+
+    /// Puts messages into envelopes.
+    pub fn send(&self, messages: Vec<Message>, out: &mut Outbox) {
+        for message in messages {
+            if message.get_msg_type() == MessageType::MsgSnapshot {
+                out.snapshots.push((self.region.id, message));
+                continue;
+            }
+            if let Some(envelope) = self.envelope(&message) {
+                out.envelopes.push(envelope);
+            }
+        }
+    }
+
+    /// A message in its envelope; none if the receiver's address is unknown.
+    pub fn envelope(&self, message: &Message) -> Option<Envelope> {
+        let to = *self.known.get(&message.to)?;
+        let bytes = message
+            .write_to_bytes()
+            .inspect_err(|error| tracing::error!(%error, "a Raft message cannot be encoded"))
+            .ok()?;
+        // A member that has acknowledged nothing may not exist yet.
+        let new = self.leads()
+            && self.raw.raft.prs().get(message.to).is_some_and(|progress| progress.matched == 0);
+        Some(Envelope {
+            region: self.region.id,
+            epoch: self.region.epoch,
+            from: self.me,
+            to,
+            message: bytes,
+            region_bytes: if new { self.descriptor() } else { None },
+        })
+    }
+
+    fn descriptor(&self) -> Option<Vec<u8>> {
+        postcard::to_stdvec(&self.region).ok()
+    }
+
+    /// Tells another peer what the region looks like.
+    pub fn tell_region(&self, to: types::Peer) -> Envelope {
+        Envelope {
+            region: self.region.id,
+            epoch: self.region.epoch,
+            from: self.me,
+            to,
+            message: Vec::new(),
+            region_bytes: self.descriptor(),
+        }
+    }
+
+    fn ask_whether_member(&self, out: &mut Outbox) {
+        for to in self.known.values().filter(|peer| peer.id != self.me.id) {
+            let region_bytes = None;
+            out.envelopes.push(Envelope { region_bytes, ..self.tell_region(*to) });
+        }
+    }
+
+    /// The outcome of a snapshot that was sent.
+    pub fn snapshot_sent(&mut self, to: PeerId, arrived: bool) {
+        self.sending.remove(&to);
+        let status = if arrived { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
+        self.guarded(|raw| raw.report_snapshot(to, status));
+    }
+
+    /// Indexes that members have acknowledged, for a leader.
+    pub fn slowest_member(&self) -> Option<u64> {
+        if !self.leads() {
+            return None;
+        }
+        self.raw.raft.prs().iter().map(|(_, progress)| progress.matched).min()
+    }
+
+    /// Whether a member has nearly everything.
+    pub fn caught_up(&self, id: PeerId) -> bool {
+        const NEAR: u64 = 64;
+        let last = self.raw.raft.raft_log.last_index();
+        self.raw.raft.prs().get(id).is_some_and(|progress| {
+            progress.state == raft_rs::ProgressState::Replicate && progress.matched + NEAR >= last
+        })
+    }
+}
+
+/// The text of a panic.
+pub(crate) fn describe_panic(panic: &Box<dyn std::any::Any + Send>) -> String {
+    panic
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+        .unwrap_or_else(|| "panicked".to_owned())
+}

@@ -1,0 +1,131 @@
+//! Proposals of one peer that wait for their entry to be applied.
+//!
+//! A proposal is called dropped only where it is certain that it never takes effect: another
+//! entry was applied in its place. Leadership lost is no proof: the entry may still commit.
+
+use std::collections::VecDeque;
+
+use types::{Error, RegionId, Result};
+
+use crate::machine::Position;
+use crate::reply::{Answers, Reply};
+
+/// A proposal in the log.
+struct Proposal {
+    at: Position,
+    deadline: u64,
+    reply: Reply<Position>,
+}
+
+/// Proposals by index, ascending.
+#[derive(Default)]
+pub(crate) struct Proposals {
+    waiting: VecDeque<Proposal>,
+    /// Applied, and to be answered when the batch ends.
+    done: Vec<(Reply<Position>, Result<Position>)>,
+}
+
+impl Proposals {
+    /// Notes an entry that this peer appended as leader.
+    pub fn appended(&mut self, at: Position, deadline: u64, reply: Reply<Position>) {
+        self.waiting.push_back(Proposal { at, deadline, reply });
+    }
+
+    /// An entry was applied here: decides every proposal up to its index. `took_effect`: whether
+    /// the machine applied it rather than dropping it.
+    pub fn applied(&mut self, at: Position, took_effect: bool) {
+        while let Some(first) = self.waiting.front() {
+            if first.at.index > at.index {
+                break;
+            }
+            let Some(proposal) = self.waiting.pop_front() else { break };
+            let answer = if proposal.at != at {
+                Err(Error::Dropped("another leader's entry took its place".to_owned()))
+            } else if took_effect {
+                Ok(at)
+            } else {
+                Err(Error::Dropped("decided under another term or epoch".to_owned()))
+            };
+            self.done.push((proposal.reply, answer));
+        }
+    }
+
+    /// What was applied is visible now.
+    pub fn batch_ended(&mut self, answers: &mut Answers) {
+        for (reply, answer) in self.done.drain(..) {
+            answers.push(reply, answer);
+        }
+    }
+
+    /// The log jumped over entries to a snapshot: what they were is not known here.
+    pub fn jumped(&mut self, region: RegionId, to: u64, answers: &mut Answers) {
+        while self.waiting.front().is_some_and(|first| first.at.index <= to) {
+            if let Some(proposal) = self.waiting.pop_front() {
+                answers.push(proposal.reply, Err(unknown(region, "a snapshot came instead")));
+            }
+        }
+    }
+
+    /// Gives up on those that waited too long.
+    pub fn expire(&mut self, region: RegionId, now: u64, answers: &mut Answers) {
+        while self.waiting.front().is_some_and(|first| first.deadline <= now) {
+            if let Some(proposal) = self.waiting.pop_front() {
+                answers.push(proposal.reply, Err(unknown(region, "no quorum answered in time")));
+            }
+        }
+    }
+
+    /// The peer stopped.
+    pub fn abandon(&mut self, region: RegionId, why: &str, answers: &mut Answers) {
+        self.batch_ended(answers);
+        for proposal in self.waiting.drain(..) {
+            answers.push(proposal.reply, Err(unknown(region, why)));
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.done.is_empty()
+    }
+}
+
+fn unknown(region: RegionId, why: &str) -> Error {
+    Error::Timeout {
+        what: format!("a proposal to region {region}, whose outcome is unknown ({why})"),
+        millis: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reply::question;
+    use futures::FutureExt;
+
+    fn at(index: u64, term: u64) -> Position {
+        Position { index, term }
+    }
+
+    #[test]
+    fn only_another_entry_in_its_place_proves_a_drop() {
+        let mut proposals = Proposals::default();
+        let mut answers = Answers::default();
+        let mut pending = Vec::new();
+        for index in 6..9 {
+            let (reply, answer) = question("a proposal");
+            proposals.appended(at(index, 2), 100, reply);
+            pending.push(answer);
+        }
+        proposals.applied(at(6, 2), true);
+        proposals.applied(at(7, 3), true);
+        answers.send();
+        assert!((&mut pending[0]).now_or_never().is_none(), "answered before the batch ended");
+        proposals.batch_ended(&mut answers);
+        answers.send();
+        assert_eq!((&mut pending[0]).now_or_never(), Some(Ok(at(6, 2))));
+        assert!(matches!((&mut pending[1]).now_or_never(), Some(Err(Error::Dropped(_)))));
+        assert!((&mut pending[2]).now_or_never().is_none());
+        proposals.expire(1, 100, &mut answers);
+        answers.send();
+        assert!(matches!((&mut pending[2]).now_or_never(), Some(Err(Error::Timeout { .. }))));
+    }
+}

@@ -1,0 +1,198 @@
+//! What a store finds at start: peers to go on with, work that a crash interrupted, and peers that
+//! cannot go on.
+//!
+//! A machine is made durable before its group is written to the log, and a destroyed peer is
+//! noted in the log before its machine goes. So a machine without a group was being created or
+//! destroyed, and a group without a machine has lost it.
+
+use types::{Error, Peer as Member, PeerId, Result};
+
+use crate::groups::PeerStatus;
+use crate::log::{LogWrite, NODE_GROUP, RaftLog};
+use crate::machine::{INITIAL_POSITION, Machine, Position};
+use crate::peer::Peer;
+use crate::storage::{GroupStorage, KEY_PEER, KEY_SPOOL, LocalPeer, PendingSpool};
+use crate::store::{Broken, Store};
+use crate::work::restore;
+
+const KEY_BOOT: &[u8] = b"boot";
+const PREFIX_DEAD: &[u8] = b"dead";
+
+/// Under which a destroyed peer is noted.
+pub(crate) fn dead_key(peer: PeerId) -> Vec<u8> {
+    [PREFIX_DEAD, &peer.to_be_bytes()].concat()
+}
+
+/// Counts this start, durably: numbers derived from it are never used twice.
+pub(crate) fn next_boot(log: &RaftLog) -> Result<u64> {
+    let last: u64 = match log.get(NODE_GROUP, KEY_BOOT) {
+        Some(bytes) => postcard::from_bytes(&bytes)?,
+        None => 0,
+    };
+    let mut write = LogWrite::default();
+    write.put(NODE_GROUP, KEY_BOOT, postcard::to_stdvec(&(last + 1))?);
+    write.sync();
+    log.write(&write)?;
+    Ok(last + 1)
+}
+
+/// Peers that were destroyed on this node.
+pub(crate) fn dead_peers(log: &RaftLog) -> Result<std::collections::BTreeSet<PeerId>> {
+    let id = |key: Vec<u8>| {
+        key.strip_prefix(PREFIX_DEAD)?.try_into().ok().map(PeerId::from_be_bytes)
+    };
+    Ok(log.keys(NODE_GROUP)?.into_iter().filter_map(id).collect())
+}
+
+/// Spool files that peers still wait for.
+pub(crate) fn pending_spools(log: &RaftLog) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    for region in log.groups() {
+        if let Some(bytes) = log.get(region, KEY_SPOOL) {
+            files.push(postcard::from_bytes::<PendingSpool>(&bytes)?.file);
+        }
+    }
+    Ok(files)
+}
+
+impl Store {
+    /// Brings every peer of this node back.
+    pub(crate) fn recover(&mut self) -> Result<()> {
+        for machine in self.machines.recover()? {
+            self.recover_machine(machine)?;
+        }
+        for region in self.log.groups() {
+            let known = self.peers.contains_key(&region) || self.broken.contains_key(&region);
+            if region == NODE_GROUP || known {
+                continue;
+            }
+            if let Some(bytes) = self.log.get(region, KEY_PEER) {
+                self.recover_group(postcard::from_bytes(&bytes)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn recover_machine(&mut self, machine: Box<dyn Machine>) -> Result<()> {
+        let region = machine.region().clone();
+        if let Some(bytes) = self.log.get(region.id, KEY_PEER) {
+            let local: LocalPeer = postcard::from_bytes(&bytes)?;
+            let me = region.peer(local.peer.id).copied().unwrap_or(local.peer);
+            return self.revive(me, machine);
+        }
+        let me = region.peer_on(self.config.node).copied();
+        match me.filter(|me| !self.dead.contains(&me.id)) {
+            Some(me) if machine.applied() == INITIAL_POSITION => {
+                // It was founded, and the crash came before its group was written.
+                let mut write = LogWrite::default();
+                let local = LocalPeer { peer: me, region };
+                GroupStorage::write_new(&mut write, &local, INITIAL_POSITION)?;
+                self.log.write(&write)?;
+                self.revive(me, machine)
+            }
+            Some(me) if machine.applied().index > 0 => {
+                let why = "its Raft log is gone: replace this replica".to_owned();
+                self.break_peer(me, region, Some(machine), why);
+                Ok(())
+            }
+            // It holds nothing, or was being destroyed.
+            _ => self.machines.destroy(machine),
+        }
+    }
+
+    /// A group without a machine can go on only if it never held anything.
+    fn recover_group(&mut self, local: LocalPeer) -> Result<()> {
+        let region = local.region.clone();
+        if self.dead.contains(&local.peer.id) {
+            return Ok(());
+        }
+        let empty = GroupStorage::open(self.log.clone(), &region, Position::default()).is_ok();
+        if empty || self.log.get(region.id, KEY_SPOOL).is_some() {
+            let mut machine = self.machines.create(&region, false)?;
+            machine.persist()?;
+            return self.revive(local.peer, machine);
+        }
+        let why = "its data is gone: replace this replica".to_owned();
+        self.break_peer(local.peer, region, None, why);
+        Ok(())
+    }
+
+    fn revive(&mut self, me: Member, mut machine: Box<dyn Machine>) -> Result<()> {
+        let region = machine.region().clone();
+        if self.dead.contains(&me.id) {
+            return self.machines.destroy(machine);
+        }
+        if let Err(error) = self.resume_restore(machine.as_mut()) {
+            self.break_peer(me, region, Some(machine), format!("snapshot: {error}"));
+            return Ok(());
+        }
+        let applied = machine.applied();
+        let gone = applied.index > 0 && machine.region().peer(me.id).is_none();
+        let region = machine.region().clone();
+        // Opening takes the machine, so what could fail is tried first.
+        if let Err(error) = GroupStorage::open(self.log.clone(), &region, applied) {
+            self.break_peer(me, region, Some(machine), error.to_string());
+            return Ok(());
+        }
+        let mut peer = match Peer::open(&self.config, self.log.clone(), me, machine, self.boot) {
+            Ok(peer) => peer,
+            Err(error) => {
+                self.break_peer(me, region, None, error.to_string());
+                return Ok(());
+            }
+        };
+        peer.removed = gone;
+        if gone {
+            self.graves.entry(region.id).or_default();
+        } else if region.voters().map(|voter| voter.id).eq([me.id]) {
+            // Nobody else could lead, so there is nothing to wait for.
+            peer.guarded(|raw| raw.campaign().ok());
+        }
+        self.peers.insert(region.id, peer);
+        self.dirty.insert(region.id);
+        self.touched.insert(region.id);
+        Ok(())
+    }
+
+    /// Redoes a snapshot's take-over that a crash interrupted.
+    fn resume_restore(&mut self, machine: &mut dyn Machine) -> Result<()> {
+        let id = machine.region().id;
+        let Some(bytes) = self.log.get(id, KEY_SPOOL) else { return Ok(()) };
+        let spool: PendingSpool = postcard::from_bytes(&bytes)?;
+        if machine.applied().index < spool.at.0 {
+            restore(machine, &self.spools, &spool)?;
+        }
+        let mut write = LogWrite::default();
+        write.delete(id, KEY_SPOOL);
+        write.sync();
+        self.log.write(&write)?;
+        self.spools.remove(&spool.file)
+    }
+
+    /// Keeps a peer that cannot go on in sight, so that it is replaced.
+    fn break_peer(
+        &mut self,
+        peer: Member,
+        region: types::Region,
+        machine: Option<Box<dyn Machine>>,
+        why: String,
+    ) {
+        let id = region.id;
+        let fault = Error::Corrupt(format!("region {id} on this node: {why}")).to_string();
+        tracing::error!(region = id, fault, "peer cannot go on");
+        let applied = machine.as_ref().map(|machine| machine.applied()).unwrap_or_default();
+        let status = PeerStatus {
+            region,
+            peer,
+            leader: None,
+            term: 0,
+            decides: false,
+            applied,
+            committed: 0,
+            ready: false,
+            fault: Some(fault),
+        };
+        self.broken.insert(id, Broken { status, machine });
+        self.touched.insert(id);
+    }
+}

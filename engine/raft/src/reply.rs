@@ -1,0 +1,51 @@
+//! Answers that come later.
+//!
+//! An answer is never lost: a store that stops leaves its callers a typed error.
+
+use futures::FutureExt;
+use futures::channel::oneshot;
+use types::{Error, Result};
+
+use crate::groups::Pending;
+
+/// The side that answers.
+pub(crate) struct Reply<T>(oneshot::Sender<Result<T>>);
+
+/// A question: where to answer it, and what the asker waits for.
+pub(crate) fn question<T: Send + 'static>(what: &'static str) -> (Reply<T>, Pending<T>) {
+    let (sender, receiver) = oneshot::channel();
+    let pending = receiver.map(move |answer| match answer {
+        Ok(answer) => answer,
+        Err(oneshot::Canceled) => Err(Error::Timeout {
+            what: format!("{what}: the store stopped, so the outcome is unknown"),
+            millis: 0,
+        }),
+    });
+    (Reply(sender), pending.boxed())
+}
+
+/// An answer known at once.
+pub(crate) fn at_once<T: Send + 'static>(answer: Result<T>) -> Pending<T> {
+    futures::future::ready(answer).boxed()
+}
+
+/// Answers that wait for the state they tell of to be visible.
+#[derive(Default)]
+pub(crate) struct Answers(Vec<Box<dyn FnOnce() + Send>>);
+
+impl Answers {
+    /// Answers once [`Answers::send`] is called.
+    pub fn push<T: Send + 'static>(&mut self, reply: Reply<T>, answer: Result<T>) {
+        self.0.push(Box::new(move || {
+            // An asker that gave up needs no answer.
+            let _ = reply.0.send(answer);
+        }));
+    }
+
+    /// Sends every answer, in the order they were given.
+    pub fn send(&mut self) {
+        for answer in self.0.drain(..) {
+            answer();
+        }
+    }
+}

@@ -1,0 +1,481 @@
+//! All groups of a node: takes messages, requests and ticks in, and drives them round by round.
+//!
+//! Deterministic: no clock, no thread, no randomness. In one round ([`Store::drive`]) the leaders'
+//! messages go out, one write and one sync of the log serve every group, then the other messages
+//! go out, committed entries are applied, and only then are those who wait answered.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender};
+use env::Disk;
+use parking_lot::RwLock;
+use protobuf::Message as _;
+use raft_rs::Ready;
+use raft_rs::eraftpb::{Message, MessageType};
+use types::{Error, PeerId, Region, RegionId, Result};
+
+use crate::config::StoreConfig;
+use crate::groups::PeerStatus;
+use crate::log::{LogSizes, LogWrite, RaftLog};
+use crate::machine::{Machine, Machines, Position};
+use crate::peer::{Outbox, Peer};
+use crate::reply::{Answers, Reply};
+use crate::snapshot::{SpoolDir, SpoolWriter, Spooled};
+use crate::transport::{Envelope, SnapshotOutcome, Transport};
+use crate::work::{Returned, Worker};
+
+/// Where a store keeps its log and spools.
+pub struct StoreDisk {
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// Directory of the log, which nothing else uses.
+    pub log_dir: PathBuf,
+    /// Directory of snapshots being received, which nothing else uses.
+    pub spool_dir: PathBuf,
+    /// For a simulated disk: an existing directory of the operating system that mirrors names.
+    pub shadow: Option<PathBuf>,
+    /// Sizes of log files.
+    pub sizes: LogSizes,
+}
+
+/// What the node's peers look like, for readers on any thread.
+pub(crate) type Board = Arc<RwLock<BTreeMap<RegionId, PeerStatus>>>;
+
+/// A peer that could not be opened.
+pub(crate) struct Broken {
+    pub status: PeerStatus,
+    pub machine: Option<Box<dyn Machine>>,
+}
+
+/// A round whose write failed, to be repeated.
+struct Stalled {
+    write: LogWrite,
+    readies: Vec<(RegionId, Ready)>,
+    why: String,
+}
+
+/// All groups of a node.
+pub struct Store {
+    pub(crate) config: StoreConfig,
+    pub(crate) log: Arc<RaftLog>,
+    pub(crate) spools: Arc<SpoolDir>,
+    pub(crate) machines: Box<dyn Machines>,
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) worker: Box<dyn Worker>,
+    pub(crate) peers: BTreeMap<RegionId, Peer>,
+    pub(crate) broken: BTreeMap<RegionId, Broken>,
+    /// Peers that were destroyed here; they never come back.
+    pub(crate) dead: BTreeSet<PeerId>,
+    pub(crate) boot: u64,
+    /// Ticks since start.
+    pub(crate) now: u64,
+    pub(crate) dirty: BTreeSet<RegionId>,
+    /// Peers whose status may have changed.
+    pub(crate) touched: BTreeSet<RegionId>,
+    /// To be destroyed, with those who wait for it.
+    pub(crate) graves: BTreeMap<RegionId, Vec<Reply<()>>>,
+    /// Children of splits that have no group yet, and whether each should campaign.
+    pub(crate) unfounded: Vec<(Box<dyn Machine>, bool)>,
+    /// Messages for peers that may come to exist soon.
+    pub(crate) held: VecDeque<(u64, Envelope)>,
+    /// To be written along with the next round.
+    pub(crate) later: LogWrite,
+    pub(crate) answers: Answers,
+    pub(crate) outcomes: (Sender<SnapshotOutcome>, Receiver<SnapshotOutcome>),
+    stalled: Option<Stalled>,
+    board: Board,
+}
+
+impl Store {
+    /// Opens the log, recovers the machines and every peer.
+    pub fn open(
+        config: StoreConfig,
+        disk: StoreDisk,
+        machines: Box<dyn Machines>,
+        transport: Arc<dyn Transport>,
+        worker: Box<dyn Worker>,
+    ) -> Result<Self> {
+        let log = Arc::new(RaftLog::open(
+            disk.disk.clone(),
+            &disk.log_dir,
+            disk.shadow.as_deref(),
+            disk.sizes,
+        )?);
+        let boot = crate::recovery::next_boot(&log)?;
+        let dead = crate::recovery::dead_peers(&log)?;
+        let waiting = crate::recovery::pending_spools(&log)?;
+        let keep = |name: &str| waiting.iter().any(|spool| spool == name);
+        let spools = Arc::new(SpoolDir::open(disk.disk, &disk.spool_dir, boot, keep)?);
+        let mut store = Store {
+            config,
+            log,
+            spools,
+            machines,
+            transport,
+            worker,
+            peers: BTreeMap::new(),
+            broken: BTreeMap::new(),
+            dead,
+            boot,
+            now: 0,
+            dirty: BTreeSet::new(),
+            touched: BTreeSet::new(),
+            graves: BTreeMap::new(),
+            unfounded: Vec::new(),
+            held: VecDeque::new(),
+            later: LogWrite::default(),
+            answers: Answers::default(),
+            outcomes: crossbeam_channel::unbounded(),
+            stalled: None,
+            board: Board::default(),
+        };
+        store.recover()?;
+        store.publish();
+        Ok(store)
+    }
+
+    pub(crate) fn board(&self) -> Board {
+        self.board.clone()
+    }
+
+    pub(crate) fn spool_dir(&self) -> Arc<SpoolDir> {
+        self.spools.clone()
+    }
+
+    /// The peer of a region on this node.
+    pub fn status(&self, region: RegionId) -> Option<PeerStatus> {
+        self.board.read().get(&region).cloned()
+    }
+
+    /// Every peer on this node.
+    pub fn statuses(&self) -> Vec<PeerStatus> {
+        self.board.read().values().cloned().collect()
+    }
+
+    /// Begins to receive a snapshot.
+    pub fn spool(&self, header: Envelope) -> Result<SpoolWriter> {
+        self.spools.begin(header)
+    }
+
+    /// Messages from other nodes.
+    pub fn receive(&mut self, envelopes: Vec<Envelope>) {
+        if self.stalled.is_some() {
+            return;
+        }
+        for envelope in envelopes {
+            self.receive_one(envelope);
+        }
+    }
+
+    fn receive_one(&mut self, envelope: Envelope) {
+        if !self.admit(&envelope) || envelope.message.is_empty() {
+            return;
+        }
+        let Ok(message) = Message::parse_from_bytes(&envelope.message) else {
+            tracing::warn!(region = envelope.region, "undecodable Raft message dropped");
+            return;
+        };
+        let region = envelope.region;
+        if let Some(peer) = self.peers.get_mut(&region) {
+            peer.learn_address(envelope.from);
+            peer.step(message);
+            self.dirty.insert(region);
+        }
+    }
+
+    /// A snapshot that was received whole.
+    pub fn receive_snapshot(&mut self, spooled: Spooled) {
+        let region = spooled.header.region;
+        let file = spooled.spool.file.clone();
+        let free = !self.overlaps(&spooled.spool.region);
+        let unwanted = if self.stalled.is_some() || !free || !self.admit(&spooled.header) {
+            Some(file)
+        } else {
+            self.dirty.insert(region);
+            match self.peers.get_mut(&region) {
+                Some(peer) => peer.offer(spooled),
+                None => Some(file),
+            }
+        };
+        if let Some(file) = unwanted
+            && let Err(error) = self.spools.remove(&file)
+        {
+            tracing::warn!(%error, "an unwanted snapshot spool stays until the next start");
+        }
+    }
+
+    /// Proposes an entry, in `term` only.
+    pub(crate) fn propose(
+        &mut self,
+        region: RegionId,
+        term: u64,
+        data: Vec<u8>,
+        reply: Reply<Position>,
+    ) {
+        let deadline = self.now + self.config.proposal_ticks;
+        match self.running(region) {
+            Ok(_) => {
+                if let Some(peer) = self.peers.get_mut(&region) {
+                    peer.propose(term, data, deadline, reply, &mut self.answers);
+                }
+            }
+            Err(error) => self.answers.push(reply, Err(error)),
+        }
+    }
+
+    /// Asks for a confirmed read index.
+    pub(crate) fn read_index(&mut self, region: RegionId, reply: Reply<u64>) {
+        let deadline = self.now + self.config.read_ticks;
+        match self.running(region) {
+            Ok(peer) => peer.reads.ask(deadline, reply),
+            Err(error) => self.answers.push(reply, Err(error)),
+        }
+    }
+
+    /// Changes a region's members.
+    pub(crate) fn change_membership(
+        &mut self,
+        region: RegionId,
+        target: Vec<types::Peer>,
+        reply: Reply<Region>,
+    ) {
+        let deadline = self.now + self.config.membership_ticks;
+        match self.running(region) {
+            Ok(_) => {
+                if let Some(peer) = self.peers.get_mut(&region) {
+                    peer.change_membership(target, deadline, reply, &mut self.answers);
+                }
+            }
+            Err(error) => self.answers.push(reply, Err(error)),
+        }
+    }
+
+    /// Hands over leadership.
+    pub(crate) fn transfer(&mut self, region: RegionId, to: PeerId) {
+        if let Ok(peer) = self.running(region) {
+            peer.transfer(to);
+        }
+    }
+
+    /// A peer that takes part in its group; it will be looked at in the next round.
+    pub(crate) fn running(&mut self, region: RegionId) -> Result<&mut Peer> {
+        self.check_writable()?;
+        if let Some(broken) = self.broken.get(&region) {
+            let why = broken.status.fault.clone().unwrap_or_default();
+            return Err(Error::Unavailable(format!("region {region} on this node: {why}")));
+        }
+        let peer = self.peers.get_mut(&region).ok_or(Error::RegionNotFound(region))?;
+        peer.check_running()?;
+        self.dirty.insert(region);
+        Ok(peer)
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        match &self.stalled {
+            Some(stalled) => Err(Error::Unavailable(stalled.why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// A machine comes back from a job.
+    pub fn returned(&mut self, returned: Returned) {
+        let region = returned.region;
+        if let Some(peer) = self.peers.get_mut(&region) {
+            let (spools, later, answers) = (&self.spools, &mut self.later, &mut self.answers);
+            peer.take_back(returned, spools, later, answers);
+        }
+        self.dirty.insert(region);
+        self.touched.insert(region);
+    }
+
+    /// Time passes.
+    pub fn tick(&mut self) {
+        self.now += 1;
+        self.held.retain(|(until, _)| *until > self.now);
+        for peer in self.peers.values_mut() {
+            peer.expire(self.now, &mut self.answers);
+        }
+        if self.stalled.is_some() {
+            self.answers.send();
+            return;
+        }
+        for (region, peer) in &mut self.peers {
+            if peer.tick(self.now, &self.config) {
+                self.dirty.insert(*region);
+            }
+        }
+        if self.now.is_multiple_of(self.config.compact_ticks) {
+            self.compact();
+        }
+        self.answers.send();
+    }
+
+    /// One round. Returns whether there is more to do at once.
+    pub fn drive(&mut self) -> bool {
+        self.note_outcomes();
+        match self.stalled.take() {
+            Some(round) => self.repeat_round(round),
+            None => {
+                self.found_children();
+                self.bury();
+                self.round();
+            }
+        }
+        self.publish();
+        self.answers.send();
+        self.stalled.is_none() && !self.dirty.is_empty()
+    }
+
+    fn round(&mut self) {
+        let mut out = Outbox::default();
+        let mut write = std::mem::take(&mut self.later);
+        let mut readies = Vec::new();
+        for region in std::mem::take(&mut self.dirty) {
+            self.touched.insert(region);
+            let Some(peer) = self.peers.get_mut(&region) else { continue };
+            peer.step_membership(self.now, &mut self.answers);
+            match peer.begin_round(self.now, &mut out, &mut write) {
+                Ok(Some(ready)) => readies.push((region, ready)),
+                Ok(None) => {}
+                Err(error) => peer.fail(&error.to_string()),
+            }
+        }
+        self.send(out);
+        self.finish_round(write, readies);
+        self.apply();
+    }
+
+    fn repeat_round(&mut self, round: Stalled) {
+        let Stalled { write, readies, .. } = round;
+        self.finish_round(write, readies);
+        if self.stalled.is_none() {
+            tracing::info!("the Raft log can be written again");
+            self.touched.extend(self.peers.keys().copied());
+            self.apply();
+        }
+    }
+
+    /// Writes what the round needs, and lets Raft and the other nodes know once it is on disk.
+    fn finish_round(&mut self, write: LogWrite, readies: Vec<(RegionId, Ready)>) {
+        if !write.is_empty()
+            && let Err(error) = self.log.write(&write)
+        {
+            let why = error.to_string();
+            tracing::error!(why, "nothing is acknowledged while the Raft log cannot be written");
+            self.touched.extend(self.peers.keys().copied());
+            self.stalled = Some(Stalled { write, readies, why });
+            return;
+        }
+        let mut out = Outbox::default();
+        for (region, ready) in readies {
+            if let Some(peer) = self.peers.get_mut(&region) {
+                peer.end_round(ready, &mut out, &mut self.answers);
+                if peer.has_work() {
+                    self.dirty.insert(region);
+                }
+            }
+        }
+        self.send(out);
+    }
+
+    fn apply(&mut self) {
+        let ready: Vec<RegionId> =
+            self.dirty.iter().chain(&self.touched).copied().collect::<BTreeSet<_>>().into_iter()
+                .collect();
+        for region in ready {
+            let Some(peer) = self.peers.get_mut(&region) else { continue };
+            if peer.can_apply() {
+                let before = peer.region.clone();
+                let leads = peer.leads();
+                let applied = peer.apply(&self.spools, &mut self.answers);
+                let mut out = Outbox::default();
+                if before.epoch != peer.region.epoch {
+                    peer.dismiss(&before, &mut out);
+                }
+                let children = applied.children.into_iter().map(|child| (child, leads));
+                self.unfounded.extend(children);
+                self.send(out);
+                if let Some(job) = applied.job
+                    && let Some(returned) = self.worker.run(job)
+                {
+                    self.returned(returned);
+                }
+            }
+            self.after_apply(region);
+        }
+    }
+
+    fn after_apply(&mut self, region: RegionId) {
+        let Some(peer) = self.peers.get_mut(&region) else { return };
+        self.touched.insert(region);
+        if let Some(why) = peer.fault.clone() {
+            peer.abandon(&why, &mut self.answers);
+        }
+        if peer.removed {
+            self.graves.entry(region).or_default();
+        }
+        if peer.has_work() || peer.removed || !self.unfounded.is_empty() {
+            self.dirty.insert(region);
+        }
+    }
+
+    fn send(&mut self, out: Outbox) {
+        if !out.envelopes.is_empty() {
+            self.transport.send(out.envelopes);
+        }
+        for (region, message) in out.snapshots {
+            self.send_snapshot(region, message);
+        }
+    }
+
+    fn note_outcomes(&mut self) {
+        if self.stalled.is_some() {
+            return;
+        }
+        while let Ok(outcome) = self.outcomes.1.try_recv() {
+            if let Some(peer) = self.peers.get_mut(&outcome.region) {
+                peer.snapshot_sent(outcome.to, outcome.arrived);
+                self.dirty.insert(outcome.region);
+            }
+        }
+    }
+
+    /// Shows what changed to readers.
+    pub(crate) fn publish(&mut self) {
+        if self.touched.is_empty() {
+            return;
+        }
+        let stalled = self.stalled.as_ref().map(|stalled| stalled.why.as_str());
+        let mut board = self.board.write();
+        for region in std::mem::take(&mut self.touched) {
+            let status = match (self.peers.get(&region), self.broken.get(&region)) {
+                (Some(peer), _) if !peer.removed => Some(peer.status(stalled)),
+                (None, Some(broken)) => Some(broken.status.clone()),
+                _ => None,
+            };
+            match status {
+                Some(status) => board.insert(region, status),
+                None => board.remove(&region),
+            };
+        }
+    }
+
+    /// Whether a Raft message asks something that a peer which does not exist should hear later.
+    pub(crate) fn hold(&mut self, envelope: Envelope) {
+        const HELD: usize = 1024;
+        const HELD_TICKS: u64 = 20;
+        let kind = Message::parse_from_bytes(&envelope.message).map(|m| m.get_msg_type());
+        let asks_for_vote = matches!(
+            kind,
+            Ok(MessageType::MsgRequestVote | MessageType::MsgRequestPreVote)
+        );
+        if asks_for_vote {
+            if self.held.len() >= HELD {
+                self.held.pop_front();
+            }
+            self.held.push_back((self.now + HELD_TICKS, envelope));
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! A cluster in one thread. One seed gives one history.
+//!
+//! Time goes in steps of a tenth of a tick; messages take one step or more.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use env::{Random, SimDisk};
+use parking_lot::Mutex;
+use types::{Error, NodeId, Peer, PeerId, Region, RegionId, Result};
+
+use crate::config::StoreConfig;
+use crate::groups::{Groups, PeerStatus, Pending};
+use crate::log::LogSizes;
+use crate::machine::{Machines, Position};
+use crate::reply::{at_once, question};
+use crate::store::{Store, StoreDisk};
+use crate::testing::wire::{Parcel, Wire};
+use crate::work::Inline;
+
+/// Steps in a tick.
+const STEPS: u64 = 10;
+
+/// Makes the machines of a node, at its first start and after each crash.
+pub type MachineMaker = Box<dyn Fn(NodeId) -> Box<dyn Machines> + Send>;
+
+/// How a simulated cluster behaves.
+#[derive(Clone, Debug)]
+pub struct SimOptions {
+    /// Nodes, numbered from 1.
+    pub nodes: u64,
+    /// Decides everything that is random.
+    pub seed: u64,
+    /// Share of messages that get lost, 0 to 1.
+    pub loss: f64,
+    /// Tenths of a tick that a message takes at most.
+    pub max_delay: u64,
+    /// Settings of every store; `node` and `seed` are filled in.
+    pub config: StoreConfig,
+}
+
+impl Default for SimOptions {
+    fn default() -> Self {
+        SimOptions { nodes: 3, seed: 0, loss: 0.0, max_delay: 1, config: StoreConfig::new(0) }
+    }
+}
+
+struct Node {
+    disk: SimDisk,
+    store: Arc<Mutex<Option<Store>>>,
+}
+
+/// A cluster in one thread.
+pub struct SimCluster {
+    options: SimOptions,
+    root: PathBuf,
+    machines: MachineMaker,
+    random: Random,
+    wire: Wire,
+    nodes: BTreeMap<NodeId, Node>,
+    steps: u64,
+}
+
+impl SimCluster {
+    /// Starts a cluster without regions. `root` is an empty directory of the operating system;
+    /// only names of log files are kept there.
+    pub fn start(options: SimOptions, root: &Path, machines: MachineMaker) -> Result<Self> {
+        let random = Random::seeded(options.seed);
+        let wire = Wire::new(random.fork(), options.loss, options.max_delay);
+        let mut cluster = SimCluster {
+            root: root.to_owned(),
+            machines,
+            random,
+            wire,
+            nodes: BTreeMap::new(),
+            steps: 0,
+            options,
+        };
+        for node in 1..=cluster.options.nodes {
+            let store = Arc::new(Mutex::new(None));
+            cluster.nodes.insert(node, Node { disk: SimDisk::new(), store });
+            cluster.restart(node)?;
+        }
+        Ok(cluster)
+    }
+
+    /// Starts a node that is down.
+    pub fn restart(&mut self, node: NodeId) -> Result<()> {
+        let machines = (self.machines)(node);
+        let shadow = self.root.join(format!("node-{node}"));
+        env::Disk::create_dir_all(&env::RealDisk, &shadow)?;
+        let config =
+            StoreConfig { node, seed: self.options.seed, ..self.options.config.clone() };
+        let found = self.node(node)?;
+        let disk = StoreDisk {
+            disk: Arc::new(found.disk.clone()),
+            log_dir: PathBuf::from("/raft"),
+            spool_dir: PathBuf::from("/spool"),
+            shadow: Some(shadow),
+            sizes: LogSizes { file: 256 << 10, purge: 1 << 20 },
+        };
+        let port = self.wire.port(node);
+        let store = Store::open(config, disk, machines, port, Box::new(Inline))?;
+        *found.store.lock() = Some(store);
+        Ok(())
+    }
+
+    /// Kills a node: its memory and what its disk had not synced are gone.
+    pub fn crash(&mut self, node: NodeId) -> Result<()> {
+        let seed = self.random.u64();
+        let found = self.node(node)?;
+        // The disk goes first, so that nothing is written on the way out.
+        found.disk.crash(seed);
+        *found.store.lock() = None;
+        self.wire.forget(node);
+        Ok(())
+    }
+
+    /// Whether a node runs.
+    pub fn is_up(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|node| node.store.lock().is_some())
+    }
+
+    /// A node's disk, to fail or fill it.
+    pub fn disk(&self, node: NodeId) -> Result<SimDisk> {
+        Ok(self.node(node)?.disk.clone())
+    }
+
+    /// A node's groups.
+    pub fn groups(&self, node: NodeId) -> Result<SimGroups> {
+        Ok(SimGroups { store: self.node(node)?.store.clone() })
+    }
+
+    /// Nodes, ascending.
+    pub fn nodes(&self) -> Vec<NodeId> {
+        self.nodes.keys().copied().collect()
+    }
+
+    /// Ticks since the start.
+    pub fn ticks(&self) -> u64 {
+        self.steps / STEPS
+    }
+
+    /// Messages sent since the start.
+    pub fn messages_sent(&self) -> u64 {
+        self.wire.sent()
+    }
+
+    /// Separates the nodes named from all others, or joins all with none named.
+    pub fn partition(&self, away: &[NodeId]) {
+        self.wire.set_sides(away.iter().map(|node| (*node, 1)).collect());
+    }
+
+    /// Drops or restores messages of one direction.
+    pub fn set_link(&self, from: NodeId, to: NodeId, up: bool) {
+        self.wire.set_link(from, to, up);
+    }
+
+    /// Sets the share of messages that get lost.
+    pub fn set_loss(&self, loss: f64) {
+        self.wire.set_loss(loss);
+    }
+
+    /// A tenth of a tick passes.
+    pub fn step(&mut self) {
+        self.steps += 1;
+        for (to, parcel) in self.wire.arrivals(self.steps) {
+            if let Some(node) = self.nodes.get(&to)
+                && let Some(store) = node.store.lock().as_mut()
+            {
+                deliver(store, parcel);
+            }
+        }
+        for (id, node) in &self.nodes {
+            if let Some(store) = node.store.lock().as_mut() {
+                // Clocks of different nodes are not in step.
+                if (self.steps + id * 3).is_multiple_of(STEPS) {
+                    store.tick();
+                }
+                let mut rounds = 0;
+                while store.drive() && rounds < 100 {
+                    rounds += 1;
+                }
+            }
+        }
+    }
+
+    /// Ticks pass.
+    pub fn run(&mut self, ticks: u64) {
+        for _ in 0..ticks * STEPS {
+            self.step();
+        }
+    }
+
+    /// Time passes until `done`, for `ticks` at most. Returns whether it came to that.
+    pub fn run_until(&mut self, ticks: u64, mut done: impl FnMut(&Self) -> bool) -> bool {
+        for _ in 0..ticks * STEPS {
+            if done(self) {
+                return true;
+            }
+            self.step();
+        }
+        done(self)
+    }
+
+    /// The node whose peer leads a region and may decide, in the highest term.
+    pub fn leader(&self, region: RegionId) -> Option<NodeId> {
+        let status = |id: &NodeId| Some((*id, self.groups(*id).ok()?.status(region)?));
+        self.nodes
+            .keys()
+            .filter_map(status)
+            .filter(|(_, status)| status.decides)
+            .max_by_key(|(_, status)| status.term)
+            .map(|(id, _)| id)
+    }
+
+    /// Founds a region on each of its voters that is up.
+    pub fn create(&mut self, region: &Region) -> Result<()> {
+        for voter in region.voters() {
+            drop(self.groups(voter.node)?.create(region.clone()));
+        }
+        Ok(())
+    }
+
+    fn node(&self, node: NodeId) -> Result<&Node> {
+        self.nodes.get(&node).ok_or_else(|| Error::not_found("node", node.to_string()))
+    }
+}
+
+fn deliver(store: &mut Store, parcel: Parcel) {
+    match parcel {
+        Parcel::Message(envelope) => store.receive(vec![envelope]),
+        Parcel::Snapshot { header, chunks, report } => {
+            let spooled = store.spool(header).and_then(|mut spool| {
+                chunks.into_iter().try_for_each(|chunk| spool.push(chunk))?;
+                spool.finish()
+            });
+            // What cannot be spooled fails at the sender, who tries again.
+            if let Ok(spooled) = spooled {
+                report.arrived();
+                store.receive_snapshot(spooled);
+            }
+        }
+    }
+}
+
+/// The groups of a simulated node; requests are taken at once and answered as time passes.
+#[derive(Clone)]
+pub struct SimGroups {
+    store: Arc<Mutex<Option<Store>>>,
+}
+
+impl SimGroups {
+    fn with<T: Send + 'static>(&self, call: impl FnOnce(&mut Store) -> Pending<T>) -> Pending<T> {
+        match self.store.lock().as_mut() {
+            Some(store) => call(store),
+            None => at_once(Err(Error::Unavailable("the node is down".to_owned()))),
+        }
+    }
+}
+
+impl Groups for SimGroups {
+    fn status(&self, region: RegionId) -> Option<PeerStatus> {
+        self.store.lock().as_ref()?.status(region)
+    }
+
+    fn statuses(&self) -> Vec<PeerStatus> {
+        self.store.lock().as_ref().map(Store::statuses).unwrap_or_default()
+    }
+
+    fn propose(&self, region: RegionId, term: u64, data: Vec<u8>) -> Pending<Position> {
+        let (reply, pending) = question("a proposal");
+        self.with(|store| {
+            store.propose(region, term, data, reply);
+            pending
+        })
+    }
+
+    fn read_index(&self, region: RegionId) -> Pending<u64> {
+        let (reply, pending) = question("a read index");
+        self.with(|store| {
+            store.read_index(region, reply);
+            pending
+        })
+    }
+
+    fn change_membership(&self, region: RegionId, peers: Vec<Peer>) -> Pending<Region> {
+        let (reply, pending) = question("a membership change");
+        self.with(|store| {
+            store.change_membership(region, peers, reply);
+            pending
+        })
+    }
+
+    fn transfer(&self, region: RegionId, to: PeerId) {
+        if let Some(store) = self.store.lock().as_mut() {
+            store.transfer(region, to);
+        }
+    }
+
+    fn create(&self, region: Region) -> Pending<()> {
+        let (reply, pending) = question("a region's creation");
+        self.with(|store| {
+            store.create(region, reply);
+            pending
+        })
+    }
+
+    fn destroy(&self, region: RegionId) -> Pending<()> {
+        let (reply, pending) = question("a peer's removal");
+        self.with(|store| {
+            store.destroy(region, reply);
+            pending
+        })
+    }
+}

@@ -1,0 +1,92 @@
+//! Work on a machine that may take long, done apart from the loop that keeps the groups alive.
+//!
+//! A job owns the machine while it runs, so nothing else can touch it.
+
+use std::sync::Arc;
+
+use types::{Region, RegionId, Result};
+
+use crate::log::RaftLog;
+use crate::machine::{Machine, Position};
+use crate::snapshot::SpoolDir;
+use crate::storage::PendingSpool;
+
+/// What is to be done with a machine.
+pub(crate) enum Task {
+    /// Replace its state by a spooled snapshot's, durably.
+    Restore(PendingSpool),
+    /// Make its state durable.
+    Persist,
+}
+
+/// A task with its machine.
+pub struct Job {
+    pub(crate) region: RegionId,
+    pub(crate) machine: Box<dyn Machine>,
+    pub(crate) task: Task,
+    pub(crate) spools: Arc<SpoolDir>,
+}
+
+/// A machine that comes back.
+pub struct Returned {
+    pub(crate) region: RegionId,
+    pub(crate) machine: Box<dyn Machine>,
+    pub(crate) task: Task,
+    pub(crate) result: Result<()>,
+}
+
+impl Job {
+    /// Does the work; may block for as long as writing the region's data takes.
+    pub fn run(mut self) -> Returned {
+        let result = match &self.task {
+            Task::Restore(spool) => restore(self.machine.as_mut(), &self.spools, spool),
+            Task::Persist => self.machine.persist(),
+        };
+        Returned { region: self.region, machine: self.machine, task: self.task, result }
+    }
+}
+
+/// Restores a machine from a spool and makes it durable, so that the spool may go.
+pub(crate) fn restore(
+    machine: &mut dyn Machine,
+    spools: &SpoolDir,
+    spool: &PendingSpool,
+) -> Result<()> {
+    let (index, term) = spool.at;
+    let region: &Region = &spool.region;
+    let mut chunks = spools.open_chunks(spool)?;
+    machine.restore(region, Position { index, term }, &mut chunks)?;
+    machine.persist()
+}
+
+/// Who does the jobs.
+pub trait Worker: Send {
+    /// Does the job now and returns the machine, or takes it to return it later through
+    /// [`crate::Store::returned`].
+    fn run(&mut self, job: Job) -> Option<Returned>;
+
+    /// Purges the log now and returns the regions whose old entries stand in the way, or arranges
+    /// for [`crate::Store::purged`] to be called with them.
+    fn purge(&mut self, log: &Arc<RaftLog>) -> Option<Vec<RegionId>>;
+}
+
+/// Purges the log; a failure is only reported, as the next round tries again.
+pub(crate) fn purge(log: &RaftLog) -> Vec<RegionId> {
+    log.purge().unwrap_or_else(|error| {
+        tracing::warn!(%error, "old Raft log files stay for now");
+        Vec::new()
+    })
+}
+
+/// Does every job at once, on the caller's thread.
+pub struct Inline;
+
+impl Worker for Inline {
+    fn run(&mut self, job: Job) -> Option<Returned> {
+        Some(job.run())
+    }
+
+    fn purge(&mut self, log: &Arc<RaftLog>) -> Option<Vec<RegionId>> {
+        Some(purge(log))
+    }
+}
