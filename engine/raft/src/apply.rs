@@ -150,11 +150,8 @@ impl Peer {
     fn apply_entry(&mut self, at: Position, entry: &Entry) -> Result<Outcome> {
         match entry.get_entry_type() {
             EntryType::EntryNormal => {
-                let command = if entry.data.is_empty() {
-                    Command::Empty
-                } else {
-                    Command::Data(&entry.data)
-                };
+                let command =
+                    if entry.data.is_empty() { Command::Empty } else { Command::Data(&entry.data) };
                 self.apply_command(at, command)
             }
             EntryType::EntryConfChange | EntryType::EntryConfChangeV2 => {

@@ -7,8 +7,8 @@ use types::RegionId;
 use crate::log::LogWrite;
 use crate::machine::Position;
 use crate::peer::{Peer, Slot};
-use crate::store::Store;
 use crate::storage::write_cut;
+use crate::store::Store;
 use crate::work::Task;
 
 /// Entries that a cut must remove to be worth a write.
@@ -47,11 +47,8 @@ impl Store {
         let kept = applied.saturating_sub(config.keep_entries);
         let floor = match peer.slowest_member() {
             _ if forced => durable,
-            Some(slowest) => {
-                durable.min(slowest.min(kept).max(applied.saturating_sub(
-                    config.keep_entries_for_slow,
-                )))
-            }
+            Some(slowest) => durable
+                .min(slowest.min(kept).max(applied.saturating_sub(config.keep_entries_for_slow))),
             None => durable.min(kept),
         };
         if peer.work.is_empty() && peer.raw.store().last() == peer.applied {
@@ -72,12 +69,7 @@ impl Store {
     }
 }
 
-fn cut(
-    peer: &mut Peer,
-    floor: u64,
-    forced: bool,
-    log: &crate::log::RaftLog,
-) -> types::Result<()> {
+fn cut(peer: &mut Peer, floor: u64, forced: bool, log: &crate::log::RaftLog) -> types::Result<()> {
     let region = peer.region.id;
     let storage = peer.raw.store();
     let from = storage.cut();

@@ -36,7 +36,12 @@ impl LogFiles {
                 }
             }
         }
-        Ok(LogFiles { disk, dir: dir.to_owned(), shadow: shadow.map(Path::to_owned), closing: Arc::default() })
+        Ok(LogFiles {
+            disk,
+            dir: dir.to_owned(),
+            shadow: shadow.map(Path::to_owned),
+            closing: Arc::default(),
+        })
     }
 
     /// Set before the log is closed: raft-engine then syncs once more and panics if that fails,

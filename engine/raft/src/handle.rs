@@ -67,9 +67,8 @@ impl StoreHandle {
         let board = store.board();
         let spools = store.spool_dir();
         let driver = Driver { store, inbox, clock };
-        let loop_thread = std::thread::Builder::new()
-            .name("raft".to_owned())
-            .spawn(move || driver.run())?;
+        let loop_thread =
+            std::thread::Builder::new().name("raft".to_owned()).spawn(move || driver.run())?;
         threads.insert(0, loop_thread);
         Ok(StoreHandle { mail, board, spools, threads: Arc::new(Mutex::new(threads)) })
     }

@@ -132,7 +132,10 @@ impl Store {
             return Ok(());
         }
         if me.role != types::PeerRole::Voter || region.id == NODE_GROUP {
-            return Err(Error::Invalid(format!("peer {} cannot found region {}", me.id, region.id)));
+            return Err(Error::Invalid(format!(
+                "peer {} cannot found region {}",
+                me.id, region.id
+            )));
         }
         if self.overlaps(region) {
             let why = format!("region {} overlaps another one on this node", region.id);

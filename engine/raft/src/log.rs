@@ -157,9 +157,8 @@ impl RaftLog {
         }
         let mut batch = LogBatch::default();
         self.fill(&mut batch, write).map_err(|error| self.failed("written", &error))?;
-        let written = catch_unwind(AssertUnwindSafe(|| {
-            self.engine.write(&mut batch, write.must_sync)
-        }));
+        let written =
+            catch_unwind(AssertUnwindSafe(|| self.engine.write(&mut batch, write.must_sync)));
         match written {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(self.failed("written", &error)),

@@ -50,8 +50,7 @@ impl Peer {
         if !self.leads() || !self.runs() {
             return answers.push(change.reply, Err(self.not_leader()));
         }
-        let step =
-            next_step(&self.region, &change.target, self.me.id, |id| self.caught_up(id));
+        let step = next_step(&self.region, &change.target, self.me.id, |id| self.caught_up(id));
         let repeats = change
             .proposed
             .is_some_and(|(conf, until)| conf == self.region.epoch.conf && now < until);
@@ -71,10 +70,9 @@ impl Peer {
                 return answers.push(change.reply, Err(Error::Timeout { what, millis: 0 }));
             }
             Step::Propose(member) if !repeats => {
-                let proposed = self.propose_member(&member).then_some((
-                    self.region.epoch.conf,
-                    now + REPEAT_TICKS,
-                ));
+                let proposed = self
+                    .propose_member(&member)
+                    .then_some((self.region.epoch.conf, now + REPEAT_TICKS));
                 self.change = Some(Change { proposed, ..change });
             }
             Step::Propose(_) | Step::Await(_) => self.change = Some(change),

@@ -143,9 +143,8 @@ fn remove(
     if id != leader {
         return Step::Propose(MemberChange::Remove(id));
     }
-    let stays = |peer: &&Peer| {
-        peer.id != leader && target.iter().any(|wanted| wanted.id == peer.id)
-    };
+    let stays =
+        |peer: &&Peer| peer.id != leader && target.iter().any(|wanted| wanted.id == peer.id);
     let heirs: Vec<PeerId> = region.voters().filter(stays).map(|peer| peer.id).collect();
     match heirs.iter().find(|heir| caught_up(**heir)).or(heirs.first()) {
         Some(heir) => Step::HandOver(*heir),
@@ -211,10 +210,7 @@ mod tests {
         let now = region(vec![peer(1, PeerRole::Voter), peer(2, PeerRole::Voter)]);
         let target = [peer(2, PeerRole::Voter)];
         assert_eq!(next_step(&now, &target, 1, |_| true), Step::HandOver(2));
-        assert_eq!(
-            next_step(&now, &target, 2, |_| true),
-            Step::Propose(MemberChange::Remove(1))
-        );
+        assert_eq!(next_step(&now, &target, 2, |_| true), Step::Propose(MemberChange::Remove(1)));
     }
 
     #[test]

@@ -22,9 +22,7 @@ use crate::proposals::Proposals;
 use crate::reads::Reads;
 use crate::reply::{Answers, Reply};
 use crate::snapshot::Spooled;
-use crate::storage::{
-    GroupStorage, KEY_SPOOL, PendingSpool, conf_state, write_cut, write_hard,
-};
+use crate::storage::{GroupStorage, KEY_SPOOL, PendingSpool, conf_state, write_cut, write_hard};
 use crate::transport::Envelope;
 
 /// Bytes of one proposal.
@@ -155,10 +153,7 @@ impl Peer {
 
     /// Calls into raft-rs, which panics on what it takes to be corruption: that stops this peer
     /// and no other.
-    pub fn guarded<R>(
-        &mut self,
-        call: impl FnOnce(&mut RawNode<GroupStorage>) -> R,
-    ) -> Option<R> {
+    pub fn guarded<R>(&mut self, call: impl FnOnce(&mut RawNode<GroupStorage>) -> R) -> Option<R> {
         if !self.runs() {
             return None;
         }
@@ -260,8 +255,7 @@ impl Peer {
         self.learn_address(header.from);
         self.guarded(|raw| raw.step(message).ok());
         let index = spool.at.0;
-        let taken =
-            self.raw.snap().is_some_and(|snapshot| snapshot.get_metadata().index == index);
+        let taken = self.raw.snap().is_some_and(|snapshot| snapshot.get_metadata().index == index);
         if !taken {
             return Some(file);
         }
@@ -448,6 +442,7 @@ impl Peer {
         for state in ready.take_read_states() {
             self.reads.confirmed(&state.request_ctx, state.index);
         }
+        self.reads.applied(self.applied.index, answers);
         let mut committed = ready.take_committed_entries();
         let snapshot_index = ready.snapshot().get_metadata().index;
         if let Some(mut light) = self.guarded(|raw| raw.advance_append(ready)) {

@@ -38,9 +38,8 @@ pub(crate) fn next_boot(log: &RaftLog) -> Result<u64> {
 
 /// Peers that were destroyed on this node.
 pub(crate) fn dead_peers(log: &RaftLog) -> Result<std::collections::BTreeSet<PeerId>> {
-    let id = |key: Vec<u8>| {
-        key.strip_prefix(PREFIX_DEAD)?.try_into().ok().map(PeerId::from_be_bytes)
-    };
+    let id =
+        |key: Vec<u8>| key.strip_prefix(PREFIX_DEAD)?.try_into().ok().map(PeerId::from_be_bytes);
     Ok(log.keys(NODE_GROUP)?.into_iter().filter_map(id).collect())
 }
 

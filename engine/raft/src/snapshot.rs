@@ -184,9 +184,10 @@ impl SpoolWriter {
     pub(crate) fn finish(mut self) -> Result<Spooled> {
         self.append(&SpoolRecord::End { chunks: self.chunks })?;
         self.writer.sync()?;
-        let (header, message) = self.pending.take().ok_or_else(|| {
-            Error::Invalid("a snapshot's spool was finished twice".to_owned())
-        })?;
+        let (header, message) = self
+            .pending
+            .take()
+            .ok_or_else(|| Error::Invalid("a snapshot's spool was finished twice".to_owned()))?;
         Ok(Spooled { header, message, spool: self.spool.clone() })
     }
 

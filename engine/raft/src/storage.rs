@@ -229,8 +229,7 @@ impl GroupStorage {
         if next >= cached_from {
             let skip = self.cache.front().map_or(0, |entry| next.saturating_sub(entry.index));
             let wanted = high.saturating_sub(next);
-            entries
-                .extend(self.cache.iter().skip(skip as usize).take(wanted as usize).cloned());
+            entries.extend(self.cache.iter().skip(skip as usize).take(wanted as usize).cloned());
         }
         limit_size(&mut entries, max);
         Ok(entries)

@@ -381,9 +381,14 @@ impl Store {
     }
 
     fn apply(&mut self) {
-        let ready: Vec<RegionId> =
-            self.dirty.iter().chain(&self.touched).copied().collect::<BTreeSet<_>>().into_iter()
-                .collect();
+        let ready: Vec<RegionId> = self
+            .dirty
+            .iter()
+            .chain(&self.touched)
+            .copied()
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect();
         for region in ready {
             let Some(peer) = self.peers.get_mut(&region) else { continue };
             if peer.can_apply() {
@@ -467,10 +472,8 @@ impl Store {
         const HELD: usize = 1024;
         const HELD_TICKS: u64 = 20;
         let kind = Message::parse_from_bytes(&envelope.message).map(|m| m.get_msg_type());
-        let asks_for_vote = matches!(
-            kind,
-            Ok(MessageType::MsgRequestVote | MessageType::MsgRequestPreVote)
-        );
+        let asks_for_vote =
+            matches!(kind, Ok(MessageType::MsgRequestVote | MessageType::MsgRequestPreVote));
         if asks_for_vote {
             if self.held.len() >= HELD {
                 self.held.pop_front();

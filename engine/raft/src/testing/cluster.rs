@@ -90,8 +90,7 @@ impl SimCluster {
         let machines = (self.machines)(node);
         let shadow = self.root.join(format!("node-{node}"));
         env::Disk::create_dir_all(&env::RealDisk, &shadow)?;
-        let config =
-            StoreConfig { node, seed: self.options.seed, ..self.options.config.clone() };
+        let config = StoreConfig { node, seed: self.options.seed, ..self.options.config.clone() };
         let found = self.node(node)?;
         let disk = StoreDisk {
             disk: Arc::new(found.disk.clone()),

@@ -121,10 +121,11 @@ impl State {
     fn status(&self, solo: &Solo) -> PeerStatus {
         let region = solo.machine.region().clone();
         let role = PeerRole::Voter;
-        let peer = region
-            .peer_on(self.node)
-            .copied()
-            .unwrap_or(Peer { id: self.node, node: self.node, role });
+        let peer = region.peer_on(self.node).copied().unwrap_or(Peer {
+            id: self.node,
+            node: self.node,
+            role,
+        });
         let applied = solo.machine.applied();
         PeerStatus {
             region,
