@@ -1,0 +1,161 @@
+//! The listening side: accepts connections up to a limit, and drains them on shutdown.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mysql_common::constants::CapabilityFlags;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::backend::Backend;
+use super::connection::{self, Shared};
+use super::connections::{Connections, Registration};
+use super::{answer, errors, handshake};
+
+/// Version of MySQL whose behaviour clients may expect.
+const MYSQL_VERSION: &str = "8.0.11";
+/// How long accepting pauses after the operating system refused (out of file descriptors).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long cancelled connections get to say goodbye.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// The version string of the greeting and of `SELECT VERSION()`.
+pub fn server_version() -> String {
+    format!("{MYSQL_VERSION}-isobar-{}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Settings of a server. [`Options::default`] is MySQL's defaults where it has one.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Most connections at a time.
+    pub max_connections: usize,
+    /// Most bytes of one packet from a client.
+    pub max_allowed_packet: usize,
+    /// Encryption, if offered: see [`super::tls::server_config`].
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Bounds each wait for the client during the handshake.
+    pub handshake_timeout: Duration,
+    /// An idle connection is closed after this.
+    pub idle_timeout: Duration,
+    /// A client that neither takes nor gives bytes within a command is given up after this.
+    pub stall_timeout: Duration,
+    /// How long running commands may go on after shutdown began.
+    pub drain: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            max_connections: 512,
+            max_allowed_packet: 64 * 1024 * 1024,
+            tls: None,
+            handshake_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(8 * 3600),
+            stall_timeout: Duration::from_secs(600),
+            drain: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A MySQL server: one listening socket before one engine.
+pub struct Server {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+}
+
+impl Server {
+    /// Listens on `address`. `connections` is shared with the engine, for KILL and SHOW
+    /// PROCESSLIST.
+    pub async fn bind(
+        address: SocketAddr,
+        options: Options,
+        backend: Arc<dyn Backend>,
+        connections: Arc<Connections>,
+    ) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        let shared = Arc::new(Shared {
+            options,
+            backend,
+            connections,
+            version: server_version(),
+            draining: CancellationToken::new(),
+        });
+        Ok(Self { listener, shared })
+    }
+
+    /// The address that is listened on; its port is real where 0 was asked for.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `shutdown`; then lets running commands finish, up to the drain time, and
+    /// closes everything.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let Server { listener, shared } = self;
+        let tasks = TaskTracker::new();
+        let slots = Arc::new(Semaphore::new(shared.options.max_connections));
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((socket, peer)) => match Arc::clone(&slots).try_acquire_owned() {
+                    Ok(slot) => {
+                        let registration = shared.connections.register(peer.ip(), slot);
+                        tasks.spawn(serve(socket, peer, registration, Arc::clone(&shared)));
+                    }
+                    Err(_) => {
+                        let shared = Arc::clone(&shared);
+                        tasks.spawn(async move { turn_away(socket, &shared).await });
+                    }
+                },
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a MySQL connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        drop(listener);
+        tasks.close();
+        shared.draining.cancel();
+        if tokio::time::timeout(shared.options.drain, tasks.wait()).await.is_err() {
+            shared.connections.close_all();
+            if tokio::time::timeout(LAST_WORDS, tasks.wait()).await.is_err() {
+                let left = shared.connections.count();
+                tracing::warn!(left, "MySQL connections are still busy at the end of shutdown");
+            }
+        }
+    }
+}
+
+async fn serve(
+    socket: TcpStream,
+    peer: SocketAddr,
+    registration: Registration,
+    shared: Arc<Shared>,
+) {
+    if let Err(error) = socket.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "cannot set TCP_NODELAY");
+    }
+    let id = registration.id;
+    match connection::serve(Box::new(socket), peer.ip(), registration, shared).await {
+        Ok(()) => tracing::debug!(id, %peer, "MySQL connection closed"),
+        Err(failure) => tracing::debug!(id, %peer, %failure, "MySQL connection ended"),
+    }
+}
+
+/// Tells a client that there is no room.
+async fn turn_away(socket: TcpStream, shared: &Shared) {
+    let (_, mut writer) = handshake::packets(Box::new(socket), shared.options.handshake_timeout);
+    let error = errors::too_many_connections(shared.options.max_connections);
+    answer::put_error(&mut writer, CapabilityFlags::empty(), &error);
+    if let Err(error) = writer.close().await {
+        tracing::debug!(%error, "cannot turn a MySQL connection away");
+    }
+}

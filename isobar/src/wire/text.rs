@@ -1,0 +1,176 @@
+//! Values as MySQL prints them: the text protocol's cells.
+//!
+//! Output only. A number never takes more than [`SHORT`] bytes; only strings are longer.
+
+use std::fmt::Write;
+
+use bytes::{BufMut, BytesMut};
+use chrono::{Datelike, NaiveDate, NaiveDateTime, Timelike};
+use mysql_common::io::BufMutExt;
+
+use super::cell::Cell;
+
+/// Longest printed number or date; fits the one-byte form of a length-encoded integer.
+const SHORT: usize = 250;
+/// Marks NULL in a text row.
+const NULL: u8 = 0xfb;
+/// Largest exponent position that MySQL still prints without an exponent (`DBL_DIG`).
+const MAX_POINT: i32 = 15;
+
+/// Appends one cell of a text row: its length, then its text.
+pub fn put_cell(out: &mut BytesMut, cell: &Cell<'_>, fraction: u8) {
+    match cell {
+        Cell::Null => out.put_u8(NULL),
+        Cell::Bytes(bytes) => out.put_lenenc_str(bytes),
+        Cell::Int(n) => short(out, |out| write!(out, "{n}")),
+        Cell::UInt(n) => short(out, |out| write!(out, "{n}")),
+        Cell::Double(n) => short(out, |out| put_double(out, *n)),
+        Cell::Decimal { unscaled, scale } => short(out, |out| put_decimal(out, *unscaled, *scale)),
+        Cell::Date(date) => short(out, |out| put_date(out, *date)),
+        Cell::DateTime(time) => short(out, |out| put_datetime(out, *time, fraction)),
+    }
+}
+
+/// Writes text of at most [`SHORT`] bytes behind its length.
+fn short(out: &mut BytesMut, text: impl FnOnce(&mut BytesMut) -> std::fmt::Result) {
+    let at = out.len();
+    out.put_u8(0);
+    // BytesMut takes any amount of text, so formatting into it cannot fail.
+    let _infallible = text(out);
+    let length = out.len() - at - 1;
+    debug_assert!(length <= SHORT, "{length} bytes are no short text");
+    if let Some(byte) = out.get_mut(at) {
+        *byte = length.min(SHORT) as u8;
+    }
+}
+
+/// Prints a double as MySQL's `my_gcvt` does: the shortest digits that read back as the same
+/// number; with an exponent if the point would stand more than 15 places away from the digits.
+pub fn put_double(out: &mut impl Write, n: f64) -> std::fmt::Result {
+    if n == 0.0 || !n.is_finite() {
+        return write!(out, "{n}");
+    }
+    let scientific = format!("{n:e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let digits = mantissa.bytes().filter(u8::is_ascii_digit).count() as i32;
+    // Position of the decimal point relative to the first digit: 1 for 1.5, 0 for 0.15.
+    let point = exponent.parse::<i32>().unwrap_or(0) + 1;
+    if point > -MAX_POINT && (point <= MAX_POINT || digits > point) {
+        write!(out, "{n}")
+    } else {
+        out.write_str(&scientific)
+    }
+}
+
+/// Prints `unscaled / 10^scale` with exactly `scale` digits behind the point.
+pub fn put_decimal(out: &mut impl Write, unscaled: i128, scale: u8) -> std::fmt::Result {
+    if unscaled < 0 {
+        out.write_char('-')?;
+    }
+    let magnitude = unscaled.unsigned_abs();
+    if scale == 0 {
+        return write!(out, "{magnitude}");
+    }
+    match 10u128.checked_pow(u32::from(scale)) {
+        Some(unit) => {
+            let width = usize::from(scale);
+            write!(out, "{}.{:0width$}", magnitude / unit, magnitude % unit)
+        }
+        // More digits behind the point than 128 bits hold.
+        None => write!(out, "0.{magnitude:0width$}", width = usize::from(scale)),
+    }
+}
+
+/// `YYYY-MM-DD`.
+pub fn put_date(out: &mut impl Write, date: NaiveDate) -> std::fmt::Result {
+    write!(out, "{:04}-{:02}-{:02}", date.year(), date.month(), date.day())
+}
+
+/// `YYYY-MM-DD HH:MM:SS`, and the given number of digits of the second's fraction, cut.
+pub fn put_datetime(out: &mut impl Write, time: NaiveDateTime, fraction: u8) -> std::fmt::Result {
+    put_date(out, time.date())?;
+    write!(out, " {:02}:{:02}:{:02}", time.hour(), time.minute(), time.second())?;
+    let digits = fraction.min(6);
+    if digits > 0 {
+        let micros = time.and_utc().timestamp_subsec_micros();
+        let cut = micros / 10u32.pow(u32::from(6 - digits));
+        write!(out, ".{cut:0width$}", width = usize::from(digits))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use chrono::DateTime;
+
+    use super::*;
+
+    fn double(n: f64) -> String {
+        let mut text = String::new();
+        put_double(&mut text, n).unwrap();
+        text
+    }
+
+    #[test]
+    fn doubles_print_as_mysql_prints_them() {
+        // Left: what MySQL 8.0 answers to SELECT of the number on the right.
+        for (text, n) in [
+            ("0", 0.0),
+            ("-0", -0.0),
+            ("1", 1.0),
+            ("-1.5", -1.5),
+            ("0.1", 0.1),
+            ("0.30000000000000004", 0.1 + 0.2),
+            ("100000000000000", 1e14),
+            ("1e15", 1e15),
+            ("-1e15", -1e15),
+            ("123456789012345", 123456789012345.0),
+            ("1.234567890123456e15", 1234567890123456.0),
+            ("1234567890123456.8", 1234567890123456.7),
+            ("1.2345678901234568e17", 123456789012345678.0),
+            ("1e20", 1e20),
+            ("0.00001", 1e-5),
+            ("0.000000000000001", 1e-15),
+            ("1e-16", 1e-16),
+            ("1.5e300", 1.5e300),
+            ("1.7976931348623157e308", f64::MAX),
+            ("5e-324", 5e-324),
+        ] {
+            assert_eq!(double(n), text);
+            assert_eq!(text.parse::<f64>().unwrap().to_bits(), n.to_bits());
+        }
+    }
+
+    #[test]
+    fn decimals_keep_their_scale() {
+        for (text, unscaled, scale) in [
+            ("0.00", 0, 2),
+            ("-0.01", -1, 2),
+            ("12345.678", 12345678, 3),
+            ("-7", -7, 0),
+            ("99999999999999999999999999999999999999", 10i128.pow(38) - 1, 0),
+            ("0.00000000000000000000000000000000000001", 1, 38),
+            ("0.0000000000000000000000000000000000000001", 1, 40),
+        ] {
+            let mut out = String::new();
+            put_decimal(&mut out, unscaled, scale).unwrap();
+            assert_eq!(out, text);
+        }
+    }
+
+    #[test]
+    fn fractions_of_a_second_are_cut_not_rounded() {
+        let time = DateTime::from_timestamp_micros(1_700_000_000_999_999).unwrap().naive_utc();
+        for (text, digits) in [
+            ("2023-11-14 22:13:20", 0),
+            ("2023-11-14 22:13:20.9", 1),
+            ("2023-11-14 22:13:20.999", 3),
+            ("2023-11-14 22:13:20.999999", 6),
+        ] {
+            let mut out = String::new();
+            put_datetime(&mut out, time, digits).unwrap();
+            assert_eq!(out, text);
+        }
+    }
+}
