@@ -91,7 +91,8 @@ pub enum Request {
         /// Locked keys, all of the region.
         keys: Vec<Vec<u8>>,
     },
-    /// Gives up: the transaction can never lock or commit these keys.
+    /// Gives up: the transaction can never lock or commit these keys. Answered by
+    /// [`Response::Fate`] if it has committed one of them.
     Rollback {
         /// Region.
         region: RegionRef,
@@ -120,7 +121,7 @@ pub enum Request {
         start_ts: Timestamp,
         /// Commit timestamp, or none to roll back.
         commit_ts: Option<Timestamp>,
-        /// Locked keys, all of the region.
+        /// Locked keys, all of the region; empty for every lock of the transaction in the region.
         keys: Vec<Vec<u8>>,
     },
     /// Prolongs a primary's lock.

@@ -5,7 +5,7 @@
 
 use raft::Position;
 use serde::{Deserialize, Serialize};
-use types::{Epoch, Error, PeerId, RegionId, Result, Table, Timestamp};
+use types::{Epoch, Error, Peer, PeerId, RegionId, Result, Table, Timestamp};
 
 /// What a committed lock does to its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -21,7 +21,8 @@ pub enum WriteKind {
 /// One decided fact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Fact {
-    /// A transaction holds a key and has said what it will do to it.
+    /// A transaction holds a key and has said what it will do to it. It may come again for the
+    /// same key and transaction, with a longer life and otherwise unchanged.
     Lock {
         /// Key.
         key: Vec<u8>,
@@ -74,7 +75,7 @@ pub enum Fact {
     /// The region is cut: the parent keeps the keys below the first cut. The last fact of its
     /// entry.
     Split {
-        /// Children, ascending by their first key.
+        /// Children, ascending by their first key; see [`split_region`].
         children: Vec<SplitChild>,
     },
     /// Every version of the keys is dropped.
@@ -132,6 +133,44 @@ impl Facts {
     pub fn stands(&self, at: Position, epoch: Epoch) -> bool {
         self.term == at.term && self.epoch == epoch
     }
+}
+
+/// The regions after a split: the parent, which keeps its number and the keys below the first cut,
+/// and its children. Every machine of a group cuts alike, through this function.
+pub fn split_region(parent: &Region, children: &[SplitChild]) -> Result<(Region, Vec<Region>)> {
+    let starts: Vec<&[u8]> = children.iter().map(|child| child.start.as_slice()).collect();
+    let ascending = starts.windows(2).all(|pair| pair[0] < pair[1]);
+    let within = starts
+        .iter()
+        .all(|start| *start > parent.start.as_slice() && *start < parent.end.as_slice());
+    let peers = children.iter().all(|child| child.peers.len() == parent.peers.len());
+    if children.is_empty() || !ascending || !within || !peers {
+        return Err(Error::Invalid(format!(
+            "region {} cannot be cut so: cuts must ascend within it and name one peer for each of \
+             its {} peers",
+            parent.id,
+            parent.peers.len()
+        )));
+    }
+    let version = parent.epoch.version + children.len() as u64;
+    let epoch = Epoch { version, conf: parent.epoch.conf };
+    let ends = starts.iter().skip(1).map(|start| start.to_vec()).chain([parent.end.clone()]);
+    let regions = children.iter().zip(ends).map(|(child, end)| Region {
+        id: child.region,
+        epoch,
+        kind: parent.kind,
+        start: child.start.clone(),
+        end,
+        peers: parent
+            .peers
+            .iter()
+            .zip(&child.peers)
+            .map(|(peer, id)| Peer { id: *id, ..*peer })
+            .collect(),
+    });
+    let regions = regions.collect();
+    let end = children.first().map_or_else(|| parent.end.clone(), |child| child.start.clone());
+    Ok((Region { epoch, end, ..parent.clone() }, regions))
 }
 
 /// One item of a region snapshot's stream, in any order, each kind once per key and version.

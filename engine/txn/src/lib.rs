@@ -3,6 +3,32 @@
 //! Nothing here knows SQL, columns or the network.
 
 pub mod api;
+pub mod client;
+mod coordinator;
+pub mod decide;
 pub mod fact;
+mod fetch;
+pub mod latches;
+pub mod layout;
+pub mod locks;
+pub mod machine;
+pub mod machines;
+pub mod mvcc;
+mod reads;
+pub mod resolve;
+pub mod routes;
+mod sample;
+pub mod service;
+pub mod snapshot;
+pub mod store;
+pub mod transaction;
 
-pub use fact::{Fact, Facts, SnapshotItem, SplitChild, WriteKind};
+pub use client::{Directory, RowTransport, TxnClient};
+pub use fact::{Fact, Facts, SnapshotItem, SplitChild, WriteKind, split_region};
+pub use machine::RowMachine;
+pub use machines::RowMachines;
+pub use resolve::Resolution;
+pub use service::TxnService;
+pub use snapshot::{decode_chunk, encode_chunk};
+pub use store::RowStore;
+pub use transaction::{Savepoint, Scan, Snapshot, Transaction};

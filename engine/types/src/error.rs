@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::region::{NodeId, Region, RegionId};
+use crate::schema::{SchemaVersion, TableId};
 use crate::time::Timestamp;
 
 /// The result of nearly everything.
@@ -58,6 +59,19 @@ pub enum Error {
     /// The transaction was rolled back by another reader or writer: run it again.
     #[error("transaction that began at {0} was rolled back")]
     RolledBack(Timestamp),
+    /// Rows were encoded with a schema version that their region refuses or has not been told of:
+    /// tell it of a newer one, or reload the catalog and run the transaction again.
+    #[error(
+        "table {table} has changed: written with schema version {sent}, its region knows {known:?}"
+    )]
+    SchemaChanged {
+        /// Table.
+        table: TableId,
+        /// Version that the rows were encoded with.
+        sent: SchemaVersion,
+        /// Newest version that the region knows, if any.
+        known: Option<SchemaVersion>,
+    },
     /// The read timestamp is older than what is still kept.
     #[error("snapshot {ts} is older than the oldest one kept ({floor}): take a new snapshot")]
     SnapshotTooOld {
@@ -142,7 +156,10 @@ impl Error {
 
     /// Whether running the whole transaction again, at a new start timestamp, may succeed.
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Error::Conflict { .. } | Error::RolledBack(_))
+        matches!(
+            self,
+            Error::Conflict { .. } | Error::RolledBack(_) | Error::SchemaChanged { .. }
+        )
     }
 
     /// A bounded wait that ran out.

@@ -1,0 +1,319 @@
+//! The client's side of transactions: asks leaders through a transport, finds them through a
+//! directory, and repeats what may be repeated within a bound.
+//!
+//! It never guesses an outcome: what it cannot learn in time is a typed error that says so.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lru::LruCache;
+use parking_lot::Mutex;
+use placement::api::Route;
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+use types::{Error, IndexId, NodeId, RegionKind, Result, TableId, Timestamp};
+
+use crate::api::{Request, Response};
+use crate::routes::{Routes, Target};
+use crate::transaction::{Snapshot, Transaction};
+
+/// How long one request may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a read or a write goes on trying, unless a lock is in its way.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Pauses between tries.
+const PAUSES_MS: [u64; 8] = [2, 5, 10, 20, 50, 100, 200, 300];
+/// Transactions whose fate is remembered.
+const FATES: usize = 8_192;
+
+/// Carries requests to row nodes.
+#[async_trait]
+pub trait RowTransport: Send + Sync + 'static {
+    /// Asks a node. `Unavailable` or `Timeout` where the answer did not come; whether the request
+    /// arrived is unknown then.
+    async fn call(&self, node: NodeId, request: Request) -> Result<Response>;
+}
+
+/// Knows where regions are and what time it is: placement, or a simulation's stand-in.
+#[async_trait]
+pub trait Directory: Send + Sync + 'static {
+    /// A timestamp greater than all given before.
+    async fn timestamp(&self) -> Result<Timestamp>;
+
+    /// The region of a key.
+    async fn locate(&self, key: &[u8]) -> Result<Route>;
+
+    /// The regions of a kind, in key order.
+    async fn regions(&self, kind: RegionKind) -> Result<Vec<Route>>;
+}
+
+/// Begins transactions and reads snapshots. Cheap to clone.
+#[derive(Clone)]
+pub struct TxnClient {
+    transport: Arc<dyn RowTransport>,
+    directory: Arc<dyn Directory>,
+    routes: Arc<Routes>,
+    /// How transactions ended: commit timestamp, or none for a rollback.
+    fates: Arc<Mutex<LruCache<Timestamp, Option<Timestamp>>>>,
+    /// Second phases and rollbacks that go on behind their transactions.
+    pub(crate) tasks: TaskTracker,
+}
+
+impl TxnClient {
+    /// A client.
+    pub fn new(transport: Arc<dyn RowTransport>, directory: Arc<dyn Directory>) -> Self {
+        let capacity = NonZeroUsize::new(FATES).unwrap_or(NonZeroUsize::MIN);
+        TxnClient {
+            transport,
+            directory,
+            routes: Arc::default(),
+            fates: Arc::new(Mutex::new(LruCache::new(capacity))),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// A new timestamp.
+    pub async fn timestamp(&self) -> Result<Timestamp> {
+        let mut patience = Patience::new("placement's timestamp", PATIENCE);
+        loop {
+            match within_call("placement", self.directory.timestamp()).await {
+                Ok(ts) => return Ok(ts),
+                Err(error) if passing(&error) => patience.pause(error).await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Begins a transaction now.
+    pub async fn begin(&self) -> Result<Transaction> {
+        Ok(self.begin_at(self.timestamp().await?))
+    }
+
+    /// Begins a transaction at a timestamp that was just taken for it alone.
+    pub fn begin_at(&self, start_ts: Timestamp) -> Transaction {
+        Transaction::new(self.clone(), start_ts)
+    }
+
+    /// Reads at a timestamp, without a transaction.
+    pub fn snapshot(&self, ts: Timestamp) -> Snapshot {
+        Snapshot::new(self.clone(), ts)
+    }
+
+    /// Waits until the second phases and rollbacks that go on in the background are done.
+    pub async fn settle(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.tasks.reopen();
+    }
+
+    /// How a transaction ended, if this client knows.
+    pub(crate) fn known_fate(&self, start_ts: Timestamp) -> Option<Option<Timestamp>> {
+        self.fates.lock().get(&start_ts).copied()
+    }
+
+    pub(crate) fn remember_fate(&self, start_ts: Timestamp, commit_ts: Option<Timestamp>) {
+        self.fates.lock().put(start_ts, commit_ts);
+    }
+
+    /// The region of a key.
+    pub(crate) async fn locate(&self, key: &[u8], patience: &mut Patience) -> Result<Target> {
+        loop {
+            if let Some(target) = self.routes.of(key) {
+                return Ok(target);
+            }
+            match within_call("placement", self.directory.locate(key)).await {
+                Ok(route) if route.region.contains(key) => self.learn(&[route], patience).await?,
+                Ok(_) => return Err(Error::not_found("region", "of a key")),
+                Err(error) if passing(&error) => patience.pause(error).await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The region of the keys right below `end`, of the kind that holds `start`.
+    pub(crate) async fn locate_below(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        patience: &mut Patience,
+    ) -> Result<Target> {
+        loop {
+            if let Some(target) = self.routes.below(end) {
+                return Ok(target);
+            }
+            let kind = kind_of(start)
+                .ok_or_else(|| Error::Invalid("the scan is of no table's keys".into()))?;
+            match within_call("placement", self.directory.regions(kind)).await {
+                Ok(routes) if routes.is_empty() => {
+                    return Err(Error::not_found("region", "of a range"));
+                }
+                Ok(routes) => {
+                    // A range may reach beyond the last region: there is nothing there.
+                    let last = routes.iter().max_by(|a, b| a.region.end.cmp(&b.region.end));
+                    let last = last.filter(|last| last.region.end.as_slice() < end).cloned();
+                    self.learn(&routes, patience).await?;
+                    let target = last.and_then(|last| self.routes.below(&last.region.end));
+                    if let Some(target) = target {
+                        return Ok(target);
+                    }
+                }
+                Err(error) if passing(&error) => patience.pause(error).await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Takes routes in. Where they are older than what leaders said, placement needs a moment.
+    async fn learn(&self, routes: &[Route], patience: &mut Patience) -> Result<()> {
+        self.routes.learn_all(routes);
+        let stale = routes.iter().any(|route| self.routes.of(&route.region.start).is_none());
+        if stale {
+            patience.pause(Error::Unavailable("placement's picture is old".into())).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks a region's leader once. Errors that say something of the region's place mend the
+    /// picture of it; the caller looks its keys up again.
+    pub(crate) async fn ask(&self, target: &Target, request: Request) -> Result<Response> {
+        let answer = within_call("a row node", self.transport.call(target.node, request)).await;
+        let error = match answer {
+            Ok(Response::Failed(error)) | Err(error) => error,
+            Ok(response) => return Ok(response),
+        };
+        let region = &target.region;
+        match &error {
+            Error::NotLeader { leader: Some(leader), .. } if *leader != target.node => {
+                self.routes.led_by(region, *leader);
+            }
+            Error::NotLeader { .. } | Error::Timeout { .. } => self.routes.missed(region),
+            // A busy leader is still the leader; a node that is gone is not.
+            Error::Unavailable(_) | Error::Io(_) => self.routes.missed(region),
+            Error::StaleEpoch { current, .. } => {
+                let behind = current.iter().any(|now| {
+                    now.id == region.id && now.epoch < region.epoch
+                });
+                if !behind {
+                    self.routes.forget(region.id, &region.start);
+                    let node = Some(target.node);
+                    current.iter().for_each(|now| {
+                        let leader = if now.id == region.id { node } else { None };
+                        self.routes.learn(now, leader);
+                    });
+                }
+            }
+            Error::RegionNotFound(_) => {
+                self.routes.forget(region.id, &region.start);
+            }
+            _ => {}
+        }
+        Err(error)
+    }
+
+    /// Groups items by their keys' regions, in key order. Items must ascend by key.
+    pub(crate) async fn group<T>(
+        &self,
+        items: Vec<T>,
+        key: impl Fn(&T) -> &[u8],
+        patience: &mut Patience,
+    ) -> Result<Vec<(Target, Vec<T>)>> {
+        let mut groups: Vec<(Target, Vec<T>)> = Vec::new();
+        for item in items {
+            match groups.last_mut() {
+                Some((target, group)) if target.region.contains(key(&item)) => group.push(item),
+                _ => {
+                    let target = self.locate(key(&item), patience).await?;
+                    groups.push((target, vec![item]));
+                }
+            }
+        }
+        Ok(groups)
+    }
+}
+
+/// Whether the same request may be sent again, perhaps elsewhere: everything here bears it.
+pub(crate) fn passing(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::NotLeader { .. }
+            | Error::StaleEpoch { .. }
+            | Error::RegionNotFound(_)
+            | Error::Unavailable(_)
+            | Error::Dropped(_)
+            | Error::Timeout { .. }
+            | Error::Io(_)
+    )
+}
+
+/// A bounded number of tries, with growing pauses.
+pub(crate) struct Patience {
+    what: String,
+    limit: Duration,
+    until: Instant,
+    tries: usize,
+}
+
+impl Patience {
+    pub(crate) fn new(what: impl Into<String>, limit: Duration) -> Self {
+        Patience { what: what.into(), limit, until: Instant::now() + limit, tries: 0 }
+    }
+
+    /// How long to wait before the next try.
+    pub(crate) fn next_pause(&self) -> Duration {
+        let pause = PAUSES_MS.get(self.tries).or(PAUSES_MS.last()).copied().unwrap_or(1);
+        Duration::from_millis(pause)
+    }
+
+    /// Waits before the next try, or gives up: with the last error, or a timeout that names it.
+    pub(crate) async fn pause(&mut self, last: Error) -> Result<()> {
+        // The first miss is mostly a picture that has just been mended.
+        let pause = match last {
+            Error::StaleEpoch { .. } | Error::NotLeader { leader: Some(_), .. }
+                if self.tries == 0 => Duration::ZERO,
+            _ => self.next_pause(),
+        };
+        self.pause_for(pause, last).await
+    }
+
+    /// As [`Patience::pause`], for a given time.
+    pub(crate) async fn pause_for(&mut self, pause: Duration, last: Error) -> Result<()> {
+        self.tries += 1;
+        if Instant::now() + pause >= self.until {
+            return Err(match last {
+                Error::Locked(_) => last,
+                last => Error::timeout(format!("{} (last: {last})", self.what), self.limit),
+            });
+        }
+        if pause > Duration::ZERO {
+            tokio::time::sleep(pause).await;
+        }
+        Ok(())
+    }
+}
+
+/// One call within its bound.
+pub(crate) async fn within_call<T>(
+    whom: &str,
+    call: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    tokio::time::timeout(CALL_TIMEOUT, call)
+        .await
+        .unwrap_or_else(|_| Err(Error::timeout(format!("an answer of {whom}"), CALL_TIMEOUT)))
+}
+
+/// What a key is a key of.
+pub fn kind_of(key: &[u8]) -> Option<RegionKind> {
+    let (prefix, rest) = key.split_first_chunk::<10>()?;
+    let (b't', [table @ .., kind]) = (prefix.first()?, prefix.get(1..)?) else { return None };
+    let table = TableId::from_be_bytes(table.try_into().ok()?);
+    match kind {
+        b'r' => Some(RegionKind::Records(table)),
+        b'i' => {
+            let index = rest.first_chunk::<4>()?;
+            Some(RegionKind::Index(table, IndexId::from_be_bytes(*index)))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,404 @@
+//! Two-phase commit, after Percolator (Peng and Dabek, 2010): lock every key, take the commit
+//! timestamp once all locks are applied, commit the primary, which decides, then the rest behind
+//! the caller's back.
+//!
+//! An outcome is learned or forced at the primary, never guessed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt, TryStreamExt};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use types::{Error, Result, SchemaVersion, Table, TableId, Timestamp};
+
+use crate::api::{Mutation, Op, Request, Response};
+use crate::client::{PATIENCE, Patience, TxnClient, passing};
+use crate::decide::LOCK_TTL_MS;
+use crate::resolve::{LOCK_WAIT, unexpected};
+use crate::routes::Target;
+
+/// Keys of one request.
+const BATCH_KEYS: usize = 1_024;
+/// Bytes of one request, about.
+const BATCH_BYTES: usize = 1 << 20;
+/// Requests of one transaction under way at a time.
+const PARALLEL: usize = 16;
+/// Pause between signs of life.
+const BEAT: Duration = Duration::from_millis(LOCK_TTL_MS / 3);
+/// How long to ask for an outcome that the commit itself did not tell.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// A transaction being committed.
+pub(crate) struct Commit {
+    plan: Arc<Plan>,
+    batches: Vec<(Target, Vec<Mutation>)>,
+    mutations: Vec<Mutation>,
+}
+
+struct Plan {
+    client: TxnClient,
+    start_ts: Timestamp,
+    began: Instant,
+    tables: HashMap<TableId, Arc<Table>>,
+    primary: Vec<u8>,
+    /// Every key, ascending.
+    keys: Vec<Vec<u8>>,
+}
+
+/// Keys that a failed transaction may have locked: those of batches that were sent.
+struct Sent(Vec<(Vec<Vec<u8>>, AtomicBool)>);
+
+/// A task that ends with its owner.
+struct Beat(JoinHandle<()>);
+
+impl Drop for Beat {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Commit {
+    /// `mutations` ascend by key and are not empty.
+    pub(crate) fn new(
+        client: TxnClient,
+        start_ts: Timestamp,
+        began: Instant,
+        tables: HashMap<TableId, Arc<Table>>,
+        mutations: Vec<Mutation>,
+    ) -> Self {
+        let changes = mutations.iter().find(|mutation| mutation.op != Op::Lock);
+        let primary = changes.or(mutations.first()).map(|mutation| mutation.key.clone());
+        let keys = mutations.iter().map(|mutation| mutation.key.clone()).collect();
+        let primary = primary.unwrap_or_default();
+        let plan = Plan { client, start_ts, began, tables, primary, keys };
+        Commit { plan: Arc::new(plan), batches: Vec::new(), mutations }
+    }
+
+    /// Commits, and says when.
+    pub(crate) async fn run(mut self) -> Result<Timestamp> {
+        let plan = self.plan.clone();
+        let mut patience = Patience::new("the regions of a transaction", PATIENCE);
+        let mutations = std::mem::take(&mut self.mutations);
+        let groups =
+            plan.client.group(mutations, |mutation| &mutation.key, &mut patience).await?;
+        self.batches = groups.into_iter().flat_map(batches).collect();
+        let sent = Sent(self.batches.iter().map(|(_, batch)| sent(batch)).collect());
+        let beat = plan.clone().beat();
+        let commit_ts = match self.lock_all(&sent).await {
+            Ok(()) => plan.client.timestamp().await,
+            Err(error) => Err(error),
+        };
+        let commit_ts = match commit_ts {
+            Ok(commit_ts) => commit_ts,
+            Err(error) => {
+                // Nobody else can commit it, so its fate is known before it is written.
+                plan.abandon(sent.keys());
+                return Err(error);
+            }
+        };
+        let committed = plan.commit_primary(commit_ts).await;
+        drop(beat);
+        match committed {
+            Ok(done) => {
+                plan.client.remember_fate(plan.start_ts, Some(commit_ts));
+                let rest = plan.keys.iter().filter(|key| done.binary_search(key).is_err());
+                let rest: Vec<_> = rest.cloned().collect();
+                if !rest.is_empty() {
+                    let client = plan.client.clone();
+                    client.tasks.spawn(plan.commit_rest(rest, commit_ts));
+                }
+                Ok(commit_ts)
+            }
+            Err(error) => {
+                if matches!(error, Error::RolledBack(_)) {
+                    plan.abandon(sent.keys());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// First phase of every batch.
+    async fn lock_all(&mut self, sent: &Sent) -> Result<()> {
+        let plan = &self.plan;
+        let batches = std::mem::take(&mut self.batches);
+        let locking = batches.into_iter().zip(&sent.0).map(|(batch, (_, touched))| {
+            plan.lock(batch, touched)
+        });
+        stream::iter(locking).buffer_unordered(PARALLEL).try_collect::<Vec<()>>().await?;
+        Ok(())
+    }
+}
+
+impl Plan {
+    /// First phase of a batch, which may meanwhile lie in several regions.
+    async fn lock(&self, batch: (Target, Vec<Mutation>), touched: &AtomicBool) -> Result<()> {
+        let mut patience = Patience::new("a region to write to", PATIENCE);
+        let mut waiting = Patience::new("a lock", LOCK_WAIT);
+        let mut work = vec![batch];
+        while let Some((target, mutations)) = work.pop() {
+            let (table, schema) = self.schema(&target)?;
+            let request = Request::Prewrite {
+                region: target.reference(),
+                start_ts: self.start_ts,
+                primary: self.primary.clone(),
+                mutations: mutations.clone(),
+                ttl: self.ttl(),
+                schema,
+            };
+            let before = touched.swap(true, Ordering::AcqRel);
+            let error = match self.client.ask(&target, request).await {
+                Ok(Response::Done) => continue,
+                Ok(_) => return Err(unexpected("a prewrite")),
+                Err(error) => error,
+            };
+            if without_effect(&error) {
+                touched.store(before, Ordering::Release);
+            }
+            match error {
+                Error::SchemaChanged { sent, known, .. }
+                    if known.is_none_or(|known| sent + 1 >= known) =>
+                {
+                    self.tell_schema(&target, table, &mut patience).await?;
+                }
+                error => self.client.get_over(error, &mut patience, &mut waiting).await?,
+            }
+            let again = self.client.group(mutations, |mutation| &mutation.key, &mut patience);
+            work.extend(again.await?);
+        }
+        Ok(())
+    }
+
+    /// Makes the schema of this transaction's rows known to a region that has not seen it.
+    async fn tell_schema(
+        &self,
+        target: &Target,
+        table: &Arc<Table>,
+        patience: &mut Patience,
+    ) -> Result<()> {
+        let table = Box::new(Table::clone(table));
+        let request = Request::Schema { region: target.reference(), table };
+        match self.client.ask(target, request).await {
+            Ok(_) => Ok(()),
+            Err(error) if passing(&error) => patience.pause(error).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    fn schema(&self, target: &Target) -> Result<(&Arc<Table>, (TableId, SchemaVersion))> {
+        let table = target.region.table().and_then(|table| self.tables.get(&table));
+        let table = table.ok_or_else(|| {
+            Error::Invalid(format!(
+                "the transaction writes to region {}, of another table than it named",
+                target.region.id
+            ))
+        })?;
+        Ok((table, (table.id, table.version)))
+    }
+
+    /// Second phase of the primary and of what lies beside it; gives the committed keys.
+    async fn commit_primary(&self, commit_ts: Timestamp) -> Result<Vec<Vec<u8>>> {
+        let mut patience = Patience::new("the primary's region", PATIENCE);
+        loop {
+            let error = match self.try_primary(commit_ts, &mut patience).await {
+                Ok(done) => return Ok(done),
+                Err(error @ Error::RolledBack(_)) => return Err(error),
+                Err(error) => error,
+            };
+            let over = match passing(&error) {
+                true => patience.pause(error).await,
+                false => Err(error),
+            };
+            if let Err(error) = over {
+                tracing::warn!(start_ts = %self.start_ts, %error, "commit went unanswered");
+                return self.settle(commit_ts).await;
+            }
+        }
+    }
+
+    async fn try_primary(
+        &self,
+        commit_ts: Timestamp,
+        patience: &mut Patience,
+    ) -> Result<Vec<Vec<u8>>> {
+        let target = self.client.locate(&self.primary, patience).await?;
+        let from = self.keys.partition_point(|key| *key < self.primary);
+        let near = self.keys.iter().skip(from).take(BATCH_KEYS);
+        let keys: Vec<_> = near.filter(|key| target.region.contains(key)).cloned().collect();
+        let (region, start_ts) = (target.reference(), self.start_ts);
+        let request = Request::Commit { region, start_ts, commit_ts, keys: keys.clone() };
+        match self.client.ask(&target, request).await? {
+            Response::Done => Ok(keys),
+            _ => Err(unexpected("a commit")),
+        }
+    }
+
+    /// Forces an outcome at the primary: it has committed, or never will.
+    async fn settle(&self, commit_ts: Timestamp) -> Result<Vec<Vec<u8>>> {
+        let mut patience = Patience::new("the primary's region", SETTLE);
+        loop {
+            let outcome = async {
+                let target = self.client.locate(&self.primary, &mut patience).await?;
+                let (region, start_ts) = (target.reference(), self.start_ts);
+                let keys = vec![self.primary.clone()];
+                self.client.ask(&target, Request::Rollback { region, start_ts, keys }).await
+            };
+            let error = match outcome.await {
+                Ok(Response::Fate(Some(at))) if at == commit_ts => {
+                    return Ok(vec![self.primary.clone()]);
+                }
+                Ok(Response::Done) => return Err(Error::RolledBack(self.start_ts)),
+                Ok(_) => unexpected("a rollback"),
+                Err(error) => error,
+            };
+            let over = match passing(&error) {
+                true => patience.pause(error).await,
+                false => Err(error),
+            };
+            if over.is_err() {
+                let what = format!(
+                    "the outcome of the transaction that began at {}: it may have committed; \
+                     check before running it again",
+                    self.start_ts
+                );
+                return Err(Error::timeout(what, PATIENCE + SETTLE));
+            }
+        }
+    }
+
+    /// Second phase of everything else. What it does not reach, readers will finish.
+    async fn commit_rest(self: Arc<Self>, keys: Vec<Vec<u8>>, commit_ts: Timestamp) {
+        let start_ts = self.start_ts;
+        let request = move |target: &Target, keys| {
+            let region = target.reference();
+            Request::Commit { region, start_ts, commit_ts, keys }
+        };
+        if let Err(error) = self.tell_all(keys, request).await {
+            tracing::warn!(%start_ts, %error, "second phase left to readers");
+        }
+    }
+
+    /// Ends a transaction that was not committed and will not be.
+    fn abandon(self: &Arc<Self>, keys: Vec<Vec<u8>>) {
+        let start_ts = self.start_ts;
+        self.client.remember_fate(start_ts, None);
+        if keys.is_empty() {
+            return;
+        }
+        let plan = self.clone();
+        self.client.tasks.spawn(async move {
+            let request = move |target: &Target, keys| {
+                let region = target.reference();
+                Request::Rollback { region, start_ts, keys }
+            };
+            if let Err(error) = plan.tell_all(keys, request).await {
+                tracing::warn!(%start_ts, %error, "rollback left to readers");
+            }
+        });
+    }
+
+    /// Sends a request about keys to all their regions.
+    async fn tell_all(
+        &self,
+        keys: Vec<Vec<u8>>,
+        request: impl Fn(&Target, Vec<Vec<u8>>) -> Request,
+    ) -> Result<()> {
+        let mut patience = Patience::new("the regions of a transaction", PATIENCE);
+        let mut left = keys;
+        while !left.is_empty() {
+            let groups = self.client.group(left, Vec::as_slice, &mut patience).await?;
+            let chunks = groups.iter().flat_map(|(target, keys)| {
+                keys.chunks(BATCH_KEYS).map(move |keys| (target, keys.to_vec()))
+            });
+            let asking = chunks.map(|(target, keys)| {
+                let request = request(target, keys.clone());
+                async move { (keys, self.client.ask(target, request).await) }
+            });
+            let asking: Vec<_> = asking.collect();
+            let answers: Vec<_> = stream::iter(asking).buffered(PARALLEL).collect().await;
+            left = Vec::new();
+            let mut passed = None;
+            for (keys, answer) in answers {
+                match answer {
+                    Ok(_) => {}
+                    Err(error) if passing(&error) => {
+                        left.extend(keys);
+                        passed = Some(error);
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            if let Some(error) = passed {
+                patience.pause(error).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Milliseconds after `start_ts` until which the transaction's locks should stand, as of now.
+    fn ttl(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64 + LOCK_TTL_MS
+    }
+
+    /// Keeps the primary's lock alive until the returned guard is dropped.
+    fn beat(self: Arc<Self>) -> Beat {
+        Beat(tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(BEAT).await;
+                let mut patience = Patience::new("the primary's region", BEAT);
+                let Ok(target) = self.client.locate(&self.primary, &mut patience).await else {
+                    continue;
+                };
+                let (region, start_ts) = (target.reference(), self.start_ts);
+                let primary = self.primary.clone();
+                let request = Request::KeepAlive { region, primary, start_ts, ttl: self.ttl() };
+                // The primary may not be locked yet; the commit itself finds out if it never is.
+                let _ = self.client.ask(&target, request).await;
+            }
+        }))
+    }
+}
+
+impl Sent {
+    fn keys(self) -> Vec<Vec<u8>> {
+        let sent = self.0.into_iter().filter(|(_, touched)| touched.load(Ordering::Acquire));
+        sent.flat_map(|(keys, _)| keys).collect()
+    }
+}
+
+/// The keys of a batch, not sent yet.
+fn sent(batch: &[Mutation]) -> (Vec<Vec<u8>>, AtomicBool) {
+    (batch.iter().map(|mutation| mutation.key.clone()).collect(), AtomicBool::new(false))
+}
+
+/// Whether an answer says that its prewrite, which is all or nothing, has left nothing behind.
+fn without_effect(error: &Error) -> bool {
+    !matches!(error, Error::Timeout { .. } | Error::Unavailable(_) | Error::Io(_))
+}
+
+/// Cuts a region's mutations into requests.
+fn batches((target, mutations): (Target, Vec<Mutation>)) -> Vec<(Target, Vec<Mutation>)> {
+    let mut batches: Vec<(Target, Vec<Mutation>)> = Vec::new();
+    let mut bytes = 0;
+    for mutation in mutations {
+        let size = mutation.key.len()
+            + match &mutation.op {
+                Op::Put(row) | Op::Insert(row) => row.len(),
+                Op::Delete | Op::Lock => 0,
+            };
+        match batches.last_mut() {
+            Some((_, batch)) if batch.len() < BATCH_KEYS && bytes + size <= BATCH_BYTES => {
+                batch.push(mutation);
+                bytes += size;
+            }
+            _ => {
+                batches.push((target.clone(), vec![mutation]));
+                bytes = size;
+            }
+        }
+    }
+    batches
+}

@@ -1,0 +1,196 @@
+//! The leader's decisions: which facts a request leads to, given what is stored and locked.
+//!
+//! Pure, and idempotent: a request that has taken effect already leads to no fact. The caller holds
+//! the keys' latches and has applied everything that was decided before.
+
+use std::sync::Arc;
+
+use kv::KvRead;
+use types::{Error, Result, Timestamp};
+
+use crate::api::{Mutation, Op};
+use crate::fact::{Fact, WriteKind};
+use crate::layout::Fate;
+use crate::locks::{Lock, LockTable, time_left};
+use crate::mvcc;
+
+/// Milliseconds after its start before which a transaction that never reached its primary may
+/// still be on its way there.
+pub const LOCK_TTL_MS: u64 = 3_000;
+
+/// What is known when deciding.
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
+    /// Versions and fates.
+    pub kv: &'a dyn KvRead,
+    /// Locks.
+    pub locks: &'a LockTable,
+}
+
+/// A transaction, as a prewrite names it.
+#[derive(Clone, Copy, Debug)]
+pub struct Prewrite<'a> {
+    /// Identity.
+    pub start_ts: Timestamp,
+    /// Key that decides.
+    pub primary: &'a [u8],
+    /// Milliseconds after `start_ts` from which others may roll back.
+    pub ttl: u64,
+}
+
+/// What a rollback leads to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rollback {
+    /// This fact.
+    Fact(Fact),
+    /// Nothing: it was rolled back before.
+    Already,
+    /// Nothing: it has committed.
+    Committed(Timestamp),
+}
+
+/// What is known of a transaction at its primary.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Status {
+    /// It ended so.
+    Ended(Fate),
+    /// It lives for so many more milliseconds.
+    Alive(u64),
+    /// Its time is over; this fact ends it.
+    Expire(Fact),
+}
+
+impl Known<'_> {
+    /// First phase of one key: the lock, or nothing if it is there or has become a version.
+    pub fn prewrite(&self, of: Prewrite<'_>, mutation: &Mutation) -> Result<Option<Fact>> {
+        let key = &mutation.key;
+        if let Some(lock) = self.locks.get(key) {
+            if lock.start_ts == of.start_ts {
+                return Ok(None);
+            }
+            return Err(Error::Locked(Box::new(lock.info())));
+        }
+        let newest = mvcc::data(self.kv, key)?;
+        match mvcc::fate_among(self.kv, key, &newest, of.start_ts)? {
+            Some(Fate::Committed(_)) => return Ok(None),
+            Some(Fate::RolledBack) => return Err(Error::RolledBack(of.start_ts)),
+            None => {}
+        }
+        let committed = newest.commit_ts.max(newest.held_ts);
+        if committed > of.start_ts {
+            return Err(Error::Conflict { key: key.clone(), start: of.start_ts, committed });
+        }
+        let live = newest.live();
+        if live.is_some() && matches!(mutation.op, Op::Insert(_)) {
+            return Err(Error::Duplicate { index: String::new(), key: key.clone() });
+        }
+        let (kind, row) = match &mutation.op {
+            Op::Put(row) | Op::Insert(row) => (WriteKind::Put, Some(row.clone())),
+            Op::Delete => (WriteKind::Delete, None),
+            Op::Lock => (WriteKind::Lock, None),
+        };
+        Ok(Some(Fact::Lock {
+            key: key.clone(),
+            start_ts: of.start_ts,
+            primary: of.primary.to_vec(),
+            kind,
+            row,
+            replaces: live.filter(|_| kind != WriteKind::Lock),
+            ttl: of.ttl,
+            for_update_ts: None,
+        }))
+    }
+
+    /// Second phase of one key. A transaction without a lock or a version here has lost it.
+    pub fn commit(
+        &self,
+        key: &[u8],
+        start_ts: Timestamp,
+        commit_ts: Timestamp,
+    ) -> Result<Option<Fact>> {
+        if commit_ts <= start_ts {
+            return Err(Error::Invalid(format!(
+                "commit at {commit_ts} of a transaction that began at {start_ts}"
+            )));
+        }
+        if self.own_lock(key, start_ts).is_some() {
+            return Ok(Some(Fact::Commit { key: key.to_vec(), start_ts, commit_ts }));
+        }
+        match mvcc::fate(self.kv, key, start_ts)? {
+            Some(Fate::Committed(at)) if at == commit_ts => Ok(None),
+            Some(Fate::Committed(at)) => Err(Error::Corrupt(format!(
+                "transaction {start_ts} committed at {at} and is asked to commit at {commit_ts}"
+            ))),
+            Some(Fate::RolledBack) | None => Err(Error::RolledBack(start_ts)),
+        }
+    }
+
+    /// Gives a key up for good: also without a lock, so that a late prewrite finds its end.
+    pub fn rollback(&self, key: &[u8], start_ts: Timestamp) -> Result<Rollback> {
+        let fact = Fact::Rollback { key: key.to_vec(), start_ts };
+        if self.own_lock(key, start_ts).is_some() {
+            return Ok(Rollback::Fact(fact));
+        }
+        Ok(match mvcc::fate(self.kv, key, start_ts)? {
+            Some(Fate::Committed(at)) => Rollback::Committed(at),
+            Some(Fate::RolledBack) => Rollback::Already,
+            None => Rollback::Fact(fact),
+        })
+    }
+
+    /// What became of a transaction, asked at its primary.
+    pub fn status(&self, primary: &[u8], start_ts: Timestamp, now: Timestamp) -> Result<Status> {
+        let ttl = match self.own_lock(primary, start_ts) {
+            Some(lock) if lock.primary != primary => {
+                return Err(Error::Invalid(format!(
+                    "transaction {start_ts} has another primary than the one asked about"
+                )));
+            }
+            Some(lock) => lock.ttl,
+            None => match mvcc::fate(self.kv, primary, start_ts)? {
+                Some(fate) => return Ok(Status::Ended(fate)),
+                None => LOCK_TTL_MS,
+            },
+        };
+        Ok(match time_left(start_ts, ttl, now) {
+            0 => Status::Expire(Fact::Rollback { key: primary.to_vec(), start_ts }),
+            left => Status::Alive(left),
+        })
+    }
+
+    /// Ends a lock of a transaction whose fate is known; nothing if it is gone.
+    pub fn resolve(
+        &self,
+        key: &[u8],
+        start_ts: Timestamp,
+        commit_ts: Option<Timestamp>,
+    ) -> Option<Fact> {
+        self.own_lock(key, start_ts)?;
+        let key = key.to_vec();
+        Some(match commit_ts {
+            Some(commit_ts) => Fact::Commit { key, start_ts, commit_ts },
+            None => Fact::Rollback { key, start_ts },
+        })
+    }
+
+    /// The same lock with a longer life, or nothing if it has that already.
+    pub fn keep_alive(
+        &self,
+        primary: &[u8],
+        start_ts: Timestamp,
+        ttl: u64,
+    ) -> Result<Option<Fact>> {
+        match self.own_lock(primary, start_ts) {
+            Some(lock) if lock.ttl >= ttl => Ok(None),
+            Some(lock) => Ok(Some(Lock { ttl, ..Lock::clone(&lock) }.into_fact())),
+            None => match mvcc::fate(self.kv, primary, start_ts)? {
+                Some(Fate::Committed(_)) => Ok(None),
+                Some(Fate::RolledBack) | None => Err(Error::RolledBack(start_ts)),
+            },
+        }
+    }
+
+    fn own_lock(&self, key: &[u8], start_ts: Timestamp) -> Option<Arc<Lock>> {
+        self.locks.get(key).filter(|lock| lock.start_ts == start_ts)
+    }
+}

@@ -1,0 +1,156 @@
+//! Reads across regions at one timestamp: keys in parallel, ranges page by page.
+
+use futures::future::join_all;
+use kv::Pair;
+use types::{Error, Result, Timestamp};
+
+use crate::api::{Request, Response};
+use crate::client::{PATIENCE, Patience, TxnClient, passing};
+use crate::resolve::{LOCK_WAIT, unexpected};
+use crate::routes::Target;
+
+/// Keys of one request.
+const GET_KEYS: usize = 1_024;
+/// Bytes of one page, about.
+const PAGE_BYTES: u32 = 1 << 20;
+/// Pairs of one page, unless the reader wants fewer.
+pub(crate) const PAGE_PAIRS: u32 = 16_384;
+
+impl TxnClient {
+    /// Pairs of those keys that have a row at `ts`, ascending.
+    pub(crate) async fn fetch(&self, keys: Vec<Vec<u8>>, ts: Timestamp) -> Result<Vec<Pair>> {
+        let mut left = keys;
+        left.sort_unstable();
+        left.dedup();
+        let mut patience = Patience::new("a region to read keys from", PATIENCE);
+        let mut waiting = Patience::new("a lock", LOCK_WAIT);
+        let mut pairs = Vec::with_capacity(left.len());
+        while !left.is_empty() {
+            let groups = self.group(left, Vec::as_slice, &mut patience).await?;
+            let batches = groups.into_iter().flat_map(|(target, keys)| {
+                let chunks: Vec<_> = keys.chunks(GET_KEYS).map(<[_]>::to_vec).collect();
+                chunks.into_iter().map(move |keys| (target.clone(), keys))
+            });
+            let answers = join_all(batches.map(|(target, keys)| async move {
+                let region = target.reference();
+                let request = Request::Get { region, keys: keys.clone(), ts };
+                (keys, self.ask(&target, request).await)
+            }));
+            left = Vec::new();
+            for (keys, answer) in answers.await {
+                match answer {
+                    Ok(Response::Pairs { pairs: found, .. }) => pairs.extend(found),
+                    Ok(_) => return Err(unexpected("keys")),
+                    Err(error) => {
+                        left.extend(keys);
+                        self.get_over(error, &mut patience, &mut waiting).await?;
+                    }
+                }
+            }
+        }
+        pairs.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        Ok(pairs)
+    }
+
+    /// Deals with what kept a request from success, if it can be repeated.
+    pub(crate) async fn get_over(
+        &self,
+        error: Error,
+        patience: &mut Patience,
+        waiting: &mut Patience,
+    ) -> Result<()> {
+        match error {
+            Error::Locked(lock) => self.get_past(&lock, waiting).await,
+            error if passing(&error) => patience.pause(error).await,
+            error => Err(error),
+        }
+    }
+}
+
+/// A range at one timestamp, page by page across regions.
+pub(crate) struct Pages {
+    client: TxnClient,
+    ts: Timestamp,
+    start: Vec<u8>,
+    end: Vec<u8>,
+    reverse: bool,
+    pairs: u32,
+}
+
+/// A page: its pairs, and the part of the range that it covers.
+pub(crate) struct Page {
+    pub(crate) pairs: Vec<Pair>,
+    pub(crate) start: Vec<u8>,
+    pub(crate) end: Vec<u8>,
+}
+
+impl Pages {
+    pub(crate) fn new(
+        client: TxnClient,
+        ts: Timestamp,
+        (start, end): (Vec<u8>, Vec<u8>),
+        reverse: bool,
+    ) -> Self {
+        Pages { client, ts, start, end, reverse, pairs: PAGE_PAIRS }
+    }
+
+    /// Asks for pages of about so many pairs.
+    pub(crate) fn page_pairs(&mut self, pairs: u32) {
+        self.pairs = pairs.clamp(1, PAGE_PAIRS);
+    }
+
+    /// The next page, or none at the end. A page may be empty.
+    pub(crate) async fn next(&mut self) -> Result<Option<Page>> {
+        if self.start >= self.end {
+            return Ok(None);
+        }
+        let mut patience = Patience::new("a region to scan", PATIENCE);
+        let mut waiting = Patience::new("a lock", LOCK_WAIT);
+        loop {
+            let target = match self.locate(&mut patience).await {
+                Err(Error::NotFound { .. }) if self.reverse => return Ok(self.cover(vec![], None)),
+                target => target?,
+            };
+            let start = self.start.clone().max(target.region.start.clone());
+            let end = self.end.clone().min(target.region.end.clone());
+            let request = Request::Scan {
+                region: target.reference(),
+                start: start.clone(),
+                end: end.clone(),
+                ts: self.ts,
+                limit: self.pairs,
+                bytes: PAGE_BYTES,
+                reverse: self.reverse,
+            };
+            match self.client.ask(&target, request).await {
+                Ok(Response::Pairs { pairs, resume }) => {
+                    let border = if self.reverse { start } else { end };
+                    return Ok(self.cover(pairs, Some(resume.unwrap_or(border))));
+                }
+                Ok(_) => return Err(unexpected("a range")),
+                Err(error) => self.client.get_over(error, &mut patience, &mut waiting).await?,
+            }
+        }
+    }
+
+    async fn locate(&self, patience: &mut Patience) -> Result<Target> {
+        if self.reverse {
+            self.client.locate_below(&self.start, &self.end, patience).await
+        } else {
+            self.client.locate(&self.start, patience).await
+        }
+    }
+
+    /// Moves on to `border`, or to the end of the range.
+    fn cover(&mut self, pairs: Vec<Pair>, border: Option<Vec<u8>>) -> Option<Page> {
+        let (mut start, mut end) = (self.start.clone(), self.end.clone());
+        if self.reverse {
+            start = border.unwrap_or(start);
+            self.end.clone_from(&start);
+        } else {
+            end = border.unwrap_or(end);
+            self.start.clone_from(&end);
+        }
+        Some(Page { pairs, start, end })
+    }
+}

@@ -1,0 +1,453 @@
+//! The row machine: turns a region's facts into versions, fates and locks.
+//!
+//! It decides nothing and reads no clock. The effects of one batch of entries, the applied position
+//! and the region's descriptor are one write to the store, so a crash leaves all of them or none.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kv::{Keyspace, WriteBatch};
+use raft::{Command, Effect, INITIAL_POSITION, Machine, Position, SnapshotChunks, SnapshotSource};
+use types::{Error, Region, Result, Timestamp};
+
+use crate::fact::{Fact, Facts, SplitChild, WriteKind, split_region};
+use crate::layout::{self, AppliedRecord, DataRecord, Fate, HistRecord, RegionRecord, Size};
+use crate::locks::{Lock, LockChanges};
+use crate::mvcc;
+use crate::snapshot::{self, Rows};
+use crate::store::{RegionView, RowStore, Schemas};
+
+/// The row machine of one region's peer.
+pub struct RowMachine {
+    store: Arc<RowStore>,
+    region: Region,
+    whole: bool,
+    applied: Position,
+    /// The entry before the last applied one.
+    before: Position,
+    schemas: Arc<Schemas>,
+    size: Size,
+    /// Effects of the entries since the last finished batch.
+    pending: Pending,
+    /// Last finished entry, and the number of the store's batch that holds it.
+    finished: (Position, u64),
+    durable: u64,
+}
+
+#[derive(Default)]
+struct Pending {
+    batch: WriteBatch,
+    data: HashMap<Vec<u8>, DataRecord>,
+    locks: LockChanges,
+    /// The descriptor changed.
+    region: bool,
+    /// Regions made by a split.
+    children: Vec<RegionView>,
+    entries: u64,
+}
+
+impl RowMachine {
+    /// A machine over what the store holds of a region. What it holds is durable.
+    pub(crate) fn open(
+        store: Arc<RowStore>,
+        record: RegionRecord,
+        applied: AppliedRecord,
+        schemas: Schemas,
+    ) -> Self {
+        let position = Position { index: applied.index, term: applied.term };
+        let position = if record.whole { position } else { Position::default() };
+        let machine = RowMachine {
+            store,
+            region: record.region,
+            whole: record.whole,
+            applied: position,
+            before: position,
+            schemas: Arc::new(schemas),
+            size: applied.size,
+            pending: Pending::default(),
+            finished: (position, 0),
+            durable: position.index,
+        };
+        machine.store.publish(machine.view());
+        machine
+    }
+
+    /// A machine for a region that is new on this node, recorded durably: empty and whole for a
+    /// founding voter, else waiting for a snapshot.
+    pub(crate) fn found(store: Arc<RowStore>, region: &Region, whole: bool) -> Result<Self> {
+        let mut batch = WriteBatch::default();
+        let record = RegionRecord { region: region.clone(), whole };
+        let position = if whole { INITIAL_POSITION } else { Position::default() };
+        let applied =
+            AppliedRecord { index: position.index, term: position.term, size: Size::default() };
+        put_region(&mut batch, &record, applied)?;
+        store.write(batch, LockChanges::new())?;
+        store.sync()?;
+        Ok(Self::open(store, record, applied, Schemas::new()))
+    }
+
+    fn view(&self) -> RegionView {
+        RegionView {
+            region: self.region.clone(),
+            whole: self.whole,
+            applied: self.applied,
+            schemas: self.schemas.clone(),
+            size: self.size,
+        }
+    }
+
+    fn apply_facts(&mut self, facts: Vec<Fact>) -> Result<Effect> {
+        let mut effect = Effect::Applied;
+        for fact in facts {
+            if matches!(effect, Effect::Split(_)) {
+                return Err(self.corrupt("a fact follows a split in its entry"));
+            }
+            match fact {
+                Fact::Lock { .. } => self.lock(fact)?,
+                Fact::Commit { key, start_ts, commit_ts } => {
+                    self.commit(key, start_ts, commit_ts)?;
+                }
+                Fact::Rollback { key, start_ts } => self.rollback(key, start_ts)?,
+                Fact::Write { key, commit_ts, kind: _, row, replaces } => {
+                    self.check_key(&key)?;
+                    self.version(key, commit_ts, Timestamp::ZERO, row, replaces)?;
+                }
+                Fact::Split { children } => effect = Effect::Split(self.split(&children)?),
+                Fact::DeleteRange { start, end } => self.delete_range(start, end)?,
+                Fact::Schema(table) => {
+                    let key = layout::schema_key(self.region.id, &table);
+                    self.pending.batch.put(Keyspace::Meta, key, layout::encode(&table)?);
+                    let schemas = Arc::make_mut(&mut self.schemas);
+                    schemas.insert((table.id, table.version), Arc::new(*table));
+                }
+            }
+        }
+        Ok(effect)
+    }
+
+    fn lock(&mut self, fact: Fact) -> Result<()> {
+        let Some(lock) = Lock::from_fact(fact) else { return Ok(()) };
+        self.check_key(&lock.key)?;
+        if self.locked(&lock.key).is_some_and(|held| held.start_ts != lock.start_ts) {
+            return Err(self.corrupt("a lock meets another transaction's lock"));
+        }
+        self.pending.batch.put(Keyspace::Lock, lock.key.clone(), layout::encode(&lock)?);
+        self.pending.locks.insert(lock.key.clone(), Some(Arc::new(lock)));
+        Ok(())
+    }
+
+    fn commit(&mut self, key: Vec<u8>, start_ts: Timestamp, commit_ts: Timestamp) -> Result<()> {
+        self.check_key(&key)?;
+        let Some(lock) = self.locked(&key).filter(|lock| lock.start_ts == start_ts) else {
+            return match mvcc::fate(self.store.snapshot().as_ref(), &key, start_ts)? {
+                Some(Fate::Committed(at)) if at == commit_ts => Ok(()),
+                _ => Err(self.corrupt("a commit finds neither its lock nor its version")),
+            };
+        };
+        self.unlock(&key);
+        if lock.primary == key || lock.kind == WriteKind::Lock {
+            self.fate(&key, start_ts, Fate::Committed(commit_ts));
+        }
+        if lock.kind == WriteKind::Lock {
+            let mut record = self.data(&key)?;
+            record.held_ts = record.held_ts.max(commit_ts);
+            self.put_data(key, record);
+            return Ok(());
+        }
+        self.version(key, commit_ts, start_ts, lock.row.clone(), lock.replaces)
+    }
+
+    fn rollback(&mut self, key: Vec<u8>, start_ts: Timestamp) -> Result<()> {
+        self.check_key(&key)?;
+        if self.locked(&key).is_some_and(|lock| lock.start_ts == start_ts) {
+            self.unlock(&key);
+        }
+        self.fate(&key, start_ts, Fate::RolledBack);
+        Ok(())
+    }
+
+    /// Adds a version: the same one again changes nothing, an older one becomes history.
+    fn version(
+        &mut self,
+        key: Vec<u8>,
+        commit_ts: Timestamp,
+        start_ts: Timestamp,
+        row: Option<Vec<u8>>,
+        replaces: Option<Timestamp>,
+    ) -> Result<()> {
+        let old = self.data(&key)?;
+        if commit_ts == old.commit_ts {
+            return if start_ts == old.start_ts {
+                Ok(())
+            } else {
+                Err(self.corrupt("two transactions have one commit timestamp on a key"))
+            };
+        }
+        if commit_ts < old.commit_ts {
+            self.history(&key, commit_ts, HistRecord { start_ts, row });
+            return Ok(());
+        }
+        if old.live() != replaces {
+            return Err(self.corrupt("a version names another predecessor than the stored one"));
+        }
+        self.recount(&key, old.row.as_deref(), row.as_deref());
+        let held_ts = old.held_ts;
+        if old.commit_ts > Timestamp::ZERO {
+            let record = HistRecord { start_ts: old.start_ts, row: old.row };
+            self.history(&key, old.commit_ts, record);
+        }
+        self.put_data(key, DataRecord { commit_ts, start_ts, held_ts, row });
+        Ok(())
+    }
+
+    fn split(&mut self, children: &[SplitChild]) -> Result<Vec<Box<dyn Machine>>> {
+        let (parent, regions) = split_region(&self.region, children)?;
+        let parts = regions.len() as u64 + 1;
+        // Nobody knows the parts' sizes without reading them: about equal, for that is the aim.
+        let share = Size { bytes: self.size.bytes / parts, rows: self.size.rows / parts };
+        let applied = AppliedRecord {
+            index: INITIAL_POSITION.index,
+            term: INITIAL_POSITION.term,
+            size: share,
+        };
+        let mut machines: Vec<Box<dyn Machine>> = Vec::with_capacity(regions.len());
+        for region in regions {
+            if self.store.region(region.id).is_some_and(|known| known.whole) {
+                return Err(self.corrupt("a split makes a region that is on this node already"));
+            }
+            let record = RegionRecord { region, whole: true };
+            put_region(&mut self.pending.batch, &record, applied)?;
+            for table in self.schemas.values() {
+                let key = layout::schema_key(record.region.id, table);
+                self.pending.batch.put(Keyspace::Meta, key, layout::encode(table.as_ref())?);
+            }
+            let child = RowMachine {
+                store: self.store.clone(),
+                region: record.region,
+                whole: true,
+                applied: INITIAL_POSITION,
+                before: INITIAL_POSITION,
+                schemas: self.schemas.clone(),
+                size: share,
+                pending: Pending::default(),
+                finished: (INITIAL_POSITION, 0),
+                durable: INITIAL_POSITION.index,
+            };
+            self.pending.children.push(child.view());
+            machines.push(Box::new(child));
+        }
+        self.region = parent;
+        self.size = share;
+        self.pending.region = true;
+        Ok(machines)
+    }
+
+    /// Range deletion is not atomic: what came before must be durable first, so that a crash within
+    /// repeats this entry and none before it. Facts before it in its entry bear repetition.
+    fn delete_range(&mut self, start: Vec<u8>, end: Vec<u8>) -> Result<()> {
+        let region = Region {
+            start: start.max(self.region.start.clone()),
+            end: end.min(self.region.end.clone()),
+            ..self.region.clone()
+        };
+        if region.start >= region.end {
+            return Ok(());
+        }
+        let applied = std::mem::replace(&mut self.applied, self.before);
+        self.flush(true)?;
+        (self.applied, self.pending.entries) = (applied, 1);
+        self.store.wipe(&region)?;
+        if region.start == self.region.start && region.end == self.region.end {
+            self.size = Size::default();
+        }
+        Ok(())
+    }
+
+    /// Writes what is pending, with the applied position.
+    fn flush(&mut self, sync: bool) -> Result<()> {
+        let Pending { mut batch, locks, region, children, .. } = std::mem::take(&mut self.pending);
+        let (Position { index, term }, size) = (self.applied, self.size);
+        let applied = layout::encode(&AppliedRecord { index, term, size })?;
+        batch.put(Keyspace::Meta, layout::applied_key(self.region.id), applied);
+        if region {
+            let record = RegionRecord { region: self.region.clone(), whole: self.whole };
+            let key = layout::region_key(self.region.id);
+            batch.put(Keyspace::Meta, key, layout::encode(&record)?);
+        }
+        let number = self.store.write(batch, locks)?;
+        // The parent shrinks before its children appear: no key is ever in two regions.
+        self.store.publish(self.view());
+        let split = !children.is_empty();
+        children.into_iter().for_each(|child| self.store.publish(child));
+        self.finished = (self.applied, number);
+        // Children exist durably before anything is stored under their numbers elsewhere.
+        if sync || split {
+            self.persist()?;
+        }
+        Ok(())
+    }
+
+    fn data(&self, key: &[u8]) -> Result<DataRecord> {
+        if let Some(record) = self.pending.data.get(key) {
+            return Ok(record.clone());
+        }
+        let stored = self.store.engine().get(Keyspace::Data, key)?;
+        stored.map_or_else(|| Ok(DataRecord::default()), DataRecord::decode)
+    }
+
+    fn put_data(&mut self, key: Vec<u8>, record: DataRecord) {
+        self.pending.batch.put(Keyspace::Data, key.clone(), record.encode());
+        self.pending.data.insert(key, record);
+    }
+
+    fn history(&mut self, key: &[u8], commit_ts: Timestamp, record: HistRecord) {
+        let stored = layout::hist_key(key, commit_ts);
+        self.pending.batch.put(Keyspace::Hist, stored, record.encode());
+    }
+
+    fn fate(&mut self, key: &[u8], start_ts: Timestamp, fate: Fate) {
+        let stored = layout::fate_key(key, start_ts);
+        self.pending.batch.put(Keyspace::Fate, stored, fate.encode());
+    }
+
+    fn locked(&self, key: &[u8]) -> Option<Arc<Lock>> {
+        match self.pending.locks.get(key) {
+            Some(change) => change.clone(),
+            None => self.store.locks().get(key),
+        }
+    }
+
+    fn unlock(&mut self, key: &[u8]) {
+        self.pending.batch.delete(Keyspace::Lock, key);
+        self.pending.locks.insert(key.to_vec(), None);
+    }
+
+    fn recount(&mut self, key: &[u8], old: Option<&[u8]>, new: Option<&[u8]>) {
+        let weigh = |row: Option<&[u8]>| row.map_or(0, |row| (key.len() + row.len()) as u64);
+        let Size { bytes, rows } = self.size;
+        self.size = Size {
+            bytes: (bytes + weigh(new)).saturating_sub(weigh(old)),
+            rows: (rows + u64::from(new.is_some())).saturating_sub(u64::from(old.is_some())),
+        };
+    }
+
+    fn check_key(&self, key: &[u8]) -> Result<()> {
+        if self.region.contains(key) {
+            return Ok(());
+        }
+        Err(self.corrupt("a fact names a key outside of its region"))
+    }
+
+    fn corrupt(&self, what: &str) -> Error {
+        Error::Corrupt(format!(
+            "region {} at log index {}: {what}; remove this replica and let it be copied anew",
+            self.region.id, self.applied.index
+        ))
+    }
+}
+
+impl Machine for RowMachine {
+    fn region(&self) -> &Region {
+        &self.region
+    }
+
+    fn applied(&self) -> Position {
+        self.applied
+    }
+
+    fn apply(&mut self, at: Position, command: Command<'_>) -> Result<Effect> {
+        if !self.whole || at.index <= self.applied.index {
+            return Err(self.corrupt(&format!("entry {} cannot be applied here", at.index)));
+        }
+        self.before = std::mem::replace(&mut self.applied, at);
+        self.pending.entries += 1;
+        match command {
+            Command::Empty => Ok(Effect::Applied),
+            Command::Membership(region) => {
+                self.region = region.clone();
+                self.pending.region = true;
+                Ok(Effect::Applied)
+            }
+            Command::Data(bytes) => {
+                let facts = Facts::decode(bytes)?;
+                if !facts.stands(at, self.region.epoch) {
+                    return Ok(Effect::Dropped);
+                }
+                self.apply_facts(facts.facts)
+            }
+        }
+    }
+
+    fn finish_batch(&mut self) -> Result<()> {
+        if self.pending.entries == 0 { Ok(()) } else { self.flush(false) }
+    }
+
+    fn durable_index(&self) -> u64 {
+        self.durable
+    }
+
+    fn persist(&mut self) -> Result<()> {
+        let (position, number) = self.finished;
+        if position.index > self.durable {
+            self.store.sync_to(number)?;
+            self.durable = position.index;
+        }
+        Ok(())
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn SnapshotSource>> {
+        if self.pending.entries > 0 || !self.whole {
+            return Err(Error::Unavailable(format!(
+                "region {} has no whole state to copy at the moment",
+                self.region.id
+            )));
+        }
+        let kv = self.store.snapshot();
+        Ok(Box::new(Rows::new(kv, self.region.clone(), self.schemas.clone())))
+    }
+
+    fn restore(
+        &mut self,
+        region: &Region,
+        at: Position,
+        chunks: &mut dyn SnapshotChunks,
+    ) -> Result<()> {
+        if let Some(other) = self.store.neighbour_within(region) {
+            return Err(Error::Unavailable(format!(
+                "region {} cannot take a snapshot while region {other} holds part of its range",
+                region.id
+            )));
+        }
+        self.pending = Pending::default();
+        let old = std::mem::replace(&mut self.region, region.clone());
+        (self.whole, self.applied, self.durable) = (false, Position::default(), 0);
+        self.before = Position::default();
+        (self.finished, self.size) = ((Position::default(), 0), Size::default());
+        self.schemas = Arc::default();
+        self.store.publish(self.view());
+        snapshot::clear(&self.store, &old, region)?;
+        let (schemas, size) = snapshot::install(&self.store, region, chunks)?;
+        let mut batch = WriteBatch::default();
+        let applied = AppliedRecord { index: at.index, term: at.term, size };
+        put_region(&mut batch, &RegionRecord { region: region.clone(), whole: true }, applied)?;
+        let number = self.store.write(batch, LockChanges::new())?;
+        self.store.sync_to(number)?;
+        (self.whole, self.applied, self.durable) = (true, at, at.index);
+        (self.finished, self.size) = ((at, number), size);
+        self.schemas = Arc::new(schemas);
+        self.store.publish(self.view());
+        Ok(())
+    }
+}
+
+/// Adds a region's records to a batch.
+pub(crate) fn put_region(
+    batch: &mut WriteBatch,
+    record: &RegionRecord,
+    applied: AppliedRecord,
+) -> Result<()> {
+    let id = record.region.id;
+    batch.put(Keyspace::Meta, layout::region_key(id), layout::encode(record)?);
+    batch.put(Keyspace::Meta, layout::applied_key(id), layout::encode(&applied)?);
+    Ok(())
+}

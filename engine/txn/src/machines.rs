@@ -1,0 +1,85 @@
+//! Makes, finds and removes the row machines of one node.
+
+use std::sync::Arc;
+
+use kv::{Keyspace, WriteBatch};
+use raft::{Machine, Machines};
+use types::{Error, Region, Result};
+
+use crate::layout::{self, AppliedRecord, RegionRecord};
+use crate::locks::LockChanges;
+use crate::machine::{self, RowMachine};
+use crate::store::RowStore;
+
+/// The row machines of one node.
+pub struct RowMachines {
+    store: Arc<RowStore>,
+}
+
+impl RowMachines {
+    /// Machines over a row store.
+    pub fn new(store: Arc<RowStore>) -> Self {
+        RowMachines { store }
+    }
+}
+
+impl Machines for RowMachines {
+    fn recover(&mut self) -> Result<Vec<Box<dyn Machine>>> {
+        // What was read back may still be in the operating system's memory only.
+        self.store.sync()?;
+        let kv = self.store.snapshot();
+        let end = types::key::prefix_end(layout::REGIONS);
+        let mut machines: Vec<Box<dyn Machine>> = Vec::new();
+        for pair in kv.scan(Keyspace::Meta, layout::REGIONS, &end) {
+            let record: RegionRecord = layout::decode(&pair?.1)?;
+            let id = record.region.id;
+            let applied = kv.get(Keyspace::Meta, &layout::applied_key(id))?.ok_or_else(|| {
+                Error::Corrupt(format!("region {id} has no applied position in the row store"))
+            })?;
+            let applied: AppliedRecord = layout::decode(&applied)?;
+            let schemas = self.store.load_schemas(kv.as_ref(), id)?;
+            machines.push(Box::new(RowMachine::open(self.store.clone(), record, applied, schemas)));
+        }
+        Ok(machines)
+    }
+
+    /// `Unavailable` while another region on this node still covers part of the range: a parent
+    /// that has not applied its split yet.
+    fn create(&mut self, region: &Region, founding: bool) -> Result<Box<dyn Machine>> {
+        if self.store.region(region.id).is_some() {
+            return Err(Error::exists("region", region.id.to_string()));
+        }
+        if let Some(other) = self.store.neighbour_within(region) {
+            return Err(Error::Unavailable(format!(
+                "region {other} on this node still covers part of region {}",
+                region.id
+            )));
+        }
+        Ok(Box::new(RowMachine::found(self.store.clone(), region, founding)?))
+    }
+
+    fn destroy(&mut self, machine: Box<dyn Machine>) -> Result<()> {
+        let region = machine.region().clone();
+        drop(machine);
+        let whole = self.store.region(region.id).is_some_and(|view| view.whole);
+        self.store.withdraw(region.id);
+        if whole {
+            let mut batch = WriteBatch::default();
+            let record = RegionRecord { region: region.clone(), whole: false };
+            machine::put_region(&mut batch, &record, AppliedRecord::default())?;
+            self.store.write(batch, LockChanges::new())?;
+            self.store.sync()?;
+        }
+        self.store.wipe(&region)?;
+        let prefix = layout::schemas_prefix(region.id);
+        let mut batch = WriteBatch::default();
+        let kv = self.store.snapshot();
+        for pair in kv.scan(Keyspace::Meta, &prefix, &types::key::prefix_end(&prefix)) {
+            batch.delete(Keyspace::Meta, pair?.0);
+        }
+        batch.delete(Keyspace::Meta, layout::region_key(region.id));
+        batch.delete(Keyspace::Meta, layout::applied_key(region.id));
+        self.store.write(batch, LockChanges::new())?;
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! Reads of a region at a timestamp, by its leader.
+//!
+//! The order matters: the read index first, so that every commit before the timestamp has at least
+//! its locks applied here; then the lock table; then a view of the store, in which locks that were
+//! gone have left their versions; and last a look whether the region was still whole and unmoved.
+
+use raft::PeerStatus;
+use types::{Error, Result, Timestamp};
+
+use crate::api::{RegionRef, Response};
+use crate::locks::Lock;
+use crate::mvcc::{self, Page};
+use crate::service::TxnService;
+
+/// Most pairs in an answer to a scan.
+const MAX_PAIRS: u32 = 65_536;
+/// Most bytes in an answer to a scan, about.
+const MAX_BYTES: u32 = 4 << 20;
+/// Most keys of a get.
+const MAX_KEYS: usize = 65_536;
+
+impl TxnService {
+    pub(crate) async fn get(
+        &self,
+        region: RegionRef,
+        keys: Vec<Vec<u8>>,
+        ts: Timestamp,
+    ) -> Result<Response> {
+        let view = self.readable(region)?;
+        if keys.len() > MAX_KEYS || keys.iter().any(|key| !view.region.contains(key)) {
+            return Err(Error::Invalid(format!(
+                "a get of region {} names keys outside of it, or more than {MAX_KEYS}",
+                region.id
+            )));
+        }
+        self.groups.read_index(region.id).await?;
+        for key in &keys {
+            locked(self.store.locks().get(key).filter(|lock| lock.blocks_reader(ts)).as_deref())?;
+        }
+        let mut pairs = Vec::with_capacity(keys.len());
+        {
+            let kv = self.store.snapshot();
+            self.unmoved(region)?;
+            for key in keys {
+                if let Some(row) = mvcc::get(kv.as_ref(), &key, ts)? {
+                    pairs.push((key, row));
+                }
+            }
+        }
+        Ok(Response::Pairs { pairs, resume: None })
+    }
+
+    pub(crate) async fn scan(
+        &self,
+        region: RegionRef,
+        (start, end): (Vec<u8>, Vec<u8>),
+        ts: Timestamp,
+        (limit, bytes): (u32, u32),
+        reverse: bool,
+    ) -> Result<Response> {
+        let view = self.readable(region)?;
+        let start = start.max(view.region.start.clone());
+        let end = end.min(view.region.end.clone());
+        if start >= end {
+            return Ok(Response::Pairs { pairs: vec![], resume: None });
+        }
+        self.groups.read_index(region.id).await?;
+        locked(self.store.locks().blocking(&start, &end, ts).as_deref())?;
+        let kv = self.store.snapshot();
+        self.unmoved(region)?;
+        let page = Page {
+            start: &start,
+            end: &end,
+            reverse,
+            limit: limit.clamp(1, MAX_PAIRS) as usize,
+            bytes: bytes.clamp(1, MAX_BYTES) as usize,
+        };
+        let (pairs, resume) = mvcc::scan(kv.as_ref(), page, ts)?;
+        Ok(Response::Pairs { pairs, resume })
+    }
+
+    /// The region, if this node leads it.
+    fn readable(&self, region: RegionRef) -> Result<std::sync::Arc<crate::store::RegionView>> {
+        let status = self.groups.status(region.id).ok_or(Error::RegionNotFound(region.id))?;
+        let PeerStatus { leader, peer, .. } = status;
+        if leader.map(|leader| leader.id) != Some(peer.id) {
+            let leader = leader.map(|leader| leader.node);
+            return Err(Error::NotLeader { region: region.id, leader });
+        }
+        self.unmoved(region)?;
+        self.store.expect_region(region.id)
+    }
+
+    /// Whether the region is whole here and has the shape that the caller knows.
+    fn unmoved(&self, region: RegionRef) -> Result<()> {
+        let view = self.store.expect_region(region.id)?;
+        self.check_epoch(region, &view)
+    }
+}
+
+fn locked(lock: Option<&Lock>) -> Result<()> {
+    lock.map_or(Ok(()), |lock| Err(Error::Locked(Box::new(lock.info()))))
+}

@@ -1,0 +1,134 @@
+//! What to do about locks of other transactions: learn their fate at their primaries, then finish
+//! what they left behind. A lock of a living transaction is waited for, never broken.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use types::error::LockInfo;
+use types::{Error, Result, Timestamp};
+
+use crate::api::{Request, Response};
+use crate::client::{PATIENCE, Patience, TxnClient, passing};
+
+/// How long a reader or writer waits for another transaction's lock.
+pub(crate) const LOCK_WAIT: Duration = Duration::from_secs(10);
+/// Longest pause between two looks at a living lock.
+const MAX_PAUSE_MS: u64 = 100;
+
+/// What came of locks that were in the way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolution {
+    /// Locks whose transactions had ended: they are gone.
+    pub resolved: usize,
+    /// A lock of a transaction that still lives, and for how many more milliseconds unless it is
+    /// prolonged, if there was one.
+    pub alive: Option<(LockInfo, u64)>,
+}
+
+/// How a transaction stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It committed then, or was rolled back.
+    Ended(Option<Timestamp>),
+    /// It lives for so many more milliseconds.
+    Alive(u64),
+}
+
+impl TxnClient {
+    /// Finishes locks of ended transactions that are in the way of a read at `ts`; later ones are
+    /// left alone. Does not wait for living ones.
+    pub async fn resolve(&self, locks: &[LockInfo], ts: Timestamp) -> Result<Resolution> {
+        let mut patience = Patience::new("locks to be resolved", PATIENCE);
+        let mut transactions: BTreeMap<Timestamp, Vec<&LockInfo>> = BTreeMap::new();
+        for lock in locks.iter().filter(|lock| lock.start_ts <= ts) {
+            transactions.entry(lock.start_ts).or_default().push(lock);
+        }
+        let mut resolution = Resolution::default();
+        for (start_ts, mut locks) in transactions {
+            let Some(first) = locks.first() else { continue };
+            match self.standing(&first.primary, start_ts, &mut patience).await? {
+                Standing::Alive(left) => {
+                    resolution.alive.get_or_insert(((*first).clone(), left));
+                }
+                Standing::Ended(commit_ts) => {
+                    locks.sort_by(|a, b| a.key.cmp(&b.key));
+                    let keys = locks.iter().map(|lock| lock.key.clone()).collect();
+                    resolution.resolved += locks.len();
+                    self.finish(start_ts, commit_ts, keys, &mut patience).await?;
+                }
+            }
+        }
+        Ok(resolution)
+    }
+
+    /// Gets a lock out of the way, or pauses because its transaction lives.
+    pub(crate) async fn get_past(&self, lock: &LockInfo, waiting: &mut Patience) -> Result<()> {
+        let resolution = self.resolve(std::slice::from_ref(lock), Timestamp::MAX).await?;
+        let Some((lock, left)) = resolution.alive else { return Ok(()) };
+        let pause = Duration::from_millis(left.clamp(1, MAX_PAUSE_MS));
+        let short = waiting.next_pause().min(pause);
+        waiting.pause_for(short, Error::Locked(Box::new(lock))).await
+    }
+
+    /// Asks for a transaction's fate at its primary, which rolls it back if its time is over.
+    pub(crate) async fn standing(
+        &self,
+        primary: &[u8],
+        start_ts: Timestamp,
+        patience: &mut Patience,
+    ) -> Result<Standing> {
+        if let Some(fate) = self.known_fate(start_ts) {
+            return Ok(Standing::Ended(fate));
+        }
+        loop {
+            let target = self.locate(primary, patience).await?;
+            let now = self.timestamp().await?;
+            let region = target.reference();
+            let request =
+                Request::CheckStatus { region, primary: primary.to_vec(), start_ts, now };
+            match self.ask(&target, request).await {
+                Ok(Response::Fate(fate)) => {
+                    self.remember_fate(start_ts, fate);
+                    return Ok(Standing::Ended(fate));
+                }
+                Ok(Response::Alive(left)) => return Ok(Standing::Alive(left)),
+                Ok(_) => return Err(unexpected("a transaction's status")),
+                Err(error) if passing(&error) => patience.pause(error).await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Commits or rolls back every lock of an ended transaction in the regions of these keys.
+    async fn finish(
+        &self,
+        start_ts: Timestamp,
+        commit_ts: Option<Timestamp>,
+        keys: Vec<Vec<u8>>,
+        patience: &mut Patience,
+    ) -> Result<()> {
+        let mut left = keys;
+        while !left.is_empty() {
+            let groups = self.group(std::mem::take(&mut left), Vec::as_slice, patience).await?;
+            for (target, keys) in groups {
+                let region = target.reference();
+                let request = Request::Resolve { region, start_ts, commit_ts, keys: vec![] };
+                match self.ask(&target, request).await {
+                    Ok(Response::Done) => {}
+                    Ok(_) => return Err(unexpected("resolved locks")),
+                    Err(error) if passing(&error) => {
+                        left.extend(keys);
+                        patience.pause(error).await?;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A leader's answer that does not fit its request.
+pub(crate) fn unexpected(what: &str) -> Error {
+    Error::Corrupt(format!("the answer to a request for {what} is of another kind"))
+}

@@ -1,0 +1,397 @@
+//! Answers requests to the regions that this node leads.
+//!
+//! A write is: check leadership, epoch and range; take the keys' latches; decide on the present
+//! state; propose the facts under exactly the term and epoch of the decision; hold the latches
+//! until they are applied or provably dropped. A read is: confirm leadership by a read index, check
+//! locks, then look at the store. Every wait is bounded.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use raft::{Groups, PeerStatus};
+use tokio::sync::{OwnedRwLockReadGuard, RwLock};
+use types::{Error, Region, RegionId, Result, SchemaVersion, Table, TableId, Timestamp};
+
+use crate::api::{Mutation, RegionRef, Request, Response};
+use crate::decide::{Known, Prewrite, Rollback, Status};
+use crate::fact::{Fact, Facts, SplitChild, split_region};
+use crate::latches::{Latched, Latches};
+use crate::layout::Fate;
+use crate::sample;
+use crate::store::{RegionView, RowStore};
+
+/// How long a request waits for its keys' latches, and a schema change for the writes before it.
+const LATCH_WAIT: Duration = Duration::from_secs(5);
+/// How long to wait before asking again whether a proposal of unknown outcome is settled.
+const SETTLE_PAUSE: Duration = Duration::from_millis(200);
+/// Locks that one proposal ends, at most.
+const RESOLVE_KEYS: usize = 1_024;
+/// Largest log entry, in bytes.
+const MAX_ENTRY_BYTES: usize = 32 << 20;
+/// Siblings that are told to a caller with an old picture, at most.
+const MAX_SIBLINGS: usize = 64;
+
+/// Answers requests to the regions that this node leads.
+#[derive(Clone)]
+pub struct TxnService {
+    pub(crate) groups: Arc<dyn Groups>,
+    pub(crate) store: Arc<RowStore>,
+    latches: Latches,
+    /// Prewrites share their region's fence; a schema change takes it alone.
+    fences: Arc<Mutex<HashMap<RegionId, Arc<RwLock<()>>>>>,
+}
+
+/// A leader's decision: what to write, and what to answer once that is applied.
+type Decision = (Vec<Fact>, Response);
+
+/// What keeps other decisions away until a proposal is settled.
+struct Held {
+    _latched: Latched,
+    _fence: Option<OwnedRwLockReadGuard<()>>,
+}
+
+impl TxnService {
+    /// A service over a node's groups and the row store that their machines write.
+    pub fn new(groups: Arc<dyn Groups>, store: Arc<RowStore>) -> Self {
+        TxnService { groups, store, latches: Latches::default(), fences: Arc::default() }
+    }
+
+    /// Answers one request. Dropping the future does not undo what it has proposed.
+    pub async fn handle(&self, request: Request) -> Response {
+        self.answer(request).await.unwrap_or_else(Response::Failed)
+    }
+
+    async fn answer(&self, request: Request) -> Result<Response> {
+        match request {
+            Request::Get { region, keys, ts } => self.get(region, keys, ts).await,
+            Request::Scan { region, start, end, ts, limit, bytes, reverse } => {
+                self.scan(region, (start, end), ts, (limit, bytes), reverse).await
+            }
+            Request::Prewrite { region, start_ts, primary, mutations, ttl, schema } => {
+                self.prewrite(region, (start_ts, primary, ttl), mutations, schema).await
+            }
+            Request::Commit { region, start_ts, commit_ts, keys } => {
+                self.write(region, keys.clone(), None, move |known, _| {
+                    let facts = keys.iter().map(|key| known.commit(key, start_ts, commit_ts));
+                    Ok((facts.filter_map(Result::transpose).collect::<Result<_>>()?, Response::Done))
+                })
+                .await
+            }
+            Request::Rollback { region, start_ts, keys } => {
+                self.write(region, keys.clone(), None, move |known, _| {
+                    rollback(known, start_ts, &keys)
+                })
+                .await
+            }
+            Request::CheckStatus { region, primary, start_ts, now } => {
+                self.write(region, vec![primary.clone()], None, move |known, _| {
+                    Ok(match known.status(&primary, start_ts, now)? {
+                        Status::Ended(fate) => (vec![], Response::Fate(fate.commit_ts())),
+                        Status::Alive(left) => (vec![], Response::Alive(left)),
+                        Status::Expire(fact) => (vec![fact], Response::Fate(None)),
+                    })
+                })
+                .await
+            }
+            Request::Resolve { region, start_ts, commit_ts, keys } => {
+                self.resolve(region, start_ts, commit_ts, keys).await
+            }
+            Request::KeepAlive { region, primary, start_ts, ttl } => {
+                self.write(region, vec![primary.clone()], None, move |known, _| {
+                    let fact = known.keep_alive(&primary, start_ts, ttl)?;
+                    Ok((fact.into_iter().collect(), Response::Done))
+                })
+                .await
+            }
+            Request::Schema { region, table } => self.schema(region, *table).await,
+            Request::Split { region, cuts } => self.split(region, cuts).await,
+            Request::SplitKeys { region, parts } => {
+                let (_, view) = self.led(region)?;
+                let range = (view.region.start.clone(), view.region.end.clone());
+                let keys = sample::split_keys(self.store.snapshot(), range, parts).await?;
+                Ok(Response::Keys(keys))
+            }
+        }
+    }
+
+    async fn prewrite(
+        &self,
+        region: RegionRef,
+        (start_ts, primary, ttl): (Timestamp, Vec<u8>, u64),
+        mutations: Vec<Mutation>,
+        schema: (TableId, SchemaVersion),
+    ) -> Result<Response> {
+        let keys = mutations.iter().map(|mutation| mutation.key.clone()).collect();
+        self.write(region, keys, Some(schema), move |known, view| {
+            let of = Prewrite { start_ts, primary: &primary, ttl };
+            let mut facts = Vec::with_capacity(mutations.len());
+            for mutation in &mutations {
+                let fact = known.prewrite(of, mutation);
+                facts.extend(fact.map_err(|error| name_index(error, view))?);
+            }
+            Ok((facts, Response::Done))
+        })
+        .await
+    }
+
+    async fn resolve(
+        &self,
+        region: RegionRef,
+        start_ts: Timestamp,
+        commit_ts: Option<Timestamp>,
+        keys: Vec<Vec<u8>>,
+    ) -> Result<Response> {
+        let all = keys.is_empty();
+        let mut keys = keys;
+        loop {
+            if all {
+                let (_, view) = self.led(region)?;
+                let Region { start, end, .. } = &view.region;
+                keys = self.store.locks().of_transaction(start, end, start_ts, RESOLVE_KEYS);
+                if keys.is_empty() {
+                    return Ok(Response::Done);
+                }
+            }
+            let batch = std::mem::take(&mut keys);
+            let response = self
+                .write(region, batch.clone(), None, move |known, _| {
+                    let facts =
+                        batch.iter().filter_map(|key| known.resolve(key, start_ts, commit_ts));
+                    Ok((facts.collect(), Response::Done))
+                })
+                .await?;
+            if !all {
+                return Ok(response);
+            }
+        }
+    }
+
+    async fn schema(&self, region: RegionRef, table: Table) -> Result<Response> {
+        let fence = self.fence(region.id);
+        let _alone = bounded("earlier writes of the region", fence.write()).await?;
+        let (status, view) = self.led(region)?;
+        if view.region.table() != Some(table.id) {
+            return Err(Error::Invalid(format!(
+                "region {} holds no keys of table {}",
+                region.id, table.id
+            )));
+        }
+        if view.schemas.contains_key(&(table.id, table.version)) {
+            return Ok(Response::Done);
+        }
+        let known = view.newest_schema(table.id).map(|newest| newest.version);
+        if known.is_some_and(|known| table.version + 1 < known) {
+            return Err(Error::SchemaChanged { table: table.id, sent: table.version, known });
+        }
+        let facts = vec![Fact::Schema(Box::new(table))];
+        self.propose(&status, &view, facts)?.await?;
+        Ok(Response::Done)
+    }
+
+    async fn split(
+        &self,
+        region: RegionRef,
+        cuts: Vec<(Vec<u8>, RegionId, Vec<types::PeerId>)>,
+    ) -> Result<Response> {
+        let (status, view) = self.led(region)?;
+        let children: Vec<SplitChild> = cuts
+            .into_iter()
+            .map(|(start, region, peers)| SplitChild { start, region, peers })
+            .collect();
+        let (parent, siblings) = split_region(&view.region, &children)?;
+        self.propose(&status, &view, vec![Fact::Split { children }])?.await?;
+        Ok(Response::Regions(std::iter::once(parent).chain(siblings).collect()))
+    }
+
+    /// Decides on some keys and waits until the decision is applied.
+    async fn write(
+        &self,
+        region: RegionRef,
+        keys: Vec<Vec<u8>>,
+        schema: Option<(TableId, SchemaVersion)>,
+        decide: impl FnOnce(Known<'_>, &RegionView) -> Result<Decision> + Send,
+    ) -> Result<Response> {
+        // A request that cannot succeed should not wait behind those that can.
+        self.led(region)?;
+        let fence = match schema {
+            Some(_) => {
+                let shared = self.fence(region.id).read_owned();
+                Some(bounded("a schema change of the region", shared).await?)
+            }
+            None => None,
+        };
+        let latched =
+            bounded("other writes of the same keys", self.latches.acquire(keys.clone())).await?;
+        // The term is read before the state: should leadership change in between, the proposal's
+        // term is over and it is refused.
+        let (status, view) = self.led(region)?;
+        if keys.iter().any(|key| !view.region.contains(key)) {
+            return Err(Error::Invalid(format!(
+                "a key of the request lies outside of region {}",
+                region.id
+            )));
+        }
+        if let Some((table, sent)) = schema {
+            check_schema(&view, table, sent)?;
+        }
+        let kv = self.store.snapshot();
+        let known = Known { kv: kv.as_ref(), locks: self.store.locks() };
+        let (facts, response) = decide(known, &view)?;
+        drop(kv);
+        if facts.is_empty() {
+            return Ok(response);
+        }
+        let applied = self.propose(&status, &view, facts)?;
+        let held = Held { _latched: latched, _fence: fence };
+        let service = self.clone();
+        // A task of its own, for a caller who goes away must not take the latches along.
+        let task = tokio::spawn(async move {
+            let outcome = applied.await;
+            if outcome.as_ref().is_err_and(|error| !certain(error)) {
+                tokio::spawn(service.hold_until_settled(status, held));
+            }
+            outcome
+        });
+        task.await.map_err(|error| Error::Cancelled(format!("waiting for a proposal: {error}")))??;
+        Ok(response)
+    }
+
+    /// Keeps latches while a proposal of unknown outcome may still be applied: until an empty entry
+    /// of the same term has been applied behind it, or this node no longer leads that term, whose
+    /// successor decides only after applying everything before its own.
+    async fn hold_until_settled(self, status: PeerStatus, held: Held) {
+        let region = status.region.id;
+        loop {
+            let now = self.groups.status(region);
+            if !now.is_some_and(|now| now.term == status.term && now.fault.is_none()) {
+                break;
+            }
+            let epoch = status.region.epoch;
+            let empty = Facts { term: status.term, epoch, facts: vec![] }.encode();
+            let Ok(empty) = empty else { break };
+            match self.groups.propose(region, status.term, empty).await {
+                Ok(_) | Err(Error::NotLeader { .. } | Error::RegionNotFound(_)) => break,
+                // Dropped says something of this entry only, not of the one before it.
+                Err(_) => tokio::time::sleep(SETTLE_PAUSE).await,
+            }
+        }
+        drop(held);
+    }
+
+    /// Proposes facts under the term and epoch of their decision.
+    fn propose(
+        &self,
+        status: &PeerStatus,
+        view: &RegionView,
+        facts: Vec<Fact>,
+    ) -> Result<raft::Pending<raft::Position>> {
+        let epoch = view.region.epoch;
+        let entry = Facts { term: status.term, epoch, facts }.encode()?;
+        if entry.len() > MAX_ENTRY_BYTES {
+            return Err(Error::Invalid(format!(
+                "a write of {} bytes to one region is too large; write less at a time",
+                entry.len()
+            )));
+        }
+        Ok(self.groups.propose(view.region.id, status.term, entry))
+    }
+
+    /// The region, if this node leads it and may decide in it.
+    pub(crate) fn led(&self, region: RegionRef) -> Result<(PeerStatus, Arc<RegionView>)> {
+        let status = self.groups.status(region.id).ok_or(Error::RegionNotFound(region.id))?;
+        if status.leader.map(|leader| leader.id) != Some(status.peer.id) {
+            let leader = status.leader.map(|leader| leader.node);
+            return Err(Error::NotLeader { region: region.id, leader });
+        }
+        if !status.decides {
+            return Err(Error::Unavailable(format!(
+                "the leader of region {} is new and not ready yet",
+                region.id
+            )));
+        }
+        let view = self.store.expect_region(region.id)?;
+        self.check_epoch(region, &view)?;
+        Ok((status, view))
+    }
+
+    pub(crate) fn check_epoch(&self, region: RegionRef, view: &RegionView) -> Result<()> {
+        if !view.whole {
+            return Err(Error::RegionNotFound(region.id));
+        }
+        if view.region.epoch == region.epoch {
+            return Ok(());
+        }
+        // Siblings of the last split carry the same version.
+        let version = view.region.epoch.version;
+        let siblings = self.store.regions().into_iter().map(|other| other.region.clone());
+        let siblings = siblings.filter(|other| {
+            other.id != region.id
+                && other.kind == view.region.kind
+                && other.epoch.version == version
+        });
+        let mut current = vec![view.region.clone()];
+        current.extend(siblings.take(MAX_SIBLINGS));
+        Err(Error::StaleEpoch { region: region.id, current })
+    }
+
+    fn fence(&self, region: RegionId) -> Arc<RwLock<()>> {
+        self.fences.lock().entry(region).or_default().clone()
+    }
+}
+
+/// Whether a failed proposal certainly never takes effect.
+fn certain(error: &Error) -> bool {
+    matches!(error, Error::Dropped(_) | Error::NotLeader { .. } | Error::RegionNotFound(_))
+}
+
+/// Refuses rows of a schema that the region does not know, or that is older than the previous one.
+fn check_schema(view: &RegionView, table: TableId, sent: SchemaVersion) -> Result<()> {
+    let known = view.newest_schema(table).map(|newest| newest.version);
+    let fresh = known.is_some_and(|known| sent + 1 >= known);
+    if fresh && view.schemas.contains_key(&(table, sent)) {
+        return Ok(());
+    }
+    Err(Error::SchemaChanged { table, sent, known })
+}
+
+fn rollback(known: Known<'_>, start_ts: Timestamp, keys: &[Vec<u8>]) -> Result<Decision> {
+    let mut facts = Vec::with_capacity(keys.len());
+    for key in keys {
+        match known.rollback(key, start_ts)? {
+            Rollback::Fact(fact) => facts.push(fact),
+            Rollback::Already => {}
+            Rollback::Committed(at) => {
+                return Ok((vec![], Response::Fate(Fate::Committed(at).commit_ts())));
+            }
+        }
+    }
+    Ok((facts, Response::Done))
+}
+
+/// Names the index whose uniqueness an insert violates.
+fn name_index(error: Error, view: &RegionView) -> Error {
+    match (error, view.region.kind) {
+        (Error::Duplicate { key, .. }, types::RegionKind::Index(table, id)) => {
+            let newest = view.newest_schema(table);
+            let index = newest.and_then(|table| table.indexes.iter().find(|index| index.id == id));
+            let index = index.map_or_else(|| format!("index {id}"), |index| index.name.clone());
+            Error::Duplicate { index, key }
+        }
+        (Error::Duplicate { key, .. }, _) => {
+            Error::Duplicate { index: "PRIMARY".into(), key }
+        }
+        (error, _) => error,
+    }
+}
+
+/// Waits for something that holds up writes, within the bound.
+async fn bounded<T>(what: &str, wait: impl Future<Output = T>) -> Result<T> {
+    tokio::time::timeout(LATCH_WAIT, wait).await.map_err(|_| {
+        Error::Unavailable(format!(
+            "waited {} ms for {what}; nothing was written",
+            LATCH_WAIT.as_millis()
+        ))
+    })
+}

@@ -1,0 +1,335 @@
+//! Transactions and snapshots as their users see them: reads at the start timestamp, writes
+//! buffered until commit, own writes visible.
+//!
+//! The buffer is in memory only; nothing of a transaction exists elsewhere before its commit.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use kv::Pair;
+use tokio::time::Instant;
+use types::{Error, RegionKind, Result, Table, TableId, Timestamp};
+
+use crate::api::{Mutation, Op};
+use crate::client::{TxnClient, kind_of};
+use crate::coordinator::Commit;
+use crate::fetch::Pages;
+
+/// Most bytes of keys and rows that a transaction may write.
+pub const MAX_TRANSACTION_BYTES: usize = 100 << 20;
+
+/// Reads at one timestamp.
+#[derive(Clone)]
+pub struct Snapshot {
+    client: TxnClient,
+    ts: Timestamp,
+}
+
+impl Snapshot {
+    pub(crate) fn new(client: TxnClient, ts: Timestamp) -> Self {
+        Snapshot { client, ts }
+    }
+
+    /// When it reads.
+    pub fn ts(&self) -> Timestamp {
+        self.ts
+    }
+
+    /// The row of a key.
+    pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.client.fetch(vec![key.to_vec()], self.ts).await?.pop().map(|(_, row)| row))
+    }
+
+    /// Pairs of those keys that have a row, ascending.
+    pub async fn batch_get(&self, keys: Vec<Vec<u8>>) -> Result<Vec<Pair>> {
+        self.client.fetch(keys, self.ts).await
+    }
+
+    /// The rows with `start ≤ key < end`; descending if `reverse`.
+    pub fn scan(&self, start: Vec<u8>, end: Vec<u8>, reverse: bool) -> Scan {
+        self.scan_over(start, end, reverse, BTreeMap::new())
+    }
+
+    fn scan_over(
+        &self,
+        start: Vec<u8>,
+        end: Vec<u8>,
+        reverse: bool,
+        own: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    ) -> Scan {
+        let pages = Pages::new(self.client.clone(), self.ts, (start, end), reverse);
+        Scan { pages, reverse, own }
+    }
+}
+
+/// A range being read. It stands on its own: the transaction may go on writing.
+pub struct Scan {
+    pages: Pages,
+    reverse: bool,
+    /// The transaction's writes to the range as of the scan's begin: a row, or none if deleted.
+    own: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+impl Scan {
+    /// Asks for pages of about so many pairs: for readers that need only a few.
+    pub fn page_pairs(mut self, pairs: u32) -> Self {
+        self.pages.page_pairs(pairs);
+        self
+    }
+
+    /// The next pairs in order, or none at the end. May be empty before the end.
+    pub async fn next_page(&mut self) -> Result<Option<Vec<Pair>>> {
+        let Some(page) = self.pages.next().await? else { return Ok(None) };
+        if self.own.is_empty() {
+            return Ok(Some(page.pairs));
+        }
+        let (from, to) = (Bound::Included(page.start), Bound::Excluded(page.end));
+        let own: Vec<_> =
+            self.own.range((from, to)).map(|(key, row)| (key.clone(), row.clone())).collect();
+        if own.is_empty() {
+            return Ok(Some(page.pairs));
+        }
+        let mut merged: BTreeMap<Vec<u8>, Option<Vec<u8>>> =
+            page.pairs.into_iter().map(|(key, row)| (key, Some(row))).collect();
+        merged.extend(own);
+        let pairs = merged.into_iter().filter_map(|(key, row)| Some((key, row?)));
+        Ok(Some(if self.reverse { pairs.rev().collect() } else { pairs.collect() }))
+    }
+
+    /// Everything that is left.
+    pub async fn collect(mut self) -> Result<Vec<Pair>> {
+        let mut pairs = Vec::new();
+        while let Some(page) = self.next_page().await? {
+            pairs.extend(page);
+        }
+        Ok(pairs)
+    }
+}
+
+/// A place in a transaction to come back to: how many of its changes stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Savepoint(usize);
+
+/// A transaction under snapshot isolation, in optimistic mode: conflicts show at commit.
+pub struct Transaction {
+    snapshot: Snapshot,
+    began: Instant,
+    writes: BTreeMap<Vec<u8>, Op>,
+    tables: HashMap<TableId, Arc<Table>>,
+    bytes: usize,
+    /// What each change replaced in `writes`, oldest first.
+    undo: Vec<(Vec<u8>, Option<Op>)>,
+}
+
+impl Transaction {
+    pub(crate) fn new(client: TxnClient, start_ts: Timestamp) -> Self {
+        Transaction {
+            snapshot: Snapshot::new(client, start_ts),
+            began: Instant::now(),
+            writes: BTreeMap::new(),
+            tables: HashMap::new(),
+            bytes: 0,
+            undo: Vec::new(),
+        }
+    }
+
+    /// When it reads, and its identity.
+    pub fn start_ts(&self) -> Timestamp {
+        self.snapshot.ts
+    }
+
+    /// Bytes of keys and rows buffered.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Keys buffered.
+    pub fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// Whether nothing is buffered.
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// Whether it has written rows or index entries of a table.
+    pub fn has_written(&self, table: TableId) -> bool {
+        self.tables.contains_key(&table)
+    }
+
+    /// Its view without its own writes.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// The row of a key, its own write included.
+    pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        match self.writes.get(key).and_then(own_row) {
+            Some(row) => Ok(row),
+            None => self.snapshot.get(key).await,
+        }
+    }
+
+    /// Pairs of those keys that have a row, own writes included, ascending.
+    pub async fn batch_get(&self, keys: Vec<Vec<u8>>) -> Result<Vec<Pair>> {
+        let mut own = BTreeMap::new();
+        let mut others = Vec::new();
+        for key in keys {
+            match self.writes.get(&key).and_then(own_row) {
+                Some(row) => {
+                    own.insert(key, row);
+                }
+                None => others.push(key),
+            }
+        }
+        let mut pairs = if others.is_empty() { vec![] } else { self.snapshot.batch_get(others).await? };
+        if !own.is_empty() {
+            pairs.extend(own.into_iter().filter_map(|(key, row)| Some((key, row?))));
+            pairs.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        }
+        Ok(pairs)
+    }
+
+    /// The rows with `start ≤ key < end`, own writes up to now included; descending if `reverse`.
+    pub fn scan(&self, start: Vec<u8>, end: Vec<u8>, reverse: bool) -> Scan {
+        let own = if start < end {
+            let range = self.writes.range::<Vec<u8>, _>(&start..&end);
+            range.filter_map(|(key, op)| Some((key.clone(), own_row(op)?))).collect()
+        } else {
+            BTreeMap::new()
+        };
+        self.snapshot.scan_over(start, end, reverse, own)
+    }
+
+    /// Sets a row, whatever was there.
+    pub fn put(&mut self, table: &Arc<Table>, key: Vec<u8>, row: Vec<u8>) -> Result<()> {
+        let op = match self.writes.get(&key) {
+            Some(Op::Insert(_)) => Op::Insert(row),
+            _ => Op::Put(row),
+        };
+        self.change(table, key, op)
+    }
+
+    /// Sets a row that must not be there yet: one of this transaction is an error at once, a stored
+    /// one at commit.
+    pub fn insert(&mut self, table: &Arc<Table>, key: Vec<u8>, row: Vec<u8>) -> Result<()> {
+        let op = match self.writes.get(&key) {
+            Some(Op::Put(_) | Op::Insert(_)) => {
+                return Err(Error::Duplicate { index: index_name(table, &key), key });
+            }
+            // Its own deletion has made room, whatever is stored.
+            Some(Op::Delete) => Op::Put(row),
+            Some(Op::Lock) | None => Op::Insert(row),
+        };
+        self.change(table, key, op)
+    }
+
+    /// Ends a row.
+    pub fn delete(&mut self, table: &Arc<Table>, key: Vec<u8>) -> Result<()> {
+        self.change(table, key, Op::Delete)
+    }
+
+    /// Holds a key: others that write it meanwhile conflict.
+    pub fn lock(&mut self, table: &Arc<Table>, key: Vec<u8>) -> Result<()> {
+        if self.writes.contains_key(&key) { Ok(()) } else { self.change(table, key, Op::Lock) }
+    }
+
+    /// A place to come back to when a statement fails.
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint(self.undo.len())
+    }
+
+    /// Forgets the changes since a savepoint.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) {
+        while self.undo.len() > savepoint.0 {
+            let Some((key, before)) = self.undo.pop() else { break };
+            let now = match before {
+                Some(op) => {
+                    self.bytes += weigh(&key, &op);
+                    self.writes.insert(key.clone(), op)
+                }
+                None => self.writes.remove(&key),
+            };
+            if let Some(now) = now {
+                self.bytes = self.bytes.saturating_sub(weigh(&key, &now));
+            }
+        }
+    }
+
+    /// Commits, and says when: the changes are visible to every read at that timestamp or later.
+    ///
+    /// [`Error::is_conflict`] errors mean that nothing was written and that a new attempt may
+    /// succeed. [`Error::Timeout`] means that the outcome could not be learned.
+    pub async fn commit(self) -> Result<Timestamp> {
+        if self.writes.is_empty() {
+            return Ok(self.snapshot.ts);
+        }
+        let mutations =
+            self.writes.into_iter().map(|(key, op)| Mutation { key, op }).collect();
+        let Snapshot { client, ts } = self.snapshot;
+        Commit::new(client, ts, self.began, self.tables, mutations).run().await
+    }
+
+    /// Gives up. Nothing was written, so there is nothing to undo elsewhere.
+    pub fn rollback(self) {
+        drop(self);
+    }
+
+    fn change(&mut self, table: &Arc<Table>, key: Vec<u8>, op: Op) -> Result<()> {
+        let bytes = self.bytes + weigh(&key, &op);
+        if bytes > MAX_TRANSACTION_BYTES {
+            return Err(Error::Invalid(format!(
+                "the transaction is larger than {MAX_TRANSACTION_BYTES} bytes; commit more often"
+            )));
+        }
+        match self.tables.get(&table.id) {
+            Some(known) if known.version != table.version => {
+                return Err(Error::SchemaChanged {
+                    table: table.id,
+                    sent: known.version,
+                    known: Some(table.version),
+                });
+            }
+            Some(_) => {}
+            None => {
+                self.tables.insert(table.id, table.clone());
+            }
+        }
+        self.bytes = bytes;
+        let before = self.writes.insert(key.clone(), op);
+        if let Some(before) = &before {
+            self.bytes = self.bytes.saturating_sub(weigh(&key, before));
+        }
+        self.undo.push((key, before));
+        Ok(())
+    }
+}
+
+/// What a write makes of its key for the transaction's own reads, if anything.
+fn own_row(op: &Op) -> Option<Option<Vec<u8>>> {
+    match op {
+        Op::Put(row) | Op::Insert(row) => Some(Some(row.clone())),
+        Op::Delete => Some(None),
+        Op::Lock => None,
+    }
+}
+
+fn weigh(key: &[u8], op: &Op) -> usize {
+    key.len()
+        + match op {
+            Op::Put(row) | Op::Insert(row) => row.len(),
+            Op::Delete | Op::Lock => 0,
+        }
+}
+
+fn index_name(table: &Table, key: &[u8]) -> String {
+    match kind_of(key) {
+        Some(RegionKind::Index(_, id)) => {
+            let index = table.indexes.iter().find(|index| index.id == id);
+            index.map_or_else(|| format!("index {id}"), |index| index.name.clone())
+        }
+        _ => "PRIMARY".into(),
+    }
+}
