@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use placement::api::Route;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
-use types::{Error, IndexId, NodeId, RegionKind, Result, TableId, Timestamp};
+use types::{Error, IndexId, NodeId, Region, RegionId, RegionKind, Result, TableId, Timestamp};
 
 use crate::api::{Request, Response};
 use crate::routes::{Routes, Target};
@@ -47,6 +47,9 @@ pub trait Directory: Send + Sync + 'static {
 
     /// The regions of a kind, in key order.
     async fn regions(&self, kind: RegionKind) -> Result<Vec<Route>>;
+
+    /// What it said of a region has proven wrong: it must ask anew when that is next wanted.
+    fn forget(&self, region: RegionId);
 }
 
 /// Begins transactions and reads snapshots. Cheap to clone.
@@ -188,15 +191,16 @@ impl TxnClient {
             Error::NotLeader { leader: Some(leader), .. } if *leader != target.node => {
                 self.routes.led_by(region, *leader);
             }
-            Error::NotLeader { .. } | Error::Timeout { .. } => self.routes.missed(region),
-            // A busy leader is still the leader; a node that is gone is not.
-            Error::Unavailable(_) | Error::Io(_) => self.routes.missed(region),
+            Error::NotLeader { .. }
+            | Error::Timeout { .. }
+            | Error::Unavailable(_)
+            | Error::Io(_) => self.routes.missed(region),
             Error::StaleEpoch { current, .. } => {
                 let behind = current.iter().any(|now| {
                     now.id == region.id && now.epoch < region.epoch
                 });
                 if !behind {
-                    self.routes.forget(region.id, &region.start);
+                    self.forget(region);
                     let node = Some(target.node);
                     current.iter().for_each(|now| {
                         let leader = if now.id == region.id { node } else { None };
@@ -204,12 +208,15 @@ impl TxnClient {
                     });
                 }
             }
-            Error::RegionNotFound(_) => {
-                self.routes.forget(region.id, &region.start);
-            }
+            Error::RegionNotFound(_) => self.forget(region),
             _ => {}
         }
         Err(error)
+    }
+
+    fn forget(&self, region: &Region) {
+        self.routes.forget(region.id, &region.start);
+        self.directory.forget(region.id);
     }
 
     /// Groups items by their keys' regions, in key order. Items must ascend by key.

@@ -6,6 +6,7 @@ pub mod api;
 pub mod client;
 mod coordinator;
 pub mod decide;
+mod directory;
 pub mod fact;
 mod fetch;
 pub mod latches;

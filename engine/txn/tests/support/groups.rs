@@ -1,0 +1,261 @@
+//! Raft's stand-in: one log per region on one node, applied in order after a while. Proposals may
+//! be refused, their outcome withheld, and a change of term loses the end of what is not applied.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use env::Random;
+use futures::FutureExt;
+use parking_lot::Mutex;
+use raft::{
+    Command, Effect, Groups, INITIAL_POSITION, Machine, PeerStatus, Pending, Position,
+};
+use tokio::sync::oneshot;
+use types::{Error, NodeId, Peer, PeerId, Region, RegionId, Result};
+
+use super::Faults;
+
+type Reply = oneshot::Sender<Result<Position>>;
+
+struct Entry {
+    term: u64,
+    /// None is a leader's first entry.
+    data: Option<Vec<u8>>,
+    reply: Option<Reply>,
+}
+
+struct SimPeer {
+    machine: Box<dyn Machine>,
+    term: u64,
+    decides: bool,
+    queue: VecDeque<Entry>,
+    applying: bool,
+    log: Vec<(Position, Option<Vec<u8>>)>,
+    applied: tokio::sync::watch::Sender<u64>,
+}
+
+/// What a region's log held, from its first entry on.
+pub type Log = Vec<(Position, Option<Vec<u8>>)>;
+
+struct State {
+    faults: Faults,
+    peers: BTreeMap<RegionId, SimPeer>,
+}
+
+/// The groups of one node; it leads them all.
+pub struct SimGroups {
+    node: NodeId,
+    random: Random,
+    state: Mutex<State>,
+    this: std::sync::Weak<SimGroups>,
+}
+
+impl SimGroups {
+    pub fn new(node: NodeId, random: Random, faults: Faults) -> Arc<Self> {
+        let state = Mutex::new(State { faults, peers: BTreeMap::new() });
+        Arc::new_cyclic(|this| SimGroups { node, random, state, this: this.clone() })
+    }
+
+    pub fn heal(&self) {
+        self.state.lock().faults = Faults::default();
+    }
+
+    /// Takes a machine in and leads its region.
+    pub fn lead(&self, machine: Box<dyn Machine>) {
+        self.state.lock().lead(machine);
+    }
+
+    pub fn regions(&self) -> Vec<RegionId> {
+        self.state.lock().peers.keys().copied().collect()
+    }
+
+    pub fn log(&self, region: RegionId) -> Log {
+        self.state.lock().peers[&region].log.clone()
+    }
+
+    pub fn with_machine<R>(&self, region: RegionId, call: impl FnOnce(&mut dyn Machine) -> R) -> R {
+        call(self.state.lock().peers.get_mut(&region).unwrap().machine.as_mut())
+    }
+
+    /// Leadership goes and comes back. What was not applied yet survives up to some point; nobody
+    /// is told of the rest.
+    pub fn elect(&self, region: RegionId) {
+        let mut state = self.state.lock();
+        let Some(peer) = state.peers.get_mut(&region) else { return };
+        let kept = self.random.below(peer.queue.len() as u64 + 1) as usize;
+        for lost in peer.queue.split_off(kept) {
+            let lost = lost.reply.map(|reply| reply.send(Err(unknown())));
+            drop(lost);
+        }
+        for entry in &mut peer.queue {
+            if let Some(reply) = entry.reply.take() {
+                let _ = reply.send(Err(unknown()));
+            }
+        }
+        peer.term += 1;
+        peer.decides = false;
+        peer.queue.push_back(Entry { term: peer.term, data: None, reply: None });
+        self.start(region, peer);
+    }
+
+    fn start(&self, region: RegionId, peer: &mut SimPeer) {
+        if !std::mem::replace(&mut peer.applying, true) {
+            let this = self.this.upgrade().unwrap();
+            tokio::spawn(async move { this.apply_all(region).await });
+        }
+    }
+
+    async fn apply_all(self: Arc<Self>, region: RegionId) {
+        loop {
+            let most = self.state.lock().faults.delay_ms;
+            if most > 0 {
+                tokio::time::sleep(Duration::from_millis(self.random.below(most + 1))).await;
+            }
+            let mut state = self.state.lock();
+            let batch = 1 + self.random.below(3) as usize;
+            let Some(peer) = state.peers.get_mut(&region) else { return };
+            let mut replies = Vec::new();
+            let mut children = Vec::new();
+            for _ in 0..batch {
+                let Some(entry) = peer.queue.pop_front() else { break };
+                let index = peer.machine.applied().index + 1;
+                let at = Position { index, term: entry.term };
+                let command = entry.data.as_deref().map_or(Command::Empty, Command::Data);
+                let effect = peer.machine.apply(at, command).unwrap();
+                peer.log.push((at, entry.data));
+                let mut result = Ok(at);
+                let mut last = false;
+                match effect {
+                    Effect::Applied => {}
+                    Effect::Dropped => result = Err(Error::Dropped("stale".into())),
+                    Effect::Split(split) => {
+                        children.extend(split);
+                        last = true;
+                    }
+                }
+                replies.extend(entry.reply.map(|reply| (reply, result)));
+                peer.decides |= entry.term == peer.term;
+                if last {
+                    break;
+                }
+            }
+            peer.machine.finish_batch().unwrap();
+            peer.applied.send_replace(peer.machine.applied().index);
+            let done = peer.queue.is_empty();
+            if done {
+                peer.applying = false;
+            }
+            children.into_iter().for_each(|child| state.lead(child));
+            for (reply, result) in replies {
+                let _ = reply.send(result);
+            }
+            if done {
+                return;
+            }
+        }
+    }
+}
+
+impl State {
+    fn lead(&mut self, mut machine: Box<dyn Machine>) {
+        let region = machine.region().id;
+        let term = INITIAL_POSITION.term + 1;
+        let at = Position { index: machine.applied().index + 1, term };
+        machine.apply(at, Command::Empty).unwrap();
+        machine.finish_batch().unwrap();
+        let applied = tokio::sync::watch::Sender::new(at.index);
+        let log = vec![(at, None)];
+        let queue = VecDeque::new();
+        let peer =
+            SimPeer { machine, term, decides: true, queue, applying: false, log, applied };
+        self.peers.insert(region, peer);
+    }
+}
+
+fn unknown() -> Error {
+    Error::timeout("a proposal whose outcome is withheld", Duration::from_millis(1))
+}
+
+impl Groups for SimGroups {
+    fn status(&self, region: RegionId) -> Option<PeerStatus> {
+        let state = self.state.lock();
+        let peer = state.peers.get(&region)?;
+        let region = peer.machine.region().clone();
+        let me = *region.peer_on(self.node)?;
+        let applied = peer.machine.applied();
+        Some(PeerStatus {
+            region,
+            peer: me,
+            leader: Some(me),
+            term: peer.term,
+            decides: peer.decides,
+            applied,
+            committed: applied.index,
+            ready: true,
+            fault: None,
+        })
+    }
+
+    fn statuses(&self) -> Vec<PeerStatus> {
+        self.regions().into_iter().filter_map(|region| self.status(region)).collect()
+    }
+
+    fn propose(&self, region: RegionId, term: u64, data: Vec<u8>) -> Pending<Position> {
+        let (reply, answer) = oneshot::channel();
+        let mut state = self.state.lock();
+        let faults = state.faults;
+        let Some(peer) = state.peers.get_mut(&region) else {
+            return async move { Err(Error::RegionNotFound(region)) }.boxed();
+        };
+        if peer.term != term {
+            let leader = Some(self.node);
+            return async move { Err(Error::NotLeader { region, leader }) }.boxed();
+        }
+        if self.random.chance(faults.drop) {
+            return async { Err(Error::Dropped("refused".into())) }.boxed();
+        }
+        let withheld = self.random.chance(faults.unknown);
+        let reply = (!withheld).then_some(reply);
+        peer.queue.push_back(Entry { term, data: Some(data), reply });
+        self.start(region, peer);
+        async move {
+            match answer.await {
+                Ok(result) => result,
+                Err(_) => Err(unknown()),
+            }
+        }
+        .boxed()
+    }
+
+    fn read_index(&self, region: RegionId) -> Pending<u64> {
+        let state = self.state.lock();
+        let Some(peer) = state.peers.get(&region) else {
+            return async move { Err(Error::RegionNotFound(region)) }.boxed();
+        };
+        let index = peer.machine.applied().index + peer.queue.len() as u64;
+        let mut applied = peer.applied.subscribe();
+        async move {
+            let wait = applied.wait_for(|applied| *applied >= index);
+            match tokio::time::timeout(Duration::from_secs(2), wait).await {
+                Ok(Ok(_)) => Ok(index),
+                _ => Err(unknown()),
+            }
+        }
+        .boxed()
+    }
+
+    fn change_membership(&self, _: RegionId, _: Vec<Peer>) -> Pending<Region> {
+        async { Err(Error::Invalid("not simulated".into())) }.boxed()
+    }
+
+    fn transfer(&self, _: RegionId, _: PeerId) {}
+
+    fn create(&self, _: Region) -> Pending<()> {
+        async { Err(Error::Invalid("not simulated".into())) }.boxed()
+    }
+
+    fn destroy(&self, _: RegionId) -> Pending<()> {
+        async { Err(Error::Invalid("not simulated".into())) }.boxed()
+    }
+}

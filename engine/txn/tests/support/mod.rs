@@ -1,0 +1,320 @@
+//! A cluster in one process under simulated time: row nodes whose groups lose, delay and repeat as
+//! a seed says, a directory with an old picture, links that break.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+pub mod groups;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use env::Random;
+use kv::MemoryKv;
+use parking_lot::Mutex;
+use placement::api::Route;
+use raft::Machines;
+use tokio::time::Instant;
+use txn::api::{RegionRef, Request, Response};
+use txn::{Directory, RowMachines, RowStore, RowTransport, TxnClient, TxnService};
+use types::{
+    Column, ColumnType, Epoch, Error, IntWidth, NodeId, Peer, PeerRole, Region, RegionId,
+    RegionKind, Result, Table, TableId, Timestamp, key,
+};
+
+use groups::SimGroups;
+
+pub const TABLE: TableId = 7;
+
+/// What goes wrong, and how often.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// Longest delay of a message or an apply, in milliseconds.
+    pub delay_ms: u64,
+    /// A request is lost.
+    pub lose_request: f64,
+    /// An answer is lost.
+    pub lose_answer: f64,
+    /// A request arrives a second time, later.
+    pub repeat: f64,
+    /// A proposal is refused.
+    pub drop: f64,
+    /// A proposal's outcome is not told.
+    pub unknown: f64,
+}
+
+pub struct Node {
+    pub id: NodeId,
+    pub store: Arc<RowStore>,
+    pub groups: Arc<SimGroups>,
+    pub service: TxnService,
+}
+
+/// The cluster.
+pub struct World {
+    pub random: Random,
+    pub faults: Mutex<Faults>,
+    pub nodes: BTreeMap<NodeId, Node>,
+    started: Instant,
+    last: Mutex<Timestamp>,
+    ids: AtomicU64,
+    picture: Mutex<Vec<Route>>,
+}
+
+pub fn table(version: u32) -> Arc<Table> {
+    Arc::new(Table {
+        id: TABLE,
+        version,
+        database: "d".into(),
+        name: "t".into(),
+        columns: vec![Column {
+            id: 1,
+            name: "k".into(),
+            ty: ColumnType::Int { width: IntWidth::Big, unsigned: false },
+            nullable: false,
+            default: None,
+            auto_increment: false,
+            on_update_now: false,
+            hidden: false,
+            comment: String::new(),
+        }],
+        primary_key: vec![1],
+        indexes: vec![],
+        columnar_replicas: 0,
+        comment: String::new(),
+    })
+}
+
+/// A record key from a short name.
+pub fn record(name: &str) -> Vec<u8> {
+    let mut key = key::records_start(TABLE);
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
+/// The short name of a record key.
+pub fn name(key: &[u8]) -> String {
+    let prefix = key::records_start(TABLE);
+    let end = key::records_end(TABLE);
+    match key.strip_prefix(prefix.as_slice()) {
+        _ if key == end => "end".into(),
+        Some([]) => "start".into(),
+        Some(name) => String::from_utf8_lossy(name).into_owned(),
+        None => "?".into(),
+    }
+}
+
+impl World {
+    /// Nodes, and regions cut at the given names, spread over the nodes in turn.
+    pub fn new(seed: u64, nodes: u64, cuts: &[&str], faults: Faults) -> Arc<Self> {
+        let random = Random::seeded(seed);
+        let nodes: BTreeMap<NodeId, Node> = (1..=nodes)
+            .map(|id| {
+                let store = RowStore::open(Arc::new(MemoryKv::new())).unwrap();
+                let groups = SimGroups::new(id, random.fork(), faults);
+                let service = TxnService::new(groups.clone(), store.clone());
+                (id, Node { id, store, groups, service })
+            })
+            .collect();
+        let mut starts = vec![key::records_start(TABLE)];
+        starts.extend(cuts.iter().map(|cut| record(cut)));
+        let mut ends: Vec<_> = starts[1..].to_vec();
+        ends.push(key::records_end(TABLE));
+        for (at, (start, end)) in starts.into_iter().zip(ends).enumerate() {
+            let node = at as u64 % nodes.len() as u64 + 1;
+            let id = 100 + at as u64;
+            let region = Region {
+                id,
+                epoch: Epoch { version: 1, conf: 1 },
+                kind: RegionKind::Records(TABLE),
+                start,
+                end,
+                peers: vec![Peer { id: 1000 + at as u64, node, role: PeerRole::Voter }],
+            };
+            let home = &nodes[&node];
+            let machine =
+                RowMachines::new(home.store.clone()).create(&region, true).unwrap();
+            home.groups.lead(machine);
+        }
+        let world = Arc::new(World {
+            random,
+            faults: Mutex::new(faults),
+            nodes,
+            started: Instant::now(),
+            last: Mutex::default(),
+            ids: AtomicU64::new(10_000),
+            picture: Mutex::default(),
+        });
+        world.refresh();
+        world
+    }
+
+    /// Nothing goes wrong any more.
+    pub fn heal(&self) {
+        *self.faults.lock() = Faults::default();
+        self.nodes.values().for_each(|node| node.groups.heal());
+    }
+
+    /// The directory learns where regions are.
+    pub fn refresh(&self) {
+        let mut routes = Vec::new();
+        for node in self.nodes.values() {
+            for view in node.store.regions() {
+                routes.push(Route {
+                    region: view.region.clone(),
+                    leader: Some(node.id),
+                    ready_learners: vec![],
+                    rows: 0,
+                    bytes: 0,
+                });
+            }
+        }
+        routes.sort_by(|a, b| a.region.start.cmp(&b.region.start));
+        *self.picture.lock() = routes;
+    }
+
+    /// The node that holds the region of a key, and the region.
+    pub fn home(&self, key: &[u8]) -> (&Node, Region) {
+        for node in self.nodes.values() {
+            for view in node.store.regions() {
+                if view.region.contains(key) {
+                    return (node, view.region.clone());
+                }
+            }
+        }
+        panic!("no region holds the key");
+    }
+
+    /// Cuts the region of a key there.
+    pub async fn split(&self, at: &[u8]) -> Result<RegionId> {
+        let (node, region) = self.home(at);
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let cuts = vec![(at.to_vec(), id, vec![id + 100_000])];
+        let request = Request::Split { region: reference(&region), cuts };
+        match node.service.handle(request).await {
+            Response::Regions(_) => Ok(id),
+            Response::Failed(error) => Err(error),
+            other => panic!("a split is answered by {other:?}"),
+        }
+    }
+
+    pub fn link(self: &Arc<Self>) -> Arc<Link> {
+        Arc::new(Link { world: self.clone(), dead: AtomicBool::new(false), calls: AtomicU64::new(u64::MAX) })
+    }
+
+    pub fn client(self: &Arc<Self>) -> TxnClient {
+        self.client_over(self.link())
+    }
+
+    pub fn client_over(self: &Arc<Self>, link: Arc<Link>) -> TxnClient {
+        TxnClient::new(link, Arc::new(Known(self.clone())))
+    }
+
+    /// Now.
+    pub fn timestamp(&self) -> Timestamp {
+        let mut last = self.last.lock();
+        let ms = self.started.elapsed().as_millis() as u64 + 1;
+        *last = Timestamp::pack(ms, 0).max(last.next());
+        *last
+    }
+
+    async fn delay(&self) {
+        let most = self.faults.lock().delay_ms;
+        if most > 0 {
+            tokio::time::sleep(Duration::from_millis(self.random.below(most + 1))).await;
+        }
+    }
+}
+
+pub fn reference(region: &Region) -> RegionRef {
+    RegionRef { id: region.id, epoch: region.epoch }
+}
+
+/// The directory of a world.
+pub struct Known(pub Arc<World>);
+
+#[async_trait]
+impl Directory for Known {
+    async fn timestamp(&self) -> Result<Timestamp> {
+        self.0.delay().await;
+        let ts = self.0.timestamp();
+        self.0.delay().await;
+        Ok(ts)
+    }
+
+    async fn locate(&self, key: &[u8]) -> Result<Route> {
+        self.0.delay().await;
+        // Sometimes it has heard the news, sometimes not.
+        if self.0.random.chance(0.3) {
+            self.0.refresh();
+        }
+        let picture = self.0.picture.lock();
+        picture
+            .iter()
+            .find(|route| route.region.contains(key))
+            .cloned()
+            .ok_or_else(|| Error::Unavailable("no route".into()))
+    }
+
+    async fn regions(&self, _: RegionKind) -> Result<Vec<Route>> {
+        self.0.delay().await;
+        self.0.refresh();
+        Ok(self.0.picture.lock().clone())
+    }
+
+    fn forget(&self, _: RegionId) {}
+}
+
+/// A client's way to the row nodes. When it is dead, nothing gets through in either direction.
+pub struct Link {
+    world: Arc<World>,
+    dead: AtomicBool,
+    /// Calls until it dies.
+    calls: AtomicU64,
+}
+
+impl Link {
+    /// The client crashes before its call number `calls` from now.
+    pub fn die_after(&self, calls: u64) {
+        self.calls.store(calls, Ordering::SeqCst);
+    }
+
+    async fn alive(&self) {
+        if self.dead.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[async_trait]
+impl RowTransport for Link {
+    async fn call(&self, node: NodeId, request: Request) -> Result<Response> {
+        if self.calls.fetch_sub(1, Ordering::SeqCst) == 0 {
+            self.dead.store(true, Ordering::SeqCst);
+        }
+        self.alive().await;
+        let world = &self.world;
+        let faults = *world.faults.lock();
+        world.delay().await;
+        let service = world.nodes[&node].service.clone();
+        if world.random.chance(faults.lose_request) {
+            return Err(Error::Unavailable("request lost".into()));
+        }
+        if world.random.chance(faults.repeat) {
+            let (service, request) = (service.clone(), request.clone());
+            let later = world.random.below(2_000);
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(later)).await;
+                service.handle(request).await;
+            });
+        }
+        let response = service.handle(request).await;
+        world.delay().await;
+        self.alive().await;
+        if world.random.chance(faults.lose_answer) {
+            return Err(Error::timeout("lost answer", Duration::from_millis(1)));
+        }
+        Ok(response)
+    }
+}
