@@ -5,7 +5,7 @@
 
 use raft::Position;
 use serde::{Deserialize, Serialize};
-use types::{Epoch, Error, Peer, PeerId, RegionId, Result, Table, Timestamp};
+use types::{Epoch, Error, Peer, PeerId, Region, RegionId, Result, Table, Timestamp};
 
 /// What a committed lock does to its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 //! A cache only: it asks nobody.
 
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -53,14 +54,14 @@ impl Routes {
     /// The region that holds a key.
     pub fn of(&self, key: &[u8]) -> Option<Target> {
         let known = self.known.read();
-        let (_, route) = known.range::<[u8], _>(..=key).next_back()?;
+        let (_, route) = known.range::<[u8], _>((Unbounded, Included(key))).next_back()?;
         if route.region.contains(key) { route.target() } else { None }
     }
 
     /// The region that holds the keys right below `end`.
     pub fn below(&self, end: &[u8]) -> Option<Target> {
         let known = self.known.read();
-        let (_, route) = known.range::<[u8], _>(..end).next_back()?;
+        let (_, route) = known.range::<[u8], _>((Unbounded, Excluded(end))).next_back()?;
         if route.region.end.as_slice() >= end { route.target() } else { None }
     }
 

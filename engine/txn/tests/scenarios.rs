@@ -1,0 +1,456 @@
+//! Scenario scripts over a small cluster: each file of `scripts/` is a claim. `UPDATE_GOLDENFILES=1`
+//! writes what happens now into them.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::error::Error as StdError;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use goldenscript::{Command, Context};
+use support::{Faults, World, name, record, reference, table};
+use tokio::runtime::Runtime;
+use txn::api::{Mutation, Op, Request, Response};
+use txn::layout::{DataRecord, Fate, HistRecord};
+use txn::{Transaction, TxnClient};
+use types::{Error, Timestamp};
+
+struct Scripts {
+    runtime: Runtime,
+    world: Arc<World>,
+    client: TxnClient,
+    version: u32,
+    open: BTreeMap<String, Transaction>,
+    /// Timestamps by name: a transaction's start, or `name.commit`.
+    times: BTreeMap<String, Timestamp>,
+}
+
+impl Scripts {
+    fn new() -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let (world, client) = {
+            let _entered = runtime.enter();
+            let world = World::new(1, 2, &["m"], Faults::default());
+            (world.clone(), world.client())
+        };
+        Scripts {
+            runtime,
+            world,
+            client,
+            version: 1,
+            open: BTreeMap::new(),
+            times: BTreeMap::new(),
+        }
+    }
+
+    fn ts(&self, text: &str) -> Timestamp {
+        match text {
+            "now" => self.world.timestamp(),
+            text => match text.strip_suffix(".prev") {
+                Some(text) => self.times[text].prev(),
+                None => self.times[text],
+            },
+        }
+    }
+
+    /// The name of a timestamp, if it has one.
+    fn named(&self, ts: Timestamp) -> String {
+        let named = self.times.iter().find(|(_, known)| **known == ts);
+        named.map_or_else(|| "?".to_owned(), |(name, _)| name.clone())
+    }
+
+    fn explain(&self, error: &Error) -> String {
+        match error {
+            Error::Conflict { key, start, committed } => format!(
+                "Conflict on {} (began {}, newer {})",
+                name(key),
+                self.named(*start),
+                self.named(*committed)
+            ),
+            Error::Locked(lock) => format!(
+                "Locked {} by {} (primary {})",
+                name(&lock.key),
+                self.named(lock.start_ts),
+                name(&lock.primary)
+            ),
+            Error::Duplicate { index, key } => format!("Duplicate {} in {index}", name(key)),
+            Error::RolledBack(start) => format!("RolledBack {}", self.named(*start)),
+            Error::StaleEpoch { current, .. } => {
+                let regions: Vec<_> = current
+                    .iter()
+                    .map(|region| format!("{}..{}", name(&region.start), name(&region.end)))
+                    .collect();
+                format!("StaleEpoch, now {}", regions.join(" "))
+            }
+            Error::SchemaChanged { sent, known, .. } => {
+                format!("SchemaChanged sent={sent} known={known:?}")
+            }
+            other => other.to_string(),
+        }
+    }
+
+    fn shown<T>(&self, result: types::Result<T>) -> Result<T, Box<dyn StdError>> {
+        result.map_err(|error| self.explain(&error).into())
+    }
+
+    fn answer(&self, response: Response) -> Result<String, Box<dyn StdError>> {
+        Ok(match response {
+            Response::Failed(error) => return Err(self.explain(&error).into()),
+            Response::Done => "done".into(),
+            Response::Fate(Some(ts)) => format!("committed at {}", self.named(ts)),
+            Response::Fate(None) => "rolled back".into(),
+            Response::Alive(left) => format!("alive for {left} ms"),
+            Response::Pairs { pairs, resume } => {
+                let resume = resume.map(|key| format!(" … {}", name(&key).escape_debug()));
+                format!("{}{}", list(&pairs), resume.unwrap_or_default())
+            }
+            Response::Keys(keys) => keys.iter().map(|key| name(key)).collect::<Vec<_>>().join(" "),
+            Response::Regions(regions) => regions
+                .iter()
+                .map(|region| {
+                    format!(
+                        "{}..{} version {}",
+                        name(&region.start),
+                        name(&region.end),
+                        region.epoch.version
+                    )
+                })
+                .collect::<Vec<_>>()
+                .join("\n"),
+        })
+    }
+
+    /// Sends a request about a key straight to its leader.
+    fn ask(&self, key: &str, request: impl FnOnce(txn::api::RegionRef) -> Request) -> Response {
+        let (node, region) = self.world.home(&record(key));
+        let request = request(reference(&region));
+        self.runtime.block_on(node.service.handle(request))
+    }
+
+    fn transaction(&mut self, context: &Context) -> (String, &mut Transaction) {
+        let name = context.prefix.clone().expect("name the transaction: t1: …");
+        let open = self.open.get_mut(&name).expect("the transaction is not open");
+        (name, open)
+    }
+
+    /// Everything stored, by key.
+    fn dump(&self) -> String {
+        let mut out = String::new();
+        for node in self.world.nodes.values() {
+            let kv = node.store.snapshot();
+            let all = [u8::MAX; 8];
+            for pair in kv.scan(kv::Keyspace::Data, &[], &all) {
+                let (key, value) = pair.unwrap();
+                let record = DataRecord::decode(value).unwrap();
+                let _ = write!(out, "{} =", name(&key));
+                if record.commit_ts > Timestamp::ZERO {
+                    let row = record.row.as_deref().map_or("deleted".into(), text);
+                    let _ = write!(out, " {row} @{}", self.named(record.commit_ts));
+                }
+                if record.held_ts > Timestamp::ZERO {
+                    let _ = write!(out, " held @{}", self.named(record.held_ts));
+                }
+                let _ = writeln!(out);
+            }
+            for pair in kv.scan(kv::Keyspace::Hist, &[], &all) {
+                let (key, value) = pair.unwrap();
+                let (key, ts) = txn::layout::split_hist_key(&key).unwrap();
+                let record = HistRecord::decode(value).unwrap();
+                let row = record.row.as_deref().map_or("deleted".into(), text);
+                let _ = writeln!(out, "  older {} = {row} @{}", name(&key), self.named(ts));
+            }
+            for pair in kv.scan(kv::Keyspace::Lock, &[], &all) {
+                let (key, value) = pair.unwrap();
+                let lock: txn::locks::Lock = txn::layout::decode(&value).unwrap();
+                let _ = writeln!(
+                    out,
+                    "  lock {} {:?} by {} primary {} replaces {}",
+                    name(&key),
+                    lock.kind,
+                    self.named(lock.start_ts),
+                    name(&lock.primary),
+                    lock.replaces.map_or("nothing".into(), |ts| self.named(ts)),
+                );
+            }
+            for pair in kv.scan(kv::Keyspace::Fate, &[], &all) {
+                let (key, value) = pair.unwrap();
+                let (key, start) = txn::layout::split_fate_key(&key).unwrap();
+                let fate = match Fate::decode(&value).unwrap() {
+                    Fate::Committed(ts) => format!("committed @{}", self.named(ts)),
+                    Fate::RolledBack => "rolled back".into(),
+                };
+                let _ = writeln!(out, "  fate {} of {}: {fate}", name(&key), self.named(start));
+            }
+        }
+        out
+    }
+}
+
+fn text(row: &[u8]) -> String {
+    String::from_utf8_lossy(row).into_owned()
+}
+
+fn list(pairs: &[(Vec<u8>, Vec<u8>)]) -> String {
+    if pairs.is_empty() {
+        return "nothing".into();
+    }
+    let pairs: Vec<_> =
+        pairs.iter().map(|(key, row)| format!("{}={}", name(key), text(row))).collect();
+    pairs.join(" ")
+}
+
+/// `x=1` puts, `+x=1` inserts, `-x` deletes, `!x` holds.
+fn mutation(arg: &str) -> Mutation {
+    let (key, op) = if let Some(key) = arg.strip_prefix('-') {
+        (key, Op::Delete)
+    } else if let Some(key) = arg.strip_prefix('!') {
+        (key, Op::Lock)
+    } else {
+        let (key, row) = arg.split_once(':').expect("key:row");
+        let row = row.as_bytes().to_vec();
+        match key.strip_prefix('+') {
+            Some(key) => (key, Op::Insert(row)),
+            None => (key, Op::Put(row)),
+        }
+    };
+    Mutation { key: record(key), op }
+}
+
+impl goldenscript::Runner for Scripts {
+    type Command = Command;
+
+    fn run(&mut self, command: &Command, context: &Context) -> Result<String, Box<dyn StdError>> {
+        let mut args = command.consume_args();
+        let table = table(self.version);
+        match command.name.as_str() {
+            // Transactions through the client.
+            "begin" => {
+                let name = context.prefix.clone().expect("name the transaction");
+                let transaction = self.runtime.block_on(self.client.begin())?;
+                self.times.insert(name.clone(), transaction.start_ts());
+                self.open.insert(name, transaction);
+                Ok(String::new())
+            }
+            "write" => {
+                let mutations: Vec<_> =
+                    args.rest_pos().iter().map(|arg| mutation(&arg.value)).collect();
+                let transaction = self.transaction(context).1;
+                let mut result = Ok(());
+                for Mutation { key, op } in mutations {
+                    result = result.and(match op {
+                        Op::Put(row) => transaction.put(&table, key, row),
+                        Op::Insert(row) => transaction.insert(&table, key, row),
+                        Op::Delete => transaction.delete(&table, key),
+                        Op::Lock => transaction.lock(&table, key),
+                    });
+                }
+                self.shown(result).map(|()| String::new())
+            }
+            "get" => {
+                let keys = args.rest_pos().iter().map(|arg| record(&arg.value)).collect();
+                let name = context.prefix.clone().expect("name the transaction");
+                let open = self.open.get(&name).expect("open");
+                let pairs = self.runtime.block_on(open.batch_get(keys));
+                self.shown(pairs).map(|pairs| list(&pairs))
+            }
+            "scan" => {
+                let reverse = args.lookup_parse("reverse")?.unwrap_or(false);
+                let page = args.lookup_parse("page")?.unwrap_or(16);
+                let (start, end) = (record(""), types::key::records_end(support::TABLE));
+                let open = self.transaction(context).1;
+                let scan = open.scan(start, end, reverse).page_pairs(page);
+                let pairs = self.runtime.block_on(scan.collect());
+                self.shown(pairs).map(|pairs| list(&pairs))
+            }
+            "commit" => {
+                let name = context.prefix.clone().expect("name the transaction");
+                let open = self.open.remove(&name).expect("open");
+                let committed = self.runtime.block_on(open.commit());
+                if args.lookup_parse("settle")?.unwrap_or(true) {
+                    self.runtime.block_on(self.client.settle());
+                }
+                let committed = self.shown(committed)?;
+                self.times.insert(format!("{name}.commit"), committed);
+                Ok("committed".into())
+            }
+            // The same, but the client crashes before its n-th call to a row node.
+            "crash" => {
+                let name = context.prefix.clone().expect("name the transaction");
+                let mutations: Vec<_> =
+                    args.rest_pos().iter().map(|arg| mutation(&arg.value)).collect();
+                let calls = args.lookup_parse("calls")?.unwrap_or(0);
+                let _entered = self.runtime.enter();
+                let link = self.world.link();
+                let client = self.world.client_over(link.clone());
+                let mut transaction = self.runtime.block_on(client.begin())?;
+                self.times.insert(name.clone(), transaction.start_ts());
+                for Mutation { key, op } in mutations {
+                    match op {
+                        Op::Put(row) => transaction.put(&table, key, row)?,
+                        Op::Insert(row) => transaction.insert(&table, key, row)?,
+                        Op::Delete => transaction.delete(&table, key)?,
+                        Op::Lock => transaction.lock(&table, key)?,
+                    }
+                }
+                link.die_after(calls);
+                let work = async move {
+                    let patience = Duration::from_millis(10);
+                    tokio::time::timeout(patience, transaction.commit()).await
+                };
+                let outcome = self.runtime.block_on(work);
+                if let Ok(Ok(commit_ts)) = outcome {
+                    self.times.insert(format!("{name}.commit"), commit_ts);
+                    return Ok("committed, then crashed".into());
+                }
+                Ok("crashed".into())
+            }
+            // Single requests, as a coordinator sends them.
+            "prewrite" => {
+                let name = context.prefix.clone().expect("name the transaction");
+                let primary = record(&args.lookup("primary").expect("primary").value);
+                let version = args.lookup_parse("version")?.unwrap_or(self.version);
+                let fresh = self.world.timestamp();
+                let start_ts = *self.times.entry(name).or_insert(fresh);
+                let mutations: Vec<_> =
+                    args.rest_pos().iter().map(|arg| mutation(&arg.value)).collect();
+                let key = support::name(&mutations[0].key);
+                let response = self.ask(&key, |region| Request::Prewrite {
+                    region,
+                    start_ts,
+                    primary,
+                    mutations,
+                    ttl: 3_000,
+                    schema: (support::TABLE, version),
+                });
+                self.answer(response)
+            }
+            "commit_keys" => {
+                let name = context.prefix.clone().expect("name the transaction");
+                let start_ts = self.times[&name];
+                let fresh = self.world.timestamp();
+                let commit_ts = *self.times.entry(format!("{name}.commit")).or_insert(fresh);
+                let keys: Vec<_> = args.rest_pos().iter().map(|arg| record(&arg.value)).collect();
+                let response = self.ask(&support::name(&keys[0]), |region| Request::Commit {
+                    region,
+                    start_ts,
+                    commit_ts,
+                    keys,
+                });
+                self.answer(response)
+            }
+            "rollback_keys" => {
+                let start_ts = self.ts(context.prefix.as_deref().expect("name"));
+                let keys: Vec<_> = args.rest_pos().iter().map(|arg| record(&arg.value)).collect();
+                let response = self.ask(&support::name(&keys[0]), |region| Request::Rollback {
+                    region,
+                    start_ts,
+                    keys,
+                });
+                self.answer(response)
+            }
+            "status" => {
+                let start_ts = self.ts(context.prefix.as_deref().expect("name"));
+                let key = args.next_pos().expect("primary").value.clone();
+                let now = self.world.timestamp();
+                let primary = record(&key);
+                let response = self
+                    .ask(&key, |region| Request::CheckStatus { region, primary, start_ts, now });
+                self.answer(response)
+            }
+            "keep_alive" => {
+                let start_ts = self.ts(context.prefix.as_deref().expect("name"));
+                let ttl = args.lookup_parse("ttl")?.expect("ttl");
+                let key = args.next_pos().expect("primary").value.clone();
+                let primary = record(&key);
+                let response =
+                    self.ask(&key, |region| Request::KeepAlive { region, primary, start_ts, ttl });
+                self.answer(response)
+            }
+            "schema" => {
+                let key = args.next_pos().expect("key").value.clone();
+                let version = args.lookup_parse("version")?.expect("version");
+                let described = Box::new(types::Table::clone(&support::table(version)));
+                let response =
+                    self.ask(&key, |region| Request::Schema { region, table: described });
+                self.answer(response)
+            }
+            // Reads outside of transactions.
+            "read" => {
+                let at = args.lookup("at").map_or("now".to_owned(), |arg| arg.value.clone());
+                let ts = self.ts(&at);
+                let keys: Vec<_> = args.rest_pos().iter().map(|arg| record(&arg.value)).collect();
+                let snapshot = self.client.snapshot(ts);
+                let pairs = self.runtime.block_on(snapshot.batch_get(keys));
+                self.shown(pairs).map(|pairs| list(&pairs))
+            }
+            // One answer of a leader, without getting over anything.
+            "look" => {
+                let ts = self.ts(&args.lookup("at").map_or("now".into(), |arg| arg.value.clone()));
+                let limit = args.lookup_parse("limit")?.unwrap_or(100);
+                let reverse = args.lookup_parse("reverse")?.unwrap_or(false);
+                let key = args.next_pos().expect("key").value.clone();
+                let (start, end) = (record(""), types::key::records_end(support::TABLE));
+                let response = self.ask(&key, |region| Request::Scan {
+                    region,
+                    start,
+                    end,
+                    ts,
+                    limit,
+                    bytes: 1 << 20,
+                    reverse,
+                });
+                self.answer(response)
+            }
+            "split" => {
+                let key = args.next_pos().expect("key").value.clone();
+                self.runtime.block_on(self.world.split(&record(&key)))?;
+                Ok(String::new())
+            }
+            "split_keys" => {
+                let key = args.next_pos().expect("key").value.clone();
+                let parts = args.lookup_parse("parts")?.expect("parts");
+                let response = self.ask(&key, |region| Request::SplitKeys { region, parts });
+                self.answer(response)
+            }
+            "elect" => {
+                let key = args.next_pos().expect("key").value.clone();
+                let (node, region) = self.world.home(&record(&key));
+                let _entered = self.runtime.enter();
+                node.groups.elect(region.id);
+                Ok(String::new())
+            }
+            "advance" => {
+                let ms = args.next_pos().expect("ms").value.parse()?;
+                self.runtime.block_on(tokio::time::sleep(Duration::from_millis(ms)));
+                Ok(String::new())
+            }
+            "version" => {
+                self.version = args.next_pos().expect("version").value.parse()?;
+                Ok(String::new())
+            }
+            "dump" => Ok(self.dump()),
+            other => Err(format!("unknown command {other}").into()),
+        }
+    }
+}
+
+#[test]
+fn scripts() {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
+    let mut ran = 0;
+    for entry in std::fs::read_dir(scripts).unwrap() {
+        let path = entry.unwrap().path();
+        goldenscript::run(&mut Scripts::new(), &path)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        ran += 1;
+    }
+    assert!(ran >= 12, "the scripts are missing");
+}
