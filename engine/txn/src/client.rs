@@ -196,9 +196,8 @@ impl TxnClient {
             | Error::Unavailable(_)
             | Error::Io(_) => self.routes.missed(region),
             Error::StaleEpoch { current, .. } => {
-                let behind = current.iter().any(|now| {
-                    now.id == region.id && now.epoch < region.epoch
-                });
+                let behind =
+                    current.iter().any(|now| now.id == region.id && now.epoch < region.epoch);
                 if !behind {
                     self.forget(region);
                     let node = Some(target.node);
@@ -278,7 +277,10 @@ impl Patience {
         // The first miss is mostly a picture that has just been mended.
         let pause = match last {
             Error::StaleEpoch { .. } | Error::NotLeader { leader: Some(_), .. }
-                if self.tries == 0 => Duration::ZERO,
+                if self.tries == 0 =>
+            {
+                Duration::ZERO
+            }
             _ => self.next_pause(),
         };
         self.pause_for(pause, last).await
@@ -301,10 +303,7 @@ impl Patience {
 }
 
 /// One call within its bound.
-pub(crate) async fn within_call<T>(
-    whom: &str,
-    call: impl Future<Output = Result<T>>,
-) -> Result<T> {
+pub(crate) async fn within_call<T>(whom: &str, call: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::time::timeout(CALL_TIMEOUT, call)
         .await
         .unwrap_or_else(|_| Err(Error::timeout(format!("an answer of {whom}"), CALL_TIMEOUT)))

@@ -82,8 +82,7 @@ impl Commit {
         let plan = self.plan.clone();
         let mut patience = Patience::new("the regions of a transaction", PATIENCE);
         let mutations = std::mem::take(&mut self.mutations);
-        let groups =
-            plan.client.group(mutations, |mutation| &mutation.key, &mut patience).await?;
+        let groups = plan.client.group(mutations, |mutation| &mutation.key, &mut patience).await?;
         self.batches = groups.into_iter().flat_map(batches).collect();
         let sent = Sent(self.batches.iter().map(|(_, batch)| sent(batch)).collect());
         let beat = plan.clone().beat();
@@ -125,9 +124,8 @@ impl Commit {
     async fn lock_all(&mut self, sent: &Sent) -> Result<()> {
         let plan = &self.plan;
         let batches = std::mem::take(&mut self.batches);
-        let locking = batches.into_iter().zip(&sent.0).map(|(batch, (_, touched))| {
-            plan.lock(batch, touched)
-        });
+        let locking =
+            batches.into_iter().zip(&sent.0).map(|(batch, (_, touched))| plan.lock(batch, touched));
         stream::iter(locking).buffer_unordered(PARALLEL).try_collect::<Vec<()>>().await?;
         Ok(())
     }

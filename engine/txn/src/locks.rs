@@ -193,7 +193,5 @@ fn range<'a>(
 ) -> impl Iterator<Item = &'a Arc<Lock>> {
     // BTreeMap refuses ranges that end before they start.
     let end = end.max(start);
-    locks
-        .range::<[u8], _>((Bound::Included(start), Bound::Excluded(end)))
-        .map(|(_, lock)| lock)
+    locks.range::<[u8], _>((Bound::Included(start), Bound::Excluded(end))).map(|(_, lock)| lock)
 }

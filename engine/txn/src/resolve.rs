@@ -84,8 +84,7 @@ impl TxnClient {
             let target = self.locate(primary, patience).await?;
             let now = self.timestamp().await?;
             let region = target.reference();
-            let request =
-                Request::CheckStatus { region, primary: primary.to_vec(), start_ts, now };
+            let request = Request::CheckStatus { region, primary: primary.to_vec(), start_ts, now };
             match self.ask(&target, request).await {
                 Ok(Response::Fate(fate)) => {
                     self.remember_fate(start_ts, fate);

@@ -75,7 +75,10 @@ impl TxnService {
             Request::Commit { region, start_ts, commit_ts, keys } => {
                 self.write(region, keys.clone(), None, move |known, _| {
                     let facts = keys.iter().map(|key| known.commit(key, start_ts, commit_ts));
-                    Ok((facts.filter_map(Result::transpose).collect::<Result<_>>()?, Response::Done))
+                    Ok((
+                        facts.filter_map(Result::transpose).collect::<Result<_>>()?,
+                        Response::Done,
+                    ))
                 })
                 .await
             }
@@ -254,7 +257,8 @@ impl TxnService {
             }
             outcome
         });
-        task.await.map_err(|error| Error::Cancelled(format!("waiting for a proposal: {error}")))??;
+        task.await
+            .map_err(|error| Error::Cancelled(format!("waiting for a proposal: {error}")))??;
         Ok(response)
     }
 
@@ -379,9 +383,7 @@ fn name_index(error: Error, view: &RegionView) -> Error {
             let index = index.map_or_else(|| format!("index {id}"), |index| index.name.clone());
             Error::Duplicate { index, key }
         }
-        (Error::Duplicate { key, .. }, _) => {
-            Error::Duplicate { index: "PRIMARY".into(), key }
-        }
+        (Error::Duplicate { key, .. }, _) => Error::Duplicate { index: "PRIMARY".into(), key },
         (error, _) => error,
     }
 }

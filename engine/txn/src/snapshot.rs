@@ -202,7 +202,8 @@ pub(crate) fn install(
     region: &Region,
     chunks: &mut dyn SnapshotChunks,
 ) -> Result<(Schemas, Size)> {
-    let mut install = Install { region, schemas: Schemas::new(), size: Size::default(), fates: false };
+    let mut install =
+        Install { region, schemas: Schemas::new(), size: Size::default(), fates: false };
     while let Some(chunk) = chunks.next_chunk()? {
         let mut writes = Writes { store, batch: WriteBatch::default(), data: HashMap::new() };
         let mut locks = LockChanges::new();
@@ -262,8 +263,7 @@ impl Install<'_> {
                     self.size.rows += 1;
                     self.size.bytes += (key.len() + row.len()) as u64;
                 }
-                let held_ts =
-                    if self.fates { writes.data(&key)?.held_ts } else { Timestamp::ZERO };
+                let held_ts = if self.fates { writes.data(&key)?.held_ts } else { Timestamp::ZERO };
                 writes.put_data(key, DataRecord { commit_ts, start_ts, held_ts, row });
             }
             SnapshotItem::Version { key, commit_ts, start_ts, row, ended_by: Some(_), .. } => {

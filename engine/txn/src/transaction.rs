@@ -184,7 +184,8 @@ impl Transaction {
                 None => others.push(key),
             }
         }
-        let mut pairs = if others.is_empty() { vec![] } else { self.snapshot.batch_get(others).await? };
+        let mut pairs =
+            if others.is_empty() { vec![] } else { self.snapshot.batch_get(others).await? };
         if !own.is_empty() {
             pairs.extend(own.into_iter().filter_map(|(key, row)| Some((key, row?))));
             pairs.sort_unstable_by(|a, b| a.0.cmp(&b.0));
@@ -266,8 +267,7 @@ impl Transaction {
         if self.writes.is_empty() {
             return Ok(self.snapshot.ts);
         }
-        let mutations =
-            self.writes.into_iter().map(|(key, op)| Mutation { key, op }).collect();
+        let mutations = self.writes.into_iter().map(|(key, op)| Mutation { key, op }).collect();
         let Snapshot { client, ts } = self.snapshot;
         Commit::new(client, ts, self.began, self.tables, mutations).run().await
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use goldenscript::{Command, Context};
+use goldenscript::{ArgumentConsumer, Command, Context};
 use support::{Faults, World, name, record, reference, table};
 use tokio::runtime::Runtime;
 use txn::api::{Mutation, Op, Request, Response};
@@ -31,14 +31,12 @@ struct Scripts {
 
 impl Scripts {
     fn new() -> Self {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let (world, client) = {
             let _entered = runtime.enter();
             let world = World::new(1, 2, &["m"], Faults::default());
+            // Whoever waits for a lock's time to be over asks for the time.
+            world.tick.store(500, std::sync::atomic::Ordering::Relaxed);
             (world.clone(), world.client())
         };
         Scripts {
@@ -194,6 +192,17 @@ impl Scripts {
     }
 }
 
+fn rest<'a>(args: &mut ArgumentConsumer<'a>) -> Vec<&'a str> {
+    std::iter::from_fn(|| args.next_pos()).collect()
+}
+
+fn option<T: std::str::FromStr>(
+    args: &mut ArgumentConsumer<'_>,
+    name: &str,
+) -> Result<Option<T>, T::Err> {
+    args.take_key(name).map(str::parse).transpose()
+}
+
 fn text(row: &[u8]) -> String {
     String::from_utf8_lossy(row).into_owned()
 }
@@ -207,21 +216,20 @@ fn list(pairs: &[(Vec<u8>, Vec<u8>)]) -> String {
     pairs.join(" ")
 }
 
-/// `x=1` puts, `+x=1` inserts, `-x` deletes, `!x` holds.
+/// `x@1` puts, `new.x@1` inserts, `del.x` deletes, `hold.x` holds.
 fn mutation(arg: &str) -> Mutation {
-    let (key, op) = if let Some(key) = arg.strip_prefix('-') {
-        (key, Op::Delete)
-    } else if let Some(key) = arg.strip_prefix('!') {
-        (key, Op::Lock)
-    } else {
-        let (key, row) = arg.split_once(':').expect("key:row");
-        let row = row.as_bytes().to_vec();
-        match key.strip_prefix('+') {
-            Some(key) => (key, Op::Insert(row)),
-            None => (key, Op::Put(row)),
-        }
-    };
-    Mutation { key: record(key), op }
+    if let Some(key) = arg.strip_prefix("del.") {
+        return Mutation { key: record(key), op: Op::Delete };
+    }
+    if let Some(key) = arg.strip_prefix("hold.") {
+        return Mutation { key: record(key), op: Op::Lock };
+    }
+    let (key, row) = arg.split_once('@').expect("key@row");
+    let row = row.as_bytes().to_vec();
+    match key.strip_prefix("new.") {
+        Some(key) => Mutation { key: record(key), op: Op::Insert(row) },
+        None => Mutation { key: record(key), op: Op::Put(row) },
+    }
 }
 
 impl goldenscript::Runner for Scripts {
@@ -240,8 +248,7 @@ impl goldenscript::Runner for Scripts {
                 Ok(String::new())
             }
             "write" => {
-                let mutations: Vec<_> =
-                    args.rest_pos().iter().map(|arg| mutation(&arg.value)).collect();
+                let mutations: Vec<_> = rest(&mut args).into_iter().map(mutation).collect();
                 let transaction = self.transaction(context).1;
                 let mut result = Ok(());
                 for Mutation { key, op } in mutations {
@@ -255,15 +262,15 @@ impl goldenscript::Runner for Scripts {
                 self.shown(result).map(|()| String::new())
             }
             "get" => {
-                let keys = args.rest_pos().iter().map(|arg| record(&arg.value)).collect();
+                let keys = rest(&mut args).into_iter().map(record).collect();
                 let name = context.prefix.clone().expect("name the transaction");
                 let open = self.open.get(&name).expect("open");
                 let pairs = self.runtime.block_on(open.batch_get(keys));
                 self.shown(pairs).map(|pairs| list(&pairs))
             }
             "scan" => {
-                let reverse = args.lookup_parse("reverse")?.unwrap_or(false);
-                let page = args.lookup_parse("page")?.unwrap_or(16);
+                let reverse = option(&mut args, "reverse")?.unwrap_or(false);
+                let page = option(&mut args, "page")?.unwrap_or(16);
                 let (start, end) = (record(""), types::key::records_end(support::TABLE));
                 let open = self.transaction(context).1;
                 let scan = open.scan(start, end, reverse).page_pairs(page);
@@ -274,7 +281,7 @@ impl goldenscript::Runner for Scripts {
                 let name = context.prefix.clone().expect("name the transaction");
                 let open = self.open.remove(&name).expect("open");
                 let committed = self.runtime.block_on(open.commit());
-                if args.lookup_parse("settle")?.unwrap_or(true) {
+                if option(&mut args, "settle")?.unwrap_or(true) {
                     self.runtime.block_on(self.client.settle());
                 }
                 let committed = self.shown(committed)?;
@@ -284,9 +291,8 @@ impl goldenscript::Runner for Scripts {
             // The same, but the client crashes before its n-th call to a row node.
             "crash" => {
                 let name = context.prefix.clone().expect("name the transaction");
-                let mutations: Vec<_> =
-                    args.rest_pos().iter().map(|arg| mutation(&arg.value)).collect();
-                let calls = args.lookup_parse("calls")?.unwrap_or(0);
+                let mutations: Vec<_> = rest(&mut args).into_iter().map(mutation).collect();
+                let calls = option(&mut args, "calls")?.unwrap_or(0);
                 let _entered = self.runtime.enter();
                 let link = self.world.link();
                 let client = self.world.client_over(link.clone());
@@ -315,12 +321,11 @@ impl goldenscript::Runner for Scripts {
             // Single requests, as a coordinator sends them.
             "prewrite" => {
                 let name = context.prefix.clone().expect("name the transaction");
-                let primary = record(&args.lookup("primary").expect("primary").value);
-                let version = args.lookup_parse("version")?.unwrap_or(self.version);
+                let primary = record(args.take_key("primary").expect("primary"));
+                let version = option(&mut args, "version")?.unwrap_or(self.version);
                 let fresh = self.world.timestamp();
                 let start_ts = *self.times.entry(name).or_insert(fresh);
-                let mutations: Vec<_> =
-                    args.rest_pos().iter().map(|arg| mutation(&arg.value)).collect();
+                let mutations: Vec<_> = rest(&mut args).into_iter().map(mutation).collect();
                 let key = support::name(&mutations[0].key);
                 let response = self.ask(&key, |region| Request::Prewrite {
                     region,
@@ -337,7 +342,7 @@ impl goldenscript::Runner for Scripts {
                 let start_ts = self.times[&name];
                 let fresh = self.world.timestamp();
                 let commit_ts = *self.times.entry(format!("{name}.commit")).or_insert(fresh);
-                let keys: Vec<_> = args.rest_pos().iter().map(|arg| record(&arg.value)).collect();
+                let keys: Vec<_> = rest(&mut args).into_iter().map(record).collect();
                 let response = self.ask(&support::name(&keys[0]), |region| Request::Commit {
                     region,
                     start_ts,
@@ -348,7 +353,7 @@ impl goldenscript::Runner for Scripts {
             }
             "rollback_keys" => {
                 let start_ts = self.ts(context.prefix.as_deref().expect("name"));
-                let keys: Vec<_> = args.rest_pos().iter().map(|arg| record(&arg.value)).collect();
+                let keys: Vec<_> = rest(&mut args).into_iter().map(record).collect();
                 let response = self.ask(&support::name(&keys[0]), |region| Request::Rollback {
                     region,
                     start_ts,
@@ -358,25 +363,29 @@ impl goldenscript::Runner for Scripts {
             }
             "status" => {
                 let start_ts = self.ts(context.prefix.as_deref().expect("name"));
-                let key = args.next_pos().expect("primary").value.clone();
+                let key = args.next_pos().expect("primary").to_owned();
                 let now = self.world.timestamp();
                 let primary = record(&key);
-                let response = self
-                    .ask(&key, |region| Request::CheckStatus { region, primary, start_ts, now });
+                let response = self.ask(&key, |region| Request::CheckStatus {
+                    region,
+                    primary,
+                    start_ts,
+                    now,
+                });
                 self.answer(response)
             }
             "keep_alive" => {
                 let start_ts = self.ts(context.prefix.as_deref().expect("name"));
-                let ttl = args.lookup_parse("ttl")?.expect("ttl");
-                let key = args.next_pos().expect("primary").value.clone();
+                let ttl = option(&mut args, "ttl")?.expect("ttl");
+                let key = args.next_pos().expect("primary").to_owned();
                 let primary = record(&key);
                 let response =
                     self.ask(&key, |region| Request::KeepAlive { region, primary, start_ts, ttl });
                 self.answer(response)
             }
             "schema" => {
-                let key = args.next_pos().expect("key").value.clone();
-                let version = args.lookup_parse("version")?.expect("version");
+                let key = args.next_pos().expect("key").to_owned();
+                let version = option(&mut args, "version")?.expect("version");
                 let described = Box::new(types::Table::clone(&support::table(version)));
                 let response =
                     self.ask(&key, |region| Request::Schema { region, table: described });
@@ -384,19 +393,19 @@ impl goldenscript::Runner for Scripts {
             }
             // Reads outside of transactions.
             "read" => {
-                let at = args.lookup("at").map_or("now".to_owned(), |arg| arg.value.clone());
-                let ts = self.ts(&at);
-                let keys: Vec<_> = args.rest_pos().iter().map(|arg| record(&arg.value)).collect();
+                let at = args.take_key("at").unwrap_or("now");
+                let ts = self.ts(at);
+                let keys: Vec<_> = rest(&mut args).into_iter().map(record).collect();
                 let snapshot = self.client.snapshot(ts);
                 let pairs = self.runtime.block_on(snapshot.batch_get(keys));
                 self.shown(pairs).map(|pairs| list(&pairs))
             }
             // One answer of a leader, without getting over anything.
             "look" => {
-                let ts = self.ts(&args.lookup("at").map_or("now".into(), |arg| arg.value.clone()));
-                let limit = args.lookup_parse("limit")?.unwrap_or(100);
-                let reverse = args.lookup_parse("reverse")?.unwrap_or(false);
-                let key = args.next_pos().expect("key").value.clone();
+                let ts = self.ts(args.take_key("at").unwrap_or("now"));
+                let limit = option(&mut args, "limit")?.unwrap_or(100);
+                let reverse = option(&mut args, "reverse")?.unwrap_or(false);
+                let key = args.next_pos().expect("key").to_owned();
                 let (start, end) = (record(""), types::key::records_end(support::TABLE));
                 let response = self.ask(&key, |region| Request::Scan {
                     region,
@@ -410,30 +419,36 @@ impl goldenscript::Runner for Scripts {
                 self.answer(response)
             }
             "split" => {
-                let key = args.next_pos().expect("key").value.clone();
+                let key = args.next_pos().expect("key").to_owned();
                 self.runtime.block_on(self.world.split(&record(&key)))?;
                 Ok(String::new())
             }
             "split_keys" => {
-                let key = args.next_pos().expect("key").value.clone();
-                let parts = args.lookup_parse("parts")?.expect("parts");
+                let key = args.next_pos().expect("key").to_owned();
+                let parts = option(&mut args, "parts")?.expect("parts");
                 let response = self.ask(&key, |region| Request::SplitKeys { region, parts });
                 self.answer(response)
             }
             "elect" => {
-                let key = args.next_pos().expect("key").value.clone();
+                let key = args.next_pos().expect("key").to_owned();
                 let (node, region) = self.world.home(&record(&key));
                 let _entered = self.runtime.enter();
                 node.groups.elect(region.id);
                 Ok(String::new())
             }
             "advance" => {
-                let ms = args.next_pos().expect("ms").value.parse()?;
-                self.runtime.block_on(tokio::time::sleep(Duration::from_millis(ms)));
+                let ms = args.next_pos().expect("ms").parse()?;
+                self.world.advanced.fetch_add(ms, std::sync::atomic::Ordering::Relaxed);
+                Ok(String::new())
+            }
+            // Lets what goes on in the background go on.
+            "pause" => {
+                let pause = async { tokio::time::sleep(Duration::from_millis(20)).await };
+                self.runtime.block_on(pause);
                 Ok(String::new())
             }
             "version" => {
-                self.version = args.next_pos().expect("version").value.parse()?;
+                self.version = args.next_pos().expect("version").parse()?;
                 Ok(String::new())
             }
             "dump" => Ok(self.dump()),

@@ -156,10 +156,7 @@ impl Error {
 
     /// Whether running the whole transaction again, at a new start timestamp, may succeed.
     pub fn is_conflict(&self) -> bool {
-        matches!(
-            self,
-            Error::Conflict { .. } | Error::RolledBack(_) | Error::SchemaChanged { .. }
-        )
+        matches!(self, Error::Conflict { .. } | Error::RolledBack(_) | Error::SchemaChanged { .. })
     }
 
     /// A bounded wait that ran out.

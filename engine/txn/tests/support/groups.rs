@@ -8,9 +8,7 @@ use std::time::Duration;
 use env::Random;
 use futures::FutureExt;
 use parking_lot::Mutex;
-use raft::{
-    Command, Effect, Groups, INITIAL_POSITION, Machine, PeerStatus, Pending, Position,
-};
+use raft::{Command, Effect, Groups, INITIAL_POSITION, Machine, PeerStatus, Pending, Position};
 use tokio::sync::oneshot;
 use types::{Error, NodeId, Peer, PeerId, Region, RegionId, Result};
 
@@ -167,8 +165,7 @@ impl State {
         let applied = tokio::sync::watch::Sender::new(at.index);
         let log = vec![(at, None)];
         let queue = VecDeque::new();
-        let peer =
-            SimPeer { machine, term, decides: true, queue, applying: false, log, applied };
+        let peer = SimPeer { machine, term, decides: true, queue, applying: false, log, applied };
         self.peers.insert(region, peer);
     }
 }

@@ -1,4 +1,4 @@
-//! A cluster in one process under simulated time: row nodes whose groups lose, delay and repeat as
+//! A cluster in one process with a clock of its own: row nodes whose groups lose, delay and repeat as
 //! a seed says, a directory with an old picture, links that break.
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -7,7 +7,7 @@ pub mod groups;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use env::Random;
@@ -15,7 +15,6 @@ use kv::MemoryKv;
 use parking_lot::Mutex;
 use placement::api::Route;
 use raft::Machines;
-use tokio::time::Instant;
 use txn::api::{RegionRef, Request, Response};
 use txn::{Directory, RowMachines, RowStore, RowTransport, TxnClient, TxnService};
 use types::{
@@ -57,6 +56,12 @@ pub struct World {
     pub faults: Mutex<Faults>,
     pub nodes: BTreeMap<NodeId, Node>,
     started: Instant,
+    /// How much faster the cluster's clock runs than the machine's.
+    pub speed: AtomicU64,
+    /// Milliseconds that the clock was put forward.
+    pub advanced: AtomicU64,
+    /// Milliseconds that each of the directory's timestamps puts it forward.
+    pub tick: AtomicU64,
     last: Mutex<Timestamp>,
     ids: AtomicU64,
     picture: Mutex<Vec<Route>>,
@@ -133,8 +138,7 @@ impl World {
                 peers: vec![Peer { id: 1000 + at as u64, node, role: PeerRole::Voter }],
             };
             let home = &nodes[&node];
-            let machine =
-                RowMachines::new(home.store.clone()).create(&region, true).unwrap();
+            let machine = RowMachines::new(home.store.clone()).create(&region, true).unwrap();
             home.groups.lead(machine);
         }
         let world = Arc::new(World {
@@ -142,6 +146,9 @@ impl World {
             faults: Mutex::new(faults),
             nodes,
             started: Instant::now(),
+            speed: AtomicU64::new(0),
+            advanced: AtomicU64::new(1),
+            tick: AtomicU64::new(0),
             last: Mutex::default(),
             ids: AtomicU64::new(10_000),
             picture: Mutex::default(),
@@ -200,7 +207,11 @@ impl World {
     }
 
     pub fn link(self: &Arc<Self>) -> Arc<Link> {
-        Arc::new(Link { world: self.clone(), dead: AtomicBool::new(false), calls: AtomicU64::new(u64::MAX) })
+        Arc::new(Link {
+            world: self.clone(),
+            dead: AtomicBool::new(false),
+            calls: AtomicU64::new(u64::MAX),
+        })
     }
 
     pub fn client(self: &Arc<Self>) -> TxnClient {
@@ -214,7 +225,9 @@ impl World {
     /// Now.
     pub fn timestamp(&self) -> Timestamp {
         let mut last = self.last.lock();
-        let ms = self.started.elapsed().as_millis() as u64 + 1;
+        let elapsed = self.started.elapsed().as_millis() as u64;
+        let ms =
+            elapsed * self.speed.load(Ordering::Relaxed) + self.advanced.load(Ordering::Relaxed);
         *last = Timestamp::pack(ms, 0).max(last.next());
         *last
     }
@@ -238,6 +251,7 @@ pub struct Known(pub Arc<World>);
 impl Directory for Known {
     async fn timestamp(&self) -> Result<Timestamp> {
         self.0.delay().await;
+        self.0.advanced.fetch_add(self.0.tick.load(Ordering::Relaxed), Ordering::Relaxed);
         let ts = self.0.timestamp();
         self.0.delay().await;
         Ok(ts)
