@@ -28,15 +28,29 @@ lazy val `spark-connector` = (project in file("spark-connector"))
     Test / baseDirectory := target.value, // Spark leaves spark-warehouse and metastore folders where it runs
     // What spark-submit passes by itself; Arrow needs java.nio.
     Test / javaOptions ++= Seq(
-      "--add-opens=java.base/java.nio=ALL-UNNAMED",
-      "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
-      "--add-opens=java.base/java.util=ALL-UNNAMED",
-      "--add-opens=java.base/java.lang=ALL-UNNAMED",
+      "java.lang",
+      "java.lang.invoke",
+      "java.lang.reflect",
+      "java.io",
+      "java.net",
+      "java.nio",
+      "java.util",
+      "java.util.concurrent",
+      "java.util.concurrent.atomic",
+      "jdk.internal.ref",
+      "sun.nio.ch",
+      "sun.nio.cs",
+      "sun.security.action",
+      "sun.util.calendar"
+    ).map(name => s"--add-opens=java.base/$name=ALL-UNNAMED"),
+    Test / javaOptions ++= Seq(
       "-Xmx1g",
       "-Duser.timezone=America/New_York" // a zone that is not UTC, so that a wrong conversion shows
     ),
     assembly / test := {},
-    assembly / assemblyJarName := s"isobar-spark-runtime-${sparkLine}_${scalaBinaryVersion.value}-${version.value}.jar",
+    // No version in the name: scripts and the README point here.
+    assembly / assemblyOutputPath :=
+      target.value / s"isobar-spark-runtime-${sparkLine}_${scalaBinaryVersion.value}.jar",
     assembly / assemblyOption ~= (_.withIncludeScala(false)),
     // Spark's own jars folder has these; a second copy of Arrow in particular would break ArrowColumnVector.
     assembly / assemblyExcludedJars := (assembly / fullClasspath).value.filter { entry =>

@@ -31,11 +31,11 @@ object ColumnType {
   def of(mysqlType: String): Option[ColumnType] = mysqlType.trim.toLowerCase(Locale.ROOT) match {
     case written(name, first, second, unsigned) =>
       (name, unsigned != null) match {
-        case ("tinyint", isUnsigned)         => Some(integer(8, isUnsigned, ByteType, ShortType))
-        case ("smallint", isUnsigned)        => Some(integer(16, isUnsigned, ShortType, IntegerType))
-        case ("mediumint", isUnsigned)       => Some(integer(24, isUnsigned, IntegerType, LongType))
+        case ("tinyint", isUnsigned) => Some(integer(8, isUnsigned, ByteType, ShortType))
+        case ("smallint", isUnsigned) => Some(integer(16, isUnsigned, ShortType, IntegerType))
+        case ("mediumint", isUnsigned) => Some(integer(24, isUnsigned, IntegerType, LongType))
         case ("int" | "integer", isUnsigned) => Some(integer(32, isUnsigned, IntegerType, LongType))
-        case ("bigint", isUnsigned)          => Some(integer(64, isUnsigned, LongType, DecimalType(20, 0)))
+        case ("bigint", isUnsigned) => Some(integer(64, isUnsigned, LongType, DecimalType(20, 0)))
         case ("double", false) =>
           Some(ColumnType(DoubleType, new ArrowType.FloatingPoint(FloatingPointPrecision.DOUBLE)))
         case ("decimal" | "numeric", false) => decimal(Option(first), Option(second))

@@ -129,7 +129,7 @@ object ConnectionOptions {
       where: String,
       environment: String => Option[String]
   ): String = (Option(options.get(Password)), Option(options.get(PasswordFile))) match {
-    case (Some(_), Some(_))     => bad(s"options $where$Password and $where$PasswordFile are both set: keep one")
+    case (Some(_), Some(_)) => bad(s"options $where$Password and $where$PasswordFile are both set: keep one")
     case (Some(password), None) => password
     case (None, Some(file)) =>
       try Files.readString(Path.of(file)).stripLineEnd
@@ -144,9 +144,9 @@ object ConnectionOptions {
     case duration(amount, unit) if amount.toLong > 0 =>
       val factor = unit match {
         case "ms" => 1L
-        case "s"  => 1000L
-        case "m"  => 60_000L
-        case _    => 3_600_000L
+        case "s" => 1000L
+        case "m" => 60_000L
+        case _ => 3_600_000L
       }
       val result = amount.toLong * factor
       if (result > Int.MaxValue) bad(s"option $where$key: '$text' is more than 24 days") else result

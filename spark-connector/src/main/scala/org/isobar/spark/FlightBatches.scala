@@ -53,7 +53,7 @@ final class FlightBatches(task: ReadTask, partition: IsobarPartition) {
         try Right(openAt(endpoint))
         catch { case failure: IsobarException => Left(failure) }
       outcome match {
-        case Right(hasBatch)                                                                          => hasBatch
+        case Right(hasBatch) => hasBatch
         case Left(failure) if !failure.isRetryable || turn + 1 >= order.length * FlightBatches.rounds => throw failure
         case Left(_) =>
           if ((turn + 1) % order.length == 0) Thread.sleep(FlightBatches.pauseMillis << (turn / order.length))

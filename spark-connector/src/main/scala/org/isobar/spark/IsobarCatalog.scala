@@ -47,7 +47,7 @@ final class IsobarCatalog extends TableCatalog with SupportsNamespaces {
   /** The database that a namespace names, if there is one. */
   private def database(namespace: Array[String]): String = namespace match {
     case Array(one) if door.databases().contains(one) => one
-    case other                                        => throw new NoSuchNamespaceException(catalogName +: other)
+    case other => throw new NoSuchNamespaceException(catalogName +: other)
   }
 
   // Tables.

@@ -74,23 +74,34 @@ object IsobarException {
     case known: IsobarException => known
     case flight: FlightRuntimeException =>
       val text = Option(flight.getMessage).getOrElse("no message")
-      text match {
-        case coded(code, rest) => apply(code, s"$doing: $rest", flight)
-        case _                 => apply(codeOf(flight.status.code), s"$doing: $text", flight)
+      (flight.status.code, text) match {
+        // The status says more about what to do than any code: log in properly.
+        case (FlightStatusCode.UNAUTHENTICATED, coded(_, rest)) =>
+          apply(Code.Unauthenticated, s"$doing: $rest", portable(flight))
+        case (_, coded(code, rest)) => apply(code, s"$doing: $rest", portable(flight))
+        case (status, _) => apply(codeOf(status), s"$doing: $text", portable(flight))
       }
-    case other => apply(Code.Protocol, s"$doing: ${other.getClass.getSimpleName}: ${other.getMessage}", other)
+    case other => apply(Code.Protocol, s"$doing: ${other.getClass.getSimpleName}: ${other.getMessage}", portable(other))
+  }
+
+  /** Flight's exceptions cannot be serialized, and Spark drops an exception with such a cause on the way to the driver.
+    */
+  private def portable(failure: Throwable): Throwable = {
+    val result = new RuntimeException(failure.toString)
+    result.setStackTrace(failure.getStackTrace)
+    result
   }
 
   /** The code for a gRPC status whose message carries none. */
   private def codeOf(status: FlightStatusCode): String = status match {
-    case FlightStatusCode.UNAVAILABLE      => Code.Unavailable
-    case FlightStatusCode.TIMED_OUT        => Code.Timeout
-    case FlightStatusCode.CANCELLED        => Code.Cancelled
-    case FlightStatusCode.NOT_FOUND        => Code.NotFound
+    case FlightStatusCode.UNAVAILABLE => Code.Unavailable
+    case FlightStatusCode.TIMED_OUT => Code.Timeout
+    case FlightStatusCode.CANCELLED => Code.Cancelled
+    case FlightStatusCode.NOT_FOUND => Code.NotFound
     case FlightStatusCode.INVALID_ARGUMENT => Code.Invalid
-    case FlightStatusCode.UNIMPLEMENTED    => Code.Unsupported
-    case FlightStatusCode.UNAUTHENTICATED  => Code.Unauthenticated
-    case FlightStatusCode.UNAUTHORIZED     => Code.Denied
-    case _                                 => Code.Protocol
+    case FlightStatusCode.UNIMPLEMENTED => Code.Unsupported
+    case FlightStatusCode.UNAUTHENTICATED => Code.Unauthenticated
+    case FlightStatusCode.UNAUTHORIZED => Code.Denied
+    case _ => Code.Protocol
   }
 }

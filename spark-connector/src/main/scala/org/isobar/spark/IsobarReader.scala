@@ -67,7 +67,7 @@ final class IsobarReader(task: ReadTask, partition: IsobarPartition) extends Par
 
   override def get(): ColumnarBatch = batch match {
     case Some((_, columnar)) => columnar
-    case None                => throw new IllegalStateException("get before next")
+    case None => throw new IllegalStateException("get before next")
   }
 
   /** One ColumnarBatch for the whole stream: Flight fills the same vectors again and again. */

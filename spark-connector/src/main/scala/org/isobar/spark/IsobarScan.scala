@@ -120,7 +120,7 @@ final class IsobarScan(
   )
 
   private def filter: Option[ObjectNode] = pushed.map { case (_, expression) => expression } match {
-    case Seq()    => None
+    case Seq() => None
     case Seq(one) => Some(one)
     case several =>
       val result = Protocol.obj().put("op", "and")

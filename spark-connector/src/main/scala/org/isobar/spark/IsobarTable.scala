@@ -73,7 +73,7 @@ final class IsobarTable(
     val asked = Option(read.get(ConnectionOptions.Snapshot)).map(_.trim).filter(_.nonEmpty)
     val snapshot = version.orElse(asked).orElse(options.snapshot) match {
       case Some(token) => QuerySnapshot.named(door, token)
-      case None        => QuerySnapshot.ofThisQuery(door)
+      case None => QuerySnapshot.ofThisQuery(door)
     }
     new IsobarScanBuilder(this, door, snapshot)
   }

@@ -46,6 +46,7 @@ private[spark] object LeaseKeeper extends Logging {
 
   private def turn(period: Long): Unit =
     try {
+      QuerySnapshot.forgetFinished()
       val busy = context.exists(_.statusTracker.getActiveJobIds().nonEmpty)
       leases.asScala.toSeq
         .filter(lease => math.max(lease.door.options.snapshotTtlMillis / renewalsPerLease, 50L) == period)

@@ -23,14 +23,14 @@ final class PredicateTranslator(columns: Map[String, ColumnType]) {
     val children = predicate.children.toSeq
     predicate.name match {
       case "AND" => all("and", children)
-      case "OR"  => all("or", children)
+      case "OR" => all("or", children)
       case "NOT" => nested(children).filter(_.length == 1).map(args => node("not").set[ObjectNode]("arg", args.head))
       case "=" | "<=>" | "<>" | "<" | "<=" | ">" | ">=" => comparison(predicate.name, children)
-      case "IN"                                         => in(children)
-      case "IS_NULL"     => column(children).map(name => node("is_null").put("column", name))
+      case "IN" => in(children)
+      case "IS_NULL" => column(children).map(name => node("is_null").put("column", name))
       case "IS_NOT_NULL" => column(children).map(name => node("is_not_null").put("column", name))
       case "STARTS_WITH" => startsWith(children)
-      case _             => None
+      case _ => None
     }
   }
 
@@ -47,7 +47,7 @@ final class PredicateTranslator(columns: Map[String, ColumnType]) {
   private def nested(children: Seq[Expression]): Option[Seq[ObjectNode]] = {
     val translated = children.map {
       case predicate: Predicate => translate(predicate)
-      case _                    => None
+      case _ => None
     }
     Option.when(translated.nonEmpty && translated.forall(_.isDefined))(translated.flatten)
   }
@@ -55,13 +55,13 @@ final class PredicateTranslator(columns: Map[String, ColumnType]) {
   private def comparison(op: String, children: Seq[Expression]): Option[ObjectNode] = children match {
     case Seq(reference: NamedReference, value: Literal[_]) => compare(op, reference, value)
     case Seq(value: Literal[_], reference: NamedReference) => compare(flipped(op), reference, value)
-    case _                                                 => None
+    case _ => None
   }
 
   private def flipped(op: String): String = op match {
-    case "<"  => ">"
+    case "<" => ">"
     case "<=" => ">="
-    case ">"  => "<"
+    case ">" => "<"
     case ">=" => "<="
     case same => same
   }
@@ -75,7 +75,7 @@ final class PredicateTranslator(columns: Map[String, ColumnType]) {
   private def in(children: Seq[Expression]): Option[ObjectNode] = column(children.take(1)).flatMap { name =>
     val values = children.drop(1).map {
       case value: Literal[_] => literal(columns(name), value)
-      case _                 => None
+      case _ => None
     }
     Option.when(values.nonEmpty && values.forall(_.isDefined)) {
       val result = node("in").put("column", name)
@@ -87,14 +87,14 @@ final class PredicateTranslator(columns: Map[String, ColumnType]) {
 
   private def startsWith(children: Seq[Expression]): Option[ObjectNode] = children match {
     case Seq(reference: NamedReference, value: Literal[_]) => compare("starts_with", reference, value)
-    case _                                                 => None
+    case _ => None
   }
 
   private def column(children: Seq[Expression]): Option[String] = children match {
     case Seq(reference: NamedReference) =>
       reference.fieldNames match {
         case Array(name) if columns.contains(name) => Some(name)
-        case _                                     => None
+        case _ => None
       }
     case _ => None
   }
@@ -111,10 +111,10 @@ final class PredicateTranslator(columns: Map[String, ColumnType]) {
         case (DoubleType, value: Double) =>
           Option.when(!value.isNaN && !value.isInfinite && value != 0.0)(Protocol.obj().put("double", value))
         case (StringType, value: UTF8String) => Option.when(value.isValid)(Protocol.obj().put("string", value.toString))
-        case (DateType, value: Int)          => Some(Protocol.obj().put("date", value))
+        case (DateType, value: Int) => Some(Protocol.obj().put("date", value))
         case (TimestampNTZType, value: Long) => Some(Protocol.obj().put("datetime", value.toString))
-        case (TimestampType, value: Long)    => Some(Protocol.obj().put("timestamp", value.toString))
-        case _                               => None
+        case (TimestampType, value: Long) => Some(Protocol.obj().put("timestamp", value.toString))
+        case _ => None
       }
 
   private def int(column: ColumnType, value: BigInt): Option[ObjectNode] = column.integers.collect {

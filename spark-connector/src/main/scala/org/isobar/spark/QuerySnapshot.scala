@@ -50,6 +50,12 @@ object QuerySnapshot {
   // Trackers compare by identity. Values must not refer to their tracker, or nothing here would ever be freed.
   private val queries = new WeakHashMap[QueryPlanningTracker, mutable.Map[FlightDoor, QuerySnapshot]]
 
+  /** Lets go of queries that nobody refers to any more; a WeakHashMap does so only when it is used. */
+  private[spark] def forgetFinished(): Unit = queries.synchronized {
+    queries.size
+    ()
+  }
+
   /** The snapshot named by a token of the user's. */
   def named(door: FlightDoor, token: String): QuerySnapshot = new QuerySnapshot(door, Some(token))
 

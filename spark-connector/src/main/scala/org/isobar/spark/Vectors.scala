@@ -13,12 +13,12 @@ object Vectors {
 
   /** The Spark column over a vector of the column's Arrow type. */
   def column(vector: ValueVector): ColumnVector = vector match {
-    case bytes: UInt1Vector  => new UnsignedColumn(ShortType, bytes)(bytes.getValueAsLong(_))
+    case bytes: UInt1Vector => new UnsignedColumn(ShortType, bytes)(bytes.getValueAsLong(_))
     case shorts: UInt2Vector => new UnsignedColumn(IntegerType, shorts)(shorts.getValueAsLong(_))
-    case ints: UInt4Vector   => new UnsignedColumn(LongType, ints)(ints.getValueAsLong(_))
-    case longs: UInt8Vector  => new UnsignedColumn(DecimalType(20, 0), longs)(longs.get(_))
+    case ints: UInt4Vector => new UnsignedColumn(LongType, ints)(ints.getValueAsLong(_))
+    case longs: UInt8Vector => new UnsignedColumn(DecimalType(20, 0), longs)(longs.get(_))
     case decimals: DecimalVector if decimals.getPrecision <= Decimal.MAX_LONG_DIGITS => new DecimalColumn(decimals)
-    case other                                                                       => new ArrowColumnVector(other)
+    case other => new ArrowColumnVector(other)
   }
 }
 

@@ -14,7 +14,6 @@ class ReadSuite extends SparkTest {
   private def big(text: String): JBigDecimal = new JBigDecimal(text)
 
   test("every type arrives with its NULLs and extremes") {
-    spark.conf.set("spark.sql.datetime.java8API.enabled", "true")
     cluster.create("d", "types", TestTables.everyType, TestTables.everyTypeRows)
     val frame = spark.table(s"${catalog()}.d.types")
     val expectedTypes = Seq[DataType](

@@ -32,7 +32,7 @@ abstract class SparkTest
 
   protected def noMemoryIsHeld(): Assertion = eventually {
     assert(Connections.allocatedBytes == 0)
-    assert(Connections.openAllocators.forall(_ == "driver"))
+    assert(Connections.openAllocators.filter(_ != "driver").isEmpty, SparkTest.taskStacks)
     assert(cluster.allocator.getAllocatedMemory == 0)
   }
 
@@ -65,6 +65,17 @@ abstract class SparkTest
 object SparkTest {
   val counter = new java.util.concurrent.atomic.AtomicInteger
 
+  /** Where Spark's tasks are now, for the message of a failed check. */
+  def taskStacks: String = {
+    import scala.jdk.CollectionConverters._
+    Thread.getAllStackTraces.asScala
+      .collect {
+        case (thread, stack) if thread.getName.contains("task launch") =>
+          s"${thread.getName}\n  ${stack.take(25).mkString("\n  ")}"
+      }
+      .mkString("\n")
+  }
+
   /** Two cores; a task may fail once before the query fails. */
   lazy val session: SparkSession = SparkSession
     .builder()
@@ -72,6 +83,7 @@ object SparkTest {
     .appName("isobar")
     .config("spark.ui.enabled", "false")
     .config("spark.sql.shuffle.partitions", "2")
+    .config("spark.sql.datetime.java8API.enabled", "true")
     .config("spark.sql.session.timeZone", "America/New_York")
     .config("spark.driver.host", "127.0.0.1")
     .config("spark.driver.bindAddress", "127.0.0.1")

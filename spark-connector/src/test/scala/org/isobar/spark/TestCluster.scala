@@ -60,7 +60,7 @@ final class TestCluster(nodes: Int, val parts: Int = 3, val batchRows: Int = 2, 
       .start()
   }
 
-  def ports: Seq[Int] = servers.map(_.getPort)
+  val ports: Seq[Int] = servers.map(_.getPort)
   def endpoints: String = ports.map(port => s"127.0.0.1:$port").mkString(",")
   def stop(node: Int): Unit = servers(node).close()
 

@@ -140,9 +140,9 @@ final class TestDoor(cluster: TestCluster, node: Int) extends NoOpFlightProducer
     case TestSpoil.Dictionary =>
       val index = new ArrowType.Int(32, true)
       new Field(column.name, new FieldType(true, index, new DictionaryEncoding(1L, false, index)), null)
-    case TestSpoil.OtherType     => new Field(column.name, FieldType.nullable(new ArrowType.Utf8), null)
+    case TestSpoil.OtherType => new Field(column.name, FieldType.nullable(new ArrowType.Utf8), null)
     case TestSpoil.NullInNotNull => new Field(column.name, FieldType.nullable(column.field.getType), null)
-    case _                       => column.field
+    case _ => column.field
   }
 
   private def dictionaryFor(
@@ -169,15 +169,15 @@ final class TestDoor(cluster: TestCluster, node: Int) extends NoOpFlightProducer
     } catch { case failure: FlightRuntimeException => listener.onError(failure) }
 
   private def answer(name: String, body: JsonNode): JsonNode = name match {
-    case "snapshot.take"  => cluster.take(millis(body))
+    case "snapshot.take" => cluster.take(millis(body))
     case "snapshot.renew" => cluster.renew(body.required("snapshot").textValue, millis(body))
     case "snapshot.release" =>
       cluster.release(body.required("snapshot").textValue)
       mapper.createObjectNode
     case "catalog.databases" => mapper.valueToTree(cluster.databases.asJava)
-    case "catalog.tables"    => mapper.valueToTree(cluster.tablesOf(body.required("database").textValue).asJava)
-    case "catalog.table"     => describe(body.required("database").textValue, body.required("table").textValue)
-    case other               => throw fail(CallStatus.UNIMPLEMENTED, s"UNSUPPORTED: action $other")
+    case "catalog.tables" => mapper.valueToTree(cluster.tablesOf(body.required("database").textValue).asJava)
+    case "catalog.table" => describe(body.required("database").textValue, body.required("table").textValue)
+    case other => throw fail(CallStatus.UNIMPLEMENTED, s"UNSUPPORTED: action $other")
   }
 
   private def describe(database: String, name: String): JsonNode = {
@@ -197,10 +197,10 @@ final class TestDoor(cluster: TestCluster, node: Int) extends NoOpFlightProducer
     val text = body.required("ttl").textValue
     val number = text.takeWhile(_.isDigit).toLong
     text.dropWhile(_.isDigit) match {
-      case "ms"  => number
-      case "s"   => number * 1000
-      case "m"   => number * 60_000
-      case "h"   => number * 3_600_000
+      case "ms" => number
+      case "s" => number * 1000
+      case "m" => number * 60_000
+      case "h" => number * 3_600_000
       case other => throw fail(CallStatus.INVALID_ARGUMENT, s"INVALID: unit $other")
     }
   }
@@ -210,6 +210,6 @@ final class TestDoor(cluster: TestCluster, node: Int) extends NoOpFlightProducer
     try work
     catch {
       case failure: FlightRuntimeException => throw failure
-      case failure: Exception              => throw fail(CallStatus.INVALID_ARGUMENT, s"INVALID: $failure")
+      case failure: Exception => throw fail(CallStatus.INVALID_ARGUMENT, s"INVALID: $failure")
     }
 }

@@ -23,8 +23,8 @@ final class TestFilter(columns: Seq[TestColumn]) {
     case "or" =>
       val parts = node.required("args").elements.asScala.map(evaluate(_, row)).toSeq
       if (parts.contains(Some(true))) Some(true) else if (parts.contains(None)) None else Some(false)
-    case "not"         => evaluate(node.required("arg"), row).map(!_)
-    case "is_null"     => Some(value(node, row) == null)
+    case "not" => evaluate(node.required("arg"), row).map(!_)
+    case "is_null" => Some(value(node, row) == null)
     case "is_not_null" => Some(value(node, row) != null)
     case "in" =>
       Option(value(node, row)).map { value =>
@@ -37,12 +37,12 @@ final class TestFilter(columns: Seq[TestColumn]) {
       Option(value(node, row)).map { value =>
         val order = compare(value, read(node, node.required("value")))
         op match {
-          case "="   => order == 0
-          case "<>"  => order != 0
-          case "<"   => order < 0
-          case "<="  => order <= 0
-          case ">"   => order > 0
-          case ">="  => order >= 0
+          case "=" => order == 0
+          case "<>" => order != 0
+          case "<" => order < 0
+          case "<=" => order <= 0
+          case ">" => order > 0
+          case ">=" => order >= 0
           case other => throw new IllegalArgumentException(s"unknown operator $other")
         }
       }
@@ -55,31 +55,31 @@ final class TestFilter(columns: Seq[TestColumn]) {
     val column = byName(node.required("column").textValue)
     val spelled = literal.fieldNames.asScala.toSeq
     val expected = column.kind match {
-      case "tinyint" | "smallint" | "mediumint" | "int" | "bigint"  => "int"
+      case "tinyint" | "smallint" | "mediumint" | "int" | "bigint" => "int"
       case "double" | "decimal" | "date" | "datetime" | "timestamp" => column.kind
-      case _                                                        => "string"
+      case _ => "string"
     }
     if (spelled != Seq(expected)) {
       throw new IllegalArgumentException(s"column ${column.name} of type ${column.mysqlType} against $literal")
     }
     val content = literal.get(expected)
     expected match {
-      case "int"                              => BigInt(content.textValue)
-      case "decimal"                          => BigDecimal(content.textValue)
-      case "double" if content.isNumber       => content.doubleValue
+      case "int" => BigInt(content.textValue)
+      case "decimal" => BigDecimal(content.textValue)
+      case "double" if content.isNumber => content.doubleValue
       case "date" if content.isIntegralNumber => content.longValue
-      case "datetime" | "timestamp"           => content.textValue.toLong
-      case "string"                           => content.textValue
-      case _                                  => throw new IllegalArgumentException(s"malformed literal $literal")
+      case "datetime" | "timestamp" => content.textValue.toLong
+      case "string" => content.textValue
+      case _ => throw new IllegalArgumentException(s"malformed literal $literal")
     }
   }
 
   private def compare(left: Any, right: Any): Int = (left, right) match {
-    case (a: BigInt, b: BigInt)         => a.compare(b)
+    case (a: BigInt, b: BigInt) => a.compare(b)
     case (a: BigDecimal, b: BigDecimal) => a.compare(b)
-    case (a: Double, b: Double)         => java.lang.Double.compare(a, b) // total order, as arrow-rs has it: -0.0 < 0.0
-    case (a: Long, b: Long)             => a.compare(b)
-    case (a: String, b: String)         => util.Arrays.compareUnsigned(a.getBytes(UTF_8), b.getBytes(UTF_8))
+    case (a: Double, b: Double) => java.lang.Double.compare(a, b) // total order, as arrow-rs has it: -0.0 < 0.0
+    case (a: Long, b: Long) => a.compare(b)
+    case (a: String, b: String) => util.Arrays.compareUnsigned(a.getBytes(UTF_8), b.getBytes(UTF_8))
     case _ => throw new IllegalArgumentException(s"cannot compare ${left.getClass} with ${right.getClass}")
   }
 }
