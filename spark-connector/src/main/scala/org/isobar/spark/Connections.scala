@@ -1,8 +1,9 @@
 //! What one JVM (driver or executor) keeps between reads: the Arrow root allocator, one gRPC channel a node, and
-//! the thread that bounds waits. Must never hold anything of a single query.
+//! the threads that help. Must never hold anything of a single query.
 package org.isobar.spark
 
-import java.util.concurrent.{ConcurrentHashMap, Executors, ScheduledExecutorService, ScheduledFuture, TimeUnit}
+import java.util.concurrent.{Callable, ConcurrentHashMap, ExecutorService, Executors, Future}
+import java.util.concurrent.{ScheduledExecutorService, ScheduledFuture, ThreadFactory, TimeUnit}
 
 import io.grpc.{ConnectivityState, ManagedChannel}
 import io.grpc.netty.NettyChannelBuilder
@@ -17,8 +18,11 @@ object Connections {
   private lazy val root = new RootAllocator(Long.MaxValue)
   private val channels = new ConcurrentHashMap[Endpoint, ManagedChannel]
 
-  private lazy val timer: ScheduledExecutorService = Executors.newSingleThreadScheduledExecutor { (task: Runnable) =>
-    val thread = new Thread(task, "isobar-timer")
+  private lazy val timer: ScheduledExecutorService = Executors.newSingleThreadScheduledExecutor(daemon("isobar-timer"))
+  private lazy val helpers: ExecutorService = Executors.newCachedThreadPool(daemon("isobar-stream"))
+
+  private def daemon(name: String): ThreadFactory = { (task: Runnable) =>
+    val thread = new Thread(task, name)
     thread.setDaemon(true)
     thread
   }
@@ -52,9 +56,8 @@ object Connections {
     channel
   }
 
-  /** Runs `action` after a while, unless the returned future is cancelled first. */
-  def after(millis: Long)(action: => Unit): ScheduledFuture[_] =
-    timer.schedule((() => action): Runnable, millis, TimeUnit.MILLISECONDS)
+  /** Runs `call` on a thread that nobody interrupts. There are as many helpers as streams that are being waited for. */
+  def onHelper[T](call: => T): Future[T] = helpers.submit((() => call): Callable[T])
 
   /** Runs `action` again and again, `millis` apart. */
   def every(millis: Long)(action: => Unit): ScheduledFuture[_] =

@@ -2,19 +2,9 @@
 //! Must never retry once a batch has been handed out: the rows would come twice. Spark retries the whole task.
 package org.isobar.spark
 
-import java.util.concurrent.atomic.AtomicBoolean
-
 import scala.annotation.tailrec
-import scala.util.control.NonFatal
 
-import org.apache.arrow.flight._
-import org.apache.arrow.flight.auth2.BearerCredentialWriter
-import org.apache.arrow.flight.grpc.CredentialCallOption
-import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.VectorSchemaRoot
-import org.apache.spark.TaskContext
-
-import org.isobar.spark.IsobarException.Code
 
 /** The batches of one ticket. For one thread; `close` may be called again. */
 final class FlightBatches(task: ReadTask, partition: IsobarPartition) {
@@ -39,7 +29,7 @@ final class FlightBatches(task: ReadTask, partition: IsobarPartition) {
         try if (firstIsRead) advance() else first()
         finally waited += System.nanoTime - start
       if (!more) close()
-      open.map(_.root)
+      open.flatMap(_.root)
     }
 
   private def advance(): Boolean = open.exists(_.next())
@@ -73,7 +63,7 @@ final class FlightBatches(task: ReadTask, partition: IsobarPartition) {
       stream.checkSchema()
       more
     } catch {
-      case NonFatal(failure) =>
+      case failure: Throwable => // an interrupt, too
         release()
         throw failure
     }
@@ -95,78 +85,4 @@ final class FlightBatches(task: ReadTask, partition: IsobarPartition) {
 private object FlightBatches {
   val rounds = 3
   val pauseMillis = 100L
-}
-
-/** One attempt at one node. The allocator is this task's own: a stream allocates from its client's allocator, so the
-  * client is made for it, on the channel that all tasks share.
-  */
-private final class OpenStream(task: ReadTask, ticket: Array[Byte], endpoint: Endpoint) {
-  private val doing = s"reading table ${task.table} from $endpoint"
-  private val timedOut = new AtomicBoolean(false)
-  private val allocator: BufferAllocator = Connections.newAllocator(
-    s"task ${Option(TaskContext.get()).fold(-1L)(_.taskAttemptId())} ${task.table}"
-  )
-  private val (client, stream) =
-    try {
-      val channel = Connections.channel(endpoint, task.connectTimeoutMillis)
-      val client = FlightGrpcUtils.createFlightClientWithSharedChannel(allocator, channel)
-      try
-        client -> client.getStream(
-          new Ticket(ticket),
-          new CredentialCallOption(new BearerCredentialWriter(task.bearer))
-        )
-      catch {
-        case NonFatal(failure) =>
-          client.close()
-          throw failure
-      }
-    } catch {
-      case NonFatal(failure) =>
-        allocator.close()
-        throw IsobarException.from(doing, failure)
-    }
-
-  def peakBytes: Long = allocator.getPeakMemoryAllocation
-
-  def root: VectorSchemaRoot = stream.getRoot
-
-  /** Waits for the next batch, but not for longer than requestTimeout. */
-  def next(): Boolean = {
-    val guard = Connections.after(task.requestTimeoutMillis) {
-      timedOut.set(true)
-      stream.cancel("no batch within requestTimeout", null)
-    }
-    try stream.next()
-    catch {
-      case NonFatal(_) if timedOut.get =>
-        throw IsobarException(Code.Timeout, s"$doing: no batch came within ${task.requestTimeoutMillis} ms")
-      case NonFatal(failure) => throw IsobarException.from(doing, failure)
-    } finally {
-      guard.cancel(false)
-      ()
-    }
-  }
-
-  /** To be called once the first `next` has returned, when the schema has arrived or never will. */
-  def checkSchema(): Unit =
-    if (stream.hasRoot) StreamSchema.check(task.table, task.columns, stream.getSchema)
-    else throw IsobarException(Code.Protocol, s"$doing: the stream ended without a schema")
-
-  /** Closes stream, client and allocator, in that order. An allocator that is not empty by then is a defect and fails
-    * the task, loudly.
-    */
-  def close(): Unit = {
-    // Closing drains the stream, which a pending interrupt (a killed task) would cut short, leaving buffers behind.
-    val interrupted = Thread.interrupted()
-    try {
-      quietly(stream.close())
-      quietly(client.close())
-      allocator.close()
-    } finally if (interrupted) Thread.currentThread.interrupt()
-  }
-
-  /** A failure of the stream has been reported when it was read; here only its memory matters. */
-  private def quietly(close: => Unit): Unit =
-    try close
-    catch { case NonFatal(_) => () }
 }
