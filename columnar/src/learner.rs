@@ -1,0 +1,133 @@
+//! The learner's side of a Raft group: facts into tablets.
+//!
+//! Only regions of records have columnar learners, and a learner never founds a group nor serves
+//! snapshots.
+
+use std::sync::Arc;
+
+use raft::{Command, Effect, Machine, Machines, Position, SnapshotChunks, SnapshotSource};
+use types::{Error, Region, RegionKind, Result};
+
+use crate::store::{ColumnarStore, Shared};
+use crate::tablet::{Applied, Tablet};
+
+/// Makes and finds the columnar machines of a node.
+pub struct ColumnarMachines {
+    shared: Arc<Shared>,
+}
+
+impl ColumnarMachines {
+    /// Machines over a store.
+    pub fn new(store: &ColumnarStore) -> Self {
+        ColumnarMachines { shared: store.shared.clone() }
+    }
+}
+
+impl Machines for ColumnarMachines {
+    fn recover(&mut self) -> Result<Vec<Box<dyn Machine>>> {
+        Ok(self.shared.all().into_iter().map(machine).collect())
+    }
+
+    fn create(&mut self, region: &Region, founding: bool) -> Result<Box<dyn Machine>> {
+        if founding || !matches!(region.kind, RegionKind::Records(_)) {
+            return Err(Error::Invalid(format!(
+                "region {} cannot begin on a columnar node: columns follow regions of records as \
+                 learners",
+                region.id
+            )));
+        }
+        if self.shared.tablet(region.id).is_some() {
+            return Err(Error::exists("region", region.id.to_string()));
+        }
+        Ok(machine(self.shared.create(region)?))
+    }
+
+    fn destroy(&mut self, machine: Box<dyn Machine>) -> Result<()> {
+        self.shared.destroy(machine.region().id)
+    }
+}
+
+fn machine(tablet: Arc<Tablet>) -> Box<dyn Machine> {
+    Box::new(ColumnarMachine::new(tablet))
+}
+
+/// The columnar machine of one region's learner.
+pub struct ColumnarMachine {
+    tablet: Arc<Tablet>,
+    region: Region,
+    applied: Position,
+    /// Entries applied since the last published view.
+    unseen: bool,
+}
+
+impl ColumnarMachine {
+    fn new(tablet: Arc<Tablet>) -> Self {
+        let (region, applied) = {
+            let state = tablet.lock();
+            (state.region.clone(), state.applied)
+        };
+        ColumnarMachine { tablet, region, applied, unseen: false }
+    }
+
+    fn refresh(&mut self) {
+        let state = self.tablet.lock();
+        if self.region != state.region {
+            self.region = state.region.clone();
+        }
+        self.applied = state.applied;
+    }
+}
+
+impl Machine for ColumnarMachine {
+    fn region(&self) -> &Region {
+        &self.region
+    }
+
+    fn applied(&self) -> Position {
+        self.applied
+    }
+
+    fn apply(&mut self, at: Position, command: Command<'_>) -> Result<Effect> {
+        let applied = self.tablet.apply(at, command)?;
+        self.unseen = true;
+        self.refresh();
+        Ok(match applied {
+            Applied::Applied => Effect::Applied,
+            Applied::Dropped => Effect::Dropped,
+            Applied::Split(children) => Effect::Split(children.into_iter().map(machine).collect()),
+        })
+    }
+
+    fn finish_batch(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.unseen) {
+            self.tablet.finish_batch()?;
+        }
+        Ok(())
+    }
+
+    fn durable_index(&self) -> u64 {
+        self.tablet.lock().durable
+    }
+
+    fn persist(&mut self) -> Result<()> {
+        self.tablet.persist()
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn SnapshotSource>> {
+        Err(Error::Unavailable(format!(
+            "the columnar replica of region {} does not serve snapshots: ask a voter",
+            self.region.id
+        )))
+    }
+
+    fn restore(
+        &mut self,
+        region: &Region,
+        at: Position,
+        chunks: &mut dyn SnapshotChunks,
+    ) -> Result<()> {
+        self.tablet.restore(region, at, chunks)?;
+        self.refresh();
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! Changes of a tablet's shape: split and range deletion.
+//!
+//! Each is one edit of the manifest. Segment files are shared, never rewritten: a part is a range
+//! of positions, for a segment's rows stand in key order. Both flush the delta first, so what
+//! comes of a split is durable as a whole.
+
+use std::sync::Arc;
+
+use raft::INITIAL_POSITION;
+use txn::{SplitChild, split_region};
+use types::{Region, Result, Timestamp};
+
+use crate::deaths::DeathLog;
+use crate::record::{Edit, TabletRecord, stored};
+use crate::store::Shared;
+use crate::tablet::{Part, State, Tablet};
+
+impl Tablet {
+    /// Cuts the tablet; the new ones are registered and returned. A child that this node holds
+    /// already, with data, came by another way and is newer: it stays as it is.
+    pub(crate) fn split(
+        &self,
+        state: &mut State,
+        children: &[SplitChild],
+    ) -> Result<Vec<Arc<Tablet>>> {
+        let (parent, regions) = split_region(&state.region, children)?;
+        let parts = state.fold(&self.shared)?;
+        let kept = cut(&self.shared, &parts, &parent)?;
+        let mut edits = vec![Edit::Put(Box::new(state.record(&parent, &kept)))];
+        let mut records = Vec::with_capacity(regions.len());
+        for region in regions {
+            if self.shared.tablet(region.id).is_some_and(|known| known.lock().applied.index > 0) {
+                tracing::info!(region = region.id, "a split meets a newer child and leaves it");
+                continue;
+            }
+            let parts = cut(&self.shared, &parts, &region)?;
+            let record = TabletRecord {
+                applied: stored(INITIAL_POSITION),
+                generation: self.shared.next_id(),
+                ..state.record(&region, &parts)
+            };
+            edits.push(Edit::Put(Box::new(record.clone())));
+            records.push(record);
+        }
+        self.shared.manifest.lock().append(edits)?;
+        // The children can be read before the parent forgets them; a reader's epoch tells.
+        let children = records.into_iter().map(|record| self.shared.install(record)).collect();
+        state.pending.retain(|key, _| parent.contains(key));
+        state.region = parent;
+        state.adopt(kept);
+        state.durable = state.applied.index;
+        self.publish(state)?;
+        children
+    }
+
+    /// Drops every version and every pending row of a range, in memory; the whole tablet must be
+    /// written at the end of the entry.
+    pub(crate) fn delete_range(&self, state: &mut State, start: &[u8], end: &[u8]) -> Result<()> {
+        let region = state.region.clone();
+        let (start, end) = (start.max(&region.start), end.min(&region.end));
+        if start >= end {
+            return Ok(());
+        }
+        let parts = state.fold(&self.shared)?;
+        let below = Region { end: start.to_vec(), ..region.clone() };
+        let above = Region { start: end.to_vec(), ..region.clone() };
+        let mut kept = cut(&self.shared, &parts, &below)?;
+        kept.extend(cut(&self.shared, &parts, &above)?);
+        state.pending.retain(|key, _| key.as_slice() < start || end <= key.as_slice());
+        state.adopt(kept);
+        Ok(())
+    }
+
+    /// Writes the tablet as a whole, with everything applied.
+    pub(crate) fn rewrite(&self, state: &mut State) -> Result<()> {
+        let parts = state.fold(&self.shared)?;
+        let record = state.record(&state.region, &parts);
+        self.shared.manifest.lock().append(vec![Edit::Put(Box::new(record))])?;
+        state.adopt(parts);
+        state.durable = state.applied.index;
+        Ok(())
+    }
+}
+
+/// The rows of parts that fall into a region, as new parts of the same segments.
+fn cut(shared: &Shared, parts: &[Part], region: &Region) -> Result<Vec<Part>> {
+    let mut kept = Vec::with_capacity(parts.len());
+    for part in parts {
+        let bound = |key: &[u8]| part.segment.lower_bound(key, Timestamp::ZERO);
+        let (from, to) = if region.start >= region.end {
+            (0, 0)
+        } else {
+            (bound(&region.start)?.max(part.from), bound(&region.end)?.min(part.to))
+        };
+        if from >= to {
+            continue;
+        }
+        let mut deaths = part.deaths.to_vec();
+        deaths.retain(|death| (from..to).contains(&death.row));
+        kept.push(Part {
+            id: shared.next_id(),
+            segment: part.segment.clone(),
+            from,
+            to,
+            durable_deaths: deaths.len(),
+            deaths: DeathLog::new(deaths),
+        });
+    }
+    Ok(kept)
+}

@@ -1,0 +1,121 @@
+//! The schema versions a tablet was given by its log, and what rows and columns mean under them.
+//!
+//! Decoding is a look-up by the version in a row's header: it never guesses and asks nobody.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use types::columns::{ColumnBuilder, arrow_field};
+use types::{Column, Default, Error, Result, Row, SchemaVersion, Table, Value, row};
+
+/// Schema versions by number.
+#[derive(Clone, Debug, Default)]
+pub struct Schemas {
+    versions: BTreeMap<SchemaVersion, Arc<Table>>,
+}
+
+impl Schemas {
+    /// The given versions.
+    pub fn new(tables: impl IntoIterator<Item = Table>) -> Self {
+        let versions = tables.into_iter().map(|table| (table.version, Arc::new(table))).collect();
+        Schemas { versions }
+    }
+
+    /// Adds a version; whether it is the newest now. A version that is there stays as it is.
+    pub fn add(&mut self, table: Table) -> bool {
+        let version = table.version;
+        let newest = self.versions.keys().next_back().is_none_or(|last| *last < version);
+        self.versions.entry(version).or_insert_with(|| Arc::new(table));
+        newest
+    }
+
+    /// The newest version.
+    pub fn newest(&self) -> Option<&Arc<Table>> {
+        self.versions.values().next_back()
+    }
+
+    /// All versions, oldest first.
+    pub fn to_vec(&self) -> Vec<Table> {
+        self.versions.values().map(|table| table.as_ref().clone()).collect()
+    }
+
+    /// Whether some version has the column and the newest has not.
+    pub fn has_dropped(&self, column: &Column) -> bool {
+        self.newest().is_some_and(|table| table.column(column.id).is_none())
+            && self.versions.values().any(|table| table.column(column.id).is_some())
+    }
+
+    /// A stored row in the layout of the newest version: columns added since hold their default,
+    /// dropped ones are gone.
+    pub fn decode(&self, bytes: &[u8]) -> Result<Row> {
+        let version = row::version(bytes)?;
+        let (Some(written), Some(newest)) = (self.versions.get(&version), self.newest()) else {
+            return Err(Error::Corrupt(format!(
+                "a row names schema version {version}, which the log has not given before it"
+            )));
+        };
+        let mut values = row::decode(written, bytes)?;
+        if Arc::ptr_eq(written, newest) {
+            return Ok(values);
+        }
+        let mut of = |column: &Column| match written.position(column.id) {
+            Some(at) => {
+                values.get_mut(at).map_or(Value::Null, |v| std::mem::replace(v, Value::Null))
+            }
+            None => missing(column),
+        };
+        Ok(newest.columns.iter().map(&mut of).collect())
+    }
+}
+
+/// What a column reads as in a row that was written before the column came to be.
+pub fn missing(column: &Column) -> Value {
+    match &column.default {
+        Some(Default::Constant(value)) => value.clone(),
+        _ => Value::Null,
+    }
+}
+
+/// An array that repeats what rows without the column read as.
+pub fn missing_array(column: &Column, rows: usize) -> Result<ArrayRef> {
+    let value = missing(column);
+    let mut builder = ColumnBuilder::new(column.ty);
+    for _ in 0..rows {
+        builder.push(&value)?;
+    }
+    Ok(builder.finish())
+}
+
+/// The Arrow schema in which a table is stored: as declared, but every column may be NULL, so
+/// that a later loosening of NOT NULL does not part old files from new ones.
+pub fn stored_schema(table: &Table) -> SchemaRef {
+    let field = |column: &Column| -> Field { arrow_field(column).with_nullable(true) };
+    Arc::new(Schema::new(table.columns.iter().map(field).collect::<Vec<_>>()))
+}
+
+/// A batch of one version's columns in the stored layout of another version.
+pub fn relayout(batch: &RecordBatch, from: &Table, to: &Table) -> Result<RecordBatch> {
+    let arrays = to
+        .columns
+        .iter()
+        .map(|column| match from.position(column.id).and_then(|at| batch.columns().get(at)) {
+            Some(array) => Ok(array.clone()),
+            None => missing_array(column, batch.num_rows()),
+        })
+        .collect::<Result<Vec<_>>>()?;
+    record_batch(stored_schema(to), arrays, batch.num_rows())
+}
+
+/// A batch that may have no columns.
+pub fn record_batch(schema: SchemaRef, arrays: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(schema, arrays, &options)
+        .map_err(|error| Error::Corrupt(format!("columns do not fit their schema: {error}")))
+}
+
+/// An Arrow kernel's failure, which only damaged data or a wrong schema can cause.
+pub fn arrow_error(error: arrow::error::ArrowError) -> Error {
+    Error::Corrupt(format!("columns cannot be computed: {error}"))
+}
