@@ -4,8 +4,9 @@
 //! without talking; a node that is not on the list founds nothing.
 
 use types::region::PLACEMENT_REGION;
-use types::{Epoch, Error, NodeId, Peer, PeerRole, Region, RegionKind, Result};
+use types::{Error, NodeId, Peer, PeerRole, Region, RegionKind, Result};
 
+use crate::catalog::FOUNDING_EPOCH;
 use crate::state::FIRST_ID;
 
 /// The descriptor of placement's group, from the numbers of the first row nodes. Each voter's peer
@@ -34,7 +35,7 @@ pub fn placement_region(nodes: &[NodeId]) -> Result<Region> {
     let voter = |node: &NodeId| Peer { id: *node, node: *node, role: PeerRole::Voter };
     Ok(Region {
         id: PLACEMENT_REGION,
-        epoch: Epoch { version: 1, conf: 1 },
+        epoch: FOUNDING_EPOCH,
         kind: RegionKind::Placement,
         start: Vec::new(),
         end: Vec::new(),

@@ -19,6 +19,9 @@ use crate::state::{BUILT_IN_DATABASES, RegionRecord, State, Tomb, range_of};
 /// Voters of a region, where there are as many row nodes.
 pub const VOTERS: usize = 3;
 
+/// A new region's epoch.
+pub const FOUNDING_EPOCH: Epoch = Epoch { version: 1, conf: 1 };
+
 /// Most columnar replicas of a table.
 pub const MAX_COLUMNAR_REPLICAS: u8 = 16;
 
@@ -224,8 +227,7 @@ fn found(state: &mut State, kinds: &[RegionKind], founders: &Founders) -> Result
             .map(|(node, id)| Peer { id, node: *node, role: PeerRole::Voter })
             .collect();
         nodes.iter().for_each(|node| *loads.entry(*node).or_default() += 1);
-        let epoch = Epoch { version: 1, conf: 1 };
-        let region = Region { id, epoch, kind: *kind, start, end, peers };
+        let region = Region { id, epoch: FOUNDING_EPOCH, kind: *kind, start, end, peers };
         let unfounded: BTreeSet<NodeId> = nodes.into_iter().collect();
         state.regions.insert(id, RegionRecord { region, unfounded });
         founded.push(id);

@@ -21,6 +21,9 @@ pub mod routes;
 pub mod scheduler;
 pub mod service;
 pub mod state;
+pub mod testing;
+#[cfg(test)]
+mod tests;
 pub mod view;
 
 pub use bootstrap::placement_region;

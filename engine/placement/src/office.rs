@@ -11,6 +11,7 @@ use env::Instant;
 use types::{Epoch, NodeId, Peer, PeerId, Region, RegionId, RegionKind, Timestamp};
 
 use crate::api::{NodeReport, NodeStatus, Order, PeerReport, Route};
+use crate::catalog::FOUNDING_EPOCH;
 use crate::command::is_newer;
 use crate::leases;
 use crate::oracle::Oracle;
@@ -139,7 +140,11 @@ impl Office {
         let mut orders = Vec::new();
         for record in state.regions.values() {
             let id = record.region.id;
-            if record.unfounded.contains(&node) && !heard.peers.contains_key(&id) {
+            // A region that has changed since was founded without this node: its leader brings it.
+            if record.region.epoch == FOUNDING_EPOCH
+                && record.unfounded.contains(&node)
+                && !heard.peers.contains_key(&id)
+            {
                 orders.push(Order::Create(record.region.clone()));
             }
         }
@@ -255,7 +260,7 @@ impl Office {
             bytes: leader.and_then(report).map_or(0, |report| report.bytes),
             ready: region.peers.iter().filter(ready).map(|peer| peer.node).collect(),
             missing: nodes().filter(missing).collect(),
-            busy: self.plans.contains_key(&region.id) || !record.unfounded.is_empty(),
+            busy: self.plans.contains_key(&region.id),
         }
     }
 

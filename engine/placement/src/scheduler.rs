@@ -17,6 +17,9 @@ pub const SPLIT_BYTES: u64 = 96 << 20;
 /// Most learners that one node may be filling at a time, so that snapshots do not pile up.
 pub const MAX_FILLING: usize = 8;
 
+/// Most regions of one table that go from node to node at a time for the sake of balance.
+const MAX_SPREADING: usize = 4;
+
 /// Whether a node can be counted on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
@@ -238,43 +241,54 @@ impl Plan<'_> {
         Some(Move::Remove { region: view.region.id, peer: worst.id })
     }
 
-    /// Spreads each table's learners evenly: one region at a time goes from the fullest node to
-    /// the emptiest, once the table is otherwise at rest.
+    /// Spreads each table's learners evenly: a few regions at a time go from the fullest node to
+    /// the emptiest, once every region of the table has the learners it should have.
     fn balance_learners(&mut self) {
-        let tables: Vec<TableId> = self.picture.replicas.keys().copied().collect();
-        for table in tables {
-            let regions = || {
-                self.picture
-                    .regions
-                    .iter()
-                    .filter(move |view| view.region.kind == RegionKind::Records(table))
-            };
-            let rests = |view: &RegionView| {
-                !view.busy && self.moves.iter().all(|due| due.region() != view.region.id)
-            };
-            if !regions().all(rests) {
-                continue;
-            }
-            let load = |node: &NodeId| self.loads.learners_of(table, *node);
-            let live = || self.live(NodeRole::Columnar);
-            let Some(full) = live().max_by_key(|node| (load(node), *node)) else { continue };
-            let Some(empty) = live().min_by_key(|node| (load(node), *node)) else { continue };
-            if load(&full) < load(&empty) + 2 || self.loads.filling(empty) >= MAX_FILLING {
-                continue;
-            }
-            let is_learner = |view: &RegionView, node| {
-                view.region.peer_on(node).is_some_and(|peer| peer.role == PeerRole::Learner)
-            };
-            let found = regions().find(|view| {
+        let picture = self.picture;
+        for table in picture.replicas.keys() {
+            let mut resting: Vec<&RegionView> = picture
+                .regions
+                .iter()
+                .filter(|view| view.region.kind == RegionKind::Records(*table))
+                .collect();
+            let rests = |view: &&RegionView| {
                 view.leader.is_some()
-                    && is_learner(view, full)
-                    && view.region.peer_on(empty).is_none()
-            });
-            if let Some(view) = found {
-                let region = view.region.id;
-                self.push(view, Move::Add { region, node: empty, role: PeerRole::Learner });
+                    && view.region.learners().count() == self.learners_wanted(view)
+                    && self.rests(view)
+            };
+            if !resting.iter().all(rests) {
+                continue;
+            }
+            for _ in 0..MAX_SPREADING {
+                let Some((at, full, empty)) = self.uneven(*table, &resting) else { break };
+                let view = resting.remove(at);
+                let role = PeerRole::Learner;
+                self.push(view, Move::Add { region: view.region.id, node: empty, role });
+                // Once it holds data, the other one goes.
+                self.loads.leave(view, full, role);
             }
         }
+    }
+
+    fn rests(&self, view: &RegionView) -> bool {
+        !view.busy && self.moves.iter().all(|due| due.region() != view.region.id)
+    }
+
+    /// A region whose learner should go from the fullest node to the emptiest, if they differ
+    /// enough: its place in `resting`, and both nodes.
+    fn uneven(&self, table: TableId, resting: &[&RegionView]) -> Option<(usize, NodeId, NodeId)> {
+        let load = |node: &NodeId| (self.loads.learners_of(table, *node), *node);
+        let full = self.live(NodeRole::Columnar).max_by_key(load)?;
+        let empty = self.live(NodeRole::Columnar).min_by_key(load)?;
+        let differ = load(&full).0 >= load(&empty).0 + 2;
+        if !differ || self.loads.filling(empty) >= MAX_FILLING {
+            return None;
+        }
+        let movable = |view: &&RegionView| {
+            view.region.learners().any(|peer| peer.node == full)
+                && view.region.peer_on(empty).is_none()
+        };
+        Some((resting.iter().position(movable)?, full, empty))
     }
 
     /// Hands one leadership from the row node that leads most to the one that leads least, if the
@@ -294,9 +308,8 @@ impl Plan<'_> {
         }
         let found = self.picture.regions.iter().find_map(|view| {
             let heir = view.region.voters().find(|peer| peer.node == least)?;
-            let rests = !view.busy && self.moves.iter().all(|due| due.region() != view.region.id);
             let fit = view.leader == Some(most) && view.ready.contains(&least);
-            (rests && fit).then_some((view, heir.id))
+            (fit && self.rests(view)).then_some((view, heir.id))
         });
         if let Some((view, to)) = found {
             self.push(view, Move::Transfer { region: view.region.id, to });
@@ -345,11 +358,15 @@ impl Loads {
         if let Move::Remove { peer, .. } = due
             && let Some(peer) = view.region.peer(*peer)
         {
-            let less = |count: &mut usize| *count = count.saturating_sub(1);
-            self.members.entry(peer.node).and_modify(less);
-            if let (PeerRole::Learner, Some(table)) = (peer.role, view.region.table()) {
-                self.learners.entry((table, peer.node)).and_modify(less);
-            }
+            self.leave(view, peer.node, peer.role);
+        }
+    }
+
+    fn leave(&mut self, view: &RegionView, node: NodeId, role: PeerRole) {
+        let less = |count: &mut usize| *count = count.saturating_sub(1);
+        self.members.entry(node).and_modify(less);
+        if let (PeerRole::Learner, Some(table)) = (role, view.region.table()) {
+            self.learners.entry((table, node)).and_modify(less);
         }
     }
 

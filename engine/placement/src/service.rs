@@ -75,6 +75,19 @@ impl PlacementService {
         clock: Arc<dyn Clock>,
         random: Random,
     ) -> Arc<Self> {
+        let service = Self::new(node, groups, view, clock, random);
+        tokio::spawn(upkeep(Arc::downgrade(&service)));
+        service
+    }
+
+    /// As [`PlacementService::start`], without upkeep: it answers, and does nothing unasked.
+    pub fn new(
+        node: NodeId,
+        groups: Arc<dyn Groups>,
+        view: Arc<View>,
+        clock: Arc<dyn Clock>,
+        random: Random,
+    ) -> Arc<Self> {
         let service = Arc::new(PlacementService {
             node,
             groups,
@@ -94,7 +107,6 @@ impl PlacementService {
                 async move { upgrade(&weak)?.timestamp_batch(&counts).await }.boxed()
             })
         });
-        tokio::spawn(upkeep(Arc::downgrade(&service)));
         service
     }
 

@@ -1,0 +1,10 @@
+//! Tests of placement: scenario scripts of its pure parts, and histories of its concurrent ones.
+
+mod model;
+mod oracle_scripts;
+mod scheduler_scripts;
+mod scripts;
+mod service;
+mod state_scripts;
+mod store;
+mod timestamps;

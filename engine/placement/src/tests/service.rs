@@ -1,0 +1,343 @@
+//! The service and the client together, in one process, over the model.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use types::{Error, Peer, PeerRole, Region, RegionKind, Timestamp};
+
+use super::model::{Flaw, Model, Node as Member, group};
+use super::state_scripts::table;
+use crate::api::{CatalogChange, Node, NodeReport, NodeRole, Order, PeerReport, User};
+use crate::client::PlacementClient;
+use crate::testing::InProcess;
+
+struct Cluster {
+    model: Arc<Model>,
+    members: Vec<Member>,
+    network: Arc<InProcess>,
+    client: PlacementClient,
+}
+
+fn address(node: u64) -> String {
+    format!("127.0.0.1:{node}")
+}
+
+impl Cluster {
+    fn start(rows: u64) -> Self {
+        let (model, members) = group(rows, 1, Flaw::None, true);
+        let network = InProcess::new();
+        for member in &members {
+            network.attach(address(member.id), member.service.clone());
+        }
+        model.elect(1).unwrap();
+        let client = PlacementClient::new(network.clone(), (1..=rows).map(|n| (n, address(n))));
+        Cluster { model, members, network, client }
+    }
+
+    async fn register(&self, id: u64, role: NodeRole) {
+        let node = Node { id, role, rpc_address: address(id), client_address: String::new() };
+        self.client.register(node).await.unwrap();
+    }
+
+    async fn beat(&self, node: u64, peers: Vec<PeerReport>) -> Vec<Order> {
+        let report = NodeReport::default();
+        let beat = self.client.heartbeat(node, report, peers);
+        tokio::time::timeout(Duration::from_secs(5), beat).await.unwrap().unwrap()
+    }
+
+    /// Beats until the orders are as wanted.
+    async fn beat_until(
+        &self,
+        node: u64,
+        peers: Vec<PeerReport>,
+        wanted: impl Fn(&[Order]) -> bool,
+    ) -> Vec<Order> {
+        for _ in 0..40 {
+            let orders = self.beat(node, peers.clone()).await;
+            if wanted(&orders) {
+                return orders;
+            }
+        }
+        panic!("node {node} was never given the orders waited for");
+    }
+}
+
+fn peer(region: &Region, leader: bool) -> PeerReport {
+    PeerReport {
+        region: region.clone(),
+        leader,
+        term: 6,
+        applied: 9,
+        committed: 9,
+        bytes: 10,
+        rows: 2,
+        ready: true,
+        lag_ms: None,
+    }
+}
+
+#[tokio::test]
+async fn client_follows_the_leader_and_survives_its_death() {
+    let cluster = Cluster::start(3);
+    let (first, _) = cluster.client.timestamp().await.unwrap();
+    cluster.model.elect(3).unwrap();
+    let (second, _) = cluster.client.timestamp().await.unwrap();
+    assert!(second > first);
+    cluster.model.set_dead(3, true);
+    cluster.network.detach(&address(3));
+    let waiting = tokio::spawn({
+        let client = cluster.client.clone();
+        async move { client.timestamp().await }
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!waiting.is_finished(), "nobody leads");
+    cluster.model.elect(2).unwrap();
+    let (third, _) = waiting.await.unwrap().unwrap();
+    assert!(third > second);
+}
+
+#[tokio::test]
+async fn concurrent_callers_share_requests_and_get_their_own_timestamps() {
+    let cluster = Cluster::start(1);
+    cluster.client.timestamp().await.unwrap();
+    let before = cluster.model.committed();
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..1_000 {
+        let client = cluster.client.clone();
+        tasks.spawn(async move { client.timestamp().await.unwrap().0 });
+    }
+    let mut got: Vec<Timestamp> = tasks.join_all().await;
+    got.sort_unstable();
+    got.dedup();
+    assert_eq!(got.len(), 1_000);
+    // Consecutive ones can only come of few allocations.
+    let gaps = got.windows(2).filter(|pair| pair[0].next() != pair[1]).count();
+    assert!(gaps < 50, "{gaps} gaps: requests were not batched");
+    assert!(cluster.model.committed() - before < 3, "timestamps were written to the log");
+}
+
+#[tokio::test]
+async fn catalog_is_fetched_once_for_each_version() {
+    let cluster = Cluster::start(1);
+    let other = PlacementClient::new(cluster.network.clone(), [(1, address(1))]);
+    let first = cluster.client.catalog().await.unwrap();
+    assert!(Arc::ptr_eq(&first, &cluster.client.catalog().await.unwrap()));
+    other.change(CatalogChange::CreateDatabase("d".into())).await.unwrap();
+    assert!(other.catalog().await.unwrap().database_named("D").is_some());
+    // The first client has not heard of it; a timestamp tells.
+    assert!(Arc::ptr_eq(&first, &cluster.client.catalog().await.unwrap()));
+    cluster.client.timestamp().await.unwrap();
+    assert!(cluster.client.catalog().await.unwrap().database_named("d").is_some());
+}
+
+#[tokio::test]
+async fn refusals_reach_the_caller_at_once() {
+    let cluster = Cluster::start(1);
+    let change = CatalogChange::CreateDatabase("d".into());
+    cluster.client.change(change.clone()).await.unwrap();
+    assert_eq!(cluster.client.change(change).await, Err(Error::exists("database", "d")));
+    let user = User { name: String::new(), host: "%".into(), credentials: vec![] };
+    let refused = cluster.client.change(CatalogChange::PutUser(user)).await;
+    assert!(matches!(refused, Err(Error::Invalid(_))));
+    assert!(matches!(cluster.client.timestamps(0).await, Err(Error::Invalid(_))));
+    let unknown = cluster.client.heartbeat(77, NodeReport::default(), vec![]).await;
+    assert_eq!(unknown, Err(Error::not_found("node", "77")));
+}
+
+#[tokio::test]
+async fn table_is_created_by_heartbeats_split_and_found_again() {
+    let cluster = Cluster::start(1);
+    cluster.register(1, NodeRole::Row).await;
+    let client = cluster.client.clone();
+    client.change(CatalogChange::CreateDatabase("d".into())).await.unwrap();
+    let change = CatalogChange::CreateTable(Box::new(table("d", "t", &["x".into()])));
+    let creating = tokio::spawn(async move { client.change(change).await });
+
+    let orders = cluster.beat_until(1, vec![], |orders| orders.len() == 2).await;
+    assert!(!creating.is_finished(), "its regions have no leader yet");
+    let regions: Vec<Region> = orders
+        .into_iter()
+        .map(|order| match order {
+            Order::Create(region) => region,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let all = || regions.iter().map(|region| peer(region, true)).collect::<Vec<_>>();
+    assert_eq!(cluster.beat(1, all()).await, vec![]);
+    let created = creating.await.unwrap().unwrap().unwrap();
+    assert_eq!((created.id, created.version), (100, 1));
+
+    let key = types::key::record(created.id, &[types::Value::Int(5)]);
+    let route = cluster.client.locate(&key).await.unwrap();
+    assert_eq!(route.leader, Some(1));
+    assert_eq!(route.rows, 2);
+    let index = cluster.client.regions(RegionKind::Index(created.id, 1)).await.unwrap();
+    assert_eq!(index.len(), 1);
+
+    // Split at 5: the child reports first.
+    let mut parent = route.region.clone();
+    let mut child = route.region.clone();
+    (parent.epoch.version, child.epoch.version) = (2, 2);
+    (parent.end, child.start) = (key.clone(), key.clone());
+    child.id = 5_000;
+    child.peers[0].id = 5_001;
+    let index = index[0].region.clone();
+    cluster.beat(1, vec![peer(&child, true), peer(&route.region, true), peer(&index, true)]).await;
+    cluster.client.invalidate(route.region.id);
+    assert_eq!(cluster.client.locate(&key).await.unwrap().region.id, 5_000);
+    let client = cluster.client.clone();
+    let kind = RegionKind::Records(created.id);
+    let listing = tokio::spawn(async move { client.fresh_regions(kind).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!listing.is_finished(), "the parent still claims the child's range");
+    cluster.beat(1, vec![peer(&child, true), peer(&parent, true), peer(&index, true)]).await;
+    let listed = listing.await.unwrap().unwrap();
+    assert_eq!(listed.iter().map(|route| route.region.id).collect::<Vec<_>>(), [parent.id, 5_000]);
+
+    // Dropped: rows stay for a while, then they are to be destroyed, then forgotten.
+    cluster.client.change(CatalogChange::DropTable(created.id)).await.unwrap();
+    let reports = || vec![peer(&child, true), peer(&parent, true), peer(&index, true)];
+    assert_eq!(cluster.beat(1, reports()).await, vec![]);
+    cluster.members[0].clock.advance(Duration::from_secs(61));
+    let orders = cluster.beat_until(1, reports(), |orders| orders.len() == 3).await;
+    assert!(orders.contains(&Order::Destroy(5_000)));
+    assert_eq!(cluster.beat(1, vec![]).await, vec![]);
+    assert!(matches!(cluster.client.locate(&key).await, Ok(_) | Err(Error::NotFound { .. })));
+    cluster.client.invalidate(5_000);
+    assert!(matches!(cluster.client.locate(&key).await, Err(Error::NotFound { .. })));
+}
+
+#[tokio::test]
+async fn leases_protect_the_rows_of_dropped_tables() {
+    let cluster = Cluster::start(1);
+    cluster.register(1, NodeRole::Row).await;
+    let client = cluster.client.clone();
+    client.change(CatalogChange::CreateDatabase("d".into())).await.unwrap();
+    let creating = tokio::spawn(async move {
+        client.change(CatalogChange::CreateTable(Box::new(table("d", "t", &[])))).await
+    });
+    let orders = cluster.beat_until(1, vec![], |orders| !orders.is_empty()).await;
+    let Some(Order::Create(region)) = orders.first() else { panic!("{orders:?}") };
+    let reports = || vec![peer(region, true)];
+    cluster.beat(1, reports()).await;
+    let id = creating.await.unwrap().unwrap().unwrap().id;
+
+    let lease = cluster.client.take_lease(None, Duration::from_secs(600), "a job").await.unwrap();
+    assert_eq!(cluster.client.leases().await.unwrap(), [lease.clone()]);
+    cluster.client.change(CatalogChange::DropTable(id)).await.unwrap();
+    let clock = &cluster.members[0].clock;
+    clock.advance(Duration::from_secs(300));
+    assert_eq!(cluster.beat(1, reports()).await, vec![]);
+    cluster.client.renew_lease(lease.id, Duration::from_secs(600)).await.unwrap();
+    clock.advance(Duration::from_secs(500));
+    assert_eq!(cluster.beat(1, reports()).await, vec![]);
+    clock.advance(Duration::from_secs(101));
+    let orders = cluster.beat_until(1, reports(), |orders| !orders.is_empty()).await;
+    assert_eq!(orders, [Order::Destroy(region.id)]);
+    let lost = cluster.client.renew_lease(lease.id, Duration::from_secs(1)).await;
+    assert_eq!(lost, Err(Error::LeaseLost(lease.id)));
+    cluster.client.release_lease(lease.id).await.unwrap();
+    let future = Timestamp(lease.ts.0 << 1);
+    let refused = cluster.client.take_lease(Some(future), Duration::from_secs(1), "x").await;
+    assert!(matches!(refused, Err(Error::Invalid(_))));
+}
+
+#[tokio::test]
+async fn learner_is_ordered_until_reported_and_destroyed_once_removed() {
+    let cluster = Cluster::start(1);
+    cluster.register(1, NodeRole::Row).await;
+    let node = cluster.client.ids(1).await.unwrap();
+    cluster.register(node, NodeRole::Columnar).await;
+    let client = cluster.client.clone();
+    client.change(CatalogChange::CreateDatabase("d".into())).await.unwrap();
+    let mut wanted = table("d", "t", &[]);
+    wanted.columnar_replicas = 1;
+    let creating =
+        tokio::spawn(
+            async move { client.change(CatalogChange::CreateTable(Box::new(wanted))).await },
+        );
+    let orders = cluster.beat_until(1, vec![], |orders| !orders.is_empty()).await;
+    let Some(Order::Create(region)) = orders.first() else { panic!("{orders:?}") };
+    let mut region = region.clone();
+    cluster.beat(1, vec![peer(&region, true)]).await;
+    let table = creating.await.unwrap().unwrap().unwrap();
+    cluster.beat(node, vec![]).await;
+
+    let orders =
+        cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
+    let [Order::Membership(_, peers)] = orders.as_slice() else { panic!("{orders:?}") };
+    let [_, Peer { node: on, role: PeerRole::Learner, id }] = peers.as_slice() else {
+        panic!("{peers:?}")
+    };
+    assert_eq!(*on, node);
+    assert!(*id > node, "peer numbers are never reused");
+    assert_eq!(cluster.beat(1, vec![peer(&region, true)]).await, orders, "repeated as it was");
+    let before = region.clone();
+    region.peers.clone_from(peers);
+    region.epoch.conf += 1;
+    assert_eq!(cluster.beat(1, vec![peer(&region, true)]).await, vec![]);
+    let waiting = PeerReport { ready: false, ..peer(&region, false) };
+    assert_eq!(cluster.beat(node, vec![waiting]).await, vec![]);
+    let route = cluster.client.fresh_regions(region.kind).await.unwrap();
+    assert!(route[0].ready_learners.is_empty());
+    assert_eq!(cluster.beat(node, vec![peer(&region, false)]).await, vec![]);
+    let route = cluster.client.fresh_regions(region.kind).await.unwrap();
+    assert_eq!(route[0].ready_learners, [node]);
+
+    let fewer = types::Table { version: 2, columnar_replicas: 0, ..table };
+    cluster.client.change(CatalogChange::AlterTable(Box::new(fewer))).await.unwrap();
+    let orders =
+        cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
+    assert_eq!(orders, [Order::Membership(region.id, before.peers.clone())]);
+    let learner = region.clone();
+    region.peers = before.peers;
+    region.epoch.conf += 1;
+    assert_eq!(cluster.beat(1, vec![peer(&region, true)]).await, vec![]);
+    let orders = cluster.beat(node, vec![peer(&learner, false)]).await;
+    assert_eq!(orders, [Order::Destroy(region.id)]);
+    assert_eq!(cluster.client.node(node).await.unwrap().role, NodeRole::Columnar);
+    let status = cluster.client.status().await.unwrap();
+    assert_eq!((status.nodes.len(), status.routes.len(), status.leader), (2, 1, 1));
+}
+
+#[tokio::test]
+async fn auto_increment_stocks_respect_numbers_given_by_hand() {
+    let cluster = Cluster::start(1);
+    cluster.register(1, NodeRole::Row).await;
+    let client = &cluster.client;
+    client.change(CatalogChange::CreateDatabase("d".into())).await.unwrap();
+    let creating = {
+        let client = client.clone();
+        let change = CatalogChange::CreateTable(Box::new(table("d", "t", &[])));
+        tokio::spawn(async move { client.change(change).await })
+    };
+    let orders = cluster.beat_until(1, vec![], |orders| !orders.is_empty()).await;
+    let Some(Order::Create(region)) = orders.first() else { panic!("{orders:?}") };
+    cluster.beat(1, vec![peer(region, true)]).await;
+    let id = creating.await.unwrap().unwrap().unwrap().id;
+
+    assert_eq!(client.auto_increment(id, 1).await.unwrap(), 1);
+    assert_eq!(client.auto_increment(id, 3).await.unwrap(), 2);
+    client.raise_auto_increment(id, 3).await.unwrap();
+    assert_eq!(client.auto_increment(id, 1).await.unwrap(), 5);
+    client.raise_auto_increment(id, 9).await.unwrap();
+    assert_eq!(client.auto_increment(id, 1).await.unwrap(), 10);
+    client.raise_auto_increment(id, 5_000).await.unwrap();
+    assert_eq!(client.auto_increment(id, 1).await.unwrap(), 5_001);
+    // Another SQL node has a stock of its own.
+    let other = PlacementClient::new(cluster.network.clone(), [(1, address(1))]);
+    assert_eq!(other.auto_increment(id, 1).await.unwrap(), 6_001);
+    assert_eq!(client.auto_increment(id, 5_000).await.unwrap(), 7_001);
+    assert_eq!(client.auto_increment(999, 1).await, Err(Error::not_found("table", "999")));
+}
+
+#[tokio::test]
+async fn signing_key_is_made_once_for_the_cluster() {
+    let cluster = Cluster::start(3);
+    let key = cluster.client.signing_key().await.unwrap();
+    assert_eq!(key.len(), 32);
+    assert!(key.iter().any(|byte| *byte != 0));
+    cluster.model.elect(2).unwrap();
+    let other = PlacementClient::new(cluster.network.clone(), (1..=3).map(|n| (n, address(n))));
+    assert_eq!(other.signing_key().await.unwrap(), key);
+}

@@ -1,0 +1,153 @@
+//! The machine over a key-value store: what survives, what travels.
+
+use std::sync::Arc;
+
+use kv::{KvEngine, MemoryKv};
+use raft::{
+    Command as Entry, INITIAL_POSITION, Machine, Machines, Position, SnapshotChunks, SnapshotSource,
+};
+use types::{Epoch, Error, Result};
+
+use crate::bootstrap::placement_region;
+use crate::command::{Command, Outcome, Proposal};
+use crate::machines::PlacementMachines;
+use crate::state::State;
+use crate::view::View;
+
+fn machines(store: &Arc<dyn KvEngine>) -> (PlacementMachines, Arc<View>) {
+    let view = Arc::new(View::new());
+    (PlacementMachines::new(store.clone(), view.clone(), None), view)
+}
+
+fn memory() -> Arc<dyn KvEngine> {
+    Arc::new(MemoryKv::new())
+}
+
+fn entry(count: u64, command: Command) -> Vec<u8> {
+    postcard::to_stdvec(&Proposal { ticket: (7, count), command }).unwrap()
+}
+
+fn take_ids(machine: &mut dyn Machine, count: u64) {
+    let at = Position { index: machine.applied().index + 1, term: 6 };
+    machine.apply(at, Entry::Data(&entry(count, Command::TakeIds { count: 3 }))).unwrap();
+    machine.finish_batch().unwrap();
+}
+
+struct Sent(Box<dyn SnapshotSource>);
+
+impl SnapshotChunks for Sent {
+    fn next_chunk(&mut self) -> Result<Option<Vec<u8>>> {
+        self.0.next_chunk()
+    }
+}
+
+#[test]
+fn restart_finds_what_was_persisted_and_its_position() {
+    let store = memory();
+    let region = placement_region(&[1]).unwrap();
+    let (mut first, view) = machines(&store);
+    let mut machine = first.create(&region, true).unwrap();
+    assert_eq!(machine.applied(), INITIAL_POSITION);
+    take_ids(machine.as_mut(), 1);
+    machine.persist().unwrap();
+    assert_eq!(machine.durable_index(), 6);
+    // Not persisted: the log has to bring it again.
+    take_ids(machine.as_mut(), 2);
+    assert_eq!(machine.durable_index(), 6);
+    assert_eq!(view.read().next_id, 1_006);
+    drop(machine);
+
+    let (mut second, view) = machines(&store);
+    let mut found = second.recover().unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].applied(), Position { index: 6, term: 6 });
+    assert_eq!(found[0].region(), &region);
+    assert_eq!(view.read().next_id, 1_003);
+    take_ids(found[0].as_mut(), 2);
+    assert_eq!(view.read().next_id, 1_006);
+}
+
+#[test]
+fn snapshot_carries_state_region_and_position() {
+    let (mut from, sent) = machines(&memory());
+    let mut leader = from.create(&placement_region(&[1]).unwrap(), true).unwrap();
+    for count in 0..5 {
+        take_ids(leader.as_mut(), count);
+    }
+    let big = vec![b'x'; 3 << 20];
+    let at = Position { index: 11, term: 6 };
+    leader.apply(at, Entry::Data(&entry(9, Command::SetSigningKey(big)))).unwrap();
+
+    let store = memory();
+    let (mut to, received) = machines(&store);
+    let mut region = placement_region(&[1, 2]).unwrap();
+    let mut member = to.create(&region, false).unwrap();
+    assert_eq!(member.applied().index, 0);
+    region.epoch = Epoch { version: 1, conf: 2 };
+    let mut chunks = Sent(leader.snapshot().unwrap());
+    member.restore(&region, leader.applied(), &mut chunks).unwrap();
+    assert_eq!(*received.read(), *sent.read());
+    assert_eq!(member.applied(), at);
+    assert_eq!(member.durable_index(), 11);
+    drop(member);
+
+    let (mut again, view) = machines(&store);
+    let found = again.recover().unwrap();
+    assert_eq!(found[0].region(), &region);
+    assert_eq!(*view.read(), *sent.read());
+}
+
+#[test]
+fn only_waiting_proposers_are_told_and_only_once() {
+    let (mut machines, view) = machines(&memory());
+    let mut machine = machines.create(&placement_region(&[1]).unwrap(), true).unwrap();
+    view.expect((7, 1));
+    take_ids(machine.as_mut(), 1);
+    take_ids(machine.as_mut(), 2);
+    assert_eq!(view.collect((7, 1)), Some(Ok(Outcome::First(1_000))));
+    assert_eq!(view.collect((7, 1)), None);
+    assert_eq!(view.collect((7, 2)), None);
+}
+
+#[test]
+fn garbage_in_the_log_or_the_store_is_corruption() {
+    let store = memory();
+    let (mut first, _) = machines(&store);
+    let mut machine = first.create(&placement_region(&[1]).unwrap(), true).unwrap();
+    let at = Position { index: 6, term: 6 };
+    assert!(matches!(machine.apply(at, Entry::Data(&[255; 9])), Err(Error::Corrupt(_))));
+    for value in [&[][..], &[9], &[1, 2, 3]] {
+        let mut batch = kv::WriteBatch::default();
+        batch.put(kv::Keyspace::Meta, &b"placement/state"[..], value);
+        store.write(batch).unwrap();
+        assert!(matches!(machines(&store).0.recover().err(), Some(Error::Corrupt(_))), "{value:?}");
+    }
+}
+
+#[test]
+fn destroyed_machine_leaves_nothing() {
+    let store = memory();
+    let (mut first, view) = machines(&store);
+    let mut machine = first.create(&placement_region(&[1]).unwrap(), true).unwrap();
+    take_ids(machine.as_mut(), 1);
+    first.destroy(machine).unwrap();
+    assert_eq!(*view.read(), State::new());
+    assert!(machines(&store).0.recover().unwrap().is_empty());
+}
+
+#[test]
+fn row_regions_need_a_row_store() {
+    let (mut machines, _) = machines(&memory());
+    let mut region = placement_region(&[1]).unwrap();
+    region.kind = types::RegionKind::Records(100);
+    assert!(matches!(machines.create(&region, true).err(), Some(Error::Invalid(_))));
+}
+
+#[test]
+fn bootstrap_lists_must_make_sense() {
+    assert!(placement_region(&[]).is_err());
+    assert!(placement_region(&[1, 2, 1]).is_err());
+    assert!(placement_region(&[0]).is_err());
+    assert!(placement_region(&[1_000]).is_err());
+    assert_eq!(placement_region(&[3, 1, 2]).unwrap(), placement_region(&[1, 2, 3]).unwrap());
+}

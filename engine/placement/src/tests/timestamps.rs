@@ -1,0 +1,164 @@
+//! Random histories of leader changes: timestamps strictly increase, numbers are unique, and no
+//! acknowledged change is lost, while deposed leaders go on and clocks jump.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use env::{Clock, Random};
+use parking_lot::Mutex;
+
+use super::model::{Flaw, Model, Node, group};
+use crate::api::{CatalogChange, Request, Response};
+
+/// What clients were told, in the order in which they were told it.
+#[derive(Default)]
+struct Told {
+    highest: u64,
+    ranges: Vec<(u64, u64)>,
+    ids: Vec<(u64, u64)>,
+    databases: Vec<String>,
+    catalog: u64,
+    broken: Option<String>,
+}
+
+impl Told {
+    fn fail(&mut self, what: String) {
+        self.broken.get_or_insert(what);
+    }
+}
+
+/// A client that asks whom it likes, deposed leaders included.
+async fn client(nodes: Arc<Vec<Node>>, model: Arc<Model>, random: Random, told: Arc<Mutex<Told>>) {
+    for round in 0..25 {
+        model.pause(4).await;
+        let node = &nodes[random.below(nodes.len() as u64) as usize];
+        let (before, catalog) = {
+            let told = told.lock();
+            (told.highest, told.catalog)
+        };
+        match random.below(8) {
+            0 => {
+                let count = 1 + random.below(5) as u32;
+                if let Response::Ids(first) = node.service.handle(Request::Ids { count }).await {
+                    told.lock().ids.push((first, first + u64::from(count)));
+                }
+            }
+            1 => {
+                let name = format!("d{}_{round}", random.u64());
+                let change = CatalogChange::CreateDatabase(name.clone());
+                if let Response::Changed { catalog, .. } =
+                    node.service.handle(Request::Change(change)).await
+                {
+                    let mut told = told.lock();
+                    told.databases.push(name);
+                    told.catalog = told.catalog.max(catalog);
+                }
+            }
+            _ => {
+                let count = 1 + random.below(50) as u32;
+                let answer = node.service.handle(Request::Timestamps { count }).await;
+                if let Response::Timestamps { first, catalog: version } = answer {
+                    let mut told = told.lock();
+                    if first.0 <= before {
+                        told.fail(format!("{} was told after {before}", first.0));
+                    }
+                    if version < catalog {
+                        told.fail(format!("catalog {version} was told after {catalog}"));
+                    }
+                    told.highest = told.highest.max(first.0 + u64::from(count) - 1);
+                    told.ranges.push((first.0, first.0 + u64::from(count)));
+                }
+            }
+        }
+    }
+}
+
+/// Elections, and clocks that go, leap ahead and jump back.
+async fn nemesis(nodes: Arc<Vec<Node>>, model: Arc<Model>, random: Random) {
+    for _ in 0..60 {
+        model.pause(60).await;
+        let node = &nodes[random.below(nodes.len() as u64) as usize];
+        match random.below(5) {
+            0 | 1 => {
+                model.elect(node.id).unwrap();
+            }
+            2 => {
+                let to = node.clock.unix_micros() + random.below(20_000_000);
+                node.clock.set_unix_micros(to);
+            }
+            3 => {
+                let to = node.clock.unix_micros() - random.below(20_000_000);
+                node.clock.set_unix_micros(to);
+            }
+            _ => nodes.iter().for_each(|node| node.clock.advance(Duration::from_millis(1))),
+        }
+    }
+}
+
+/// Runs one history; the first broken promise, if any, and how many timestamps were told.
+fn history(seed: u64, flaw: Flaw) -> (Option<String>, usize) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let (model, nodes) = group(3, seed, flaw, false);
+        let random = Random::seeded(seed.wrapping_mul(31) + 1);
+        model.elect(1).unwrap();
+        let nodes = Arc::new(nodes);
+        let told = Arc::new(Mutex::new(Told::default()));
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..6 {
+            tasks.spawn(client(nodes.clone(), model.clone(), random.fork(), told.clone()));
+        }
+        tasks.spawn(nemesis(nodes.clone(), model.clone(), random.fork()));
+        let ended = async { while tasks.join_next().await.transpose().unwrap().is_some() {} };
+        tokio::time::timeout(Duration::from_secs(60), ended).await.expect("the history hangs");
+
+        model.elect(2).unwrap();
+        let catalog = loop {
+            match nodes[1].service.handle(Request::Catalog { known: 0 }).await {
+                Response::Catalog(Some(catalog)) => break catalog,
+                Response::Failed(_) => model.elect(2).unwrap(),
+                other => panic!("{other:?}"),
+            };
+        };
+        let mut told = told.lock();
+        for name in std::mem::take(&mut told.databases) {
+            if !catalog.databases.contains(&name) {
+                told.fail(format!("database {name} was acknowledged and is gone"));
+            }
+        }
+        let ranges = [std::mem::take(&mut told.ranges), std::mem::take(&mut told.ids)];
+        let [timestamps, _] = ranges.each_ref().map(Vec::len);
+        for mut ranges in ranges {
+            ranges.sort_unstable();
+            if let Some(pair) = ranges.windows(2).find(|pair| pair[0].1 > pair[1].0) {
+                told.fail(format!("given twice: {pair:?}"));
+            }
+        }
+        (told.broken.take(), timestamps)
+    })
+}
+
+#[test]
+fn timestamps_increase_across_leader_changes_and_clock_jumps() {
+    let mut told = 0;
+    for seed in 0..300 {
+        let (broken, timestamps) = history(seed, Flaw::None);
+        assert_eq!(broken, None, "seed {seed}");
+        told += timestamps;
+    }
+    // The histories must be worth something: not everything may be refused.
+    assert!(told > 300 * 20, "only {told} requests for timestamps were answered");
+}
+
+/// The test above is worth nothing if it cannot fail.
+#[test]
+fn histories_notice_a_missing_confirmation() {
+    let broken = (0..300).filter_map(|seed| history(seed, Flaw::Unconfirmed).0);
+    assert!(broken.count() > 0, "unconfirmed timestamps went unnoticed");
+}
+
+#[test]
+fn histories_notice_a_confirmation_by_somebody_else() {
+    let broken = (0..300).filter_map(|seed| history(seed, Flaw::StaleStatus).0);
+    assert!(broken.count() > 0, "timestamps confirmed by the successor went unnoticed");
+}
