@@ -80,8 +80,8 @@ lazy val `spark-connector` = (project in file("spark-connector"))
       ShadeRule.rename(s"$name.**" -> s"org.isobar.shaded.$name.@1").inAll
     },
     assembly / assemblyMergeStrategy := {
-      case PathList("META-INF", "services", _*)                                  => MergeStrategy.concat
-      case PathList("META-INF", _*)                                              => MergeStrategy.discard
+      case PathList("META-INF", "services", _*) => MergeStrategy.concat
+      case PathList("META-INF", _*) => MergeStrategy.discard
       case path if path.endsWith(".proto") || path.endsWith("module-info.class") => MergeStrategy.discard
       // Protocol definitions of other Google services that come along with gRPC and that nothing here uses.
       case PathList("com", "google", part, _*)

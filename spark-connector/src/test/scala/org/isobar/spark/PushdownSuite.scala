@@ -161,6 +161,15 @@ class PushdownSuite extends SparkTest {
     assert(new PredicateTranslator(columns).translate(new Predicate("ALWAYS_TRUE", Array.empty)).isEmpty)
   }
 
+  test("a literal on the left turns the comparison around") {
+    val translator = new PredicateTranslator(Map("n" -> ColumnType.of("int").get))
+    val turned = Map("<" -> ">", "<=" -> ">=", ">" -> "<", ">=" -> "<=", "=" -> "=", "<>" -> "<>", "<=>" -> "<=>")
+    turned.foreach { case (written, expected) =>
+      val predicate = new Predicate(written, Array[Expression](literal(5, IntegerType), Expressions.column("n")))
+      assert(translator.translate(predicate).map(_.get("op").textValue).contains(expected), written)
+    }
+  }
+
   private def literal(held: Any, heldType: DataType): Literal[Any] = new Literal[Any] {
     override def value: Any = held
     override def dataType: DataType = heldType
