@@ -35,7 +35,9 @@ const PLAUSIBLE_GAP: u64 = 1 << 32;
 
 /// How much is read at a time.
 const WINDOW: usize = 256 << 10;
-const ZEROS: [u8; WINDOW] = [0; WINDOW];
+/// How many zeros are skipped at a time.
+const STRIDE: usize = WINDOW / 4;
+static ZEROS: [u8; STRIDE] = [0; STRIDE];
 
 /// Records that a journal was cut, until the opened store has shown that nothing synced was lost.
 const CUT_FORMAT: Format = Format::new(*b"ISOBRCUT", 1);
@@ -225,7 +227,7 @@ impl Window {
     /// Offset of the first byte at or after `at` that is not zero, or the file's length.
     fn next_nonzero(&mut self, mut at: u64) -> Result<u64> {
         while at < self.length {
-            let step = (self.length - at).min(WINDOW as u64 / 4);
+            let step = (self.length - at).min(STRIDE as u64);
             let Some(piece) = self.get(at, step)? else { break };
             // Whole pieces are compared first: this walks over megabytes of zeros.
             if Some(piece) != ZEROS.get(..piece.len()) {

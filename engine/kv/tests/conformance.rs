@@ -8,6 +8,11 @@ use env::Random;
 use kv::{Change, FjallKv, Keyspace, KvEngine, KvRead, MemoryKv, Pair, WriteBatch};
 use types::Error;
 
+/// A directory in memory where there is one: nothing here needs a real disk's syncs.
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 /// An engine with the means to close and open it again.
 trait Subject {
     fn engine(&self) -> &dyn KvEngine;
@@ -220,17 +225,17 @@ fn memory_obeys() {
 #[test]
 fn fjall_obeys() {
     for (seed, seal_bytes) in [(1, 64 << 20), (2, 20_000), (3, 4_000), (4, 1_000)] {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = scratch();
         let mut subject = OnDisk::new(directory.path().join("kv"), seal_bytes);
         random_history(&mut subject, seed, 1_500);
     }
-    let directory = tempfile::tempdir().unwrap();
+    let directory = scratch();
     edges(&mut OnDisk::new(directory.path().to_path_buf(), 64 << 20));
 }
 
 #[test]
 fn threads_see_whole_batches_in_snapshots() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = scratch();
     let disk = FjallKv::open_with(directory.path(), 1 << 20, 20_000).unwrap();
     for engine in [&disk as &dyn KvEngine, &MemoryKv::new()] {
         std::thread::scope(|scope| {
@@ -258,12 +263,12 @@ fn threads_see_whole_batches_in_snapshots() {
 
 #[test]
 fn only_an_empty_directory_becomes_a_store() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = scratch();
     std::fs::write(directory.path().join("letter.txt"), b"dear").unwrap();
     let error = FjallKv::open(directory.path(), 1 << 20).err().unwrap();
     assert!(matches!(&error, Error::Invalid(text) if text.contains("ISOBAR")), "{error}");
 
-    let directory = tempfile::tempdir().unwrap();
+    let directory = scratch();
     let first = FjallKv::open(directory.path(), 1 << 20).unwrap();
     let error = FjallKv::open(directory.path(), 1 << 20).err().unwrap();
     assert!(matches!(error, Error::Unavailable(_)), "{error}");

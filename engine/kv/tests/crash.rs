@@ -58,7 +58,7 @@ fn ingested(number: u64) -> (Keyspace, Vec<Pair>) {
 }
 
 fn ingests(number: u64) -> bool {
-    number % 211 == 0
+    number.is_multiple_of(211)
 }
 
 fn write(store: &dyn KvEngine, number: u64) -> Result<()> {
@@ -135,7 +135,7 @@ fn write_until_full(directory: &Path) {
             break error;
         }
         number += 1;
-        if number % 16 == 0 {
+        if number.is_multiple_of(16) {
             match store.sync() {
                 Ok(()) => synced = number,
                 Err(error) => break error,

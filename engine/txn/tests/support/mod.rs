@@ -145,6 +145,7 @@ impl World {
             random,
             faults: Mutex::new(faults),
             nodes,
+            #[allow(clippy::disallowed_methods, reason = "a bound on the test itself")]
             started: Instant::now(),
             speed: AtomicU64::new(0),
             advanced: AtomicU64::new(1),
