@@ -1,0 +1,201 @@
+//! From the engine's and the planner's errors to MySQL's numbers and states.
+//!
+//! It never puts row values into a message, except the one MySQL promises: the key of a duplicate.
+
+use datafusion::common::{DataFusionError, SchemaError};
+use types::Error;
+
+use crate::result::SqlError;
+
+/// The result of a statement.
+pub type SqlResult<T> = Result<T, SqlError>;
+
+/// Error 1064: the text is not a statement.
+pub fn syntax(detail: impl std::fmt::Display) -> SqlError {
+    SqlError::new(1064, b"42000", format!("You have an error in your SQL syntax: {detail}"))
+}
+
+/// Error 1235: a known statement or clause that is not there yet.
+pub fn unsupported(what: impl std::fmt::Display) -> SqlError {
+    SqlError::new(1235, b"42000", format!("This version of Isobar doesn't yet support '{what}'"))
+}
+
+/// Error 1105: a fault of ours, or one without a number.
+pub fn unknown(message: impl Into<String>) -> SqlError {
+    SqlError::new(1105, b"HY000", message)
+}
+
+/// Error 1146.
+pub fn no_table(database: &str, table: &str) -> SqlError {
+    SqlError::new(1146, b"42S02", format!("Table '{database}.{table}' doesn't exist"))
+}
+
+/// Error 1049.
+pub fn no_database(database: &str) -> SqlError {
+    SqlError::new(1049, b"42000", format!("Unknown database '{database}'"))
+}
+
+/// Error 1046.
+pub fn no_database_selected() -> SqlError {
+    SqlError::new(1046, b"3D000", "No database selected")
+}
+
+/// Error 1054.
+pub fn no_column(column: &str, place: &str) -> SqlError {
+    SqlError::new(1054, b"42S22", format!("Unknown column '{column}' in '{place}'"))
+}
+
+/// Error 1305.
+pub fn no_function(name: &str) -> SqlError {
+    SqlError::new(1305, b"42000", format!("FUNCTION {name} does not exist"))
+}
+
+/// Error 1690: a number left its type.
+pub fn out_of_range(kind: &str, expression: &str) -> SqlError {
+    SqlError::new(1690, b"22003", format!("{kind} value is out of range in '{expression}'"))
+}
+
+/// Error 1317.
+pub fn interrupted() -> SqlError {
+    SqlError::new(1317, b"70100", "Query execution was interrupted")
+}
+
+impl From<Error> for SqlError {
+    fn from(error: Error) -> Self {
+        let text = error.to_string();
+        match &error {
+            Error::Conflict { .. } | Error::RolledBack(_) => SqlError::new(
+                1213,
+                b"40001",
+                format!("Deadlock found when trying to get lock; try restarting transaction: {text}"),
+            ),
+            Error::Locked(_) => SqlError::new(
+                1205,
+                b"HY000",
+                format!("Lock wait timeout exceeded; try restarting transaction: {text}"),
+            ),
+            Error::Duplicate { index, .. } => {
+                SqlError::new(1062, b"23000", format!("Duplicate entry for key '{index}'"))
+            }
+            Error::Timeout { .. } => SqlError::new(9002, b"HY000", format!("Server timeout: {text}")),
+            Error::NotLeader { .. }
+            | Error::StaleEpoch { .. }
+            | Error::RegionNotFound(_)
+            | Error::Unavailable(_)
+            | Error::Dropped(_) => {
+                SqlError::new(9005, b"HY000", format!("Region is unavailable: {text}"))
+            }
+            Error::SnapshotTooOld { .. } => {
+                SqlError::new(9006, b"HY000", format!("Snapshot is too old: {text}"))
+            }
+            Error::LeaseLost(_) => SqlError::new(9006, b"HY000", text),
+            Error::NotFound { kind, name } => named(kind, name, false).unwrap_or_else(|| unknown(text)),
+            Error::Exists { kind, name } => named(kind, name, true).unwrap_or_else(|| unknown(text)),
+            Error::Corrupt(_) => SqlError::new(1712, b"HY000", format!("Data is corrupted: {text}")),
+            Error::Io(_) => SqlError::new(1030, b"HY000", format!("Got error from storage: {text}")),
+            Error::Cancelled(_) => interrupted(),
+            Error::Invalid(_) => unknown(text),
+        }
+    }
+}
+
+fn named(kind: &str, name: &str, exists: bool) -> Option<SqlError> {
+    Some(match (kind, exists) {
+        ("database", true) => SqlError::new(
+            1007,
+            b"HY000",
+            format!("Can't create database '{name}'; database exists"),
+        ),
+        ("database", false) => no_database(name),
+        ("table", true) => SqlError::new(1050, b"42S01", format!("Table '{name}' already exists")),
+        ("table", false) => SqlError::new(1146, b"42S02", format!("Table '{name}' doesn't exist")),
+        ("index", true) => SqlError::new(1061, b"42000", format!("Duplicate key name '{name}'")),
+        _ => return None,
+    })
+}
+
+impl From<DataFusionError> for SqlError {
+    fn from(error: DataFusionError) -> Self {
+        match error {
+            DataFusionError::External(inner) => match inner.downcast::<SqlError>() {
+                Ok(error) => *error,
+                Err(inner) => match inner.downcast::<Error>() {
+                    Ok(error) => (*error).into(),
+                    Err(inner) => unknown(inner.to_string()),
+                },
+            },
+            DataFusionError::ArrowError(inner, _) => match *inner {
+                arrow::error::ArrowError::ExternalError(inner) => match inner.downcast::<SqlError>() {
+                    Ok(error) => *error,
+                    Err(inner) => unknown(inner.to_string()),
+                },
+                other => unknown(other.to_string()),
+            },
+            DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
+                (*inner).into()
+            }
+            DataFusionError::Shared(inner) => shared(&inner),
+            DataFusionError::SchemaError(inner, _) => schema_error(&inner),
+            DataFusionError::NotImplemented(text) => unsupported(first_line(&text)),
+            DataFusionError::Plan(text) => plan_error(&text),
+            DataFusionError::ResourcesExhausted(text) => {
+                SqlError::new(8175, b"HY000", format!("Out of memory quota: {}", first_line(&text)))
+            }
+            other => unknown(first_line(&other.strip_backtrace())),
+        }
+    }
+}
+
+/// An error that several consumers of one input received.
+fn shared(error: &DataFusionError) -> SqlError {
+    match error.find_root() {
+        DataFusionError::External(inner) => {
+            if let Some(error) = inner.downcast_ref::<SqlError>() {
+                return error.clone();
+            }
+            if let Some(error) = inner.downcast_ref::<Error>() {
+                return error.clone().into();
+            }
+            unknown(inner.to_string())
+        }
+        other => unknown(first_line(&other.strip_backtrace())),
+    }
+}
+
+fn schema_error(error: &SchemaError) -> SqlError {
+    match error {
+        SchemaError::FieldNotFound { field, .. } => {
+            let name = match &field.relation {
+                Some(relation) => format!("{}.{}", relation.table(), field.name),
+                None => field.name.clone(),
+            };
+            no_column(&name, "field list")
+        }
+        SchemaError::AmbiguousReference { field } => SqlError::new(
+            1052,
+            b"23000",
+            format!("Column '{}' in field list is ambiguous", field.name),
+        ),
+        SchemaError::DuplicateUnqualifiedField { name }
+        | SchemaError::DuplicateQualifiedField { name, .. } => {
+            SqlError::new(1060, b"42S21", format!("Duplicate column name '{name}'"))
+        }
+    }
+}
+
+fn plan_error(text: &str) -> SqlError {
+    let text = first_line(text);
+    if text.contains("must be in GROUP BY") || text.contains("must appear in the GROUP BY") {
+        return SqlError::new(1055, b"42000", format!("Not in GROUP BY: {text}"));
+    }
+    unknown(text)
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().trim().to_owned()
+}
+
+/// An error on its way through DataFusion.
+pub fn external(error: SqlError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}

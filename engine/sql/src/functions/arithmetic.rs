@@ -1,0 +1,367 @@
+//! `+ - * / DIV % -x` with MySQL's types: exact stays exact, `/` gains four digits, division by
+//! zero is NULL, and a number that leaves its type is error 1690 rather than a wrong one.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float64Array, Int64Array, UInt64Array};
+use arrow::datatypes::{
+    DataType, Decimal128Type, Float64Type, Int64Type, UInt64Type, i256,
+};
+use datafusion::common::{Result, ScalarValue};
+
+use super::convert::{number_type, to_type};
+use super::Function;
+use crate::error::{SqlResult, out_of_range};
+
+/// Digits that `/` adds to the dividend's scale (div_precision_increment).
+const DIVISION_DIGITS: i8 = 4;
+/// Most digits behind the point (MySQL's limit).
+const MAX_SCALE: i8 = 30;
+
+/// The operators.
+pub const FUNCTIONS: &[Function] = &[
+    Function::new("mysql_add", 2..=2, |t, _| sum_type(t), |a, t| binary(Op::Add, a, t)),
+    Function::new("mysql_sub", 2..=2, |t, _| sum_type(t), |a, t| binary(Op::Sub, a, t)),
+    Function::new("mysql_mul", 2..=2, |t, _| product_type(t), |a, t| binary(Op::Mul, a, t)),
+    Function::new("mysql_div", 2..=2, |t, _| quotient_type(t), |a, t| binary(Op::Div, a, t)),
+    Function::new("mysql_int_div", 2..=2, |t, _| int_div_type(t), int_div),
+    Function::new("mysql_mod", 2..=2, |t, _| mod_type(t), |a, t| binary(Op::Mod, a, t)),
+    Function::new("mysql_neg", 1..=1, |t, _| neg_type(t), neg),
+    Function::new("sum_arg", 1..=1, sum_arg_type, |a, t| to_type(&a[0], t)),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Op {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Mod,
+}
+
+impl Op {
+    fn symbol(self) -> &'static str {
+        match self {
+            Op::Add => "+",
+            Op::Sub => "-",
+            Op::Mul => "*",
+            Op::Div => "/",
+            Op::Mod => "%",
+        }
+    }
+}
+
+/// Integer digits and scale of an exact operand.
+fn digits(ty: &DataType) -> (i16, i8) {
+    match ty {
+        DataType::Decimal128(p, s) => (i16::from(*p) - i16::from(*s), *s),
+        DataType::UInt64 => (20, 0),
+        _ => (19, 0),
+    }
+}
+
+fn decimal(whole: i16, scale: i8) -> DataType {
+    let scale = scale.clamp(0, MAX_SCALE);
+    let precision = (whole + i16::from(scale)).clamp(1, 38) as u8;
+    DataType::Decimal128(precision.max(scale as u8), scale)
+}
+
+fn operands(types: &[DataType]) -> (DataType, DataType) {
+    let of = |at: usize| types.get(at).map_or(DataType::Int64, number_type);
+    (of(0), of(1))
+}
+
+fn is_double(a: &DataType, b: &DataType) -> bool {
+    *a == DataType::Float64 || *b == DataType::Float64
+}
+
+fn is_decimal(ty: &DataType) -> bool {
+    matches!(ty, DataType::Decimal128(_, _))
+}
+
+fn integer(a: &DataType, b: &DataType) -> DataType {
+    if *a == DataType::UInt64 || *b == DataType::UInt64 { DataType::UInt64 } else { DataType::Int64 }
+}
+
+fn sum_type(types: &[DataType]) -> Result<DataType> {
+    let (a, b) = operands(types);
+    if is_double(&a, &b) {
+        return Ok(DataType::Float64);
+    }
+    if !is_decimal(&a) && !is_decimal(&b) {
+        return Ok(integer(&a, &b));
+    }
+    let ((wa, sa), (wb, sb)) = (digits(&a), digits(&b));
+    Ok(decimal(wa.max(wb) + 1, sa.max(sb)))
+}
+
+fn product_type(types: &[DataType]) -> Result<DataType> {
+    let (a, b) = operands(types);
+    if is_double(&a, &b) {
+        return Ok(DataType::Float64);
+    }
+    if !is_decimal(&a) && !is_decimal(&b) {
+        return Ok(integer(&a, &b));
+    }
+    let ((wa, sa), (wb, sb)) = (digits(&a), digits(&b));
+    Ok(decimal(wa + wb, sa + sb))
+}
+
+fn quotient_type(types: &[DataType]) -> Result<DataType> {
+    let (a, b) = operands(types);
+    if is_double(&a, &b) {
+        return Ok(DataType::Float64);
+    }
+    let ((wa, sa), (_, sb)) = (digits(&a), digits(&b));
+    Ok(decimal(wa + i16::from(sb), sa + DIVISION_DIGITS))
+}
+
+fn int_div_type(types: &[DataType]) -> Result<DataType> {
+    let (a, b) = operands(types);
+    Ok(integer(&a, &b))
+}
+
+fn mod_type(types: &[DataType]) -> Result<DataType> {
+    let (a, b) = operands(types);
+    if is_double(&a, &b) {
+        return Ok(DataType::Float64);
+    }
+    if !is_decimal(&a) && !is_decimal(&b) {
+        // The remainder has the dividend's sign.
+        return Ok(a);
+    }
+    let ((wa, sa), (wb, sb)) = (digits(&a), digits(&b));
+    Ok(decimal(wa.max(wb), sa.max(sb)))
+}
+
+fn neg_type(types: &[DataType]) -> Result<DataType> {
+    Ok(match types.first().map(number_type) {
+        Some(DataType::UInt64) | None => DataType::Int64,
+        Some(ty) => ty,
+    })
+}
+
+/// SUM's argument: exact numbers become decimals so wide that SUM's type is MySQL's (22 digits
+/// more; DataFusion's own SUM adds 10 of them).
+fn sum_arg_type(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+    Ok(match types.first() {
+        Some(DataType::Int8 | DataType::UInt8) => DataType::Decimal128(15, 0),
+        Some(DataType::Int16 | DataType::UInt16) => DataType::Decimal128(17, 0),
+        Some(DataType::Int32 | DataType::UInt32) => DataType::Decimal128(22, 0),
+        Some(DataType::Boolean) => DataType::Decimal128(13, 0),
+        Some(DataType::Decimal128(p, s)) => DataType::Decimal128((*p + 12).min(38), *s),
+        Some(ty) if number_type(ty) == DataType::Float64 => DataType::Float64,
+        _ => DataType::Decimal128(31, 0),
+    })
+}
+
+fn binary(op: Op, args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
+    let (a, b) = (&args[0], &args[1]);
+    match ty {
+        DataType::Float64 => doubles(op, a, b),
+        DataType::Int64 | DataType::UInt64 => integers(op, a, b, ty),
+        _ => decimals(op, a, b, ty),
+    }
+}
+
+fn doubles(op: Op, a: &ArrayRef, b: &ArrayRef) -> SqlResult<ArrayRef> {
+    let a = to_type(a, &DataType::Float64)?;
+    let b = to_type(b, &DataType::Float64)?;
+    let pairs = a.as_primitive::<Float64Type>().iter().zip(b.as_primitive::<Float64Type>().iter());
+    let compute = |(a, b): (Option<f64>, Option<f64>)| {
+        let (Some(a), Some(b)) = (a, b) else { return Ok(None) };
+        let n = match op {
+            Op::Add => a + b,
+            Op::Sub => a - b,
+            Op::Mul => a * b,
+            Op::Div | Op::Mod if b == 0.0 => return Ok(None),
+            Op::Div => a / b,
+            Op::Mod => a % b,
+        };
+        if n.is_finite() { Ok(Some(n)) } else { Err(out_of_range("DOUBLE", op.symbol())) }
+    };
+    Ok(Arc::new(pairs.map(compute).collect::<SqlResult<Float64Array>>()?))
+}
+
+/// Integers of either sign as 128 bits.
+fn wide(array: &ArrayRef) -> SqlResult<Vec<Option<i128>>> {
+    Ok(match number_type(array.data_type()) {
+        DataType::UInt64 => {
+            let array = to_type(array, &DataType::UInt64)?;
+            array.as_primitive::<UInt64Type>().iter().map(|n| n.map(i128::from)).collect()
+        }
+        DataType::Decimal128(p, s) => {
+            let array = to_type(array, &DataType::Decimal128(p, s))?;
+            array.as_primitive::<Decimal128Type>().iter().collect()
+        }
+        _ => {
+            let array = to_type(array, &DataType::Int64)?;
+            array.as_primitive::<Int64Type>().iter().map(|n| n.map(i128::from)).collect()
+        }
+    })
+}
+
+fn integers(op: Op, a: &ArrayRef, b: &ArrayRef, ty: &DataType) -> SqlResult<ArrayRef> {
+    let signed = |array: &ArrayRef| number_type(array.data_type()) == DataType::Int64;
+    if *ty == DataType::Int64 && signed(a) && signed(b) {
+        return signed_integers(op, a, b);
+    }
+    let (a, b) = (wide(a)?, wide(b)?);
+    let compute = |(a, b): (&Option<i128>, &Option<i128>)| match (op, *a, *b) {
+        (_, None, _) | (_, _, None) | (Op::Div | Op::Mod, _, Some(0)) => None,
+        (Op::Add, Some(a), Some(b)) => Some(a + b),
+        (Op::Sub, Some(a), Some(b)) => Some(a - b),
+        (Op::Mul, Some(a), Some(b)) => Some(a.saturating_mul(b)),
+        (Op::Div, Some(a), Some(b)) => Some(a / b),
+        (Op::Mod, Some(a), Some(b)) => Some(a % b),
+    };
+    narrow(a.iter().zip(&b).map(compute), ty, op.symbol())
+}
+
+fn signed_integers(op: Op, a: &ArrayRef, b: &ArrayRef) -> SqlResult<ArrayRef> {
+    let a = to_type(a, &DataType::Int64)?;
+    let b = to_type(b, &DataType::Int64)?;
+    let pairs = a.as_primitive::<Int64Type>().iter().zip(b.as_primitive::<Int64Type>().iter());
+    let compute = |(a, b): (Option<i64>, Option<i64>)| {
+        let (Some(a), Some(b)) = (a, b) else { return Ok(None) };
+        let n = match op {
+            Op::Add => a.checked_add(b),
+            Op::Sub => a.checked_sub(b),
+            Op::Mul => a.checked_mul(b),
+            Op::Div | Op::Mod if b == 0 => return Ok(None),
+            Op::Div => a.checked_div(b),
+            Op::Mod => Some(a.wrapping_rem(b)),
+        };
+        n.map(Some).ok_or_else(|| out_of_range("BIGINT", op.symbol()))
+    };
+    Ok(Arc::new(pairs.map(compute).collect::<SqlResult<Int64Array>>()?))
+}
+
+fn narrow(
+    numbers: impl Iterator<Item = Option<i128>>,
+    ty: &DataType,
+    symbol: &str,
+) -> SqlResult<ArrayRef> {
+    if *ty == DataType::UInt64 {
+        let fit = |n: Option<i128>| {
+            let fail = |_| out_of_range("BIGINT UNSIGNED", symbol);
+            n.map(|n| u64::try_from(n).map_err(fail)).transpose()
+        };
+        return Ok(Arc::new(numbers.map(fit).collect::<SqlResult<UInt64Array>>()?));
+    }
+    let fit = |n: Option<i128>| {
+        n.map(|n| i64::try_from(n).map_err(|_| out_of_range("BIGINT", symbol))).transpose()
+    };
+    Ok(Arc::new(numbers.map(fit).collect::<SqlResult<Int64Array>>()?))
+}
+
+fn scale_of(array: &ArrayRef) -> i8 {
+    digits(&number_type(array.data_type())).1
+}
+
+fn power(n: i8) -> i128 {
+    10i128.pow(u32::from(n.unsigned_abs()).min(38))
+}
+
+fn decimals(op: Op, a: &ArrayRef, b: &ArrayRef, ty: &DataType) -> SqlResult<ArrayRef> {
+    let DataType::Decimal128(precision, scale) = *ty else {
+        return Err(out_of_range("DECIMAL", op.symbol()));
+    };
+    let (sa, sb) = (scale_of(a), scale_of(b));
+    let (a, b) = (wide(a)?, wide(b)?);
+    let most = power(precision as i8);
+    let compute = |(a, b): (&Option<i128>, &Option<i128>)| {
+        let (Some(a), Some(b)) = (*a, *b) else { return Ok(None) };
+        if b == 0 && matches!(op, Op::Div | Op::Mod) {
+            return Ok(None);
+        }
+        let n = match op {
+            Op::Mul => multiply(a, b, sa + sb - scale),
+            Op::Div => divide(a, b, scale + sb - sa),
+            _ => {
+                let a = a.checked_mul(power(scale - sa));
+                let b = b.checked_mul(power(scale - sb));
+                match (op, a, b) {
+                    (Op::Add, Some(a), Some(b)) => a.checked_add(b),
+                    (Op::Sub, Some(a), Some(b)) => a.checked_sub(b),
+                    (_, Some(a), Some(b)) => a.checked_rem(b),
+                    _ => None,
+                }
+            }
+        };
+        match n {
+            Some(n) if n.abs() < most => Ok(Some(n)),
+            _ => Err(out_of_range("DECIMAL", op.symbol())),
+        }
+    };
+    let numbers = a.iter().zip(&b).map(compute).collect::<SqlResult<Decimal128Array>>()?;
+    let numbers = numbers
+        .with_precision_and_scale(precision, scale)
+        .map_err(|_| out_of_range("DECIMAL", op.symbol()))?;
+    Ok(Arc::new(numbers))
+}
+
+/// The product with `surplus` digits rounded away.
+fn multiply(a: i128, b: i128, surplus: i8) -> Option<i128> {
+    if surplus <= 0 {
+        return a.checked_mul(b);
+    }
+    let product = i256::from_i128(a).checked_mul(i256::from_i128(b))?;
+    round_div(product, i256::from_i128(power(surplus)))
+}
+
+/// The quotient of `a·10^digits` and `b`, rounded half away from zero.
+fn divide(a: i128, b: i128, digits: i8) -> Option<i128> {
+    let (mut a, mut b) = (i256::from_i128(a), i256::from_i128(b));
+    let factor = i256::from_i128(power(digits));
+    if digits >= 0 {
+        a = a.checked_mul(factor)?;
+    } else {
+        b = b.checked_mul(factor)?;
+    }
+    round_div(a, b)
+}
+
+fn round_div(a: i256, b: i256) -> Option<i128> {
+    let quotient = a.checked_div(b)?;
+    let rest = a.checked_rem(b)?;
+    let two = i256::from_i128(2);
+    let half = rest.wrapping_abs().checked_mul(two)? >= b.wrapping_abs();
+    let negative = a.is_negative() != b.is_negative();
+    let carry = match (half, negative) {
+        (false, _) => i256::ZERO,
+        (true, false) => i256::ONE,
+        (true, true) => i256::MINUS_ONE,
+    };
+    quotient.checked_add(carry)?.to_i128()
+}
+
+/// DIV: the quotient cut to a whole number.
+fn int_div(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
+    let (a, b) = (&args[0], &args[1]);
+    let (ta, tb) = (number_type(a.data_type()), number_type(b.data_type()));
+    if is_double(&ta, &tb) {
+        let quotient = doubles(Op::Div, a, b)?;
+        let cut = quotient.as_primitive::<Float64Type>().iter().map(|n| n.map(|n| n.trunc() as i128));
+        return narrow(cut, ty, "DIV");
+    }
+    let (sa, sb) = (scale_of(a), scale_of(b));
+    let scale = sa.max(sb);
+    let (a, b) = (wide(a)?, wide(b)?);
+    let quotients = a.iter().zip(&b).map(|(a, b)| {
+        let a = (*a)?.checked_mul(power(scale - sa))?;
+        let b = (*b)?.checked_mul(power(scale - sb))?;
+        a.checked_div(b)
+    });
+    narrow(quotients, ty, "DIV")
+}
+
+fn neg(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
+    let zero: ArrayRef = Arc::new(Int64Array::from(vec![0; args[0].len()]));
+    if *ty == DataType::Float64 {
+        let numbers = to_type(&args[0], ty)?;
+        let negated = numbers.as_primitive::<Float64Type>().iter().map(|n| n.map(|n| -n));
+        return Ok(Arc::new(negated.collect::<Float64Array>()));
+    }
+    binary(Op::Sub, &[zero, args[0].clone()], ty)
+}

@@ -1,0 +1,62 @@
+//! CAST and CONVERT.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, StringArray, TimestampMicrosecondArray};
+use arrow::datatypes::DataType;
+use datafusion::common::{Result, ScalarValue, plan_err};
+
+use super::convert::{to_datetime, to_i64, to_strings, to_type};
+use super::{Function, day, double, literal_int, moment, text, whole};
+use crate::error::SqlResult;
+use crate::temporal::{Zone, round_fraction};
+
+/// One function for each target type.
+pub const FUNCTIONS: &[Function] = &[
+    Function::new("cast_signed", 1..=1, whole, |a, t| to_type(&a[0], t)),
+    Function::new("cast_unsigned", 1..=1, |_, _| Ok(DataType::UInt64), |a, t| to_type(&a[0], t)),
+    Function::new("cast_double", 1..=1, double, |a, t| to_type(&a[0], t)),
+    Function::new("cast_decimal", 3..=3, decimal_type, |a, t| to_type(&a[0], t)),
+    Function::new("cast_date", 1..=1, day, |a, t| to_type(&a[0], t)),
+    Function::new("cast_datetime", 1..=2, moment, cast_datetime),
+    Function::new("cast_char", 1..=2, text, cast_char),
+    Function::new("ts_local", 2..=2, moment, ts_local),
+];
+
+fn decimal_type(_: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<DataType> {
+    match (literal_int(literals, 1), literal_int(literals, 2)) {
+        (Some(p @ 1..=38), Some(s @ 0..=30)) if s <= p => {
+            Ok(DataType::Decimal128(p as u8, s as i8))
+        }
+        (Some(p), Some(s)) => plan_err!("DECIMAL({p},{s}) is not between DECIMAL(1,0) and DECIMAL(38,30)"),
+        // Asked without literals, only by name: the widest.
+        _ => Ok(DataType::Decimal128(38, 10)),
+    }
+}
+
+fn cast_datetime(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    let times = to_datetime(&args[0])?;
+    let digits = match args.get(1) {
+        Some(digits) => to_i64(digits)?.iter().next().flatten().unwrap_or(0).clamp(0, 6) as u8,
+        None => 0,
+    };
+    let rounded = times.iter().map(|us| us.map(|us| round_fraction(us, digits)));
+    Ok(Arc::new(rounded.collect::<TimestampMicrosecondArray>()))
+}
+
+fn cast_char(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    let strings = to_strings(&args[0])?;
+    let Some(length) = args.get(1) else { return Ok(Arc::new(strings)) };
+    let length = to_i64(length)?.iter().next().flatten().unwrap_or(0).max(0) as usize;
+    let cut = strings.iter().map(|s| s.map(|s| s.chars().take(length).collect::<String>()));
+    Ok(Arc::new(cut.collect::<StringArray>()))
+}
+
+/// A TIMESTAMP as the session's wall time.
+fn ts_local(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    let zone = to_strings(&args[1])?;
+    let zone = Zone::parse(zone.iter().next().flatten().unwrap_or("UTC"))?;
+    let local = to_datetime(&args[0])?;
+    let local = local.iter().map(|us| us.map(|us| zone.to_local(us)));
+    Ok(Arc::new(local.collect::<TimestampMicrosecondArray>()))
+}

@@ -1,0 +1,130 @@
+//! IF, IFNULL, COALESCE, NULLIF, GREATEST, LEAST, and truth.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BooleanArray};
+use arrow::compute::kernels::cmp;
+use arrow::compute::kernels::zip::zip;
+use arrow::compute::{is_not_null, nullif};
+use arrow::datatypes::DataType;
+use datafusion::common::{Result, ScalarValue};
+
+use super::convert::{DATETIME, is_string, is_temporal, number_type, to_bool, to_type};
+use super::{Function, truth, whole};
+use crate::error::{SqlResult, unknown};
+
+/// The functions.
+pub const FUNCTIONS: &[Function] = &[
+    Function::new("mysql_truth", 1..=1, truth, |a, _| Ok(Arc::new(to_bool(&a[0])?))),
+    Function::new("mysql_if", 3..=3, |t, _| Ok(common(t.get(1..).unwrap_or(t))), mysql_if),
+    Function::new("mysql_coalesce", 1..=99, |t, _| Ok(common(t)), coalesce),
+    Function::new("mysql_nullif", 2..=2, first_type, mysql_nullif),
+    Function::new("mysql_greatest", 2..=99, |t, _| Ok(common(t)), |a, t| extreme(a, t, true)),
+    Function::new("mysql_least", 2..=99, |t, _| Ok(common(t)), |a, t| extreme(a, t, false)),
+    Function::new("isnull", 1..=1, whole, isnull),
+];
+
+/// The type that holds values of all these types, as MySQL aggregates them.
+pub fn common(types: &[DataType]) -> DataType {
+    let types: Vec<&DataType> = types.iter().filter(|ty| **ty != DataType::Null).collect();
+    let Some(first) = types.first() else { return DataType::Null };
+    if types.iter().all(|ty| ty == first) {
+        return (*first).clone();
+    }
+    if types.iter().any(|ty| is_string(ty)) {
+        return DataType::Utf8;
+    }
+    if types.iter().any(|ty| is_temporal(ty)) {
+        return if types.iter().all(|ty| is_temporal(ty)) { DATETIME } else { DataType::Utf8 };
+    }
+    types.iter().map(|ty| number_type(ty)).reduce(wider).unwrap_or(DataType::Null)
+}
+
+/// The wider of two number types.
+fn wider(a: DataType, b: DataType) -> DataType {
+    match (&a, &b) {
+        _ if a == b => a,
+        (DataType::Float64, _) | (_, DataType::Float64) => DataType::Float64,
+        _ => {
+            let parts = |ty: &DataType| match ty {
+                DataType::Decimal128(p, s) => (*p as i16 - *s as i16, *s),
+                DataType::UInt64 => (20, 0),
+                _ => (19, 0),
+            };
+            let ((wa, sa), (wb, sb)) = (parts(&a), parts(&b));
+            let scale = sa.max(sb);
+            DataType::Decimal128((wa.max(wb) + i16::from(scale)).min(38) as u8, scale)
+        }
+    }
+}
+
+fn first_type(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+    Ok(types.first().cloned().unwrap_or(DataType::Null))
+}
+
+fn arrow<T>(result: std::result::Result<T, arrow::error::ArrowError>) -> SqlResult<T> {
+    result.map_err(|error| unknown(error.to_string()))
+}
+
+/// Where `mask` is true the first column, else the second; NULL counts as false.
+fn choose(mask: &BooleanArray, a: &ArrayRef, b: &ArrayRef) -> SqlResult<ArrayRef> {
+    let known: BooleanArray = mask.iter().map(|m| Some(m.unwrap_or(false))).collect();
+    arrow(zip(&known, a, b))
+}
+
+fn mysql_if(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
+    choose(&to_bool(&args[0])?, &to_type(&args[1], ty)?, &to_type(&args[2], ty)?)
+}
+
+fn coalesce(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
+    let mut result = to_type(&args[0], ty)?;
+    for arg in &args[1..] {
+        if result.null_count() == 0 {
+            break;
+        }
+        let mask = arrow(is_not_null(&result))?;
+        result = choose(&mask, &result, &to_type(arg, ty)?)?;
+    }
+    Ok(result)
+}
+
+fn mysql_nullif(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    let (a, b) = (&args[0], &args[1]);
+    let ty = comparable(a.data_type(), b.data_type());
+    let equal = arrow(cmp::eq(&to_type(a, &ty)?, &to_type(b, &ty)?))?;
+    let known: BooleanArray = equal.iter().map(|e| Some(e.unwrap_or(false))).collect();
+    arrow(nullif(a, &known))
+}
+
+/// The type at which two values are compared.
+fn comparable(a: &DataType, b: &DataType) -> DataType {
+    if a == b || *b == DataType::Null {
+        return a.clone();
+    }
+    if is_temporal(a) || is_temporal(b) {
+        return DATETIME;
+    }
+    if is_string(a) != is_string(b) {
+        return DataType::Float64;
+    }
+    common(&[a.clone(), b.clone()])
+}
+
+fn extreme(args: &[ArrayRef], ty: &DataType, greatest: bool) -> SqlResult<ArrayRef> {
+    let mut result = to_type(&args[0], ty)?;
+    for arg in &args[1..] {
+        let other = to_type(arg, ty)?;
+        let keep = if greatest { cmp::gt_eq(&result, &other) } else { cmp::lt_eq(&result, &other) };
+        let keep = arrow(keep)?;
+        let either_null: BooleanArray = keep.iter().map(|k| Some(k.is_none())).collect();
+        let chosen = choose(&keep, &result, &other)?;
+        result = arrow(nullif(&chosen, &either_null))?;
+    }
+    Ok(result)
+}
+
+fn isnull(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
+    let nulls: BooleanArray = arrow(arrow::compute::is_null(&args[0]))?;
+    let nulls: ArrayRef = Arc::new(nulls);
+    to_type(&nulls, ty)
+}

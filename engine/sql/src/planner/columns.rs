@@ -1,0 +1,237 @@
+//! What the columns of a result are: names, MySQL types, and the tables they come from.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::Column as PlanColumn;
+use datafusion::logical_expr::{Cast, Expr, LogicalPlan, LogicalPlanBuilder};
+use types::columns::arrow_type;
+use types::{ColumnType, IntWidth, Table};
+
+use super::names::{Displayed, TableName};
+use super::rewrite::TWIN;
+use super::{PlannedSelect, ResolvedTable};
+use crate::error::SqlResult;
+use crate::result::ResultColumn;
+
+/// Length that a text of unknown length is announced with.
+const TEXT_LENGTH: u32 = 255;
+
+/// Where a column of a result comes from.
+struct Origin {
+    table: Arc<Table>,
+    alias: String,
+    position: usize,
+}
+
+/// Describes the columns and casts those that are of no MySQL type.
+pub fn finish(
+    plan: LogicalPlan,
+    resolved: &HashMap<TableName, ResolvedTable>,
+    displayed: &[Displayed],
+) -> SqlResult<PlannedSelect> {
+    let names = names(displayed, plan.schema().fields().len());
+    let mut columns = Vec::new();
+    let mut exprs = Vec::new();
+    let mut recast = false;
+    for (at, (qualifier, field)) in plan.schema().iter().enumerate() {
+        let origin = origin(&plan, at, resolved);
+        let ty = result_type(field.data_type(), fraction(&plan, at, resolved));
+        let mut column = describe(origin, ty, field.is_nullable());
+        if let Some(name) = names.get(at).and_then(Clone::clone) {
+            column.name = name;
+        } else if column.name.is_empty() {
+            column.name = field.name().split(TWIN).next().unwrap_or_default().to_owned();
+        }
+        let input = Expr::Column(PlanColumn::from((qualifier, field)));
+        match column.ty.map(arrow_type) {
+            Some(ty) if ty != *field.data_type() => {
+                recast = true;
+                exprs.push(Expr::Cast(Cast::new(Box::new(input), ty)).alias_qualified(qualifier.cloned(), field.name()));
+            }
+            _ => exprs.push(input),
+        }
+        columns.push(column);
+    }
+    let plan =
+        if recast { LogicalPlanBuilder::from(plan).project(exprs)?.build()? } else { plan };
+    Ok(PlannedSelect { plan, columns })
+}
+
+/// The displayed name of each column, where the select list says it.
+fn names(displayed: &[Displayed], columns: usize) -> Vec<Option<String>> {
+    let wildcards = displayed.iter().filter(|d| **d == Displayed::Wildcard).count();
+    let named = displayed.len() - wildcards;
+    if wildcards > 1 || columns < named || (wildcards == 0 && named != columns) {
+        return vec![None; columns];
+    }
+    let mut names = Vec::with_capacity(columns);
+    for item in displayed {
+        match item {
+            Displayed::Named(name) => names.push(Some(name.clone())),
+            Displayed::Wildcard => names.extend(std::iter::repeat_n(None, columns - named)),
+        }
+    }
+    names
+}
+
+/// The MySQL type of an expression's values.
+pub fn result_type(ty: &DataType, fraction: u8) -> Option<ColumnType> {
+    let int = |width, unsigned| Some(ColumnType::Int { width, unsigned });
+    match ty {
+        DataType::Null => None,
+        DataType::Int8 => int(IntWidth::Tiny, false),
+        DataType::Int16 => int(IntWidth::Small, false),
+        DataType::Int32 => int(IntWidth::Int, false),
+        DataType::Int64 | DataType::Boolean => int(IntWidth::Big, false),
+        DataType::UInt8 => int(IntWidth::Tiny, true),
+        DataType::UInt16 => int(IntWidth::Small, true),
+        DataType::UInt32 => int(IntWidth::Int, true),
+        DataType::UInt64 => int(IntWidth::Big, true),
+        DataType::Float16 | DataType::Float32 | DataType::Float64 => Some(ColumnType::Double),
+        DataType::Decimal128(p, s) => {
+            Some(ColumnType::Decimal { precision: *p, scale: u8::try_from(*s).unwrap_or(0) })
+        }
+        DataType::Decimal256(p, s) => {
+            Some(ColumnType::Decimal { precision: (*p).min(38), scale: u8::try_from(*s).unwrap_or(0) })
+        }
+        DataType::Date32 | DataType::Date64 => Some(ColumnType::Date),
+        DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => Some(ColumnType::Timestamp(fraction)),
+        DataType::Timestamp(_, _) => Some(ColumnType::DateTime(fraction)),
+        _ => Some(ColumnType::Varchar(TEXT_LENGTH)),
+    }
+}
+
+fn describe(origin: Option<Origin>, ty: Option<ColumnType>, nullable: bool) -> ResultColumn {
+    let mut column = ResultColumn::expression("", ty, nullable);
+    let Some(origin) = origin else { return column };
+    let Some(source) = origin.table.columns.get(origin.position) else { return column };
+    column.name.clone_from(&source.name);
+    column.org_name.clone_from(&source.name);
+    column.table = origin.alias;
+    column.org_table.clone_from(&origin.table.name);
+    column.database.clone_from(&origin.table.database);
+    column.ty = Some(source.ty);
+    column.primary_key = origin.table.primary_key.contains(&source.id);
+    column.auto_increment = source.auto_increment;
+    for index in origin.table.indexes.iter().filter(|i| i.columns.first() == Some(&source.id)) {
+        if index.unique && index.columns.len() == 1 {
+            column.unique_key = true;
+        } else {
+            column.multiple_key = true;
+        }
+    }
+    column
+}
+
+/// The table column that a plan's column is, if it is no more than that.
+fn origin(
+    plan: &LogicalPlan,
+    at: usize,
+    resolved: &HashMap<TableName, ResolvedTable>,
+) -> Option<Origin> {
+    match plan {
+        LogicalPlan::Projection(projection) => {
+            column_origin(projection.expr.get(at)?, &projection.input, resolved)
+        }
+        LogicalPlan::Aggregate(aggregate) => {
+            column_origin(aggregate.group_expr.get(at)?, &aggregate.input, resolved)
+        }
+        LogicalPlan::Filter(filter) => origin(&filter.input, at, resolved),
+        LogicalPlan::Sort(sort) => origin(&sort.input, at, resolved),
+        LogicalPlan::Limit(limit) => origin(&limit.input, at, resolved),
+        LogicalPlan::Distinct(distinct) => origin(distinct.input(), at, resolved),
+        LogicalPlan::SubqueryAlias(alias) => {
+            let mut found = origin(&alias.input, at, resolved)?;
+            found.alias = alias.alias.table().to_owned();
+            Some(found)
+        }
+        LogicalPlan::Join(join) => {
+            let left = join.left.schema().fields().len();
+            match join.join_type {
+                datafusion::common::JoinType::Inner
+                | datafusion::common::JoinType::Left
+                | datafusion::common::JoinType::Right
+                | datafusion::common::JoinType::Full => {
+                    if at < left {
+                        origin(&join.left, at, resolved)
+                    } else {
+                        origin(&join.right, at - left, resolved)
+                    }
+                }
+                _ => None,
+            }
+        }
+        LogicalPlan::TableScan(scan) => {
+            let name = TableName {
+                database: scan.table_name.schema().unwrap_or_default().to_owned(),
+                table: scan.table_name.table().to_owned(),
+            };
+            let table = resolved.get(&name)?.table.clone()?;
+            let position = match &scan.projection {
+                Some(projection) => *projection.get(at)?,
+                None => at,
+            };
+            Some(Origin { alias: table.name.clone(), table, position })
+        }
+        _ => None,
+    }
+}
+
+fn column_origin(
+    expr: &Expr,
+    input: &LogicalPlan,
+    resolved: &HashMap<TableName, ResolvedTable>,
+) -> Option<Origin> {
+    match expr {
+        Expr::Column(column) => origin(input, input.schema().maybe_index_of_column(column)?, resolved),
+        Expr::Alias(alias) => column_origin(&alias.expr, input, resolved),
+        _ => None,
+    }
+}
+
+/// Digits of a second's fraction that a time expression may have: those of the columns in it.
+fn fraction(plan: &LogicalPlan, at: usize, resolved: &HashMap<TableName, ResolvedTable>) -> u8 {
+    match plan {
+        LogicalPlan::Projection(p) => {
+            p.expr.get(at).map_or(0, |e| expr_fraction(e, &p.input, resolved))
+        }
+        LogicalPlan::Aggregate(a) => {
+            let groups = a.group_expr.len();
+            let expr = if at < groups { a.group_expr.get(at) } else { a.aggr_expr.get(at - groups) };
+            expr.map_or(0, |e| expr_fraction(e, &a.input, resolved))
+        }
+        LogicalPlan::Filter(f) => fraction(&f.input, at, resolved),
+        LogicalPlan::Sort(s) => fraction(&s.input, at, resolved),
+        LogicalPlan::Limit(l) => fraction(&l.input, at, resolved),
+        LogicalPlan::Distinct(d) => fraction(d.input(), at, resolved),
+        LogicalPlan::SubqueryAlias(a) => fraction(&a.input, at, resolved),
+        _ => match origin(plan, at, resolved) {
+            Some(origin) => match origin.table.columns.get(origin.position).map(|c| c.ty) {
+                Some(ColumnType::DateTime(digits) | ColumnType::Timestamp(digits)) => digits,
+                _ => 0,
+            },
+            None => 0,
+        },
+    }
+}
+
+fn expr_fraction(expr: &Expr, input: &LogicalPlan, resolved: &HashMap<TableName, ResolvedTable>) -> u8 {
+    if let Expr::ScalarFunction(function) = expr
+        && function.name() == "cast_datetime"
+    {
+        return match function.args.get(1) {
+            Some(Expr::Literal(datafusion::common::ScalarValue::Int64(Some(n)), _)) => {
+                u8::try_from(*n).unwrap_or(6).min(6)
+            }
+            _ => 0,
+        };
+    }
+    let columns = expr.column_refs();
+    let digits = columns.into_iter().filter_map(|column| {
+        let at = input.schema().maybe_index_of_column(column)?;
+        Some(fraction(input, at, resolved))
+    });
+    digits.max().unwrap_or(0)
+}

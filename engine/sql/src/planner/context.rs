@@ -1,0 +1,142 @@
+//! DataFusion's SQL planner with our tables, functions and operators.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{DFSchema, DataFusionError, Result, TableReference};
+use datafusion::datasource::provider_as_source;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
+use datafusion::logical_expr::{
+    AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF,
+};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
+use sqlparser::ast::{Expr, Query, Statement};
+
+use super::names::{Displayed, TableName};
+use super::typing::{MysqlOperators, operators};
+use super::{PlannedSelect, QueryContext, ResolvedTable, columns, rewrite};
+use crate::error::{SqlResult, external, no_table};
+
+struct Context<'a> {
+    state: &'a SessionState,
+    tables: HashMap<TableName, Arc<dyn TableSource>>,
+    planners: Vec<Arc<dyn ExprPlanner>>,
+}
+
+impl ContextProvider for Context<'_> {
+    fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
+        let key = TableName {
+            database: name.schema().unwrap_or_default().to_owned(),
+            table: name.table().to_owned(),
+        };
+        let missing = || external(no_table(&key.database, &key.table));
+        self.tables.get(&key).cloned().ok_or_else(missing)
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        &self.planners
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.state.scalar_functions().get(name).cloned()
+    }
+
+    fn get_higher_order_meta(&self, _: &str) -> Option<Arc<HigherOrderUDF>> {
+        None
+    }
+
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.state.aggregate_functions().get(name).cloned()
+    }
+
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.state.window_functions().get(name).cloned()
+    }
+
+    fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {
+        let table = datafusion::datasource::cte_worktable::CteWorkTable::new(name, schema);
+        Ok(provider_as_source(Arc::new(table)))
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        self.state.config_options()
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+fn parser_options() -> ParserOptions {
+    ParserOptions::new()
+        .with_parse_float_as_decimal(true)
+        .with_enable_ident_normalization(false)
+        .with_map_string_types_to_utf8view(false)
+        .with_default_null_ordering(datafusion::sql::planner::NullOrdering::NullsMin)
+}
+
+fn context<'a>(
+    context: &QueryContext,
+    state: &'a SessionState,
+    resolved: &HashMap<TableName, ResolvedTable>,
+) -> SqlResult<(Context<'a>, Arc<MysqlOperators>)> {
+    let operators = operators(context.zone()?, &context.time_zone);
+    let tables = resolved
+        .iter()
+        .map(|(name, table)| (name.clone(), provider_as_source(table.provider.clone())))
+        .collect();
+    Ok((Context { state, tables, planners: vec![operators.clone()] }, operators))
+}
+
+/// Plans a rewritten query.
+pub fn plan(
+    query: Query,
+    query_context: &QueryContext,
+    state: &SessionState,
+    resolved: &HashMap<TableName, ResolvedTable>,
+    displayed: &[Displayed],
+) -> SqlResult<PlannedSelect> {
+    let (provider, operators) = context(query_context, state, resolved)?;
+    let planner = SqlToRel::new_with_options(&provider, parser_options());
+    let plan = planner.sql_statement_to_plan(Statement::Query(Box::new(query)))?;
+    let plan = operators.finish(plan)?;
+    columns::finish(plan, resolved, displayed)
+}
+
+/// One expression over the columns of a schema, ready to evaluate. Names in the schema are in
+/// lower case.
+pub fn compile(
+    expr: Expr,
+    schema: &DFSchema,
+    query_context: &QueryContext,
+    state: &SessionState,
+) -> SqlResult<Arc<dyn PhysicalExpr>> {
+    let resolved = HashMap::new();
+    let (provider, operators) = context(query_context, state, &resolved)?;
+    let planner = SqlToRel::new_with_options(&provider, parser_options());
+    let expr = rewrite::rewrite_expr(expr, query_context)?;
+    let planned = planner.sql_to_expr(expr, schema, &mut PlannerContext::new())?;
+    let typed = planned.transform_up(|e| operators.typed(e, schema)).map_err(DataFusionError::from)?;
+    Ok(state.create_physical_expr(typed.data, schema)?)
+}

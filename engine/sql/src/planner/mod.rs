@@ -1,0 +1,142 @@
+//! A SELECT's text into a logical plan with MySQL's meaning.
+//!
+//! The same on every node that plans: nothing here knows where a table's rows are, reads a clock
+//! or talks to a session. What a query needs of its session comes in a [`QueryContext`].
+
+mod calls;
+mod columns;
+mod context;
+pub mod literal;
+mod names;
+mod rewrite;
+pub mod typing;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::TableProvider;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::SessionConfig;
+use sqlparser::ast::{Query, Statement};
+use types::Table;
+use types::columns::arrow_type;
+
+use crate::error::{SqlResult, unsupported};
+use crate::functions;
+use crate::result::ResultColumn;
+use crate::temporal::Zone;
+
+pub use columns::result_type;
+pub use context::compile;
+pub use names::{TableName, tables_of};
+
+/// All that gives a query its meaning besides its text and its snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryContext {
+    /// Current database, or empty.
+    pub database: String,
+    /// Statement time, Unix microseconds.
+    pub now_us: i64,
+    /// Session time zone, as `+00:00` or a zone's name.
+    pub time_zone: String,
+    /// sql_mode.
+    pub sql_mode: String,
+    /// `user@host`.
+    pub user: String,
+    /// Connection number.
+    pub connection_id: u64,
+}
+
+impl QueryContext {
+    /// The session's time zone.
+    pub fn zone(&self) -> SqlResult<Zone> {
+        Ok(Zone::parse(&self.time_zone)?)
+    }
+}
+
+/// A table that a query names.
+#[derive(Clone)]
+pub struct ResolvedTable {
+    /// Its rows. The provider's schema must be [`planning_schema`] of its description.
+    pub provider: Arc<dyn TableProvider>,
+    /// Its description, if it is stored.
+    pub table: Option<Arc<Table>>,
+}
+
+/// Who knows tables by name.
+#[async_trait]
+pub trait TableResolver: Send + Sync {
+    /// The table; MySQL's error 1146 if there is none. Names come in lower case.
+    async fn resolve(&self, database: &str, table: &str) -> SqlResult<ResolvedTable>;
+}
+
+/// A planned query.
+pub struct PlannedSelect {
+    /// The plan, typed as MySQL types it; not yet optimised. Its columns have the types of
+    /// [`types::columns::arrow_type`].
+    pub plan: LogicalPlan,
+    /// What its columns are, in order.
+    pub columns: Vec<ResultColumn>,
+}
+
+/// The Arrow schema that plans see of a table: column names in lower case, hidden ones included.
+pub fn planning_schema(table: &Table) -> SchemaRef {
+    let field = |column: &types::Column| {
+        Field::new(column.name.to_lowercase(), arrow_type(column.ty), column.nullable)
+    };
+    Arc::new(Schema::new(table.columns.iter().map(field).collect::<Vec<_>>()))
+}
+
+/// A session state that knows MySQL's functions. Workers that only run plans need it too: plans
+/// name functions.
+pub fn session_state_builder(config: SessionConfig) -> SessionStateBuilder {
+    let mut config = config;
+    let options = config.options_mut();
+    // A replica's text stays Utf8, and MySQL sorts NULL before everything.
+    options.sql_parser.map_string_types_to_utf8view = false;
+    options.sql_parser.default_null_ordering = "nulls_min".into();
+    options.sql_parser.parse_float_as_decimal = true;
+    options.sql_parser.enable_ident_normalization = false;
+    let mut builder = SessionStateBuilder::new().with_config(config).with_default_features();
+    builder.scalar_functions().get_or_insert_with(Vec::new).extend(functions::all());
+    builder
+}
+
+/// Plans the one SELECT of a text. Variables and parameters must have been written into it
+/// as literals.
+pub async fn plan_select(
+    sql: &str,
+    context: &QueryContext,
+    state: &SessionState,
+    tables: &dyn TableResolver,
+) -> SqlResult<PlannedSelect> {
+    match crate::parser::parse_sql(sql)? {
+        Statement::Query(query) => plan_query(*query, context, state, tables).await,
+        other => Err(unsupported(format!("{} where a SELECT is due", first_word(&other)))),
+    }
+}
+
+/// Plans a parsed SELECT.
+pub async fn plan_query(
+    query: Query,
+    context: &QueryContext,
+    state: &SessionState,
+    tables: &dyn TableResolver,
+) -> SqlResult<PlannedSelect> {
+    let mut resolved = HashMap::new();
+    for name in tables_of(&query, &context.database)? {
+        let table = tables.resolve(&name.database, &name.table).await?;
+        resolved.insert(name, table);
+    }
+    let displayed = names::displayed(&query);
+    let query = rewrite::rewrite(query, context, &resolved)?;
+    context::plan(query, context, state, &resolved, &displayed)
+}
+
+fn first_word(statement: &Statement) -> String {
+    statement.to_string().split_whitespace().next().unwrap_or("statement").to_owned()
+}

@@ -1,0 +1,132 @@
+//! The tables a query names, and what its columns are called.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{
+    Expr, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, Visit, Visitor,
+};
+
+use crate::error::{SqlResult, no_database_selected, unsupported};
+
+/// A table, by its names in lower case.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TableName {
+    /// Database.
+    pub database: String,
+    /// Table.
+    pub table: String,
+}
+
+/// The identifiers of a name, in lower case.
+pub fn parts(name: &ObjectName) -> Vec<String> {
+    let part = |part: &ObjectNamePart| match part {
+        ObjectNamePart::Identifier(ident) => ident.value.to_lowercase(),
+        ObjectNamePart::Function(function) => function.name.value.to_lowercase(),
+    };
+    name.0.iter().map(part).collect()
+}
+
+/// Database and table that a name means.
+pub fn table_name(name: &ObjectName, database: &str) -> SqlResult<TableName> {
+    let mut parts = parts(name);
+    match (parts.pop(), parts.pop(), parts.pop()) {
+        (Some(table), Some(database), None) => Ok(TableName { database, table }),
+        (Some(_), None, None) if database.is_empty() => Err(no_database_selected()),
+        (Some(table), None, None) => Ok(TableName { database: database.to_lowercase(), table }),
+        _ => Err(unsupported(format!("table name {name}"))),
+    }
+}
+
+struct Relations<'a> {
+    database: &'a str,
+    ctes: Vec<String>,
+    found: Vec<TableName>,
+    seen: HashSet<TableName>,
+}
+
+impl Visitor for Relations<'_> {
+    type Break = crate::result::SqlError;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Self::Break> {
+        if let Some(with) = &query.with {
+            self.ctes.extend(with.cte_tables.iter().map(|cte| cte.alias.name.value.to_lowercase()));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<Self::Break> {
+        let parts = parts(relation);
+        let cte = matches!(&parts[..], [one] if self.ctes.contains(one) || one == "dual");
+        if cte {
+            return ControlFlow::Continue(());
+        }
+        match table_name(relation, self.database) {
+            Ok(name) => {
+                if self.seen.insert(name.clone()) {
+                    self.found.push(name);
+                }
+                ControlFlow::Continue(())
+            }
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+}
+
+/// Every table of a query once, in order of appearance; names of WITH are none.
+pub fn tables_of(query: &Query, database: &str) -> SqlResult<Vec<TableName>> {
+    let mut relations =
+        Relations { database, ctes: Vec::new(), found: Vec::new(), seen: HashSet::new() };
+    match query.visit(&mut relations) {
+        ControlFlow::Continue(()) => Ok(relations.found),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+/// One item of the outermost select list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Displayed {
+    /// A column of this name.
+    Named(String),
+    /// As many columns as `*` stands for.
+    Wildcard,
+}
+
+/// The outermost SELECT of a query: of a UNION, the first.
+pub fn outermost(body: &SetExpr) -> Option<&Select> {
+    match body {
+        SetExpr::Select(select) => Some(select),
+        SetExpr::Query(query) => outermost(&query.body),
+        SetExpr::SetOperation { left, .. } => outermost(left),
+        _ => None,
+    }
+}
+
+/// What the columns of a result are called: aliases, names as written, or the expression's text.
+pub fn displayed(query: &Query) -> Vec<Displayed> {
+    let Some(select) = outermost(&query.body) else { return Vec::new() };
+    select
+        .projection
+        .iter()
+        .map(|item| match item {
+            SelectItem::ExprWithAlias { alias, .. } => Displayed::Named(alias.value.clone()),
+            SelectItem::UnnamedExpr(expr) => Displayed::Named(expression_name(expr)),
+            _ => Displayed::Wildcard,
+        })
+        .collect()
+}
+
+fn expression_name(expr: &Expr) -> String {
+    match expr {
+        Expr::Identifier(ident) => ident.value.clone(),
+        Expr::CompoundIdentifier(idents) => {
+            idents.last().map(|ident| ident.value.clone()).unwrap_or_default()
+        }
+        Expr::Value(value) => match &value.value {
+            sqlparser::ast::Value::SingleQuotedString(text)
+            | sqlparser::ast::Value::DoubleQuotedString(text) => text.clone(),
+            other => other.to_string(),
+        },
+        other => other.to_string(),
+    }
+}

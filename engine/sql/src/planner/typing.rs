@@ -1,0 +1,250 @@
+//! MySQL's typing of operators: which function computes one, and at which type two values are
+//! compared. Replaces DataFusion's coercion where the two disagree.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr::{InList, Like, ScalarFunction};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, Operator, binary_expr, lit,
+};
+use sqlparser::ast::BinaryOperator;
+
+use super::literal;
+use crate::error::{external, unknown};
+use crate::functions;
+use crate::functions::convert::{DATETIME, is_string, is_temporal};
+use crate::temporal::Zone;
+
+/// Plans binary operators as MySQL means them.
+#[derive(Debug)]
+pub struct MysqlOperators {
+    /// Session time zone.
+    pub zone: Zone,
+    /// The same as text, for functions that take it.
+    pub zone_name: String,
+}
+
+/// A call of one of our functions.
+pub fn call(name: &str, args: Vec<Expr>) -> Result<Expr> {
+    let function = functions::named(name)
+        .ok_or_else(|| external(unknown(format!("function {name} is not registered"))))?;
+    Ok(Expr::ScalarFunction(ScalarFunction::new_udf(function, args)))
+}
+
+impl ExprPlanner for MysqlOperators {
+    fn plan_binary_op(
+        &self,
+        raw: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawBinaryExpr>> {
+        let RawBinaryExpr { op, left, right } = raw;
+        let function = match &op {
+            BinaryOperator::Plus => "mysql_add",
+            BinaryOperator::Minus => "mysql_sub",
+            BinaryOperator::Multiply => "mysql_mul",
+            BinaryOperator::Divide => "mysql_div",
+            BinaryOperator::Modulo => "mysql_mod",
+            BinaryOperator::MyIntegerDivide => "mysql_int_div",
+            BinaryOperator::BitwiseAnd => "mysql_bit_and",
+            BinaryOperator::BitwiseOr => "mysql_bit_or",
+            BinaryOperator::BitwiseXor => "mysql_bit_xor",
+            BinaryOperator::PGBitwiseShiftLeft => "mysql_shift_left",
+            BinaryOperator::PGBitwiseShiftRight => "mysql_shift_right",
+            _ => return self.truth_op(RawBinaryExpr { op, left, right }, schema),
+        };
+        Ok(PlannerResult::Planned(call(function, vec![left, right])?))
+    }
+}
+
+impl MysqlOperators {
+    fn truth_op(&self, raw: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        let RawBinaryExpr { op, left, right } = raw;
+        let operator = match &op {
+            BinaryOperator::And => Operator::And,
+            BinaryOperator::Or => Operator::Or,
+            BinaryOperator::Xor => Operator::NotEq,
+            BinaryOperator::Eq => Operator::Eq,
+            BinaryOperator::NotEq => Operator::NotEq,
+            BinaryOperator::Lt => Operator::Lt,
+            BinaryOperator::LtEq => Operator::LtEq,
+            BinaryOperator::Gt => Operator::Gt,
+            BinaryOperator::GtEq => Operator::GtEq,
+            BinaryOperator::Spaceship => Operator::IsNotDistinctFrom,
+            _ => return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right })),
+        };
+        let (left, right) = match &op {
+            BinaryOperator::And | BinaryOperator::Or | BinaryOperator::Xor => {
+                (truth(left, schema)?, truth(right, schema)?)
+            }
+            _ => self.align(left, right, schema)?,
+        };
+        Ok(PlannerResult::Planned(binary_expr(left, operator, right)))
+    }
+
+    /// Two operands at the type at which MySQL compares them.
+    pub fn align(&self, left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
+        let left = number_of_truth(left, schema)?;
+        let right = number_of_truth(right, schema)?;
+        let (lt, rt) = (left.get_type(schema)?, right.get_type(schema)?);
+        if lt == rt || lt == DataType::Null || rt == DataType::Null {
+            return Ok((left, right));
+        }
+        if let Some(text) = literal::text(&right)
+            && let Some(right) = literal::typed(text, &lt, self.zone).map_err(external)?
+        {
+            return self.align_days(left, right, schema);
+        }
+        if let Some(text) = literal::text(&left)
+            && let Some(left) = literal::typed(text, &rt, self.zone).map_err(external)?
+        {
+            return self.align_days(left, right, schema);
+        }
+        if is_temporal(&lt) || is_temporal(&rt) {
+            if lt.is_numeric() || rt.is_numeric() {
+                let number = |e| call("cast_double", vec![e]);
+                return Ok((number(self.local(left, &lt)?)?, number(self.local(right, &rt)?)?));
+            }
+            return Ok((self.moment(left, &lt)?, self.moment(right, &rt)?));
+        }
+        let double = |ty: &DataType| matches!(ty, DataType::Float64);
+        if is_string(&lt) != is_string(&rt) || double(&lt) != double(&rt) {
+            let number = |e: Expr, ty: &DataType| {
+                if double(ty) { Ok(e) } else { call("cast_double", vec![e]) }
+            };
+            return Ok((number(left, &lt)?, number(right, &rt)?));
+        }
+        Ok((left, right))
+    }
+
+    /// A day against a moment is compared as a moment.
+    fn align_days(&self, left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
+        let (lt, rt) = (left.get_type(schema)?, right.get_type(schema)?);
+        if is_temporal(&lt) && is_temporal(&rt) && lt != rt {
+            return Ok((self.moment(left, &lt)?, self.moment(right, &rt)?));
+        }
+        Ok((left, right))
+    }
+
+    fn moment(&self, expr: Expr, ty: &DataType) -> Result<Expr> {
+        if *ty == DATETIME {
+            return Ok(expr);
+        }
+        match ty {
+            DataType::Timestamp(_, Some(_)) => self.local(expr, ty),
+            DataType::Date32 => Ok(Expr::Cast(Cast::new(Box::new(expr), DATETIME))),
+            _ => call("cast_datetime", vec![expr, lit(6i64)]),
+        }
+    }
+
+    /// A TIMESTAMP as wall time; anything else as it is.
+    fn local(&self, expr: Expr, ty: &DataType) -> Result<Expr> {
+        match ty {
+            DataType::Timestamp(_, Some(_)) => call("ts_local", vec![expr, lit(self.zone_name.clone())]),
+            _ => Ok(expr),
+        }
+    }
+
+    /// Types what has no hook at planning: lists, LIKE, and functions of a TIMESTAMP.
+    pub fn finish(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let typed = plan.transform_up_with_subqueries(|plan| {
+            let mut schema = merge_schema(&plan.inputs());
+            if let LogicalPlan::TableScan(scan) = &plan {
+                let source = scan.source.schema();
+                schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &source)?);
+            }
+            let names = NamePreserver::new(&plan);
+            let plan = plan.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let typed = expr.transform_up(|expr| self.typed(expr, &schema))?;
+                Ok(typed.update_data(|expr| name.restore(expr)))
+            })?;
+            if !plan.transformed {
+                return Ok(plan);
+            }
+            plan.map_data(LogicalPlan::recompute_schema)
+        })?;
+        Ok(typed.data)
+    }
+
+    /// One node of an expression whose operands are typed already.
+    pub fn typed(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        match expr {
+            Expr::InList(list) => self.list(list, schema),
+            Expr::Like(like) => {
+                let like = Like {
+                    expr: Box::new(text(*like.expr, schema)?),
+                    pattern: Box::new(text(*like.pattern, schema)?),
+                    ..like
+                };
+                Ok(Transformed::yes(Expr::Like(like)))
+            }
+            Expr::ScalarFunction(function) if self.zone != Zone::UTC && function.name() != "ts_local" => {
+                let mut changed = false;
+                let args = function.args.into_iter().map(|arg| {
+                    let ty = arg.get_type(schema)?;
+                    changed |= matches!(ty, DataType::Timestamp(_, Some(_)));
+                    self.local(arg, &ty)
+                });
+                let args = args.collect::<Result<Vec<_>>>()?;
+                let call = Expr::ScalarFunction(ScalarFunction::new_udf(function.func, args));
+                Ok(if changed { Transformed::yes(call) } else { Transformed::no(call) })
+            }
+            other => Ok(Transformed::no(other)),
+        }
+    }
+
+    /// Items of a list at the type of what is looked up in it; item by item where that fails.
+    fn list(&self, list: InList, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        let InList { expr, list, negated } = list;
+        let ty = expr.get_type(schema)?;
+        let mut items = Vec::with_capacity(list.len());
+        let mut uniform = true;
+        for item in list {
+            let (left, right) = self.align((*expr).clone(), item, schema)?;
+            uniform &= left == *expr;
+            items.push((left, right));
+        }
+        if uniform || ty == DataType::Null {
+            let list = items.into_iter().map(|(_, item)| item).collect();
+            return Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })));
+        }
+        let equal = items.into_iter().map(|(left, right)| {
+            Expr::BinaryExpr(BinaryExpr::new(Box::new(left), Operator::Eq, Box::new(right)))
+        });
+        let any = equal.reduce(|a, b| a.or(b)).unwrap_or_else(|| lit(false));
+        Ok(Transformed::yes(if negated { Expr::Not(Box::new(any)) } else { any }))
+    }
+}
+
+fn truth(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    match expr.get_type(schema)? {
+        DataType::Boolean => Ok(expr),
+        _ => call("mysql_truth", vec![expr]),
+    }
+}
+
+/// A truth value among other values is 0 or 1.
+fn number_of_truth(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    match expr.get_type(schema)? {
+        DataType::Boolean => Ok(Expr::Cast(Cast::new(Box::new(expr), DataType::Int64))),
+        _ => Ok(expr),
+    }
+}
+
+fn text(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    match expr.get_type(schema)? {
+        DataType::Utf8 | DataType::Null => Ok(expr),
+        _ => call("cast_char", vec![expr]),
+    }
+}
+
+/// The operators of a session, shared.
+pub fn operators(zone: Zone, zone_name: &str) -> Arc<MysqlOperators> {
+    Arc::new(MysqlOperators { zone, zone_name: zone_name.to_owned() })
+}
