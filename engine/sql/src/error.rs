@@ -64,10 +64,13 @@ impl From<Error> for SqlError {
     fn from(error: Error) -> Self {
         let text = error.to_string();
         match &error {
-            Error::Conflict { .. } | Error::RolledBack(_) => SqlError::new(
+            // Conflicts, and a schema that changed meanwhile: the transaction may be run again.
+            other if other.is_conflict() => SqlError::new(
                 1213,
                 b"40001",
-                format!("Deadlock found when trying to get lock; try restarting transaction: {text}"),
+                format!(
+                    "Deadlock found when trying to get lock; try restarting transaction: {text}"
+                ),
             ),
             Error::Locked(_) => SqlError::new(
                 1205,
@@ -77,7 +80,9 @@ impl From<Error> for SqlError {
             Error::Duplicate { index, .. } => {
                 SqlError::new(1062, b"23000", format!("Duplicate entry for key '{index}'"))
             }
-            Error::Timeout { .. } => SqlError::new(9002, b"HY000", format!("Server timeout: {text}")),
+            Error::Timeout { .. } => {
+                SqlError::new(9002, b"HY000", format!("Server timeout: {text}"))
+            }
             Error::NotLeader { .. }
             | Error::StaleEpoch { .. }
             | Error::RegionNotFound(_)
@@ -89,12 +94,20 @@ impl From<Error> for SqlError {
                 SqlError::new(9006, b"HY000", format!("Snapshot is too old: {text}"))
             }
             Error::LeaseLost(_) => SqlError::new(9006, b"HY000", text),
-            Error::NotFound { kind, name } => named(kind, name, false).unwrap_or_else(|| unknown(text)),
-            Error::Exists { kind, name } => named(kind, name, true).unwrap_or_else(|| unknown(text)),
-            Error::Corrupt(_) => SqlError::new(1712, b"HY000", format!("Data is corrupted: {text}")),
-            Error::Io(_) => SqlError::new(1030, b"HY000", format!("Got error from storage: {text}")),
+            Error::NotFound { kind, name } => {
+                named(kind, name, false).unwrap_or_else(|| unknown(text))
+            }
+            Error::Exists { kind, name } => {
+                named(kind, name, true).unwrap_or_else(|| unknown(text))
+            }
+            Error::Corrupt(_) => {
+                SqlError::new(1712, b"HY000", format!("Data is corrupted: {text}"))
+            }
+            Error::Io(_) => {
+                SqlError::new(1030, b"HY000", format!("Got error from storage: {text}"))
+            }
             Error::Cancelled(_) => interrupted(),
-            Error::Invalid(_) => unknown(text),
+            _ => unknown(text),
         }
     }
 }
@@ -125,10 +138,12 @@ impl From<DataFusionError> for SqlError {
                 },
             },
             DataFusionError::ArrowError(inner, _) => match *inner {
-                arrow::error::ArrowError::ExternalError(inner) => match inner.downcast::<SqlError>() {
-                    Ok(error) => *error,
-                    Err(inner) => unknown(inner.to_string()),
-                },
+                arrow::error::ArrowError::ExternalError(inner) => {
+                    match inner.downcast::<SqlError>() {
+                        Ok(error) => *error,
+                        Err(inner) => unknown(inner.to_string()),
+                    }
+                }
                 other => unknown(other.to_string()),
             },
             DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {

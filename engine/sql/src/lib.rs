@@ -3,12 +3,23 @@
 //! It knows no sockets and no columnar replicas beyond the trait in [`analytic`].
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod access;
 pub mod analytic;
+pub mod coerce;
+pub mod constant;
+pub mod ddl;
 pub mod dialect;
+pub mod engine;
 pub mod error;
 pub mod functions;
 pub mod parser;
 pub mod planner;
+pub mod provider;
+pub mod reader;
 pub mod result;
+pub mod router;
+pub mod rows;
+pub mod statement;
+pub mod storage;
 pub mod temporal;
 pub mod variables;

@@ -1,27 +1,146 @@
 //! Text into statements: our own forms first, then sqlparser's.
+//!
+//! Parsing never looks at the catalog, and no text makes it panic.
 
-use sqlparser::ast::Statement;
+mod admin;
+mod load;
+mod show;
+
+pub use admin::target_of;
+use sqlparser::ast::{ObjectType, Statement};
+use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use crate::dialect::Mysql;
-use crate::error::{SqlResult, syntax};
+use crate::error::{SqlResult, syntax, unsupported};
 use crate::result::SqlError;
+use crate::statement::Stmt;
 
 /// Deepest nesting of a statement.
 const DEPTH: usize = 64;
+/// Longest statement.
+const LONGEST: usize = 64 << 20;
 
 /// One statement as sqlparser reads it.
 pub fn parse_sql(sql: &str) -> SqlResult<Statement> {
-    let mut statements = Parser::new(&Mysql)
-        .with_recursion_limit(DEPTH)
-        .try_with_sql(sql)
-        .and_then(|mut parser| parser.parse_statements())
-        .map_err(|error| refused(&error))?;
-    match (statements.pop(), statements.is_empty()) {
-        (Some(statement), true) => Ok(statement),
-        (None, _) => Err(SqlError::new(1065, b"42000", "Query was empty")),
-        _ => Err(syntax("only one statement is allowed here")),
+    let mut parser = parser(sql)?;
+    let statement = parser.parse_statement().map_err(|error| refused(&error))?;
+    end(&mut parser)?;
+    Ok(statement)
+}
+
+/// One statement.
+pub fn parse(sql: &str) -> SqlResult<Stmt> {
+    let mut parser = parser(sql)?;
+    let statement = statement(&mut parser)?;
+    end(&mut parser)?;
+    Ok(statement)
+}
+
+fn parser(sql: &str) -> SqlResult<Parser<'static>> {
+    if sql.len() > LONGEST {
+        return Err(SqlError::new(
+            1153,
+            b"08S01",
+            "Got a packet bigger than 'max_allowed_packet' bytes",
+        ));
     }
+    let text = tidb_comments(sql);
+    let tokens = Tokenizer::new(&Mysql, &text)
+        .tokenize_with_location()
+        .map_err(|error| syntax(error.to_string()))?;
+    let mut tokens = lock_in_share_mode(tokens);
+    number_placeholders(&mut tokens);
+    Ok(Parser::new(&Mysql).with_recursion_limit(DEPTH).with_tokens_with_locations(tokens))
+}
+
+/// `/*T![feature] … */` is a comment to MySQL and a part of the statement to us.
+fn tidb_comments(sql: &str) -> std::borrow::Cow<'_, str> {
+    if !sql.contains("/*T!") {
+        return sql.into();
+    }
+    let mut out = String::with_capacity(sql.len());
+    let mut rest = sql;
+    while let Some(at) = rest.find("/*T!") {
+        let (before, comment) = rest.split_at(at);
+        out.push_str(before);
+        let Some(end) = comment.find("*/") else {
+            out.push_str(comment);
+            return out.into();
+        };
+        let mut inner = comment.get(4..end).unwrap_or_default();
+        if inner.starts_with('[') {
+            inner = inner.split_once(']').map_or("", |(_, rest)| rest);
+        }
+        out.push(' ');
+        out.push_str(inner);
+        out.push(' ');
+        rest = comment.get(end + 2..).unwrap_or_default();
+    }
+    out.push_str(rest);
+    out.into()
+}
+
+/// `LOCK IN SHARE MODE` is `FOR SHARE`, which sqlparser knows.
+fn lock_in_share_mode(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let words = ["LOCK", "IN", "SHARE", "MODE"];
+    let word = |token: &Token| match token {
+        Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_uppercase()),
+        _ => None,
+    };
+    let solid: Vec<usize> =
+        (0..tokens.len()).filter(|at| !matches!(tokens[*at].token, Token::Whitespace(_))).collect();
+    let Some(found) = solid.windows(4).find(|window| {
+        window
+            .iter()
+            .zip(words)
+            .all(|(at, expected)| word(&tokens[*at].token).is_some_and(|word| word == expected))
+    }) else {
+        return tokens;
+    };
+    let (first, second, last) = (found[0], found[1], found[3]);
+    tokens[first].token = Token::make_keyword("FOR");
+    tokens[second].token = Token::make_keyword("SHARE");
+    tokens.drain(second + 1..=last);
+    tokens
+}
+
+/// Parameters are numbered in the order of the text, whatever order the tree is visited in.
+fn number_placeholders(tokens: &mut [TokenWithSpan]) -> usize {
+    let mut count = 0;
+    for token in tokens {
+        if let Token::Placeholder(mark) = &mut token.token {
+            count += 1;
+            *mark = format!("?{count}");
+        }
+    }
+    count
+}
+
+/// How many parameters a statement takes.
+pub fn placeholders(sql: &str) -> SqlResult<usize> {
+    let mut tokens = Tokenizer::new(&Mysql, sql)
+        .tokenize_with_location()
+        .map_err(|error| syntax(error.to_string()))?;
+    Ok(number_placeholders(&mut tokens))
+}
+
+fn end(parser: &mut Parser) -> SqlResult<()> {
+    while parser.consume_token(&Token::SemiColon) {}
+    match parser.peek_token() {
+        token if token.token == Token::EOF => Ok(()),
+        token => Err(unexpected(&token, "the end of the statement")),
+    }
+}
+
+/// Error 1064 at a token.
+pub(crate) fn unexpected(token: &TokenWithSpan, expected: &str) -> SqlError {
+    let at = token.span.start;
+    syntax(format!(
+        "expected {expected} near '{}' at line {}, column {}",
+        token.token, at.line, at.column
+    ))
 }
 
 /// sqlparser's refusal as MySQL's error 1064, with the position that it names.
@@ -32,4 +151,174 @@ pub fn refused(error: &ParserError) -> SqlError {
         }
         ParserError::RecursionLimitExceeded => syntax("the statement is nested too deeply"),
     }
+}
+
+/// The next word in upper case, if it is one and not quoted.
+pub(crate) fn peek_word(parser: &Parser, ahead: usize) -> Option<String> {
+    match parser.peek_nth_token(ahead).token {
+        Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_uppercase()),
+        _ => None,
+    }
+}
+
+/// Takes these words if all of them come next.
+pub(crate) fn take(parser: &mut Parser, words: &[&str]) -> bool {
+    let all = words
+        .iter()
+        .enumerate()
+        .all(|(at, word)| peek_word(parser, at).is_some_and(|next| next == *word));
+    if all {
+        words.iter().for_each(|_| _ = parser.next_token());
+    }
+    all
+}
+
+/// Takes these words or fails.
+pub(crate) fn expect(parser: &mut Parser, words: &[&str]) -> SqlResult<()> {
+    if take(parser, words) {
+        return Ok(());
+    }
+    Err(unexpected(&parser.peek_token(), &words.join(" ")))
+}
+
+/// A text literal.
+pub(crate) fn text(parser: &mut Parser) -> SqlResult<String> {
+    let token = parser.next_token();
+    match token.token {
+        Token::SingleQuotedString(text) | Token::DoubleQuotedString(text) => Ok(text),
+        _ => Err(unexpected(&token, "a text in quotes")),
+    }
+}
+
+/// A whole number.
+pub(crate) fn number(parser: &mut Parser) -> SqlResult<u64> {
+    let token = parser.next_token();
+    match &token.token {
+        Token::Number(digits, _) => {
+            digits.parse().map_err(|_| unexpected(&token, "a whole number"))
+        }
+        _ => Err(unexpected(&token, "a whole number")),
+    }
+}
+
+/// A name.
+pub(crate) fn name(parser: &mut Parser) -> SqlResult<String> {
+    parser.parse_identifier().map(|ident| ident.value).map_err(|error| refused(&error))
+}
+
+/// A name of up to three parts.
+pub(crate) fn object(parser: &mut Parser) -> SqlResult<sqlparser::ast::ObjectName> {
+    parser.parse_object_name(false).map_err(|error| refused(&error))
+}
+
+fn statement(parser: &mut Parser) -> SqlResult<Stmt> {
+    let Some(first) = peek_word(parser, 0) else {
+        if parser.peek_token().token == Token::EOF || parser.peek_token().token == Token::SemiColon
+        {
+            return Err(SqlError::new(1065, b"42000", "Query was empty"));
+        }
+        return standard(parser);
+    };
+    let second = peek_word(parser, 1).unwrap_or_default();
+    match (first.as_str(), second.as_str()) {
+        ("SHOW", _) => show::show(parser),
+        ("EXPLAIN" | "DESCRIBE" | "DESC", _) => explain(parser),
+        ("SET", _) => admin::set(parser),
+        ("BEGIN" | "START" | "COMMIT" | "ROLLBACK" | "SAVEPOINT" | "RELEASE", _) => {
+            admin::transaction(parser)
+        }
+        ("CREATE" | "ALTER" | "DROP", "USER") => admin::user(parser),
+        ("CREATE" | "DROP" | "ALTER", "DATABASE" | "SCHEMA") => admin::database(parser),
+        ("ALTER", "TABLE") => admin::alter_table(parser),
+        ("SPLIT", "TABLE") => admin::split_table(parser),
+        ("LOAD", "DATA") => load::load_data(parser),
+        ("KILL", _) => admin::kill(parser),
+        ("USE", _) => {
+            parser.next_token();
+            Ok(Stmt::Use(name(parser)?))
+        }
+        ("DO", _) => {
+            parser.next_token();
+            let exprs = parser.parse_comma_separated(Parser::parse_expr);
+            Ok(Stmt::Do(exprs.map_err(|error| refused(&error))?))
+        }
+        ("FLUSH", _) | ("UNLOCK", "TABLES") => {
+            while parser.peek_token().token != Token::EOF {
+                parser.next_token();
+            }
+            Ok(Stmt::Nothing)
+        }
+        _ => standard(parser),
+    }
+}
+
+fn explain(parser: &mut Parser) -> SqlResult<Stmt> {
+    let word = parser.next_token();
+    let starts = [
+        "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "TABLE", "VALUES", "ANALYZE",
+        "FORMAT", "(",
+    ];
+    let statement_follows = peek_word(parser, 0).is_some_and(|w| starts.contains(&w.as_str()))
+        || parser.peek_token().token == Token::LParen;
+    if !statement_follows {
+        let table = object(parser)?;
+        let column = match parser.peek_token().token {
+            Token::EOF | Token::SemiColon => None,
+            Token::SingleQuotedString(_) | Token::DoubleQuotedString(_) => Some(text(parser)?),
+            _ => Some(name(parser)?),
+        };
+        return Ok(Stmt::Describe { table, column });
+    }
+    let _ = word;
+    let analyze = take(parser, &["ANALYZE"]);
+    if take(parser, &["FORMAT"]) {
+        _ = parser.consume_token(&Token::Eq);
+        let format = match parser.next_token().token {
+            Token::Word(word) => word.value,
+            Token::SingleQuotedString(text) | Token::DoubleQuotedString(text) => text,
+            other => other.to_string(),
+        };
+        if !["traditional", "row", "brief", "tree"].contains(&format.to_lowercase().as_str()) {
+            return Err(unsupported(format!("EXPLAIN FORMAT={format}")));
+        }
+    }
+    let statement = Box::new(statement(parser)?);
+    Ok(Stmt::Explain { analyze, statement })
+}
+
+fn standard(parser: &mut Parser) -> SqlResult<Stmt> {
+    let first = parser.peek_token();
+    let statement = parser.parse_statement().map_err(|error| refused(&error))?;
+    Ok(match statement {
+        Statement::Query(query) => Stmt::Query(query),
+        Statement::Insert(insert) => Stmt::Insert(Box::new(insert)),
+        Statement::Update(update) => Stmt::Update(Box::new(update)),
+        Statement::Delete(delete) => Stmt::Delete(Box::new(delete)),
+        Statement::CreateTable(create) => Stmt::CreateTable(Box::new(create)),
+        Statement::CreateIndex(create) => Stmt::CreateIndex(Box::new(create)),
+        Statement::Drop {
+            object_type: ObjectType::Table,
+            if_exists,
+            names,
+            temporary: false,
+            ..
+        } => Stmt::DropTable { names, if_exists },
+        Statement::Drop { object_type: ObjectType::Index, names, table: Some(table), .. } => {
+            match (names.first().map(crate::planner::parts), names.len()) {
+                (Some(parts), 1) => {
+                    Stmt::DropIndex { name: parts.last().cloned().unwrap_or_default(), table }
+                }
+                _ => return Err(unsupported("DROP INDEX of several indexes")),
+            }
+        }
+        _ => {
+            let word = match first.token {
+                Token::Word(word) if word.keyword != Keyword::NoKeyword => {
+                    word.value.to_uppercase()
+                }
+                other => other.to_string(),
+            };
+            return Err(unsupported(format!("{word} statement of this form")));
+        }
+    })
 }

@@ -2,7 +2,10 @@
 //!
 //! Days are counted from 1970-01-01, times in microseconds from its midnight. No clock is read.
 
-use chrono::{DateTime, Datelike, Days, Duration, Months, NaiveDate, NaiveDateTime, Offset, TimeZone, Timelike};
+use chrono::{
+    DateTime, Datelike, Days, Duration, Months, NaiveDate, NaiveDateTime, Offset, TimeZone,
+    Timelike,
+};
 use types::{Error, Result};
 
 /// Microseconds of a day.
@@ -66,9 +69,9 @@ impl Zone {
                     Some(at) => at.timestamp_micros(),
                     None => {
                         let later = at + Duration::hours(1);
-                        zone.from_local_datetime(&later).earliest().map_or(local_us, |at| {
-                            at.timestamp_micros() - 3_600_000_000
-                        })
+                        zone.from_local_datetime(&later)
+                            .earliest()
+                            .map_or(local_us, |at| at.timestamp_micros() - 3_600_000_000)
                     }
                 }
             }
@@ -164,8 +167,11 @@ fn parse_digits(text: &str) -> Option<i64> {
     };
     let part = |from: usize, len: usize| whole.get(from..from + len)?.parse::<u32>().ok();
     let year = two_digit_year(part(0, year_len)?, year_len);
-    let date =
-        NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, part(year_len, 2)?, part(year_len + 2, 2)?)?;
+    let date = NaiveDate::from_ymd_opt(
+        i32::try_from(year).ok()?,
+        part(year_len, 2)?,
+        part(year_len + 2, 2)?,
+    )?;
     let mut us = i64::from(days(date)) * DAY_US;
     if has_time {
         let at = year_len + 4;
@@ -210,7 +216,9 @@ pub fn from_number(n: i64) -> Option<i64> {
 
 /// A date as the number 20240102.
 pub fn date_number(days: i32) -> i64 {
-    date(days).map_or(0, |d| i64::from(d.year()) * 10_000 + i64::from(d.month()) * 100 + i64::from(d.day()))
+    date(days).map_or(0, |d| {
+        i64::from(d.year()) * 10_000 + i64::from(d.month()) * 100 + i64::from(d.day())
+    })
 }
 
 /// A time as the number 20240102030405.

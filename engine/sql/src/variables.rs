@@ -1,4 +1,198 @@
-//! System variables.
+//! System variables: the fixed ones that clients ask for, and those a session can set.
+
+use std::collections::BTreeMap;
+
+use types::Value;
+
+use crate::error::SqlResult;
+use crate::result::SqlError;
+use crate::temporal::Zone;
 
 /// What clients are told; they choose syntax by it.
 pub const VERSION: &str = "8.0.11-Isobar-0.1.0";
+
+/// sql_mode as it begins: the strictness of MySQL 8 is always on.
+pub const SQL_MODE: &str = "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION";
+
+/// Variables and their first values. Those marked can be set.
+const VARIABLES: &[(&str, &str, bool)] = &[
+    ("auto_increment_increment", "1", false),
+    ("auto_increment_offset", "1", false),
+    ("autocommit", "ON", true),
+    ("big_tables", "OFF", true),
+    ("character_set_client", "utf8mb4", true),
+    ("character_set_connection", "utf8mb4", true),
+    ("character_set_database", "utf8mb4", true),
+    ("character_set_results", "utf8mb4", true),
+    ("character_set_server", "utf8mb4", true),
+    ("character_set_system", "utf8mb3", false),
+    ("collation_connection", "utf8mb4_bin", true),
+    ("collation_database", "utf8mb4_bin", true),
+    ("collation_server", "utf8mb4_bin", true),
+    ("default_storage_engine", "InnoDB", true),
+    ("explicit_defaults_for_timestamp", "ON", false),
+    ("foreign_key_checks", "ON", true),
+    ("group_concat_max_len", "1048576", true),
+    ("have_openssl", "YES", false),
+    ("have_ssl", "YES", false),
+    ("hostname", "isobar", false),
+    ("init_connect", "", false),
+    ("innodb_lock_wait_timeout", "50", true),
+    ("interactive_timeout", "28800", true),
+    ("isobar_read_engines", "rows,columns", true),
+    ("isobar_snapshot", "", true),
+    ("license", "Apache-2.0", false),
+    ("local_infile", "ON", false),
+    ("lower_case_table_names", "2", false),
+    ("max_allowed_packet", "67108864", false),
+    ("max_execution_time", "0", true),
+    ("net_buffer_length", "16384", false),
+    ("net_read_timeout", "30", true),
+    ("net_write_timeout", "60", true),
+    ("performance_schema", "OFF", false),
+    ("port", "4000", false),
+    ("protocol_version", "10", false),
+    ("query_cache_size", "0", false),
+    ("query_cache_type", "OFF", true),
+    ("read_only", "OFF", false),
+    ("sql_auto_is_null", "OFF", true),
+    ("sql_log_bin", "ON", true),
+    ("sql_mode", SQL_MODE, true),
+    ("sql_notes", "ON", true),
+    ("sql_quote_show_create", "ON", true),
+    ("sql_safe_updates", "OFF", true),
+    ("sql_select_limit", "18446744073709551615", true),
+    ("sql_warnings", "OFF", true),
+    ("ssl_cipher", "", false),
+    ("system_time_zone", "UTC", false),
+    ("tidb_isolation_read_engines", "rows,columns", true),
+    ("tidb_snapshot", "", true),
+    ("time_zone", "SYSTEM", true),
+    ("transaction_isolation", "REPEATABLE-READ", true),
+    ("transaction_read_only", "OFF", true),
+    ("tx_isolation", "REPEATABLE-READ", true),
+    ("tx_read_only", "OFF", true),
+    ("unique_checks", "ON", true),
+    ("version", VERSION, false),
+    ("version_comment", "Isobar, an HTAP store that speaks MySQL", false),
+    ("version_compile_machine", "x86_64", false),
+    ("version_compile_os", "Linux", false),
+    ("wait_timeout", "28800", true),
+];
+
+/// The variables of one session.
+#[derive(Clone, Debug, Default)]
+pub struct Variables {
+    set: BTreeMap<&'static str, String>,
+    user: BTreeMap<String, Value>,
+}
+
+fn known(name: &str) -> SqlResult<&'static (&'static str, &'static str, bool)> {
+    VARIABLES
+        .iter()
+        .find(|(known, _, _)| known.eq_ignore_ascii_case(name))
+        .ok_or_else(|| SqlError::new(1193, b"HY000", format!("Unknown system variable '{name}'")))
+}
+
+/// Whether a variable is one of switches: clients read it as 0 or 1.
+fn is_switch(default: &str) -> bool {
+    default == "ON" || default == "OFF"
+}
+
+impl Variables {
+    /// The text of a system variable, as SHOW VARIABLES prints it.
+    pub fn get(&self, name: &str) -> SqlResult<String> {
+        let (name, default, _) = known(name)?;
+        Ok(self.set.get(name).cloned().unwrap_or_else(|| (*default).to_owned()))
+    }
+
+    /// The value of `@@name`.
+    pub fn value(&self, name: &str) -> SqlResult<Value> {
+        let (_, default, _) = known(name)?;
+        let text = self.get(name)?;
+        Ok(match (is_switch(default), text.parse::<i64>()) {
+            (true, _) => Value::Int(i64::from(text == "ON")),
+            (false, Ok(n)) => Value::Int(n),
+            (false, Err(_)) => match text.parse::<u64>() {
+                Ok(n) => Value::UInt(n),
+                Err(_) => Value::String(text),
+            },
+        })
+    }
+
+    /// Sets a system variable; `None` is its default.
+    pub fn set(&mut self, name: &str, value: Option<Value>) -> SqlResult<()> {
+        let (name, default, writable) = *known(name)?;
+        if !writable {
+            let text = format!("Variable '{name}' is a read only variable");
+            return Err(SqlError::new(1238, b"HY000", text));
+        }
+        let Some(value) = value else {
+            self.set.remove(name);
+            return Ok(());
+        };
+        let text = crate::coerce::text(value);
+        let wrong = || {
+            let text = format!("Variable '{name}' can't be set to the value of '{text}'");
+            SqlError::new(1231, b"42000", text)
+        };
+        let text = if is_switch(default) {
+            match text.to_uppercase().as_str() {
+                "1" | "ON" | "TRUE" => "ON".to_owned(),
+                "0" | "OFF" | "FALSE" => "OFF".to_owned(),
+                _ => return Err(wrong()),
+            }
+        } else {
+            match name {
+                "time_zone" => {
+                    Zone::parse(&text).map_err(|_| {
+                        SqlError::new(
+                            1298,
+                            b"HY000",
+                            format!("Unknown or incorrect time zone: '{text}'"),
+                        )
+                    })?;
+                }
+                "transaction_isolation" | "tx_isolation"
+                    if !["REPEATABLE-READ", "READ-COMMITTED"]
+                        .contains(&text.to_uppercase().as_str()) =>
+                {
+                    return Err(wrong());
+                }
+                _ => {}
+            }
+            text
+        };
+        self.set.insert(name, text);
+        Ok(())
+    }
+
+    /// Every system variable, in order.
+    pub fn all(&self) -> Vec<(String, String)> {
+        let value = |name: &&'static str, default: &str| {
+            self.set.get(*name).cloned().unwrap_or_else(|| default.to_owned())
+        };
+        VARIABLES
+            .iter()
+            .map(|(name, default, _)| ((*name).to_owned(), value(name, default)))
+            .collect()
+    }
+
+    /// `@name`, NULL if it was never set.
+    pub fn user(&self, name: &str) -> Value {
+        self.user.get(name).cloned().unwrap_or(Value::Null)
+    }
+
+    /// Sets `@name`.
+    pub fn set_user(&mut self, name: &str, value: Value) {
+        self.user.insert(name.to_owned(), value);
+    }
+
+    /// Session time zone, as a name that [`Zone::parse`] reads.
+    pub fn time_zone(&self) -> String {
+        match self.get("time_zone") {
+            Ok(zone) if !zone.eq_ignore_ascii_case("SYSTEM") => zone,
+            _ => "+00:00".into(),
+        }
+    }
+}

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float64Array, Int64Array, UInt64Array};
-use arrow::datatypes::{
-    DataType, Decimal128Type, Float64Type, Int64Type, UInt64Type, i256,
+use arrow::array::{
+    Array, ArrayRef, AsArray, Decimal128Array, Float64Array, Int64Array, UInt64Array,
 };
+use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, UInt64Type, i256};
 use datafusion::common::{Result, ScalarValue};
 
-use super::convert::{number_type, to_type};
 use super::Function;
+use super::convert::{number_type, to_type};
 use crate::error::{SqlResult, out_of_range};
 
 /// Digits that `/` adds to the dividend's scale (div_precision_increment).
@@ -80,7 +80,11 @@ fn is_decimal(ty: &DataType) -> bool {
 }
 
 fn integer(a: &DataType, b: &DataType) -> DataType {
-    if *a == DataType::UInt64 || *b == DataType::UInt64 { DataType::UInt64 } else { DataType::Int64 }
+    if *a == DataType::UInt64 || *b == DataType::UInt64 {
+        DataType::UInt64
+    } else {
+        DataType::Int64
+    }
 }
 
 fn sum_type(types: &[DataType]) -> Result<DataType> {
@@ -342,7 +346,8 @@ fn int_div(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
     let (ta, tb) = (number_type(a.data_type()), number_type(b.data_type()));
     if is_double(&ta, &tb) {
         let quotient = doubles(Op::Div, a, b)?;
-        let cut = quotient.as_primitive::<Float64Type>().iter().map(|n| n.map(|n| n.trunc() as i128));
+        let cut =
+            quotient.as_primitive::<Float64Type>().iter().map(|n| n.map(|n| n.trunc() as i128));
         return narrow(cut, ty, "DIV");
     }
     let (sa, sb) = (scale_of(a), scale_of(b));

@@ -28,7 +28,9 @@ fn decimal_type(_: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<Dat
         (Some(p @ 1..=38), Some(s @ 0..=30)) if s <= p => {
             Ok(DataType::Decimal128(p as u8, s as i8))
         }
-        (Some(p), Some(s)) => plan_err!("DECIMAL({p},{s}) is not between DECIMAL(1,0) and DECIMAL(38,30)"),
+        (Some(p), Some(s)) => {
+            plan_err!("DECIMAL({p},{s}) is not between DECIMAL(1,0) and DECIMAL(38,30)")
+        }
         // Asked without literals, only by name: the widest.
         _ => Ok(DataType::Decimal128(38, 10)),
     }

@@ -10,8 +10,8 @@ use arrow::array::{
 };
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Float64Type, Int64Type, TimeUnit, TimestampMicrosecondType,
-    UInt64Type,
+    DataType, Date32Type, Decimal128Type, Float64Type, Int64Type, TimeUnit,
+    TimestampMicrosecondType, UInt64Type,
 };
 use types::Decimal;
 
@@ -24,7 +24,9 @@ pub const DATETIME: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 /// What arithmetic makes of an operand of a type: Int64, UInt64, a Decimal128 or Float64.
 pub fn number_type(ty: &DataType) -> DataType {
     match ty {
-        DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64 => DataType::UInt64,
+        DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64 => {
+            DataType::UInt64
+        }
         DataType::Decimal128(p, s) => DataType::Decimal128(*p, *s),
         DataType::Float16 | DataType::Float32 | DataType::Float64 => DataType::Float64,
         ty if is_string(ty) => DataType::Float64,
@@ -121,7 +123,10 @@ pub fn to_f64(array: &ArrayRef) -> SqlResult<Float64Array> {
         DataType::Decimal128(_, scale) => {
             let scale = u8::try_from(*scale).unwrap_or(0);
             let numbers = array.as_primitive::<Decimal128Type>();
-            numbers.iter().map(|n| n.map(|unscaled| decimal_f64(Decimal { unscaled, scale }))).collect()
+            numbers
+                .iter()
+                .map(|n| n.map(|unscaled| decimal_f64(Decimal { unscaled, scale })))
+                .collect()
         }
         _ => arrow_cast(array, &DataType::Float64)?.as_primitive::<Float64Type>().clone(),
     })

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float64Array, Int64Array, UInt32Array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Decimal128Array, Float64Array, Int64Array, UInt32Array,
+};
 use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type};
 use datafusion::common::{Result, ScalarValue};
 use rand::Rng;
@@ -38,10 +40,15 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("mysql_pi", 0..=0, double, |a, _| {
         Ok(Arc::new(Float64Array::from(vec![std::f64::consts::PI; a[0].len()])))
     }),
-    Function { volatile: true, ..Function::new("mysql_rand", 0..=0, double, |a, _| {
-        let mut random = rand::rng();
-        Ok(Arc::new((0..a[0].len()).map(|_| Some(random.random::<f64>())).collect::<Float64Array>()))
-    }) },
+    Function {
+        volatile: true,
+        ..Function::new("mysql_rand", 0..=0, double, |a, _| {
+            let mut random = rand::rng();
+            Ok(Arc::new(
+                (0..a[0].len()).map(|_| Some(random.random::<f64>())).collect::<Float64Array>(),
+            ))
+        })
+    },
     Function::new("mysql_bit_and", 2..=2, unsigned, |a, _| bits(a, |x, y| x & y)),
     Function::new("mysql_bit_or", 2..=2, unsigned, |a, _| bits(a, |x, y| x | y)),
     Function::new("mysql_bit_xor", 2..=2, unsigned, |a, _| bits(a, |x, y| x ^ y)),
@@ -120,7 +127,10 @@ fn round(args: &[ArrayRef], ty: &DataType, cut: bool) -> SqlResult<ArrayRef> {
                     .map(|n| n.unscaled)
             });
             let rounded = rounded.collect::<Decimal128Array>();
-            rounded.with_precision_and_scale(*p, *s).map(|a| Arc::new(a) as ArrayRef).map_err(|_| out_of_range("DECIMAL", "round"))
+            rounded
+                .with_precision_and_scale(*p, *s)
+                .map(|a| Arc::new(a) as ArrayRef)
+                .map_err(|_| out_of_range("DECIMAL", "round"))
         }
         _ => {
             let numbers = to_type(&args[0], &DataType::Decimal128(38, 0))?;
@@ -159,11 +169,13 @@ fn to_whole(args: &[ArrayRef], ty: &DataType, of: fn(f64) -> f64, up: bool) -> S
         DataType::Decimal128(_, scale) => {
             let unit = 10i128.pow(u32::from(scale.unsigned_abs()));
             let numbers = args[0].as_primitive::<Decimal128Type>();
-            let wholes = numbers.iter().map(|n| {
-                n.map(|n| n.div_euclid(unit) + i128::from(up && n.rem_euclid(unit) != 0))
-            });
+            let wholes = numbers
+                .iter()
+                .map(|n| n.map(|n| n.div_euclid(unit) + i128::from(up && n.rem_euclid(unit) != 0)));
             let wholes = wholes.collect::<Decimal128Array>();
-            let wholes = wholes.with_precision_and_scale(38, 0).map_err(|_| out_of_range("DECIMAL", "floor"))?;
+            let wholes = wholes
+                .with_precision_and_scale(38, 0)
+                .map_err(|_| out_of_range("DECIMAL", "floor"))?;
             to_type(&(Arc::new(wholes) as ArrayRef), ty)
         }
         _ if *ty == DataType::Float64 => map(args, |n| Some(of(n))),
@@ -176,9 +188,14 @@ fn abs(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
     Ok(match ty {
         DataType::Float64 => map(&[numbers], |n| Some(n.abs()))?,
         DataType::Decimal128(p, s) => {
-            let positive = numbers.as_primitive::<Decimal128Type>().iter().map(|n| n.map(i128::abs));
+            let positive =
+                numbers.as_primitive::<Decimal128Type>().iter().map(|n| n.map(i128::abs));
             let positive = positive.collect::<Decimal128Array>();
-            Arc::new(positive.with_precision_and_scale(*p, *s).map_err(|_| out_of_range("DECIMAL", "abs"))?)
+            Arc::new(
+                positive
+                    .with_precision_and_scale(*p, *s)
+                    .map_err(|_| out_of_range("DECIMAL", "abs"))?,
+            )
         }
         DataType::Int64 => {
             let positive = numbers.as_primitive::<Int64Type>().iter().map(|n| {
@@ -192,15 +209,15 @@ fn abs(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
 
 fn sign(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let signs = to_f64(&args[0])?;
-    let signs = signs.iter().map(|n| {
-        n.map(|n| if n > 0.0 { 1 } else { -i64::from(n < 0.0) })
-    });
+    let signs = signs.iter().map(|n| n.map(|n| if n > 0.0 { 1 } else { -i64::from(n < 0.0) }));
     Ok(Arc::new(signs.collect::<Int64Array>()))
 }
 
 fn map(args: &[ArrayRef], f: impl Fn(f64) -> Option<f64>) -> SqlResult<ArrayRef> {
     let numbers = to_f64(&args[0])?;
-    Ok(Arc::new(numbers.iter().map(|n| n.and_then(&f).filter(|n| !n.is_nan())).collect::<Float64Array>()))
+    Ok(Arc::new(
+        numbers.iter().map(|n| n.and_then(&f).filter(|n| !n.is_nan())).collect::<Float64Array>(),
+    ))
 }
 
 fn map2(args: &[ArrayRef], f: fn(f64, f64) -> f64) -> SqlResult<ArrayRef> {

@@ -54,7 +54,14 @@ impl Function {
         returns: Returns,
         eval: Eval,
     ) -> Self {
-        Function { name, min: *arguments.start(), max: *arguments.end(), returns, eval, volatile: false }
+        Function {
+            name,
+            min: *arguments.start(),
+            max: *arguments.end(),
+            returns,
+            eval,
+            volatile: false,
+        }
     }
 }
 
@@ -105,7 +112,10 @@ impl ScalarUDFImpl for Udf {
 
     fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
         if arguments.len() < self.function.min || arguments.len() > self.function.max {
-            return plan_err!("Incorrect parameter count in the call to function '{}'", self.name());
+            return plan_err!(
+                "Incorrect parameter count in the call to function '{}'",
+                self.name()
+            );
         }
         Ok(arguments.to_vec())
     }
@@ -128,7 +138,8 @@ impl ScalarUDFImpl for Udf {
         } else {
             arrays
         };
-        let result = (self.function.eval)(&arrays, args.return_field.data_type()).map_err(external)?;
+        let result =
+            (self.function.eval)(&arrays, args.return_field.data_type()).map_err(external)?;
         if spread {
             return Ok(ColumnarValue::Array(result));
         }
@@ -160,7 +171,9 @@ fn udf(function: &'static Function) -> Arc<ScalarUDF> {
 pub fn named(name: &str) -> Option<Arc<ScalarUDF>> {
     static ALL: std::sync::OnceLock<std::collections::HashMap<String, Arc<ScalarUDF>>> =
         std::sync::OnceLock::new();
-    ALL.get_or_init(|| all().into_iter().map(|f| (f.name().to_owned(), f)).collect()).get(name).cloned()
+    ALL.get_or_init(|| all().into_iter().map(|f| (f.name().to_owned(), f)).collect())
+        .get(name)
+        .cloned()
 }
 
 /// Returns: text.

@@ -8,7 +8,8 @@ use arrow::datatypes::DataType;
 
 use super::convert::to_strings;
 use super::{Function, truth};
-use crate::error::{SqlError, SqlResult};
+use crate::error::SqlResult;
+use crate::result::SqlError;
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[
@@ -72,10 +73,9 @@ pub fn matches(text: &str, pattern: &str, escape: Option<char>) -> bool {
 
 fn regexp(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let (texts, patterns) = (to_strings(&args[0])?, to_strings(&args[1])?);
-    let result = regexp_is_match(&texts, &patterns, None::<&arrow::array::StringArray>)
-        .map_err(|error| {
-            SqlError::new(1139, b"42000", format!("Got error '{error}' from regexp"))
-        })?;
+    let result = regexp_is_match(&texts, &patterns, None::<&arrow::array::StringArray>).map_err(
+        |error| SqlError::new(1139, b"42000", format!("Got error '{error}' from regexp")),
+    )?;
     // NULL in, NULL out.
     let rows = (0..texts.len())
         .map(|row| (texts.is_valid(row) && patterns.is_valid(row)).then(|| result.value(row)));

@@ -7,7 +7,8 @@ use arrow::datatypes::DataType;
 
 use super::convert::{to_f64, to_i64, to_strings};
 use super::{Function, text, whole};
-use crate::error::{SqlError, SqlResult};
+use crate::error::SqlResult;
+use crate::result::SqlError;
 
 /// Longest text a function may build (max_allowed_packet).
 const LONGEST: usize = 64 << 20;
@@ -73,8 +74,9 @@ fn with_int(args: &[ArrayRef], f: impl Fn(&str, i64) -> Option<String>) -> SqlRe
 
 fn concat(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let columns = strings(args)?;
-    let rows = (0..args[0].len())
-        .map(|row| columns.iter().map(|c| of(c, row)).collect::<Option<Vec<_>>>().map(|p| p.concat()));
+    let rows = (0..args[0].len()).map(|row| {
+        columns.iter().map(|c| of(c, row)).collect::<Option<Vec<_>>>().map(|p| p.concat())
+    });
     Ok(Arc::new(rows.collect::<StringArray>()))
 }
 
@@ -90,7 +92,9 @@ fn concat_ws(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
 fn hex(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     if args[0].data_type().is_integer() {
         let numbers = to_i64(&args[0])?;
-        return Ok(Arc::new(numbers.iter().map(|n| n.map(|n| format!("{n:X}"))).collect::<StringArray>()));
+        return Ok(Arc::new(
+            numbers.iter().map(|n| n.map(|n| format!("{n:X}"))).collect::<StringArray>(),
+        ));
     }
     map(args, |s| s.bytes().map(|b| format!("{b:02X}")).collect())
 }
@@ -117,7 +121,11 @@ fn repeat(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let rows = texts.iter().zip(numbers.iter()).map(|(s, n)| {
         let (Some(s), Some(n)) = (s, n) else { return Ok(None) };
         let n = usize::try_from(n).unwrap_or(0);
-        if s.len().saturating_mul(n) > LONGEST { Err(too_long("repeat")) } else { Ok(Some(s.repeat(n))) }
+        if s.len().saturating_mul(n) > LONGEST {
+            Err(too_long("repeat"))
+        } else {
+            Ok(Some(s.repeat(n)))
+        }
     });
     Ok(Arc::new(rows.collect::<SqlResult<StringArray>>()?))
 }
@@ -151,7 +159,8 @@ fn substring(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
 }
 
 fn substring_index(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
-    let (texts, delimiters, counts) = (to_strings(&args[0])?, to_strings(&args[1])?, to_i64(&args[2])?);
+    let (texts, delimiters, counts) =
+        (to_strings(&args[0])?, to_strings(&args[1])?, to_i64(&args[2])?);
     let rows = (0..texts.len()).map(|row| {
         let (s, delimiter) = (of(&texts, row)?, of(&delimiters, row)?);
         let n = counts.is_valid(row).then(|| counts.value(row))?;
@@ -188,10 +197,16 @@ fn trim(args: &[ArrayRef], front: bool, back: bool) -> SqlResult<ArrayRef> {
             Some(whats) => of(whats, row)?,
             None => " ",
         };
-        while front && !what.is_empty() && let Some(rest) = s.strip_prefix(what) {
+        while front
+            && !what.is_empty()
+            && let Some(rest) = s.strip_prefix(what)
+        {
             s = rest;
         }
-        while back && !what.is_empty() && let Some(rest) = s.strip_suffix(what) {
+        while back
+            && !what.is_empty()
+            && let Some(rest) = s.strip_suffix(what)
+        {
             s = rest;
         }
         Some(s)
@@ -238,8 +253,8 @@ fn locate(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
 
 fn strcmp(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let columns = strings(args)?;
-    let rows = (0..args[0].len())
-        .map(|row| Some(of(&columns[0], row)?.cmp(of(&columns[1], row)?) as i64));
+    let rows =
+        (0..args[0].len()).map(|row| Some(of(&columns[0], row)?.cmp(of(&columns[1], row)?) as i64));
     Ok(Arc::new(rows.collect::<Int64Array>()))
 }
 

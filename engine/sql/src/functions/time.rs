@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Date32Array, Int64Array, StringArray, TimestampMicrosecondArray};
+use arrow::array::{ArrayRef, Date32Array, Int64Array, StringArray, TimestampMicrosecondArray};
 use arrow::datatypes::DataType;
 use chrono::{Datelike, Timelike};
 use datafusion::common::{Result, ScalarValue};
@@ -145,7 +145,9 @@ fn makedate(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
 
 fn unix_timestamp(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let times = to_datetime(&args[0])?;
-    Ok(Arc::new(times.iter().map(|us| us.map(|us| us.div_euclid(1_000_000))).collect::<Int64Array>()))
+    Ok(Arc::new(
+        times.iter().map(|us| us.map(|us| us.div_euclid(1_000_000))).collect::<Int64Array>(),
+    ))
 }
 
 fn from_unixtime(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {

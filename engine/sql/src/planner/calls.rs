@@ -166,9 +166,11 @@ pub fn rewritten(expr: Expr, context: &QueryContext) -> SqlResult<Expr> {
 fn cast(expr: Expr, ty: &DataType) -> SqlResult<Expr> {
     let one = |name: &str, expr: Expr| Ok(call(name, vec![expr]));
     match ty {
-        DataType::Signed | DataType::SignedInteger | DataType::BigInt(_) | DataType::Int(_) | DataType::Integer(_) => {
-            one("cast_signed", expr)
-        }
+        DataType::Signed
+        | DataType::SignedInteger
+        | DataType::BigInt(_)
+        | DataType::Int(_)
+        | DataType::Integer(_) => one("cast_signed", expr),
         DataType::Unsigned | DataType::UnsignedInteger | DataType::BigIntUnsigned(_) => {
             one("cast_unsigned", expr)
         }
@@ -302,8 +304,23 @@ const SCALARS: &[(&str, &str)] = &[
 
 /// Functions that DataFusion computes as MySQL does: aggregates and window functions.
 const NATIVE: &[&str] = &[
-    "count", "min", "max", "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile",
-    "lag", "lead", "first_value", "last_value", "nth_value", "bit_and", "bit_or", "bit_xor",
+    "count",
+    "min",
+    "max",
+    "row_number",
+    "rank",
+    "dense_rank",
+    "percent_rank",
+    "cume_dist",
+    "ntile",
+    "lag",
+    "lead",
+    "first_value",
+    "last_value",
+    "nth_value",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
 ];
 
 fn function_call(mut function: Function, context: &QueryContext) -> SqlResult<Expr> {
@@ -318,12 +335,21 @@ fn function_call(mut function: Function, context: &QueryContext) -> SqlResult<Ex
         return Ok(Expr::Function(function));
     }
     if NATIVE.contains(&name.as_str()) {
+        // COUNT(*) counts rows, as COUNT(1) does.
+        if let FunctionArguments::List(list) = &mut function.args {
+            for arg in &mut list.args {
+                if matches!(arg, FunctionArg::Unnamed(FunctionArgExpr::Wildcard)) && name == "count"
+                {
+                    *arg = FunctionArg::Unnamed(FunctionArgExpr::Expr(number(1)));
+                }
+            }
+        }
         function.name = vec![plain(name)].into();
         return Ok(Expr::Function(function));
     }
     match name.as_str() {
-        "sum" | "avg" | "std" | "stddev" | "stddev_pop" | "stddev_samp" | "variance" | "var_pop"
-        | "var_samp" | "any_value" | "group_concat" => aggregate(&name, function),
+        "sum" | "avg" | "std" | "stddev" | "stddev_pop" | "stddev_samp" | "variance"
+        | "var_pop" | "var_samp" | "any_value" | "group_concat" => aggregate(&name, function),
         _ => contextual(&name, function, context),
     }
 }
@@ -406,9 +432,13 @@ fn contextual(name: &str, function: Function, context: &QueryContext) -> SqlResu
     };
     let clock = |us: i64| string(format_datetime(us, digits).split_off(11));
     Ok(match (name, args.len()) {
-        ("now" | "current_timestamp" | "localtime" | "localtimestamp" | "sysdate", 0 | 1) => moment(local),
+        ("now" | "current_timestamp" | "localtime" | "localtimestamp" | "sysdate", 0 | 1) => {
+            moment(local)
+        }
         ("utc_timestamp", 0 | 1) => moment(context.now_us),
-        ("curdate" | "current_date", 0) => call("cast_date", vec![string(format_datetime(local, 0))]),
+        ("curdate" | "current_date", 0) => {
+            call("cast_date", vec![string(format_datetime(local, 0))])
+        }
         ("utc_date", 0) => call("cast_date", vec![string(format_datetime(context.now_us, 0))]),
         ("curtime" | "current_time", 0 | 1) => clock(local),
         ("utc_time", 0 | 1) => clock(context.now_us),
@@ -421,7 +451,9 @@ fn contextual(name: &str, function: Function, context: &QueryContext) -> SqlResu
             utc_only(context, "FROM_UNIXTIME(…)")?;
             call("mysql_from_unixtime", args)
         }
-        ("timestamp", 1) => call("cast_datetime", vec![args.into_iter().next().unwrap_or_else(null), number(6)]),
+        ("timestamp", 1) => {
+            call("cast_datetime", vec![args.into_iter().next().unwrap_or_else(null), number(6)])
+        }
         ("date_add" | "adddate", 2) => {
             let mut args = args;
             args.push(string("DAY"));
@@ -429,14 +461,21 @@ fn contextual(name: &str, function: Function, context: &QueryContext) -> SqlResu
         }
         ("log", 1) => call("mysql_ln", args),
         ("log", 2) => {
-            let logs: Vec<Expr> = args.into_iter().map(|e| call("mysql_ln", vec![e])).rev().collect();
+            let logs: Vec<Expr> =
+                args.into_iter().map(|e| call("mysql_ln", vec![e])).rev().collect();
             call("mysql_div", logs)
         }
         ("instr", 2) => call("mysql_locate", args.into_iter().rev().collect()),
         ("database" | "schema", 0) => {
-            if context.database.is_empty() { null() } else { string(context.database.clone()) }
+            if context.database.is_empty() {
+                null()
+            } else {
+                string(context.database.clone())
+            }
         }
-        ("user" | "session_user" | "system_user" | "current_user", 0) => string(context.user.clone()),
+        ("user" | "session_user" | "system_user" | "current_user", 0) => {
+            string(context.user.clone())
+        }
         ("version", 0) => string(crate::variables::VERSION),
         ("connection_id", 0) => number(context.connection_id),
         ("charset", 1) => string("utf8mb4"),
@@ -454,8 +493,18 @@ fn contextual(name: &str, function: Function, context: &QueryContext) -> SqlResu
 
 /// Names above that exist, whatever the number of arguments.
 const KNOWN_ARITY: &[&str] = &[
-    "now", "curdate", "utc_timestamp", "unix_timestamp", "from_unixtime", "log", "instr", "database",
-    "schema", "user", "version", "connection_id",
+    "now",
+    "curdate",
+    "utc_timestamp",
+    "unix_timestamp",
+    "from_unixtime",
+    "log",
+    "instr",
+    "database",
+    "schema",
+    "user",
+    "version",
+    "connection_id",
 ];
 
 fn utc_only(context: &QueryContext, what: &str) -> SqlResult<()> {

@@ -48,14 +48,16 @@ pub fn finish(
         match column.ty.map(arrow_type) {
             Some(ty) if ty != *field.data_type() => {
                 recast = true;
-                exprs.push(Expr::Cast(Cast::new(Box::new(input), ty)).alias_qualified(qualifier.cloned(), field.name()));
+                exprs.push(
+                    Expr::Cast(Cast::new(Box::new(input), ty))
+                        .alias_qualified(qualifier.cloned(), field.name()),
+                );
             }
             _ => exprs.push(input),
         }
         columns.push(column);
     }
-    let plan =
-        if recast { LogicalPlanBuilder::from(plan).project(exprs)?.build()? } else { plan };
+    let plan = if recast { LogicalPlanBuilder::from(plan).project(exprs)?.build()? } else { plan };
     Ok(PlannedSelect { plan, columns })
 }
 
@@ -93,11 +95,14 @@ pub fn result_type(ty: &DataType, fraction: u8) -> Option<ColumnType> {
         DataType::Decimal128(p, s) => {
             Some(ColumnType::Decimal { precision: *p, scale: u8::try_from(*s).unwrap_or(0) })
         }
-        DataType::Decimal256(p, s) => {
-            Some(ColumnType::Decimal { precision: (*p).min(38), scale: u8::try_from(*s).unwrap_or(0) })
-        }
+        DataType::Decimal256(p, s) => Some(ColumnType::Decimal {
+            precision: (*p).min(38),
+            scale: u8::try_from(*s).unwrap_or(0),
+        }),
         DataType::Date32 | DataType::Date64 => Some(ColumnType::Date),
-        DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => Some(ColumnType::Timestamp(fraction)),
+        DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => {
+            Some(ColumnType::Timestamp(fraction))
+        }
         DataType::Timestamp(_, _) => Some(ColumnType::DateTime(fraction)),
         _ => Some(ColumnType::Varchar(TEXT_LENGTH)),
     }
@@ -185,7 +190,9 @@ fn column_origin(
     resolved: &HashMap<TableName, ResolvedTable>,
 ) -> Option<Origin> {
     match expr {
-        Expr::Column(column) => origin(input, input.schema().maybe_index_of_column(column)?, resolved),
+        Expr::Column(column) => {
+            origin(input, input.schema().maybe_index_of_column(column)?, resolved)
+        }
         Expr::Alias(alias) => column_origin(&alias.expr, input, resolved),
         _ => None,
     }
@@ -199,7 +206,8 @@ fn fraction(plan: &LogicalPlan, at: usize, resolved: &HashMap<TableName, Resolve
         }
         LogicalPlan::Aggregate(a) => {
             let groups = a.group_expr.len();
-            let expr = if at < groups { a.group_expr.get(at) } else { a.aggr_expr.get(at - groups) };
+            let expr =
+                if at < groups { a.group_expr.get(at) } else { a.aggr_expr.get(at - groups) };
             expr.map_or(0, |e| expr_fraction(e, &a.input, resolved))
         }
         LogicalPlan::Filter(f) => fraction(&f.input, at, resolved),
@@ -217,7 +225,11 @@ fn fraction(plan: &LogicalPlan, at: usize, resolved: &HashMap<TableName, Resolve
     }
 }
 
-fn expr_fraction(expr: &Expr, input: &LogicalPlan, resolved: &HashMap<TableName, ResolvedTable>) -> u8 {
+fn expr_fraction(
+    expr: &Expr,
+    input: &LogicalPlan,
+    resolved: &HashMap<TableName, ResolvedTable>,
+) -> u8 {
     if let Expr::ScalarFunction(function) = expr
         && function.name() == "cast_datetime"
     {

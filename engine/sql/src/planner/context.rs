@@ -10,9 +10,7 @@ use datafusion::common::{DFSchema, DataFusionError, Result, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
-use datafusion::logical_expr::{
-    AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF,
-};
+use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use sqlparser::ast::{Expr, Query, Statement};
@@ -137,6 +135,7 @@ pub fn compile(
     let planner = SqlToRel::new_with_options(&provider, parser_options());
     let expr = rewrite::rewrite_expr(expr, query_context)?;
     let planned = planner.sql_to_expr(expr, schema, &mut PlannerContext::new())?;
-    let typed = planned.transform_up(|e| operators.typed(e, schema)).map_err(DataFusionError::from)?;
+    let typed =
+        planned.transform_up(|e| operators.typed(e, schema)).map_err(DataFusionError::from)?;
     Ok(state.create_physical_expr(typed.data, schema)?)
 }

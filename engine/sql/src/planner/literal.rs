@@ -1,8 +1,8 @@
 //! Literals taken to the type of what they are compared with, once, at planning.
 
+use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Expr;
-use arrow::datatypes::{DataType, TimeUnit};
 
 use crate::error::SqlResult;
 use crate::functions::convert::leading_number;
@@ -41,7 +41,11 @@ pub fn typed(literal: &str, ty: &DataType, zone: Zone) -> SqlResult<Option<Expr>
             Err(_) => return Ok(None),
         },
         DataType::Decimal128(_, _) => match types::Decimal::parse(leading_number(literal)) {
-            Ok(n) => ScalarValue::Decimal128(Some(n.unscaled), n.precision().max(n.scale).min(38), n.scale as i8),
+            Ok(n) => ScalarValue::Decimal128(
+                Some(n.unscaled),
+                n.precision().max(n.scale).min(38),
+                n.scale as i8,
+            ),
             Err(_) => return Ok(None),
         },
         _ => return Ok(None),

@@ -8,6 +8,8 @@ mod columns;
 mod context;
 pub mod literal;
 mod names;
+pub use calls::text_of_hex;
+pub use names::parts;
 mod rewrite;
 pub mod typing;
 
@@ -32,7 +34,7 @@ use crate::temporal::Zone;
 
 pub use columns::result_type;
 pub use context::compile;
-pub use names::{TableName, tables_of};
+pub use names::{TableName, table_name, tables_of};
 
 /// All that gives a query its meaning besides its text and its snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]

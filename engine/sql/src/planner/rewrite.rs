@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, Expr, GroupByExpr, GroupByWithModifier, Ident, JoinConstraint,
-    JoinOperator, ObjectName, ObjectNamePart, Query, Select, SelectItem, TableFactor, UnaryOperator,
-    Value, ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    JoinOperator, ObjectName, ObjectNamePart, Query, Select, SelectItem, TableFactor,
+    UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 use sqlparser::tokenizer::Span;
 
@@ -131,7 +131,8 @@ impl Rewriter<'_> {
     fn hide_columns(&self, select: &mut Select) {
         let mut hidden: Vec<String> = Vec::new();
         for from in &select.from {
-            let factors = std::iter::once(&from.relation).chain(from.joins.iter().map(|j| &j.relation));
+            let factors =
+                std::iter::once(&from.relation).chain(from.joins.iter().map(|j| &j.relation));
             for factor in factors {
                 let TableFactor::Table { name, .. } = factor else { continue };
                 let Ok(name) = table_name(name, &self.context.database) else { continue };
@@ -145,9 +146,11 @@ impl Rewriter<'_> {
         if hidden.is_empty() {
             return;
         }
-        let names: Vec<ObjectName> = hidden.into_iter().map(|name| vec![plain(name)].into()).collect();
+        let names: Vec<ObjectName> =
+            hidden.into_iter().map(|name| vec![plain(name)].into()).collect();
         for item in &mut select.projection {
-            if let SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) = item {
+            if let SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) = item
+            {
                 *options = WildcardAdditionalOptions {
                     opt_exclude: Some(sqlparser::ast::ExcludeSelectItem::Multiple(names.clone())),
                     ..WildcardAdditionalOptions::default()
@@ -158,7 +161,9 @@ impl Rewriter<'_> {
 
     fn table_factor(&mut self, factor: &mut TableFactor) -> SqlResult<()> {
         match factor {
-            TableFactor::Table { alias, args, version, partitions, sample, index_hints, .. } => {
+            TableFactor::Table {
+                alias, args, version, partitions, sample, index_hints, ..
+            } => {
                 if let Some(alias) = alias {
                     lower_alias(alias);
                 }
@@ -250,7 +255,9 @@ impl Rewriter<'_> {
             Expr::Case { operand, conditions, else_result, case_token, end_token } => {
                 let when = |when: CaseWhen| CaseWhen {
                     condition: match &operand {
-                        Some(operand) => op((**operand).clone(), BinaryOperator::Eq, when.condition),
+                        Some(operand) => {
+                            op((**operand).clone(), BinaryOperator::Eq, when.condition)
+                        }
                         None => truth(when.condition),
                     },
                     result: when.result,
@@ -312,10 +319,9 @@ fn name_columns(select: &mut Select) {
                     }
                     other => other.to_string().to_lowercase(),
                 };
-                if seen.insert(name.clone()) && is_column(&expr) {
+                if is_column(&expr) && seen.insert(name.clone()) {
                     SelectItem::UnnamedExpr(expr)
                 } else {
-                    seen.remove(&name);
                     let name = unique(&mut seen, name);
                     SelectItem::ExprWithAlias { expr, alias: plain(name) }
                 }
@@ -402,7 +408,9 @@ pub fn value(value: Value) -> Expr {
 fn literal(literal: ValueWithSpan) -> SqlResult<Expr> {
     Ok(match literal.value {
         Value::Boolean(truth) => value(Value::Number(i32::from(truth).to_string(), false)),
-        Value::Number(text, _) if text.contains(['e', 'E']) => call("cast_double", vec![string(text)]),
+        Value::Number(text, _) if text.contains(['e', 'E']) => {
+            call("cast_double", vec![string(text)])
+        }
         Value::DoubleQuotedString(text) | Value::NationalStringLiteral(text) => string(text),
         Value::HexStringLiteral(hex) => string(calls::text_of_hex(&hex)?),
         Value::Placeholder(_) => {

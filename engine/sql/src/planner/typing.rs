@@ -63,7 +63,11 @@ impl ExprPlanner for MysqlOperators {
 }
 
 impl MysqlOperators {
-    fn truth_op(&self, raw: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+    fn truth_op(
+        &self,
+        raw: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawBinaryExpr>> {
         let RawBinaryExpr { op, left, right } = raw;
         let operator = match &op {
             BinaryOperator::And => Operator::And,
@@ -145,7 +149,9 @@ impl MysqlOperators {
     /// A TIMESTAMP as wall time; anything else as it is.
     fn local(&self, expr: Expr, ty: &DataType) -> Result<Expr> {
         match ty {
-            DataType::Timestamp(_, Some(_)) => call("ts_local", vec![expr, lit(self.zone_name.clone())]),
+            DataType::Timestamp(_, Some(_)) => {
+                call("ts_local", vec![expr, lit(self.zone_name.clone())])
+            }
             _ => Ok(expr),
         }
     }
@@ -156,7 +162,8 @@ impl MysqlOperators {
             let mut schema = merge_schema(&plan.inputs());
             if let LogicalPlan::TableScan(scan) = &plan {
                 let source = scan.source.schema();
-                schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &source)?);
+                schema
+                    .merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &source)?);
             }
             let names = NamePreserver::new(&plan);
             let plan = plan.map_expressions(|expr| {
@@ -184,7 +191,9 @@ impl MysqlOperators {
                 };
                 Ok(Transformed::yes(Expr::Like(like)))
             }
-            Expr::ScalarFunction(function) if self.zone != Zone::UTC && function.name() != "ts_local" => {
+            Expr::ScalarFunction(function)
+                if self.zone != Zone::UTC && function.name() != "ts_local" =>
+            {
                 let mut changed = false;
                 let args = function.args.into_iter().map(|arg| {
                     let ty = arg.get_type(schema)?;

@@ -1,0 +1,261 @@
+//! Values into their columns, as strictly as MySQL's default sql_mode: what does not fit is an
+//! error that names column and row, never a silently changed value.
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::{
+    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, TimestampMicrosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use datafusion::common::ScalarValue;
+use types::{Column, ColumnType, Decimal, Value};
+
+use crate::error::{SqlResult, unknown};
+use crate::functions::convert::{f64_decimal, format_double, leading_number};
+use crate::result::SqlError;
+use crate::temporal::{self, DAY_US, Zone};
+
+/// Last second of TIMESTAMP's range (2038-01-19 03:14:07 UTC), in microseconds.
+const TIMESTAMP_END: i64 = 2_147_483_648_000_000;
+
+/// The value at a row of an Arrow column.
+pub fn value_at(array: &ArrayRef, row: usize) -> SqlResult<Value> {
+    if array.is_null(row) {
+        return Ok(Value::Null);
+    }
+    macro_rules! int {
+        ($ty:ty, $variant:ident, $to:ty) => {
+            Value::$variant(<$to>::from(array.as_primitive::<$ty>().value(row)))
+        };
+    }
+    Ok(match array.data_type() {
+        DataType::Null => Value::Null,
+        DataType::Boolean => Value::Int(i64::from(array.as_boolean().value(row))),
+        DataType::Int8 => int!(Int8Type, Int, i64),
+        DataType::Int16 => int!(Int16Type, Int, i64),
+        DataType::Int32 => int!(Int32Type, Int, i64),
+        DataType::Int64 => int!(Int64Type, Int, i64),
+        DataType::UInt8 => int!(UInt8Type, UInt, u64),
+        DataType::UInt16 => int!(UInt16Type, UInt, u64),
+        DataType::UInt32 => int!(UInt32Type, UInt, u64),
+        DataType::UInt64 => int!(UInt64Type, UInt, u64),
+        DataType::Float32 => int!(Float32Type, Double, f64),
+        DataType::Float64 => int!(Float64Type, Double, f64),
+        DataType::Decimal128(_, scale) => Value::Decimal(Decimal {
+            unscaled: array.as_primitive::<Decimal128Type>().value(row),
+            scale: u8::try_from(*scale).unwrap_or(0),
+        }),
+        DataType::Utf8 => Value::String(array.as_string::<i32>().value(row).to_owned()),
+        DataType::Date32 => Value::Date(array.as_primitive::<Date32Type>().value(row)),
+        DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, zone) => {
+            let us = array.as_primitive::<TimestampMicrosecondType>().value(row);
+            if zone.is_some() { Value::Timestamp(us) } else { Value::DateTime(us) }
+        }
+        other => return Err(unknown(format!("a value of type {other} is none of MySQL's"))),
+    })
+}
+
+/// A scalar of DataFusion as a value.
+pub fn value_of(scalar: &ScalarValue) -> SqlResult<Value> {
+    let array = scalar.to_array()?;
+    let array = match array.data_type() {
+        DataType::Utf8View | DataType::LargeUtf8 => arrow::compute::cast(&array, &DataType::Utf8)
+            .map_err(|error| unknown(error.to_string()))?,
+        _ => array,
+    };
+    value_at(&array, 0)
+}
+
+/// Where a value is going, for messages.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// Column.
+    pub column: &'a Column,
+    /// Row of the statement, from 1.
+    pub row: usize,
+    /// Session time zone.
+    pub zone: Zone,
+}
+
+impl Place<'_> {
+    fn incorrect(&self, code: u16, state: &[u8; 5], kind: &str, value: &Value) -> SqlError {
+        let (name, row) = (&self.column.name, self.row);
+        SqlError::new(
+            code,
+            state,
+            format!("Incorrect {kind} value: '{value}' for column '{name}' at row {row}"),
+        )
+    }
+
+    fn out_of_range(&self) -> SqlError {
+        let (name, row) = (&self.column.name, self.row);
+        SqlError::new(
+            1264,
+            b"22003",
+            format!("Out of range value for column '{name}' at row {row}"),
+        )
+    }
+
+    fn too_long(&self) -> SqlError {
+        let (name, row) = (&self.column.name, self.row);
+        SqlError::new(1406, b"22001", format!("Data too long for column '{name}' at row {row}"))
+    }
+
+    fn not_null(&self) -> SqlError {
+        SqlError::new(1048, b"23000", format!("Column '{}' cannot be null", self.column.name))
+    }
+}
+
+/// A value as one of its column.
+pub fn to_column(value: Value, place: Place<'_>) -> SqlResult<Value> {
+    if value.is_null() {
+        return if place.column.nullable { Ok(Value::Null) } else { Err(place.not_null()) };
+    }
+    match place.column.ty {
+        ColumnType::Int { unsigned, .. } => integer(value, unsigned, place),
+        ColumnType::Double => double(value, place),
+        ColumnType::Decimal { precision, scale } => decimal(value, precision, scale, place),
+        ColumnType::Char(length) => {
+            let text = text(value);
+            Ok(Value::String(fit(text.trim_end_matches(' ').to_owned(), length, place)?))
+        }
+        ColumnType::Varchar(length) => Ok(Value::String(fit(text(value), length, place)?)),
+        ColumnType::Text(bytes) => {
+            let text = text(value);
+            if text.len() > bytes as usize {
+                Err(place.too_long())
+            } else {
+                Ok(Value::String(text))
+            }
+        }
+        ColumnType::Date => {
+            let us = wall_time(&value, place, "date")?;
+            let days = i32::try_from(us.div_euclid(DAY_US)).map_err(|_| place.out_of_range())?;
+            Ok(Value::Date(days))
+        }
+        ColumnType::DateTime(digits) => {
+            let us = wall_time(&value, place, "datetime")?;
+            Ok(Value::DateTime(temporal::round_fraction(us, digits)))
+        }
+        ColumnType::Timestamp(digits) => {
+            let us = match value {
+                Value::Timestamp(us) => us,
+                ref other => place.zone.to_utc(wall_time(other, place, "datetime")?),
+            };
+            let us = temporal::round_fraction(us, digits);
+            if !(1_000_000..TIMESTAMP_END).contains(&us) {
+                return Err(place.incorrect(1292, b"22007", "datetime", &value));
+            }
+            Ok(Value::Timestamp(us))
+        }
+    }
+}
+
+/// A value as text.
+pub fn text(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        Value::Double(n) => format_double(n),
+        other => other.to_string(),
+    }
+}
+
+fn fit(text: String, length: u32, place: Place<'_>) -> SqlResult<String> {
+    let length = length as usize;
+    if text.len() <= length {
+        return Ok(text);
+    }
+    let Some((cut, _)) = text.char_indices().nth(length) else { return Ok(text) };
+    // Blanks beyond the end are dropped without a complaint, as MySQL does.
+    match text.get(cut..) {
+        Some(rest) if rest.chars().all(|c| c == ' ') => {
+            Ok(text.get(..cut).unwrap_or_default().to_owned())
+        }
+        _ => Err(place.too_long()),
+    }
+}
+
+/// The exact number that a value is, or a double.
+enum Number {
+    Exact(Decimal),
+    Double(f64),
+}
+
+fn number(value: &Value, place: Place<'_>, kind: &str) -> SqlResult<Number> {
+    Ok(match value {
+        Value::Int(n) => Number::Exact(Decimal { unscaled: i128::from(*n), scale: 0 }),
+        Value::UInt(n) => Number::Exact(Decimal { unscaled: i128::from(*n), scale: 0 }),
+        Value::Decimal(n) => Number::Exact(*n),
+        Value::Double(n) => Number::Double(*n),
+        Value::String(text) => {
+            let trimmed = text.trim();
+            if trimmed.is_empty() || leading_number(trimmed).len() != trimmed.len() {
+                return Err(place.incorrect(1366, b"HY000", kind, value));
+            }
+            match Decimal::parse(trimmed) {
+                Ok(n) => Number::Exact(n),
+                Err(_) => Number::Double(
+                    trimmed.parse().map_err(|_| place.incorrect(1366, b"HY000", kind, value))?,
+                ),
+            }
+        }
+        Value::Date(days) => {
+            Number::Exact(Decimal { unscaled: i128::from(temporal::date_number(*days)), scale: 0 })
+        }
+        Value::DateTime(us) | Value::Timestamp(us) => Number::Exact(Decimal {
+            unscaled: i128::from(temporal::datetime_number(*us)),
+            scale: 0,
+        }),
+        Value::Null => return Err(place.not_null()),
+    })
+}
+
+fn integer(value: Value, unsigned: bool, place: Place<'_>) -> SqlResult<Value> {
+    let whole = match number(&value, place, "integer")? {
+        Number::Exact(n) => n.rescale(0).ok_or_else(|| place.out_of_range())?.unscaled,
+        Number::Double(n) if n.abs() < 1e19 => n.round_ties_even() as i128,
+        Number::Double(_) => return Err(place.out_of_range()),
+    };
+    let in_range =
+        place.column.ty.int_range().is_some_and(|(low, high)| (low..=high).contains(&whole));
+    if !in_range {
+        return Err(place.out_of_range());
+    }
+    Ok(if unsigned {
+        Value::UInt(u64::try_from(whole).map_err(|_| place.out_of_range())?)
+    } else {
+        Value::Int(i64::try_from(whole).map_err(|_| place.out_of_range())?)
+    })
+}
+
+fn double(value: Value, place: Place<'_>) -> SqlResult<Value> {
+    let n = match number(&value, place, "double")? {
+        Number::Exact(n) => n.to_string().parse().map_err(|_| place.out_of_range())?,
+        Number::Double(n) => n,
+    };
+    if n.is_finite() { Ok(Value::Double(n)) } else { Err(place.out_of_range()) }
+}
+
+fn decimal(value: Value, precision: u8, scale: u8, place: Place<'_>) -> SqlResult<Value> {
+    let n = match number(&value, place, "decimal")? {
+        Number::Exact(n) => n,
+        Number::Double(n) => f64_decimal(n),
+    };
+    let n = n.rescale(scale).ok_or_else(|| place.out_of_range())?;
+    if n.unscaled != 0 && n.precision() > precision {
+        return Err(place.out_of_range());
+    }
+    Ok(Value::Decimal(n))
+}
+
+fn wall_time(value: &Value, place: Place<'_>, kind: &str) -> SqlResult<i64> {
+    let us = match value {
+        Value::Date(days) => Some(i64::from(*days) * DAY_US),
+        Value::DateTime(us) => Some(*us),
+        Value::Timestamp(us) => Some(place.zone.to_local(*us)),
+        Value::String(text) => temporal::parse_datetime(text),
+        Value::Int(n) => temporal::from_number(*n),
+        Value::UInt(n) => i64::try_from(*n).ok().and_then(temporal::from_number),
+        _ => None,
+    };
+    us.ok_or_else(|| place.incorrect(1292, b"22007", kind, value))
+}

@@ -1,0 +1,80 @@
+//! What all sessions of a process share, and what they ask of the process around them.
+
+use std::sync::Arc;
+
+use datafusion::execution::session_state::SessionState;
+use datafusion::prelude::SessionConfig;
+use env::Clock;
+
+use crate::analytic::Analytic;
+use crate::planner::session_state_builder;
+use crate::storage::Storage;
+
+/// One connection, for the process list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Connection number.
+    pub id: u64,
+    /// User.
+    pub user: String,
+    /// Address of the client.
+    pub host: String,
+    /// Current database.
+    pub database: Option<String>,
+    /// `Query`, `Sleep` ….
+    pub command: String,
+    /// For how many seconds.
+    pub seconds: u64,
+}
+
+/// The server around the sessions.
+pub trait Host: Send + Sync + 'static {
+    /// Open connections.
+    fn processes(&self) -> Vec<Process>;
+
+    /// Ends a statement or a connection; false if there is none of that number.
+    fn kill(&self, connection: u64, query_only: bool) -> bool;
+
+    /// A password as the server checks it.
+    fn store_password(&self, password: &str) -> Vec<u8>;
+
+    /// Seconds since the start, and statements since then.
+    fn figures(&self) -> (u64, u64);
+}
+
+/// What sessions share. Cheap to clone.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) analytic: Option<Arc<dyn Analytic>>,
+    pub(crate) host: Option<Arc<dyn Host>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) state: Arc<SessionState>,
+}
+
+impl Engine {
+    /// An engine over a store.
+    pub fn new(storage: Arc<dyn Storage>, clock: Arc<dyn Clock>) -> Self {
+        let parallel = std::thread::available_parallelism().map_or(2, usize::from).max(2);
+        let config = SessionConfig::new().with_target_partitions(parallel);
+        let state = Arc::new(session_state_builder(config).build());
+        Engine { storage, analytic: None, host: None, clock, state }
+    }
+
+    /// With columns to route queries to.
+    pub fn with_analytic(mut self, analytic: Arc<dyn Analytic>) -> Self {
+        self.analytic = Some(analytic);
+        self
+    }
+
+    /// With a server around it.
+    pub fn with_host(mut self, host: Arc<dyn Host>) -> Self {
+        self.host = Some(host);
+        self
+    }
+
+    /// The store.
+    pub fn storage(&self) -> &Arc<dyn Storage> {
+        &self.storage
+    }
+}

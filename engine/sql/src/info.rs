@@ -1,0 +1,154 @@
+//! information_schema: what the cluster says of itself, as tables made when asked for.
+//!
+//! A listing is small and in memory; nothing here reads rows of stored tables.
+
+use std::sync::Arc;
+
+use arrow::record_batch::RecordBatch;
+use placement::api::Catalog;
+use types::columns::ColumnsBuilder;
+use types::{Column, ColumnType, IntWidth, Table, Value};
+
+use crate::engine::Engine;
+use crate::error::{SqlResult, no_table, unknown};
+use crate::planner::planning_schema;
+use crate::result::{Reply, ResultColumn};
+
+mod cluster;
+mod schema;
+
+/// Databases that hold no stored tables.
+pub const VIRTUAL: &[&str] = &["information_schema", "performance_schema", "mysql", "sys"];
+
+/// Whether a database's tables are made when asked for.
+pub fn is_virtual(database: &str) -> bool {
+    VIRTUAL.iter().any(|name| name.eq_ignore_ascii_case(database))
+}
+
+/// Rows with the columns they have.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    /// Columns.
+    pub columns: Vec<Column>,
+    /// Rows.
+    pub rows: Vec<Vec<Value>>,
+}
+
+/// A text column of a listing.
+pub fn text(name: &str) -> Column {
+    column(name, ColumnType::Varchar(512))
+}
+
+/// A number column of a listing.
+pub fn number(name: &str) -> Column {
+    column(name, ColumnType::Int { width: IntWidth::Big, unsigned: false })
+}
+
+fn column(name: &str, ty: ColumnType) -> Column {
+    Column {
+        id: 0,
+        name: name.into(),
+        ty,
+        nullable: true,
+        default: None,
+        auto_increment: false,
+        on_update_now: false,
+        hidden: false,
+        comment: String::new(),
+    }
+}
+
+/// A text.
+pub fn string(text: impl Into<String>) -> Value {
+    Value::String(text.into())
+}
+
+/// A number.
+pub fn int(n: impl TryInto<i64>) -> Value {
+    n.try_into().map_or(Value::Null, Value::Int)
+}
+
+/// `YES` or `NO`.
+pub fn yes(truth: bool) -> Value {
+    string(if truth { "YES" } else { "NO" })
+}
+
+impl Listing {
+    /// A listing of columns, texts unless their name is marked by `#`.
+    pub fn of(columns: &[&str]) -> Listing {
+        let columns = columns.iter().map(|name| match name.strip_prefix('#') {
+            Some(name) => number(name),
+            None => text(name),
+        });
+        Listing { columns: columns.collect(), rows: Vec::new() }
+    }
+
+    fn table(&self) -> Table {
+        Table {
+            id: 0,
+            version: 1,
+            database: "information_schema".into(),
+            name: String::new(),
+            columns: self.columns.clone(),
+            primary_key: Vec::new(),
+            indexes: Vec::new(),
+            columnar_replicas: 0,
+            comment: String::new(),
+        }
+    }
+
+    /// The rows as one batch, under the names that plans know columns by.
+    pub fn batch(&self) -> SqlResult<RecordBatch> {
+        let table = self.table();
+        let all: Vec<usize> = (0..self.columns.len()).collect();
+        let mut builder = ColumnsBuilder::new(&table, &all)?;
+        for row in &self.rows {
+            builder.push(row)?;
+        }
+        let arrays = builder.finish()?.columns().to_vec();
+        let options =
+            arrow::array::RecordBatchOptions::new().with_row_count(Some(self.rows.len()));
+        RecordBatch::try_new_with_options(planning_schema(&table), arrays, &options)
+            .map_err(|error| unknown(error.to_string()))
+    }
+
+    /// The rows as an answer.
+    pub fn reply(self) -> SqlResult<Reply> {
+        let batch = self.batch()?;
+        let columns = self
+            .columns
+            .iter()
+            .map(|column| ResultColumn::expression(&column.name, Some(column.ty), column.nullable))
+            .collect();
+        Ok(Reply::Rows { columns, batches: Box::pin(futures::stream::iter([Ok(batch)])), warnings: 0 })
+    }
+}
+
+/// Where listings come from.
+pub struct Source<'a> {
+    /// Shared parts.
+    pub engine: &'a Engine,
+    /// Names.
+    pub catalog: &'a Arc<Catalog>,
+}
+
+impl Source<'_> {
+    /// The listing that a virtual table is; error 1146 if there is none.
+    pub async fn listing(&self, database: &str, table: &str) -> SqlResult<Listing> {
+        let missing = || no_table(database, table);
+        if !database.eq_ignore_ascii_case("information_schema") {
+            return match (database, table) {
+                ("mysql", "user") => Ok(self.users()),
+                _ => Err(missing()),
+            };
+        }
+        match table {
+            "columnar_replica" | "tiflash_replica" => self.columnar_replica().await,
+            "snapshot_leases" => self.snapshot_leases().await,
+            "cluster_info" => self.cluster_info().await,
+            "regions" => self.regions().await,
+            "processlist" => Ok(self.processlist()),
+            _ => self.described(table).ok_or_else(missing),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Replicas, leases, nodes, regions, connections.
+
+use std::collections::BTreeMap;
+
+use placement::api::{NodeRole, PeerReport};
+use types::{NodeId, PeerRole, RegionKind, Table, Value};
+
+use super::{Listing, Source, int, string};
+use crate::error::SqlResult;
+
+impl Source<'_> {
+    /// information_schema.columnar_replica: TiDB's columns, and lag.
+    pub(super) async fn columnar_replica(&self) -> SqlResult<Listing> {
+        let mut listing = Listing::of(&[
+            "TABLE_SCHEMA", "TABLE_NAME", "#TABLE_ID", "#REPLICA_COUNT", "LOCATION_LABELS", "#AVAILABLE",
+            "PROGRESS", "#REGIONS", "#READY_REGIONS", "#LAG_MS", "#ROW_COUNT", "#BYTES",
+        ]);
+        let status = self.engine.storage.status().await?;
+        let replicated = self.catalog.tables.iter().filter(|table| table.columnar_replicas > 0);
+        for table in replicated {
+            let of_table = |kind: RegionKind| kind == RegionKind::Records(table.id);
+            let routes: Vec<_> = status.routes.iter().filter(|r| of_table(r.region.kind)).collect();
+            let ready = routes.iter().filter(|route| !route.ready_learners.is_empty()).count();
+            let learners: Vec<&PeerReport> = status
+                .peers
+                .iter()
+                .filter(|(node, report)| of_table(report.region.kind) && is_learner(report, *node))
+                .map(|(_, report)| report)
+                .collect();
+            let lag = learners.iter().filter_map(|report| report.lag_ms).max();
+            let available = !routes.is_empty() && ready == routes.len();
+            let progress = if routes.is_empty() { 0.0 } else { ready as f64 / routes.len() as f64 };
+            listing.rows.push(vec![
+                string(&table.database),
+                string(&table.name),
+                int(table.id),
+                int(table.columnar_replicas),
+                string(""),
+                int(i64::from(available)),
+                string(format!("{progress:.2}")),
+                int(routes.len()),
+                int(ready),
+                lag.map_or(Value::Null, int),
+                int(learners.iter().map(|report| report.rows).sum::<u64>()),
+                int(learners.iter().map(|report| report.bytes).sum::<u64>()),
+            ]);
+        }
+        Ok(listing)
+    }
+
+    /// information_schema.snapshot_leases.
+    pub(super) async fn snapshot_leases(&self) -> SqlResult<Listing> {
+        let mut listing = Listing::of(&["#LEASE_ID", "#SNAPSHOT_TS", "OWNER", "#AGE_MS", "#EXPIRES_IN_MS", "TAKEN_AT", "EXPIRES_AT"]);
+        let now = self.engine.clock.unix_millis();
+        let moment = |ms: u64| {
+            string(crate::temporal::format_datetime(i64::try_from(ms).unwrap_or(0).saturating_mul(1000), 3))
+        };
+        for lease in self.engine.storage.leases().await? {
+            listing.rows.push(vec![
+                int(lease.id),
+                int(lease.ts.0),
+                string(lease.owner),
+                int(now.saturating_sub(lease.taken_ms)),
+                int(lease.expires_ms.saturating_sub(now)),
+                moment(lease.taken_ms),
+                moment(lease.expires_ms),
+            ]);
+        }
+        Ok(listing)
+    }
+
+    /// information_schema.cluster_info.
+    pub(super) async fn cluster_info(&self) -> SqlResult<Listing> {
+        let mut listing = Listing::of(&[
+            "#NODE_ID", "TYPE", "INSTANCE", "CLIENT_ADDRESS", "#SILENT_MS", "#DISK_BYTES", "#DISK_FREE", "FAULTS",
+            "#PLACEMENT_LEADER",
+        ]);
+        let status = self.engine.storage.status().await?;
+        for known in status.nodes {
+            let role = match known.node.role {
+                NodeRole::Row => "row",
+                NodeRole::Sql => "sql",
+                NodeRole::Columnar => "columnar",
+            };
+            listing.rows.push(vec![
+                int(known.node.id),
+                string(role),
+                string(known.node.rpc_address),
+                string(known.node.client_address),
+                known.silent_ms.map_or(Value::Null, int),
+                int(known.report.disk_bytes),
+                int(known.report.disk_free),
+                string(known.report.faults.join("; ")),
+                int(i64::from(known.node.id == status.leader)),
+            ]);
+        }
+        Ok(listing)
+    }
+
+    /// information_schema.regions.
+    pub(super) async fn regions(&self) -> SqlResult<Listing> {
+        let mut listing = Listing::of(&[
+            "#REGION_ID", "TABLE_SCHEMA", "TABLE_NAME", "INDEX_NAME", "#LEADER_NODE", "VOTERS", "LEARNERS",
+            "READY_LEARNERS", "#ROW_COUNT", "#BYTES", "START_KEY", "END_KEY", "EPOCH",
+        ]);
+        let tables: BTreeMap<u64, &Table> = self.catalog.tables.iter().map(|t| (t.id, t)).collect();
+        let status = self.engine.storage.status().await?;
+        for route in status.routes {
+            let region = &route.region;
+            let table = region.table().and_then(|id| tables.get(&id));
+            let index = match region.kind {
+                RegionKind::Index(_, id) => table
+                    .and_then(|table| table.indexes.iter().find(|index| index.id == id))
+                    .map_or(Value::Null, |index| string(&index.name)),
+                _ => Value::Null,
+            };
+            listing.rows.push(vec![
+                int(region.id),
+                table.map_or(Value::Null, |table| string(&table.database)),
+                table.map_or(Value::Null, |table| string(&table.name)),
+                index,
+                route.leader.map_or(Value::Null, int),
+                nodes(region.voters().map(|peer| peer.node)),
+                nodes(region.learners().map(|peer| peer.node)),
+                nodes(route.ready_learners.iter().copied()),
+                int(route.rows),
+                int(route.bytes),
+                hex(&region.start),
+                hex(&region.end),
+                string(format!("{}.{}", region.epoch.version, region.epoch.conf)),
+            ]);
+        }
+        Ok(listing)
+    }
+
+    /// information_schema.processlist.
+    pub(super) fn processlist(&self) -> Listing {
+        let mut listing = Listing::of(&["#ID", "USER", "HOST", "DB", "COMMAND", "#TIME", "STATE", "INFO"]);
+        let processes = self.engine.host.as_ref().map(|host| host.processes()).unwrap_or_default();
+        for process in processes {
+            listing.rows.push(vec![
+                int(process.id),
+                string(process.user),
+                string(process.host),
+                process.database.map_or(Value::Null, string),
+                string(process.command),
+                int(process.seconds),
+                string(""),
+                Value::Null,
+            ]);
+        }
+        listing
+    }
+
+    /// mysql.user, without passwords.
+    pub(super) fn users(&self) -> Listing {
+        let mut listing = Listing::of(&["Host", "User"]);
+        listing.rows =
+            self.catalog.users.iter().map(|user| vec![string(&user.host), string(&user.name)]).collect();
+        listing
+    }
+}
+
+fn is_learner(report: &PeerReport, node: NodeId) -> bool {
+    report.ready && report.region.peer_on(node).is_some_and(|peer| peer.role == PeerRole::Learner)
+}
+
+fn nodes(nodes: impl Iterator<Item = NodeId>) -> Value {
+    string(nodes.map(|node| node.to_string()).collect::<Vec<_>>().join(","))
+}
+
+fn hex(bytes: &[u8]) -> Value {
+    string(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+}

@@ -1,0 +1,353 @@
+//! The catalog as information_schema describes it.
+
+use types::{ColumnType, Default, Index, Table, Value};
+
+use super::{Listing, Source, int, string, yes};
+
+const CATALOG: &str = "def";
+
+impl Source<'_> {
+    /// A listing of names and their properties, if there is one of this name.
+    pub(super) fn described(&self, name: &str) -> Option<Listing> {
+        Some(match name {
+            "schemata" => self.schemata(),
+            "tables" => self.tables(),
+            "columns" => self.columns(),
+            "statistics" => self.statistics(),
+            "key_column_usage" => self.key_column_usage(),
+            "table_constraints" => self.table_constraints(),
+            "engines" => engines(),
+            "collations" => collations(),
+            "character_sets" => character_sets(),
+            // Known to clients, and empty here.
+            "views" => Listing::of(&["TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "VIEW_DEFINITION"]),
+            "routines" => Listing::of(&["ROUTINE_SCHEMA", "ROUTINE_NAME", "ROUTINE_TYPE"]),
+            "triggers" => Listing::of(&["TRIGGER_SCHEMA", "TRIGGER_NAME", "EVENT_OBJECT_TABLE"]),
+            "events" => Listing::of(&["EVENT_SCHEMA", "EVENT_NAME"]),
+            "partitions" => Listing::of(&["TABLE_SCHEMA", "TABLE_NAME", "PARTITION_NAME"]),
+            "files" => Listing::of(&["FILE_NAME", "FILE_TYPE", "TABLESPACE_NAME"]),
+            "referential_constraints" => {
+                Listing::of(&["CONSTRAINT_SCHEMA", "CONSTRAINT_NAME", "TABLE_NAME", "REFERENCED_TABLE_NAME"])
+            }
+            "parameters" => Listing::of(&["SPECIFIC_SCHEMA", "SPECIFIC_NAME", "PARAMETER_NAME"]),
+            "keywords" => Listing::of(&["WORD", "#RESERVED"]),
+            _ => return None,
+        })
+    }
+
+    /// Databases, the virtual ones included.
+    pub fn databases(&self) -> Vec<String> {
+        let mut names = self.catalog.databases.clone();
+        if !names.iter().any(|name| name.eq_ignore_ascii_case("information_schema")) {
+            names.push("information_schema".into());
+        }
+        names.sort();
+        names
+    }
+
+    fn schemata(&self) -> Listing {
+        let mut listing = Listing::of(&[
+            "CATALOG_NAME", "SCHEMA_NAME", "DEFAULT_CHARACTER_SET_NAME", "DEFAULT_COLLATION_NAME", "SQL_PATH",
+            "DEFAULT_ENCRYPTION",
+        ]);
+        let row = |name: String| {
+            vec![string(CATALOG), string(name), string("utf8mb4"), string("utf8mb4_bin"), Value::Null, string("NO")]
+        };
+        listing.rows = self.databases().into_iter().map(row).collect();
+        listing
+    }
+
+    fn tables(&self) -> Listing {
+        let mut listing = Listing::of(&[
+            "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "TABLE_TYPE", "ENGINE", "#VERSION", "ROW_FORMAT",
+            "#TABLE_ROWS", "#AVG_ROW_LENGTH", "#DATA_LENGTH", "#MAX_DATA_LENGTH", "#INDEX_LENGTH", "#DATA_FREE",
+            "#AUTO_INCREMENT", "CREATE_TIME", "UPDATE_TIME", "CHECK_TIME", "TABLE_COLLATION", "#CHECKSUM",
+            "CREATE_OPTIONS", "TABLE_COMMENT",
+        ]);
+        for table in &self.catalog.tables {
+            listing.rows.push(vec![
+                string(CATALOG),
+                string(&table.database),
+                string(&table.name),
+                string("BASE TABLE"),
+                string("InnoDB"),
+                int(10),
+                string("Dynamic"),
+                Value::Null,
+                Value::Null,
+                Value::Null,
+                Value::Null,
+                Value::Null,
+                Value::Null,
+                Value::Null,
+                Value::Null,
+                Value::Null,
+                Value::Null,
+                string("utf8mb4_bin"),
+                Value::Null,
+                string(""),
+                string(&table.comment),
+            ]);
+        }
+        listing
+    }
+
+    fn columns(&self) -> Listing {
+        let mut listing = Listing::of(&[
+            "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "COLUMN_NAME", "#ORDINAL_POSITION", "COLUMN_DEFAULT",
+            "IS_NULLABLE", "DATA_TYPE", "#CHARACTER_MAXIMUM_LENGTH", "#CHARACTER_OCTET_LENGTH",
+            "#NUMERIC_PRECISION", "#NUMERIC_SCALE", "#DATETIME_PRECISION", "CHARACTER_SET_NAME", "COLLATION_NAME",
+            "COLUMN_TYPE", "COLUMN_KEY", "EXTRA", "PRIVILEGES", "COLUMN_COMMENT", "GENERATION_EXPRESSION", "#SRS_ID",
+        ]);
+        for table in &self.catalog.tables {
+            for (at, column) in table.columns.iter().filter(|column| !column.hidden).enumerate() {
+                let is_text = text_length(column.ty).is_some();
+                let (precision, scale) = numeric(column.ty);
+                let fraction = match column.ty {
+                    ColumnType::DateTime(digits) | ColumnType::Timestamp(digits) => int(digits),
+                    _ => Value::Null,
+                };
+                let charset = |name: &str| if is_text { string(name) } else { Value::Null };
+                listing.rows.push(vec![
+                    string(CATALOG),
+                    string(&table.database),
+                    string(&table.name),
+                    string(&column.name),
+                    int(at + 1),
+                    default_text(column.default.as_ref()),
+                    yes(column.nullable),
+                    string(data_type(column.ty)),
+                    text_length(column.ty).map_or(Value::Null, int),
+                    text_length(column.ty).map_or(Value::Null, |n| int(n.saturating_mul(4))),
+                    precision,
+                    scale,
+                    fraction,
+                    charset("utf8mb4"),
+                    charset("utf8mb4_bin"),
+                    string(column.ty.to_string()),
+                    string(column_key(table, column.id)),
+                    string(extra(column)),
+                    string("select,insert,update,references"),
+                    string(&column.comment),
+                    string(""),
+                    Value::Null,
+                ]);
+            }
+        }
+        listing
+    }
+
+    fn statistics(&self) -> Listing {
+        let mut listing = Listing::of(&[
+            "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "#NON_UNIQUE", "INDEX_SCHEMA", "INDEX_NAME",
+            "#SEQ_IN_INDEX", "COLUMN_NAME", "COLLATION", "#CARDINALITY", "#SUB_PART", "PACKED", "NULLABLE",
+            "INDEX_TYPE", "COMMENT", "INDEX_COMMENT", "IS_VISIBLE", "EXPRESSION",
+        ]);
+        for table in &self.catalog.tables {
+            for (index, unique, at, column) in keys(table) {
+                let nullable = table.column_named(&column).is_some_and(|(_, c)| c.nullable);
+                listing.rows.push(vec![
+                    string(CATALOG),
+                    string(&table.database),
+                    string(&table.name),
+                    int(i64::from(!unique)),
+                    string(&table.database),
+                    string(index),
+                    int(at),
+                    string(column),
+                    string("A"),
+                    Value::Null,
+                    Value::Null,
+                    Value::Null,
+                    string(if nullable { "YES" } else { "" }),
+                    string("BTREE"),
+                    string(""),
+                    string(""),
+                    string("YES"),
+                    Value::Null,
+                ]);
+            }
+        }
+        listing
+    }
+
+    fn key_column_usage(&self) -> Listing {
+        let mut listing = Listing::of(&[
+            "CONSTRAINT_CATALOG", "CONSTRAINT_SCHEMA", "CONSTRAINT_NAME", "TABLE_CATALOG", "TABLE_SCHEMA",
+            "TABLE_NAME", "COLUMN_NAME", "#ORDINAL_POSITION", "#POSITION_IN_UNIQUE_CONSTRAINT",
+            "REFERENCED_TABLE_SCHEMA", "REFERENCED_TABLE_NAME", "REFERENCED_COLUMN_NAME",
+        ]);
+        for table in &self.catalog.tables {
+            for (index, _, at, column) in keys(table).into_iter().filter(|(_, unique, _, _)| *unique) {
+                listing.rows.push(vec![
+                    string(CATALOG),
+                    string(&table.database),
+                    string(index),
+                    string(CATALOG),
+                    string(&table.database),
+                    string(&table.name),
+                    string(column),
+                    int(at),
+                    Value::Null,
+                    Value::Null,
+                    Value::Null,
+                    Value::Null,
+                ]);
+            }
+        }
+        listing
+    }
+
+    fn table_constraints(&self) -> Listing {
+        let mut listing = Listing::of(&[
+            "CONSTRAINT_CATALOG", "CONSTRAINT_SCHEMA", "CONSTRAINT_NAME", "TABLE_SCHEMA", "TABLE_NAME",
+            "CONSTRAINT_TYPE", "ENFORCED",
+        ]);
+        for table in &self.catalog.tables {
+            for (index, _, _, _) in keys(table).into_iter().filter(|(_, unique, at, _)| *unique && *at == 1) {
+                let kind = if index == "PRIMARY" { "PRIMARY KEY" } else { "UNIQUE" };
+                listing.rows.push(vec![
+                    string(CATALOG),
+                    string(&table.database),
+                    string(index),
+                    string(&table.database),
+                    string(&table.name),
+                    string(kind),
+                    string("YES"),
+                ]);
+            }
+        }
+        listing
+    }
+}
+
+/// SHOW ENGINES.
+pub fn engines() -> Listing {
+    let mut listing =
+        Listing::of(&["ENGINE", "SUPPORT", "COMMENT", "TRANSACTIONS", "XA", "SAVEPOINTS"]);
+    listing.rows.push(vec![
+        string("InnoDB"),
+        string("DEFAULT"),
+        string("Isobar's row store, with columnar replicas; called InnoDB for clients that ask"),
+        string("YES"),
+        string("NO"),
+        string("NO"),
+    ]);
+    listing
+}
+
+/// SHOW COLLATION.
+pub fn collations() -> Listing {
+    let mut listing = Listing::of(&[
+        "COLLATION_NAME", "CHARACTER_SET_NAME", "#ID", "IS_DEFAULT", "IS_COMPILED", "#SORTLEN", "PAD_ATTRIBUTE",
+    ]);
+    for (name, charset, id) in [("utf8mb4_bin", "utf8mb4", 46), ("binary", "binary", 63)] {
+        listing.rows.push(vec![
+            string(name),
+            string(charset),
+            int(id),
+            string("Yes"),
+            string("Yes"),
+            int(1),
+            string("NO PAD"),
+        ]);
+    }
+    listing
+}
+
+/// SHOW CHARACTER SET.
+pub fn character_sets() -> Listing {
+    let mut listing =
+        Listing::of(&["CHARACTER_SET_NAME", "DEFAULT_COLLATE_NAME", "DESCRIPTION", "#MAXLEN"]);
+    for (name, collation, description, longest) in
+        [("utf8mb4", "utf8mb4_bin", "UTF-8 Unicode", 4), ("binary", "binary", "Binary pseudo charset", 1)]
+    {
+        listing.rows.push(vec![string(name), string(collation), string(description), int(longest)]);
+    }
+    listing
+}
+
+/// Name, uniqueness, position from 1 and column of each part of each key; PRIMARY first.
+pub fn keys(table: &Table) -> Vec<(String, bool, usize, String)> {
+    let shown = |id: &u32| table.column(*id).filter(|column| !column.hidden).map(|c| c.name.clone());
+    let mut keys = Vec::new();
+    let mut add = |name: &str, unique: bool, columns: &[u32]| {
+        for (at, column) in columns.iter().filter_map(shown).enumerate() {
+            keys.push((name.to_owned(), unique, at + 1, column));
+        }
+    };
+    add("PRIMARY", true, &table.primary_key);
+    for index in &table.indexes {
+        add(&index.name, index.unique, &index.columns);
+    }
+    keys
+}
+
+/// PRI, UNI, MUL or nothing.
+pub fn column_key(table: &Table, id: u32) -> &'static str {
+    let leads = |index: &&Index| index.columns.first() == Some(&id);
+    if table.primary_key.contains(&id) {
+        "PRI"
+    } else if table.indexes.iter().filter(leads).any(|i| i.unique && i.columns.len() == 1) {
+        "UNI"
+    } else if table.indexes.iter().any(|index| leads(&index)) {
+        "MUL"
+    } else {
+        ""
+    }
+}
+
+/// The Extra column of SHOW COLUMNS.
+pub fn extra(column: &types::Column) -> String {
+    let mut parts = Vec::new();
+    if column.auto_increment {
+        parts.push("auto_increment");
+    }
+    if column.default == Some(Default::CurrentTimestamp) {
+        parts.push("DEFAULT_GENERATED");
+    }
+    if column.on_update_now {
+        parts.push("on update CURRENT_TIMESTAMP");
+    }
+    parts.join(" ")
+}
+
+/// A default as SHOW COLUMNS prints it.
+pub fn default_text(default: Option<&Default>) -> Value {
+    match default {
+        Some(Default::Constant(Value::Null)) | None => Value::Null,
+        Some(Default::Constant(value)) => string(value.to_string()),
+        Some(Default::CurrentTimestamp) => string("CURRENT_TIMESTAMP"),
+    }
+}
+
+fn data_type(ty: ColumnType) -> String {
+    let text = ty.to_string();
+    text.split(['(', ' ']).next().unwrap_or_default().to_owned()
+}
+
+fn text_length(ty: ColumnType) -> Option<i64> {
+    match ty {
+        ColumnType::Char(n) | ColumnType::Varchar(n) | ColumnType::Text(n) => Some(i64::from(n)),
+        _ => None,
+    }
+}
+
+fn numeric(ty: ColumnType) -> (Value, Value) {
+    match ty {
+        ColumnType::Int { width, unsigned } => {
+            let digits = match width.bits() {
+                8 => 3,
+                16 => 5,
+                24 => 7,
+                32 => 10,
+                _ if unsigned => 20,
+                _ => 19,
+            };
+            (int(digits), int(0))
+        }
+        ColumnType::Double => (int(22), Value::Null),
+        ColumnType::Decimal { precision, scale } => (int(precision), int(scale)),
+        _ => (Value::Null, Value::Null),
+    }
+}

@@ -1,0 +1,352 @@
+//! SET, transactions, users, databases, and the ALTERs that are ours.
+
+use sqlparser::ast::{
+    CreateIndex, IndexColumn, ObjectName, ObjectNamePart, OrderByExpr, OrderByOptions,
+};
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::Token;
+
+use super::{expect, name, number, object, peek_word, refused, take, text, unexpected};
+use crate::error::{SqlResult, unsupported};
+use crate::statement::{Assignment, Stmt, Target, UserName};
+
+/// SET …
+pub fn set(parser: &mut Parser) -> SqlResult<Stmt> {
+    expect(parser, &["SET"])?;
+    if take(parser, &["NAMES"]) {
+        let charset = word_or_text(parser)?;
+        if take(parser, &["COLLATE"]) {
+            word_or_text(parser)?;
+        }
+        return Ok(Stmt::SetNames(charset));
+    }
+    if take(parser, &["CHARACTER", "SET"]) || take(parser, &["CHARSET"]) {
+        return Ok(Stmt::SetNames(word_or_text(parser)?));
+    }
+    if take(parser, &["PASSWORD"]) {
+        let user = if take(parser, &["FOR"]) { Some(user_name(parser)?) } else { None };
+        if !parser.consume_token(&Token::Eq) {
+            return Err(unexpected(&parser.peek_token(), "="));
+        }
+        return Ok(Stmt::SetPassword { user, password: text(parser)? });
+    }
+    for scope in [
+        &["TRANSACTION"][..],
+        &["SESSION", "TRANSACTION"],
+        &["GLOBAL", "TRANSACTION"],
+        &["LOCAL", "TRANSACTION"],
+    ] {
+        if take(parser, scope) {
+            let mut words = Vec::new();
+            while let Some(word) = peek_word(parser, 0) {
+                words.push(word);
+                parser.next_token();
+                _ = parser.consume_token(&Token::Comma);
+            }
+            return Ok(Stmt::SetTransaction(words.join(" ")));
+        }
+    }
+    if peek_word(parser, 0).is_some_and(|w| w == "ROLE" || w == "DEFAULT" || w == "RESOURCE") {
+        let word = peek_word(parser, 0).unwrap_or_default();
+        return Err(unsupported(format!("SET {word}")));
+    }
+    let mut assignments = Vec::new();
+    loop {
+        assignments.push(assignment(parser)?);
+        if !parser.consume_token(&Token::Comma) {
+            break;
+        }
+    }
+    Ok(Stmt::Set(assignments))
+}
+
+fn word_or_text(parser: &mut Parser) -> SqlResult<String> {
+    match parser.peek_token().token {
+        Token::SingleQuotedString(_) | Token::DoubleQuotedString(_) => text(parser),
+        _ => name(parser),
+    }
+}
+
+fn assignment(parser: &mut Parser) -> SqlResult<Assignment> {
+    let scope = if take(parser, &["GLOBAL"]) || take(parser, &["PERSIST"]) {
+        "global"
+    } else {
+        _ = take(parser, &["SESSION"]) || take(parser, &["LOCAL"]);
+        ""
+    };
+    let target = object(parser)?;
+    let target = target_of(&target, scope);
+    if !parser.consume_token(&Token::Eq) && !parser.consume_token(&Token::Assignment) {
+        return Err(unexpected(&parser.peek_token(), "="));
+    }
+    if take(parser, &["DEFAULT"]) {
+        return Ok(Assignment { target, value: None });
+    }
+    // ON is a keyword of expressions, and a value here.
+    if take(parser, &["ON"]) {
+        let on =
+            sqlparser::ast::Expr::value(sqlparser::ast::Value::SingleQuotedString("ON".into()));
+        return Ok(Assignment { target, value: Some(on) });
+    }
+    if take(parser, &["BINARY"]) {
+        let binary = sqlparser::ast::Value::SingleQuotedString("binary".into());
+        return Ok(Assignment { target, value: Some(sqlparser::ast::Expr::value(binary)) });
+    }
+    let value = parser.parse_expr().map_err(|error| refused(&error))?;
+    Ok(Assignment { target, value: Some(value) })
+}
+
+/// The variable that `@x`, `@@x`, `@@session.x`, `@@global.x` or `x` means.
+pub fn target_of(written: &ObjectName, scope: &str) -> Target {
+    let mut parts: Vec<String> = written
+        .0
+        .iter()
+        .map(|part| match part {
+            ObjectNamePart::Identifier(ident) => ident.value.to_lowercase(),
+            ObjectNamePart::Function(function) => function.name.value.to_lowercase(),
+        })
+        .collect();
+    let last = parts.pop().unwrap_or_default();
+    let prefix = parts.pop().unwrap_or_default();
+    match (prefix.as_str(), last.strip_prefix("@@"), last.strip_prefix('@')) {
+        ("@@global" | "@@persist" | "global", _, _) => Target::Global(last),
+        ("@@session" | "@@local" | "session", _, _) => Target::Session(last),
+        (_, Some(system), _) if scope == "global" => Target::Global(system.to_owned()),
+        (_, Some(system), _) => Target::Session(system.to_owned()),
+        (_, None, Some(user)) => Target::User(user.to_owned()),
+        _ if scope == "global" => Target::Global(last),
+        _ => Target::Session(last),
+    }
+}
+
+/// BEGIN, START TRANSACTION, COMMIT, ROLLBACK.
+pub fn transaction(parser: &mut Parser) -> SqlResult<Stmt> {
+    if take(parser, &["BEGIN"]) {
+        _ = take(parser, &["WORK"])
+            || take(parser, &["OPTIMISTIC"])
+            || take(parser, &["PESSIMISTIC"]);
+        return Ok(Stmt::Begin);
+    }
+    if take(parser, &["START", "TRANSACTION"]) {
+        loop {
+            let known = take(parser, &["WITH", "CONSISTENT", "SNAPSHOT"])
+                || take(parser, &["READ", "WRITE"])
+                || take(parser, &["READ", "ONLY"]);
+            if !known {
+                return Ok(Stmt::Begin);
+            }
+            _ = parser.consume_token(&Token::Comma);
+        }
+    }
+    if take(parser, &["COMMIT"]) {
+        _ = take(parser, &["WORK"]);
+        chain(parser)?;
+        return Ok(Stmt::Commit);
+    }
+    if take(parser, &["ROLLBACK"]) {
+        _ = take(parser, &["WORK"]);
+        if take(parser, &["TO"]) {
+            return Err(unsupported("ROLLBACK TO SAVEPOINT"));
+        }
+        chain(parser)?;
+        return Ok(Stmt::Rollback);
+    }
+    Err(unsupported(peek_word(parser, 0).unwrap_or_default()))
+}
+
+fn chain(parser: &mut Parser) -> SqlResult<()> {
+    if take(parser, &["AND", "CHAIN"]) {
+        return Err(unsupported("AND CHAIN"));
+    }
+    _ = take(parser, &["AND", "NO", "CHAIN"]) || take(parser, &["NO", "RELEASE"]);
+    if take(parser, &["RELEASE"]) {
+        return Err(unsupported("RELEASE"));
+    }
+    Ok(())
+}
+
+/// `'u'@'h'`, `u@h`, `u`, CURRENT_USER().
+fn user_name(parser: &mut Parser) -> SqlResult<UserName> {
+    let mut user = word_or_text(parser)?;
+    let mut host = "%".to_owned();
+    match parser.peek_token().token {
+        Token::AtSign => {
+            parser.next_token();
+            host = word_or_text(parser)?;
+        }
+        // The dialect reads `@'h'` and `@h` as words that begin with `@`.
+        Token::Word(word) if word.value == "@" => {
+            parser.next_token();
+            host = word_or_text(parser)?;
+        }
+        Token::Word(word) if word.value.starts_with('@') => {
+            parser.next_token();
+            host = word.value.trim_start_matches('@').to_owned();
+        }
+        _ => {
+            if let Some((name, at)) = user.clone().split_once('@') {
+                user = name.to_owned();
+                host = if at.is_empty() { word_or_text(parser)? } else { at.to_owned() };
+            }
+        }
+    }
+    Ok(UserName { name: user, host: host.to_lowercase() })
+}
+
+/// CREATE, ALTER and DROP USER.
+pub fn user(parser: &mut Parser) -> SqlResult<Stmt> {
+    if take(parser, &["DROP", "USER"]) {
+        let if_exists = take(parser, &["IF", "EXISTS"]);
+        let mut users = vec![user_name(parser)?];
+        while parser.consume_token(&Token::Comma) {
+            users.push(user_name(parser)?);
+        }
+        return Ok(Stmt::DropUser { users, if_exists });
+    }
+    let create = take(parser, &["CREATE", "USER"]);
+    if !create {
+        expect(parser, &["ALTER", "USER"])?;
+    }
+    let lenient = take(parser, &["IF", "NOT", "EXISTS"]) || take(parser, &["IF", "EXISTS"]);
+    let mut users = Vec::new();
+    loop {
+        let user = user_name(parser)?;
+        let mut password = String::new();
+        if take(parser, &["IDENTIFIED"]) {
+            if take(parser, &["WITH"]) {
+                word_or_text(parser)?;
+            }
+            if take(parser, &["BY"]) {
+                password = text(parser)?;
+            } else if take(parser, &["AS"]) {
+                return Err(unsupported("IDENTIFIED … AS 'hash'"));
+            }
+        } else if !create {
+            return Err(unsupported("ALTER USER without IDENTIFIED BY"));
+        }
+        users.push((user, password));
+        if !parser.consume_token(&Token::Comma) {
+            break;
+        }
+    }
+    if parser.peek_token().token != Token::EOF && parser.peek_token().token != Token::SemiColon {
+        return Err(unsupported(format!("CREATE USER … {}", parser.peek_token().token)));
+    }
+    Ok(Stmt::PutUser { users, lenient, create })
+}
+
+/// CREATE, DROP and ALTER DATABASE.
+pub fn database(parser: &mut Parser) -> SqlResult<Stmt> {
+    let verb = peek_word(parser, 0).unwrap_or_default();
+    parser.next_token();
+    parser.next_token();
+    match verb.as_str() {
+        "CREATE" => {
+            let if_not_exists = take(parser, &["IF", "NOT", "EXISTS"]);
+            let name = name(parser)?;
+            database_options(parser)?;
+            Ok(Stmt::CreateDatabase { name, if_not_exists })
+        }
+        "DROP" => {
+            let if_exists = take(parser, &["IF", "EXISTS"]);
+            Ok(Stmt::DropDatabase { name: name(parser)?, if_exists })
+        }
+        _ => Err(unsupported("ALTER DATABASE")),
+    }
+}
+
+fn database_options(parser: &mut Parser) -> SqlResult<()> {
+    loop {
+        _ = take(parser, &["DEFAULT"]);
+        if take(parser, &["CHARACTER", "SET"]) || take(parser, &["CHARSET"]) {
+            _ = parser.consume_token(&Token::Eq);
+            crate::ddl::check_charset(&word_or_text(parser)?)?;
+        } else if take(parser, &["COLLATE"]) {
+            _ = parser.consume_token(&Token::Eq);
+            crate::ddl::check_collation(&word_or_text(parser)?)?;
+        } else {
+            return Ok(());
+        }
+    }
+}
+
+/// ALTER TABLE, in the forms that exist here.
+pub fn alter_table(parser: &mut Parser) -> SqlResult<Stmt> {
+    expect(parser, &["ALTER", "TABLE"])?;
+    let table = object(parser)?;
+    if take(parser, &["SET", "COLUMNAR", "REPLICA"]) || take(parser, &["SET", "TIFLASH", "REPLICA"])
+    {
+        return Ok(Stmt::SetReplica { table, count: number(parser)? });
+    }
+    if take(parser, &["ADD"]) {
+        let unique = take(parser, &["UNIQUE"]);
+        let index = take(parser, &["INDEX"]) || take(parser, &["KEY"]);
+        if unique || index {
+            return add_index(parser, table, unique);
+        }
+        return Err(unsupported(format!("ALTER TABLE … ADD {}", parser.peek_token().token)));
+    }
+    if take(parser, &["DROP", "INDEX"]) || take(parser, &["DROP", "KEY"]) {
+        return Ok(Stmt::DropIndex { name: name(parser)?, table });
+    }
+    let words: Vec<String> = (0..2).filter_map(|at| peek_word(parser, at)).collect();
+    Err(unsupported(format!("ALTER TABLE … {}", words.join(" "))))
+}
+
+fn add_index(parser: &mut Parser, table: ObjectName, unique: bool) -> SqlResult<Stmt> {
+    let index =
+        if parser.peek_token().token == Token::LParen { None } else { Some(object(parser)?) };
+    if !parser.consume_token(&Token::LParen) {
+        return Err(unexpected(&parser.peek_token(), "("));
+    }
+    let mut columns = Vec::new();
+    loop {
+        let ident = parser.parse_identifier().map_err(|error| refused(&error))?;
+        let options = OrderByOptions { asc: None, nulls_first: None };
+        let column =
+            OrderByExpr { expr: sqlparser::ast::Expr::Identifier(ident), options, with_fill: None };
+        columns.push(IndexColumn { column, operator_class: None });
+        if !parser.consume_token(&Token::Comma) {
+            break;
+        }
+    }
+    if !parser.consume_token(&Token::RParen) {
+        return Err(unexpected(&parser.peek_token(), ")"));
+    }
+    Ok(Stmt::CreateIndex(Box::new(CreateIndex {
+        name: index,
+        table_name: table,
+        using: None,
+        columns,
+        unique,
+        concurrently: false,
+        if_not_exists: false,
+        include: Vec::new(),
+        nulls_distinct: None,
+        with: Vec::new(),
+        predicate: None,
+        index_options: Vec::new(),
+        alter_options: Vec::new(),
+    })))
+}
+
+/// SPLIT TABLE t [BETWEEN … AND …] REGIONS n: cut into about n regions of equal size.
+pub fn split_table(parser: &mut Parser) -> SqlResult<Stmt> {
+    expect(parser, &["SPLIT", "TABLE"])?;
+    let table = object(parser)?;
+    if take(parser, &["REGIONS"]) {
+        return Ok(Stmt::SplitTable { table, regions: number(parser)? });
+    }
+    Err(unsupported(format!("SPLIT TABLE … {}", parser.peek_token().token)))
+}
+
+/// KILL.
+pub fn kill(parser: &mut Parser) -> SqlResult<Stmt> {
+    expect(parser, &["KILL"])?;
+    _ = take(parser, &["TIDB"]);
+    let query = take(parser, &["QUERY"]);
+    if !query {
+        _ = take(parser, &["CONNECTION"]);
+    }
+    Ok(Stmt::Kill { id: number(parser)?, query })
+}

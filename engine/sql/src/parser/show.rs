@@ -1,0 +1,119 @@
+//! SHOW.
+
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::Token;
+
+use super::{expect, name, object, peek_word, refused, take, text, unexpected};
+use crate::error::{SqlResult, unsupported};
+use crate::statement::{Filter, Show, ShowKind, Stmt};
+
+/// SHOW …
+pub fn show(parser: &mut Parser) -> SqlResult<Stmt> {
+    expect(parser, &["SHOW"])?;
+    let full = take(parser, &["FULL"]) || take(parser, &["EXTENDED", "FULL"]);
+    _ = take(parser, &["SESSION"]) || take(parser, &["GLOBAL"]) || take(parser, &["LOCAL"]);
+    let Some(word) = peek_word(parser, 0) else {
+        return Err(unexpected(&parser.peek_token(), "what to show"));
+    };
+    let second = peek_word(parser, 1).unwrap_or_default();
+    parser.next_token();
+    let kind = match (word.as_str(), second.as_str()) {
+        ("DATABASES" | "SCHEMAS", _) => ShowKind::Databases,
+        ("TABLES", _) => ShowKind::Tables { database: of_database(parser)?, full },
+        ("TABLE", "STATUS") => {
+            parser.next_token();
+            ShowKind::TableStatus { database: of_database(parser)? }
+        }
+        ("COLUMNS" | "FIELDS", _) => ShowKind::Columns { table: of_table(parser)?, full },
+        ("INDEX" | "INDEXES" | "KEYS", _) => ShowKind::Index { table: of_table(parser)? },
+        ("CREATE", "TABLE") => {
+            parser.next_token();
+            ShowKind::CreateTable(object(parser)?)
+        }
+        ("CREATE", "DATABASE" | "SCHEMA") => {
+            parser.next_token();
+            _ = take(parser, &["IF", "NOT", "EXISTS"]);
+            ShowKind::CreateDatabase(name(parser)?)
+        }
+        ("VARIABLES", _) => ShowKind::Variables,
+        ("STATUS", _) => ShowKind::Status,
+        ("WARNINGS", _) => limited(parser, ShowKind::Warnings)?,
+        ("ERRORS", _) => limited(parser, ShowKind::Errors)?,
+        ("ENGINES", _) => ShowKind::Engines,
+        ("STORAGE", "ENGINES") => {
+            parser.next_token();
+            ShowKind::Engines
+        }
+        ("COLLATION", _) => ShowKind::Collation,
+        ("CHARSET", _) => ShowKind::CharacterSet,
+        ("CHARACTER", "SET") => {
+            parser.next_token();
+            ShowKind::CharacterSet
+        }
+        ("PROCESSLIST", _) => ShowKind::Processlist,
+        ("GRANTS", _) => {
+            if take(parser, &["FOR"]) {
+                while !matches!(parser.peek_token().token, Token::EOF | Token::SemiColon) {
+                    parser.next_token();
+                }
+            }
+            ShowKind::Grants
+        }
+        ("PLUGINS" | "EVENTS" | "TRIGGERS" | "PRIVILEGES" | "PROFILES", _) => {
+            of_database(parser)?;
+            ShowKind::Empty(word)
+        }
+        ("PROCEDURE" | "FUNCTION", "STATUS") => {
+            parser.next_token();
+            ShowKind::Empty(format!("{word} STATUS"))
+        }
+        _ => return Err(unsupported(format!("SHOW {word} {second}").trim())),
+    };
+    Ok(Stmt::Show(Show { kind, filter: filter(parser)? }))
+}
+
+fn limited(parser: &mut Parser, kind: ShowKind) -> SqlResult<ShowKind> {
+    if take(parser, &["LIMIT"]) {
+        super::number(parser)?;
+        if parser.consume_token(&Token::Comma) {
+            super::number(parser)?;
+        }
+    }
+    Ok(kind)
+}
+
+fn of_database(parser: &mut Parser) -> SqlResult<Option<String>> {
+    if take(parser, &["FROM"]) || take(parser, &["IN"]) {
+        Ok(Some(name(parser)?))
+    } else {
+        Ok(None)
+    }
+}
+
+/// `FROM t [FROM d]`.
+fn of_table(parser: &mut Parser) -> SqlResult<sqlparser::ast::ObjectName> {
+    if !take(parser, &["FROM"]) {
+        expect(parser, &["IN"])?;
+    }
+    let table = object(parser)?;
+    match of_database(parser)? {
+        Some(database) => {
+            let mut parts =
+                vec![sqlparser::ast::ObjectNamePart::Identifier(database.as_str().into())];
+            parts.extend(table.0.into_iter().next_back());
+            Ok(sqlparser::ast::ObjectName(parts))
+        }
+        None => Ok(table),
+    }
+}
+
+fn filter(parser: &mut Parser) -> SqlResult<Filter> {
+    if take(parser, &["LIKE"]) {
+        return Ok(Filter::Like(text(parser)?));
+    }
+    if take(parser, &["WHERE"]) {
+        let expr = parser.parse_expr().map_err(|error| refused(&error))?;
+        return Ok(Filter::Where(Box::new(expr)));
+    }
+    Ok(Filter::All)
+}

@@ -1,0 +1,285 @@
+//! Statements that change what things are called: databases, tables, indexes, replicas, regions.
+//!
+//! A new description reaches every region of its table before rows of its version are written.
+
+use std::sync::Arc;
+
+use placement::api::CatalogChange;
+use sqlparser::ast::{CreateIndex, ObjectName};
+use types::{Error, Index, IndexState, Table, key, row};
+
+use super::tables::stored;
+use super::{ATTEMPTS, Session, done, impossible, pause};
+use crate::ddl;
+use crate::error::{SqlResult, no_database, unsupported};
+use crate::planner::{parts, table_name};
+use crate::result::{Done, Reply, SqlError};
+use crate::statement::Stmt;
+
+/// Rows of an index that are filled in by one transaction.
+const BACKFILL: usize = 1_000;
+/// Most regions that SPLIT TABLE makes.
+const MAX_SPLIT: u64 = 1_000;
+/// Most columnar replicas.
+const MAX_REPLICAS: u64 = 16;
+
+impl Session {
+    /// Runs a definition.
+    pub(super) async fn define(&mut self, statement: Stmt) -> SqlResult<Reply> {
+        self.engine.storage.timestamp().await?;
+        match statement {
+            Stmt::CreateDatabase { name, if_not_exists } => {
+                let change = CatalogChange::CreateDatabase(name.clone());
+                match self.engine.storage.change(change).await {
+                    Err(error @ Error::Exists { .. }) if if_not_exists => {
+                        self.note(1007, SqlError::from(error).message);
+                        Ok(done())
+                    }
+                    other => other.map(|_| Reply::Done(Done { affected_rows: 1, ..Done::default() })).map_err(Into::into),
+                }
+            }
+            Stmt::DropDatabase { name, if_exists } => self.drop_database(name, if_exists).await,
+            Stmt::CreateTable(create) => self.create_table(&create).await,
+            Stmt::DropTable { names, if_exists } => self.drop_tables(&names, if_exists).await,
+            Stmt::CreateIndex(create) => self.create_index(&create).await,
+            Stmt::DropIndex { name, table } => {
+                let table = self.current(&table).await?;
+                if table.index_named(&name).is_none() {
+                    let text = format!("Can't DROP '{name}'; check that column/key exists");
+                    return Err(SqlError::new(1091, b"42000", text));
+                }
+                self.alter(table, |t| t.indexes.retain(|i| !i.name.eq_ignore_ascii_case(&name))).await?;
+                Ok(done())
+            }
+            Stmt::SetReplica { table, count } => {
+                if count > MAX_REPLICAS {
+                    let text = format!("{count} columnar replicas are more than {MAX_REPLICAS}");
+                    return Err(SqlError::new(1210, b"HY000", text));
+                }
+                let table = self.current(&table).await?;
+                self.alter(table, |table| table.columnar_replicas = count as u8).await?;
+                Ok(done())
+            }
+            Stmt::SplitTable { table, regions } => {
+                if !(1..=MAX_SPLIT).contains(&regions) {
+                    let text = format!("REGIONS must be between 1 and {MAX_SPLIT}");
+                    return Err(SqlError::new(1210, b"HY000", text));
+                }
+                let table = self.current(&table).await?;
+                let now = self.engine.storage.split_table(&table, regions as u32).await?;
+                if (now as u64) < regions {
+                    self.warn(1105, format!("the table has {now} regions: its rows gave no more places to cut"));
+                }
+                Ok(done())
+            }
+            other => Err(unsupported(format!("{other:?}").chars().take(40).collect::<String>())),
+        }
+    }
+
+    /// A stored table, as of now.
+    async fn current(&self, name: &ObjectName) -> SqlResult<Table> {
+        let name = table_name(name, &self.database)?;
+        let catalog = self.engine.storage.catalog().await?;
+        Ok((*stored(&catalog, &name.database, &name.table)?).clone())
+    }
+
+    async fn drop_database(&mut self, name: String, if_exists: bool) -> SqlResult<Reply> {
+        let catalog = self.engine.storage.catalog().await?;
+        let tables = catalog.tables_of(&name).count() as u64;
+        match self.engine.storage.change(CatalogChange::DropDatabase(name.clone())).await {
+            Ok(_) => {
+                if self.database.eq_ignore_ascii_case(&name) {
+                    self.database.clear();
+                }
+                Ok(Reply::Done(Done { affected_rows: tables, ..Done::default() }))
+            }
+            Err(Error::NotFound { .. }) => {
+                let text = format!("Can't drop database '{name}'; database doesn't exist");
+                if if_exists {
+                    self.note(1008, text);
+                    return Ok(done());
+                }
+                Err(SqlError::new(1008, b"HY000", text))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn create_table(&mut self, create: &sqlparser::ast::CreateTable) -> SqlResult<Reply> {
+        let (table, warnings) = ddl::describe(create, &self.database)?;
+        let catalog = self.engine.storage.catalog().await?;
+        if catalog.database_named(&table.database).is_none() {
+            return Err(no_database(&table.database));
+        }
+        let name = table.name.clone();
+        match self.engine.storage.change(CatalogChange::CreateTable(Box::new(table))).await {
+            Ok(Some(table)) => self.engine.storage.publish_schema(&table).await?,
+            Ok(None) => return Err(impossible("a table without a description")),
+            Err(Error::Exists { .. }) => {
+                let text = format!("Table '{name}' already exists");
+                if !create.if_not_exists {
+                    return Err(SqlError::new(1050, b"42S01", text));
+                }
+                self.note(1050, text);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        for warning in warnings {
+            self.warn(3719, warning);
+        }
+        Ok(done())
+    }
+
+    async fn drop_tables(&mut self, names: &[ObjectName], if_exists: bool) -> SqlResult<Reply> {
+        let catalog = self.engine.storage.catalog().await?;
+        let mut unknown = Vec::new();
+        for name in names {
+            let name = table_name(name, &self.database)?;
+            match stored(&catalog, &name.database, &name.table) {
+                Ok(table) => {
+                    self.engine.storage.change(CatalogChange::DropTable(table.id)).await?;
+                }
+                Err(_) => unknown.push(format!("{}.{}", name.database, name.table)),
+            }
+        }
+        if unknown.is_empty() {
+            return Ok(done());
+        }
+        let text = format!("Unknown table '{}'", unknown.join(","));
+        if if_exists {
+            self.note(1051, text);
+            return Ok(done());
+        }
+        Err(SqlError::new(1051, b"42S02", text))
+    }
+
+    /// Changes a table's description, against the newest one, and publishes it.
+    async fn alter(&self, table: Table, change: impl Fn(&mut Table)) -> SqlResult<Table> {
+        let storage = &self.engine.storage;
+        let mut table = table;
+        for attempt in 1.. {
+            let mut altered = table.clone();
+            change(&mut altered);
+            if altered == table {
+                return Ok(table);
+            }
+            altered.version += 1;
+            match storage.change(CatalogChange::AlterTable(Box::new(altered))).await {
+                Ok(Some(table)) => {
+                    storage.publish_schema(&table).await?;
+                    return Ok(table);
+                }
+                Ok(None) => return Err(impossible("a table without a description")),
+                // Somebody else changed it meanwhile: change theirs.
+                Err(error @ Error::Invalid(_)) if attempt < ATTEMPTS => {
+                    storage.timestamp().await?;
+                    let catalog = storage.catalog().await?;
+                    match catalog.table(table.id) {
+                        Some(newer) if newer.version != table.version => table = newer.clone(),
+                        _ => return Err(error.into()),
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(impossible("a change that never ended"))
+    }
+
+    /// CREATE INDEX: writers keep it from now on, old rows are filled in, then readers may use it.
+    async fn create_index(&mut self, create: &CreateIndex) -> SqlResult<Reply> {
+        let table = self.current(&create.table_name).await?;
+        let name = create.name.as_ref().map(|name| parts(name).pop().unwrap_or_default());
+        let columns = ddl::columns(&create.columns, &table)?;
+        let first = columns.first().and_then(|id| table.column(*id)).map(|c| c.name.clone());
+        let mut index =
+            ddl::new_index(&table, name, &first.unwrap_or_default(), columns, create.unique)?;
+        index.state = IndexState::WriteOnly;
+        let name = index.name.clone();
+        let table = self
+            .alter(table, |table| {
+                if table.index_named(&index.name).is_none() {
+                    table.indexes.push(index.clone());
+                }
+            })
+            .await?;
+        let filled = match table.index_named(&name).cloned() {
+            Some(index) => self.backfill(&Arc::new(table.clone()), &index).await,
+            None => Err(impossible("an index that was not added")),
+        };
+        if let Err(error) = filled {
+            self.alter(table, |t| t.indexes.retain(|i| i.name != name)).await?;
+            return Err(error);
+        }
+        self.alter(table, |table| {
+            for index in table.indexes.iter_mut().filter(|index| index.name == name) {
+                index.state = IndexState::Public;
+            }
+        })
+        .await?;
+        Ok(done())
+    }
+
+    /// Entries of an index for rows that were there before it.
+    async fn backfill(&self, table: &Arc<Table>, index: &Index) -> SqlResult<()> {
+        let mut start = key::records_start(table.id);
+        let end = key::records_end(table.id);
+        let mut attempt = 0;
+        loop {
+            let mut transaction = self.engine.storage.begin().await?;
+            let mut scan = transaction.scan(start.clone(), end.clone(), false, Some(BACKFILL as u32));
+            let mut last = None;
+            let mut count = 0;
+            while count < BACKFILL {
+                let Some(page) = scan.next_page().await? else { break };
+                let page: Vec<_> = page.into_iter().take(BACKFILL - count).collect();
+                count += page.len();
+                last = page.last().map(|(key, _)| key.clone()).or(last);
+                add_entries(transaction.as_mut(), table, index, &page).await?;
+            }
+            let Some(last) = last else { return Ok(()) };
+            match transaction.commit().await {
+                Ok(_) => {
+                    attempt = 0;
+                    start = last;
+                    start.push(0);
+                }
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
+                    attempt += 1;
+                    pause(attempt).await;
+                }
+                Err(error) => return Err(crate::rows::error(error, std::slice::from_ref(table))),
+            }
+        }
+    }
+}
+
+/// Adds the entries of a page of rows; those that writers have added already stay.
+async fn add_entries(
+    transaction: &mut dyn crate::storage::Transaction,
+    table: &Arc<Table>,
+    index: &Index,
+    page: &[crate::storage::Pair],
+) -> SqlResult<()> {
+    let mut entries = Vec::with_capacity(page.len());
+    for (record, stored) in page {
+        let row = row::decode(table, stored)?;
+        let (entry, tail) = key::index_entry(table, index, &row)?;
+        // The row must not change between this reading and the commit of its entry.
+        transaction.lock(table, record.clone())?;
+        entries.push((entry, tail));
+    }
+    let unique: Vec<Vec<u8>> =
+        entries.iter().filter(|(_, tail)| !tail.is_empty()).map(|(key, _)| key.clone()).collect();
+    let present = if unique.is_empty() { Vec::new() } else { transaction.get(unique).await? };
+    for (entry, tail) in entries {
+        match present.iter().find(|(key, _)| *key == entry) {
+            Some((_, other)) if *other == tail => {}
+            Some(_) => return Err(crate::rows::duplicate(table, &entry)),
+            None if tail.is_empty() => transaction.put(table, entry, tail)?,
+            None => transaction.insert(table, entry, tail).map_err(|error| {
+                crate::rows::error(error, std::slice::from_ref(table))
+            })?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,453 @@
+//! One client's session: its variables, its transaction, and the statements it runs.
+//!
+//! Used by one connection at a time. It holds no socket; what it answers is pulled by its reader.
+
+mod define;
+mod inline;
+mod load;
+mod point;
+mod select;
+mod settings;
+mod show;
+mod tables;
+mod users;
+mod write;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use placement::api::Catalog;
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+use types::{SnapshotToken, Timestamp, Value};
+
+use crate::engine::Engine;
+use crate::error::{SqlResult, interrupted, no_database, syntax, unknown};
+use crate::planner::QueryContext;
+use crate::reader::{Reader, Shared};
+use crate::result::{Done, Reply, ResultColumn, SqlError};
+use crate::statement::Stmt;
+use crate::variables::Variables;
+use crate::{parser, rows};
+
+pub use load::Infile;
+
+/// Attempts of an autocommit statement that conflicts with others.
+const ATTEMPTS: u32 = 10;
+
+/// Who a session belongs to.
+#[derive(Clone, Debug)]
+pub struct SessionInfo {
+    /// Connection number.
+    pub id: u64,
+    /// User name.
+    pub user: String,
+    /// Client's address.
+    pub host: String,
+    /// CLIENT_FOUND_ROWS: UPDATE counts the rows it found, changed or not.
+    pub found_rows: bool,
+}
+
+/// A remark on the last statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// `Note`, `Warning` or `Error`.
+    pub level: &'static str,
+    /// MySQL's number.
+    pub code: u16,
+    /// What.
+    pub message: String,
+}
+
+/// An open transaction.
+#[derive(Clone)]
+struct Open {
+    shared: Shared,
+    ts: Timestamp,
+}
+
+/// A statement that waits for its parameters.
+#[derive(Clone)]
+struct Waiting {
+    statement: Stmt,
+    parameters: usize,
+}
+
+/// A prepared statement, for its client.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// Number within the session.
+    pub id: u32,
+    /// Parameters it takes.
+    pub parameters: u16,
+    /// Columns of its result; empty for a statement without one.
+    pub columns: Vec<ResultColumn>,
+}
+
+/// A session.
+pub struct Session {
+    engine: Engine,
+    info: SessionInfo,
+    database: String,
+    variables: Variables,
+    open: Option<Open>,
+    snapshot: Option<SnapshotToken>,
+    warnings: Vec<Warning>,
+    last_insert_id: u64,
+    row_count: i64,
+    found_rows: u64,
+    now_us: i64,
+    prepared: HashMap<u32, Waiting>,
+    next_prepared: u32,
+    loading: Option<crate::statement::LoadData>,
+}
+
+impl Session {
+    /// A session without a database.
+    pub fn new(engine: Engine, info: SessionInfo) -> Self {
+        Session {
+            engine,
+            info,
+            database: String::new(),
+            variables: Variables::default(),
+            open: None,
+            snapshot: None,
+            warnings: Vec::new(),
+            last_insert_id: 0,
+            row_count: -1,
+            found_rows: 0,
+            now_us: 0,
+            prepared: HashMap::new(),
+            next_prepared: 1,
+            loading: None,
+        }
+    }
+
+    /// Runs one statement.
+    pub async fn execute(&mut self, sql: &[u8], cancel: &CancellationToken) -> SqlResult<Reply> {
+        let statement = parser::parse(utf8(sql)?);
+        self.answer(statement, &[], cancel).await
+    }
+
+    /// Parses a statement and says what it will want and answer.
+    pub async fn prepare(&mut self, sql: &[u8]) -> SqlResult<Prepared> {
+        let text = utf8(sql)?;
+        let statement = parser::parse(text)?;
+        let parameters = parser::placeholders(text)?;
+        self.now_us = i64::try_from(self.engine.clock.unix_micros()).unwrap_or(i64::MAX);
+        let columns = match &statement {
+            Stmt::Query(query) => {
+                let unknown = vec![Value::Null; parameters];
+                self.columns_of((**query).clone(), &unknown).await.unwrap_or_default()
+            }
+            _ => Vec::new(),
+        };
+        let id = self.next_prepared;
+        self.next_prepared = self.next_prepared.wrapping_add(1).max(1);
+        self.prepared.insert(id, Waiting { statement, parameters });
+        let parameters = u16::try_from(parameters).map_err(|_| {
+            SqlError::new(1390, b"HY000", "Prepared statement contains too many placeholders")
+        })?;
+        Ok(Prepared { id, parameters, columns })
+    }
+
+    /// Runs a prepared statement.
+    pub async fn execute_prepared(
+        &mut self,
+        id: u32,
+        parameters: Vec<Value>,
+        cancel: &CancellationToken,
+    ) -> SqlResult<Reply> {
+        let Some(waiting) = self.prepared.get(&id).cloned() else {
+            let text = format!("Unknown prepared statement handler ({id}) given to EXECUTE");
+            return Err(SqlError::new(1243, b"HY000", text));
+        };
+        if waiting.parameters != parameters.len() {
+            return Err(SqlError::new(1210, b"HY000", "Incorrect arguments to EXECUTE"));
+        }
+        self.answer(Ok(waiting.statement), &parameters, cancel).await
+    }
+
+    /// Forgets a prepared statement.
+    pub fn close_prepared(&mut self, id: u32) {
+        self.prepared.remove(&id);
+    }
+
+    /// Makes a database the current one.
+    pub async fn use_database(&mut self, name: &str) -> SqlResult<()> {
+        self.engine.storage.timestamp().await?;
+        let catalog = self.engine.storage.catalog().await?;
+        match catalog.database_named(name) {
+            Some(spelled) => {
+                self.database = spelled.to_owned();
+                Ok(())
+            }
+            None if crate::info::is_virtual(name) => {
+                self.database = name.to_lowercase();
+                Ok(())
+            }
+            None => Err(no_database(name)),
+        }
+    }
+
+    /// The current database.
+    pub fn database(&self) -> Option<String> {
+        (!self.database.is_empty()).then(|| self.database.clone())
+    }
+
+    /// Whether a transaction is open.
+    pub fn in_transaction(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Whether every statement is a transaction of its own.
+    pub fn autocommit(&self) -> bool {
+        self.variables.get("autocommit").is_ok_and(|value| value == "ON")
+    }
+
+    /// Whether backslashes in texts stand for themselves.
+    pub fn no_backslash_escapes(&self) -> bool {
+        self.variables.get("sql_mode").is_ok_and(|mode| mode.contains("NO_BACKSLASH_ESCAPES"))
+    }
+
+    /// Time zone in which TIMESTAMP values are shown.
+    pub fn time_zone(&self) -> String {
+        self.variables.time_zone()
+    }
+
+    /// Rolls back what is open and forgets everything but the user (COM_RESET_CONNECTION).
+    pub async fn reset(&mut self) {
+        self.rollback().await;
+        let database = std::mem::take(&mut self.database);
+        *self = Session::new(self.engine.clone(), self.info.clone());
+        self.database = database;
+    }
+
+    /// Rolls back what is open.
+    pub async fn close(&mut self) {
+        self.rollback().await;
+        self.prepared.clear();
+    }
+
+    async fn answer(
+        &mut self,
+        statement: SqlResult<Stmt>,
+        parameters: &[Value],
+        cancel: &CancellationToken,
+    ) -> SqlResult<Reply> {
+        self.now_us = i64::try_from(self.engine.clock.unix_micros()).unwrap_or(i64::MAX);
+        let diagnostic = matches!(
+            &statement,
+            Ok(Stmt::Show(show)) if matches!(
+                show.kind,
+                crate::statement::ShowKind::Warnings | crate::statement::ShowKind::Errors
+            )
+        );
+        if !diagnostic {
+            self.warnings.clear();
+        }
+        let run = async {
+            let statement = statement?;
+            self.run(statement, parameters, cancel).await
+        };
+        let answer = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(interrupted()),
+            answer = run => answer,
+        };
+        match answer {
+            Ok(Reply::Rows { columns, batches, .. }) => {
+                self.row_count = -1;
+                let token = cancel.clone();
+                let batches = batches.take_until(token.clone().cancelled_owned());
+                let ended = futures::stream::once(async move {
+                    if token.is_cancelled() { Err(interrupted()) } else { Ok(None) }
+                });
+                let batches = batches.map(|batch| batch.map(Some)).chain(ended);
+                let batches = batches.filter_map(|batch| async { batch.transpose() });
+                let warnings = u16::try_from(self.warnings.len()).unwrap_or(u16::MAX);
+                Ok(Reply::Rows { columns, batches: Box::pin(batches), warnings })
+            }
+            Ok(Reply::Done(mut done)) => {
+                self.row_count = i64::try_from(done.affected_rows).unwrap_or(i64::MAX);
+                done.warnings = u16::try_from(self.warnings.len()).unwrap_or(u16::MAX);
+                Ok(Reply::Done(done))
+            }
+            Ok(other) => Ok(other),
+            Err(error) => {
+                self.row_count = -1;
+                let (code, message) = (error.code, error.message.clone());
+                self.warnings.push(Warning { level: "Error", code, message });
+                Err(error)
+            }
+        }
+    }
+
+    async fn run(
+        &mut self,
+        statement: Stmt,
+        parameters: &[Value],
+        cancel: &CancellationToken,
+    ) -> SqlResult<Reply> {
+        match statement {
+            Stmt::Query(query) => self.select(*query, parameters).await,
+            Stmt::Insert(insert) => self.write(write::Write::Insert(*insert), parameters).await,
+            Stmt::Update(update) => self.write(write::Write::Update(*update), parameters).await,
+            Stmt::Delete(delete) => self.write(write::Write::Delete(*delete), parameters).await,
+            Stmt::Explain { analyze, statement } => self.explain(*statement, analyze, parameters).await,
+            Stmt::Begin => {
+                self.commit().await?;
+                self.begin().await?;
+                Ok(done())
+            }
+            Stmt::Commit => {
+                self.commit().await?;
+                Ok(done())
+            }
+            Stmt::Rollback => {
+                self.rollback().await;
+                Ok(done())
+            }
+            Stmt::Use(name) => {
+                self.use_database(&name).await?;
+                Ok(done())
+            }
+            Stmt::Set(assignments) => self.set(assignments, parameters).await,
+            Stmt::SetNames(charset) => self.set_names(&charset),
+            Stmt::SetTransaction(words) => self.set_transaction(&words),
+            Stmt::SetPassword { user, password } => self.set_password(user, &password).await,
+            Stmt::PutUser { users, lenient, create } => self.put_users(users, lenient, create).await,
+            Stmt::DropUser { users, if_exists } => self.drop_users(users, if_exists).await,
+            Stmt::Show(show) => self.show(show).await,
+            Stmt::Describe { table, column } => self.describe(&table, column).await,
+            Stmt::LoadData(load) => {
+                self.check_load(&load).await?;
+                let file = load.file.clone();
+                self.loading = Some(*load);
+                Ok(Reply::LocalInfile { file })
+            }
+            Stmt::Kill { id, query } => self.kill(id, query),
+            Stmt::Do(exprs) => {
+                for expr in exprs {
+                    self.evaluate(expr, parameters).await?;
+                }
+                Ok(done())
+            }
+            Stmt::Nothing => Ok(done()),
+            definition => {
+                _ = cancel;
+                self.commit().await?;
+                self.define(definition).await
+            }
+        }
+    }
+
+    fn kill(&self, id: u64, query: bool) -> SqlResult<Reply> {
+        let host = self.engine.host.as_ref();
+        if host.is_some_and(|host| host.kill(id, query)) {
+            return Ok(done());
+        }
+        Err(SqlError::new(1094, b"HY000", format!("Unknown thread id: {id}")))
+    }
+
+    fn warn(&mut self, code: u16, message: impl Into<String>) {
+        self.warnings.push(Warning { level: "Warning", code, message: message.into() });
+    }
+
+    fn note(&mut self, code: u16, message: impl Into<String>) {
+        self.warnings.push(Warning { level: "Note", code, message: message.into() });
+    }
+
+    fn context(&self) -> QueryContext {
+        QueryContext {
+            database: self.database.clone(),
+            now_us: self.now_us,
+            time_zone: self.variables.time_zone(),
+            sql_mode: self.variables.get("sql_mode").unwrap_or_default(),
+            user: format!("{}@{}", self.info.user, self.info.host),
+            connection_id: self.info.id,
+        }
+    }
+
+    // ---- transactions -----------------------------------------------------------------------
+
+    async fn begin(&mut self) -> SqlResult<Open> {
+        let transaction = self.engine.storage.begin().await?;
+        let ts = transaction.ts();
+        let open = Open { shared: Arc::new(Mutex::new(Some(transaction))), ts };
+        self.open = Some(open.clone());
+        Ok(open)
+    }
+
+    /// The transaction that a statement belongs to; none if it is its own.
+    async fn enclosing(&mut self) -> SqlResult<Option<Open>> {
+        match &self.open {
+            Some(open) => Ok(Some(open.clone())),
+            None if self.autocommit() => Ok(None),
+            None => self.begin().await.map(Some),
+        }
+    }
+
+    async fn commit(&mut self) -> SqlResult<()> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let Some(transaction) = open.shared.lock().await.take() else { return Ok(()) };
+        match transaction.commit().await {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let catalog = self.engine.storage.catalog().await?;
+                Err(rows::error(error, &catalog.tables))
+            }
+        }
+    }
+
+    async fn rollback(&mut self) {
+        if let Some(open) = self.open.take() {
+            open.shared.lock().await.take();
+        }
+    }
+
+    /// What a statement reads from, and the catalog as of then.
+    async fn reader(&mut self) -> SqlResult<(Reader, Arc<Catalog>)> {
+        let storage = self.engine.storage.clone();
+        let reader = if let Some(token) = self.snapshot {
+            storage.timestamp().await?;
+            Reader::Snapshot(storage.snapshot(token.ts))
+        } else if let Some(open) = self.enclosing().await? {
+            Reader::Transaction(open.shared, open.ts)
+        } else {
+            Reader::Snapshot(storage.snapshot(storage.timestamp().await?))
+        };
+        Ok((reader, storage.catalog().await?))
+    }
+}
+
+/// A pause before the next attempt, longer each time and not the same for all.
+async fn pause(attempt: u32) {
+    let most = 2u64.saturating_pow(attempt.min(7));
+    let millis = rand::random_range(0..=most);
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+}
+
+fn utf8(sql: &[u8]) -> SqlResult<&str> {
+    std::str::from_utf8(sql).map_err(|error| {
+        let at = error.valid_up_to();
+        SqlError::new(1300, b"HY000", format!("Invalid utf8mb4 character string at byte {at}"))
+    })
+}
+
+/// An answer without rows.
+fn done() -> Reply {
+    Reply::Done(Done::default())
+}
+
+/// A fault that should not be possible.
+fn impossible(what: &str) -> SqlError {
+    unknown(format!("{what}: please report the statement"))
+}
+
+/// Error 1064 for a text that is not one of these.
+fn not_a(what: &str, text: &str) -> SqlError {
+    syntax(format!("'{text}' is no {what}"))
+}

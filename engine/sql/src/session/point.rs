@@ -1,0 +1,275 @@
+//! Rows by their whole key, without a plan: SELECT, and what UPDATE and DELETE look up first.
+//!
+//! Only conditions that are exactly "key columns equal literals" come this way; all else is
+//! planned.
+
+use std::sync::Arc;
+
+use sqlparser::ast::{
+    BinaryOperator, Expr, GroupByExpr, Query, SelectItem, TableFactor, TableWithJoins,
+};
+use types::columns::ColumnsBuilder;
+use types::{ColumnType, Index, IndexState, Table, Value, key, row};
+
+use super::select::plain_select;
+use super::{Session, tables};
+use crate::constant::literal;
+use crate::error::{SqlResult, no_column};
+use crate::planner::table_name;
+use crate::reader::Reader;
+use crate::result::{Reply, ResultColumn};
+
+/// A table named alone in a FROM, and the name it goes by.
+pub(super) fn single(from: &[TableWithJoins]) -> Option<(&sqlparser::ast::ObjectName, Option<String>)> {
+    let [only] = from else { return None };
+    match &only.relation {
+        TableFactor::Table { name, alias, args: None, version: None, partitions, .. }
+            if only.joins.is_empty() && partitions.is_empty() =>
+        {
+            let alias = alias.as_ref().map(|alias| alias.name.value.to_lowercase());
+            Some((name, alias))
+        }
+        _ => None,
+    }
+}
+
+/// What a condition asks for, if it is nothing but a whole key: record keys, or entries of a
+/// unique index.
+pub(super) enum Lookup {
+    /// Records.
+    Records(Vec<Vec<u8>>),
+    /// Entries.
+    Entries(Box<Index>, Vec<Vec<u8>>),
+}
+
+/// Reads a condition as a look-up by key.
+pub(super) fn lookup(table: &Table, alias: Option<&str>, condition: &Expr) -> Option<Lookup> {
+    let mut fixed: Vec<(u32, Vec<Value>)> = Vec::new();
+    collect(table, alias, condition, &mut fixed)?;
+    let points = |columns: &[u32]| -> Option<Vec<Vec<Value>>> {
+        if fixed.len() != columns.len() {
+            return None;
+        }
+        let mut points = vec![Vec::new()];
+        for id in columns {
+            let (_, values) = fixed.iter().find(|(fixed, _)| fixed == id)?;
+            let longer = |point: &Vec<Value>, value: &Value| {
+                let mut longer = point.clone();
+                longer.push(value.clone());
+                longer
+            };
+            points = points.iter().flat_map(|p| values.iter().map(move |v| longer(p, v))).collect();
+        }
+        Some(points)
+    };
+    if let Some(points) = points(&table.primary_key) {
+        return Some(Lookup::Records(points.iter().map(|point| key::record(table.id, point)).collect()));
+    }
+    let unique = table.indexes.iter().filter(|i| i.unique && i.state == IndexState::Public);
+    for index in unique {
+        if let Some(points) = points(&index.columns) {
+            let keys = points.iter().map(|point| key::index_prefix(table.id, index.id, point)).collect();
+            return Some(Lookup::Entries(Box::new(index.clone()), keys));
+        }
+    }
+    None
+}
+
+/// `column = literal` and `column IN (literals)` joined by AND; anything else is `None`.
+fn collect(
+    table: &Table,
+    alias: Option<&str>,
+    condition: &Expr,
+    fixed: &mut Vec<(u32, Vec<Value>)>,
+) -> Option<()> {
+    let mut push = |column: &Expr, values: Vec<Value>| {
+        let (at, _) = column_of(table, alias, column)?;
+        let column = table.columns.get(at)?;
+        if fixed.iter().any(|(id, _)| *id == column.id) {
+            return None;
+        }
+        fixed.push((column.id, values));
+        Some(())
+    };
+    match condition {
+        Expr::Nested(inner) => collect(table, alias, inner, fixed),
+        Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+            collect(table, alias, left, fixed)?;
+            collect(table, alias, right, fixed)
+        }
+        Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
+            let (column, other) = match literal(right) {
+                Some(value) => (left, value),
+                None => (right, literal(left)?),
+            };
+            let (_, ty) = column_of(table, alias, column)?;
+            push(column, vec![exact(other, ty)?])
+        }
+        Expr::InList { expr, list, negated: false } => {
+            let (_, ty) = column_of(table, alias, expr)?;
+            let values = list.iter().map(|item| exact(literal(item)?, ty)).collect::<Option<_>>()?;
+            push(expr, values)
+        }
+        _ => None,
+    }
+}
+
+/// A column of the table that an expression names.
+fn column_of(table: &Table, alias: Option<&str>, expr: &Expr) -> Option<(usize, ColumnType)> {
+    let (qualifier, name) = match expr {
+        Expr::Identifier(ident) => (None, ident),
+        Expr::CompoundIdentifier(idents) => match &idents[..] {
+            [table, name] => (Some(table.value.to_lowercase()), name),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let own = alias.map_or_else(|| table.name.to_lowercase(), str::to_owned);
+    if qualifier.is_some_and(|qualifier| qualifier != own) {
+        return None;
+    }
+    table.column_named(&name.value).map(|(at, column)| (at, column.ty))
+}
+
+/// A literal that compares with the column as itself; conversions are left to the planner.
+fn exact(value: Value, ty: ColumnType) -> Option<Value> {
+    let (low, high) = ty.int_range().unwrap_or((0, 0));
+    let within = |n: i128| (low..=high).contains(&n);
+    match (ty, value) {
+        (ColumnType::Int { unsigned: false, .. }, Value::Int(n)) if within(n.into()) => Some(Value::Int(n)),
+        (ColumnType::Int { unsigned: true, .. }, Value::Int(n)) if within(n.into()) => {
+            u64::try_from(n).ok().map(Value::UInt)
+        }
+        (ColumnType::Int { unsigned: true, .. }, Value::UInt(n)) if within(n.into()) => Some(Value::UInt(n)),
+        (ColumnType::Varchar(_) | ColumnType::Text(_) | ColumnType::Char(_), Value::String(text)) => {
+            Some(Value::String(text))
+        }
+        (ColumnType::Date, Value::String(text)) => {
+            let us = crate::temporal::parse_datetime(&text)?;
+            let days = us.div_euclid(crate::temporal::DAY_US);
+            (us.rem_euclid(crate::temporal::DAY_US) == 0).then_some(())?;
+            i32::try_from(days).ok().map(Value::Date)
+        }
+        (ColumnType::DateTime(_), Value::String(text)) => {
+            crate::temporal::parse_datetime(&text).map(Value::DateTime)
+        }
+        _ => None,
+    }
+}
+
+/// The rows that a look-up finds, each with its record key.
+pub(super) async fn find(
+    table: &Table,
+    reader: &Reader,
+    lookup: Lookup,
+) -> SqlResult<Vec<(Vec<u8>, Vec<Value>)>> {
+    let keys = match lookup {
+        Lookup::Records(keys) => keys,
+        Lookup::Entries(index, keys) => reader
+            .get(keys)
+            .await?
+            .iter()
+            .map(|(key, value)| key::record_of_index_entry(table, &index, key, value))
+            .collect::<types::Result<Vec<_>>>()?,
+    };
+    let mut rows = Vec::with_capacity(keys.len());
+    for (key, stored) in reader.get(keys).await? {
+        let row = row::decode(table, &stored)?;
+        rows.push((key, row));
+    }
+    Ok(rows)
+}
+
+impl Session {
+    /// Answers a SELECT that is a look-up by key of plain columns; `None` if it is more.
+    pub(super) async fn point_select(&mut self, query: &Query) -> SqlResult<Option<Reply>> {
+        let Some(select) = plain_select(query) else { return Ok(None) };
+        let simple = select.distinct.is_none()
+            && select.having.is_none()
+            && select.named_window.is_empty()
+            && select.into.is_none()
+            && select.optimizer_hints.is_empty()
+            && matches!(&select.group_by, GroupByExpr::Expressions(e, m) if e.is_empty() && m.is_empty());
+        let (Some(condition), Some((name, alias)), true) =
+            (&select.selection, single(&select.from), simple)
+        else {
+            return Ok(None);
+        };
+        let Ok(name) = table_name(name, &self.database) else { return Ok(None) };
+        if !self.read_engines().0 || crate::info::is_virtual(&name.database) {
+            return Ok(None);
+        }
+        let (reader, catalog) = self.reader().await?;
+        let table = tables::stored(&catalog, &name.database, &name.table)?;
+        let Some(wanted) = wanted(&table, alias.as_deref(), &select.projection)? else { return Ok(None) };
+        let Some(lookup) = lookup(&table, alias.as_deref(), condition) else { return Ok(None) };
+        let rows = find(&table, &reader, lookup).await?;
+        let positions: Vec<usize> = wanted.iter().map(|(at, _)| *at).collect();
+        let mut builder = ColumnsBuilder::new(&table, &positions)?;
+        for (_, row) in &rows {
+            builder.push(row)?;
+        }
+        let columns = wanted
+            .into_iter()
+            .filter_map(|(at, name)| described(&table, alias.as_deref(), at, name))
+            .collect();
+        let batch = builder.finish()?;
+        let batches = Box::pin(futures::stream::iter([Ok(batch)]));
+        Ok(Some(Reply::Rows { columns, batches, warnings: 0 }))
+    }
+}
+
+/// Positions and displayed names of a select list of plain columns; `None` if it is more.
+fn wanted(
+    table: &Arc<Table>,
+    alias: Option<&str>,
+    projection: &[SelectItem],
+) -> SqlResult<Option<Vec<(usize, String)>>> {
+    let mut wanted = Vec::new();
+    for item in projection {
+        let (expr, shown) = match item {
+            SelectItem::Wildcard(options) if options.opt_exclude.is_none() => {
+                let visible = table.columns.iter().enumerate().filter(|(_, column)| !column.hidden);
+                wanted.extend(visible.map(|(at, column)| (at, column.name.clone())));
+                continue;
+            }
+            SelectItem::UnnamedExpr(expr) => (expr, None),
+            SelectItem::ExprWithAlias { expr, alias } => (expr, Some(alias.value.clone())),
+            _ => return Ok(None),
+        };
+        let written = match expr {
+            Expr::Identifier(ident) => &ident.value,
+            Expr::CompoundIdentifier(idents) => match idents.last() {
+                Some(ident) => &ident.value,
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        match column_of(table, alias, expr) {
+            Some((at, _)) => wanted.push((at, shown.unwrap_or_else(|| written.clone()))),
+            None if matches!(expr, Expr::Identifier(_)) => return Err(no_column(written, "field list")),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(wanted))
+}
+
+fn described(table: &Table, alias: Option<&str>, at: usize, name: String) -> Option<ResultColumn> {
+    let column = table.columns.get(at)?;
+    let leads = |index: &&Index| index.columns.first() == Some(&column.id);
+    let (unique, multiple): (Vec<&Index>, Vec<&Index>) =
+        table.indexes.iter().filter(leads).partition(|index| index.unique && index.columns.len() == 1);
+    Some(ResultColumn {
+        name,
+        org_name: column.name.clone(),
+        table: alias.map_or_else(|| table.name.clone(), str::to_owned),
+        org_table: table.name.clone(),
+        database: table.database.clone(),
+        ty: Some(column.ty),
+        nullable: column.nullable,
+        primary_key: table.primary_key.contains(&column.id),
+        unique_key: !unique.is_empty(),
+        multiple_key: !multiple.is_empty(),
+        auto_increment: column.auto_increment,
+    })
+}

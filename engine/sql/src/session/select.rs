@@ -1,0 +1,374 @@
+//! SELECT: routed to rows or columns, run, streamed; and EXPLAIN of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::record_batch::RecordBatch;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
+use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
+use futures::{StreamExt, TryStreamExt};
+use placement::api::Catalog;
+use sqlparser::ast::{Query, Select, SetExpr, TableFactor, Visit, Visitor};
+use types::{Column, ColumnType, SnapshotToken, Value};
+
+use super::tables::{Tables, stored};
+use super::{Session, impossible};
+use crate::access;
+use crate::analytic::AnalyticQuery;
+use crate::error::{SqlResult, unsupported};
+use crate::planner::{self, PlannedSelect, TableName, tables_of};
+use crate::reader::Reader;
+use crate::result::{BatchStream, Reply, ResultColumn, SqlError};
+use crate::router::{self, Engine, QueryFacts, Route, TableFacts};
+use crate::statement::Stmt;
+use crate::storage::Storage;
+
+/// How long a query on columns holds its snapshot at most.
+const QUERY_LEASE: Duration = Duration::from_secs(3600);
+
+/// A query that is planned and routed.
+struct Prepared {
+    planned: PlannedSelect,
+    optimized: LogicalPlan,
+    route: Route,
+    text: String,
+    reader: Reader,
+    catalog: Arc<Catalog>,
+}
+
+impl Session {
+    /// SELECT.
+    pub(super) async fn select(&mut self, mut query: Query, parameters: &[Value]) -> SqlResult<Reply> {
+        self.inline(&mut query, parameters).await?;
+        if let Some(reply) = self.point_select(&query).await? {
+            return Ok(reply);
+        }
+        let prepared = self.plan(query).await?;
+        if let Some(why) = &prepared.route.refused {
+            return Err(SqlError::new(1815, b"HY000", why.clone()));
+        }
+        for warning in &prepared.route.warnings {
+            self.warn(1815, warning.clone());
+        }
+        let columns = prepared.planned.columns.clone();
+        if prepared.route.engine == Engine::Columns {
+            match self.on_columns(&prepared).await {
+                Ok((batches, _)) => return Ok(Reply::Rows { columns, batches, warnings: 0 }),
+                Err(error) => {
+                    if !self.read_engines().0 {
+                        return Err(error);
+                    }
+                    self.warn(1815, format!("columns failed, answered from rows: {}", error.message));
+                }
+            }
+        }
+        let plan = self.physical(&prepared).await?;
+        Ok(Reply::Rows { columns, batches: self.rows(plan)?, warnings: 0 })
+    }
+
+    /// Columns of a query's result, without running it.
+    pub(super) async fn columns_of(
+        &mut self,
+        mut query: Query,
+        parameters: &[Value],
+    ) -> SqlResult<Vec<ResultColumn>> {
+        self.inline(&mut query, parameters).await?;
+        Ok(self.plan(query).await?.planned.columns)
+    }
+
+    /// Batches of a query over rows, whatever the router would say: for INSERT … SELECT and DML.
+    pub(super) async fn batches_from_rows(
+        &self,
+        query: Query,
+        tables: &Tables,
+    ) -> SqlResult<(Vec<ResultColumn>, BatchStream)> {
+        let state = &self.engine.state;
+        let planned = planner::plan_query(query, &self.context(), state, tables).await?;
+        let plan = state.create_physical_plan(&planned.plan).await?;
+        Ok((planned.columns, self.rows(plan)?))
+    }
+
+    async fn plan(&mut self, query: Query) -> SqlResult<Prepared> {
+        let (reader, catalog) = self.reader().await?;
+        let tables =
+            Tables { engine: self.engine.clone(), catalog: catalog.clone(), reader: reader.clone() };
+        let context = self.context();
+        let names = tables_of(&query, &context.database)?;
+        let aliases = aliases(&query, &context.database);
+        let hints = hints_of(&query);
+        let locking = !query.locks.is_empty();
+        let text = query.to_string();
+        let state = self.engine.state.clone();
+        let planned = planner::plan_query(query, &context, &state, &tables).await?;
+        let optimized = state.optimize(&planned.plan)?;
+        let narrow = narrow(&optimized, &catalog)?;
+        let mut facts = Vec::new();
+        for name in names {
+            facts.push(self.table_facts(&name, &catalog, &reader, &aliases, &narrow).await);
+        }
+        let (rows_allowed, columns_allowed) = self.read_engines();
+        let tier = self.engine.analytic.is_some();
+        let facts = QueryFacts { tables: facts, hints, rows_allowed, columns_allowed, locking, tier };
+        let route = router::route(&facts);
+        Ok(Prepared { planned, optimized, route, text, reader, catalog })
+    }
+
+    async fn table_facts(
+        &self,
+        name: &TableName,
+        catalog: &Catalog,
+        reader: &Reader,
+        aliases: &BTreeMap<TableName, Vec<String>>,
+        narrow: &BTreeMap<TableName, bool>,
+    ) -> TableFacts {
+        let table = stored(catalog, &name.database, &name.table).ok();
+        let replicas = table.as_ref().map_or(0, |table| table.columnar_replicas);
+        let available = match (&table, &self.engine.analytic) {
+            (Some(table), Some(analytic)) if replicas > 0 => analytic.available(table.id).await,
+            _ => false,
+        };
+        let written = match (&table, reader) {
+            (Some(table), Reader::Transaction(shared, _)) => {
+                shared.lock().await.as_ref().is_some_and(|open| open.has_written(table.id))
+            }
+            _ => false,
+        };
+        let mut names = aliases.get(name).cloned().unwrap_or_default();
+        names.push(name.table.clone());
+        TableFacts {
+            name: format!("{}.{}", name.database, name.table),
+            aliases: names,
+            stored: table.is_some(),
+            replicas,
+            available,
+            written,
+            narrow: narrow.get(name).copied().unwrap_or(false),
+        }
+    }
+
+    /// Engines that the session allows: rows, columns.
+    pub(super) fn read_engines(&self) -> (bool, bool) {
+        let ours = self.variables.get("isobar_read_engines").unwrap_or_default();
+        let tidbs = self.variables.get("tidb_isolation_read_engines").unwrap_or_default();
+        let ((rows, columns), (tikv, tiflash)) = (router::allowed(&ours), router::allowed(&tidbs));
+        (rows && tikv, columns && tiflash)
+    }
+
+    async fn physical(&self, prepared: &Prepared) -> SqlResult<Arc<dyn ExecutionPlan>> {
+        let state = &self.engine.state;
+        Ok(state.query_planner().create_physical_plan(&prepared.optimized, state).await?)
+    }
+
+    fn rows(&self, plan: Arc<dyn ExecutionPlan>) -> SqlResult<BatchStream> {
+        let stream = execute_stream(plan, self.engine.state.task_ctx())?;
+        Ok(Box::pin(stream.map_err(SqlError::from)))
+    }
+
+    /// Runs a query on columns; an error means that no row was seen yet.
+    async fn on_columns(&self, prepared: &Prepared) -> SqlResult<(BatchStream, Vec<String>)> {
+        let analytic = self.engine.analytic.clone().ok_or_else(|| impossible("columns without a tier"))?;
+        let storage = self.engine.storage.clone();
+        let (token, hold) = self.token(&storage, prepared.reader.ts()).await?;
+        let answer = analytic.query(self.analytic_query(prepared, token)).await?;
+        let mut batches = answer.batches;
+        // The first batch is awaited here: until it comes, rows may still answer.
+        let first = match batches.next().await {
+            Some(first) => Some(first?),
+            None => None,
+        };
+        let batches = futures::stream::iter(first.map(Ok)).chain(batches).map(move |batch| {
+            _ = &hold;
+            batch
+        });
+        Ok((Box::pin(batches), answer.receipt.lines))
+    }
+
+    async fn token(
+        &self,
+        storage: &Arc<dyn Storage>,
+        ts: types::Timestamp,
+    ) -> SqlResult<(SnapshotToken, Option<Hold>)> {
+        if let Some(token) = self.snapshot {
+            return Ok((token, None));
+        }
+        let owner = format!("query of connection {}", self.info.id);
+        let lease = storage.take_lease(Some(ts), QUERY_LEASE, &owner).await?;
+        let hold = Hold { storage: storage.clone(), lease: lease.id };
+        Ok((SnapshotToken { ts, lease: lease.id }, Some(hold)))
+    }
+
+    fn analytic_query(&self, prepared: &Prepared, token: SnapshotToken) -> AnalyticQuery {
+        let context = self.context();
+        AnalyticQuery {
+            sql: prepared.text.clone(),
+            database: context.database,
+            token,
+            catalog_version: prepared.catalog.version,
+            now_us: context.now_us,
+            time_zone: context.time_zone,
+            sql_mode: context.sql_mode,
+            user: context.user,
+            connection_id: context.connection_id,
+        }
+    }
+
+    /// EXPLAIN [ANALYZE].
+    pub(super) async fn explain(
+        &mut self,
+        statement: Stmt,
+        analyze: bool,
+        parameters: &[Value],
+    ) -> SqlResult<Reply> {
+        let lines = match statement {
+            Stmt::Query(mut query) => {
+                self.inline(&mut *query, parameters).await?;
+                let prepared = self.plan(*query).await?;
+                self.explain_lines(&prepared, analyze).await?
+            }
+            Stmt::Insert(_) | Stmt::Update(_) | Stmt::Delete(_) if !analyze => {
+                vec!["written through rows".into()]
+            }
+            _ => return Err(unsupported("EXPLAIN of this statement")),
+        };
+        let rows = lines.into_iter().map(|line| vec![Value::String(line)]).collect();
+        let column = Column {
+            id: 1,
+            name: "EXPLAIN".into(),
+            ty: ColumnType::Text(u32::MAX),
+            nullable: false,
+            default: None,
+            auto_increment: false,
+            on_update_now: false,
+            hidden: false,
+            comment: String::new(),
+        };
+        crate::info::Listing { columns: vec![column], rows }.reply()
+    }
+
+    async fn explain_lines(&mut self, prepared: &Prepared, analyze: bool) -> SqlResult<Vec<String>> {
+        let mut lines = Vec::new();
+        for (table, why) in &prepared.route.reasons {
+            lines.push(format!("{table}: {} ({why})", prepared.route.engine));
+        }
+        lines.extend(prepared.route.warnings.iter().map(|w| format!("warning: {w}")));
+        lines.extend(prepared.route.refused.iter().map(|why| format!("refused: {why}")));
+        if prepared.route.engine == Engine::Columns {
+            let analytic = self.engine.analytic.clone().ok_or_else(|| impossible("columns without a tier"))?;
+            let storage = self.engine.storage.clone();
+            let (token, _hold) = self.token(&storage, prepared.reader.ts()).await?;
+            match analytic.explain(self.analytic_query(prepared, token), analyze).await {
+                Ok(plan) => {
+                    lines.extend(plan);
+                    return Ok(lines);
+                }
+                Err(error) => lines.push(format!("columns failed, rows answer: {}", error.message)),
+            }
+        }
+        let plan = self.physical(prepared).await?;
+        if !analyze {
+            lines.extend(text(&displayable(plan.as_ref()).indent(false).to_string()));
+            return Ok(lines);
+        }
+        let began = Instant::now();
+        let mut batches = self.rows(plan.clone())?;
+        let mut count = 0;
+        while let Some(batch) = batches.try_next().await? {
+            count += RecordBatch::num_rows(&batch);
+        }
+        lines.push(format!("{count} rows in {} ms", began.elapsed().as_millis()));
+        let measured = DisplayableExecutionPlan::with_metrics(plan.as_ref());
+        lines.extend(text(&measured.indent(false).to_string()));
+        Ok(lines)
+    }
+}
+
+fn text(plan: &str) -> Vec<String> {
+    plan.lines().map(str::to_owned).collect()
+}
+
+/// A lease for the length of a query.
+struct Hold {
+    storage: Arc<dyn Storage>,
+    lease: types::LeaseId,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let (storage, lease) = (self.storage.clone(), self.lease);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            // A release that fails is made up for by the lease's end.
+            runtime.spawn(async move { _ = storage.release_lease(lease).await });
+        }
+    }
+}
+
+/// For each stored table of a plan, whether every scan of it reads only a part.
+fn narrow(plan: &LogicalPlan, catalog: &Catalog) -> SqlResult<BTreeMap<TableName, bool>> {
+    let mut narrow: BTreeMap<TableName, bool> = BTreeMap::new();
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            let name = TableName {
+                database: scan.table_name.schema().unwrap_or_default().to_owned(),
+                table: scan.table_name.table().to_owned(),
+            };
+            if let Some(table) = catalog.table_named(&name.database, &name.table) {
+                let is = access::choose(table, &scan.filters).is_narrow();
+                narrow.entry(name).and_modify(|all| *all &= is).or_insert(is);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(narrow)
+}
+
+/// The aliases that tables go by in a query.
+fn aliases(query: &Query, database: &str) -> BTreeMap<TableName, Vec<String>> {
+    struct Aliases<'a>(&'a str, BTreeMap<TableName, Vec<String>>);
+    impl Visitor for Aliases<'_> {
+        type Break = ();
+        fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> std::ops::ControlFlow<()> {
+            if let TableFactor::Table { name, alias: Some(alias), .. } = factor
+                && let Ok(name) = planner::table_name(name, self.0)
+            {
+                self.1.entry(name).or_default().push(alias.name.value.to_lowercase());
+            }
+            std::ops::ControlFlow::Continue(())
+        }
+    }
+    let mut found = Aliases(database, BTreeMap::new());
+    _ = query.visit(&mut found);
+    found.1
+}
+
+/// The storage hints of a query and its parts.
+fn hints_of(query: &Query) -> BTreeMap<String, Engine> {
+    struct Hints(BTreeMap<String, Engine>);
+    impl Visitor for Hints {
+        type Break = ();
+        fn pre_visit_select(&mut self, select: &Select) -> std::ops::ControlFlow<()> {
+            for hint in &select.optimizer_hints {
+                self.0.extend(router::hints(&hint.text));
+            }
+            std::ops::ControlFlow::Continue(())
+        }
+    }
+    let mut hints = Hints(BTreeMap::new());
+    _ = query.visit(&mut hints);
+    hints.0
+}
+
+/// Whether a query is one plain SELECT.
+pub(super) fn plain_select(query: &Query) -> Option<&Select> {
+    let bare = query.with.is_none()
+        && query.order_by.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+        && query.locks.is_empty();
+    match &*query.body {
+        SetExpr::Select(select) if bare => Some(select),
+        _ => None,
+    }
+}

@@ -1,0 +1,94 @@
+//! CREATE USER, SET PASSWORD, DROP USER. Passwords are stored as the server around us checks them,
+//! and never logged.
+
+use placement::api::{CatalogChange, User};
+
+use super::{Session, done};
+use crate::error::{SqlResult, unsupported};
+use crate::result::{Reply, SqlError};
+use crate::statement::UserName;
+
+fn failed(verb: &str, user: &UserName) -> SqlError {
+    let text = format!("Operation {verb} USER failed for '{}'@'{}'", user.name, user.host);
+    SqlError::new(1396, b"HY000", text)
+}
+
+impl Session {
+    fn stored_password(&self, password: &str) -> SqlResult<Vec<u8>> {
+        match &self.engine.host {
+            Some(host) => Ok(host.store_password(password)),
+            None if password.is_empty() => Ok(Vec::new()),
+            None => Err(unsupported("passwords without a server")),
+        }
+    }
+
+    /// CREATE USER and ALTER USER.
+    pub(super) async fn put_users(
+        &mut self,
+        users: Vec<(UserName, String)>,
+        lenient: bool,
+        create: bool,
+    ) -> SqlResult<Reply> {
+        self.engine.storage.timestamp().await?;
+        let catalog = self.engine.storage.catalog().await?;
+        for (user, password) in users {
+            let exists = catalog.user(&user.name, &user.host).is_some();
+            if exists == create {
+                let error = failed(if create { "CREATE" } else { "ALTER" }, &user);
+                if !lenient {
+                    return Err(error);
+                }
+                self.note(if create { 3163 } else { 3162 }, error.message);
+                continue;
+            }
+            self.put_user(user, &password).await?;
+        }
+        Ok(done())
+    }
+
+    async fn put_user(&mut self, user: UserName, password: &str) -> SqlResult<()> {
+        let credentials = self.stored_password(password)?;
+        let user = User { name: user.name, host: user.host, credentials };
+        self.engine.storage.change(CatalogChange::PutUser(user)).await?;
+        Ok(())
+    }
+
+    /// SET PASSWORD.
+    pub(super) async fn set_password(&mut self, user: Option<UserName>, password: &str) -> SqlResult<Reply> {
+        self.engine.storage.timestamp().await?;
+        let catalog = self.engine.storage.catalog().await?;
+        let user = match user {
+            Some(user) => user,
+            None => {
+                // The entry that this session's user was let in by: the host itself before '%'.
+                let own = catalog.users.iter().filter(|user| user.name == self.info.user);
+                let mut hosts: Vec<&str> = own.map(|user| user.host.as_str()).collect();
+                hosts.sort_by_key(|host| *host == "%");
+                let host = hosts.first().map_or("%", |host| host).to_owned();
+                UserName { name: self.info.user.clone(), host }
+            }
+        };
+        if catalog.user(&user.name, &user.host).is_none() {
+            let text = "Can't find any matching row in the user table";
+            return Err(SqlError::new(1133, b"42000", text));
+        }
+        self.put_user(user, password).await?;
+        Ok(done())
+    }
+
+    /// DROP USER.
+    pub(super) async fn drop_users(&mut self, users: Vec<UserName>, if_exists: bool) -> SqlResult<Reply> {
+        for user in users {
+            let change = CatalogChange::DropUser { name: user.name.clone(), host: user.host.clone() };
+            match self.engine.storage.change(change).await {
+                Ok(_) => {}
+                Err(types::Error::NotFound { .. }) if if_exists => {
+                    self.note(3162, failed("DROP", &user).message);
+                }
+                Err(types::Error::NotFound { .. }) => return Err(failed("DROP", &user)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(done())
+    }
+}

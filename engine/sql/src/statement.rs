@@ -1,0 +1,264 @@
+//! What a client can ask for, after parsing.
+
+use sqlparser::ast::{CreateIndex, CreateTable, Delete, Expr, Insert, ObjectName, Query, Update};
+
+/// A statement.
+#[derive(Clone, Debug)]
+pub enum Stmt {
+    /// SELECT, VALUES, TABLE, WITH.
+    Query(Box<Query>),
+    /// INSERT.
+    Insert(Box<Insert>),
+    /// UPDATE.
+    Update(Box<Update>),
+    /// DELETE.
+    Delete(Box<Delete>),
+    /// EXPLAIN of a statement.
+    Explain {
+        /// Whether to run it.
+        analyze: bool,
+        /// Of what.
+        statement: Box<Stmt>,
+    },
+    /// DESCRIBE t [column].
+    Describe {
+        /// Table.
+        table: ObjectName,
+        /// Column or pattern.
+        column: Option<String>,
+    },
+    /// BEGIN, START TRANSACTION.
+    Begin,
+    /// COMMIT.
+    Commit,
+    /// ROLLBACK.
+    Rollback,
+    /// SET of variables.
+    Set(Vec<Assignment>),
+    /// SET NAMES, SET CHARACTER SET: any is accepted, text is UTF-8.
+    SetNames(String),
+    /// SET [SESSION | GLOBAL] TRANSACTION ISOLATION LEVEL …
+    SetTransaction(String),
+    /// SET PASSWORD.
+    SetPassword {
+        /// Whose; the session's own without.
+        user: Option<UserName>,
+        /// In clear.
+        password: String,
+    },
+    /// CREATE USER, ALTER USER.
+    PutUser {
+        /// Who, and the password in clear.
+        users: Vec<(UserName, String)>,
+        /// IF NOT EXISTS or IF EXISTS.
+        lenient: bool,
+        /// CREATE or ALTER.
+        create: bool,
+    },
+    /// DROP USER.
+    DropUser {
+        /// Who.
+        users: Vec<UserName>,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// USE.
+    Use(String),
+    /// CREATE DATABASE.
+    CreateDatabase {
+        /// Name.
+        name: String,
+        /// IF NOT EXISTS.
+        if_not_exists: bool,
+    },
+    /// DROP DATABASE.
+    DropDatabase {
+        /// Name.
+        name: String,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// CREATE TABLE.
+    CreateTable(Box<CreateTable>),
+    /// DROP TABLE.
+    DropTable {
+        /// Names.
+        names: Vec<ObjectName>,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// CREATE INDEX, ALTER TABLE … ADD INDEX.
+    CreateIndex(Box<CreateIndex>),
+    /// DROP INDEX, ALTER TABLE … DROP INDEX.
+    DropIndex {
+        /// Index.
+        name: String,
+        /// Table.
+        table: ObjectName,
+    },
+    /// ALTER TABLE … SET COLUMNAR REPLICA n.
+    SetReplica {
+        /// Table.
+        table: ObjectName,
+        /// How many.
+        count: u64,
+    },
+    /// SPLIT TABLE … REGIONS n.
+    SplitTable {
+        /// Table.
+        table: ObjectName,
+        /// How many.
+        regions: u64,
+    },
+    /// LOAD DATA LOCAL INFILE.
+    LoadData(Box<LoadData>),
+    /// SHOW.
+    Show(Show),
+    /// KILL [QUERY | CONNECTION] n.
+    Kill {
+        /// Connection.
+        id: u64,
+        /// Only its statement.
+        query: bool,
+    },
+    /// DO.
+    Do(Vec<Expr>),
+    /// What is accepted and changes nothing: FLUSH, UNLOCK TABLES.
+    Nothing,
+}
+
+/// A variable and what it becomes.
+#[derive(Clone, Debug)]
+pub struct Assignment {
+    /// Which.
+    pub target: Target,
+    /// DEFAULT is `None`.
+    pub value: Option<Expr>,
+}
+
+/// A variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// `@name`.
+    User(String),
+    /// A session variable.
+    Session(String),
+    /// A global variable.
+    Global(String),
+}
+
+/// `'name'@'host'`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserName {
+    /// Name.
+    pub name: String,
+    /// Host pattern.
+    pub host: String,
+}
+
+/// SHOW … [FROM …] [LIKE … | WHERE …].
+#[derive(Clone, Debug)]
+pub struct Show {
+    /// Of what.
+    pub kind: ShowKind,
+    /// LIKE or WHERE.
+    pub filter: Filter,
+}
+
+/// What to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShowKind {
+    /// DATABASES.
+    Databases,
+    /// TABLES.
+    Tables {
+        /// Of which database.
+        database: Option<String>,
+        /// With their type.
+        full: bool,
+    },
+    /// TABLE STATUS.
+    TableStatus {
+        /// Of which database.
+        database: Option<String>,
+    },
+    /// COLUMNS.
+    Columns {
+        /// Of which table.
+        table: ObjectName,
+        /// With collation, privileges, comment.
+        full: bool,
+    },
+    /// INDEX.
+    Index {
+        /// Of which table.
+        table: ObjectName,
+    },
+    /// CREATE TABLE.
+    CreateTable(ObjectName),
+    /// CREATE DATABASE.
+    CreateDatabase(String),
+    /// VARIABLES.
+    Variables,
+    /// STATUS.
+    Status,
+    /// WARNINGS.
+    Warnings,
+    /// ERRORS.
+    Errors,
+    /// ENGINES.
+    Engines,
+    /// COLLATION.
+    Collation,
+    /// CHARACTER SET.
+    CharacterSet,
+    /// PROCESSLIST.
+    Processlist,
+    /// GRANTS.
+    Grants,
+    /// PLUGINS, EVENTS, TRIGGERS and others of which there are none.
+    Empty(String),
+}
+
+/// Which rows to show.
+#[derive(Clone, Debug)]
+pub enum Filter {
+    /// All.
+    All,
+    /// LIKE on the first column.
+    Like(String),
+    /// WHERE.
+    Where(Box<Expr>),
+}
+
+/// LOAD DATA LOCAL INFILE.
+#[derive(Clone, Debug)]
+pub struct LoadData {
+    /// Name for the client.
+    pub file: String,
+    /// Table.
+    pub table: ObjectName,
+    /// FIELDS TERMINATED BY.
+    pub separator: String,
+    /// FIELDS ENCLOSED BY.
+    pub quote: Option<u8>,
+    /// FIELDS ESCAPED BY.
+    pub escape: Option<u8>,
+    /// LINES TERMINATED BY.
+    pub line_end: String,
+    /// IGNORE n LINES.
+    pub skip: u64,
+    /// Columns and variables in file order; empty for all columns.
+    pub columns: Vec<LoadTarget>,
+    /// SET column = expression.
+    pub assignments: Vec<(String, Expr)>,
+}
+
+/// Where a field of a line goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadTarget {
+    /// Column.
+    Column(String),
+    /// `@variable`.
+    Variable(String),
+}

@@ -1,0 +1,306 @@
+//! The store as it is: regions through the transaction client, names and time through placement.
+//!
+//! What concerns a whole table, a new description or a split, is carried to each of its regions
+//! here, within a bounded time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use placement::api::{Catalog, CatalogChange, Lease, Route};
+use placement::{ClusterStatus, PlacementClient};
+use tokio::time::{Instant, sleep};
+use txn::api::{RegionRef, Request, Response};
+use txn::client::{RowTransport, TxnClient};
+use types::{Error, LeaseId, NodeId, RegionKind, Result, Table, TableId, Timestamp};
+
+use super::{Pair, Scan, Snapshot, Storage, Transaction};
+
+/// How long a table's regions are asked for something before giving up.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Pause before a region is looked up again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The cluster. Cheap to clone.
+#[derive(Clone)]
+pub struct ClusterStorage {
+    txn: TxnClient,
+    placement: PlacementClient,
+    transport: Arc<dyn RowTransport>,
+}
+
+impl ClusterStorage {
+    /// A store over clients, and over the way to region leaders that they use.
+    pub fn new(txn: TxnClient, placement: PlacementClient, transport: Arc<dyn RowTransport>) -> Self {
+        ClusterStorage { txn, placement, transport }
+    }
+
+    /// Asks a region's leader; other peers are tried for where it is.
+    async fn ask(&self, route: &Route, request: Request) -> Result<Response> {
+        let mut nodes: Vec<NodeId> = route.leader.into_iter().collect();
+        nodes.extend(route.region.voters().map(|peer| peer.node));
+        let mut last = Error::RegionNotFound(route.region.id);
+        let mut at = 0;
+        while let Some(node) = nodes.get(at).copied() {
+            at += 1;
+            if nodes[..at - 1].contains(&node) {
+                continue;
+            }
+            match self.transport.call(node, request.clone()).await {
+                Ok(Response::Failed(error)) | Err(error) => {
+                    if let Error::NotLeader { leader: Some(leader), .. } = &error
+                        && !nodes[..at].contains(leader)
+                    {
+                        nodes.insert(at, *leader);
+                    }
+                    let moved = !matches!(error, Error::NotLeader { .. });
+                    last = error;
+                    if moved && !last.is_retryable() {
+                        break;
+                    }
+                }
+                Ok(response) => return Ok(response),
+            }
+        }
+        Err(last)
+    }
+
+    /// Tells every region of a kind about a table.
+    async fn publish_to(&self, kind: RegionKind, table: &Table, deadline: Instant) -> Result<()> {
+        loop {
+            let mut failed = None;
+            for route in self.placement.fresh_regions(kind).await? {
+                let region = RegionRef { id: route.region.id, epoch: route.region.epoch };
+                let request = Request::Schema { region, table: Box::new(table.clone()) };
+                match self.ask(&route, request).await {
+                    Ok(_) => {}
+                    // It knows a newer one already.
+                    Err(Error::SchemaChanged { known: Some(known), .. }) if known >= table.version => {}
+                    Err(error) => failed = Some(error),
+                }
+            }
+            match failed {
+                None => return Ok(()),
+                Some(error) if Instant::now() >= deadline => return Err(error),
+                Some(_) => sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Cuts one region into parts; how many regions it is then.
+    async fn split_region(&self, route: &Route, parts: u32) -> Result<usize> {
+        let region = RegionRef { id: route.region.id, epoch: route.region.epoch };
+        let keys = match self.ask(route, Request::SplitKeys { region, parts }).await? {
+            Response::Keys(keys) => keys,
+            other => return Err(Error::Invalid(format!("a region answered SplitKeys with {other:?}"))),
+        };
+        if keys.is_empty() {
+            return Ok(1);
+        }
+        let peers = route.region.peers.len() as u64;
+        let count = keys.len() as u64 * (peers + 1);
+        let count = u32::try_from(count).map_err(|_| Error::Invalid("too many regions".into()))?;
+        let mut ids = self.placement.ids(count).await?..;
+        let cuts = keys
+            .into_iter()
+            .filter_map(|key| {
+                let id = ids.next()?;
+                Some((key, id, ids.by_ref().take(peers as usize).collect()))
+            })
+            .collect();
+        match self.ask(route, Request::Split { region, cuts }).await? {
+            Response::Regions(regions) => {
+                self.placement.learn(&regions);
+                Ok(regions.len())
+            }
+            other => Err(Error::Invalid(format!("a region answered Split with {other:?}"))),
+        }
+    }
+}
+
+struct ClusterScan(txn::transaction::Scan);
+
+#[async_trait]
+impl Scan for ClusterScan {
+    async fn next_page(&mut self) -> Result<Option<Vec<Pair>>> {
+        self.0.next_page().await
+    }
+}
+
+fn paged(scan: txn::transaction::Scan, few: Option<u32>) -> Box<dyn Scan> {
+    Box::new(ClusterScan(match few {
+        Some(few) => scan.page_pairs(few.max(1)),
+        None => scan,
+    }))
+}
+
+struct ClusterSnapshot(txn::transaction::Snapshot);
+
+#[async_trait]
+impl Snapshot for ClusterSnapshot {
+    fn ts(&self) -> Timestamp {
+        self.0.ts()
+    }
+
+    async fn get(&self, keys: Vec<Vec<u8>>) -> Result<Vec<Pair>> {
+        self.0.batch_get(keys).await
+    }
+
+    fn scan(&self, start: Vec<u8>, end: Vec<u8>, reverse: bool, few: Option<u32>) -> Box<dyn Scan> {
+        paged(self.0.scan(start, end, reverse), few)
+    }
+}
+
+struct ClusterTransaction {
+    inner: txn::transaction::Transaction,
+    savepoint: txn::transaction::Savepoint,
+}
+
+#[async_trait]
+impl Snapshot for ClusterTransaction {
+    fn ts(&self) -> Timestamp {
+        self.inner.start_ts()
+    }
+
+    async fn get(&self, keys: Vec<Vec<u8>>) -> Result<Vec<Pair>> {
+        self.inner.batch_get(keys).await
+    }
+
+    fn scan(&self, start: Vec<u8>, end: Vec<u8>, reverse: bool, few: Option<u32>) -> Box<dyn Scan> {
+        paged(self.inner.scan(start, end, reverse), few)
+    }
+}
+
+#[async_trait]
+impl Transaction for ClusterTransaction {
+    fn bytes(&self) -> usize {
+        self.inner.bytes()
+    }
+
+    fn has_written(&self, table: TableId) -> bool {
+        self.inner.has_written(table)
+    }
+
+    fn put(&mut self, table: &Arc<Table>, key: Vec<u8>, row: Vec<u8>) -> Result<()> {
+        self.inner.put(table, key, row)
+    }
+
+    fn insert(&mut self, table: &Arc<Table>, key: Vec<u8>, row: Vec<u8>) -> Result<()> {
+        self.inner.insert(table, key, row)
+    }
+
+    fn delete(&mut self, table: &Arc<Table>, key: Vec<u8>) -> Result<()> {
+        self.inner.delete(table, key)
+    }
+
+    fn lock(&mut self, table: &Arc<Table>, key: Vec<u8>) -> Result<()> {
+        self.inner.lock(table, key)
+    }
+
+    fn set_savepoint(&mut self) {
+        self.savepoint = self.inner.savepoint();
+    }
+
+    fn rollback_to_savepoint(&mut self) {
+        self.inner.rollback_to(self.savepoint);
+    }
+
+    async fn commit(self: Box<Self>) -> Result<Timestamp> {
+        self.inner.commit().await
+    }
+}
+
+#[async_trait]
+impl Storage for ClusterStorage {
+    async fn begin(&self) -> Result<Box<dyn Transaction>> {
+        let inner = self.txn.begin().await?;
+        let savepoint = inner.savepoint();
+        Ok(Box::new(ClusterTransaction { inner, savepoint }))
+    }
+
+    fn snapshot(&self, ts: Timestamp) -> Arc<dyn Snapshot> {
+        Arc::new(ClusterSnapshot(self.txn.snapshot(ts)))
+    }
+
+    async fn timestamp(&self) -> Result<Timestamp> {
+        self.txn.timestamp().await
+    }
+
+    async fn catalog(&self) -> Result<Arc<Catalog>> {
+        self.placement.catalog().await
+    }
+
+    async fn change(&self, change: CatalogChange) -> Result<Option<Table>> {
+        self.placement.change(change).await
+    }
+
+    async fn publish_schema(&self, table: &Table) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        self.publish_to(RegionKind::Records(table.id), table, deadline).await?;
+        for index in &table.indexes {
+            self.publish_to(RegionKind::Index(table.id, index.id), table, deadline).await?;
+        }
+        Ok(())
+    }
+
+    async fn auto_increment(&self, table: TableId, count: u64) -> Result<u64> {
+        self.placement.auto_increment(table, count).await
+    }
+
+    async fn raise_auto_increment(&self, table: TableId, value: u64) -> Result<()> {
+        self.placement.raise_auto_increment(table, value).await
+    }
+
+    async fn split_table(&self, table: &Table, regions: u32) -> Result<usize> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let routes = self.placement.fresh_regions(RegionKind::Records(table.id)).await?;
+            let wanted = regions as usize;
+            if routes.len() >= wanted {
+                return Ok(routes.len());
+            }
+            let (share, rest) = (wanted / routes.len().max(1), wanted % routes.len().max(1));
+            let (mut now, mut failed) = (0, None);
+            for (at, route) in routes.iter().enumerate() {
+                let parts = share + usize::from(at < rest);
+                if parts < 2 {
+                    now += 1;
+                    continue;
+                }
+                match self.split_region(route, parts as u32).await {
+                    Ok(count) => now += count,
+                    Err(error) => failed = Some(error),
+                }
+            }
+            match failed {
+                None => return Ok(now),
+                Some(error) if !error.is_retryable() || Instant::now() >= deadline => return Err(error),
+                Some(_) => sleep(PAUSE).await,
+            }
+        }
+    }
+
+    async fn take_lease(&self, ts: Option<Timestamp>, ttl: Duration, owner: &str) -> Result<Lease> {
+        self.placement.take_lease(ts, ttl, owner).await
+    }
+
+    async fn renew_lease(&self, lease: LeaseId, ttl: Duration) -> Result<Lease> {
+        self.placement.renew_lease(lease, ttl).await
+    }
+
+    async fn release_lease(&self, lease: LeaseId) -> Result<()> {
+        self.placement.release_lease(lease).await
+    }
+
+    async fn leases(&self) -> Result<Vec<Lease>> {
+        self.placement.leases().await
+    }
+
+    async fn signing_key(&self) -> Result<Arc<[u8]>> {
+        self.placement.signing_key().await
+    }
+
+    async fn status(&self) -> Result<ClusterStatus> {
+        self.placement.status().await
+    }
+}

@@ -1,0 +1,413 @@
+//! A store in memory with the same promises, for tests of the layer above.
+//!
+//! Nothing is durable, and nothing of it is meant to be: timestamps count, conflicts are found at
+//! commit, the catalog is placement's own state machine.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use placement::ClusterStatus;
+use placement::api::{Catalog, CatalogChange, Lease};
+use placement::catalog::Founders;
+use placement::command::{Command, Outcome};
+use placement::state::State;
+use types::{Error, LeaseId, Result, Table, TableId, Timestamp};
+
+use super::{Pair, Scan, Snapshot, Storage, Transaction};
+
+/// Pairs of a page, unless asked for fewer.
+const PAGE: usize = 1024;
+/// A present that advances by one millisecond with every timestamp.
+const EPOCH_MS: u64 = 1_700_000_000_000;
+
+type Versions = BTreeMap<Vec<u8>, Vec<(Timestamp, Option<Vec<u8>>)>>;
+
+#[derive(Default)]
+struct Data {
+    versions: Versions,
+    clock: u64,
+    state: Option<State>,
+}
+
+/// The store. Clones share it.
+#[derive(Clone, Default)]
+pub struct MemoryStorage {
+    data: Arc<Mutex<Data>>,
+}
+
+impl MemoryStorage {
+    /// An empty store.
+    pub fn new() -> Self {
+        let storage = MemoryStorage::default();
+        storage.data.lock().state = Some(State::new());
+        storage
+    }
+
+    fn tick(&self) -> Timestamp {
+        let mut data = self.data.lock();
+        data.clock += 1;
+        Timestamp::pack(EPOCH_MS + data.clock, 0)
+    }
+
+    fn with_state<T>(&self, f: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        let mut data = self.data.lock();
+        f(data.state.get_or_insert_with(State::new))
+    }
+
+    fn command(&self, command: Command) -> Result<Outcome> {
+        self.with_state(|state| state.apply(command))
+    }
+
+    fn lease(&self, command: Command) -> Result<Lease> {
+        match self.command(command)? {
+            Outcome::Lease(lease) => Ok(lease),
+            _ => Err(Error::Invalid("placement answered no lease".into())),
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        EPOCH_MS + self.data.lock().clock
+    }
+}
+
+/// Pairs of a range at a timestamp, up to a limit.
+fn read(
+    data: &Data,
+    from: Bound<Vec<u8>>,
+    to: Bound<Vec<u8>>,
+    reverse: bool,
+    ts: Timestamp,
+    limit: usize,
+) -> Vec<Pair> {
+    let alive = |(key, versions): (&Vec<u8>, &Vec<(Timestamp, Option<Vec<u8>>)>)| {
+        let version = versions.iter().rev().find(|(at, _)| *at <= ts)?;
+        Some((key.clone(), version.1.clone()?))
+    };
+    let empty = match (&from, &to) {
+        (Bound::Included(a) | Bound::Excluded(a), Bound::Excluded(b)) => a >= b,
+        _ => false,
+    };
+    if empty {
+        return Vec::new();
+    }
+    let range = data.versions.range((from, to));
+    if reverse {
+        range.rev().filter_map(alive).take(limit).collect()
+    } else {
+        range.filter_map(alive).take(limit).collect()
+    }
+}
+
+struct MemorySnapshot {
+    storage: MemoryStorage,
+    ts: Timestamp,
+}
+
+#[async_trait]
+impl Snapshot for MemorySnapshot {
+    fn ts(&self) -> Timestamp {
+        self.ts
+    }
+
+    async fn get(&self, mut keys: Vec<Vec<u8>>) -> Result<Vec<Pair>> {
+        keys.sort();
+        keys.dedup();
+        let data = self.storage.data.lock();
+        let one = |key: Vec<u8>| {
+            let (from, to) = (Bound::Included(key.clone()), Bound::Included(key));
+            read(&data, from, to, false, self.ts, 1).pop()
+        };
+        Ok(keys.into_iter().filter_map(one).collect())
+    }
+
+    fn scan(&self, start: Vec<u8>, end: Vec<u8>, reverse: bool, few: Option<u32>) -> Box<dyn Scan> {
+        let storage = self.storage.clone();
+        let page = few.map_or(PAGE, |few| few.max(1) as usize);
+        Box::new(MemoryScan {
+            storage,
+            ts: self.ts,
+            start,
+            end,
+            reverse,
+            page,
+            own: BTreeMap::new(),
+            done: false,
+        })
+    }
+}
+
+struct MemoryScan {
+    storage: MemoryStorage,
+    ts: Timestamp,
+    start: Vec<u8>,
+    end: Vec<u8>,
+    reverse: bool,
+    page: usize,
+    own: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    done: bool,
+}
+
+#[async_trait]
+impl Scan for MemoryScan {
+    async fn next_page(&mut self) -> Result<Option<Vec<Pair>>> {
+        if self.done {
+            return Ok(None);
+        }
+        let (from, to) = (Bound::Included(self.start.clone()), Bound::Excluded(self.end.clone()));
+        let pairs = read(&self.storage.data.lock(), from, to, self.reverse, self.ts, self.page);
+        let (mut start, mut end) = (self.start.clone(), self.end.clone());
+        match pairs.last() {
+            Some((last, _)) if pairs.len() == self.page && self.reverse => {
+                start.clone_from(last);
+                self.end.clone_from(last);
+            }
+            Some((last, _)) if pairs.len() == self.page => {
+                end.clone_from(last);
+                end.push(0);
+                self.start.clone_from(&end);
+            }
+            _ => self.done = true,
+        }
+        let mut merged: BTreeMap<Vec<u8>, Option<Vec<u8>>> =
+            pairs.into_iter().map(|(key, row)| (key, Some(row))).collect();
+        if start < end {
+            let own = self.own.range::<Vec<u8>, _>(&start..&end);
+            merged.extend(own.map(|(key, row)| (key.clone(), row.clone())));
+        }
+        let pairs = merged.into_iter().filter_map(|(key, row)| Some((key, row?)));
+        Ok(Some(if self.reverse { pairs.rev().collect() } else { pairs.collect() }))
+    }
+}
+
+#[derive(Clone)]
+enum Write {
+    Put(Vec<u8>),
+    Insert(Vec<u8>),
+    Delete,
+    Lock,
+}
+
+impl Write {
+    fn row(&self) -> Option<Option<Vec<u8>>> {
+        match self {
+            Write::Put(row) | Write::Insert(row) => Some(Some(row.clone())),
+            Write::Delete => Some(None),
+            Write::Lock => None,
+        }
+    }
+}
+
+struct MemoryTransaction {
+    snapshot: MemorySnapshot,
+    writes: BTreeMap<Vec<u8>, Write>,
+    saved: BTreeMap<Vec<u8>, Write>,
+    tables: BTreeMap<TableId, Arc<Table>>,
+}
+
+#[async_trait]
+impl Snapshot for MemoryTransaction {
+    fn ts(&self) -> Timestamp {
+        self.snapshot.ts
+    }
+
+    async fn get(&self, keys: Vec<Vec<u8>>) -> Result<Vec<Pair>> {
+        let mut found: BTreeMap<Vec<u8>, Vec<u8>> =
+            self.snapshot.get(keys.clone()).await?.into_iter().collect();
+        for key in keys {
+            match self.writes.get(&key).and_then(Write::row) {
+                Some(Some(row)) => {
+                    found.insert(key, row);
+                }
+                Some(None) => {
+                    found.remove(&key);
+                }
+                None => {}
+            }
+        }
+        Ok(found.into_iter().collect())
+    }
+
+    fn scan(&self, start: Vec<u8>, end: Vec<u8>, reverse: bool, few: Option<u32>) -> Box<dyn Scan> {
+        let own = self
+            .writes
+            .iter()
+            .filter_map(|(key, write)| Some((key.clone(), write.row()?)))
+            .collect();
+        let page = few.map_or(PAGE, |few| few.max(1) as usize);
+        let storage = self.snapshot.storage.clone();
+        Box::new(MemoryScan {
+            storage,
+            ts: self.snapshot.ts,
+            start,
+            end,
+            reverse,
+            page,
+            own,
+            done: false,
+        })
+    }
+}
+
+impl MemoryTransaction {
+    fn write(&mut self, table: &Arc<Table>, key: Vec<u8>, write: Write) {
+        self.tables.insert(table.id, table.clone());
+        self.writes.insert(key, write);
+    }
+}
+
+#[async_trait]
+impl Transaction for MemoryTransaction {
+    fn bytes(&self) -> usize {
+        let row = |write: &Write| write.row().flatten().map_or(0, |row| row.len());
+        self.writes.iter().map(|(key, write)| key.len() + row(write)).sum()
+    }
+
+    fn has_written(&self, table: TableId) -> bool {
+        self.tables.contains_key(&table)
+    }
+
+    fn put(&mut self, table: &Arc<Table>, key: Vec<u8>, row: Vec<u8>) -> Result<()> {
+        let write = match self.writes.get(&key) {
+            Some(Write::Insert(_)) => Write::Insert(row),
+            _ => Write::Put(row),
+        };
+        self.write(table, key, write);
+        Ok(())
+    }
+
+    fn insert(&mut self, table: &Arc<Table>, key: Vec<u8>, row: Vec<u8>) -> Result<()> {
+        let write = match self.writes.get(&key) {
+            Some(Write::Put(_) | Write::Insert(_)) => {
+                return Err(Error::Duplicate { index: String::new(), key });
+            }
+            Some(Write::Delete) => Write::Put(row),
+            _ => Write::Insert(row),
+        };
+        self.write(table, key, write);
+        Ok(())
+    }
+
+    fn delete(&mut self, table: &Arc<Table>, key: Vec<u8>) -> Result<()> {
+        self.write(table, key, Write::Delete);
+        Ok(())
+    }
+
+    fn lock(&mut self, table: &Arc<Table>, key: Vec<u8>) -> Result<()> {
+        if !self.writes.contains_key(&key) {
+            self.write(table, key, Write::Lock);
+        }
+        Ok(())
+    }
+
+    fn set_savepoint(&mut self) {
+        self.saved.clone_from(&self.writes);
+    }
+
+    fn rollback_to_savepoint(&mut self) {
+        self.writes.clone_from(&self.saved);
+    }
+
+    async fn commit(self: Box<Self>) -> Result<Timestamp> {
+        let start = self.snapshot.ts;
+        if self.writes.is_empty() {
+            return Ok(start);
+        }
+        let commit_ts = self.snapshot.storage.tick();
+        let mut data = self.snapshot.storage.data.lock();
+        for (key, write) in &self.writes {
+            let newest = data.versions.get(key).and_then(|versions| versions.last());
+            if let Some((committed, _)) = newest.filter(|(at, _)| *at > start) {
+                return Err(Error::Conflict { key: key.clone(), start, committed: *committed });
+            }
+            if matches!(write, Write::Insert(_)) && newest.is_some_and(|(_, row)| row.is_some()) {
+                return Err(Error::Duplicate { index: String::new(), key: key.clone() });
+            }
+        }
+        for (key, write) in self.writes {
+            if let Some(row) = write.row() {
+                data.versions.entry(key).or_default().push((commit_ts, row));
+            }
+        }
+        Ok(commit_ts)
+    }
+}
+
+#[async_trait]
+impl Storage for MemoryStorage {
+    async fn begin(&self) -> Result<Box<dyn Transaction>> {
+        let snapshot = MemorySnapshot { storage: self.clone(), ts: self.tick() };
+        let (writes, saved, tables) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Ok(Box::new(MemoryTransaction { snapshot, writes, saved, tables }))
+    }
+
+    fn snapshot(&self, ts: Timestamp) -> Arc<dyn Snapshot> {
+        Arc::new(MemorySnapshot { storage: self.clone(), ts })
+    }
+
+    async fn timestamp(&self) -> Result<Timestamp> {
+        Ok(self.tick())
+    }
+
+    async fn catalog(&self) -> Result<Arc<Catalog>> {
+        self.with_state(|state| Ok(Arc::new(state.catalog.clone())))
+    }
+
+    async fn change(&self, change: CatalogChange) -> Result<Option<Table>> {
+        let now = self.tick();
+        let founders = Founders(vec![1, 2, 3]);
+        match self.command(Command::Change { change, founders, now })? {
+            Outcome::Changed { table, .. } => Ok(table.map(|table| *table)),
+            _ => Ok(None),
+        }
+    }
+
+    async fn publish_schema(&self, _: &Table) -> Result<()> {
+        Ok(())
+    }
+
+    async fn auto_increment(&self, table: TableId, count: u64) -> Result<u64> {
+        match self.command(Command::AutoIncrement { table, count, above: 0 })? {
+            Outcome::First(first) => Ok(first),
+            _ => Err(Error::Invalid("placement answered no number".into())),
+        }
+    }
+
+    async fn raise_auto_increment(&self, table: TableId, value: u64) -> Result<()> {
+        self.command(Command::AutoIncrement { table, count: 0, above: value }).map(|_| ())
+    }
+
+    async fn split_table(&self, _: &Table, _: u32) -> Result<usize> {
+        Ok(1)
+    }
+
+    async fn take_lease(&self, ts: Option<Timestamp>, ttl: Duration, owner: &str) -> Result<Lease> {
+        let ts = ts.unwrap_or_else(|| self.tick());
+        let (now_ms, ttl_ms) = (self.now_ms(), ttl.as_millis() as u64);
+        self.lease(Command::TakeLease { ts, owner: owner.to_owned(), now_ms, ttl_ms })
+    }
+
+    async fn renew_lease(&self, lease: LeaseId, ttl: Duration) -> Result<Lease> {
+        let (now_ms, ttl_ms) = (self.now_ms(), ttl.as_millis() as u64);
+        self.lease(Command::RenewLease { lease, now_ms, ttl_ms })
+    }
+
+    async fn release_lease(&self, lease: LeaseId) -> Result<()> {
+        self.command(Command::ReleaseLease(lease)).map(|_| ())
+    }
+
+    async fn leases(&self) -> Result<Vec<Lease>> {
+        self.with_state(|state| Ok(state.leases.values().cloned().collect()))
+    }
+
+    async fn signing_key(&self) -> Result<Arc<[u8]>> {
+        Ok(Arc::from(&b"a key for tests, not a secret"[..]))
+    }
+
+    async fn status(&self) -> Result<ClusterStatus> {
+        Ok(ClusterStatus { nodes: Vec::new(), routes: Vec::new(), peers: Vec::new(), leader: 0 })
+    }
+}

@@ -1,0 +1,117 @@
+//! What statements need of the store below: snapshots, transactions, the catalog, leases.
+//!
+//! Narrow on purpose: [`cluster`] is the real one over regions, [`memory`] the one of the tests.
+
+// pub mod cluster;
+pub mod memory;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use placement::ClusterStatus;
+use placement::api::{Catalog, CatalogChange, Lease};
+use types::{LeaseId, Result, Table, TableId, Timestamp};
+
+/// A key and its row.
+pub type Pair = (Vec<u8>, Vec<u8>);
+
+/// A range being read, page by page; dropping it ends the reading.
+#[async_trait]
+pub trait Scan: Send {
+    /// The next pairs in order, or none at the end. May be empty before the end.
+    async fn next_page(&mut self) -> Result<Option<Vec<Pair>>>;
+}
+
+/// Reads at one timestamp.
+#[async_trait]
+pub trait Snapshot: Send + Sync {
+    /// When it reads.
+    fn ts(&self) -> Timestamp;
+
+    /// Pairs of those keys that have a row, ascending.
+    async fn get(&self, keys: Vec<Vec<u8>>) -> Result<Vec<Pair>>;
+
+    /// The rows with `start ≤ key < end`, descending if `reverse`. `few` asks for small pages.
+    fn scan(&self, start: Vec<u8>, end: Vec<u8>, reverse: bool, few: Option<u32>) -> Box<dyn Scan>;
+}
+
+/// A transaction in optimistic mode: it reads its own writes, and conflicts show at commit.
+#[async_trait]
+pub trait Transaction: Snapshot {
+    /// Bytes of keys and rows buffered.
+    fn bytes(&self) -> usize;
+
+    /// Whether it has written rows or index entries of a table.
+    fn has_written(&self, table: TableId) -> bool;
+
+    /// Sets a row, whatever was there.
+    fn put(&mut self, table: &Arc<Table>, key: Vec<u8>, row: Vec<u8>) -> Result<()>;
+
+    /// Sets a row that must not be there: an own one is an error at once, a stored one at commit.
+    fn insert(&mut self, table: &Arc<Table>, key: Vec<u8>, row: Vec<u8>) -> Result<()>;
+
+    /// Ends a row.
+    fn delete(&mut self, table: &Arc<Table>, key: Vec<u8>) -> Result<()>;
+
+    /// Holds a key: others that write it meanwhile conflict.
+    fn lock(&mut self, table: &Arc<Table>, key: Vec<u8>) -> Result<()>;
+
+    /// A place to come back to when a statement fails. The newest one counts.
+    fn set_savepoint(&mut self);
+
+    /// Forgets the changes since the savepoint.
+    fn rollback_to_savepoint(&mut self);
+
+    /// Commits, and says when.
+    async fn commit(self: Box<Self>) -> Result<Timestamp>;
+}
+
+/// The store.
+#[async_trait]
+pub trait Storage: Send + Sync + 'static {
+    /// Begins a transaction now.
+    async fn begin(&self) -> Result<Box<dyn Transaction>>;
+
+    /// Reads at a timestamp.
+    fn snapshot(&self, ts: Timestamp) -> Arc<dyn Snapshot>;
+
+    /// A timestamp greater than all given before.
+    async fn timestamp(&self) -> Result<Timestamp>;
+
+    /// The catalog, at least as new as every timestamp given before.
+    async fn catalog(&self) -> Result<Arc<Catalog>>;
+
+    /// Changes the catalog; the table as changed, where one was.
+    async fn change(&self, change: CatalogChange) -> Result<Option<Table>>;
+
+    /// Makes a table's description known to every region that holds its keys.
+    async fn publish_schema(&self, table: &Table) -> Result<()>;
+
+    /// First of `count` consecutive AUTO_INCREMENT numbers.
+    async fn auto_increment(&self, table: TableId, count: u64) -> Result<u64>;
+
+    /// Makes later AUTO_INCREMENT numbers greater than a number given by hand.
+    async fn raise_auto_increment(&self, table: TableId, value: u64) -> Result<()>;
+
+    /// Cuts a table's records into about so many regions; how many there are afterwards.
+    async fn split_table(&self, table: &Table, regions: u32) -> Result<usize>;
+
+    /// Takes a lease at a snapshot, or at the present timestamp.
+    async fn take_lease(&self, ts: Option<Timestamp>, ttl: Duration, owner: &str) -> Result<Lease>;
+
+    /// Prolongs a lease from now on.
+    async fn renew_lease(&self, lease: LeaseId, ttl: Duration) -> Result<Lease>;
+
+    /// Ends a lease.
+    async fn release_lease(&self, lease: LeaseId) -> Result<()>;
+
+    /// Leases that live.
+    async fn leases(&self) -> Result<Vec<Lease>>;
+
+    /// The key that signs tokens; never to be logged.
+    async fn signing_key(&self) -> Result<Arc<[u8]>>;
+
+    /// Nodes, regions and replicas, for information_schema.
+    async fn status(&self) -> Result<ClusterStatus>;
+}
