@@ -264,9 +264,13 @@ pub async fn send_rows<W: AsyncWrite + Unpin>(
             if let Err(error) = put_row(writer, &readers, row, rows.format) {
                 return Ok(Err(error));
             }
-            writer.flush_if_full().await?;
-            if row % 1024 == 1023 && cancel.is_cancelled() {
-                return Ok(Err(errors::interrupted()));
+            if writer.is_full() {
+                // A client that does not read must not keep a killed query alive.
+                tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => return Ok(Err(errors::interrupted())),
+                    flushed = writer.flush_if_full() => flushed?,
+                }
             }
         }
     }

@@ -19,6 +19,7 @@ use super::command::{ChangeUser, Command, Execute};
 use super::connections::{Connections, Registration};
 use super::handshake::{self, Accepted, Failure, Host, Offer, Reader, Socket};
 use super::packet::PacketError;
+use super::pattern::like;
 use super::prepared::Statements;
 use super::server::Options;
 use super::{errors, infile, statements};
@@ -102,9 +103,8 @@ pub async fn serve(
     let session = match shared.backend.open_session(accepted.info.clone()).await {
         Ok(session) => session,
         Err(error) => {
-            answer::put_error(&mut accepted.writer, accepted.capabilities, &error);
-            accepted.writer.close().await?;
-            return Err(error.into());
+            let Accepted { reader, writer, capabilities, .. } = &mut accepted;
+            return Err(handshake::refuse(reader, writer, *capabilities, error).await);
         }
     };
     registration.set_user(&accepted.info.user);
@@ -120,40 +120,52 @@ pub async fn serve(
         shared: Arc::clone(&shared),
     };
     let end = connection.run().await;
-    let outcome = connection.say_goodbye(end).await;
-    connection.session.close().await;
-    outcome
+    // The session first: its locks should not wait for a client to hear that it is shut out.
+    connection.close_session().await;
+    connection.say_goodbye(end).await
 }
 
 impl Connection {
     async fn run(&mut self) -> End {
         self.put_ok(&Done::default());
-        let mut outcome = Ok(());
-        while outcome.is_ok() {
+        loop {
             self.registration.end();
             self.registration.set_database(self.session.database());
-            if let Err(error) = self.accepted.writer.flush().await {
-                return error.into();
+            if let Err(end) = self.next_command().await {
+                return end;
             }
-            outcome = match self.next_payload().await {
-                Ok(payload) => self.answer(&payload).await,
-                Err(end) => Err(end),
-            };
         }
-        outcome.err().unwrap_or(End::Quit)
+    }
+
+    /// Sends the last answer, and answers one more command.
+    async fn next_command(&mut self) -> Result<(), End> {
+        self.flush().await?;
+        let payload = self.next_payload().await?;
+        self.answer(&payload).await
+    }
+
+    /// Sends what is buffered, unless the connection is killed meanwhile.
+    async fn flush(&mut self) -> Result<(), End> {
+        tokio::select! {
+            biased;
+            () = self.registration.closing.cancelled() => Err(End::Told(errors::interrupted())),
+            flushed = self.accepted.writer.flush() => Ok(flushed?),
+        }
+    }
+
+    async fn close_session(&mut self) {
+        if tokio::time::timeout(CANCEL_GRACE, self.session.close()).await.is_err() {
+            tracing::warn!(id = self.registration.id, "a session did not close and was dropped");
+        }
     }
 
     /// Sends what there is still to say.
     async fn say_goodbye(&mut self, end: End) -> Result<(), Failure> {
-        let writer = &mut self.accepted.writer;
+        let Accepted { reader, writer, capabilities, .. } = &mut self.accepted;
         match end {
             End::Quit => Ok(()),
             End::Broken(error) => Err(error.into()),
-            End::Told(error) => {
-                answer::put_error(writer, self.accepted.capabilities, &error);
-                writer.close().await?;
-                Err(error.into())
-            }
+            End::Told(error) => Err(handshake::refuse(reader, writer, *capabilities, error).await),
         }
     }
 
@@ -281,6 +293,10 @@ impl Connection {
             if !self.reply(reply, Format::Text, position < last, cancel).await? {
                 break;
             }
+            if position < last {
+                // The client need not wait for the next statement to see this one's result.
+                self.flush().await?;
+            }
         }
         Ok(())
     }
@@ -370,9 +386,9 @@ impl Connection {
         if !self.accepted.info.local_files {
             return Ok(Err(errors::local_infile_off()));
         }
+        answer::put_infile_request(&mut self.accepted.writer, file);
+        self.flush().await?;
         let Accepted { reader, writer, .. } = &mut self.accepted;
-        answer::put_infile_request(writer, file);
-        writer.flush().await?;
         reader.decoder().set_sequence(writer.sequence());
         let timeout = self.shared.options.stall_timeout;
         let reply = infile::load(
@@ -461,7 +477,7 @@ impl Connection {
     }
 
     async fn reopen(&mut self) -> Result<(), End> {
-        self.session.close().await;
+        self.close_session().await;
         self.statements.clear();
         let info = self.accepted.info.clone();
         match self.shared.backend.open_session(info).await {
@@ -514,46 +530,4 @@ async fn attend<T>(
         tracing::warn!(id = registration.id, "a cancelled command did not end and was dropped");
     }
     Err(end)
-}
-
-/// SQL's LIKE for column names, without regard to ASCII case; the empty pattern matches all.
-fn like(name: &[u8], pattern: &[u8]) -> bool {
-    if pattern.is_empty() {
-        return true;
-    }
-    // Positions of the pattern that the name read so far can have reached.
-    let mut reached = vec![false; pattern.len() + 1];
-    let close = |reached: &mut Vec<bool>| {
-        for (at, byte) in pattern.iter().enumerate() {
-            if *byte == b'%' && reached.get(at) == Some(&true) {
-                if let Some(next) = reached.get_mut(at + 1) {
-                    *next = true;
-                }
-            }
-        }
-    };
-    if let Some(start) = reached.first_mut() {
-        *start = true;
-    }
-    close(&mut reached);
-    for byte in name {
-        let mut next = vec![false; pattern.len() + 1];
-        for (at, wanted) in pattern.iter().enumerate() {
-            if reached.get(at) != Some(&true) {
-                continue;
-            }
-            let step = match wanted {
-                b'%' => at,
-                b'_' => at + 1,
-                wanted if wanted.eq_ignore_ascii_case(byte) => at + 1,
-                _ => continue,
-            };
-            if let Some(slot) = next.get_mut(step) {
-                *slot = true;
-            }
-        }
-        close(&mut next);
-        reached = next;
-    }
-    reached.last() == Some(&true)
 }

@@ -22,6 +22,8 @@ use super::errors;
 use super::packet::{PacketError, PacketReader, PacketWriter};
 use super::password::{AuthPlugin, NONCE_LEN, StoredPassword};
 
+/// How long a client that is refused or shut out gets to hear why.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Most bytes of a packet from a client that is not authenticated.
 const HANDSHAKE_PACKET: usize = 256 * 1024;
 /// Method that the greeting announces.
@@ -238,17 +240,18 @@ pub async fn accept(
     writer.flush().await?;
     let mut payload = read_first(&mut reader, &mut writer, host).await?;
     let mut tls = false;
-    if matches!(decode_first(&payload, &mut writer).await?, First::Tls) {
+    if matches!(decode_first(&payload, &mut reader, &mut writer).await?, First::Tls) {
         let Some(config) = host.tls else {
             let error = errors::bad_handshake("TLS is asked for but not offered");
-            return Err(refuse(&mut writer, CapabilityFlags::empty(), error).await);
+            return Err(refuse(&mut reader, &mut writer, CapabilityFlags::empty(), error).await);
         };
         (reader, writer) = encrypt(reader, writer, host, config).await?;
         tls = true;
         payload = read_first(&mut reader, &mut writer, host).await?;
     }
-    let First::Hello(hello) = decode_first(&payload, &mut writer).await? else {
+    let First::Hello(hello) = decode_first(&payload, &mut reader, &mut writer).await? else {
         return Err(refuse(
+            &mut reader,
             &mut writer,
             CapabilityFlags::empty(),
             errors::bad_handshake("TLS is asked for again"),
@@ -256,7 +259,9 @@ pub async fn accept(
         .await);
     };
     if !hello.capabilities.contains(CapabilityFlags::CLIENT_PROTOCOL_41) {
-        return Err(refuse(&mut writer, hello.capabilities, errors::client_too_old()).await);
+        return Err(
+            refuse(&mut reader, &mut writer, hello.capabilities, errors::client_too_old()).await
+        );
     }
     let capabilities = hello.capabilities & server_capabilities(host.tls.is_some());
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -276,7 +281,7 @@ pub async fn accept(
     match authenticate(&mut accepted, host, offer).await {
         Ok(()) => Ok(accepted),
         Err(Failure::Refused(error)) => {
-            Err(refuse(&mut accepted.writer, capabilities, error).await)
+            Err(refuse(&mut accepted.reader, &mut accepted.writer, capabilities, error).await)
         }
         Err(failure) => Err(failure),
     }
@@ -326,29 +331,40 @@ async fn read_first(
     match read(reader, writer, host.timeout).await {
         Ok(payload) => Ok(payload),
         Err(error) => match errors::of_packet(&error) {
-            Some(answer) => Err(refuse(writer, CapabilityFlags::empty(), answer).await),
+            Some(answer) => Err(refuse(reader, writer, CapabilityFlags::empty(), answer).await),
             None => Err(error.into()),
         },
     }
 }
 
-async fn decode_first<'p>(payload: &'p [u8], writer: &mut Writer) -> Result<First<'p>, Failure> {
+async fn decode_first<'p>(
+    payload: &'p [u8],
+    reader: &mut Reader,
+    writer: &mut Writer,
+) -> Result<First<'p>, Failure> {
     match First::decode(payload) {
         Ok(first) => Ok(first),
         Err(error) => {
             let error = errors::bad_handshake(error.0);
-            Err(refuse(writer, CapabilityFlags::empty(), error).await)
+            Err(refuse(reader, writer, CapabilityFlags::empty(), error).await)
         }
     }
 }
 
-/// Tells the client why, and closes.
-async fn refuse(writer: &mut Writer, capabilities: CapabilityFlags, error: SqlError) -> Failure {
+/// Tells the client why, and closes. Bounded by [`LAST_WORDS`], whether the client listens or not.
+pub async fn refuse(
+    reader: &mut Reader,
+    writer: &mut Writer,
+    capabilities: CapabilityFlags,
+    error: SqlError,
+) -> Failure {
     answer::put_error(writer, capabilities, &error);
-    match writer.close().await {
-        Ok(()) => Failure::Refused(error),
-        Err(error) => Failure::Packet(error),
+    match tokio::time::timeout(LAST_WORDS, writer.close()).await {
+        Ok(Ok(())) => reader.drain(LAST_WORDS).await,
+        Ok(Err(error)) => return Failure::Packet(error),
+        Err(_) => return Failure::Packet(PacketError::TimedOut(LAST_WORDS)),
     }
+    Failure::Refused(error)
 }
 
 /// Encrypts a connection whose client asked for it; what it has sent since is TLS already.

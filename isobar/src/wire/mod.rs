@@ -23,6 +23,7 @@ mod infile;
 mod packet;
 mod params;
 pub mod password;
+mod pattern;
 mod prepared;
 mod server;
 mod statements;

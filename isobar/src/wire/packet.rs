@@ -233,6 +233,21 @@ impl<R: AsyncRead + Unpin> PacketReader<R> {
         std::future::pending().await
     }
 
+    /// Reads and forgets what the peer still sends, until it closes or `bound` is over. Closing
+    /// with unread input would reset the connection, and the peer might lose our last words.
+    pub async fn drain(&mut self, bound: Duration) {
+        let drain = async {
+            loop {
+                self.input.clear();
+                if !self.fill().await.is_ok_and(|read| read > 0) {
+                    break;
+                }
+            }
+        };
+        // At the bound the peer has had its time.
+        let _ = tokio::time::timeout(bound, drain).await;
+    }
+
     /// The socket, and bytes already read from it (the start of a TLS handshake).
     pub fn into_parts(self) -> (R, Bytes) {
         (self.io, self.input.freeze())
@@ -307,10 +322,15 @@ impl<W: AsyncWrite + Unpin> PacketWriter<W> {
         }
     }
 
-    /// Writes the buffer to the socket once it holds [`FLUSH_AT`] bytes. Waits for the peer: this
-    /// is what holds back a query whose client does not read.
+    /// Whether the buffer holds enough to be written to the socket.
+    pub fn is_full(&self) -> bool {
+        self.output.len() >= FLUSH_AT
+    }
+
+    /// Writes the buffer to the socket if it is full. Waits for the peer: this is what holds back
+    /// a query whose client does not read. Cancelling loses nothing.
     pub async fn flush_if_full(&mut self) -> Result<(), PacketError> {
-        if self.output.len() >= FLUSH_AT {
+        if self.is_full() {
             self.write_out().await?;
         }
         Ok(())

@@ -158,6 +158,118 @@ async fn broken_parameters_keep_the_connection() {
 }
 
 #[tokio::test]
+async fn a_cursor_asked_for_is_answered_with_all_rows() {
+    let server = start(Options::default()).await;
+    let mut raw = Raw::login(&server).await;
+    raw.command(22, b"SELECT * FROM types").await;
+    let (_, prepared) = raw.read().await.unwrap();
+    let id = &prepared[1..5];
+    for _ in 0..19 {
+        raw.read().await.unwrap();
+    }
+    raw.command(23, &[id, &[1, 1, 0, 0, 0]].concat()).await;
+    // Number of columns, columns, rows, end.
+    for _ in 0..1 + 19 + 3 {
+        raw.read().await.unwrap();
+    }
+    let (_, end) = raw.read().await.unwrap();
+    let status = u16::from_le_bytes([end[3], end[4]]);
+    assert_eq!((end[0], status & 0x40), (0xfe, 0), "no cursor is open");
+    raw.command(28, &[id, &[10, 0, 0, 0]].concat()).await;
+    assert_eq!(raw.read_error().await.code, 1421);
+    raw.expect_alive().await;
+}
+
+#[tokio::test]
+async fn long_parameters_arrive_in_pieces_and_are_bounded() {
+    let max_allowed_packet = 1 << 20;
+    let server = start(Options { max_allowed_packet, ..Options::default() }).await;
+    let mut raw = Raw::login(&server).await;
+    raw.command(22, b"ECHO ?").await;
+    let (_, prepared) = raw.read().await.unwrap();
+    let id = &prepared[1..5];
+    raw.read().await.unwrap();
+    raw.read().await.unwrap();
+    let piece = |text: &[u8]| [id, &[0, 0], text].concat();
+    let execute = [id, &[0, 1, 0, 0, 0, 0, 1, 252, 0]].concat();
+    let echo = async |raw: &mut Raw| {
+        raw.read().await.unwrap();
+        raw.read().await.unwrap();
+        let (_, row) = raw.read().await.unwrap();
+        raw.read().await.unwrap();
+        String::from_utf8_lossy(&row[3..]).into_owned()
+    };
+    raw.command(24, &piece(b"long ")).await;
+    raw.command(24, &piece(b"data")).await;
+    raw.command(23, &execute).await;
+    assert_eq!(echo(&mut raw).await, "String(\"long data\")");
+    // Used up by one execution; and forgotten by a reset.
+    raw.command(23, &execute).await;
+    assert_eq!(raw.read_error().await.code, 1835, "no value any more");
+    raw.command(24, &piece(b"forgotten")).await;
+    raw.command(26, id).await;
+    assert_eq!(raw.read().await.unwrap().1[0], 0);
+    raw.command(24, &piece(b"kept")).await;
+    raw.command(23, &execute).await;
+    assert_eq!(echo(&mut raw).await, "String(\"kept\")");
+    // More than a packet may hold: told at the execution, and freed by it.
+    for _ in 0..3 {
+        for _ in 0..30 {
+            raw.command(24, &piece(&[b'x'; 100_000])).await;
+        }
+        raw.command(23, &execute).await;
+        let error = raw.read_error().await;
+        assert!(error.code == 1105 && error.text.contains("max_allowed_packet"), "{error:?}");
+    }
+    raw.command(24, &[id, &[7, 0], b"x"].concat()).await;
+    raw.command(23, &execute).await;
+    assert_eq!(raw.read_error().await.code, 1210);
+    raw.command(25, id).await;
+    raw.command(23, &execute).await;
+    assert_eq!(raw.read_error().await.code, 1243, "closed");
+    raw.expect_alive().await;
+}
+
+#[tokio::test]
+async fn field_list_tells_columns_by_pattern() {
+    let server = start(Options::default()).await;
+    let mut raw = Raw::login(&server).await;
+    for (pattern, columns) in
+        [("", 19), ("%", 19), ("i%", 5), ("D_", 1), ("_8", 2), ("%4", 5), ("x%x", 0)]
+    {
+        raw.command(4, format!("types\0{pattern}").as_bytes()).await;
+        let mut count = 0;
+        while raw.read().await.unwrap().1[0] != 0xfe {
+            count += 1;
+        }
+        assert_eq!(count, columns, "{pattern}");
+    }
+    raw.command(4, b"no`such\0").await;
+    let error = raw.read_error().await;
+    assert!(error.text.contains("`no``such`"), "{error:?}");
+    raw.expect_alive().await;
+}
+
+#[tokio::test]
+async fn several_statements_need_the_clients_consent() {
+    let server = start(Options::default()).await;
+    let mut raw = Raw::login(&server).await;
+    raw.command(27, &[1, 0]).await;
+    assert_eq!(raw.read().await.unwrap().1[0], 0xfe);
+    raw.command(3, b"INSERT; INSERT").await;
+    assert_eq!(raw.read_error().await.code, 1064);
+    raw.command(27, &[0, 0]).await;
+    assert_eq!(raw.read().await.unwrap().1[0], 0xfe);
+    raw.command(3, b"INSERT; INSERT;").await;
+    let (_, first) = raw.read().await.unwrap();
+    let (_, second) = raw.read().await.unwrap();
+    // Status flags stand behind two small numbers and a number of three bytes: more, then no more.
+    assert_eq!((first[5] & 8, second[5] & 8), (8, 0), "{first:?} {second:?}");
+    raw.command(22, b"INSERT; INSERT").await;
+    assert_eq!(raw.read_error().await.code, 1064);
+}
+
+#[tokio::test]
 async fn an_oversize_packet_is_answered_and_the_connection_closed() {
     let max_allowed_packet = 20 * 1024 * 1024;
     let server = start(Options { max_allowed_packet, ..Options::default() }).await;
@@ -228,6 +340,25 @@ async fn a_client_that_stalls_within_a_result_is_given_up() {
             && server.seen.streams.load(Ordering::SeqCst) == 0
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_killed_client_that_does_not_read_is_gone_at_once() {
+    let server = start(Options::default()).await;
+    for (kill, left) in [("KILL QUERY", 2), ("KILL", 1)] {
+        let mut raw = Raw::login(&server).await;
+        let mut killer = Raw::login(&server).await;
+        let id = server.connections.list()[0].id;
+        raw.command(3, b"SELECT rows 100000000").await;
+        eventually("it runs", || server.seen.streams.load(Ordering::SeqCst) == 1).await;
+        killer.command(3, format!("{kill} {id}").as_bytes()).await;
+        assert_eq!(killer.read().await.unwrap().1[0], 0);
+        eventually("its stream is dropped", || server.seen.streams.load(Ordering::SeqCst) == 0)
+            .await;
+        eventually("its place is free", || server.connections.count() == left).await;
+        drop((raw, killer));
+        eventually("all are gone", || server.connections.count() == 0).await;
+    }
 }
 
 #[tokio::test]

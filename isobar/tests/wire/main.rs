@@ -1,5 +1,7 @@
 //! The MySQL wire against real clients and hostile ones, over a canned engine.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod backend;
 mod command_line;
 mod decoding;
