@@ -114,7 +114,11 @@ impl Peer {
             max_committed_size_per_ready: MAX_APPLY,
             check_quorum: true,
             pre_vote: true,
-            batch_append: true,
+            // raft-rs 0.7.0 batches entries into an earlier *empty* append without comparing their
+            // indexes (`util::is_continuous_ents`); after a rejected probe the follower then
+            // acknowledges an index that it does not hold, and an acknowledged write is lost. Our
+            // simulation found it.
+            batch_append: false,
             ..raft_rs::Config::default()
         };
         let logger = crate::logging::logger(region.id, me.id);

@@ -15,7 +15,7 @@ use crate::machine::{
 /// What the machine understands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EchoCommand {
-    /// Remember a value under a key, if the region still has that version.
+    /// Remember a value under a key.
     Put {
         /// Key; one outside the region is dropped.
         key: Vec<u8>,
@@ -30,8 +30,8 @@ pub enum EchoCommand {
         child: RegionId,
         /// The child's members.
         peers: Vec<Peer>,
-        /// The parent's version when it was decided.
-        version: u64,
+        /// The parent's epoch when it was decided; under another one it is dropped.
+        epoch: Epoch,
     },
 }
 
@@ -148,7 +148,7 @@ impl Echo {
                 self.state.history.push((at.index, key, value));
                 Ok(Effect::Applied)
             }
-            EchoCommand::Split { version, .. } if version != self.state.region.epoch.version => {
+            EchoCommand::Split { epoch, .. } if epoch != self.state.region.epoch => {
                 Ok(Effect::Dropped)
             }
             EchoCommand::Split { at: key, child, peers, .. } => {

@@ -1,0 +1,445 @@
+//! Random histories under crashes, partitions, loss, splits and membership changes, on disks that
+//! forget what was not synced. `RAFT_SEEDS` sets how many seeds run, `RAFT_SEED` one of them.
+//!
+//! Checked: an acknowledged write is applied exactly once and in one order everywhere; a refused
+//! one never is; a read index misses no write that was acknowledged before it was asked for.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::Rig;
+use env::Random;
+use futures::FutureExt;
+use raft::testing::{EchoCommand, SimOptions};
+use raft::{Groups, PeerStatus, Pending, Position, StoreConfig};
+use types::{Error, NodeId, Peer, PeerRole, Region, RegionId};
+
+const NODES: u64 = 5;
+const TICKS: u64 = 400;
+
+struct Write {
+    value: u64,
+    pending: Pending<Position>,
+}
+
+struct Read {
+    node: NodeId,
+    region: RegionId,
+    /// Values acknowledged before the question, in this region's range then.
+    must_see: BTreeSet<u64>,
+    pending: Pending<u64>,
+}
+
+#[derive(Default)]
+struct Ledger {
+    keys: BTreeMap<u64, Vec<u8>>,
+    acknowledged: BTreeSet<u64>,
+    refused: BTreeSet<u64>,
+    unknown: u64,
+    reads: u64,
+    /// Where each value was seen; it must never be seen elsewhere.
+    seen: BTreeMap<u64, (u64, Vec<u8>)>,
+}
+
+struct Run {
+    rig: Rig,
+    random: Random,
+    seed: u64,
+    writes: Vec<Write>,
+    reads: Vec<Read>,
+    changes: Vec<Pending<Region>>,
+    ledger: Ledger,
+    next_value: u64,
+    next_id: u64,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let config = StoreConfig {
+            keep_entries: 10,
+            keep_entries_for_slow: 40,
+            persist_entries: 20,
+            compact_ticks: 15,
+            ..StoreConfig::new(0)
+        };
+        let options = SimOptions { nodes: NODES, seed, loss: 0.02, max_delay: 4, config };
+        let mut rig = Rig::with(options);
+        rig.cluster.create(&common::region(1, &[1, 2, 3])).unwrap();
+        Run {
+            rig,
+            random: Random::seeded(seed ^ 0x5eed),
+            seed,
+            writes: Vec::new(),
+            reads: Vec::new(),
+            changes: Vec::new(),
+            ledger: Ledger::default(),
+            next_value: 0,
+            next_id: 10_000,
+        }
+    }
+
+    fn fresh(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    fn any_node(&self) -> NodeId {
+        1 + self.random.below(NODES)
+    }
+
+    fn any_status(&self, node: NodeId) -> Option<PeerStatus> {
+        let all = self.rig.cluster.groups(node).unwrap().statuses();
+        let pick = self.random.below(all.len() as u64) as usize;
+        all.get(pick).cloned()
+    }
+
+    fn act(&mut self) {
+        match self.random.below(1000) {
+            0..400 => self.write(),
+            400..500 => self.read(),
+            500..506 => self.crash(),
+            506..530 => self.restart(),
+            530..536 => {
+                let away: Vec<NodeId> =
+                    (1..=NODES).filter(|_| self.random.chance(0.4)).collect();
+                self.rig.cluster.partition(&away);
+            }
+            536..550 => self.rig.cluster.partition(&[]),
+            550..555 => self.rig.cluster.set_loss(0.2),
+            555..565 => self.rig.cluster.set_loss(0.01),
+            565..572 => self.split(),
+            572..590 => self.change(),
+            590..600 => self.transfer(),
+            600..606 => {
+                let nth = 1 + self.random.below(5);
+                self.rig.cluster.disk(self.any_node()).unwrap().crash_at_sync(nth);
+            }
+            606..612 => {
+                let (from, to) = (self.any_node(), self.any_node());
+                self.rig.cluster.set_link(from, to, false);
+            }
+            612..640 => {
+                let (from, to) = (self.any_node(), self.any_node());
+                self.rig.cluster.set_link(from, to, true);
+            }
+            _ => {}
+        }
+    }
+
+    fn write(&mut self) {
+        let node = self.any_node();
+        let Some(status) = self.any_status(node) else { return };
+        if !status.decides {
+            return;
+        }
+        self.next_value += 1;
+        let value = self.next_value;
+        let key = vec![self.random.below(250) as u8];
+        let command = EchoCommand::Put { key: key.clone(), value }.encode().unwrap();
+        self.ledger.keys.insert(value, key);
+        let groups = self.rig.cluster.groups(node).unwrap();
+        let pending = groups.propose(status.region.id, status.term, command);
+        self.writes.push(Write { value, pending });
+    }
+
+    fn read(&mut self) {
+        let node = self.any_node();
+        let Some(status) = self.any_status(node) else { return };
+        let in_range = |value: &u64| status.region.contains(&self.ledger.keys[value]);
+        let must_see = self.ledger.acknowledged.iter().copied().filter(in_range).collect();
+        let region = status.region.id;
+        let pending = self.rig.cluster.groups(node).unwrap().read_index(region);
+        self.reads.push(Read { node, region, must_see, pending });
+    }
+
+    fn crash(&mut self) {
+        let node = self.any_node();
+        if self.rig.cluster.is_up(node) {
+            let lucky = self.random.chance(0.3);
+            self.rig.crash(node, lucky);
+        }
+    }
+
+    fn restart(&mut self) {
+        let node = self.any_node();
+        if self.rig.cluster.is_up(node) {
+            return;
+        }
+        if let Err(error) = self.rig.cluster.restart(node) {
+            // A crash within recovery.
+            let down = self.rig.cluster.disk(node).unwrap().is_down();
+            assert!(down, "seed {}: node {node} does not start: {error}", self.seed);
+            self.rig.crash(node, false);
+        }
+    }
+
+    /// Nodes whose planned crash has come.
+    fn bury_the_dead(&mut self) {
+        for node in 1..=NODES {
+            if self.rig.cluster.disk(node).unwrap().is_down() {
+                self.rig.crash(node, false);
+            }
+        }
+    }
+
+    fn leading(&self) -> Option<(NodeId, PeerStatus)> {
+        let node = self.any_node();
+        self.any_status(node).filter(|status| status.decides).map(|status| (node, status))
+    }
+
+    fn split(&mut self) {
+        let Some((node, status)) = self.leading() else { return };
+        let (low, high) = (status.region.start.first(), status.region.end[0]);
+        let low = low.copied().unwrap_or(0);
+        if high - low < 10 {
+            return;
+        }
+        let at = vec![low + 1 + self.random.below(u64::from(high - low - 2)) as u8];
+        let child = self.fresh();
+        let mut peers = status.region.peers.clone();
+        for peer in &mut peers {
+            peer.id = self.fresh();
+        }
+        let command = EchoCommand::Split { at, child, peers, epoch: status.region.epoch };
+        let groups = self.rig.cluster.groups(node).unwrap();
+        drop(groups.propose(status.region.id, status.term, command.encode().unwrap()));
+    }
+
+    fn change(&mut self) {
+        let Some((node, status)) = self.leading() else { return };
+        let mut peers = status.region.peers.clone();
+        if self.random.chance(0.5) && status.region.voters().count() > 2 {
+            let gone = self.random.below(peers.len() as u64) as usize;
+            peers.remove(gone);
+        }
+        let to = self.any_node();
+        if !peers.iter().any(|peer| peer.node == to) {
+            let role = if self.random.chance(0.6) { PeerRole::Voter } else { PeerRole::Learner };
+            peers.push(Peer { id: self.fresh(), node: to, role });
+        }
+        let groups = self.rig.cluster.groups(node).unwrap();
+        self.changes.push(groups.change_membership(status.region.id, peers));
+    }
+
+    fn transfer(&mut self) {
+        let Some((node, status)) = self.leading() else { return };
+        let pick = self.random.below(status.region.peers.len() as u64) as usize;
+        let to = status.region.peers[pick].id;
+        self.rig.cluster.groups(node).unwrap().transfer(status.region.id, to);
+    }
+
+    fn collect(&mut self) {
+        let ledger = &mut self.ledger;
+        let seed = self.seed;
+        self.writes.retain_mut(|write| match (&mut write.pending).now_or_never() {
+            None => true,
+            Some(Ok(_)) => {
+                ledger.acknowledged.insert(write.value);
+                false
+            }
+            Some(Err(Error::Dropped(_) | Error::NotLeader { .. })) => {
+                ledger.refused.insert(write.value);
+                false
+            }
+            Some(Err(_)) => {
+                ledger.unknown += 1;
+                false
+            }
+        });
+        let machines = &self.rig.machines;
+        self.reads.retain_mut(|read| match (&mut read.pending).now_or_never() {
+            None => true,
+            Some(Err(_)) => false,
+            Some(Ok(index)) => {
+                ledger.reads += 1;
+                let Some(state) = machines[&read.node].state(read.region) else { return false };
+                assert!(state.index >= index, "seed {seed}: read before it was applied");
+                let has: BTreeSet<u64> = state.history.iter().map(|entry| entry.2).collect();
+                for value in &read.must_see {
+                    let here = state.region.contains(&ledger.keys[value]);
+                    assert!(
+                        !here || has.contains(value),
+                        "seed {seed}: a read index of region {} on node {} misses {value}",
+                        read.region,
+                        read.node
+                    );
+                }
+                false
+            }
+        });
+        self.changes.retain_mut(|change| (change).now_or_never().is_none());
+    }
+
+    /// What is visible anywhere never contradicts what was visible anywhere before.
+    fn check_visible(&mut self) {
+        for node in 1..=NODES {
+            for state in self.rig.machines[&node].states() {
+                let mut here = BTreeSet::new();
+                for (index, key, value) in &state.history {
+                    assert!(here.insert(*value), "seed {}: {value} applied twice", self.seed);
+                    let seen =
+                        self.ledger.seen.entry(*value).or_insert_with(|| (*index, key.clone()));
+                    assert_eq!(*seen, (*index, key.clone()), "seed {}: {value}", self.seed);
+                    assert!(
+                        !self.ledger.refused.contains(value),
+                        "seed {}: {value} was refused and is there",
+                        self.seed
+                    );
+                }
+            }
+        }
+    }
+
+    fn heal(&mut self) {
+        self.rig.cluster.partition(&[]);
+        self.rig.cluster.set_loss(0.0);
+        for from in 1..=NODES {
+            for to in 1..=NODES {
+                self.rig.cluster.set_link(from, to, true);
+            }
+            let node = from;
+            if self.rig.cluster.is_up(node) && self.random.chance(0.5) {
+                self.rig.crash(node, false);
+            }
+            self.rig.cluster.disk(node).unwrap().crash_at_sync(u64::MAX >> 1);
+            if !self.rig.cluster.is_up(node) {
+                self.rig.cluster.restart(node).unwrap();
+            }
+        }
+    }
+
+    /// Every region has a leader and its members are where the leader is.
+    fn settled(&self) -> Result<Vec<Region>, String> {
+        let mut regions: BTreeMap<RegionId, (NodeId, PeerStatus)> = BTreeMap::new();
+        let mut all = Vec::new();
+        for node in 1..=NODES {
+            for status in self.rig.cluster.groups(node).unwrap().statuses() {
+                if let Some(fault) = &status.fault {
+                    return Err(format!("node {node}: {fault}"));
+                }
+                if status.decides {
+                    regions.insert(status.region.id, (node, status.clone()));
+                }
+                all.push((node, status));
+            }
+        }
+        for (node, status) in &all {
+            let Some((_, leader)) = regions.get(&status.region.id) else {
+                return Err(format!("region {} has no leader", status.region.id));
+            };
+            if leader.region != status.region
+                || leader.applied != status.applied
+                || status.region.peer(status.peer.id).is_none()
+            {
+                return Err(format!("{status:?} on node {node} is not as its leader {leader:?}"));
+            }
+        }
+        for (_, leader) in regions.values() {
+            for peer in &leader.region.peers {
+                let there =
+                    |(node, status): &(NodeId, PeerStatus)| {
+                        *node == peer.node && status.peer.id == peer.id
+                    };
+                if !all.iter().any(there) {
+                    return Err(format!("{peer:?} of region {} is missing", leader.region.id));
+                }
+            }
+        }
+        let regions: Vec<Region> =
+            regions.into_values().map(|(_, status)| status.region).collect();
+        let mut edge = Vec::new();
+        let mut sorted = regions.clone();
+        sorted.sort_by(|a, b| a.start.cmp(&b.start));
+        for region in &sorted {
+            if region.start != edge {
+                return Err(format!("a range is missing before {:?}", region.start));
+            }
+            edge = region.end.clone();
+        }
+        if edge == [0xff] { Ok(regions) } else { Err("the last range is missing".to_owned()) }
+    }
+
+    fn check_end(&mut self) {
+        let mut why = String::new();
+        for _ in 0..60 {
+            self.rig.cluster.run(20);
+            self.collect();
+            self.check_visible();
+            match self.settled() {
+                Ok(regions) => return self.check_regions(&regions),
+                Err(reason) => why = reason,
+            }
+        }
+        panic!("seed {}: not settled: {why}", self.seed);
+    }
+
+    fn check_regions(&self, regions: &[Region]) {
+        let mut found = BTreeSet::new();
+        for region in regions {
+            let mut first = None;
+            for peer in &region.peers {
+                let state = self.rig.state(peer.node, region.id);
+                found.extend(state.history.iter().map(|entry| entry.2));
+                let first = first.get_or_insert(state.clone());
+                assert_eq!(*first, state, "seed {}: replicas differ", self.seed);
+            }
+        }
+        for value in &self.ledger.acknowledged {
+            assert!(found.contains(value), "seed {}: acknowledged {value} is lost", self.seed);
+        }
+    }
+}
+
+/// What a run did, to see that the histories are not empty.
+struct Outcome {
+    acknowledged: usize,
+    refused: usize,
+    unknown: u64,
+    reads: u64,
+}
+
+fn run(seed: u64) -> Outcome {
+    let mut run = Run::new(seed);
+    for _ in 0..TICKS {
+        for _ in 0..10 {
+            run.act();
+            run.rig.cluster.step();
+            run.collect();
+            run.bury_the_dead();
+        }
+        run.check_visible();
+    }
+    run.heal();
+    run.check_end();
+    Outcome {
+        acknowledged: run.ledger.acknowledged.len(),
+        refused: run.ledger.refused.len(),
+        unknown: run.ledger.unknown,
+        reads: run.ledger.reads,
+    }
+}
+
+#[test]
+fn random_histories_keep_every_promise() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let seeds = match number("RAFT_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("RAFT_SEEDS").unwrap_or(20),
+    };
+    let mut total = Outcome { acknowledged: 0, refused: 0, unknown: 0, reads: 0 };
+    let count = seeds.end - seeds.start;
+    for seed in seeds {
+        let outcome = run(seed);
+        total.acknowledged += outcome.acknowledged;
+        total.refused += outcome.refused;
+        total.unknown += outcome.unknown;
+        total.reads += outcome.reads;
+    }
+    println!(
+        "{count} seeds: {} writes acknowledged, {} refused, {} unknown, {} reads",
+        total.acknowledged, total.refused, total.unknown, total.reads
+    );
+    assert!(total.acknowledged as u64 > 50 * count && total.reads > 10 * count, "too little happened");
+}
