@@ -13,6 +13,7 @@ mod compaction;
 mod config;
 mod files;
 mod handle;
+mod held;
 mod lifecycle;
 mod log;
 mod logging;

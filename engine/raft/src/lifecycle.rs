@@ -3,12 +3,13 @@
 //! No two peers on a node ever overlap in range, and a peer that was destroyed never comes back:
 //! it might have forgotten what it acknowledged.
 
+use protobuf::Message as _;
 use raft_rs::eraftpb::Message;
 use types::{Error, Region, RegionId, RegionKind, Result};
 
 use crate::log::{LogWrite, NODE_GROUP};
 use crate::machine::{INITIAL_POSITION, Machine, Position};
-use crate::peer::{Peer, Slot};
+use crate::peer::{Peer, Slot, asks_for_vote};
 use crate::recovery::dead_key;
 use crate::reply::Reply;
 use crate::storage::{GroupStorage, KEY_SPOOL, LocalPeer, PendingSpool, conf_state, snapshot_at};
@@ -57,20 +58,22 @@ impl Store {
             }
             return true;
         }
-        match told {
-            Some(region) if region.peer(envelope.to.id) == Some(&envelope.to) => {
-                self.create_member(&region, envelope)
-            }
-            _ => {
-                self.hold(envelope.clone());
-                false
-            }
-        }
+        told.is_some_and(|region| {
+            region.peer(envelope.to.id) == Some(&envelope.to)
+                && self.create_member(&region, envelope)
+        })
     }
 
     /// Creates an empty peer that waits for a snapshot. Returns whether it is there.
     fn create_member(&mut self, region: &Region, envelope: &Envelope) -> bool {
-        if envelope.message.is_empty() || self.overlaps(region) {
+        if envelope.message.is_empty() {
+            return false;
+        }
+        let asks = Message::parse_from_bytes(&envelope.message).is_ok_and(|m| asks_for_vote(&m));
+        if self.overlaps(region) || (asks && !self.held.overdue(self.now, region.id)) {
+            if asks {
+                self.held.keep(self.now, envelope.clone());
+            }
             return false;
         }
         let created = self.machines.create(region, false).and_then(|mut machine| {
@@ -160,10 +163,8 @@ impl Store {
         {
             peer.guarded(|raw| raw.campaign().ok());
         }
-        let held = std::mem::take(&mut self.held);
-        let (ours, others) = held.into_iter().partition(|(_, held)| held.region == region);
-        self.held = others;
-        self.receive(ours.into_iter().map(|(_, envelope): (u64, Envelope)| envelope).collect());
+        let held = self.held.take(region);
+        self.receive(held);
     }
 
     /// Founds the groups of a split's children. Their machines are durable already, so a crash

@@ -485,9 +485,12 @@ impl Peer {
             .write_to_bytes()
             .inspect_err(|error| tracing::error!(%error, "a Raft message cannot be encoded"))
             .ok()?;
-        // A member that has acknowledged nothing may not exist yet.
-        let new = self.leads()
-            && self.raw.raft.prs().get(message.to).is_some_and(|progress| progress.matched == 0);
+        // A member that has acknowledged nothing may not exist yet; a candidate cannot know.
+        let new = if self.leads() {
+            self.raw.raft.prs().get(message.to).is_some_and(|progress| progress.matched == 0)
+        } else {
+            asks_for_vote(message)
+        };
         Some(Envelope {
             region: self.region.id,
             epoch: self.region.epoch,
@@ -544,6 +547,11 @@ impl Peer {
             progress.state == raft_rs::ProgressState::Replicate && progress.matched + NEAR >= last
         })
     }
+}
+
+/// Whether a message asks for a vote, or whether one would be given.
+pub(crate) fn asks_for_vote(message: &Message) -> bool {
+    matches!(message.get_msg_type(), MessageType::MsgRequestVote | MessageType::MsgRequestPreVote)
 }
 
 /// The text of a panic.

@@ -3,7 +3,7 @@
 //! A proposal is called dropped only where it is certain that it never takes effect: another
 //! entry was applied in its place. Leadership lost is no proof: the entry may still commit.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 use types::{Error, RegionId, Result};
 
@@ -12,15 +12,16 @@ use crate::reply::{Answers, Reply};
 
 /// A proposal in the log.
 struct Proposal {
-    at: Position,
+    term: u64,
     deadline: u64,
     reply: Reply<Position>,
 }
 
-/// Proposals by index, ascending.
+/// Proposals by index. A peer that led, lost its log's tail and leads again has several at one
+/// index, and only what is applied there decides between them.
 #[derive(Default)]
 pub(crate) struct Proposals {
-    waiting: VecDeque<Proposal>,
+    waiting: BTreeMap<u64, Vec<Proposal>>,
     /// Applied, and to be answered when the batch ends.
     done: Vec<(Reply<Position>, Result<Position>)>,
 }
@@ -28,18 +29,15 @@ pub(crate) struct Proposals {
 impl Proposals {
     /// Notes an entry that this peer appended as leader.
     pub fn appended(&mut self, at: Position, deadline: u64, reply: Reply<Position>) {
-        self.waiting.push_back(Proposal { at, deadline, reply });
+        let proposal = Proposal { term: at.term, deadline, reply };
+        self.waiting.entry(at.index).or_default().push(proposal);
     }
 
-    /// An entry was applied here: decides every proposal up to its index. `took_effect`: whether
-    /// the machine applied it rather than dropping it.
+    /// An entry was applied here: decides every proposal at its index. `took_effect`: whether the
+    /// machine applied it rather than dropping it.
     pub fn applied(&mut self, at: Position, took_effect: bool) {
-        while let Some(first) = self.waiting.front() {
-            if first.at.index > at.index {
-                break;
-            }
-            let Some(proposal) = self.waiting.pop_front() else { break };
-            let answer = if proposal.at != at {
+        for proposal in self.waiting.remove(&at.index).unwrap_or_default() {
+            let answer = if proposal.term != at.term {
                 Err(Error::Dropped("another leader's entry took its place".to_owned()))
             } else if took_effect {
                 Ok(at)
@@ -59,26 +57,26 @@ impl Proposals {
 
     /// The log jumped over entries to a snapshot: what they were is not known here.
     pub fn jumped(&mut self, region: RegionId, to: u64, answers: &mut Answers) {
-        while self.waiting.front().is_some_and(|first| first.at.index <= to) {
-            if let Some(proposal) = self.waiting.pop_front() {
-                answers.push(proposal.reply, Err(unknown(region, "a snapshot came instead")));
-            }
+        let later = self.waiting.split_off(&(to + 1));
+        for proposal in std::mem::replace(&mut self.waiting, later).into_values().flatten() {
+            answers.push(proposal.reply, Err(unknown(region, "a snapshot came instead")));
         }
     }
 
     /// Gives up on those that waited too long.
     pub fn expire(&mut self, region: RegionId, now: u64, answers: &mut Answers) {
-        while self.waiting.front().is_some_and(|first| first.deadline <= now) {
-            if let Some(proposal) = self.waiting.pop_front() {
+        for proposals in self.waiting.values_mut() {
+            for proposal in proposals.extract_if(.., |proposal| proposal.deadline <= now) {
                 answers.push(proposal.reply, Err(unknown(region, "no quorum answered in time")));
             }
         }
+        self.waiting.retain(|_, proposals| !proposals.is_empty());
     }
 
     /// The peer stopped.
     pub fn abandon(&mut self, region: RegionId, why: &str, answers: &mut Answers) {
         self.batch_ended(answers);
-        for proposal in self.waiting.drain(..) {
+        for proposal in std::mem::take(&mut self.waiting).into_values().flatten() {
             answers.push(proposal.reply, Err(unknown(region, why)));
         }
     }
@@ -127,5 +125,21 @@ mod tests {
         proposals.expire(1, 100, &mut answers);
         answers.send();
         assert!(matches!((&mut pending[2]).now_or_never(), Some(Err(Error::Timeout { .. }))));
+    }
+
+    #[test]
+    fn a_leader_that_leads_again_keeps_its_terms_apart() {
+        let mut proposals = Proposals::default();
+        let mut answers = Answers::default();
+        let (reply, mut old) = question("a proposal");
+        proposals.appended(at(9, 2), 100, reply);
+        let (reply, mut new) = question("a proposal");
+        proposals.appended(at(8, 4), 100, reply);
+        proposals.applied(at(8, 4), true);
+        proposals.applied(at(9, 4), true);
+        proposals.batch_ended(&mut answers);
+        answers.send();
+        assert_eq!((&mut new).now_or_never(), Some(Ok(at(8, 4))));
+        assert!(matches!((&mut old).now_or_never(), Some(Err(Error::Dropped(_)))));
     }
 }

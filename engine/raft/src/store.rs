@@ -4,7 +4,7 @@
 //! messages go out, one write and one sync of the log serve every group, then the other messages
 //! go out, committed entries are applied, and only then are those who wait answered.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -13,11 +13,12 @@ use env::Disk;
 use parking_lot::RwLock;
 use protobuf::Message as _;
 use raft_rs::Ready;
-use raft_rs::eraftpb::{Message, MessageType};
+use raft_rs::eraftpb::Message;
 use types::{Error, PeerId, Region, RegionId, Result};
 
 use crate::config::StoreConfig;
 use crate::groups::PeerStatus;
+use crate::held::Held;
 use crate::log::{LogSizes, LogWrite, RaftLog};
 use crate::machine::{Machine, Machines, Position};
 use crate::peer::{Outbox, Peer};
@@ -79,7 +80,7 @@ pub struct Store {
     /// Children of splits that have no group yet, and whether each should campaign.
     pub(crate) unfounded: Vec<(Box<dyn Machine>, bool)>,
     /// Messages for peers that may come to exist soon.
-    pub(crate) held: VecDeque<(u64, Envelope)>,
+    pub(crate) held: Held,
     /// To be written along with the next round.
     pub(crate) later: LogWrite,
     pub(crate) answers: Answers,
@@ -124,7 +125,7 @@ impl Store {
             touched: BTreeSet::new(),
             graves: BTreeMap::new(),
             unfounded: Vec::new(),
-            held: VecDeque::new(),
+            held: Held::default(),
             later: LogWrite::default(),
             answers: Answers::default(),
             outcomes: crossbeam_channel::unbounded(),
@@ -293,7 +294,7 @@ impl Store {
     /// Time passes.
     pub fn tick(&mut self) {
         self.now += 1;
-        self.held.retain(|(until, _)| *until > self.now);
+        self.held.expire(self.now);
         for peer in self.peers.values_mut() {
             peer.expire(self.now, &mut self.answers);
         }
@@ -464,21 +465,6 @@ impl Store {
                 Some(status) => board.insert(region, status),
                 None => board.remove(&region),
             };
-        }
-    }
-
-    /// Whether a Raft message asks something that a peer which does not exist should hear later.
-    pub(crate) fn hold(&mut self, envelope: Envelope) {
-        const HELD: usize = 1024;
-        const HELD_TICKS: u64 = 20;
-        let kind = Message::parse_from_bytes(&envelope.message).map(|m| m.get_msg_type());
-        let asks_for_vote =
-            matches!(kind, Ok(MessageType::MsgRequestVote | MessageType::MsgRequestPreVote));
-        if asks_for_vote {
-            if self.held.len() >= HELD {
-                self.held.pop_front();
-            }
-            self.held.push_back((self.now + HELD_TICKS, envelope));
         }
     }
 }

@@ -96,31 +96,31 @@ impl Run {
     }
 
     fn act(&mut self) {
-        match self.random.below(1000) {
-            0..400 => self.write(),
-            400..500 => self.read(),
-            500..506 => self.crash(),
-            506..530 => self.restart(),
-            530..536 => {
-                let away: Vec<NodeId> =
-                    (1..=NODES).filter(|_| self.random.chance(0.4)).collect();
+        // Ten acts a tick; a group needs a dozen ticks to elect a leader.
+        match self.random.below(10_000) {
+            0..4000 => self.write(),
+            4000..5000 => self.read(),
+            5000..5020 => self.crash(),
+            5020..5120 => self.restart(),
+            5120..5135 => {
+                let away: Vec<NodeId> = (1..=NODES).filter(|_| self.random.chance(0.4)).collect();
                 self.rig.cluster.partition(&away);
             }
-            536..550 => self.rig.cluster.partition(&[]),
-            550..555 => self.rig.cluster.set_loss(0.2),
-            555..565 => self.rig.cluster.set_loss(0.01),
-            565..572 => self.split(),
-            572..590 => self.change(),
-            590..600 => self.transfer(),
-            600..606 => {
+            5135..5200 => self.rig.cluster.partition(&[]),
+            5200..5210 => self.rig.cluster.set_loss(0.2),
+            5210..5250 => self.rig.cluster.set_loss(0.01),
+            5250..5280 => self.split(),
+            5280..5380 => self.change(),
+            5380..5430 => self.transfer(),
+            5430..5445 => {
                 let nth = 1 + self.random.below(5);
                 self.rig.cluster.disk(self.any_node()).unwrap().crash_at_sync(nth);
             }
-            606..612 => {
+            5445..5460 => {
                 let (from, to) = (self.any_node(), self.any_node());
                 self.rig.cluster.set_link(from, to, false);
             }
-            612..640 => {
+            5460..5600 => {
                 let (from, to) = (self.any_node(), self.any_node());
                 self.rig.cluster.set_link(from, to, true);
             }
@@ -338,17 +338,15 @@ impl Run {
         }
         for (_, leader) in regions.values() {
             for peer in &leader.region.peers {
-                let there =
-                    |(node, status): &(NodeId, PeerStatus)| {
-                        *node == peer.node && status.peer.id == peer.id
-                    };
+                let there = |(node, status): &(NodeId, PeerStatus)| {
+                    *node == peer.node && status.peer.id == peer.id
+                };
                 if !all.iter().any(there) {
                     return Err(format!("{peer:?} of region {} is missing", leader.region.id));
                 }
             }
         }
-        let regions: Vec<Region> =
-            regions.into_values().map(|(_, status)| status.region).collect();
+        let regions: Vec<Region> = regions.into_values().map(|(_, status)| status.region).collect();
         let mut edge = Vec::new();
         let mut sorted = regions.clone();
         sorted.sort_by(|a, b| a.start.cmp(&b.start));
@@ -361,15 +359,23 @@ impl Run {
         if edge == [0xff] { Ok(regions) } else { Err("the last range is missing".to_owned()) }
     }
 
-    fn check_end(&mut self) {
+    fn check_end(&mut self) -> Vec<Region> {
         let mut why = String::new();
         for _ in 0..60 {
             self.rig.cluster.run(20);
             self.collect();
             self.check_visible();
             match self.settled() {
-                Ok(regions) => return self.check_regions(&regions),
+                Ok(regions) => {
+                    self.check_regions(&regions);
+                    return regions;
+                }
                 Err(reason) => why = reason,
+            }
+        }
+        for node in 1..=NODES {
+            for status in self.rig.cluster.groups(node).unwrap().statuses() {
+                println!("node {node}: {status:?}");
             }
         }
         panic!("seed {}: not settled: {why}", self.seed);
@@ -393,7 +399,10 @@ impl Run {
 }
 
 /// What a run did, to see that the histories are not empty.
+#[derive(Default)]
 struct Outcome {
+    regions: usize,
+    confs: u64,
     acknowledged: usize,
     refused: usize,
     unknown: u64,
@@ -412,8 +421,10 @@ fn run(seed: u64) -> Outcome {
         run.check_visible();
     }
     run.heal();
-    run.check_end();
+    let regions = run.check_end();
     Outcome {
+        regions: regions.len(),
+        confs: regions.iter().map(|region| region.epoch.conf - 1).sum(),
         acknowledged: run.ledger.acknowledged.len(),
         refused: run.ledger.refused.len(),
         unknown: run.ledger.unknown,
@@ -428,7 +439,7 @@ fn random_histories_keep_every_promise() {
         Some(seed) => seed..seed + 1,
         None => 0..number("RAFT_SEEDS").unwrap_or(20),
     };
-    let mut total = Outcome { acknowledged: 0, refused: 0, unknown: 0, reads: 0 };
+    let mut total = Outcome::default();
     let count = seeds.end - seeds.start;
     for seed in seeds {
         let outcome = run(seed);
@@ -436,10 +447,16 @@ fn random_histories_keep_every_promise() {
         total.refused += outcome.refused;
         total.unknown += outcome.unknown;
         total.reads += outcome.reads;
+        total.regions += outcome.regions;
+        total.confs += outcome.confs;
     }
     println!(
-        "{count} seeds: {} writes acknowledged, {} refused, {} unknown, {} reads",
-        total.acknowledged, total.refused, total.unknown, total.reads
+        "{count} seeds: {} writes acknowledged, {} refused, {} unknown, {} reads; {} regions, {} \
+         membership steps",
+        total.acknowledged, total.refused, total.unknown, total.reads, total.regions, total.confs
     );
-    assert!(total.acknowledged as u64 > 50 * count && total.reads > 10 * count, "too little happened");
+    assert!(
+        total.acknowledged as u64 > 50 * count && total.reads > 10 * count,
+        "too little happened"
+    );
 }
