@@ -2,6 +2,7 @@
 
 mod model;
 mod oracle_scripts;
+mod real_raft;
 mod scheduler_scripts;
 mod scripts;
 mod service;

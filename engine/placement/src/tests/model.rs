@@ -64,7 +64,6 @@ pub struct Node {
     pub id: NodeId,
     pub clock: SimClock,
     pub service: Arc<PlacementService>,
-    pub groups: Arc<ModelGroups>,
 }
 
 /// A group of `count` members, numbered from 1, without a leader.
@@ -89,8 +88,8 @@ pub fn group(count: u64, seed: u64, flaw: Flaw, upkeep: bool) -> (Arc<Model>, Ve
         let clock = SimClock::default();
         let make = if upkeep { PlacementService::start } else { PlacementService::new };
         let shared = Arc::new(clock.clone());
-        let service = make(id, groups.clone(), view, shared, random.fork());
-        Node { id, clock, service, groups }
+        let service = make(id, groups, view, shared, random.fork());
+        Node { id, clock, service }
     });
     (model.clone(), nodes.collect())
 }
@@ -284,8 +283,8 @@ impl Model {
 }
 
 /// The group as one member sees it.
-pub struct ModelGroups {
-    pub model: Arc<Model>,
+struct ModelGroups {
+    model: Arc<Model>,
     node: NodeId,
 }
 

@@ -223,7 +223,7 @@ async fn leases_protect_the_rows_of_dropped_tables() {
     let id = creating.await.unwrap().unwrap().unwrap().id;
 
     let lease = cluster.client.take_lease(None, Duration::from_secs(600), "a job").await.unwrap();
-    assert_eq!(cluster.client.leases().await.unwrap(), [lease.clone()]);
+    assert_eq!(cluster.client.leases().await.unwrap(), std::slice::from_ref(&lease));
     cluster.client.change(CatalogChange::DropTable(id)).await.unwrap();
     let clock = &cluster.members[0].clock;
     clock.advance(Duration::from_secs(300));

@@ -8,30 +8,55 @@ use env::{Clock, Random};
 use parking_lot::Mutex;
 
 use super::model::{Flaw, Model, Node, group};
-use crate::api::{CatalogChange, Request, Response};
+use crate::api::{Catalog, CatalogChange, Request, Response};
+use crate::service::PlacementService;
 
 /// What clients were told, in the order in which they were told it.
 #[derive(Default)]
-struct Told {
+pub struct Told {
     highest: u64,
     ranges: Vec<(u64, u64)>,
     ids: Vec<(u64, u64)>,
     databases: Vec<String>,
     catalog: u64,
-    broken: Option<String>,
+    pub broken: Option<String>,
 }
 
 impl Told {
     fn fail(&mut self, what: String) {
         self.broken.get_or_insert(what);
     }
+
+    /// Checks what was told against the catalog at the end; how many timestamps were told.
+    pub fn check(&mut self, catalog: &Catalog) -> usize {
+        for name in std::mem::take(&mut self.databases) {
+            if !catalog.databases.contains(&name) {
+                self.fail(format!("database {name} was acknowledged and is gone"));
+            }
+        }
+        let told = self.ranges.len();
+        for mut ranges in [std::mem::take(&mut self.ranges), std::mem::take(&mut self.ids)] {
+            ranges.sort_unstable();
+            if let Some(pair) = ranges.windows(2).find(|pair| pair[0].1 > pair[1].0) {
+                self.fail(format!("given twice: {pair:?}"));
+            }
+        }
+        told
+    }
 }
 
 /// A client that asks whom it likes, deposed leaders included.
-async fn client(nodes: Arc<Vec<Node>>, model: Arc<Model>, random: Random, told: Arc<Mutex<Told>>) {
-    for round in 0..25 {
-        model.pause(4).await;
-        let node = &nodes[random.below(nodes.len() as u64) as usize];
+pub async fn client(
+    services: Vec<Arc<PlacementService>>,
+    rounds: u64,
+    random: Random,
+    told: Arc<Mutex<Told>>,
+) {
+    for round in 0..rounds {
+        for _ in 0..random.below(5) {
+            tokio::task::yield_now().await;
+        }
+        let service = &services[random.below(services.len() as u64) as usize];
         let (before, catalog) = {
             let told = told.lock();
             (told.highest, told.catalog)
@@ -39,7 +64,7 @@ async fn client(nodes: Arc<Vec<Node>>, model: Arc<Model>, random: Random, told: 
         match random.below(8) {
             0 => {
                 let count = 1 + random.below(5) as u32;
-                if let Response::Ids(first) = node.service.handle(Request::Ids { count }).await {
+                if let Response::Ids(first) = service.handle(Request::Ids { count }).await {
                     told.lock().ids.push((first, first + u64::from(count)));
                 }
             }
@@ -47,7 +72,7 @@ async fn client(nodes: Arc<Vec<Node>>, model: Arc<Model>, random: Random, told: 
                 let name = format!("d{}_{round}", random.u64());
                 let change = CatalogChange::CreateDatabase(name.clone());
                 if let Response::Changed { catalog, .. } =
-                    node.service.handle(Request::Change(change)).await
+                    service.handle(Request::Change(change)).await
                 {
                     let mut told = told.lock();
                     told.databases.push(name);
@@ -56,7 +81,7 @@ async fn client(nodes: Arc<Vec<Node>>, model: Arc<Model>, random: Random, told: 
             }
             _ => {
                 let count = 1 + random.below(50) as u32;
-                let answer = node.service.handle(Request::Timestamps { count }).await;
+                let answer = service.handle(Request::Timestamps { count }).await;
                 if let Response::Timestamps { first, catalog: version } = answer {
                     let mut told = told.lock();
                     if first.0 <= before {
@@ -105,8 +130,9 @@ fn history(seed: u64, flaw: Flaw) -> (Option<String>, usize) {
         let nodes = Arc::new(nodes);
         let told = Arc::new(Mutex::new(Told::default()));
         let mut tasks = tokio::task::JoinSet::new();
+        let services: Vec<_> = nodes.iter().map(|node| node.service.clone()).collect();
         for _ in 0..6 {
-            tasks.spawn(client(nodes.clone(), model.clone(), random.fork(), told.clone()));
+            tasks.spawn(client(services.clone(), 25, random.fork(), told.clone()));
         }
         tasks.spawn(nemesis(nodes.clone(), model.clone(), random.fork()));
         let ended = async { while tasks.join_next().await.transpose().unwrap().is_some() {} };
@@ -114,27 +140,15 @@ fn history(seed: u64, flaw: Flaw) -> (Option<String>, usize) {
 
         model.elect(2).unwrap();
         let catalog = loop {
-            match nodes[1].service.handle(Request::Catalog { known: 0 }).await {
+            match services[1].handle(Request::Catalog { known: 0 }).await {
                 Response::Catalog(Some(catalog)) => break catalog,
                 Response::Failed(_) => model.elect(2).unwrap(),
                 other => panic!("{other:?}"),
             };
         };
         let mut told = told.lock();
-        for name in std::mem::take(&mut told.databases) {
-            if !catalog.databases.contains(&name) {
-                told.fail(format!("database {name} was acknowledged and is gone"));
-            }
-        }
-        let ranges = [std::mem::take(&mut told.ranges), std::mem::take(&mut told.ids)];
-        let [timestamps, _] = ranges.each_ref().map(Vec::len);
-        for mut ranges in ranges {
-            ranges.sort_unstable();
-            if let Some(pair) = ranges.windows(2).find(|pair| pair[0].1 > pair[1].0) {
-                told.fail(format!("given twice: {pair:?}"));
-            }
-        }
-        (told.broken.take(), timestamps)
+        let count = told.check(&catalog);
+        (told.broken.take(), count)
     })
 }
 

@@ -1,0 +1,150 @@
+//! The promises of `timestamps` again, over the real Raft store: its elections, its read indexes,
+//! its crashes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use env::{Clock, Random, SimClock};
+use kv::MemoryKv;
+use parking_lot::Mutex;
+use raft::testing::{SimCluster, SimOptions};
+use types::NodeId;
+use types::region::PLACEMENT_REGION;
+
+use super::timestamps::{Told, client};
+use crate::api::{Request, Response};
+use crate::bootstrap::placement_region;
+use crate::machines::PlacementMachines;
+use crate::service::PlacementService;
+use crate::view::View;
+
+/// What survives on a node's disk beside the log, and what its processes share.
+struct Member {
+    store: Mutex<MemoryKv>,
+    view: Arc<View>,
+    clock: SimClock,
+}
+
+fn cluster(seed: u64, root: &std::path::Path) -> (SimCluster, BTreeMap<NodeId, Arc<Member>>) {
+    let member = |_| {
+        let store = Mutex::new(MemoryKv::new());
+        Arc::new(Member { store, view: Arc::default(), clock: SimClock::default() })
+    };
+    let members: BTreeMap<NodeId, Arc<Member>> = (1..=3).map(|id| (id, member(id))).collect();
+    let made = members.clone();
+    let maker = move |node: NodeId| {
+        let member = &made[&node];
+        let store = Arc::new(member.store.lock().clone());
+        let machines = PlacementMachines::new(store, member.view.clone(), None);
+        Box::new(machines) as Box<dyn raft::Machines>
+    };
+    let options = SimOptions { seed, max_delay: 8, ..SimOptions::default() };
+    let mut cluster = SimCluster::start(options, root, Box::new(maker)).unwrap();
+    cluster.create(&placement_region(&[1, 2, 3]).unwrap()).unwrap();
+    assert!(cluster.run_until(200, |cluster| cluster.leader(PLACEMENT_REGION).is_some()));
+    (cluster, members)
+}
+
+/// Time passes for the cluster, and others run.
+async fn step(cluster: &mut SimCluster) {
+    cluster.step();
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Cuts leaders off, kills nodes, sets clocks.
+fn harm(cluster: &mut SimCluster, members: &BTreeMap<NodeId, Arc<Member>>, random: &Random) {
+    let node = 1 + random.below(3);
+    let clock = &members[&node].clock;
+    match random.below(8) {
+        0 | 1 => {
+            let leader = cluster.leader(PLACEMENT_REGION);
+            cluster.partition(&leader.into_iter().collect::<Vec<_>>());
+        }
+        2 => cluster.partition(&[]),
+        3 if cluster.is_up(node) => {
+            cluster.crash(node).unwrap();
+            let mut store = members[&node].store.lock();
+            let survived = store.crash(random.u64());
+            *store = survived;
+        }
+        3 => cluster.restart(node).unwrap(),
+        4 => clock.set_unix_micros(clock.unix_micros() + random.below(20_000_000)),
+        5 => clock.set_unix_micros(clock.unix_micros() - random.below(20_000_000)),
+        _ => members.values().for_each(|member| member.clock.advance(Duration::from_millis(40))),
+    }
+}
+
+async fn history(seed: u64) -> usize {
+    let root = tempfile::tempdir().unwrap();
+    let (mut cluster, members) = cluster(seed, root.path());
+    let random = Random::seeded(seed + 77);
+    let services: Vec<_> = members
+        .iter()
+        .map(|(id, member)| {
+            let groups = Arc::new(cluster.groups(*id).unwrap());
+            let clock = Arc::new(member.clock.clone());
+            PlacementService::new(*id, groups, member.view.clone(), clock, random.fork())
+        })
+        .collect();
+    let told = Arc::new(Mutex::new(Told::default()));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..6 {
+        tasks.spawn(client(services.clone(), 60, random.fork(), told.clone()));
+    }
+    let mut steps = 0;
+    while !tasks.is_empty() {
+        steps += 1;
+        assert!(steps < 200_000, "seed {seed}: the history hangs");
+        if random.below(120) == 0 {
+            harm(&mut cluster, &members, &random);
+        }
+        // Nobody waits for ever for a majority.
+        if steps % 1_500 == 0 {
+            cluster.partition(&[]);
+            for node in 1..=3 {
+                if !cluster.is_up(node) {
+                    cluster.restart(node).unwrap();
+                }
+            }
+        }
+        step(&mut cluster).await;
+        while let Some(ended) = tasks.try_join_next() {
+            ended.unwrap();
+        }
+    }
+    cluster.partition(&[]);
+    (1..=3).filter(|node| !cluster.is_up(*node)).collect::<Vec<_>>().into_iter().for_each(|node| {
+        cluster.restart(node).unwrap();
+    });
+    let catalog = loop {
+        steps += 1;
+        assert!(steps < 400_000, "seed {seed}: nobody leads in the end");
+        let Some(leader) = cluster.leader(PLACEMENT_REGION) else {
+            step(&mut cluster).await;
+            continue;
+        };
+        let service = services[leader as usize - 1].clone();
+        let asked =
+            tokio::spawn(async move { service.handle(Request::Catalog { known: 0 }).await });
+        while !asked.is_finished() {
+            step(&mut cluster).await;
+        }
+        if let Response::Catalog(Some(catalog)) = asked.await.unwrap() {
+            break catalog;
+        }
+    };
+    let mut told = told.lock();
+    let count = told.check(&catalog);
+    assert_eq!(told.broken, None, "seed {seed}");
+    count
+}
+
+#[test]
+fn timestamps_increase_over_real_elections_partitions_and_crashes() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let told: usize = (0..100).map(|seed| runtime.block_on(history(seed))).sum();
+    assert!(told > 100 * 60, "only {told} requests for timestamps were answered");
+}
