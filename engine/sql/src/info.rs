@@ -17,12 +17,28 @@ use crate::result::{Reply, ResultColumn};
 mod cluster;
 mod schema;
 
+pub use schema::{character_sets, collations, column_key, default_text, engines, extra, keys};
+
 /// Databases that hold no stored tables.
 pub const VIRTUAL: &[&str] = &["information_schema", "performance_schema", "mysql", "sys"];
 
 /// Whether a database's tables are made when asked for.
 pub fn is_virtual(database: &str) -> bool {
     VIRTUAL.iter().any(|name| name.eq_ignore_ascii_case(database))
+}
+
+/// Tables of information_schema.
+pub fn names() -> Vec<&'static str> {
+    let mut names = schema::NAMES.to_vec();
+    names.extend([
+        "columnar_replica",
+        "tiflash_replica",
+        "snapshot_leases",
+        "cluster_info",
+        "regions",
+        "processlist",
+    ]);
+    names
 }
 
 /// Rows with the columns they have.
@@ -106,8 +122,7 @@ impl Listing {
             builder.push(row)?;
         }
         let arrays = builder.finish()?.columns().to_vec();
-        let options =
-            arrow::array::RecordBatchOptions::new().with_row_count(Some(self.rows.len()));
+        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(self.rows.len()));
         RecordBatch::try_new_with_options(planning_schema(&table), arrays, &options)
             .map_err(|error| unknown(error.to_string()))
     }
@@ -120,7 +135,11 @@ impl Listing {
             .iter()
             .map(|column| ResultColumn::expression(&column.name, Some(column.ty), column.nullable))
             .collect();
-        Ok(Reply::Rows { columns, batches: Box::pin(futures::stream::iter([Ok(batch)])), warnings: 0 })
+        Ok(Reply::Rows {
+            columns,
+            batches: Box::pin(futures::stream::iter([Ok(batch)])),
+            warnings: 0,
+        })
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -124,8 +125,11 @@ impl Commit {
     async fn lock_all(&mut self, sent: &Sent) -> Result<()> {
         let plan = &self.plan;
         let batches = std::mem::take(&mut self.batches);
-        let locking =
-            batches.into_iter().zip(&sent.0).map(|(batch, (_, touched))| plan.lock(batch, touched));
+        // Boxed one by one: a closure over borrowed flags would keep the commit from being `Send`.
+        let mut locking = Vec::with_capacity(batches.len());
+        for (batch, (_, touched)) in batches.into_iter().zip(&sent.0) {
+            locking.push(plan.lock(batch, touched).boxed());
+        }
         stream::iter(locking).buffer_unordered(PARALLEL).try_collect::<Vec<()>>().await?;
         Ok(())
     }

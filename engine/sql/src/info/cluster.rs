@@ -12,8 +12,18 @@ impl Source<'_> {
     /// information_schema.columnar_replica: TiDB's columns, and lag.
     pub(super) async fn columnar_replica(&self) -> SqlResult<Listing> {
         let mut listing = Listing::of(&[
-            "TABLE_SCHEMA", "TABLE_NAME", "#TABLE_ID", "#REPLICA_COUNT", "LOCATION_LABELS", "#AVAILABLE",
-            "PROGRESS", "#REGIONS", "#READY_REGIONS", "#LAG_MS", "#ROW_COUNT", "#BYTES",
+            "TABLE_SCHEMA",
+            "TABLE_NAME",
+            "#TABLE_ID",
+            "#REPLICA_COUNT",
+            "LOCATION_LABELS",
+            "#AVAILABLE",
+            "PROGRESS",
+            "#REGIONS",
+            "#READY_REGIONS",
+            "#LAG_MS",
+            "#ROW_COUNT",
+            "#BYTES",
         ]);
         let status = self.engine.storage.status().await?;
         let replicated = self.catalog.tables.iter().filter(|table| table.columnar_replicas > 0);
@@ -50,10 +60,21 @@ impl Source<'_> {
 
     /// information_schema.snapshot_leases.
     pub(super) async fn snapshot_leases(&self) -> SqlResult<Listing> {
-        let mut listing = Listing::of(&["#LEASE_ID", "#SNAPSHOT_TS", "OWNER", "#AGE_MS", "#EXPIRES_IN_MS", "TAKEN_AT", "EXPIRES_AT"]);
+        let mut listing = Listing::of(&[
+            "#LEASE_ID",
+            "#SNAPSHOT_TS",
+            "OWNER",
+            "#AGE_MS",
+            "#EXPIRES_IN_MS",
+            "TAKEN_AT",
+            "EXPIRES_AT",
+        ]);
         let now = self.engine.clock.unix_millis();
         let moment = |ms: u64| {
-            string(crate::temporal::format_datetime(i64::try_from(ms).unwrap_or(0).saturating_mul(1000), 3))
+            string(crate::temporal::format_datetime(
+                i64::try_from(ms).unwrap_or(0).saturating_mul(1000),
+                3,
+            ))
         };
         for lease in self.engine.storage.leases().await? {
             listing.rows.push(vec![
@@ -72,7 +93,14 @@ impl Source<'_> {
     /// information_schema.cluster_info.
     pub(super) async fn cluster_info(&self) -> SqlResult<Listing> {
         let mut listing = Listing::of(&[
-            "#NODE_ID", "TYPE", "INSTANCE", "CLIENT_ADDRESS", "#SILENT_MS", "#DISK_BYTES", "#DISK_FREE", "FAULTS",
+            "#NODE_ID",
+            "TYPE",
+            "INSTANCE",
+            "CLIENT_ADDRESS",
+            "#SILENT_MS",
+            "#DISK_BYTES",
+            "#DISK_FREE",
+            "FAULTS",
             "#PLACEMENT_LEADER",
         ]);
         let status = self.engine.storage.status().await?;
@@ -100,8 +128,19 @@ impl Source<'_> {
     /// information_schema.regions.
     pub(super) async fn regions(&self) -> SqlResult<Listing> {
         let mut listing = Listing::of(&[
-            "#REGION_ID", "TABLE_SCHEMA", "TABLE_NAME", "INDEX_NAME", "#LEADER_NODE", "VOTERS", "LEARNERS",
-            "READY_LEARNERS", "#ROW_COUNT", "#BYTES", "START_KEY", "END_KEY", "EPOCH",
+            "#REGION_ID",
+            "TABLE_SCHEMA",
+            "TABLE_NAME",
+            "INDEX_NAME",
+            "#LEADER_NODE",
+            "VOTERS",
+            "LEARNERS",
+            "READY_LEARNERS",
+            "#ROW_COUNT",
+            "#BYTES",
+            "START_KEY",
+            "END_KEY",
+            "EPOCH",
         ]);
         let tables: BTreeMap<u64, &Table> = self.catalog.tables.iter().map(|t| (t.id, t)).collect();
         let status = self.engine.storage.status().await?;
@@ -134,8 +173,9 @@ impl Source<'_> {
     }
 
     /// information_schema.processlist.
-    pub(super) fn processlist(&self) -> Listing {
-        let mut listing = Listing::of(&["#ID", "USER", "HOST", "DB", "COMMAND", "#TIME", "STATE", "INFO"]);
+    pub(crate) fn processlist(&self) -> Listing {
+        let mut listing =
+            Listing::of(&["#ID", "USER", "HOST", "DB", "COMMAND", "#TIME", "STATE", "INFO"]);
         let processes = self.engine.host.as_ref().map(|host| host.processes()).unwrap_or_default();
         for process in processes {
             listing.rows.push(vec![
@@ -155,8 +195,12 @@ impl Source<'_> {
     /// mysql.user, without passwords.
     pub(super) fn users(&self) -> Listing {
         let mut listing = Listing::of(&["Host", "User"]);
-        listing.rows =
-            self.catalog.users.iter().map(|user| vec![string(&user.host), string(&user.name)]).collect();
+        listing.rows = self
+            .catalog
+            .users
+            .iter()
+            .map(|user| vec![string(&user.host), string(&user.name)])
+            .collect();
         listing
     }
 }

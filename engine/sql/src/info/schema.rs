@@ -6,6 +6,28 @@ use super::{Listing, Source, int, string, yes};
 
 const CATALOG: &str = "def";
 
+/// Tables that are made of the catalog, or known to clients and empty.
+pub(super) const NAMES: &[&str] = &[
+    "schemata",
+    "tables",
+    "columns",
+    "statistics",
+    "key_column_usage",
+    "table_constraints",
+    "engines",
+    "collations",
+    "character_sets",
+    "views",
+    "routines",
+    "triggers",
+    "events",
+    "partitions",
+    "files",
+    "referential_constraints",
+    "parameters",
+    "keywords",
+];
+
 impl Source<'_> {
     /// A listing of names and their properties, if there is one of this name.
     pub(super) fn described(&self, name: &str) -> Option<Listing> {
@@ -20,15 +42,20 @@ impl Source<'_> {
             "collations" => collations(),
             "character_sets" => character_sets(),
             // Known to clients, and empty here.
-            "views" => Listing::of(&["TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "VIEW_DEFINITION"]),
+            "views" => {
+                Listing::of(&["TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "VIEW_DEFINITION"])
+            }
             "routines" => Listing::of(&["ROUTINE_SCHEMA", "ROUTINE_NAME", "ROUTINE_TYPE"]),
             "triggers" => Listing::of(&["TRIGGER_SCHEMA", "TRIGGER_NAME", "EVENT_OBJECT_TABLE"]),
             "events" => Listing::of(&["EVENT_SCHEMA", "EVENT_NAME"]),
             "partitions" => Listing::of(&["TABLE_SCHEMA", "TABLE_NAME", "PARTITION_NAME"]),
             "files" => Listing::of(&["FILE_NAME", "FILE_TYPE", "TABLESPACE_NAME"]),
-            "referential_constraints" => {
-                Listing::of(&["CONSTRAINT_SCHEMA", "CONSTRAINT_NAME", "TABLE_NAME", "REFERENCED_TABLE_NAME"])
-            }
+            "referential_constraints" => Listing::of(&[
+                "CONSTRAINT_SCHEMA",
+                "CONSTRAINT_NAME",
+                "TABLE_NAME",
+                "REFERENCED_TABLE_NAME",
+            ]),
             "parameters" => Listing::of(&["SPECIFIC_SCHEMA", "SPECIFIC_NAME", "PARAMETER_NAME"]),
             "keywords" => Listing::of(&["WORD", "#RESERVED"]),
             _ => return None,
@@ -47,11 +74,22 @@ impl Source<'_> {
 
     fn schemata(&self) -> Listing {
         let mut listing = Listing::of(&[
-            "CATALOG_NAME", "SCHEMA_NAME", "DEFAULT_CHARACTER_SET_NAME", "DEFAULT_COLLATION_NAME", "SQL_PATH",
+            "CATALOG_NAME",
+            "SCHEMA_NAME",
+            "DEFAULT_CHARACTER_SET_NAME",
+            "DEFAULT_COLLATION_NAME",
+            "SQL_PATH",
             "DEFAULT_ENCRYPTION",
         ]);
         let row = |name: String| {
-            vec![string(CATALOG), string(name), string("utf8mb4"), string("utf8mb4_bin"), Value::Null, string("NO")]
+            vec![
+                string(CATALOG),
+                string(name),
+                string("utf8mb4"),
+                string("utf8mb4_bin"),
+                Value::Null,
+                string("NO"),
+            ]
         };
         listing.rows = self.databases().into_iter().map(row).collect();
         listing
@@ -59,10 +97,27 @@ impl Source<'_> {
 
     fn tables(&self) -> Listing {
         let mut listing = Listing::of(&[
-            "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "TABLE_TYPE", "ENGINE", "#VERSION", "ROW_FORMAT",
-            "#TABLE_ROWS", "#AVG_ROW_LENGTH", "#DATA_LENGTH", "#MAX_DATA_LENGTH", "#INDEX_LENGTH", "#DATA_FREE",
-            "#AUTO_INCREMENT", "CREATE_TIME", "UPDATE_TIME", "CHECK_TIME", "TABLE_COLLATION", "#CHECKSUM",
-            "CREATE_OPTIONS", "TABLE_COMMENT",
+            "TABLE_CATALOG",
+            "TABLE_SCHEMA",
+            "TABLE_NAME",
+            "TABLE_TYPE",
+            "ENGINE",
+            "#VERSION",
+            "ROW_FORMAT",
+            "#TABLE_ROWS",
+            "#AVG_ROW_LENGTH",
+            "#DATA_LENGTH",
+            "#MAX_DATA_LENGTH",
+            "#INDEX_LENGTH",
+            "#DATA_FREE",
+            "#AUTO_INCREMENT",
+            "CREATE_TIME",
+            "UPDATE_TIME",
+            "CHECK_TIME",
+            "TABLE_COLLATION",
+            "#CHECKSUM",
+            "CREATE_OPTIONS",
+            "TABLE_COMMENT",
         ]);
         for table in &self.catalog.tables {
             listing.rows.push(vec![
@@ -94,10 +149,28 @@ impl Source<'_> {
 
     fn columns(&self) -> Listing {
         let mut listing = Listing::of(&[
-            "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "COLUMN_NAME", "#ORDINAL_POSITION", "COLUMN_DEFAULT",
-            "IS_NULLABLE", "DATA_TYPE", "#CHARACTER_MAXIMUM_LENGTH", "#CHARACTER_OCTET_LENGTH",
-            "#NUMERIC_PRECISION", "#NUMERIC_SCALE", "#DATETIME_PRECISION", "CHARACTER_SET_NAME", "COLLATION_NAME",
-            "COLUMN_TYPE", "COLUMN_KEY", "EXTRA", "PRIVILEGES", "COLUMN_COMMENT", "GENERATION_EXPRESSION", "#SRS_ID",
+            "TABLE_CATALOG",
+            "TABLE_SCHEMA",
+            "TABLE_NAME",
+            "COLUMN_NAME",
+            "#ORDINAL_POSITION",
+            "COLUMN_DEFAULT",
+            "IS_NULLABLE",
+            "DATA_TYPE",
+            "#CHARACTER_MAXIMUM_LENGTH",
+            "#CHARACTER_OCTET_LENGTH",
+            "#NUMERIC_PRECISION",
+            "#NUMERIC_SCALE",
+            "#DATETIME_PRECISION",
+            "CHARACTER_SET_NAME",
+            "COLLATION_NAME",
+            "COLUMN_TYPE",
+            "COLUMN_KEY",
+            "EXTRA",
+            "PRIVILEGES",
+            "COLUMN_COMMENT",
+            "GENERATION_EXPRESSION",
+            "#SRS_ID",
         ]);
         for table in &self.catalog.tables {
             for (at, column) in table.columns.iter().filter(|column| !column.hidden).enumerate() {
@@ -139,9 +212,24 @@ impl Source<'_> {
 
     fn statistics(&self) -> Listing {
         let mut listing = Listing::of(&[
-            "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "#NON_UNIQUE", "INDEX_SCHEMA", "INDEX_NAME",
-            "#SEQ_IN_INDEX", "COLUMN_NAME", "COLLATION", "#CARDINALITY", "#SUB_PART", "PACKED", "NULLABLE",
-            "INDEX_TYPE", "COMMENT", "INDEX_COMMENT", "IS_VISIBLE", "EXPRESSION",
+            "TABLE_CATALOG",
+            "TABLE_SCHEMA",
+            "TABLE_NAME",
+            "#NON_UNIQUE",
+            "INDEX_SCHEMA",
+            "INDEX_NAME",
+            "#SEQ_IN_INDEX",
+            "COLUMN_NAME",
+            "COLLATION",
+            "#CARDINALITY",
+            "#SUB_PART",
+            "PACKED",
+            "NULLABLE",
+            "INDEX_TYPE",
+            "COMMENT",
+            "INDEX_COMMENT",
+            "IS_VISIBLE",
+            "EXPRESSION",
         ]);
         for table in &self.catalog.tables {
             for (index, unique, at, column) in keys(table) {
@@ -173,12 +261,23 @@ impl Source<'_> {
 
     fn key_column_usage(&self) -> Listing {
         let mut listing = Listing::of(&[
-            "CONSTRAINT_CATALOG", "CONSTRAINT_SCHEMA", "CONSTRAINT_NAME", "TABLE_CATALOG", "TABLE_SCHEMA",
-            "TABLE_NAME", "COLUMN_NAME", "#ORDINAL_POSITION", "#POSITION_IN_UNIQUE_CONSTRAINT",
-            "REFERENCED_TABLE_SCHEMA", "REFERENCED_TABLE_NAME", "REFERENCED_COLUMN_NAME",
+            "CONSTRAINT_CATALOG",
+            "CONSTRAINT_SCHEMA",
+            "CONSTRAINT_NAME",
+            "TABLE_CATALOG",
+            "TABLE_SCHEMA",
+            "TABLE_NAME",
+            "COLUMN_NAME",
+            "#ORDINAL_POSITION",
+            "#POSITION_IN_UNIQUE_CONSTRAINT",
+            "REFERENCED_TABLE_SCHEMA",
+            "REFERENCED_TABLE_NAME",
+            "REFERENCED_COLUMN_NAME",
         ]);
         for table in &self.catalog.tables {
-            for (index, _, at, column) in keys(table).into_iter().filter(|(_, unique, _, _)| *unique) {
+            for (index, _, at, column) in
+                keys(table).into_iter().filter(|(_, unique, _, _)| *unique)
+            {
                 listing.rows.push(vec![
                     string(CATALOG),
                     string(&table.database),
@@ -200,11 +299,18 @@ impl Source<'_> {
 
     fn table_constraints(&self) -> Listing {
         let mut listing = Listing::of(&[
-            "CONSTRAINT_CATALOG", "CONSTRAINT_SCHEMA", "CONSTRAINT_NAME", "TABLE_SCHEMA", "TABLE_NAME",
-            "CONSTRAINT_TYPE", "ENFORCED",
+            "CONSTRAINT_CATALOG",
+            "CONSTRAINT_SCHEMA",
+            "CONSTRAINT_NAME",
+            "TABLE_SCHEMA",
+            "TABLE_NAME",
+            "CONSTRAINT_TYPE",
+            "ENFORCED",
         ]);
         for table in &self.catalog.tables {
-            for (index, _, _, _) in keys(table).into_iter().filter(|(_, unique, at, _)| *unique && *at == 1) {
+            for (index, _, _, _) in
+                keys(table).into_iter().filter(|(_, unique, at, _)| *unique && *at == 1)
+            {
                 let kind = if index == "PRIMARY" { "PRIMARY KEY" } else { "UNIQUE" };
                 listing.rows.push(vec![
                     string(CATALOG),
@@ -239,7 +345,13 @@ pub fn engines() -> Listing {
 /// SHOW COLLATION.
 pub fn collations() -> Listing {
     let mut listing = Listing::of(&[
-        "COLLATION_NAME", "CHARACTER_SET_NAME", "#ID", "IS_DEFAULT", "IS_COMPILED", "#SORTLEN", "PAD_ATTRIBUTE",
+        "COLLATION_NAME",
+        "CHARACTER_SET_NAME",
+        "#ID",
+        "IS_DEFAULT",
+        "IS_COMPILED",
+        "#SORTLEN",
+        "PAD_ATTRIBUTE",
     ]);
     for (name, charset, id) in [("utf8mb4_bin", "utf8mb4", 46), ("binary", "binary", 63)] {
         listing.rows.push(vec![
@@ -259,9 +371,10 @@ pub fn collations() -> Listing {
 pub fn character_sets() -> Listing {
     let mut listing =
         Listing::of(&["CHARACTER_SET_NAME", "DEFAULT_COLLATE_NAME", "DESCRIPTION", "#MAXLEN"]);
-    for (name, collation, description, longest) in
-        [("utf8mb4", "utf8mb4_bin", "UTF-8 Unicode", 4), ("binary", "binary", "Binary pseudo charset", 1)]
-    {
+    for (name, collation, description, longest) in [
+        ("utf8mb4", "utf8mb4_bin", "UTF-8 Unicode", 4),
+        ("binary", "binary", "Binary pseudo charset", 1),
+    ] {
         listing.rows.push(vec![string(name), string(collation), string(description), int(longest)]);
     }
     listing
@@ -269,7 +382,8 @@ pub fn character_sets() -> Listing {
 
 /// Name, uniqueness, position from 1 and column of each part of each key; PRIMARY first.
 pub fn keys(table: &Table) -> Vec<(String, bool, usize, String)> {
-    let shown = |id: &u32| table.column(*id).filter(|column| !column.hidden).map(|c| c.name.clone());
+    let shown =
+        |id: &u32| table.column(*id).filter(|column| !column.hidden).map(|c| c.name.clone());
     let mut keys = Vec::new();
     let mut add = |name: &str, unique: bool, columns: &[u32]| {
         for (at, column) in columns.iter().filter_map(shown).enumerate() {

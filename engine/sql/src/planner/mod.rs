@@ -10,6 +10,7 @@ pub mod literal;
 mod names;
 pub use calls::text_of_hex;
 pub use names::parts;
+pub use rewrite::truth;
 mod rewrite;
 pub mod typing;
 

@@ -35,7 +35,9 @@ impl Session {
                         self.note(1007, SqlError::from(error).message);
                         Ok(done())
                     }
-                    other => other.map(|_| Reply::Done(Done { affected_rows: 1, ..Done::default() })).map_err(Into::into),
+                    other => other
+                        .map(|_| Reply::Done(Done { affected_rows: 1, ..Done::default() }))
+                        .map_err(Into::into),
                 }
             }
             Stmt::DropDatabase { name, if_exists } => self.drop_database(name, if_exists).await,
@@ -48,7 +50,8 @@ impl Session {
                     let text = format!("Can't DROP '{name}'; check that column/key exists");
                     return Err(SqlError::new(1091, b"42000", text));
                 }
-                self.alter(table, |t| t.indexes.retain(|i| !i.name.eq_ignore_ascii_case(&name))).await?;
+                self.alter(table, |t| t.indexes.retain(|i| !i.name.eq_ignore_ascii_case(&name)))
+                    .await?;
                 Ok(done())
             }
             Stmt::SetReplica { table, count } => {
@@ -68,7 +71,10 @@ impl Session {
                 let table = self.current(&table).await?;
                 let now = self.engine.storage.split_table(&table, regions as u32).await?;
                 if (now as u64) < regions {
-                    self.warn(1105, format!("the table has {now} regions: its rows gave no more places to cut"));
+                    self.warn(
+                        1105,
+                        format!("the table has {now} regions: its rows gave no more places to cut"),
+                    );
                 }
                 Ok(done())
             }
@@ -226,7 +232,8 @@ impl Session {
         let mut attempt = 0;
         loop {
             let mut transaction = self.engine.storage.begin().await?;
-            let mut scan = transaction.scan(start.clone(), end.clone(), false, Some(BACKFILL as u32));
+            let mut scan =
+                transaction.scan(start.clone(), end.clone(), false, Some(BACKFILL as u32));
             let mut last = None;
             let mut count = 0;
             while count < BACKFILL {
@@ -276,9 +283,9 @@ async fn add_entries(
             Some((_, other)) if *other == tail => {}
             Some(_) => return Err(crate::rows::duplicate(table, &entry)),
             None if tail.is_empty() => transaction.put(table, entry, tail)?,
-            None => transaction.insert(table, entry, tail).map_err(|error| {
-                crate::rows::error(error, std::slice::from_ref(table))
-            })?,
+            None => transaction
+                .insert(table, entry, tail)
+                .map_err(|error| crate::rows::error(error, std::slice::from_ref(table)))?,
         }
     }
     Ok(())

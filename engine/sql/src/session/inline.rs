@@ -40,7 +40,7 @@ impl Session {
         parameters: &[Value],
     ) -> SqlResult<()> {
         let mut wanted = Snapshots(BTreeSet::new());
-        _ = statement.visit(&mut wanted);
+        _ = Visit::visit(statement, &mut wanted);
         let mut snapshots = BTreeMap::new();
         for ttl in wanted.0 {
             let token = self.take_snapshot(&ttl).await?;
@@ -78,7 +78,9 @@ fn duration(text: &str) -> SqlResult<Duration> {
         SqlError::new(
             1210,
             b"HY000",
-            format!("Incorrect arguments to isobar_snapshot: '{text}' is no time between 1s and 24h (90s, 10m, 2h)"),
+            format!(
+                "Incorrect arguments to isobar_snapshot: '{text}' is no time between 1s and 24h (90s, 10m, 2h)"
+            ),
         )
     };
     let text = text.trim();
@@ -141,14 +143,19 @@ impl Inliner<'_> {
             Expr::Value(ValueWithSpan { value: SqlValue::Placeholder(mark), .. }) => {
                 let at = mark.trim_start_matches('?').parse::<usize>().unwrap_or(0);
                 let value = at.checked_sub(1).and_then(|at| self.parameters.get(at));
-                let value = value.ok_or_else(|| syntax("a '?' stands outside of a prepared statement"))?;
+                let value =
+                    value.ok_or_else(|| syntax("a '?' stands outside of a prepared statement"))?;
                 Some(expression(value))
             }
-            Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.starts_with('@') => {
+            Expr::Identifier(ident)
+                if ident.quote_style.is_none() && ident.value.starts_with('@') =>
+            {
                 Some(self.variable(&vec![ident.clone()].into())?)
             }
             Expr::CompoundIdentifier(idents)
-                if idents.first().is_some_and(|i| i.quote_style.is_none() && i.value.starts_with("@@")) =>
+                if idents
+                    .first()
+                    .is_some_and(|i| i.quote_style.is_none() && i.value.starts_with("@@")) =>
             {
                 Some(self.variable(&idents.clone().into())?)
             }

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use types::{SnapshotToken, Timestamp, Value};
 
 use crate::engine::Engine;
-use crate::error::{SqlResult, interrupted, no_database, syntax, unknown};
+use crate::error::{SqlResult, interrupted, no_database, unknown};
 use crate::planner::QueryContext;
 use crate::reader::{Reader, Shared};
 use crate::result::{Done, Reply, ResultColumn, SqlError};
@@ -296,7 +296,9 @@ impl Session {
             Stmt::Insert(insert) => self.write(write::Write::Insert(*insert), parameters).await,
             Stmt::Update(update) => self.write(write::Write::Update(*update), parameters).await,
             Stmt::Delete(delete) => self.write(write::Write::Delete(*delete), parameters).await,
-            Stmt::Explain { analyze, statement } => self.explain(*statement, analyze, parameters).await,
+            Stmt::Explain { analyze, statement } => {
+                self.explain(*statement, analyze, parameters).await
+            }
             Stmt::Begin => {
                 self.commit().await?;
                 self.begin().await?;
@@ -318,7 +320,9 @@ impl Session {
             Stmt::SetNames(charset) => self.set_names(&charset),
             Stmt::SetTransaction(words) => self.set_transaction(&words),
             Stmt::SetPassword { user, password } => self.set_password(user, &password).await,
-            Stmt::PutUser { users, lenient, create } => self.put_users(users, lenient, create).await,
+            Stmt::PutUser { users, lenient, create } => {
+                self.put_users(users, lenient, create).await
+            }
             Stmt::DropUser { users, if_exists } => self.drop_users(users, if_exists).await,
             Stmt::Show(show) => self.show(show).await,
             Stmt::Describe { table, column } => self.describe(&table, column).await,
@@ -445,9 +449,4 @@ fn done() -> Reply {
 /// A fault that should not be possible.
 fn impossible(what: &str) -> SqlError {
     unknown(format!("{what}: please report the statement"))
-}
-
-/// Error 1064 for a text that is not one of these.
-fn not_a(what: &str, text: &str) -> SqlError {
-    syntax(format!("'{text}' is no {what}"))
 }

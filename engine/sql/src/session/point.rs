@@ -20,7 +20,9 @@ use crate::reader::Reader;
 use crate::result::{Reply, ResultColumn};
 
 /// A table named alone in a FROM, and the name it goes by.
-pub(super) fn single(from: &[TableWithJoins]) -> Option<(&sqlparser::ast::ObjectName, Option<String>)> {
+pub(super) fn single(
+    from: &[TableWithJoins],
+) -> Option<(&sqlparser::ast::ObjectName, Option<String>)> {
     let [only] = from else { return None };
     match &only.relation {
         TableFactor::Table { name, alias, args: None, version: None, partitions, .. }
@@ -63,12 +65,15 @@ pub(super) fn lookup(table: &Table, alias: Option<&str>, condition: &Expr) -> Op
         Some(points)
     };
     if let Some(points) = points(&table.primary_key) {
-        return Some(Lookup::Records(points.iter().map(|point| key::record(table.id, point)).collect()));
+        return Some(Lookup::Records(
+            points.iter().map(|point| key::record(table.id, point)).collect(),
+        ));
     }
     let unique = table.indexes.iter().filter(|i| i.unique && i.state == IndexState::Public);
     for index in unique {
         if let Some(points) = points(&index.columns) {
-            let keys = points.iter().map(|point| key::index_prefix(table.id, index.id, point)).collect();
+            let keys =
+                points.iter().map(|point| key::index_prefix(table.id, index.id, point)).collect();
             return Some(Lookup::Entries(Box::new(index.clone()), keys));
         }
     }
@@ -107,7 +112,8 @@ fn collect(
         }
         Expr::InList { expr, list, negated: false } => {
             let (_, ty) = column_of(table, alias, expr)?;
-            let values = list.iter().map(|item| exact(literal(item)?, ty)).collect::<Option<_>>()?;
+            let values =
+                list.iter().map(|item| exact(literal(item)?, ty)).collect::<Option<_>>()?;
             push(expr, values)
         }
         _ => None,
@@ -136,14 +142,19 @@ fn exact(value: Value, ty: ColumnType) -> Option<Value> {
     let (low, high) = ty.int_range().unwrap_or((0, 0));
     let within = |n: i128| (low..=high).contains(&n);
     match (ty, value) {
-        (ColumnType::Int { unsigned: false, .. }, Value::Int(n)) if within(n.into()) => Some(Value::Int(n)),
+        (ColumnType::Int { unsigned: false, .. }, Value::Int(n)) if within(n.into()) => {
+            Some(Value::Int(n))
+        }
         (ColumnType::Int { unsigned: true, .. }, Value::Int(n)) if within(n.into()) => {
             u64::try_from(n).ok().map(Value::UInt)
         }
-        (ColumnType::Int { unsigned: true, .. }, Value::UInt(n)) if within(n.into()) => Some(Value::UInt(n)),
-        (ColumnType::Varchar(_) | ColumnType::Text(_) | ColumnType::Char(_), Value::String(text)) => {
-            Some(Value::String(text))
+        (ColumnType::Int { unsigned: true, .. }, Value::UInt(n)) if within(n.into()) => {
+            Some(Value::UInt(n))
         }
+        (
+            ColumnType::Varchar(_) | ColumnType::Text(_) | ColumnType::Char(_),
+            Value::String(text),
+        ) => Some(Value::String(text)),
         (ColumnType::Date, Value::String(text)) => {
             let us = crate::temporal::parse_datetime(&text)?;
             let days = us.div_euclid(crate::temporal::DAY_US);
@@ -201,7 +212,9 @@ impl Session {
         }
         let (reader, catalog) = self.reader().await?;
         let table = tables::stored(&catalog, &name.database, &name.table)?;
-        let Some(wanted) = wanted(&table, alias.as_deref(), &select.projection)? else { return Ok(None) };
+        let Some(wanted) = wanted(&table, alias.as_deref(), &select.projection)? else {
+            return Ok(None);
+        };
         let Some(lookup) = lookup(&table, alias.as_deref(), condition) else { return Ok(None) };
         let rows = find(&table, &reader, lookup).await?;
         let positions: Vec<usize> = wanted.iter().map(|(at, _)| *at).collect();
@@ -247,7 +260,9 @@ fn wanted(
         };
         match column_of(table, alias, expr) {
             Some((at, _)) => wanted.push((at, shown.unwrap_or_else(|| written.clone()))),
-            None if matches!(expr, Expr::Identifier(_)) => return Err(no_column(written, "field list")),
+            None if matches!(expr, Expr::Identifier(_)) => {
+                return Err(no_column(written, "field list"));
+            }
             None => return Ok(None),
         }
     }
@@ -257,8 +272,11 @@ fn wanted(
 fn described(table: &Table, alias: Option<&str>, at: usize, name: String) -> Option<ResultColumn> {
     let column = table.columns.get(at)?;
     let leads = |index: &&Index| index.columns.first() == Some(&column.id);
-    let (unique, multiple): (Vec<&Index>, Vec<&Index>) =
-        table.indexes.iter().filter(leads).partition(|index| index.unique && index.columns.len() == 1);
+    let (unique, multiple): (Vec<&Index>, Vec<&Index>) = table
+        .indexes
+        .iter()
+        .filter(leads)
+        .partition(|index| index.unique && index.columns.len() == 1);
     Some(ResultColumn {
         name,
         org_name: column.name.clone(),

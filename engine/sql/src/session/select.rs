@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::record_batch::RecordBatch;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
@@ -41,7 +41,11 @@ struct Prepared {
 
 impl Session {
     /// SELECT.
-    pub(super) async fn select(&mut self, mut query: Query, parameters: &[Value]) -> SqlResult<Reply> {
+    pub(super) async fn select(
+        &mut self,
+        mut query: Query,
+        parameters: &[Value],
+    ) -> SqlResult<Reply> {
         self.inline(&mut query, parameters).await?;
         if let Some(reply) = self.point_select(&query).await? {
             return Ok(reply);
@@ -61,7 +65,10 @@ impl Session {
                     if !self.read_engines().0 {
                         return Err(error);
                     }
-                    self.warn(1815, format!("columns failed, answered from rows: {}", error.message));
+                    self.warn(
+                        1815,
+                        format!("columns failed, answered from rows: {}", error.message),
+                    );
                 }
             }
         }
@@ -93,8 +100,11 @@ impl Session {
 
     async fn plan(&mut self, query: Query) -> SqlResult<Prepared> {
         let (reader, catalog) = self.reader().await?;
-        let tables =
-            Tables { engine: self.engine.clone(), catalog: catalog.clone(), reader: reader.clone() };
+        let tables = Tables {
+            engine: self.engine.clone(),
+            catalog: catalog.clone(),
+            reader: reader.clone(),
+        };
         let context = self.context();
         let names = tables_of(&query, &context.database)?;
         let aliases = aliases(&query, &context.database);
@@ -111,7 +121,8 @@ impl Session {
         }
         let (rows_allowed, columns_allowed) = self.read_engines();
         let tier = self.engine.analytic.is_some();
-        let facts = QueryFacts { tables: facts, hints, rows_allowed, columns_allowed, locking, tier };
+        let facts =
+            QueryFacts { tables: facts, hints, rows_allowed, columns_allowed, locking, tier };
         let route = router::route(&facts);
         Ok(Prepared { planned, optimized, route, text, reader, catalog })
     }
@@ -158,7 +169,7 @@ impl Session {
     }
 
     async fn physical(&self, prepared: &Prepared) -> SqlResult<Arc<dyn ExecutionPlan>> {
-        let state = &self.engine.state;
+        let state = &*self.engine.state;
         Ok(state.query_planner().create_physical_plan(&prepared.optimized, state).await?)
     }
 
@@ -169,7 +180,8 @@ impl Session {
 
     /// Runs a query on columns; an error means that no row was seen yet.
     async fn on_columns(&self, prepared: &Prepared) -> SqlResult<(BatchStream, Vec<String>)> {
-        let analytic = self.engine.analytic.clone().ok_or_else(|| impossible("columns without a tier"))?;
+        let analytic =
+            self.engine.analytic.clone().ok_or_else(|| impossible("columns without a tier"))?;
         let storage = self.engine.storage.clone();
         let (token, hold) = self.token(&storage, prepared.reader.ts()).await?;
         let answer = analytic.query(self.analytic_query(prepared, token)).await?;
@@ -248,7 +260,11 @@ impl Session {
         crate::info::Listing { columns: vec![column], rows }.reply()
     }
 
-    async fn explain_lines(&mut self, prepared: &Prepared, analyze: bool) -> SqlResult<Vec<String>> {
+    async fn explain_lines(
+        &mut self,
+        prepared: &Prepared,
+        analyze: bool,
+    ) -> SqlResult<Vec<String>> {
         let mut lines = Vec::new();
         for (table, why) in &prepared.route.reasons {
             lines.push(format!("{table}: {} ({why})", prepared.route.engine));
@@ -256,7 +272,8 @@ impl Session {
         lines.extend(prepared.route.warnings.iter().map(|w| format!("warning: {w}")));
         lines.extend(prepared.route.refused.iter().map(|why| format!("refused: {why}")));
         if prepared.route.engine == Engine::Columns {
-            let analytic = self.engine.analytic.clone().ok_or_else(|| impossible("columns without a tier"))?;
+            let analytic =
+                self.engine.analytic.clone().ok_or_else(|| impossible("columns without a tier"))?;
             let storage = self.engine.storage.clone();
             let (token, _hold) = self.token(&storage, prepared.reader.ts()).await?;
             match analytic.explain(self.analytic_query(prepared, token), analyze).await {

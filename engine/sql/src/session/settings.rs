@@ -12,7 +12,11 @@ use crate::statement::{Assignment, Target};
 
 impl Session {
     /// SET a = …, b = ….
-    pub(super) async fn set(&mut self, list: Vec<Assignment>, parameters: &[Value]) -> SqlResult<Reply> {
+    pub(super) async fn set(
+        &mut self,
+        list: Vec<Assignment>,
+        parameters: &[Value],
+    ) -> SqlResult<Reply> {
         for Assignment { target, value } in list {
             let value = match value {
                 // A bare word is its own text: SET sql_mode = ANSI.
@@ -26,7 +30,9 @@ impl Session {
                 Target::User(name) => self.variables.set_user(&name, value.unwrap_or(Value::Null)),
                 Target::Session(name) => self.set_variable(&name, value).await?,
                 Target::Global(name) => {
-                    return Err(unsupported(format!("SET GLOBAL {name} (variables belong to sessions)")));
+                    return Err(unsupported(format!(
+                        "SET GLOBAL {name} (variables belong to sessions)"
+                    )));
                 }
             }
         }
@@ -59,8 +65,9 @@ impl Session {
         }
         let storage = &self.engine.storage;
         let key = storage.signing_key().await?;
-        let verified = SnapshotToken::verify(&token, &key)
-            .map_err(|error| SqlError::new(1231, b"42000", format!("Variable '{name}': {error}")))?;
+        let verified = SnapshotToken::verify(&token, &key).map_err(|error| {
+            SqlError::new(1231, b"42000", format!("Variable '{name}': {error}"))
+        })?;
         let alive = storage.leases().await?.iter().any(|lease| lease.id == verified.lease);
         if !alive {
             return Err(types::Error::LeaseLost(verified.lease).into());
@@ -73,7 +80,11 @@ impl Session {
     pub(super) fn set_names(&mut self, charset: &str) -> SqlResult<Reply> {
         let known = ["utf8", "utf8mb3", "utf8mb4", "ascii", "latin1", "binary", "default"];
         if !known.contains(&charset.to_lowercase().as_str()) {
-            return Err(SqlError::new(1115, b"42000", format!("Unknown character set: '{charset}'")));
+            return Err(SqlError::new(
+                1115,
+                b"42000",
+                format!("Unknown character set: '{charset}'"),
+            ));
         }
         if charset.eq_ignore_ascii_case("latin1") {
             self.warn(1300, "latin1 is read as utf8mb4");
@@ -96,7 +107,11 @@ impl Session {
     }
 
     /// The value of an expression without columns.
-    pub(super) async fn evaluate(&mut self, mut expr: Expr, parameters: &[Value]) -> SqlResult<Value> {
+    pub(super) async fn evaluate(
+        &mut self,
+        mut expr: Expr,
+        parameters: &[Value],
+    ) -> SqlResult<Value> {
         if let Some(value) = crate::constant::literal(&expr) {
             return Ok(value);
         }

@@ -54,7 +54,11 @@ impl Session {
     }
 
     /// SET PASSWORD.
-    pub(super) async fn set_password(&mut self, user: Option<UserName>, password: &str) -> SqlResult<Reply> {
+    pub(super) async fn set_password(
+        &mut self,
+        user: Option<UserName>,
+        password: &str,
+    ) -> SqlResult<Reply> {
         self.engine.storage.timestamp().await?;
         let catalog = self.engine.storage.catalog().await?;
         let user = match user {
@@ -77,9 +81,14 @@ impl Session {
     }
 
     /// DROP USER.
-    pub(super) async fn drop_users(&mut self, users: Vec<UserName>, if_exists: bool) -> SqlResult<Reply> {
+    pub(super) async fn drop_users(
+        &mut self,
+        users: Vec<UserName>,
+        if_exists: bool,
+    ) -> SqlResult<Reply> {
         for user in users {
-            let change = CatalogChange::DropUser { name: user.name.clone(), host: user.host.clone() };
+            let change =
+                CatalogChange::DropUser { name: user.name.clone(), host: user.host.clone() };
             match self.engine.storage.change(change).await {
                 Ok(_) => {}
                 Err(types::Error::NotFound { .. }) if if_exists => {

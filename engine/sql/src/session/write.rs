@@ -38,6 +38,16 @@ pub enum Write {
     Delete(Delete),
 }
 
+/// Rows in their columns' types.
+pub(super) struct Typed {
+    /// The rows.
+    pub rows: Vec<Vec<Value>>,
+    /// Which of them still need a number.
+    missing: Vec<usize>,
+    /// Highest number given by hand.
+    highest: u64,
+}
+
 /// Changes of one statement, computed and not yet written.
 enum Changes {
     Insert { rows: Vec<Vec<Value>>, first_id: u64 },
@@ -47,7 +57,11 @@ enum Changes {
 
 impl Session {
     /// Runs a statement that writes, within the open transaction or as one of its own.
-    pub(super) async fn write(&mut self, mut write: Write, parameters: &[Value]) -> SqlResult<Reply> {
+    pub(super) async fn write(
+        &mut self,
+        mut write: Write,
+        parameters: &[Value],
+    ) -> SqlResult<Reply> {
         if self.snapshot.is_some() {
             return Err(SqlError::new(
                 1792,
@@ -81,7 +95,12 @@ impl Session {
         Err(impossible("a transaction ended on its own"))
     }
 
-    async fn write_within(&mut self, write: &Write, open: &Open, explicit: bool) -> SqlResult<Reply> {
+    async fn write_within(
+        &mut self,
+        write: &Write,
+        open: &Open,
+        explicit: bool,
+    ) -> SqlResult<Reply> {
         let catalog = self.engine.storage.catalog().await?;
         let reader = Reader::Transaction(open.shared.clone(), open.ts);
         let (table, changes) = match write {
@@ -207,7 +226,9 @@ impl Session {
             if insert.columns.is_empty() {
                 positions = visible(&table);
             }
-            let Some(source) = &insert.source else { return Err(unsupported("INSERT without rows")) };
+            let Some(source) = &insert.source else {
+                return Err(unsupported("INSERT without rows"));
+            };
             given = self.source_rows(source, &positions, catalog, reader).await?;
         } else {
             let mut row = Vec::new();
@@ -218,7 +239,7 @@ impl Session {
             }
             given.push(row);
         }
-        let (rows, first_id) = self.complete_rows(&table, &positions, given).await?;
+        let (rows, first_id) = self.complete_rows(&table, &positions, given, 1).await?;
         Ok((table, Changes::Insert { rows, first_id }))
     }
 
@@ -246,13 +267,17 @@ impl Session {
                     continue;
                 }
                 count(at + 1, row.content.len())?;
-                let row: SqlResult<Vec<_>> = row.content.iter().map(|e| self.insert_value(e)).collect();
+                let row: SqlResult<Vec<_>> =
+                    row.content.iter().map(|e| self.insert_value(e)).collect();
                 given.push(row?);
             }
             return Ok(given);
         }
-        let tables =
-            Tables { engine: self.engine.clone(), catalog: catalog.clone(), reader: reader.clone() };
+        let tables = Tables {
+            engine: self.engine.clone(),
+            catalog: catalog.clone(),
+            reader: reader.clone(),
+        };
         let (columns, mut batches) = self.batches_from_rows(source.clone(), &tables).await?;
         count(1, columns.len())?;
         while let Some(batch) = batches.try_next().await? {
@@ -278,12 +303,43 @@ impl Session {
         table: &Arc<Table>,
         positions: &[usize],
         given: Vec<Vec<Option<Value>>>,
+        first_row: usize,
     ) -> SqlResult<(Vec<Vec<Value>>, u64)> {
+        let Typed { mut rows, missing, highest } =
+            self.typed_rows(table, positions, given, first_row)?;
+        let Some(position) = table.columns.iter().position(|column| column.auto_increment) else {
+            return Ok((rows, 0));
+        };
+        if highest > 0 {
+            self.engine.storage.raise_auto_increment(table.id, highest).await?;
+        }
+        if missing.is_empty() {
+            return Ok((rows, 0));
+        }
+        let first = self.engine.storage.auto_increment(table.id, missing.len() as u64).await?;
         let zone = self.context().zone()?;
-        let numbered = table.columns.iter().position(|column| column.auto_increment);
-        let mut rows = Vec::with_capacity(given.len());
-        let mut missing = Vec::new();
-        let mut highest = 0u64;
+        let Some(column) = table.columns.get(position) else { return Ok((rows, 0)) };
+        for (number, at) in (first..).zip(missing) {
+            let place = Place { column, row: first_row + at, zone };
+            let value = coerce::to_column(Value::UInt(number), place)?;
+            if let Some(slot) = rows.get_mut(at).and_then(|row| row.get_mut(position)) {
+                *slot = value;
+            }
+        }
+        Ok((rows, if column.hidden { 0 } else { first }))
+    }
+
+    /// Values in their columns' types; rows without a number have NULL for it.
+    pub(super) fn typed_rows(
+        &self,
+        table: &Arc<Table>,
+        positions: &[usize],
+        given: Vec<Vec<Option<Value>>>,
+        first_row: usize,
+    ) -> SqlResult<Typed> {
+        let zone = self.context().zone()?;
+        let mut typed =
+            Typed { rows: Vec::with_capacity(given.len()), missing: Vec::new(), highest: 0 };
         for (at, values) in given.into_iter().enumerate() {
             let mut row: Vec<Option<Value>> = vec![None; table.columns.len()];
             for (position, value) in positions.iter().zip(values) {
@@ -292,47 +348,30 @@ impl Session {
                 }
             }
             let mut complete = Vec::with_capacity(row.len());
-            for (position, (column, value)) in table.columns.iter().zip(row).enumerate() {
-                let place = Place { column, row: at + 1, zone };
-                if Some(position) == numbered {
-                    let number = value.filter(|value| !value.is_null());
-                    let number = number.map(|value| coerce::to_column(value, place)).transpose()?;
-                    match number {
-                        Some(Value::Int(0) | Value::UInt(0)) | None => missing.push(at),
-                        Some(Value::Int(n)) => highest = highest.max(u64::try_from(n).unwrap_or(0)),
-                        Some(Value::UInt(n)) => highest = highest.max(n),
-                        Some(_) => {}
-                    }
-                    complete.push(number_or_null(number));
+            for (column, value) in table.columns.iter().zip(row) {
+                let place = Place { column, row: first_row + at, zone };
+                if !column.auto_increment {
+                    complete.push(match value {
+                        Some(value) => coerce::to_column(value, place)?,
+                        None => self.default_value(column, zone)?,
+                    });
                     continue;
                 }
-                let value = match value {
-                    Some(value) => coerce::to_column(value, place)?,
-                    None => self.default_value(column, zone)?,
-                };
-                complete.push(value);
-            }
-            rows.push(complete);
-        }
-        let mut first_id = 0;
-        if let Some(position) = numbered {
-            if highest > 0 {
-                self.engine.storage.raise_auto_increment(table.id, highest).await?;
-            }
-            if !missing.is_empty() {
-                let first = self.engine.storage.auto_increment(table.id, missing.len() as u64).await?;
-                let hidden = table.columns.get(position).is_some_and(|column| column.hidden);
-                first_id = if hidden { 0 } else { first };
-                for (number, at) in (first..).zip(missing) {
-                    let Some(column) = table.columns.get(position) else { continue };
-                    let value = coerce::to_column(Value::UInt(number), Place { column, row: at + 1, zone })?;
-                    if let Some(slot) = rows.get_mut(at).and_then(|row| row.get_mut(position)) {
-                        *slot = value;
+                let number = value.filter(|value| !value.is_null());
+                let number = number.map(|value| coerce::to_column(value, place)).transpose()?;
+                match number {
+                    Some(Value::Int(0) | Value::UInt(0)) | None => typed.missing.push(at),
+                    Some(Value::Int(n)) => {
+                        typed.highest = typed.highest.max(u64::try_from(n).unwrap_or(0));
                     }
+                    Some(Value::UInt(n)) => typed.highest = typed.highest.max(n),
+                    Some(_) => {}
                 }
+                complete.push(number.unwrap_or(Value::Null));
             }
+            typed.rows.push(complete);
         }
-        Ok((rows, first_id))
+        Ok(typed)
     }
 
     fn default_value(&self, column: &Column, zone: Zone) -> SqlResult<Value> {
@@ -385,14 +424,24 @@ impl Session {
             };
             set.push((at, value));
         }
-        let found = match target.point(update.selection.as_ref(), &update.order_by, update.limit.as_ref()) {
+        let found = match target.point(
+            update.selection.as_ref(),
+            &update.order_by,
+            update.limit.as_ref(),
+        ) {
             Some(lookup) => {
                 let rows = find(&table, reader, lookup).await?;
                 let olds = rows.into_iter().map(|(_, row)| row).collect();
                 self.compute(&target, olds, &set)?
             }
             None => {
-                let query = target.query(&update.table, update.selection.clone(), &update.order_by, update.limit.clone(), &set)?;
+                let query = target.query(
+                    &update.table,
+                    update.selection.clone(),
+                    &update.order_by,
+                    update.limit.clone(),
+                    &set,
+                )?;
                 self.computed_by_plan(query, catalog, reader, table.columns.len()).await?
             }
         };
@@ -431,12 +480,27 @@ impl Session {
         let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
         let target = self.target(from, catalog, "DELETE")?;
         let table = target.table.clone();
-        let rows = match target.point(delete.selection.as_ref(), &delete.order_by, delete.limit.as_ref()) {
-            Some(lookup) => find(&table, reader, lookup).await?.into_iter().map(|(_, row)| row).collect(),
+        let rows = match target.point(
+            delete.selection.as_ref(),
+            &delete.order_by,
+            delete.limit.as_ref(),
+        ) {
+            Some(lookup) => {
+                find(&table, reader, lookup).await?.into_iter().map(|(_, row)| row).collect()
+            }
             None => {
-                let Some(first) = from.first() else { return Err(unsupported("DELETE without a table")) };
-                let query = target.query(first, delete.selection.clone(), &delete.order_by, delete.limit.clone(), &[])?;
-                let found = self.computed_by_plan(query, catalog, reader, table.columns.len()).await?;
+                let Some(first) = from.first() else {
+                    return Err(unsupported("DELETE without a table"));
+                };
+                let query = target.query(
+                    first,
+                    delete.selection.clone(),
+                    &delete.order_by,
+                    delete.limit.clone(),
+                    &[],
+                )?;
+                let found =
+                    self.computed_by_plan(query, catalog, reader, table.columns.len()).await?;
                 found.into_iter().map(|(row, _)| row).collect()
             }
         };
@@ -479,7 +543,8 @@ impl Session {
             if has_subquery(expr) {
                 return Err(unsupported("a subquery in SET"));
             }
-            let compiled = planner::compile(expr.clone(), &schema, &self.context(), &self.engine.state)?;
+            let compiled =
+                planner::compile(expr.clone(), &schema, &self.context(), &self.engine.state)?;
             let array = compiled.evaluate(&batch)?.into_array(rows.len())?;
             for (at, values) in computed.iter_mut().enumerate() {
                 values.push(value_at(&array, at)?);
@@ -496,8 +561,11 @@ impl Session {
         reader: &Reader,
         width: usize,
     ) -> SqlResult<Vec<(Vec<Value>, Vec<Value>)>> {
-        let tables =
-            Tables { engine: self.engine.clone(), catalog: catalog.clone(), reader: reader.clone() };
+        let tables = Tables {
+            engine: self.engine.clone(),
+            catalog: catalog.clone(),
+            reader: reader.clone(),
+        };
         let (_, mut batches) = self.batches_from_rows(query, &tables).await?;
         let mut found = Vec::new();
         while let Some(batch) = batches.try_next().await? {
@@ -596,10 +664,6 @@ fn refuse_insert(insert: &Insert) -> SqlResult<()> {
     }
 }
 
-fn number_or_null(number: Option<Value>) -> Value {
-    number.unwrap_or(Value::Null)
-}
-
 fn is_default(expr: &Expr) -> bool {
     matches!(expr, Expr::Identifier(i) if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("default"))
 }
@@ -611,13 +675,13 @@ fn assigned(target: &AssignmentTarget) -> SqlResult<String> {
     }
 }
 
-fn visible(table: &Table) -> Vec<usize> {
+pub(super) fn visible(table: &Table) -> Vec<usize> {
     let shown = table.columns.iter().enumerate().filter(|(_, column)| !column.hidden);
     shown.map(|(at, _)| at).collect()
 }
 
 /// Position of a column that an INSERT names, once.
-fn position(table: &Table, written: &str, taken: &[usize]) -> SqlResult<usize> {
+pub(super) fn position(table: &Table, written: &str, taken: &[usize]) -> SqlResult<usize> {
     match table.column_named(written) {
         Some((at, _)) if taken.contains(&at) => {
             let text = format!("Column '{written}' specified twice");

@@ -31,7 +31,11 @@ pub struct ClusterStorage {
 
 impl ClusterStorage {
     /// A store over clients, and over the way to region leaders that they use.
-    pub fn new(txn: TxnClient, placement: PlacementClient, transport: Arc<dyn RowTransport>) -> Self {
+    pub fn new(
+        txn: TxnClient,
+        placement: PlacementClient,
+        transport: Arc<dyn RowTransport>,
+    ) -> Self {
         ClusterStorage { txn, placement, transport }
     }
 
@@ -75,7 +79,8 @@ impl ClusterStorage {
                 match self.ask(&route, request).await {
                     Ok(_) => {}
                     // It knows a newer one already.
-                    Err(Error::SchemaChanged { known: Some(known), .. }) if known >= table.version => {}
+                    Err(Error::SchemaChanged { known: Some(known), .. })
+                        if known >= table.version => {}
                     Err(error) => failed = Some(error),
                 }
             }
@@ -92,7 +97,9 @@ impl ClusterStorage {
         let region = RegionRef { id: route.region.id, epoch: route.region.epoch };
         let keys = match self.ask(route, Request::SplitKeys { region, parts }).await? {
             Response::Keys(keys) => keys,
-            other => return Err(Error::Invalid(format!("a region answered SplitKeys with {other:?}"))),
+            other => {
+                return Err(Error::Invalid(format!("a region answered SplitKeys with {other:?}")));
+            }
         };
         if keys.is_empty() {
             return Ok(1);
@@ -274,7 +281,9 @@ impl Storage for ClusterStorage {
             }
             match failed {
                 None => return Ok(now),
-                Some(error) if !error.is_retryable() || Instant::now() >= deadline => return Err(error),
+                Some(error) if !error.is_retryable() || Instant::now() >= deadline => {
+                    return Err(error);
+                }
                 Some(_) => sleep(PAUSE).await,
             }
         }

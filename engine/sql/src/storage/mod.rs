@@ -2,7 +2,7 @@
 //!
 //! Narrow on purpose: [`cluster`] is the real one over regions, [`memory`] the one of the tests.
 
-// pub mod cluster;
+pub mod cluster;
 pub mod memory;
 
 use std::sync::Arc;

@@ -1,0 +1,376 @@
+//! SHOW and DESCRIBE, as the mysql client, pymysql and Connector/J read them.
+
+use std::sync::Arc;
+
+use datafusion::common::DFSchema;
+use placement::api::Catalog;
+use sqlparser::ast::ObjectName;
+use types::{Table, Value};
+
+use super::tables::stored;
+use super::{Session, Warning};
+use crate::error::{SqlResult, no_database, no_database_selected};
+use crate::functions::regexp::matches;
+use crate::info::{self, Listing, Source, int, string};
+use crate::planner::{self, table_name};
+use crate::result::Reply;
+use crate::statement::{Filter, Show, ShowKind};
+use crate::{coerce, ddl};
+
+impl Session {
+    /// SHOW.
+    pub(super) async fn show(&mut self, show: Show) -> SqlResult<Reply> {
+        let listing = match show.kind {
+            ShowKind::Warnings => warnings(&self.warnings, |_| true),
+            ShowKind::Errors => warnings(&self.warnings, |w| w.level == "Error"),
+            ShowKind::Variables => self.show_variables(),
+            ShowKind::Status => self.show_status(),
+            ShowKind::Grants => self.show_grants(),
+            ShowKind::Engines => renamed(
+                info::engines(),
+                &["Engine", "Support", "Comment", "Transactions", "XA", "Savepoints"],
+            ),
+            ShowKind::Collation => renamed(
+                info::collations(),
+                &["Collation", "Charset", "Id", "Default", "Compiled", "Sortlen", "Pad_attribute"],
+            ),
+            ShowKind::CharacterSet => {
+                let mut listing = info::character_sets();
+                // SHOW orders these columns otherwise than information_schema.
+                listing.columns.swap(1, 2);
+                listing.rows.iter_mut().for_each(|row| row.swap(1, 2));
+                renamed(listing, &["Charset", "Description", "Default collation", "Maxlen"])
+            }
+            ShowKind::Empty(of) => {
+                Listing::of(&[if of.contains("STATUS") { "Db" } else { "Name" }, "Type"])
+            }
+            other => {
+                self.engine.storage.timestamp().await?;
+                let catalog = self.engine.storage.catalog().await?;
+                self.show_named(other, &catalog, &show.filter)?
+            }
+        };
+        self.filtered(listing, show.filter)?.reply()
+    }
+
+    fn show_named(
+        &self,
+        kind: ShowKind,
+        catalog: &Arc<Catalog>,
+        filter: &Filter,
+    ) -> SqlResult<Listing> {
+        let source = Source { engine: &self.engine, catalog };
+        Ok(match kind {
+            ShowKind::Databases => {
+                let mut listing = Listing::of(&["Database"]);
+                listing.rows =
+                    source.databases().into_iter().map(|name| vec![string(name)]).collect();
+                listing
+            }
+            ShowKind::Tables { database, full } => {
+                let database = self.named_database(database, catalog)?;
+                let pattern = match filter {
+                    Filter::Like(pattern) => format!(" ({pattern})"),
+                    _ => String::new(),
+                };
+                let title = format!("Tables_in_{database}{pattern}");
+                let mut listing = if full {
+                    Listing::of(&[&title, "Table_type"])
+                } else {
+                    Listing::of(&[&title])
+                };
+                let kind = if info::is_virtual(&database) { "SYSTEM VIEW" } else { "BASE TABLE" };
+                let mut names: Vec<String> = if info::is_virtual(&database) {
+                    info::names().iter().map(|name| name.to_uppercase()).collect()
+                } else {
+                    catalog.tables_of(&database).map(|table| table.name.clone()).collect()
+                };
+                names.sort();
+                listing.rows =
+                    names
+                        .into_iter()
+                        .map(|name| {
+                            if full { vec![string(name), string(kind)] } else { vec![string(name)] }
+                        })
+                        .collect();
+                listing
+            }
+            ShowKind::TableStatus { database } => {
+                let database = self.named_database(database, catalog)?;
+                table_status(catalog, &database)
+            }
+            ShowKind::Columns { table, full } => {
+                show_columns(&*self.named_table(&table, catalog)?, full)
+            }
+            ShowKind::Index { table } => show_index(&*self.named_table(&table, catalog)?),
+            ShowKind::CreateTable(table) => {
+                let table = self.named_table(&table, catalog)?;
+                let mut listing = Listing::of(&["Table", "Create Table"]);
+                listing.rows.push(vec![string(&table.name), string(ddl::show_create(&table))]);
+                listing
+            }
+            ShowKind::CreateDatabase(name) => {
+                let name = self.named_database(Some(name), catalog)?;
+                let mut listing = Listing::of(&["Database", "Create Database"]);
+                let create = format!(
+                    "CREATE DATABASE `{name}` /*!40100 DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin */"
+                );
+                listing.rows.push(vec![string(name), string(create)]);
+                listing
+            }
+            _ => renamed(
+                source.processlist(),
+                &["Id", "User", "Host", "db", "Command", "Time", "State", "Info"],
+            ),
+        })
+    }
+
+    fn named_database(&self, name: Option<String>, catalog: &Catalog) -> SqlResult<String> {
+        let name = match name {
+            Some(name) => name,
+            None if self.database.is_empty() => return Err(no_database_selected()),
+            None => self.database.clone(),
+        };
+        match catalog.database_named(&name) {
+            Some(spelled) => Ok(spelled.to_owned()),
+            None if info::is_virtual(&name) => Ok(name),
+            None => Err(no_database(&name)),
+        }
+    }
+
+    fn named_table(&self, name: &ObjectName, catalog: &Catalog) -> SqlResult<Arc<Table>> {
+        let name = table_name(name, &self.database)?;
+        stored(catalog, &name.database, &name.table)
+    }
+
+    fn show_variables(&self) -> Listing {
+        let mut listing = Listing::of(&["Variable_name", "Value"]);
+        let rows =
+            self.variables.all().into_iter().map(|(name, value)| vec![string(name), string(value)]);
+        listing.rows = rows.collect();
+        listing
+    }
+
+    fn show_status(&self) -> Listing {
+        let (uptime, questions) = self.engine.host.as_ref().map_or((0, 0), |host| host.figures());
+        let threads = self.engine.host.as_ref().map_or(0, |host| host.processes().len());
+        let mut listing = Listing::of(&["Variable_name", "Value"]);
+        for (name, value) in [
+            ("Questions", questions.to_string()),
+            ("Ssl_cipher", String::new()),
+            ("Threads_connected", threads.to_string()),
+            ("Uptime", uptime.to_string()),
+        ] {
+            listing.rows.push(vec![string(name), string(value)]);
+        }
+        listing
+    }
+
+    fn show_grants(&self) -> Listing {
+        let (user, host) = (&self.info.user, &self.info.host);
+        let mut listing = Listing::of(&[&format!("Grants for {user}@{host}")]);
+        // Every user may do everything until there are privileges.
+        listing
+            .rows
+            .push(vec![string(format!("GRANT ALL PRIVILEGES ON *.* TO '{user}'@'{host}'"))]);
+        listing
+    }
+
+    /// DESCRIBE.
+    pub(super) async fn describe(
+        &mut self,
+        table: &ObjectName,
+        column: Option<String>,
+    ) -> SqlResult<Reply> {
+        self.engine.storage.timestamp().await?;
+        let catalog = self.engine.storage.catalog().await?;
+        let name = table_name(table, &self.database)?;
+        let listing = if info::is_virtual(&name.database) {
+            let source = Source { engine: &self.engine, catalog: &catalog };
+            describe_listing(&source.listing(&name.database, &name.table).await?)
+        } else {
+            show_columns(&*self.named_table(table, &catalog)?, false)
+        };
+        let filter = column.map_or(Filter::All, Filter::Like);
+        self.filtered(listing, filter)?.reply()
+    }
+
+    fn filtered(&self, mut listing: Listing, filter: Filter) -> SqlResult<Listing> {
+        match filter {
+            Filter::All => {}
+            Filter::Like(pattern) => {
+                let pattern = pattern.to_lowercase();
+                listing.rows.retain(|row| match row.first() {
+                    Some(Value::String(text)) => {
+                        matches(&text.to_lowercase(), &pattern, Some('\\'))
+                    }
+                    _ => false,
+                });
+            }
+            Filter::Where(condition) => {
+                let batch = listing.batch()?;
+                let schema = DFSchema::try_from(batch.schema())?;
+                let condition = planner::truth(*condition);
+                let compiled =
+                    planner::compile(condition, &schema, &self.context(), &self.engine.state)?;
+                let keep = compiled.evaluate(&batch)?.into_array(batch.num_rows())?;
+                let mut at = 0;
+                let mut failed = None;
+                listing.rows.retain(|_| {
+                    let value = coerce::value_at(&keep, at);
+                    at += 1;
+                    match value {
+                        Ok(value) => value == Value::Int(1),
+                        Err(error) => {
+                            failed = Some(error);
+                            false
+                        }
+                    }
+                });
+                if let Some(error) = failed {
+                    return Err(error);
+                }
+            }
+        }
+        Ok(listing)
+    }
+}
+
+fn renamed(mut listing: Listing, names: &[&str]) -> Listing {
+    for (column, name) in listing.columns.iter_mut().zip(names) {
+        column.name = (*name).to_owned();
+    }
+    listing
+}
+
+fn warnings(warnings: &[Warning], keep: impl Fn(&Warning) -> bool) -> Listing {
+    let mut listing = Listing::of(&["Level", "#Code", "Message"]);
+    let row = |w: &Warning| vec![string(w.level), int(w.code), string(&w.message)];
+    listing.rows = warnings.iter().filter(|w| keep(w)).map(row).collect();
+    listing
+}
+
+fn show_columns(table: &Table, full: bool) -> Listing {
+    let mut listing = if full {
+        Listing::of(&[
+            "Field",
+            "Type",
+            "Collation",
+            "Null",
+            "Key",
+            "Default",
+            "Extra",
+            "Privileges",
+            "Comment",
+        ])
+    } else {
+        Listing::of(&["Field", "Type", "Null", "Key", "Default", "Extra"])
+    };
+    for column in table.columns.iter().filter(|column| !column.hidden) {
+        let text = matches!(
+            column.ty,
+            types::ColumnType::Char(_) | types::ColumnType::Varchar(_) | types::ColumnType::Text(_)
+        );
+        let mut row = vec![string(&column.name), string(column.ty.to_string())];
+        if full {
+            row.push(if text { string("utf8mb4_bin") } else { Value::Null });
+        }
+        row.push(info::yes(column.nullable));
+        row.push(string(info::column_key(table, column.id)));
+        row.push(info::default_text(column.default.as_ref()));
+        row.push(string(info::extra(column)));
+        if full {
+            row.push(string("select,insert,update,references"));
+            row.push(string(&column.comment));
+        }
+        listing.rows.push(row);
+    }
+    listing
+}
+
+fn describe_listing(of: &Listing) -> Listing {
+    let mut listing = Listing::of(&["Field", "Type", "Null", "Key", "Default", "Extra"]);
+    for column in &of.columns {
+        let row = vec![
+            string(&column.name),
+            string(column.ty.to_string()),
+            info::yes(column.nullable),
+            string(""),
+            Value::Null,
+            string(""),
+        ];
+        listing.rows.push(row);
+    }
+    listing
+}
+
+fn show_index(table: &Table) -> Listing {
+    let mut listing = Listing::of(&[
+        "Table",
+        "#Non_unique",
+        "Key_name",
+        "#Seq_in_index",
+        "Column_name",
+        "Collation",
+        "#Cardinality",
+        "#Sub_part",
+        "Packed",
+        "Null",
+        "Index_type",
+        "Comment",
+        "Index_comment",
+        "Visible",
+        "Expression",
+    ]);
+    for (name, unique, at, column) in info::keys(table) {
+        let nullable = table.column_named(&column).is_some_and(|(_, c)| c.nullable);
+        listing.rows.push(vec![
+            string(&table.name),
+            int(i64::from(!unique)),
+            string(name),
+            int(at),
+            string(column),
+            string("A"),
+            Value::Null,
+            Value::Null,
+            Value::Null,
+            string(if nullable { "YES" } else { "" }),
+            string("BTREE"),
+            string(""),
+            string(""),
+            string("YES"),
+            Value::Null,
+        ]);
+    }
+    listing
+}
+
+fn table_status(catalog: &Catalog, database: &str) -> Listing {
+    let mut listing = Listing::of(&[
+        "Name",
+        "Engine",
+        "#Version",
+        "Row_format",
+        "#Rows",
+        "#Avg_row_length",
+        "#Data_length",
+        "#Max_data_length",
+        "#Index_length",
+        "#Data_free",
+        "#Auto_increment",
+        "Create_time",
+        "Update_time",
+        "Check_time",
+        "Collation",
+        "#Checksum",
+        "Create_options",
+        "Comment",
+    ]);
+    for table in catalog.tables_of(database) {
+        let mut row = vec![string(&table.name), string("InnoDB"), int(10), string("Dynamic")];
+        row.extend(std::iter::repeat_n(Value::Null, 10));
+        row.extend([string("utf8mb4_bin"), Value::Null, string(""), string(&table.comment)]);
+        listing.rows.push(row);
+    }
+    listing
+}
