@@ -183,7 +183,8 @@ mod tests {
         let stored = StoredPassword::from_plaintext(b"secret", AuthPlugin::CachingSha2);
         let wrong = scramble_sha256(&NONCE, b"Secret").unwrap();
         let old = scramble_sha256(b"ABCDEFGHIJ0123456789", b"secret").unwrap();
-        for answer in [&wrong[..], &old[..], &[], &[0; 32], &[0; 31]] {
+        let native = scramble_native(&NONCE, b"Secret").unwrap();
+        for answer in [&wrong[..], &old[..], &native[..], &[], &[0; 32], &[0; 31], &[0; 20]] {
             assert_eq!(
                 stored.verify_scramble(AuthPlugin::CachingSha2, &NONCE, answer),
                 Some(false)
