@@ -1,0 +1,58 @@
+# Two commands do everything on a machine with Rust, JDK 17, Maven and Python 3:
+#   make demo   one cluster, one table set, three readers, compared
+#   make test   every test
+# What they build and download is kept outside the checkout, in $(ISOBAR_CACHE).
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+ISOBAR_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/isobar
+CARGO_TARGET_DIR ?= $(ISOBAR_CACHE)/target
+export ISOBAR_CACHE CARGO_TARGET_DIR
+
+ISOBAR := $(CARGO_TARGET_DIR)/debug/isobar
+REQUIREMENTS := tests/requirements.txt
+VENV := $(ISOBAR_CACHE)/venv-$(shell sha256sum $(REQUIREMENTS) 2>/dev/null | cut -c1-12)
+PYTHON := $(VENV)/bin/python
+JAR := spark-connector/target/isobar-spark-runtime-4.2_2.13.jar
+SBT := project/sbt
+
+.PHONY: help
+help: ## Show this
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: tools
+tools:
+	@project/check-tools
+
+.PHONY: build
+build: tools ## Build the isobar binary
+	cargo build --locked -p isobar
+
+$(PYTHON): $(REQUIREMENTS)
+	python3 -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r $(REQUIREMENTS)
+	@touch $@
+
+.PHONY: venv
+venv: tools $(PYTHON)
+
+.PHONY: jar
+jar: tools ## Build the Spark connector's runtime jar
+	$(SBT) "spark-connector/assembly"
+
+.PHONY: demo
+demo: build jar venv ## Load real data, ask three readers at one snapshot, compare
+	$(PYTHON) examples/quickstart/demo.py --isobar $(ISOBAR) --jar $(JAR) --cache $(ISOBAR_CACHE)
+
+.PHONY: test
+test: tools venv ## Run every test: Rust, Scala, then whole clusters with real clients and Spark
+	cargo test --locked --workspace
+	$(SBT) test "spark-connector/assembly"
+	$(PYTHON) -m pytest -q tests/cluster --isobar $(ISOBAR) --jar $(JAR)
+
+.PHONY: lint
+lint: tools ## Check formatting and lints
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
