@@ -57,6 +57,9 @@ struct Ending {
 pub(crate) struct State {
     pub region: Region,
     pub generation: u64,
+    /// Raised when parts change in another way than by flush and compaction; work that was begun
+    /// under another number is thrown away.
+    pub layout: u64,
     pub applied: Position,
     pub durable: u64,
     pub schemas: Arc<Schemas>,
@@ -78,7 +81,7 @@ pub(crate) struct State {
 }
 
 /// What applying an entry did.
-pub(crate) enum Outcome {
+pub(crate) enum Applied {
     Applied,
     Dropped,
     Split(Vec<Arc<Tablet>>),
@@ -133,20 +136,21 @@ impl Tablet {
         if overfull { self.persist() } else { Ok(()) }
     }
 
-    /// Rows, bytes and log entries that wait in memory; none if maintenance must leave the tablet alone.
-    pub(crate) fn backlog(&self) -> Option<(usize, usize, u64)> {
+    /// Rows and bytes that wait in memory; none if maintenance must leave the tablet alone.
+    pub(crate) fn delta_size(&self) -> Option<(usize, usize)> {
         self.usable().ok()?;
         let state = self.lock();
         state.sound().ok()?;
         let sealed = state.sealed.as_ref().map_or((0, 0), |s| (s.delta.rows(), s.delta.bytes()));
-        let entries = state.applied.index.saturating_sub(state.durable);
-        Some((state.delta.rows() + sealed.0, state.delta.bytes() + sealed.1, entries))
+        Some((state.delta.rows() + sealed.0, state.delta.bytes() + sealed.1))
     }
 
     /// Goes on from a record that the manifest holds; pinned readers keep what they had.
     pub(crate) fn replace(&self, record: TabletRecord) -> Result<()> {
         let mut state = self.lock();
+        let layout = state.layout + 1;
         *state = State::new(&self.shared, record);
+        state.layout = layout;
         *self.fault.lock() = None;
         self.publish(&mut state)
     }
@@ -208,7 +212,7 @@ impl Tablet {
     }
 
     /// Applies the next entry; entries that are in already change nothing.
-    pub(crate) fn apply(&self, at: Position, command: Command<'_>) -> Result<Outcome> {
+    pub(crate) fn apply(&self, at: Position, command: Command<'_>) -> Result<Applied> {
         self.usable()?;
         let mut state = self.lock();
         state.sound()?;
@@ -216,20 +220,20 @@ impl Tablet {
             return Err(state.corrupt("an entry came before the snapshot"));
         }
         if at.index <= state.applied.index {
-            return Ok(Outcome::Applied);
+            return Ok(Applied::Applied);
         }
         state.applied = at;
         let applied = match command {
-            Command::Empty => Ok(Outcome::Applied),
+            Command::Empty => Ok(Applied::Applied),
             Command::Membership(region) => {
                 state.region = region.clone();
-                Ok(Outcome::Applied)
+                Ok(Applied::Applied)
             }
             Command::Data(bytes) => Facts::decode(bytes).and_then(|facts| {
                 if facts.stands(at, state.region.epoch) {
                     self.apply_facts(&mut state, facts.facts)
                 } else {
-                    Ok(Outcome::Dropped)
+                    Ok(Applied::Dropped)
                 }
             }),
         };
@@ -239,16 +243,16 @@ impl Tablet {
         })
     }
 
-    fn apply_facts(&self, state: &mut State, facts: Vec<Fact>) -> Result<Outcome> {
-        let mut applied = Outcome::Applied;
+    fn apply_facts(&self, state: &mut State, facts: Vec<Fact>) -> Result<Applied> {
+        let mut applied = Applied::Applied;
         let mut cut = false;
         for fact in facts {
-            if matches!(applied, Outcome::Split(_)) {
+            if matches!(applied, Applied::Split(_)) {
                 return Err(state.corrupt("a fact follows a split in its entry"));
             }
             match fact {
                 Fact::Split { children } => {
-                    applied = Outcome::Split(self.split(state, &children)?);
+                    applied = Applied::Split(self.split(state, &children)?);
                 }
                 Fact::DeleteRange { start, end } => {
                     self.delete_range(state, &start, &end)?;
@@ -257,7 +261,7 @@ impl Tablet {
                 fact => state.apply_fact(fact, self.shared.opened_ms)?,
             }
         }
-        if cut && !matches!(applied, Outcome::Split(_)) {
+        if cut && !matches!(applied, Applied::Split(_)) {
             self.rewrite(state)?;
         }
         Ok(applied)
@@ -270,6 +274,7 @@ impl State {
         State {
             region: record.region,
             generation: record.generation,
+            layout: 0,
             applied: position(record.applied),
             durable: record.applied.0,
             schemas: Arc::new(Schemas::new(record.schemas)),

@@ -155,7 +155,6 @@ mod tests {
         let keep = BooleanArray::from(vec![false, true, true]);
         let mask = mask.narrow(&keep, 5);
         assert_eq!((rows(&mask), mask.count()), (vec![3, 4], 2));
-        let pages = std::slice::from_ref(&(0..4));
-        assert_eq!(rows(&mask.without(pages, 5)), vec![4]);
+        assert_eq!(rows(&mask.without(&[0..4], 5)), vec![4]);
     }
 }

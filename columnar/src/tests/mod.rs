@@ -1,10 +1,7 @@
 //! Tests of the room: scenario scripts, random histories against a model, and damage.
 
 mod damage;
-mod figures;
 mod harness;
 mod histories;
 mod scans;
 mod scripts;
-mod threads;
-mod types_of_columns;

@@ -21,8 +21,11 @@ use crate::transaction::{Snapshot, Transaction};
 
 /// How long one request may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a read or a write goes on trying, unless a lock is in its way.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a read or a write goes on trying, unless a lock is in its way or its client was told
+/// otherwise.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a reader or writer waits for another transaction's lock, likewise.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
 /// Pauses between tries.
 const PAUSES_MS: [u64; 8] = [2, 5, 10, 20, 50, 100, 200, 300];
 /// Transactions whose fate is remembered.
@@ -52,6 +55,9 @@ pub trait Directory: Send + Sync + 'static {
     fn forget(&self, region: RegionId);
 }
 
+/// What a leader said of some keys.
+pub(crate) type Answer = (Vec<Vec<u8>>, Result<Response>);
+
 /// Begins transactions and reads snapshots. Cheap to clone.
 #[derive(Clone)]
 pub struct TxnClient {
@@ -62,6 +68,8 @@ pub struct TxnClient {
     fates: Arc<Mutex<LruCache<Timestamp, Option<Timestamp>>>>,
     /// Second phases and rollbacks that go on behind their transactions.
     pub(crate) tasks: TaskTracker,
+    pub(crate) patience: Duration,
+    pub(crate) lock_wait: Duration,
 }
 
 impl TxnClient {
@@ -74,12 +82,30 @@ impl TxnClient {
             routes: Arc::default(),
             fates: Arc::new(Mutex::new(LruCache::new(capacity))),
             tasks: TaskTracker::new(),
+            patience: PATIENCE,
+            lock_wait: LOCK_WAIT,
         }
+    }
+
+    /// The same client with other bounds: how long to go on trying to reach regions, and how long
+    /// to wait for other transactions' locks.
+    pub fn with_bounds(self, patience: Duration, lock_wait: Duration) -> Self {
+        TxnClient { patience, lock_wait, ..self }
+    }
+
+    /// A bounded number of tries for something.
+    pub(crate) fn patience(&self, what: &str) -> Patience {
+        Patience::new(what, self.patience)
+    }
+
+    /// A bounded wait for locks.
+    pub(crate) fn lock_wait(&self) -> Patience {
+        Patience::new("a lock", self.lock_wait)
     }
 
     /// A new timestamp.
     pub async fn timestamp(&self) -> Result<Timestamp> {
-        let mut patience = Patience::new("placement's timestamp", PATIENCE);
+        let mut patience = self.patience("placement's timestamp");
         loop {
             match within_call("placement", self.directory.timestamp()).await {
                 Ok(ts) => return Ok(ts),

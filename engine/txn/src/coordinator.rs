@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures::FutureExt;
+use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use types::{Error, Result, SchemaVersion, Table, TableId, Timestamp};
 
 use crate::api::{Mutation, Op, Request, Response};
-use crate::client::{PATIENCE, Patience, TxnClient, passing};
+use crate::client::{Answer, Patience, TxnClient, passing};
 use crate::decide::LOCK_TTL_MS;
-use crate::resolve::{LOCK_WAIT, unexpected};
+use crate::resolve::unexpected;
 use crate::routes::Target;
 
 /// Keys of one request.
@@ -29,8 +29,6 @@ const BATCH_BYTES: usize = 1 << 20;
 const PARALLEL: usize = 16;
 /// Pause between signs of life.
 const BEAT: Duration = Duration::from_millis(LOCK_TTL_MS / 3);
-/// How long to ask for an outcome that the commit itself did not tell.
-const SETTLE: Duration = Duration::from_secs(5);
 
 /// A transaction being committed.
 pub(crate) struct Commit {
@@ -81,7 +79,7 @@ impl Commit {
     /// Commits, and says when.
     pub(crate) async fn run(mut self) -> Result<Timestamp> {
         let plan = self.plan.clone();
-        let mut patience = Patience::new("the regions of a transaction", PATIENCE);
+        let mut patience = plan.client.patience("the regions of a transaction");
         let mutations = std::mem::take(&mut self.mutations);
         let groups = plan.client.group(mutations, |mutation| &mutation.key, &mut patience).await?;
         self.batches = groups.into_iter().flat_map(batches).collect();
@@ -124,10 +122,9 @@ impl Commit {
     /// First phase of every batch.
     async fn lock_all(&mut self, sent: &Sent) -> Result<()> {
         let plan = &self.plan;
-        let batches = std::mem::take(&mut self.batches);
         // Boxed one by one: a closure over borrowed flags would keep the commit from being `Send`.
-        let mut locking = Vec::with_capacity(batches.len());
-        for (batch, (_, touched)) in batches.into_iter().zip(&sent.0) {
+        let mut locking: Vec<BoxFuture<'_, Result<()>>> = Vec::new();
+        for (batch, (_, touched)) in std::mem::take(&mut self.batches).into_iter().zip(&sent.0) {
             locking.push(plan.lock(batch, touched).boxed());
         }
         stream::iter(locking).buffer_unordered(PARALLEL).try_collect::<Vec<()>>().await?;
@@ -138,8 +135,8 @@ impl Commit {
 impl Plan {
     /// First phase of a batch, which may meanwhile lie in several regions.
     async fn lock(&self, batch: (Target, Vec<Mutation>), touched: &AtomicBool) -> Result<()> {
-        let mut patience = Patience::new("a region to write to", PATIENCE);
-        let mut waiting = Patience::new("a lock", LOCK_WAIT);
+        let mut patience = self.client.patience("a region to write to");
+        let mut waiting = self.client.lock_wait();
         let mut work = vec![batch];
         while let Some((target, mutations)) = work.pop() {
             let (table, schema) = self.schema(&target)?;
@@ -203,7 +200,7 @@ impl Plan {
 
     /// Second phase of the primary and of what lies beside it; gives the committed keys.
     async fn commit_primary(&self, commit_ts: Timestamp) -> Result<Vec<Vec<u8>>> {
-        let mut patience = Patience::new("the primary's region", PATIENCE);
+        let mut patience = self.client.patience("the primary's region");
         loop {
             let error = match self.try_primary(commit_ts, &mut patience).await {
                 Ok(done) => return Ok(done),
@@ -240,7 +237,7 @@ impl Plan {
 
     /// Forces an outcome at the primary: it has committed, or never will.
     async fn settle(&self, commit_ts: Timestamp) -> Result<Vec<Vec<u8>>> {
-        let mut patience = Patience::new("the primary's region", SETTLE);
+        let mut patience = self.client.patience("the primary's region");
         loop {
             let outcome = async {
                 let target = self.client.locate(&self.primary, &mut patience).await?;
@@ -266,7 +263,7 @@ impl Plan {
                      check before running it again",
                     self.start_ts
                 );
-                return Err(Error::timeout(what, PATIENCE + SETTLE));
+                return Err(Error::timeout(what, 2 * self.client.patience));
             }
         }
     }
@@ -308,18 +305,18 @@ impl Plan {
         keys: Vec<Vec<u8>>,
         request: impl Fn(&Target, Vec<Vec<u8>>) -> Request,
     ) -> Result<()> {
-        let mut patience = Patience::new("the regions of a transaction", PATIENCE);
+        let mut patience = self.client.patience("the regions of a transaction");
         let mut left = keys;
         while !left.is_empty() {
             let groups = self.client.group(left, Vec::as_slice, &mut patience).await?;
-            let chunks = groups.iter().flat_map(|(target, keys)| {
-                keys.chunks(BATCH_KEYS).map(move |keys| (target, keys.to_vec()))
-            });
-            let asking = chunks.map(|(target, keys)| {
-                let request = request(target, keys.clone());
-                async move { (keys, self.client.ask(target, request).await) }
-            });
-            let asking: Vec<_> = asking.collect();
+            let mut asking: Vec<BoxFuture<'_, Answer>> = Vec::new();
+            for (target, keys) in &groups {
+                for keys in keys.chunks(BATCH_KEYS) {
+                    let (keys, request) = (keys.to_vec(), request(target, keys.to_vec()));
+                    let ask = async move { (keys, self.client.ask(target, request).await) };
+                    asking.push(ask.boxed());
+                }
+            }
             let answers: Vec<_> = stream::iter(asking).buffered(PARALLEL).collect().await;
             left = Vec::new();
             let mut passed = None;

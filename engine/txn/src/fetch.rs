@@ -1,12 +1,12 @@
 //! Reads across regions at one timestamp: keys in parallel, ranges page by page.
 
-use futures::future::join_all;
+use futures::future::{BoxFuture, FutureExt, join_all};
 use kv::Pair;
 use types::{Error, Result, Timestamp};
 
 use crate::api::{Request, Response};
-use crate::client::{PATIENCE, Patience, TxnClient, passing};
-use crate::resolve::{LOCK_WAIT, unexpected};
+use crate::client::{Answer, Patience, TxnClient, passing};
+use crate::resolve::unexpected;
 use crate::routes::Target;
 
 /// Keys of one request.
@@ -22,22 +22,23 @@ impl TxnClient {
         let mut left = keys;
         left.sort_unstable();
         left.dedup();
-        let mut patience = Patience::new("a region to read keys from", PATIENCE);
-        let mut waiting = Patience::new("a lock", LOCK_WAIT);
+        let mut patience = self.patience("a region to read keys from");
+        let mut waiting = self.lock_wait();
         let mut pairs = Vec::with_capacity(left.len());
         while !left.is_empty() {
             let groups = self.group(left, Vec::as_slice, &mut patience).await?;
-            let batches = groups.into_iter().flat_map(|(target, keys)| {
-                let chunks: Vec<_> = keys.chunks(GET_KEYS).map(<[_]>::to_vec).collect();
-                chunks.into_iter().map(move |keys| (target.clone(), keys))
-            });
-            let answers = join_all(batches.map(|(target, keys)| async move {
-                let region = target.reference();
-                let request = Request::Get { region, keys: keys.clone(), ts };
-                (keys, self.ask(&target, request).await)
-            }));
+            let mut asking: Vec<BoxFuture<'_, Answer>> = Vec::new();
+            for (target, keys) in &groups {
+                for keys in keys.chunks(GET_KEYS) {
+                    let (region, keys) = (target.reference(), keys.to_vec());
+                    let request = Request::Get { region, keys: keys.clone(), ts };
+                    let ask = async move { (keys, self.ask(target, request).await) };
+                    asking.push(ask.boxed());
+                }
+            }
+            let answers = join_all(asking).await;
             left = Vec::new();
-            for (keys, answer) in answers.await {
+            for (keys, answer) in answers {
                 match answer {
                     Ok(Response::Pairs { pairs: found, .. }) => pairs.extend(found),
                     Ok(_) => return Err(unexpected("keys")),
@@ -104,8 +105,8 @@ impl Pages {
         if self.start >= self.end {
             return Ok(None);
         }
-        let mut patience = Patience::new("a region to scan", PATIENCE);
-        let mut waiting = Patience::new("a lock", LOCK_WAIT);
+        let mut patience = self.client.patience("a region to scan");
+        let mut waiting = self.client.lock_wait();
         loop {
             let target = match self.locate(&mut patience).await {
                 Err(Error::NotFound { .. }) if self.reverse => return Ok(self.cover(vec![], None)),

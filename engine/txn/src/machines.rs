@@ -80,6 +80,7 @@ impl Machines for RowMachines {
         batch.delete(Keyspace::Meta, layout::region_key(region.id));
         batch.delete(Keyspace::Meta, layout::applied_key(region.id));
         self.store.write(batch, LockChanges::new())?;
-        Ok(())
+        // What was destroyed must not be found again.
+        self.store.sync()
     }
 }

@@ -8,10 +8,8 @@ use types::error::LockInfo;
 use types::{Error, Result, Timestamp};
 
 use crate::api::{Request, Response};
-use crate::client::{PATIENCE, Patience, TxnClient, passing};
+use crate::client::{Patience, TxnClient, passing};
 
-/// How long a reader or writer waits for another transaction's lock.
-pub(crate) const LOCK_WAIT: Duration = Duration::from_secs(10);
 /// Longest pause between two looks at a living lock.
 const MAX_PAUSE_MS: u64 = 100;
 
@@ -38,7 +36,7 @@ impl TxnClient {
     /// Finishes locks of ended transactions that are in the way of a read at `ts`; later ones are
     /// left alone. Does not wait for living ones.
     pub async fn resolve(&self, locks: &[LockInfo], ts: Timestamp) -> Result<Resolution> {
-        let mut patience = Patience::new("locks to be resolved", PATIENCE);
+        let mut patience = self.patience("locks to be resolved");
         let mut transactions: BTreeMap<Timestamp, Vec<&LockInfo>> = BTreeMap::new();
         for lock in locks.iter().filter(|lock| lock.start_ts <= ts) {
             transactions.entry(lock.start_ts).or_default().push(lock);

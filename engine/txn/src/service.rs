@@ -267,12 +267,12 @@ impl TxnService {
     /// successor decides only after applying everything before its own.
     async fn hold_until_settled(self, status: PeerStatus, held: Held) {
         let region = status.region.id;
-        loop {
-            let now = self.groups.status(region);
-            if !now.is_some_and(|now| now.term == status.term && now.fault.is_none()) {
+        while let Some(now) = self.groups.status(region) {
+            if now.term != status.term || now.fault.is_some() {
                 break;
             }
-            let epoch = status.region.epoch;
+            // The region's shape of now: under the old one, the entry would be dropped for ever.
+            let epoch = now.region.epoch;
             let empty = Facts { term: status.term, epoch, facts: vec![] }.encode();
             let Ok(empty) = empty else { break };
             match self.groups.propose(region, status.term, empty).await {

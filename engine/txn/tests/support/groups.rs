@@ -38,6 +38,9 @@ pub type Log = Vec<(Position, Option<Vec<u8>>)>;
 
 struct State {
     faults: Faults,
+    /// Why a machine stopped.
+    fault: Option<Error>,
+    founded: BTreeMap<RegionId, Region>,
     peers: BTreeMap<RegionId, SimPeer>,
 }
 
@@ -51,8 +54,28 @@ pub struct SimGroups {
 
 impl SimGroups {
     pub fn new(node: NodeId, random: Random, faults: Faults) -> Arc<Self> {
-        let state = Mutex::new(State { faults, peers: BTreeMap::new() });
+        let state = Mutex::new(State {
+            faults,
+            fault: None,
+            founded: BTreeMap::new(),
+            peers: BTreeMap::new(),
+        });
         Arc::new_cyclic(|this| SimGroups { node, random, state, this: this.clone() })
+    }
+
+    /// From now on these things go wrong.
+    pub fn plague(&self, faults: Faults) {
+        self.state.lock().faults = faults;
+    }
+
+    /// Why a machine of this node stopped, if one did.
+    pub fn fault(&self) -> Option<Error> {
+        self.state.lock().fault.clone()
+    }
+
+    /// A region as it was founded.
+    pub fn founded(&self, region: RegionId) -> Region {
+        self.state.lock().founded[&region].clone()
     }
 
     pub fn heal(&self) {
@@ -120,7 +143,13 @@ impl SimGroups {
                 let index = peer.machine.applied().index + 1;
                 let at = Position { index, term: entry.term };
                 let command = entry.data.as_deref().map_or(Command::Empty, Command::Data);
-                let effect = peer.machine.apply(at, command).unwrap();
+                let effect = match peer.machine.apply(at, command) {
+                    Ok(effect) => effect,
+                    Err(error) => {
+                        state.fault = Some(error);
+                        return;
+                    }
+                };
                 peer.log.push((at, entry.data));
                 let mut result = Ok(at);
                 let mut last = false;
@@ -158,6 +187,7 @@ impl SimGroups {
 impl State {
     fn lead(&mut self, mut machine: Box<dyn Machine>) {
         let region = machine.region().id;
+        self.founded.insert(region, machine.region().clone());
         let term = INITIAL_POSITION.term + 1;
         let at = Position { index: machine.applied().index + 1, term };
         machine.apply(at, Command::Empty).unwrap();

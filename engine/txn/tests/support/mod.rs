@@ -212,6 +212,7 @@ impl World {
             world: self.clone(),
             dead: AtomicBool::new(false),
             calls: AtomicU64::new(u64::MAX),
+            died: tokio::sync::Notify::new(),
         })
     }
 
@@ -287,12 +288,18 @@ pub struct Link {
     dead: AtomicBool,
     /// Calls until it dies.
     calls: AtomicU64,
+    died: tokio::sync::Notify,
 }
 
 impl Link {
     /// The client crashes before its call number `calls` from now.
     pub fn die_after(&self, calls: u64) {
         self.calls.store(calls, Ordering::SeqCst);
+    }
+
+    /// Resolves when the client crashes.
+    pub async fn died(&self) {
+        self.died.notified().await;
     }
 
     async fn alive(&self) {
@@ -307,6 +314,7 @@ impl RowTransport for Link {
     async fn call(&self, node: NodeId, request: Request) -> Result<Response> {
         if self.calls.fetch_sub(1, Ordering::SeqCst) == 0 {
             self.dead.store(true, Ordering::SeqCst);
+            self.died.notify_one();
         }
         self.alive().await;
         let world = &self.world;

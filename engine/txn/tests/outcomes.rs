@@ -1,0 +1,210 @@
+//! What a client is told when its commit goes unanswered: the truth, or that it is not known.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use support::{Faults, Known, Link, World, record, table};
+use txn::api::{Request, Response};
+use txn::{RowTransport, TxnClient};
+use types::error::LockInfo;
+use types::{Error, NodeId, Result};
+
+/// What becomes of the messages of the second phase.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Second {
+    /// They never arrive.
+    Lost,
+    /// They arrive; their answers do not.
+    Unanswered,
+    /// From the first of them on, nothing gets through.
+    Severed,
+}
+
+struct Bad {
+    link: Arc<Link>,
+    second: Second,
+    severed: std::sync::atomic::AtomicBool,
+}
+
+#[async_trait]
+impl RowTransport for Bad {
+    async fn call(&self, node: NodeId, request: Request) -> Result<Response> {
+        use std::sync::atomic::Ordering::SeqCst;
+        let gone = || Err(Error::Unavailable("the line is cut".into()));
+        if self.severed.load(SeqCst) {
+            return gone();
+        }
+        if !matches!(request, Request::Commit { .. }) {
+            return self.link.call(node, request).await;
+        }
+        match self.second {
+            Second::Lost => gone(),
+            Second::Unanswered => {
+                let _ = self.link.call(node, request).await;
+                gone()
+            }
+            Second::Severed => {
+                self.severed.store(true, SeqCst);
+                gone()
+            }
+        }
+    }
+}
+
+async fn commit(second: Second) -> (Arc<World>, Result<types::Timestamp>) {
+    let world = World::new(1, 2, &["m"], Faults::default());
+    world.tick.store(100, std::sync::atomic::Ordering::Relaxed);
+    let severed = std::sync::atomic::AtomicBool::new(false);
+    let bad = Arc::new(Bad { link: world.link(), second, severed });
+    let bound = Duration::from_millis(50);
+    let client = TxnClient::new(bad, Arc::new(Known(world.clone()))).with_bounds(bound, bound);
+    let mut transaction = client.begin().await.unwrap();
+    for key in ["a", "z"] {
+        transaction.put(&table(1), record(key), vec![1]).unwrap();
+    }
+    let told = transaction.commit().await;
+    (world, told)
+}
+
+async fn visible(world: &Arc<World>) -> usize {
+    let client = world.client();
+    let ts = client.timestamp().await.unwrap();
+    client.snapshot(ts).batch_get(vec![record("a"), record("z")]).await.unwrap().len()
+}
+
+#[tokio::test]
+async fn a_commit_that_never_arrives_is_rolled_back_and_said_to_be() {
+    let (world, told) = commit(Second::Lost).await;
+    assert!(matches!(told, Err(Error::RolledBack(_))), "{told:?}");
+    assert_eq!(visible(&world).await, 0);
+}
+
+#[tokio::test]
+async fn a_commit_whose_answers_are_lost_is_found_out() {
+    let (world, told) = commit(Second::Unanswered).await;
+    let commit_ts = told.unwrap();
+    assert_eq!(visible(&world).await, 2);
+    let before = world.client().snapshot(commit_ts.prev());
+    assert_eq!(before.get(&record("a")).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn an_outcome_that_cannot_be_learned_is_not_guessed() {
+    let (world, told) = commit(Second::Severed).await;
+    let Err(Error::Timeout { what, .. }) = told else { panic!("{told:?}") };
+    assert!(what.contains("may have committed"), "{what}");
+    // The others find out in their own time.
+    assert_eq!(visible(&world).await, 0);
+}
+
+#[tokio::test]
+async fn a_living_lock_ends_the_wait_of_others_in_a_typed_error() {
+    let world = World::new(1, 1, &[], Faults::default());
+    let client = world.client().with_bounds(Duration::from_secs(5), Duration::from_millis(40));
+    let start_ts = client.timestamp().await.unwrap();
+    let (node, region) = world.home(&record("a"));
+    let told = Request::Schema {
+        region: support::reference(&region),
+        table: Box::new(types::Table::clone(&table(1))),
+    };
+    assert_eq!(node.service.handle(told).await, Response::Done);
+    let prewrite = Request::Prewrite {
+        region: support::reference(&region),
+        start_ts,
+        primary: record("a"),
+        mutations: vec![txn::api::Mutation { key: record("a"), op: txn::api::Op::Put(vec![1]) }],
+        ttl: 3_000,
+        schema: (support::TABLE, 1),
+    };
+    assert_eq!(node.service.handle(prewrite).await, Response::Done);
+    let now = client.timestamp().await.unwrap();
+    let read = client.snapshot(now).get(&record("a")).await;
+    assert!(matches!(read, Err(Error::Locked(_))), "{read:?}");
+    let mut other = client.begin().await.unwrap();
+    other.put(&table(1), record("a"), vec![2]).unwrap();
+    let write = other.commit().await;
+    assert!(matches!(write, Err(Error::Locked(_))), "{write:?}");
+    // A learner that met the lock is told how it stands, and a later one is not its business.
+    let lock = LockInfo { key: record("a"), primary: record("a"), start_ts, ttl: 3_000 };
+    let resolution = client.resolve(std::slice::from_ref(&lock), now).await.unwrap();
+    assert_eq!(
+        (resolution.resolved, resolution.alive.map(|alive| alive.0)),
+        (0, Some(lock.clone()))
+    );
+    let resolution = client.resolve(&[lock], start_ts.prev()).await.unwrap();
+    assert_eq!(resolution, txn::Resolution::default());
+}
+
+#[tokio::test]
+async fn transactions_have_a_size_limit() {
+    let world = World::new(1, 1, &[], Faults::default());
+    let mut transaction = world.client().begin().await.unwrap();
+    let row = vec![0; 40 << 20];
+    transaction.put(&table(1), record("a"), row.clone()).unwrap();
+    transaction.put(&table(1), record("b"), row.clone()).unwrap();
+    let savepoint = transaction.savepoint();
+    let refused = transaction.put(&table(1), record("c"), row);
+    assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+    transaction.put(&table(1), record("a"), vec![1]).unwrap();
+    transaction.rollback_to(savepoint);
+    assert_eq!((transaction.len(), transaction.bytes() >> 20), (2, 80));
+}
+
+#[tokio::test]
+async fn large_transactions_go_in_batches() {
+    let world = World::new(1, 2, &["k05000"], Faults::default());
+    let client = world.client();
+    let mut transaction = client.begin().await.unwrap();
+    for number in 0..10_000 {
+        let key = record(&format!("k{number:05}"));
+        transaction.insert(&table(1), key, vec![0; 500]).unwrap();
+    }
+    transaction.commit().await.unwrap();
+    client.settle().await;
+    let ts = client.timestamp().await.unwrap();
+    let (start, end) = (record(""), types::key::records_end(support::TABLE));
+    let pairs = client.snapshot(ts).scan(start, end, false).collect().await.unwrap();
+    assert_eq!(pairs.len(), 10_000);
+    let sizes: Vec<_> = world
+        .nodes
+        .values()
+        .flat_map(|node| node.store.regions())
+        .map(|view| (view.size.rows, view.size.bytes))
+        .collect();
+    let weight = (record("k00000").len() + 500) as u64;
+    assert_eq!(sizes, [(5_000, 5_000 * weight), (5_000, 5_000 * weight)]);
+    let longest = world.nodes.values().flat_map(|node| {
+        let regions = node.groups.regions();
+        regions.into_iter().flat_map(|region| node.groups.log(region)).filter_map(|(_, data)| data)
+    });
+    assert!(longest.map(|data| data.len()).max().unwrap() < 2 << 20);
+}
+
+#[tokio::test]
+async fn latches_of_an_unknown_outcome_come_back_though_the_region_was_split() {
+    let world = World::new(1, 1, &[], Faults::default());
+    let client = world.client();
+    let mut first = client.begin().await.unwrap();
+    first.put(&table(1), record("a"), vec![1]).unwrap();
+    first.commit().await.unwrap();
+    let (node, region) = world.home(&record("a"));
+    // The outcome is withheld, and so are those of the first attempts to find out.
+    node.groups.plague(Faults { unknown: 1.0, ..Faults::default() });
+    let request = Request::Rollback {
+        region: support::reference(&region),
+        start_ts: client.timestamp().await.unwrap(),
+        keys: vec![record("a")],
+    };
+    let response = node.service.handle(request).await;
+    assert!(matches!(response, Response::Failed(Error::Timeout { .. })), "{response:?}");
+    assert!(matches!(world.split(&record("m")).await, Err(Error::Timeout { .. })));
+    node.groups.heal();
+    let mut second = client.begin().await.unwrap();
+    second.put(&table(1), record("a"), vec![2]).unwrap();
+    let bound = Duration::from_secs(4);
+    tokio::time::timeout(bound, second.commit()).await.expect("the latch is back").unwrap();
+}
