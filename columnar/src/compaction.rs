@@ -36,7 +36,6 @@ const DROPPED: u32 = u32::MAX;
 
 /// Parts chosen to be merged.
 pub(crate) struct Merge {
-    layout: u64,
     table: Arc<Table>,
     inputs: Vec<Input>,
     /// The latest end of a dropped row.
@@ -68,6 +67,9 @@ impl Tablet {
     pub(crate) fn plan_merge(&self, safe_point: Timestamp) -> Option<Merge> {
         let state = self.lock();
         state.sound().ok()?;
+        if state.applied.index == 0 {
+            return None;
+        }
         let table = state.schemas.newest()?.clone();
         let chosen = choose(&state.parts, safe_point)?;
         let mut floor = Timestamp::ZERO;
@@ -81,7 +83,7 @@ impl Tablet {
                 Input { part, doomed }
             })
             .collect();
-        Some(Merge { layout: state.layout, table, inputs, floor })
+        Some(Merge { table, inputs, floor })
     }
 
     /// Writes the merged segment, without any lock.
@@ -106,7 +108,7 @@ impl Tablet {
     }
 
     /// Puts a merged segment in the place of its inputs, with the deaths of meanwhile. Nothing
-    /// happens if the tablet changed its shape since.
+    /// happens if an input has gone since: split, snapshot and range deletion make new parts.
     pub(crate) fn install_merge(&self, merge: &Merge, merged: &Merged) -> Result<()> {
         // A sealed delta has captured deaths by part; it must be installed before parts change.
         while self.lock().sealed.is_some() {
@@ -114,11 +116,8 @@ impl Tablet {
         }
         let mut state = self.lock();
         let here = |input: &Input| state.parts.iter().any(|part| part.id == input.part.id);
-        if state.sealed.is_some()
-            || state.layout != merge.layout
-            || !merge.inputs.iter().all(here)
-            || self.is_gone()
-        {
+        let whole = state.applied.index > 0 && state.sealed.is_none() && !self.is_gone();
+        if !whole || !merge.inputs.iter().all(here) {
             return Ok(());
         }
         state.sound()?;

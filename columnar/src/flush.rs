@@ -41,24 +41,34 @@ impl Tablet {
     /// Makes everything applied so far durable.
     pub(crate) fn persist(&self) -> Result<()> {
         let target = self.lock().applied.index;
-        loop {
-            self.usable()?;
-            let sealed = {
-                let mut state = self.lock();
-                state.sound()?;
-                if state.durable >= target || state.applied.index == 0 {
-                    return Ok(());
-                }
-                state.seal().inspect_err(|error| self.quarantine(error))?
-            };
-            let written = write(&self.shared, &sealed.delta, &sealed.schemas)?;
+        while let Some(sealed) = self.seal_below(target)? {
+            let written = self.write_sealed(&sealed)?;
             self.install(&sealed, written)?;
         }
+        Ok(())
+    }
+
+    /// Freezes the changes since the last edit, unless everything up to `target` is durable; what
+    /// is frozen already comes first.
+    pub(crate) fn seal_below(&self, target: u64) -> Result<Option<Arc<Sealed>>> {
+        self.usable()?;
+        let mut state = self.lock();
+        state.sound()?;
+        let enough = state.durable >= target && state.sealed.is_none();
+        if enough || state.applied.index == 0 {
+            return Ok(None);
+        }
+        state.seal().map(Some).inspect_err(|error| self.quarantine(error))
+    }
+
+    /// Writes a sealed delta, without the tablet's lock.
+    pub(crate) fn write_sealed(&self, sealed: &Sealed) -> Result<Option<Written>> {
+        write(&self.shared, &sealed.delta, &sealed.schemas)
     }
 
     /// Puts a written delta in the place of the sealed one. Nothing happens if somebody else was
     /// faster or the tablet changed its shape meanwhile.
-    fn install(&self, sealed: &Arc<Sealed>, written: Option<Written>) -> Result<()> {
+    pub(crate) fn install(&self, sealed: &Arc<Sealed>, written: Option<Written>) -> Result<()> {
         let mut state = self.lock();
         let current = state.sealed.as_ref().is_some_and(|now| Arc::ptr_eq(now, sealed));
         if !current || self.is_gone() {
@@ -142,7 +152,6 @@ impl State {
 
     /// Goes on with these parts, and with empty deltas.
     pub(crate) fn adopt(&mut self, parts: Vec<Part>) {
-        self.layout += 1;
         self.delta = Delta::default();
         self.sealed = None;
         self.dirty.clear();

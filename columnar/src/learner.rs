@@ -9,7 +9,7 @@ use raft::{Command, Effect, Machine, Machines, Position, SnapshotChunks, Snapsho
 use types::{Error, Region, RegionKind, Result};
 
 use crate::store::{ColumnarStore, Shared};
-use crate::tablet::{Applied, Tablet};
+use crate::tablet::{Outcome, Tablet};
 
 /// Makes and finds the columnar machines of a node.
 pub struct ColumnarMachines {
@@ -92,9 +92,9 @@ impl Machine for ColumnarMachine {
         self.unseen = true;
         self.refresh();
         Ok(match applied {
-            Applied::Applied => Effect::Applied,
-            Applied::Dropped => Effect::Dropped,
-            Applied::Split(children) => Effect::Split(children.into_iter().map(machine).collect()),
+            Outcome::Applied => Effect::Applied,
+            Outcome::Dropped => Effect::Dropped,
+            Outcome::Split(children) => Effect::Split(children.into_iter().map(machine).collect()),
         })
     }
 

@@ -66,6 +66,7 @@ impl Manifest {
         if self.writer.is_none() {
             self.rewrite()?;
         }
+        self.picture.check(&edits)?;
         let bytes = encode(&edits)?;
         let Some(writer) = self.writer.as_mut() else {
             return Err(Error::Io(format!("{} is not open", self.path.display())));

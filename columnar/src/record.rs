@@ -197,6 +197,28 @@ impl Picture {
         Ok(())
     }
 
+    /// Fails if an edit does not fit, before anything of it is written or applied.
+    pub fn check(&self, edits: &[Edit]) -> Result<()> {
+        let known = |region: &RegionId| {
+            self.tablets.get(region).ok_or_else(|| misfit("a tablet that is not there"))
+        };
+        let has = |tablet: &TabletRecord, id: &FileId| {
+            let found = tablet.parts.iter().any(|part| part.id == *id);
+            if found { Ok(()) } else { Err(misfit("a part that is not there")) }
+        };
+        edits.iter().try_for_each(|edit| match edit {
+            Edit::Put(_) | Edit::Drop(_) => Ok(()),
+            Edit::Flush(flush) => {
+                let tablet = known(&flush.region.id)?;
+                flush.deaths.iter().try_for_each(|(id, _)| has(tablet, id))
+            }
+            Edit::Compact { region, removed, .. } => {
+                let tablet = known(region)?;
+                removed.iter().try_for_each(|id| has(tablet, id))
+            }
+        })
+    }
+
     fn tablet(&mut self, region: RegionId) -> Result<&mut TabletRecord> {
         self.tablets.get_mut(&region).ok_or_else(|| misfit("a tablet that is not there"))
     }

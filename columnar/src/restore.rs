@@ -39,7 +39,6 @@ impl Tablet {
             shared.manifest.lock().append(vec![Edit::Put(Box::new(empty))])?;
             state.applied = Position::default();
             state.durable = 0;
-            state.layout += 1;
             state.sealed = None;
         }
         let mut restore = Restore {

@@ -123,12 +123,13 @@ pub fn write<'a>(
     keys.extend_from_slice(&footer);
     keys.extend_from_slice(&footer_at.to_le_bytes());
     keys.extend_from_slice(&KEYS_END);
-    for (path, bytes) in [(data_path(dir, id), &data), (keys_path(dir, id), &keys)] {
-        let file = disk.create(&path)?;
-        file.write_at(bytes, 0)?;
-        file.sync()?;
-    }
-    disk.sync_dir(dir)?;
+    put_files(disk, dir, id, &data, &keys).inspect_err(|_| {
+        // A full disk should not stay full of what is of no use; what cannot be removed now is
+        // removed at the next start.
+        for path in [data_path(dir, id), keys_path(dir, id)] {
+            disk.remove(&path).ok();
+        }
+    })?;
     Ok(SegmentRecord {
         id,
         rows: begins.len() as u32,
@@ -142,6 +143,16 @@ pub fn write<'a>(
         keys_len: keys.len() as u64,
         footer_sum: xxh3_64(&footer),
     })
+}
+
+fn put_files(disk: &dyn Disk, dir: &Path, id: FileId, data: &[u8], keys: &[u8]) -> Result<()> {
+    for (path, bytes) in [(data_path(dir, id), data), (keys_path(dir, id), keys)] {
+        let file = disk.create(&path)?;
+        file.write_at(bytes, 0)?;
+        file.sync()?;
+    }
+    disk.sync_dir(dir)?;
+    Ok(())
 }
 
 fn groups(begins: &[u64]) -> Vec<Group> {

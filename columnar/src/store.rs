@@ -33,6 +33,9 @@ pub struct Config {
     pub delta_rows: usize,
     /// Bytes of a delta from which it is flushed.
     pub delta_bytes: usize,
+    /// Log entries that only memory holds from which a tablet is flushed, whatever its rows. Less
+    /// than what makes the Raft store persist a group by itself, for which it stops applying.
+    pub log_entries: u64,
     /// Bytes of all deltas together from which the largest is flushed.
     pub deltas_bytes: usize,
 }
@@ -45,6 +48,7 @@ impl Default for Config {
             open_segments: 512,
             delta_rows: 128 << 10,
             delta_bytes: 32 << 20,
+            log_entries: 2_048,
             deltas_bytes: 128 << 20,
         }
     }
@@ -201,10 +205,13 @@ impl Shared {
 
     /// Forgets a tablet. Readers that hold a snapshot of it finish; its files go after them.
     pub fn destroy(&self, region: RegionId) -> Result<()> {
+        let Some(tablet) = self.tablet(region) else { return Ok(()) };
+        // Under its lock, so that no flush or merge of it is installed afterwards.
+        let state = tablet.lock();
         self.manifest.lock().append(vec![Edit::Drop(region)])?;
-        if let Some(tablet) = self.tablets.write().remove(&region) {
-            tablet.retire();
-        }
+        tablet.retire();
+        drop(state);
+        self.tablets.write().remove(&region);
         Ok(())
     }
 
@@ -214,8 +221,11 @@ impl Shared {
         let mut all = 0;
         let mut largest = None;
         for tablet in self.all() {
-            let Some((rows, bytes)) = tablet.delta_size() else { continue };
-            if rows >= config.delta_rows || bytes >= config.delta_bytes {
+            let Some((rows, bytes, entries)) = tablet.backlog() else { continue };
+            if rows >= config.delta_rows
+                || bytes >= config.delta_bytes
+                || entries >= config.log_entries
+            {
                 return Some(tablet);
             }
             all += bytes;

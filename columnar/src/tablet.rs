@@ -57,9 +57,6 @@ struct Ending {
 pub(crate) struct State {
     pub region: Region,
     pub generation: u64,
-    /// Raised when parts change in another way than by flush and compaction; work that was begun
-    /// under another number is thrown away.
-    pub layout: u64,
     pub applied: Position,
     pub durable: u64,
     pub schemas: Arc<Schemas>,
@@ -81,7 +78,7 @@ pub(crate) struct State {
 }
 
 /// What applying an entry did.
-pub(crate) enum Applied {
+pub(crate) enum Outcome {
     Applied,
     Dropped,
     Split(Vec<Arc<Tablet>>),
@@ -136,21 +133,20 @@ impl Tablet {
         if overfull { self.persist() } else { Ok(()) }
     }
 
-    /// Rows and bytes that wait in memory; none if maintenance must leave the tablet alone.
-    pub(crate) fn delta_size(&self) -> Option<(usize, usize)> {
+    /// Rows, bytes and log entries that wait in memory; none if maintenance must leave the tablet alone.
+    pub(crate) fn backlog(&self) -> Option<(usize, usize, u64)> {
         self.usable().ok()?;
         let state = self.lock();
         state.sound().ok()?;
         let sealed = state.sealed.as_ref().map_or((0, 0), |s| (s.delta.rows(), s.delta.bytes()));
-        Some((state.delta.rows() + sealed.0, state.delta.bytes() + sealed.1))
+        let entries = state.applied.index.saturating_sub(state.durable);
+        Some((state.delta.rows() + sealed.0, state.delta.bytes() + sealed.1, entries))
     }
 
     /// Goes on from a record that the manifest holds; pinned readers keep what they had.
     pub(crate) fn replace(&self, record: TabletRecord) -> Result<()> {
         let mut state = self.lock();
-        let layout = state.layout + 1;
         *state = State::new(&self.shared, record);
-        state.layout = layout;
         *self.fault.lock() = None;
         self.publish(&mut state)
     }
@@ -212,7 +208,7 @@ impl Tablet {
     }
 
     /// Applies the next entry; entries that are in already change nothing.
-    pub(crate) fn apply(&self, at: Position, command: Command<'_>) -> Result<Applied> {
+    pub(crate) fn apply(&self, at: Position, command: Command<'_>) -> Result<Outcome> {
         self.usable()?;
         let mut state = self.lock();
         state.sound()?;
@@ -220,20 +216,20 @@ impl Tablet {
             return Err(state.corrupt("an entry came before the snapshot"));
         }
         if at.index <= state.applied.index {
-            return Ok(Applied::Applied);
+            return Ok(Outcome::Applied);
         }
         state.applied = at;
         let applied = match command {
-            Command::Empty => Ok(Applied::Applied),
+            Command::Empty => Ok(Outcome::Applied),
             Command::Membership(region) => {
                 state.region = region.clone();
-                Ok(Applied::Applied)
+                Ok(Outcome::Applied)
             }
             Command::Data(bytes) => Facts::decode(bytes).and_then(|facts| {
                 if facts.stands(at, state.region.epoch) {
                     self.apply_facts(&mut state, facts.facts)
                 } else {
-                    Ok(Applied::Dropped)
+                    Ok(Outcome::Dropped)
                 }
             }),
         };
@@ -243,16 +239,16 @@ impl Tablet {
         })
     }
 
-    fn apply_facts(&self, state: &mut State, facts: Vec<Fact>) -> Result<Applied> {
-        let mut applied = Applied::Applied;
+    fn apply_facts(&self, state: &mut State, facts: Vec<Fact>) -> Result<Outcome> {
+        let mut applied = Outcome::Applied;
         let mut cut = false;
         for fact in facts {
-            if matches!(applied, Applied::Split(_)) {
+            if matches!(applied, Outcome::Split(_)) {
                 return Err(state.corrupt("a fact follows a split in its entry"));
             }
             match fact {
                 Fact::Split { children } => {
-                    applied = Applied::Split(self.split(state, &children)?);
+                    applied = Outcome::Split(self.split(state, &children)?);
                 }
                 Fact::DeleteRange { start, end } => {
                     self.delete_range(state, &start, &end)?;
@@ -261,7 +257,7 @@ impl Tablet {
                 fact => state.apply_fact(fact, self.shared.opened_ms)?,
             }
         }
-        if cut && !matches!(applied, Applied::Split(_)) {
+        if cut && !matches!(applied, Outcome::Split(_)) {
             self.rewrite(state)?;
         }
         Ok(applied)
@@ -274,7 +270,6 @@ impl State {
         State {
             region: record.region,
             generation: record.generation,
-            layout: 0,
             applied: position(record.applied),
             durable: record.applied.0,
             schemas: Arc::new(Schemas::new(record.schemas)),

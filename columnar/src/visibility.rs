@@ -155,6 +155,7 @@ mod tests {
         let keep = BooleanArray::from(vec![false, true, true]);
         let mask = mask.narrow(&keep, 5);
         assert_eq!((rows(&mask), mask.count()), (vec![3, 4], 2));
-        assert_eq!(rows(&mask.without(&[0..4], 5)), vec![4]);
+        let pages = std::slice::from_ref(&(0..4));
+        assert_eq!(rows(&mask.without(pages, 5)), vec![4]);
     }
 }

@@ -1,3 +1,9 @@
-//! The `isobar` command.
+//! The `isobar` command: parses its arguments and runs one of its subcommands.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    isobar::cli::run(isobar::cli::Cli::parse())
+}

@@ -1,1 +1,22 @@
 //! The Flight door and distributed plans over columnar replicas.
+//!
+//! A columnar node runs both: the door takes requests from Spark, ADBC clients and the SQL router,
+//! plans them, and coordinates; workers scan the regions that their node holds. It never reads a
+//! row store's leader except for one batched read index per region.
+
+pub mod actions;
+pub mod auth;
+pub mod door;
+pub mod error;
+pub mod exec;
+pub mod handlers;
+pub mod picture;
+pub mod reader;
+pub mod remote;
+pub mod request;
+pub mod rules;
+pub mod scan;
+pub mod session;
+pub mod table;
+pub mod ticket;
+pub mod verifier;

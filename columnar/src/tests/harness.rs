@@ -91,6 +91,7 @@ pub fn small() -> Config {
         open_segments: 4,
         delta_rows: 12,
         delta_bytes: 64 << 10,
+        log_entries: 1 << 20,
         deltas_bytes: 256 << 10,
     }
 }
@@ -350,6 +351,9 @@ impl World {
     /// Applies a region's next entry; false if there is none.
     pub fn apply_one(&mut self, region: RegionId) -> Result<bool> {
         let Some(learner) = self.learners.get_mut(&region) else { return Ok(false) };
+        if learner.applied().index == 0 {
+            return Ok(false);
+        }
         let next = learner.applied().index + 1;
         let at = (next - INITIAL_POSITION.index) as usize - 1;
         let Some(entry) = self.groups[&region].log.get(at) else { return Ok(false) };

@@ -9,7 +9,7 @@ use super::harness::{Cells, World, narrowed, small, widened};
 
 /// Seeds of a normal run; `COLUMNAR_SEEDS` asks for another number.
 const SEEDS: u64 = 60;
-const STEPS: usize = 150;
+const STEPS: usize = 200;
 const IDS: i64 = 24;
 
 struct History {
@@ -19,7 +19,18 @@ struct History {
     /// No reader asks for less.
     safe: u64,
     next_region: RegionId,
+    seen: Seen,
+}
+
+/// How often what the test is about has happened.
+#[derive(Debug, Default)]
+struct Seen {
     crashes: u64,
+    merges: u64,
+    late_entries: u64,
+    splits: u64,
+    snapshots: u64,
+    pins: u64,
 }
 
 #[test]
@@ -27,6 +38,8 @@ fn random_histories_show_what_the_model_shows() {
     let seeds = std::env::var("COLUMNAR_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(SEEDS);
     let only = std::env::var("COLUMNAR_SEED").ok().and_then(|n| n.parse().ok());
     let range = only.map_or(0..seeds, |seed: u64| seed..seed + 1);
+    let all = range.end - range.start;
+    let mut seen = Seen::default();
     for seed in range {
         eprintln!("seed {seed}");
         let mut history = History {
@@ -35,7 +48,7 @@ fn random_histories_show_what_the_model_shows() {
             now: 10,
             safe: 0,
             next_region: 11,
-            crashes: 0,
+            seen,
         };
         for step in 0..STEPS {
             history.step();
@@ -50,6 +63,12 @@ fn random_histories_show_what_the_model_shows() {
         for ts in 0..=history.now {
             history.world.check_at(ts, history.safe);
         }
+        seen = history.seen;
+    }
+    eprintln!("{seen:?}");
+    let Seen { crashes, merges, late_entries, splits, snapshots, pins } = seen;
+    for often in [crashes, merges, late_entries, splits, snapshots, pins] {
+        assert!(all < SEEDS || often >= all / 2, "the histories have become tame: {often}");
     }
 }
 
@@ -81,7 +100,7 @@ impl History {
     }
 
     fn crash(&mut self) {
-        self.crashes += 1;
+        self.seen.crashes += 1;
         let seed = self.random.random();
         self.world.crash(seed).unwrap();
         // A replica whose snapshot was cut off holds nothing and is given another.
@@ -101,25 +120,26 @@ impl History {
             }
             72..80 => self.maintain(),
             80..86 => self.merge_with_late_deaths(),
-            86..89 => {
+            86..88 => self.flush_with_late_entries(),
+            88..89 => {
                 let nth = self.random.random_range(1..6);
                 self.world.disk.crash_at_sync(nth);
                 Ok(())
             }
-            89..91 => {
+            89..90 => {
                 self.crash();
                 Ok(())
             }
-            91..94 => {
+            90..92 => {
                 self.split();
                 Ok(())
             }
-            94..96 => {
+            92..94 => {
                 self.alter();
                 Ok(())
             }
-            96..97 => self.resnapshot(),
-            97..99 => self.pin_and_compare(),
+            94..95 => self.resnapshot(),
+            95..98 => self.pin_and_compare(),
             _ => {
                 self.safe = self.random.random_range(self.safe..=self.now);
                 Ok(())
@@ -142,6 +162,10 @@ impl History {
     /// One entry of one to four facts about rows of one region.
     fn write(&mut self) {
         let region = self.some_region();
+        self.write_to(region);
+    }
+
+    fn write_to(&mut self, region: RegionId) {
         let mut facts = Vec::new();
         for _ in 0..self.random.random_range(1..=4) {
             let id = self.random.random_range(0..IDS);
@@ -222,21 +246,51 @@ impl History {
     fn merge_with_late_deaths(&mut self) -> types::Result<()> {
         let region = self.some_region();
         let Some(tablet) = self.world.store.shared.tablet(region) else { return Ok(()) };
+        for _ in 0..self.random.random_range(1..6) {
+            self.write_to(region);
+            while self.world.apply_one(region)? {}
+            self.world.persist(region)?;
+        }
         let Some(merge) = tablet.plan_merge(Timestamp(self.safe)) else { return Ok(()) };
         let merged = tablet.merge(&merge)?;
-        for _ in 0..self.random.random_range(0..6) {
-            self.world.apply_one(region)?;
-        }
+        self.late_entries(region)?;
         if self.random.random_bool(0.3) {
             self.world.persist(region)?;
         }
         tablet.install_merge(&merge, &merged)?;
+        self.seen.merges += 1;
         self.world.note_durable();
         Ok(())
     }
 
+    /// A flush, with entries applied and segments merged between its steps.
+    fn flush_with_late_entries(&mut self) -> types::Result<()> {
+        let region = self.some_region();
+        let Some(tablet) = self.world.store.shared.tablet(region) else { return Ok(()) };
+        let applied = self.world.applied(region).unwrap_or_default();
+        let Some(sealed) = tablet.seal_below(applied)? else { return Ok(()) };
+        let written = tablet.write_sealed(&sealed)?;
+        self.late_entries(region)?;
+        if self.random.random_bool(0.5) {
+            tablet.compact(Timestamp(self.safe))?;
+        }
+        tablet.install(&sealed, written)?;
+        self.world.note_durable();
+        Ok(())
+    }
+
+    fn late_entries(&mut self, region: RegionId) -> types::Result<()> {
+        for _ in 0..self.random.random_range(0..4) {
+            self.write_to(region);
+        }
+        for _ in 0..self.random.random_range(0..8) {
+            self.seen.late_entries += u64::from(self.world.apply_one(region)?);
+        }
+        if self.random.random_bool(0.3) { self.world.finish() } else { Ok(()) }
+    }
+
     fn split(&mut self) {
-        if self.world.groups.len() >= 5 {
+        if self.world.groups.len() >= 3 {
             return;
         }
         let at = self.random.random_range(1..IDS);
@@ -245,6 +299,7 @@ impl History {
         if self.world.groups[&region].region.start < cut {
             self.world.split(region, &[(at, self.next_region)]);
             self.next_region += 1;
+            self.seen.splits += 1;
         }
     }
 
@@ -273,6 +328,7 @@ impl History {
         }
         if self.world.learners.contains_key(&region) {
             self.world.resnapshot(region)?;
+            self.seen.snapshots += 1;
         }
         Ok(())
     }
@@ -292,6 +348,7 @@ impl History {
         self.world.persist(region)?;
         let store = self.world.store.clone();
         while store.maintain(Timestamp(self.safe))? {}
+        self.seen.pins += 1;
         assert_eq!(super::scans::dump(&snapshot), before, "a pinned snapshot has changed");
         Ok(())
     }

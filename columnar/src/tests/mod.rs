@@ -1,7 +1,10 @@
 //! Tests of the room: scenario scripts, random histories against a model, and damage.
 
 mod damage;
+mod figures;
 mod harness;
 mod histories;
 mod scans;
 mod scripts;
+mod threads;
+mod types_of_columns;

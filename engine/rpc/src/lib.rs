@@ -1,1 +1,20 @@
 //! Raft, transactions and placement over gRPC.
+//!
+//! Only this room and `mpp` know protobuf. It decides nothing: it carries messages, bounds every
+//! wait, and turns a broken connection into [`types::Error::Unavailable`].
+
+pub mod channel;
+pub mod client;
+pub mod convert;
+pub mod server;
+pub mod transport;
+
+#[allow(missing_docs)] // generated from proto/node.proto, which is documented
+pub(crate) mod proto {
+    tonic::include_proto!("isobar.node.v1");
+}
+
+pub use channel::{AddressBook, Channels};
+pub use client::RpcClient;
+pub use server::{Handlers, listen, serve};
+pub use transport::GrpcTransport;

@@ -1,0 +1,114 @@
+//! Requests to leaders, over the network.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use types::{Error, NodeId, Result};
+
+use crate::channel::{AddressBook, Channels, MESSAGE_LIMIT};
+use crate::proto::Payload;
+use crate::proto::node_client::NodeClient;
+
+/// Version of the postcard bodies.
+pub(crate) const FORMAT: u32 = 1;
+/// How long a request may take in all; servers bound their own waits below this.
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Asks other nodes.
+#[derive(Clone)]
+pub struct RpcClient {
+    book: AddressBook,
+    channels: Channels,
+}
+
+impl RpcClient {
+    /// A client that finds nodes in `book`.
+    pub fn new(book: AddressBook, channels: Channels) -> Self {
+        RpcClient { book, channels }
+    }
+
+    /// The address book that this client reads.
+    pub fn book(&self) -> &AddressBook {
+        &self.book
+    }
+
+    fn node(&self, address: &str) -> Result<NodeClient<tonic::transport::Channel>> {
+        Ok(NodeClient::new(self.channels.get(address)?)
+            .max_decoding_message_size(MESSAGE_LIMIT)
+            .max_encoding_message_size(MESSAGE_LIMIT))
+    }
+}
+
+pub(crate) fn pack<T: Serialize>(body: &T) -> Result<Payload> {
+    let body = postcard::to_stdvec(body)
+        .map_err(|error| Error::Invalid(format!("message cannot be encoded: {error}")))?;
+    Ok(Payload { format: FORMAT, body })
+}
+
+pub(crate) fn unpack<T: DeserializeOwned>(payload: &Payload) -> Result<T> {
+    if payload.format != FORMAT {
+        return Err(Error::Invalid(format!(
+            "message format {} is not spoken here ({FORMAT}): run one version on all nodes",
+            payload.format
+        )));
+    }
+    Ok(postcard::from_bytes(&payload.body)?)
+}
+
+async fn bounded<T>(
+    what: &str,
+    call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
+) -> Result<T> {
+    match tokio::time::timeout(CALL_TIMEOUT, call).await {
+        Ok(Ok(response)) => Ok(response.into_inner()),
+        Ok(Err(status)) if never_arrived(&status) => {
+            Err(Error::Unavailable(format!("{what}: {}", status.message())))
+        }
+        // It may have acted on the request before the connection broke.
+        Ok(Err(_)) => Err(Error::timeout(what, CALL_TIMEOUT)),
+        Err(_) => Err(Error::timeout(what, CALL_TIMEOUT)),
+    }
+}
+
+/// Whether the connection could not even be made.
+fn never_arrived(status: &tonic::Status) -> bool {
+    let mut cause = std::error::Error::source(status);
+    while let Some(error) = cause {
+        if error
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
+        {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+#[async_trait]
+impl txn::client::RowTransport for RpcClient {
+    async fn call(&self, node: NodeId, request: txn::api::Request) -> Result<txn::api::Response> {
+        let address = self.book.get(node)?;
+        let payload = pack(&request)?;
+        let mut client = self.node(&address)?;
+        let answer = bounded(&format!("row node {node} at {address}"), client.txn(payload)).await?;
+        unpack(&answer)
+    }
+}
+
+#[async_trait]
+impl placement::client::PlacementTransport for RpcClient {
+    async fn call(
+        &self,
+        node_address: &str,
+        request: placement::api::Request,
+    ) -> Result<placement::api::Response> {
+        let payload = pack(&request)?;
+        let mut client = self.node(node_address)?;
+        let answer =
+            bounded(&format!("placement at {node_address}"), client.placement(payload)).await?;
+        unpack(&answer)
+    }
+}

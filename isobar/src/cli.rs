@@ -1,0 +1,120 @@
+//! The command line: what there is to run, and how failures are shown.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{Config, Role};
+use crate::{ctl, node, playground, signals};
+
+/// Columnar replicas for an online row store: exact snapshots for analytics, calm for transactions.
+///
+/// Try it:  isobar playground      a whole cluster on this machine
+///          mysql -h 127.0.0.1 -P 4000 -u root
+#[derive(Parser, Debug)]
+#[command(version, propagate_version = true, arg_required_else_help = true, verbatim_doc_comment)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Start a whole cluster on loopback, as separate processes, until Ctrl-C
+    Playground(playground::Args),
+    /// Run one node from a config file
+    Serve(ServeArgs),
+    /// Look at a running cluster
+    Ctl(ctl::Args),
+}
+
+/// Run one node from a config file.
+///
+/// A file for a SQL node:
+///
+///   role = "sql"
+///   data_dir = "/var/lib/isobar/sql"
+///   rpc_address = "10.0.0.5:4019"
+///   mysql_address = "0.0.0.0:4000"
+///   placement = [{ id = 1, address = "10.0.0.1:4020" },
+///                { id = 2, address = "10.0.0.2:4020" },
+///                { id = 3, address = "10.0.0.3:4020" }]
+#[derive(clap::Args, Debug)]
+#[command(verbatim_doc_comment)]
+struct ServeArgs {
+    /// The node's settings (TOML)
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Refuse to start unless the file's role is this one
+    #[arg(long)]
+    role: Option<Role>,
+    /// Die when this process is gone
+    #[arg(long, hide = true, value_name = "PID")]
+    parent: Option<u32>,
+}
+
+/// Runs a command; an error is printed with its causes and ends in exit code 1.
+pub fn run(cli: Cli) -> ExitCode {
+    match execute(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("isobar: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn execute(cli: Cli) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    match cli.command {
+        Command::Playground(args) => runtime.block_on(playground::run(args)),
+        Command::Ctl(args) => runtime.block_on(ctl::run(args)),
+        Command::Serve(args) => {
+            if let Some(parent) = args.parent {
+                signals::die_with_parent(parent)?;
+            }
+            log_to_stderr();
+            let outcome = serve(&runtime, &args);
+            if let Err(error) = &outcome {
+                tracing::error!("{error:#}");
+            }
+            // A query that is still running does not hold the process back.
+            runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+            outcome
+        }
+    }
+}
+
+fn serve(runtime: &tokio::runtime::Runtime, args: &ServeArgs) -> Result<()> {
+    let config = Config::load(&args.config)?;
+    if let Some(role) = args.role
+        && role != config.role
+    {
+        anyhow::bail!(
+            "{} is for role \"{}\", not \"{}\"",
+            args.config.display(),
+            config.role.name(),
+            role.name()
+        );
+    }
+    runtime.block_on(async {
+        let mut interrupt = signals::Interrupt::new()?;
+        node::run(config, async move { interrupt.wait().await }).await
+    })
+}
+
+/// Logs go to standard error; ISOBAR_LOG chooses what, as `info` or `info,raft=debug`.
+fn log_to_stderr() {
+    let filter = EnvFilter::try_from_env("ISOBAR_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+}

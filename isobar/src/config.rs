@@ -1,0 +1,139 @@
+//! A node's settings: one small TOML file, checked whole before anything starts.
+//!
+//! Twelve keys. What nobody will turn is a constant beside the code that uses it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use types::NodeId;
+
+/// What a process is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Holds rows, and with its peers placement.
+    Row,
+    /// Answers MySQL clients.
+    Sql,
+    /// Holds columns and answers Arrow Flight clients.
+    Columnar,
+}
+
+impl Role {
+    /// Name as in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Row => "row",
+            Role::Sql => "sql",
+            Role::Columnar => "columnar",
+        }
+    }
+}
+
+/// A member of placement: one of the first row nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Member {
+    /// The row node's number.
+    pub id: NodeId,
+    /// Its internal address.
+    pub address: SocketAddr,
+}
+
+/// Settings of one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// `row`, `sql` or `columnar`.
+    pub role: Role,
+    /// Where this node keeps its files; created if missing.
+    pub data_dir: PathBuf,
+    /// Internal address that other nodes reach it at.
+    pub rpc_address: SocketAddr,
+    /// Row nodes: the number in `placement`. Other roles are given one at their first start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_id: Option<NodeId>,
+    /// Row nodes: where the Raft log lives; `raft-log` in `data_dir` if not given. A disk of its
+    /// own keeps commits from waiting for other I/O.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raft_log_dir: Option<PathBuf>,
+    /// SQL nodes: where MySQL clients connect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mysql_address: Option<SocketAddr>,
+    /// SQL nodes: certificate chain (PEM); self-made in `data_dir` if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_certificate: Option<PathBuf>,
+    /// SQL nodes: private key (PEM) of `tls_certificate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_key: Option<PathBuf>,
+    /// SQL nodes: most connections at a time.
+    #[serde(default = "default_connections")]
+    pub max_connections: usize,
+    /// Columnar nodes: where Arrow Flight clients connect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flight_address: Option<SocketAddr>,
+    /// Columnar nodes: memory for queries, in MiB.
+    #[serde(default = "default_query_memory")]
+    pub query_memory_mib: usize,
+    /// The members of placement, the same on every node.
+    pub placement: Vec<Member>,
+}
+
+fn default_connections() -> usize {
+    1000
+}
+
+fn default_query_memory() -> usize {
+    2048
+}
+
+impl Config {
+    /// Reads and checks a file.
+    pub fn load(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the config file {}", path.display()))?;
+        let config: Config = toml::from_str(&text)
+            .with_context(|| format!("{} is not a valid config file", path.display()))?;
+        config.check().with_context(|| format!("in {}", path.display()))?;
+        Ok(config)
+    }
+
+    /// Writes the file.
+    pub fn store(&self, path: &Path) -> Result<()> {
+        let text = toml::to_string_pretty(self).context("config cannot be written as TOML")?;
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// What a role needs and what contradicts itself.
+    pub fn check(&self) -> Result<()> {
+        if self.placement.is_empty() {
+            bail!(
+                "`placement` is empty: name at least one row node as {{ id = 1, address = \"…\" }}"
+            );
+        }
+        let mut ids: Vec<_> = self.placement.iter().map(|member| member.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.len() != self.placement.len() || ids.first() == Some(&0) {
+            bail!("`placement` needs distinct ids above 0");
+        }
+        match self.role {
+            Role::Row if self.node_id.is_none() => {
+                bail!("role = \"row\" needs `node_id`: its number in `placement`")
+            }
+            Role::Sql if self.mysql_address.is_none() => {
+                bail!("role = \"sql\" needs `mysql_address`, for example \"127.0.0.1:4000\"")
+            }
+            Role::Columnar if self.flight_address.is_none() => {
+                bail!("role = \"columnar\" needs `flight_address`, for example \"127.0.0.1:4040\"")
+            }
+            _ => {}
+        }
+        if self.tls_certificate.is_some() != self.tls_key.is_some() {
+            bail!("`tls_certificate` and `tls_key` belong together: give both or neither");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,182 @@
+//! `isobar ctl`: looks at a running cluster, for people and for programs.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use clap::Subcommand;
+use placement::api::{NodeRole, PeerReport, Route};
+use placement::client::ClusterStatus;
+use serde_json::{Value, json};
+use types::{NodeId, RegionKind};
+
+use crate::config::Member;
+use crate::health::{DOWN_MS, placement_client};
+
+/// Look at a running cluster.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum Command {
+    /// Show nodes, regions, leaders, replica lag, disk and faults
+    Status {
+        /// Internal addresses of row nodes [default: those of a playground]
+        #[arg(
+            long,
+            value_delimiter = ',',
+            value_name = "HOST:PORT",
+            default_value = "127.0.0.1:4020,127.0.0.1:4021,127.0.0.1:4022"
+        )]
+        placement: Vec<SocketAddr>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Runs it.
+pub async fn run(args: Args) -> Result<()> {
+    let Command::Status { placement, json } = args.command;
+    let members: Vec<Member> =
+        (1..).zip(placement).map(|(id, address)| Member { id, address }).collect();
+    let status = placement_client(&members).status().await?;
+    match json {
+        true => println!("{:#}", as_json(&status)),
+        false => print!("{}", as_text(&status)),
+    }
+    Ok(())
+}
+
+fn role(role: NodeRole) -> &'static str {
+    match role {
+        NodeRole::Row => "row",
+        NodeRole::Sql => "sql",
+        NodeRole::Columnar => "columnar",
+    }
+}
+
+fn kind(kind: RegionKind) -> String {
+    match kind {
+        RegionKind::Placement => "placement".to_owned(),
+        RegionKind::Records(table) => format!("records of table {table}"),
+        RegionKind::Index(table, index) => format!("index {index} of table {table}"),
+    }
+}
+
+fn reports<'a>(
+    status: &'a ClusterStatus,
+    route: &'a Route,
+) -> impl Iterator<Item = (NodeId, &'a PeerReport)> {
+    let peers = status.peers.iter().filter(|(_, peer)| peer.region.id == route.region.id);
+    peers.map(|(node, peer)| (*node, peer))
+}
+
+/// The picture as JSON; numbers of nodes and regions as JSON numbers.
+pub fn as_json(status: &ClusterStatus) -> Value {
+    let nodes: Vec<Value> = status
+        .nodes
+        .iter()
+        .map(|node| {
+            json!({
+                "id": node.node.id,
+                "role": role(node.node.role),
+                "rpc_address": node.node.rpc_address,
+                "client_address": node.node.client_address,
+                "up": node.silent_ms.is_some_and(|silent| silent < DOWN_MS),
+                "silent_ms": node.silent_ms,
+                "disk_bytes": node.report.disk_bytes,
+                "disk_free": node.report.disk_free,
+                "faults": node.report.faults,
+            })
+        })
+        .collect();
+    let regions: Vec<Value> = status
+        .routes
+        .iter()
+        .map(|route| {
+            let peers: Vec<Value> = reports(status, route)
+                .map(|(node, peer)| {
+                    json!({
+                        "node": node,
+                        "leader": peer.leader,
+                        "ready": peer.ready,
+                        "term": peer.term,
+                        "applied": peer.applied,
+                        "committed": peer.committed,
+                        "rows": peer.rows,
+                        "bytes": peer.bytes,
+                        "lag_ms": peer.lag_ms,
+                    })
+                })
+                .collect();
+            json!({
+                "id": route.region.id,
+                "kind": kind(route.region.kind),
+                "epoch": [route.region.epoch.version, route.region.epoch.conf],
+                "leader": route.leader,
+                "columnar": route.ready_learners,
+                "rows": route.rows,
+                "bytes": route.bytes,
+                "peers": peers,
+            })
+        })
+        .collect();
+    json!({ "placement_leader": status.leader, "nodes": nodes, "regions": regions })
+}
+
+fn as_text(status: &ClusterStatus) -> String {
+    let mut text = String::new();
+    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+    let _ = writeln!(
+        text,
+        "{:>6}  {:<9} {:<6} {:<22} {:<22} disk",
+        "node", "role", "state", "internal", "clients"
+    );
+    for node in &status.nodes {
+        let up = node.silent_ms.is_some_and(|silent| silent < DOWN_MS);
+        let mark = if node.node.id == status.leader { "*" } else { "" };
+        let _ = writeln!(
+            text,
+            "{:>6}  {:<9} {:<6} {:<22} {:<22} {}",
+            format!("{}{mark}", node.node.id),
+            role(node.node.role),
+            if up { "up" } else { "down" },
+            node.node.rpc_address,
+            node.node.client_address,
+            mib(node.report.disk_bytes),
+        );
+        for fault in &node.report.faults {
+            let _ = writeln!(text, "        fault: {fault}");
+        }
+    }
+    let _ = writeln!(text, "(* leads placement)\n");
+    let _ = writeln!(
+        text,
+        "{:>7}  {:<26} {:>6} {:>10} {:>12}  columnar (lag)",
+        "region", "keys", "leader", "rows", "size"
+    );
+    for route in &status.routes {
+        let learners: Vec<String> = reports(status, route)
+            .filter(|(_, peer)| peer.lag_ms.is_some())
+            .map(|(node, peer)| match (peer.ready, peer.lag_ms) {
+                (true, Some(lag)) => format!("{node} ({lag} ms)"),
+                _ => format!("{node} (not ready)"),
+            })
+            .collect();
+        let leader = route.leader.map_or("-".to_owned(), |leader| leader.to_string());
+        let _ = writeln!(
+            text,
+            "{:>7}  {:<26} {leader:>6} {:>10} {:>12}  {}",
+            route.region.id,
+            kind(route.region.kind),
+            route.rows,
+            mib(route.bytes),
+            learners.join(", "),
+        );
+    }
+    text
+}

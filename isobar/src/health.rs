@@ -1,0 +1,65 @@
+//! Whether a cluster is up: every node expected is heard of, and placement has a leader.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use placement::api::NodeRole;
+use placement::client::{ClusterStatus, PlacementClient};
+use rpc::{AddressBook, Channels, RpcClient};
+use tokio::time::Instant;
+
+use crate::config::Member;
+use crate::playground::Expected;
+
+/// A node not heard of for this long counts as down, in milliseconds.
+pub const DOWN_MS: u64 = 3_000;
+/// Pause between two looks.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A client of the placement group of these members.
+pub fn placement_client(members: &[Member]) -> PlacementClient {
+    let addresses = members.iter().map(|member| (member.id, member.address.to_string()));
+    let rpc = RpcClient::new(AddressBook::default(), Channels::default());
+    PlacementClient::new(std::sync::Arc::new(rpc), addresses)
+}
+
+/// Waits until the cluster shows what is expected; `tell` hears what is still missing.
+pub async fn wait(
+    members: &[Member],
+    expected: &Expected,
+    limit: Duration,
+    mut tell: impl FnMut(String),
+) -> Result<()> {
+    let placement = placement_client(members);
+    let end = Instant::now() + limit;
+    loop {
+        let missing = match tokio::time::timeout_at(end, placement.status()).await {
+            Ok(Ok(status)) => missing(&status, expected),
+            Ok(Err(error)) => Some(format!("placement: {error}")),
+            Err(_) => Some("placement does not answer".to_owned()),
+        };
+        let Some(missing) = missing else { return Ok(()) };
+        if Instant::now() >= end {
+            bail!("after {} s the cluster is not healthy: {missing}", limit.as_secs());
+        }
+        tell(format!("waiting for {missing}"));
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn missing(status: &ClusterStatus, expected: &Expected) -> Option<String> {
+    let alive = |role: NodeRole| {
+        let nodes = status.nodes.iter().filter(|node| node.node.role == role);
+        nodes.filter(|node| node.silent_ms.is_some_and(|silent| silent < DOWN_MS)).count()
+    };
+    let wanted = [
+        (NodeRole::Row, expected.row, "row nodes"),
+        (NodeRole::Columnar, expected.columnar, "columnar nodes"),
+        (NodeRole::Sql, expected.sql, "SQL nodes"),
+    ];
+    wanted
+        .into_iter()
+        .map(|(role, count, name)| (alive(role), count, name))
+        .find(|(found, count, _)| found < count)
+        .map(|(found, count, name)| format!("{name} ({found} of {count} are up)"))
+}

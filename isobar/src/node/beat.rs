@@ -1,0 +1,162 @@
+//! A node's heartbeat: tells placement what it holds, and carries out what it is told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use columnar::ColumnarStore;
+use placement::api::{NodeReport, PeerReport};
+use placement::client::PlacementClient;
+use raft::{Groups, PeerStatus};
+use rpc::AddressBook;
+use txn::{RowStore, TxnService};
+use types::{NodeId, RegionId, Timestamp};
+
+use super::Common;
+use super::orders::Orders;
+
+/// Pause after a heartbeat that failed.
+const RETRY: Duration = Duration::from_millis(200);
+/// Least time between heartbeats; placement holds one back while there is nothing to order.
+const PACE: Duration = Duration::from_millis(50);
+
+/// How much a node's peers hold, by its role.
+pub(super) trait Sizes: Send + Sync {
+    /// Rows and bytes of a region, about, and a learner's lag in milliseconds.
+    fn of(&self, region: RegionId) -> (u64, u64, Option<u64>);
+
+    /// Bytes on disk.
+    fn disk_bytes(&self) -> u64;
+
+    /// Regions whose stored columns are damaged, and how.
+    fn damaged(&self) -> Vec<(RegionId, String)>;
+}
+
+/// Sizes of a row node.
+pub(super) struct RowSizes(pub Arc<RowStore>);
+
+impl Sizes for RowSizes {
+    fn of(&self, region: RegionId) -> (u64, u64, Option<u64>) {
+        let size = self.0.region(region).map(|view| view.size).unwrap_or_default();
+        (size.rows, size.bytes, None)
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.0.disk_bytes()
+    }
+
+    fn damaged(&self) -> Vec<(RegionId, String)> {
+        Vec::new()
+    }
+}
+
+/// Sizes of a columnar node.
+pub(super) struct ColumnSizes(pub ColumnarStore);
+
+impl Sizes for ColumnSizes {
+    fn of(&self, region: RegionId) -> (u64, u64, Option<u64>) {
+        let Some(tablet) = self.0.tablet(region) else { return (0, 0, None) };
+        let Ok(now) = tablet.snapshot_at(Timestamp::MAX, tablet.region().epoch) else {
+            return (0, 0, Some(tablet.lag_ms()));
+        };
+        (now.row_count_estimate(), now.bytes_estimate(), Some(tablet.lag_ms()))
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.0.regions().into_iter().map(|region| self.of(region).1).sum()
+    }
+
+    fn damaged(&self) -> Vec<(RegionId, String)> {
+        self.0.needs_repair()
+    }
+}
+
+/// The heartbeat loop of one node.
+pub(super) struct Beat {
+    node: NodeId,
+    data_dir: std::path::PathBuf,
+    disk: Arc<dyn env::Disk>,
+    placement: PlacementClient,
+    book: AddressBook,
+    groups: Arc<dyn Groups>,
+    sizes: Box<dyn Sizes>,
+    orders: Orders,
+}
+
+impl Beat {
+    pub(super) fn new(
+        common: &Common,
+        node: NodeId,
+        groups: Arc<dyn Groups>,
+        txn: Option<Arc<TxnService>>,
+        sizes: Box<dyn Sizes>,
+    ) -> Self {
+        Beat {
+            node,
+            data_dir: common.config.data_dir.clone(),
+            disk: common.disk.clone(),
+            placement: common.placement.clone(),
+            book: common.rpc.book().clone(),
+            orders: Orders::new(groups.clone(), txn, common.placement.clone()),
+            groups,
+            sizes,
+        }
+    }
+
+    /// Beats for as long as it is polled.
+    pub(super) async fn run(self) {
+        loop {
+            let (report, peers) = self.report();
+            match self.placement.heartbeat(self.node, report, peers).await {
+                Ok(orders) => {
+                    for node in self.placement.known_nodes() {
+                        self.book.insert(node.id, node.rpc_address);
+                    }
+                    orders.into_iter().for_each(|order| self.orders.carry_out(order));
+                    tokio::time::sleep(PACE).await;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "placement did not take this node's heartbeat");
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        }
+    }
+
+    fn report(&self) -> (NodeReport, Vec<PeerReport>) {
+        let statuses = self.groups.statuses();
+        let damaged = self.sizes.damaged();
+        let stopped = statuses.iter().filter_map(|status| {
+            let fault = status.fault.as_ref()?;
+            Some(format!("region {}: {fault}", status.region.id))
+        });
+        let faults = damaged.iter().map(|(region, what)| format!("region {region}: {what}"));
+        let report = NodeReport {
+            disk_bytes: self.sizes.disk_bytes(),
+            disk_free: self.disk.free_bytes(&self.data_dir).unwrap_or_default(),
+            faults: faults.chain(stopped).collect(),
+        };
+        let peers = statuses
+            .into_iter()
+            .map(|status| {
+                let broken = damaged.iter().any(|(region, _)| *region == status.region.id);
+                self.peer_report(status, broken)
+            })
+            .collect();
+        (report, peers)
+    }
+
+    fn peer_report(&self, status: PeerStatus, broken: bool) -> PeerReport {
+        let (rows, bytes, lag_ms) = self.sizes.of(status.region.id);
+        PeerReport {
+            leader: status.decides,
+            term: status.term,
+            applied: status.applied.index,
+            committed: status.committed,
+            ready: status.ready && status.fault.is_none() && !broken,
+            region: status.region,
+            rows,
+            bytes,
+            lag_ms,
+        }
+    }
+}

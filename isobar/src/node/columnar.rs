@@ -1,0 +1,118 @@
+//! A columnar node: learners of data regions, the Flight door, and a worker for distributed plans.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::columnar::{ColumnarMachines, ColumnarStore, Config as ColumnarConfig};
+use anyhow::{Context as _, Result};
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use mpp::exec::Engine;
+use mpp::reader::Reader;
+use placement::api::{Node, NodeRole};
+use raft::Groups;
+use tokio_util::sync::CancellationToken;
+use txn::TxnClient;
+use types::{NodeId, Timestamp};
+use url::Url;
+
+use super::Common;
+use super::beat::{Beat, ColumnSizes};
+use crate::users;
+
+/// Pause between rounds of flushing and compaction when there was nothing to do.
+const MAINTENANCE_PAUSE: Duration = Duration::from_millis(200);
+
+pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
+    let flight =
+        common.config.flight_address.context("role = \"columnar\" needs `flight_address`")?;
+    let rpc_listener = rpc::listen(common.config.rpc_address, "rpc_address").await?;
+    let flight_listener = rpc::listen(flight, "flight_address").await?;
+    let node = common.identity().await?;
+
+    let path = common.config.data_dir.join("columns");
+    let config = ColumnarConfig::default();
+    let columns = ColumnarStore::open(common.disk.clone(), common.clock.clone(), &path, config)
+        .with_context(|| format!("cannot open {}", path.display()))?;
+    let store = common.raft_store(node, Box::new(ColumnarMachines::new(&columns)))?;
+    let groups: Arc<dyn Groups> = Arc::new(store.clone());
+    let engine = query_engine(&common, node, &columns, &groups)?;
+
+    let stop = CancellationToken::new();
+    let handlers = rpc::Handlers {
+        store: store.clone(),
+        txn: None,
+        placement: None,
+        worker: Some(engine.worker_routes()),
+    };
+    let serving = tokio::spawn(rpc::serve(rpc_listener, handlers, stop.clone().cancelled_owned()));
+    let check = users::password_check(common.placement.clone());
+    let door = mpp::door::service(engine, check, flight);
+    let door = tonic::transport::Server::builder()
+        .tcp_nodelay(true)
+        .http2_keepalive_interval(Some(Duration::from_secs(10)))
+        .initial_stream_window_size(4 << 20)
+        .initial_connection_window_size(8 << 20)
+        .add_service(door)
+        .serve_with_incoming_shutdown(
+            tokio_stream::wrappers::TcpListenerStream::new(flight_listener),
+            stop.clone().cancelled_owned(),
+        );
+    let door = tokio::spawn(door);
+    let upkeep = std::thread::Builder::new().name("columnar".to_owned()).spawn({
+        let (columns, stop) = (columns.clone(), stop.clone());
+        move || maintain(&columns, &stop)
+    })?;
+    tracing::info!(node, address = %flight, "columnar node is listening");
+    let me = Node {
+        id: node,
+        role: NodeRole::Columnar,
+        rpc_address: common.config.rpc_address.to_string(),
+        client_address: flight.to_string(),
+    };
+    let beat = Beat::new(&common, node, groups, None, Box::new(ColumnSizes(columns)));
+    tokio::select! {
+        outcome = super::register_and_beat(&common, me, beat) => outcome?,
+        () = shutdown => tracing::info!("stopping"),
+    }
+    stop.cancel();
+    super::end("internal port", serving).await;
+    super::end("door", door).await;
+    let ended = tokio::task::spawn_blocking(move || {
+        store.shutdown();
+        upkeep.join()
+    });
+    super::end("raft store", ended).await;
+    Ok(())
+}
+
+fn query_engine(
+    common: &Common,
+    node: NodeId,
+    columns: &ColumnarStore,
+    groups: &Arc<dyn Groups>,
+) -> Result<Arc<Engine>> {
+    let rows = TxnClient::new(Arc::new(common.rpc.clone()), Arc::new(common.placement.clone()));
+    let reader = Arc::new(Reader::new(node, columns.clone(), groups.clone(), rows));
+    let bytes = common.config.query_memory_mib << 20;
+    let runtime: Arc<RuntimeEnv> = Arc::new(
+        RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(bytes))).build()?,
+    );
+    let own = Url::parse(&format!("http://{}", common.config.rpc_address))?;
+    Ok(Engine::new(common.placement.clone(), common.clock.clone(), reader, runtime, own))
+}
+
+/// Flushes and compacts until asked to stop.
+fn maintain(columns: &ColumnarStore, stop: &CancellationToken) {
+    while !stop.is_cancelled() {
+        // Nothing is collected yet: every version is kept.
+        match columns.maintain(Timestamp::ZERO) {
+            Ok(true) => {}
+            Ok(false) => std::thread::sleep(MAINTENANCE_PAUSE),
+            Err(error) => {
+                tracing::error!(%error, "columnar maintenance failed and is tried again");
+                std::thread::sleep(10 * MAINTENANCE_PAUSE);
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! A SQL node: answers MySQL clients, holds no data.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use mpp::remote::RemoteAnalytic;
+use placement::api::{Node, NodeReport, NodeRole};
+use sql::engine::Engine;
+use sql::storage::cluster::ClusterStorage;
+use tokio_util::sync::CancellationToken;
+use txn::TxnClient;
+
+use super::Common;
+use crate::backend::{ServerHost, SqlBackend};
+use crate::wire::tls::{CertificatePaths, server_config};
+use crate::wire::{Connections, Options, Server};
+
+/// Pause after a heartbeat that failed.
+const RETRY: Duration = Duration::from_millis(200);
+
+pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
+    let config = &common.config;
+    let address = config.mysql_address.context("role = \"sql\" needs `mysql_address`")?;
+    let given = config.tls_certificate.clone().zip(config.tls_key.clone());
+    let given = given.map(|(certificate, key)| CertificatePaths { certificate, key });
+    let tls = server_config(given.as_ref(), &config.data_dir).context("TLS certificate")?;
+    let node = common.identity().await?;
+
+    let txn = TxnClient::new(Arc::new(common.rpc.clone()), Arc::new(common.placement.clone()));
+    let storage =
+        ClusterStorage::new(txn.clone(), common.placement.clone(), Arc::new(common.rpc.clone()));
+    let analytic = RemoteAnalytic::new(
+        common.placement.clone(),
+        common.channels.clone(),
+        common.clock.clone(),
+    );
+    let connections = Arc::new(Connections::default());
+    let engine = Engine::new(Arc::new(storage), common.clock.clone())
+        .with_analytic(Arc::new(analytic))
+        .with_host(Arc::new(ServerHost(connections.clone())));
+    let backend = Arc::new(SqlBackend::new(engine, common.placement.clone()));
+    let options =
+        Options { max_connections: config.max_connections, tls: Some(tls), ..Options::default() };
+    let server = Server::bind(address, options, backend, connections)
+        .await
+        .with_context(|| format!("cannot listen on {address}: choose another mysql_address"))?;
+
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(server.run(stop.clone()));
+    tracing::info!(node, %address, "SQL node is listening");
+    let me = Node {
+        id: node,
+        role: NodeRole::Sql,
+        rpc_address: config.rpc_address.to_string(),
+        client_address: address.to_string(),
+    };
+    tokio::select! {
+        outcome = register_and_beat(&common, me) => outcome?,
+        () = shutdown => tracing::info!("stopping"),
+    }
+    stop.cancel();
+    super::end("MySQL port", serving).await;
+    // Second phases of acknowledged transactions go on in the background; give them their time.
+    if tokio::time::timeout(super::STOP_TIMEOUT, txn.settle()).await.is_err() {
+        tracing::warn!("some transactions are left for others to finish");
+    }
+    Ok(())
+}
+
+async fn register_and_beat(common: &Common, me: Node) -> Result<()> {
+    let id = me.id;
+    common.register(me).await?;
+    loop {
+        match common.placement.heartbeat(id, NodeReport::default(), Vec::new()).await {
+            Ok(_) => {
+                for node in common.placement.known_nodes() {
+                    common.rpc.book().insert(node.id, node.rpc_address);
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "placement did not take this node's heartbeat");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Actions of the door: snapshots and the catalog, as JSON in and JSON out.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use types::{NodeId, RegionKind, SnapshotToken, Timestamp};
+
+use crate::error::{DoorCode, DoorError, DoorResult};
+use crate::exec::Engine;
+use crate::request::SqlCommand;
+
+/// Lease of a snapshot that the door takes when a request names none, in milliseconds.
+pub const DEFAULT_TTL_MS: u64 = 600_000;
+/// Longest lease that a client may ask for, in milliseconds.
+const MAX_TTL_MS: u64 = 24 * 3_600_000;
+
+/// The actions and what they do, for `ListActions`.
+pub const ACTIONS: [(&str, &str); 7] = [
+    ("snapshot.take", "{\"ttl\":\"10m\"} takes a snapshot and a lease that keeps it readable"),
+    ("snapshot.renew", "{\"snapshot\":…,\"ttl\":\"10m\"} prolongs a lease"),
+    ("snapshot.release", "{\"snapshot\":…} ends a lease"),
+    ("catalog.databases", "{} lists databases"),
+    ("catalog.tables", "{\"database\":…} lists a database's tables"),
+    ("catalog.table", "{\"database\":…,\"table\":…} describes a table"),
+    ("explain", "{\"query\":…,\"database\":…,\"analyze\":bool} shows a distributed plan"),
+];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Take {
+    #[serde(default)]
+    ttl: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Renew {
+    snapshot: String,
+    #[serde(default)]
+    ttl: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Release {
+    snapshot: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InDatabase {
+    database: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfTable {
+    database: String,
+    table: String,
+}
+
+#[derive(Deserialize)]
+struct Explain {
+    #[serde(flatten)]
+    command: SqlCommand,
+    #[serde(default)]
+    analyze: bool,
+}
+
+/// A snapshot as clients see it.
+#[derive(Clone, Debug, Serialize)]
+pub struct SnapshotInfo {
+    /// Token to hand on.
+    pub snapshot: String,
+    /// Its timestamp; text, because JSON numbers lose digits.
+    pub read_ts: String,
+    /// Its lease; text likewise.
+    pub lease: String,
+    /// Unix milliseconds when the lease ends unless renewed.
+    pub expires_ms: u64,
+}
+
+fn parse<'a, T: Deserialize<'a>>(action: &str, body: &'a [u8]) -> DoorResult<T> {
+    let body = if body.is_empty() { b"{}" } else { body };
+    serde_json::from_slice(body)
+        .map_err(|error| DoorError::new(DoorCode::Invalid, format!("{action}: {error}")))
+}
+
+/// A duration as people write it: `90s`, `10m`, `2h`; plain digits are seconds.
+pub fn parse_ttl(text: &str) -> DoorResult<u64> {
+    let bad = || {
+        DoorError::new(
+            DoorCode::Invalid,
+            format!("'{text}' is no duration: write 90s, 10m or 2h, at most 24h"),
+        )
+    };
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| bad())?;
+    let scale = match unit {
+        "ms" => 1,
+        "" | "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(bad()),
+    };
+    let ttl = number.checked_mul(scale).ok_or_else(bad)?;
+    if ttl == 0 || ttl > MAX_TTL_MS { Err(bad()) } else { Ok(ttl) }
+}
+
+impl Engine {
+    /// Takes a snapshot and its lease.
+    pub async fn take_snapshot(
+        &self,
+        ttl_ms: u64,
+        owner: &str,
+    ) -> DoorResult<(SnapshotToken, SnapshotInfo)> {
+        let ttl = Duration::from_millis(ttl_ms);
+        let lease = self.placement.take_lease(None, ttl, owner).await?;
+        let token = SnapshotToken { ts: lease.ts, lease: lease.id };
+        let info = self.snapshot_info(token, lease.expires_ms).await?;
+        Ok((token, info))
+    }
+
+    async fn snapshot_info(&self, token: SnapshotToken, until: u64) -> DoorResult<SnapshotInfo> {
+        let key = self.placement.signing_key().await?;
+        Ok(SnapshotInfo {
+            snapshot: token.sign(&key),
+            read_ts: token.ts.to_string(),
+            lease: token.lease.to_string(),
+            expires_ms: until,
+        })
+    }
+
+    /// Reads a token that a client presents, and checks that its lease lives.
+    pub async fn redeem(&self, text: &str) -> DoorResult<(SnapshotToken, SnapshotInfo)> {
+        let key = self.placement.signing_key().await?;
+        let token = SnapshotToken::verify(text, &key)
+            .map_err(|error| DoorError::new(DoorCode::TicketForged, error.to_string()))?;
+        let leases = self.placement.leases().await?;
+        let lease = leases
+            .iter()
+            .find(|lease| lease.id == token.lease)
+            .ok_or(types::Error::LeaseLost(token.lease))?;
+        let info = self.snapshot_info(token, lease.expires_ms).await?;
+        Ok((token, info))
+    }
+
+    /// Carries out an action for a user.
+    pub async fn act(&self, action: &str, body: &[u8], user: &str) -> DoorResult<Value> {
+        match action {
+            "snapshot.take" => {
+                let Take { ttl } = parse(action, body)?;
+                let ttl = ttl.map_or(Ok(DEFAULT_TTL_MS), |ttl| parse_ttl(&ttl))?;
+                to_json(&self.take_snapshot(ttl, user).await?.1)
+            }
+            "snapshot.renew" => {
+                let Renew { snapshot, ttl } = parse(action, body)?;
+                let ttl = ttl.map_or(Ok(DEFAULT_TTL_MS), |ttl| parse_ttl(&ttl))?;
+                let (token, _) = self.redeem(&snapshot).await?;
+                let ttl = Duration::from_millis(ttl);
+                let lease = self.placement.renew_lease(token.lease, ttl).await?;
+                to_json(&self.snapshot_info(token, lease.expires_ms).await?)
+            }
+            "snapshot.release" => {
+                let Release { snapshot } = parse(action, body)?;
+                let key = self.placement.signing_key().await?;
+                let token = SnapshotToken::verify(&snapshot, &key)
+                    .map_err(|error| DoorError::new(DoorCode::TicketForged, error.to_string()))?;
+                self.placement.release_lease(token.lease).await?;
+                Ok(json!({}))
+            }
+            "catalog.databases" => Ok(json!(self.fresh_catalog().await?.databases)),
+            "catalog.tables" => {
+                let InDatabase { database } = parse(action, body)?;
+                let catalog = self.fresh_catalog().await?;
+                if !catalog.databases.iter().any(|name| name.eq_ignore_ascii_case(&database)) {
+                    return Err(types::Error::not_found("database", database).into());
+                }
+                let tables = catalog.tables.iter();
+                let names: Vec<&str> = tables
+                    .filter(|table| table.database.eq_ignore_ascii_case(&database))
+                    .map(|table| table.name.as_str())
+                    .collect();
+                Ok(json!(names))
+            }
+            "catalog.table" => {
+                let OfTable { database, table } = parse(action, body)?;
+                self.describe_table(&database, &table).await
+            }
+            "explain" => {
+                let Explain { command, analyze } = parse(action, body)?;
+                let mut context = command.context.unwrap_or_default();
+                if context.database.is_empty() {
+                    context.database = command.database;
+                }
+                let ts = match command.snapshot {
+                    Some(text) => self.redeem(&text).await?.0.ts,
+                    None => self.timestamp().await?,
+                };
+                Ok(json!(self.explain(&command.query, &context, ts, analyze).await?))
+            }
+            other => Err(DoorError::new(
+                DoorCode::Unsupported,
+                format!("there is no action '{other}': ListActions names those there are"),
+            )),
+        }
+    }
+
+    /// A fresh timestamp; also learns whether the catalog changed.
+    pub async fn timestamp(&self) -> DoorResult<Timestamp> {
+        Ok(self.placement.timestamp().await?.0)
+    }
+
+    async fn fresh_catalog(&self) -> DoorResult<std::sync::Arc<placement::api::Catalog>> {
+        self.timestamp().await?;
+        Ok(self.placement.catalog().await?)
+    }
+
+    async fn describe_table(&self, database: &str, name: &str) -> DoorResult<Value> {
+        self.timestamp().await?;
+        let table = self.table(database, name).await?;
+        let routes = self.placement.fresh_regions(RegionKind::Records(table.id)).await?;
+        let available = table.columnar_replicas > 0
+            && routes.iter().all(|route| !route.ready_learners.is_empty());
+        let rows: u64 = routes.iter().map(|route| route.rows).sum();
+        let bytes: u64 = routes.iter().map(|route| route.bytes).sum();
+        let shown = table.columns.iter().filter(|column| !column.hidden);
+        let columns: Vec<Value> = shown
+            .map(|column| {
+                json!({
+                    "name": column.name,
+                    "type": column.ty.to_string(),
+                    "nullable": column.nullable,
+                })
+            })
+            .collect();
+        let key: Vec<&str> = table
+            .primary_key
+            .iter()
+            .filter_map(|id| table.column(*id))
+            .filter(|column| !column.hidden)
+            .map(|column| column.name.as_str())
+            .collect();
+        Ok(json!({
+            "table_id": table.id.to_string(),
+            "schema_version": table.version.to_string(),
+            "columns": columns,
+            "primary_key": key,
+            "row_count": rows,
+            "bytes": bytes,
+            "columnar": { "replicas": table.columnar_replicas, "available": available },
+        }))
+    }
+}
+
+fn to_json(value: &impl Serialize) -> DoorResult<Value> {
+    serde_json::to_value(value)
+        .map_err(|error| DoorError::new(DoorCode::Invalid, error.to_string()))
+}
+
+/// Groups a placed table's regions by the node that scans them, in node order.
+pub fn by_node(
+    regions: &[crate::picture::PlacedRegion],
+) -> Vec<(NodeId, Vec<(types::RegionId, types::Epoch)>)> {
+    let mut groups: std::collections::BTreeMap<NodeId, Vec<_>> = Default::default();
+    for region in regions {
+        groups.entry(region.node).or_default().push((region.id, region.epoch));
+    }
+    groups.into_iter().collect()
+}

@@ -1,0 +1,80 @@
+//! Who may use the door: MySQL's users by password, or a short-lived bearer token.
+//!
+//! Passwords and tokens are never logged.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use tonic::metadata::MetadataMap;
+use types::token;
+
+use crate::error::{DoorCode, DoorError, DoorResult};
+
+/// How long a bearer token is good for, in milliseconds.
+pub const BEARER_TTL_MS: u64 = 3_600_000;
+
+/// Checks a user's password for a client at an address.
+pub type PasswordCheck =
+    Arc<dyn Fn(String, String, IpAddr) -> BoxFuture<'static, DoorResult<()>> + Send + Sync>;
+
+#[derive(Serialize, Deserialize)]
+struct Bearer {
+    user: String,
+    expires_ms: u64,
+}
+
+fn refused(text: &str) -> DoorError {
+    DoorError::new(DoorCode::Unauthenticated, text)
+}
+
+/// Issues a bearer token for a user that was checked.
+pub fn bearer(user: &str, key: &[u8], now_ms: u64) -> DoorResult<String> {
+    let claim = Bearer { user: user.to_owned(), expires_ms: now_ms + BEARER_TTL_MS };
+    let claim = serde_json::to_vec(&claim).map_err(|_| refused("the token cannot be written"))?;
+    let tag = token::sign(key, &claim);
+    Ok(format!("{}.{}", URL_SAFE_NO_PAD.encode(claim), URL_SAFE_NO_PAD.encode(tag)))
+}
+
+fn open_bearer(text: &str, key: &[u8], now_ms: u64) -> DoorResult<String> {
+    let forged = || refused("this bearer token was not issued by this cluster: log in again");
+    let (claim, tag) = text.split_once('.').ok_or_else(forged)?;
+    let claim = URL_SAFE_NO_PAD.decode(claim).map_err(|_| forged())?;
+    let tag = URL_SAFE_NO_PAD.decode(tag).map_err(|_| forged())?;
+    token::verify(key, &claim, &tag).map_err(|_| forged())?;
+    let claim: Bearer = serde_json::from_slice(&claim).map_err(|_| forged())?;
+    if claim.expires_ms < now_ms {
+        return Err(refused("this bearer token has ended: log in again"));
+    }
+    Ok(claim.user)
+}
+
+/// The user that a call's `authorization` header proves.
+pub async fn authenticate(
+    metadata: &MetadataMap,
+    peer: Option<IpAddr>,
+    key: &[u8],
+    now_ms: u64,
+    check: &PasswordCheck,
+) -> DoorResult<String> {
+    let header = metadata
+        .get("authorization")
+        .and_then(|value| value.to_str().ok())
+        .ok_or_else(|| refused("no 'authorization' header: send Basic user:password"))?;
+    let (scheme, value) = header.split_once(' ').unwrap_or((header, ""));
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return open_bearer(value.trim(), key, now_ms);
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return Err(refused("the 'authorization' header is neither Basic nor Bearer"));
+    }
+    let decoded = STANDARD.decode(value.trim()).map_err(|_| refused("Basic is not base64"))?;
+    let decoded = String::from_utf8(decoded).map_err(|_| refused("Basic is not UTF-8"))?;
+    let (user, password) = decoded.split_once(':').unwrap_or((decoded.as_str(), ""));
+    let peer = peer.ok_or_else(|| refused("the client's address is not known"))?;
+    check(user.to_owned(), password.to_owned(), peer).await?;
+    Ok(user.to_owned())
+}

@@ -1,0 +1,381 @@
+//! The front door: Arrow Flight and the part of Flight SQL that ADBC drivers need to query.
+//!
+//! It authenticates every call, hands out signed tickets, and streams what they stand for. It
+//! holds no state of a client between calls.
+
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::ipc::writer::IpcWriteOptions;
+use arrow_flight::encode::FlightDataEncoderBuilder;
+use arrow_flight::error::FlightError;
+use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
+use arrow_flight::sql::{Any, CommandStatementQuery, ProstMessageExt, TicketStatementQuery};
+use arrow_flight::{
+    Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightEndpoint, FlightInfo,
+    HandshakeRequest, HandshakeResponse, PollInfo, PutResult, Result as ActionResult, SchemaAsIpc,
+    SchemaResult, Ticket as FlightTicket,
+};
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt, TryStreamExt};
+use prost::Message;
+use tonic::metadata::MetadataMap;
+use tonic::transport::server::TcpConnectInfo;
+use tonic::{Extensions, Request, Response, Status, Streaming};
+use types::SnapshotToken;
+
+use crate::actions::{ACTIONS, DEFAULT_TTL_MS, SnapshotInfo, by_node};
+use crate::auth::{PasswordCheck, authenticate, bearer};
+use crate::error::{DoorCode, DoorError, DoorResult};
+use crate::exec::{Engine, scan_schema};
+use crate::picture;
+use crate::request::{Command, ScanCommand, SqlCommand};
+use crate::ticket::{ScanTicket, SqlTicket, Ticket, Work};
+
+/// How long a ticket may be redeemed at all, in milliseconds; its lease may end sooner.
+const TICKET_TTL_MS: u64 = 24 * 3_600_000;
+/// Largest message that clients may send, in bytes.
+const REQUEST_LIMIT: usize = 16 << 20;
+/// Largest batch sent, in bytes; Flight splits what is larger.
+const BATCH_BYTES: usize = 2 << 20;
+
+/// A columnar node's front door.
+pub struct Door {
+    engine: Arc<Engine>,
+    check: PasswordCheck,
+    /// This door's own address, for tickets that only name a query.
+    address: SocketAddr,
+}
+
+/// The door as a gRPC service.
+pub fn service(
+    engine: Arc<Engine>,
+    check: PasswordCheck,
+    address: SocketAddr,
+) -> FlightServiceServer<impl FlightService> {
+    FlightServiceServer::new(Door { engine, check, address })
+        .max_decoding_message_size(REQUEST_LIMIT)
+        .max_encoding_message_size(usize::MAX)
+}
+
+fn unsupported(what: &str) -> Status {
+    DoorError::new(
+        DoorCode::Unsupported,
+        format!("{what} is not offered here: write through the MySQL port, read with DoGet"),
+    )
+    .into()
+}
+
+fn peer(extensions: &Extensions) -> Option<IpAddr> {
+    extensions.get::<TcpConnectInfo>().and_then(|info| info.remote_addr()).map(|addr| addr.ip())
+}
+
+fn location(door: String) -> arrow_flight::Location {
+    arrow_flight::Location { uri: door }
+}
+
+impl Door {
+    async fn user(&self, metadata: &MetadataMap, extensions: &Extensions) -> DoorResult<String> {
+        let key = self.engine.placement.signing_key().await?;
+        authenticate(metadata, peer(extensions), &key, self.engine.now_ms(), &self.check).await
+    }
+
+    async fn snapshot(
+        &self,
+        named: Option<&str>,
+        user: &str,
+    ) -> DoorResult<(SnapshotToken, SnapshotInfo)> {
+        match named {
+            Some(text) => self.engine.redeem(text).await,
+            None => self.engine.take_snapshot(DEFAULT_TTL_MS, user).await,
+        }
+    }
+
+    async fn seal(&self, work: Work, token: SnapshotToken) -> DoorResult<FlightTicket> {
+        let key = self.engine.placement.signing_key().await?;
+        let expires_ms = self.engine.now_ms() + TICKET_TTL_MS;
+        let sealed = Ticket { work, token, expires_ms }.seal(&key)?;
+        Ok(FlightTicket { ticket: sealed.into() })
+    }
+
+    async fn scan_info(&self, command: ScanCommand, user: &str) -> DoorResult<FlightInfo> {
+        self.engine.timestamp().await?;
+        let table = self.engine.table(&command.database, &command.table).await?;
+        let position = |name: &String| {
+            table.column_named(name).map(|(at, _)| at).ok_or_else(|| {
+                let text =
+                    format!("table {}.{} has no column '{name}'", table.database, table.name);
+                DoorError::new(DoorCode::NotFound, text)
+            })
+        };
+        let positions: Vec<usize> =
+            command.columns.iter().map(position).collect::<DoorResult<_>>()?;
+        if let Some(filter) = &command.filter {
+            filter.to_expr(&table)?;
+        }
+        let schema = scan_schema(&table, &positions)?;
+        let (token, info) = self.snapshot(command.snapshot.as_deref(), user).await?;
+        let owners = self.engine.owners()?;
+        let picture =
+            picture::take(&self.engine.placement, table.clone(), &owners, &[], true).await?;
+        let mut endpoints = Vec::new();
+        for (node, regions) in by_node(&picture.regions) {
+            let ticket = Work::Scan(ScanTicket {
+                database: table.database.clone(),
+                table: table.name.clone(),
+                table_id: table.id,
+                schema_version: table.version,
+                columns: command.columns.clone(),
+                filter: command.filter.clone(),
+                regions,
+                limit: command.limit,
+            });
+            endpoints.push(FlightEndpoint {
+                ticket: Some(self.seal(ticket, token).await?),
+                location: vec![location(owners.get(node)?.door.clone())],
+                ..Default::default()
+            });
+        }
+        let metadata = serde_json::json!({
+            "snapshot": info.snapshot,
+            "read_ts": info.read_ts,
+            "lease": info.lease,
+            "expires_ms": info.expires_ms,
+            "table_id": table.id.to_string(),
+            "schema_version": table.version.to_string(),
+        });
+        let exact = command.filter.is_none() && command.limit.is_none();
+        let known = |n: u64| if exact { n as i64 } else { -1 };
+        flight_info(&schema, endpoints, known(picture.rows), known(picture.bytes), &metadata)
+    }
+
+    async fn sql_info(
+        &self,
+        command: SqlCommand,
+        user: &str,
+        flight_sql: bool,
+    ) -> DoorResult<FlightInfo> {
+        self.engine.timestamp().await?;
+        let (token, info) = self.snapshot(command.snapshot.as_deref(), user).await?;
+        let mut context = command.context.unwrap_or_default();
+        if context.database.is_empty() {
+            context.database = command.database;
+        }
+        if context.user.is_empty() {
+            context.user = user.to_owned();
+        }
+        let (_, columns) = self.engine.describe(&command.query, &context, token.ts).await?;
+        let fields: Vec<Field> = columns
+            .iter()
+            .map(|column| {
+                let ty =
+                    column.ty.map_or(arrow::datatypes::DataType::Null, types::columns::arrow_type);
+                Field::new(&column.name, ty, column.nullable)
+            })
+            .collect();
+        let schema: SchemaRef = Arc::new(Schema::new(fields));
+        let work = Work::Sql(SqlTicket { query: command.query, context });
+        let mut ticket = self.seal(work, token).await?;
+        if flight_sql {
+            // Flight SQL clients expect its own ticket message around the handle.
+            let wrapped = TicketStatementQuery { statement_handle: ticket.ticket };
+            ticket = FlightTicket { ticket: wrapped.as_any().encode_to_vec().into() };
+        }
+        let endpoint = FlightEndpoint {
+            ticket: Some(ticket),
+            location: vec![location(format!("grpc://{}", self.address))],
+            ..Default::default()
+        };
+        let metadata = serde_json::json!({
+            "snapshot": info.snapshot,
+            "read_ts": info.read_ts,
+            "lease": info.lease,
+            "expires_ms": info.expires_ms,
+        });
+        flight_info(&schema, vec![endpoint], -1, -1, &metadata)
+    }
+
+    async fn info(&self, descriptor: FlightDescriptor, user: &str) -> DoorResult<FlightInfo> {
+        let bytes = descriptor.cmd;
+        if bytes.first() == Some(&b'{') {
+            return match Command::parse(&bytes)? {
+                Command::Scan(command) => self.scan_info(command, user).await,
+                Command::Sql(command) => self.sql_info(command, user, false).await,
+            };
+        }
+        let bad = |what: &str| DoorError::new(DoorCode::Invalid, what.to_owned());
+        let any = Any::decode(bytes).map_err(|_| {
+            bad("the descriptor's command is neither JSON nor a Flight SQL message")
+        })?;
+        let statement: Option<CommandStatementQuery> = any
+            .unpack()
+            .map_err(|error| bad(&format!("unreadable Flight SQL message: {error}")))?;
+        let Some(statement) = statement else {
+            let text = format!("Flight SQL's {} is not offered: send a query", any.type_url);
+            return Err(DoorError::new(DoorCode::Unsupported, text));
+        };
+        let command = SqlCommand {
+            query: statement.query,
+            database: String::new(),
+            snapshot: None,
+            context: None,
+        };
+        self.sql_info(command, user, true).await
+    }
+
+    async fn redeem(&self, ticket: FlightTicket) -> DoorResult<crate::exec::Answer> {
+        let mut bytes = ticket.ticket;
+        if let Ok(any) = Any::decode(bytes.clone())
+            && let Ok(Some(wrapped)) = any.unpack::<TicketStatementQuery>()
+        {
+            bytes = wrapped.statement_handle;
+        }
+        let key = self.engine.placement.signing_key().await?;
+        let ticket = Ticket::open(&bytes, &key, self.engine.now_ms())?;
+        self.engine.check_lease(ticket.lease(), 0).await?;
+        match &ticket.work {
+            Work::Scan(scan) => self.engine.scan(scan, ticket.token.ts).await,
+            Work::Sql(sql) => self.engine.query(&sql.query, &sql.context, ticket.token).await,
+        }
+    }
+}
+
+fn flight_info(
+    schema: &SchemaRef,
+    endpoints: Vec<FlightEndpoint>,
+    rows: i64,
+    bytes: i64,
+    metadata: &serde_json::Value,
+) -> DoorResult<FlightInfo> {
+    let mut info = FlightInfo::new()
+        .try_with_schema(schema)
+        .map_err(|error| DoorError::new(DoorCode::Invalid, error.to_string()))?
+        .with_total_records(rows)
+        .with_total_bytes(bytes)
+        .with_app_metadata(metadata.to_string());
+    for endpoint in endpoints {
+        info = info.with_endpoint(endpoint);
+    }
+    Ok(info)
+}
+
+type Out<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl FlightService for Door {
+    type HandshakeStream = Out<HandshakeResponse>;
+    type ListFlightsStream = Out<FlightInfo>;
+    type DoGetStream = BoxStream<'static, Result<FlightData, Status>>;
+    type DoPutStream = Out<PutResult>;
+    type DoActionStream = Out<ActionResult>;
+    type ListActionsStream = Out<ActionType>;
+    type DoExchangeStream = Out<FlightData>;
+
+    async fn handshake(
+        &self,
+        request: Request<Streaming<HandshakeRequest>>,
+    ) -> Result<Response<Self::HandshakeStream>, Status> {
+        let user = self.user(request.metadata(), request.extensions()).await?;
+        let key = self.engine.placement.signing_key().await.map_err(DoorError::from)?;
+        let token = bearer(&user, &key, self.engine.now_ms())?;
+        let payload = HandshakeResponse { protocol_version: 0, payload: token.clone().into() };
+        let mut response: Response<Self::HandshakeStream> =
+            Response::new(Box::pin(futures::stream::once(async { Ok(payload) })));
+        let header = format!("Bearer {token}")
+            .parse()
+            .map_err(|_| Status::internal("the token is not a header value"))?;
+        response.metadata_mut().insert("authorization", header);
+        Ok(response)
+    }
+
+    async fn get_flight_info(
+        &self,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let user = self.user(request.metadata(), request.extensions()).await?;
+        Ok(Response::new(self.info(request.into_inner(), &user).await?))
+    }
+
+    async fn get_schema(
+        &self,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<SchemaResult>, Status> {
+        let user = self.user(request.metadata(), request.extensions()).await?;
+        let info = self.info(request.into_inner(), &user).await?;
+        let schema =
+            info.try_decode_schema().map_err(|error| Status::internal(error.to_string()))?;
+        let options = IpcWriteOptions::default();
+        let result = SchemaAsIpc::new(&schema, &options)
+            .try_into()
+            .map_err(|error: arrow::error::ArrowError| Status::internal(error.to_string()))?;
+        Ok(Response::new(result))
+    }
+
+    async fn do_get(
+        &self,
+        request: Request<FlightTicket>,
+    ) -> Result<Response<Self::DoGetStream>, Status> {
+        self.user(request.metadata(), request.extensions()).await?;
+        let answer = self.redeem(request.into_inner()).await?;
+        let batches =
+            answer.batches.map_err(|error| FlightError::Tonic(Box::new(Status::from(error))));
+        let stream = FlightDataEncoderBuilder::new()
+            .with_schema(answer.schema)
+            .with_max_flight_data_size(BATCH_BYTES)
+            .build(batches)
+            .map_err(Status::from);
+        Ok(Response::new(stream.boxed()))
+    }
+
+    async fn do_action(
+        &self,
+        request: Request<Action>,
+    ) -> Result<Response<Self::DoActionStream>, Status> {
+        let user = self.user(request.metadata(), request.extensions()).await?;
+        let action = request.into_inner();
+        let answer = self.engine.act(&action.r#type, &action.body, &user).await?;
+        let result = ActionResult { body: answer.to_string().into() };
+        Ok(Response::new(Box::pin(futures::stream::once(async { Ok(result) }))))
+    }
+
+    async fn list_actions(
+        &self,
+        request: Request<Empty>,
+    ) -> Result<Response<Self::ListActionsStream>, Status> {
+        self.user(request.metadata(), request.extensions()).await?;
+        let all = ACTIONS.map(|(name, description)| {
+            Ok(ActionType { r#type: name.to_owned(), description: description.to_owned() })
+        });
+        Ok(Response::new(Box::pin(futures::stream::iter(all))))
+    }
+
+    async fn list_flights(
+        &self,
+        _: Request<Criteria>,
+    ) -> Result<Response<Self::ListFlightsStream>, Status> {
+        Err(unsupported("ListFlights"))
+    }
+
+    async fn poll_flight_info(
+        &self,
+        _: Request<FlightDescriptor>,
+    ) -> Result<Response<PollInfo>, Status> {
+        Err(unsupported("PollFlightInfo"))
+    }
+
+    async fn do_put(
+        &self,
+        _: Request<Streaming<FlightData>>,
+    ) -> Result<Response<Self::DoPutStream>, Status> {
+        Err(unsupported("DoPut"))
+    }
+
+    async fn do_exchange(
+        &self,
+        _: Request<Streaming<FlightData>>,
+    ) -> Result<Response<Self::DoExchangeStream>, Status> {
+        Err(unsupported("DoExchange"))
+    }
+}

@@ -1,0 +1,212 @@
+//! Errors of the door: a code that programs test, and a text for people.
+//!
+//! The code travels inside the text (`ISOBAR-CODE: …`), because DataFusion and gRPC both keep
+//! texts and lose types.
+
+use datafusion::error::DataFusionError;
+use tonic::{Code, Status};
+use types::Error;
+
+const MARK: &str = "ISOBAR-";
+
+/// A stable name for what went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DoorCode {
+    /// The snapshot is older than what is kept.
+    SnapshotTooOld,
+    /// The lease ran out.
+    LeaseLost,
+    /// A ticket or token was not issued by this cluster.
+    TicketForged,
+    /// The ticket's time is over.
+    TicketExpired,
+    /// The table was dropped, recreated or altered since the ticket was issued.
+    TableChanged,
+    /// A named thing does not exist.
+    NotFound,
+    /// The request cannot be right.
+    Invalid,
+    /// A region moved or was split while the query ran: plan again.
+    StaleRegion,
+    /// A node is down or not ready.
+    Unavailable,
+    /// A bounded wait ran out.
+    Timeout,
+    /// Stored bytes contradict their checksum.
+    Corrupt,
+    /// Its owner cancelled it.
+    Cancelled,
+    /// Not supported.
+    Unsupported,
+    /// Wrong user or password.
+    Unauthenticated,
+}
+
+impl DoorCode {
+    const ALL: [DoorCode; 14] = [
+        DoorCode::SnapshotTooOld,
+        DoorCode::LeaseLost,
+        DoorCode::TicketForged,
+        DoorCode::TicketExpired,
+        DoorCode::TableChanged,
+        DoorCode::NotFound,
+        DoorCode::Invalid,
+        DoorCode::StaleRegion,
+        DoorCode::Unavailable,
+        DoorCode::Timeout,
+        DoorCode::Corrupt,
+        DoorCode::Cancelled,
+        DoorCode::Unsupported,
+        DoorCode::Unauthenticated,
+    ];
+
+    /// Name on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DoorCode::SnapshotTooOld => "SNAPSHOT_TOO_OLD",
+            DoorCode::LeaseLost => "LEASE_LOST",
+            DoorCode::TicketForged => "TICKET_FORGED",
+            DoorCode::TicketExpired => "TICKET_EXPIRED",
+            DoorCode::TableChanged => "TABLE_CHANGED",
+            DoorCode::NotFound => "NOT_FOUND",
+            DoorCode::Invalid => "INVALID",
+            DoorCode::StaleRegion => "STALE_REGION",
+            DoorCode::Unavailable => "UNAVAILABLE",
+            DoorCode::Timeout => "TIMEOUT",
+            DoorCode::Corrupt => "CORRUPT",
+            DoorCode::Cancelled => "CANCELLED",
+            DoorCode::Unsupported => "UNSUPPORTED",
+            DoorCode::Unauthenticated => "UNAUTHENTICATED",
+        }
+    }
+
+    /// Whether planning the query anew, with a fresh picture of the cluster, may succeed.
+    pub fn is_retryable(self) -> bool {
+        matches!(
+            self,
+            DoorCode::StaleRegion | DoorCode::Unavailable | DoorCode::Corrupt | DoorCode::Timeout
+        )
+    }
+
+    fn status(self) -> Code {
+        match self {
+            DoorCode::TicketForged => Code::PermissionDenied,
+            DoorCode::SnapshotTooOld
+            | DoorCode::LeaseLost
+            | DoorCode::TicketExpired
+            | DoorCode::TableChanged => Code::FailedPrecondition,
+            DoorCode::NotFound => Code::NotFound,
+            DoorCode::Invalid => Code::InvalidArgument,
+            DoorCode::StaleRegion | DoorCode::Unavailable => Code::Unavailable,
+            DoorCode::Timeout => Code::DeadlineExceeded,
+            DoorCode::Corrupt => Code::DataLoss,
+            DoorCode::Cancelled => Code::Cancelled,
+            DoorCode::Unsupported => Code::Unimplemented,
+            DoorCode::Unauthenticated => Code::Unauthenticated,
+        }
+    }
+}
+
+/// An error of the door.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoorError {
+    /// For programs.
+    pub code: DoorCode,
+    /// For people: object, cause, next step.
+    pub text: String,
+}
+
+/// The door's result.
+pub type DoorResult<T> = Result<T, DoorError>;
+
+impl DoorError {
+    /// An error of a code.
+    pub fn new(code: DoorCode, text: impl Into<String>) -> Self {
+        DoorError { code, text: text.into() }
+    }
+
+    /// Finds a coded error within a text that passed through other layers.
+    pub fn find(text: &str) -> Option<Self> {
+        let at = text.find(MARK)?;
+        let (name, rest) = text[at + MARK.len()..].split_once(": ")?;
+        let code = DoorCode::ALL.into_iter().find(|code| code.name() == name)?;
+        Some(DoorError { code, text: rest.to_owned() })
+    }
+}
+
+impl std::fmt::Display for DoorError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{MARK}{}: {}", self.code.name(), self.text)
+    }
+}
+
+impl std::error::Error for DoorError {}
+
+impl From<Error> for DoorError {
+    fn from(error: Error) -> Self {
+        let code = match &error {
+            Error::SnapshotTooOld { .. } => DoorCode::SnapshotTooOld,
+            Error::LeaseLost(_) => DoorCode::LeaseLost,
+            Error::StaleEpoch { .. } | Error::RegionNotFound(_) => DoorCode::StaleRegion,
+            Error::SchemaChanged { .. } => DoorCode::TableChanged,
+            Error::NotFound { .. } => DoorCode::NotFound,
+            Error::Invalid(_) | Error::Exists { .. } | Error::Duplicate { .. } => DoorCode::Invalid,
+            Error::Timeout { .. } => DoorCode::Timeout,
+            Error::Corrupt(_) => DoorCode::Corrupt,
+            Error::Cancelled(_) => DoorCode::Cancelled,
+            Error::NotLeader { .. }
+            | Error::Conflict { .. }
+            | Error::Locked(_)
+            | Error::RolledBack(_)
+            | Error::Unavailable(_)
+            | Error::Dropped(_)
+            | Error::Io(_) => DoorCode::Unavailable,
+        };
+        DoorError::new(code, error.to_string())
+    }
+}
+
+impl From<DataFusionError> for DoorError {
+    fn from(error: DataFusionError) -> Self {
+        let text = error.to_string();
+        if let Some(coded) = DoorError::find(&text) {
+            return coded;
+        }
+        let code = match error.find_root() {
+            DataFusionError::NotImplemented(_) => DoorCode::Unsupported,
+            DataFusionError::ResourcesExhausted(_) => DoorCode::Unavailable,
+            // A worker that cannot be reached is reported by gRPC in words only.
+            _ if text.contains("transport error") || text.contains("tcp connect") => {
+                DoorCode::Unavailable
+            }
+            _ => DoorCode::Invalid,
+        };
+        DoorError::new(code, text)
+    }
+}
+
+impl From<DoorError> for DataFusionError {
+    fn from(error: DoorError) -> Self {
+        DataFusionError::Execution(error.to_string())
+    }
+}
+
+impl From<DoorError> for Status {
+    fn from(error: DoorError) -> Self {
+        Status::new(error.code.status(), error.to_string())
+    }
+}
+
+impl From<Status> for DoorError {
+    fn from(status: Status) -> Self {
+        DoorError::find(status.message()).unwrap_or_else(|| {
+            let code = match status.code() {
+                Code::Unauthenticated => DoorCode::Unauthenticated,
+                Code::DeadlineExceeded => DoorCode::Timeout,
+                Code::Cancelled => DoorCode::Cancelled,
+                _ => DoorCode::Unavailable,
+            };
+            DoorError::new(code, status.message())
+        })
+    }
+}

@@ -1,0 +1,425 @@
+//! Plans and runs queries as their coordinator.
+//!
+//! A failure before the first row is planned again, elsewhere if it can be; after the first row it
+//! is the client's to see. No plan runs unverified.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::prelude::SessionContext;
+use datafusion_distributed::{DistributedExec, Worker, display_plan_ascii};
+use datafusion_distributed::{DistributedMetricsFormat, rewrite_distributed_plan_with_metrics};
+use env::Clock;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
+use placement::client::PlacementClient;
+use sql::planner::{PlannedSelect, QueryContext, TableResolver};
+use sql::result::ResultColumn;
+use tonic::service::Routes;
+use types::{LeaseId, NodeId, SnapshotToken, Table, Timestamp};
+use url::Url;
+
+use crate::error::{DoorCode, DoorError, DoorResult};
+use crate::handlers::QueryNodes;
+use crate::picture::Owners;
+use crate::reader::Reader;
+use crate::request::SqlContext;
+use crate::scan::{ColumnarScanExec, ScanSpec};
+use crate::table::ColumnarTables;
+use crate::ticket::ScanTicket;
+use crate::{session, verifier};
+
+/// How often a query is planned before its failure is the client's.
+const ATTEMPTS: usize = 3;
+/// Pause before another attempt, so that a moving region can arrive.
+const PAUSE: Duration = Duration::from_millis(100);
+/// A node not heard of for this long is avoided, if another holds the data.
+const SILENT_MS: u64 = 3_000;
+/// How long EXPLAIN ANALYZE waits for the workers' metrics, some of which may never come.
+const METRICS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What a columnar node needs to coordinate queries.
+pub struct Engine {
+    pub(crate) placement: PlacementClient,
+    pub(crate) clock: Arc<dyn Clock>,
+    reader: Arc<Reader>,
+    runtime: Arc<RuntimeEnv>,
+    worker: Worker,
+    own: Url,
+    leases: Mutex<HashMap<LeaseId, u64>>,
+}
+
+/// A running query.
+pub struct Answer {
+    /// Schema of the batches.
+    pub schema: SchemaRef,
+    /// The rows.
+    pub batches: BoxStream<'static, DoorResult<RecordBatch>>,
+}
+
+/// A query whose plan was made and verified.
+struct Prepared {
+    plan: Arc<dyn ExecutionPlan>,
+    context: SessionContext,
+}
+
+impl Engine {
+    /// A coordinator, and the worker of its node, which other nodes reach at `own`.
+    pub fn new(
+        placement: PlacementClient,
+        clock: Arc<dyn Clock>,
+        reader: Arc<Reader>,
+        runtime: Arc<RuntimeEnv>,
+        own: Url,
+    ) -> Arc<Self> {
+        let worker = session::worker(reader.clone(), runtime.clone());
+        let leases = Mutex::default();
+        Arc::new(Engine { placement, clock, reader, runtime, worker, own, leases })
+    }
+
+    /// The worker as a service for the node's internal port.
+    pub fn worker_routes(&self) -> Routes {
+        Routes::new(self.worker.clone().into_worker_server())
+    }
+
+    /// Unix milliseconds now.
+    pub fn now_ms(&self) -> u64 {
+        self.clock.unix_millis()
+    }
+
+    /// Columnar nodes, as far as known.
+    pub fn owners(&self) -> DoorResult<Owners> {
+        Owners::of(&self.placement.known_nodes())
+    }
+
+    /// A table of the current catalog.
+    pub async fn table(&self, database: &str, name: &str) -> DoorResult<Arc<Table>> {
+        let catalog = self.placement.catalog().await?;
+        let found = catalog.tables.iter().find(|table| {
+            table.database.eq_ignore_ascii_case(database) && table.name.eq_ignore_ascii_case(name)
+        });
+        found.cloned().map(Arc::new).ok_or_else(|| {
+            DoorError::new(DoorCode::NotFound, format!("table {database}.{name} does not exist"))
+        })
+    }
+
+    /// Fails unless the lease lives. `until` is what the ticket knows; a lease may have been
+    /// renewed since.
+    pub async fn check_lease(&self, lease: LeaseId, until: u64) -> DoorResult<()> {
+        let now = self.now_ms();
+        if lease == 0 || now <= until {
+            return Ok(());
+        }
+        if self.leases.lock().get(&lease).is_some_and(|expires| now <= *expires) {
+            return Ok(());
+        }
+        let alive = self.placement.leases().await?;
+        let mut leases = self.leases.lock();
+        *leases = alive.iter().map(|lease| (lease.id, lease.expires_ms)).collect();
+        match leases.get(&lease) {
+            Some(expires) if now <= *expires => Ok(()),
+            _ => Err(types::Error::LeaseLost(lease).into()),
+        }
+    }
+
+    /// What a query's columns are, without running it.
+    pub async fn describe(
+        &self,
+        query: &str,
+        context: &SqlContext,
+        ts: Timestamp,
+    ) -> DoorResult<(LogicalPlan, Vec<ResultColumn>)> {
+        let (planned, _) = self.plan_logical(query, context, ts, &[], false).await?;
+        Ok((planned.plan, planned.columns))
+    }
+
+    /// Runs a query; see the file's head for what happens when it fails.
+    pub async fn query(
+        &self,
+        query: &str,
+        context: &SqlContext,
+        token: SnapshotToken,
+    ) -> DoorResult<Answer> {
+        let mut failure = None;
+        for attempt in 0..ATTEMPTS {
+            if attempt > 0 {
+                tokio::time::sleep(PAUSE).await;
+            }
+            match self.attempt(query, context, token.ts, attempt > 0).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) if error.code.is_retryable() => {
+                    tracing::info!(attempt, %error, "query is planned again");
+                    failure = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(failure.unwrap_or_else(|| DoorError::new(DoorCode::Unavailable, "no attempt was made")))
+    }
+
+    async fn attempt(
+        &self,
+        query: &str,
+        context: &SqlContext,
+        ts: Timestamp,
+        again: bool,
+    ) -> DoorResult<Answer> {
+        let avoid = if again { self.silent_nodes().await } else { Vec::new() };
+        let Prepared { plan, context } = self.prepare(query, context, ts, &avoid, again).await?;
+        first_batch(execute_stream(plan, context.task_ctx())?).await
+    }
+
+    /// The plan, or after running it the plan with what happened, one line each.
+    pub async fn explain(
+        &self,
+        query: &str,
+        context: &SqlContext,
+        ts: Timestamp,
+        analyze: bool,
+    ) -> DoorResult<Vec<String>> {
+        let Prepared { plan, context } = self.prepare(query, context, ts, &[], false).await?;
+        if !analyze {
+            return Ok(lines(&display_plan_ascii(plan.as_ref(), false)));
+        }
+        let mut rows = execute_stream(plan.clone(), context.task_ctx())?;
+        while rows.try_next().await?.is_some() {}
+        if plan.downcast_ref::<DistributedExec>().is_none() {
+            return Ok(lines(&display_plan_ascii(plan.as_ref(), true)));
+        }
+        let format = DistributedMetricsFormat::Aggregated;
+        let finished = rewrite_distributed_plan_with_metrics(plan.clone(), format);
+        match tokio::time::timeout(METRICS_TIMEOUT, finished).await {
+            Ok(plan) => Ok(lines(&display_plan_ascii(plan?.as_ref(), true))),
+            Err(_) => {
+                let mut all = lines(&display_plan_ascii(plan.as_ref(), true));
+                all.push("(some workers' metrics did not arrive)".to_owned());
+                Ok(all)
+            }
+        }
+    }
+
+    /// Scans this node's part of a table.
+    pub async fn scan(&self, ticket: &ScanTicket, ts: Timestamp) -> DoorResult<Answer> {
+        let table =
+            self.table(&ticket.database, &ticket.table).await.map_err(|error| {
+                match error.code {
+                    DoorCode::NotFound => changed(ticket, "it was dropped"),
+                    _ => error,
+                }
+            })?;
+        if table.id != ticket.table_id {
+            return Err(changed(ticket, "it was dropped and created again"));
+        }
+        if table.version != ticket.schema_version {
+            return Err(changed(ticket, "it was altered"));
+        }
+        let position = |name: &String| {
+            let found = table.column_named(name);
+            found.map(|(at, _)| at).ok_or_else(|| changed(ticket, "a column is gone"))
+        };
+        let wanted: Vec<usize> = ticket.columns.iter().map(position).collect::<DoorResult<_>>()?;
+        let filter = ticket.filter.as_ref().map(|filter| filter.to_expr(&table)).transpose()?;
+        // The filter may need columns that are not in the answer.
+        let node = self.reader.node();
+        let spec = ScanSpec {
+            table: table.clone(),
+            projection: (0..table.columns.len()).collect(),
+            regions: ticket.regions.iter().map(|(id, epoch)| (*id, *epoch, node)).collect(),
+            node: Some(node),
+            ts,
+            rows: 0,
+            bytes: 0,
+        };
+        let provider = Arc::new(LocalScan { spec });
+        let context = SessionContext::new_with_state(session::local(
+            self.reader.clone(),
+            self.runtime.clone(),
+        ));
+        let mut frame = context.read_table(provider)?;
+        if let Some(filter) = filter {
+            frame = frame.filter(filter)?;
+        }
+        let names = sql::planner::planning_schema(&table);
+        let columns = wanted
+            .iter()
+            .filter_map(|at| names.fields().get(*at))
+            .map(|field| {
+                datafusion::logical_expr::col(datafusion::common::Column::new_unqualified(
+                    field.name().clone(),
+                ))
+            })
+            .collect::<Vec<_>>();
+        frame = frame.select(columns)?;
+        if let Some(limit) = ticket.limit {
+            frame = frame.limit(0, Some(limit as usize))?;
+        }
+        let mut answer = first_batch(frame.execute_stream().await?).await?;
+        let schema = scan_schema(&table, &wanted)?;
+        let renamed = schema.clone();
+        answer.batches = answer.batches.map(move |batch| rename(batch?, &renamed)).boxed();
+        answer.schema = schema;
+        Ok(answer)
+    }
+
+    async fn prepare(
+        &self,
+        query: &str,
+        context: &SqlContext,
+        ts: Timestamp,
+        avoid: &[NodeId],
+        fresh: bool,
+    ) -> DoorResult<Prepared> {
+        let (planned, tables) = self.plan_logical(query, context, ts, avoid, fresh).await?;
+        let nodes = tables.used();
+        let state = match nodes.is_empty() {
+            // A query without tables runs here.
+            true => session::local(self.reader.clone(), self.runtime.clone()),
+            false => {
+                let nodes = QueryNodes::new(nodes);
+                session::coordinator(
+                    nodes,
+                    self.runtime.clone(),
+                    self.worker.to_local_worker_context(self.own.clone()),
+                )?
+            }
+        };
+        let plan = state.create_physical_plan(&planned.plan).await?;
+        verifier::verify(&plan)?;
+        Ok(Prepared { plan, context: SessionContext::new_with_state(state) })
+    }
+
+    async fn plan_logical(
+        &self,
+        query: &str,
+        context: &SqlContext,
+        ts: Timestamp,
+        avoid: &[NodeId],
+        fresh: bool,
+    ) -> DoorResult<(PlannedSelect, Arc<ColumnarTables>)> {
+        let tables = Arc::new(ColumnarTables::new(
+            self.placement.clone(),
+            self.owners()?,
+            ts,
+            avoid.to_vec(),
+            fresh,
+        ));
+        let now_us = match context.now_us {
+            0 => self.clock.unix_micros() as i64,
+            now => now,
+        };
+        let or = |text: &str, default: &str| match text {
+            "" => default.to_owned(),
+            text => text.to_owned(),
+        };
+        let context = QueryContext {
+            database: context.database.clone(),
+            now_us,
+            time_zone: or(&context.time_zone, "+00:00"),
+            sql_mode: context.sql_mode.clone(),
+            user: context.user.clone(),
+            connection_id: context.connection_id,
+        };
+        let resolver: &dyn TableResolver = tables.as_ref();
+        let planned = sql::planner::plan_select(query, &context, &session::planning(), resolver)
+            .await
+            .map_err(|error| DoorError::find(&error.message).unwrap_or_else(|| refused(&error)))?;
+        Ok((planned, tables))
+    }
+
+    async fn silent_nodes(&self) -> Vec<NodeId> {
+        match self.placement.status().await {
+            Ok(status) => status
+                .nodes
+                .iter()
+                .filter(|node| node.silent_ms.is_none_or(|silent| silent > SILENT_MS))
+                .map(|node| node.node.id)
+                .collect(),
+            Err(_) => Vec::new(),
+        }
+    }
+}
+
+/// The answer's columns under the names that the catalog shows.
+pub fn scan_schema(table: &Table, positions: &[usize]) -> DoorResult<SchemaRef> {
+    let schema = types::columns::arrow_schema(table).project(positions);
+    Ok(Arc::new(schema.map_err(|error| DoorError::new(DoorCode::Invalid, error.to_string()))?))
+}
+
+fn rename(batch: RecordBatch, schema: &SchemaRef) -> DoorResult<RecordBatch> {
+    let options =
+        arrow::record_batch::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(schema.clone(), batch.columns().to_vec(), &options)
+        .map_err(|error| DoorError::new(DoorCode::Corrupt, error.to_string()))
+}
+
+/// Runs a stream up to its first batch, so that an early failure can still be planned again.
+async fn first_batch(mut stream: SendableRecordBatchStream) -> DoorResult<Answer> {
+    let schema = stream.schema();
+    let first = stream.next().await.transpose()?;
+    let rest = stream.map_err(DoorError::from);
+    let batches = futures::stream::iter(first.map(Ok)).chain(rest).boxed();
+    Ok(Answer { schema, batches })
+}
+
+fn changed(ticket: &ScanTicket, what: &str) -> DoorError {
+    DoorError::new(
+        DoorCode::TableChanged,
+        format!(
+            "table {}.{} changed since this read was planned ({what}): plan the read again",
+            ticket.database, ticket.table
+        ),
+    )
+}
+
+fn refused(error: &sql::result::SqlError) -> DoorError {
+    let code = match error.code {
+        1049 | 1051 | 1054 | 1146 => DoorCode::NotFound,
+        1235 => DoorCode::Unsupported,
+        9005 => DoorCode::Unavailable,
+        _ => DoorCode::Invalid,
+    };
+    DoorError::new(code, error.to_string())
+}
+
+fn lines(text: &str) -> Vec<String> {
+    text.lines().map(str::to_owned).collect()
+}
+
+/// One node's part of a table, as a table.
+#[derive(Debug)]
+struct LocalScan {
+    spec: ScanSpec,
+}
+
+#[async_trait::async_trait]
+impl datafusion::catalog::TableProvider for LocalScan {
+    fn schema(&self) -> SchemaRef {
+        sql::planner::planning_schema(&self.spec.table)
+    }
+
+    fn table_type(&self) -> datafusion::logical_expr::TableType {
+        datafusion::logical_expr::TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        _: &dyn datafusion::catalog::Session,
+        projection: Option<&Vec<usize>>,
+        _: &[datafusion::logical_expr::Expr],
+        _: Option<usize>,
+    ) -> datafusion::common::Result<Arc<dyn ExecutionPlan>> {
+        let mut spec = self.spec.clone();
+        if let Some(projection) = projection {
+            spec.projection.clone_from(projection);
+        }
+        Ok(Arc::new(ColumnarScanExec::try_new(spec)?))
+    }
+}

@@ -1,0 +1,210 @@
+//! The SQL node's way into the analytic tier: a Flight client that mints its own tickets.
+//!
+//! One round trip: the query is planned once, by the columnar node that coordinates it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_flight::error::FlightError;
+use arrow_flight::{Action, FlightClient, Ticket as FlightTicket};
+use async_trait::async_trait;
+use env::Clock;
+use futures::{StreamExt, TryStreamExt};
+use placement::api::NodeRole;
+use placement::client::PlacementClient;
+use rpc::Channels;
+use sql::analytic::{Analytic, AnalyticAnswer, AnalyticQuery, Receipt};
+use sql::result::SqlError;
+use types::{RegionKind, SnapshotToken, TableId};
+
+use crate::auth::bearer;
+use crate::error::{DoorCode, DoorError, DoorResult};
+use crate::request::{SqlCommand, SqlContext};
+use crate::ticket::{SqlTicket, Ticket, Work};
+
+/// How long a door may take to answer with a first message.
+const FIRST_MESSAGE: Duration = Duration::from_secs(60);
+/// How long an internal ticket may be redeemed, in milliseconds.
+const TICKET_TTL_MS: u64 = 3_600_000;
+
+/// The analytic tier over Flight.
+pub struct RemoteAnalytic {
+    placement: PlacementClient,
+    channels: Channels,
+    clock: Arc<dyn Clock>,
+}
+
+impl RemoteAnalytic {
+    /// A client of every columnar node that placement knows.
+    pub fn new(placement: PlacementClient, channels: Channels, clock: Arc<dyn Clock>) -> Self {
+        RemoteAnalytic { placement, channels, clock }
+    }
+
+    /// Doors, those of live nodes first, in an order that shifts with each query.
+    async fn doors(&self) -> DoorResult<Vec<String>> {
+        let mut doors: Vec<String> = self
+            .placement
+            .known_nodes()
+            .into_iter()
+            .filter(|node| node.role == NodeRole::Columnar)
+            .map(|node| node.client_address)
+            .collect();
+        if doors.is_empty() {
+            let text = "there is no columnar node: start one, or read rows";
+            return Err(DoorError::new(DoorCode::Unavailable, text));
+        }
+        let shift = (self.clock.unix_micros() as usize) % doors.len();
+        doors.rotate_left(shift);
+        Ok(doors)
+    }
+
+    async fn client(&self, door: &str, user: &str) -> DoorResult<FlightClient> {
+        let key = self.placement.signing_key().await?;
+        let token = bearer(user, &key, self.clock.unix_millis())?;
+        let mut client = FlightClient::new(self.channels.get(door)?);
+        client
+            .add_header("authorization", &format!("Bearer {token}"))
+            .map_err(|error| DoorError::new(DoorCode::Invalid, error.to_string()))?;
+        Ok(client)
+    }
+
+    async fn get(&self, door: &str, user: &str, ticket: &[u8]) -> DoorResult<AnalyticAnswer> {
+        let mut client = self.client(door, user).await?;
+        let ticket = FlightTicket { ticket: ticket.to_vec().into() };
+        let first = async {
+            let mut stream = client.do_get(ticket).await.map_err(flight_error)?;
+            // Polling once brings the schema, and any failure before the first row.
+            let first = stream.next().await.transpose().map_err(flight_error)?;
+            Ok::<_, DoorError>((stream, first))
+        };
+        let (stream, first) =
+            tokio::time::timeout(FIRST_MESSAGE, first).await.map_err(|_| {
+                DoorError::from(types::Error::timeout(
+                    format!("columnar node {door}"),
+                    FIRST_MESSAGE,
+                ))
+            })??;
+        let schema = stream
+            .schema()
+            .cloned()
+            .or_else(|| first.as_ref().map(|batch| batch.schema()))
+            .ok_or_else(|| DoorError::new(DoorCode::Unavailable, "an answer without a schema"))?;
+        let rest = stream.map_err(|error| sql_error(flight_error(error)));
+        let batches = futures::stream::iter(first.map(Ok)).chain(rest).boxed();
+        let lines = vec![format!("coordinator: columnar node at {door}")];
+        Ok(AnalyticAnswer { schema, batches, receipt: Receipt { lines } })
+    }
+}
+
+fn context(query: &AnalyticQuery) -> SqlContext {
+    SqlContext {
+        database: query.database.clone(),
+        catalog_version: query.catalog_version,
+        now_us: query.now_us,
+        time_zone: query.time_zone.clone(),
+        sql_mode: query.sql_mode.clone(),
+        user: query.user.clone(),
+        connection_id: query.connection_id,
+    }
+}
+
+fn flight_error(error: FlightError) -> DoorError {
+    match error {
+        FlightError::Tonic(status) => DoorError::from(*status),
+        other => DoorError::find(&other.to_string())
+            .unwrap_or_else(|| DoorError::new(DoorCode::Unavailable, other.to_string())),
+    }
+}
+
+fn sql_error(error: DoorError) -> SqlError {
+    let (code, state): (u16, &[u8; 5]) = match error.code {
+        DoorCode::NotFound => (1146, b"42S02"),
+        DoorCode::Unsupported => (1235, b"42000"),
+        DoorCode::SnapshotTooOld => (9006, b"HY000"),
+        DoorCode::Timeout => (9012, b"HY000"),
+        DoorCode::StaleRegion | DoorCode::Unavailable => (9013, b"HY000"),
+        DoorCode::Cancelled => (1317, b"70100"),
+        _ => (1105, b"HY000"),
+    };
+    SqlError::new(code, state, error.to_string())
+}
+
+#[async_trait]
+impl Analytic for RemoteAnalytic {
+    async fn available(&self, table: TableId) -> bool {
+        match self.placement.regions(RegionKind::Records(table)).await {
+            Ok(routes) if routes.iter().all(|route| !route.ready_learners.is_empty()) => {
+                !routes.is_empty()
+            }
+            // The cached picture may be older than the replica.
+            Ok(_) => match self.placement.fresh_regions(RegionKind::Records(table)).await {
+                Ok(routes) => {
+                    !routes.is_empty()
+                        && routes.iter().all(|route| !route.ready_learners.is_empty())
+                }
+                Err(_) => false,
+            },
+            Err(_) => false,
+        }
+    }
+
+    async fn query(&self, query: AnalyticQuery) -> Result<AnalyticAnswer, SqlError> {
+        let run = async {
+            let key = self.placement.signing_key().await?;
+            let work = Work::Sql(SqlTicket { query: query.sql.clone(), context: context(&query) });
+            let expires_ms = self.clock.unix_millis() + TICKET_TTL_MS;
+            let ticket = Ticket { work, token: query.token, expires_ms }.seal(&key)?;
+            let mut failure = None;
+            for door in self.doors().await? {
+                match self.get(&door, &query.user, &ticket).await {
+                    Ok(answer) => return Ok(answer),
+                    Err(error) if error.code.is_retryable() => {
+                        tracing::info!(door, %error, "another columnar node is tried");
+                        failure = Some(error);
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            Err(failure.unwrap_or_else(|| DoorError::new(DoorCode::Unavailable, "no door")))
+        };
+        run.await.map_err(sql_error)
+    }
+
+    async fn explain(&self, query: AnalyticQuery, analyze: bool) -> Result<Vec<String>, SqlError> {
+        let run = async {
+            let key = self.placement.signing_key().await?;
+            let SnapshotToken { ts, lease } = query.token;
+            let snapshot = (lease != 0).then(|| SnapshotToken { ts, lease }.sign(&key));
+            let command = SqlCommand {
+                query: query.sql.clone(),
+                database: query.database.clone(),
+                snapshot,
+                context: Some(context(&query)),
+            };
+            let mut body = serde_json::to_value(&command)
+                .map_err(|error| DoorError::new(DoorCode::Invalid, error.to_string()))?;
+            body["analyze"] = analyze.into();
+            let mut failure = None;
+            for door in self.doors().await? {
+                let mut client = self.client(&door, &query.user).await?;
+                let action = Action::new("explain", body.to_string());
+                let answer = async {
+                    let results = client.do_action(action).await.map_err(flight_error)?;
+                    let all: Vec<_> = results.try_collect().await.map_err(flight_error)?;
+                    Ok::<_, DoorError>(all.concat())
+                };
+                match tokio::time::timeout(FIRST_MESSAGE, answer).await {
+                    Ok(Ok(bytes)) => {
+                        return serde_json::from_slice(&bytes)
+                            .map_err(|error| DoorError::new(DoorCode::Invalid, error.to_string()));
+                    }
+                    Ok(Err(error)) if !error.code.is_retryable() => return Err(error),
+                    Ok(Err(error)) => failure = Some(error),
+                    Err(_) => failure = Some(types::Error::timeout(door, FIRST_MESSAGE).into()),
+                }
+            }
+            Err(failure.unwrap_or_else(|| DoorError::new(DoorCode::Unavailable, "no door")))
+        };
+        run.await.map_err(sql_error)
+    }
+}

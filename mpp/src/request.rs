@@ -1,0 +1,250 @@
+//! Requests as clients write them: JSON in a Flight descriptor or action.
+//!
+//! Everything here comes from outside: unknown fields are refused, nothing is guessed.
+
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::{Expr, Operator, binary_expr, col, lit};
+use serde::{Deserialize, Serialize};
+use types::{ColumnType, Decimal, Table};
+
+use crate::error::{DoorCode, DoorError, DoorResult};
+
+/// How deep a filter may nest.
+const FILTER_DEPTH: usize = 64;
+
+/// What a descriptor asks for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Command {
+    /// A table, or part of it.
+    Scan(ScanCommand),
+    /// A query.
+    Sql(SqlCommand),
+}
+
+/// A table, or part of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScanCommand {
+    /// Database.
+    pub database: String,
+    /// Table.
+    pub table: String,
+    /// Columns in the order of the answer; none for row counts only.
+    pub columns: Vec<String>,
+    /// Rows to return; all if absent.
+    #[serde(default)]
+    pub filter: Option<Filter>,
+    /// Token of the snapshot to read; a new one if absent.
+    #[serde(default)]
+    pub snapshot: Option<String>,
+    /// Most rows to return from each endpoint.
+    #[serde(default)]
+    pub limit: Option<u64>,
+}
+
+/// A query.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SqlCommand {
+    /// Text.
+    pub query: String,
+    /// Current database.
+    #[serde(default)]
+    pub database: String,
+    /// Token of the snapshot to read; a new one if absent.
+    #[serde(default)]
+    pub snapshot: Option<String>,
+    /// Session settings; defaults if absent.
+    #[serde(default)]
+    pub context: Option<SqlContext>,
+}
+
+/// What gives a query its meaning besides its text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SqlContext {
+    /// Current database.
+    pub database: String,
+    /// Catalog version that the statement was planned with; 0 for none.
+    pub catalog_version: u64,
+    /// Statement time, Unix microseconds; 0 for the door's own clock.
+    pub now_us: i64,
+    /// Time zone; empty for UTC.
+    pub time_zone: String,
+    /// sql_mode; empty for the default.
+    pub sql_mode: String,
+    /// `user@host`.
+    pub user: String,
+    /// Connection number.
+    pub connection_id: u64,
+}
+
+/// A predicate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Filter {
+    /// Operator.
+    pub op: String,
+    /// Operands of `and`, `or`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<Filter>,
+    /// Operand of `not`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arg: Option<Box<Filter>>,
+    /// Column of every other operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<String>,
+    /// Right side of comparisons and of `starts_with`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Literal>,
+    /// List of `in`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<Literal>,
+}
+
+/// A constant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Literal {
+    /// Any integer, as text.
+    Int(String),
+    /// Exact number, as text.
+    Decimal(String),
+    /// Double.
+    Double(f64),
+    /// Text.
+    String(String),
+    /// Days since 1970-01-01.
+    Date(i32),
+    /// Microseconds since 1970-01-01 00:00 without zone, as text.
+    Datetime(String),
+    /// Microseconds since 1970-01-01 00:00 UTC, as text.
+    Timestamp(String),
+    /// Truth value.
+    Bool(bool),
+}
+
+fn invalid(text: impl Into<String>) -> DoorError {
+    DoorError::new(DoorCode::Invalid, text)
+}
+
+impl Command {
+    /// Reads a descriptor's command.
+    pub fn parse(bytes: &[u8]) -> DoorResult<Self> {
+        serde_json::from_slice(bytes).map_err(|error| {
+            invalid(format!("the command is not {{\"scan\": …}} or {{\"sql\": …}}: {error}"))
+        })
+    }
+}
+
+impl Filter {
+    /// The predicate as an expression over the table's columns.
+    pub fn to_expr(&self, table: &Table) -> DoorResult<Expr> {
+        self.expr(table, 0)
+    }
+
+    fn expr(&self, table: &Table, depth: usize) -> DoorResult<Expr> {
+        if depth > FILTER_DEPTH {
+            return Err(invalid(format!("the filter nests deeper than {FILTER_DEPTH} levels")));
+        }
+        let sides =
+            |all: Vec<Expr>, op| all.into_iter().reduce(|left, right| binary_expr(left, op, right));
+        let args = || -> DoorResult<Vec<Expr>> {
+            self.args.iter().map(|arg| arg.expr(table, depth + 1)).collect()
+        };
+        let compare = |op: Operator| -> DoorResult<Expr> {
+            let (column, ty) = self.column(table)?;
+            Ok(binary_expr(column, op, lit(self.value()?.to_scalar(ty)?)))
+        };
+        match self.op.as_str() {
+            "and" => Ok(sides(args()?, Operator::And).unwrap_or_else(|| lit(true))),
+            "or" => Ok(sides(args()?, Operator::Or).unwrap_or_else(|| lit(false))),
+            "not" => {
+                let arg = self.arg.as_ref().ok_or_else(|| invalid("'not' lacks its 'arg'"))?;
+                Ok(Expr::Not(Box::new(arg.expr(table, depth + 1)?)))
+            }
+            "=" => compare(Operator::Eq),
+            "<=>" => compare(Operator::IsNotDistinctFrom),
+            "<>" => compare(Operator::NotEq),
+            "<" => compare(Operator::Lt),
+            "<=" => compare(Operator::LtEq),
+            ">" => compare(Operator::Gt),
+            ">=" => compare(Operator::GtEq),
+            "in" => {
+                let (column, ty) = self.column(table)?;
+                let list: Vec<Expr> = self
+                    .values
+                    .iter()
+                    .map(|value| Ok(lit(value.to_scalar(ty)?)))
+                    .collect::<DoorResult<_>>()?;
+                Ok(column.in_list(list, false))
+            }
+            "is_null" => Ok(self.column(table)?.0.is_null()),
+            "is_not_null" => Ok(self.column(table)?.0.is_not_null()),
+            "starts_with" => {
+                let (column, _) = self.column(table)?;
+                let Literal::String(prefix) = self.value()? else {
+                    return Err(invalid("'starts_with' takes a string"));
+                };
+                let call = datafusion::functions::string::starts_with();
+                Ok(call.call(vec![column, lit(prefix.clone())]))
+            }
+            other => Err(invalid(format!("'{other}' is no filter operator"))),
+        }
+    }
+
+    fn column(&self, table: &Table) -> DoorResult<(Expr, ColumnType)> {
+        let name = self
+            .column
+            .as_ref()
+            .ok_or_else(|| invalid(format!("'{}' lacks its 'column'", self.op)))?;
+        let (_, column) = table.column_named(name).ok_or_else(|| {
+            DoorError::new(
+                DoorCode::NotFound,
+                format!("table {}.{} has no column '{name}'", table.database, table.name),
+            )
+        })?;
+        let reference = datafusion::common::Column::new_unqualified(column.name.clone());
+        Ok((col(reference), column.ty))
+    }
+
+    fn value(&self) -> DoorResult<&Literal> {
+        self.value.as_ref().ok_or_else(|| invalid(format!("'{}' lacks its 'value'", self.op)))
+    }
+}
+
+impl Literal {
+    /// The constant in the type that comparisons with the column use.
+    fn to_scalar(&self, ty: ColumnType) -> DoorResult<ScalarValue> {
+        let misfit = || invalid(format!("a filter's literal does not fit a column of type {ty}"));
+        let number = |text: &str| text.parse::<i64>().map_err(|_| misfit());
+        Ok(match (self, ty) {
+            (Literal::Int(text), ColumnType::Int { .. }) => {
+                let n: i128 = text.parse().map_err(|_| misfit())?;
+                match (i64::try_from(n), u64::try_from(n)) {
+                    (Ok(n), _) => ScalarValue::Int64(Some(n)),
+                    (_, Ok(n)) => ScalarValue::UInt64(Some(n)),
+                    _ => return Err(misfit()),
+                }
+            }
+            (Literal::Int(text) | Literal::Decimal(text), ColumnType::Decimal { .. }) => {
+                let value = Decimal::parse(text).map_err(|_| misfit())?;
+                let precision = value.precision().max(value.scale);
+                ScalarValue::Decimal128(Some(value.unscaled), precision, value.scale as i8)
+            }
+            (Literal::Double(n), ColumnType::Double) => ScalarValue::Float64(Some(*n)),
+            (
+                Literal::String(text),
+                ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_),
+            ) => ScalarValue::Utf8(Some(text.clone())),
+            (Literal::Date(days), ColumnType::Date) => ScalarValue::Date32(Some(*days)),
+            (Literal::Datetime(text), ColumnType::DateTime(_)) => {
+                ScalarValue::TimestampMicrosecond(Some(number(text)?), None)
+            }
+            (Literal::Timestamp(text), ColumnType::Timestamp(_)) => {
+                ScalarValue::TimestampMicrosecond(Some(number(text)?), Some("UTC".into()))
+            }
+            _ => return Err(misfit()),
+        })
+    }
+}

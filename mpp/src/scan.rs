@@ -1,0 +1,258 @@
+//! The scan leaf of distributed plans: some regions of one table, on one node, at one snapshot.
+//!
+//! It reads only regions that it names, only on the node that it names, and fails otherwise: a
+//! scan in the wrong place must never come back empty.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics, exec_datafusion_err, exec_err, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, StatisticsArgs,
+};
+use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
+use futures::{StreamExt, TryStreamExt};
+use serde::{Deserialize, Serialize};
+use tokio::sync::OnceCell;
+use types::{Epoch, NodeId, RegionId, Table, Timestamp};
+
+use crate::reader::{Pinned, Reader};
+
+/// Partitions that every scan advertises. At least two, or the distributed planner would elide
+/// the boundary and run the scan where no data is.
+pub const PARTITIONS: usize = 2;
+
+/// What a scan reads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScanSpec {
+    /// The table as planned.
+    pub table: Arc<Table>,
+    /// Positions of the columns, in the order of the answer.
+    pub projection: Vec<usize>,
+    /// Regions and their nodes.
+    pub regions: Vec<(RegionId, Epoch, NodeId)>,
+    /// The node to run on; none before tasks are pinned.
+    pub node: Option<NodeId>,
+    /// Snapshot.
+    pub ts: Timestamp,
+    /// Rows, about, of all the regions.
+    pub rows: u64,
+    /// Bytes, about, of all the regions.
+    pub bytes: u64,
+}
+
+impl ScanSpec {
+    /// The columns, in the order of the answer.
+    pub fn columns(&self) -> Result<Vec<types::Column>> {
+        self.projection
+            .iter()
+            .map(|at| self.table.columns.get(*at).cloned())
+            .collect::<Option<_>>()
+            .ok_or_else(|| exec_datafusion_err!("a scan of {} beyond its columns", self.table.name))
+    }
+
+    /// Schema of the answer, named as plans name columns.
+    pub fn schema(&self) -> Result<SchemaRef> {
+        let full = sql::planner::planning_schema(&self.table);
+        Ok(Arc::new(full.project(&self.projection)?))
+    }
+}
+
+/// See the file's head.
+pub struct ColumnarScanExec {
+    spec: ScanSpec,
+    properties: Arc<PlanProperties>,
+    /// Regions are pinned once, for all partitions.
+    pinned: Arc<OnceCell<Vec<Pinned>>>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl ColumnarScanExec {
+    /// A scan.
+    pub fn try_new(spec: ScanSpec) -> Result<Self> {
+        let schema = spec.schema()?;
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(PARTITIONS),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Ok(ColumnarScanExec {
+            spec,
+            properties: Arc::new(properties),
+            pinned: Arc::default(),
+            metrics: ExecutionPlanMetricsSet::new(),
+        })
+    }
+
+    /// What it reads.
+    pub fn spec(&self) -> &ScanSpec {
+        &self.spec
+    }
+
+    /// The part of this scan that belongs on a node.
+    pub fn on_node(&self, node: NodeId) -> Result<Self> {
+        let regions: Vec<_> =
+            self.spec.regions.iter().filter(|(_, _, owner)| *owner == node).copied().collect();
+        let share = |total: u64| {
+            let all = self.spec.regions.len().max(1) as u64;
+            total * regions.len() as u64 / all
+        };
+        let (rows, bytes) = (share(self.spec.rows), share(self.spec.bytes));
+        Self::try_new(ScanSpec { regions, node: Some(node), rows, bytes, ..self.spec.clone() })
+    }
+}
+
+impl fmt::Debug for ColumnarScanExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ColumnarScanExec").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
+impl DisplayAs for ColumnarScanExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table = &self.spec.table;
+        let columns: Vec<&str> = self
+            .spec
+            .projection
+            .iter()
+            .filter_map(|at| table.columns.get(*at))
+            .map(|column| column.name.as_str())
+            .collect();
+        let regions: Vec<String> =
+            self.spec.regions.iter().map(|(id, _, node)| format!("{id}@{node}")).collect();
+        write!(
+            f,
+            "ColumnarScanExec: table={}.{}, columns=[{}], regions=[{}], ts={}",
+            table.database,
+            table.name,
+            columns.join(", "),
+            regions.join(", "),
+            self.spec.ts
+        )
+    }
+}
+
+impl ExecutionPlan for ColumnarScanExec {
+    fn name(&self) -> &str {
+        "ColumnarScanExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _: &[Arc<Statistics>],
+        _: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        // Without a row count the optimizer would never broadcast a small table.
+        let mut statistics = Statistics::new_unknown(&self.schema());
+        statistics.num_rows = Precision::Inexact(self.spec.rows as usize);
+        statistics.total_byte_size = Precision::Inexact(self.spec.bytes as usize);
+        Ok(Arc::new(statistics))
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let Some(reader) = context.session_config().get_extension::<Reader>() else {
+            return exec_err!(
+                "scan of {} was planned onto a node without columns: this is a planner fault",
+                self.spec.table.name
+            );
+        };
+        if let Some((id, ..)) = self.spec.regions.iter().find(|(_, _, node)| *node != reader.node())
+        {
+            return exec_err!(
+                "region {id} of {} was planned onto node {}: this is a planner fault",
+                self.spec.table.name,
+                reader.node()
+            );
+        }
+        let rows = MetricBuilder::new(&self.metrics).output_rows(partition);
+        let wait = MetricBuilder::new(&self.metrics).subset_time("snapshot_wait", partition);
+        let (spec, pinned) = (self.spec.clone(), self.pinned.clone());
+        let batch_rows = context.session_config().batch_size();
+        let batches = async move {
+            let timer = wait.timer();
+            let tablets = pinned.get_or_try_init(|| reader.pin(&spec)).await?.clone();
+            timer.done();
+            let stream = reader.scan(tablets, &spec, partition, PARTITIONS, batch_rows)?;
+            Ok::<_, datafusion::error::DataFusionError>(stream)
+        };
+        let stream = futures::stream::once(batches).try_flatten().map(move |batch| {
+            if let Ok(batch) = &batch {
+                rows.add(batch.num_rows());
+            }
+            batch
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}
+
+/// Carries scans to workers.
+#[derive(Debug)]
+pub struct ScanCodec;
+
+impl PhysicalExtensionCodec for ScanCodec {
+    fn try_decode(
+        &self,
+        bytes: &[u8],
+        _: &[Arc<dyn ExecutionPlan>],
+        _: &TaskContext,
+        _: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let spec = serde_json::from_slice(bytes)
+            .map_err(|error| exec_datafusion_err!("undecodable scan: {error}"))?;
+        Ok(Arc::new(ColumnarScanExec::try_new(spec)?))
+    }
+
+    fn try_encode(
+        &self,
+        node: Arc<dyn ExecutionPlan>,
+        bytes: &mut Vec<u8>,
+        _: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<()> {
+        let node: &dyn Any = node.as_ref();
+        let Some(scan) = node.downcast_ref::<ColumnarScanExec>() else {
+            return internal_err!("only columnar scans travel to workers");
+        };
+        serde_json::to_writer(bytes, &scan.spec)
+            .map_err(|error| exec_datafusion_err!("scan cannot be encoded: {error}"))
+    }
+}
