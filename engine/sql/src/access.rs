@@ -182,6 +182,12 @@ fn apply(condition: &Expr, column: &str, ty: ColumnType, bounds: &mut Bounds) {
             apply(left, column, ty, bounds);
             apply(right, column, ty, bounds);
         }
+        Expr::BinaryExpr(BinaryExpr { op: Operator::Or, .. }) => {
+            let mut points = Vec::new();
+            if any_of(condition, column, ty, &mut points).is_some() {
+                narrow(points, bounds);
+            }
+        }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             if is_column(left, column) {
                 compare(*op, literal(right, ty), bounds);
@@ -204,6 +210,28 @@ fn apply(condition: &Expr, column: &str, ty: ColumnType, bounds: &mut Bounds) {
         }
         Expr::IsNull(inner) if is_column(inner, column) => narrow(vec![Value::Null], bounds),
         _ => {}
+    }
+}
+
+/// `c = 1 OR c = 2 OR …`, which is how short lists arrive here; `None` if it is anything else.
+fn any_of(condition: &Expr, column: &str, ty: ColumnType, points: &mut Vec<Value>) -> Option<()> {
+    match condition {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
+            any_of(left, column, ty, points)?;
+            any_of(right, column, ty, points)
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
+            let value = match (is_column(left, column), is_column(right, column)) {
+                (true, _) => literal(right, ty)?,
+                (_, true) => literal(left, ty)?,
+                _ => return None,
+            };
+            if !value.is_null() {
+                points.push(value);
+            }
+            Some(())
+        }
+        _ => None,
     }
 }
 

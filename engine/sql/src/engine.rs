@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionConfig;
 use env::Clock;
@@ -9,6 +11,9 @@ use env::Clock;
 use crate::analytic::Analytic;
 use crate::planner::session_state_builder;
 use crate::storage::Storage;
+
+/// Bytes that all queries of a process may hold for sorts, joins and groups.
+const QUERY_MEMORY: usize = 1 << 30;
 
 /// One connection, for the process list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +62,13 @@ impl Engine {
     pub fn new(storage: Arc<dyn Storage>, clock: Arc<dyn Clock>) -> Self {
         let parallel = std::thread::available_parallelism().map_or(2, usize::from).max(2);
         let config = SessionConfig::new().with_target_partitions(parallel);
-        let state = Arc::new(session_state_builder(config).build());
+        let mut builder = session_state_builder(config);
+        // Queries beyond this fail with an error, not with the process.
+        let memory = Arc::new(FairSpillPool::new(QUERY_MEMORY));
+        if let Ok(runtime) = RuntimeEnvBuilder::new().with_memory_pool(memory).build_arc() {
+            builder = builder.with_runtime_env(runtime);
+        }
+        let state = Arc::new(builder.build());
         Engine { storage, analytic: None, host: None, clock, state }
     }
 

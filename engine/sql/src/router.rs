@@ -175,7 +175,7 @@ pub fn hints(text: &str) -> BTreeMap<String, Engine> {
                 _ => None,
             };
         for table in tables.split(',') {
-            let name = table.trim().trim_matches('`').rsplit('.').next().unwrap_or_default();
+            let name = table.rsplit('.').next().unwrap_or_default().trim().trim_matches('`');
             if let (Some(engine), false) = (engine, name.is_empty()) {
                 found.insert(name.to_lowercase(), engine);
             }

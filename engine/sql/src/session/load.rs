@@ -17,8 +17,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use types::{Table, Value};
 
+use super::insert::{position, visible};
 use super::tables::stored;
-use super::write::{position, visible};
 use super::{ATTEMPTS, Open, Session, pause};
 use crate::coerce::value_at;
 use crate::delimited::{Field, Format, Records};
@@ -325,7 +325,7 @@ fn at_line(mut error: SqlError, lines: &[usize]) -> SqlError {
 }
 
 fn variable_name(variable: &str) -> String {
-    format!("@{variable}")
+    format!("__variable_{variable}")
 }
 
 /// Bytes that a row will take in a transaction, about.
@@ -360,8 +360,7 @@ impl VisitorMut for Variables<'_> {
                 .collect();
             let name = name.to_lowercase();
             if variables.contains_key(&name) {
-                // Quoted, it is a column's name and no variable's.
-                *expr = Expr::Identifier(Ident::with_quote('`', variable_name(&name)));
+                *expr = Expr::Identifier(Ident::new(variable_name(&name)));
             }
         }
         ControlFlow::Continue(())

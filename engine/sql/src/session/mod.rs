@@ -2,8 +2,10 @@
 //!
 //! Used by one connection at a time. It holds no socket; what it answers is pulled by its reader.
 
+mod change;
 mod define;
 mod inline;
+mod insert;
 mod load;
 mod point;
 mod select;

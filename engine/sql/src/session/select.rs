@@ -47,6 +47,11 @@ impl Session {
         parameters: &[Value],
     ) -> SqlResult<Reply> {
         self.inline(&mut query, parameters).await?;
+        if !query.locks.is_empty()
+            && let Some(open) = self.enclosing().await?
+        {
+            self.lock_rows(&query, &open).await?;
+        }
         if let Some(reply) = self.point_select(&query).await? {
             return Ok(reply);
         }

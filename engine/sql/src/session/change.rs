@@ -1,0 +1,358 @@
+//! UPDATE, DELETE and locking reads: which rows, and what becomes of them.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::record_batch::RecordBatch;
+use datafusion::common::{DFSchema, TableReference};
+use futures::TryStreamExt;
+use placement::api::Catalog;
+use sqlparser::ast::{
+    AssignmentTarget, Delete, Expr, FromTable, Ident, OrderByKind, Query, SelectItem, SetExpr,
+    TableWithJoins, Update, VisitMut, VisitorMut,
+};
+use types::columns::ColumnsBuilder;
+use types::{Column, Table, Value};
+
+use super::insert::is_default;
+use super::point::{find, lookup, single};
+use super::tables::{Tables, stored};
+use super::write::Changes;
+use super::{Open, Session, impossible};
+use crate::coerce::{self, Place, value_at};
+use crate::error::{SqlResult, no_column, unsupported};
+use crate::planner::{self, planning_schema, table_name};
+use crate::reader::Reader;
+use crate::{parser, rows};
+
+impl Session {
+    /// The rows that an UPDATE changes.
+    pub(super) async fn update_pairs(
+        &mut self,
+        update: &Update,
+        catalog: &Arc<Catalog>,
+        reader: &Reader,
+    ) -> SqlResult<(Arc<Table>, Changes)> {
+        if update.from.is_some() || update.returning.is_some() || update.or.is_some() {
+            return Err(unsupported("UPDATE of this form"));
+        }
+        let target = self.target(std::slice::from_ref(&update.table), catalog, "UPDATE")?;
+        let table = target.table.clone();
+        let mut set: Vec<(usize, Expr)> = Vec::new();
+        for assignment in &update.assignments {
+            let written = assigned(&assignment.target)?;
+            let Some((at, column)) = table.column_named(&written) else {
+                return Err(no_column(&written, "field list"));
+            };
+            let value = if is_default(&assignment.value) {
+                let zone = self.context().zone()?;
+                crate::constant::expression(&self.default_value(column, zone)?)
+            } else {
+                with_earlier(assignment.value.clone(), &table, &set)
+            };
+            set.push((at, value));
+        }
+        let found = match target.point(
+            update.selection.as_ref(),
+            &update.order_by,
+            update.limit.as_ref(),
+        ) {
+            Some(lookup) => {
+                let rows = find(&table, reader, lookup).await?;
+                let olds = rows.into_iter().map(|(_, row)| row).collect();
+                self.compute(&target, olds, &set)?
+            }
+            None => {
+                let query = target.query(
+                    &update.table,
+                    update.selection.clone(),
+                    &update.order_by,
+                    update.limit.clone(),
+                    &set,
+                )?;
+                self.computed_by_plan(query, catalog, reader, table.columns.len()).await?
+            }
+        };
+        let zone = self.context().zone()?;
+        let mut pairs = Vec::with_capacity(found.len());
+        for (row, (old, computed)) in found.into_iter().enumerate() {
+            let mut new = old.clone();
+            for ((at, _), value) in set.iter().zip(computed) {
+                let Some(column) = table.columns.get(*at) else { continue };
+                let value = coerce::to_column(value, Place { column, row: row + 1, zone })?;
+                if let Some(slot) = new.get_mut(*at) {
+                    *slot = value;
+                }
+            }
+            if new != old {
+                for (at, column) in table.columns.iter().enumerate() {
+                    if column.on_update_now && !set.iter().any(|(set, _)| *set == at) {
+                        new[at] = self.now_for(column, zone)?;
+                    }
+                }
+            }
+            pairs.push((old, new));
+        }
+        Ok((table, Changes::Update { pairs }))
+    }
+
+    /// The rows that a DELETE ends.
+    pub(super) async fn delete_rows(
+        &mut self,
+        delete: &Delete,
+        catalog: &Arc<Catalog>,
+        reader: &Reader,
+    ) -> SqlResult<(Arc<Table>, Changes)> {
+        if !delete.tables.is_empty() || delete.using.is_some() || delete.returning.is_some() {
+            return Err(unsupported("DELETE from several tables"));
+        }
+        let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
+        let target = self.target(from, catalog, "DELETE")?;
+        let table = target.table.clone();
+        let rows = match target.point(
+            delete.selection.as_ref(),
+            &delete.order_by,
+            delete.limit.as_ref(),
+        ) {
+            Some(lookup) => {
+                find(&table, reader, lookup).await?.into_iter().map(|(_, row)| row).collect()
+            }
+            None => {
+                let Some(first) = from.first() else {
+                    return Err(unsupported("DELETE without a table"));
+                };
+                let query = target.query(
+                    first,
+                    delete.selection.clone(),
+                    &delete.order_by,
+                    delete.limit.clone(),
+                    &[],
+                )?;
+                let found =
+                    self.computed_by_plan(query, catalog, reader, table.columns.len()).await?;
+                found.into_iter().map(|(row, _)| row).collect()
+            }
+        };
+        Ok((table, Changes::Delete { rows }))
+    }
+
+    fn target(&self, from: &[TableWithJoins], catalog: &Catalog, verb: &str) -> SqlResult<Target> {
+        let Some((name, alias)) = single(from) else {
+            return Err(unsupported(format!("{verb} of several tables")));
+        };
+        let name = table_name(name, &self.database)?;
+        Ok(Target { table: stored(catalog, &name.database, &name.table)?, alias })
+    }
+
+    /// New values of rows that are at hand, without a plan.
+    fn compute(
+        &self,
+        target: &Target,
+        rows: Vec<Vec<Value>>,
+        set: &[(usize, Expr)],
+    ) -> SqlResult<Vec<(Vec<Value>, Vec<Value>)>> {
+        let table = &target.table;
+        let all: Vec<usize> = (0..table.columns.len()).collect();
+        let mut builder = ColumnsBuilder::new(table, &all)?;
+        for row in &rows {
+            builder.push(row)?;
+        }
+        let arrays = builder.finish()?.columns().to_vec();
+        let schema = planning_schema(table);
+        let batch = RecordBatch::try_new(schema.clone(), arrays)
+            .map_err(|error| crate::error::unknown(error.to_string()))?;
+        let qualifier = TableReference::bare(target.own_name());
+        let schema = DFSchema::try_from_qualified_schema(qualifier, &schema)?;
+        let mut computed: Vec<Vec<Value>> = vec![Vec::with_capacity(set.len()); rows.len()];
+        for (_, expr) in set {
+            if let Some(value) = crate::constant::literal(expr) {
+                computed.iter_mut().for_each(|values| values.push(value.clone()));
+                continue;
+            }
+            if has_subquery(expr) {
+                return Err(unsupported("a subquery in SET"));
+            }
+            let compiled =
+                planner::compile(expr.clone(), &schema, &self.context(), &self.engine.state)?;
+            let array = compiled.evaluate(&batch)?.into_array(rows.len())?;
+            for (at, values) in computed.iter_mut().enumerate() {
+                values.push(value_at(&array, at)?);
+            }
+        }
+        Ok(rows.into_iter().zip(computed).collect())
+    }
+
+    /// Rows found by a plan, and the values computed beside them.
+    async fn computed_by_plan(
+        &self,
+        query: Query,
+        catalog: &Arc<Catalog>,
+        reader: &Reader,
+        width: usize,
+    ) -> SqlResult<Vec<(Vec<Value>, Vec<Value>)>> {
+        let tables = Tables {
+            engine: self.engine.clone(),
+            catalog: catalog.clone(),
+            reader: reader.clone(),
+        };
+        let (_, mut batches) = self.batches_from_rows(query, &tables).await?;
+        let mut found = Vec::new();
+        while let Some(batch) = batches.try_next().await? {
+            for at in 0..batch.num_rows() {
+                let values: SqlResult<Vec<Value>> =
+                    batch.columns().iter().map(|column| value_at(column, at)).collect();
+                let mut old = values?;
+                let computed = old.split_off(width.min(old.len()));
+                found.push((old, computed));
+            }
+        }
+        Ok(found)
+    }
+
+    /// SELECT … FOR UPDATE within a transaction: others that write these rows meanwhile conflict.
+    pub(super) async fn lock_rows(&self, query: &Query, open: &Open) -> SqlResult<()> {
+        let several = || unsupported("FOR UPDATE or FOR SHARE of more than one plain table");
+        let SetExpr::Select(select) = &*query.body else { return Err(several()) };
+        let grouped = !matches!(
+            &select.group_by,
+            sqlparser::ast::GroupByExpr::Expressions(by, _) if by.is_empty()
+        );
+        if query.with.is_some() || grouped || single(&select.from).is_none() {
+            return Err(several());
+        }
+        let catalog = self.engine.storage.catalog().await?;
+        let target = self.target(&select.from, &catalog, "FOR UPDATE")?;
+        let table = target.table.clone();
+        let Some(from) = select.from.first() else { return Err(several()) };
+        let order_by = match query.order_by.as_ref().map(|order| &order.kind) {
+            Some(OrderByKind::Expressions(by)) => by.clone(),
+            _ => Vec::new(),
+        };
+        let mut found = target.query(from, select.selection.clone(), &order_by, None, &[])?;
+        found.limit_clause.clone_from(&query.limit_clause);
+        let reader = Reader::Transaction(open.shared.clone(), open.ts);
+        let found = self.computed_by_plan(found, &catalog, &reader, table.columns.len()).await?;
+        let mut guard = open.shared.lock().await;
+        let transaction = guard.as_mut().ok_or_else(|| impossible("the transaction has ended"))?;
+        for (row, _) in found {
+            transaction.lock(&table, rows::record_key(&table, &row))?;
+        }
+        Ok(())
+    }
+}
+
+/// The table that a statement changes, and the name it goes by there.
+struct Target {
+    table: Arc<Table>,
+    alias: Option<String>,
+}
+
+impl Target {
+    fn own_name(&self) -> String {
+        self.alias.clone().unwrap_or_else(|| self.table.name.to_lowercase())
+    }
+
+    /// The condition as a look-up by key, if it is no more.
+    fn point(
+        &self,
+        selection: Option<&Expr>,
+        order_by: &[sqlparser::ast::OrderByExpr],
+        limit: Option<&Expr>,
+    ) -> Option<super::point::Lookup> {
+        if limit.is_some() || !order_by.is_empty() {
+            return None;
+        }
+        lookup(&self.table, self.alias.as_deref(), selection?)
+    }
+
+    /// SELECT of every column and of the new values, over the rows to change.
+    fn query(
+        &self,
+        from: &TableWithJoins,
+        selection: Option<Expr>,
+        order_by: &[sqlparser::ast::OrderByExpr],
+        limit: Option<Expr>,
+        set: &[(usize, Expr)],
+    ) -> SqlResult<Query> {
+        let sqlparser::ast::Statement::Query(mut query) = parser::parse_sql("SELECT 1")? else {
+            return Err(impossible("SELECT 1 is no query"));
+        };
+        if let SetExpr::Select(select) = &mut *query.body {
+            select.from = vec![from.clone()];
+            select.selection = selection;
+            let own = self.own_name();
+            let column = |column: &Column| {
+                let path = vec![Ident::with_quote('`', &own), Ident::with_quote('`', &column.name)];
+                SelectItem::UnnamedExpr(Expr::CompoundIdentifier(path))
+            };
+            let computed = |(at, (_, expr)): (usize, &(usize, Expr))| SelectItem::ExprWithAlias {
+                expr: expr.clone(),
+                alias: Ident::new(format!("__set_{at}")),
+            };
+            select.projection = self.table.columns.iter().map(column).collect();
+            select.projection.extend(set.iter().enumerate().map(computed));
+        }
+        if !order_by.is_empty() {
+            query.order_by = Some(sqlparser::ast::OrderBy {
+                kind: sqlparser::ast::OrderByKind::Expressions(order_by.to_vec()),
+                interpolate: None,
+            });
+        }
+        if limit.is_some() {
+            query.limit_clause = Some(sqlparser::ast::LimitClause::LimitOffset {
+                limit,
+                offset: None,
+                limit_by: Vec::new(),
+            });
+        }
+        Ok(*query)
+    }
+}
+
+/// The column that an assignment names.
+pub(super) fn assigned(target: &AssignmentTarget) -> SqlResult<String> {
+    match target {
+        AssignmentTarget::ColumnName(name) => Ok(planner::parts(name).pop().unwrap_or_default()),
+        AssignmentTarget::Tuple(_) => Err(unsupported("assignment of several columns at once")),
+    }
+}
+
+/// MySQL evaluates assignments from left to right: a column assigned earlier has its new value.
+fn with_earlier(mut expr: Expr, table: &Table, set: &[(usize, Expr)]) -> Expr {
+    struct Earlier<'a>(&'a Table, &'a [(usize, Expr)]);
+    impl VisitorMut for Earlier<'_> {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            let name = match expr {
+                Expr::Identifier(ident) => ident.value.clone(),
+                Expr::CompoundIdentifier(idents) => {
+                    idents.last().map(|ident| ident.value.clone()).unwrap_or_default()
+                }
+                _ => return ControlFlow::Continue(()),
+            };
+            let at = self.0.column_named(&name).map(|(at, _)| at);
+            if let Some((_, earlier)) = self.1.iter().rev().find(|(set, _)| Some(*set) == at) {
+                *expr = Expr::Nested(Box::new(earlier.clone()));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    if !set.is_empty() {
+        _ = expr.visit(&mut Earlier(table, set));
+    }
+    expr
+}
+
+fn has_subquery(expr: &Expr) -> bool {
+    struct Found(bool);
+    impl sqlparser::ast::Visitor for Found {
+        type Break = ();
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.0 = true;
+            ControlFlow::Break(())
+        }
+    }
+    let mut found = Found(false);
+    _ = sqlparser::ast::Visit::visit(expr, &mut found);
+    found.0
+}

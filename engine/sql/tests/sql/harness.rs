@@ -1,0 +1,109 @@
+//! A session over the store in memory, and its answers as text.
+
+use std::sync::Arc;
+
+use arrow::record_batch::RecordBatch;
+use env::SimClock;
+use futures::TryStreamExt;
+use sql::coerce::{text, value_at};
+use sql::engine::{Engine, Host, Process};
+use sql::result::{Done, Reply, ResultColumn, SqlError};
+use sql::session::{Session, SessionInfo};
+use sql::storage::memory::MemoryStorage;
+use tokio_util::sync::CancellationToken;
+
+/// A server without connections.
+pub struct NoServer;
+
+impl Host for NoServer {
+    fn processes(&self) -> Vec<Process> {
+        Vec::new()
+    }
+
+    fn kill(&self, connection: u64, _: bool) -> bool {
+        connection == 7
+    }
+
+    fn store_password(&self, password: &str) -> Vec<u8> {
+        password.bytes().rev().collect()
+    }
+
+    fn figures(&self) -> (u64, u64) {
+        (1, 2)
+    }
+}
+
+/// An engine over an empty store.
+pub fn engine() -> Engine {
+    let clock = Arc::new(SimClock::new(1_700_000_000_000_000));
+    Engine::new(Arc::new(MemoryStorage::new()), clock).with_host(Arc::new(NoServer))
+}
+
+/// A session of root.
+pub fn session(engine: &Engine) -> Session {
+    let info =
+        SessionInfo { id: 1, user: "root".into(), host: "127.0.0.1".into(), found_rows: false };
+    Session::new(engine.clone(), info)
+}
+
+/// A session in database `d`, which is made if need be.
+pub async fn in_database(engine: &Engine) -> Session {
+    let mut session = session(engine);
+    done(&mut session, "CREATE DATABASE IF NOT EXISTS d").await.unwrap();
+    done(&mut session, "USE d").await.unwrap();
+    session
+}
+
+/// Rows as texts.
+pub type Rows = Vec<Vec<String>>;
+
+/// What a statement answers.
+pub enum Answer {
+    /// No rows.
+    Done(Done),
+    /// Rows.
+    Rows(Vec<ResultColumn>, Rows),
+}
+
+/// Runs one statement to its end.
+pub async fn run(session: &mut Session, sql: &str) -> Result<Answer, SqlError> {
+    let cancel = CancellationToken::new();
+    match session.execute(sql.as_bytes(), &cancel).await? {
+        Reply::Done(done) => Ok(Answer::Done(done)),
+        Reply::Rows { columns, batches, .. } => {
+            let batches: Vec<RecordBatch> = batches.try_collect().await?;
+            let mut rows = Vec::new();
+            for batch in batches {
+                for (column, described) in batch.columns().iter().zip(&columns) {
+                    if let Some(ty) = described.ty {
+                        assert_eq!(*column.data_type(), types::columns::arrow_type(ty), "{sql}");
+                    }
+                }
+                for row in 0..batch.num_rows() {
+                    let cell = |c| value_at(c, row).map(text);
+                    rows.push(batch.columns().iter().map(cell).collect::<Result<_, _>>()?);
+                }
+            }
+            Ok(Answer::Rows(columns, rows))
+        }
+        Reply::LocalInfile { file } => {
+            Err(SqlError::new(0, b"00000", format!("the file {file} is wanted")))
+        }
+    }
+}
+
+/// The rows of a query, fields joined by `|`.
+pub async fn rows(session: &mut Session, sql: &str) -> Result<Vec<String>, SqlError> {
+    match run(session, sql).await? {
+        Answer::Rows(_, rows) => Ok(rows.into_iter().map(|row| row.join("|")).collect()),
+        Answer::Done(_) => panic!("{sql} answered no rows"),
+    }
+}
+
+/// A statement without rows.
+pub async fn done(session: &mut Session, sql: &str) -> Result<Done, SqlError> {
+    match run(session, sql).await? {
+        Answer::Done(done) => Ok(done),
+        Answer::Rows(..) => panic!("{sql} answered rows"),
+    }
+}

@@ -1,0 +1,99 @@
+//! Rows or columns: every rule of the router, one line each.
+
+use std::collections::BTreeMap;
+
+use sql::router::{Engine, QueryFacts, TableFacts, allowed, hints, route};
+
+fn table(name: &str) -> TableFacts {
+    TableFacts {
+        name: format!("d.{name}"),
+        aliases: vec![name.into()],
+        stored: true,
+        replicas: 1,
+        available: true,
+        written: false,
+        narrow: false,
+    }
+}
+
+fn query(tables: Vec<TableFacts>) -> QueryFacts {
+    QueryFacts {
+        tables,
+        hints: BTreeMap::new(),
+        rows_allowed: true,
+        columns_allowed: true,
+        locking: false,
+        tier: true,
+    }
+}
+
+#[test]
+fn full_scans_of_available_tables_go_to_columns() {
+    assert_eq!(route(&query(vec![table("a")])).engine, Engine::Columns);
+}
+
+#[test]
+fn access_by_key_goes_to_rows_unless_another_table_is_scanned() {
+    let narrow = TableFacts { narrow: true, ..table("a") };
+    assert_eq!(route(&query(vec![narrow.clone()])).engine, Engine::Rows);
+    assert_eq!(route(&query(vec![narrow, table("b")])).engine, Engine::Columns);
+}
+
+#[test]
+fn one_table_that_needs_rows_takes_the_query_there() {
+    let reasons: [fn(&mut TableFacts); 4] =
+        [|t| t.written = true, |t| t.replicas = 0, |t| t.available = false, |t| t.stored = false];
+    for spoil in reasons {
+        let mut spoilt = table("a");
+        spoil(&mut spoilt);
+        let routed = route(&query(vec![spoilt, table("b")]));
+        assert_eq!(routed.engine, Engine::Rows);
+        assert!(routed.warnings.is_empty());
+    }
+}
+
+#[test]
+fn a_hint_that_cannot_be_followed_warns() {
+    let missing = TableFacts { available: false, ..table("a") };
+    let mut facts = query(vec![missing]);
+    facts.hints.insert("a".into(), Engine::Columns);
+    let routed = route(&facts);
+    assert_eq!(routed.engine, Engine::Rows);
+    assert_eq!(routed.warnings.len(), 1);
+}
+
+#[test]
+fn hints_decide_where_both_would_do() {
+    let mut facts = query(vec![table("a")]);
+    facts.hints.insert("a".into(), Engine::Rows);
+    assert_eq!(route(&facts).engine, Engine::Rows);
+    let mut facts = query(vec![TableFacts { narrow: true, ..table("a") }]);
+    facts.hints.insert("a".into(), Engine::Columns);
+    assert_eq!(route(&facts).engine, Engine::Columns);
+}
+
+#[test]
+fn the_session_can_forbid_an_engine() {
+    let mut facts = query(vec![table("a")]);
+    facts.columns_allowed = false;
+    assert_eq!(route(&facts).engine, Engine::Rows);
+    let mut facts = query(vec![TableFacts { narrow: true, ..table("a") }]);
+    facts.rows_allowed = false;
+    assert_eq!(route(&facts).engine, Engine::Columns);
+    let mut facts = query(vec![TableFacts { available: false, ..table("a") }]);
+    facts.rows_allowed = false;
+    assert!(route(&facts).refused.is_some());
+    let mut facts = query(vec![table("a")]);
+    facts.locking = true;
+    assert_eq!(route(&facts).engine, Engine::Rows);
+}
+
+#[test]
+fn hint_texts_are_read_as_tidb_writes_them() {
+    let read = hints("HASH_JOIN(t1,t2) READ_FROM_STORAGE(TIFLASH[t1, `d`.`T2`], TIKV[t3]) X(y)");
+    let expected = [("t1", Engine::Columns), ("t2", Engine::Columns), ("t3", Engine::Rows)];
+    assert_eq!(read, expected.map(|(name, engine)| (name.to_owned(), engine)).into());
+    assert_eq!(hints("read_from_storage(columnar[a])"), [("a".into(), Engine::Columns)].into());
+    assert_eq!(allowed("tikv, tidb"), (true, false));
+    assert_eq!(allowed("columns"), (false, true));
+}

@@ -1,0 +1,62 @@
+//! Runs every script under `tests/scripts`, each over an empty store, and tells all that is wrong.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use sql::result::SqlError;
+use sql::session::Session;
+use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType, Runner};
+
+use super::harness::{Answer, engine, in_database, run};
+
+struct Database(Session);
+
+#[async_trait]
+impl AsyncDB for Database {
+    type Error = SqlError;
+    type ColumnType = DefaultColumnType;
+
+    async fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, SqlError> {
+        Ok(match run(&mut self.0, sql).await? {
+            Answer::Done(done) => DBOutput::StatementComplete(done.affected_rows),
+            Answer::Rows(columns, rows) => {
+                let rows = rows
+                    .into_iter()
+                    .map(|row| {
+                        row.into_iter()
+                            .map(|cell| if cell.is_empty() { "(empty)".into() } else { cell })
+                            .collect()
+                    })
+                    .collect();
+                DBOutput::Rows { types: vec![DefaultColumnType::Any; columns.len()], rows }
+            }
+        })
+    }
+
+    async fn shutdown(&mut self) {
+        self.0.close().await;
+    }
+
+    fn engine_name(&self) -> &str {
+        "isobar"
+    }
+}
+
+#[tokio::test]
+async fn scripts_show_what_they_say() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty());
+    let mut wrong = Vec::new();
+    for file in files {
+        let mut runner = Runner::new(|| async { Ok(Database(in_database(&engine()).await)) });
+        for record in sqllogictest::parse_file(&file).unwrap() {
+            if let Err(error) = runner.run_async(record).await {
+                wrong.push(error.display(false).to_string());
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}

@@ -1,0 +1,285 @@
+//! Sessions: transactions, conflicts, snapshots, prepared statements, files, cancelling.
+
+use bytes::Bytes;
+use futures::StreamExt;
+use sql::result::{Done, Reply, SqlError};
+use sql::session::Session;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use types::Value;
+
+use super::harness::{done, engine, in_database, rows};
+
+async fn accounts() -> (sql::engine::Engine, Session) {
+    let engine = engine();
+    let mut session = in_database(&engine).await;
+    done(&mut session, "CREATE TABLE a (id INT PRIMARY KEY, v INT)").await.unwrap();
+    done(&mut session, "INSERT INTO a VALUES (1, 10), (2, 20)").await.unwrap();
+    (engine, session)
+}
+
+#[tokio::test]
+async fn a_transaction_sees_its_own_writes_and_nobody_else_does() {
+    let (engine, mut one) = accounts().await;
+    let mut two = in_database(&engine).await;
+    done(&mut one, "BEGIN").await.unwrap();
+    done(&mut one, "UPDATE a SET v = 11 WHERE id = 1").await.unwrap();
+    done(&mut one, "INSERT INTO a VALUES (3, 30)").await.unwrap();
+    done(&mut one, "DELETE FROM a WHERE v = 20").await.unwrap();
+    assert_eq!(rows(&mut one, "SELECT * FROM a ORDER BY id").await.unwrap(), ["1|11", "3|30"]);
+    assert_eq!(rows(&mut one, "SELECT v FROM a WHERE id = 1").await.unwrap(), ["11"]);
+    assert_eq!(rows(&mut two, "SELECT * FROM a ORDER BY id").await.unwrap(), ["1|10", "2|20"]);
+    done(&mut one, "ROLLBACK").await.unwrap();
+    assert_eq!(rows(&mut one, "SELECT SUM(v) FROM a").await.unwrap(), ["30"]);
+    done(&mut one, "START TRANSACTION").await.unwrap();
+    done(&mut one, "UPDATE a SET v = v + 1").await.unwrap();
+    done(&mut one, "COMMIT").await.unwrap();
+    assert_eq!(rows(&mut two, "SELECT SUM(v) FROM a").await.unwrap(), ["32"]);
+}
+
+#[tokio::test]
+async fn a_transaction_reads_one_snapshot() {
+    let (engine, mut one) = accounts().await;
+    let mut two = in_database(&engine).await;
+    done(&mut one, "SET autocommit = 0").await.unwrap();
+    assert_eq!(rows(&mut one, "SELECT v FROM a WHERE id = 1").await.unwrap(), ["10"]);
+    done(&mut two, "UPDATE a SET v = 99 WHERE id = 1").await.unwrap();
+    assert_eq!(rows(&mut one, "SELECT v FROM a WHERE id = 1").await.unwrap(), ["10"]);
+    done(&mut one, "COMMIT").await.unwrap();
+    assert_eq!(rows(&mut one, "SELECT v FROM a WHERE id = 1").await.unwrap(), ["99"]);
+}
+
+#[tokio::test]
+async fn the_second_of_two_writers_conflicts_at_commit() {
+    let (engine, mut one) = accounts().await;
+    let mut two = in_database(&engine).await;
+    done(&mut one, "BEGIN").await.unwrap();
+    done(&mut one, "UPDATE a SET v = 1 WHERE id = 1").await.unwrap();
+    done(&mut two, "UPDATE a SET v = 2 WHERE id = 1").await.unwrap();
+    let error = done(&mut one, "COMMIT").await.unwrap_err();
+    assert_eq!((error.code, &error.sqlstate), (1213, b"40001"));
+    assert!(!one.in_transaction());
+    assert_eq!(rows(&mut one, "SELECT v FROM a WHERE id = 1").await.unwrap(), ["2"]);
+}
+
+#[tokio::test]
+async fn a_failed_statement_takes_back_only_itself() {
+    let (_engine, mut one) = accounts().await;
+    done(&mut one, "BEGIN").await.unwrap();
+    done(&mut one, "INSERT INTO a VALUES (3, 30)").await.unwrap();
+    let error = done(&mut one, "INSERT INTO a VALUES (4, 40), (2, 0)").await.unwrap_err();
+    assert_eq!(error.message, "Duplicate entry '2' for key 'a.PRIMARY'");
+    let error = done(&mut one, "INSERT INTO a VALUES (5, 50), (5, 51)").await.unwrap_err();
+    assert_eq!(error.code, 1062);
+    done(&mut one, "COMMIT").await.unwrap();
+    assert_eq!(rows(&mut one, "SELECT id FROM a ORDER BY id").await.unwrap(), ["1", "2", "3"]);
+}
+
+#[tokio::test]
+async fn autocommit_statements_repeat_themselves_until_they_win() {
+    let (engine, _) = accounts().await;
+    let mut tasks = Vec::new();
+    for _ in 0..4 {
+        let mut session = in_database(&engine).await;
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..10 {
+                done(&mut session, "UPDATE a SET v = v + 1 WHERE id = 1").await.unwrap();
+                tokio::task::yield_now().await;
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let mut session = in_database(&engine).await;
+    assert_eq!(rows(&mut session, "SELECT v FROM a WHERE id = 1").await.unwrap(), ["50"]);
+}
+
+#[tokio::test]
+async fn a_token_shows_what_was() {
+    let (engine, mut one) = accounts().await;
+    let token = rows(&mut one, "SELECT isobar_snapshot('10m')").await.unwrap().remove(0);
+    assert!(token.starts_with("isobar1-"), "{token}");
+    done(&mut one, "DELETE FROM a").await.unwrap();
+    let mut two = in_database(&engine).await;
+    done(&mut two, &format!("SET isobar_snapshot = '{token}'")).await.unwrap();
+    assert_eq!(rows(&mut two, "SELECT COUNT(*), SUM(v) FROM a").await.unwrap(), ["2|30"]);
+    assert_eq!(rows(&mut two, "SELECT v FROM a WHERE id = 2").await.unwrap(), ["20"]);
+    assert_eq!(done(&mut two, "INSERT INTO a VALUES (7, 7)").await.unwrap_err().code, 1792);
+    let leases = rows(&mut two, "SELECT owner FROM information_schema.snapshot_leases").await;
+    assert_eq!(leases.unwrap(), ["root@127.0.0.1"]);
+    done(&mut two, "SET isobar_snapshot = ''").await.unwrap();
+    assert_eq!(rows(&mut two, "SELECT COUNT(*) FROM a").await.unwrap(), ["0"]);
+    let forged = format!("SET isobar_snapshot = '{}0'", &token[..token.len() - 1]);
+    assert_eq!(done(&mut two, &forged).await.unwrap_err().code, 1231);
+    assert_eq!(rows(&mut two, "SELECT isobar_snapshot('x')").await.unwrap_err().code, 1210);
+}
+
+#[tokio::test]
+async fn prepared_statements_take_values() {
+    let (_engine, mut one) = accounts().await;
+    let cancel = CancellationToken::new();
+    let insert = one.prepare(b"INSERT INTO a VALUES (?, ?)").await.unwrap();
+    assert_eq!((insert.parameters, insert.columns.len()), (2, 0));
+    let values = vec![Value::Int(3), Value::String("30".into())];
+    one.execute_prepared(insert.id, values, &cancel).await.map(|_| ()).unwrap();
+    let select = one.prepare(b"SELECT id, v FROM a WHERE v > ? ORDER BY id LIMIT ?").await.unwrap();
+    assert_eq!(select.columns.len(), 2);
+    let values = vec![Value::Int(15), Value::Int(5)];
+    let Reply::Rows { mut batches, .. } =
+        one.execute_prepared(select.id, values, &cancel).await.unwrap()
+    else {
+        panic!("no rows");
+    };
+    let mut count = 0;
+    while let Some(batch) = batches.next().await {
+        count += batch.unwrap().num_rows();
+    }
+    assert_eq!(count, 2);
+    let tricky = one.prepare(b"SELECT ?").await.unwrap();
+    let text = Value::String("it's \\ \"q\"".into());
+    let Reply::Rows { mut batches, .. } =
+        one.execute_prepared(tricky.id, vec![text.clone()], &cancel).await.unwrap()
+    else {
+        panic!("no rows");
+    };
+    let batch = batches.next().await.unwrap().unwrap();
+    assert_eq!(sql::coerce::value_at(batch.column(0), 0).unwrap(), text);
+    one.close_prepared(tricky.id);
+    let gone = one.execute_prepared(tricky.id, vec![], &cancel).await.map(|_| ()).unwrap_err();
+    assert_eq!(gone.code, 1243);
+}
+
+async fn load(session: &mut Session, sql: &str, file: &str) -> Result<Done, SqlError> {
+    let cancel = CancellationToken::new();
+    let Reply::LocalInfile { file: name } = session.execute(sql.as_bytes(), &cancel).await? else {
+        panic!("no file wanted");
+    };
+    assert_eq!(name, "f.csv");
+    let (sender, receiver) = mpsc::channel(1024);
+    for piece in file.as_bytes().chunks(7) {
+        sender.send(Ok(Bytes::copy_from_slice(piece))).await.unwrap();
+    }
+    drop(sender);
+    match session.load_data(receiver, &cancel).await? {
+        Reply::Done(done) => Ok(done),
+        _ => panic!("no summary"),
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_loaded_whole_or_not_at_all() {
+    let (_engine, mut one) = accounts().await;
+    done(&mut one, "CREATE TABLE f (id INT PRIMARY KEY, name VARCHAR(10), delay INT, day DATE)")
+        .await
+        .unwrap();
+    let sql = "LOAD DATA LOCAL INFILE 'f.csv' INTO TABLE f FIELDS TERMINATED BY ',' ENCLOSED BY '\"' \
+               LINES TERMINATED BY '\\n' IGNORE 1 LINES (id, name, @delay, @day) \
+               SET delay = NULLIF(@delay, 'NA'), day = NULLIF(@day, 'NA')";
+    let file = "id,name,delay,day\n1,plain,5,2013-01-01\n2,\"a, \"\"b\"\"\nc\",NA,NA\n3,NULL,-7,2013-12-31\n";
+    let summary = load(&mut one, sql, file).await.unwrap();
+    assert_eq!(
+        (summary.affected_rows, summary.info.as_str()),
+        (3, "Records: 3  Deleted: 0  Skipped: 0  Warnings: 0")
+    );
+    let stored = rows(&mut one, "SELECT * FROM f ORDER BY id").await.unwrap();
+    assert_eq!(stored, ["1|plain|5|2013-01-01", "2|a, \"b\"\nc|NULL|NULL", "3|NULL|-7|2013-12-31"]);
+    for (bad, code, line) in [
+        ("h\n4,x,1,2013-01-01\n5,y,z,2013-01-01\n", 1366, "line 3"),
+        ("h\n4,x,1,2013-01-01\n\n", 1261, "Line 3"),
+        ("h\n4,x,1,2013-13-01\n", 1292, "line 2"),
+        ("h\n4,x,1,2013-01-01,9\n", 1262, "Line 2"),
+        ("h\n4,this is too long,1,2013-01-01\n", 1406, "line 2"),
+    ] {
+        let error = load(&mut one, sql, bad).await.unwrap_err();
+        assert_eq!(error.code, code, "{error}");
+        assert!(error.message.contains(line), "{error}");
+    }
+    let error = load(&mut one, sql, "h\n4,x,1,2013-01-01\n1,y,1,2013-01-01\n").await.unwrap_err();
+    assert_eq!(error.message, "Duplicate entry '1' for key 'f.PRIMARY'");
+    assert_eq!(rows(&mut one, "SELECT COUNT(*) FROM f").await.unwrap(), ["3"]);
+}
+
+#[tokio::test]
+async fn a_large_file_is_loaded_by_several_transactions_and_says_so() {
+    let (_engine, mut one) = accounts().await;
+    done(&mut one, "CREATE TABLE big (id INT PRIMARY KEY, pad VARCHAR(200))").await.unwrap();
+    let file: String = (0..60_000).map(|n| format!("{n}\t{}\n", "x".repeat(120))).collect();
+    let sql = "LOAD DATA LOCAL INFILE 'f.csv' INTO TABLE big";
+    let cancel = CancellationToken::new();
+    _ = one.execute(sql.as_bytes(), &cancel).await.unwrap();
+    let (sender, receiver) = mpsc::channel(1);
+    let feed = tokio::spawn(async move { sender.send(Ok(Bytes::from(file))).await });
+    let Reply::Done(summary) = one.load_data(receiver, &cancel).await.unwrap() else { panic!() };
+    feed.await.unwrap().unwrap();
+    assert_eq!((summary.affected_rows, summary.warnings), (60_000, 1));
+    let warnings = rows(&mut one, "SHOW WARNINGS").await.unwrap();
+    assert!(warnings[0].contains("loaded by 2 transactions"), "{warnings:?}");
+    assert_eq!(rows(&mut one, "SELECT COUNT(*), MAX(id) FROM big").await.unwrap(), ["60000|59999"]);
+}
+
+#[tokio::test]
+async fn a_cancelled_query_ends_with_1317() {
+    let (_engine, mut one) = accounts().await;
+    let cancel = CancellationToken::new();
+    let Reply::Rows { mut batches, .. } =
+        one.execute(b"SELECT * FROM a x, a y, a z", &cancel).await.unwrap()
+    else {
+        panic!("no rows");
+    };
+    cancel.cancel();
+    let mut last = None;
+    while let Some(batch) = batches.next().await {
+        last = Some(batch);
+    }
+    assert_eq!(last.unwrap().unwrap_err().code, 1317);
+    let error = one.execute(b"SELECT 1", &cancel).await.map(|_| ()).unwrap_err();
+    assert_eq!(error.code, 1317);
+}
+
+#[tokio::test]
+async fn times_follow_the_sessions_zone() {
+    let (_engine, mut one) = accounts().await;
+    done(&mut one, "CREATE TABLE z (id INT PRIMARY KEY, at TIMESTAMP, d DATETIME)").await.unwrap();
+    done(&mut one, "SET time_zone = '+02:00'").await.unwrap();
+    done(&mut one, "INSERT INTO z VALUES (1, '2024-06-01 12:00:00', '2024-06-01 12:00:00')")
+        .await
+        .unwrap();
+    // The wire shows TIMESTAMP in the session's zone; here it is in UTC.
+    assert_eq!(
+        rows(&mut one, "SELECT at, d FROM z").await.unwrap(),
+        ["2024-06-01 10:00:00|2024-06-01 12:00:00"]
+    );
+    let count =
+        "SELECT COUNT(*) FROM z WHERE at = '2024-06-01 12:00:00' AND at = d AND HOUR(at) = 12";
+    assert_eq!(rows(&mut one, count).await.unwrap(), ["1"]);
+}
+
+#[tokio::test]
+async fn explain_says_which_engine_and_which_way() {
+    let (_engine, mut one) = accounts().await;
+    done(&mut one, "CREATE INDEX by_v ON a (v)").await.unwrap();
+    for (sql, way) in [
+        ("SELECT id FROM a WHERE v = 20", "1 range(s) of index by_v"),
+        ("SELECT v FROM a WHERE id IN (1, 2)", "2 primary key point(s)"),
+        ("SELECT v FROM a WHERE id > 1", "1 primary key range(s)"),
+        ("SELECT v FROM a WHERE v + 1 = 2", "full scan"),
+    ] {
+        let lines = rows(&mut one, &format!("EXPLAIN {sql}")).await.unwrap();
+        assert_eq!(lines[0], "d.a: rows (no columnar node serves this SQL node)");
+        assert!(lines.last().unwrap().contains(way), "{sql}: {lines:?}");
+    }
+    let lines = rows(&mut one, "EXPLAIN ANALYZE SELECT SUM(v) FROM a").await.unwrap();
+    assert!(lines.iter().any(|line| line.starts_with("1 rows in ")), "{lines:?}");
+}
+
+#[tokio::test]
+async fn rows_read_for_update_are_held() {
+    let (engine, mut one) = accounts().await;
+    let mut two = in_database(&engine).await;
+    done(&mut one, "BEGIN").await.unwrap();
+    assert_eq!(rows(&mut one, "SELECT v FROM a WHERE id = 1 FOR UPDATE").await.unwrap(), ["10"]);
+    done(&mut one, "UPDATE a SET v = 0 WHERE id = 2").await.unwrap();
+    done(&mut two, "UPDATE a SET v = 2 WHERE id = 1").await.unwrap();
+    assert_eq!(done(&mut one, "COMMIT").await.unwrap_err().code, 1213);
+}
