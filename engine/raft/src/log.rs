@@ -110,6 +110,8 @@ pub struct RaftLog {
     purging: RwLock<()>,
     broken: AtomicBool,
     closing: Arc<AtomicBool>,
+    /// Over a simulated disk: other logs live in this process, and earlier lives of this one.
+    simulated: bool,
 }
 
 impl Drop for RaftLog {
@@ -143,7 +145,8 @@ impl RaftLog {
         let engine = guarded(|| Engine::open_with_file_system(config, Arc::new(files)))
             .map_err(|error| explain(dir, "opened", &error))?;
         let broken = AtomicBool::new(false);
-        Ok(RaftLog { engine, purging: RwLock::new(()), broken, closing })
+        let simulated = shadow.is_some();
+        Ok(RaftLog { engine, purging: RwLock::new(()), broken, closing, simulated })
     }
 
     /// Writes a batch, and syncs it if it holds anything that others are told of.
@@ -226,18 +229,29 @@ impl RaftLog {
         let _reading = self.purging.read();
         let mut entries = Vec::new();
         let max = max.map(|max| usize::try_from(max).unwrap_or(usize::MAX));
-        self.engine
-            .fetch_entries_to::<EntryCodec>(region, low, high, max, &mut entries)
-            .map_err(|error| self.failed("read", &error))?;
+        self.read(|| {
+            self.engine.fetch_entries_to::<EntryCodec>(region, low, high, max, &mut entries)
+        })?;
         Ok(entries)
+    }
+
+    /// raft-engine keeps the last block it read per thread, under a key that does not tell one log
+    /// from another; where there are several, each read gets a thread of its own.
+    fn read<T: Send>(&self, read: impl FnOnce() -> raft_engine::Result<T> + Send) -> Result<T> {
+        let result = if self.simulated {
+            std::thread::scope(|scope| scope.spawn(read).join()).unwrap_or_else(|_| {
+                Err(raft_engine::Error::Corruption("an entry is not where it should be".to_owned()))
+            })
+        } else {
+            read()
+        };
+        result.map_err(|error| self.failed("read", &error))
     }
 
     /// One entry.
     pub(crate) fn entry(&self, region: RegionId, index: u64) -> Result<Option<Entry>> {
         let _reading = self.purging.read();
-        self.engine
-            .get_entry::<EntryCodec>(region, index)
-            .map_err(|error| self.failed("read", &error))
+        self.read(|| self.engine.get_entry::<EntryCodec>(region, index))
     }
 
     /// Removes files that hold nothing needed, and returns the groups whose old entries stand in

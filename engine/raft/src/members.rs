@@ -5,12 +5,12 @@ use types::{Error, PeerId, Region};
 
 use crate::membership::{MemberChange, Step, check_target, next_step};
 use crate::peer::{Outbox, Peer};
-use crate::reply::{Answers, Reply};
+use crate::reply::{Answers, Reply, Wait};
 
 /// A membership change that somebody waits for.
 pub(crate) struct Change {
     target: Vec<types::Peer>,
-    deadline: u64,
+    wait: Wait,
     pub reply: Reply<Region>,
     /// Epoch at which the last step was proposed and its deadline to be proposed again.
     proposed: Option<(u64, u64)>,
@@ -24,7 +24,7 @@ impl Peer {
     pub fn change_membership(
         &mut self,
         target: Vec<types::Peer>,
-        deadline: u64,
+        wait: Wait,
         reply: Reply<Region>,
         answers: &mut Answers,
     ) {
@@ -40,7 +40,7 @@ impl Peer {
         };
         match refused {
             Some(error) => answers.push(reply, Err(error)),
-            None => self.change = Some(Change { target, deadline, reply, proposed: None }),
+            None => self.change = Some(Change { target, wait, reply, proposed: None }),
         }
     }
 
@@ -62,12 +62,13 @@ impl Peer {
                 let error = Error::NotLeader { region: self.region.id, leader };
                 return answers.push(change.reply, Err(error));
             }
-            _ if change.deadline <= now => {
+            _ if change.wait.deadline <= now => {
                 let what = format!(
                     "the members of region {} to change; what was changed so far stays",
                     self.region.id
                 );
-                return answers.push(change.reply, Err(Error::Timeout { what, millis: 0 }));
+                let millis = Wait::millis(change.wait.since, now);
+                return answers.push(change.reply, Err(Error::Timeout { what, millis }));
             }
             Step::Propose(member) if !repeats => {
                 let proposed = self

@@ -20,7 +20,7 @@ use crate::machine::{Machine, Position};
 use crate::members::Change;
 use crate::proposals::Proposals;
 use crate::reads::Reads;
-use crate::reply::{Answers, Reply};
+use crate::reply::{Answers, Reply, Wait};
 use crate::snapshot::Spooled;
 use crate::storage::{GroupStorage, KEY_SPOOL, PendingSpool, conf_state, write_cut, write_hard};
 use crate::transport::Envelope;
@@ -272,7 +272,7 @@ impl Peer {
         &mut self,
         term: u64,
         data: Vec<u8>,
-        deadline: u64,
+        wait: Wait,
         reply: Reply<Position>,
         answers: &mut Answers,
     ) {
@@ -284,7 +284,7 @@ impl Peer {
         let index = self.raw.raft.raft_log.last_index();
         match proposed {
             Some(Ok(())) if index == before + 1 => {
-                self.proposals.appended(Position { index, term }, deadline, reply);
+                self.proposals.appended(Position { index, term }, wait, reply);
             }
             Some(Ok(())) | None => {
                 let what = format!("a proposal to region {}", self.region.id);

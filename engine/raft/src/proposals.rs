@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use types::{Error, RegionId, Result};
 
 use crate::machine::Position;
-use crate::reply::{Answers, Reply};
+use crate::reply::{Answers, Reply, Wait};
 
 /// A proposal in the log.
 struct Proposal {
     term: u64,
+    since: u64,
     deadline: u64,
     reply: Reply<Position>,
 }
@@ -28,8 +29,9 @@ pub(crate) struct Proposals {
 
 impl Proposals {
     /// Notes an entry that this peer appended as leader.
-    pub fn appended(&mut self, at: Position, deadline: u64, reply: Reply<Position>) {
-        let proposal = Proposal { term: at.term, deadline, reply };
+    pub fn appended(&mut self, at: Position, wait: Wait, reply: Reply<Position>) {
+        let Wait { since, deadline } = wait;
+        let proposal = Proposal { term: at.term, since, deadline, reply };
         self.waiting.entry(at.index).or_default().push(proposal);
     }
 
@@ -67,7 +69,11 @@ impl Proposals {
     pub fn expire(&mut self, region: RegionId, now: u64, answers: &mut Answers) {
         for proposals in self.waiting.values_mut() {
             for proposal in proposals.extract_if(.., |proposal| proposal.deadline <= now) {
-                answers.push(proposal.reply, Err(unknown(region, "no quorum answered in time")));
+                let mut error = unknown(region, "no quorum answered in time");
+                if let Error::Timeout { millis, .. } = &mut error {
+                    *millis = Wait::millis(proposal.since, now);
+                }
+                answers.push(proposal.reply, Err(error));
             }
         }
         self.waiting.retain(|_, proposals| !proposals.is_empty());
@@ -99,6 +105,8 @@ mod tests {
     use crate::reply::question;
     use futures::FutureExt;
 
+    const WAIT: Wait = Wait { since: 0, deadline: 100 };
+
     fn at(index: u64, term: u64) -> Position {
         Position { index, term }
     }
@@ -110,7 +118,7 @@ mod tests {
         let mut pending = Vec::new();
         for index in 6..9 {
             let (reply, answer) = question("a proposal");
-            proposals.appended(at(index, 2), 100, reply);
+            proposals.appended(at(index, 2), WAIT, reply);
             pending.push(answer);
         }
         proposals.applied(at(6, 2), true);
@@ -132,9 +140,9 @@ mod tests {
         let mut proposals = Proposals::default();
         let mut answers = Answers::default();
         let (reply, mut old) = question("a proposal");
-        proposals.appended(at(9, 2), 100, reply);
+        proposals.appended(at(9, 2), WAIT, reply);
         let (reply, mut new) = question("a proposal");
-        proposals.appended(at(8, 4), 100, reply);
+        proposals.appended(at(8, 4), WAIT, reply);
         proposals.applied(at(8, 4), true);
         proposals.applied(at(9, 4), true);
         proposals.batch_ended(&mut answers);

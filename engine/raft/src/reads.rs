@@ -7,11 +7,11 @@
 
 use types::{Error, PeerId, RegionId};
 
-use crate::reply::{Answers, Reply};
+use crate::reply::{Answers, Reply, Wait};
 
 /// Somebody who asked.
 struct Asker {
-    deadline: u64,
+    wait: Wait,
     reply: Reply<u64>,
 }
 
@@ -47,8 +47,8 @@ impl Reads {
     }
 
     /// Notes an asker; the next round is theirs.
-    pub fn ask(&mut self, deadline: u64, reply: Reply<u64>) {
-        self.asked.push(Asker { deadline, reply });
+    pub fn ask(&mut self, wait: Wait, reply: Reply<u64>) {
+        self.asked.push(Asker { wait, reply });
     }
 
     /// Begins a round for those who asked since the last one: the context to give to Raft.
@@ -106,9 +106,10 @@ impl Reads {
     /// Gives up on those that waited too long.
     pub fn expire(&mut self, region: RegionId, now: u64, answers: &mut Answers) {
         for (stage, askers) in self.stages() {
-            for asker in askers.extract_if(.., |asker| asker.deadline <= now) {
+            for asker in askers.extract_if(.., |asker| asker.wait.deadline <= now) {
+                let millis = Wait::millis(asker.wait.since, now);
                 let what = format!("a read index of region {region} ({stage})");
-                answers.push(asker.reply, Err(Error::Timeout { what, millis: 0 }));
+                answers.push(asker.reply, Err(Error::Timeout { what, millis }));
             }
         }
         self.rounds.retain(|round| !round.askers.is_empty());
@@ -161,15 +162,17 @@ mod tests {
     use crate::reply::question;
     use futures::FutureExt;
 
+    const WAIT: Wait = Wait { since: 0, deadline: 100 };
+
     #[test]
     fn a_round_answers_only_those_who_asked_before_it() {
         let mut reads = Reads::new(7, 1);
         let mut answers = Answers::default();
         let (reply, mut first) = question("a read index");
-        reads.ask(100, reply);
+        reads.ask(WAIT, reply);
         let round = reads.begin(0).unwrap();
         let (reply, mut second) = question("a read index");
-        reads.ask(100, reply);
+        reads.ask(WAIT, reply);
         reads.confirmed(&round, 9);
         reads.applied(8, &mut answers);
         answers.send();
@@ -185,11 +188,11 @@ mod tests {
     fn an_answer_to_a_run_before_the_restart_is_ignored() {
         let mut reads = Reads::new(7, 1);
         let (reply, _gone) = question("a read index");
-        reads.ask(100, reply);
+        reads.ask(WAIT, reply);
         let old = reads.begin(0).unwrap();
         let mut reads = Reads::new(7, 2);
         let (reply, mut pending) = question("a read index");
-        reads.ask(100, reply);
+        reads.ask(WAIT, reply);
         let new = reads.begin(0).unwrap();
         let mut answers = Answers::default();
         reads.confirmed(&old, 3);

@@ -8,6 +8,20 @@ use types::{Error, Result};
 
 use crate::groups::Pending;
 
+/// For how long somebody waits, in ticks since the store's start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait {
+    pub since: u64,
+    pub deadline: u64,
+}
+
+impl Wait {
+    /// Milliseconds between two ticks, by the store's tick length.
+    pub fn millis(since: u64, now: u64) -> u64 {
+        now.saturating_sub(since) * crate::handle::TICK.as_millis() as u64
+    }
+}
+
 /// The side that answers.
 pub(crate) struct Reply<T>(oneshot::Sender<Result<T>>);
 

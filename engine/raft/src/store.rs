@@ -22,7 +22,7 @@ use crate::held::Held;
 use crate::log::{LogSizes, LogWrite, RaftLog};
 use crate::machine::{Machine, Machines, Position};
 use crate::peer::{Outbox, Peer};
-use crate::reply::{Answers, Reply};
+use crate::reply::{Answers, Reply, Wait};
 use crate::snapshot::{SpoolDir, SpoolWriter, Spooled};
 use crate::transport::{Envelope, SnapshotOutcome, Transport};
 use crate::work::{Returned, Worker};
@@ -215,11 +215,11 @@ impl Store {
         data: Vec<u8>,
         reply: Reply<Position>,
     ) {
-        let deadline = self.now + self.config.proposal_ticks;
+        let wait = self.wait(self.config.proposal_ticks);
         match self.running(region) {
             Ok(_) => {
                 if let Some(peer) = self.peers.get_mut(&region) {
-                    peer.propose(term, data, deadline, reply, &mut self.answers);
+                    peer.propose(term, data, wait, reply, &mut self.answers);
                 }
             }
             Err(error) => self.answers.push(reply, Err(error)),
@@ -228,9 +228,9 @@ impl Store {
 
     /// Asks for a confirmed read index.
     pub(crate) fn read_index(&mut self, region: RegionId, reply: Reply<u64>) {
-        let deadline = self.now + self.config.read_ticks;
+        let wait = self.wait(self.config.read_ticks);
         match self.running(region) {
-            Ok(peer) => peer.reads.ask(deadline, reply),
+            Ok(peer) => peer.reads.ask(wait, reply),
             Err(error) => self.answers.push(reply, Err(error)),
         }
     }
@@ -242,11 +242,11 @@ impl Store {
         target: Vec<types::Peer>,
         reply: Reply<Region>,
     ) {
-        let deadline = self.now + self.config.membership_ticks;
+        let wait = self.wait(self.config.membership_ticks);
         match self.running(region) {
             Ok(_) => {
                 if let Some(peer) = self.peers.get_mut(&region) {
-                    peer.change_membership(target, deadline, reply, &mut self.answers);
+                    peer.change_membership(target, wait, reply, &mut self.answers);
                 }
             }
             Err(error) => self.answers.push(reply, Err(error)),
@@ -258,6 +258,10 @@ impl Store {
         if let Ok(peer) = self.running(region) {
             peer.transfer(to);
         }
+    }
+
+    fn wait(&self, ticks: u64) -> Wait {
+        Wait { since: self.now, deadline: self.now + ticks }
     }
 
     /// A peer that takes part in its group; it will be looked at in the next round.

@@ -1,0 +1,105 @@
+//! Disks that fill up or fail: nothing is acknowledged that is not safe, and it is said why.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use common::{Rig, put, region};
+use env::Operation;
+use futures::FutureExt;
+use raft::Groups;
+use types::Error;
+
+#[test]
+fn a_full_log_disk_refuses_typed_and_goes_on_once_there_is_room() {
+    let mut rig = Rig::new(1, 1);
+    rig.cluster.create(&region(1, &[1])).unwrap();
+    rig.write(1, "a", 1).unwrap();
+    let disk = rig.cluster.disk(1).unwrap();
+    disk.set_capacity(Some(0));
+    let groups = rig.cluster.groups(1).unwrap();
+    let term = groups.status(1).unwrap().term;
+    let mut first = groups.propose(1, term, put("b", 2));
+    rig.cluster.run(3);
+    assert!((&mut first).now_or_never().is_none(), "answered without being written");
+    let fault = groups.status(1).unwrap().fault.unwrap();
+    assert!(fault.contains("cannot be written"), "{fault}");
+    let second = groups.propose(1, term, put("c", 3));
+    rig.cluster.run(1);
+    assert!(matches!(second.now_or_never(), Some(Err(Error::Unavailable(_)))));
+    let read = groups.read_index(1);
+    rig.cluster.run(1);
+    assert!(matches!(read.now_or_never(), Some(Err(Error::Unavailable(_)))));
+    disk.set_capacity(None);
+    rig.cluster.run(2);
+    assert!(matches!((&mut first).now_or_never(), Some(Ok(_))), "the write was kept and is done");
+    assert_eq!(groups.status(1).unwrap().fault, None);
+    rig.write(1, "d", 4).unwrap();
+    rig.crash(1, false);
+    rig.cluster.restart(1).unwrap();
+    rig.wait_leader(1);
+    let values: Vec<u64> = rig.state(1, 1).history.iter().map(|entry| entry.2).collect();
+    assert_eq!(values, [1, 2, 4]);
+}
+
+#[test]
+fn a_full_disk_on_one_node_leaves_the_group_writing() {
+    let mut rig = Rig::new(3, 2);
+    rig.cluster.create(&region(1, &[1, 2, 3])).unwrap();
+    let leader = rig.wait_leader(1);
+    rig.write(1, "a", 1).unwrap();
+    rig.cluster.disk(leader).unwrap().set_capacity(Some(0));
+    let groups = rig.cluster.groups(leader).unwrap();
+    let term = groups.status(1).unwrap().term;
+    drop(groups.propose(1, term, put("b", 2)));
+    let moved =
+        rig.cluster.run_until(100, |cluster| cluster.leader(1).is_some_and(|node| node != leader));
+    assert!(moved, "nobody took over");
+    rig.write(1, "c", 3).unwrap();
+    rig.cluster.disk(leader).unwrap().set_capacity(None);
+    rig.cluster.run(60);
+    let states: Vec<_> = (1..=3).map(|node| rig.state(node, 1).history).collect();
+    assert!(states.iter().all(|state| *state == states[0]), "{states:?}");
+}
+
+#[test]
+fn after_a_failed_sync_the_node_acknowledges_nothing_until_it_restarts() {
+    let mut rig = Rig::new(1, 3);
+    rig.cluster.create(&region(1, &[1])).unwrap();
+    rig.write(1, "a", 1).unwrap();
+    rig.cluster.disk(1).unwrap().fail_nth(Operation::Sync, 1);
+    let groups = rig.cluster.groups(1).unwrap();
+    let term = groups.status(1).unwrap().term;
+    let mut pending = groups.propose(1, term, put("b", 2));
+    rig.cluster.run(50);
+    assert!((&mut pending).now_or_never().is_none(), "acknowledged after a failed sync");
+    assert!(groups.status(1).unwrap().fault.is_some());
+    rig.cluster.run(200);
+    assert!(matches!((&mut pending).now_or_never(), Some(Err(Error::Timeout { .. }))));
+    rig.crash(1, false);
+    rig.cluster.restart(1).unwrap();
+    rig.write(1, "c", 3).unwrap();
+    assert_eq!(rig.state(1, 1).get(b"a"), Some(1));
+}
+
+#[test]
+fn a_machine_that_fails_stops_its_peer_and_no_other() {
+    let mut rig = Rig::new(1, 4);
+    rig.cluster.create(&region(1, &[1])).unwrap();
+    rig.wait_leader(1);
+    let groups = rig.cluster.groups(1).unwrap();
+    let term = groups.status(1).unwrap().term;
+    // No command at all: the machine takes it for corruption.
+    let pending = groups.propose(1, term, vec![0xff; 40]);
+    let answer = rig.answer(pending, 10);
+    assert!(matches!(answer, Err(Error::Timeout { .. })), "{answer:?}");
+    assert!(groups.status(1).unwrap().fault.is_some());
+    let mut other = region(2, &[1]);
+    // The first region's range is still taken.
+    let refused = groups.create(other.clone());
+    rig.cluster.run(1);
+    assert!(matches!(refused.now_or_never(), Some(Err(Error::Unavailable(_)))));
+    other.start = vec![0xff];
+    other.end = vec![0xff, 1];
+    drop(groups.create(other));
+    rig.wait_leader(2);
+}
