@@ -12,12 +12,12 @@ use types::{Error, NodeId, Peer, PeerId, Region, RegionId, Result};
 
 use crate::config::StoreConfig;
 use crate::groups::{Groups, PeerStatus, Pending};
-use crate::log::LogSizes;
+use crate::log::{LogSizes, RaftLog};
 use crate::machine::{Machines, Position};
 use crate::reply::{at_once, question};
 use crate::store::{Store, StoreDisk};
 use crate::testing::wire::{Parcel, Wire};
-use crate::work::Inline;
+use crate::work::{Inline, Job, Returned, Worker};
 
 /// Steps in a tick.
 const STEPS: u64 = 10;
@@ -36,19 +36,68 @@ pub struct SimOptions {
     pub loss: f64,
     /// Tenths of a tick that a message takes at most.
     pub max_delay: u64,
+    /// Tenths of a tick that taking over a snapshot or persisting takes at most; 0 does it at once.
+    pub max_work: u64,
     /// Settings of every store; `node` and `seed` are filled in.
     pub config: StoreConfig,
 }
 
 impl Default for SimOptions {
     fn default() -> Self {
-        SimOptions { nodes: 3, seed: 0, loss: 0.0, max_delay: 1, config: StoreConfig::new(0) }
+        let config = StoreConfig::new(0);
+        SimOptions { nodes: 3, seed: 0, loss: 0.0, max_delay: 1, max_work: 0, config }
     }
 }
 
 struct Node {
     disk: SimDisk,
     store: Arc<Mutex<Option<Store>>>,
+    bench: Bench,
+}
+
+/// Jobs that take their time.
+#[derive(Clone)]
+struct Bench(Arc<Mutex<Jobs>>);
+
+struct Jobs {
+    random: Random,
+    max_work: u64,
+    /// With the steps left until each is done.
+    jobs: Vec<(u64, Job)>,
+}
+
+impl Bench {
+    fn new(random: Random, max_work: u64) -> Self {
+        Bench(Arc::new(Mutex::new(Jobs { random, max_work, jobs: Vec::new() })))
+    }
+
+    /// A step passes: does what is due.
+    fn step(&self) -> Vec<Returned> {
+        let mut bench = self.0.lock();
+        for (left, _) in &mut bench.jobs {
+            *left = left.saturating_sub(1);
+        }
+        let due: Vec<_> = bench.jobs.extract_if(.., |(left, _)| *left == 0).collect();
+        drop(bench);
+        due.into_iter().map(|(_, job)| job.run()).collect()
+    }
+}
+
+impl Worker for Bench {
+    fn run(&mut self, job: Job) -> Option<Returned> {
+        let mut bench = self.0.lock();
+        if bench.max_work == 0 {
+            drop(bench);
+            return Some(job.run());
+        }
+        let left = 1 + bench.random.below(bench.max_work);
+        bench.jobs.push((left, job));
+        None
+    }
+
+    fn purge(&mut self, log: &Arc<RaftLog>) -> Option<Vec<RegionId>> {
+        Inline.purge(log)
+    }
 }
 
 /// A cluster in one thread.
@@ -79,7 +128,8 @@ impl SimCluster {
         };
         for node in 1..=cluster.options.nodes {
             let store = Arc::new(Mutex::new(None));
-            cluster.nodes.insert(node, Node { disk: SimDisk::new(), store });
+            let bench = Bench::new(cluster.random.fork(), cluster.options.max_work);
+            cluster.nodes.insert(node, Node { disk: SimDisk::new(), store, bench });
             cluster.restart(node)?;
         }
         Ok(cluster)
@@ -100,7 +150,7 @@ impl SimCluster {
             sizes: LogSizes { file: 256 << 10, purge: 1 << 20 },
         };
         let port = self.wire.port(node);
-        let store = Store::open(config, disk, machines, port, Box::new(Inline))?;
+        let store = Store::open(config, disk, machines, port, Box::new(found.bench.clone()))?;
         *found.store.lock() = Some(store);
         Ok(())
     }
@@ -112,6 +162,7 @@ impl SimCluster {
         // The disk goes first, so that nothing is written on the way out.
         found.disk.crash(seed);
         *found.store.lock() = None;
+        found.bench.0.lock().jobs.clear();
         self.wire.forget(node);
         Ok(())
     }
@@ -176,6 +227,9 @@ impl SimCluster {
                 // Clocks of different nodes are not in step.
                 if (self.steps + id * 3).is_multiple_of(STEPS) {
                     store.tick();
+                }
+                for returned in node.bench.step() {
+                    store.returned(returned);
                 }
                 let mut rounds = 0;
                 while store.drive() && rounds < 100 {
