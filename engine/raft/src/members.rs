@@ -55,12 +55,12 @@ impl Peer {
             .proposed
             .is_some_and(|(conf, until)| conf == self.region.epoch.conf && now < until);
         match step {
-            Step::Done => return answers.push(change.reply, Ok(self.region.clone())),
+            Step::Done => answers.push(change.reply, Ok(self.region.clone())),
             Step::HandOver(heir) => {
                 self.transfer(heir);
                 let leader = self.region.peer(heir).map(|peer| peer.node);
                 let error = Error::NotLeader { region: self.region.id, leader };
-                return answers.push(change.reply, Err(error));
+                answers.push(change.reply, Err(error));
             }
             _ if change.wait.deadline <= now => {
                 let what = format!(
@@ -68,7 +68,7 @@ impl Peer {
                     self.region.id
                 );
                 let millis = Wait::millis(change.wait.since, now);
-                return answers.push(change.reply, Err(Error::Timeout { what, millis }));
+                answers.push(change.reply, Err(Error::Timeout { what, millis }));
             }
             Step::Propose(member) if !repeats => {
                 let proposed = self

@@ -1,5 +1,6 @@
 //! The store on its threads and on a real disk: three nodes in one process.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+// Real threads and real time are what this file is about.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)]
 
 mod common;
 
