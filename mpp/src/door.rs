@@ -18,6 +18,7 @@ use arrow_flight::{
     HandshakeRequest, HandshakeResponse, PollInfo, PutResult, Result as ActionResult, SchemaAsIpc,
     SchemaResult, Ticket as FlightTicket,
 };
+use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt};
 use prost::Message;
@@ -197,8 +198,14 @@ impl Door {
         flight_info(&schema, vec![endpoint], -1, -1, &metadata)
     }
 
+    /// Answers a descriptor, and repeats it: clients refuse an answer without one.
     async fn info(&self, descriptor: FlightDescriptor, user: &str) -> DoorResult<FlightInfo> {
-        let bytes = descriptor.cmd;
+        let mut info = self.answer_to(descriptor.cmd.clone(), user).await?;
+        info.flight_descriptor = Some(descriptor);
+        Ok(info)
+    }
+
+    async fn answer_to(&self, bytes: Bytes, user: &str) -> DoorResult<FlightInfo> {
         if bytes.first() == Some(&b'{') {
             return match Command::parse(&bytes)? {
                 Command::Scan(command) => self.scan_info(command, user).await,
