@@ -22,7 +22,7 @@ use crate::config::{Config, Role};
 /// How long a node waits for placement at its start before it gives up.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long each part of a node may take to end.
-const STOP_TIMEOUT: Duration = Duration::from_secs(3);
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 /// File that keeps a node's number, and its format.
 const IDENTITY_FILE: &str = "node-id";
 const IDENTITY_FORMAT: env::Format = env::Format::new(*b"ISBRNODE", 1);
@@ -153,10 +153,12 @@ async fn register_and_beat(common: &Common, me: Node, beat: beat::Beat) -> Resul
     Ok(())
 }
 
-/// Waits a bounded time for a part of the node to end.
-async fn end<T>(what: &str, task: tokio::task::JoinHandle<T>) {
-    if tokio::time::timeout(STOP_TIMEOUT, task).await.is_err() {
-        tracing::warn!(what, "did not end in time");
+/// Waits a bounded time for a part of the node to end, then ends it: other nodes hold streams
+/// open that would never end by themselves.
+async fn end<T>(what: &str, mut task: tokio::task::JoinHandle<T>) {
+    if tokio::time::timeout(STOP_TIMEOUT, &mut task).await.is_err() {
+        tracing::debug!(what, "is cut off");
+        task.abort();
     }
 }
 
