@@ -51,7 +51,10 @@ pub trait Groups: Send + Sync + 'static {
     /// has applied it. Followers and learners ask their leader. Requests are batched.
     fn read_index(&self, region: RegionId) -> Pending<u64>;
 
-    /// Leader: changes the membership to `peers` and resolves to the new descriptor once applied.
+    /// Leader: changes the membership to `peers`, one member at a time, and resolves to the new
+    /// descriptor once applied. A new voter follows as a learner until it has caught up. A leader
+    /// that is not among `peers` hands over and answers `NotLeader`: ask the one it names again.
+    /// After any other error the members may be on the way between old and new.
     fn change_membership(&self, region: RegionId, peers: Vec<Peer>) -> Pending<Region>;
 
     /// Leader: hands over to another voter; best effort.

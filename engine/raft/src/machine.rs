@@ -59,7 +59,8 @@ pub trait Machine: Send {
     /// Index up to which effects survive a crash; the log may be cut there.
     fn durable_index(&self) -> u64;
 
-    /// Makes everything applied durable. Called off the online path, before the log is cut.
+    /// Makes everything applied durable. Called off the online path, before the log is cut; and
+    /// right after creation, a split and a restore, before a group is founded on the state.
     fn persist(&mut self) -> Result<()>;
 
     /// A stream of the state at [`Machine::applied`], for a member that has no log to follow. It
@@ -90,7 +91,8 @@ pub trait SnapshotChunks {
 
 /// Makes and finds the machines of one node.
 pub trait Machines: Send {
-    /// Machines of every peer that this node holds, with what survived of their state.
+    /// Machines of every peer that this node holds, with what survived of their state: each that
+    /// was persisted once and not destroyed, those that hold nothing included.
     fn recover(&mut self) -> Result<Vec<Box<dyn Machine>>>;
 
     /// A machine for a new peer: empty at [`INITIAL_POSITION`] for a founding voter, or holding

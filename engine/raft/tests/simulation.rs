@@ -65,7 +65,7 @@ impl Run {
             ..StoreConfig::new(0)
         };
         // Every other history has its bulk work done apart, as in production.
-        let max_work = if seed % 2 == 0 { 0 } else { 40 };
+        let max_work = if seed.is_multiple_of(2) { 0 } else { 40 };
         let options = SimOptions { nodes: NODES, seed, loss: 0.02, max_delay: 4, max_work, config };
         let mut rig = Rig::with(options);
         rig.cluster.create(&common::region(1, &[1, 2, 3])).unwrap();
