@@ -1,0 +1,14 @@
+//! One log, two state machines: whatever a leader may decide, rows and columns show the same rows
+//! at every timestamp, through crashes, snapshots, splits and merges of segments.
+//!
+//! Every history comes from a seed. `ISOBAR_SEEDS` sets how many run, `ISOBAR_SEED` one of them.
+#![cfg(test)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod columns;
+mod history;
+mod leader;
+mod model;
+mod rows;
+mod seeds;
+mod table;

@@ -1,0 +1,72 @@
+//! What every replica must show: a map of versions that reads facts without `replaces`, terms or
+//! epochs. The leader tells it only what stands.
+
+use std::collections::BTreeMap;
+
+use txn::{Fact, WriteKind};
+use types::{Region, Row, Table, Timestamp};
+
+use crate::table;
+
+type Versions = BTreeMap<Timestamp, Option<Vec<u8>>>;
+
+#[derive(Default)]
+pub struct Model {
+    versions: BTreeMap<Vec<u8>, Versions>,
+    locks: BTreeMap<Vec<u8>, (Timestamp, WriteKind, Option<Vec<u8>>)>,
+}
+
+impl Model {
+    pub fn apply(&mut self, facts: &[Fact]) {
+        for fact in facts {
+            match fact {
+                Fact::Lock { key, start_ts, kind, row, .. } => {
+                    self.locks.insert(key.clone(), (*start_ts, *kind, row.clone()));
+                }
+                Fact::Commit { key, commit_ts, .. } => {
+                    if let Some((_, kind, row)) = self.locks.remove(key)
+                        && kind != WriteKind::Lock
+                    {
+                        self.versions.entry(key.clone()).or_default().insert(*commit_ts, row);
+                    }
+                }
+                Fact::Rollback { key, start_ts } => {
+                    if self.locks.get(key).is_some_and(|(start, ..)| start == start_ts) {
+                        self.locks.remove(key);
+                    }
+                }
+                Fact::Write { key, commit_ts, row, .. } => {
+                    self.versions.entry(key.clone()).or_default().insert(*commit_ts, row.clone());
+                }
+                Fact::DeleteRange { start, end } => {
+                    self.versions.retain(|key, _| key < start || end <= key);
+                    self.locks.retain(|key, _| key < start || end <= key);
+                }
+                Fact::Split { .. } | Fact::Schema(_) => {}
+            }
+        }
+    }
+
+    /// What a region must show at a timestamp.
+    pub fn rows(
+        &self,
+        region: &Region,
+        schemas: &[Table],
+        newest: &Table,
+        ts: Timestamp,
+    ) -> BTreeMap<Vec<u8>, Row> {
+        let seen = |(key, versions): (&Vec<u8>, &Versions)| {
+            let row = versions.range(..=ts).next_back()?.1.as_ref()?;
+            Some((key.clone(), table::decode(schemas, newest, row)))
+        };
+        self.versions.iter().filter(|(key, _)| region.contains(key)).filter_map(seen).collect()
+    }
+
+    /// Keys of a region that are locked by writers who began by `ts`.
+    pub fn locked(&self, region: &Region, ts: Timestamp) -> Vec<Vec<u8>> {
+        let held = self.locks.iter().filter(|(key, (start, kind, _))| {
+            region.contains(key) && *start <= ts && *kind != WriteKind::Lock
+        });
+        held.map(|(key, _)| key.clone()).collect()
+    }
+}
