@@ -20,6 +20,7 @@ pub fn small() -> Config {
         delta_rows: 8,
         delta_bytes: 64 << 10,
         deltas_bytes: 256 << 10,
+        log_entries: 30,
     }
 }
 
