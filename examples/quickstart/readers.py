@@ -90,5 +90,8 @@ class SparkReader:
         import pyspark
 
         application = self.spark.sparkContext.applicationId
-        self.spark.stop()
+        try:
+            self.spark.stop()
+        except OSError:
+            pass  # Java was interrupted, too
         shutil.rmtree(Path(pyspark.__file__).parent / "work" / application, ignore_errors=True)

@@ -1,0 +1,76 @@
+"""Clusters for tests, and their logs beside a failure."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness import Bank, Cluster
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    cache = Path(os.environ.get("ISOBAR_CACHE", Path.home() / ".cache/isobar"))
+    target = Path(os.environ.get("CARGO_TARGET_DIR", cache / "target"))
+    jar = ROOT / "spark-connector/target/isobar-spark-runtime-4.2_2.13.jar"
+    parser.addoption("--isobar", type=Path, default=target / "debug/isobar", help="the isobar binary")
+    parser.addoption("--jar", type=Path, default=jar, help="the Spark connector's runtime jar")
+
+
+@pytest.fixture(scope="session")
+def isobar(request: pytest.FixtureRequest) -> Path:
+    path = request.config.getoption("--isobar").resolve()
+    assert path.is_file(), f"{path} is missing: build it with `make build`"
+    return path
+
+
+@pytest.fixture(scope="session")
+def jar(request: pytest.FixtureRequest) -> Path:
+    path = request.config.getoption("--jar").resolve()
+    assert path.is_file(), f"{path} is missing: build it with `make jar`"
+    return path
+
+
+@pytest.fixture(scope="module")
+def cluster(isobar: Path, tmp_path_factory: pytest.TempPathFactory):
+    """One cluster for all tests of a module: a test leaves it healthy."""
+    data = tmp_path_factory.mktemp("cluster")
+    with Cluster(isobar, data) as running:
+        yield running
+    shutil.rmtree(data, ignore_errors=True)
+
+
+@pytest.fixture
+def bank(cluster: Cluster, request: pytest.FixtureRequest) -> Bank:
+    """A bank of its own, with columnar replicas, not yet busy."""
+    bank = Bank(cluster, "b_" + request.node.name.split("[")[0][-50:])
+    bank.open()
+    return bank
+
+
+@pytest.fixture
+def client():
+    """Finds a client program by its names; a missing one skips the test, or fails it under REQUIRE_CLIENTS=1."""
+
+    def find(*names: str) -> str:
+        for name in names:
+            path = shutil.which(name)
+            if path:
+                return path
+        text = f"{names[0]} is not installed"
+        if os.environ.get("REQUIRE_CLIENTS") == "1":
+            pytest.fail(text)
+        pytest.skip(text)
+
+    return find
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
+    report = yield
+    running = getattr(item, "funcargs", {}).get("cluster")
+    if report.failed and isinstance(running, Cluster):
+        report.sections.append(("cluster", running.story(lines=25)))
+    return report

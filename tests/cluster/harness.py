@@ -1,0 +1,313 @@
+"""A cluster under test: SQL and Flight clients, processes by name, and waiting for conditions.
+
+Nothing here sleeps instead of waiting for a condition, and only processes of its own playground are killed.
+"""
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow
+import pymysql
+from pyarrow import flight
+from pymysql.connections import Connection
+
+from playground import Playground
+
+T = TypeVar("T")
+
+CONFLICT = 1213
+DOOR_ERRORS = (flight.FlightError, pyarrow.ArrowException)
+
+
+def wait_until(what: str, condition: Callable[[], T], seconds: float = 30) -> T:
+    """The condition's first true value; errors of clients count as not yet."""
+    deadline = time.monotonic() + seconds
+    last: object = None
+    while time.monotonic() < deadline:
+        try:
+            last = condition()
+            if last:
+                return last
+        except (pymysql.err.MySQLError, *DOOR_ERRORS, StatusError, OSError) as error:
+            last = error
+        time.sleep(0.1)
+    raise AssertionError(f"not within {seconds} s: {what}; last seen: {last!r}")
+
+
+class StatusError(Exception):
+    """`isobar ctl status` failed."""
+
+
+class Cluster(Playground):
+    """A playground with clients."""
+
+    def connect(self, user: str = "root", password: str = "", **more) -> Connection:
+        """A connection to the MySQL port; every wait of it is bounded."""
+        options = dict(autocommit=True, local_infile=True, connect_timeout=10, read_timeout=60, write_timeout=60)
+        return pymysql.connect(
+            host="127.0.0.1", port=self.mysql_port, user=user, password=password, **{**options, **more}
+        )
+
+    def sql(self, *statements: str, **more) -> list[tuple]:
+        """Runs statements in one session; the rows of the last."""
+        with self.connect(**more) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def token(self, ttl: str = "10m") -> str:
+        return self.sql(f"SELECT isobar_snapshot('{ttl}')")[0][0]
+
+    def read(self, engine: str, query: str, token: str | None = None) -> list[tuple]:
+        """The answer of one engine, and of no other: `tikv` or `tiflash`."""
+        first = [f"SET tidb_isolation_read_engines = '{engine}'"]
+        if token is not None:
+            first.append(f"SET isobar_snapshot = '{token}'")
+        return self.sql(*first, query)
+
+    def status(self) -> dict:
+        """`isobar ctl status --json`."""
+        command = [self.isobar, "ctl", "status", "--json", "--placement", ",".join(self.placement)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        if done.returncode != 0:
+            raise StatusError(done.stderr)
+        return json.loads(done.stdout)
+
+    def names(self) -> list[str]:
+        """Names of the nodes, in no order that matters."""
+        return sorted(path.parent.name for path in self.data.glob("*/isobar.toml"))
+
+    def pids(self) -> dict[str, int]:
+        """Processes of the nodes that run now: children of this playground only."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            except (OSError, IndexError, ValueError):
+                continue
+            if self.process is not None and parent == self.process.pid and "--config" in words:
+                found[Path(words[words.index("--config") + 1]).parent.name] = int(entry.name)
+        return found
+
+    def kill(self, name: str) -> int:
+        """Kills a node with SIGKILL; its process number."""
+        pid = self.pids()[name]
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def wait_restarted(self, name: str, old: int, seconds: float = 40) -> None:
+        """Waits until another process runs the node and every node is heard of."""
+        wait_until(f"{name} is started again", lambda: self.pids().get(name) not in (None, old), seconds)
+        self.wait_healthy(seconds)
+
+    def wait_healthy(self, seconds: float = 40) -> None:
+        """Waits until every node is up, SQL included."""
+        expected = len(self.names())
+        wait_until(
+            "every node is up", lambda: sum(node["up"] for node in self.status()["nodes"]) >= expected, seconds
+        )
+        wait_until("SQL answers", lambda: self.sql("SELECT 1") == [(1,)], seconds)
+
+    def replica(self, table: str) -> dict[str, object] | None:
+        """A table's line of information_schema.columnar_replica."""
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT available, regions, ready_regions, lag_ms FROM information_schema.columnar_replica"
+                " WHERE table_schema = %s AND table_name = %s",
+                tuple(table.split(".")),
+            )
+            row = cursor.fetchone()
+            names = [column[0].lower() for column in cursor.description]
+            return dict(zip(names, row)) if row else None
+
+    def replicate(self, table: str, seconds: float = 60) -> None:
+        """Gives a table a columnar replica and waits for it."""
+        self.sql(f"ALTER TABLE {table} SET COLUMNAR REPLICA 1")
+        self.wait_available(table, seconds)
+
+    def wait_available(self, table: str, seconds: float = 60) -> None:
+        wait_until(f"{table} has a columnar replica", lambda: (self.replica(table) or {}).get("available"), seconds)
+
+    def kill_supervisor(self) -> None:
+        """Kills the playground itself with SIGKILL."""
+        self.process.kill()
+        self.process.wait()
+
+
+class Door:
+    """A Flight client that follows endpoints to the nodes that own the regions."""
+
+    def __init__(self, cluster: Cluster, node: int = 0, user: str = "root", password: str = ""):
+        basic = base64.b64encode(f"{user}:{password}".encode())
+        self.options = flight.FlightCallOptions(headers=[(b"authorization", b"Basic " + basic)], timeout=60)
+        self.client = flight.connect(f"grpc://{cluster.flight[node]}")
+
+    def info(self, command: dict | bytes) -> flight.FlightInfo:
+        body = command if isinstance(command, bytes) else json.dumps(command).encode()
+        return self.client.get_flight_info(flight.FlightDescriptor.for_command(body), self.options)
+
+    def get(self, endpoint: flight.FlightEndpoint, ticket: bytes | None = None) -> list[tuple]:
+        """One endpoint's rows, from its first location."""
+        client = flight.connect(endpoint.locations[0]) if endpoint.locations else self.client
+        reader = client.do_get(flight.Ticket(ticket or endpoint.ticket.ticket), self.options)
+        return [tuple(row.values()) for row in reader.read_all().to_pylist()]
+
+    def rows(self, command: dict) -> list[tuple]:
+        """All rows of all endpoints."""
+        return [row for endpoint in self.info(command).endpoints for row in self.get(endpoint)]
+
+    def scan(self, table: str, columns: list[str], token: str | None = None, filter: dict | None = None) -> list[tuple]:
+        database, name = table.split(".")
+        scan = {"database": database, "table": name, "columns": columns, "snapshot": token, "filter": filter}
+        return self.rows({"scan": scan})
+
+    def sql(self, query: str, database: str = "", token: str | None = None) -> list[tuple]:
+        return self.rows({"sql": {"query": query, "database": database, "snapshot": token}})
+
+    def action(self, name: str, body: dict) -> list:
+        results = self.client.do_action(flight.Action(name, json.dumps(body).encode()), self.options)
+        return [json.loads(result.body.to_pybytes()) for result in results]
+
+
+class Bank:
+    """Accounts whose sum never changes, and a ledger of every transfer that was acknowledged.
+
+    Transfers run in threads. An error of the connection means "unknown": the transfer may or may not have happened,
+    and is not counted as acknowledged.
+    """
+
+    ACCOUNTS = 40
+    OPENING = 1000
+
+    def __init__(self, cluster: Cluster, database: str):
+        self.cluster = cluster
+        self.database = database
+        self.total = self.ACCOUNTS * self.OPENING
+        self.acknowledged: list[int] = []
+        self.conflicts = 0
+        self.broken = 0
+        self.failure: BaseException | None = None
+        self._next = 0
+        self._lock = threading.Lock()
+        self._end = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def open(self) -> None:
+        accounts = ",".join(f"({n}, {self.OPENING}, 'account {n}')" for n in range(self.ACCOUNTS))
+        self.cluster.sql(
+            f"CREATE DATABASE {self.database}",
+            f"USE {self.database}",
+            "CREATE TABLE account (id INT PRIMARY KEY, balance DECIMAL(12,2) NOT NULL, note VARCHAR(40))",
+            "CREATE TABLE ledger (id BIGINT PRIMARY KEY, source INT NOT NULL, target INT NOT NULL, amount INT NOT NULL)",
+            f"INSERT INTO account VALUES {accounts}",
+        )
+        for table in ("account", "ledger"):
+            self.cluster.sql(f"ALTER TABLE {self.database}.{table} SET COLUMNAR REPLICA 1")
+        for table in ("account", "ledger"):
+            self.cluster.wait_available(f"{self.database}.{table}")
+
+    def start(self, threads: int = 2) -> "Bank":
+        for number in range(threads):
+            thread = threading.Thread(target=self._run, args=(number,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        return self
+
+    def stop(self) -> None:
+        self._end.set()
+        for thread in self._threads:
+            thread.join(70)
+        assert not any(thread.is_alive() for thread in self._threads), "a transfer hangs"
+        if self.failure is not None:
+            raise self.failure
+
+    def __enter__(self) -> "Bank":
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def wait_for(self, more: int, seconds: float = 40) -> None:
+        """Waits until so many more transfers were acknowledged."""
+        target = len(self.acknowledged) + more
+        done = lambda: self.failure is not None or len(self.acknowledged) >= target  # noqa: E731
+        wait_until(f"{more} more transfers", done, seconds)
+
+    def _run(self, seed: int) -> None:
+        connection = None
+        step = seed
+        while not self._end.is_set():
+            with self._lock:
+                self._next += 1
+                number = self._next
+            step = (step * 31 + 17 + number) % 10_007
+            source, target = step % self.ACCOUNTS, (step // 7) % self.ACCOUNTS
+            if source == target:
+                target = (target + 1) % self.ACCOUNTS
+            try:
+                if connection is None:
+                    connection = self.cluster.connect(database=self.database, read_timeout=30)
+                self._transfer(connection, number, source, target, 1 + step % 5)
+                self.acknowledged.append(number)
+            except pymysql.err.MySQLError as error:
+                if error.args[0] == CONFLICT:
+                    self.conflicts += 1
+                    continue
+                if error.args[0] in (1064, 1146, 1054, 1235):  # the statement itself is refused: a test's mistake
+                    self.failure = error
+                    return
+                self.broken += 1
+                connection = self._drop(connection)
+            except (OSError, EOFError):
+                self.broken += 1
+                connection = self._drop(connection)
+        self._drop(connection)
+
+    def _drop(self, connection: Connection | None) -> None:
+        if connection is not None:
+            try:
+                connection.close()
+            except (pymysql.err.Error, OSError):
+                pass
+        self._end.wait(0.1)  # a node that is being started again needs no storm of connections
+
+    @staticmethod
+    def _transfer(connection: Connection, number: int, source: int, target: int, amount: int) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("BEGIN")
+            try:
+                cursor.execute("UPDATE account SET balance = balance - %s WHERE id = %s", (amount, source))
+                cursor.execute("UPDATE account SET balance = balance + %s WHERE id = %s", (amount, target))
+                cursor.execute("INSERT INTO ledger VALUES (%s, %s, %s, %s)", (number, source, target, amount))
+                cursor.execute("COMMIT")
+            except pymysql.err.MySQLError:
+                cursor.execute("ROLLBACK")
+                raise
+
+    def check(self) -> None:
+        """At one new token, rows and columns agree, the sum is right and every acknowledged transfer is there."""
+        acknowledged = set(self.acknowledged)
+        token = self.cluster.token()
+        answers = {}
+        for engine in ("tikv", "tiflash"):
+            total = self.cluster.read(engine, f"SELECT SUM(balance) FROM {self.database}.account", token)
+            ids = self.cluster.read(engine, f"SELECT id FROM {self.database}.ledger", token)
+            accounts = self.cluster.read(engine, f"SELECT * FROM {self.database}.account ORDER BY id", token)
+            assert total[0][0] == self.total, f"{engine}: the sum of all accounts is {total[0][0]}, not {self.total}"
+            found = {row[0] for row in ids}
+            assert len(found) == len(ids), f"{engine}: {len(ids) - len(found)} transfers are there twice"
+            missing = sorted(acknowledged - found)
+            assert not missing, f"{engine}: {len(missing)} acknowledged transfers are missing: {missing[:10]}"
+            answers[engine] = (found, accounts)
+        assert answers["tikv"] == answers["tiflash"], "rows and columns differ at one token"

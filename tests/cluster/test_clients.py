@@ -1,0 +1,106 @@
+"""Real clients: what people have installed can connect, browse, write and read."""
+
+import datetime
+import subprocess
+from decimal import Decimal
+
+import mysql.connector
+import pymysql
+import pytest
+
+from harness import Cluster
+
+
+@pytest.fixture(scope="module", autouse=True)
+def table(cluster: Cluster):
+    cluster.sql(
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.orders (id BIGINT PRIMARY KEY AUTO_INCREMENT, customer VARCHAR(20) NOT NULL DEFAULT 'nobody',"
+        " total DECIMAL(10,2), at DATETIME)",
+        "INSERT INTO shop.orders (customer, total, at) VALUES ('ann', 1.50, '2013-01-02 03:04:05'), ('bob', NULL, NULL)",
+        "CREATE USER 'cli'@'%' IDENTIFIED BY 'Sesame-1'",
+    )
+
+
+def run_cli(cluster: Cluster, program: str, *words: str, password: str = "", user: str = "root") -> str:
+    command = [program, "--no-defaults", "-h", "127.0.0.1", "-P", str(cluster.mysql_port), "-u", user]
+    command += [f"--password={password}"] if password else []
+    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_command_line_client_connects_and_browses(cluster: Cluster, client):
+    program = client("mariadb", "mysql")
+    plain = "--skip-ssl"
+    assert run_cli(cluster, program, plain, "-N", "-e", "SELECT 6 * 7") == "42\n"
+    assert "shop" in run_cli(cluster, program, plain, "-e", "SHOW DATABASES")
+    assert "orders" in run_cli(cluster, program, plain, "shop", "-e", "SHOW TABLES")
+    described = run_cli(cluster, program, plain, "shop", "-e", "DESCRIBE orders")
+    assert "decimal(10,2)" in described and "PRI" in described and "auto_increment" in described
+    assert "PRIMARY KEY" in run_cli(cluster, program, plain, "shop", "-e", "SHOW CREATE TABLE orders")
+    table = run_cli(cluster, program, plain, "-t", "shop", "-e", "SELECT customer, total FROM orders ORDER BY id")
+    assert "| ann      |  1.50 |" in table and "|  NULL |" in table
+    assert run_cli(cluster, program, plain, "-N", "-e", "SELECT 1", user="cli", password="Sesame-1") == "1\n"
+
+
+def test_the_command_line_client_speaks_tls(cluster: Cluster, client):
+    program = client("mariadb", "mysql")
+    help_text = subprocess.run([program, "--help", "--verbose"], capture_output=True, text=True, timeout=30).stdout
+    words = ["--ssl"]
+    if "ssl-verify-server-cert" in help_text:
+        words.append("--skip-ssl-verify-server-cert")
+    shown = run_cli(cluster, program, *words, "-e", "\\s", user="cli", password="Sesame-1")
+    assert "Cipher in use is" in shown
+
+
+def test_pymysql_prepares_writes_and_reads(cluster: Cluster):
+    with cluster.connect(database="shop", cursorclass=pymysql.cursors.DictCursor) as connection:
+        with connection.cursor() as cursor:
+            assert cursor.execute("INSERT INTO orders (total) VALUES (%s), (%s)", (Decimal("2.25"), None)) == 2
+            first = cursor.lastrowid
+            assert first > 2
+            assert cursor.execute("UPDATE orders SET total = total + 1 WHERE id = %s", (first,)) == 1
+            cursor.execute("SELECT * FROM orders WHERE id = %s", (first,))
+            assert cursor.fetchall() == [{"id": first, "customer": "nobody", "total": Decimal("3.25"), "at": None}]
+            assert cursor.execute("DELETE FROM orders WHERE id >= %s", (first,)) == 2
+
+
+def test_mysql_connector_prepares_writes_and_reads(cluster: Cluster):
+    for pure, ssl_disabled in ((True, True), (True, False)):
+        connection = mysql.connector.connect(
+            host="127.0.0.1",
+            port=cluster.mysql_port,
+            user="cli",
+            password="Sesame-1",
+            database="shop",
+            connection_timeout=20,
+            use_pure=pure,
+            ssl_disabled=ssl_disabled,
+            autocommit=True,
+        )
+        try:
+            cursor = connection.cursor(prepared=True)
+            at = datetime.datetime(2020, 2, 29, 1, 2, 3)
+            cursor.execute("INSERT INTO orders (customer, total, at) VALUES (?, ?, ?)", ("zoë", Decimal("9.99"), at))
+            number = cursor.lastrowid
+            cursor.execute("SELECT id, customer, total, at FROM orders WHERE id = ?", (number,))
+            assert cursor.fetchall() == [(number, "zoë", Decimal("9.99"), at)]
+            cursor.execute("DELETE FROM orders WHERE id = ?", (number,))
+            assert cursor.rowcount == 1
+        finally:
+            connection.close()
+
+
+def test_conflicting_transactions_are_told_at_commit(cluster: Cluster):
+    with cluster.connect(database="shop") as one, cluster.connect(database="shop") as two:
+        with one.cursor() as first, two.cursor() as second:
+            first.execute("BEGIN")
+            second.execute("BEGIN")
+            first.execute("UPDATE orders SET total = 5 WHERE id = 1")
+            second.execute("UPDATE orders SET total = 6 WHERE id = 1")
+            first.execute("COMMIT")
+            with pytest.raises(pymysql.err.OperationalError) as raised:
+                second.execute("COMMIT")
+            assert raised.value.args[0] == 1213
+    assert cluster.sql("SELECT total FROM shop.orders WHERE id = 1") == [(Decimal("5.00"),)]

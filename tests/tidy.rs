@@ -1,0 +1,191 @@
+//! Keeps the tree's own rules: who may import whom, what every file begins with, how long it may be.
+//!
+//! It reads sources and `cargo metadata` and must never depend on a room, so that it runs when nothing else compiles.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use cargo_metadata::{DependencyKind, MetadataCommand};
+
+/// Lines that a file of production code may have.
+const MOST_LINES: usize = 700;
+
+/// Each room and the rooms that it may import, as in ARCHITECTURE.md.
+const IMPORTS: &[(&str, &[&str])] = &[
+    ("types", &[]),
+    ("env", &["types"]),
+    ("kv", &["types", "env"]),
+    ("raft", &["types", "env", "kv"]),
+    ("placement", &["types", "env", "kv", "raft"]),
+    ("txn", &["types", "env", "kv", "raft", "placement"]),
+    ("sql", &["types", "env", "placement", "txn"]),
+    ("rpc", &["types", "env", "raft", "placement", "txn"]),
+    ("columnar", &["types", "env", "raft", "placement", "txn"]),
+    ("mpp", &["types", "env", "raft", "txn", "placement", "rpc", "columnar", "sql"]),
+    (
+        "isobar",
+        &["types", "env", "kv", "raft", "placement", "txn", "sql", "rpc", "columnar", "mpp"],
+    ),
+    ("tests", &[]),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn room(package: &str) -> &str {
+    package.strip_prefix("isobar-").unwrap_or(package)
+}
+
+/// What each room imports in production code.
+fn imports() -> BTreeMap<String, BTreeSet<String>> {
+    let metadata =
+        MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec().unwrap();
+    let ours: BTreeSet<String> = metadata.packages.iter().map(|p| p.name.to_string()).collect();
+    let of = |package: &cargo_metadata::Package| {
+        let rooms = package
+            .dependencies
+            .iter()
+            .filter(|d| d.kind != DependencyKind::Development && ours.contains(&d.name));
+        rooms.map(|d| room(&d.name).to_owned()).collect()
+    };
+    metadata.packages.iter().map(|p| (room(&p.name).to_owned(), of(p))).collect()
+}
+
+/// Imports that the table does not allow, as `room -> room`.
+fn forbidden(found: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
+    let allowed: BTreeMap<&str, &[&str]> = IMPORTS.iter().copied().collect();
+    let mut wrong = Vec::new();
+    for (room, imported) in found {
+        match allowed.get(room.as_str()) {
+            None => wrong.push(format!("{room} is not in the table")),
+            Some(allowed) => wrong.extend(
+                imported
+                    .iter()
+                    .filter(|other| !allowed.contains(&other.as_str()))
+                    .map(|other| format!("{room} -> {other}")),
+            ),
+        }
+    }
+    wrong
+}
+
+/// Every Rust file of ours, with its path below the root and its text.
+fn sources() -> Vec<(PathBuf, String)> {
+    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() {
+                if !name.starts_with('.') && name != "target" {
+                    walk(&path, found);
+                }
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    let mut paths = Vec::new();
+    walk(&root(), &mut paths);
+    paths.sort();
+    paths
+        .into_iter()
+        .map(|path| {
+            let text = std::fs::read_to_string(&path).unwrap();
+            (path.strip_prefix(root()).unwrap().to_owned(), text)
+        })
+        .collect()
+}
+
+/// Whether a file holds only tests: it lies below a folder of tests.
+fn is_test(path: &Path) -> bool {
+    let mut parts = path.iter().map(|part| part.to_string_lossy().into_owned());
+    parts.any(|part| part == "tests" || part == "testing" || part == "tests.rs")
+}
+
+/// Lines before a file's own module of tests.
+fn production_lines(text: &str) -> usize {
+    text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")).count()
+}
+
+/// Marks of unfinished work, spelled so that this file does not hold them.
+fn marks() -> [String; 3] {
+    ["TO", "FIX", "XX"].map(|start| match start {
+        "TO" => format!("{start}DO"),
+        "FIX" => format!("{start}ME"),
+        _ => format!("{start}X"),
+    })
+}
+
+#[test]
+fn rooms_import_only_what_the_table_allows() {
+    let found = imports();
+    assert_eq!(found.len(), IMPORTS.len(), "rooms: {:?}", found.keys());
+    assert_eq!(forbidden(&found), Vec::<String>::new());
+}
+
+#[test]
+fn the_table_of_imports_can_refuse() {
+    let planted = BTreeMap::from([
+        ("raft".to_owned(), BTreeSet::from(["txn".to_owned(), "types".to_owned()])),
+        ("shed".to_owned(), BTreeSet::new()),
+    ]);
+    assert_eq!(forbidden(&planted), ["raft -> txn", "shed is not in the table"]);
+}
+
+#[test]
+fn the_table_of_imports_is_the_one_that_is_described() {
+    let page = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    for (room, allowed) in IMPORTS.iter().filter(|(room, _)| *room != "isobar" && *room != "tests")
+    {
+        let line = page
+            .lines()
+            .find(|line| {
+                let name = line.split('`').nth(1).unwrap_or_default();
+                line.starts_with("| `") && name.rsplit('/').next() == Some(room)
+            })
+            .unwrap_or_else(|| panic!("ARCHITECTURE.md does not describe {room}"));
+        let last = line.trim_end_matches([' ', '|']).rsplit('|').next().unwrap();
+        let described: BTreeSet<&str> = last.split('`').skip(1).step_by(2).collect();
+        assert_eq!(described, allowed.iter().copied().collect(), "{room}");
+    }
+}
+
+#[test]
+fn every_file_begins_with_what_it_is_for() {
+    let silent: Vec<PathBuf> = sources()
+        .into_iter()
+        .filter(|(_, text)| !text.starts_with("//! "))
+        .map(|(path, _)| path)
+        .collect();
+    assert_eq!(silent, Vec::<PathBuf>::new(), "a first line `//! …` is missing");
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let long: Vec<(PathBuf, usize)> = sources()
+        .into_iter()
+        .filter(|(path, _)| !is_test(path))
+        .map(|(path, text)| (path, production_lines(&text)))
+        .filter(|(_, lines)| *lines > MOST_LINES)
+        .collect();
+    assert_eq!(long, [], "split by purpose: the limit is {MOST_LINES} lines");
+}
+
+#[test]
+fn no_work_is_left_to_marks() {
+    let marked: Vec<(PathBuf, usize)> = sources()
+        .into_iter()
+        .flat_map(|(path, text)| {
+            let hits: Vec<(PathBuf, usize)> = text
+                .lines()
+                .enumerate()
+                .filter(|(_, line)| marks().iter().any(|mark| line.contains(mark.as_str())))
+                .map(|(at, _)| (path.clone(), at + 1))
+                .collect();
+            hits
+        })
+        .collect();
+    assert_eq!(marked, [], "finish it, or open an issue and say nothing here");
+}
