@@ -25,7 +25,6 @@ use sql::planner::{PlannedSelect, QueryContext, TableResolver};
 use sql::result::ResultColumn;
 use tonic::service::Routes;
 use types::{LeaseId, NodeId, SnapshotToken, Table, Timestamp};
-use url::Url;
 
 use crate::error::{DoorCode, DoorError, DoorResult};
 use crate::handlers::QueryNodes;
@@ -53,7 +52,6 @@ pub struct Engine {
     reader: Arc<Reader>,
     runtime: Arc<RuntimeEnv>,
     worker: Worker,
-    own: Url,
     leases: Mutex<HashMap<LeaseId, u64>>,
 }
 
@@ -72,17 +70,16 @@ struct Prepared {
 }
 
 impl Engine {
-    /// A coordinator, and the worker of its node, which other nodes reach at `own`.
+    /// A coordinator, and the worker of its node.
     pub fn new(
         placement: PlacementClient,
         clock: Arc<dyn Clock>,
         reader: Arc<Reader>,
         runtime: Arc<RuntimeEnv>,
-        own: Url,
     ) -> Arc<Self> {
         let worker = session::worker(reader.clone(), runtime.clone());
         let leases = Mutex::default();
-        Arc::new(Engine { placement, clock, reader, runtime, worker, own, leases })
+        Arc::new(Engine { placement, clock, reader, runtime, worker, leases })
     }
 
     /// The worker as a service for the node's internal port.
@@ -284,11 +281,7 @@ impl Engine {
             true => session::local(self.reader.clone(), self.runtime.clone()),
             false => {
                 let nodes = QueryNodes::new(nodes);
-                session::coordinator(
-                    nodes,
-                    self.runtime.clone(),
-                    self.worker.to_local_worker_context(self.own.clone()),
-                )?
+                session::coordinator(nodes, self.runtime.clone())?
             }
         };
         let plan = state.create_physical_plan(&planned.plan).await?;

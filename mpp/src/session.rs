@@ -9,8 +9,8 @@ use datafusion::execution::SessionState;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{
-    CompressionType, DistributedExt, LocalWorkerContext, SessionStateBuilderExt, Worker,
-    WorkerQueryContext, WorkerResolver,
+    CompressionType, DistributedExt, SessionStateBuilderExt, Worker, WorkerQueryContext,
+    WorkerResolver,
 };
 use url::Url;
 
@@ -44,11 +44,7 @@ pub fn planning() -> SessionState {
 }
 
 /// The coordinator's state for a query on `nodes`.
-pub fn coordinator(
-    nodes: QueryNodes,
-    runtime: Arc<RuntimeEnv>,
-    local: LocalWorkerContext,
-) -> Result<SessionState> {
+pub fn coordinator(nodes: QueryNodes, runtime: Arc<RuntimeEnv>) -> Result<SessionState> {
     let urls = nodes.urls();
     let mut config = config();
     config.set_extension(Arc::new(nodes));
@@ -57,7 +53,8 @@ pub fn coordinator(
         .with_physical_optimizer_rule(Arc::new(IsolateSingleTaskJoins))
         .with_distributed_planner()
         .with_distributed_worker_resolver(FixedWorkers(urls))
-        .with_distributed_local_worker_context(local)
+        // No local worker context: within one process the tasks of a stage would share one plan, and
+        // with it the streams of a shuffle, when two of them run on this node.
         .with_distributed_user_codec(ScanCodec)
         .with_distributed_compression(Some(CompressionType::LZ4_FRAME))?
         .with_distributed_max_tasks_per_stage(MAX_TASKS)?

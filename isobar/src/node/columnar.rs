@@ -14,7 +14,6 @@ use raft::Groups;
 use tokio_util::sync::CancellationToken;
 use txn::TxnClient;
 use types::{NodeId, Timestamp};
-use url::Url;
 
 use super::Common;
 use super::beat::{Beat, ColumnSizes};
@@ -98,8 +97,7 @@ fn query_engine(
     let runtime: Arc<RuntimeEnv> = Arc::new(
         RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(bytes))).build()?,
     );
-    let own = Url::parse(&format!("http://{}", common.config.rpc_address))?;
-    Ok(Engine::new(common.placement.clone(), common.clock.clone(), reader, runtime, own))
+    Ok(Engine::new(common.placement.clone(), common.clock.clone(), reader, runtime))
 }
 
 /// Flushes and compacts until asked to stop.
