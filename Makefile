@@ -47,7 +47,7 @@ demo: build jar venv ## Load real data, ask three readers at one snapshot, compa
 	$(PYTHON) examples/quickstart/demo.py --isobar $(ISOBAR) --jar $(JAR) --cache $(ISOBAR_CACHE)
 
 .PHONY: test
-test: tools venv ## Run every test: Rust, Scala, then whole clusters with real clients and Spark
+test: build venv ## Run every test: Rust, Scala, then whole clusters with real clients and Spark
 	cargo test --locked --workspace
 	$(SBT) test "spark-connector/assembly"
 	$(PYTHON) -m pytest -q tests/cluster --isobar $(ISOBAR) --jar $(JAR)
