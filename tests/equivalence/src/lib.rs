@@ -5,6 +5,7 @@
 #![cfg(test)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod cluster;
 mod columns;
 mod history;
 mod leader;
