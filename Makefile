@@ -47,9 +47,13 @@ demo: build jar venv ## Load real data, ask three readers at one snapshot, compa
 	$(PYTHON) examples/quickstart/demo.py --isobar $(ISOBAR) --jar $(JAR) --cache $(ISOBAR_CACHE)
 
 .PHONY: test
-test: build venv ## Run every test: Rust, Scala, then whole clusters with real clients and Spark
-	cargo test --locked --workspace
+test: venv ## Run the tests: Rust, Scala, then processes and clients of whole clusters
+	ISOBAR_PYTHON=$(PYTHON) cargo test --locked --workspace
 	$(SBT) test "spark-connector/assembly"
+	$(PYTHON) -m pytest -q tests/cluster/test_processes.py tests/cluster/test_clients.py --isobar $(ISOBAR) --jar $(JAR)
+
+.PHONY: test-cluster
+test-cluster: build jar venv ## Run every cluster test: kills, agreement of readers, replicas, bad input
 	$(PYTHON) -m pytest -q tests/cluster --isobar $(ISOBAR) --jar $(JAR)
 
 .PHONY: lint

@@ -39,14 +39,24 @@ pub fn bearer(user: &str, key: &[u8], now_ms: u64) -> DoorResult<String> {
     Ok(format!("{}.{}", URL_SAFE_NO_PAD.encode(claim), URL_SAFE_NO_PAD.encode(tag)))
 }
 
-fn open_bearer(text: &str, key: &[u8], now_ms: u64) -> DoorResult<String> {
+/// Which bearer tokens are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bearers {
+    /// Those that have not ended.
+    Current,
+    /// Those that this cluster issued, ended or not: for calls whose signed ticket is itself the
+    /// permission, so that a long job outlives its log-in.
+    Genuine,
+}
+
+fn open_bearer(text: &str, key: &[u8], now_ms: u64, taken: Bearers) -> DoorResult<String> {
     let forged = || refused("this bearer token was not issued by this cluster: log in again");
     let (claim, tag) = text.split_once('.').ok_or_else(forged)?;
     let claim = URL_SAFE_NO_PAD.decode(claim).map_err(|_| forged())?;
     let tag = URL_SAFE_NO_PAD.decode(tag).map_err(|_| forged())?;
     token::verify(key, &claim, &tag).map_err(|_| forged())?;
     let claim: Bearer = serde_json::from_slice(&claim).map_err(|_| forged())?;
-    if claim.expires_ms < now_ms {
+    if claim.expires_ms < now_ms && taken == Bearers::Current {
         return Err(refused("this bearer token has ended: log in again"));
     }
     Ok(claim.user)
@@ -59,6 +69,7 @@ pub async fn authenticate(
     key: &[u8],
     now_ms: u64,
     check: &PasswordCheck,
+    taken: Bearers,
 ) -> DoorResult<String> {
     let header = metadata
         .get("authorization")
@@ -66,7 +77,7 @@ pub async fn authenticate(
         .ok_or_else(|| refused("no 'authorization' header: send Basic user:password"))?;
     let (scheme, value) = header.split_once(' ').unwrap_or((header, ""));
     if scheme.eq_ignore_ascii_case("bearer") {
-        return open_bearer(value.trim(), key, now_ms);
+        return open_bearer(value.trim(), key, now_ms, taken);
     }
     if !scheme.eq_ignore_ascii_case("basic") {
         return Err(refused("the 'authorization' header is neither Basic nor Bearer"));

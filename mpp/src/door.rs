@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use arrow::ipc::writer::IpcWriteOptions;
 use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::error::FlightError;
@@ -28,9 +28,9 @@ use tonic::{Extensions, Request, Response, Status, Streaming};
 use types::SnapshotToken;
 
 use crate::actions::{ACTIONS, DEFAULT_TTL_MS, SnapshotInfo, by_node};
-use crate::auth::{PasswordCheck, authenticate, bearer};
+use crate::auth::{Bearers, PasswordCheck, authenticate, bearer};
 use crate::error::{DoorCode, DoorError, DoorResult};
-use crate::exec::{Engine, scan_schema};
+use crate::exec::{Engine, answer_schema, scan_schema};
 use crate::picture;
 use crate::request::{Command, ScanCommand, SqlCommand};
 use crate::ticket::{ScanTicket, SqlTicket, Ticket, Work};
@@ -79,8 +79,18 @@ fn location(door: String) -> arrow_flight::Location {
 
 impl Door {
     async fn user(&self, metadata: &MetadataMap, extensions: &Extensions) -> DoorResult<String> {
+        self.admit(metadata, extensions, Bearers::Current).await
+    }
+
+    async fn admit(
+        &self,
+        metadata: &MetadataMap,
+        extensions: &Extensions,
+        taken: Bearers,
+    ) -> DoorResult<String> {
         let key = self.engine.placement.signing_key().await?;
-        authenticate(metadata, peer(extensions), &key, self.engine.now_ms(), &self.check).await
+        let now = self.engine.now_ms();
+        authenticate(metadata, peer(extensions), &key, now, &self.check, taken).await
     }
 
     async fn snapshot(
@@ -168,15 +178,7 @@ impl Door {
             context.user = user.to_owned();
         }
         let (_, columns) = self.engine.describe(&command.query, &context, token.ts).await?;
-        let fields: Vec<Field> = columns
-            .iter()
-            .map(|column| {
-                let ty =
-                    column.ty.map_or(arrow::datatypes::DataType::Null, types::columns::arrow_type);
-                Field::new(&column.name, ty, column.nullable)
-            })
-            .collect();
-        let schema: SchemaRef = Arc::new(Schema::new(fields));
+        let schema = answer_schema(&columns);
         let work = Work::Sql(SqlTicket { query: command.query, context });
         let mut ticket = self.seal(work, token).await?;
         if flight_sql {
@@ -241,7 +243,7 @@ impl Door {
         }
         let key = self.engine.placement.signing_key().await?;
         let ticket = Ticket::open(&bytes, &key, self.engine.now_ms())?;
-        self.engine.check_lease(ticket.lease(), 0).await?;
+        self.engine.check_lease(ticket.lease()).await?;
         match &ticket.work {
             Work::Scan(scan) => self.engine.scan(scan, ticket.token.ts).await,
             Work::Sql(sql) => self.engine.query(&sql.query, &sql.context, ticket.token).await,
@@ -324,7 +326,7 @@ impl FlightService for Door {
         &self,
         request: Request<FlightTicket>,
     ) -> Result<Response<Self::DoGetStream>, Status> {
-        self.user(request.metadata(), request.extensions()).await?;
+        self.admit(request.metadata(), request.extensions(), Bearers::Genuine).await?;
         let answer = self.redeem(request.into_inner()).await?;
         let batches =
             answer.batches.map_err(|error| FlightError::Tonic(Box::new(Status::from(error))));

@@ -8,6 +8,8 @@ use tonic::{Code, Status};
 use types::Error;
 
 const MARK: &str = "ISOBAR-";
+/// What tonic and hyper say of connections that cannot be made or break.
+const BROKEN: [&str; 4] = ["transport error", "tcp connect", "http2 error", "h2 protocol error"];
 
 /// A stable name for what went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,13 +174,17 @@ impl From<DataFusionError> for DoorError {
         if let Some(coded) = DoorError::find(&text) {
             return coded;
         }
-        let code = match error.find_root() {
+        let root = error.find_root();
+        if let DataFusionError::External(cause) = root
+            && let Some(status) = cause.downcast_ref::<Status>()
+        {
+            return status.clone().into();
+        }
+        let code = match root {
             DataFusionError::NotImplemented(_) => DoorCode::Unsupported,
             DataFusionError::ResourcesExhausted(_) => DoorCode::Unavailable,
             // A worker that cannot be reached is reported by gRPC in words only.
-            _ if text.contains("transport error") || text.contains("tcp connect") => {
-                DoorCode::Unavailable
-            }
+            _ if BROKEN.iter().any(|words| text.contains(words)) => DoorCode::Unavailable,
             _ => DoorCode::Invalid,
         };
         DoorError::new(code, text)

@@ -7,8 +7,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::datatypes::SchemaRef;
-use arrow::record_batch::RecordBatch;
+use arrow::array::ArrayRef;
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::logical_expr::LogicalPlan;
@@ -26,6 +27,7 @@ use sql::result::ResultColumn;
 use tonic::service::Routes;
 use types::{LeaseId, NodeId, SnapshotToken, Table, Timestamp};
 
+use crate::channel::{self, WorkerChannels};
 use crate::error::{DoorCode, DoorError, DoorResult};
 use crate::handlers::QueryNodes;
 use crate::picture::Owners;
@@ -34,16 +36,20 @@ use crate::request::SqlContext;
 use crate::scan::{ColumnarScanExec, ScanSpec};
 use crate::table::ColumnarTables;
 use crate::ticket::ScanTicket;
-use crate::{session, verifier};
+use crate::{pruning, rules, session, verifier};
 
 /// How often a query is planned before its failure is the client's.
 const ATTEMPTS: usize = 3;
+/// No attempt begins later than this after the first, so that a mute cluster is an error soon.
+const ATTEMPT_WINDOW: Duration = Duration::from_secs(4);
 /// Pause before another attempt, so that a moving region can arrive.
 const PAUSE: Duration = Duration::from_millis(100);
 /// A node not heard of for this long is avoided, if another holds the data.
 const SILENT_MS: u64 = 3_000;
 /// How long EXPLAIN ANALYZE waits for the workers' metrics, some of which may never come.
 const METRICS_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a lease is believed to live without asking placement, in milliseconds.
+const LEASE_MEMORY_MS: u64 = 500;
 
 /// What a columnar node needs to coordinate queries.
 pub struct Engine {
@@ -52,7 +58,17 @@ pub struct Engine {
     reader: Arc<Reader>,
     runtime: Arc<RuntimeEnv>,
     worker: Worker,
-    leases: Mutex<HashMap<LeaseId, u64>>,
+    channels: WorkerChannels,
+    leases: Mutex<KnownLeases>,
+}
+
+/// Leases that lived when placement was last asked.
+#[derive(Default)]
+struct KnownLeases {
+    /// Unix milliseconds of the asking.
+    asked_ms: u64,
+    /// Unix milliseconds of the end, by lease.
+    ends: HashMap<LeaseId, u64>,
 }
 
 /// A running query.
@@ -67,6 +83,8 @@ pub struct Answer {
 struct Prepared {
     plan: Arc<dyn ExecutionPlan>,
     context: SessionContext,
+    /// The answer's columns, as clients are told them.
+    schema: SchemaRef,
 }
 
 impl Engine {
@@ -77,9 +95,10 @@ impl Engine {
         reader: Arc<Reader>,
         runtime: Arc<RuntimeEnv>,
     ) -> Arc<Self> {
-        let worker = session::worker(reader.clone(), runtime.clone());
+        let channels = WorkerChannels::default();
+        let worker = session::worker(reader.clone(), runtime.clone(), channels.clone());
         let leases = Mutex::default();
-        Arc::new(Engine { placement, clock, reader, runtime, worker, leases })
+        Arc::new(Engine { placement, clock, reader, runtime, worker, channels, leases })
     }
 
     /// The worker as a service for the node's internal port.
@@ -97,6 +116,12 @@ impl Engine {
         Owners::of(&self.placement.known_nodes())
     }
 
+    /// Asks placement for the nodes and their addresses, which otherwise come with heartbeats.
+    pub async fn refresh_nodes(&self) -> DoorResult<()> {
+        self.placement.status().await?;
+        Ok(())
+    }
+
     /// A table of the current catalog.
     pub async fn table(&self, database: &str, name: &str) -> DoorResult<Arc<Table>> {
         let catalog = self.placement.catalog().await?;
@@ -108,22 +133,26 @@ impl Engine {
         })
     }
 
-    /// Fails unless the lease lives. `until` is what the ticket knows; a lease may have been
-    /// renewed since.
-    pub async fn check_lease(&self, lease: LeaseId, until: u64) -> DoorResult<()> {
+    /// Fails unless the lease lives, as placement knew at most [`LEASE_MEMORY_MS`] ago. Number 0
+    /// stands for no lease: a snapshot that its own SQL node protects.
+    pub async fn check_lease(&self, lease: LeaseId) -> DoorResult<()> {
         let now = self.now_ms();
-        if lease == 0 || now <= until {
-            return Ok(());
-        }
-        if self.leases.lock().get(&lease).is_some_and(|expires| now <= *expires) {
+        let lives = |known: &KnownLeases| known.ends.get(&lease).is_some_and(|end| now <= *end);
+        let current = |known: &KnownLeases| now.saturating_sub(known.asked_ms) <= LEASE_MEMORY_MS;
+        let remembered = {
+            let known = self.leases.lock();
+            current(&known) && lives(&known)
+        };
+        if lease == 0 || remembered {
             return Ok(());
         }
         let alive = self.placement.leases().await?;
-        let mut leases = self.leases.lock();
-        *leases = alive.iter().map(|lease| (lease.id, lease.expires_ms)).collect();
-        match leases.get(&lease) {
-            Some(expires) if now <= *expires => Ok(()),
-            _ => Err(types::Error::LeaseLost(lease).into()),
+        let mut known = self.leases.lock();
+        known.asked_ms = now;
+        known.ends = alive.iter().map(|lease| (lease.id, lease.expires_ms)).collect();
+        match lives(&known) {
+            true => Ok(()),
+            false => Err(types::Error::LeaseLost(lease).into()),
         }
     }
 
@@ -146,13 +175,14 @@ impl Engine {
         token: SnapshotToken,
     ) -> DoorResult<Answer> {
         let mut failure = None;
+        let begun = tokio::time::Instant::now();
         for attempt in 0..ATTEMPTS {
             if attempt > 0 {
                 tokio::time::sleep(PAUSE).await;
             }
             match self.attempt(query, context, token.ts, attempt > 0).await {
                 Ok(answer) => return Ok(answer),
-                Err(error) if error.code.is_retryable() => {
+                Err(error) if error.code.is_retryable() && begun.elapsed() < ATTEMPT_WINDOW => {
                     tracing::info!(attempt, %error, "query is planned again");
                     failure = Some(error);
                 }
@@ -169,9 +199,13 @@ impl Engine {
         ts: Timestamp,
         again: bool,
     ) -> DoorResult<Answer> {
-        let avoid = if again { self.silent_nodes().await } else { Vec::new() };
-        let Prepared { plan, context } = self.prepare(query, context, ts, &avoid, again).await?;
-        first_batch(execute_stream(plan, context.task_ctx())?).await
+        let avoid = if again { self.doubtful_nodes().await } else { Vec::new() };
+        let Prepared { plan, context, schema } =
+            self.prepare(query, context, ts, &avoid, again).await?;
+        let mut answer = first_batch(execute_stream(plan, context.task_ctx())?).await?;
+        answer.schema = schema.clone();
+        answer.batches = answer.batches.map(move |batch| rename(batch?, &schema)).boxed();
+        Ok(answer)
     }
 
     /// The plan, or after running it the plan with what happened, one line each.
@@ -182,7 +216,7 @@ impl Engine {
         ts: Timestamp,
         analyze: bool,
     ) -> DoorResult<Vec<String>> {
-        let Prepared { plan, context } = self.prepare(query, context, ts, &[], false).await?;
+        let Prepared { plan, context, .. } = self.prepare(query, context, ts, &[], false).await?;
         if !analyze {
             return Ok(lines(&display_plan_ascii(plan.as_ref(), false)));
         }
@@ -205,6 +239,8 @@ impl Engine {
 
     /// Scans this node's part of a table.
     pub async fn scan(&self, ticket: &ScanTicket, ts: Timestamp) -> DoorResult<Answer> {
+        // Brings the catalog up to date: the ticket may be older than a change.
+        self.timestamp().await?;
         let table =
             self.table(&ticket.database, &ticket.table).await.map_err(|error| {
                 match error.code {
@@ -234,6 +270,7 @@ impl Engine {
             ts,
             rows: 0,
             bytes: 0,
+            prune: Vec::new(),
         };
         let provider = Arc::new(LocalScan { spec });
         let context = SessionContext::new_with_state(session::local(
@@ -276,17 +313,21 @@ impl Engine {
     ) -> DoorResult<Prepared> {
         let (planned, tables) = self.plan_logical(query, context, ts, avoid, fresh).await?;
         let nodes = tables.used();
+        if !nodes.is_empty() {
+            rules::refuse_recursion(&planned.plan)?;
+        }
         let state = match nodes.is_empty() {
             // A query without tables runs here.
             true => session::local(self.reader.clone(), self.runtime.clone()),
             false => {
                 let nodes = QueryNodes::new(nodes);
-                session::coordinator(nodes, self.runtime.clone())?
+                session::coordinator(nodes, self.runtime.clone(), self.channels.clone())?
             }
         };
         let plan = state.create_physical_plan(&planned.plan).await?;
         verifier::verify(&plan)?;
-        Ok(Prepared { plan, context: SessionContext::new_with_state(state) })
+        let schema = answer_schema(&planned.columns);
+        Ok(Prepared { plan, context: SessionContext::new_with_state(state), schema })
     }
 
     async fn plan_logical(
@@ -327,16 +368,18 @@ impl Engine {
         Ok((planned, tables))
     }
 
-    async fn silent_nodes(&self) -> Vec<NodeId> {
-        match self.placement.status().await {
-            Ok(status) => status
-                .nodes
-                .iter()
-                .filter(|node| node.silent_ms.is_none_or(|silent| silent > SILENT_MS))
-                .map(|node| node.node.id)
-                .collect(),
-            Err(_) => Vec::new(),
-        }
+    /// Columnar nodes that placement has not heard of lately, or that accept no connection.
+    async fn doubtful_nodes(&self) -> Vec<NodeId> {
+        let Ok(status) = self.placement.status().await else { return Vec::new() };
+        let silent = |node: &NodeId| {
+            let of = status.nodes.iter().find(|status| status.node.id == *node);
+            of.is_some_and(|of| of.silent_ms.is_none_or(|silent| silent > SILENT_MS))
+        };
+        let Ok(owners) = self.owners() else { return Vec::new() };
+        let probes = owners.0.values().map(|owner| channel::accepts(&owner.worker));
+        let accept = futures::future::join_all(probes).await;
+        let nodes = owners.0.keys().copied().zip(accept);
+        nodes.filter(|(node, accepts)| !accepts || silent(node)).map(|(node, _)| node).collect()
     }
 }
 
@@ -346,10 +389,26 @@ pub fn scan_schema(table: &Table, positions: &[usize]) -> DoorResult<SchemaRef> 
     Ok(Arc::new(schema.map_err(|error| DoorError::new(DoorCode::Invalid, error.to_string()))?))
 }
 
+/// Schema of a query's answer, as clients are told it: displayed names, types on the wire. Every
+/// column may be NULL, whatever its table says.
+pub fn answer_schema(columns: &[ResultColumn]) -> SchemaRef {
+    let field = |column: &ResultColumn| {
+        let ty = column.ty.map_or(DataType::Null, types::columns::arrow_type);
+        Field::new(&column.name, ty, true)
+    };
+    Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
+}
+
+/// The batch under the names, and with exactly the types, that clients are told.
 fn rename(batch: RecordBatch, schema: &SchemaRef) -> DoorResult<RecordBatch> {
-    let options =
-        arrow::record_batch::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(schema.clone(), batch.columns().to_vec(), &options)
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let typed = |(column, field): (&ArrayRef, &FieldRef)| match column.data_type() {
+        ty if ty == field.data_type() => Ok(column.clone()),
+        _ => arrow::compute::cast(column, field.data_type()),
+    };
+    let columns = batch.columns().iter().zip(schema.fields()).map(typed).collect::<Result<_, _>>();
+    columns
+        .and_then(|columns| RecordBatch::try_new_with_options(schema.clone(), columns, &options))
         .map_err(|error| DoorError::new(DoorCode::Corrupt, error.to_string()))
 }
 
@@ -402,14 +461,23 @@ impl datafusion::catalog::TableProvider for LocalScan {
         datafusion::logical_expr::TableType::Base
     }
 
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&datafusion::logical_expr::Expr],
+    ) -> datafusion::common::Result<Vec<datafusion::logical_expr::TableProviderFilterPushDown>>
+    {
+        Ok(pruning::support(filters, &self.spec.table))
+    }
+
     async fn scan(
         &self,
         _: &dyn datafusion::catalog::Session,
         projection: Option<&Vec<usize>>,
-        _: &[datafusion::logical_expr::Expr],
+        filters: &[datafusion::logical_expr::Expr],
         _: Option<usize>,
     ) -> datafusion::common::Result<Arc<dyn ExecutionPlan>> {
         let mut spec = self.spec.clone();
+        spec.prune = pruning::bounds(filters, &spec.table);
         if let Some(projection) = projection {
             spec.projection.clone_from(projection);
         }

@@ -6,11 +6,13 @@
 
 pub mod actions;
 pub mod auth;
+pub mod channel;
 pub mod door;
 pub mod error;
 pub mod exec;
 pub mod handlers;
 pub mod picture;
+pub mod pruning;
 pub mod reader;
 pub mod remote;
 pub mod request;

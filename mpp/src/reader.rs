@@ -4,13 +4,12 @@
 //! Every wait is bounded. It returns all rows of a snapshot or an error, never some of them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
-use columnar::{
-    ColumnarStore, PartitionScan, Predicate, ScanRequest, TabletHandle, TabletSnapshot,
-};
+use columnar::{ColumnarStore, PartitionScan, ScanRequest, TabletHandle, TabletSnapshot};
 use datafusion::common::{DataFusionError, Result as DfResult};
 use futures::Stream;
 use raft::Groups;
@@ -20,6 +19,7 @@ use txn::client::TxnClient;
 use types::{Error, NodeId, RegionId, Result, Timestamp};
 
 use crate::error::DoorError;
+use crate::pruning;
 use crate::scan::ScanSpec;
 
 /// How long a strong read may wait for its regions.
@@ -38,6 +38,8 @@ pub struct Reader {
     store: ColumnarStore,
     groups: Arc<dyn Groups>,
     txn: TxnClient,
+    /// Batches that scans have read.
+    batches: Arc<AtomicU64>,
 }
 
 impl Reader {
@@ -48,7 +50,12 @@ impl Reader {
         groups: Arc<dyn Groups>,
         txn: TxnClient,
     ) -> Self {
-        Reader { node, store, groups, txn }
+        Reader { node, store, groups, txn, batches: Arc::default() }
+    }
+
+    /// How many batches this node's scans have read since it started.
+    pub fn batches_read(&self) -> u64 {
+        self.batches.load(Ordering::Relaxed)
     }
 
     /// This node.
@@ -103,18 +110,17 @@ impl Reader {
     ) -> DfResult<impl Stream<Item = DfResult<RecordBatch>> + use<>> {
         let schema = spec.schema()?;
         let columns = spec.columns()?;
+        let predicate = pruning::predicate(&spec.prune, &spec.table);
         let mut scans = Vec::with_capacity(tablets.len());
         for tablet in tablets {
-            let request = ScanRequest {
-                columns: columns.clone(),
-                predicate: Predicate::default(),
-                batch_rows,
-            };
+            let request =
+                ScanRequest { columns: columns.clone(), predicate: predicate.clone(), batch_rows };
             let parts = tablet.scan(request).map_err(DoorError::from)?.partitions(partitions);
             scans.extend(parts.into_iter().nth(partition));
         }
+        let batches = self.batches.clone();
         let (sender, receiver) = mpsc::channel(READ_AHEAD);
-        tokio::task::spawn_blocking(move || feed(scans, &schema, &sender));
+        tokio::task::spawn_blocking(move || feed(scans, &schema, &sender, &batches));
         Ok(ReceiverStream::new(receiver))
     }
 }
@@ -123,11 +129,13 @@ fn feed(
     scans: Vec<PartitionScan>,
     schema: &SchemaRef,
     sender: &mpsc::Sender<DfResult<RecordBatch>>,
+    read: &AtomicU64,
 ) {
     for batch in scans.into_iter().flatten() {
         let batch = batch
             .map_err(|error| DataFusionError::from(DoorError::from(error)))
             .and_then(|batch| named(batch, schema));
+        read.fetch_add(1, Ordering::Relaxed);
         let failed = batch.is_err();
         if sender.blocking_send(batch).is_err() || failed {
             return;

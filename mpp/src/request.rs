@@ -204,7 +204,7 @@ impl Filter {
                 format!("table {}.{} has no column '{name}'", table.database, table.name),
             )
         })?;
-        let reference = datafusion::common::Column::new_unqualified(column.name.clone());
+        let reference = datafusion::common::Column::new_unqualified(column.name.to_lowercase());
         Ok((col(reference), column.ty))
     }
 

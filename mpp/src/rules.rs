@@ -1,15 +1,19 @@
-//! A plan rule that the distributed planner needs.
+//! What the distributed planner cannot do by itself: a plan rule that it needs, and the queries
+//! that it must not get.
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{JoinType, Result};
 use datafusion::config::ConfigOptions;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+
+use crate::error::{DoorCode, DoorError, DoorResult};
 
 /// Joins that the distributed planner runs as one task (`NOT IN`, FULL nested loops) would drag
 /// the scans below them into that task, away from their regions. A coalesce below such a join is
@@ -52,5 +56,25 @@ impl PhysicalOptimizerRule for IsolateSingleTaskJoins {
             Ok(Transformed::yes(node.replace_children(children, options)?))
         })
         .data()
+    }
+}
+
+/// Refuses WITH RECURSIVE over tables: each round would have to run the other nodes' tasks again,
+/// which streams that are read once cannot do.
+pub fn refuse_recursion(plan: &LogicalPlan) -> DoorResult<()> {
+    let mut name = None;
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::RecursiveQuery(query) = node {
+            name = Some(query.name.clone());
+            return Ok(TreeNodeRecursion::Stop);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    match name {
+        Some(name) => Err(DoorError::new(
+            DoorCode::Unsupported,
+            format!("WITH RECURSIVE {name} over tables is not run on columns: read rows"),
+        )),
+        None => Ok(()),
     }
 }

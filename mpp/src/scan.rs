@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 use types::{Epoch, NodeId, RegionId, Table, Timestamp};
 
+use crate::pruning::Bound;
 use crate::reader::{Pinned, Reader};
 
 /// Partitions that every scan advertises. At least two, or the distributed planner would elide
@@ -48,6 +49,8 @@ pub struct ScanSpec {
     pub rows: u64,
     /// Bytes, about, of all the regions.
     pub bytes: u64,
+    /// Rows that need not be read: those for which one of these is not true.
+    pub prune: Vec<Bound>,
 }
 
 impl ScanSpec {
@@ -237,7 +240,7 @@ impl PhysicalExtensionCodec for ScanCodec {
         _: &TaskContext,
         _: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let spec = serde_json::from_slice(bytes)
+        let spec = postcard::from_bytes(bytes)
             .map_err(|error| exec_datafusion_err!("undecodable scan: {error}"))?;
         Ok(Arc::new(ColumnarScanExec::try_new(spec)?))
     }
@@ -252,7 +255,9 @@ impl PhysicalExtensionCodec for ScanCodec {
         let Some(scan) = node.downcast_ref::<ColumnarScanExec>() else {
             return internal_err!("only columnar scans travel to workers");
         };
-        serde_json::to_writer(bytes, &scan.spec)
-            .map_err(|error| exec_datafusion_err!("scan cannot be encoded: {error}"))
+        let spec = postcard::to_extend(&scan.spec, std::mem::take(bytes))
+            .map_err(|error| exec_datafusion_err!("scan cannot be encoded: {error}"))?;
+        *bytes = spec;
+        Ok(())
     }
 }

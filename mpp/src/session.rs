@@ -14,6 +14,7 @@ use datafusion_distributed::{
 };
 use url::Url;
 
+use crate::channel::WorkerChannels;
 use crate::handlers::{QueryNodes, desired, route, scale_up};
 use crate::reader::Reader;
 use crate::rules::IsolateSingleTaskJoins;
@@ -44,7 +45,15 @@ pub fn planning() -> SessionState {
 }
 
 /// The coordinator's state for a query on `nodes`.
-pub fn coordinator(nodes: QueryNodes, runtime: Arc<RuntimeEnv>) -> Result<SessionState> {
+///
+/// Tasks on the coordinator's own node are reached over the network too: two tasks of a stage that
+/// run in the coordinator's process without it share one plan, and the second finds the streams of
+/// the first consumed.
+pub fn coordinator(
+    nodes: QueryNodes,
+    runtime: Arc<RuntimeEnv>,
+    channels: WorkerChannels,
+) -> Result<SessionState> {
     let urls = nodes.urls();
     let mut config = config();
     config.set_extension(Arc::new(nodes));
@@ -53,8 +62,7 @@ pub fn coordinator(nodes: QueryNodes, runtime: Arc<RuntimeEnv>) -> Result<Sessio
         .with_physical_optimizer_rule(Arc::new(IsolateSingleTaskJoins))
         .with_distributed_planner()
         .with_distributed_worker_resolver(FixedWorkers(urls))
-        // No local worker context: within one process the tasks of a stage would share one plan, and
-        // with it the streams of a shuffle, when two of them run on this node.
+        .with_distributed_channel_resolver(channels)
         .with_distributed_user_codec(ScanCodec)
         .with_distributed_compression(Some(CompressionType::LZ4_FRAME))?
         .with_distributed_max_tasks_per_stage(MAX_TASKS)?
@@ -75,9 +83,9 @@ pub fn local(reader: Arc<Reader>, runtime: Arc<RuntimeEnv>) -> SessionState {
 }
 
 /// This node's worker: runs the tasks that coordinators send.
-pub fn worker(reader: Arc<Reader>, runtime: Arc<RuntimeEnv>) -> Worker {
+pub fn worker(reader: Arc<Reader>, runtime: Arc<RuntimeEnv>, channels: WorkerChannels) -> Worker {
     Worker::from_session_builder(move |query: WorkerQueryContext| {
-        let reader = reader.clone();
+        let (reader, channels) = (reader.clone(), channels.clone());
         async move {
             let functions = sql::planner::session_state_builder(config()).build();
             let mut state = query
@@ -88,6 +96,7 @@ pub fn worker(reader: Arc<Reader>, runtime: Arc<RuntimeEnv>) -> Worker {
                 )
                 .with_window_functions(functions.window_functions().values().cloned().collect())
                 .with_distributed_user_codec(ScanCodec)
+                .with_distributed_channel_resolver(channels)
                 .build();
             let config = state.config_mut();
             config.set_extension(reader);

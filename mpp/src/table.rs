@@ -6,7 +6,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Result;
-use datafusion::logical_expr::{Expr, TableType};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 use placement::client::PlacementClient;
@@ -15,6 +15,7 @@ use sql::result::SqlError;
 use types::{NodeId, Timestamp};
 
 use crate::picture::{self, Owner, Owners, TablePicture};
+use crate::pruning;
 use crate::scan::{ColumnarScanExec, ScanSpec};
 
 /// A table at a snapshot, with its regions placed.
@@ -43,11 +44,18 @@ impl TableProvider for ColumnarTable {
         TableType::Base
     }
 
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(pruning::support(filters, &self.picture.table))
+    }
+
     async fn scan(
         &self,
         _: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _: &[Expr],
+        filters: &[Expr],
         _: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let TablePicture { table, regions, rows, bytes } = &self.picture;
@@ -60,6 +68,7 @@ impl TableProvider for ColumnarTable {
             ts: self.ts,
             rows: *rows,
             bytes: *bytes,
+            prune: pruning::bounds(filters, table),
         })?))
     }
 }

@@ -1,0 +1,127 @@
+//! What clients write: filters, durations, tickets; and how errors travel in texts.
+
+use env::Random;
+use mpp::actions::parse_ttl;
+use mpp::error::{DoorCode, DoorError};
+use mpp::request::{Command, Filter, Literal};
+use mpp::ticket::{SqlTicket, Ticket, Work, fuzz_ticket};
+use serde_json::json;
+use types::{SnapshotToken, Timestamp};
+
+use crate::data::orders_table;
+
+#[test]
+fn durations() {
+    for (text, ms) in [
+        ("90s", 90_000),
+        ("10m", 600_000),
+        ("2h", 7_200_000),
+        ("5", 5_000),
+        ("250ms", 250),
+        (" 1s ", 1_000),
+    ] {
+        assert_eq!(parse_ttl(text), Ok(ms), "{text}");
+    }
+    for text in [
+        "",
+        "0s",
+        "-1s",
+        "25h",
+        "1d",
+        "s",
+        "1.5h",
+        "99999999999999999999s",
+        "18446744073709551615h",
+    ] {
+        assert_eq!(parse_ttl(text).unwrap_err().code, DoorCode::Invalid, "{text}");
+    }
+}
+
+#[test]
+fn errors_are_found_in_texts() {
+    let error = DoorError::new(DoorCode::StaleRegion, "region 7 was split: plan again");
+    assert_eq!(DoorError::find(&error.to_string()), Some(error.clone()));
+    let wrapped = format!("Execution error: task 3 failed: {error}");
+    assert_eq!(DoorError::find(&wrapped), Some(error.clone()));
+    let status = tonic::Status::from(error.clone());
+    assert_eq!(status.code(), tonic::Code::Unavailable);
+    assert_eq!(DoorError::from(status), error);
+    let planned: datafusion::error::DataFusionError = error.clone().into();
+    assert_eq!(DoorError::from(planned.context("somewhere")).code, error.code);
+    for none in ["", "ISOBAR-", "ISOBAR-NO_SUCH: x", "ISOBAR-TIMEOUT"] {
+        assert_eq!(DoorError::find(none), None, "{none}");
+    }
+}
+
+#[test]
+fn filters_that_cannot_be_right_are_refused() {
+    let table = orders_table();
+    let mut deep = json!({"op": "is_null", "column": "id"});
+    for _ in 0..100 {
+        deep = json!({"op": "not", "arg": deep});
+    }
+    let wrong = [
+        (json!({"op": "="}), DoorCode::Invalid),
+        (json!({"op": "=", "column": "id"}), DoorCode::Invalid),
+        (json!({"op": "=", "column": "nope", "value": {"int": "1"}}), DoorCode::NotFound),
+        (json!({"op": "=", "column": "id", "value": {"string": "1"}}), DoorCode::Invalid),
+        (json!({"op": "<", "column": "amount", "value": {"decimal": "1.2.3"}}), DoorCode::Invalid),
+        (json!({"op": "starts_with", "column": "Name", "value": {"int": "1"}}), DoorCode::Invalid),
+        (json!({"op": "not"}), DoorCode::Invalid),
+        (json!({"op": "like", "column": "Name"}), DoorCode::Invalid),
+        (deep, DoorCode::Invalid),
+    ];
+    for (json, code) in wrong {
+        let filter: Filter = serde_json::from_value(json.clone()).unwrap();
+        assert_eq!(filter.to_expr(&table).unwrap_err().code, code, "{json}");
+    }
+    let unreadable = [
+        json!({"column": "id"}),
+        json!({"op": 1}),
+        json!({"op": "=", "column": "id", "value": {"int": 1}}),
+    ];
+    for json in unreadable {
+        let command =
+            json!({"scan": {"database": "d", "table": "t", "columns": [], "filter": json}});
+        assert_eq!(
+            Command::parse(command.to_string().as_bytes()).unwrap_err().code,
+            DoorCode::Invalid
+        );
+    }
+    let right = Filter {
+        op: "<".into(),
+        args: vec![],
+        arg: None,
+        column: Some("ID".into()),
+        value: Some(Literal::Int("-5".into())),
+        values: vec![],
+    };
+    assert!(right.to_expr(&table).is_ok());
+}
+
+#[test]
+fn no_bytes_break_the_ticket_reader() {
+    let work = Work::Sql(SqlTicket { query: "SELECT 1".into(), context: Default::default() });
+    let token = SnapshotToken { ts: Timestamp(7), lease: 3 };
+    let good = Ticket { work, token, expires_ms: u64::MAX }.seal(&[7; 32]).unwrap();
+    assert!(fuzz_ticket(&good), "the seed itself must be readable");
+    let random = Random::seeded(2);
+    let mut readable = 0;
+    for _ in 0..100_000 {
+        let mut bytes = good.clone();
+        // Half of them without the tag, so that the reader behind it is reached.
+        if random.chance(0.5) {
+            bytes.truncate(bytes.len() - 16);
+        }
+        for _ in 0..random.below(4) {
+            let at = random.below(bytes.len() as u64) as usize;
+            match random.below(3) {
+                0 => bytes[at] = random.u64() as u8,
+                1 => bytes.insert(at, random.u64() as u8),
+                _ => drop(bytes.remove(at)),
+            }
+        }
+        readable += u32::from(fuzz_ticket(&bytes));
+    }
+    assert!(readable > 10_000, "mutations hide the reader: {readable}");
+}

@@ -1,0 +1,13 @@
+//! Doors, workers and columnar stores of three nodes in one process, against answers computed from
+//! the plain rows.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(missing_docs)]
+
+mod cluster;
+mod data;
+mod faults;
+mod formats;
+mod plans;
+mod queries;
+mod scans;
+mod tickets;

@@ -1,0 +1,130 @@
+//! Log-in, tickets and leases: what is taken and what is refused.
+
+use std::time::Duration;
+
+use arrow_flight::flight_service_client::FlightServiceClient;
+use arrow_flight::{Action, Ticket as FlightTicket};
+use env::{Clock, RealClock};
+use futures::TryStreamExt;
+use mpp::auth::{BEARER_TTL_MS, bearer};
+use mpp::ticket::Ticket;
+use serde_json::{Value, json};
+use tonic::{Code, Request};
+
+use crate::cluster::{Cluster, KEY, ROOT, channel, client_of, get, info, refusal, shown};
+use crate::data::{cluster, customers_table};
+
+fn customers() -> Value {
+    json!({ "scan": { "database": "d", "table": "customers", "columns": ["cid"] } })
+}
+
+/// A ticket for `customers`, and its snapshot.
+async fn ticket(cluster: &Cluster) -> (FlightTicket, String) {
+    let found = info(&mut cluster.client(11).await, customers()).await.unwrap();
+    let metadata: Value = serde_json::from_slice(&found.app_metadata).unwrap();
+    let ticket = found.endpoint[0].ticket.clone().unwrap();
+    (ticket, metadata["snapshot"].as_str().unwrap().to_owned())
+}
+
+fn location(cluster: &Cluster, node: u64) -> String {
+    format!("grpc://{}", cluster.node(node).door)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handshake_gives_a_bearer_that_every_node_takes() {
+    let cluster = cluster().await;
+    let mut raw = FlightServiceClient::new(channel(&location(&cluster, 11)).await);
+    let mut request = Request::new(futures::stream::empty());
+    request.metadata_mut().insert("authorization", ROOT.parse().unwrap());
+    let response = raw.handshake(request).await.unwrap();
+    let header = response.metadata().get("authorization").unwrap().to_str().unwrap().to_owned();
+    assert!(header.starts_with("Bearer "));
+    let mut other = client_of(&location(&cluster, 13), &header).await;
+    info(&mut other, customers()).await.unwrap();
+
+    for wrong in ["Basic cm9vdDp4", "Basic !", "Bearer a.b", "Digest x"] {
+        let mut client = client_of(&location(&cluster, 13), wrong).await;
+        let (code, message) = refusal(info(&mut client, customers()).await);
+        assert_eq!(code, Code::Unauthenticated, "{wrong}");
+        assert!(message.starts_with("ISOBAR-UNAUTHENTICATED"), "{message}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ticket_outlives_the_log_in_that_fetched_it() {
+    let cluster = cluster().await;
+    let (ticket, _) = ticket(&cluster).await;
+    let long_ago = RealClock::new().unix_millis() - 2 * BEARER_TTL_MS;
+    let ended = format!("Bearer {}", bearer("root", &KEY, long_ago).unwrap());
+    let forged = format!("Bearer {}", bearer("root", &[1; 32], long_ago).unwrap());
+    let door = location(&cluster, 12);
+    let mut client = client_of(&door, &ended).await;
+    assert_eq!(refusal(info(&mut client, customers()).await).0, Code::Unauthenticated);
+    assert_eq!(shown(&get(&mut client, ticket.clone()).await.unwrap().1).len(), 25);
+    let mut client = client_of(&door, &forged).await;
+    assert_eq!(refusal(get(&mut client, ticket).await).0, Code::Unauthenticated);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tickets_are_replayed_but_not_forged_nor_late() {
+    let cluster = cluster().await;
+    let (ticket, _) = ticket(&cluster).await;
+    let mut client = cluster.client(12).await;
+    for _ in 0..2 {
+        assert_eq!(shown(&get(&mut client, ticket.clone()).await.unwrap().1).len(), 25);
+    }
+    for at in 0..ticket.ticket.len() {
+        let mut bytes = ticket.ticket.to_vec();
+        bytes[at] ^= 1;
+        let (code, message) = refusal(get(&mut client, FlightTicket::new(bytes)).await);
+        assert_eq!(code, Code::PermissionDenied);
+        assert!(message.starts_with("ISOBAR-TICKET_FORGED"), "{message}");
+    }
+    let mut late = Ticket::open(&ticket.ticket, &KEY, 0).unwrap();
+    late.expires_ms = RealClock::new().unix_millis() - 1;
+    let late = FlightTicket::new(late.seal(&KEY).unwrap());
+    let (code, message) = refusal(get(&mut client, late).await);
+    assert_eq!(code, Code::FailedPrecondition);
+    assert!(message.starts_with("ISOBAR-TICKET_EXPIRED"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ticket_ends_with_its_lease() {
+    let cluster = cluster().await;
+    let (ticket, snapshot) = ticket(&cluster).await;
+    let mut client = cluster.client(12).await;
+    get(&mut client, ticket.clone()).await.unwrap();
+    let body = json!({ "snapshot": snapshot }).to_string();
+    // Through another door, so that this one has to find out.
+    let mut other = cluster.client(13).await;
+    let released = other.do_action(Action::new("snapshot.release", body)).await.unwrap();
+    released.try_collect::<Vec<_>>().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    let (code, message) = refusal(get(&mut client, ticket).await);
+    assert_eq!(code, Code::FailedPrecondition);
+    assert!(message.starts_with("ISOBAR-LEASE_LOST"), "{message}");
+    let renew = json!({ "snapshot": snapshot, "ttl": "1m" }).to_string();
+    let (_, message) =
+        refusal(client.do_action(Action::new("snapshot.renew", renew)).await.map(drop));
+    assert!(message.starts_with("ISOBAR-LEASE_LOST"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ticket_ends_with_its_table() {
+    let changes: [fn(&mut types::Table); 2] = [|table| table.version += 1, |table| table.id += 90];
+    for change in changes {
+        let cluster = cluster().await;
+        let (ticket, _) = ticket(&cluster).await;
+        let mut client = cluster.client(12).await;
+        get(&mut client, ticket.clone()).await.unwrap();
+        let name = customers_table().name;
+        cluster
+            .alter(|tables| tables.iter_mut().filter(|table| table.name == name).for_each(change));
+        let (code, message) = refusal(get(&mut client, ticket.clone()).await);
+        assert_eq!(code, Code::FailedPrecondition);
+        assert!(message.starts_with("ISOBAR-TABLE_CHANGED"), "{message}");
+        cluster.alter(|tables| tables.retain(|table| table.name != name));
+        let (_, message) = refusal(get(&mut client, ticket).await);
+        assert!(message.starts_with("ISOBAR-TABLE_CHANGED"), "{message}");
+    }
+}
