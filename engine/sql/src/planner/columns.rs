@@ -61,6 +61,17 @@ pub fn finish(
     Ok(PlannedSelect { plan, columns })
 }
 
+/// Calls the columns of a result what a select list says: for whoever planned a query with
+/// literals in the place of what its client wrote.
+pub fn rename(columns: &mut [ResultColumn], displayed: &[Displayed]) {
+    let names = names(displayed, columns.len());
+    for (column, name) in columns.iter_mut().zip(names) {
+        if let Some(name) = name {
+            column.name = name;
+        }
+    }
+}
+
 /// The displayed name of each column, where the select list says it.
 fn names(displayed: &[Displayed], columns: usize) -> Vec<Option<String>> {
     let wildcards = displayed.iter().filter(|d| **d == Displayed::Wildcard).count();

@@ -33,9 +33,9 @@ use crate::functions;
 use crate::result::ResultColumn;
 use crate::temporal::Zone;
 
-pub use columns::result_type;
+pub use columns::{rename, result_type};
 pub use context::compile;
-pub use names::{TableName, table_name, tables_of};
+pub use names::{Displayed, TableName, displayed, table_name, tables_of};
 
 /// All that gives a query its meaning besides its text and its snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -125,8 +125,22 @@ fn expression_name(expr: &Expr) -> String {
         Expr::Value(value) => match &value.value {
             sqlparser::ast::Value::SingleQuotedString(text)
             | sqlparser::ast::Value::DoubleQuotedString(text) => text.clone(),
-            other => other.to_string(),
+            other => unnumbered(&other.to_string()),
         },
-        other => other.to_string(),
+        other => unnumbered(&other.to_string()),
     }
+}
+
+/// `?1` as the client wrote it.
+fn unnumbered(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut after_mark = false;
+    for c in text.chars() {
+        if after_mark && c.is_ascii_digit() {
+            continue;
+        }
+        after_mark = c == '?';
+        out.push(c);
+    }
+    out
 }

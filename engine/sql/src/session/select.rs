@@ -46,6 +46,8 @@ impl Session {
         mut query: Query,
         parameters: &[Value],
     ) -> SqlResult<Reply> {
+        // Columns are called what the client wrote, never what a variable or a token was.
+        let displayed = planner::displayed(&query);
         self.inline(&mut query, parameters).await?;
         if !query.locks.is_empty()
             && let Some(open) = self.enclosing().await?
@@ -62,7 +64,8 @@ impl Session {
         for warning in &prepared.route.warnings {
             self.warn(1815, warning.clone());
         }
-        let columns = prepared.planned.columns.clone();
+        let mut columns = prepared.planned.columns.clone();
+        planner::rename(&mut columns, &displayed);
         if prepared.route.engine == Engine::Columns {
             match self.on_columns(&prepared).await {
                 Ok((batches, _)) => return Ok(Reply::Rows { columns, batches, warnings: 0 }),
@@ -87,8 +90,11 @@ impl Session {
         mut query: Query,
         parameters: &[Value],
     ) -> SqlResult<Vec<ResultColumn>> {
+        let displayed = planner::displayed(&query);
         self.inline(&mut query, parameters).await?;
-        Ok(self.plan(query).await?.planned.columns)
+        let mut columns = self.plan(query).await?.planned.columns;
+        planner::rename(&mut columns, &displayed);
+        Ok(columns)
     }
 
     /// Batches of a query over rows, whatever the router would say: for INSERT … SELECT and DML.

@@ -137,6 +137,7 @@ async fn prepared_statements_take_values() {
     }
     assert_eq!(count, 2);
     let tricky = one.prepare(b"SELECT ?").await.unwrap();
+    assert_eq!(tricky.columns[0].name, "?");
     let text = Value::String("it's \\ \"q\"".into());
     let Reply::Rows { mut batches, .. } =
         one.execute_prepared(tricky.id, vec![text.clone()], &cancel).await.unwrap()
