@@ -371,7 +371,7 @@ async fn start_node(
     )
     .unwrap();
     let groups = Arc::new(fill(id, contents, &store));
-    let (own, address) = (worker.local_addr().unwrap(), door.local_addr().unwrap());
+    let address = door.local_addr().unwrap();
     let client = {
         let _inside = runtime.enter();
         PlacementClient::new(placement.clone(), [(1, "placement".to_owned())])
