@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use cargo_metadata::{DependencyKind, MetadataCommand};
+use serde_json::Value;
 
 /// Lines that a file of production code may have.
 const MOST_LINES: usize = 700;
@@ -41,17 +42,24 @@ fn room(package: &str) -> &str {
 
 /// What each room imports in production code.
 fn imports() -> BTreeMap<String, BTreeSet<String>> {
-    let metadata =
-        MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec().unwrap();
-    let ours: BTreeSet<String> = metadata.packages.iter().map(|p| p.name.to_string()).collect();
-    let of = |package: &cargo_metadata::Package| {
-        let rooms = package
-            .dependencies
-            .iter()
-            .filter(|d| d.kind != DependencyKind::Development && ours.contains(&d.name));
-        rooms.map(|d| room(&d.name).to_owned()).collect()
+    // Not through a library: one that nothing else uses would change the features that the whole
+    // workspace is compiled with, against those of the binary alone.
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"])
+        .arg(root().join("Cargo.toml"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let name = |value: &Value| value["name"].as_str().unwrap().to_owned();
+    let ours: BTreeSet<String> = packages.iter().map(name).collect();
+    let of = |package: &Value| {
+        let dependencies = package["dependencies"].as_array().unwrap().iter();
+        let rooms = dependencies.filter(|d| d["kind"] != "dev" && ours.contains(&name(d)));
+        rooms.map(|d| room(&name(d)).to_owned()).collect()
     };
-    metadata.packages.iter().map(|p| (room(&p.name).to_owned(), of(p))).collect()
+    packages.iter().map(|p| (room(&name(p)).to_owned(), of(p))).collect()
 }
 
 /// Imports that the table does not allow, as `room -> room`.

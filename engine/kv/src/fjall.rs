@@ -7,8 +7,9 @@
 //!   journal before it flushes, but then flushes every memtable sealed by that time, so one sealed
 //!   in between goes to disk ahead of the other keyspaces' share of its batches; an ingest flushes
 //!   without any sync. So fjall is told never to seal by itself, and [`FjallKv`] seals all
-//!   keyspaces together, and ingests, behind a gate: no write, sync the journal, then act. (This
-//!   also keeps its workers from waiting for room in their own queue, which they alone empty.)
+//!   keyspaces together, and ingests, behind a gate: no write, sync the journal, mark how far it is
+//!   synced, then act. (This also keeps its workers from waiting for room in their own queue, which
+//!   they alone empty.)
 //! - *A torn tail must not keep the store closed*: see [`crate::journal`].
 //!
 //! Nothing may write to the database except through [`FjallKv`].
@@ -28,7 +29,7 @@ use types::{Error, Result};
 use crate::engine::{
     Change, Keyspace, KvEngine, KvRead, Pair, PairIter, WriteBatch, check_key, check_value,
 };
-use crate::journal;
+use crate::journal::{self, Mark};
 
 /// The file that makes a directory a store.
 const MARKER_FORMAT: Format = Format::new(*b"ISOBARKV", 1);
@@ -90,9 +91,6 @@ impl FjallKv {
         }
         journal::mend(&disk, path, &home)?;
         let (database, spaces) = open_database(&home, cache_bytes)?;
-        let in_tables =
-            spaces.iter().filter_map(|space| space.tree.get_highest_persisted_seqno()).max();
-        journal::check_cut(&disk, path, in_tables)?;
         Ok(FjallKv {
             database,
             spaces,
@@ -136,6 +134,16 @@ impl FjallKv {
         Ok(())
     }
 
+    /// What must come before any table that holds what is in memory. The caller holds the gate.
+    fn sync_and_mark(&self) -> Result<()> {
+        self.database.persist(PersistMode::SyncAll).map_err(self.failed("sync the journal of"))?;
+        let in_memory = |space: &fjall::Keyspace| space.tree.get_highest_memtable_seqno();
+        match self.spaces.iter().filter_map(in_memory).max() {
+            Some(last) => Mark::store(&RealDisk, &self.path, &self.path.join(DATABASE), last),
+            None => Ok(()),
+        }
+    }
+
     /// Hands what is in memory to the background threads that write tables.
     fn seal(&self) -> Result<()> {
         self.wait_for_room()?;
@@ -143,7 +151,7 @@ impl FjallKv {
         if self.unsealed.load(Ordering::Relaxed) < self.seal_bytes {
             return Ok(());
         }
-        self.database.persist(PersistMode::SyncAll).map_err(self.failed("sync the journal of"))?;
+        self.sync_and_mark()?;
         for space in &self.spaces {
             space.rotate_memtable().map_err(self.failed("seal a memtable of"))?;
         }
@@ -348,7 +356,7 @@ impl KvEngine for FjallKv {
             tables.write(key, value).map_err(self.failed("ingest into"))?;
         }
         let _alone = self.gate.write();
-        self.database.persist(PersistMode::SyncAll).map_err(self.failed("sync the journal of"))?;
+        self.sync_and_mark()?;
         tables.finish().map_err(self.failed("finish an ingest into"))
     }
 

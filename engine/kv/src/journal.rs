@@ -3,9 +3,10 @@
 //! A power cut may leave the newest journal's tail half written. fjall drops an unfinished batch by
 //! itself but refuses to open a store over a finished one with a wrong checksum; here the tail is
 //! cut at the first bad batch instead, Raft's log having the rest. A bad batch is *damage*, not a
-//! torn tail, if a keyspace's tables already hold later batches: they would be there without their
-//! predecessors. Damage is reported, never cut away unseen, and it stays reported at every later
-//! opening. This never changes a good batch.
+//! torn tail, if it was synced: tables may then hold later batches, without their predecessors. So
+//! that the two can be told apart, a [`Mark`] of how far the journal is synced is written before
+//! any table is. Damage is reported, never cut away, so it stays reported at every later opening.
+//! This never changes a good batch.
 //!
 //! Layout of fjall 3.1 (`journal/entry.rs`), little-endian: a batch is Start (tag 1, count 4,
 //! sequence number 8), `count` entries, End (tag 3, xxh3 of the entries 8, `FJL\x03`); an entry is
@@ -30,78 +31,100 @@ const ITEM_HEADER: u64 = 21;
 const CLEAR_LENGTH: u64 = 9;
 const END_LENGTH: u64 = 13;
 
-/// Numbers further above the last good batch's are taken for garbage.
-const PLAUSIBLE_GAP: u64 = 1 << 32;
-
 /// How much is read at a time.
 const WINDOW: usize = 256 << 10;
 /// How many zeros are skipped at a time.
 const STRIDE: usize = WINDOW / 4;
 static ZEROS: [u8; STRIDE] = [0; STRIDE];
 
-/// Records that a journal was cut, until the opened store has shown that nothing synced was lost.
-const CUT_FORMAT: Format = Format::new(*b"ISOBRCUT", 1);
-const CUT_FILE: &str = "CUT";
+const MARK_FORMAT: Format = Format::new(*b"ISOBRMRK", 1);
+const MARK_FILE: &str = "SYNCED";
 
-/// Cuts the torn tail of the newest journal in `database`. What it saw of the tail is kept in
-/// `store` for [`check_cut`].
-pub(crate) fn mend(disk: &dyn Disk, store: &Path, database: &Path) -> Result<()> {
-    let mut journals: Vec<(u64, PathBuf)> = disk
+/// How far the journals are known to be synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Number of the journal that ends with `sequence` or holds it. Once fjall has deleted it, all
+    /// of it is in tables and there is nothing left to check.
+    journal: u64,
+    /// Sequence number of the last synced batch.
+    sequence: u64,
+}
+
+impl Mark {
+    /// Records that the journals are synced up to and with a batch. No write may run meanwhile.
+    pub(crate) fn store(
+        disk: &dyn Disk,
+        store: &Path,
+        database: &Path,
+        sequence: u64,
+    ) -> Result<()> {
+        for (journal, path) in journals(disk, database)?.into_iter().rev() {
+            let mut first = [0];
+            // One that was begun since has no batch yet.
+            if disk.open(&path, Access::Read)?.read_at(&mut first, 0)? == 1 && first == [START] {
+                let bytes = [journal.to_le_bytes(), sequence.to_le_bytes()].concat();
+                return atomic_write(disk, &store.join(MARK_FILE), MARK_FORMAT, &bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn load(disk: &dyn Disk, store: &Path) -> Result<Option<Mark>> {
+        let path = store.join(MARK_FILE);
+        let Some(bytes) = read_whole(disk, &path, MARK_FORMAT)? else { return Ok(None) };
+        let number =
+            |at| bytes.get(at..at + 8).and_then(|b| Some(u64::from_le_bytes(b.try_into().ok()?)));
+        match (number(0), number(8), bytes.len()) {
+            (Some(journal), Some(sequence), 16) => Ok(Some(Mark { journal, sequence })),
+            _ => Err(Error::Corrupt(format!("{}: not a mark; {REBUILD}", path.display()))),
+        }
+    }
+}
+
+const REBUILD: &str = "remove this node's data directory and let its replicas be sent again";
+
+/// fjall's journals, oldest first.
+fn journals(disk: &dyn Disk, database: &Path) -> Result<Vec<(u64, PathBuf)>> {
+    let mut found: Vec<(u64, PathBuf)> = disk
         .list(database)?
         .into_iter()
         .filter(|path| path.extension().is_some_and(|extension| extension == "jnl"))
         .filter_map(|path| Some((path.file_stem()?.to_str()?.parse().ok()?, path)))
         .collect();
-    journals.sort();
-    let Some((_, newest)) = journals.pop() else { return Ok(()) };
+    found.sort();
+    Ok(found)
+}
+
+/// Cuts the torn tail of the newest journal in `database`, whose mark is in `store`.
+///
+/// # Errors
+///
+/// `Corrupt` if a batch that was synced is bad or missing, `Io`.
+pub(crate) fn mend(disk: &dyn Disk, store: &Path, database: &Path) -> Result<()> {
+    let mark = Mark::load(disk, store)?;
+    let journals = journals(disk, database)?;
+    let newest = journals.last().map(|(journal, _)| *journal);
     let mut last = None;
-    for (_, sealed) in journals {
-        let scan = Scan::run(disk, &sealed, last)?;
+    for (journal, path) in journals {
+        let scan = Scan::run(disk, &path, last)?;
         last = scan.last;
-        if !scan.clean {
+        let synced = newest != Some(journal) && !scan.clean
+            || mark.is_some_and(|mark| mark.journal == journal && last < Some(mark.sequence));
+        if synced {
             return Err(Error::Corrupt(format!(
-                "{}: damaged at offset {} though it was synced when it was sealed; {REBUILD}",
-                sealed.display(),
+                "{}: damaged at offset {} though it was synced beyond that; {REBUILD}",
+                path.display(),
                 scan.good
             )));
         }
+        if !scan.clean {
+            tracing::warn!(journal = %path.display(), offset = scan.good, "cutting a torn tail");
+            let file = disk.open(&path, Access::Write)?;
+            file.truncate(scan.good)?;
+            file.sync()?;
+        }
     }
-    let scan = Scan::run(disk, &newest, last)?;
-    if scan.clean {
-        return Ok(());
-    }
-    tracing::warn!(journal = %newest.display(), offset = scan.good, "cutting a torn tail");
-    if let Some(lost) = scan.lost {
-        let earlier = read_cut(disk, store)?.unwrap_or(u64::MAX);
-        atomic_write(disk, &store.join(CUT_FILE), CUT_FORMAT, &lost.min(earlier).to_le_bytes())?;
-    }
-    let file = disk.open(&newest, Access::Write)?;
-    file.truncate(scan.good)?;
-    file.sync()?;
     Ok(())
-}
-
-/// Compares the oldest batch that was cut away with the newest one in any keyspace's tables, now
-/// that the store is open: tables are written only of synced batches.
-pub(crate) fn check_cut(disk: &dyn Disk, store: &Path, in_tables: Option<u64>) -> Result<()> {
-    let Some(lost) = read_cut(disk, store)? else { return Ok(()) };
-    if in_tables.is_some_and(|newest| newest >= lost) {
-        return Err(Error::Corrupt(format!(
-            "{}: the journal was damaged at batch {lost}, which had been synced; {REBUILD}",
-            store.display()
-        )));
-    }
-    let path = store.join(CUT_FILE);
-    disk.remove(&path)?;
-    disk.sync_dir(store)?;
-    Ok(())
-}
-
-const REBUILD: &str = "remove this node's data directory and let its replicas be sent again";
-
-fn read_cut(disk: &dyn Disk, store: &Path) -> Result<Option<u64>> {
-    let content = read_whole(disk, &store.join(CUT_FILE), CUT_FORMAT)?;
-    Ok(content.and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes))
 }
 
 /// What is in one journal.
@@ -112,37 +135,29 @@ struct Scan {
     last: Option<u64>,
     /// Whether only zeros follow.
     clean: bool,
-    /// Sequence number of the first recognisable batch after the good ones.
-    lost: Option<u64>,
 }
 
 impl Scan {
-    fn run(disk: &dyn Disk, path: &Path, mut last: Option<u64>) -> Result<Scan> {
+    /// Follows the batches of a journal; `last` is the last number of the journals before.
+    fn run(disk: &dyn Disk, path: &Path, last: Option<u64>) -> Result<Scan> {
         let file = disk.open(path, Access::Read)?;
         let length = file.len()?;
         let mut bytes = Window { file, length, at: 0, buffer: Vec::new() };
-        let mut good = 0;
-        // No checksum covers a batch's number, but numbers ascend.
-        while let Some((end, number)) =
-            batch(&mut bytes, good)?.filter(|(_, number)| last.is_none_or(|last| *number > last))
-        {
-            good = end;
-            last = Some(number);
+        let mut before = (0, last);
+        let mut here = before;
+        while let Some((end, number)) = batch(&mut bytes, here.0)? {
+            // No checksum covers a batch's number, but numbers ascend: this one's is wrong, or,
+            // if it would fit in the place of the one before it, that one's.
+            if here.1.is_some_and(|last| number <= last) {
+                let fits = before.1.is_none_or(|earlier| number > earlier);
+                let (good, last) = if fits { before } else { here };
+                return Ok(Scan { good, last, clean: false });
+            }
+            before = here;
+            here = (end, Some(number));
         }
-        if bytes.next_nonzero(good)? >= length {
-            return Ok(Scan { good, last, clean: true, lost: None });
-        }
-        // The bad batch's own start may be readable; else any whole batch behind it tells as much.
-        let least = last.map_or(0, |last| last + 1);
-        let plausible = |number: &u64| (least..least + PLAUSIBLE_GAP).contains(number);
-        let mut lost = start(&mut bytes, good)?.map(|(_, number)| number).filter(plausible);
-        let mut at = good + 1;
-        while lost.is_none() && at + START_LENGTH + END_LENGTH <= length {
-            at = bytes.next_nonzero(at)?;
-            lost = batch(&mut bytes, at)?.map(|(_, number)| number);
-            at += 1;
-        }
-        Ok(Scan { good, last, clean: false, lost })
+        let (good, last) = here;
+        Ok(Scan { good, last, clean: bytes.next_nonzero(good)? >= length })
     }
 }
 
