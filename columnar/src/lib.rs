@@ -10,6 +10,7 @@ mod deaths;
 mod delta;
 mod flush;
 mod index;
+mod lag;
 mod learner;
 mod manifest;
 mod predicate;

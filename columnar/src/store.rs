@@ -110,7 +110,7 @@ impl ColumnarStore {
             last = last.max(tablet.generation);
             let ids = tablet.parts.iter().flat_map(|part| [part.id, part.segment.id]);
             last = ids.fold(last, FileId::max);
-            let tablet = Tablet::new(shared.clone(), tablet);
+            let tablet = Tablet::new(shared.clone(), tablet)?;
             shared.tablets.write().insert(tablet.id, tablet);
         }
         last = last.max(shared.remove_orphans()?);
@@ -191,7 +191,7 @@ impl Shared {
             tablet.replace(record)?;
             return Ok(tablet);
         }
-        let tablet = Tablet::new(self.clone(), record);
+        let tablet = Tablet::new(self.clone(), record)?;
         self.tablets.write().insert(tablet.id, tablet.clone());
         Ok(tablet)
     }

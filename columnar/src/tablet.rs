@@ -6,17 +6,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use raft::{Command, Position};
 use txn::{Fact, Facts, WriteKind};
 use types::error::LockInfo;
-use types::{Error, Region, RegionId, Result, Timestamp};
+use types::{Error, Region, RegionId, ReplicaLag, Result, Timestamp};
 
 use crate::deaths::{Death, DeathLog};
 use crate::delta::Delta;
 use crate::flush::Sealed;
+use crate::lag::LagLog;
 use crate::reader::Segment;
 use crate::record::{FileId, PartRecord, PendingRow, TabletRecord, position, stored};
 use crate::schemas::Schemas;
@@ -31,7 +32,7 @@ pub struct Tablet {
     view: RwLock<Arc<View>>,
     fault: Mutex<Option<String>>,
     gone: AtomicBool,
-    lag_ms: AtomicU64,
+    lag: Mutex<LagLog>,
 }
 
 /// The rows of a segment that belong to a tablet.
@@ -86,17 +87,18 @@ pub(crate) enum Outcome {
 
 impl Tablet {
     /// A tablet as the manifest describes it.
-    pub(crate) fn new(shared: Arc<Shared>, record: TabletRecord) -> Arc<Self> {
+    pub(crate) fn new(shared: Arc<Shared>, record: TabletRecord) -> Result<Arc<Self>> {
         let state = State::new(&shared, record);
-        Arc::new(Tablet {
+        let lag = Mutex::new(LagLog::new(shared.clock.now())?);
+        Ok(Arc::new(Tablet {
             id: state.region.id,
             view: RwLock::new(Arc::new(state.view())),
             state: Mutex::new(state),
             fault: Mutex::new(None),
             gone: AtomicBool::new(false),
-            lag_ms: AtomicU64::new(0),
+            lag,
             shared,
-        })
+        }))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -116,8 +118,9 @@ impl Tablet {
         let oldest = state.oldest_commit.take();
         *self.view.write() = Arc::new(state.view());
         if let Some(commit) = oldest {
-            let now = self.shared.clock.unix_millis();
-            self.lag_ms.store(now.saturating_sub(commit.physical_ms()), Ordering::Relaxed);
+            let clock = &self.shared.clock;
+            let lag_ms = clock.unix_millis().saturating_sub(commit.physical_ms());
+            self.lag.lock().add(clock.now(), lag_ms);
         }
         Ok(())
     }
@@ -151,10 +154,9 @@ impl Tablet {
         self.publish(&mut state)
     }
 
-    /// Milliseconds from commit to visibility of the slowest commit in the last batch that had
-    /// one; it does not grow while nothing is written.
-    pub(crate) fn lag_ms(&self) -> u64 {
-        self.lag_ms.load(Ordering::Relaxed)
+    /// How long commits took to become visible here, lately.
+    pub(crate) fn lag(&self) -> ReplicaLag {
+        self.lag.lock().report(self.shared.clock.now())
     }
 
     /// Locks that a reader at `ts` must resolve before it may trust the published view.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use raft::Position;
 use types::error::LockInfo;
-use types::{Epoch, Error, Region, RegionId, Result, Table, Timestamp};
+use types::{Epoch, Error, Region, RegionId, ReplicaLag, Result, Table, Timestamp};
 
 use crate::deaths::DeathsAt;
 use crate::delta::DeltaView;
@@ -68,10 +68,10 @@ impl TabletHandle {
         self.tablet.pending_locks(ts)
     }
 
-    /// Milliseconds from commit to visibility of the slowest commit in the last batch that had
-    /// one. It stays as it is while nothing is written.
-    pub fn lag_ms(&self) -> u64 {
-        self.tablet.lag_ms()
+    /// How long commits took to become visible here, lately. It stays as it is while nothing is
+    /// written.
+    pub fn lag(&self) -> ReplicaLag {
+        self.tablet.lag()
     }
 
     /// Pins what a reader at `ts` sees. The epoch is the one the reader planned with; membership

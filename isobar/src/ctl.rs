@@ -109,7 +109,10 @@ pub fn as_json(status: &ClusterStatus) -> Value {
                         "committed": peer.committed,
                         "rows": peer.rows,
                         "bytes": peer.bytes,
-                        "lag_ms": peer.lag_ms,
+                        "lag_ms": peer.lag.and_then(|lag| lag.last_ms),
+                        "lag_p50_ms": peer.lag.map(|lag| lag.p50_ms),
+                        "lag_p99_ms": peer.lag.map(|lag| lag.p99_ms),
+                        "lag_batches": peer.lag.map(|lag| lag.batches),
                     })
                 })
                 .collect();
@@ -161,9 +164,9 @@ fn as_text(status: &ClusterStatus) -> String {
     );
     for route in &status.routes {
         let learners: Vec<String> = reports(status, route)
-            .filter(|(_, peer)| peer.lag_ms.is_some())
-            .map(|(node, peer)| match (peer.ready, peer.lag_ms) {
-                (true, Some(lag)) => format!("{node} ({lag} ms)"),
+            .filter(|(_, peer)| peer.lag.is_some())
+            .map(|(node, peer)| match (peer.ready, peer.lag) {
+                (true, Some(lag)) => format!("{node} (p99 {} ms)", lag.p99_ms),
                 _ => format!("{node} (not ready)"),
             })
             .collect();

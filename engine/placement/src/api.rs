@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 use types::{
-    Error, IndexId, LeaseId, NodeId, Peer, PeerId, Region, RegionId, RegionKind, Table, TableId,
-    Timestamp,
+    Error, IndexId, LeaseId, NodeId, Peer, PeerId, Region, RegionId, RegionKind, ReplicaLag, Table,
+    TableId, Timestamp,
 };
 
 /// What a process is for.
@@ -74,8 +74,8 @@ pub struct PeerReport {
     pub rows: u64,
     /// Whether it holds data, that is, does not wait for a snapshot.
     pub ready: bool,
-    /// For learners: milliseconds from acknowledged commit to visible here, newest measure.
-    pub lag_ms: Option<u64>,
+    /// For learners that hold columns: how far they are behind.
+    pub lag: Option<ReplicaLag>,
 }
 
 /// What placement wants a region's leader or a node to do; repeated until the reports show it.

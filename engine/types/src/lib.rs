@@ -13,7 +13,7 @@ pub mod token;
 pub mod value;
 
 pub use error::{Error, Result};
-pub use region::{Epoch, NodeId, Peer, PeerId, PeerRole, Region, RegionId, RegionKind};
+pub use region::{Epoch, NodeId, Peer, PeerId, PeerRole, Region, RegionId, RegionKind, ReplicaLag};
 pub use row::Row;
 pub use schema::{
     Column, ColumnId, ColumnType, Default, Index, IndexId, IndexState, IntWidth, SchemaVersion,

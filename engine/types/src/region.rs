@@ -76,6 +76,20 @@ pub struct Region {
     pub peers: Vec<Peer>,
 }
 
+/// How long commits took to become visible on a columnar replica: from the commit timestamp to the
+/// moment a reader can see it, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaLag {
+    /// Of the newest batch of log entries that held a commit.
+    pub last_ms: Option<u64>,
+    /// Median over the batches of the last minute or two, each with its slowest commit.
+    pub p50_ms: u64,
+    /// The same at the 99th percentile.
+    pub p99_ms: u64,
+    /// How many batches that were.
+    pub batches: u64,
+}
+
 impl Region {
     /// Whether the region's range holds the key.
     pub fn contains(&self, key: &[u8]) -> bool {

@@ -9,7 +9,7 @@ use placement::client::PlacementClient;
 use raft::{Groups, PeerStatus};
 use rpc::AddressBook;
 use txn::{RowStore, TxnService};
-use types::{NodeId, RegionId, Timestamp};
+use types::{NodeId, RegionId, ReplicaLag, Timestamp};
 
 use super::Common;
 use super::orders::Orders;
@@ -21,8 +21,8 @@ const PACE: Duration = Duration::from_millis(50);
 
 /// How much a node's peers hold, by its role.
 pub(super) trait Sizes: Send + Sync {
-    /// Rows and bytes of a region, about, and a learner's lag in milliseconds.
-    fn of(&self, region: RegionId) -> (u64, u64, Option<u64>);
+    /// Rows and bytes of a region, about, and a learner's lag.
+    fn of(&self, region: RegionId) -> (u64, u64, Option<ReplicaLag>);
 
     /// Bytes on disk.
     fn disk_bytes(&self) -> u64;
@@ -35,7 +35,7 @@ pub(super) trait Sizes: Send + Sync {
 pub(super) struct RowSizes(pub Arc<RowStore>);
 
 impl Sizes for RowSizes {
-    fn of(&self, region: RegionId) -> (u64, u64, Option<u64>) {
+    fn of(&self, region: RegionId) -> (u64, u64, Option<ReplicaLag>) {
         let size = self.0.region(region).map(|view| view.size).unwrap_or_default();
         (size.rows, size.bytes, None)
     }
@@ -53,12 +53,12 @@ impl Sizes for RowSizes {
 pub(super) struct ColumnSizes(pub ColumnarStore);
 
 impl Sizes for ColumnSizes {
-    fn of(&self, region: RegionId) -> (u64, u64, Option<u64>) {
+    fn of(&self, region: RegionId) -> (u64, u64, Option<ReplicaLag>) {
         let Some(tablet) = self.0.tablet(region) else { return (0, 0, None) };
         let Ok(now) = tablet.snapshot_at(Timestamp::MAX, tablet.region().epoch) else {
-            return (0, 0, Some(tablet.lag_ms()));
+            return (0, 0, Some(tablet.lag()));
         };
-        (now.row_count_estimate(), now.bytes_estimate(), Some(tablet.lag_ms()))
+        (now.row_count_estimate(), now.bytes_estimate(), Some(tablet.lag()))
     }
 
     fn disk_bytes(&self) -> u64 {
@@ -146,7 +146,7 @@ impl Beat {
     }
 
     fn peer_report(&self, status: PeerStatus, broken: bool) -> PeerReport {
-        let (rows, bytes, lag_ms) = self.sizes.of(status.region.id);
+        let (rows, bytes, lag) = self.sizes.of(status.region.id);
         PeerReport {
             leader: status.decides,
             term: status.term,
@@ -156,7 +156,7 @@ impl Beat {
             region: status.region,
             rows,
             bytes,
-            lag_ms,
+            lag,
         }
     }
 }

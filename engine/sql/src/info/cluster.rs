@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use placement::api::{NodeRole, PeerReport};
-use types::{NodeId, PeerRole, RegionKind, Table, Value};
+use types::{NodeId, PeerRole, RegionKind, ReplicaLag, Table, Value};
 
 use super::{Listing, Source, int, string};
 use crate::error::SqlResult;
@@ -22,6 +22,8 @@ impl Source<'_> {
             "#REGIONS",
             "#READY_REGIONS",
             "#LAG_MS",
+            "#LAG_P50_MS",
+            "#LAG_P99_MS",
             "#ROW_COUNT",
             "#BYTES",
         ]);
@@ -37,7 +39,11 @@ impl Source<'_> {
                 .filter(|(node, report)| of_table(report.region.kind) && is_learner(report, *node))
                 .map(|(_, report)| report)
                 .collect();
-            let lag = learners.iter().filter_map(|report| report.lag_ms).max();
+            let lags: Vec<ReplicaLag> = learners.iter().filter_map(|report| report.lag).collect();
+            // The table is as far behind as the region that is furthest behind.
+            let worst = |of: fn(&ReplicaLag) -> Option<u64>| {
+                lags.iter().filter_map(of).max().map_or(Value::Null, int)
+            };
             let available = !routes.is_empty() && ready == routes.len();
             let progress = if routes.is_empty() { 0.0 } else { ready as f64 / routes.len() as f64 };
             listing.rows.push(vec![
@@ -50,7 +56,9 @@ impl Source<'_> {
                 string(format!("{progress:.2}")),
                 int(routes.len()),
                 int(ready),
-                lag.map_or(Value::Null, int),
+                worst(|lag| lag.last_ms),
+                worst(|lag| (lag.batches > 0).then_some(lag.p50_ms)),
+                worst(|lag| (lag.batches > 0).then_some(lag.p99_ms)),
                 int(learners.iter().map(|report| report.rows).sum::<u64>()),
                 int(learners.iter().map(|report| report.bytes).sum::<u64>()),
             ]);
