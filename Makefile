@@ -46,6 +46,10 @@ jar: tools ## Build the Spark connector's runtime jar
 demo: build jar venv ## Load real data, ask three readers at one snapshot, compare
 	$(PYTHON) examples/quickstart/demo.py --isobar $(ISOBAR) --jar $(JAR) --cache $(ISOBAR_CACHE)
 
+.PHONY: figures
+figures: build jar venv ## Measure scan rates, the fixed cost of a query, and replica lag, here
+	$(PYTHON) examples/figures/figures.py --isobar $(ISOBAR) --jar $(JAR)
+
 .PHONY: test
 test: venv ## Run the tests: Rust, Scala, then processes and clients of whole clusters
 	ISOBAR_PYTHON=$(PYTHON) cargo test --locked --workspace

@@ -12,6 +12,7 @@ use mpp::reader::Reader;
 use placement::api::{Node, NodeRole};
 use raft::Groups;
 use tokio_util::sync::CancellationToken;
+use tonic::transport::server::TcpIncoming;
 use txn::TxnClient;
 use types::{NodeId, Timestamp};
 
@@ -47,16 +48,14 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     let serving = tokio::spawn(rpc::serve(rpc_listener, handlers, stop.clone().cancelled_owned()));
     let check = users::password_check(common.placement.clone());
     let door = mpp::door::service(engine, check, flight);
+    // As for the internal port: the builder's setting does not reach sockets it did not bind.
+    let incoming = TcpIncoming::from(flight_listener).with_nodelay(Some(true));
     let door = tonic::transport::Server::builder()
-        .tcp_nodelay(true)
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .initial_stream_window_size(4 << 20)
         .initial_connection_window_size(8 << 20)
         .add_service(door)
-        .serve_with_incoming_shutdown(
-            tokio_stream::wrappers::TcpListenerStream::new(flight_listener),
-            stop.clone().cancelled_owned(),
-        );
+        .serve_with_incoming_shutdown(incoming, stop.clone().cancelled_owned());
     let door = tokio::spawn(door);
     let upkeep = std::thread::Builder::new().name("columnar".to_owned()).spawn({
         let (columns, stop) = (columns.clone(), stop.clone());
