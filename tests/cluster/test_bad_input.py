@@ -49,7 +49,7 @@ def tables(cluster: Cluster):
         ("INSERT INTO t (id) VALUES (2)", 1364, "needed"),
         ("INSERT INTO t (id, needed) VALUES (1, 1)", 1062, "PRIMARY"),
         ("SELEKT 1", 1064, "SQL syntax"),
-        ("CREATE VIEW v AS SELECT 1", 1235, "CREATE"),
+        ("CREATE VIEW v AS SELECT 1", 1235, "VIEW"),
         ("CREATE TABLE c (id INT PRIMARY KEY, w VARCHAR(9) COLLATE utf8mb4_general_ci)", 1273, "utf8mb4_general_ci"),
         ("SELECT no_such_function(1)", 1305, "no_such_function"),
         ("SET no_such_variable = 1", 1193, "no_such_variable"),

@@ -153,7 +153,15 @@ impl TxnClient {
                 return Ok(target);
             }
             match within_call("placement", self.directory.locate(key)).await {
-                Ok(route) if route.region.contains(key) => self.learn(&[route], patience).await?,
+                Ok(route) if route.region.contains(key) => {
+                    self.routes.learn(&route.region, route.leader);
+                    if self.routes.of(key).is_none() {
+                        // Older than what leaders said. The directory must not answer from memory
+                        // again, and placement needs a moment to hear of the split.
+                        self.directory.forget(route.region.id);
+                        patience.pause(old_picture()).await?;
+                    }
+                }
                 Ok(_) => return Err(Error::not_found("region", "of a key")),
                 Err(error) if passing(&error) => patience.pause(error).await?,
                 Err(error) => return Err(error),
@@ -181,27 +189,17 @@ impl TxnClient {
                 Ok(routes) => {
                     // A range may reach beyond the last region: there is nothing there.
                     let last = routes.iter().max_by(|a, b| a.region.end.cmp(&b.region.end));
-                    let last = last.filter(|last| last.region.end.as_slice() < end).cloned();
-                    self.learn(&routes, patience).await?;
-                    let target = last.and_then(|last| self.routes.below(&last.region.end));
-                    if let Some(target) = target {
-                        return Ok(target);
+                    let last = last.map_or(end, |last| end.min(last.region.end.as_slice()));
+                    self.routes.learn_all(&routes);
+                    match self.routes.below(last) {
+                        Some(target) => return Ok(target),
+                        None => patience.pause(old_picture()).await?,
                     }
                 }
                 Err(error) if passing(&error) => patience.pause(error).await?,
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    /// Takes routes in. Where they are older than what leaders said, placement needs a moment.
-    async fn learn(&self, routes: &[Route], patience: &mut Patience) -> Result<()> {
-        self.routes.learn_all(routes);
-        let stale = routes.iter().any(|route| self.routes.of(&route.region.start).is_none());
-        if stale {
-            patience.pause(Error::Unavailable("placement's picture is old".into())).await?;
-        }
-        Ok(())
     }
 
     /// Asks a region's leader once. Errors that say something of the region's place mend the
@@ -263,6 +261,11 @@ impl TxnClient {
         }
         Ok(groups)
     }
+}
+
+/// Why a look-up is repeated though placement answered.
+fn old_picture() -> Error {
+    Error::Unavailable("placement has not heard of a split yet".into())
 }
 
 /// Whether the same request may be sent again, perhaps elsewhere: everything here bears it.

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
+use placement::api::Route;
 use support::{Faults, Known, Link, World, record, table};
 use txn::api::{Request, Response};
-use txn::{RowTransport, TxnClient};
+use txn::{Directory, RowTransport, TxnClient};
 use types::error::LockInfo;
-use types::{Error, NodeId, Result};
+use types::{Error, NodeId, RegionId, RegionKind, Result, Timestamp};
 
 /// What becomes of the messages of the second phase.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -207,4 +209,89 @@ async fn latches_of_an_unknown_outcome_come_back_though_the_region_was_split() {
     second.put(&table(1), record("a"), vec![2]).unwrap();
     let bound = Duration::from_secs(4);
     tokio::time::timeout(bound, second.commit()).await.expect("the latch is back").unwrap();
+}
+
+/// A directory that repeats an old answer until it is told that it was wrong, as placement's client
+/// does.
+struct Remembering {
+    known: Known,
+    old: Mutex<Option<Route>>,
+}
+
+#[async_trait]
+impl Directory for Remembering {
+    async fn timestamp(&self) -> Result<Timestamp> {
+        self.known.timestamp().await
+    }
+
+    async fn locate(&self, key: &[u8]) -> Result<Route> {
+        let old = self.old.lock().clone();
+        match old.filter(|old| old.region.contains(key)) {
+            Some(old) => Ok(old),
+            None => self.known.locate(key).await,
+        }
+    }
+
+    async fn regions(&self, kind: RegionKind) -> Result<Vec<Route>> {
+        self.known.regions(kind).await
+    }
+
+    fn forget(&self, region: RegionId) {
+        let mut old = self.old.lock();
+        if old.as_ref().is_some_and(|old| old.region.id == region) {
+            *old = None;
+        }
+    }
+}
+
+/// A node that once denies a region that it leads, as one does that has not founded it yet.
+struct Denying {
+    link: Arc<Link>,
+    denied: Mutex<Option<RegionId>>,
+}
+
+#[async_trait]
+impl RowTransport for Denying {
+    async fn call(&self, node: NodeId, request: Request) -> Result<Response> {
+        let denied = *self.denied.lock();
+        if let (Some(denied), Request::Get { region, .. }) = (denied, &request)
+            && region.id == denied
+        {
+            *self.denied.lock() = None;
+            return Err(Error::RegionNotFound(denied));
+        }
+        self.link.call(node, request).await
+    }
+}
+
+async fn read_a_half_that_was_lost_from_sight() -> Result<Option<Vec<u8>>> {
+    let world = World::new(1, 1, &[], Faults::default());
+    let directory = Arc::new(Remembering { known: Known(world.clone()), old: Mutex::default() });
+    let transport = Arc::new(Denying { link: world.link(), denied: Mutex::default() });
+    let client = TxnClient::new(transport.clone(), directory.clone());
+    let mut first = client.begin().await?;
+    first.put(&table(1), record("x"), vec![1])?;
+    first.commit().await?;
+    client.settle().await;
+    let whole = directory.known.locate(&record("x")).await?;
+    let half = world.split(&record("m")).await?;
+    let now = client.timestamp().await?;
+    // The leader tells of both halves. Then the right one is denied and forgotten, and meanwhile
+    // the directory has heard the old story again.
+    client.snapshot(now).get(&record("a")).await?;
+    *directory.old.lock() = Some(whole);
+    *transport.denied.lock() = Some(half);
+    client.snapshot(now).get(&record("x")).await
+}
+
+#[test]
+fn a_half_that_was_lost_from_sight_is_found_though_the_directory_remembers_the_whole() {
+    // On a thread of its own: a search without a pause cannot be ended from inside its runtime.
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        tell.send(runtime.unwrap().block_on(read_a_half_that_was_lost_from_sight()))
+    });
+    let read = told.recv_timeout(Duration::from_secs(30)).expect("found within the bound");
+    assert_eq!(read.unwrap(), Some(vec![1]));
 }

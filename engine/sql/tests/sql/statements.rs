@@ -25,6 +25,29 @@ fn every_statement_parses_or_is_refused_with_a_proper_error() {
 }
 
 #[test]
+fn a_kind_of_object_that_is_not_there_is_named() {
+    for (statement, named) in [
+        ("CREATE VIEW v AS SELECT 1", "'CREATE VIEW'"),
+        (
+            "create or replace algorithm = merge definer = `a`@`%` view v as select 1",
+            "'CREATE VIEW'",
+        ),
+        ("DROP VIEW IF EXISTS v", "'DROP VIEW'"),
+        ("ALTER VIEW v AS SELECT 2", "'ALTER VIEW'"),
+        ("CREATE TRIGGER g BEFORE INSERT ON t FOR EACH ROW SET @x = 1", "'CREATE TRIGGER'"),
+        ("CREATE PROCEDURE p() BEGIN SELECT 1; END", "'CREATE PROCEDURE'"),
+        ("CREATE EVENT e ON SCHEDULE EVERY 1 HOUR DO SELECT 1", "'CREATE EVENT'"),
+    ] {
+        let error = parse(statement).map(|_| ()).unwrap_err();
+        assert_eq!(error.code, 1235, "{statement}: {error}");
+        assert!(error.message.contains(named), "{statement}: {error}");
+    }
+    for statement in ["DROP TABLE event", "CREATE UNIQUE INDEX role ON server (event)"] {
+        assert!(parse(statement).is_ok(), "{statement}");
+    }
+}
+
+#[test]
 fn no_text_makes_the_parser_panic() {
     let deep = format!("SELECT {}1{}", "(".repeat(500), ")".repeat(500));
     let texts = [
