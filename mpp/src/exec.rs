@@ -13,7 +13,7 @@ use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use datafusion_distributed::{DistributedExec, Worker, display_plan_ascii};
 use datafusion_distributed::{DistributedMetricsFormat, rewrite_distributed_plan_with_metrics};
@@ -22,6 +22,7 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use placement::client::PlacementClient;
+use sql::lane;
 use sql::planner::{PlannedSelect, QueryContext, TableResolver};
 use sql::result::ResultColumn;
 use tonic::service::Routes;
@@ -36,6 +37,7 @@ use crate::request::SqlContext;
 use crate::scan::{ColumnarScanExec, ScanSpec};
 use crate::table::ColumnarTables;
 use crate::ticket::ScanTicket;
+use crate::worker::OnLane;
 use crate::{pruning, rules, session, verifier};
 
 /// How often a query is planned before its failure is the client's.
@@ -102,8 +104,12 @@ impl Engine {
     }
 
     /// The worker as a service for the node's internal port.
-    pub fn worker_routes(&self) -> Routes {
-        Routes::new(self.worker.clone().into_worker_server())
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if there are no threads for queries.
+    pub fn worker_routes(&self) -> types::Result<Routes> {
+        Ok(Routes::new(OnLane::new(self.worker.clone().into_worker_server(), lane::handle()?)))
     }
 
     /// Unix milliseconds now.
@@ -202,7 +208,7 @@ impl Engine {
         let avoid = if again { self.doubtful_nodes().await } else { Vec::new() };
         let Prepared { plan, context, schema } =
             self.prepare(query, context, ts, &avoid, again).await?;
-        let mut answer = first_batch(execute_stream(plan, context.task_ctx())?).await?;
+        let mut answer = first_batch(lane::run(plan, context.task_ctx())?).await?;
         answer.schema = schema.clone();
         answer.batches = answer.batches.map(move |batch| rename(batch?, &schema)).boxed();
         Ok(answer)
@@ -220,7 +226,7 @@ impl Engine {
         if !analyze {
             return Ok(lines(&display_plan_ascii(plan.as_ref(), false)));
         }
-        let mut rows = execute_stream(plan.clone(), context.task_ctx())?;
+        let mut rows = lane::run(plan.clone(), context.task_ctx())?;
         while rows.try_next().await?.is_some() {}
         if plan.downcast_ref::<DistributedExec>().is_none() {
             return Ok(lines(&display_plan_ascii(plan.as_ref(), true)));
@@ -295,7 +301,9 @@ impl Engine {
         if let Some(limit) = ticket.limit {
             frame = frame.limit(0, Some(limit as usize))?;
         }
-        let mut answer = first_batch(frame.execute_stream().await?).await?;
+        let tasks = Arc::new(frame.task_ctx());
+        let plan = frame.create_physical_plan().await?;
+        let mut answer = first_batch(lane::run(plan, tasks)?).await?;
         let schema = scan_schema(&table, &wanted)?;
         let renamed = schema.clone();
         answer.batches = answer.batches.map(move |batch| rename(batch?, &renamed)).boxed();

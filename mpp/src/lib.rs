@@ -22,3 +22,4 @@ pub mod session;
 pub mod table;
 pub mod ticket;
 pub mod verifier;
+mod worker;

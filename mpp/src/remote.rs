@@ -22,8 +22,9 @@ use crate::error::{DoorCode, DoorError, DoorResult};
 use crate::request::{SqlCommand, SqlContext};
 use crate::ticket::{SqlTicket, Ticket, Work};
 
-/// How long a door may take to answer with a first message.
-const FIRST_MESSAGE: Duration = Duration::from_secs(60);
+/// How long a query may compute before its first row. A node that is gone is noticed by the
+/// channel's keep-alives, long before.
+const FIRST_MESSAGE: Duration = Duration::from_secs(3_600);
 /// How long an internal ticket may be redeemed, in milliseconds.
 const TICKET_TTL_MS: u64 = 3_600_000;
 

@@ -14,6 +14,7 @@ pub mod engine;
 pub mod error;
 pub mod functions;
 pub mod info;
+pub mod lane;
 pub mod parser;
 pub mod planner;
 pub mod provider;

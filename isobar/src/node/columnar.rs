@@ -43,7 +43,7 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
         store: store.clone(),
         txn: None,
         placement: None,
-        worker: Some(engine.worker_routes()),
+        worker: Some(engine.worker_routes()?),
     };
     let serving = tokio::spawn(rpc::serve(rpc_listener, handlers, stop.clone().cancelled_owned()));
     let check = users::password_check(common.placement.clone());

@@ -383,7 +383,7 @@ async fn start_node(
     let serving = engine.clone();
     let started = runtime.spawn(async move {
         client.status().await.unwrap();
-        let routes = serving.worker_routes();
+        let routes = serving.worker_routes().unwrap();
         tokio::spawn(Server::builder().add_routes(routes).serve_with_incoming(incoming(worker)));
         let door_service = mpp::door::service(serving, Arc::new(check), address);
         tokio::spawn(

@@ -13,6 +13,7 @@ pub use names::parts;
 pub use rewrite::truth;
 mod rewrite;
 pub mod typing;
+mod yielding;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -104,7 +105,10 @@ pub fn session_state_builder(config: SessionConfig) -> SessionStateBuilder {
     options.sql_parser.default_null_ordering = "nulls_min".into();
     options.sql_parser.parse_float_as_decimal = true;
     options.sql_parser.enable_ident_normalization = false;
-    let mut builder = SessionStateBuilder::new().with_config(config).with_default_features();
+    let mut builder = SessionStateBuilder::new()
+        .with_config(config)
+        .with_default_features()
+        .with_physical_optimizer_rule(Arc::new(yielding::YieldingJoins));
     builder.scalar_functions().get_or_insert_with(Vec::new).extend(functions::all());
     builder
 }

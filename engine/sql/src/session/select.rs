@@ -8,7 +8,7 @@ use arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
-use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
+use datafusion::physical_plan::{ExecutionPlan, displayable};
 use futures::{StreamExt, TryStreamExt};
 use placement::api::Catalog;
 use sqlparser::ast::{Query, Select, SetExpr, TableFactor, Visit, Visitor};
@@ -19,6 +19,7 @@ use super::{Session, impossible};
 use crate::access;
 use crate::analytic::AnalyticQuery;
 use crate::error::{SqlResult, unsupported};
+use crate::lane;
 use crate::planner::{self, PlannedSelect, TableName, tables_of};
 use crate::reader::Reader;
 use crate::result::{BatchStream, Reply, ResultColumn, SqlError};
@@ -185,7 +186,7 @@ impl Session {
     }
 
     fn rows(&self, plan: Arc<dyn ExecutionPlan>) -> SqlResult<BatchStream> {
-        let stream = execute_stream(plan, self.engine.state.task_ctx())?;
+        let stream = lane::run(plan, self.engine.state.task_ctx())?;
         Ok(Box::pin(stream.map_err(SqlError::from)))
     }
 

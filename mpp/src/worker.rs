@@ -1,0 +1,56 @@
+//! The worker as a service whose tasks run on the query threads.
+//!
+//! The internal port is served by the threads that also answer Raft and heartbeats; a task that
+//! computed there would make its node look dead.
+
+use std::convert::Infallible;
+use std::task::{Context, Poll};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::Service;
+use tonic::codegen::http::{Request, Response};
+use tonic::server::NamedService;
+
+/// Runs each call of a service, and all tasks that the call starts, on other threads.
+#[derive(Clone)]
+pub(crate) struct OnLane<S> {
+    inner: S,
+    lane: Handle,
+}
+
+impl<S> OnLane<S> {
+    pub fn new(inner: S, lane: Handle) -> Self {
+        OnLane { inner, lane }
+    }
+}
+
+impl<S: NamedService> NamedService for OnLane<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+impl<S> Service<Request<Body>> for OnLane<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let call = AbortOnDropHandle::new(self.lane.spawn(self.inner.call(request)));
+        let answer = |ended: Result<_, tokio::task::JoinError>| {
+            ended.unwrap_or_else(|error| Ok(Status::internal(error.to_string()).into_http()))
+        };
+        call.map(answer).boxed()
+    }
+}
