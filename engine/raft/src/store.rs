@@ -303,7 +303,7 @@ impl Store {
             peer.expire(self.now, &mut self.answers);
         }
         if self.stalled.is_some() {
-            self.answers.send();
+            self.settle();
             return;
         }
         for (region, peer) in &mut self.peers {
@@ -314,7 +314,7 @@ impl Store {
         if self.now.is_multiple_of(self.config.compact_ticks) {
             self.compact();
         }
-        self.answers.send();
+        self.settle();
     }
 
     /// One round. Returns whether there is more to do at once.
@@ -328,8 +328,7 @@ impl Store {
                 self.round();
             }
         }
-        self.publish();
-        self.answers.send();
+        self.settle();
         self.stalled.is_none() && !self.dirty.is_empty()
     }
 
@@ -453,6 +452,12 @@ impl Store {
     }
 
     /// Shows what changed to readers.
+    /// Answers, but never before the board shows what the answers rest on.
+    fn settle(&mut self) {
+        self.publish();
+        self.answers.send();
+    }
+
     pub(crate) fn publish(&mut self) {
         if self.touched.is_empty() {
             return;
