@@ -10,10 +10,13 @@ use crate::table;
 
 type Versions = BTreeMap<Timestamp, Option<Vec<u8>>>;
 
+/// What a key is locked for, and since when.
+type Locked = (Timestamp, WriteKind, Option<Vec<u8>>);
+
 #[derive(Default)]
 pub struct Model {
     versions: BTreeMap<Vec<u8>, Versions>,
-    locks: BTreeMap<Vec<u8>, (Timestamp, WriteKind, Option<Vec<u8>>)>,
+    locks: BTreeMap<Vec<u8>, Locked>,
 }
 
 impl Model {

@@ -43,7 +43,7 @@ pub const FUNCTIONS: &[Function] = parts! {
     "mysql_minute" => |at| i64::from(at.minute()),
     "mysql_second" => |at| i64::from(at.second()),
     "mysql_microsecond" => |at| i64::from(at.nanosecond() / 1000),
-    "mysql_quarter" => |at| i64::from((at.month() + 2) / 3),
+    "mysql_quarter" => |at| i64::from(at.month().div_ceil(3)),
     "mysql_dayofweek" => |at| i64::from(at.weekday().number_from_sunday()),
     "mysql_weekday" => |at| i64::from(at.weekday().num_days_from_monday()),
     "mysql_dayofyear" => |at| i64::from(at.ordinal()),
@@ -161,7 +161,7 @@ fn extract(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let name = names.iter().next().flatten().unwrap_or_default().to_ascii_uppercase();
     let of: fn(chrono::NaiveDateTime) -> i64 = match name.as_str() {
         "YEAR" => |at| i64::from(at.year()),
-        "QUARTER" => |at| i64::from((at.month() + 2) / 3),
+        "QUARTER" => |at| i64::from(at.month().div_ceil(3)),
         "MONTH" => |at| i64::from(at.month()),
         "WEEK" => |at| i64::from((at.ordinal0() + 7 - at.weekday().num_days_from_sunday()) / 7),
         "DAY" => |at| i64::from(at.day()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{DFSchema, DataFusionError, Result, TableReference};
+use datafusion::common::{DFSchema, Result, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
@@ -135,7 +135,6 @@ pub fn compile(
     let planner = SqlToRel::new_with_options(&provider, parser_options());
     let expr = rewrite::rewrite_expr(expr, query_context)?;
     let planned = planner.sql_to_expr(expr, schema, &mut PlannerContext::new())?;
-    let typed =
-        planned.transform_up(|e| operators.typed(e, schema)).map_err(DataFusionError::from)?;
+    let typed = planned.transform_up(|e| operators.typed(e, schema))?;
     Ok(state.create_physical_expr(typed.data, schema)?)
 }

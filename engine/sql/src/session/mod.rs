@@ -295,9 +295,9 @@ impl Session {
     ) -> SqlResult<Reply> {
         match statement {
             Stmt::Query(query) => self.select(*query, parameters).await,
-            Stmt::Insert(insert) => self.write(write::Write::Insert(*insert), parameters).await,
-            Stmt::Update(update) => self.write(write::Write::Update(*update), parameters).await,
-            Stmt::Delete(delete) => self.write(write::Write::Delete(*delete), parameters).await,
+            Stmt::Insert(insert) => self.write(write::Write::Insert(insert), parameters).await,
+            Stmt::Update(update) => self.write(write::Write::Update(update), parameters).await,
+            Stmt::Delete(delete) => self.write(write::Write::Delete(delete), parameters).await,
             Stmt::Explain { analyze, statement } => {
                 self.explain(*statement, analyze, parameters).await
             }

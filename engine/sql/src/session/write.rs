@@ -16,11 +16,11 @@ use crate::rows;
 #[derive(Clone)]
 pub enum Write {
     /// INSERT.
-    Insert(Insert),
+    Insert(Box<Insert>),
     /// UPDATE.
-    Update(Update),
+    Update(Box<Update>),
     /// DELETE.
-    Delete(Delete),
+    Delete(Box<Delete>),
 }
 
 /// Changes of one statement, computed and not yet written.
@@ -134,18 +134,19 @@ impl Session {
                 return Err(rows::duplicate(table, key));
             }
         }
-        let written = (|| match &changes {
+        let into = transaction.as_mut();
+        let written = match &changes {
             Changes::Insert { rows, .. } => {
-                rows.iter().try_for_each(|row| rows::insert(transaction.as_mut(), table, row))
+                rows.iter().try_for_each(|row| rows::insert(into, table, row))
             }
             Changes::Delete { rows } => {
-                rows.iter().try_for_each(|row| rows::delete(transaction.as_mut(), table, row))
+                rows.iter().try_for_each(|row| rows::delete(into, table, row))
             }
             Changes::Update { pairs } => pairs
                 .iter()
                 .filter(|(old, new)| old != new)
-                .try_for_each(|(old, new)| rows::update(transaction.as_mut(), table, old, new)),
-        })();
+                .try_for_each(|(old, new)| rows::update(into, table, old, new)),
+        };
         if let Err(error) = written {
             transaction.rollback_to_savepoint();
             return Err(rows::error(error, std::slice::from_ref(table)));

@@ -24,11 +24,12 @@ const PAGE: usize = 1024;
 /// A present that advances by one millisecond with every timestamp.
 const EPOCH_MS: u64 = 1_700_000_000_000;
 
-type Versions = BTreeMap<Vec<u8>, Vec<(Timestamp, Option<Vec<u8>>)>>;
+/// What a key held from when on, oldest first; nothing where it was deleted.
+type History = Vec<(Timestamp, Option<Vec<u8>>)>;
 
 #[derive(Default)]
 struct Data {
-    versions: Versions,
+    versions: BTreeMap<Vec<u8>, History>,
     clock: u64,
     state: Option<State>,
 }
@@ -83,7 +84,7 @@ fn read(
     ts: Timestamp,
     limit: usize,
 ) -> Vec<Pair> {
-    let alive = |(key, versions): (&Vec<u8>, &Vec<(Timestamp, Option<Vec<u8>>)>)| {
+    let alive = |(key, versions): (&Vec<u8>, &History)| {
         let version = versions.iter().rev().find(|(at, _)| *at <= ts)?;
         Some((key.clone(), version.1.clone()?))
     };
