@@ -5,7 +5,7 @@
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
-use types::{ColumnType, Decimal, Index, IndexState, Table, Value, key};
+use types::{ColumnType, Decimal, Index, Table, Timestamp, Value, key};
 
 /// Most points that a list of values may become.
 const MAX_POINTS: usize = 10_000;
@@ -69,16 +69,15 @@ struct Bounds {
     high: Option<(Value, bool)>,
 }
 
-/// The best way to rows that satisfy all conditions. Columns are named as in
+/// The best way at a timestamp to rows that satisfy all conditions. Columns are named as in
 /// [`crate::planner::planning_schema`].
-pub fn choose(table: &Table, conditions: &[Expr]) -> Access {
+pub fn choose(table: &Table, conditions: &[Expr], ts: Timestamp) -> Access {
     let primary = ranges(table, &table.primary_key, conditions, &key::records_start(table.id));
     let mut best = primary.map(|(ranges, depth, full)| {
         let path = if full { Path::Points } else { Path::Records };
         (depth, Access { path, ranges })
     });
-    let usable = table.indexes.iter().filter(|index| index.state == IndexState::Public);
-    for index in usable {
+    for index in table.indexes.iter().filter(|index| index.serves(ts)) {
         let start = key::index_start(table.id, index.id);
         let Some((ranges, depth, full)) = ranges(table, &index.columns, conditions, &start) else {
             continue;

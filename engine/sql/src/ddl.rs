@@ -6,7 +6,9 @@ use sqlparser::ast::{
     CharacterLength, ColumnDef, ColumnOption, CreateTable, CreateTableOptions, DataType,
     ExactNumberInfo, Expr, IndexColumn, ObjectName, SqlOption, TableConstraint,
 };
-use types::{Column, ColumnId, ColumnType, Default, Index, IndexState, IntWidth, Table, Value};
+use types::{
+    Column, ColumnId, ColumnType, Default, Index, IndexState, IntWidth, Table, Timestamp, Value,
+};
 
 use crate::coerce::{self, Place};
 use crate::error::{SqlResult, syntax, unsupported};
@@ -387,7 +389,7 @@ pub fn new_index(
         }
     };
     let id = placement::api::next_index_id(table);
-    Ok(Index { id, name, columns, unique, state: IndexState::Public })
+    Ok(Index { id, name, columns, unique, state: IndexState::Public { since: Timestamp::ZERO } })
 }
 
 /// Columns of an index by number.

@@ -77,7 +77,7 @@ impl TableProvider for RowTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let access = access::choose(&self.table, filters);
+        let access = access::choose(&self.table, filters, self.reader.ts());
         let projection = match projection {
             Some(projection) => projection.clone(),
             None => (0..self.schema.fields().len()).collect(),

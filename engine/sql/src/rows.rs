@@ -2,9 +2,10 @@
 //!
 //! The only place that knows which keys a row has; statements above work with values.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use types::{Error, Result, Table, TableId, Value, key, row};
+use types::{Error, Index, Result, Table, TableId, Value, key, row};
 
 use crate::result::SqlError;
 use crate::storage::Transaction;
@@ -19,7 +20,7 @@ pub fn record_key(table: &Table, values: &[Value]) -> Vec<u8> {
 /// Keys that must be free before a row can be inserted: its record and its unique entries.
 pub fn unique_keys(table: &Table, values: &[Value]) -> Result<Vec<Vec<u8>>> {
     let mut keys = vec![record_key(table, values)];
-    for index in table.indexes.iter().filter(|index| index.unique) {
+    for index in table.indexes.iter().filter(|index| index.unique && index.is_kept()) {
         let (key, tail) = key::index_entry(table, index, values)?;
         if !tail.is_empty() {
             keys.push(key);
@@ -35,7 +36,7 @@ pub fn insert(
     values: &[Value],
 ) -> Result<()> {
     transaction.insert(table, record_key(table, values), row::encode(table, values))?;
-    for index in &table.indexes {
+    for index in table.indexes.iter().filter(|index| index.is_kept()) {
         let (key, tail) = key::index_entry(table, index, values)?;
         if tail.is_empty() {
             transaction.put(table, key, tail)?;
@@ -46,15 +47,53 @@ pub fn insert(
     Ok(())
 }
 
+/// Which entries of unique indexes belong to which rows. While such an index is filled in, two rows
+/// may still have the same values: then the entry is one row's, and the other must not take it away.
+#[derive(Default)]
+pub struct Owned(BTreeSet<(Vec<u8>, Vec<u8>)>);
+
+impl Owned {
+    /// Looks up the entries of rows that are about to go or to change.
+    pub async fn find<'a>(
+        transaction: &dyn Transaction,
+        table: &Table,
+        rows: impl Iterator<Item = &'a Vec<Value>>,
+    ) -> Result<Self> {
+        let filling: Vec<&Index> =
+            table.indexes.iter().filter(|index| index.unique && !index.is_public()).collect();
+        let mut keys = BTreeSet::new();
+        if !filling.is_empty() {
+            for row in rows {
+                for index in &filling {
+                    keys.insert(key::index_entry(table, index, row)?.0);
+                }
+            }
+        }
+        if keys.is_empty() {
+            return Ok(Self::default());
+        }
+        let found = transaction.get(keys.into_iter().collect()).await?;
+        Ok(Owned(found.into_iter().collect()))
+    }
+
+    fn holds(&self, index: &Index, entry: &(Vec<u8>, Vec<u8>)) -> bool {
+        index.is_public() || entry.1.is_empty() || self.0.contains(entry)
+    }
+}
+
 /// Ends a row.
 pub fn delete(
     transaction: &mut dyn Transaction,
     table: &Arc<Table>,
     values: &[Value],
+    owned: &Owned,
 ) -> Result<()> {
     transaction.delete(table, record_key(table, values))?;
     for index in &table.indexes {
-        transaction.delete(table, key::index_entry(table, index, values)?.0)?;
+        let entry = key::index_entry(table, index, values)?;
+        if owned.holds(index, &entry) {
+            transaction.delete(table, entry.0)?;
+        }
     }
     Ok(())
 }
@@ -65,6 +104,7 @@ pub fn update(
     table: &Arc<Table>,
     old: &[Value],
     new: &[Value],
+    owned: &Owned,
 ) -> Result<()> {
     let (old_key, new_key) = (record_key(table, old), record_key(table, new));
     if old_key == new_key {
@@ -79,10 +119,14 @@ pub fn update(
         if before == after {
             continue;
         }
-        if before.0 != after.0 {
+        let own = owned.holds(index, &before);
+        if own && (before.0 != after.0 || !index.is_kept()) {
             transaction.delete(table, before.0.clone())?;
         }
-        if after.1.is_empty() || before.0 == after.0 {
+        if !index.is_kept() {
+            continue;
+        }
+        if after.1.is_empty() || (own && before.0 == after.0) {
             transaction.put(table, after.0, after.1)?;
         } else {
             transaction.insert(table, after.0, after.1)?;

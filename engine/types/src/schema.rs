@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::time::Timestamp;
 use crate::value::Value;
 
 /// A table's number. Never reused, so a dropped and recreated table is another table.
@@ -154,13 +155,21 @@ pub struct Column {
     pub comment: String,
 }
 
-/// How far an index has come into being or out of it (online schema change, after F1).
+/// How far an index has come into being (online schema change, after F1). Writers of two versions
+/// that follow each other may be at work at once, so a state only relies on what the one before it
+/// does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum IndexState {
+    /// Writers take entries away and add none: others may not know the index yet.
+    DeleteOnly,
     /// Writers keep it; readers do not use it; back-fill is under way.
     WriteOnly,
-    /// In use.
-    Public,
+    /// In use by readers of this timestamp and later ones. Entries of older rows were written just
+    /// before it, so an earlier snapshot has none.
+    Public {
+        /// From when on.
+        since: Timestamp,
+    },
 }
 
 /// One secondary index.
@@ -176,6 +185,23 @@ pub struct Index {
     pub unique: bool,
     /// State.
     pub state: IndexState,
+}
+
+impl Index {
+    /// Whether a read at a timestamp finds every row through this index.
+    pub fn serves(&self, ts: Timestamp) -> bool {
+        matches!(self.state, IndexState::Public { since } if since <= ts)
+    }
+
+    /// Whether it is complete.
+    pub fn is_public(&self) -> bool {
+        matches!(self.state, IndexState::Public { .. })
+    }
+
+    /// Whether writers add entries.
+    pub fn is_kept(&self) -> bool {
+        self.state != IndexState::DeleteOnly
+    }
 }
 
 /// One table at one schema version.

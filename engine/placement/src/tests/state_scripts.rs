@@ -36,7 +36,7 @@ pub fn table(database: &str, name: &str, indexes: &[String]) -> Table {
         name: name.clone(),
         columns: vec![2],
         unique: false,
-        state: IndexState::Public,
+        state: IndexState::Public { since: Timestamp::ZERO },
     };
     Table {
         id: 0,

@@ -12,7 +12,7 @@ use sqlparser::ast::{
     TableWithJoins, Update, VisitMut, VisitorMut,
 };
 use types::columns::ColumnsBuilder;
-use types::{Column, Table, Value};
+use types::{Column, Table, Timestamp, Value};
 
 use super::insert::is_default;
 use super::point::{find, lookup, single};
@@ -56,6 +56,7 @@ impl Session {
             update.selection.as_ref(),
             &update.order_by,
             update.limit.as_ref(),
+            reader.ts(),
         ) {
             Some(lookup) => {
                 let rows = find(&table, reader, lookup).await?;
@@ -113,6 +114,7 @@ impl Session {
             delete.selection.as_ref(),
             &delete.order_by,
             delete.limit.as_ref(),
+            reader.ts(),
         ) {
             Some(lookup) => {
                 find(&table, reader, lookup).await?.into_iter().map(|(_, row)| row).collect()
@@ -258,11 +260,12 @@ impl Target {
         selection: Option<&Expr>,
         order_by: &[sqlparser::ast::OrderByExpr],
         limit: Option<&Expr>,
+        ts: Timestamp,
     ) -> Option<super::point::Lookup> {
         if limit.is_some() || !order_by.is_empty() {
             return None;
         }
-        lookup(&self.table, self.alias.as_deref(), selection?)
+        lookup(&self.table, self.alias.as_deref(), selection?, ts)
     }
 
     /// SELECT of every column and of the new values, over the rows to change.

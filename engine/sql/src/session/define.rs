@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use placement::api::CatalogChange;
 use sqlparser::ast::{CreateIndex, ObjectName};
-use types::{Error, Index, IndexState, Table, key, row};
+use types::{Error, Index, IndexId, IndexState, Table, key, row};
 
 use super::tables::stored;
 use super::{ATTEMPTS, Session, done, impossible, pause};
@@ -16,8 +16,8 @@ use crate::planner::{parts, table_name};
 use crate::result::{Done, Reply, SqlError};
 use crate::statement::Stmt;
 
-/// Rows of an index that are filled in by one transaction.
-const BACKFILL: usize = 1_000;
+/// Most rows of an index that are filled in by one transaction.
+const BACKFILL: usize = 4_000;
 /// Most regions that SPLIT TABLE makes.
 const MAX_SPLIT: u64 = 1_000;
 /// Most columnar replicas.
@@ -159,16 +159,32 @@ impl Session {
         Err(SqlError::new(1051, b"42S02", text))
     }
 
-    /// Changes a table's description, against the newest one, and publishes it.
+    /// Changes a table's description, against the newest one, and publishes it, unless it is as
+    /// wanted already.
     async fn alter(&self, table: Table, change: impl Fn(&mut Table)) -> SqlResult<Table> {
+        let mut wanted = table.clone();
+        change(&mut wanted);
+        if wanted == table {
+            return Ok(table);
+        }
+        self.publish(table, |table| {
+            change(table);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Publishes a new version of a table's description.
+    async fn publish(
+        &self,
+        table: Table,
+        change: impl Fn(&mut Table) -> SqlResult<()>,
+    ) -> SqlResult<Table> {
         let storage = &self.engine.storage;
         let mut table = table;
         for attempt in 1.. {
             let mut altered = table.clone();
-            change(&mut altered);
-            if altered == table {
-                return Ok(table);
-            }
+            change(&mut altered)?;
             altered.version += 1;
             match storage.change(CatalogChange::AlterTable(Box::new(altered))).await {
                 Ok(Some(table)) => {
@@ -191,54 +207,84 @@ impl Session {
         Err(impossible("a change that never ended"))
     }
 
-    /// CREATE INDEX: writers keep it from now on, old rows are filled in, then readers may use it.
+    /// CREATE INDEX: adds it in its first state and leads it to its last; takes it back where that
+    /// fails.
     async fn create_index(&mut self, create: &CreateIndex) -> SqlResult<Reply> {
         let table = self.current(&create.table_name).await?;
         let name = create.name.as_ref().map(|name| parts(name).pop().unwrap_or_default());
         let columns = ddl::columns(&create.columns, &table)?;
         let first = columns.first().and_then(|id| table.column(*id)).map(|c| c.name.clone());
-        let mut index =
-            ddl::new_index(&table, name, &first.unwrap_or_default(), columns, create.unique)?;
-        index.state = IndexState::WriteOnly;
-        let name = index.name.clone();
+        let first = first.unwrap_or_default();
+        let unique = create.unique;
         let table = self
-            .alter(table, |table| {
-                if table.index_named(&index.name).is_none() {
-                    table.indexes.push(index.clone());
-                }
+            .publish(table, |table| {
+                let (name, columns) = (name.clone(), columns.clone());
+                let mut index = ddl::new_index(table, name, &first, columns, unique)?;
+                index.state = IndexState::DeleteOnly;
+                table.indexes.push(index);
+                Ok(())
             })
             .await?;
-        let filled = match table.index_named(&name).cloned() {
-            Some(index) => self.backfill(&Arc::new(table.clone()), &index).await,
-            None => Err(impossible("an index that was not added")),
+        let Some(id) = table.indexes.last().map(|index| index.id) else {
+            return Err(impossible("an index that was not added"));
         };
-        if let Err(error) = filled {
-            self.alter(table, |t| t.indexes.retain(|i| i.name != name)).await?;
-            return Err(error);
-        }
-        self.alter(table, |table| {
-            for index in table.indexes.iter_mut().filter(|index| index.name == name) {
-                index.state = IndexState::Public;
+        match self.complete_index(table.clone(), id).await {
+            Ok(()) => Ok(done()),
+            Err(error) => {
+                self.alter(table, |table| table.indexes.retain(|index| index.id != id)).await?;
+                Err(error)
             }
-        })
-        .await?;
-        Ok(done())
+        }
+    }
+
+    /// Leads an index from its first state to its last. Regions take rows of the newest two
+    /// versions only, so with each version the writers of the last but one are shut out.
+    async fn complete_index(&self, table: Table, id: IndexId) -> SqlResult<()> {
+        let enter = |state: IndexState| {
+            move |table: &mut Table| match table.indexes.iter_mut().find(|index| index.id == id) {
+                Some(index) => {
+                    index.state = state;
+                    Ok(())
+                }
+                None => Err(SqlError::new(1091, b"42000", "the index was dropped meanwhile")),
+            }
+        };
+        let table = self.publish(table, enter(IndexState::WriteOnly)).await?;
+        // Once more: now nobody is left who would add a row without its entry.
+        let table = self.publish(table, enter(IndexState::WriteOnly)).await?;
+        self.settle(&table).await?;
+        let index = table.indexes.iter().find(|index| index.id == id).cloned();
+        let index = index.ok_or_else(|| impossible("an index that was not added"))?;
+        self.backfill(&Arc::new(table.clone()), &index).await?;
+        let since = self.engine.storage.timestamp().await?;
+        self.publish(table, enter(IndexState::Public { since })).await?;
+        Ok(())
+    }
+
+    /// Waits until every transaction has ended that had locked rows before now: one of them may
+    /// commit after the back-fill has read its keys, and know nothing of the index. A read does not
+    /// pass locks older than itself.
+    async fn settle(&self, table: &Table) -> SqlResult<()> {
+        let now = self.engine.storage.timestamp().await?;
+        let (start, end) = (key::records_start(table.id), key::records_end(table.id));
+        let mut scan = self.engine.storage.snapshot(now).scan(start, end, false, None);
+        while scan.next_page().await?.is_some() {}
+        Ok(())
     }
 
     /// Entries of an index for rows that were there before it.
     async fn backfill(&self, table: &Arc<Table>, index: &Index) -> SqlResult<()> {
         let mut start = key::records_start(table.id);
         let end = key::records_end(table.id);
-        let mut attempt = 0;
+        let (mut attempt, mut most) = (0, BACKFILL);
         loop {
             let mut transaction = self.engine.storage.begin().await?;
-            let mut scan =
-                transaction.scan(start.clone(), end.clone(), false, Some(BACKFILL as u32));
+            let mut scan = transaction.scan(start.clone(), end.clone(), false, Some(most as u32));
             let mut last = None;
             let mut count = 0;
-            while count < BACKFILL {
+            while count < most {
                 let Some(page) = scan.next_page().await? else { break };
-                let page: Vec<_> = page.into_iter().take(BACKFILL - count).collect();
+                let page: Vec<_> = page.into_iter().take(most - count).collect();
                 count += page.len();
                 last = page.last().map(|(key, _)| key.clone()).or(last);
                 add_entries(transaction.as_mut(), table, index, &page).await?;
@@ -246,12 +292,13 @@ impl Session {
             let Some(last) = last else { return Ok(()) };
             match transaction.commit().await {
                 Ok(_) => {
-                    attempt = 0;
+                    (attempt, most) = (0, BACKFILL.min(most * 2));
                     start = last;
                     start.push(0);
                 }
+                // A writer changed one of the rows. The fewer rows, the less likely that is.
                 Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
-                    attempt += 1;
+                    (attempt, most) = (attempt + 1, (most / 4).max(1));
                     pause(attempt).await;
                 }
                 Err(error) => return Err(crate::rows::error(error, std::slice::from_ref(table))),

@@ -9,7 +9,7 @@ use sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, Query, SelectItem, TableFactor, TableWithJoins,
 };
 use types::columns::ColumnsBuilder;
-use types::{ColumnType, Index, IndexState, Table, Value, key, row};
+use types::{ColumnType, Index, Table, Timestamp, Value, key, row};
 
 use super::select::plain_select;
 use super::{Session, tables};
@@ -44,8 +44,13 @@ pub(super) enum Lookup {
     Entries(Box<Index>, Vec<Vec<u8>>),
 }
 
-/// Reads a condition as a look-up by key.
-pub(super) fn lookup(table: &Table, alias: Option<&str>, condition: &Expr) -> Option<Lookup> {
+/// Reads a condition as a look-up by key at a timestamp.
+pub(super) fn lookup(
+    table: &Table,
+    alias: Option<&str>,
+    condition: &Expr,
+    ts: Timestamp,
+) -> Option<Lookup> {
     let mut fixed: Vec<(u32, Vec<Value>)> = Vec::new();
     collect(table, alias, condition, &mut fixed)?;
     let points = |columns: &[u32]| -> Option<Vec<Vec<Value>>> {
@@ -69,8 +74,7 @@ pub(super) fn lookup(table: &Table, alias: Option<&str>, condition: &Expr) -> Op
             points.iter().map(|point| key::record(table.id, point)).collect(),
         ));
     }
-    let unique = table.indexes.iter().filter(|i| i.unique && i.state == IndexState::Public);
-    for index in unique {
+    for index in table.indexes.iter().filter(|index| index.unique && index.serves(ts)) {
         if let Some(points) = points(&index.columns) {
             let keys =
                 points.iter().map(|point| key::index_prefix(table.id, index.id, point)).collect();
@@ -215,7 +219,8 @@ impl Session {
         let Some(wanted) = wanted(&table, alias.as_deref(), &select.projection)? else {
             return Ok(None);
         };
-        let Some(lookup) = lookup(&table, alias.as_deref(), condition) else { return Ok(None) };
+        let lookup = lookup(&table, alias.as_deref(), condition, reader.ts());
+        let Some(lookup) = lookup else { return Ok(None) };
         let rows = find(&table, &reader, lookup).await?;
         let positions: Vec<usize> = wanted.iter().map(|(at, _)| *at).collect();
         let mut builder = ColumnsBuilder::new(&table, &positions)?;

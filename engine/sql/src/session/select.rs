@@ -12,7 +12,7 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use futures::{StreamExt, TryStreamExt};
 use placement::api::Catalog;
 use sqlparser::ast::{Query, Select, SetExpr, TableFactor, Visit, Visitor};
-use types::{Column, ColumnType, SnapshotToken, Value};
+use types::{Column, ColumnType, SnapshotToken, Timestamp, Value};
 
 use super::tables::{Tables, stored};
 use super::{Session, impossible};
@@ -126,7 +126,7 @@ impl Session {
         let state = self.engine.state.clone();
         let planned = planner::plan_query(query, &context, &state, &tables).await?;
         let optimized = state.optimize(&planned.plan)?;
-        let narrow = narrow(&optimized, &catalog)?;
+        let narrow = narrow(&optimized, &catalog, reader.ts())?;
         let mut facts = Vec::new();
         for name in names {
             facts.push(self.table_facts(&name, &catalog, &reader, &aliases, &narrow).await);
@@ -335,7 +335,11 @@ impl Drop for Hold {
 }
 
 /// For each stored table of a plan, whether every scan of it reads only a part.
-fn narrow(plan: &LogicalPlan, catalog: &Catalog) -> SqlResult<BTreeMap<TableName, bool>> {
+fn narrow(
+    plan: &LogicalPlan,
+    catalog: &Catalog,
+    ts: Timestamp,
+) -> SqlResult<BTreeMap<TableName, bool>> {
     let mut narrow: BTreeMap<TableName, bool> = BTreeMap::new();
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node {
@@ -344,7 +348,7 @@ fn narrow(plan: &LogicalPlan, catalog: &Catalog) -> SqlResult<BTreeMap<TableName
                 table: scan.table_name.table().to_owned(),
             };
             if let Some(table) = catalog.table_named(&name.database, &name.table) {
-                let is = access::choose(table, &scan.filters).is_narrow();
+                let is = access::choose(table, &scan.filters, ts).is_narrow();
                 narrow.entry(name).and_modify(|all| *all &= is).or_insert(is);
             }
         }

@@ -134,18 +134,28 @@ impl Session {
                 return Err(rows::duplicate(table, key));
             }
         }
+        let owned = match &changes {
+            Changes::Insert { .. } => rows::Owned::default(),
+            Changes::Update { pairs } => {
+                let olds = pairs.iter().map(|(old, _)| old);
+                rows::Owned::find(transaction.as_ref(), table, olds).await?
+            }
+            Changes::Delete { rows } => {
+                rows::Owned::find(transaction.as_ref(), table, rows.iter()).await?
+            }
+        };
         let into = transaction.as_mut();
         let written = match &changes {
             Changes::Insert { rows, .. } => {
                 rows.iter().try_for_each(|row| rows::insert(into, table, row))
             }
             Changes::Delete { rows } => {
-                rows.iter().try_for_each(|row| rows::delete(into, table, row))
+                rows.iter().try_for_each(|row| rows::delete(into, table, row, &owned))
             }
             Changes::Update { pairs } => pairs
                 .iter()
                 .filter(|(old, new)| old != new)
-                .try_for_each(|(old, new)| rows::update(into, table, old, new)),
+                .try_for_each(|(old, new)| rows::update(into, table, old, new, &owned)),
         };
         if let Err(error) = written {
             transaction.rollback_to_savepoint();

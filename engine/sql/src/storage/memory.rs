@@ -34,6 +34,13 @@ struct Data {
     state: Option<State>,
 }
 
+impl Data {
+    fn tick(&mut self) -> Timestamp {
+        self.clock += 1;
+        Timestamp::pack(EPOCH_MS + self.clock, 0)
+    }
+}
+
 /// The store. Clones share it.
 #[derive(Clone, Default)]
 pub struct MemoryStorage {
@@ -49,9 +56,7 @@ impl MemoryStorage {
     }
 
     fn tick(&self) -> Timestamp {
-        let mut data = self.data.lock();
-        data.clock += 1;
-        Timestamp::pack(EPOCH_MS + data.clock, 0)
+        self.data.lock().tick()
     }
 
     fn with_state<T>(&self, f: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
@@ -317,8 +322,15 @@ impl Transaction for MemoryTransaction {
         if self.writes.is_empty() {
             return Ok(start);
         }
-        let commit_ts = self.snapshot.storage.tick();
         let mut data = self.snapshot.storage.data.lock();
+        // As regions do: rows of the newest two versions of a table's description, no older ones.
+        for (id, table) in &self.tables {
+            let catalog = data.state.as_ref().map(|state| &state.catalog);
+            let known = catalog.and_then(|catalog| catalog.table(*id)).map(|table| table.version);
+            if known.is_none_or(|known| table.version + 1 < known) {
+                return Err(Error::SchemaChanged { table: *id, sent: table.version, known });
+            }
+        }
         for (key, write) in &self.writes {
             let newest = data.versions.get(key).and_then(|versions| versions.last());
             if let Some((committed, _)) = newest.filter(|(at, _)| *at > start) {
@@ -328,6 +340,7 @@ impl Transaction for MemoryTransaction {
                 return Err(Error::Duplicate { index: String::new(), key: key.clone() });
             }
         }
+        let commit_ts = data.tick();
         for (key, write) in self.writes {
             if let Some(row) = write.row() {
                 data.versions.entry(key).or_default().push((commit_ts, row));

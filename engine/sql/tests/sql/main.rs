@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod harness;
+mod indexes;
+mod lagging;
 mod planner;
 mod router;
 mod scripts;

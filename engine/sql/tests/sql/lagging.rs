@@ -1,0 +1,132 @@
+//! Two nodes over one store in memory: one changes the catalog, and the other is always one version
+//! behind it, as a node is whose catalog is not fresh. It never repairs what a write gets wrong.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use env::SimClock;
+use parking_lot::Mutex;
+use placement::ClusterStatus;
+use placement::api::{Catalog, CatalogChange, Lease};
+use sql::engine::Engine;
+use sql::storage::memory::MemoryStorage;
+use sql::storage::{Snapshot, Storage, Transaction};
+use tokio::sync::Semaphore;
+use types::{LeaseId, Result, Table, TableId, Timestamp};
+
+/// Stops a definition after each version that it publishes, until it is let on.
+pub struct Steps {
+    arrived: Semaphore,
+    onward: Semaphore,
+}
+
+impl Steps {
+    /// No step taken yet.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Steps { arrived: Semaphore::new(0), onward: Semaphore::new(0) })
+    }
+
+    /// Waits for the next published version, a bounded time.
+    pub async fn arrive(&self) {
+        let arrived = tokio::time::timeout(Duration::from_secs(20), self.arrived.acquire()).await;
+        arrived.expect("no version was published").unwrap().forget();
+    }
+
+    /// Lets the definition go on by so many versions.
+    pub fn go_on(&self, versions: usize) {
+        self.onward.add_permits(versions);
+    }
+}
+
+struct Node {
+    store: Arc<MemoryStorage>,
+    catalogs: Arc<Mutex<Vec<Arc<Catalog>>>>,
+    steps: Option<Arc<Steps>>,
+    behind: usize,
+}
+
+/// The node that defines, stopping at `steps` if given, and the one that lags behind it.
+pub fn two_nodes(steps: Option<Arc<Steps>>) -> (Engine, Engine) {
+    let store = Arc::new(MemoryStorage::new());
+    let catalogs = Arc::new(Mutex::new(Vec::new()));
+    let engine = |steps, behind| {
+        let node = Node { store: store.clone(), catalogs: catalogs.clone(), steps, behind };
+        Engine::new(Arc::new(node), Arc::new(SimClock::new(1_700_000_000_000_000)))
+    };
+    (engine(steps, 0), engine(None, 1))
+}
+
+#[async_trait]
+impl Storage for Node {
+    async fn begin(&self) -> Result<Box<dyn Transaction>> {
+        self.store.begin().await
+    }
+
+    fn snapshot(&self, ts: Timestamp) -> Arc<dyn Snapshot> {
+        self.store.snapshot(ts)
+    }
+
+    async fn timestamp(&self) -> Result<Timestamp> {
+        self.store.timestamp().await
+    }
+
+    async fn catalog(&self) -> Result<Arc<Catalog>> {
+        let known = self.catalogs.lock().iter().rev().nth(self.behind).cloned();
+        match known {
+            Some(catalog) => Ok(catalog),
+            None => self.store.catalog().await,
+        }
+    }
+
+    async fn change(&self, change: CatalogChange) -> Result<Option<Table>> {
+        let changed = self.store.change(change).await?;
+        let newest = self.store.catalog().await?;
+        self.catalogs.lock().push(newest);
+        Ok(changed)
+    }
+
+    async fn publish_schema(&self, table: &Table) -> Result<()> {
+        if let Some(steps) = &self.steps {
+            steps.arrived.add_permits(1);
+            steps.onward.acquire().await.unwrap().forget();
+        }
+        self.store.publish_schema(table).await
+    }
+
+    async fn auto_increment(&self, table: TableId, count: u64) -> Result<u64> {
+        self.store.auto_increment(table, count).await
+    }
+
+    async fn raise_auto_increment(&self, table: TableId, value: u64) -> Result<()> {
+        self.store.raise_auto_increment(table, value).await
+    }
+
+    async fn split_table(&self, table: &Table, regions: u32) -> Result<usize> {
+        self.store.split_table(table, regions).await
+    }
+
+    async fn take_lease(&self, ts: Option<Timestamp>, ttl: Duration, owner: &str) -> Result<Lease> {
+        self.store.take_lease(ts, ttl, owner).await
+    }
+
+    async fn renew_lease(&self, lease: LeaseId, ttl: Duration) -> Result<Lease> {
+        self.store.renew_lease(lease, ttl).await
+    }
+
+    async fn release_lease(&self, lease: LeaseId) -> Result<()> {
+        self.store.release_lease(lease).await
+    }
+
+    async fn leases(&self) -> Result<Vec<Lease>> {
+        self.store.leases().await
+    }
+
+    async fn signing_key(&self) -> Result<Arc<[u8]>> {
+        self.store.signing_key().await
+    }
+
+    async fn status(&self) -> Result<ClusterStatus> {
+        self.store.status().await
+    }
+}
