@@ -74,6 +74,8 @@ pub struct PeerReport {
     pub rows: u64,
     /// Whether it holds data, that is, does not wait for a snapshot.
     pub ready: bool,
+    /// Whether what it holds is damaged: it answers nothing and is to be made anew.
+    pub damaged: bool,
     /// For learners that hold columns: how far they are behind.
     pub lag: Option<ReplicaLag>,
 }

@@ -250,7 +250,9 @@ impl Office {
         let report = |node| self.nodes.get(&node).and_then(|heard| heard.peers.get(&region.id));
         let ready = |peer: &&Peer| report(peer.node).is_some_and(|report| report.ready);
         let missing = |node: &NodeId| {
-            self.absent.get(&(region.id, *node)).is_some_and(|since| now.since(*since) > GONE_AFTER)
+            let absent = self.absent.get(&(region.id, *node));
+            absent.is_some_and(|since| now.since(*since) > GONE_AFTER)
+                || report(*node).is_some_and(|report| report.damaged)
         };
         let nodes = || region.peers.iter().map(|peer| peer.node);
         let leader = self.leader(region.id).filter(|node| region.peer_on(*node).is_some());

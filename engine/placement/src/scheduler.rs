@@ -53,7 +53,7 @@ pub struct RegionView {
     pub bytes: u64,
     /// Nodes whose peer holds data.
     pub ready: BTreeSet<NodeId>,
-    /// Live nodes that should hold a peer and have long reported none: its data was lost.
+    /// Live nodes whose peer's data is lost, for they have long reported none, or damaged.
     pub missing: BTreeSet<NodeId>,
     /// Whether a move is under way.
     pub busy: bool,

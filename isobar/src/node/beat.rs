@@ -153,6 +153,7 @@ impl Beat {
             applied: status.applied.index,
             committed: status.committed,
             ready: status.ready && status.fault.is_none() && !broken,
+            damaged: broken,
             region: status.region,
             rows,
             bytes,

@@ -72,6 +72,7 @@ fn peer(region: &Region, leader: bool) -> PeerReport {
         bytes: 10,
         rows: 2,
         ready: true,
+        damaged: false,
         lag: None,
     }
 }
