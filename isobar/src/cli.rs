@@ -1,5 +1,6 @@
 //! The command line: what there is to run, and how failures are shown.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -61,7 +62,8 @@ pub fn run(cli: Cli) -> ExitCode {
     match execute(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("isobar: {error:#}");
+            // Not `eprintln`, which panics when standard error is a file on a full disk.
+            let _ = writeln!(std::io::stderr(), "isobar: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -109,12 +111,14 @@ fn serve(runtime: &tokio::runtime::Runtime, args: &ServeArgs) -> Result<()> {
     })
 }
 
-/// Logs go to standard error; ISOBAR_LOG chooses what, as `info` or `info,raft=debug`.
+/// Logs go to standard error; ISOBAR_LOG chooses what, as `info` or `info,raft=debug`. A line that
+/// cannot be written is lost: to complain of it on standard error would end the process.
 fn log_to_stderr() {
     let filter = EnvFilter::try_from_env("ISOBAR_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(false)
+        .log_internal_errors(false)
         .init();
 }

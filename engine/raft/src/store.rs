@@ -347,13 +347,13 @@ impl Store {
             }
         }
         self.send(out);
-        self.finish_round(write, readies);
+        self.finish_round(write, readies, None);
         self.apply();
     }
 
     fn repeat_round(&mut self, round: Stalled) {
-        let Stalled { write, readies, .. } = round;
-        self.finish_round(write, readies);
+        let Stalled { write, readies, why } = round;
+        self.finish_round(write, readies, Some(why));
         if self.stalled.is_none() {
             tracing::info!("the Raft log can be written again");
             self.touched.extend(self.peers.keys().copied());
@@ -362,12 +362,23 @@ impl Store {
     }
 
     /// Writes what the round needs, and lets Raft and the other nodes know once it is on disk.
-    fn finish_round(&mut self, write: LogWrite, readies: Vec<(RegionId, Ready)>) {
+    /// `known` is why it could not be written before: said once, for a full disk is tried often.
+    fn finish_round(
+        &mut self,
+        write: LogWrite,
+        readies: Vec<(RegionId, Ready)>,
+        known: Option<String>,
+    ) {
         if !write.is_empty()
             && let Err(error) = self.log.write(&write)
         {
             let why = error.to_string();
-            tracing::error!(why, "nothing is acknowledged while the Raft log cannot be written");
+            if known.as_ref() != Some(&why) {
+                tracing::error!(
+                    why,
+                    "nothing is acknowledged while the Raft log cannot be written"
+                );
+            }
             self.touched.extend(self.peers.keys().copied());
             self.stalled = Some(Stalled { write, readies, why });
             return;
