@@ -52,18 +52,18 @@ class SqlReader:
 
 
 class SparkReader:
-    """Spark in local-cluster mode: a driver and two executor processes that read columns over Flight."""
+    """Spark that reads columns over Flight; by default a driver and two executor processes."""
 
     name = "Spark"
 
-    def __init__(self, jar: Path, endpoints: list[str]):
+    def __init__(self, jar: Path, endpoints: list[str], master: str = "local-cluster[2,1,1024]"):
         from pyspark.sql import SparkSession  # slow to import, and not needed with --no-spark
 
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         catalog = "spark.sql.catalog.isobar"
         self.spark = (
             SparkSession.builder.appName("isobar-quickstart")
-            .master("local-cluster[2,1,1024]")
+            .master(master)
             .config("spark.jars", str(jar))
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")

@@ -128,6 +128,7 @@ impl Door {
         }
         let schema = scan_schema(&table, &positions)?;
         let (token, info) = self.snapshot(command.snapshot.as_deref(), user).await?;
+        self.engine.check_age(&table, token.ts).await?;
         let owners = self.engine.owners()?;
         let picture =
             picture::take(&self.engine.placement, table.clone(), &owners, &[], true).await?;
@@ -246,7 +247,17 @@ impl Door {
         self.engine.check_lease(ticket.lease()).await?;
         match &ticket.work {
             Work::Scan(scan) => self.engine.scan(scan, ticket.token.ts).await,
-            Work::Sql(sql) => self.engine.query(&sql.query, &sql.context, ticket.token).await,
+            Work::Sql(sql) => {
+                let answer = self.engine.query(&sql.query, &sql.context, ticket.token).await;
+                answer.map_err(|error| match error.code {
+                    // It was all there when the ticket was made.
+                    DoorCode::NotFound => DoorError::new(
+                        DoorCode::TableChanged,
+                        format!("{} any more: plan this read again", error.text),
+                    ),
+                    _ => error,
+                })
+            }
         }
     }
 }

@@ -128,6 +128,20 @@ impl Engine {
         Ok(())
     }
 
+    /// Fails if a table is younger than the snapshot that is to be read.
+    pub async fn check_age(&self, table: &Table, ts: Timestamp) -> DoorResult<()> {
+        match self.placement.catalog().await?.existed_at(table.id, ts) {
+            true => Ok(()),
+            false => Err(DoorError::new(
+                DoorCode::TableChanged,
+                format!(
+                    "table {}.{} was created after the snapshot that is read: take a new snapshot",
+                    table.database, table.name
+                ),
+            )),
+        }
+    }
+
     /// A table of the current catalog.
     pub async fn table(&self, database: &str, name: &str) -> DoorResult<Arc<Table>> {
         let catalog = self.placement.catalog().await?;
@@ -443,6 +457,7 @@ fn refused(error: &sql::result::SqlError) -> DoorError {
     let code = match error.code {
         1049 | 1051 | 1054 | 1146 => DoorCode::NotFound,
         1235 => DoorCode::Unsupported,
+        1412 => DoorCode::TableChanged,
         9005 => DoorCode::Unavailable,
         _ => DoorCode::Invalid,
     };

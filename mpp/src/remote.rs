@@ -90,7 +90,18 @@ impl RemoteAnalytic {
             .cloned()
             .or_else(|| first.as_ref().map(|batch| batch.schema()))
             .ok_or_else(|| DoorError::new(DoorCode::Unavailable, "an answer without a schema"))?;
-        let rest = stream.map_err(|error| sql_error(flight_error(error)));
+        let node = door.to_owned();
+        let rest = stream.map_err(move |error| {
+            let mut error = flight_error(error);
+            if error.code.is_retryable() {
+                let why = error.text;
+                error.text = format!(
+                    "the answer of the columnar node at {node} broke off after some rows ({why}): \
+                     run the query again"
+                );
+            }
+            sql_error(error)
+        });
         let batches = futures::stream::iter(first.map(Ok)).chain(rest).boxed();
         let lines = vec![format!("coordinator: columnar node at {door}")];
         Ok(AnalyticAnswer { schema, batches, receipt: Receipt { lines } })
@@ -122,6 +133,7 @@ fn sql_error(error: DoorError) -> SqlError {
         DoorCode::NotFound => (1146, b"42S02"),
         DoorCode::Unsupported => (1235, b"42000"),
         DoorCode::SnapshotTooOld => (9006, b"HY000"),
+        DoorCode::TableChanged => (1412, b"HY000"),
         DoorCode::Timeout => (9012, b"HY000"),
         DoorCode::StaleRegion | DoorCode::Unavailable => (9013, b"HY000"),
         DoorCode::Cancelled => (1317, b"70100"),

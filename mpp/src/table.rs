@@ -116,7 +116,11 @@ impl TableResolver for ColumnarTables {
             candidate.database.eq_ignore_ascii_case(database)
                 && candidate.name.eq_ignore_ascii_case(table)
         });
-        let found = Arc::new(found.ok_or_else(missing)?.clone());
+        let found = found.ok_or_else(missing)?;
+        if !catalog.existed_at(found.id, self.ts) {
+            return Err(sql::error::younger_table(&found.database, &found.name));
+        }
+        let found = Arc::new(found.clone());
         let picture =
             picture::take(&self.placement, found.clone(), &self.owners, &self.avoid, self.fresh)
                 .await

@@ -2,6 +2,8 @@
 //!
 //! Plain data: `rpc` carries it, `service` answers it, `client` asks it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use types::{
     Error, IndexId, LeaseId, NodeId, Peer, PeerId, Region, RegionId, RegionKind, ReplicaLag, Table,
@@ -130,6 +132,8 @@ pub struct Catalog {
     pub databases: Vec<String>,
     /// Tables.
     pub tables: Vec<Table>,
+    /// When each table was created.
+    pub created: BTreeMap<TableId, Timestamp>,
     /// Users.
     pub users: Vec<User>,
 }

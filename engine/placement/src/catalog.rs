@@ -58,6 +58,12 @@ impl Catalog {
         self.tables.iter().find(|table| table.id == id)
     }
 
+    /// Whether a table was there at `ts`. Read at an earlier one, a recreated table would show no
+    /// rows where its name stood for many.
+    pub fn existed_at(&self, table: TableId, ts: Timestamp) -> bool {
+        self.created.get(&table).is_none_or(|created| *created <= ts)
+    }
+
     /// Tables of a database, in order of creation.
     pub fn tables_of<'a>(&'a self, database: &'a str) -> impl Iterator<Item = &'a Table> {
         self.tables.iter().filter(move |table| table.database.eq_ignore_ascii_case(database))
@@ -79,7 +85,7 @@ pub fn apply(
     let (table, founded) = match change {
         CatalogChange::CreateDatabase(name) => (create_database(state, name)?, Vec::new()),
         CatalogChange::DropDatabase(name) => (drop_database(state, &name, now)?, Vec::new()),
-        CatalogChange::CreateTable(table) => create_table(state, *table, founders)?,
+        CatalogChange::CreateTable(table) => create_table(state, *table, founders, now)?,
         CatalogChange::DropTable(id) => {
             check_table(state, id)?;
             drop_table(state, id, now);
@@ -115,6 +121,7 @@ fn create_table(
     state: &mut State,
     mut table: Table,
     founders: &Founders,
+    now: Timestamp,
 ) -> Result<(Option<Table>, Vec<RegionId>)> {
     table.database = check_user_database(state, &table.database)?;
     check_shape(&table)?;
@@ -130,6 +137,7 @@ fn create_table(
     state.next_table += 1;
     remember_numbers(state, &table);
     state.catalog.tables.push(table.clone());
+    state.catalog.created.insert(table.id, now);
     Ok((Some(table), founded))
 }
 
@@ -185,6 +193,7 @@ fn drop_table(state: &mut State, id: TableId, now: Timestamp) {
         |kind| matches!(kind, RegionKind::Records(table) | RegionKind::Index(table, _) if table == id),
     );
     state.catalog.tables.retain(|table| table.id != id);
+    state.catalog.created.remove(&id);
     state.auto_increment.remove(&id);
     state.used_numbers.remove(&id);
 }

@@ -89,6 +89,7 @@ impl State {
                 version: 1,
                 databases: BUILT_IN_DATABASES.map(String::from).to_vec(),
                 tables: Vec::new(),
+                created: BTreeMap::new(),
                 users: vec![root("127.0.0.1"), root("localhost")],
             },
             used_numbers: BTreeMap::new(),

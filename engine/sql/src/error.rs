@@ -30,6 +30,18 @@ pub fn no_table(database: &str, table: &str) -> SqlError {
     SqlError::new(1146, b"42S02", format!("Table '{database}.{table}' doesn't exist"))
 }
 
+/// Error 1412: read at a snapshot from before the table.
+pub fn younger_table(database: &str, table: &str) -> SqlError {
+    SqlError::new(
+        1412,
+        b"HY000",
+        format!(
+            "Table definition has changed, please retry transaction: table '{database}.{table}' \
+             was created after the snapshot that is read"
+        ),
+    )
+}
+
 /// Error 1049.
 pub fn no_database(database: &str) -> SqlError {
     SqlError::new(1049, b"42000", format!("Unknown database '{database}'"))

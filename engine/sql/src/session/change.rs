@@ -16,7 +16,7 @@ use types::{Column, Table, Timestamp, Value};
 
 use super::insert::is_default;
 use super::point::{find, lookup, single};
-use super::tables::{Tables, stored};
+use super::tables::{Tables, readable};
 use super::write::Changes;
 use super::{Open, Session, impossible};
 use crate::coerce::{self, Place, value_at};
@@ -36,7 +36,8 @@ impl Session {
         if update.from.is_some() || update.returning.is_some() || update.or.is_some() {
             return Err(unsupported("UPDATE of this form"));
         }
-        let target = self.target(std::slice::from_ref(&update.table), catalog, "UPDATE")?;
+        let target =
+            self.target(std::slice::from_ref(&update.table), catalog, reader.ts(), "UPDATE")?;
         let table = target.table.clone();
         let mut set: Vec<(usize, Expr)> = Vec::new();
         for assignment in &update.assignments {
@@ -108,7 +109,7 @@ impl Session {
             return Err(unsupported("DELETE from several tables"));
         }
         let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
-        let target = self.target(from, catalog, "DELETE")?;
+        let target = self.target(from, catalog, reader.ts(), "DELETE")?;
         let table = target.table.clone();
         let rows = match target.point(
             delete.selection.as_ref(),
@@ -138,12 +139,18 @@ impl Session {
         Ok((table, Changes::Delete { rows }))
     }
 
-    fn target(&self, from: &[TableWithJoins], catalog: &Catalog, verb: &str) -> SqlResult<Target> {
+    fn target(
+        &self,
+        from: &[TableWithJoins],
+        catalog: &Catalog,
+        ts: Timestamp,
+        verb: &str,
+    ) -> SqlResult<Target> {
         let Some((name, alias)) = single(from) else {
             return Err(unsupported(format!("{verb} of several tables")));
         };
         let name = table_name(name, &self.database)?;
-        Ok(Target { table: stored(catalog, &name.database, &name.table)?, alias })
+        Ok(Target { table: readable(catalog, &name.database, &name.table, ts)?, alias })
     }
 
     /// New values of rows that are at hand, without a plan.
@@ -223,7 +230,7 @@ impl Session {
             return Err(several());
         }
         let catalog = self.engine.storage.catalog().await?;
-        let target = self.target(&select.from, &catalog, "FOR UPDATE")?;
+        let target = self.target(&select.from, &catalog, open.ts, "FOR UPDATE")?;
         let table = target.table.clone();
         let Some(from) = select.from.first() else { return Err(several()) };
         let order_by = match query.order_by.as_ref().map(|order| &order.kind) {

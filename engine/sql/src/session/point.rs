@@ -215,7 +215,7 @@ impl Session {
             return Ok(None);
         }
         let (reader, catalog) = self.reader().await?;
-        let table = tables::stored(&catalog, &name.database, &name.table)?;
+        let table = tables::readable(&catalog, &name.database, &name.table, reader.ts())?;
         let Some(wanted) = wanted(&table, alias.as_deref(), &select.projection)? else {
             return Ok(None);
         };

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::datasource::MemTable;
 use placement::api::Catalog;
-use types::Table;
+use types::{Table, Timestamp};
 
 use crate::engine::Engine;
-use crate::error::{SqlResult, no_database, no_table};
+use crate::error::{SqlResult, no_database, no_table, younger_table};
 use crate::info;
 use crate::planner::{ResolvedTable, TableResolver};
 use crate::provider::RowTable;
@@ -25,19 +25,26 @@ pub struct Tables {
     pub reader: Reader,
 }
 
-impl Tables {
-    /// A stored table; error 1146 or 1049 if there is none.
-    pub fn stored(&self, database: &str, table: &str) -> SqlResult<Arc<Table>> {
-        stored(&self.catalog, database, table)
-    }
-}
-
 /// A stored table of a catalog; error 1146 or 1049 if there is none.
 pub fn stored(catalog: &Catalog, database: &str, table: &str) -> SqlResult<Arc<Table>> {
     match catalog.table_named(database, table) {
         Some(table) => Ok(Arc::new(table.clone())),
         None if catalog.database_named(database).is_none() => Err(no_database(database)),
         None => Err(no_table(database, table)),
+    }
+}
+
+/// As [`stored`], for reading at `ts`; error 1412 if the table is younger.
+pub fn readable(
+    catalog: &Catalog,
+    database: &str,
+    table: &str,
+    ts: Timestamp,
+) -> SqlResult<Arc<Table>> {
+    let table = stored(catalog, database, table)?;
+    match catalog.existed_at(table.id, ts) {
+        true => Ok(table),
+        false => Err(younger_table(&table.database, &table.name)),
     }
 }
 
@@ -51,7 +58,7 @@ impl TableResolver for Tables {
             let provider = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
             return Ok(ResolvedTable { provider: Arc::new(provider), table: None });
         }
-        let table = self.stored(database, table)?;
+        let table = readable(&self.catalog, database, table, self.reader.ts())?;
         let provider = Arc::new(RowTable::new(table.clone(), self.reader.clone()));
         Ok(ResolvedTable { provider, table: Some(table) })
     }

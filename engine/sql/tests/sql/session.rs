@@ -116,6 +116,35 @@ async fn a_token_shows_what_was() {
 }
 
 #[tokio::test]
+async fn a_snapshot_is_not_read_through_what_is_younger() {
+    let (engine, mut one) = accounts().await;
+    let token = rows(&mut one, "SELECT isobar_snapshot('10m')").await.unwrap().remove(0);
+    let mut open = in_database(&engine).await;
+    done(&mut open, "BEGIN").await.unwrap();
+    assert_eq!(rows(&mut open, "SELECT COUNT(*) FROM a").await.unwrap(), ["2"]);
+    done(&mut one, "CREATE UNIQUE INDEX by_v ON a (v)").await.unwrap();
+    let mut two = in_database(&engine).await;
+    done(&mut two, &format!("SET isobar_snapshot = '{token}'")).await.unwrap();
+    for session in [&mut one, &mut two, &mut open] {
+        assert_eq!(rows(session, "SELECT id FROM a WHERE v = 20").await.unwrap(), ["2"]);
+        assert_eq!(rows(session, "SELECT SUM(id) FROM a WHERE v >= 20").await.unwrap(), ["2"]);
+    }
+    let updated = done(&mut open, "UPDATE a SET v = 21 WHERE v = 20").await.unwrap();
+    assert_eq!(updated.affected_rows, 1);
+    done(&mut one, "DROP TABLE a").await.unwrap();
+    done(&mut one, "CREATE TABLE a (id INT PRIMARY KEY, v INT)").await.unwrap();
+    for query in ["SELECT COUNT(*) FROM a", "SELECT v FROM a WHERE id = 1"] {
+        for session in [&mut two, &mut open] {
+            let error = rows(session, query).await.unwrap_err();
+            assert_eq!(error.code, 1412, "{error}");
+            assert!(error.message.contains("'d.a'"), "{error}");
+        }
+    }
+    done(&mut two, "SET isobar_snapshot = ''").await.unwrap();
+    assert_eq!(rows(&mut two, "SELECT COUNT(*) FROM a").await.unwrap(), ["0"]);
+}
+
+#[tokio::test]
 async fn prepared_statements_take_values() {
     let (_engine, mut one) = accounts().await;
     let cancel = CancellationToken::new();

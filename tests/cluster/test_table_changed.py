@@ -1,0 +1,126 @@
+"""A table dropped, recreated or altered under a reader: its old rows or a typed error in time, never other rows."""
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import DOOR_ERRORS, Cluster, Door, wait_until
+from readers import SparkReader
+
+ROWS = 4000
+IN_TIME = 20.0
+CHANGES = {
+    "dropped": ["DROP TABLE {0}"],
+    "recreated": ["DROP TABLE {0}", "CREATE TABLE {0} (id INT PRIMARY KEY, n INT NOT NULL)", "INSERT INTO {0} VALUES (1, -1)"],
+    "recreated with other columns": [
+        "DROP TABLE {0}",
+        "CREATE TABLE {0} (id INT PRIMARY KEY, n VARCHAR(9) NOT NULL)",
+        "INSERT INTO {0} VALUES (1, 'other')",
+    ],
+}
+
+
+def spread_table(cluster: Cluster, database: str) -> str:
+    """A table with columnar replicas on both nodes."""
+    table = f"{database}.t"
+    cluster.sql(f"CREATE DATABASE {database}", f"CREATE TABLE {table} (id INT PRIMARY KEY, n INT NOT NULL)")
+    cluster.sql(f"INSERT INTO {table} VALUES " + ",".join(f"({n}, {n * 7})" for n in range(ROWS)))
+    cluster.sql(f"SPLIT TABLE {table} REGIONS 4")
+    wait_until("regions are cut", lambda: regions(cluster, database) >= 4)
+    cluster.replicate(table)
+    wait_until("both nodes hold some", lambda: len(endpoints(cluster, table)) == 2)
+    return table
+
+
+def regions(cluster: Cluster, database: str) -> int:
+    query = f"SELECT COUNT(*) FROM information_schema.regions WHERE table_schema = '{database}'"
+    return cluster.sql(query)[0][0]
+
+
+def endpoints(cluster: Cluster, table: str) -> list:
+    database, name = table.split(".")
+    return Door(cluster).info({"scan": {"database": database, "table": name, "columns": ["id", "n"]}}).endpoints
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("door", ["scan", "sql"])
+def test_a_ticket_of_a_changed_table_is_refused_and_names_it(cluster: Cluster, door: str, change: str):
+    table = spread_table(cluster, f"{door}_{change.replace(' ', '_')}")
+    database, name = table.split(".")
+    reader = Door(cluster)
+    sql = {"query": "SELECT id, n FROM t", "database": database}
+    command = {"sql": sql} if door == "sql" else {"scan": {"database": database, "table": name, "columns": ["id", "n"]}}
+    tickets = reader.info(command).endpoints
+    before = sorted(row for ticket in tickets for row in reader.get(ticket))
+    assert before == [(n, n * 7) for n in range(ROWS)]
+    cluster.sql(*[statement.format(table) for statement in CHANGES[change]])
+    for ticket in tickets:
+        began = time.monotonic()
+        with pytest.raises(DOOR_ERRORS, match=rf"ISOBAR-TABLE_CHANGED: .*\b{table}\b"):
+            reader.get(ticket)
+        assert time.monotonic() - began < IN_TIME
+
+
+def test_a_token_from_before_shows_nothing_of_the_new_table(cluster: Cluster):
+    table = spread_table(cluster, "token")
+    token = cluster.token()
+    cluster.sql(*[statement.format(table) for statement in CHANGES["recreated"]])
+    cluster.replicate(table)
+    with pytest.raises(DOOR_ERRORS, match=rf"ISOBAR-(TABLE_CHANGED|NOT_FOUND): .*\b{table}\b"):
+        Door(cluster).scan(table, ["id", "n"], token)
+    assert Door(cluster).scan(table, ["id", "n"]) == [(1, -1)]
+
+
+def slowly(started: Path, go_on: Path):
+    """What each part of the Spark job does: the first waits, bounded, until the table was changed."""
+
+    def part(rows):
+        rows = list(rows)
+        if not started.exists():
+            started.touch()
+            deadline = time.monotonic() + 60
+            while not go_on.exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+        return iter(rows)
+
+    return part
+
+
+@pytest.fixture
+def spark(cluster: Cluster, jar: Path):
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    reader = SparkReader(jar, cluster.flight, master="local[1]")
+    yield reader.spark
+    reader.close()
+
+
+@pytest.mark.timeout(240)
+def test_a_running_spark_job_is_told_that_its_table_was_recreated(cluster: Cluster, spark, tmp_path: Path):
+    table = spread_table(cluster, "job")
+    frame = spark.table(f"isobar.{table}")
+    assert sorted(tuple(row) for row in frame.collect()) == [(n, n * 7) for n in range(ROWS)]
+    assert frame.rdd.getNumPartitions() >= 2
+    started, go_on = tmp_path / "started", tmp_path / "go on"
+    outcome: list = []
+
+    def job() -> None:
+        try:
+            outcome.append(frame.rdd.mapPartitions(slowly(started, go_on)).collect())
+        except Exception as error:  # whatever it is, the test judges it
+            outcome.append(error)
+
+    thread = threading.Thread(target=job, daemon=True)
+    thread.start()
+    wait_until("the first part runs", started.exists, 60)
+    cluster.sql(*[statement.format(table) for statement in CHANGES["recreated"]])
+    go_on.touch()
+    thread.join(IN_TIME)
+    assert not thread.is_alive(), f"the job still runs {IN_TIME} s after its table went"
+    assert isinstance(outcome[0], Exception), f"{len(outcome[0])} rows were returned"
+    assert "ISOBAR-TABLE_CHANGED" in str(outcome[0]) and table in str(outcome[0]), str(outcome[0])[:2000]
+    cluster.replicate(table)
+    assert [tuple(row) for row in spark.table(f"isobar.{table}").collect()] == [(1, -1)]
