@@ -51,13 +51,9 @@ figures: build jar venv ## Measure scan rates, the fixed cost of a query, and re
 	$(PYTHON) examples/figures/figures.py --isobar $(ISOBAR) --jar $(JAR)
 
 .PHONY: test
-test: venv ## Run the tests: Rust, Scala, then processes and clients of whole clusters
+test: build venv ## Run the tests: Rust, Scala, then whole clusters
 	ISOBAR_PYTHON=$(PYTHON) cargo test --locked --workspace
 	$(SBT) test "spark-connector/assembly"
-	$(PYTHON) -m pytest -q tests/cluster/test_processes.py tests/cluster/test_clients.py --isobar $(ISOBAR) --jar $(JAR)
-
-.PHONY: test-cluster
-test-cluster: build jar venv ## Run every cluster test: kills, agreement of readers, replicas, bad input
 	$(PYTHON) -m pytest -q tests/cluster --isobar $(ISOBAR) --jar $(JAR)
 
 .PHONY: lint
