@@ -14,6 +14,7 @@ use crate::error::{SqlResult, no_table, unknown};
 use crate::planner::planning_schema;
 use crate::result::{Reply, ResultColumn};
 
+mod absent;
 mod cluster;
 mod schema;
 
@@ -30,6 +31,7 @@ pub fn is_virtual(database: &str) -> bool {
 /// Tables of information_schema.
 pub fn names() -> Vec<&'static str> {
     let mut names = schema::NAMES.to_vec();
+    names.extend(absent::names());
     names.extend([
         "columnar_replica",
         "tiflash_replica",

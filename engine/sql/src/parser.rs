@@ -248,6 +248,9 @@ fn statement(parser: &mut Parser) -> SqlResult<Stmt> {
             }
             Ok(Stmt::Nothing)
         }
+        ("LOCK", "TABLES" | "TABLE") => {
+            Err(unsupported("LOCK TABLES (dump with --single-transaction --skip-add-locks)"))
+        }
         ("CREATE" | "ALTER" | "DROP", _) => match foreign_object(parser) {
             Some(object) => Err(unsupported(format!("{first} {object}"))),
             None => standard(parser),

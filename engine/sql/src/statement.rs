@@ -2,6 +2,17 @@
 
 use sqlparser::ast::{CreateIndex, CreateTable, Delete, Expr, Insert, ObjectName, Query, Update};
 
+/// What to do with a savepoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// SAVEPOINT: make it, in the place of an older one of the name.
+    Set,
+    /// ROLLBACK TO: forget what was written since, and later savepoints.
+    RollBack,
+    /// RELEASE: forget it and later ones, and keep the writes.
+    Release,
+}
+
 /// A statement.
 #[derive(Clone, Debug)]
 pub enum Stmt {
@@ -33,6 +44,8 @@ pub enum Stmt {
     Commit,
     /// ROLLBACK.
     Rollback,
+    /// SAVEPOINT, ROLLBACK TO, RELEASE SAVEPOINT.
+    Savepoint(Step, String),
     /// SET of variables.
     Set(Vec<Assignment>),
     /// SET NAMES, SET CHARACTER SET: any is accepted, text is UTF-8.

@@ -49,6 +49,7 @@ const VARIABLES: &[(&str, &str, bool)] = &[
     ("net_buffer_length", "16384", false),
     ("net_read_timeout", "30", true),
     ("net_write_timeout", "60", true),
+    ("optimizer_switch", "", true),
     ("performance_schema", "OFF", false),
     ("port", "4000", false),
     ("protocol_version", "10", false),

@@ -416,14 +416,15 @@ pub async fn authenticate(
         Some(stored) => stored,
         None => decoy()?,
     };
-    if stored.is_empty() && offer.answer.is_empty() {
+    let offered = unzeroed(offer.answer);
+    if stored.is_empty() && offered.is_empty() {
         return Ok(());
     }
     let mut method = match offer.plugin {
         Some(name) => AuthPlugin::from_name(name),
         None => Some(AuthPlugin::Native),
     };
-    let mut answer = offer.answer.to_vec();
+    let mut answer = offered.to_vec();
     let verdict = method.and_then(|m| stored.verify_scramble(m, &connection.nonce, &answer));
     // An empty answer may only mean that the client knows another method than the greeting's.
     let conclusive = !answer.is_empty() && (offer.trusts_nonce || verdict == Some(true));
@@ -503,8 +504,12 @@ async fn switch(
     connection.writer.put(&payload);
     connection.writer.flush().await?;
     let answer = read(&mut connection.reader, &mut connection.writer, host.timeout).await?;
-    // The empty password is answered by nothing, or by its terminating zero.
-    Ok(if *answer == [0] { Vec::new() } else { answer.to_vec() })
+    Ok(unzeroed(&answer).to_vec())
+}
+
+/// The empty password is answered by nothing, or by its terminating zero (Connector/J).
+fn unzeroed(answer: &[u8]) -> &[u8] {
+    if *answer == [0] { &[] } else { answer }
 }
 
 /// Asks for the password itself. Only ever called under TLS.

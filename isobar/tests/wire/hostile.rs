@@ -10,10 +10,19 @@ use rand::{Rng, SeedableRng};
 use tokio::io::AsyncWriteExt;
 
 use crate::backend::{BATCH, Running, eventually, start};
-use crate::raw::Raw;
+use crate::raw::{Raw, capabilities};
 
 async fn expect_healthy(server: &Running) {
     Raw::login(server).await.expect_alive().await;
+}
+
+/// MySQL Connector/J ends the empty password by a zero.
+#[tokio::test]
+async fn an_empty_password_is_nothing_or_a_zero() {
+    let server = start(Options::default()).await;
+    for answer in [None, Some(vec![]), Some(vec![0])] {
+        Raw::login_answering(&server, capabilities(), answer).await.expect_alive().await;
+    }
 }
 
 #[tokio::test]

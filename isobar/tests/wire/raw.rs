@@ -45,12 +45,21 @@ impl Raw {
     }
 
     pub async fn login_with(server: &Running, capabilities: CapabilityFlags) -> Self {
+        Self::login_answering(server, capabilities, None).await
+    }
+
+    /// Logs in as root, who has no password, with this answer to the greeting's nonce.
+    pub async fn login_answering(
+        server: &Running,
+        capabilities: CapabilityFlags,
+        answer: Option<Vec<u8>>,
+    ) -> Self {
         let mut raw = Self::connect(server).await;
         let (sequence, greeting) = raw.read().await.unwrap();
         assert_eq!(sequence, 0);
         let _: HandshakePacket<'_> = ParseBuf(&greeting).parse(()).unwrap();
         let hello = HandshakeResponse::new(
-            None::<Vec<u8>>,
+            answer,
             (8, 0, 11),
             Some(&b"root"[..]),
             None::<Vec<u8>>,

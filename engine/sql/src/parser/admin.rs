@@ -8,7 +8,7 @@ use sqlparser::tokenizer::Token;
 
 use super::{expect, name, number, object, peek_word, refused, take, text, unexpected};
 use crate::error::{SqlResult, unsupported};
-use crate::statement::{Assignment, Stmt, Target, UserName};
+use crate::statement::{Assignment, Step, Stmt, Target, UserName};
 
 /// SET …
 pub fn set(parser: &mut Parser) -> SqlResult<Stmt> {
@@ -146,10 +146,17 @@ pub fn transaction(parser: &mut Parser) -> SqlResult<Stmt> {
     if take(parser, &["ROLLBACK"]) {
         _ = take(parser, &["WORK"]);
         if take(parser, &["TO"]) {
-            return Err(unsupported("ROLLBACK TO SAVEPOINT"));
+            _ = take(parser, &["SAVEPOINT"]);
+            return Ok(Stmt::Savepoint(Step::RollBack, name(parser)?));
         }
         chain(parser)?;
         return Ok(Stmt::Rollback);
+    }
+    if take(parser, &["SAVEPOINT"]) {
+        return Ok(Stmt::Savepoint(Step::Set, name(parser)?));
+    }
+    if take(parser, &["RELEASE", "SAVEPOINT"]) {
+        return Ok(Stmt::Savepoint(Step::Release, name(parser)?));
     }
     Err(unsupported(peek_word(parser, 0).unwrap_or_default()))
 }

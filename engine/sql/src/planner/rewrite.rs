@@ -115,6 +115,7 @@ impl Rewriter<'_> {
         {
             select.from.clear();
         }
+        super::having::without_groups(select);
         self.hide_columns(select);
         name_columns(select);
         if let GroupByExpr::Expressions(exprs, modifiers) = &mut select.group_by

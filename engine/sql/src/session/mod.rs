@@ -8,6 +8,7 @@ mod inline;
 mod insert;
 mod load;
 mod point;
+mod savepoint;
 mod select;
 mod settings;
 mod show;
@@ -31,6 +32,7 @@ use crate::planner::QueryContext;
 use crate::reader::{Reader, Shared};
 use crate::result::{Done, Reply, ResultColumn, SqlError};
 use crate::statement::Stmt;
+use crate::storage::Savepoint;
 use crate::variables::Variables;
 use crate::{parser, rows};
 
@@ -95,6 +97,7 @@ pub struct Session {
     database: String,
     variables: Variables,
     open: Option<Open>,
+    savepoints: Vec<(String, Savepoint)>,
     snapshot: Option<SnapshotToken>,
     warnings: Vec<Warning>,
     last_insert_id: u64,
@@ -115,6 +118,7 @@ impl Session {
             database: String::new(),
             variables: Variables::default(),
             open: None,
+            savepoints: Vec::new(),
             snapshot: None,
             warnings: Vec::new(),
             last_insert_id: 0,
@@ -314,6 +318,7 @@ impl Session {
                 self.rollback().await;
                 Ok(done())
             }
+            Stmt::Savepoint(step, name) => self.savepoint(step, &name).await,
             Stmt::Use(name) => {
                 self.use_database(&name).await?;
                 Ok(done())
@@ -384,6 +389,7 @@ impl Session {
         let ts = transaction.ts();
         let open = Open { shared: Arc::new(Mutex::new(Some(transaction))), ts };
         self.open = Some(open.clone());
+        self.savepoints.clear();
         Ok(open)
     }
 

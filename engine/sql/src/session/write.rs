@@ -99,7 +99,7 @@ impl Session {
     ) -> SqlResult<Reply> {
         let mut guard = open.shared.lock().await;
         let transaction = guard.as_mut().ok_or_else(|| impossible("the transaction has ended"))?;
-        transaction.set_savepoint();
+        let before = transaction.savepoint();
         // Within an explicit transaction a duplicate is told at once; alone, at commit.
         let taken = match &changes {
             Changes::Insert { rows, .. } => {
@@ -158,7 +158,7 @@ impl Session {
                 .try_for_each(|(old, new)| rows::update(into, table, old, new, &owned)),
         };
         if let Err(error) = written {
-            transaction.rollback_to_savepoint();
+            transaction.rollback_to(before);
             return Err(rows::error(error, std::slice::from_ref(table)));
         }
         drop(guard);

@@ -14,7 +14,7 @@ use txn::api::{RegionRef, Request, Response};
 use txn::client::{RowTransport, TxnClient};
 use types::{Error, LeaseId, NodeId, RegionKind, Result, Table, TableId, Timestamp};
 
-use super::{Pair, Scan, Snapshot, Storage, Transaction};
+use super::{Pair, Savepoint, Scan, Snapshot, Storage, Transaction};
 
 /// How long a table's regions are asked for something before giving up.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -160,7 +160,7 @@ impl Snapshot for ClusterSnapshot {
 
 struct ClusterTransaction {
     inner: txn::transaction::Transaction,
-    savepoint: txn::transaction::Savepoint,
+    savepoints: Vec<txn::transaction::Savepoint>,
 }
 
 #[async_trait]
@@ -204,12 +204,16 @@ impl Transaction for ClusterTransaction {
         self.inner.lock(table, key)
     }
 
-    fn set_savepoint(&mut self) {
-        self.savepoint = self.inner.savepoint();
+    fn savepoint(&mut self) -> Savepoint {
+        self.savepoints.push(self.inner.savepoint());
+        Savepoint(self.savepoints.len() - 1)
     }
 
-    fn rollback_to_savepoint(&mut self) {
-        self.inner.rollback_to(self.savepoint);
+    fn rollback_to(&mut self, savepoint: Savepoint) {
+        if let Some(place) = self.savepoints.get(savepoint.0) {
+            self.inner.rollback_to(*place);
+            self.savepoints.truncate(savepoint.0 + 1);
+        }
     }
 
     async fn commit(self: Box<Self>) -> Result<Timestamp> {
@@ -221,8 +225,7 @@ impl Transaction for ClusterTransaction {
 impl Storage for ClusterStorage {
     async fn begin(&self) -> Result<Box<dyn Transaction>> {
         let inner = self.txn.begin().await?;
-        let savepoint = inner.savepoint();
-        Ok(Box::new(ClusterTransaction { inner, savepoint }))
+        Ok(Box::new(ClusterTransaction { inner, savepoints: Vec::new() }))
     }
 
     fn snapshot(&self, ts: Timestamp) -> Arc<dyn Snapshot> {

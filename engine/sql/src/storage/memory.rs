@@ -17,7 +17,7 @@ use placement::command::{Command, Outcome};
 use placement::state::State;
 use types::{Error, LeaseId, Result, Table, TableId, Timestamp};
 
-use super::{Pair, Scan, Snapshot, Storage, Transaction};
+use super::{Pair, Savepoint, Scan, Snapshot, Storage, Transaction};
 
 /// Pairs of a page, unless asked for fewer.
 const PAGE: usize = 1024;
@@ -210,7 +210,7 @@ impl Write {
 struct MemoryTransaction {
     snapshot: MemorySnapshot,
     writes: BTreeMap<Vec<u8>, Write>,
-    saved: BTreeMap<Vec<u8>, Write>,
+    saved: Vec<BTreeMap<Vec<u8>, Write>>,
     tables: BTreeMap<TableId, Arc<Table>>,
 }
 
@@ -309,12 +309,16 @@ impl Transaction for MemoryTransaction {
         Ok(())
     }
 
-    fn set_savepoint(&mut self) {
-        self.saved.clone_from(&self.writes);
+    fn savepoint(&mut self) -> Savepoint {
+        self.saved.push(self.writes.clone());
+        Savepoint(self.saved.len() - 1)
     }
 
-    fn rollback_to_savepoint(&mut self) {
-        self.writes.clone_from(&self.saved);
+    fn rollback_to(&mut self, savepoint: Savepoint) {
+        if let Some(saved) = self.saved.get(savepoint.0) {
+            self.writes.clone_from(saved);
+            self.saved.truncate(savepoint.0 + 1);
+        }
     }
 
     async fn commit(self: Box<Self>) -> Result<Timestamp> {
@@ -354,7 +358,7 @@ impl Transaction for MemoryTransaction {
 impl Storage for MemoryStorage {
     async fn begin(&self) -> Result<Box<dyn Transaction>> {
         let snapshot = MemorySnapshot { storage: self.clone(), ts: self.tick() };
-        let (writes, saved, tables) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (writes, saved, tables) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
         Ok(Box::new(MemoryTransaction { snapshot, writes, saved, tables }))
     }
 

@@ -16,6 +16,10 @@ use types::{LeaseId, Result, Table, TableId, Timestamp};
 /// A key and its row.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
+/// A place within a transaction; greater ones are later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Savepoint(usize);
+
 /// A range being read, page by page; dropping it ends the reading.
 #[async_trait]
 pub trait Scan: Send {
@@ -57,11 +61,11 @@ pub trait Transaction: Snapshot {
     /// Holds a key: others that write it meanwhile conflict.
     fn lock(&mut self, table: &Arc<Table>, key: Vec<u8>) -> Result<()>;
 
-    /// A place to come back to when a statement fails. The newest one counts.
-    fn set_savepoint(&mut self);
+    /// A place to come back to.
+    fn savepoint(&mut self) -> Savepoint;
 
-    /// Forgets the changes since the savepoint.
-    fn rollback_to_savepoint(&mut self);
+    /// Forgets the changes since a savepoint, and later savepoints.
+    fn rollback_to(&mut self, savepoint: Savepoint);
 
     /// Commits, and says when.
     async fn commit(self: Box<Self>) -> Result<Timestamp>;
