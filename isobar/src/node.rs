@@ -6,6 +6,7 @@ mod beat;
 mod columnar;
 mod orders;
 mod row;
+mod safe_point;
 mod sql;
 
 use std::sync::Arc;

@@ -6,5 +6,6 @@ mod harness;
 mod histories;
 mod scans;
 mod scripts;
+mod steady;
 mod threads;
 mod types_of_columns;

@@ -196,11 +196,11 @@ fn handles_answer_epoch_floor_locks_and_lag() {
     assert_eq!(handle.pending_locks(Timestamp(commit)).len(), 1);
     world.finish().unwrap();
     assert_eq!(handle.pending_locks(Timestamp(commit)).len(), 0);
-    assert_eq!(handle.lag_ms(), 35);
+    assert_eq!(handle.lag().last_ms, Some(35));
     world.wait(5_000);
     world.append(REGION, Vec::new());
     world.catch_up().unwrap();
-    assert_eq!(handle.lag_ms(), 35, "lag grows while idle");
+    assert_eq!(handle.lag().last_ms, Some(35), "lag grows while idle");
     let stale = types::Epoch { version: 0, conf: 1 };
     let answer = handle.snapshot_at(Timestamp(commit), stale).map(|_| ());
     assert!(matches!(answer, Err(types::Error::StaleEpoch { .. })));

@@ -14,10 +14,11 @@ use raft::Groups;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
 use txn::TxnClient;
-use types::{NodeId, Timestamp};
+use types::NodeId;
 
 use super::Common;
 use super::beat::{Beat, ColumnSizes};
+use super::safe_point::SafePoint;
 use crate::users;
 
 /// Pause between rounds of flushing and compaction when there was nothing to do.
@@ -57,9 +58,10 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
         .add_service(door)
         .serve_with_incoming_shutdown(incoming, stop.clone().cancelled_owned());
     let door = tokio::spawn(door);
+    let kept = SafePoint::default();
     let upkeep = std::thread::Builder::new().name("columnar".to_owned()).spawn({
-        let (columns, stop) = (columns.clone(), stop.clone());
-        move || maintain(&columns, &stop)
+        let (columns, stop, kept) = (columns.clone(), stop.clone(), kept.clone());
+        move || maintain(&columns, &stop, &kept)
     })?;
     tracing::info!(node, address = %flight, "columnar node is listening");
     let me = Node {
@@ -71,6 +73,7 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     let beat = Beat::new(&common, node, groups, None, Box::new(ColumnSizes(columns)));
     tokio::select! {
         outcome = super::register_and_beat(&common, me, beat) => outcome?,
+        () = kept.follow(common.placement.clone()) => {}
         () = shutdown => tracing::info!("stopping"),
     }
     stop.cancel();
@@ -100,10 +103,9 @@ fn query_engine(
 }
 
 /// Flushes and compacts until asked to stop.
-fn maintain(columns: &ColumnarStore, stop: &CancellationToken) {
+fn maintain(columns: &ColumnarStore, stop: &CancellationToken, kept: &SafePoint) {
     while !stop.is_cancelled() {
-        // Nothing is collected yet: every version is kept.
-        match columns.maintain(Timestamp::ZERO) {
+        match columns.maintain(kept.get()) {
             Ok(true) => {}
             Ok(false) => std::thread::sleep(MAINTENANCE_PAUSE),
             Err(error) => {
