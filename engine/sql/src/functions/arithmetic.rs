@@ -6,12 +6,14 @@ use std::sync::Arc;
 use arrow::array::{
     Array, ArrayRef, AsArray, Decimal128Array, Float64Array, Int64Array, UInt64Array,
 };
-use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, UInt64Type, i256};
+use arrow::datatypes::{
+    DataType, Decimal128Type, Decimal256Type, Float64Type, Int64Type, UInt64Type, i256,
+};
 use datafusion::common::{Result, ScalarValue};
 
 use super::Function;
 use super::convert::{number_type, to_type};
-use crate::error::{SqlResult, out_of_range};
+use crate::error::{SqlResult, out_of_range, unknown};
 
 /// Digits that `/` adds to the dividend's scale (div_precision_increment).
 const DIVISION_DIGITS: i8 = 4;
@@ -28,6 +30,7 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("mysql_mod", 2..=2, |t, _| mod_type(t), |a, t| binary(Op::Mod, a, t)),
     Function::new("mysql_neg", 1..=1, |t, _| neg_type(t), neg),
     Function::new("sum_arg", 1..=1, sum_arg_type, |a, t| to_type(&a[0], t)),
+    Function::new("sum_result", 1..=1, sum_result_type, sum_result),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -153,10 +156,39 @@ fn sum_arg_type(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataTy
         Some(DataType::Int16 | DataType::UInt16) => DataType::Decimal128(17, 0),
         Some(DataType::Int32 | DataType::UInt32) => DataType::Decimal128(22, 0),
         Some(DataType::Boolean) => DataType::Decimal128(13, 0),
+        // Fewer digits cannot leave 38 in as many rows as there may be.
+        Some(DataType::Decimal128(p, s)) if *p > 20 => DataType::Decimal256(38, *s),
         Some(DataType::Decimal128(p, s)) => DataType::Decimal128((*p + 12).min(38), *s),
         Some(ty) if number_type(ty) == DataType::Float64 => DataType::Float64,
         _ => DataType::Decimal128(31, 0),
     })
+}
+
+fn sum_result_type(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+    Ok(match types.first() {
+        Some(DataType::Decimal256(_, scale)) => DataType::Decimal128(38, *scale),
+        Some(other) => other.clone(),
+        None => DataType::Null,
+    })
+}
+
+/// A sum of wide decimals, which DataFusion adds without looking, back to the digits there are.
+fn sum_result(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
+    let (DataType::Decimal256(..), DataType::Decimal128(precision, scale)) =
+        (args[0].data_type(), ty)
+    else {
+        return Ok(args[0].clone());
+    };
+    let largest = 10i128.pow(u32::from(*precision)) - 1;
+    let narrow = |sum: i256| {
+        let sum = sum.to_i128().filter(|sum| (-largest..=largest).contains(sum));
+        sum.ok_or_else(|| out_of_range("DECIMAL", "sum"))
+    };
+    let sums =
+        args[0].as_primitive::<Decimal256Type>().iter().map(|sum| sum.map(narrow).transpose());
+    let sums: Decimal128Array = sums.collect::<SqlResult<_>>()?;
+    let sums = sums.with_precision_and_scale(*precision, *scale);
+    Ok(Arc::new(sums.map_err(|error| unknown(error.to_string()))?))
 }
 
 fn binary(op: Op, args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {

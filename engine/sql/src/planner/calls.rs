@@ -369,11 +369,11 @@ fn aggregate(name: &str, mut function: Function) -> SqlResult<Expr> {
         Expr::Function(function)
     };
     Ok(match name {
-        "sum" => renamed(function, "sum", "sum_arg"),
+        "sum" => call("sum_result", vec![renamed(function, "sum", "sum_arg")]),
         "avg" => {
             let mut count = function.clone();
             count.name = vec![plain("count".to_owned())].into();
-            let sum = renamed(function, "sum", "sum_arg");
+            let sum = call("sum_result", vec![renamed(function, "sum", "sum_arg")]);
             Expr::Nested(Box::new(op(sum, BinaryOperator::Divide, Expr::Function(count))))
         }
         "std" | "stddev" | "stddev_pop" => renamed(function, "stddev_pop", "cast_double"),

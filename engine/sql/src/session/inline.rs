@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sqlparser::ast::{
@@ -51,7 +52,7 @@ impl Session {
             parameters,
             last_insert_id: self.last_insert_id,
             row_count: self.row_count,
-            found_rows: self.found_rows,
+            found_rows: self.found_rows.load(Ordering::Acquire),
             snapshots: &snapshots,
         };
         match VisitMut::visit(statement, &mut inliner) {

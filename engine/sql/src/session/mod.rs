@@ -18,9 +18,10 @@ mod write;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt};
 use placement::api::Catalog;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -102,7 +103,7 @@ pub struct Session {
     warnings: Vec<Warning>,
     last_insert_id: u64,
     row_count: i64,
-    found_rows: u64,
+    found_rows: Arc<AtomicU64>,
     now_us: i64,
     prepared: HashMap<u32, Waiting>,
     next_prepared: u32,
@@ -123,7 +124,7 @@ impl Session {
             warnings: Vec::new(),
             last_insert_id: 0,
             row_count: -1,
-            found_rows: 0,
+            found_rows: Arc::default(),
             now_us: 0,
             prepared: HashMap::new(),
             next_prepared: 1,
@@ -273,6 +274,11 @@ impl Session {
                 });
                 let batches = batches.map(|batch| batch.map(Some)).chain(ended);
                 let batches = batches.filter_map(|batch| async { batch.transpose() });
+                let found = Arc::new(AtomicU64::new(0));
+                self.found_rows = found.clone();
+                let batches = batches.inspect_ok(move |batch| {
+                    found.fetch_add(batch.num_rows() as u64, Ordering::AcqRel);
+                });
                 let warnings = u16::try_from(self.warnings.len()).unwrap_or(u16::MAX);
                 Ok(Reply::Rows { columns, batches: Box::pin(batches), warnings })
             }
