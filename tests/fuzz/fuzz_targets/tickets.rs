@@ -1,0 +1,7 @@
+//! Arbitrary bytes as a Flight ticket, signed and behind the signature. It must never panic, hang or allocate without
+//! bound.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    mpp::ticket::fuzz_ticket(data);
+});
