@@ -55,6 +55,8 @@ struct Stalled {
     write: LogWrite,
     readies: Vec<(RegionId, Ready)>,
     why: String,
+    /// Tick of the first failure.
+    since: u64,
 }
 
 /// All groups of a node.
@@ -302,7 +304,12 @@ impl Store {
         for peer in self.peers.values_mut() {
             peer.expire(self.now, &mut self.answers);
         }
-        if self.stalled.is_some() {
+        if let Some(stalled) = &self.stalled {
+            // By now another node may lead, and those who wait here had better ask there.
+            if self.now == stalled.since + 2 * self.config.election_ticks as u64 {
+                let peers = self.peers.values_mut();
+                peers.for_each(|peer| peer.abandon(&stalled.why, &mut self.answers));
+            }
             self.settle();
             return;
         }
@@ -352,8 +359,8 @@ impl Store {
     }
 
     fn repeat_round(&mut self, round: Stalled) {
-        let Stalled { write, readies, why } = round;
-        self.finish_round(write, readies, Some(why));
+        let Stalled { write, readies, why, since } = round;
+        self.finish_round(write, readies, Some((why, since)));
         if self.stalled.is_none() {
             tracing::info!("the Raft log can be written again");
             self.touched.extend(self.peers.keys().copied());
@@ -362,25 +369,27 @@ impl Store {
     }
 
     /// Writes what the round needs, and lets Raft and the other nodes know once it is on disk.
-    /// `known` is why it could not be written before: said once, for a full disk is tried often.
+    /// `known` is why it could not be written before, and since when: said once, for a full disk is
+    /// tried often.
     fn finish_round(
         &mut self,
         write: LogWrite,
         readies: Vec<(RegionId, Ready)>,
-        known: Option<String>,
+        known: Option<(String, u64)>,
     ) {
         if !write.is_empty()
             && let Err(error) = self.log.write(&write)
         {
             let why = error.to_string();
-            if known.as_ref() != Some(&why) {
+            if known.as_ref().is_none_or(|(said, _)| *said != why) {
                 tracing::error!(
                     why,
                     "nothing is acknowledged while the Raft log cannot be written"
                 );
             }
             self.touched.extend(self.peers.keys().copied());
-            self.stalled = Some(Stalled { write, readies, why });
+            let since = known.map_or(self.now, |(_, since)| since);
+            self.stalled = Some(Stalled { write, readies, why, since });
             return;
         }
         let mut out = Outbox::default();
