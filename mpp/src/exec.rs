@@ -219,6 +219,10 @@ impl Engine {
         ts: Timestamp,
         again: bool,
     ) -> DoorResult<Answer> {
+        if again {
+            // A region may be gone because its table is: that is for the catalog to say.
+            self.timestamp().await?;
+        }
         let avoid = if again { self.doubtful_nodes().await } else { Vec::new() };
         let Prepared { plan, context, schema } =
             self.prepare(query, context, ts, &avoid, again).await?;

@@ -19,7 +19,7 @@ import pymysql
 from pyarrow import flight
 from pymysql.connections import Connection
 
-from playground import Playground
+from playground import OFFSETS, Playground, is_free
 
 T = TypeVar("T")
 
@@ -40,6 +40,19 @@ def wait_until(what: str, condition: Callable[[], T], seconds: float = 30) -> T:
             last = error
         time.sleep(0.1)
     raise AssertionError(f"not within {seconds} s: {what}; last seen: {last!r}")
+
+
+def gone(pids: dict[str, int]) -> bool:
+    """Whether none of these processes runs."""
+    return not any(alive(pid) for pid in pids.values())
+
+
+def alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 class StatusError(Exception):
@@ -140,9 +153,12 @@ class Cluster(Playground):
         wait_until(f"{table} has a columnar replica", lambda: (self.replica(table) or {}).get("available"), seconds)
 
     def kill_supervisor(self) -> None:
-        """Kills the playground itself with SIGKILL."""
+        """Kills the playground itself with SIGKILL, and waits until its nodes and their ports are gone with it."""
+        pids = self.pids()
         self.process.kill()
         self.process.wait()
+        wait_until("every child is gone", lambda: gone(pids), 15)
+        wait_until("every port is free", lambda: all(is_free(self.port_base + offset) for offset in OFFSETS), 15)
 
 
 class Door:

@@ -1,6 +1,6 @@
 """A full disk under a running cluster: a fault that is told, no answer that is wrong, no commit lost.
 
-Every row node has a small file system of its own; a test fills some of them up and empties them again.
+Most nodes have a small file system of their own; a test fills some of them up and empties them again.
 """
 
 import errno
@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,16 +19,17 @@ import pytest
 from harness import Bank, Cluster, wait_until
 
 ROWS = ["row-1", "row-2", "row-3"]
+COLUMNS = "columnar-1"
 SIZE = "256m"
 
 
 @pytest.fixture(scope="module")
 def cluster(isobar: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster whose row nodes keep data, Raft log and log file on a tmpfs each."""
+    """A cluster whose nodes keep data, Raft log and log file on a tmpfs each."""
     data = tmp_path_factory.mktemp("full")
     mounted = []
     try:
-        for name in ROWS:
+        for name in [*ROWS, COLUMNS]:
             path = data / name
             path.mkdir()
             command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(path)]
@@ -70,8 +72,9 @@ def fill(path: Path) -> None:
 
 
 def node(cluster: Cluster, name: str) -> dict:
-    """A row node's line of the status."""
-    return next(node for node in cluster.status()["nodes"] if node["id"] == number(name))
+    """A node's line of the status."""
+    port = cluster.port_base + (30 if name == COLUMNS else 20) + number(name) - 1
+    return next(node for node in cluster.status()["nodes"] if node["rpc_address"].endswith(f":{port}"))
 
 
 def number(name: str) -> int:
@@ -164,3 +167,45 @@ def test_without_a_majority_writes_fail_in_time_and_nothing_acknowledged_is_lost
     with again:
         again.wait_for(20, 60)
     again.check()
+
+
+@pytest.mark.timeout(300)
+def test_a_full_disk_under_columns_holds_no_write_back_and_shows_nothing_old(cluster: Cluster):
+    table = table_on(cluster, COLUMNS)
+    insert = f"INSERT INTO {table} VALUES (%s, REPEAT('x', 400))"
+    count = f"SELECT COUNT(*) FROM {table}"
+    with cluster.connect() as connection, connection.cursor() as cursor:
+        with full(cluster, [COLUMNS]):
+            refused = None
+            for number in range(60):
+                began = time.monotonic()
+                cursor.execute(insert, (number,))
+                assert time.monotonic() - began < 5, "a write waited for a learner"
+                try:
+                    if refused is None:
+                        assert cluster.read("tiflash", count) == [(number + 1,)], "columns are behind and do not say so"
+                except pymysql.err.MySQLError as error:
+                    refused = error.args[0]
+            assert refused in (1815, 9012, 9013), refused
+            wait_until(f"{COLUMNS} tells its fault", lambda: node(cluster, COLUMNS)["faults"])
+            assert cluster.sql(count) == [(60,)], "rows stand in"
+        cluster.wait_restarted(COLUMNS, cluster.kill(COLUMNS))
+        wait_until("columns are back", lambda: cluster.read("tiflash", count) == [(60,)], 60)
+        wait_until("the fault is gone", lambda: not node(cluster, COLUMNS)["faults"])
+
+
+def table_on(cluster: Cluster, name: str) -> str:
+    """A new table whose one region has its columns on this node."""
+    cluster.sql("CREATE DATABASE late")
+    wanted = str(node(cluster, name)["id"])
+    for attempt in range(6):
+        table = f"t{attempt}"
+        cluster.sql(f"CREATE TABLE late.{table} (id INT PRIMARY KEY, pad VARCHAR(400) NOT NULL)")
+        cluster.replicate(f"late.{table}")
+        rows = cluster.sql(
+            "SELECT ready_learners FROM information_schema.regions"
+            f" WHERE table_schema = 'late' AND table_name = '{table}' AND index_name IS NULL"
+        )
+        if rows == [(wanted,)]:
+            return f"late.{table}"
+    raise AssertionError(f"none of six tables has its columns on {name}")

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from harness import Cluster, wait_until
+from harness import Cluster, gone
 from playground import free_port_base
 
 
@@ -16,18 +16,6 @@ def own(isobar, tmp_path):
     cluster = Cluster(isobar, tmp_path / "data", row=1, columnar=1)
     yield cluster.start()
     cluster.stop()
-
-
-def gone(pids: dict[str, int]) -> bool:
-    return not any(alive(pid) for pid in pids.values())
-
-
-def alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_a_busy_port_names_the_flag(own: Cluster, tmp_path):
@@ -42,7 +30,7 @@ def test_children_die_with_a_killed_playground(own: Cluster):
     pids = own.pids()
     assert sorted(pids) == ["columnar-1", "row-1", "sql"]
     own.kill_supervisor()
-    wait_until("every child is gone", lambda: gone(pids), 15)
+    assert gone(pids)
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
