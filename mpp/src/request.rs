@@ -61,7 +61,7 @@ pub struct SqlCommand {
 }
 
 /// What gives a query its meaning besides its text.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SqlContext {
     /// Current database.
@@ -72,12 +72,26 @@ pub struct SqlContext {
     pub now_us: i64,
     /// Time zone; empty for UTC.
     pub time_zone: String,
-    /// sql_mode; empty for the default.
+    /// sql_mode; the server's where it is left out.
     pub sql_mode: String,
     /// `user@host`.
     pub user: String,
     /// Connection number.
     pub connection_id: u64,
+}
+
+impl Default for SqlContext {
+    fn default() -> Self {
+        SqlContext {
+            database: String::new(),
+            catalog_version: 0,
+            now_us: 0,
+            time_zone: String::new(),
+            sql_mode: sql::variables::SQL_MODE.to_owned(),
+            user: String::new(),
+            connection_id: 0,
+        }
+    }
 }
 
 /// A predicate.

@@ -6,7 +6,7 @@
 mod calls;
 mod columns;
 mod context;
-mod having;
+mod groups;
 pub mod literal;
 mod names;
 pub use calls::text_of_hex;

@@ -115,7 +115,10 @@ impl Rewriter<'_> {
         {
             select.from.clear();
         }
-        super::having::without_groups(select);
+        super::groups::having_without_groups(select);
+        if !self.context.sql_mode.to_uppercase().contains("ONLY_FULL_GROUP_BY") {
+            super::groups::any_of_group(select);
+        }
         self.hide_columns(select);
         name_columns(select);
         if let GroupByExpr::Expressions(exprs, modifiers) = &mut select.group_by

@@ -1,5 +1,5 @@
-//! HAVING without groups, which MySQL allows: a condition on the rows of the select list. It becomes
-//! a part of WHERE, and never touches a query with groups or aggregates.
+//! What MySQL allows of groups beyond the standard: HAVING without any, and columns that are neither
+//! grouped nor aggregated unless sql_mode says ONLY_FULL_GROUP_BY. It never changes a standard query.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -9,7 +9,8 @@ use sqlparser::ast::{
     Visitor, VisitorMut,
 };
 
-use super::rewrite::op;
+use super::calls::call;
+use super::rewrite::{op, plain};
 
 const AGGREGATES: &[&str] = &[
     "any_value",
@@ -34,8 +35,9 @@ const AGGREGATES: &[&str] = &[
     "variance",
 ];
 
-/// Moves HAVING to WHERE where nothing is grouped; names of the select list stand for what they name.
-pub fn without_groups(select: &mut Select) {
+/// Moves HAVING to WHERE where nothing is grouped: it is a condition on the rows of the select list,
+/// and names of the list stand for what they name.
+pub fn having_without_groups(select: &mut Select) {
     let grouped = match &select.group_by {
         GroupByExpr::Expressions(exprs, _) => !exprs.is_empty(),
         GroupByExpr::All(_) => true,
@@ -57,6 +59,36 @@ pub fn without_groups(select: &mut Select) {
         Some(condition) => op(nested(condition), BinaryOperator::And, nested(having)),
         None => having,
     });
+}
+
+/// Takes any value of its group for a column that the query does not group by.
+pub fn any_of_group(select: &mut Select) {
+    let GroupByExpr::Expressions(groups, _) = &select.group_by else { return };
+    if groups.is_empty() || groups.iter().any(|group| matches!(group, Expr::Value(_))) {
+        return;
+    }
+    let names: Vec<String> = groups.iter().filter_map(column).collect();
+    for item in &mut select.projection {
+        let (expr, shown) = match item {
+            SelectItem::UnnamedExpr(expr) => (&*expr, column(expr)),
+            SelectItem::ExprWithAlias { expr, alias } => (&*expr, Some(alias.value.clone())),
+            _ => continue,
+        };
+        let (Some(name), Some(shown)) = (column(expr), shown) else { continue };
+        if !names.contains(&name) && !names.contains(&shown.to_lowercase()) {
+            let expr = call("any_value", vec![expr.clone()]);
+            *item = SelectItem::ExprWithAlias { expr, alias: plain(shown) };
+        }
+    }
+}
+
+/// The name of a column, in lower case, if the expression is no more than that.
+fn column(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Identifier(name) => Some(name.value.to_lowercase()),
+        Expr::CompoundIdentifier(names) => names.last().map(|name| name.value.to_lowercase()),
+        _ => None,
+    }
 }
 
 fn nested(expr: Expr) -> Expr {
