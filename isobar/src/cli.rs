@@ -107,7 +107,11 @@ fn serve(runtime: &tokio::runtime::Runtime, args: &ServeArgs) -> Result<()> {
     }
     runtime.block_on(async {
         let mut interrupt = signals::Interrupt::new()?;
-        node::run(config, async move { interrupt.wait().await }).await
+        let asked = async move {
+            let signal = interrupt.wait().await;
+            tracing::info!(signal, "asked to stop");
+        };
+        node::run(config, asked).await
     })
 }
 

@@ -59,7 +59,7 @@ pub async fn run(args: Args) -> Result<()> {
     let bar = spinner();
     let outcome = tokio::select! {
         outcome = health::wait(&layout.placement, &layout.expected, START_TIMEOUT, |text| bar.set_message(text)) => outcome,
-        () = interrupt.wait() => Err(anyhow::anyhow!("interrupted")),
+        signal = interrupt.wait() => Err(anyhow::anyhow!("interrupted by {signal}")),
         failed = supervisor.first_failure() => Err(failed),
     };
     bar.finish_and_clear();
@@ -70,10 +70,9 @@ pub async fn run(args: Args) -> Result<()> {
     }
     print!("{}", layout.welcome(started.elapsed(), temporary.is_some()));
     tokio::select! {
-        () = interrupt.wait() => {}
+        signal = interrupt.wait() => println!("stopping, asked to by {signal} …"),
         () = supervisor.watch() => {}
     }
-    println!("stopping …");
     supervisor.stop().await;
     Ok(())
 }

@@ -21,11 +21,11 @@ impl Interrupt {
         })
     }
 
-    /// Resolves at the next of them.
-    pub async fn wait(&mut self) {
+    /// Resolves at the next of them, to its name.
+    pub async fn wait(&mut self) -> &'static str {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
         }
     }
 }
