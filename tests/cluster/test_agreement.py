@@ -3,7 +3,7 @@
 import datetime
 from decimal import Decimal
 
-from harness import Bank, Cluster, Door, wait_until
+from harness import EVERY_TYPE, Bank, Cluster, Door, wait_until
 
 
 def test_rows_columns_and_flight_agree_at_every_token_while_transfers_run(cluster: Cluster, bank: Bank):
@@ -58,20 +58,7 @@ def test_columns_show_a_commit_as_soon_as_it_is_acknowledged(cluster: Cluster):
 
 
 def test_every_type_is_the_same_from_rows_columns_and_flight(cluster: Cluster):
-    cluster.sql(
-        "CREATE DATABASE typed",
-        "USE typed",
-        "CREATE TABLE t (id INT PRIMARY KEY, a TINYINT, b TINYINT UNSIGNED, c SMALLINT, d SMALLINT UNSIGNED, e INT,"
-        " f INT UNSIGNED, g BIGINT, h BIGINT UNSIGNED, i DOUBLE, j DECIMAL(38,10), k CHAR(8), l VARCHAR(40), m TEXT,"
-        " n DATE, o DATETIME(6), p TIMESTAMP)",
-        "INSERT INTO t VALUES"
-        " (1, -128, 255, -32768, 65535, -2147483648, 4294967295, -9223372036854775808, 18446744073709551615, 1.5e300,"
-        " 9999999999999999999999999999.9999999999, 'char', 'naïve ☃', 'text', '2013-02-28', '9999-12-31 23:59:59.999999',"
-        " '2013-06-01 12:00:00'),"
-        " (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),"
-        " (3, 0, 0, 0, 0, 0, 0, 0, 0, -0.25, -0.0000000001, '', '', '', '1000-01-01', '1000-01-01 00:00:00',"
-        " '1970-01-02 00:00:00')",
-    )
+    cluster.sql(*EVERY_TYPE)
     cluster.replicate("typed.t")
     token = cluster.token()
     rows = cluster.read("tikv", "SELECT * FROM typed.t ORDER BY id", token)
