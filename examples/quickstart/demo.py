@@ -148,7 +148,8 @@ def show(question: Question, readers: list, answers: list[list[Row]], times: lis
     cells = []
     for rows in zip(*(answer[:SHOWN] for answer in answers)):
         label = " ".join(exact(value) for value in rows[0][: question.labels])
-        cells.append([label, *(" ".join(exact(v) for v in row[question.labels :]) for row in rows)])
+        numbers = ([v for v in row[question.labels :] if not isinstance(v, str)] for row in rows)
+        cells.append([label, *(" ".join(exact(v) for v in row) for row in numbers)])
     header = ["", *(reader.name for reader in readers)]
     widths = [max(len(line[at]) for line in [header, *cells]) for at in range(len(header))]
     for line in [header, *cells]:
