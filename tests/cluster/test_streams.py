@@ -61,6 +61,9 @@ def test_a_large_result_leaves_the_sql_nodes_memory_flat(large: Cluster, engine:
         before, most = resident(pid), 0
         cursor.execute("SELECT * FROM large.t")
         total = seen = 0
+        # While nobody reads, the node must stop, not go on into its memory.
+        wait_until("the result is held back", lambda: share([pid]) < 0.1)
+        most = resident(pid)
         while rows := cursor.fetchmany(1_000):
             seen += len(rows)
             total += sum(row[0] for row in rows)
