@@ -330,8 +330,8 @@ impl Office {
     }
 
     /// A region as clients are told of it.
-    pub fn route(&self, record: &RegionRecord) -> Route {
-        let region = record.region.clone();
+    pub fn route(&self, region: &Region) -> Route {
+        let region = region.clone();
         let report = |node| self.nodes.get(&node).and_then(|heard| heard.peers.get(&region.id));
         let leader = self.leader(region.id);
         let size = leader.and_then(report);

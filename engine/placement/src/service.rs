@@ -377,8 +377,13 @@ impl PlacementService {
             state.regions.values().any(|record| covers(record.region.kind))
         };
         self.settled(|state, office| match state.locate(key) {
-            Some(record) => Ok(Some(vec![office.route(record)])),
+            Some(record) => Ok(Some(vec![office.route(&record.region)])),
             None if holes(state) => Ok(None),
+            // Its table or index was dropped, but locks elsewhere may have their primary there,
+            // and only there it is known what became of their transaction.
+            None if let Some(region) = state.locate_dropped(key) => {
+                Ok(Some(vec![office.route(region)]))
+            }
             None => Err(Error::not_found("table", "of the requested key")),
         })
         .await
@@ -390,7 +395,8 @@ impl PlacementService {
                 return Err(Error::not_found("table", format!("of {kind:?}")));
             }
             let tiles = state.tiling(kind);
-            Ok(tiles.map(|tiles| tiles.into_iter().map(|record| office.route(record)).collect()))
+            Ok(tiles
+                .map(|tiles| tiles.into_iter().map(|tile| office.route(&tile.region)).collect()))
         })
         .await
     }
@@ -430,7 +436,7 @@ impl PlacementService {
         let state = self.view.read();
         Ok(Response::Status {
             nodes: office.node_statuses(&state, self.clock.now()),
-            routes: state.regions.values().map(|record| office.route(record)).collect(),
+            routes: state.regions.values().map(|record| office.route(&record.region)).collect(),
             peers: office.peer_reports(),
             leader: self.node,
         })

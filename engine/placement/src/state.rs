@@ -120,6 +120,15 @@ impl State {
             .max_by_key(|record| record.region.epoch.version)
     }
 
+    /// The dropped region whose range holds the key, as long as it exists.
+    pub fn locate_dropped(&self, key: &[u8]) -> Option<&Region> {
+        self.tombs
+            .values()
+            .map(|tomb| &tomb.region)
+            .filter(|region| region.contains(key))
+            .max_by_key(|region| region.epoch.version)
+    }
+
     /// The live regions of a kind in key order, provided that they cover the kind's whole range
     /// without gap or overlap; none while a split has been reported by one half only.
     pub fn tiling(&self, kind: RegionKind) -> Option<Vec<&RegionRecord>> {
