@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Config, Role};
-use crate::{ctl, node, playground, signals};
+use crate::{ctl, dbgen, node, playground, signals};
 
 /// Columnar replicas for an online row store: exact snapshots for analytics, calm for transactions.
 ///
@@ -30,6 +30,8 @@ enum Command {
     Serve(ServeArgs),
     /// Look at a running cluster
     Ctl(ctl::Args),
+    /// Write the tables of TPC-H as files
+    Dbgen(dbgen::Args),
 }
 
 /// Run one node from a config file.
@@ -77,6 +79,7 @@ fn execute(cli: Cli) -> Result<()> {
     match cli.command {
         Command::Playground(args) => runtime.block_on(playground::run(args)),
         Command::Ctl(args) => runtime.block_on(ctl::run(args)),
+        Command::Dbgen(args) => dbgen::run(&args),
         Command::Serve(args) => {
             if let Some(parent) = args.parent {
                 signals::die_with_parent(parent)?;

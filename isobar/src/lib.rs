@@ -8,6 +8,7 @@ pub mod backend;
 pub mod cli;
 pub mod config;
 pub mod ctl;
+pub mod dbgen;
 pub mod health;
 pub mod node;
 pub mod playground;

@@ -125,13 +125,13 @@ impl Iterator for Records<'_> {
                 Ok(text) => fields.push(if is_null { None } else { Some(text) }),
                 Err(_) => _ = bad.get_or_insert(fields.len() + 1),
             }
-            if let Some(rest) = self.rest.strip_prefix(self.format.separator) {
-                self.rest = rest;
-                continue;
-            }
+            // A line may end in what also separates fields, as in `|\n`: the longer reading wins.
             if let Some(rest) = self.rest.strip_prefix(self.format.line_end) {
                 self.line += self.format.line_end.iter().filter(|byte| **byte == b'\n').count();
                 self.rest = rest;
+            } else if let Some(rest) = self.rest.strip_prefix(self.format.separator) {
+                self.rest = rest;
+                continue;
             }
             break;
         }

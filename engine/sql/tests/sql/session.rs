@@ -231,6 +231,18 @@ async fn a_file_is_loaded_whole_or_not_at_all() {
 }
 
 #[tokio::test]
+async fn a_line_may_end_in_what_separates_its_fields() {
+    let (_engine, mut one) = accounts().await;
+    done(&mut one, "CREATE TABLE f (id INT PRIMARY KEY, name VARCHAR(10))").await.unwrap();
+    let sql = "LOAD DATA LOCAL INFILE 'f.csv' INTO TABLE f FIELDS TERMINATED BY '|' LINES TERMINATED BY '|\n'";
+    load(&mut one, sql, "1|a|\n2||\n3|b").await.unwrap();
+    let stored = rows(&mut one, "SELECT * FROM f ORDER BY id").await.unwrap();
+    assert_eq!(stored, ["1|a", "2|", "3|b"]);
+    let error = load(&mut one, sql, "4|c|\n5|d|e|\n").await.unwrap_err();
+    assert_eq!((error.code, error.message.contains("Line 2")), (1262, true), "{error}");
+}
+
+#[tokio::test]
 async fn a_large_file_is_loaded_by_several_transactions_and_says_so() {
     let (_engine, mut one) = accounts().await;
     done(&mut one, "CREATE TABLE big (id INT PRIMARY KEY, pad VARCHAR(200))").await.unwrap();
