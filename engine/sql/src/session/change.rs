@@ -233,6 +233,19 @@ impl Session {
         let target = self.target(&select.from, &catalog, open.ts, "FOR UPDATE")?;
         let table = target.table.clone();
         let Some(from) = select.from.first() else { return Err(several()) };
+        let whole = query.order_by.is_none() && query.limit_clause.is_none();
+        let point = target.point(select.selection.as_ref().filter(|_| whole), &[], None, open.ts);
+        if let Some(lookup) = point {
+            let reader = Reader::Transaction(open.shared.clone(), open.ts);
+            let found = find(&table, &reader, lookup).await?;
+            let mut guard = open.shared.lock().await;
+            let transaction =
+                guard.as_mut().ok_or_else(|| impossible("the transaction has ended"))?;
+            for (key, _) in found {
+                transaction.lock(&table, key)?;
+            }
+            return Ok(());
+        }
         let order_by = match query.order_by.as_ref().map(|order| &order.kind) {
             Some(OrderByKind::Expressions(by)) => by.clone(),
             _ => Vec::new(),

@@ -1,8 +1,9 @@
 //! Rows by their whole key, without a plan: SELECT, and what UPDATE and DELETE look up first.
 //!
-//! Only conditions that are exactly "key columns equal literals" come this way; all else is
-//! planned.
+//! Only conditions that are exactly "key columns equal literals" come this way, one key or a list
+//! of them; all else is planned.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sqlparser::ast::{
@@ -51,37 +52,105 @@ pub(super) fn lookup(
     condition: &Expr,
     ts: Timestamp,
 ) -> Option<Lookup> {
-    let mut fixed: Vec<(u32, Vec<Value>)> = Vec::new();
-    collect(table, alias, condition, &mut fixed)?;
-    let points = |columns: &[u32]| -> Option<Vec<Vec<Value>>> {
-        if fixed.len() != columns.len() {
-            return None;
+    let fixed = match listed(table, alias, condition) {
+        Some(listed) => listed,
+        None => {
+            let mut fixed = Vec::new();
+            collect(table, alias, condition, &mut fixed)?;
+            Fixed::Columns(fixed)
         }
-        let mut points = vec![Vec::new()];
-        for id in columns {
-            let (_, values) = fixed.iter().find(|(fixed, _)| fixed == id)?;
-            let longer = |point: &Vec<Value>, value: &Value| {
-                let mut longer = point.clone();
-                longer.push(value.clone());
-                longer
-            };
-            points = points.iter().flat_map(|p| values.iter().map(move |v| longer(p, v))).collect();
-        }
-        Some(points)
     };
-    if let Some(points) = points(&table.primary_key) {
-        return Some(Lookup::Records(
-            points.iter().map(|point| key::record(table.id, point)).collect(),
-        ));
+    if let Some(points) = fixed.points(&table.primary_key) {
+        return Some(Lookup::Records(keys(&points, |point| key::record(table.id, point))));
     }
     for index in table.indexes.iter().filter(|index| index.unique && index.serves(ts)) {
-        if let Some(points) = points(&index.columns) {
-            let keys =
-                points.iter().map(|point| key::index_prefix(table.id, index.id, point)).collect();
+        if let Some(points) = fixed.points(&index.columns) {
+            let keys = keys(&points, |point| key::index_prefix(table.id, index.id, point));
             return Some(Lookup::Entries(Box::new(index.clone()), keys));
         }
     }
     None
+}
+
+/// Keys in ascending order, each once: a list may name a row twice.
+fn keys(points: &[Vec<Value>], key: impl Fn(&[Value]) -> Vec<u8>) -> Vec<Vec<u8>> {
+    let unique: BTreeSet<Vec<u8>> = points.iter().map(|point| key(point)).collect();
+    unique.into_iter().collect()
+}
+
+/// What a condition fixes: values of columns one by one, or rows of several columns together.
+enum Fixed {
+    /// Each column with the values that it may have.
+    Columns(Vec<(u32, Vec<Value>)>),
+    /// `(a, b) IN ((1, 2), …)`: the columns, and the rows that they may be.
+    Rows(Vec<u32>, Vec<Vec<Value>>),
+}
+
+impl Fixed {
+    /// All values of a key of these columns; `None` unless exactly they are fixed.
+    fn points(&self, columns: &[u32]) -> Option<Vec<Vec<Value>>> {
+        match self {
+            Fixed::Columns(fixed) => {
+                if fixed.len() != columns.len() {
+                    return None;
+                }
+                let mut points = vec![Vec::new()];
+                for id in columns {
+                    let (_, values) = fixed.iter().find(|(fixed, _)| fixed == id)?;
+                    let longer = |point: &Vec<Value>, value: &Value| {
+                        let mut longer = point.clone();
+                        longer.push(value.clone());
+                        longer
+                    };
+                    let each = |p| values.iter().map(move |v| longer(p, v));
+                    points = points.iter().flat_map(each).collect();
+                }
+                Some(points)
+            }
+            Fixed::Rows(fixed, rows) => {
+                if fixed.len() != columns.len() {
+                    return None;
+                }
+                let place = |id: &u32| fixed.iter().position(|fixed| fixed == id);
+                let places = columns.iter().map(place).collect::<Option<Vec<_>>>()?;
+                let ordered = |row: &Vec<Value>| {
+                    places.iter().map(|at| row.get(*at).cloned()).collect::<Option<Vec<_>>>()
+                };
+                rows.iter().map(ordered).collect()
+            }
+        }
+    }
+}
+
+/// `(column, …) IN ((literal, …), …)`, and `(column, …) = (literal, …)`.
+fn listed(table: &Table, alias: Option<&str>, condition: &Expr) -> Option<Fixed> {
+    let (columns, rows) = match condition {
+        Expr::Nested(inner) => return listed(table, alias, inner),
+        Expr::InList { expr, list, negated: false } => (&**expr, &list[..]),
+        Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
+            (&**left, std::slice::from_ref(&**right))
+        }
+        _ => return None,
+    };
+    let Expr::Tuple(columns) = columns else { return None };
+    let mut ids = Vec::with_capacity(columns.len());
+    let mut types = Vec::with_capacity(columns.len());
+    for column in columns {
+        let (at, ty) = column_of(table, alias, column)?;
+        let id = table.columns.get(at)?.id;
+        if ids.contains(&id) {
+            return None;
+        }
+        ids.push(id);
+        types.push(ty);
+    }
+    let row = |row: &Expr| {
+        let Expr::Tuple(values) = row else { return None };
+        let exact = |(value, ty): (&Expr, &ColumnType)| exact(literal(value)?, *ty);
+        (values.len() == types.len()).then_some(())?;
+        values.iter().zip(&types).map(exact).collect::<Option<Vec<_>>>()
+    };
+    Some(Fixed::Rows(ids, rows.iter().map(row).collect::<Option<_>>()?))
 }
 
 /// `column = literal` and `column IN (literals)` joined by AND; anything else is `None`.

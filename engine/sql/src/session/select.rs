@@ -393,13 +393,12 @@ fn hints_of(query: &Query) -> BTreeMap<String, Engine> {
     hints.0
 }
 
-/// Whether a query is one plain SELECT.
+/// Whether a query is one plain SELECT; it may lock what it reads.
 pub(super) fn plain_select(query: &Query) -> Option<&Select> {
     let bare = query.with.is_none()
         && query.order_by.is_none()
         && query.limit_clause.is_none()
-        && query.fetch.is_none()
-        && query.locks.is_empty();
+        && query.fetch.is_none();
     match &*query.body {
         SetExpr::Select(select) if bare => Some(select),
         _ => None,

@@ -325,3 +325,44 @@ async fn rows_read_for_update_are_held() {
     done(&mut two, "UPDATE a SET v = 2 WHERE id = 1").await.unwrap();
     assert_eq!(done(&mut one, "COMMIT").await.unwrap_err().code, 1213);
 }
+
+#[tokio::test]
+async fn lists_of_whole_keys_are_looked_up_and_held() {
+    let (engine, mut one) = accounts().await;
+    let mut two = in_database(&engine).await;
+    done(
+        &mut one,
+        "CREATE TABLE p (a INT, b VARCHAR(5), v INT, PRIMARY KEY (a, b), UNIQUE KEY (v))",
+    )
+    .await
+    .unwrap();
+    done(&mut one, "INSERT INTO p VALUES (1, 'x', 1), (1, 'y', 2), (2, 'x', 3), (2, 'y', 4)")
+        .await
+        .unwrap();
+    for (condition, expected) in [
+        ("(a, b) IN ((1, 'y'), (2, 'x'), (1, 'y'), (3, 'x'))", vec!["2", "3"]),
+        ("(b, a) IN (('y', 1), ('x', 2))", vec!["2", "3"]),
+        ("((a, b) = (2, 'y'))", vec!["4"]),
+        ("(v) IN (4, 4, 1)", vec!["1", "4"]),
+        // Not a list of whole keys: planned, with the same meaning.
+        ("(a, b) IN ((1, 'y'), (2, NULL))", vec!["2"]),
+        ("(a, v) IN ((1, 2), (2, 2))", vec!["2"]),
+        ("(a, b) IN (('1', 'y'))", vec!["2"]),
+        ("(a, b) NOT IN ((1, 'x'), (1, 'y'), (2, 'x'))", vec!["4"]),
+        ("(a, a) IN ((1, 1)) AND b = 'x'", vec!["1"]),
+    ] {
+        let mut found =
+            rows(&mut one, &format!("SELECT v FROM p WHERE {condition}")).await.unwrap();
+        found.sort();
+        assert_eq!(found, expected, "{condition}");
+    }
+    done(&mut one, "BEGIN").await.unwrap();
+    let held = "SELECT v FROM p WHERE (a, b) IN ((1, 'x'), (2, 'x')) FOR UPDATE";
+    assert_eq!(rows(&mut one, held).await.unwrap(), ["1", "3"]);
+    let changed = "UPDATE p SET v = v + 10 WHERE (a, b) IN ((1, 'y'), (2, 'y'))";
+    done(&mut one, changed).await.unwrap();
+    done(&mut two, "UPDATE p SET v = 9 WHERE a = 2 AND b = 'x'").await.unwrap();
+    assert_eq!(done(&mut one, "COMMIT").await.unwrap_err().code, 1213);
+    done(&mut one, "DELETE FROM p WHERE (a, b) IN ((1, 'x'), (1, 'y'))").await.unwrap();
+    assert_eq!(rows(&mut one, "SELECT v FROM p ORDER BY a, b").await.unwrap(), ["9", "4"]);
+}
