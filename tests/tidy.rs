@@ -24,9 +24,10 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("rpc", &["types", "env", "raft", "placement", "txn"]),
     ("columnar", &["types", "env", "raft", "placement", "txn"]),
     ("mpp", &["types", "env", "raft", "txn", "placement", "rpc", "columnar", "sql"]),
+    ("bench", &[]),
     (
         "isobar",
-        &["types", "env", "kv", "raft", "placement", "txn", "sql", "rpc", "columnar", "mpp"],
+        &["types", "env", "kv", "raft", "placement", "txn", "sql", "rpc", "columnar", "mpp", "bench"],
     ),
     ("tests", &[]),
     ("equivalence", &["types", "env", "kv", "raft", "txn", "columnar"]),

@@ -32,6 +32,8 @@ enum Command {
     Ctl(ctl::Args),
     /// Write the tables of TPC-H as files
     Dbgen(dbgen::Args),
+    /// Put load on a server, and prove that analytics leaves the online path alone
+    Bench(bench::Args),
 }
 
 /// Run one node from a config file.
@@ -57,12 +59,15 @@ struct ServeArgs {
     /// Die when this process is gone
     #[arg(long, hide = true, value_name = "PID")]
     parent: Option<u32>,
+    /// Run on these processors only
+    #[arg(long, hide = true, value_name = "LIST")]
+    cpus: Option<bench::cpus::Cpus>,
 }
 
 /// Runs a command; an error is printed with its causes and ends in exit code 1.
 pub fn run(cli: Cli) -> ExitCode {
     match execute(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             // Not `eprintln`, which panics when standard error is a file on a full disk.
             let _ = writeln!(std::io::stderr(), "isobar: {error:#}");
@@ -71,15 +76,20 @@ pub fn run(cli: Cli) -> ExitCode {
     }
 }
 
-fn execute(cli: Cli) -> Result<()> {
+fn execute(cli: Cli) -> Result<ExitCode> {
+    // Before the runtime: it has as many threads as it may use processors.
+    if let Command::Serve(ServeArgs { cpus: Some(cpus), .. }) = &cli.command {
+        cpus.pin(std::process::id())?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
     match cli.command {
-        Command::Playground(args) => runtime.block_on(playground::run(args)),
-        Command::Ctl(args) => runtime.block_on(ctl::run(args)),
-        Command::Dbgen(args) => dbgen::run(&args),
+        Command::Playground(args) => runtime.block_on(playground::run(args))?,
+        Command::Ctl(args) => runtime.block_on(ctl::run(args))?,
+        Command::Dbgen(args) => dbgen::run(&args)?,
+        Command::Bench(args) => return runtime.block_on(bench::run(args)),
         Command::Serve(args) => {
             if let Some(parent) = args.parent {
                 signals::die_with_parent(parent)?;
@@ -91,9 +101,10 @@ fn execute(cli: Cli) -> Result<()> {
             }
             // A query that is still running does not hold the process back.
             runtime.shutdown_timeout(std::time::Duration::from_secs(1));
-            outcome
+            outcome?;
         }
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn serve(runtime: &tokio::runtime::Runtime, args: &ServeArgs) -> Result<()> {

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use bench::cpus::Cpus;
 use indicatif::{ProgressBar, ProgressStyle};
 
 pub use layout::{Expected, Layout};
@@ -26,9 +27,18 @@ pub struct Args {
     /// Row nodes; the first three also form placement.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=9))]
     pub row: u16,
+    /// SQL nodes; a second one listens on the next port.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=2))]
+    pub sql: u16,
     /// Columnar nodes.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(0..=9))]
     pub columnar: u16,
+    /// Processors of row nodes and of the first SQL node, as 0-1,3 [default: all].
+    #[arg(long, value_name = "LIST")]
+    pub online_cpus: Option<Cpus>,
+    /// Processors of columnar nodes and of the second SQL node [default: all].
+    #[arg(long, value_name = "LIST")]
+    pub batch_cpus: Option<Cpus>,
     /// Keep the data here and find it again at the next start [default: a temporary directory,
     /// removed at the end].
     #[arg(long, value_name = "DIR")]
@@ -51,7 +61,7 @@ pub async fn run(args: Args) -> Result<()> {
         (None, Some(dir)) => dir.path().to_owned(),
         (None, None) => bail!("no data directory"),
     };
-    let layout = Layout::prepare(&data, args.row, args.columnar, args.port_base)?;
+    let layout = Layout::prepare(&data, &args)?;
     layout.check_ports()?;
 
     let started = Instant::now();

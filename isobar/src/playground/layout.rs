@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use bench::cpus::Cpus;
 
+use super::Args;
 use crate::config::{Config, Member, Role};
 
 const MYSQL: u16 = 0;
@@ -25,6 +27,8 @@ pub struct Process {
     pub config_path: PathBuf,
     /// Its log.
     pub log_path: PathBuf,
+    /// The processors that it may run on, if not all.
+    pub cpus: Option<Cpus>,
 }
 
 /// How many nodes of each role must be heard of before the cluster is healthy.
@@ -52,7 +56,8 @@ pub struct Layout {
 
 impl Layout {
     /// Plans the processes and writes their config files below `data`.
-    pub fn prepare(data: &Path, row: u16, columnar: u16, port_base: u16) -> Result<Self> {
+    pub fn prepare(data: &Path, args: &Args) -> Result<Self> {
+        let Args { row, sql, columnar, port_base, .. } = *args;
         std::fs::create_dir_all(data)
             .with_context(|| format!("cannot create the data directory {}", data.display()))?;
         let data = data
@@ -89,15 +94,21 @@ impl Layout {
             config.flight_address = Some(address(FLIGHT + n - 1));
             configs.push((name, config));
         }
-        let mut sql = base(Role::Sql, "sql", ROW_RPC - 1);
-        sql.mysql_address = Some(address(MYSQL));
-        configs.push(("sql".to_owned(), sql));
+        for n in 1..=sql {
+            let name = if n == 1 { "sql".to_owned() } else { format!("sql-{n}") };
+            let mut config = base(Role::Sql, &name, ROW_RPC - n);
+            config.mysql_address = Some(address(MYSQL + n - 1));
+            configs.push((name, config));
+        }
 
         let mut processes = Vec::new();
         for (name, config) in configs {
             std::fs::create_dir_all(&config.data_dir)
                 .with_context(|| format!("cannot create {}", config.data_dir.display()))?;
+            let batch = config.role == Role::Columnar || name == "sql-2";
+            let cpus = if batch { &args.batch_cpus } else { &args.online_cpus };
             let process = Process {
+                cpus: cpus.clone(),
                 config_path: config.data_dir.join("isobar.toml"),
                 log_path: config.data_dir.join("isobar.log"),
                 name,
@@ -107,7 +118,7 @@ impl Layout {
             process.config.store(&process.config_path)?;
             processes.push(process);
         }
-        let expected = Expected { row: row.into(), sql: 1, columnar: columnar.into() };
+        let expected = Expected { row: row.into(), sql: sql.into(), columnar: columnar.into() };
         Ok(Layout { processes, placement, expected, port_base })
     }
 
@@ -140,10 +151,11 @@ impl Layout {
         let flight = self.flight_addresses();
         let endpoints: Vec<String> = flight.iter().map(ToString::to_string).collect();
         let mut text = String::new();
-        let Expected { row, columnar, .. } = self.expected;
+        let Expected { row, sql, columnar } = self.expected;
+        let plural = if sql == 1 { "" } else { "s" };
         let _ = writeln!(
             text,
-            "Isobar is up after {:.1} s: {row} row nodes, 1 SQL node, {columnar} columnar nodes.\n",
+            "Isobar is up after {:.1} s: {row} row nodes, {sql} SQL node{plural}, {columnar} columnar nodes.\n",
             took.as_secs_f64()
         );
         let _ = writeln!(text, "  MySQL    mysql -h 127.0.0.1 -P {mysql} -u root");

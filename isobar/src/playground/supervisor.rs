@@ -93,8 +93,12 @@ fn spawn(process: &Process) -> Result<Child> {
         .open(&process.log_path)
         .with_context(|| format!("cannot write {}", process.log_path.display()))?;
     let binary = std::env::current_exe().context("cannot find this program's file")?;
-    Command::new(binary)
-        .arg("serve")
+    let mut command = Command::new(binary);
+    command.arg("serve");
+    if let Some(cpus) = &process.cpus {
+        command.arg("--cpus").arg(cpus.to_string());
+    }
+    command
         .arg("--config")
         .arg(&process.config_path)
         .arg("--parent")

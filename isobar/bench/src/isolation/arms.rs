@@ -1,0 +1,486 @@
+//! Runs arms: replicas attached or not, something beside the online load or nothing, and everything measured.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use parking_lot::Mutex;
+use tokio::process::Command;
+use tokio_util::sync::CancellationToken;
+
+use super::Args;
+use super::cluster::Cluster;
+use super::companion::Companion;
+use crate::batch::{Engine, Kind, Query};
+use crate::burn::Size;
+use crate::driver::{Arrivals, Pace, Settings, drive};
+use crate::latency::{Latencies, Phase};
+use crate::output;
+use crate::processes::{self, Named, Used};
+use crate::report::{Arm, Sample, Timeline};
+use crate::workload::{SqlWork, Workload, oltp};
+
+/// How long a batch by SQL, and one by Spark, may take until it is warm.
+const SQL_READY: Duration = Duration::from_secs(300);
+const SPARK_READY: Duration = Duration::from_secs(180);
+/// How often the lag is looked at.
+const LAG_EVERY: Duration = Duration::from_millis(500);
+/// Traffic in memory of a row that a batch reads: in from the page cache, out decoded, in again to compute.
+const PASSES: f64 = 3.0;
+/// A transaction that takes longer is an error.
+const TRANSACTION: Duration = Duration::from_secs(60);
+
+/// The cluster, the workload, and what is known so far.
+pub struct Bench {
+    args: Args,
+    /// The cluster.
+    pub cluster: Cluster,
+    work: Arc<SqlWork>,
+    stop: CancellationToken,
+    /// Online transactions per second.
+    pub rate: f64,
+    attached: Option<bool>,
+    /// What the batch side used: learners alone, and with the batch on columns.
+    idle: Vec<Used>,
+    busy: Vec<Used>,
+    traffic: Vec<f64>,
+    phases: u64,
+    /// What went wrong on the way.
+    pub events: Vec<String>,
+}
+
+impl Bench {
+    /// Nothing is known yet.
+    pub fn new(args: &Args, cluster: Cluster, workload: Workload, stop: CancellationToken) -> Self {
+        let target = cluster.online.clone();
+        Bench {
+            args: args.clone(),
+            cluster,
+            work: Arc::new(SqlWork { target, workload }),
+            stop,
+            rate: 0.0,
+            attached: None,
+            idle: Vec::new(),
+            busy: Vec::new(),
+            traffic: Vec::new(),
+            phases: 0,
+            events: Vec::new(),
+        }
+    }
+
+    /// The workload.
+    pub fn workload(&self) -> &Workload {
+        &self.work.workload
+    }
+
+    /// Makes and fills the tables.
+    pub async fn prepare(&self) -> Result<u64> {
+        self.work.workload.prepare(&self.cluster.online, self.args.workload.seed).await
+    }
+
+    /// Stops what was started.
+    pub async fn close(self) {
+        self.cluster.close().await;
+    }
+
+    fn settings(&mut self, pace: Pace, time: f64) -> Settings {
+        // Other draws in each phase, and the same again in another run.
+        self.phases += 1;
+        Settings {
+            pace,
+            connections: self.args.threads as usize,
+            warmup: Duration::from_secs_f64(self.args.warmup),
+            time: Duration::from_secs_f64(time),
+            seed: self.args.workload.seed.wrapping_add(self.phases << 20),
+            transaction_timeout: TRANSACTION,
+        }
+    }
+
+    /// Arrivals at the rate. What is late is not given up: it belongs into the arm's tail.
+    fn open(&self, time: f64) -> Pace {
+        Pace::Open {
+            rate: self.rate,
+            arrivals: Arrivals::Poisson,
+            most_behind: Duration::from_secs_f64(2.0 * (time + self.args.warmup) + 5.0),
+        }
+    }
+
+    async fn phase(&mut self, pace: Pace, time: f64, label: &str) -> Result<Phase> {
+        let settings = self.settings(pace, time);
+        let phase =
+            drive(self.work.clone(), &settings, &self.stop, output::progress(label)).await?;
+        if phase.transactions == 0 {
+            bail!("no transaction ended well; errors: {:?}", phase.errors);
+        }
+        Ok(phase)
+    }
+
+    /// Throughput without learners, from which the rate follows.
+    pub async fn measure_capacity(&mut self) -> Result<f64> {
+        output::note("measuring the capacity without learners …");
+        self.attach(false).await?;
+        let time = self.args.throughput_time.max(5.0);
+        let phase = self.phase(Pace::Closed, time, "capacity").await.context("the capacity")?;
+        self.rate = phase.tps * self.args.load;
+        Ok(phase.tps)
+    }
+
+    /// Measures what a batch on columns uses, which is what the control will use.
+    pub async fn size_control(&mut self) -> Result<()> {
+        output::note("measuring what a batch on columns uses, for the control …");
+        let clock = Instant::now();
+        for arm in [Arm::Learners, Arm::Columns] {
+            self.sample(arm, 0, clock)
+                .await
+                .with_context(|| format!("sizing the control: {}", arm.name()))?;
+        }
+        let size = self.control();
+        output::note(&format!(
+            "the control: {:.2} processors, {:.0} MB/s in memory, {:.1} MB/s written",
+            size.cpu,
+            size.memory / 1e6,
+            size.write / 1e6
+        ));
+        Ok(())
+    }
+
+    /// What the batch on columns used beyond what learners use, on average so far.
+    pub fn control(&self) -> Size {
+        let mean = |of: &[Used], part: fn(&Used) -> f64| {
+            of.iter().map(part).sum::<f64>() / of.len().max(1) as f64
+        };
+        let more =
+            |part: fn(&Used) -> f64| (mean(&self.busy, part) - mean(&self.idle, part)).max(0.0);
+        let most = self.cluster.batch_cpus.as_ref().map_or(f64::MAX, |cpus| cpus.count() as f64);
+        let write = more(|used| used.written_bytes);
+        Size {
+            cpu: more(|used| used.cpu_seconds).min(most),
+            memory: self.traffic.iter().sum::<f64>() / self.traffic.len().max(1) as f64,
+            write,
+            // The kernel does not count syncs of a process: one a second where anything is written.
+            fsyncs: if write >= 4096.0 { 1.0 } else { 0.0 },
+        }
+    }
+
+    async fn attach(&mut self, wanted: bool) -> Result<()> {
+        if self.attached == Some(wanted) {
+            return Ok(());
+        }
+        let tables = self.work.workload.tables();
+        let count = if wanted { self.args.replicas } else { 0 };
+        self.cluster.replicas(&tables, count).await?;
+        self.attached = Some(wanted);
+        Ok(())
+    }
+
+    /// Runs one arm of one round.
+    pub async fn sample(&mut self, arm: Arm, round: usize, clock: Instant) -> Result<Sample> {
+        self.attach(arm.has_learners()).await?;
+        let companion = self.companion(arm).await?;
+        let started = clock.elapsed().as_secs_f64();
+        let nodes = self.watched(companion.as_ref());
+        let before = (Instant::now(), processes::read_all(&nodes));
+        let lag = Lag::watch(self.cluster.online.clone(), self.database_lag());
+        let open = self.phase(self.open(self.args.time), self.args.time, arm.name()).await;
+        let lag = lag.stop().await;
+        let after = (Instant::now(), processes::read_all(&self.watched(companion.as_ref())));
+        let used = self.used(&before.1, &after.1, (after.0 - before.0).as_secs_f64());
+        let open = open?;
+        let closed = self.phase(Pace::Closed, self.args.throughput_time, arm.name()).await?;
+        let batch = match companion {
+            Some(companion) => Some(companion.stop().await),
+            None => None,
+        };
+        if let Some(error) = batch.as_ref().and_then(|batch| batch.first_error.clone()) {
+            self.events.push(format!("round {round}, {}: {error}", arm.name()));
+        }
+        self.learn(arm, &used, batch.as_ref().and_then(|batch| batch.traffic()));
+        let cpu = used.iter().map(|(name, used)| (name.clone(), used.cpu_seconds)).collect();
+        let written_mb =
+            used.iter().map(|(name, used)| (name.clone(), used.written_bytes / 1e6)).collect();
+        let batch = batch.map(|batch| batch.figures).filter(|_| arm != Arm::Control);
+        Ok(Sample {
+            arm,
+            round,
+            started,
+            open,
+            closed,
+            lag_ms: lag.quantiles,
+            batch,
+            cpu,
+            written_mb,
+        })
+    }
+
+    /// Keeps what the batch side used, for the control.
+    fn learn(&mut self, arm: Arm, used: &BTreeMap<String, Used>, traffic: Option<f64>) {
+        let mut sum = Used::default();
+        for (_, used) in used.iter().filter(|(name, _)| Cluster::is_batch_side(name)) {
+            sum.cpu_seconds += used.cpu_seconds;
+            sum.written_bytes += used.written_bytes;
+            sum.writes += used.writes;
+        }
+        match arm {
+            Arm::Learners => self.idle.push(sum),
+            Arm::Columns => {
+                self.busy.push(sum);
+                self.traffic.extend(traffic.map(|bytes| bytes * PASSES));
+            }
+            _ => {}
+        }
+    }
+
+    /// Nodes, the batch and this driver.
+    fn watched(&self, companion: Option<&Companion>) -> Named {
+        let mut named = self.cluster.nodes();
+        named.insert("driver".into(), std::process::id());
+        for (number, pid) in
+            companion.map(|c| processes::family(c.pid())).into_iter().flatten().enumerate()
+        {
+            let name = if number == 0 { "batch".to_owned() } else { format!("batch-{number}") };
+            named.insert(name, pid);
+        }
+        named
+    }
+
+    /// What each process used; one that was started again meanwhile is told and left out.
+    fn used(
+        &mut self,
+        before: &BTreeMap<String, (u32, Used)>,
+        after: &BTreeMap<String, (u32, Used)>,
+        seconds: f64,
+    ) -> BTreeMap<String, Used> {
+        let mut rates: BTreeMap<String, Used> = BTreeMap::new();
+        for (name, (pid, used)) in before {
+            match after.get(name) {
+                Some((same, now)) if same == pid => {
+                    // A batch may be several processes; they count as one.
+                    let name = if name.starts_with("batch") { "batch" } else { name };
+                    let rate = now.rate_since(*used, seconds);
+                    let sum = rates.entry(name.to_owned()).or_default();
+                    sum.cpu_seconds += rate.cpu_seconds;
+                    sum.written_bytes += rate.written_bytes;
+                    sum.writes += rate.writes;
+                }
+                _ => self
+                    .events
+                    .push(format!("{name} ended or was started again while it was measured")),
+            }
+        }
+        rates
+    }
+
+    /// Starts what an arm runs beside the online load, and waits until it is warm.
+    async fn companion(&self, arm: Arm) -> Result<Option<Companion>> {
+        let (command, limit) = match arm {
+            Arm::Alone | Arm::Learners => return Ok(None),
+            Arm::Rows => (self.sql_batch(Engine::Rows)?, SQL_READY),
+            Arm::Columns => (self.sql_batch(Engine::Columns)?, SQL_READY),
+            Arm::Spark => (self.spark_batch().await?, SPARK_READY),
+            Arm::Control => (self.burn()?, SQL_READY),
+        };
+        let mut companion = Companion::start(command)?;
+        companion.ready(limit).await.with_context(|| arm.name())?;
+        Ok(Some(companion))
+    }
+
+    /// This program, for the batch's side.
+    fn own(&self, subcommand: &str) -> Result<Command> {
+        let mut command =
+            Command::new(std::env::current_exe().context("cannot find this program's file")?);
+        command.args(["bench", subcommand, "--until-eof", "--time", "86400"]);
+        if let Some(cpus) = &self.cluster.batch_cpus {
+            command.args(["--cpus", &cpus.to_string()]);
+        }
+        Ok(command)
+    }
+
+    fn sql_batch(&self, engine: Engine) -> Result<Command> {
+        let mut command = self.own("batch")?;
+        let target = self.args.batch_target.as_ref().or(self.args.target.as_ref()).cloned();
+        let target = target.unwrap_or_else(|| format!("mysql://root@{}", self.cluster.batch.shown));
+        command.args(["--target", &target]);
+        command.args(["--engine", if engine == Engine::Rows { "rows" } else { "columns" }]);
+        let queries = self.queries();
+        if queries.is_empty() {
+            bail!("the batch has no queries: give --query with a file of statements");
+        }
+        for query in queries {
+            command.args(["--query", &query.to_string()]);
+        }
+        Ok(command)
+    }
+
+    fn queries(&self) -> Vec<Query> {
+        if !self.args.queries.is_empty() {
+            return self.args.queries.clone();
+        }
+        let both = |aggregate: String, scan: String| {
+            [
+                Query { kind: Kind::Aggregate, text: aggregate },
+                Query { kind: Kind::Scan, text: scan },
+            ]
+        };
+        match &self.work.workload {
+            Workload::Oltp(oltp) => oltp::Oltp::tables(oltp)
+                .into_iter()
+                .flat_map(|table| {
+                    both(
+                        format!("SELECT SUM(k), MIN(c), MAX(pad), COUNT(*) FROM {table}"),
+                        format!("SELECT id, k, c, pad FROM {table}"),
+                    )
+                })
+                .collect(),
+            Workload::Tpcc(_) => both(
+                "SELECT ol_number, SUM(ol_quantity), SUM(ol_amount), AVG(ol_amount), COUNT(*) FROM order_line \
+                 GROUP BY ol_number"
+                    .into(),
+                "SELECT * FROM order_line".into(),
+            )
+            .into(),
+            Workload::Own(_) => Vec::new(),
+        }
+    }
+
+    async fn spark_batch(&self) -> Result<Command> {
+        let doors = self.cluster.doors().await?;
+        let tables = match &self.work.workload {
+            Workload::Tpcc(_) => vec!["order_line".to_owned()],
+            workload => workload.tables(),
+        };
+        let words = self.args.spark_command.split_whitespace().map(|word| {
+            word.replace("{endpoints}", &doors.join(","))
+                .replace("{database}", self.cluster.online.database())
+                .replace("{tables}", &tables.join(","))
+        });
+        let mut command =
+            Command::new(std::env::current_exe().context("cannot find this program's file")?);
+        match &self.cluster.batch_cpus {
+            Some(cpus) => {
+                command.args(["bench", "pinned", "--cpus", &cpus.to_string(), "--"]).args(words);
+            }
+            None => {
+                let mut words = words;
+                command = Command::new(words.next().context("--spark-command is empty")?);
+                command.args(words);
+            }
+        }
+        Ok(command)
+    }
+
+    fn burn(&self) -> Result<Command> {
+        let mut command = self.own("burn")?;
+        let size = self.control();
+        for (name, value) in [
+            ("--cpu", size.cpu),
+            ("--memory", size.memory),
+            ("--write", size.write),
+            ("--fsyncs", size.fsyncs),
+        ] {
+            command.args([name, &format!("{value:.4}")]);
+        }
+        if let Some(data) = &self.args.data {
+            command.arg("--dir").arg(data);
+        }
+        Ok(command)
+    }
+
+    fn database_lag(&self) -> String {
+        format!(
+            "SELECT lag_ms FROM information_schema.columnar_replica WHERE table_schema = '{}'",
+            self.cluster.online.database()
+        )
+    }
+
+    /// One phase for each batch by SQL: before it, with it, after it.
+    pub async fn timelines(&mut self) -> Result<Vec<Timeline>> {
+        let mut timelines = Vec::new();
+        for arm in [Arm::Rows, Arm::Columns] {
+            output::note(&format!("over time: {}", arm.name()));
+            timelines.push(
+                self.timeline(arm).await.with_context(|| format!("over time: {}", arm.name()))?,
+            );
+        }
+        Ok(timelines)
+    }
+
+    async fn timeline(&mut self, arm: Arm) -> Result<Timeline> {
+        self.attach(true).await?;
+        let part = Duration::from_secs_f64(self.args.timeline);
+        let time = self.args.timeline * 3.0;
+        let settings = self.settings(self.open(time), time);
+        let begin = Instant::now() + settings.warmup;
+        let lag = Lag::watch(self.cluster.online.clone(), self.database_lag());
+        let beside = async {
+            tokio::time::sleep_until((begin + part).into()).await;
+            let from = begin.elapsed().as_secs_f64();
+            let companion = self.companion(arm).await?;
+            tokio::time::sleep_until((begin + 2 * part).into()).await;
+            if let Some(companion) = companion {
+                companion.stop().await;
+            }
+            Ok::<[f64; 2], anyhow::Error>([from, begin.elapsed().as_secs_f64()])
+        };
+        let label = format!("{} over time", arm.name());
+        let load = drive(self.work.clone(), &settings, &self.stop, output::progress(&label));
+        let (phase, batch) = tokio::join!(load, beside);
+        let lag = lag.stop().await;
+        let at = |(moment, lag): &(Instant, f64)| {
+            moment.checked_duration_since(begin).map(|since| [since.as_secs_f64(), *lag])
+        };
+        let lag = lag.samples.iter().filter_map(at).collect();
+        Ok(Timeline { arm, series: phase?.series, batch: batch?, lag })
+    }
+}
+
+/// Looks at replica lag now and then, from a connection of its own.
+struct Lag {
+    task: tokio::task::JoinHandle<()>,
+    end: CancellationToken,
+    samples: Arc<Mutex<Vec<(Instant, f64)>>>,
+}
+
+/// What was seen.
+struct LagSeen {
+    quantiles: Option<[f64; 2]>,
+    samples: Vec<(Instant, f64)>,
+}
+
+impl Lag {
+    fn watch(target: crate::target::Target, query: String) -> Self {
+        let samples = Arc::new(Mutex::new(Vec::new()));
+        let end = CancellationToken::new();
+        let (kept, ended) = (samples.clone(), end.clone());
+        let task = tokio::spawn(async move {
+            let Ok(mut conn) = target.connect().await else { return };
+            loop {
+                // Asked in every arm, so that all pay for it alike.
+                if let Ok(Some(lag)) = Cluster::furthest(&mut conn, &query).await {
+                    kept.lock().push((Instant::now(), lag));
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(LAG_EVERY) => {}
+                    () = ended.cancelled() => return,
+                }
+            }
+        });
+        Lag { task, end, samples }
+    }
+
+    async fn stop(self) -> LagSeen {
+        self.end.cancel();
+        // It may hang in a query of a server that is gone.
+        if tokio::time::timeout(Duration::from_secs(5), self.task).await.is_err() {
+            output::note("the lag could not be asked for in time");
+        }
+        let samples = std::mem::take(&mut *self.samples.lock());
+        let mut latencies = Latencies::default();
+        for (_, lag) in &samples {
+            latencies.record(Duration::from_secs_f64(lag / 1_000.0));
+        }
+        let quantiles =
+            (!samples.is_empty()).then(|| [latencies.quantile(0.5), latencies.quantile(0.99)]);
+        LagSeen { quantiles, samples }
+    }
+}

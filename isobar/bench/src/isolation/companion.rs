@@ -1,0 +1,214 @@
+//! What runs beside the online load: a batch by SQL, a batch by Spark, or the control, as a process of its own.
+//!
+//! It tells of itself in lines of JSON, ends when its standard input does, and never outlives this process.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use parking_lot::Mutex;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::Notify;
+
+use crate::batch::Event;
+use crate::report::BatchFigures;
+
+/// How long it may take to stop.
+const STOP: Duration = Duration::from_secs(20);
+/// Lines of its complaints that are kept.
+const COMPLAINTS: usize = 20;
+
+/// A running process.
+pub struct Companion {
+    child: Child,
+    pid: u32,
+    heard: Arc<Heard>,
+}
+
+#[derive(Default)]
+struct Heard {
+    events: Mutex<Vec<Event>>,
+    complaints: Mutex<Vec<String>>,
+    news: Notify,
+}
+
+impl Companion {
+    /// Starts a command.
+    pub fn start(mut command: Command) -> Result<Self> {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Ctrl-C reaches this program alone, which then stops what it started.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("cannot start {:?}", command.as_std().get_program()))?;
+        let pid = child.id().context("the batch's process ended at once")?;
+        let heard = Arc::new(Heard::default());
+        if let Some(out) = child.stdout.take() {
+            let heard = heard.clone();
+            tokio::spawn(async move {
+                let mut lines = BufReader::new(out).lines();
+                while let Ok(Some(line)) = lines.next_line().await {
+                    // Other output is none of ours.
+                    if let Ok(event) = serde_json::from_str(&line) {
+                        heard.events.lock().push(event);
+                        heard.news.notify_one();
+                    }
+                }
+                heard.news.notify_one();
+            });
+        }
+        if let Some(complaints) = child.stderr.take() {
+            let heard = heard.clone();
+            tokio::spawn(async move {
+                let mut lines = BufReader::new(complaints).lines();
+                while let Ok(Some(line)) = lines.next_line().await {
+                    let mut kept = heard.complaints.lock();
+                    kept.push(line);
+                    let most = kept.len().saturating_sub(COMPLAINTS);
+                    kept.drain(..most);
+                }
+            });
+        }
+        Ok(Companion { child, pid, heard })
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Until it is warm.
+    pub async fn ready(&mut self, limit: Duration) -> Result<()> {
+        let heard = self.heard.clone();
+        let wait = async {
+            loop {
+                if heard.events.lock().iter().any(|event| *event == Event::Ready) {
+                    return Ok(());
+                }
+                tokio::select! {
+                    () = heard.news.notified() => {}
+                    status = self.child.wait() => bail!("it ended before it was ready: {}", status?),
+                }
+            }
+        };
+        let outcome = match tokio::time::timeout(limit, wait).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(anyhow::anyhow!("it was not ready within {} s", limit.as_secs())),
+        };
+        outcome.with_context(|| {
+            format!("the batch beside the online load failed\n{}", self.complaints())
+        })
+    }
+
+    /// What it said on standard error and of failed queries, at the end.
+    fn complaints(&self) -> String {
+        let mut lines = self.heard.complaints.lock().clone();
+        let events = self.heard.events.lock();
+        lines.extend(events.iter().filter_map(|event| match event {
+            Event::Error { text } => Some(text.clone()),
+            _ => None,
+        }));
+        lines.join("\n")
+    }
+
+    /// Stops it, and tells what it did.
+    pub async fn stop(mut self) -> Done {
+        drop(self.child.stdin.take());
+        if tokio::time::timeout(STOP, self.child.wait()).await.is_err() {
+            let _ = self.child.kill().await;
+        }
+        figures(&self.heard.events.lock())
+    }
+}
+
+/// What a process did.
+#[derive(Default)]
+pub struct Done {
+    /// For the report.
+    pub figures: BatchFigures,
+    /// The first failure.
+    pub first_error: Option<String>,
+    /// Bytes of the rows that came to the client, and how many these rows were.
+    came: (u64, u64),
+    /// Rows that were read in all, and for how long.
+    read: (u64, f64),
+}
+
+impl Done {
+    /// Bytes per second of the rows that were read, if any came to be weighed.
+    pub fn traffic(&self) -> Option<f64> {
+        let width = (self.came.1 > 0).then(|| self.came.0 as f64 / self.came.1 as f64)?;
+        Some(width * self.read.0 as f64 / self.read.1.max(1e-9))
+    }
+}
+
+/// Rows per second of each kind, over the time that its queries took.
+fn figures(events: &[Event]) -> Done {
+    let mut done = Done::default();
+    let mut figures = BatchFigures::default();
+    let mut sums = std::collections::BTreeMap::<&str, (u64, f64)>::new();
+    for event in events {
+        match event {
+            Event::Ready => {}
+            Event::Error { text } => {
+                figures.errors += 1;
+                figures.first_error.get_or_insert_with(|| text.clone());
+            }
+            Event::Query { kind, rows, seconds, bytes, .. } => {
+                if *bytes > 0 {
+                    done.came = (done.came.0 + bytes, done.came.1 + rows);
+                }
+                done.read = (done.read.0 + rows, done.read.1 + seconds);
+                figures.queries += 1;
+                let sum = sums.entry(kind).or_default();
+                *sum = (sum.0 + rows, sum.1 + seconds);
+            }
+        }
+    }
+    for (kind, (rows, seconds)) in sums {
+        figures.rows_per_second.insert(kind.to_owned(), rows as f64 / seconds.max(1e-9));
+    }
+    done.first_error = figures.first_error.clone();
+    done.figures = figures;
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Companion {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Companion::start(command).unwrap()
+    }
+
+    #[tokio::test]
+    async fn it_tells_of_itself_and_ends_with_its_input() {
+        let query = r#"{"event":"query","kind":"scan","rows":50,"seconds":0.5,"end_ms":1}"#;
+        let script = format!(
+            "echo noise; echo '{{\"event\":\"ready\"}}'; echo '{query}'; echo '{query}'; cat"
+        );
+        let mut companion = shell(&script);
+        companion.ready(Duration::from_secs(10)).await.unwrap();
+        let pid = companion.pid();
+        let figures = companion.stop().await.figures;
+        assert_eq!((figures.queries, figures.rows_per_second["scan"]), (2, 100.0));
+        assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "it is gone");
+    }
+
+    #[tokio::test]
+    async fn one_that_ends_or_says_nothing_is_told() {
+        let mut companion = shell("echo 'no such table' >&2; exit 3");
+        let error = format!("{:#}", companion.ready(Duration::from_secs(10)).await.unwrap_err());
+        assert!(error.contains("exit status: 3"), "{error}");
+        let mut companion = shell("exec sleep 60");
+        let error = format!("{:#}", companion.ready(Duration::from_millis(200)).await.unwrap_err());
+        assert!(error.contains("not ready"), "{error}");
+    }
+}

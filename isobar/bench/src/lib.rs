@@ -1,0 +1,80 @@
+//! Load over the MySQL protocol, and the proof that analytics leaves the online path alone.
+//!
+//! It knows nothing of the engine: everything it asks, any client could ask. So it measures any
+//! MySQL-protocol server, and what it says of Isobar is what a user would see.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+
+pub mod batch;
+pub mod burn;
+pub mod cpus;
+pub mod driver;
+mod interrupt;
+pub mod isolation;
+pub mod latency;
+mod online;
+mod output;
+pub mod processes;
+pub mod random;
+pub mod report;
+pub mod stats;
+mod system;
+pub mod target;
+pub mod workload;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+/// Put load on a MySQL-protocol server, and prove that analytics leaves the online path alone.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Clone, Debug)]
+enum Command {
+    /// Online load: sysbench-like mixes, TPC-C, or statements of your own
+    Online(online::Args),
+    /// Batch load: scans and aggregates, on rows or on columns
+    Batch(batch::Args),
+    /// Use processors, memory and a disk, and no database
+    Burn(burn::Args),
+    /// Proof of isolation: online latency alone, and beside batch load of every kind
+    Isolation(Box<isolation::Args>),
+    /// Make the page of a proof of isolation again, from its JSON
+    Page(report::PageArgs),
+    /// Run a command on some processors only
+    #[command(hide = true)]
+    Pinned(PinnedArgs),
+}
+
+#[derive(clap::Args, Clone, Debug)]
+struct PinnedArgs {
+    #[arg(long, value_name = "LIST")]
+    cpus: cpus::Cpus,
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+/// Becomes another program, on some processors only.
+fn pinned(args: PinnedArgs) -> Result<ExitCode> {
+    use std::os::unix::process::CommandExt as _;
+    args.cpus.pin(std::process::id())?;
+    let (program, rest) = args.command.split_first().context("no command")?;
+    let error = std::process::Command::new(program).args(rest).exec();
+    Err(error).with_context(|| format!("cannot run {program}"))
+}
+
+/// Runs a subcommand. Exit code 0: done, and what was checked holds; 1: it does not hold, or an
+/// error; 2: could not tell.
+pub async fn run(args: Args) -> Result<ExitCode> {
+    match args.command {
+        Command::Online(args) => online::run(args).await,
+        Command::Batch(args) => batch::run(args).await,
+        Command::Burn(args) => burn::run(args).await,
+        Command::Isolation(args) => isolation::run(*args).await,
+        Command::Page(args) => report::page(&args),
+        Command::Pinned(args) => pinned(args),
+    }
+}

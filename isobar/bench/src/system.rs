@@ -1,0 +1,26 @@
+//! The two system calls that no safe interface in our dependencies offers, and only these.
+#![expect(
+    unsafe_code,
+    reason = "one call reads an array that outlives it, the other takes integers"
+)]
+
+use std::io::{Error, Result};
+
+/// Keeps a thread on the processors whose bits are set; a thread that is gone needs none.
+pub fn set_affinity(thread: libc::pid_t, words: &[usize]) -> Result<()> {
+    // SAFETY: the kernel reads `size_of_val(words)` bytes of a live array of plain integers, which
+    // is laid out as its set of processors is: words of bits, lowest first.
+    let outcome = unsafe {
+        libc::sched_setaffinity(thread, std::mem::size_of_val(words), words.as_ptr().cast())
+    };
+    let error = Error::last_os_error();
+    if outcome == 0 || error.raw_os_error() == Some(libc::ESRCH) { Ok(()) } else { Err(error) }
+}
+
+/// Asks a process to stop; it may have ended meanwhile, which is what we want.
+pub fn terminate(pid: u32) {
+    if let Ok(pid) = libc::pid_t::try_from(pid) {
+        // SAFETY: kill takes two integers by value.
+        unsafe { libc::kill(pid, libc::SIGTERM) };
+    }
+}
