@@ -50,6 +50,10 @@ demo: build jar venv ## Load real data, ask three readers at one snapshot, compa
 figures: build jar venv ## Measure scan rates, the fixed cost of a query, and replica lag, here
 	$(PYTHON) examples/figures/figures.py --isobar $(ISOBAR) --jar $(JAR)
 
+.PHONY: isolation
+isolation: build jar venv ## Measure what batch load does to online latency, here: isolation.html
+	PATH=$(VENV)/bin:$$PATH $(ISOBAR) bench isolation --html isolation.html --json isolation.json $(ISOLATION)
+
 .PHONY: test
 test: build venv ## Run the tests: Rust, Scala, then whole clusters
 	ISOBAR_PYTHON=$(PYTHON) cargo test --locked --workspace

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -79,7 +80,10 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
     };
     let told = || format!("cannot write {}", path.display());
     std::fs::create_dir_all(folder).with_context(told)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(told)?;
+    // As any file that a program writes: whoever the umask lets may read it.
+    let mode = std::fs::Permissions::from_mode(0o666);
+    let mut file =
+        tempfile::Builder::new().permissions(mode).tempfile_in(folder).with_context(told)?;
     file.write_all(text.as_bytes()).with_context(told)?;
     file.as_file().sync_all().with_context(told)?;
     file.persist(path).with_context(told)?;

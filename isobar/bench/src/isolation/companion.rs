@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::Notify;
 
 use crate::batch::Event;
@@ -23,6 +23,8 @@ const COMPLAINTS: usize = 20;
 /// A running process.
 pub struct Companion {
     child: Child,
+    /// Kept apart: waiting for a child closes its standard input.
+    input: Option<ChildStdin>,
     pid: u32,
     heard: Arc<Heard>,
 }
@@ -47,6 +49,7 @@ impl Companion {
             .spawn()
             .with_context(|| format!("cannot start {:?}", command.as_std().get_program()))?;
         let pid = child.id().context("the batch's process ended at once")?;
+        let input = child.stdin.take();
         let heard = Arc::new(Heard::default());
         if let Some(out) = child.stdout.take() {
             let heard = heard.clone();
@@ -74,7 +77,7 @@ impl Companion {
                 }
             });
         }
-        Ok(Companion { child, pid, heard })
+        Ok(Companion { child, input, pid, heard })
     }
 
     /// Its process.
@@ -118,7 +121,7 @@ impl Companion {
 
     /// Stops it, and tells what it did.
     pub async fn stop(mut self) -> Done {
-        drop(self.child.stdin.take());
+        drop(self.input.take());
         if tokio::time::timeout(STOP, self.child.wait()).await.is_err() {
             let _ = self.child.kill().await;
         }

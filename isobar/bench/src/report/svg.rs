@@ -280,9 +280,9 @@ pub fn over_time(
     for line in lines {
         let points: Vec<[f64; 2]> = line.points.iter().map(|[s, v]| [x.at(*s), y.at(*v)]).collect();
         svg.path(&points, line.colour, 1.8);
-        at -= 12.0 + 7.0 * line.name.chars().count() as f64;
-        svg.rect([at, 8.0], [10.0, 3.0], line.colour, line.name);
-        svg.text(at + 14.0, 13.0, "start", "tick", line.name);
+        at -= 30.0 + 7.0 * line.name.chars().count() as f64;
+        svg.rect([at, 8.0], [14.0, 3.0], line.colour, line.name);
+        svg.text(at + 19.0, 13.0, "start", "tick", line.name);
     }
     svg.finish(&format!("{title}, {unit} over seconds"))
 }
