@@ -54,6 +54,13 @@ figures: build jar venv ## Measure scan rates, the fixed cost of a query, and re
 isolation: build jar venv ## Measure what batch load does to online latency, here: isolation.html
 	PATH=$(VENV)/bin:$$PATH $(ISOBAR) bench isolation --html isolation.html --json isolation.json $(ISOLATION)
 
+SCALE ?= 60000
+KILLS ?= 0
+.PHONY: reconcile
+reconcile: build jar venv ## Rehearse the nightly reconciliation under a live writer; SCALE=rows KILLS=times
+	$(PYTHON) examples/reconciliation/rehearsal.py --isobar $(ISOBAR) --jar $(JAR) --cache $(ISOBAR_CACHE) \
+		--scale $(SCALE) --kills $(KILLS)
+
 .PHONY: test
 test: build venv ## Run the tests: Rust, Scala, then whole clusters
 	ISOBAR_PYTHON=$(PYTHON) cargo test --locked --workspace

@@ -1,4 +1,4 @@
-// The Scala half of the repository: the Spark connector. Everything else is built by Cargo.
+// The Scala half of the repository: the Spark connector and an example. Everything else is built by Cargo.
 // One artifact per Spark line; dependency versions are those that Spark's own jars folder holds.
 val sparkVersion = "4.2.0"
 val sparkLine = "4.2"
@@ -10,8 +10,36 @@ ThisBuild / version := "0.1.0"
 ThisBuild / scalacOptions ++= Seq("-deprecation", "-feature", "-unchecked", "-release:17", "-Xlint:_", "-Werror")
 
 lazy val root = (project in file("."))
-  .aggregate(`spark-connector`)
+  .aggregate(`spark-connector`, reconciliation)
   .settings(name := "isobar", publish / skip := true)
+
+// Tests that run Spark in a process of their own.
+lazy val sparkTests: Seq[Def.Setting[_]] = Seq(
+  Test / fork := true,
+  Test / parallelExecution := false,
+  Test / baseDirectory := target.value, // Spark leaves spark-warehouse and metastore folders where it runs
+  // What spark-submit passes by itself; Arrow needs java.nio.
+  Test / javaOptions ++= Seq(
+    "java.lang",
+    "java.lang.invoke",
+    "java.lang.reflect",
+    "java.io",
+    "java.net",
+    "java.nio",
+    "java.util",
+    "java.util.concurrent",
+    "java.util.concurrent.atomic",
+    "jdk.internal.ref",
+    "sun.nio.ch",
+    "sun.nio.cs",
+    "sun.security.action",
+    "sun.util.calendar"
+  ).map(name => s"--add-opens=java.base/$name=ALL-UNNAMED"),
+  Test / javaOptions ++= Seq(
+    "-Xmx1g",
+    "-Duser.timezone=America/New_York" // a zone that is not UTC, so that a wrong conversion shows
+  )
+)
 
 lazy val `spark-connector` = (project in file("spark-connector"))
   .settings(
@@ -23,30 +51,7 @@ lazy val `spark-connector` = (project in file("spark-connector"))
     ),
     // src/it holds what needs a running Isobar or a Spark cluster; it compiles with the tests, so that it cannot rot.
     Test / unmanagedSourceDirectories += (Test / sourceDirectory).value.getParentFile / "it" / "scala",
-    Test / fork := true,
-    Test / parallelExecution := false,
-    Test / baseDirectory := target.value, // Spark leaves spark-warehouse and metastore folders where it runs
-    // What spark-submit passes by itself; Arrow needs java.nio.
-    Test / javaOptions ++= Seq(
-      "java.lang",
-      "java.lang.invoke",
-      "java.lang.reflect",
-      "java.io",
-      "java.net",
-      "java.nio",
-      "java.util",
-      "java.util.concurrent",
-      "java.util.concurrent.atomic",
-      "jdk.internal.ref",
-      "sun.nio.ch",
-      "sun.nio.cs",
-      "sun.security.action",
-      "sun.util.calendar"
-    ).map(name => s"--add-opens=java.base/$name=ALL-UNNAMED"),
-    Test / javaOptions ++= Seq(
-      "-Xmx1g",
-      "-Duser.timezone=America/New_York" // a zone that is not UTC, so that a wrong conversion shows
-    ),
+    sparkTests,
     assembly / test := {},
     // No version in the name: scripts and the README point here.
     assembly / assemblyOutputPath :=
@@ -89,4 +94,18 @@ lazy val `spark-connector` = (project in file("spark-connector"))
         MergeStrategy.discard
       case path => (assembly / assemblyMergeStrategy).value(path)
     }
+  )
+
+// The comparison of examples/reconciliation in Scala. It needs no connector to compile: tables are tables.
+lazy val reconciliation = (project in file("examples/reconciliation/scala"))
+  .settings(
+    name := "isobar-reconciliation",
+    publish / skip := true,
+    libraryDependencies ++= Seq(
+      "org.apache.spark" %% "spark-sql" % sparkVersion % Provided,
+      "org.scalatest" %% "scalatest" % "3.2.19" % Test
+    ),
+    // Spark's logs are as quiet as in the connector's tests.
+    Test / unmanagedResourceDirectories += (`spark-connector` / Test / resourceDirectory).value,
+    sparkTests
   )
