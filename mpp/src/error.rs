@@ -160,6 +160,10 @@ impl From<Error> for DoorError {
             | Error::Conflict { .. }
             | Error::Locked(_)
             | Error::RolledBack(_)
+            | Error::Deadlock(_)
+            | Error::Held { .. }
+            | Error::LockWait { .. }
+            | Error::LockBusy(_)
             | Error::Unavailable(_)
             | Error::Dropped(_)
             | Error::Io(_) => DoorCode::Unavailable,

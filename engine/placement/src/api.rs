@@ -256,6 +256,22 @@ pub enum Request {
     Leases,
     /// The key that signs tokens and tickets.
     SigningKey,
+    /// A transaction waits for another one to give up a key; repeated while that lasts.
+    Wait {
+        /// Who waits.
+        waiter: Timestamp,
+        /// For whom.
+        holder: Timestamp,
+        /// For what.
+        key: Vec<u8>,
+    },
+    /// It waits for the key no longer.
+    WaitEnded {
+        /// Who waited.
+        waiter: Timestamp,
+        /// For what.
+        key: Vec<u8>,
+    },
 }
 
 /// Placement's answer.
@@ -310,6 +326,9 @@ pub enum Response {
     Leases(Vec<Lease>),
     /// A key.
     SigningKey(Vec<u8>),
+    /// The transactions that wait for one another in a circle, the one asked about first; empty
+    /// without one.
+    Circle(Vec<Timestamp>),
     /// Done.
     Done,
     /// It did not work; [`Error::NotLeader`] of region 1 names the leader.

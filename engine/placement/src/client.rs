@@ -318,6 +318,27 @@ impl PlacementClient {
         self.asker.memory.lock().routes.learn_leader(region, leader);
     }
 
+    // ---- waits ------------------------------------------------------------------------------
+
+    /// Tells that a transaction waits for another one to give up a key, and asks whether that
+    /// closes a circle: the transactions in it, or nothing.
+    pub async fn wait(
+        &self,
+        waiter: Timestamp,
+        holder: Timestamp,
+        key: Vec<u8>,
+    ) -> Result<Vec<Timestamp>> {
+        match self.asker.ask(Request::Wait { waiter, holder, key }).await? {
+            Response::Circle(circle) => Ok(circle),
+            other => Err(unexpected("Wait", &other)),
+        }
+    }
+
+    /// Tells that a transaction no longer waits for a key.
+    pub async fn wait_ended(&self, waiter: Timestamp, key: Vec<u8>) -> Result<()> {
+        self.asker.done("WaitEnded", Request::WaitEnded { waiter, key }).await
+    }
+
     // ---- leases and keys --------------------------------------------------------------------
 
     /// Takes a lease at a snapshot, or at the present timestamp.

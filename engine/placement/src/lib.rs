@@ -12,6 +12,7 @@ pub mod bootstrap;
 pub mod catalog;
 pub mod client;
 pub mod command;
+pub mod deadlock;
 pub mod leases;
 pub mod machine;
 pub mod machines;

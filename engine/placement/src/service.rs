@@ -20,6 +20,7 @@ use crate::api::{CatalogChange, NodeReport, Order, PeerReport, Request, Response
 use crate::batch::Batcher;
 use crate::catalog::Founders;
 use crate::command::{Command, Outcome, Proposal, Ticket};
+use crate::deadlock::WaitGraph;
 use crate::leases;
 use crate::office::Office;
 use crate::oracle::MAX_COUNT;
@@ -61,6 +62,8 @@ pub struct PlacementService {
     run: u64,
     tickets: AtomicU64,
     office: Mutex<Option<Office>>,
+    /// Who waits for whom, as heard in a term.
+    waits: Mutex<(u64, WaitGraph)>,
     extending: tokio::sync::Mutex<()>,
     timestamps: OnceLock<Batcher<u32, (Timestamp, u64)>>,
 }
@@ -97,6 +100,7 @@ impl PlacementService {
             random,
             tickets: AtomicU64::new(0),
             office: Mutex::new(None),
+            waits: Mutex::default(),
             extending: tokio::sync::Mutex::new(()),
             timestamps: OnceLock::new(),
         });
@@ -145,8 +149,29 @@ impl PlacementService {
                 self.first(command).await.map(Response::AutoIncrement)
             }
             Request::SigningKey => self.signing_key().await.map(Response::SigningKey),
+            Request::Wait { waiter, holder, key } => self.with_waits(|waits, now| {
+                Response::Circle(waits.wait(now, waiter, holder, &key).unwrap_or_default())
+            }),
+            Request::WaitEnded { waiter, key } => self.with_waits(|waits, _| {
+                waits.ended(waiter, &key);
+                Response::Done
+            }),
             leases => self.lease_request(leases).await,
         }
+    }
+
+    /// What this leader has heard of waits in its term. Not confirmed by a quorum: a circle of old
+    /// waits costs one transaction, and no wait is believed in for long.
+    fn with_waits(
+        &self,
+        look: impl FnOnce(&mut WaitGraph, env::Instant) -> Response,
+    ) -> Result<Response> {
+        let term = self.lead()?;
+        let mut waits = self.waits.lock();
+        if waits.0 != term {
+            *waits = (term, WaitGraph::default());
+        }
+        Ok(look(&mut waits.1, self.clock.now()))
     }
 
     async fn lease_request(&self, request: Request) -> Result<Response> {

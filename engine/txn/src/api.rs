@@ -3,6 +3,7 @@
 //! Plain data: `rpc` carries it, `service` answers it, `client` asks it.
 
 use serde::{Deserialize, Serialize};
+use types::error::LockInfo;
 use types::{Epoch, Error, PeerId, Region, RegionId, SchemaVersion, Table, TableId, Timestamp};
 
 /// Which region is addressed, as the caller last saw it.
@@ -21,6 +22,9 @@ pub struct Mutation {
     pub key: Vec<u8>,
     /// What to do.
     pub op: Op,
+    /// In a pessimistic transaction: the newest version that it has seen of the key, or later. Only
+    /// what was committed after it is a conflict; without it, what was committed after the start.
+    pub for_update_ts: Option<Timestamp>,
 }
 
 /// Kinds of mutation.
@@ -34,6 +38,30 @@ pub enum Op {
     Delete,
     /// Holds the key against others and changes nothing.
     Lock,
+}
+
+/// What to do about a row that another transaction holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Waiting {
+    /// Wait for so many milliseconds at most.
+    For(u64),
+    /// Fail (NOWAIT).
+    No,
+    /// Go on without the row (SKIP LOCKED).
+    Skip,
+}
+
+/// The newest version of a key that a transaction holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Current {
+    /// Key.
+    pub key: Vec<u8>,
+    /// When the key was last written or held by a commit; zero if never.
+    pub newest: Timestamp,
+    /// Whether it has a row.
+    pub live: bool,
+    /// The row, if there is one and it was asked for.
+    pub row: Option<Vec<u8>>,
 }
 
 /// A request to the leader of one region.
@@ -79,6 +107,46 @@ pub enum Request {
         ttl: u64,
         /// Schema the rows were encoded with; older than the leader's fence is refused.
         schema: (TableId, SchemaVersion),
+        /// Milliseconds to wait for rows that other transactions hold.
+        wait: u64,
+    },
+    /// Holds keys for a transaction before it commits, in the leader's memory only, and gives
+    /// their newest versions. Keys are taken in the given order; the first that is another's ends
+    /// the request unless it is to be skipped.
+    Acquire {
+        /// Region.
+        region: RegionRef,
+        /// Transaction.
+        start_ts: Timestamp,
+        /// Keys, all of the region.
+        keys: Vec<Vec<u8>>,
+        /// Milliseconds from now for which the keys stay held unless that is prolonged.
+        hold: u64,
+        /// What to do about keys that others hold.
+        waiting: Waiting,
+        /// Whether to send rows.
+        rows: bool,
+    },
+    /// Prolongs what a transaction holds; takes what it held at a leader that is gone, unless
+    /// others hold it by now.
+    KeepHeld {
+        /// Region.
+        region: RegionRef,
+        /// Transaction.
+        start_ts: Timestamp,
+        /// Keys, all of the region.
+        keys: Vec<Vec<u8>>,
+        /// Milliseconds from now.
+        hold: u64,
+    },
+    /// Gives back what a transaction holds.
+    Release {
+        /// Region.
+        region: RegionRef,
+        /// Transaction.
+        start_ts: Timestamp,
+        /// Keys, all of the region.
+        keys: Vec<Vec<u8>>,
     },
     /// Second phase.
     Commit {
@@ -112,6 +180,9 @@ pub enum Request {
         start_ts: Timestamp,
         /// A current timestamp, to judge the lock's age by.
         now: Timestamp,
+        /// Time to live of the lock that was met: a transaction that has not reached its primary
+        /// yet may be on its way for that long.
+        ttl: u64,
     },
     /// Commits or rolls back the locks of a transaction whose fate is known.
     Resolve {
@@ -169,6 +240,15 @@ pub enum Response {
         pairs: Vec<(Vec<u8>, Vec<u8>)>,
         /// Where to go on.
         resume: Option<Vec<u8>>,
+    },
+    /// Keys that the transaction holds now.
+    Acquired {
+        /// Their newest versions.
+        found: Vec<Current>,
+        /// Locks of unfinished commits on others of them: resolve these, then ask again.
+        locked: Vec<LockInfo>,
+        /// Who holds the first key that could not be had, if one could not.
+        behind: Option<Timestamp>,
     },
     /// Done.
     Done,

@@ -301,6 +301,13 @@ impl Patience {
         Duration::from_millis(pause)
     }
 
+    /// The next pause, for who minds the bound itself.
+    pub(crate) fn step(&mut self) -> Duration {
+        let pause = self.next_pause();
+        self.tries += 1;
+        pause
+    }
+
     /// Waits before the next try, or gives up: with the last error, or a timeout that names it.
     pub(crate) async fn pause(&mut self, last: Error) -> Result<()> {
         // The first miss is mostly a picture that has just been mended.

@@ -42,6 +42,8 @@ struct Plan {
     start_ts: Timestamp,
     began: Instant,
     tables: HashMap<TableId, Arc<Table>>,
+    /// How long to wait for rows that others hold.
+    row_wait: Duration,
     primary: Vec<u8>,
     /// Every key, ascending.
     keys: Vec<Vec<u8>>,
@@ -63,8 +65,7 @@ impl Commit {
     /// `mutations` ascend by key and are not empty.
     pub(crate) fn new(
         client: TxnClient,
-        start_ts: Timestamp,
-        began: Instant,
+        (start_ts, began, row_wait): (Timestamp, Instant, Duration),
         tables: HashMap<TableId, Arc<Table>>,
         mutations: Vec<Mutation>,
     ) -> Self {
@@ -72,7 +73,7 @@ impl Commit {
         let primary = changes.or(mutations.first()).map(|mutation| mutation.key.clone());
         let keys = mutations.iter().map(|mutation| mutation.key.clone()).collect();
         let primary = primary.unwrap_or_default();
-        let plan = Plan { client, start_ts, began, tables, primary, keys };
+        let plan = Plan { client, start_ts, began, tables, row_wait, primary, keys };
         Commit { plan: Arc::new(plan), batches: Vec::new(), mutations }
     }
 
@@ -147,6 +148,7 @@ impl Plan {
                 mutations: mutations.clone(),
                 ttl: self.ttl(),
                 schema,
+                wait: self.row_wait.as_millis() as u64,
             };
             let before = touched.swap(true, Ordering::AcqRel);
             let error = match self.client.ask(&target, request).await {

@@ -77,7 +77,7 @@ impl Known<'_> {
             None => {}
         }
         let committed = newest.commit_ts.max(newest.held_ts);
-        if committed > of.start_ts {
+        if committed > mutation.for_update_ts.unwrap_or(of.start_ts) {
             return Err(Error::Conflict { key: key.clone(), start: of.start_ts, committed });
         }
         let live = newest.live();
@@ -97,7 +97,7 @@ impl Known<'_> {
             row,
             replaces: live.filter(|_| kind != WriteKind::Lock),
             ttl: of.ttl,
-            for_update_ts: None,
+            for_update_ts: mutation.for_update_ts,
         }))
     }
 
@@ -138,8 +138,15 @@ impl Known<'_> {
         })
     }
 
-    /// What became of a transaction, asked at its primary.
-    pub fn status(&self, primary: &[u8], start_ts: Timestamp, now: Timestamp) -> Result<Status> {
+    /// What became of a transaction, asked at its primary by who met a lock with this time to
+    /// live.
+    pub fn status(
+        &self,
+        primary: &[u8],
+        start_ts: Timestamp,
+        now: Timestamp,
+        met_ttl: u64,
+    ) -> Result<Status> {
         let ttl = match self.own_lock(primary, start_ts) {
             Some(lock) if lock.primary != primary => {
                 return Err(Error::Invalid(format!(
@@ -149,7 +156,7 @@ impl Known<'_> {
             Some(lock) => lock.ttl,
             None => match mvcc::fate(self.kv, primary, start_ts)? {
                 Some(fate) => return Ok(Status::Ended(fate)),
-                None => LOCK_TTL_MS,
+                None => met_ttl.max(LOCK_TTL_MS),
             },
         };
         Ok(match time_left(start_ts, ttl, now) {

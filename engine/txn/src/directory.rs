@@ -1,4 +1,4 @@
-//! Placement as a transaction's directory.
+//! Placement as a transaction's directory, and as the place where waits come together.
 
 use async_trait::async_trait;
 use placement::api::Route;
@@ -6,6 +6,7 @@ use placement::client::PlacementClient;
 use types::{RegionId, RegionKind, Result, Timestamp};
 
 use crate::client::Directory;
+use crate::row_locks::WaitGraph;
 
 #[async_trait]
 impl Directory for PlacementClient {
@@ -23,5 +24,16 @@ impl Directory for PlacementClient {
 
     fn forget(&self, region: RegionId) {
         self.invalidate(region);
+    }
+}
+
+#[async_trait]
+impl WaitGraph for PlacementClient {
+    async fn waits(&self, waiter: Timestamp, holder: Timestamp, key: Vec<u8>) -> Result<bool> {
+        Ok(!self.wait(waiter, holder, key).await?.is_empty())
+    }
+
+    async fn ended(&self, waiter: Timestamp, key: Vec<u8>) -> Result<()> {
+        self.wait_ended(waiter, key).await
     }
 }

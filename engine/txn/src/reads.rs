@@ -92,7 +92,7 @@ impl TxnService {
     }
 
     /// Whether the region is whole here and has the shape that the caller knows.
-    fn unmoved(&self, region: RegionRef) -> Result<()> {
+    pub(crate) fn unmoved(&self, region: RegionRef) -> Result<()> {
         let view = self.store.expect_region(region.id)?;
         self.check_epoch(region, &view)
     }

@@ -44,7 +44,8 @@ impl TxnClient {
         let mut resolution = Resolution::default();
         for (start_ts, mut locks) in transactions {
             let Some(first) = locks.first() else { continue };
-            match self.standing(&first.primary, start_ts, &mut patience).await? {
+            let ttl = locks.iter().map(|lock| lock.ttl).max().unwrap_or_default();
+            match self.standing(&first.primary, (start_ts, ttl), &mut patience).await? {
                 Standing::Alive(left) => {
                     resolution.alive.get_or_insert(((*first).clone(), left));
                 }
@@ -72,7 +73,7 @@ impl TxnClient {
     pub(crate) async fn standing(
         &self,
         primary: &[u8],
-        start_ts: Timestamp,
+        (start_ts, ttl): (Timestamp, u64),
         patience: &mut Patience,
     ) -> Result<Standing> {
         if let Some(fate) = self.known_fate(start_ts) {
@@ -82,7 +83,8 @@ impl TxnClient {
             let target = self.locate(primary, patience).await?;
             let now = self.timestamp().await?;
             let region = target.reference();
-            let request = Request::CheckStatus { region, primary: primary.to_vec(), start_ts, now };
+            let primary = primary.to_vec();
+            let request = Request::CheckStatus { region, primary, start_ts, now, ttl };
             match self.ask(&target, request).await {
                 Ok(Response::Fate(fate)) => {
                     self.remember_fate(start_ts, fate);

@@ -19,6 +19,7 @@ use crate::decide::{Known, Prewrite, Rollback, Status};
 use crate::fact::{Fact, Facts, SplitChild, split_region};
 use crate::latches::{Latched, Latches};
 use crate::layout::Fate;
+use crate::row_locks::RowLocks;
 use crate::sample;
 use crate::store::{RegionView, RowStore};
 
@@ -39,6 +40,7 @@ pub struct TxnService {
     pub(crate) groups: Arc<dyn Groups>,
     pub(crate) store: Arc<RowStore>,
     latches: Latches,
+    pub(crate) row_locks: Arc<RowLocks>,
     /// Prewrites share their region's fence; a schema change takes it alone.
     fences: Arc<Mutex<HashMap<RegionId, Arc<RwLock<()>>>>>,
 }
@@ -55,7 +57,13 @@ struct Held {
 impl TxnService {
     /// A service over a node's groups and the row store that their machines write.
     pub fn new(groups: Arc<dyn Groups>, store: Arc<RowStore>) -> Self {
-        TxnService { groups, store, latches: Latches::default(), fences: Arc::default() }
+        TxnService {
+            groups,
+            store,
+            latches: Latches::default(),
+            row_locks: Arc::new(RowLocks::new(None)),
+            fences: Arc::default(),
+        }
     }
 
     /// Answers one request. Dropping the future does not undo what it has proposed.
@@ -69,11 +77,22 @@ impl TxnService {
             Request::Scan { region, start, end, ts, limit, bytes, reverse } => {
                 self.scan(region, (start, end), ts, (limit, bytes), reverse).await
             }
-            Request::Prewrite { region, start_ts, primary, mutations, ttl, schema } => {
-                self.prewrite(region, (start_ts, primary, ttl), mutations, schema).await
+            Request::Prewrite { region, start_ts, primary, mutations, ttl, schema, wait } => {
+                self.prewrite(region, (start_ts, primary, ttl), mutations, schema, wait).await
+            }
+            Request::Acquire { region, start_ts, keys, hold, waiting, rows } => {
+                self.acquire(region, start_ts, keys, (hold, waiting, rows)).await
+            }
+            Request::KeepHeld { region, start_ts, keys, hold } => {
+                self.keep_held(region, start_ts, &keys, hold)
+            }
+            Request::Release { start_ts, keys, .. } => {
+                // Whoever leads now: what is not held here is not given back.
+                self.row_locks.release(start_ts, &keys);
+                Ok(Response::Done)
             }
             Request::Commit { region, start_ts, commit_ts, keys } => {
-                self.write(region, keys.clone(), None, move |known, _| {
+                self.end(region, start_ts, keys.clone(), move |known, _| {
                     let facts = keys.iter().map(|key| known.commit(key, start_ts, commit_ts));
                     Ok((
                         facts.filter_map(Result::transpose).collect::<Result<_>>()?,
@@ -83,14 +102,14 @@ impl TxnService {
                 .await
             }
             Request::Rollback { region, start_ts, keys } => {
-                self.write(region, keys.clone(), None, move |known, _| {
+                self.end(region, start_ts, keys.clone(), move |known, _| {
                     rollback(known, start_ts, &keys)
                 })
                 .await
             }
-            Request::CheckStatus { region, primary, start_ts, now } => {
+            Request::CheckStatus { region, primary, start_ts, now, ttl } => {
                 self.write(region, vec![primary.clone()], None, move |known, _| {
-                    Ok(match known.status(&primary, start_ts, now)? {
+                    Ok(match known.status(&primary, start_ts, now, ttl)? {
                         Status::Ended(fate) => (vec![], Response::Fate(fate.commit_ts())),
                         Status::Alive(left) => (vec![], Response::Alive(left)),
                         Status::Expire(fact) => (vec![fact], Response::Fate(None)),
@@ -125,18 +144,40 @@ impl TxnService {
         (start_ts, primary, ttl): (Timestamp, Vec<u8>, u64),
         mutations: Vec<Mutation>,
         schema: (TableId, SchemaVersion),
+        wait: u64,
     ) -> Result<Response> {
-        let keys = mutations.iter().map(|mutation| mutation.key.clone()).collect();
-        self.write(region, keys, Some(schema), move |known, view| {
-            let of = Prewrite { start_ts, primary: &primary, ttl };
-            let mut facts = Vec::with_capacity(mutations.len());
-            for mutation in &mutations {
-                let fact = known.prewrite(of, mutation);
-                facts.extend(fact.map_err(|error| name_index(error, view))?);
-            }
-            Ok((facts, Response::Done))
+        let keys: Vec<_> = mutations.iter().map(|mutation| mutation.key.clone()).collect();
+        let (primary, mutations) = (&primary, &mutations);
+        self.admitted(region, start_ts, &keys, wait, || {
+            self.write(region, keys.clone(), Some(schema), |known, view| {
+                let keys = mutations.iter().map(|mutation| &mutation.key);
+                if let Some((_, holder)) = self.row_locks.held_by_other(start_ts, keys) {
+                    return Err(Error::Held { start: start_ts, holder });
+                }
+                let of = Prewrite { start_ts, primary, ttl };
+                let mut facts = Vec::with_capacity(mutations.len());
+                for mutation in mutations {
+                    let fact = known.prewrite(of, mutation);
+                    facts.extend(fact.map_err(|error| name_index(error, view))?);
+                }
+                Ok((facts, Response::Done))
+            })
         })
         .await
+    }
+
+    /// Decides how a transaction ends on some keys, and gives its row locks on them back once that
+    /// is applied: who waits for them then finds what they became.
+    async fn end(
+        &self,
+        region: RegionRef,
+        start_ts: Timestamp,
+        keys: Vec<Vec<u8>>,
+        decide: impl FnOnce(Known<'_>, &RegionView) -> Result<Decision> + Send,
+    ) -> Result<Response> {
+        let response = self.write(region, keys.clone(), None, decide).await?;
+        self.row_locks.release(start_ts, &keys);
+        Ok(response)
     }
 
     async fn resolve(
@@ -159,7 +200,7 @@ impl TxnService {
             }
             let batch = std::mem::take(&mut keys);
             let response = self
-                .write(region, batch.clone(), None, move |known, _| {
+                .end(region, start_ts, batch.clone(), move |known, _| {
                     let facts =
                         batch.iter().filter_map(|key| known.resolve(key, start_ts, commit_ts));
                     Ok((facts.collect(), Response::Done))
@@ -225,8 +266,7 @@ impl TxnService {
             }
             None => None,
         };
-        let latched =
-            bounded("other writes of the same keys", self.latches.acquire(keys.clone())).await?;
+        let latched = self.latch(keys.clone()).await?;
         // The term is read before the state: should leadership change in between, the proposal's
         // term is over and it is refused.
         let (status, view) = self.led(region)?;
@@ -260,6 +300,11 @@ impl TxnService {
         task.await
             .map_err(|error| Error::Cancelled(format!("waiting for a proposal: {error}")))??;
         Ok(response)
+    }
+
+    /// Takes the latches of keys, within the bound.
+    pub(crate) async fn latch(&self, keys: Vec<Vec<u8>>) -> Result<Latched> {
+        bounded("other writes of the same keys", self.latches.acquire(keys)).await
     }
 
     /// Keeps latches while a proposal of unknown outcome may still be applied: until an empty entry

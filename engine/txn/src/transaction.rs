@@ -1,23 +1,29 @@
 //! Transactions and snapshots as their users see them: reads at the start timestamp, writes
-//! buffered until commit, own writes visible.
+//! buffered until commit, own writes visible; rows locked before they are written, on request.
 //!
-//! The buffer is in memory only; nothing of a transaction exists elsewhere before its commit.
+//! The buffer is in memory only; nothing of a transaction exists elsewhere before its commit but
+//! its row locks, in the memory of leaders.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kv::Pair;
 use tokio::time::Instant;
 use types::{Error, RegionKind, Result, Table, TableId, Timestamp};
 
-use crate::api::{Mutation, Op};
+use crate::api::{Current, Mutation, Op, Waiting};
 use crate::client::{TxnClient, kind_of};
 use crate::coordinator::Commit;
 use crate::fetch::Pages;
+use crate::hold::Held;
 
 /// Most bytes of keys and rows that a transaction may write.
 pub const MAX_TRANSACTION_BYTES: usize = 100 << 20;
+
+/// How long the first phase waits for rows that other transactions hold, unless told otherwise.
+const ROW_WAIT: Duration = Duration::from_secs(1);
 
 /// Reads at one timestamp.
 #[derive(Clone)]
@@ -111,7 +117,18 @@ impl Scan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Savepoint(usize);
 
-/// A transaction under snapshot isolation, in optimistic mode: conflicts show at commit.
+/// Rows that a transaction has locked, as they are now, its own writes included.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Acquired {
+    /// The keys, ascending; what it has written itself takes the place of what is stored.
+    pub rows: Vec<Current>,
+    /// When one of the rows was last written, if that was after the timestamp that they were read
+    /// at: read again at this timestamp or later.
+    pub newer: Option<Timestamp>,
+}
+
+/// A transaction under snapshot isolation. Conflicts show at commit, but not on keys that it has
+/// locked: nobody else writes those meanwhile.
 pub struct Transaction {
     snapshot: Snapshot,
     began: Instant,
@@ -120,6 +137,14 @@ pub struct Transaction {
     bytes: usize,
     /// What each change replaced in `writes`, oldest first.
     undo: Vec<(Vec<u8>, Option<Op>)>,
+    /// What it may hold at leaders.
+    held: Option<Arc<Held>>,
+    /// Keys that it has locked, and the newest version that it has seen of each, or later. Never
+    /// raised: what was seen at first may be what a write was made of.
+    locked: BTreeMap<Vec<u8>, Timestamp>,
+    /// Bytes of locked keys.
+    locked_bytes: usize,
+    row_wait: Duration,
 }
 
 impl Transaction {
@@ -131,7 +156,17 @@ impl Transaction {
             tables: HashMap::new(),
             bytes: 0,
             undo: Vec::new(),
+            held: None,
+            locked: BTreeMap::new(),
+            locked_bytes: 0,
+            row_wait: ROW_WAIT,
         }
+    }
+
+    /// Sets how long the commit waits for rows that other transactions hold and this one has not
+    /// locked.
+    pub fn wait_for_rows(&mut self, wait: Duration) {
+        self.row_wait = wait;
     }
 
     /// When it reads, and its identity.
@@ -174,6 +209,11 @@ impl Transaction {
 
     /// Pairs of those keys that have a row, own writes included, ascending.
     pub async fn batch_get(&self, keys: Vec<Vec<u8>>) -> Result<Vec<Pair>> {
+        self.batch_get_at(keys, self.snapshot.ts).await
+    }
+
+    /// As [`Transaction::batch_get`], of another snapshot.
+    pub async fn batch_get_at(&self, keys: Vec<Vec<u8>>, ts: Timestamp) -> Result<Vec<Pair>> {
         let mut own = BTreeMap::new();
         let mut others = Vec::new();
         for key in keys {
@@ -185,7 +225,7 @@ impl Transaction {
             }
         }
         let mut pairs =
-            if others.is_empty() { vec![] } else { self.snapshot.batch_get(others).await? };
+            if others.is_empty() { vec![] } else { self.at(ts).batch_get(others).await? };
         if !own.is_empty() {
             pairs.extend(own.into_iter().filter_map(|(key, row)| Some((key, row?))));
             pairs.sort_unstable_by(|a, b| a.0.cmp(&b.0));
@@ -193,15 +233,73 @@ impl Transaction {
         Ok(pairs)
     }
 
+    fn at(&self, ts: Timestamp) -> Snapshot {
+        Snapshot::new(self.snapshot.client.clone(), ts)
+    }
+
     /// The rows with `start ≤ key < end`, own writes up to now included; descending if `reverse`.
     pub fn scan(&self, start: Vec<u8>, end: Vec<u8>, reverse: bool) -> Scan {
+        self.scan_at(start, end, reverse, self.snapshot.ts)
+    }
+
+    /// As [`Transaction::scan`], of another snapshot.
+    pub fn scan_at(&self, start: Vec<u8>, end: Vec<u8>, reverse: bool, ts: Timestamp) -> Scan {
         let own = if start < end {
             let range = self.writes.range::<Vec<u8>, _>(&start..&end);
             range.filter_map(|(key, op)| Some((key.clone(), own_row(op)?))).collect()
         } else {
             BTreeMap::new()
         };
-        self.snapshot.scan_over(start, end, reverse, own)
+        self.at(ts).scan_over(start, end, reverse, own)
+    }
+
+    /// Locks keys until the transaction ends, and gives their rows as they are now.
+    ///
+    /// `read_at` says that the rows were read at that timestamp: what was written after it is told
+    /// as `newer`, and counts as locked only when it has been read again.
+    pub async fn acquire(
+        &mut self,
+        table: &Arc<Table>,
+        keys: Vec<Vec<u8>>,
+        waiting: Waiting,
+        read_at: Option<Timestamp>,
+    ) -> Result<Acquired> {
+        self.pin(table)?;
+        let weight: usize = keys.iter().map(Vec::len).sum();
+        if self.bytes + self.locked_bytes + weight > MAX_TRANSACTION_BYTES {
+            return Err(Error::Invalid(format!(
+                "the transaction writes and locks more than {MAX_TRANSACTION_BYTES} bytes; commit \
+                 more often"
+            )));
+        }
+        let (client, start_ts) = (self.snapshot.client.clone(), self.snapshot.ts);
+        let fresh = || Held::new(client.clone(), start_ts);
+        let held = self.held.get_or_insert_with(fresh).clone();
+        let mut acquired = Acquired::default();
+        acquired.rows = client.acquire(&held, keys, waiting, read_at.is_none()).await?;
+        for row in &mut acquired.rows {
+            match self.locked.get(&row.key) {
+                Some(seen) if row.newest > *seen => {
+                    // The lock was lost with its leader, and another was faster.
+                    let (key, committed) = (row.key.clone(), row.newest);
+                    return Err(Error::Conflict { key, start: start_ts, committed });
+                }
+                Some(_) => {}
+                None if read_at.is_some_and(|read_at| row.newest > read_at) => {
+                    acquired.newer = acquired.newer.max(Some(row.newest));
+                }
+                None => {
+                    self.locked_bytes += row.key.len();
+                    let seen = read_at.unwrap_or(row.newest.max(start_ts));
+                    self.locked.insert(row.key.clone(), seen);
+                }
+            }
+            if let Some(own) = self.writes.get(&row.key).and_then(own_row) {
+                row.live = own.is_some();
+                row.row = own;
+            }
+        }
+        Ok(acquired)
     }
 
     /// Sets a row, whatever was there.
@@ -263,16 +361,42 @@ impl Transaction {
     ///
     /// [`Error::is_conflict`] errors mean that nothing was written and that a new attempt may
     /// succeed. [`Error::Timeout`] means that the outcome could not be learned.
-    pub async fn commit(self) -> Result<Timestamp> {
+    pub async fn commit(mut self) -> Result<Timestamp> {
         if self.writes.is_empty() {
             return Ok(self.snapshot.ts);
         }
-        let mutations = self.writes.into_iter().map(|(key, op)| Mutation { key, op }).collect();
+        let mutations = self.mutations();
+        let keys: Vec<_> = mutations.iter().map(|mutation| mutation.key.clone()).collect();
         let Snapshot { client, ts } = self.snapshot;
-        Commit::new(client, ts, self.began, self.tables, mutations).run().await
+        let times = (ts, self.began, self.row_wait);
+        let committed = Commit::new(client, times, self.tables, mutations).run().await?;
+        if let Some(held) = self.held {
+            held.forget(&keys);
+        }
+        Ok(committed)
     }
 
-    /// Gives up. Nothing was written, so there is nothing to undo elsewhere.
+    /// Everything that the commit writes or holds, ascending.
+    fn mutations(&mut self) -> Vec<Mutation> {
+        let mut ops = std::mem::take(&mut self.writes);
+        // A key that was locked and not written is held once more: should its lock have been lost
+        // and the row be another by now, what was written because of it must not be.
+        for key in self.locked.keys() {
+            ops.entry(key.clone()).or_insert(Op::Lock);
+        }
+        // An entry of an index that is not unique is never locked: its row is, and every version
+        // of the entry came with one of the row.
+        let newest = self.locked.values().max().copied();
+        let seen = |key: &Vec<u8>| match (self.locked.get(key), kind_of(key)) {
+            (Some(seen), _) => Some(*seen),
+            (None, Some(RegionKind::Index(..))) => newest,
+            (None, _) => None,
+        };
+        let mutation = |(key, op)| Mutation { for_update_ts: seen(&key), key, op };
+        ops.into_iter().map(mutation).collect()
+    }
+
+    /// Gives up. Nothing was written; row locks are given back behind the caller's back.
     pub fn rollback(self) {
         drop(self);
     }
@@ -284,6 +408,18 @@ impl Transaction {
                 "the transaction is larger than {MAX_TRANSACTION_BYTES} bytes; commit more often"
             )));
         }
+        self.pin(table)?;
+        self.bytes = bytes;
+        let before = self.writes.insert(key.clone(), op);
+        if let Some(before) = &before {
+            self.bytes = self.bytes.saturating_sub(weigh(&key, before));
+        }
+        self.undo.push((key, before));
+        Ok(())
+    }
+
+    /// A transaction knows each table by one description.
+    fn pin(&mut self, table: &Arc<Table>) -> Result<()> {
         match self.tables.get(&table.id) {
             Some(known) if known.version != table.version => {
                 return Err(Error::SchemaChanged {
@@ -297,12 +433,6 @@ impl Transaction {
                 self.tables.insert(table.id, table.clone());
             }
         }
-        self.bytes = bytes;
-        let before = self.writes.insert(key.clone(), op);
-        if let Some(before) = &before {
-            self.bytes = self.bytes.saturating_sub(weigh(&key, before));
-        }
-        self.undo.push((key, before));
         Ok(())
     }
 }

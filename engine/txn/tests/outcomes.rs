@@ -118,8 +118,13 @@ async fn a_living_lock_ends_the_wait_of_others_in_a_typed_error() {
         region: support::reference(&region),
         start_ts,
         primary: record("a"),
-        mutations: vec![txn::api::Mutation { key: record("a"), op: txn::api::Op::Put(vec![1]) }],
+        mutations: vec![txn::api::Mutation {
+            key: record("a"),
+            op: txn::api::Op::Put(vec![1]),
+            for_update_ts: None,
+        }],
         ttl: 3_000,
+        wait: 0,
         schema: (support::TABLE, 1),
     };
     assert_eq!(node.service.handle(prewrite).await, Response::Done);

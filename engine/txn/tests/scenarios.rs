@@ -14,9 +14,10 @@ use std::time::Duration;
 use goldenscript::{ArgumentConsumer, Command, Context};
 use support::{Faults, World, name, record, reference, table};
 use tokio::runtime::Runtime;
-use txn::api::{Mutation, Op, Request, Response};
+use tokio::task::JoinHandle;
+use txn::api::{Mutation, Op, Request, Response, Waiting};
 use txn::layout::{DataRecord, Fate, HistRecord};
-use txn::{Transaction, TxnClient};
+use txn::{Acquired, Transaction, TxnClient};
 use types::{Error, Timestamp};
 
 struct Scripts {
@@ -25,6 +26,8 @@ struct Scripts {
     client: TxnClient,
     version: u32,
     open: BTreeMap<String, Transaction>,
+    /// Transactions that wait for rows in the background.
+    waiting: BTreeMap<String, JoinHandle<(Transaction, types::Result<Acquired>)>>,
     /// Timestamps by name: a transaction's start, or `name.commit`.
     times: BTreeMap<String, Timestamp>,
 }
@@ -45,6 +48,7 @@ impl Scripts {
             client,
             version: 1,
             open: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             times: BTreeMap::new(),
         }
     }
@@ -80,6 +84,10 @@ impl Scripts {
                 name(&lock.primary)
             ),
             Error::Duplicate { index, key } => format!("Duplicate {} in {index}", name(key)),
+            Error::Deadlock(start) => format!("Deadlock, {} gives way", self.named(*start)),
+            Error::Held { holder, .. } => format!("Held by {}", self.named(*holder)),
+            Error::LockWait { holder, .. } => format!("LockWait for {}", self.named(*holder)),
+            Error::LockBusy(holder) => format!("LockBusy by {}", self.named(*holder)),
             Error::RolledBack(start) => format!("RolledBack {}", self.named(*start)),
             Error::StaleEpoch { current, .. } => {
                 let regions: Vec<_> = current
@@ -110,6 +118,13 @@ impl Scripts {
                 let resume = resume.map(|key| format!(" … {}", name(&key).escape_debug()));
                 format!("{}{}", list(&pairs), resume.unwrap_or_default())
             }
+            Response::Acquired { found, locked, behind } => {
+                let found = found.iter().map(|one| name(&one.key)).collect::<Vec<_>>().join(" ");
+                let locked = locked.iter().map(|lock| format!(" locked {}", name(&lock.key)));
+                let behind = behind.map(|ts| format!(" behind {}", self.named(ts)));
+                let locked = locked.collect::<String>();
+                format!("holds {found}{locked}{}", behind.unwrap_or_default())
+            }
             Response::Keys(keys) => keys.iter().map(|key| name(key)).collect::<Vec<_>>().join(" "),
             Response::Regions(regions) => regions
                 .iter()
@@ -131,6 +146,21 @@ impl Scripts {
         let (node, region) = self.world.home(&record(key));
         let request = request(reference(&region));
         self.runtime.block_on(node.service.handle(request))
+    }
+
+    /// What row locks brought: rows as they are now.
+    fn acquired(&self, result: types::Result<Acquired>) -> Result<String, Box<dyn StdError>> {
+        let Acquired { rows, newer } = self.shown(result)?;
+        let mut out: Vec<_> = rows
+            .iter()
+            .map(|one| match (&one.row, one.live) {
+                (Some(row), _) => format!("{}={}", name(&one.key), text(row)),
+                (None, true) => name(&one.key),
+                (None, false) => format!("{} is free", name(&one.key)),
+            })
+            .collect();
+        out.extend(newer.map(|ts| format!("newer at {}", self.named(ts))));
+        Ok(if out.is_empty() { "nothing".into() } else { out.join(" ") })
     }
 
     fn transaction(&mut self, context: &Context) -> (String, &mut Transaction) {
@@ -219,16 +249,16 @@ fn list(pairs: &[(Vec<u8>, Vec<u8>)]) -> String {
 /// `x@1` puts, `new.x@1` inserts, `del.x` deletes, `hold.x` holds.
 fn mutation(arg: &str) -> Mutation {
     if let Some(key) = arg.strip_prefix("del.") {
-        return Mutation { key: record(key), op: Op::Delete };
+        return Mutation { key: record(key), op: Op::Delete, for_update_ts: None };
     }
     if let Some(key) = arg.strip_prefix("hold.") {
-        return Mutation { key: record(key), op: Op::Lock };
+        return Mutation { key: record(key), op: Op::Lock, for_update_ts: None };
     }
     let (key, row) = arg.split_once('@').expect("key@row");
     let row = row.as_bytes().to_vec();
     match key.strip_prefix("new.") {
-        Some(key) => Mutation { key: record(key), op: Op::Insert(row) },
-        None => Mutation { key: record(key), op: Op::Put(row) },
+        Some(key) => Mutation { key: record(key), op: Op::Insert(row), for_update_ts: None },
+        None => Mutation { key: record(key), op: Op::Put(row), for_update_ts: None },
     }
 }
 
@@ -251,7 +281,7 @@ impl goldenscript::Runner for Scripts {
                 let mutations: Vec<_> = rest(&mut args).into_iter().map(mutation).collect();
                 let transaction = self.transaction(context).1;
                 let mut result = Ok(());
-                for Mutation { key, op } in mutations {
+                for Mutation { key, op, .. } in mutations {
                     result = result.and(match op {
                         Op::Put(row) => transaction.put(&table, key, row),
                         Op::Insert(row) => transaction.insert(&table, key, row),
@@ -267,6 +297,53 @@ impl goldenscript::Runner for Scripts {
                 let open = self.open.get(&name).expect("open");
                 let pairs = self.runtime.block_on(open.batch_get(keys));
                 self.shown(pairs).map(|pairs| list(&pairs))
+            }
+            // Row locks; `later` waits in the background until `acquired`.
+            "acquire" => {
+                let name = context.prefix.clone().expect("name the transaction");
+                let waiting = match args.take_key("wait").unwrap_or("50000") {
+                    "no" => Waiting::No,
+                    "skip" => Waiting::Skip,
+                    ms => Waiting::For(ms.parse()?),
+                };
+                let read_at = args.take_key("read_at").map(|text| self.ts(text));
+                let later = option(&mut args, "later")?.unwrap_or(false);
+                let keys = rest(&mut args).into_iter().map(record).collect();
+                let mut open = self.open.remove(&name).expect("open");
+                let work = async move {
+                    let acquired = open.acquire(&table, keys, waiting, read_at).await;
+                    (open, acquired)
+                };
+                if later {
+                    self.waiting.insert(name, self.runtime.spawn(work));
+                    let pause = async { tokio::time::sleep(Duration::from_millis(40)).await };
+                    self.runtime.block_on(pause);
+                    return Ok(String::new());
+                }
+                let (open, acquired) = self.runtime.block_on(work);
+                self.open.insert(name, open);
+                self.acquired(acquired)
+            }
+            "acquired" => {
+                let name = context.prefix.clone().expect("name the transaction");
+                let waiting = self.waiting.remove(&name).expect("it waits");
+                let bound = Duration::from_secs(10);
+                let (open, acquired) = self
+                    .runtime
+                    .block_on(async { tokio::time::timeout(bound, waiting).await.unwrap() })?;
+                self.open.insert(name, open);
+                self.acquired(acquired)
+            }
+            "waits" => {
+                let name = context.prefix.clone().expect("name the transaction");
+                Ok(if self.waiting[&name].is_finished() { "no" } else { "yes" }.into())
+            }
+            "rollback" => {
+                let name = context.prefix.clone().expect("name the transaction");
+                let _entered = self.runtime.enter();
+                self.open.remove(&name).expect("open").rollback();
+                self.runtime.block_on(self.client.settle());
+                Ok(String::new())
             }
             "scan" => {
                 let reverse = option(&mut args, "reverse")?.unwrap_or(false);
@@ -298,7 +375,7 @@ impl goldenscript::Runner for Scripts {
                 let client = self.world.client_over(link.clone());
                 let mut transaction = self.runtime.block_on(client.begin())?;
                 self.times.insert(name.clone(), transaction.start_ts());
-                for Mutation { key, op } in mutations {
+                for Mutation { key, op, .. } in mutations {
                     match op {
                         Op::Put(row) => transaction.put(&table, key, row)?,
                         Op::Insert(row) => transaction.insert(&table, key, row)?,
@@ -323,6 +400,7 @@ impl goldenscript::Runner for Scripts {
                 let name = context.prefix.clone().expect("name the transaction");
                 let primary = record(args.take_key("primary").expect("primary"));
                 let version = option(&mut args, "version")?.unwrap_or(self.version);
+                let ttl = option(&mut args, "ttl")?.unwrap_or(3_000);
                 let fresh = self.world.timestamp();
                 let start_ts = *self.times.entry(name).or_insert(fresh);
                 let mutations: Vec<_> = rest(&mut args).into_iter().map(mutation).collect();
@@ -332,8 +410,9 @@ impl goldenscript::Runner for Scripts {
                     start_ts,
                     primary,
                     mutations,
-                    ttl: 3_000,
+                    ttl,
                     schema: (support::TABLE, version),
+                    wait: 0,
                 });
                 self.answer(response)
             }
@@ -365,12 +444,14 @@ impl goldenscript::Runner for Scripts {
                 let start_ts = self.ts(context.prefix.as_deref().expect("name"));
                 let key = args.next_pos().expect("primary").to_owned();
                 let now = self.world.timestamp();
+                let ttl = option(&mut args, "ttl")?.unwrap_or(0);
                 let primary = record(&key);
                 let response = self.ask(&key, |region| Request::CheckStatus {
                     region,
                     primary,
                     start_ts,
                     now,
+                    ttl,
                 });
                 self.answer(response)
             }

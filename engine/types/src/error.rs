@@ -59,6 +59,30 @@ pub enum Error {
     /// The transaction was rolled back by another reader or writer: run it again.
     #[error("transaction that began at {0} was rolled back")]
     RolledBack(Timestamp),
+    /// Waiting for a row would have closed a circle of waiting transactions: this one gives way, and
+    /// may be run again.
+    #[error("the transaction that began at {0} waits in a circle of transactions, and gives way")]
+    Deadlock(Timestamp),
+    /// A row is held by a living transaction: for longer than a writer waits that has seen no
+    /// value of the row under a lock. Run the transaction again.
+    #[error("the transaction that began at {start} writes a row that the one of {holder} holds")]
+    Held {
+        /// Who would write.
+        start: Timestamp,
+        /// Who holds.
+        holder: Timestamp,
+    },
+    /// A row stayed locked for as long as the statement would wait: the transaction may go on.
+    #[error("waited {millis} ms for a row that the transaction of {holder} holds")]
+    LockWait {
+        /// Who holds it.
+        holder: Timestamp,
+        /// How long, in milliseconds.
+        millis: u64,
+    },
+    /// A row is locked, and the statement would not wait (NOWAIT).
+    #[error("a row is held by the transaction of {0}, and the statement does not wait")]
+    LockBusy(Timestamp),
     /// Rows were encoded with a schema version that their region refuses or has not been told of:
     /// tell it of a newer one, or reload the catalog and run the transaction again.
     #[error(
@@ -156,7 +180,14 @@ impl Error {
 
     /// Whether running the whole transaction again, at a new start timestamp, may succeed.
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Error::Conflict { .. } | Error::RolledBack(_) | Error::SchemaChanged { .. })
+        matches!(
+            self,
+            Error::Conflict { .. }
+                | Error::RolledBack(_)
+                | Error::SchemaChanged { .. }
+                | Error::Deadlock(_)
+                | Error::Held { .. }
+        )
     }
 
     /// A bounded wait that ran out.

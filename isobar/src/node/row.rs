@@ -35,7 +35,8 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     );
     let store = common.raft_store(node, Box::new(machines))?;
     let groups: Arc<dyn Groups> = Arc::new(store.clone());
-    let txn = Arc::new(TxnService::new(groups.clone(), rows.clone()));
+    let txn = TxnService::new(groups.clone(), rows.clone());
+    let txn = Arc::new(txn.with_wait_graph(Arc::new(common.placement.clone())));
 
     let placement = if members.contains(&node) {
         let region = placement_region(&members)?;

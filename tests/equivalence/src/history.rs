@@ -276,7 +276,7 @@ impl History {
                 6..9 => Op::Delete,
                 _ => Op::Lock,
             };
-            writes.insert(key.clone(), Mutation { key, op });
+            writes.insert(key.clone(), Mutation { key, op, for_update_ts: None });
         }
         let keys: Vec<Vec<u8>> = writes.keys().cloned().collect();
         let primary = keys[self.random.below(keys.len() as u64) as usize].clone();

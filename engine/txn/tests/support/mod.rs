@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use placement::api::Route;
 use raft::Machines;
 use txn::api::{RegionRef, Request, Response};
-use txn::{Directory, RowMachines, RowStore, RowTransport, TxnClient, TxnService};
+use txn::{Directory, RowMachines, RowStore, RowTransport, TxnClient, TxnService, WaitGraph};
 use types::{
     Column, ColumnType, Epoch, Error, IntWidth, NodeId, Peer, PeerRole, Region, RegionId,
     RegionKind, Result, Table, TableId, Timestamp, key,
@@ -114,11 +114,13 @@ impl World {
     /// Nodes, and regions cut at the given names, spread over the nodes in turn.
     pub fn new(seed: u64, nodes: u64, cuts: &[&str], faults: Faults) -> Arc<Self> {
         let random = Random::seeded(seed);
+        let waits = Arc::new(Waits::default());
         let nodes: BTreeMap<NodeId, Node> = (1..=nodes)
             .map(|id| {
                 let store = RowStore::open(Arc::new(MemoryKv::new())).unwrap();
                 let groups = SimGroups::new(id, random.fork(), faults);
                 let service = TxnService::new(groups.clone(), store.clone());
+                let service = service.with_wait_graph(waits.clone());
                 (id, Node { id, store, groups, service })
             })
             .collect();
@@ -244,6 +246,22 @@ impl World {
 
 pub fn reference(region: &Region) -> RegionRef {
     RegionRef { id: region.id, epoch: region.epoch }
+}
+
+/// The detector of deadlocks of a world.
+#[derive(Default)]
+pub struct Waits(Mutex<placement::deadlock::WaitGraph>, env::RealClock);
+
+#[async_trait]
+impl WaitGraph for Waits {
+    async fn waits(&self, waiter: Timestamp, holder: Timestamp, key: Vec<u8>) -> Result<bool> {
+        Ok(self.0.lock().wait(env::Clock::now(&self.1), waiter, holder, &key).is_some())
+    }
+
+    async fn ended(&self, waiter: Timestamp, key: Vec<u8>) -> Result<()> {
+        self.0.lock().ended(waiter, &key);
+        Ok(())
+    }
 }
 
 /// The directory of a world.

@@ -1,0 +1,428 @@
+//! Row locks at a region's leader: the thin loop around [`crate::queues`] that waits, wakes,
+//! reports waits to the deadlock detector, and reads what a lock has made current.
+//!
+//! Nothing here is logged or survives a leader. A lock that was lost shows as a conflict in the
+//! first phase of its owner.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout};
+use types::{Error, Result, Timestamp};
+
+use crate::api::{Current, RegionRef, Response, Waiting};
+use crate::mvcc;
+use crate::queues::{Queues, Standing, Tenure};
+use crate::service::TxnService;
+
+/// How long one request waits for a key. Who wants to wait longer asks again and keeps its place.
+pub(crate) const SLICE: Duration = Duration::from_secs(5);
+/// How long a place in a queue lasts without its owner asking again.
+const PLACE_MS: u64 = 3_000;
+/// How often a waiter looks whether what it waits for has run out, or the leader is another.
+const LOOK: Duration = Duration::from_millis(100);
+/// Waits shorter than this are not reported to the detector.
+const REPORT_AFTER: Duration = Duration::from_millis(10);
+/// How often a wait is reported again.
+const REPORT_AGAIN: Duration = Duration::from_secs(1);
+/// How long the end of a wait waits for the detector to hear of it.
+const FAREWELL: Duration = Duration::from_millis(300);
+/// How long a first phase holds rows against others while it waits for the rest.
+const PREWRITE_HOLD_MS: u64 = 5_000;
+/// Pause between two looks for what has run out and nobody asks for.
+const SWEEP_MS: u64 = 5_000;
+/// Most keys of a request.
+const MAX_KEYS: usize = 65_536;
+
+/// Where waits of the whole cluster come together.
+#[async_trait]
+pub trait WaitGraph: Send + Sync + 'static {
+    /// A transaction waits for another one's key. Whether it has to give way because the wait
+    /// closes a circle.
+    async fn waits(&self, waiter: Timestamp, holder: Timestamp, key: Vec<u8>) -> Result<bool>;
+
+    /// It no longer waits for the key.
+    async fn ended(&self, waiter: Timestamp, key: Vec<u8>) -> Result<()>;
+}
+
+/// The row locks of one node.
+pub(crate) struct RowLocks {
+    state: Mutex<State>,
+    began: Instant,
+    graph: Option<Arc<dyn WaitGraph>>,
+}
+
+#[derive(Default)]
+struct State {
+    queues: Queues,
+    wakers: HashMap<(Vec<u8>, Timestamp), Arc<Notify>>,
+    swept: u64,
+}
+
+impl State {
+    /// Wakes who was given a key.
+    fn wake(&mut self) {
+        for granted in self.queues.take_granted() {
+            if let Some(waker) = self.wakers.get(&granted) {
+                waker.notify_one();
+            }
+        }
+    }
+}
+
+impl RowLocks {
+    pub(crate) fn new(graph: Option<Arc<dyn WaitGraph>>) -> Self {
+        RowLocks { state: Mutex::default(), began: Instant::now(), graph }
+    }
+
+    fn now(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+
+    /// Claims a key for `hold` milliseconds; queues for it if `queue` is set.
+    fn claim(
+        &self,
+        tenure: Tenure,
+        key: &[u8],
+        owner: Timestamp,
+        hold: u64,
+        queue: bool,
+    ) -> Standing {
+        let now = self.now();
+        let mut state = self.state.lock();
+        if now >= state.swept + SWEEP_MS {
+            state.swept = now;
+            state.queues.sweep(now);
+        }
+        let until = (now + hold, queue.then_some(now + PLACE_MS));
+        let standing = state.queues.claim(now, tenure, key, owner, until);
+        state.wake();
+        standing
+    }
+
+    /// Gives back keys and places in queues.
+    pub(crate) fn release<'a>(
+        &self,
+        owner: Timestamp,
+        keys: impl IntoIterator<Item = &'a Vec<u8>>,
+    ) {
+        let mut state = self.state.lock();
+        if state.queues.is_empty() {
+            return;
+        }
+        let now = self.now();
+        for key in keys {
+            state.queues.release(now, key, owner);
+        }
+        state.wake();
+    }
+
+    /// The first key that another transaction holds, and which.
+    pub(crate) fn held_by_other<'a>(
+        &self,
+        owner: Timestamp,
+        keys: impl IntoIterator<Item = &'a Vec<u8>>,
+    ) -> Option<(Vec<u8>, Timestamp)> {
+        let state = self.state.lock();
+        if state.queues.is_empty() {
+            return None;
+        }
+        let now = self.now();
+        keys.into_iter().find_map(|key| {
+            let holder = state.queues.holder(now, key).filter(|holder| *holder != owner)?;
+            Some((key.clone(), holder))
+        })
+    }
+}
+
+/// A request's presence in a key's queue.
+struct Waiter<'a> {
+    locks: &'a RowLocks,
+    key: &'a [u8],
+    owner: Timestamp,
+    waker: Arc<Notify>,
+    /// Whether its place is kept when it goes.
+    stay: bool,
+    reported: bool,
+    /// A report whose answer has not come yet.
+    report: Option<JoinHandle<Result<bool>>>,
+}
+
+impl<'a> Waiter<'a> {
+    fn new(locks: &'a RowLocks, key: &'a [u8], owner: Timestamp) -> Self {
+        let waker = Arc::new(Notify::new());
+        locks.state.lock().wakers.insert((key.to_vec(), owner), waker.clone());
+        Waiter { locks, key, owner, waker, stay: false, reported: false, report: None }
+    }
+
+    /// Reports the wait to the detector.
+    fn tell(&mut self, holder: Timestamp) {
+        let Some(graph) = self.locks.graph.clone() else { return };
+        self.reported = true;
+        let (owner, key) = (self.owner, self.key.to_vec());
+        self.report = Some(tokio::spawn(async move { graph.waits(owner, holder, key).await }));
+    }
+
+    /// What the detector answers: whether to give way. One that cannot be asked says no.
+    async fn answer(&mut self) -> bool {
+        let Some(report) = &mut self.report else { return std::future::pending().await };
+        let answer = report.await;
+        self.report = None;
+        matches!(answer, Ok(Ok(true)))
+    }
+
+    /// Takes the wait back before its owner goes on without the key: a wait that the detector
+    /// still believes in would make circles that are none.
+    async fn withdraw(&mut self) {
+        if let Some(farewell) = self.farewell() {
+            _ = timeout(FAREWELL, farewell).await;
+        }
+    }
+
+    fn farewell(&mut self) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let graph = self.locks.graph.clone().filter(|_| self.reported)?;
+        self.reported = false;
+        let (owner, key, report) = (self.owner, self.key.to_vec(), self.report.take());
+        Some(async move {
+            if let Some(report) = report {
+                _ = report.await;
+            }
+            // What is not taken back is forgotten after a while.
+            _ = graph.ended(owner, key).await;
+        })
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        let place = (self.key.to_vec(), self.owner);
+        let mut state = self.locks.state.lock();
+        if state.wakers.get(&place).is_some_and(|waker| Arc::ptr_eq(waker, &self.waker)) {
+            state.wakers.remove(&place);
+            if !self.stay {
+                state.queues.leave(self.key, self.owner);
+            }
+        }
+        drop(state);
+        if let Some(farewell) = self.farewell().filter(|_| !self.stay) {
+            tokio::spawn(farewell);
+        }
+    }
+}
+
+/// Keys that a first phase has taken for its own length; given back when this is dropped.
+struct Admitted<'a> {
+    locks: &'a RowLocks,
+    owner: Timestamp,
+    keys: Vec<Vec<u8>>,
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        self.locks.release(self.owner, &self.keys);
+    }
+}
+
+impl TxnService {
+    /// Reports waits for rows to a detector of deadlocks; without one, they end by time alone.
+    pub fn with_wait_graph(mut self, graph: Arc<dyn WaitGraph>) -> Self {
+        self.row_locks = Arc::new(RowLocks::new(Some(graph)));
+        self
+    }
+
+    pub(crate) async fn acquire(
+        &self,
+        region: RegionRef,
+        owner: Timestamp,
+        keys: Vec<Vec<u8>>,
+        (hold, waiting, rows): (u64, Waiting, bool),
+    ) -> Result<Response> {
+        self.check_keys(region, &keys)?;
+        let (mut held, mut behind) = (Vec::with_capacity(keys.len()), None);
+        let wait = match waiting {
+            Waiting::For(ms) => Duration::from_millis(ms),
+            Waiting::No | Waiting::Skip => Duration::ZERO,
+        };
+        let until = Instant::now() + wait.min(SLICE);
+        for key in keys {
+            match self.claim_within(region, &key, owner, hold, until, wait > SLICE).await? {
+                Standing::Holds => held.push(key),
+                Standing::Behind(_) if waiting == Waiting::Skip => {}
+                Standing::Behind(holder) => {
+                    behind = Some(holder);
+                    break;
+                }
+            }
+        }
+        self.current(region, owner, held, behind, rows).await
+    }
+
+    pub(crate) fn keep_held(
+        &self,
+        region: RegionRef,
+        owner: Timestamp,
+        keys: &[Vec<u8>],
+        hold: u64,
+    ) -> Result<Response> {
+        self.check_keys(region, keys)?;
+        let tenure = self.tenure(region)?;
+        for key in keys {
+            self.row_locks.claim(tenure, key, owner, hold, false);
+        }
+        Ok(Response::Done)
+    }
+
+    /// Runs a first phase once no row of it is held by others, within `wait` milliseconds.
+    pub(crate) async fn admitted<T, F>(
+        &self,
+        region: RegionRef,
+        owner: Timestamp,
+        keys: &[Vec<u8>],
+        wait: u64,
+        mut attempt: impl FnMut() -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let until = Instant::now() + Duration::from_millis(wait).min(SLICE);
+        let mut admitted = Admitted { locks: &self.row_locks, owner, keys: Vec::new() };
+        loop {
+            let outcome = attempt().await;
+            let blocked = match &outcome {
+                Err(Error::Held { .. }) => self.row_locks.held_by_other(owner, keys),
+                _ => return outcome,
+            };
+            let Some((key, _)) = blocked else {
+                if Instant::now() >= until {
+                    return outcome;
+                }
+                continue;
+            };
+            if wait == 0 {
+                return outcome;
+            }
+            let hold = PREWRITE_HOLD_MS;
+            match self.claim_within(region, &key, owner, hold, until, false).await? {
+                Standing::Holds => admitted.keys.push(key),
+                Standing::Behind(holder) => return Err(Error::Held { start: owner, holder }),
+            }
+        }
+    }
+
+    /// Claims a key, waiting for it until then.
+    async fn claim_within(
+        &self,
+        region: RegionRef,
+        key: &[u8],
+        owner: Timestamp,
+        hold: u64,
+        until: Instant,
+        again: bool,
+    ) -> Result<Standing> {
+        let locks = &*self.row_locks;
+        let began = Instant::now();
+        let queue = until > began;
+        let mut standing = locks.claim(self.tenure(region)?, key, owner, hold, queue);
+        if standing == Standing::Holds || !queue {
+            return Ok(standing);
+        }
+        let mut waiter = Waiter::new(locks, key, owner);
+        let mut due = began + REPORT_AFTER;
+        let mut told = None;
+        loop {
+            standing = locks.claim(self.tenure(region)?, key, owner, hold, true);
+            let Standing::Behind(holder) = standing else { return Ok(standing) };
+            let now = Instant::now();
+            if now >= until {
+                waiter.stay = again;
+                if !again {
+                    waiter.withdraw().await;
+                }
+                return Ok(standing);
+            }
+            if told.is_some_and(|told| told != holder) {
+                due = due.min(now);
+            }
+            if waiter.report.is_none() && now >= due {
+                waiter.tell(holder);
+                (told, due) = (Some(holder), now + REPORT_AGAIN);
+            }
+            let next = (now + LOOK).min(until);
+            let next = if waiter.report.is_none() { next.min(due) } else { next };
+            let waker = waiter.waker.clone();
+            tokio::select! {
+                () = waker.notified() => {}
+                circle = waiter.answer() => if circle {
+                    return Err(Error::Deadlock(owner));
+                },
+                () = sleep_until(next) => {}
+            }
+        }
+    }
+
+    /// The newest versions of keys that are held for a transaction.
+    ///
+    /// The latches make sure that no first phase which was admitted before the keys were held is
+    /// still on its way to the log; the read index, that everything decided elsewhere is seen.
+    async fn current(
+        &self,
+        region: RegionRef,
+        owner: Timestamp,
+        keys: Vec<Vec<u8>>,
+        behind: Option<Timestamp>,
+        rows: bool,
+    ) -> Result<Response> {
+        let (mut found, mut locked) = (Vec::with_capacity(keys.len()), Vec::new());
+        if keys.is_empty() {
+            return Ok(Response::Acquired { found, locked, behind });
+        }
+        let _latched = self.latch(keys.clone()).await?;
+        let (status, _) = self.led(region)?;
+        self.groups.read_index(region.id).await?;
+        let (now, _) = self.led(region)?;
+        if now.term != status.term {
+            return Err(Error::NotLeader { region: region.id, leader: None });
+        }
+        let locks = self.store.locks();
+        let free: Vec<Vec<u8>> = keys
+            .into_iter()
+            .filter(|key| match locks.get(key).filter(|lock| lock.start_ts != owner) {
+                Some(lock) => {
+                    locked.push(lock.info());
+                    false
+                }
+                None => true,
+            })
+            .collect();
+        let kv = self.store.snapshot();
+        self.unmoved(region)?;
+        for key in free {
+            let record = mvcc::data(kv.as_ref(), &key)?;
+            let newest = record.commit_ts.max(record.held_ts);
+            let live = record.live().is_some();
+            found.push(Current { key, newest, live, row: record.row.filter(|_| rows) });
+        }
+        Ok(Response::Acquired { found, locked, behind })
+    }
+
+    fn tenure(&self, region: RegionRef) -> Result<Tenure> {
+        let (status, _) = self.led(region)?;
+        Ok(Tenure { region: region.id, term: status.term })
+    }
+
+    fn check_keys(&self, region: RegionRef, keys: &[Vec<u8>]) -> Result<()> {
+        let (_, view) = self.led(region)?;
+        if keys.len() > MAX_KEYS || keys.iter().any(|key| !view.region.contains(key)) {
+            return Err(Error::Invalid(format!(
+                "a lock request to region {} names keys outside of it, or more than {MAX_KEYS}",
+                region.id
+            )));
+        }
+        Ok(())
+    }
+}
