@@ -84,7 +84,13 @@ impl From<Error> for SqlError {
                     "Deadlock found when trying to get lock; try restarting transaction: {text}"
                 ),
             ),
-            Error::Locked(_) => SqlError::new(
+            Error::LockBusy(_) => SqlError::new(
+                3572,
+                b"HY000",
+                "Statement aborted because lock(s) could not be acquired immediately and NOWAIT \
+                 is set.",
+            ),
+            Error::Locked(_) | Error::LockWait { .. } => SqlError::new(
                 1205,
                 b"HY000",
                 format!("Lock wait timeout exceeded; try restarting transaction: {text}"),

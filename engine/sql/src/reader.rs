@@ -15,7 +15,7 @@ pub type Shared = Arc<Mutex<Option<Box<dyn Transaction>>>>;
 pub enum Reader {
     /// A snapshot.
     Snapshot(Arc<dyn Snapshot>),
-    /// A transaction and its start timestamp.
+    /// A transaction, and when it reads: at its start, or now for rows that it has locked.
     Transaction(Shared, Timestamp),
 }
 
@@ -33,7 +33,7 @@ impl Reader {
         match self {
             Reader::Snapshot(snapshot) => snapshot.get(keys).await,
             Reader::Transaction(shared, ts) => match shared.lock().await.as_ref() {
-                Some(transaction) => transaction.get(keys).await,
+                Some(transaction) => transaction.get_at(keys, *ts).await,
                 None => Err(types::Error::RolledBack(*ts)),
             },
         }
@@ -50,7 +50,7 @@ impl Reader {
         match self {
             Reader::Snapshot(snapshot) => snapshot.scan(start, end, reverse, few),
             Reader::Transaction(shared, ts) => match shared.lock().await.as_ref() {
-                Some(transaction) => transaction.scan(start, end, reverse, few),
+                Some(transaction) => transaction.scan_at((start, end), reverse, few, *ts),
                 None => Box::new(Ended(*ts)),
             },
         }

@@ -76,6 +76,11 @@ impl Owned {
         Ok(Owned(found.into_iter().collect()))
     }
 
+    /// The same, of entries that are at hand.
+    pub fn of(entries: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Self {
+        Owned(entries.collect())
+    }
+
     fn holds(&self, index: &Index, entry: &(Vec<u8>, Vec<u8>)) -> bool {
         index.is_public() || entry.1.is_empty() || self.0.contains(entry)
     }
@@ -139,6 +144,36 @@ pub fn update(
 pub fn newly_taken(table: &Table, old: &[Value], new: &[Value]) -> Result<Vec<Vec<u8>>> {
     let before = unique_keys(table, old)?;
     Ok(unique_keys(table, new)?.into_iter().filter(|key| !before.contains(key)).collect())
+}
+
+/// Keys besides its record that a row shares with rows to come: its entries in unique indexes.
+pub fn unique_entries(table: &Table, values: &[Value]) -> Result<Vec<Vec<u8>>> {
+    let mut keys = Vec::new();
+    for index in table.indexes.iter().filter(|index| index.unique) {
+        let (key, tail) = key::index_entry(table, index, values)?;
+        if !tail.is_empty() {
+            keys.push(key);
+        }
+    }
+    Ok(keys)
+}
+
+/// Keys besides the old record that a changed row takes or leaves to others.
+pub fn contested(table: &Table, old: &[Value], new: &[Value]) -> Result<Vec<Vec<u8>>> {
+    let mut keys = Vec::new();
+    let record = record_key(table, new);
+    if record != record_key(table, old) {
+        keys.push(record);
+    }
+    for index in table.indexes.iter().filter(|index| index.unique) {
+        let before = key::index_entry(table, index, old)?;
+        let after = key::index_entry(table, index, new)?;
+        if before != after {
+            let both = [before, after].into_iter();
+            keys.extend(both.filter(|(_, tail)| !tail.is_empty()).map(|(key, _)| key));
+        }
+    }
+    Ok(keys)
 }
 
 /// A duplicate as MySQL words it: `Duplicate entry 'v' for key 't.PRIMARY'`.

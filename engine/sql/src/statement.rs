@@ -13,6 +13,15 @@ pub enum Step {
     Release,
 }
 
+/// How a transaction goes about rows that others write as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It locks rows before it writes them.
+    Pessimistic,
+    /// Conflicts show at commit.
+    Optimistic,
+}
+
 /// A statement.
 #[derive(Clone, Debug)]
 pub enum Stmt {
@@ -38,8 +47,8 @@ pub enum Stmt {
         /// Column or pattern.
         column: Option<String>,
     },
-    /// BEGIN, START TRANSACTION.
-    Begin,
+    /// BEGIN, START TRANSACTION; with how, if that is said.
+    Begin(Option<Mode>),
     /// COMMIT.
     Commit,
     /// ROLLBACK.

@@ -68,6 +68,7 @@ const VARIABLES: &[(&str, &str, bool)] = &[
     ("system_time_zone", "UTC", false),
     ("tidb_isolation_read_engines", "rows,columns", true),
     ("tidb_snapshot", "", true),
+    ("tidb_txn_mode", "pessimistic", true),
     ("time_zone", "SYSTEM", true),
     ("transaction_isolation", "REPEATABLE-READ", true),
     ("transaction_read_only", "OFF", true),
@@ -153,6 +154,18 @@ impl Variables {
                             format!("Unknown or incorrect time zone: '{text}'"),
                         )
                     })?;
+                }
+                "innodb_lock_wait_timeout"
+                    if !text.parse::<u32>().is_ok_and(|seconds| seconds >= 1) =>
+                {
+                    return Err(wrong());
+                }
+                // Empty is TiDB's word for its oldest default.
+                "tidb_txn_mode"
+                    if !["pessimistic", "optimistic", ""]
+                        .contains(&text.to_lowercase().as_str()) =>
+                {
+                    return Err(wrong());
                 }
                 "transaction_isolation" | "tx_isolation"
                     if !["REPEATABLE-READ", "READ-COMMITTED"]

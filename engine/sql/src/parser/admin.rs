@@ -8,7 +8,7 @@ use sqlparser::tokenizer::Token;
 
 use super::{expect, name, number, object, peek_word, refused, take, text, unexpected};
 use crate::error::{SqlResult, unsupported};
-use crate::statement::{Assignment, Step, Stmt, Target, UserName};
+use crate::statement::{Assignment, Mode, Step, Stmt, Target, UserName};
 
 /// SET …
 pub fn set(parser: &mut Parser) -> SqlResult<Stmt> {
@@ -122,10 +122,15 @@ pub fn target_of(written: &ObjectName, scope: &str) -> Target {
 /// BEGIN, START TRANSACTION, COMMIT, ROLLBACK.
 pub fn transaction(parser: &mut Parser) -> SqlResult<Stmt> {
     if take(parser, &["BEGIN"]) {
-        _ = take(parser, &["WORK"])
-            || take(parser, &["OPTIMISTIC"])
-            || take(parser, &["PESSIMISTIC"]);
-        return Ok(Stmt::Begin);
+        let mode = if take(parser, &["OPTIMISTIC"]) {
+            Some(Mode::Optimistic)
+        } else if take(parser, &["PESSIMISTIC"]) {
+            Some(Mode::Pessimistic)
+        } else {
+            _ = take(parser, &["WORK"]);
+            None
+        };
+        return Ok(Stmt::Begin(mode));
     }
     if take(parser, &["START", "TRANSACTION"]) {
         loop {
@@ -133,7 +138,7 @@ pub fn transaction(parser: &mut Parser) -> SqlResult<Stmt> {
                 || take(parser, &["READ", "WRITE"])
                 || take(parser, &["READ", "ONLY"]);
             if !known {
-                return Ok(Stmt::Begin);
+                return Ok(Stmt::Begin(None));
             }
             _ = parser.consume_token(&Token::Comma);
         }

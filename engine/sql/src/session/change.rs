@@ -1,4 +1,4 @@
-//! UPDATE, DELETE and locking reads: which rows, and what becomes of them.
+//! UPDATE and DELETE: which rows, and what becomes of them.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -8,22 +8,23 @@ use datafusion::common::{DFSchema, TableReference};
 use futures::TryStreamExt;
 use placement::api::Catalog;
 use sqlparser::ast::{
-    AssignmentTarget, Delete, Expr, FromTable, Ident, OrderByKind, Query, SelectItem, SetExpr,
-    TableWithJoins, Update, VisitMut, VisitorMut,
+    AssignmentTarget, Delete, Expr, FromTable, Ident, Query, SelectItem, SetExpr, TableWithJoins,
+    Update, VisitMut, VisitorMut,
 };
 use types::columns::ColumnsBuilder;
 use types::{Column, Table, Timestamp, Value};
 
 use super::insert::is_default;
-use super::point::{find, lookup, single};
+use super::locking::Finding;
+use super::point::{lookup, single};
 use super::tables::{Tables, readable};
 use super::write::Changes;
-use super::{Open, Session, impossible};
+use super::{Session, impossible};
 use crate::coerce::{self, Place, value_at};
 use crate::error::{SqlResult, no_column, unsupported};
+use crate::parser;
 use crate::planner::{self, planning_schema, table_name};
 use crate::reader::Reader;
-use crate::{parser, rows};
 
 impl Session {
     /// The rows that an UPDATE changes.
@@ -31,13 +32,13 @@ impl Session {
         &mut self,
         update: &Update,
         catalog: &Arc<Catalog>,
-        reader: &Reader,
+        finding: &Finding,
     ) -> SqlResult<(Arc<Table>, Changes)> {
         if update.from.is_some() || update.returning.is_some() || update.or.is_some() {
             return Err(unsupported("UPDATE of this form"));
         }
         let target =
-            self.target(std::slice::from_ref(&update.table), catalog, reader.ts(), "UPDATE")?;
+            self.target(std::slice::from_ref(&update.table), catalog, finding.ts(), "UPDATE")?;
         let table = target.table.clone();
         let mut set: Vec<(usize, Expr)> = Vec::new();
         for assignment in &update.assignments {
@@ -57,10 +58,10 @@ impl Session {
             update.selection.as_ref(),
             &update.order_by,
             update.limit.as_ref(),
-            reader.ts(),
+            finding.ts(),
         ) {
             Some(lookup) => {
-                let rows = find(&table, reader, lookup).await?;
+                let rows = self.look_up(&table, finding, lookup).await?;
                 let olds = rows.into_iter().map(|(_, row)| row).collect();
                 self.compute(&target, olds, &set)?
             }
@@ -72,7 +73,7 @@ impl Session {
                     update.limit.clone(),
                     &set,
                 )?;
-                self.computed_by_plan(query, catalog, reader, table.columns.len()).await?
+                self.found_by_plan(query, catalog, finding, &table).await?
             }
         };
         let zone = self.context().zone()?;
@@ -103,22 +104,23 @@ impl Session {
         &mut self,
         delete: &Delete,
         catalog: &Arc<Catalog>,
-        reader: &Reader,
+        finding: &Finding,
     ) -> SqlResult<(Arc<Table>, Changes)> {
         if !delete.tables.is_empty() || delete.using.is_some() || delete.returning.is_some() {
             return Err(unsupported("DELETE from several tables"));
         }
         let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
-        let target = self.target(from, catalog, reader.ts(), "DELETE")?;
+        let target = self.target(from, catalog, finding.ts(), "DELETE")?;
         let table = target.table.clone();
         let rows = match target.point(
             delete.selection.as_ref(),
             &delete.order_by,
             delete.limit.as_ref(),
-            reader.ts(),
+            finding.ts(),
         ) {
             Some(lookup) => {
-                find(&table, reader, lookup).await?.into_iter().map(|(_, row)| row).collect()
+                let found = self.look_up(&table, finding, lookup).await?;
+                found.into_iter().map(|(_, row)| row).collect()
             }
             None => {
                 let Some(first) = from.first() else {
@@ -131,8 +133,7 @@ impl Session {
                     delete.limit.clone(),
                     &[],
                 )?;
-                let found =
-                    self.computed_by_plan(query, catalog, reader, table.columns.len()).await?;
+                let found = self.found_by_plan(query, catalog, finding, &table).await?;
                 found.into_iter().map(|(row, _)| row).collect()
             }
         };
@@ -192,7 +193,7 @@ impl Session {
     }
 
     /// Rows found by a plan, and the values computed beside them.
-    async fn computed_by_plan(
+    pub(super) async fn computed_by_plan(
         &self,
         query: Query,
         catalog: &Arc<Catalog>,
@@ -216,50 +217,6 @@ impl Session {
             }
         }
         Ok(found)
-    }
-
-    /// SELECT … FOR UPDATE within a transaction: others that write these rows meanwhile conflict.
-    pub(super) async fn lock_rows(&self, query: &Query, open: &Open) -> SqlResult<()> {
-        let several = || unsupported("FOR UPDATE or FOR SHARE of more than one plain table");
-        let SetExpr::Select(select) = &*query.body else { return Err(several()) };
-        let grouped = !matches!(
-            &select.group_by,
-            sqlparser::ast::GroupByExpr::Expressions(by, _) if by.is_empty()
-        );
-        if query.with.is_some() || grouped || single(&select.from).is_none() {
-            return Err(several());
-        }
-        let catalog = self.engine.storage.catalog().await?;
-        let target = self.target(&select.from, &catalog, open.ts, "FOR UPDATE")?;
-        let table = target.table.clone();
-        let Some(from) = select.from.first() else { return Err(several()) };
-        let whole = query.order_by.is_none() && query.limit_clause.is_none();
-        let point = target.point(select.selection.as_ref().filter(|_| whole), &[], None, open.ts);
-        if let Some(lookup) = point {
-            let reader = Reader::Transaction(open.shared.clone(), open.ts);
-            let found = find(&table, &reader, lookup).await?;
-            let mut guard = open.shared.lock().await;
-            let transaction =
-                guard.as_mut().ok_or_else(|| impossible("the transaction has ended"))?;
-            for (key, _) in found {
-                transaction.lock(&table, key)?;
-            }
-            return Ok(());
-        }
-        let order_by = match query.order_by.as_ref().map(|order| &order.kind) {
-            Some(OrderByKind::Expressions(by)) => by.clone(),
-            _ => Vec::new(),
-        };
-        let mut found = target.query(from, select.selection.clone(), &order_by, None, &[])?;
-        found.limit_clause.clone_from(&query.limit_clause);
-        let reader = Reader::Transaction(open.shared.clone(), open.ts);
-        let found = self.computed_by_plan(found, &catalog, &reader, table.columns.len()).await?;
-        let mut guard = open.shared.lock().await;
-        let transaction = guard.as_mut().ok_or_else(|| impossible("the transaction has ended"))?;
-        for (row, _) in found {
-            transaction.lock(&table, rows::record_key(&table, &row))?;
-        }
-        Ok(())
     }
 }
 

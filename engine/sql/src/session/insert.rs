@@ -9,12 +9,12 @@ use types::{Column, Default, Table, Value};
 
 use super::Session;
 use super::change::assigned;
+use super::locking::Finding;
 use super::tables::{Tables, stored};
 use super::write::Changes;
 use crate::coerce::{self, Place, value_at};
 use crate::error::{SqlResult, no_column, unsupported};
 use crate::planner::{self, table_name};
-use crate::reader::Reader;
 use crate::result::SqlError;
 use crate::session::settings::evaluate;
 use crate::temporal::Zone;
@@ -35,7 +35,7 @@ impl Session {
         &mut self,
         insert: &Insert,
         catalog: &Arc<Catalog>,
-        reader: &Reader,
+        finding: &Finding,
     ) -> SqlResult<(Arc<Table>, Changes)> {
         refuse_insert(insert)?;
         let TableObject::TableName(name) = &insert.table else {
@@ -56,7 +56,7 @@ impl Session {
             let Some(source) = &insert.source else {
                 return Err(unsupported("INSERT without rows"));
             };
-            given = self.source_rows(source, &positions, catalog, reader).await?;
+            given = self.source_rows(source, &positions, catalog, finding).await?;
         } else {
             let mut row = Vec::new();
             for assignment in &insert.assignments {
@@ -76,7 +76,7 @@ impl Session {
         source: &Query,
         positions: &[usize],
         catalog: &Arc<Catalog>,
-        reader: &Reader,
+        finding: &Finding,
     ) -> SqlResult<Vec<Vec<Option<Value>>>> {
         let mut given = Vec::new();
         let count = |row: usize, width: usize| {
@@ -103,7 +103,7 @@ impl Session {
         let tables = Tables {
             engine: self.engine.clone(),
             catalog: catalog.clone(),
-            reader: reader.clone(),
+            reader: self.beside(finding).await?,
         };
         let (columns, mut batches) = self.batches_from_rows(source.clone(), &tables).await?;
         count(1, columns.len())?;

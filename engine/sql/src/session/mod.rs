@@ -7,6 +7,7 @@ mod define;
 mod inline;
 mod insert;
 mod load;
+mod locking;
 mod point;
 mod savepoint;
 mod select;
@@ -32,7 +33,7 @@ use crate::error::{SqlResult, interrupted, no_database, unknown};
 use crate::planner::QueryContext;
 use crate::reader::{Reader, Shared};
 use crate::result::{Done, Reply, ResultColumn, SqlError};
-use crate::statement::Stmt;
+use crate::statement::{Mode, Stmt};
 use crate::storage::Savepoint;
 use crate::variables::Variables;
 use crate::{parser, rows};
@@ -41,6 +42,8 @@ pub use load::Infile;
 
 /// Attempts of an autocommit statement that conflicts with others.
 const ATTEMPTS: u32 = 10;
+/// Error of a transaction that gives way to another one, and is rolled back.
+const DEADLOCK: u16 = 1213;
 
 /// Who a session belongs to.
 #[derive(Clone, Debug)]
@@ -71,6 +74,8 @@ pub struct Warning {
 struct Open {
     shared: Shared,
     ts: Timestamp,
+    /// Whether it locks rows before it writes them.
+    pessimistic: bool,
 }
 
 /// A statement that waits for its parameters.
@@ -290,6 +295,10 @@ impl Session {
             Ok(other) => Ok(other),
             Err(error) => {
                 self.row_count = -1;
+                // As in MySQL: who gives way loses the whole transaction, not only the statement.
+                if error.code == DEADLOCK {
+                    self.rollback().await;
+                }
                 let (code, message) = (error.code, error.message.clone());
                 self.warnings.push(Warning { level: "Error", code, message });
                 Err(error)
@@ -311,9 +320,9 @@ impl Session {
             Stmt::Explain { analyze, statement } => {
                 self.explain(*statement, analyze, parameters).await
             }
-            Stmt::Begin => {
+            Stmt::Begin(mode) => {
                 self.commit().await?;
-                self.begin().await?;
+                self.begin(mode.unwrap_or_else(|| self.mode())).await?;
                 Ok(done())
             }
             Stmt::Commit => {
@@ -390,10 +399,19 @@ impl Session {
 
     // ---- transactions -----------------------------------------------------------------------
 
-    async fn begin(&mut self) -> SqlResult<Open> {
+    /// How transactions begin unless they say so themselves.
+    fn mode(&self) -> Mode {
+        match self.variables.get("tidb_txn_mode") {
+            Ok(mode) if mode.eq_ignore_ascii_case("optimistic") => Mode::Optimistic,
+            _ => Mode::Pessimistic,
+        }
+    }
+
+    async fn begin(&mut self, mode: Mode) -> SqlResult<Open> {
         let transaction = self.engine.storage.begin().await?;
         let ts = transaction.ts();
-        let open = Open { shared: Arc::new(Mutex::new(Some(transaction))), ts };
+        let shared = Arc::new(Mutex::new(Some(transaction)));
+        let open = Open { shared, ts, pessimistic: mode == Mode::Pessimistic };
         self.open = Some(open.clone());
         self.savepoints.clear();
         Ok(open)
@@ -404,7 +422,7 @@ impl Session {
         match &self.open {
             Some(open) => Ok(Some(open.clone())),
             None if self.autocommit() => Ok(None),
-            None => self.begin().await.map(Some),
+            None => self.begin(self.mode()).await.map(Some),
         }
     }
 

@@ -12,6 +12,7 @@ use sqlparser::ast::{
 use types::columns::ColumnsBuilder;
 use types::{ColumnType, Index, Table, Timestamp, Value, key, row};
 
+use super::locking::Finding;
 use super::select::plain_select;
 use super::{Session, tables};
 use crate::constant::literal;
@@ -265,8 +266,13 @@ pub(super) async fn find(
 }
 
 impl Session {
-    /// Answers a SELECT that is a look-up by key of plain columns; `None` if it is more.
-    pub(super) async fn point_select(&mut self, query: &Query) -> SqlResult<Option<Reply>> {
+    /// Answers a SELECT that is a look-up by key of plain columns; `None` if it is more. Rows are
+    /// locked if a way to find them is given that does.
+    pub(super) async fn point_select(
+        &mut self,
+        query: &Query,
+        locking: Option<&Finding>,
+    ) -> SqlResult<Option<Reply>> {
         let Some(select) = plain_select(query) else { return Ok(None) };
         let simple = select.distinct.is_none()
             && select.having.is_none()
@@ -283,14 +289,20 @@ impl Session {
         if !self.read_engines().0 || crate::info::is_virtual(&name.database) {
             return Ok(None);
         }
-        let (reader, catalog) = self.reader().await?;
-        let table = tables::readable(&catalog, &name.database, &name.table, reader.ts())?;
+        let (finding, catalog) = match locking {
+            Some(finding) => (finding.clone(), self.engine.storage.catalog().await?),
+            None => {
+                let (reader, catalog) = self.reader().await?;
+                (Finding::Read(reader), catalog)
+            }
+        };
+        let table = tables::readable(&catalog, &name.database, &name.table, finding.ts())?;
         let Some(wanted) = wanted(&table, alias.as_deref(), &select.projection)? else {
             return Ok(None);
         };
-        let lookup = lookup(&table, alias.as_deref(), condition, reader.ts());
+        let lookup = lookup(&table, alias.as_deref(), condition, finding.ts());
         let Some(lookup) = lookup else { return Ok(None) };
-        let rows = find(&table, &reader, lookup).await?;
+        let rows = self.look_up(&table, &finding, lookup).await?;
         let positions: Vec<usize> = wanted.iter().map(|(at, _)| *at).collect();
         let mut builder = ColumnsBuilder::new(&table, &positions)?;
         for (_, row) in &rows {

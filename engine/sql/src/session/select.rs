@@ -14,6 +14,7 @@ use placement::api::Catalog;
 use sqlparser::ast::{Query, Select, SetExpr, TableFactor, Visit, Visitor};
 use types::{Column, ColumnType, SnapshotToken, Timestamp, Value};
 
+use super::locking::Locked;
 use super::tables::{Tables, stored};
 use super::{Session, impossible};
 use crate::access;
@@ -50,15 +51,22 @@ impl Session {
         // Columns are called what the client wrote, never what a variable or a token was.
         let displayed = planner::displayed(&query);
         self.inline(&mut query, parameters).await?;
+        let mut source = None;
         if !query.locks.is_empty()
             && let Some(open) = self.enclosing().await?
         {
-            self.lock_rows(&query, &open).await?;
-        }
-        if let Some(reply) = self.point_select(&query).await? {
+            match self.locking_select(&mut query, &open).await? {
+                Locked::Answer(reply) => return Ok(reply),
+                Locked::Read(reader, catalog) => source = Some((reader, catalog)),
+            }
+        } else if let Some(reply) = self.point_select(&query, None).await? {
             return Ok(reply);
         }
-        let prepared = self.plan(query).await?;
+        let source = match source {
+            Some(source) => source,
+            None => self.reader().await?,
+        };
+        let prepared = self.plan_from(query, source).await?;
         if let Some(why) = &prepared.route.refused {
             return Err(SqlError::new(1815, b"HY000", why.clone()));
         }
@@ -111,7 +119,15 @@ impl Session {
     }
 
     async fn plan(&mut self, query: Query) -> SqlResult<Prepared> {
-        let (reader, catalog) = self.reader().await?;
+        let source = self.reader().await?;
+        self.plan_from(query, source).await
+    }
+
+    async fn plan_from(
+        &mut self,
+        query: Query,
+        (reader, catalog): (Reader, Arc<Catalog>),
+    ) -> SqlResult<Prepared> {
         let tables = Tables {
             engine: self.engine.clone(),
             catalog: catalog.clone(),

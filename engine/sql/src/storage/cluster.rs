@@ -14,7 +14,7 @@ use txn::api::{RegionRef, Request, Response};
 use txn::client::{RowTransport, TxnClient};
 use types::{Error, LeaseId, NodeId, RegionKind, Result, Table, TableId, Timestamp};
 
-use super::{Pair, Savepoint, Scan, Snapshot, Storage, Transaction};
+use super::{Acquired, Pair, Savepoint, Scan, Snapshot, Storage, Transaction, Waiting};
 
 /// How long a table's regions are asked for something before giving up.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -180,6 +180,34 @@ impl Snapshot for ClusterTransaction {
 
 #[async_trait]
 impl Transaction for ClusterTransaction {
+    async fn get_at(&self, keys: Vec<Vec<u8>>, ts: Timestamp) -> Result<Vec<Pair>> {
+        self.inner.batch_get_at(keys, ts).await
+    }
+
+    fn scan_at(
+        &self,
+        (start, end): (Vec<u8>, Vec<u8>),
+        reverse: bool,
+        few: Option<u32>,
+        ts: Timestamp,
+    ) -> Box<dyn Scan> {
+        paged(self.inner.scan_at(start, end, reverse, ts), few)
+    }
+
+    async fn acquire(
+        &mut self,
+        table: &Arc<Table>,
+        keys: Vec<Vec<u8>>,
+        waiting: Waiting,
+        read_at: Option<Timestamp>,
+    ) -> Result<Acquired> {
+        self.inner.acquire(table, keys, waiting, read_at).await
+    }
+
+    fn wait_for_rows(&mut self, wait: Duration) {
+        self.inner.wait_for_rows(wait);
+    }
+
     fn bytes(&self) -> usize {
         self.inner.bytes()
     }

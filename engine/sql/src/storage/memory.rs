@@ -3,7 +3,7 @@
 //! Nothing is durable, and nothing of it is meant to be: timestamps count, conflicts are found at
 //! commit, the catalog is placement's own state machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,14 @@ use placement::ClusterStatus;
 use placement::api::{Catalog, CatalogChange, Lease};
 use placement::catalog::Founders;
 use placement::command::{Command, Outcome};
+use placement::deadlock::WaitGraph;
 use placement::state::State;
-use types::{Error, LeaseId, Result, Table, TableId, Timestamp};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+use txn::queues::{Queues, Standing, Tenure};
+use types::{Error, LeaseId, RegionKind, Result, Table, TableId, Timestamp};
 
-use super::{Pair, Savepoint, Scan, Snapshot, Storage, Transaction};
+use super::{Acquired, Current, Pair, Savepoint, Scan, Snapshot, Storage, Transaction, Waiting};
 
 /// Pairs of a page, unless asked for fewer.
 const PAGE: usize = 1024;
@@ -41,10 +45,70 @@ impl Data {
     }
 }
 
+/// Row locks. Nothing here fails, so nothing runs out.
+#[derive(Default)]
+struct Locks {
+    queues: Mutex<(Queues, WaitGraph)>,
+    changed: Notify,
+}
+
+/// All keys are led from here for ever.
+const TENURE: Tenure = Tenure { region: 0, term: 0 };
+
+impl Locks {
+    /// Takes one key; false if it is to be skipped.
+    async fn take(&self, key: &[u8], owner: Timestamp, waiting: Waiting) -> Result<bool> {
+        let began = Instant::now();
+        let until = match waiting {
+            Waiting::For(ms) => began + Duration::from_millis(ms),
+            Waiting::No | Waiting::Skip => began,
+        };
+        loop {
+            let changed = self.changed.notified();
+            let holder = {
+                let (queues, waits) = &mut *self.queues.lock();
+                let queue = matches!(waiting, Waiting::For(_)).then_some(u64::MAX);
+                let holder = match queues.claim(0, TENURE, key, owner, (u64::MAX, queue)) {
+                    Standing::Holds => {
+                        waits.ended(owner, key);
+                        return Ok(true);
+                    }
+                    Standing::Behind(holder) => holder,
+                };
+                let now = env::Instant::from_micros(0);
+                if queue.is_some() && waits.wait(now, owner, holder, key).is_some() {
+                    queues.leave(key, owner);
+                    return Err(Error::Deadlock(owner));
+                }
+                holder
+            };
+            match waiting {
+                Waiting::No => return Err(Error::LockBusy(holder)),
+                Waiting::Skip => return Ok(false),
+                Waiting::For(millis) => {
+                    if timeout_at(until, changed).await.is_err() {
+                        let (queues, waits) = &mut *self.queues.lock();
+                        queues.leave(key, owner);
+                        waits.ended(owner, key);
+                        return Err(Error::LockWait { holder, millis });
+                    }
+                }
+            }
+        }
+    }
+
+    fn release(&self, keys: &BTreeSet<Vec<u8>>, owner: Timestamp) {
+        let queues = &mut self.queues.lock().0;
+        keys.iter().for_each(|key| queues.release(0, key, owner));
+        self.changed.notify_waiters();
+    }
+}
+
 /// The store. Clones share it.
 #[derive(Clone, Default)]
 pub struct MemoryStorage {
     data: Arc<Mutex<Data>>,
+    locks: Arc<Locks>,
 }
 
 impl MemoryStorage {
@@ -212,6 +276,16 @@ struct MemoryTransaction {
     writes: BTreeMap<Vec<u8>, Write>,
     saved: Vec<BTreeMap<Vec<u8>, Write>>,
     tables: BTreeMap<TableId, Arc<Table>>,
+    /// What it may hold.
+    held: BTreeSet<Vec<u8>>,
+    /// Keys that it has locked, and the newest version that it has seen of each, or later.
+    locked: BTreeMap<Vec<u8>, Timestamp>,
+}
+
+impl Drop for MemoryTransaction {
+    fn drop(&mut self) {
+        self.snapshot.storage.locks.release(&self.held, self.snapshot.ts);
+    }
 }
 
 #[async_trait]
@@ -221,8 +295,34 @@ impl Snapshot for MemoryTransaction {
     }
 
     async fn get(&self, keys: Vec<Vec<u8>>) -> Result<Vec<Pair>> {
+        self.get_at(keys, self.snapshot.ts).await
+    }
+
+    fn scan(&self, start: Vec<u8>, end: Vec<u8>, reverse: bool, few: Option<u32>) -> Box<dyn Scan> {
+        self.scan_at((start, end), reverse, few, self.snapshot.ts)
+    }
+}
+
+impl MemoryTransaction {
+    fn write(&mut self, table: &Arc<Table>, key: Vec<u8>, write: Write) {
+        self.tables.insert(table.id, table.clone());
+        self.writes.insert(key, write);
+    }
+
+    /// Since when another version of a key is a conflict.
+    fn seen(&self, key: &[u8]) -> Timestamp {
+        let entry = matches!(txn::client::kind_of(key), Some(RegionKind::Index(..)));
+        let newest = self.locked.values().max().copied().filter(|_| entry);
+        self.locked.get(key).copied().or(newest).unwrap_or(self.snapshot.ts)
+    }
+}
+
+#[async_trait]
+impl Transaction for MemoryTransaction {
+    async fn get_at(&self, keys: Vec<Vec<u8>>, ts: Timestamp) -> Result<Vec<Pair>> {
+        let snapshot = self.snapshot.storage.snapshot(ts);
         let mut found: BTreeMap<Vec<u8>, Vec<u8>> =
-            self.snapshot.get(keys.clone()).await?.into_iter().collect();
+            snapshot.get(keys.clone()).await?.into_iter().collect();
         for key in keys {
             match self.writes.get(&key).and_then(Write::row) {
                 Some(Some(row)) => {
@@ -237,7 +337,13 @@ impl Snapshot for MemoryTransaction {
         Ok(found.into_iter().collect())
     }
 
-    fn scan(&self, start: Vec<u8>, end: Vec<u8>, reverse: bool, few: Option<u32>) -> Box<dyn Scan> {
+    fn scan_at(
+        &self,
+        (start, end): (Vec<u8>, Vec<u8>),
+        reverse: bool,
+        few: Option<u32>,
+        ts: Timestamp,
+    ) -> Box<dyn Scan> {
         let own = self
             .writes
             .iter()
@@ -245,28 +351,44 @@ impl Snapshot for MemoryTransaction {
             .collect();
         let page = few.map_or(PAGE, |few| few.max(1) as usize);
         let storage = self.snapshot.storage.clone();
-        Box::new(MemoryScan {
-            storage,
-            ts: self.snapshot.ts,
-            start,
-            end,
-            reverse,
-            page,
-            own,
-            done: false,
-        })
+        Box::new(MemoryScan { storage, ts, start, end, reverse, page, own, done: false })
     }
-}
 
-impl MemoryTransaction {
-    fn write(&mut self, table: &Arc<Table>, key: Vec<u8>, write: Write) {
+    async fn acquire(
+        &mut self,
+        table: &Arc<Table>,
+        mut keys: Vec<Vec<u8>>,
+        waiting: Waiting,
+        read_at: Option<Timestamp>,
+    ) -> Result<Acquired> {
+        keys.sort();
+        keys.dedup();
         self.tables.insert(table.id, table.clone());
-        self.writes.insert(key, write);
+        let (start, storage) = (self.snapshot.ts, self.snapshot.storage.clone());
+        let mut acquired = Acquired::default();
+        for key in keys {
+            self.held.insert(key.clone());
+            if !storage.locks.take(&key, start, waiting).await? {
+                continue;
+            }
+            let data = storage.data.lock();
+            let newest = data.versions.get(&key).and_then(|versions| versions.last());
+            let (newest, row) = newest.cloned().unwrap_or_default();
+            let row = self.writes.get(&key).and_then(Write::row).unwrap_or(row);
+            if !self.locked.contains_key(&key) {
+                if read_at.is_some_and(|read_at| newest > read_at) {
+                    acquired.newer = acquired.newer.max(Some(newest));
+                } else {
+                    self.locked.insert(key.clone(), read_at.unwrap_or(newest.max(start)));
+                }
+            }
+            acquired.rows.push(Current { key, newest, live: row.is_some(), row });
+        }
+        Ok(acquired)
     }
-}
 
-#[async_trait]
-impl Transaction for MemoryTransaction {
+    fn wait_for_rows(&mut self, _: Duration) {}
+
     fn bytes(&self) -> usize {
         let row = |write: &Write| write.row().flatten().map_or(0, |row| row.len());
         self.writes.iter().map(|(key, write)| key.len() + row(write)).sum()
@@ -321,12 +443,19 @@ impl Transaction for MemoryTransaction {
         }
     }
 
-    async fn commit(self: Box<Self>) -> Result<Timestamp> {
+    async fn commit(mut self: Box<Self>) -> Result<Timestamp> {
         let start = self.snapshot.ts;
         if self.writes.is_empty() {
             return Ok(start);
         }
-        let mut data = self.snapshot.storage.data.lock();
+        let storage = self.snapshot.storage.clone();
+        for key in self.writes.keys() {
+            let holder = storage.locks.queues.lock().0.holder(0, key);
+            if let Some(holder) = holder.filter(|holder| *holder != start) {
+                return Err(Error::Held { start, holder });
+            }
+        }
+        let mut data = storage.data.lock();
         // As regions do: rows of the newest two versions of a table's description, no older ones.
         for (id, table) in &self.tables {
             let catalog = data.state.as_ref().map(|state| &state.catalog);
@@ -337,7 +466,7 @@ impl Transaction for MemoryTransaction {
         }
         for (key, write) in &self.writes {
             let newest = data.versions.get(key).and_then(|versions| versions.last());
-            if let Some((committed, _)) = newest.filter(|(at, _)| *at > start) {
+            if let Some((committed, _)) = newest.filter(|(at, _)| *at > self.seen(key)) {
                 return Err(Error::Conflict { key: key.clone(), start, committed: *committed });
             }
             if matches!(write, Write::Insert(_)) && newest.is_some_and(|(_, row)| row.is_some()) {
@@ -345,7 +474,7 @@ impl Transaction for MemoryTransaction {
             }
         }
         let commit_ts = data.tick();
-        for (key, write) in self.writes {
+        for (key, write) in std::mem::take(&mut self.writes) {
             if let Some(row) = write.row() {
                 data.versions.entry(key).or_default().push((commit_ts, row));
             }
@@ -358,8 +487,14 @@ impl Transaction for MemoryTransaction {
 impl Storage for MemoryStorage {
     async fn begin(&self) -> Result<Box<dyn Transaction>> {
         let snapshot = MemorySnapshot { storage: self.clone(), ts: self.tick() };
-        let (writes, saved, tables) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
-        Ok(Box::new(MemoryTransaction { snapshot, writes, saved, tables }))
+        Ok(Box::new(MemoryTransaction {
+            snapshot,
+            writes: BTreeMap::new(),
+            saved: Vec::new(),
+            tables: BTreeMap::new(),
+            held: BTreeSet::new(),
+            locked: BTreeMap::new(),
+        }))
     }
 
     fn snapshot(&self, ts: Timestamp) -> Arc<dyn Snapshot> {

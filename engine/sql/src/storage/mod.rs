@@ -11,6 +11,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use placement::ClusterStatus;
 use placement::api::{Catalog, CatalogChange, Lease};
+pub use txn::Acquired;
+pub use txn::api::{Current, Waiting};
 use types::{LeaseId, Result, Table, TableId, Timestamp};
 
 /// A key and its row.
@@ -40,9 +42,35 @@ pub trait Snapshot: Send + Sync {
     fn scan(&self, start: Vec<u8>, end: Vec<u8>, reverse: bool, few: Option<u32>) -> Box<dyn Scan>;
 }
 
-/// A transaction in optimistic mode: it reads its own writes, and conflicts show at commit.
+/// A transaction: it reads its own writes. Conflicts show at commit, but not on rows that it has
+/// locked.
 #[async_trait]
 pub trait Transaction: Snapshot {
+    /// As [`Snapshot::get`], of another snapshot and with its own writes.
+    async fn get_at(&self, keys: Vec<Vec<u8>>, ts: Timestamp) -> Result<Vec<Pair>>;
+
+    /// As [`Snapshot::scan`], of another snapshot and with its own writes.
+    fn scan_at(
+        &self,
+        range: (Vec<u8>, Vec<u8>),
+        reverse: bool,
+        few: Option<u32>,
+        ts: Timestamp,
+    ) -> Box<dyn Scan>;
+
+    /// Locks keys until the transaction ends, and gives their rows as they are now. `read_at` says
+    /// when rows were read: what is newer is told, and has to be read again.
+    async fn acquire(
+        &mut self,
+        table: &Arc<Table>,
+        keys: Vec<Vec<u8>>,
+        waiting: Waiting,
+        read_at: Option<Timestamp>,
+    ) -> Result<Acquired>;
+
+    /// How long the commit waits for rows that others hold and this one has not locked.
+    fn wait_for_rows(&mut self, wait: Duration);
+
     /// Bytes of keys and rows buffered.
     fn bytes(&self) -> usize;
 

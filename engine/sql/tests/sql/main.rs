@@ -4,6 +4,7 @@
 mod harness;
 mod indexes;
 mod lagging;
+mod locking;
 mod planner;
 mod router;
 mod scripts;

@@ -50,10 +50,10 @@ async fn a_transaction_reads_one_snapshot() {
 }
 
 #[tokio::test]
-async fn the_second_of_two_writers_conflicts_at_commit() {
+async fn the_second_of_two_optimistic_writers_conflicts_at_commit() {
     let (engine, mut one) = accounts().await;
     let mut two = in_database(&engine).await;
-    done(&mut one, "BEGIN").await.unwrap();
+    done(&mut one, "BEGIN OPTIMISTIC").await.unwrap();
     done(&mut one, "UPDATE a SET v = 1 WHERE id = 1").await.unwrap();
     done(&mut two, "UPDATE a SET v = 2 WHERE id = 1").await.unwrap();
     let error = done(&mut one, "COMMIT").await.unwrap_err();
@@ -316,9 +316,10 @@ async fn explain_says_which_engine_and_which_way() {
 }
 
 #[tokio::test]
-async fn rows_read_for_update_are_held() {
+async fn rows_read_for_update_by_an_optimistic_transaction_are_checked() {
     let (engine, mut one) = accounts().await;
     let mut two = in_database(&engine).await;
+    done(&mut one, "SET tidb_txn_mode = 'optimistic'").await.unwrap();
     done(&mut one, "BEGIN").await.unwrap();
     assert_eq!(rows(&mut one, "SELECT v FROM a WHERE id = 1 FOR UPDATE").await.unwrap(), ["10"]);
     done(&mut one, "UPDATE a SET v = 0 WHERE id = 2").await.unwrap();
