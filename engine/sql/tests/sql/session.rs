@@ -357,7 +357,7 @@ async fn lists_of_whole_keys_are_looked_up_and_held() {
         found.sort();
         assert_eq!(found, expected, "{condition}");
     }
-    done(&mut one, "BEGIN").await.unwrap();
+    done(&mut one, "BEGIN OPTIMISTIC").await.unwrap();
     let held = "SELECT v FROM p WHERE (a, b) IN ((1, 'x'), (2, 'x')) FOR UPDATE";
     assert_eq!(rows(&mut one, held).await.unwrap(), ["1", "3"]);
     let changed = "UPDATE p SET v = v + 10 WHERE (a, b) IN ((1, 'y'), (2, 'y'))";
