@@ -30,6 +30,7 @@ enum Command {
     Serve(ServeArgs),
     /// Look at a running cluster
     Ctl(ctl::Args),
+    Diff(diff::Args),
     /// Write the tables of TPC-H as files
     Dbgen(dbgen::Args),
     /// Put load on a server, and prove that analytics leaves the online path alone
@@ -64,7 +65,7 @@ struct ServeArgs {
     cpus: Option<bench::cpus::Cpus>,
 }
 
-/// Runs a command; an error is printed with its causes and ends in exit code 1.
+/// Runs a command; an error is printed with its causes and ends in exit code 1, but `diff` has codes of its own.
 pub fn run(cli: Cli) -> ExitCode {
     match execute(cli) {
         Ok(code) => code,
@@ -90,6 +91,7 @@ fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Ctl(args) => runtime.block_on(ctl::run(args))?,
         Command::Dbgen(args) => dbgen::run(&args)?,
         Command::Bench(args) => return runtime.block_on(bench::run(args)),
+        Command::Diff(args) => return Ok(runtime.block_on(diff::run(args))),
         Command::Serve(args) => {
             if let Some(parent) = args.parent {
                 signals::die_with_parent(parent)?;

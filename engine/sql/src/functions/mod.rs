@@ -20,6 +20,7 @@ pub mod arithmetic;
 pub mod cast;
 pub mod control;
 pub mod convert;
+pub mod digest;
 pub mod math;
 pub mod regexp;
 pub mod string;
@@ -149,10 +150,11 @@ impl ScalarUDFImpl for Udf {
 
 /// Every function, for a session's registry.
 pub fn all() -> Vec<Arc<ScalarUDF>> {
-    let lists: [&'static [Function]; 7] = [
+    let lists: [&'static [Function]; 8] = [
         arithmetic::FUNCTIONS,
         cast::FUNCTIONS,
         control::FUNCTIONS,
+        digest::FUNCTIONS,
         math::FUNCTIONS,
         regexp::FUNCTIONS,
         string::FUNCTIONS,

@@ -239,6 +239,7 @@ const SCALARS: &[(&str, &str)] = &[
     ("rand", "mysql_rand"),
     ("crc32", "mysql_crc32"),
     ("conv", "mysql_conv"),
+    ("md5", "mysql_md5"),
     ("concat", "mysql_concat"),
     ("concat_ws", "mysql_concat_ws"),
     ("upper", "mysql_upper"),

@@ -1,0 +1,122 @@
+//! Digests: `MD5`, and the digest of a whole row that `isobar diff` compares tables by.
+//!
+//! A row's text must stay the one that other servers can spell with CONCAT_WS, LENGTH and IFNULL:
+//! what is computed here is compared with what they compute.
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, StringArray, UInt64Array};
+use arrow::datatypes::{DataType, Decimal128Type, Int64Type, UInt64Type};
+use datafusion::common::{Result, ScalarValue};
+use md5::{Digest, Md5};
+use types::Decimal;
+
+use super::convert::{to_datetime, to_i64, to_strings};
+use super::{Function, text};
+use crate::error::SqlResult;
+use crate::temporal::format_datetime;
+
+/// The functions.
+pub const FUNCTIONS: &[Function] = &[
+    Function::new("mysql_md5", 1..=1, text, md5),
+    Function::new("isobar_digest", 1..=4096, number, digest),
+];
+
+fn number(_: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+    Ok(DataType::UInt64)
+}
+
+fn md5(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    let texts = to_strings(&args[0])?;
+    let sums = texts.iter().map(|text| text.map(|text| format!("{:x}", Md5::digest(text))));
+    Ok(Arc::new(sums.collect::<StringArray>()))
+}
+
+/// One column, in the form its texts are made from.
+enum Cells {
+    Text(StringArray),
+    Signed(ArrayRef),
+    Unsigned(ArrayRef),
+    Decimal(ArrayRef, u8),
+    Moment(ArrayRef),
+    /// Texts that need no length before them: numbers and dates.
+    Plain(StringArray),
+}
+
+impl Cells {
+    fn of(array: &ArrayRef) -> SqlResult<Cells> {
+        Ok(match array.data_type() {
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
+                Cells::Text(to_strings(array)?)
+            }
+            DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => {
+                Cells::Signed(Arc::new(to_i64(array)?))
+            }
+            DataType::UInt64 => Cells::Unsigned(array.clone()),
+            DataType::UInt8 | DataType::UInt16 | DataType::UInt32 => {
+                Cells::Signed(Arc::new(to_i64(array)?))
+            }
+            DataType::Decimal128(_, scale) => {
+                Cells::Decimal(array.clone(), u8::try_from(*scale).unwrap_or(0))
+            }
+            DataType::Timestamp(_, _) => Cells::Moment(Arc::new(to_datetime(array)?)),
+            _ => Cells::Plain(to_strings(array)?),
+        })
+    }
+
+    fn is_null(&self, row: usize) -> bool {
+        match self {
+            Cells::Text(array) | Cells::Plain(array) => array.is_null(row),
+            Cells::Signed(array)
+            | Cells::Unsigned(array)
+            | Cells::Decimal(array, _)
+            | Cells::Moment(array) => array.is_null(row),
+        }
+    }
+
+    /// Appends a value's text. Text carries its length, so that no two rows have one spelling; a
+    /// NULL is the letter N, which no length and no number begins with.
+    fn append(&self, row: usize, out: &mut Vec<u8>) {
+        if self.is_null(row) {
+            out.push(b'N');
+            return;
+        }
+        // Writing to memory does not fail.
+        _ = match self {
+            Cells::Text(array) => write!(out, "{}:{}", array.value(row).len(), array.value(row)),
+            Cells::Plain(array) => write!(out, "{}", array.value(row)),
+            Cells::Signed(array) => write!(out, "{}", array.as_primitive::<Int64Type>().value(row)),
+            Cells::Unsigned(array) => {
+                write!(out, "{}", array.as_primitive::<UInt64Type>().value(row))
+            }
+            Cells::Decimal(array, scale) => {
+                let unscaled = array.as_primitive::<Decimal128Type>().value(row);
+                write!(out, "{}", Decimal { unscaled, scale: *scale })
+            }
+            Cells::Moment(array) => {
+                let us =
+                    array.as_primitive::<arrow::datatypes::TimestampMicrosecondType>().value(row);
+                write!(out, "{}", format_datetime(us, 6))
+            }
+        };
+    }
+}
+
+/// The first 64 bits of the MD5 of a row's text: the values' texts with commas between them.
+fn digest(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    let columns = args.iter().map(Cells::of).collect::<SqlResult<Vec<_>>>()?;
+    let mut line = Vec::new();
+    let rows = (0..args[0].len()).map(|row| {
+        line.clear();
+        for (at, column) in columns.iter().enumerate() {
+            if at > 0 {
+                line.push(b',');
+            }
+            column.append(row, &mut line);
+        }
+        let sum: [u8; 16] = Md5::digest(&line).into();
+        sum.iter().take(8).fold(0, |high, byte| high << 8 | u64::from(*byte))
+    });
+    Ok(Arc::new(rows.collect::<UInt64Array>()))
+}

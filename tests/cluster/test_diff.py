@@ -1,0 +1,497 @@
+"""`isobar diff`: planted differences are found, no others; corrections correct; interruptions lose nothing."""
+
+import csv
+import datetime
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow
+import pymysql
+import pytest
+from pyarrow import parquet
+
+from harness import Cluster, wait_until
+
+COLUMNS = (
+    "id BIGINT, part VARCHAR(20) {bin}, n INT, u BIGINT UNSIGNED, money DECIMAL(12,2), x DOUBLE, code CHAR(6) {bin},"
+    " name VARCHAR(60) {bin}, note TEXT {bin}, day DATE, at DATETIME(6), seen TIMESTAMP(3) NULL"
+)
+NAMES = [word.split()[0] for word in COLUMNS.split(", ")]
+TEXTS = ["", "a", "a ", "A", "N", "naïve ☃ 🙂", "it's", 'back\\slash "quoted"', "tab\tline\nend", "a,1:b", None]
+ROWS = 3000
+UTC = datetime.timezone.utc
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def create(table: str, bin: str = "") -> str:
+    return f"CREATE TABLE {table} ({COLUMNS.format(bin=bin)}, PRIMARY KEY (id, part))"
+
+
+def some_row(number: int) -> list:
+    """A row, decided by its number."""
+    rng = random.Random(number)
+
+    def maybe(value):
+        return None if rng.random() < 0.1 else value
+
+    at = datetime.datetime(2013, 1, 1) + datetime.timedelta(seconds=number * 7919, microseconds=rng.choice([0, 120000, 7]))
+    return [
+        # Dense in places, far apart in others.
+        number if number % 3 else number * 1_000_003 - 7_000_000_000,
+        ["", "x", "y☃"][number % 2 + (number % 5 == 0)],
+        maybe(rng.randint(-(2**31), 2**31 - 1)),
+        maybe(rng.choice([0, 2**64 - 1, number])),
+        maybe(Decimal(rng.randint(-(10**9), 10**9)) / 100),
+        maybe(rng.choice([0.1, -2.5, 1e300, 1e-7, 123456789.125, float(number)])),
+        maybe(rng.choice(["", "ab", "abcdef"])),
+        rng.choice(TEXTS),
+        maybe("long " * rng.choice([0, 1, 400])),
+        maybe(at.date()),
+        maybe(at),
+        maybe(at.replace(microsecond=rng.choice([0, 5000]))),
+    ]
+
+
+def load(connection, table: str, rows: list[list]) -> None:
+    holders = ", ".join(["%s"] * len(NAMES))
+    with connection.cursor() as cursor:
+        for start in range(0, len(rows), 500):
+            cursor.executemany(f"INSERT INTO {table} ({', '.join(NAMES)}) VALUES ({holders})", rows[start : start + 500])
+
+
+def planted(rows: list[list]) -> tuple[list[list], dict[tuple, tuple]]:
+    """The rows with differences, and what they are: key → (kind, columns)."""
+    expected: dict[tuple, tuple] = {}
+    other = []
+
+    def change(row: list, **values) -> list:
+        new = [values.get(name, old) for name, old in zip(NAMES, row)]
+        names = {name for name, old, now in zip(NAMES, row, new) if type(old) is not type(now) or old != now}
+        if names:
+            expected[(row[0], row[1])] = ("changed", names)
+        return new
+
+    for number, row in enumerate(rows):
+        match number:
+            case 0 | 1 | 777 | 2999:
+                expected[(row[0], row[1])] = ("missing", set())
+                continue
+            case 10:
+                row = change(row, name="" if row[7] is None else None)
+            case 11:
+                row = change(row, money=(row[4] or Decimal(0)) + Decimal("0.01"))
+            case 12:
+                row = change(row, note="long " * 399 + "lonG ")
+            case 13:
+                row = change(row, name="naïve ☃ 🙃")
+            case 14:
+                row = change(row, x=0.30000000000000004)
+            case 15:
+                row = change(row, at=datetime.datetime(2013, 1, 1, 0, 0, 0, 1))
+            case 16:
+                row = change(row, u=2**64 - 2, n=None if row[2] is not None else 0)
+            case 17:
+                row = change(row, name="A" if row[7] == "a" else "a")
+            case 18:
+                row = change(row, seen=datetime.datetime(2024, 2, 29, 1, 2, 3, 4000))
+            case 19:
+                row = change(row, day=datetime.date(9999, 12, 31))
+        other.append(row)
+    for number in range(5000, 5004):
+        row = some_row(number)
+        expected[(row[0], row[1])] = ("extra", set())
+        other.append(row)
+    return other, expected
+
+
+def found(report: dict, table: int = 0) -> dict[tuple, tuple]:
+    """What a report tells, as `planted` does."""
+    return {
+        (int(d["key"]["id"]), d["key"]["part"]): (d["kind"], set(d["source"]) if d["kind"] == "changed" else set())
+        for d in report["tables"][table]["differences"]
+    }
+
+
+class Differ:
+    """Runs `isobar diff` against one cluster."""
+
+    def __init__(self, cluster: Cluster, folder: Path):
+        self.cluster, self.folder = cluster, folder
+        self.report = folder / "report.json"
+
+    def at(self, table: str, port: int | None = None) -> str:
+        return f"mysql://root@127.0.0.1:{port or self.cluster.mysql_port}/{table.replace('.', '/')}"
+
+    def command(self, source: object, target: object, *words: object) -> list[str]:
+        sizes = ["--chunk-rows", "300", "--fetch-rows", "20", "--timeout", "60"]
+        return [self.cluster.isobar, "diff", str(source), str(target), "--report", str(self.report), *sizes, *map(str, words)]
+
+    def run(self, source: object, target: object, *words: object, seconds: float = 120) -> tuple[int, dict, str]:
+        """Exit code, report, standard error."""
+        self.report.unlink(missing_ok=True)
+        done = subprocess.run(self.command(source, target, *words), capture_output=True, text=True, timeout=seconds)
+        report = json.loads(self.report.read_text()) if self.report.exists() else {}
+        assert "panicked" not in done.stderr, done.stderr
+        return done.returncode, report, done.stdout + done.stderr
+
+
+@pytest.fixture
+def differ(cluster: Cluster, tmp_path: Path) -> Differ:
+    return Differ(cluster, tmp_path)
+
+
+ALL = [some_row(number) for number in range(ROWS)]
+OTHER, EXPECTED = planted(ALL)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tables(cluster: Cluster):
+    cluster.sql("CREATE DATABASE d", create("d.t"), create("d.copy"), create("d.other"))
+    with cluster.connect(database="d") as connection:
+        load(connection, "t", ALL)
+        load(connection, "copy", random.Random(1).sample(ALL, len(ALL)))
+        load(connection, "other", OTHER)
+    for table in ["d.t", "d.copy", "d.other"]:
+        cluster.replicate(table)
+
+
+def apply(connection, fix: Path) -> None:
+    """Runs a file of statements, one a line, each to its end."""
+    with connection.cursor() as cursor:
+        for line in fix.read_text().split("\n"):
+            if line and not line.startswith("--"):
+                cursor.execute(line.removesuffix(";"))
+
+
+@pytest.mark.parametrize("engine", ["columns", "rows"])
+def test_planted_differences_are_found_on_both_engines(differ: Differ, engine: str):
+    code, report, text = differ.run(differ.at("d.t"), differ.at("d.copy"), "--engine", engine)
+    assert code == 0, text
+    assert report["tables"][0]["source_rows"] == ROWS and report["tables"][0]["chunks"] > 5
+    assert report["source_moment"] == "all at one snapshot"
+    code, report, text = differ.run(differ.at("d.t"), differ.at("d.other"), "--engine", engine)
+    assert code == 1, text
+    assert found(report) == EXPECTED
+
+
+def test_corrections_make_the_target_the_same(cluster: Cluster, differ: Differ):
+    cluster.sql(create("d.mended"))
+    with cluster.connect(database="d") as connection:
+        load(connection, "mended", OTHER)
+        fix = differ.folder / "fix.sql"
+        code, report, text = differ.run(differ.at("d.t"), differ.at("d.mended"), "--fix", fix)
+        assert code == 1 and found(report) == EXPECTED, text
+        assert "no columnar replica" in text
+        # A row that changes after the comparison is left alone.
+        key = next(key for key, what in EXPECTED.items() if what == ("changed", {"money"}))
+        connection.cursor().execute("UPDATE mended SET n = 4711 WHERE id = %s AND part = %s", key)
+        apply(connection, fix)
+    code, report, text = differ.run(differ.at("d.t"), differ.at("d.mended"))
+    assert code == 1 and found(report) == {key: ("changed", {"money", "n"})}, text
+    fix.unlink()
+    differ.run(differ.at("d.t"), differ.at("d.mended"), "--fix", fix)
+    with cluster.connect(database="d") as connection:
+        apply(connection, fix)
+    assert differ.run(differ.at("d.t"), differ.at("d.mended"))[0] == 0
+
+
+def test_whole_databases_are_compared(cluster: Cluster, differ: Differ):
+    cluster.sql(
+        "CREATE DATABASE one",
+        "CREATE DATABASE two",
+        *[f"CREATE TABLE {d}.same (id INT PRIMARY KEY, v CHAR(3))" for d in ["one", "two"]],
+        "CREATE TABLE one.narrow (id INT PRIMARY KEY)",
+        "CREATE TABLE two.narrow (id INT PRIMARY KEY, v INT)",
+        "CREATE TABLE one.gone (id INT PRIMARY KEY)",
+        "CREATE TABLE one.keyless (v INT)",
+        "CREATE TABLE two.keyless (v INT)",
+    )
+    code, report, text = differ.run(differ.at("one"), differ.at("two"))
+    assert code == 2, text
+    verdicts = {table["table"]: table["verdict"] for table in report["tables"]}
+    assert verdicts == {"same": "same", "narrow": "could_not_tell", "gone": "different", "keyless": "could_not_tell"}
+    assert "lacks v" in text and "--ignore-columns" in text and "--key" in text
+    code, report, text = differ.run(differ.at("one.narrow"), differ.at("two.narrow"), "--ignore-columns", "v")
+    assert code == 0, text
+
+
+def arrow_table(rows: list[list], **changes) -> pyarrow.Table:
+    types = dict(
+        id=pyarrow.int64(), part=pyarrow.string(), n=pyarrow.int32(), u=pyarrow.uint64(), money=pyarrow.decimal128(14, 3),
+        x=pyarrow.float64(), code=pyarrow.string(), name=pyarrow.string(), note=pyarrow.string(), day=pyarrow.date32(),
+        at=pyarrow.timestamp("us"), seen=pyarrow.timestamp("ms", "UTC"),
+    )
+    types.update(changes)
+    columns = {name: [row[at] for row in rows] for at, name in enumerate(NAMES)}
+    columns["seen"] = [None if value is None else value.replace(tzinfo=UTC) for value in columns["seen"]]
+    return pyarrow.table({name: pyarrow.array(columns[name], types[name]) for name in NAMES})
+
+
+def test_a_table_is_compared_with_parquet(cluster: Cluster, differ: Differ):
+    lake = differ.folder / "lake"
+    lake.mkdir()
+    shuffled = random.Random(2).sample(ALL, len(ALL))
+    parquet.write_table(arrow_table(shuffled[:1000]), lake / "a.parquet", row_group_size=100)
+    parquet.write_table(arrow_table(shuffled[1000:]), lake / "b.parquet", compression="zstd")
+    code, report, text = differ.run(lake, differ.at("d.t"))
+    assert code == 0, text
+    assert "without trailing zeros" in text and report["tables"][0]["source_rows"] == ROWS
+    fix = differ.folder / "fix.sql"
+    code, report, text = differ.run(lake, differ.at("d.other"), "--fix", fix)
+    assert code == 1 and found(report) == EXPECTED, text
+    cluster.sql(create("d.from_lake"))
+    with cluster.connect(database="d") as connection:
+        load(connection, "from_lake", OTHER)
+        fix.write_text(fix.read_text().replace("`other`", "`from_lake`"))
+        apply(connection, fix)
+    assert differ.run(f"{lake}/*.parquet", differ.at("d.from_lake"))[0] == 0
+    # A row that is there twice is told as such.
+    parquet.write_table(arrow_table(shuffled[:1]), lake / "c.parquet")
+    code, report, text = differ.run(lake, differ.at("d.t"))
+    assert code == 1 and [d["kind"] for d in report["tables"][0]["differences"]] == ["repeated"], text
+
+
+def test_a_table_is_compared_with_csv(cluster: Cluster, differ: Differ):
+    file = differ.folder / "t.csv"
+
+    def spell(value: object) -> str:
+        if value is None:
+            return "\\N"
+        return repr(value) if isinstance(value, float) else str(value)
+
+    def write(rows: list[list]) -> None:
+        with file.open("w", newline="") as out:
+            writer = csv.writer(out)
+            writer.writerow(NAMES)
+            writer.writerows([spell(value) for value in row] for row in rows)
+
+    write(random.Random(3).sample(ALL, len(ALL)))
+    code, report, text = differ.run(differ.at("d.t"), file)
+    assert code == 0, text
+    code, report, text = differ.run(file, differ.at("d.other"))
+    assert code == 1 and found(report) == EXPECTED, text
+    lines = file.read_text()
+    first = lines.index("\n", lines.index("\n") + 1)
+    for broken, words in [
+        (lines[: first + 1] + "1,2,3\n" + lines[first + 1 :], ["line", "fields"]),
+        (lines + "abc" + ",x" * 11 + "\n", ["column id", "'abc' is no whole number"]),
+        (lines.replace("money", "cash", 1), ["lacks", "money"]),
+    ]:
+        file.write_text(broken)
+        code, report, text = differ.run(differ.at("d.t"), file)
+        assert code == 2 and all(word in text for word in words), text
+
+
+def test_bad_parquet_is_a_typed_error(differ: Differ):
+    file = differ.folder / "t.parquet"
+    parquet.write_table(arrow_table(ALL[:50]).drop_columns(["money"]), file)
+    code, _, text = differ.run(file, differ.at("d.t"))
+    assert code == 2 and "lacks money" in text and "--ignore-columns" in text
+    parquet.write_table(arrow_table(ALL[:50]).drop_columns(["x"]).append_column("x", pyarrow.array(["a"] * 50)), file)
+    code, _, text = differ.run(file, differ.at("d.t"))
+    assert code == 2 and "column x" in text and "no common meaning" in text
+    parquet.write_table(arrow_table(ALL), file)
+    whole = file.read_bytes()
+    for damaged in [whole[:-100], whole[: len(whole) // 2], b"", whole[:2000] + bytes(200) + whole[2200:]]:
+        file.write_bytes(damaged)
+        code, _, text = differ.run(file, differ.at("d.t"))
+        assert code == 2 and str(file) in text, text
+    code, _, text = differ.run(differ.folder / "nope.parquet", differ.at("d.t"))
+    assert code == 2 and "nope.parquet" in text
+
+
+def test_a_killed_run_goes_on_to_the_same_report(differ: Differ):
+    checkpoint = differ.folder / "run.json"
+    sides = differ.at("d.t"), differ.at("d.other")
+    _, whole, _ = differ.run(*sides)
+    slow = differ.command(*sides, "--checkpoint", checkpoint, "--rows-per-second", "3000", "--threads", "1")
+    for kind in [signal.SIGKILL, signal.SIGINT]:
+        process = subprocess.Popen(slow + ["--resume"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        lines = checkpoint.read_text().count('"chunk"') if checkpoint.exists() else 0
+        wait_until("two more chunks are done", lambda: checkpoint.read_text().count('"chunk"') >= lines + 2)
+        process.send_signal(kind)
+        said = process.communicate(timeout=20)[1]
+        if kind == signal.SIGINT:
+            assert process.returncode == 2 and "--resume" in said, said
+    code, _, text = differ.run(*sides, "--checkpoint", checkpoint)
+    assert code == 2 and "--resume" in text and "--restart" in text
+    code, _, text = differ.run(*sides, "--checkpoint", checkpoint, "--resume", "--ignore-case")
+    assert code == 2 and "other columns or rules" in text
+    # A line that was being written when the process was killed does not count.
+    with checkpoint.open("a") as file:
+        file.write('{"line":"chunk","table":"t"')
+    code, report, text = differ.run(*sides, "--checkpoint", checkpoint, "--resume")
+    assert code == 1, text
+    assert report["tables"] == whole["tables"] and found(report) == EXPECTED
+    # A finished one is no obstacle.
+    assert differ.run(*sides, "--checkpoint", checkpoint, "--resume")[0] == 1
+
+
+def test_a_resumed_run_without_its_snapshot_says_so(cluster: Cluster, differ: Differ):
+    checkpoint = differ.folder / "run.json"
+    sides = differ.at("d.t"), differ.at("d.other")
+    slow = differ.command(*sides, "--checkpoint", checkpoint, "--rows-per-second", "2000", "--threads", "1", "--lease", "3s")
+    process = subprocess.Popen(slow, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    wait_until("a chunk is done", lambda: checkpoint.exists() and '"chunk"' in checkpoint.read_text())
+    process.kill()
+    process.wait()
+    tokens = json.loads(checkpoint.read_text().split("\n")[0])["tokens"]
+
+    def is_over() -> bool:
+        try:
+            return cluster.sql(f"SET isobar_snapshot = '{tokens[0]}'") is None
+        except pymysql.err.MySQLError as error:
+            return error.args[0] == 9006
+
+    wait_until("the lease is over", is_over, 30)
+    code, _, text = differ.run(*sides, "--checkpoint", checkpoint, "--resume")
+    assert code == 2 and "snapshot" in text and "--restart" in text, text
+    code, report, text = differ.run(*sides, "--checkpoint", checkpoint, "--restart")
+    assert code == 1 and found(report) == EXPECTED, text
+
+
+def test_a_live_table_is_compared_at_one_snapshot(cluster: Cluster, differ: Differ):
+    cluster.sql(
+        "CREATE DATABASE live",
+        *[f"CREATE TABLE live.{t} (id INT PRIMARY KEY, v BIGINT NOT NULL)" for t in "ab"],
+        *[f"INSERT INTO live.{t} VALUES " + ", ".join(f"({n}, 0)" for n in range(1000)) for t in "ab"],
+    )
+    for table in "ab":
+        cluster.replicate(f"live.{table}")
+    stop, written = threading.Event(), []
+
+    def write() -> None:
+        with cluster.connect(autocommit=False) as connection, connection.cursor() as cursor:
+            while not stop.is_set():
+                n = random.randrange(1000)
+                try:
+                    for table in "ab":
+                        cursor.execute(f"UPDATE live.{table} SET v = v + 1 WHERE id = {n}")
+                    connection.commit()
+                    written.append(n)
+                except pymysql.err.OperationalError:
+                    connection.rollback()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for engine in ["columns", "rows"]:
+            before = len(written)
+            # One server, one moment: both tables change in one transaction, so they never differ.
+            code, report, text = differ.run(
+                differ.at("live.a"), differ.at("live.b"), "--engine", engine, "--rows-per-second", "2000"
+            )
+            assert code == 0, text
+            assert len(written) > before, "the writer stood still"
+    finally:
+        stop.set()
+        writer.join(30)
+
+
+def test_a_server_that_is_gone_is_no_answer(differ: Differ):
+    code, _, text = differ.run(differ.at("d.t"), differ.at("d.t", free_port()))
+    assert code == 2 and "does not answer" in text, text
+    code, _, text = differ.run(differ.at("d.t").replace("root@", "nobody:s3cret@"), differ.at("d.t"))
+    assert code == 2 and "s3cret" not in text and "refuses" in text, text
+    code, _, text = differ.run(differ.at("d.t"), differ.at("d.nope"))
+    assert code == 2 and "no such table" in text, text
+
+
+class MariaDb:
+    """A MariaDB server of our own."""
+
+    def __init__(self, program: str, folder: Path):
+        self.port, self.folder = free_port(), folder
+        install = shutil.which("mariadb-install-db") or "mysql_install_db"
+        data = [f"--datadir={folder}/data", "--user=root"]
+        subprocess.run(
+            [install, "--no-defaults", *data, "--skip-test-db", "--auth-root-authentication-method=normal"],
+            check=True, capture_output=True, timeout=120,
+        )
+        words = ["--bind-address=127.0.0.1", f"--port={self.port}", f"--socket={folder}/s", f"--pid-file={folder}/pid"]
+        words += ["--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=2", "--skip-log-bin"]
+        self.process = subprocess.Popen(
+            [program, "--no-defaults", *data, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        wait_until("MariaDB answers", lambda: self.connect().close() or True, 60)
+
+    def connect(self, **more):
+        options = dict(autocommit=True, charset="utf8mb4", connect_timeout=10, read_timeout=60)
+        connection = pymysql.connect(host="127.0.0.1", port=self.port, user="root", **{**options, **more})
+        connection.cursor().execute("SET time_zone = '+00:00'")
+        return connection
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def mariadb(tmp_path_factory: pytest.TempPathFactory):
+    program = shutil.which("mariadbd") or shutil.which("mariadbd", path="/usr/sbin")
+    if program is None:
+        text = "mariadbd is not installed"
+        pytest.fail(text) if os.environ.get("REQUIRE_CLIENTS") == "1" else pytest.skip(text)
+    server = MariaDb(program, tmp_path_factory.mktemp("mariadb"))
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE d CHARACTER SET utf8mb4")
+    yield server
+    server.stop()
+
+
+# Byte order without padding; byte order with padding; an order of its own; another character set.
+@pytest.mark.parametrize(
+    "collation", ["COLLATE utf8mb4_nopad_bin", "COLLATE utf8mb4_bin", "COLLATE utf8mb4_unicode_ci", "utf16"]
+)
+def test_mariadb_is_compared_both_ways(cluster: Cluster, differ: Differ, mariadb: MariaDb, collation: str):
+    clause = "CHARACTER SET utf16" if collation == "utf16" else collation
+    table = "m_" + collation.split()[-1]
+    with mariadb.connect(database="d") as connection:
+        connection.cursor().execute(create(table, clause))
+        load(connection, table, random.Random(4).sample(ALL, len(ALL)))
+        there = differ.at(f"d.{table}", mariadb.port)
+        code, report, text = differ.run(differ.at("d.t"), there)
+        assert code == 0, text
+        code, report, text = differ.run(there, differ.at("d.other"), "--transaction")
+        assert code == 1 and found(report) == EXPECTED, text
+        assert report["source_moment"] == "all in one transaction with a consistent snapshot"
+        # Corrections of MariaDB, whatever its collation.
+        fix = differ.folder / "fix.sql"
+        code, report, text = differ.run(differ.at("d.other"), there, "--fix", fix)
+        assert code == 1 and set(found(report)) == set(EXPECTED), text
+        apply(connection, fix)
+        code, report, text = differ.run(differ.at("d.other"), there)
+        assert code == 0, text
+
+
+def test_a_server_that_dies_midway_is_no_answer(cluster: Cluster, differ: Differ, tmp_path: Path, mariadb: MariaDb):
+    other = MariaDb(mariadb.process.args[0], tmp_path)
+    try:
+        with other.connect() as connection:
+            connection.cursor().execute("CREATE DATABASE d CHARACTER SET utf8mb4")
+            connection.cursor().execute(create("d.t", "COLLATE utf8mb4_nopad_bin"))
+            connection.select_db("d")
+            load(connection, "t", ALL)
+        checkpoint = tmp_path / "run.json"
+        words = ["--checkpoint", checkpoint, "--rows-per-second", "2000", "--threads", "1"]
+        process = subprocess.Popen(
+            differ.command(differ.at("d.t"), differ.at("d.t", other.port), *words), stderr=subprocess.PIPE, text=True
+        )
+        wait_until("a chunk is done", lambda: checkpoint.exists() and '"chunk"' in checkpoint.read_text())
+        other.stop()
+        said = process.communicate(timeout=60)[1]
+        assert process.returncode == 2 and "does not answer" in said and "--resume" in said, said
+    finally:
+        other.stop()
