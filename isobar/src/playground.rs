@@ -39,6 +39,9 @@ pub struct Args {
     /// Processors of columnar nodes and of the second SQL node [default: all].
     #[arg(long, value_name = "LIST")]
     pub batch_cpus: Option<Cpus>,
+    /// Die when this process is gone.
+    #[arg(long, hide = true, value_name = "PID")]
+    pub parent: Option<u32>,
     /// Keep the data here and find it again at the next start [default: a temporary directory,
     /// removed at the end].
     #[arg(long, value_name = "DIR")]
@@ -50,6 +53,9 @@ pub struct Args {
 
 /// Runs the playground until Ctrl-C or SIGTERM.
 pub async fn run(args: Args) -> Result<()> {
+    if let Some(parent) = args.parent {
+        crate::signals::die_with_parent(parent)?;
+    }
     // Handlers first: an interrupt while children start must still stop them.
     let mut interrupt = crate::signals::Interrupt::new()?;
     let temporary = match &args.data {

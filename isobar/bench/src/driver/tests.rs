@@ -53,7 +53,7 @@ impl Work for Server {
             tokio::time::sleep_until(to.into()).await;
         }
         match &self.fails {
-            Some((every, failure)) if number % every == 0 => Err(failure.clone()),
+            Some((every, failure)) if number.is_multiple_of(*every) => Err(failure.clone()),
             _ => Ok(Ending::Done),
         }
     }

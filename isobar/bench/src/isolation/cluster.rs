@@ -86,6 +86,7 @@ impl Cluster {
             .with_context(|| format!("cannot write {}", log_path.display()))?;
         let mut command = Command::new(&program);
         command.arg("playground").args(["--sql", "2"]);
+        command.args(["--parent", &std::process::id().to_string()]);
         command.args(["--columnar", &args.columnar.to_string()]);
         command.args(["--port-base", &args.port_base.to_string()]).arg("--data").arg(&data);
         for (name, cpus) in

@@ -90,7 +90,7 @@ impl Companion {
         let heard = self.heard.clone();
         let wait = async {
             loop {
-                if heard.events.lock().iter().any(|event| *event == Event::Ready) {
+                if heard.events.lock().contains(&Event::Ready) {
                     return Ok(());
                 }
                 tokio::select! {

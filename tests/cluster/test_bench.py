@@ -1,0 +1,211 @@
+"""The bench: TPC-C's conditions hold and a broken one is named, loads survive their server, and a short proof of
+isolation has every arm, a page and an exit code."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from harness import Cluster, wait_until
+
+from playground import free_port_base
+
+ROOT = Path(__file__).resolve().parents[2]
+SVG = "{http://www.w3.org/2000/svg}"
+ARMS = ["alone", "learners", "rows", "columns", "spark", "control"]
+KINDS = {"new-order", "payment", "order-status", "delivery", "stock-level"}
+
+
+def bench(isobar: Path, *arguments: object, seconds: float = 120) -> subprocess.CompletedProcess:
+    """`isobar bench …`, bounded."""
+    command = [isobar, "bench", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=ROOT)
+
+
+def target(cluster: Cluster, database: str) -> list[str]:
+    return ["--target", f"mysql://root@127.0.0.1:{cluster.mysql_port}/{database}"]
+
+
+TPCC = ["--workload", "tpcc", "--warehouses", "1", "--fraction", "0.01"]
+
+
+@pytest.fixture(scope="module")
+def tpcc(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """A run of TPC-C on fresh tables, as it was reported."""
+    path = tmp_path_factory.mktemp("tpcc") / "run.json"
+    done = bench(
+        cluster.isobar, "online", *target(cluster, "tpcc"), *TPCC,
+        "--prepare", "--threads", "4", "--warmup", "0", "--time", "12", "--json", path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "every condition holds" in done.stdout
+    return json.loads(path.read_text())
+
+
+def test_tpcc_runs_and_its_conditions_hold(tpcc: dict):
+    phase = tpcc["phase"]
+    assert phase["transactions"] > 0 and phase["errors"] == {}, phase
+    assert {"new-order", "payment"} <= set(phase["kinds"]) <= KINDS
+    assert "not corrected" in phase["latency_from"] and tpcc["checked"] and tpcc["violations"] == []
+
+
+BROKEN = {
+    "warehouse": ("UPDATE warehouse SET w_ytd = w_ytd + 1", "UPDATE warehouse SET w_ytd = w_ytd - 1", {1, 8}),
+    "next order": (
+        "UPDATE district SET d_next_o_id = d_next_o_id + 1 WHERE d_id = 3",
+        "UPDATE district SET d_next_o_id = d_next_o_id - 1 WHERE d_id = 3",
+        {2},
+    ),
+    "carrier": (
+        "UPDATE orders SET o_carrier_id = 7 WHERE o_d_id = 2 AND o_id = 30",
+        "UPDATE orders SET o_carrier_id = NULL WHERE o_d_id = 2 AND o_id = 30",
+        {5, 7},
+    ),
+    "lines": (
+        "UPDATE orders SET o_ol_cnt = o_ol_cnt + 1 WHERE o_d_id = 2 AND o_id = 3",
+        "UPDATE orders SET o_ol_cnt = o_ol_cnt - 1 WHERE o_d_id = 2 AND o_id = 3",
+        {4, 6},
+    ),
+    "district": (
+        "UPDATE district SET d_ytd = d_ytd + 0.01 WHERE d_id = 9",
+        "UPDATE district SET d_ytd = d_ytd - 0.01 WHERE d_id = 9",
+        {1, 9},
+    ),
+    "customer": (
+        "UPDATE customer SET c_balance = c_balance + 1 WHERE c_d_id = 4 AND c_id = 5",
+        "UPDATE customer SET c_balance = c_balance - 1 WHERE c_d_id = 4 AND c_id = 5",
+        {10, 12},
+    ),
+    "gap": (
+        "INSERT INTO new_order (no_o_id, no_d_id, no_w_id) VALUES (1, 5, 1)",
+        "DELETE FROM new_order WHERE no_w_id = 1 AND no_d_id = 5 AND no_o_id = 1",
+        {3, 5},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_condition_is_named(cluster: Cluster, tpcc: dict, name: str):
+    plant, undo, conditions = BROKEN[name]
+    cluster.sql("USE tpcc", plant)
+    try:
+        done = bench(cluster.isobar, "online", *target(cluster, "tpcc"), *TPCC, "--time", "0")
+    finally:
+        cluster.sql("USE tpcc", undo)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert {int(number) for number in re.findall(r"condition (\d+) ", done.stdout)} == conditions, done.stdout
+
+
+def test_a_load_outlives_its_sql_node_and_tells_what_it_lost(cluster: Cluster, tmp_path: Path):
+    path = tmp_path / "run.json"
+    mix = ["--workload", "point-select", "--tables", "1", "--rows", "500", *target(cluster, "bench")]
+    assert bench(cluster.isobar, "online", *mix, "--prepare", "--time", "0").returncode == 0
+    command = [cluster.isobar, "bench", "online", *mix, "--rate", "50", "--threads", 2]
+    command += ["--time", "12", "--warmup", "0", "--json", path]
+    running = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        connected = "SELECT COUNT(*) FROM information_schema.processlist WHERE db = 'bench'"
+        wait_until("the load is connected", lambda: cluster.sql(connected)[0][0] >= 2)
+        old = cluster.kill("sql")
+        out, err = running.communicate(timeout=60)
+    finally:
+        running.kill()
+    cluster.wait_restarted("sql", old)
+    phase = json.loads(path.read_text())["phase"]
+    assert running.returncode == 0, out + err
+    assert phase["errors"].get("connection", 0) > 0, phase["errors"]
+    assert phase["latency_from"] == "intended start"
+    # What waited for the node to come back is counted with the time that it waited.
+    assert phase["latency_ms"]["max"] > 300, phase["latency_ms"]
+
+
+def test_a_server_that_is_not_there_is_an_error(isobar: Path):
+    done = bench(isobar, "online", "--target", f"mysql://root@127.0.0.1:{free_port_base()}/bench", seconds=40)
+    assert done.returncode == 1
+    assert "cannot connect" in done.stderr and "127.0.0.1" in done.stderr, done.stderr
+
+
+def isolation(isobar: Path, *more: object) -> list[str]:
+    short = ["--tables", 2, "--rows", 2_000, "--threads", 4, "--rate", 5, "--warmup", 0.5, "--time", 3]
+    base = [isobar, "bench", "isolation", "--port-base", free_port_base(), *short, "--throughput-time", 2, *more]
+    return [str(part) for part in base]
+
+
+@pytest.mark.timeout(400)
+def test_a_short_proof_of_isolation_has_every_arm(isobar: Path, jar: Path, tmp_path: Path):
+    spark = ROOT / "examples/isolation/spark_batch.py"
+    command = f"{sys.executable} {spark} --jar {jar} --endpoints {{endpoints}} --database {{database}} --tables {{tables}}"
+    files = ["--json", tmp_path / "i.json", "--html", tmp_path / "i.html"]
+    limits = ["--limit", "p95<=5%", "--limit", "throughput<=3%"]
+    asked = isolation(isobar, "--rounds", 1, "--timeline", 2, "--spark-command", command, *files, *limits)
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=380, cwd=ROOT)
+    # One round has no interval.
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stdout.count("could not tell") == 2
+
+    report = json.loads((tmp_path / "i.json").read_text())
+    assert [arm["arm"] for arm in report["arms"]] == ARMS
+    assert sorted(sample["arm"] for sample in report["samples"]) == sorted(ARMS)
+    figures = {arm["arm"]: arm for arm in report["arms"]}
+    for arm in ARMS:
+        assert figures[arm]["latency_ms"]["p95"]["mean"] > 0 and figures[arm]["throughput"]["mean"] > 0, arm
+        assert not figures[arm]["resolved"] and figures[arm]["errors"] == {}, figures[arm]
+    for arm in ("rows", "columns", "spark"):
+        rates = figures[arm]["batch_rows_per_second"]
+        assert set(rates) == {"scan", "aggregate"} and figures[arm]["batch_errors"] == 0, figures[arm]
+    assert report["control"]["cpu"] > 0.01 and figures["control"]["cpu"]["batch"]["mean"] > 0.01
+    assert report["violations"] == []
+    assert {"row-1", "sql", "sql-2", "columnar-1", "driver"} <= set(report["pinning"]["processes"])
+    if report["pinning"]["online"] is not None:
+        processes = report["pinning"]["processes"]
+        assert processes["row-1"] == processes["driver"] == report["pinning"]["online"]
+        assert processes["columnar-1"] == processes["sql-2"] == report["pinning"]["batch"]
+        assert report["pinning"]["online"] != report["pinning"]["batch"]
+    check_page((tmp_path / "i.html").read_text(), report)
+
+
+def check_page(page: str, report: dict) -> None:
+    """Well-formed by a strict parser, complete, and without anything from elsewhere."""
+    assert page.startswith("<!DOCTYPE html>") and len(page) < 300_000
+    tree = ElementTree.fromstring(page.removeprefix("<!DOCTYPE html>"))
+    for name in ("src", "href"):
+        assert [element for element in tree.iter() if name in element.attrib] == []
+    assert "url(" not in page and "@import" not in page
+    drawings = [element for element in tree.iter() if element.tag.endswith("svg")]
+    assert len(drawings) >= 8, len(drawings)
+    text = " ".join(tree.itertext())
+    for arm in report["arms"]:
+        assert arm["name"] in text, arm["name"]
+    for told in ("could not tell", "not resolved", "What this run cannot show", "sched_setaffinity", "batch runs"):
+        assert told in text or report["pinning"]["online"] is None, told
+    assert "NaN" not in text and "inf" not in text.split()
+
+
+def test_an_interrupt_leaves_nothing_behind(isobar: Path, tmp_path: Path):
+    data = tmp_path / "data"
+    command = isolation(isobar, "--no-spark", "--data", data, "--json", tmp_path / "i.json")
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    ours = lambda: [entry for entry in Path("/proc").glob("[0-9]*/cmdline") if names(entry, str(data))]  # noqa: E731
+    try:
+        wait_until("nodes run", lambda: len(ours()) >= 7, 60)
+        wait_until("it measures", lambda: "round 1" in (running.stderr.readline() or ""), 60)
+        running.send_signal(signal.SIGINT)
+        asked = time.monotonic()
+        running.communicate(timeout=60)
+        assert running.returncode == 1 and time.monotonic() - asked < 45
+    finally:
+        running.kill()
+    wait_until("every process is gone", lambda: not ours(), 15)
+    assert not (tmp_path / "i.json").exists()
+
+
+def names(cmdline: Path, text: str) -> bool:
+    try:
+        return text in cmdline.read_bytes().decode(errors="replace")
+    except OSError:
+        return False
