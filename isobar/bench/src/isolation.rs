@@ -8,6 +8,8 @@ mod cluster;
 mod companion;
 mod judge;
 mod machine;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
