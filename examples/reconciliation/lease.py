@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 
 from door import LOST, Door, Gone, Refused
-from errors import LeaseLost
+from errors import LeaseLost, TargetGone
 
 RENEWALS_PER_LEASE = 4
 
@@ -36,7 +36,10 @@ class Lease:
         self._end = threading.Event()
         self._lost: str | None = None
         self.renewals = 0
-        first = self._renew()
+        try:
+            first = self._renew()
+        except Gone as error:
+            raise TargetGone(f"no node answers for the snapshot's lease: {error}; start the run again") from error
         self.snapshot = Snapshot(token, first["lease"], first["read_ts"])
         self._thread = threading.Thread(target=self._keep, name="lease-keeper", daemon=True)
         self._thread.start()

@@ -83,7 +83,8 @@ class LiveWriter(threading.Thread):
     def stop(self) -> None:
         """Ends it, and raises what went wrong in it."""
         self._end.set()
-        self.join(90)
+        if self.ident is not None:
+            self.join(90)
         if self.error is not None:
             raise RuntimeError(f"the live writer failed: {self.error!r}") from self.error
 

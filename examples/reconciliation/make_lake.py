@@ -12,6 +12,7 @@ import duckdb
 from tables import Source
 
 FILE_ROWS = 1_000_000
+LOAD_ROWS = 250_000  # LOAD DATA is given a file of so many lines at a time
 
 
 @dataclass(frozen=True)
@@ -72,17 +73,22 @@ def _plant(database, rows: str, source: Source, folder: Path, differences: int, 
             f"COPY (SELECT * FROM lake LIMIT {FILE_ROWS} OFFSET {part * FILE_ROWS})"
             f" TO '{place}/part-{part:04}.parquet' (FORMAT parquet, COMPRESSION zstd)"
         )
-    live = f"SELECT {_texts(source)} FROM {joined} WHERE f.fate IS DISTINCT FROM 'missing'"
     database.execute(
-        f"COPY ({live}) TO '{folder}/load/{source.name}.csv' (FORMAT csv, HEADER false, DELIMITER '|', QUOTE '\"',"
-        " ESCAPE '\"', FORCE_QUOTE *, NULLSTR '\\N')"
+        f"CREATE TABLE live AS SELECT {_texts(source)} FROM {joined} WHERE f.fate IS DISTINCT FROM 'missing'"
     )
+    lines = database.execute("SELECT count(*) FROM live").fetchone()[0]
+    for part in range(-(-lines // LOAD_ROWS)):
+        database.execute(
+            f"COPY (SELECT * FROM live LIMIT {LOAD_ROWS} OFFSET {part * LOAD_ROWS})"
+            f" TO '{folder}/load/{source.name}.{part:04}.csv' (FORMAT csv, HEADER false, DELIMITER '|', QUOTE '\"',"
+            " ESCAPE '\"', FORCE_QUOTE *, NULLSTR '\\N')"
+        )
     text = ", ".join(f'CAST("{name}" AS VARCHAR)' for name in source.key)
     found = {
         fate: database.execute(f"SELECT {text} FROM fates WHERE fate = '{fate}' ORDER BY {key}").fetchall()
         for fate in ("missing", "extra", "changed")
     }
-    for table in ("fates", "lake"):
+    for table in ("fates", "lake", "live"):
         database.execute(f"DROP TABLE {table}")
     return Planted(source.name, total, **found)
 
@@ -124,11 +130,12 @@ def _texts(source: Source) -> str:
     return ", ".join(f'{text(name)} AS "{name}"' for name in source.columns)
 
 
-def load(source: Source, folder: Path) -> str:
-    """LOAD DATA of a live table. A NULL is `"\\N"`, which no text of these tables is."""
+def load(source: Source, folder: Path) -> list[str]:
+    """LOAD DATA of a live table, file by file. A NULL is `\\N`, which no text of these tables is."""
     variables = ", ".join(f"@{name}" for name in source.columns)
     sets = ", ".join(f"`{name}` = NULLIF(@{name}, '\\\\N')" for name in source.columns)
-    return (
-        f"LOAD DATA LOCAL INFILE '{folder}/load/{source.name}.csv' INTO TABLE {source.name} FIELDS TERMINATED BY '|'"
+    return [
+        f"LOAD DATA LOCAL INFILE '{file}' INTO TABLE {source.name} FIELDS TERMINATED BY '|'"
         f" ENCLOSED BY '\"' ESCAPED BY '' LINES TERMINATED BY '\\n' ({variables}) SET {sets}"
-    )
+        for file in sorted((folder / "load").glob(f"{source.name}.*.csv"))
+    ]

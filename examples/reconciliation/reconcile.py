@@ -52,7 +52,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--patience", type=float, default=120, help="seconds to wait for a database that is gone")
     parser.add_argument("--master", default="local[2]", help="where Spark runs")
     parser.add_argument("--memory", default="3g", help="memory of Spark's driver")
-    parser.add_argument("--partitions", type=int, default=16, help="partitions of Spark's shuffle")
+    parser.add_argument("--partitions", type=int, default=32, help="partitions of Spark's shuffle")
     parser.add_argument("--jar", type=Path, default=JAR, help="the connector's runtime jar")
     return parser.parse_args()
 
@@ -131,10 +131,9 @@ class Reconciliation:
         finally:
             for lease in self.leases:
                 lease.stop()
-            if ended:
+            if ended:  # the run keeps its tokens: started again, it must find out that they are gone
                 for token in run.state["tokens"].values():
                     release(self.door, token)
-                run.save(tokens={})
             if self._spark is not None:
                 self._spark.close()
             claims.release()

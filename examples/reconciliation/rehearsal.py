@@ -34,6 +34,7 @@ JOB_TIMEOUT = 3600
 REPLICA_TIMEOUT = 900
 LOAD_TIMEOUT = 1800
 SAMPLE = 5_000
+BATCH_ROWS = 100
 
 
 class RehearsalError(Exception):
@@ -48,7 +49,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--scale", type=int, default=60_000, help="rows of lineitem; 6001215 is all of TPC-H at scale 1")
     parser.add_argument("--differences", type=int, help="planted differences; one in 500 rows unless given")
     parser.add_argument("--kills", type=int, default=0, help="kill the job so many times, at random moments")
-    parser.add_argument("--kill-within", type=float, default=60, help="seconds after its start in which the job is killed")
+    parser.add_argument("--kill-within", type=float, default=40, help="longest time from the start of a phase to the kill in it")
     parser.add_argument("--seed", type=int, help="for the moments of the kills; told at the beginning")
     parser.add_argument("--quiet", type=float, default=10, help="seconds of online work without the job, to compare with")
     parser.add_argument("--port-base", type=int, help="ports of the cluster; free ones unless given")
@@ -86,7 +87,7 @@ def load(port: int, parts: list[Source], folder: Path) -> None:
         for source in parts:
             started = time.monotonic()
             cursor.execute(source.create())
-            rows = cursor.execute(make_lake.load(source, folder))
+            rows = sum(cursor.execute(statement) for statement in make_lake.load(source, folder))
             if source.regions > 1:
                 cursor.execute(f"SPLIT TABLE {source.name} REGIONS {source.regions}")
             cursor.execute(f"ALTER TABLE {source.name} SET COLUMNAR REPLICA 1")
@@ -147,6 +148,13 @@ class Job:
         self.end()
         self.wait(30)
 
+    def wait_for(self, what: str, times: int, deadline: float) -> None:
+        """Waits until the job has said something so many times, or has ended."""
+        while sum(line.startswith(f"▸ {what}") for line in self.lines) < times and self.process.poll() is None:
+            if time.monotonic() > deadline:
+                raise RehearsalError(f"the job did not say {what} {times} times within {JOB_TIMEOUT} s")
+            time.sleep(0.02)
+
     def wait(self, seconds: float) -> int:
         """The exit code."""
         code = self.process.wait(seconds)
@@ -166,32 +174,44 @@ def job_command(cluster: Playground, parts: list[Source], folder: Path, options:
         sys.executable, HERE / "reconcile.py", "--lake", folder / "lake", "--work", folder / "work",
         "--tables", ",".join(source.name for source in parts), "--mysql", f"127.0.0.1:{cluster.mysql_port}",
         "--flight", ",".join(cluster.flight), "--jar", options.jar, "--memory", options.memory, "--master", options.master,
+        "--batch-rows", str(BATCH_ROWS),
     ]  # fmt: skip
 
 
-def run_job(command: list, kills: int, within: float, chance: random.Random) -> None:
-    """Runs the job to its end, killed so many times on the way."""
+def moments(kills: int, batches: int, within: float, chance: random.Random) -> list[tuple[str, int, float]]:
+    """When the job is killed, in order: after which of its lines, which of them, and how many seconds later.
+
+    Random moments of its three phases in turn: of the comparison, which lasts longest, of the corrections, and of the
+    verification.
+    """
+    kinds = [
+        ("start", lambda: (1, chance.uniform(1, within))),
+        ("batch", lambda: (chance.randint(1, max(1, batches // (kills + 1))), chance.uniform(0, 0.1))),
+        ("verification", lambda: (1, chance.uniform(0, within / 2))),
+    ]
+    chosen = sorted(number % len(kinds) for number in range(kills))
+    return [(kinds[at][0], *kinds[at][1]()) for at in chosen]
+
+
+def run_job(command: list, kills: list[tuple[str, int, float]]) -> None:
+    """Runs the job to its end, killed at these moments on the way."""
     deadline = time.monotonic() + JOB_TIMEOUT
-    while True:
+    for after, times, delay in [*kills, (None, 0, 0)]:
         job = Job(command)
         try:
-            code = None
-            if kills:
-                try:
-                    code = job.wait(chance.uniform(1, within))
-                except subprocess.TimeoutExpired:
+            if after is not None:
+                job.wait_for(after, times, deadline)
+                time.sleep(delay)  # the random moment itself
+                if job.process.poll() is None:
                     job.kill()
-                    kills -= 1
-                    print(f"  ✗ killed {time.time() - job.started:.1f} s after its start; {kills} more to come", flush=True)
+                    print(f"  ✗ killed, {delay:.1f} s after its {after} number {times}", flush=True)
                     continue
-            code = job.wait(max(1, deadline - time.monotonic())) if code is None else code
+                raise RehearsalError(f"the job ended before it was killed: lower --kill-within; {job.lines[-1]}")
+            code = job.wait(max(1, deadline - time.monotonic()))
         finally:
             job.end()
         if code != 0:
             raise RehearsalError(f"the job ended with {code}: {' '.join(job.lines[-3:])}")
-        if kills:
-            raise RehearsalError(f"the job ended before it was killed {kills} more times: lower --kill-within")
-        return
 
 
 def online(writer: LiveWriter, begin: float, end: float) -> dict:
@@ -254,8 +274,9 @@ def rehearse(options: argparse.Namespace, folder: Path) -> tuple[Verdict, dict, 
             print(f"  {alone}", flush=True)
             seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10_000)
             step(f"The job, killed {options.kills} times (seed {seed})" if options.kills else "The job")
+            kills = moments(options.kills, differences // BATCH_ROWS, options.kill_within, random.Random(seed))
             begin = time.time()
-            run_job(job_command(cluster, parts, folder, options), options.kills, options.kill_within, random.Random(seed))
+            run_job(job_command(cluster, parts, folder, options), kills)
             end = time.time()
         finally:
             writer.stop()

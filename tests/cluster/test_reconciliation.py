@@ -4,12 +4,16 @@ What was planted and what was written are in ledgers that the job does not see; 
 """
 
 import json
+import os
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from harness import Cluster, Door, wait_until
 
@@ -121,3 +125,91 @@ def test_killed_at_three_points_it_ends_as_if_it_had_not_been(night: Night):
     page = (night.folder / "work/report.html").read_text(encoding="utf-8")
     assert "tpch.lineitem" in page and "isobar1-" not in page
     night.judged()
+
+
+@pytest.mark.timeout(600)
+def test_a_lost_lease_ends_the_job_and_its_writes(night: Night):
+    job = night.job("--batch-rows", 1)
+    seen(job, "batch", 5)
+    token = json.loads((night.folder / "work/run.json").read_text())["tokens"]["plan"]
+    Door(night.cluster).action("snapshot.release", {"snapshot": token})
+    released = night.batches()
+    lines = night.finish(job, expected=3)
+    assert any(line.startswith("LeaseLost: the lease of the job's snapshot is lost") for line in lines), lines
+    # One batch may have been between its last look at the lease and the end of its COMMIT.
+    assert released <= night.batches() <= released + 1 < 500
+    run = json.loads((night.folder / "work/run.json").read_text())["run"]
+    assert night.cluster.sql(f"SELECT COUNT(*) FROM reconciliation.history WHERE run = '{run}'") == [(0,)]
+    assert rehearsal.left_behind(night.cluster.mysql_port) == []
+    # Started again it does not go on either: the plan rests on a snapshot that is gone.
+    before = night.batches()
+    assert any("LeaseLost" in line for line in night.finish(night.job("--batch-rows", 1), expected=3))
+    assert night.batches() == before
+
+
+@pytest.mark.timeout(600)
+def test_a_dead_executor_and_a_dead_sql_node_change_nothing(night: Night):
+    night.writer.start()
+    job = night.job("--batch-rows", 10, "--master", "local-cluster[2,1,1024]")
+    killed = wait_until("an executor runs", lambda: kill_executor(job), JOB_SECONDS)
+    assert killed
+    seen(job, "batch", 3)
+    name = next(name for name in night.cluster.names() if "sql" in name)
+    old = night.cluster.kill(name)
+    night.cluster.wait_restarted(name, old)
+    night.finish(job)
+    night.judged()
+
+
+def kill_executor(job: Job) -> bool:
+    """Kills one of the job's own executors, if there is one."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().decode(errors="replace")
+            if "CoarseGrainedExecutorBackend" in command and os.getsid(int(entry.name)) == job.process.pid:
+                os.kill(int(entry.name), signal.SIGKILL)
+                return True
+        except OSError:
+            continue
+    return False
+
+
+@pytest.mark.timeout(600)
+def test_bad_files_are_refused_before_anything_is_written(night: Night):
+    lake = night.folder / "lake"
+    file = next((lake / "tpch/lineitem").glob("*.parquet"))
+    whole = file.read_bytes()
+    table = pyarrow.parquet.read_table(file)
+
+    def without(name: str) -> None:
+        pyarrow.parquet.write_table(table.drop_columns([name]), file)
+
+    def retyped(name: str, kind: pyarrow.DataType) -> None:
+        at = table.schema.get_field_index(name)
+        pyarrow.parquet.write_table(table.set_column(at, name, table[name].cast(kind)), file)
+
+    def damaged() -> None:
+        middle = len(whole) // 3
+        file.write_bytes(whole[:middle] + bytes(4096) + whole[middle + 4096 :])
+
+    bad = {
+        "column l_tax of tpch.lineitem is missing": lambda: without("l_tax"),
+        "column l_quantity is double, which does not compare exactly with decimal(15,2)": lambda: retyped("l_quantity", pyarrow.float64()),
+        "column l_shipdate is timestamp": lambda: retyped("l_shipdate", pyarrow.timestamp("us")),
+        "not a whole Parquet file": lambda: file.write_bytes(whole[: len(whole) - 100]),
+        f"{file}: not a whole Parquet file (": lambda: file.write_bytes(b""),
+        "rows that share a key, or have none, among them l_orderkey=": lambda: pyarrow.parquet.write_table(
+            pyarrow.concat_tables([table, table.slice(7, 1)]), file
+        ),
+        "Spark cannot read a lake file": damaged,
+    }
+    for number, (what, damage) in enumerate(bad.items()):
+        damage()
+        lines = night.finish(night.job(work=f"bad{number}"), expected=2)
+        assert any(line.startswith("BadLake: ") and what in line for line in lines), (what, lines[-5:])
+    file.unlink()
+    assert any("no Parquet files" in line for line in night.finish(night.job(work="none"), expected=2))
+    assert night.batches() == 0
+    assert rehearsal.left_behind(night.cluster.mysql_port) == []
