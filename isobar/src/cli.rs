@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Config, Role};
-use crate::{ctl, dbgen, node, playground, signals};
+use crate::{ctl, dbgen, import, node, playground, signals};
 
 /// Columnar replicas for an online row store: exact snapshots for analytics, calm for transactions.
 ///
@@ -31,6 +31,8 @@ enum Command {
     /// Look at a running cluster
     Ctl(ctl::Args),
     Diff(diff::Args),
+    /// Fill an empty table from CSV or Parquet files
+    Import(import::Args),
     /// Write the tables of TPC-H as files
     Dbgen(dbgen::Args),
     /// Put load on a server, and prove that analytics leaves the online path alone
@@ -89,6 +91,7 @@ fn execute(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Playground(args) => runtime.block_on(playground::run(args))?,
         Command::Ctl(args) => runtime.block_on(ctl::run(args))?,
+        Command::Import(args) => runtime.block_on(import::run(args))?,
         Command::Dbgen(args) => dbgen::run(&args)?,
         Command::Bench(args) => return runtime.block_on(bench::run(args)),
         Command::Diff(args) => return Ok(runtime.block_on(diff::run(args))),

@@ -10,6 +10,7 @@ pub mod config;
 pub mod ctl;
 pub mod dbgen;
 pub mod health;
+pub mod import;
 pub mod node;
 pub mod playground;
 pub mod signals;

@@ -130,7 +130,9 @@ impl Engine {
 
     /// Fails if a table is younger than the snapshot that is to be read.
     pub async fn check_age(&self, table: &Table, ts: Timestamp) -> DoorResult<()> {
-        match self.placement.catalog().await?.existed_at(table.id, ts) {
+        let catalog = self.placement.catalog().await?;
+        catalog.check_not_importing(table.id)?;
+        match catalog.existed_at(table.id, ts) {
             true => Ok(()),
             false => Err(DoorError::new(
                 DoorCode::TableChanged,

@@ -117,6 +117,7 @@ impl TableResolver for ColumnarTables {
                 && candidate.name.eq_ignore_ascii_case(table)
         });
         let found = found.ok_or_else(missing)?;
+        catalog.check_not_importing(found.id)?;
         if !catalog.existed_at(found.id, self.ts) {
             return Err(sql::error::younger_table(&found.database, &found.name));
         }

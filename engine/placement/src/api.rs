@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use types::{
-    Error, IndexId, LeaseId, NodeId, Peer, PeerId, Region, RegionId, RegionKind, ReplicaLag, Table,
-    TableId, Timestamp,
+    Error, IndexId, LeaseId, NodeId, Peer, PeerId, Region, RegionId, RegionKind, ReplicaLag,
+    SchemaVersion, Table, TableId, Timestamp,
 };
 
 /// What a process is for.
@@ -134,8 +134,19 @@ pub struct Catalog {
     pub tables: Vec<Table>,
     /// When each table was created.
     pub created: BTreeMap<TableId, Timestamp>,
+    /// Tables that an import is filling: nobody else reads or writes them.
+    pub importing: BTreeMap<TableId, Import>,
     /// Users.
     pub users: Vec<User>,
+}
+
+/// A bulk import that has begun and is not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Import {
+    /// Stands for what is imported: only the same goes on where this one stopped.
+    pub digest: u64,
+    /// When its rows become visible; none before every older writer is gone.
+    pub commit_ts: Option<Timestamp>,
 }
 
 /// A change of the catalog. Names are checked and numbers are given by placement.
@@ -153,6 +164,16 @@ pub enum CatalogChange {
     /// Replaces the description; refused unless the stored version is `table.version - 1`.
     /// An index that is new founds a region; one that is gone loses its regions.
     AlterTable(Box<Table>),
+    /// Begins, goes on with, or ends (none) the import of a table, as a new version of its
+    /// description; refused unless the stored version is `version - 1`.
+    Import {
+        /// Table.
+        table: TableId,
+        /// Version that this change makes.
+        version: SchemaVersion,
+        /// The import from now on.
+        import: Option<Import>,
+    },
     /// CREATE USER or SET PASSWORD.
     PutUser(User),
     /// DROP USER.

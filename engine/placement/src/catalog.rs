@@ -8,11 +8,11 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde::{Deserialize, Serialize};
 use types::{
-    Epoch, Error, Index, NodeId, Peer, PeerRole, Region, RegionId, RegionKind, Result, Table,
-    TableId, Timestamp,
+    Epoch, Error, Index, NodeId, Peer, PeerRole, Region, RegionId, RegionKind, Result,
+    SchemaVersion, Table, TableId, Timestamp,
 };
 
-use crate::api::{Catalog, CatalogChange, User};
+use crate::api::{Catalog, CatalogChange, Import, User};
 use crate::command::Outcome;
 use crate::state::{BUILT_IN_DATABASES, RegionRecord, State, Tomb, range_of};
 
@@ -64,6 +64,24 @@ impl Catalog {
         self.created.get(&table).is_none_or(|created| *created <= ts)
     }
 
+    /// Fails while an import fills the table: a part of its rows must not be taken for all.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`, with what can be done.
+    pub fn check_not_importing(&self, table: TableId) -> Result<()> {
+        if !self.importing.contains_key(&table) {
+            return Ok(());
+        }
+        let table = self.table(table);
+        let name = table.map(|table| format!("{}.{}", table.database, table.name));
+        Err(Error::Invalid(format!(
+            "table {} is being filled by `isobar import`: wait for its end, run the same import \
+             again if it was interrupted, or drop the table",
+            name.unwrap_or_default()
+        )))
+    }
+
     /// Tables of a database, in order of creation.
     pub fn tables_of<'a>(&'a self, database: &'a str) -> impl Iterator<Item = &'a Table> {
         self.tables.iter().filter(move |table| table.database.eq_ignore_ascii_case(database))
@@ -92,6 +110,9 @@ pub fn apply(
             (None, Vec::new())
         }
         CatalogChange::AlterTable(table) => alter_table(state, *table, founders, now)?,
+        CatalogChange::Import { table, version, import } => {
+            (Some(import_table(state, table, version, import)?), Vec::new())
+        }
         CatalogChange::PutUser(user) => (put_user(state, user)?, Vec::new()),
         CatalogChange::DropUser { name, host } => (drop_user(state, &name, &host)?, Vec::new()),
     };
@@ -148,14 +169,8 @@ fn alter_table(
     now: Timestamp,
 ) -> Result<(Option<Table>, Vec<RegionId>)> {
     let stored = check_table(state, table.id)?.clone();
-    let name = format!("{}.{}", stored.database, stored.name);
-    if Some(table.version) != stored.version.checked_add(1) {
-        return Err(Error::Invalid(format!(
-            "table {name} was changed by somebody else meanwhile (it is at version {}, the change \
-             would make version {}): read the catalog again and repeat the change",
-            stored.version, table.version
-        )));
-    }
+    check_successor(&stored, table.version)?;
+    state.catalog.check_not_importing(table.id)?;
     table.database = check_user_database(state, &table.database)?;
     check_shape(&table)?;
     if let Some(other) = state.catalog.table_named(&table.database, &table.name)
@@ -186,6 +201,43 @@ fn alter_table(
     Ok((Some(table), founded))
 }
 
+/// Each step is a version of its own, so that the regions shut out writers who do not know of it.
+fn import_table(
+    state: &mut State,
+    id: TableId,
+    version: SchemaVersion,
+    import: Option<Import>,
+) -> Result<Table> {
+    let stored = check_table(state, id)?;
+    check_successor(stored, version)?;
+    let table = Table { version, ..stored.clone() };
+    match (state.catalog.importing.get(&id), import) {
+        (Some(known), Some(import)) if known.digest != import.digest => {
+            return Err(Error::Invalid(format!(
+                "table {}.{} holds a part of another import: run that one again, or drop the table",
+                table.database, table.name
+            )));
+        }
+        (_, Some(import)) => _ = state.catalog.importing.insert(id, import),
+        (_, None) => _ = state.catalog.importing.remove(&id),
+    }
+    if let Some(slot) = state.catalog.tables.iter_mut().find(|listed| listed.id == id) {
+        slot.clone_from(&table);
+    }
+    Ok(table)
+}
+
+fn check_successor(stored: &Table, version: SchemaVersion) -> Result<()> {
+    if Some(version) == stored.version.checked_add(1) {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "table {}.{} was changed by somebody else meanwhile (it is at version {}, the change would \
+         make version {version}): read the catalog again and repeat the change",
+        stored.database, stored.name, stored.version
+    )))
+}
+
 fn drop_table(state: &mut State, id: TableId, now: Timestamp) {
     drop_regions(
         state,
@@ -194,6 +246,7 @@ fn drop_table(state: &mut State, id: TableId, now: Timestamp) {
     );
     state.catalog.tables.retain(|table| table.id != id);
     state.catalog.created.remove(&id);
+    state.catalog.importing.remove(&id);
     state.auto_increment.remove(&id);
     state.used_numbers.remove(&id);
 }

@@ -90,6 +90,7 @@ impl State {
                 databases: BUILT_IN_DATABASES.map(String::from).to_vec(),
                 tables: Vec::new(),
                 created: BTreeMap::new(),
+                importing: BTreeMap::new(),
                 users: vec![root("127.0.0.1"), root("localhost")],
             },
             used_numbers: BTreeMap::new(),

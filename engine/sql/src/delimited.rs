@@ -8,11 +8,16 @@ use crate::statement::LoadData;
 pub type Field = Option<String>;
 
 /// How to cut.
+#[derive(Clone, Copy, Debug)]
 pub struct Format<'a> {
-    separator: &'a [u8],
-    line_end: &'a [u8],
-    quote: Option<u8>,
-    escape: Option<u8>,
+    /// Between fields; not empty.
+    pub separator: &'a [u8],
+    /// Behind a line; not empty.
+    pub line_end: &'a [u8],
+    /// Around a field that may hold any of these.
+    pub quote: Option<u8>,
+    /// Before a byte that is meant as it is.
+    pub escape: Option<u8>,
 }
 
 impl<'a> Format<'a> {
@@ -46,6 +51,12 @@ impl<'a> Records<'a> {
     /// Records from the beginning.
     pub fn new(file: &'a [u8], format: Format<'a>) -> Self {
         Records { rest: file, line: 1, format }
+    }
+
+    /// What has not been read yet. A record that reaches the end of a piece of a file may not be
+    /// whole.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
     }
 
     fn field(&mut self) -> (Vec<u8>, bool, bool) {

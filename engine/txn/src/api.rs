@@ -206,6 +206,18 @@ pub enum Request {
         /// New time to live, in milliseconds after `start_ts`.
         ttl: u64,
     },
+    /// Writes versions without a transaction. The caller alone writes to the table; a version that
+    /// is there already is left alone, and any other live one is [`Error::Duplicate`].
+    Import {
+        /// Region.
+        region: RegionRef,
+        /// When the rows become visible.
+        commit_ts: Timestamp,
+        /// Keys and rows, all of the region.
+        rows: Vec<(Vec<u8>, Vec<u8>)>,
+        /// Schema the rows were encoded with.
+        schema: (TableId, SchemaVersion),
+    },
     /// Makes a table's new description known to the region, ahead of rows written with it.
     Schema {
         /// Region.

@@ -101,6 +101,27 @@ impl Known<'_> {
         }))
     }
 
+    /// An imported version, or nothing if it is there. A key that was written later is not the
+    /// import's any more: it must have ended, and this is a late repetition.
+    pub fn import(&self, key: Vec<u8>, row: Vec<u8>, commit_ts: Timestamp) -> Result<Option<Fact>> {
+        if let Some(lock) = self.locks.get(&key) {
+            return Err(Error::Locked(Box::new(lock.info())));
+        }
+        let newest = mvcc::data(self.kv, &key)?;
+        if newest.commit_ts == commit_ts && newest.start_ts == Timestamp::ZERO {
+            return Ok(None);
+        }
+        let committed = newest.commit_ts.max(newest.held_ts);
+        if committed >= commit_ts {
+            return Err(Error::Conflict { key, start: commit_ts, committed });
+        }
+        if newest.live().is_some() {
+            return Err(Error::Duplicate { index: String::new(), key });
+        }
+        let (kind, row) = (WriteKind::Put, Some(row));
+        Ok(Some(Fact::Write { key, commit_ts, kind, row, replaces: None }))
+    }
+
     /// Second phase of one key. A transaction without a lock or a version here has lost it.
     pub fn commit(
         &self,

@@ -10,6 +10,7 @@ mod directory;
 pub mod fact;
 mod fetch;
 mod hold;
+mod import;
 pub mod latches;
 pub mod layout;
 pub mod locks;

@@ -127,6 +127,16 @@ impl TxnService {
                 })
                 .await
             }
+            Request::Import { region, commit_ts, rows, schema } => {
+                let keys = rows.iter().map(|(key, _)| key.clone()).collect();
+                self.write(region, keys, Some(schema), move |known, view| {
+                    let facts =
+                        rows.into_iter().map(|(key, row)| known.import(key, row, commit_ts));
+                    let facts = facts.filter_map(Result::transpose).collect::<Result<_>>();
+                    Ok((facts.map_err(|error| name_index(error, view))?, Response::Done))
+                })
+                .await
+            }
             Request::Schema { region, table } => self.schema(region, *table).await,
             Request::Split { region, cuts } => self.split(region, cuts).await,
             Request::SplitKeys { region, parts } => {

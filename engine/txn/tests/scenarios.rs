@@ -430,6 +430,27 @@ impl goldenscript::Runner for Scripts {
                 });
                 self.answer(response)
             }
+            // Versions of one timestamp without a transaction.
+            "import" => {
+                let name = context.prefix.clone().expect("name the import");
+                let version = option(&mut args, "version")?.unwrap_or(self.version);
+                let fresh = self.world.timestamp();
+                let commit_ts = *self.times.entry(name).or_insert(fresh);
+                let rows = rest(&mut args).into_iter().map(|arg| {
+                    let Mutation { key, op: Op::Put(row) } = mutation(arg) else {
+                        panic!("an import puts");
+                    };
+                    (key, row)
+                });
+                let rows: Vec<_> = rows.collect();
+                let response = self.ask(&support::name(&rows[0].0), |region| Request::Import {
+                    region,
+                    commit_ts,
+                    rows,
+                    schema: (support::TABLE, version),
+                });
+                self.answer(response)
+            }
             "rollback_keys" => {
                 let start_ts = self.ts(context.prefix.as_deref().expect("name"));
                 let keys: Vec<_> = rest(&mut args).into_iter().map(record).collect();

@@ -49,6 +49,23 @@ pub fn version(bytes: &[u8]) -> Result<SchemaVersion> {
     header(&mut &*bytes)
 }
 
+/// What a stored row says, whatever schema version it was written with.
+pub fn body(bytes: &[u8]) -> Result<&[u8]> {
+    let mut input = bytes;
+    header(&mut input)?;
+    Ok(input)
+}
+
+/// The same row as written with another version of the schema, whose columns must be the same.
+pub fn restamp(bytes: &[u8], version: SchemaVersion) -> Result<Vec<u8>> {
+    let body = body(bytes)?;
+    let mut out = Vec::with_capacity(body.len() + 6);
+    out.push(FORMAT);
+    put(&mut out, u128::from(version));
+    out.extend_from_slice(body);
+    Ok(out)
+}
+
 /// Decodes a stored row into the order of the table's columns. Columns that the table no longer
 /// has cannot be skipped without their type, so the table must still describe them or the row
 /// must come from before; callers pass the schema of the row's version or a later one.

@@ -8,7 +8,7 @@ use types::{
 };
 
 use super::scripts::{Args, Script, run_all};
-use crate::api::{CatalogChange, Node, NodeRole, User};
+use crate::api::{CatalogChange, Import, Node, NodeRole, User};
 use crate::catalog::Founders;
 use crate::command::{Command, Outcome};
 use crate::state::State;
@@ -155,6 +155,15 @@ impl StateScript {
                 let id = self.table(args.text(0)).id;
                 self.change(CatalogChange::DropTable(id), args)
             }
+            "import" => {
+                let table = self.table(args.text(0));
+                let import = args.named("digest").map(|digest| Import {
+                    digest: digest.parse().unwrap(),
+                    commit_ts: args.named("at").map(|at| Timestamp::pack(at.parse().unwrap(), 0)),
+                });
+                let version = args.named_number("version", u64::from(table.version) + 1) as u32;
+                self.change(CatalogChange::Import { table: table.id, version, import }, args)
+            }
             "put-user" => self.change(CatalogChange::PutUser(user(args)), args),
             "drop-user" => {
                 let User { name, host, .. } = user(args);
@@ -263,6 +272,10 @@ impl StateScript {
                 indexes.join(" ")
             )
             .unwrap();
+        }
+        for (table, Import { digest, commit_ts }) in &catalog.importing {
+            let at = commit_ts.map_or("not yet".into(), |ts| ts.physical_ms().to_string());
+            writeln!(out, "{table} is imported: digest {digest}, visible at {at}").unwrap();
         }
         for user in &catalog.users {
             let password = if user.credentials.is_empty() { "" } else { " with password" };

@@ -10,7 +10,7 @@ use types::{Column, Default, Table, Value};
 use super::Session;
 use super::change::assigned;
 use super::locking::Finding;
-use super::tables::{Tables, stored};
+use super::tables::{Tables, writable};
 use super::write::Changes;
 use crate::coerce::{self, Place, value_at};
 use crate::error::{SqlResult, no_column, unsupported};
@@ -24,9 +24,9 @@ pub(super) struct Typed {
     /// The rows.
     pub rows: Vec<Vec<Value>>,
     /// Which of them still need a number.
-    missing: Vec<usize>,
+    pub missing: Vec<usize>,
     /// Highest number given by hand.
-    highest: u64,
+    pub highest: u64,
 }
 
 impl Session {
@@ -42,7 +42,7 @@ impl Session {
             return Err(unsupported("INSERT into a table function"));
         };
         let name = table_name(name, &self.database)?;
-        let table = stored(catalog, &name.database, &name.table)?;
+        let table = writable(catalog, &name.database, &name.table)?;
         let mut positions = Vec::new();
         let mut given: Vec<Vec<Option<Value>>> = Vec::new();
         if insert.assignments.is_empty() {

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use types::{Table, Value};
 
 use super::insert::{position, visible};
-use super::tables::stored;
+use super::tables::writable;
 use super::{ATTEMPTS, Open, Session, pause};
 use crate::coerce::value_at;
 use crate::delimited::{Field, Format, Records};
@@ -197,7 +197,7 @@ impl Session {
         self.engine.storage.timestamp().await?;
         let catalog = self.engine.storage.catalog().await?;
         let name = table_name(&load.table, &self.database)?;
-        let table = stored(&catalog, &name.database, &name.table)?;
+        let table = writable(&catalog, &name.database, &name.table)?;
         let targets = if load.columns.is_empty() {
             let shown = visible(&table).into_iter().filter_map(|at| table.columns.get(at));
             shown.map(|column| LoadTarget::Column(column.name.clone())).collect()

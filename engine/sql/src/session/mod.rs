@@ -4,6 +4,7 @@
 
 mod change;
 mod define;
+pub mod ingest;
 mod inline;
 mod insert;
 mod load;

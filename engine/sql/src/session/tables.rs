@@ -34,14 +34,21 @@ pub fn stored(catalog: &Catalog, database: &str, table: &str) -> SqlResult<Arc<T
     }
 }
 
-/// As [`stored`], for reading at `ts`; error 1412 if the table is younger.
+/// As [`stored`], for writing; refused while an import fills the table.
+pub fn writable(catalog: &Catalog, database: &str, table: &str) -> SqlResult<Arc<Table>> {
+    let table = stored(catalog, database, table)?;
+    catalog.check_not_importing(table.id)?;
+    Ok(table)
+}
+
+/// As [`writable`], for reading at `ts`; error 1412 if the table is younger.
 pub fn readable(
     catalog: &Catalog,
     database: &str,
     table: &str,
     ts: Timestamp,
 ) -> SqlResult<Arc<Table>> {
-    let table = stored(catalog, database, table)?;
+    let table = writable(catalog, database, table)?;
     match catalog.existed_at(table.id, ts) {
         true => Ok(table),
         false => Err(younger_table(&table.database, &table.name)),

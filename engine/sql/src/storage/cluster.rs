@@ -12,12 +12,14 @@ use placement::{ClusterStatus, PlacementClient};
 use tokio::time::{Instant, sleep};
 use txn::api::{RegionRef, Request, Response};
 use txn::client::{RowTransport, TxnClient};
-use types::{Error, LeaseId, NodeId, RegionKind, Result, Table, TableId, Timestamp};
+use types::{Error, LeaseId, NodeId, Region, RegionKind, Result, Table, TableId, Timestamp};
 
 use super::{Acquired, Pair, Savepoint, Scan, Snapshot, Storage, Transaction, Waiting};
 
 /// How long a table's regions are asked for something before giving up.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Most cuts of one region at a time.
+const MAX_CUTS: usize = 64;
 /// Pause before a region is looked up again.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -101,6 +103,44 @@ impl ClusterStorage {
                 return Err(Error::Invalid(format!("a region answered SplitKeys with {other:?}")));
             }
         };
+        self.cut(route, keys).await
+    }
+
+    /// Cuts regions of a kind at these keys, ascending, as far as they are not cut there already.
+    ///
+    /// # Errors
+    ///
+    /// What a region answers that cannot be cut within a bounded time.
+    pub async fn split_at(&self, kind: RegionKind, keys: &[Vec<u8>]) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut failed = None;
+            let mut left = false;
+            for route in self.placement.fresh_regions(kind).await? {
+                let Region { start, end, .. } = &route.region;
+                let within = keys.iter().filter(|key| *key > start && *key < end);
+                let within: Vec<Vec<u8>> = within.take(MAX_CUTS).cloned().collect();
+                if within.is_empty() {
+                    continue;
+                }
+                left = true;
+                if let Err(error) = self.cut(&route, within).await {
+                    failed = Some(error);
+                }
+            }
+            match failed {
+                _ if !left => return Ok(()),
+                Some(error) if !error.is_retryable() || Instant::now() >= deadline => {
+                    return Err(error);
+                }
+                _ => sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Cuts one region at keys within it; how many regions it is then.
+    async fn cut(&self, route: &Route, keys: Vec<Vec<u8>>) -> Result<usize> {
+        let region = RegionRef { id: route.region.id, epoch: route.region.epoch };
         if keys.is_empty() {
             return Ok(1);
         }

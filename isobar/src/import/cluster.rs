@@ -1,0 +1,276 @@
+//! An import's dealings with the cluster: shuts others out of the table, cuts its regions, writes,
+//! and lets everybody in again.
+//!
+//! Every step may be repeated, by this process or by the next. It keeps nothing outside of the
+//! cluster: what an import has come to stands in the catalog and in the regions.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use futures::{StreamExt, TryStreamExt};
+use indicatif::ProgressBar;
+use placement::PlacementClient;
+use placement::api::{CatalogChange, Import};
+use rpc::RpcClient;
+use sql::engine::Engine;
+use sql::storage::Storage;
+use sql::storage::cluster::ClusterStorage;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use txn::TxnClient;
+use txn::client::kind_of;
+use types::{Error, NodeId, RegionKind, Table, TableId, Timestamp, key, row};
+
+use super::sort::{Entry, Merge, Run};
+
+/// Bytes of keys and rows that a new region is cut for.
+const REGION_BYTES: u64 = 48 << 20;
+/// Bytes of one batch.
+const BATCH_BYTES: usize = 1 << 20;
+/// Batches under way at a time.
+const PARALLEL: usize = 6;
+
+type Pair = (Vec<u8>, Vec<u8>);
+
+/// A client of everything that an import needs.
+pub struct Cluster {
+    placement: PlacementClient,
+    txn: TxnClient,
+    storage: ClusterStorage,
+}
+
+/// What two passes over the sorted rows share: where regions are cut, and how much there is.
+#[derive(Debug, Default)]
+pub struct Layout {
+    /// Ascending, as the keys are.
+    cuts: Vec<(RegionKind, Vec<Vec<u8>>)>,
+    /// Bytes of all keys and rows.
+    pub bytes: u64,
+}
+
+/// What is wrong with the rows as a whole.
+pub struct Twins(pub Entry, pub Entry);
+
+impl Layout {
+    /// Looks at all entries in order: the first two with one key, or the layout.
+    ///
+    /// # Errors
+    ///
+    /// A run that cannot be read.
+    pub fn plan(runs: &[Run]) -> Result<Result<Layout, Twins>> {
+        let mut layout = Layout::default();
+        let mut last: Option<Entry> = None;
+        let mut since = 0;
+        for entry in Merge::new(runs)? {
+            let entry = entry?;
+            let size = (entry.key.len() + entry.row.len()) as u64;
+            let kind = kind_of(&entry.key).context("a key that is of no table")?;
+            let before = last.as_ref().and_then(|last| kind_of(&last.key));
+            if let Some(last) = last.take()
+                && last.key == entry.key
+            {
+                return Ok(Err(Twins(last, entry)));
+            }
+            if before != Some(kind) {
+                since = 0;
+            } else if since >= REGION_BYTES {
+                match layout.cuts.last_mut() {
+                    Some((last, cuts)) if *last == kind => cuts.push(entry.key.clone()),
+                    _ => layout.cuts.push((kind, vec![entry.key.clone()])),
+                }
+                since = 0;
+            }
+            since += size;
+            layout.bytes += size;
+            last = Some(entry);
+        }
+        Ok(Ok(layout))
+    }
+}
+
+impl Cluster {
+    /// Reaches the cluster through its row nodes.
+    pub fn new(rows: Vec<(NodeId, String)>) -> Self {
+        let rpc = RpcClient::new(rpc::AddressBook::default(), rpc::Channels::default());
+        for (id, address) in &rows {
+            rpc.book().insert(*id, address.clone());
+        }
+        let placement = PlacementClient::new(Arc::new(rpc.clone()), rows);
+        let txn = TxnClient::new(Arc::new(rpc.clone()), Arc::new(placement.clone()));
+        let storage = ClusterStorage::new(txn.clone(), placement.clone(), Arc::new(rpc));
+        Cluster { placement, txn, storage }
+    }
+
+    /// What makes sessions that check and convert rows.
+    pub fn engine(&self) -> Engine {
+        Engine::new(Arc::new(self.storage.clone()), Arc::new(env::RealClock::new()))
+    }
+
+    async fn table(&self, id: TableId) -> Result<(Table, Option<Import>)> {
+        // Brings the catalog up to date.
+        self.txn.timestamp().await?;
+        let catalog = self.placement.catalog().await?;
+        let table = catalog.table(id).context("the table was dropped meanwhile")?;
+        Ok((table.clone(), catalog.importing.get(&id).copied()))
+    }
+
+    /// Fails if the table has rows, unless an import has begun to fill it.
+    ///
+    /// # Errors
+    ///
+    /// That, or a region that cannot be read.
+    pub async fn check_empty(&self, table: &Table) -> Result<()> {
+        let (_, import) = self.table(table.id).await?;
+        if import.is_some() {
+            return Ok(());
+        }
+        let (start, end) = (key::records_start(table.id), key::records_end(table.id));
+        match self.txn.check_empty(start, end, self.txn.timestamp().await?).await {
+            Err(Error::Duplicate { .. }) => bail!(
+                "table {}.{} has rows: an import fills an empty table only",
+                table.database,
+                table.name
+            ),
+            other => Ok(other?),
+        }
+    }
+
+    /// Takes the table for this import, or goes on with it: its description, and when its rows will
+    /// become visible.
+    ///
+    /// # Errors
+    ///
+    /// A table that has rows, or that another import has.
+    pub async fn begin(&self, id: TableId, digest: u64) -> Result<(Table, Timestamp)> {
+        let (table, import) = self.table(id).await?;
+        match import {
+            Some(Import { digest: known, .. }) if known != digest => bail!(
+                "table {}.{} holds a part of an import of other rows: run that one again, or drop \
+                 the table",
+                table.database,
+                table.name
+            ),
+            Some(Import { commit_ts: Some(ts), .. }) => {
+                self.storage.publish_schema(&table).await?;
+                return Ok((table, ts));
+            }
+            _ => {}
+        }
+        let begun = Some(Import { digest, commit_ts: None });
+        let table = self.change(&table, begun).await?;
+        // Regions take rows of the newest two versions: now nobody is left who knows of no import.
+        let table = self.change(&table, begun).await?;
+        let (start, end) = (key::records_start(id), key::records_end(id));
+        if let Err(error) = self.txn.check_empty(start, end, self.txn.timestamp().await?).await {
+            self.change(&table, None).await?;
+            return Err(match error {
+                Error::Duplicate { .. } => anyhow::anyhow!(
+                    "table {}.{} was given rows meanwhile: an import fills an empty table only",
+                    table.database,
+                    table.name
+                ),
+                error => error.into(),
+            });
+        }
+        let commit_ts = self.txn.timestamp().await?;
+        let import = Import { digest, commit_ts: Some(commit_ts) };
+        Ok((self.change(&table, Some(import)).await?, commit_ts))
+    }
+
+    /// One step of the catalog, known to every region of the table when it returns.
+    async fn change(&self, table: &Table, import: Option<Import>) -> Result<Table> {
+        let version = table.version + 1;
+        let change = CatalogChange::Import { table: table.id, version, import };
+        let changed = match self.placement.change(change).await {
+            Ok(changed) => changed.context("placement changed no table")?,
+            // An answer may be lost, and then the change is there.
+            Err(error) => match self.table(table.id).await? {
+                (now, there) if now.version == version && there == import => now,
+                _ => return Err(error.into()),
+            },
+        };
+        self.storage.publish_schema(&changed).await?;
+        Ok(changed)
+    }
+
+    /// Cuts the table's regions where its rows will need it.
+    ///
+    /// # Errors
+    ///
+    /// A region that cannot be cut in time.
+    pub async fn cut(&self, layout: &Layout) -> Result<()> {
+        for (kind, cuts) in &layout.cuts {
+            self.storage.split_at(*kind, cuts).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes everything; what is there already is left alone.
+    ///
+    /// # Errors
+    ///
+    /// What a region or a run fails with; a part may be written.
+    pub async fn write(
+        &self,
+        table: &Table,
+        commit_ts: Timestamp,
+        runs: Arc<Vec<Run>>,
+        progress: &ProgressBar,
+    ) -> Result<()> {
+        let (batches, queue) = mpsc::channel::<Result<Vec<Pair>>>(PARALLEL);
+        let version = table.version;
+        let feeder = tokio::task::spawn_blocking(move || {
+            if let Err(error) = feed(&runs, version, &batches) {
+                // Fails only if nobody wants to know any more.
+                _ = batches.blocking_send(Err(error));
+            }
+        });
+        let writing = ReceiverStream::new(queue).map(|batch| async move {
+            let batch = batch?;
+            let bytes: usize = batch.iter().map(|(key, row)| key.len() + row.len()).sum();
+            self.txn.import(table, commit_ts, batch).await?;
+            progress.inc(bytes as u64);
+            anyhow::Ok(())
+        });
+        writing.buffer_unordered(PARALLEL).try_collect::<Vec<()>>().await?;
+        // It ends before its last batch is written, or it has lost entries by ending early.
+        feeder.await.context("sorted rows were not all read")
+    }
+
+    /// Lets everybody read and write the table, with all its rows.
+    ///
+    /// # Errors
+    ///
+    /// Placement or a region that does not answer.
+    pub async fn finish(&self, table: &Table, highest: u64) -> Result<()> {
+        if highest > 0 {
+            self.placement.raise_auto_increment(table.id, highest).await?;
+        }
+        self.change(table, None).await?;
+        Ok(())
+    }
+}
+
+/// Cuts the sorted entries into batches, each of keys of one kind.
+fn feed(runs: &[Run], version: u32, batches: &mpsc::Sender<Result<Vec<Pair>>>) -> Result<()> {
+    let mut batch: Vec<Pair> = Vec::new();
+    let mut bytes = 0;
+    for entry in Merge::new(runs)? {
+        let Entry { key, row, .. } = entry?;
+        let is_record = matches!(kind_of(&key), Some(RegionKind::Records(_)));
+        // Written under the version that every region has just been told.
+        let row = if is_record { row::restamp(&row, version)? } else { row };
+        bytes += key.len() + row.len();
+        batch.push((key, row));
+        if bytes >= BATCH_BYTES {
+            bytes = 0;
+            if batches.blocking_send(Ok(std::mem::take(&mut batch))).is_err() {
+                return Ok(());
+            }
+        }
+    }
+    if !batch.is_empty() {
+        _ = batches.blocking_send(Ok(batch));
+    }
+    Ok(())
+}
