@@ -21,6 +21,7 @@ CONFLICTS = {1205, 1213}
 GONE = {1053, 1158, 1159, 1160, 1161, 2002, 2003, 2006, 2013, 2014, 2055, 9002, 9005}
 MOST_CONFLICTS = 50
 COMMIT_SECONDS = 30
+LOCK_SECONDS = 10
 PAUSE = 0.2
 LONGEST_PAUSE = 2.0
 
@@ -120,8 +121,9 @@ class Target:
                 connect_timeout=10,
                 read_timeout=COMMIT_SECONDS,
                 write_timeout=COMMIT_SECONDS,
-                # TIMESTAMP columns are read and written in UTC, as the lake holds them.
-                init_command="SET time_zone = '+00:00'",
+                # TIMESTAMP columns are read and written in UTC, as the lake holds them. A wait for a lock ends before
+                # the connection's own patience does, so that it is told as what it is.
+                init_command=f"SET time_zone = '+00:00', innodb_lock_wait_timeout = {LOCK_SECONDS}",
             )
         return self._connection
 

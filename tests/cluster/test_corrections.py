@@ -177,14 +177,25 @@ def test_a_run_that_was_taken_over_writes_nothing_more(shop: Shop):
     assert shop.cluster.sql("SELECT COUNT(*) FROM reconciliation.claims") == [(0,)]
 
 
-def test_a_takeover_in_the_middle_of_a_batch_undoes_the_batch(shop: Shop):
-    def taken_over() -> None:
-        shop.cluster.sql("UPDATE reconciliation.claims SET owner = 'another', run = 'ffff'")
+def test_a_table_does_not_change_hands_amid_a_batch(shop: Shop):
+    refused = []
 
-    require, shop.lease.require = shop.lease.require, lambda seconds: (require(seconds), taken_over())
-    with pytest.raises((AlreadyRunning, TargetGone)):
-        shop.corrections.apply(0, BATCH)
-    assert shop.rows()[1] == (Decimal("1.50"), "note") and shop.batches() == 0
+    def take_over() -> None:
+        try:
+            take = "UPDATE reconciliation.claims SET owner = 'another', run = 'ffff'"
+            shop.cluster.sql("SET innodb_lock_wait_timeout = 1", take)
+        except pymysql.err.OperationalError as error:
+            refused.append(error.args[0])
+
+    require = shop.lease.require
+    shop.lease.require = lambda seconds: (require(seconds), take_over())
+    made = shop.corrections.apply(0, BATCH[:3])
+    assert refused == [1205], "the claim was not held until COMMIT"
+    assert made.corrected == 3 and shop.batches() == 1
+    shop.cluster.sql("UPDATE reconciliation.claims SET owner = 'another', run = 'ffff'")
+    with pytest.raises(AlreadyRunning, match="was taken over by run ffff"):
+        shop.corrections.apply(1, BATCH[3:])
+    assert 100 not in shop.rows() and shop.batches() == 1
     shop.cluster.sql("DELETE FROM reconciliation.claims")
 
 
