@@ -135,8 +135,9 @@ class Differ:
         return f"mysql://root@127.0.0.1:{port or self.cluster.mysql_port}/{table.replace('.', '/')}"
 
     def command(self, source: object, target: object, *words: object) -> list[str]:
-        sizes = ["--chunk-rows", "300", "--fetch-rows", "20", "--timeout", "60"]
-        return [self.cluster.isobar, "diff", str(source), str(target), "--report", str(self.report), *sizes, *map(str, words)]
+        options = {"--chunk-rows": "300", "--fetch-rows": "20", "--timeout": "60", "--report": str(self.report)}
+        sizes = [word for name, value in options.items() if name not in words for word in (name, value)]
+        return [self.cluster.isobar, "diff", str(source), str(target), *sizes, *map(str, words)]
 
     def run(self, source: object, target: object, *words: object, seconds: float = 120) -> tuple[int, dict, str]:
         """Exit code, report, standard error."""
@@ -225,6 +226,36 @@ def test_whole_databases_are_compared(cluster: Cluster, differ: Differ):
     assert "lacks v" in text and "--ignore-columns" in text and "--key" in text
     code, report, text = differ.run(differ.at("one.narrow"), differ.at("two.narrow"), "--ignore-columns", "v")
     assert code == 0, text
+
+
+def test_rules_are_followed_on_both_engines(cluster: Cluster, differ: Differ):
+    cluster.sql(
+        "CREATE DATABASE rules",
+        "CREATE TABLE rules.a (id INT PRIMARY KEY, x DOUBLE, d DECIMAL(10,2), c VARCHAR(9), k INT NOT NULL, extra INT)",
+        "CREATE TABLE rules.b (id INT PRIMARY KEY, x DOUBLE, d DECIMAL(14,4), c VARCHAR(9), k INT NOT NULL)",
+        "INSERT INTO rules.a VALUES (1, 1.0000001, 1.50, 'Aé', 7, 1), (2, 0.1, -0.05, 'b ', 8, 1), (3, 1e300, 100, '', 9, 1),"
+        " (4, NULL, NULL, NULL, 10, NULL), (100, 5, 5, 'x', 11, 1)",
+        "INSERT INTO rules.b VALUES (1, 1.0000002, 1.5, 'aé', 7), (2, 0.1, -0.05, 'b', 8), (3, 1.0000001e300, 100, '', 9),"
+        " (4, NULL, NULL, NULL, 10), (100, 6, 6, 'y', 12)",
+    )
+    sides = differ.at("rules.a"), differ.at("rules.b")
+    for table in "ab":
+        cluster.replicate(f"rules.{table}")
+    loose = ["--ignore-columns", "extra", "--ignore-case", "--ignore-trailing-spaces", "--float-digits", "6"]
+    for engine in ["columns", "rows"]:
+        code, report, text = differ.run(*sides, "--engine", engine, "--ignore-columns", "extra", "--fetch-rows", "1")
+        assert code == 1 and report["tables"][0]["columns"] == {"x": 3, "c": 3, "d": 1, "k": 1}, text
+        code, report, text = differ.run(*sides, "--engine", engine, *loose, "--where", "id < 50 OR id > 5000")
+        assert code == 0 and report["tables"][0]["source_rows"] == 4 and report["tables"][0]["differing_chunks"] == 0, text
+        # Matched by another key, one row is missing and one is extra.
+        code, report, text = differ.run(*sides, "--engine", engine, *loose, "--key", "k")
+        assert code == 1 and [d["kind"] for d in report["tables"][0]["differences"]] == ["missing", "extra"], text
+    code, report, text = differ.run(*sides, "--ignore-columns", "extra", "--max-differences", "1", "--fetch-rows", "1")
+    assert code == 1 and "--max-differences" in text, text
+    code, _, text = differ.run(*sides, *loose, "--key", "x")
+    assert code == 2 and "NULL in the key column x" in text, text
+    code, _, text = differ.run(*sides, *loose, "--where", "nope = 1")
+    assert code == 2 and "nope" in text, text
 
 
 def arrow_table(rows: list[list], **changes) -> pyarrow.Table:
@@ -474,6 +505,45 @@ def test_mariadb_is_compared_both_ways(cluster: Cluster, differ: Differ, mariadb
         apply(connection, fix)
         code, report, text = differ.run(differ.at("d.other"), there)
         assert code == 0, text
+
+
+EVERY_TYPE = (
+    "id BIGINT UNSIGNED PRIMARY KEY, a BIT(9), b INT(8) ZEROFILL, c FLOAT, d DOUBLE(12,3), e ENUM('x','y,N'), f SET('p','q'),"
+    " g YEAR, h TIME(3), i BLOB, j VARBINARY(9), k BINARY(4), l JSON, m DATE, n DATETIME, o TIMESTAMP(6) NULL, p LONGTEXT,"
+    " q TINYINT(1), r DECIMAL(65,30), s CHAR(5) CHARACTER SET latin1, t UUID"
+)
+
+
+def test_every_type_of_mariadb_is_compared_and_corrected(differ: Differ, mariadb: MariaDb):
+    with mariadb.connect(database="d", sql_mode="") as connection:
+        cursor = connection.cursor()
+        for table in ["every", "mirror"]:
+            cursor.execute(f"CREATE TABLE {table} ({EVERY_TYPE})")
+        cursor.execute(
+            "INSERT INTO every VALUES (18446744073709551615, b'101010101', 42, 0.1, 123456.789, 'y,N', 'p,q', 2013, '-100:30:00.125',"
+            " X'00FF275C0A', X'00', X'00010203', '{\"a\": [1, null]}', '0000-00-00', '2013-01-02 03:04:05', '2013-01-02 03:04:05.000001',"
+            " REPEAT(CONCAT('é', CHAR(92), CHAR(39)), 5000), 1, -0.000000000000000000000000000001, 'naïve', UUID()),"
+            " (1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)"
+        )
+        sides = [differ.at(f"d.{table}", mariadb.port) for table in ["every", "mirror"]]
+        fix = differ.folder / "fix.sql"
+        assert differ.run(sides[0], sides[0])[0] == 0
+        # Inserted, then changed in every column, then deleted.
+        changes = [
+            None,
+            ", ".join(f"{column} = NULL" for column in "abcdefghijklmnopqrst"),
+            "id = id - 5",
+        ]
+        for change in changes:
+            if change:
+                cursor.execute(f"UPDATE mirror SET {change} WHERE id > 5")
+            code, report, text = differ.run(*sides, "--fix", fix)
+            assert code == 1, text
+            if change == changes[1]:
+                assert len(report["tables"][0]["columns"]) == 20, text
+            apply(connection, fix)
+            code, report, text = differ.run(*sides)
+            assert code == 0, text + fix.read_text()[:2000]
 
 
 def test_a_server_that_dies_midway_is_no_answer(cluster: Cluster, differ: Differ, tmp_path: Path, mariadb: MariaDb):
