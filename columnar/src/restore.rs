@@ -116,7 +116,7 @@ impl Restore<'_> {
             }
             SnapshotItem::Lock(_) => return Err(self.corrupt("a lock is another fact")),
             // A learner decides nothing, so it need not know who lost.
-            SnapshotItem::Fate { .. } => {}
+            SnapshotItem::Fate { .. } | SnapshotItem::Collected(_) => {}
         }
         Ok(())
     }

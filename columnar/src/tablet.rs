@@ -363,6 +363,8 @@ impl State {
                 }
                 Arc::make_mut(&mut self.schemas).add(*table);
             }
+            // What columns drop follows the safe point and their own deaths.
+            Fact::Collect(_) => {}
             Fact::Split { .. } | Fact::DeleteRange { .. } => {
                 return Err(self.corrupt("a change of shape out of place"));
             }

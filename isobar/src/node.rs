@@ -4,9 +4,9 @@
 
 mod beat;
 mod columnar;
+mod garbage;
 mod orders;
 mod row;
-mod safe_point;
 mod sql;
 
 use std::sync::Arc;

@@ -55,6 +55,38 @@ pub struct NodeReport {
     pub disk_free: u64,
     /// Faults that need a person, one line each.
     pub faults: Vec<String>,
+    /// Start of the oldest transaction that reads or writes through it.
+    pub oldest_start: Option<Timestamp>,
+}
+
+/// How far back anybody can ask. Only ever rises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SafePoint {
+    /// Oldest timestamp that can be read; no lease and no living transaction is older.
+    pub floor: Timestamp,
+    /// No transaction that began before it holds a key of a region that existed then.
+    pub settled: Timestamp,
+    /// Regions that existed then have lower numbers. Others may not go by `settled` yet: they were
+    /// not asked.
+    pub settled_below: RegionId,
+}
+
+impl SafePoint {
+    /// What a region may take for settled.
+    pub fn settled_for(&self, region: RegionId) -> Timestamp {
+        if region < self.settled_below { self.settled } else { Timestamp::ZERO }
+    }
+}
+
+/// The state of garbage collection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Garbage {
+    /// How far back anybody can ask.
+    pub safe_point: SafePoint,
+    /// How long versions stay readable without a lease, in milliseconds.
+    pub life_ms: u64,
+    /// Bytes of superseded versions that row nodes still hold, about: one replica of each region.
+    pub history_bytes: u64,
 }
 
 /// What a peer says of its region with each heartbeat.
@@ -80,6 +112,11 @@ pub struct PeerReport {
     pub damaged: bool,
     /// For learners that hold columns: how far they are behind.
     pub lag: Option<ReplicaLag>,
+    /// Row nodes: oldest timestamp that the region can be read at. Older transactions hold no key
+    /// of it.
+    pub floor: Timestamp,
+    /// Row nodes: bytes of superseded versions, as of the last walk over them.
+    pub history_bytes: u64,
 }
 
 /// What placement wants a region's leader or a node to do; repeated until the reports show it.
@@ -293,6 +330,8 @@ pub enum Request {
         /// For what.
         key: Vec<u8>,
     },
+    /// Sets how long versions stay readable without a lease, in milliseconds.
+    SetLife(u64),
 }
 
 /// Placement's answer.
@@ -316,6 +355,8 @@ pub enum Response {
         catalog: u64,
         /// Every node, for addresses.
         nodes: Vec<Node>,
+        /// What may be collected.
+        safe_point: SafePoint,
     },
     /// The catalog, or none if the caller's is current.
     Catalog(Option<Box<Catalog>>),
@@ -338,6 +379,8 @@ pub enum Response {
         peers: Vec<(NodeId, PeerReport)>,
         /// Node that leads placement.
         leader: NodeId,
+        /// Garbage collection.
+        garbage: Garbage,
     },
     /// First of the numbers.
     AutoIncrement(u64),

@@ -18,8 +18,8 @@ use types::{
 };
 
 use crate::api::{
-    Catalog, CatalogChange, Lease, Node, NodeReport, NodeStatus, Order, PeerReport, Request,
-    Response, Route,
+    Catalog, CatalogChange, Garbage, Lease, Node, NodeReport, NodeStatus, Order, PeerReport,
+    Request, Response, Route, SafePoint,
 };
 use crate::batch::Batcher;
 use crate::routes::Routes;
@@ -65,6 +65,8 @@ pub struct ClusterStatus {
     pub peers: Vec<(NodeId, PeerReport)>,
     /// Node that leads placement.
     pub leader: NodeId,
+    /// Garbage collection.
+    pub garbage: Garbage,
 }
 
 /// A handle to placement; clones share what they remember.
@@ -95,6 +97,7 @@ struct Memory {
     newest: u64,
     routes: Routes,
     signing_key: Option<Arc<[u8]>>,
+    safe_point: SafePoint,
 }
 
 impl PlacementClient {
@@ -205,10 +208,15 @@ impl PlacementClient {
         peers: Vec<PeerReport>,
     ) -> Result<Vec<Order>> {
         match self.asker.ask(Request::Heartbeat { node, report, peers }).await? {
-            Response::Orders { orders, catalog, nodes } => {
+            Response::Orders { orders, catalog, nodes, safe_point } => {
                 let mut memory = self.asker.memory.lock();
                 memory.newest = memory.newest.max(catalog);
                 memory.nodes = nodes.into_iter().map(|node| (node.id, node)).collect();
+                // A leader that was deposed may tell less than was heard already.
+                let known = memory.safe_point;
+                if safe_point.floor >= known.floor && safe_point.settled >= known.settled {
+                    memory.safe_point = safe_point;
+                }
                 Ok(orders)
             }
             other => Err(unexpected("Heartbeat", &other)),
@@ -233,11 +241,11 @@ impl PlacementClient {
     /// Everything placement knows.
     pub async fn status(&self) -> Result<ClusterStatus> {
         match self.asker.ask(Request::Status).await? {
-            Response::Status { nodes, routes, peers, leader } => {
+            Response::Status { nodes, routes, peers, leader, garbage } => {
                 let mut memory = self.asker.memory.lock();
                 memory.nodes =
                     nodes.iter().map(|status| (status.node.id, status.node.clone())).collect();
-                Ok(ClusterStatus { nodes, routes, peers, leader })
+                Ok(ClusterStatus { nodes, routes, peers, leader, garbage })
             }
             other => Err(unexpected("Status", &other)),
         }
@@ -361,6 +369,17 @@ impl PlacementClient {
     /// Ends a lease; one that ended already is no error.
     pub async fn release_lease(&self, lease: LeaseId) -> Result<()> {
         self.asker.done("ReleaseLease", Request::ReleaseLease { lease }).await
+    }
+
+    /// Sets how long versions stay readable without a lease.
+    pub async fn set_life(&self, life: Duration) -> Result<()> {
+        let life_ms = u64::try_from(life.as_millis()).unwrap_or(u64::MAX);
+        self.asker.done("SetLife", Request::SetLife(life_ms)).await
+    }
+
+    /// What may be collected, as the last heartbeat told; it never falls.
+    pub fn safe_point(&self) -> SafePoint {
+        self.asker.memory.lock().safe_point
     }
 
     /// Leases that live.

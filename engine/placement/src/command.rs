@@ -9,9 +9,10 @@ use types::{
     Error, LeaseId, NodeId, Region, RegionId, RegionKind, Result, Table, TableId, Timestamp,
 };
 
-use crate::api::{CatalogChange, Lease, Node};
+use crate::api::{CatalogChange, Lease, Node, SafePoint};
 use crate::catalog::{self, Founders};
 use crate::leases;
+use crate::safe_point;
 use crate::state::{RegionRecord, State, Tomb};
 
 /// What a proposal is known by, so that its proposer finds its outcome. Never repeated: the first
@@ -100,6 +101,15 @@ pub enum Command {
     },
     /// Sets the signing key, unless there is one.
     SetSigningKey(Vec<u8>),
+    /// Versions below a point may go, as far as no lease forbids it.
+    Collect {
+        /// The point, as the leader saw it.
+        point: SafePoint,
+        /// Unix milliseconds now.
+        now_ms: u64,
+    },
+    /// Sets how long versions stay readable without a lease.
+    SetLife(u64),
 }
 
 /// What a command gave its proposer.
@@ -171,6 +181,15 @@ impl State {
                 if self.signing_key.is_empty() {
                     self.signing_key = key;
                 }
+                Ok(Outcome::Done)
+            }
+            Command::Collect { point, now_ms } => {
+                safe_point::advance(self, point, now_ms);
+                Ok(Outcome::Done)
+            }
+            Command::SetLife(life_ms) => {
+                safe_point::check_life(life_ms)?;
+                self.life_ms = life_ms;
                 Ok(Outcome::Done)
             }
         }

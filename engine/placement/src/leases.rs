@@ -10,6 +10,10 @@ use crate::state::State;
 /// Longest time that a lease may ask for at once, in milliseconds: a day. Renewing goes on.
 pub const MAX_TTL_MS: u64 = 24 * 60 * 60 * 1_000;
 
+/// Longest time that a lease may live in all, however often it is renewed, in milliseconds: a week.
+/// A job that renews and is forgotten must not keep every version for ever.
+pub const MAX_LIFE_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
+
 /// Most leases at a time; one is about 100 bytes of replicated state.
 pub const MAX_LEASES: usize = 100_000;
 
@@ -36,8 +40,9 @@ pub fn take(
     ttl_ms: u64,
 ) -> Result<Lease> {
     check_ttl(ttl_ms)?;
-    if ts < state.floor {
-        return Err(Error::SnapshotTooOld { ts, floor: state.floor });
+    let floor = state.safe_point.floor;
+    if ts < floor {
+        return Err(Error::SnapshotTooOld { ts, floor });
     }
     if state.leases.len() >= MAX_LEASES {
         return Err(Error::Unavailable(format!(
@@ -64,7 +69,15 @@ pub fn renew(state: &mut State, id: LeaseId, now_ms: u64, ttl_ms: u64) -> Result
         .get_mut(&id)
         .filter(|lease| lease.expires_ms > now_ms)
         .ok_or(Error::LeaseLost(id))?;
-    lease.expires_ms = lease.expires_ms.max(now_ms.saturating_add(ttl_ms));
+    let last = lease.taken_ms.saturating_add(MAX_LIFE_MS);
+    if lease.expires_ms >= last {
+        return Err(Error::Invalid(format!(
+            "snapshot lease {id} has been renewed for {} days, the most that is possible: finish \
+             before it ends, or take a new snapshot",
+            MAX_LIFE_MS / (24 * 60 * 60 * 1_000)
+        )));
+    }
+    lease.expires_ms = lease.expires_ms.max(now_ms.saturating_add(ttl_ms).min(last));
     Ok(lease.clone())
 }
 
@@ -76,9 +89,4 @@ pub fn expire(state: &mut State, now_ms: u64) {
 /// Leases that live.
 pub fn live(state: &State, now_ms: u64) -> impl Iterator<Item = &Lease> {
     state.leases.values().filter(move |lease| lease.expires_ms > now_ms)
-}
-
-/// Whether a live lease may still read what was dropped at `dropped`.
-pub fn protects(state: &State, dropped: Timestamp, now_ms: u64) -> bool {
-    live(state, now_ms).any(|lease| lease.ts < dropped)
 }

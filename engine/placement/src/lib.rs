@@ -19,12 +19,14 @@ pub mod machines;
 pub mod office;
 pub mod oracle;
 pub mod routes;
+pub mod safe_point;
 pub mod scheduler;
 pub mod service;
 pub mod state;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 pub mod view;
 
 pub use bootstrap::placement_region;

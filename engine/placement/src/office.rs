@@ -10,11 +10,11 @@ use std::time::Duration;
 use env::Instant;
 use types::{Epoch, NodeId, Peer, PeerId, Region, RegionId, RegionKind, Timestamp};
 
-use crate::api::{NodeReport, NodeStatus, Order, PeerReport, Route};
+use crate::api::{Garbage, NodeReport, NodeRole, NodeStatus, Order, PeerReport, Route, SafePoint};
 use crate::catalog::FOUNDING_EPOCH;
 use crate::command::is_newer;
-use crate::leases;
 use crate::oracle::Oracle;
+use crate::safe_point;
 use crate::scheduler::{Health, Move, NodeView, Picture, RegionView};
 use crate::state::{RegionRecord, State};
 
@@ -23,9 +23,6 @@ pub const LIVE_FOR: Duration = Duration::from_secs(10);
 
 /// After this long without a sign, a node's peers (or a live node's lost peer) are replaced.
 pub const GONE_AFTER: Duration = Duration::from_secs(300);
-
-/// How long a dropped table's rows stay for transactions that hold no lease, in milliseconds.
-pub const DROP_GRACE_MS: u64 = 60_000;
 
 /// How long a change of membership may take before it is thought over again.
 const MEMBERSHIP_TAKES: Duration = Duration::from_secs(30);
@@ -52,6 +49,8 @@ struct Plan {
 pub struct Office {
     /// Timestamps of this term.
     pub oracle: Oracle,
+    /// When the safe point was last looked at.
+    pub collected: Option<Instant>,
     since: Instant,
     nodes: BTreeMap<NodeId, Heard>,
     leaders: BTreeMap<RegionId, (NodeId, u64)>,
@@ -65,6 +64,7 @@ impl Office {
     pub fn new(term: u64, high_water_ms: u64, now: Instant) -> Self {
         Office {
             oracle: Oracle::begin(term, high_water_ms),
+            collected: None,
             since: now,
             nodes: BTreeMap::new(),
             leaders: BTreeMap::new(),
@@ -135,7 +135,7 @@ impl Office {
     }
 
     /// What a node is to do now.
-    pub fn orders(&self, state: &State, node: NodeId, now_ms: u64) -> Vec<Order> {
+    pub fn orders(&self, state: &State, node: NodeId) -> Vec<Order> {
         let Some(heard) = self.nodes.get(&node) else { return Vec::new() };
         let mut orders = Vec::new();
         for record in state.regions.values() {
@@ -154,7 +154,7 @@ impl Office {
             }
         }
         for (id, peer) in &heard.peers {
-            if self.is_over(state, node, *id, peer, now_ms) {
+            if self.is_over(state, node, *id, peer) {
                 orders.push(Order::Destroy(*id));
             }
         }
@@ -162,17 +162,10 @@ impl Office {
     }
 
     /// Whether a node's peer is of no use any more.
-    fn is_over(
-        &self,
-        state: &State,
-        node: NodeId,
-        id: RegionId,
-        peer: &PeerReport,
-        now_ms: u64,
-    ) -> bool {
+    fn is_over(&self, state: &State, node: NodeId, id: RegionId, peer: &PeerReport) -> bool {
         if let Some(tomb) = state.tombs.get(&id) {
             let votes = tomb.region.voters().any(|voter| voter.node == node);
-            return !votes || is_past(state, tomb.dropped, now_ms);
+            return !votes || is_past(state, tomb.dropped);
         }
         let Some(record) = state.regions.get(&id) else { return false };
         // Removed: the leader's descriptor is younger than the peer's and does not list it. With
@@ -183,7 +176,7 @@ impl Office {
     }
 
     /// Dropped regions that no member holds any more.
-    pub fn burials(&self, state: &State, now_ms: u64) -> Vec<RegionId> {
+    pub fn burials(&self, state: &State) -> Vec<RegionId> {
         let gone = |region: &Region| {
             region.peers.iter().all(|peer| {
                 self.nodes
@@ -195,10 +188,65 @@ impl Office {
         state
             .tombs
             .values()
-            .filter(|tomb| is_past(state, tomb.dropped, now_ms))
+            .filter(|tomb| is_past(state, tomb.dropped))
             .filter(|tomb| gone(&tomb.region) && !held(tomb.region.id))
             .map(|tomb| tomb.region.id)
             .collect()
+    }
+
+    /// How far back anybody can ask as of `now`; none while some node that runs transactions may
+    /// only not have been heard *yet*. One that has fallen silent holds nothing back: what its
+    /// transactions can no longer read they are told.
+    pub fn safe_point(&self, state: &State, now: Timestamp, at: Instant) -> Option<SafePoint> {
+        let mut starts = Vec::new();
+        let reading = |role| matches!(role, NodeRole::Sql | NodeRole::Columnar);
+        for node in state.nodes.values().filter(|node| reading(node.role)) {
+            match self.nodes.get(&node.id) {
+                Some(heard) if at.since(heard.at) <= LIVE_FOR => {
+                    starts.extend(heard.report.oldest_start);
+                }
+                None if at.since(self.since) <= LIVE_FOR => return None,
+                _ => {}
+            }
+        }
+        let now_ms = now.physical_ms();
+        let leases = crate::leases::live(state, now_ms).map(|lease| lease.ts);
+        let floor = safe_point::compute(now, state.life_ms, leases, starts);
+        Some(SafePoint { floor, settled: self.settled(state), settled_below: state.next_id })
+    }
+
+    /// The point up to which every region has said that no older transaction holds a key of it.
+    fn settled(&self, state: &State) -> Timestamp {
+        // While a split is being reported, what its other half has to say is not known.
+        if !state.is_tiled() {
+            return Timestamp::ZERO;
+        }
+        let live = state.regions.values().map(|record| &record.region);
+        let tombs = state.tombs.values().filter(|tomb| !is_past(state, tomb.dropped));
+        let all = live.chain(tombs.map(|tomb| &tomb.region));
+        all.map(|region| self.floor_of(region)).min().unwrap_or(Timestamp::ZERO)
+    }
+
+    /// What a region's voters say of it, in the shape in which it is known.
+    fn floor_of(&self, region: &Region) -> Timestamp {
+        let reports = region.voters().filter_map(|peer| {
+            let report = self.nodes.get(&peer.node)?.peers.get(&region.id)?;
+            (report.region.epoch.version == region.epoch.version).then_some(report.floor)
+        });
+        reports.max().unwrap_or(Timestamp::ZERO)
+    }
+
+    /// Garbage collection as people are told of it.
+    pub fn garbage(&self, state: &State) -> Garbage {
+        let history = state.regions.values().filter_map(|record| {
+            let leader = self.leader(record.region.id)?;
+            Some(self.nodes.get(&leader)?.peers.get(&record.region.id)?.history_bytes)
+        });
+        Garbage {
+            safe_point: state.safe_point,
+            life_ms: state.life_ms,
+            history_bytes: history.sum(),
+        }
     }
 
     /// Forgets moves that the reports show, and those that took too long.
@@ -377,8 +425,7 @@ impl Office {
     }
 }
 
-/// Whether nothing may read what was dropped then: no lease is older, and the grace is over.
-fn is_past(state: &State, dropped: Timestamp, now_ms: u64) -> bool {
-    now_ms >= dropped.physical_ms().saturating_add(DROP_GRACE_MS)
-        && !leases::protects(state, dropped, now_ms)
+/// Whether nothing may read what was dropped then.
+fn is_past(state: &State, dropped: Timestamp) -> bool {
+    state.safe_point.floor > dropped
 }

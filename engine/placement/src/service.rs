@@ -24,18 +24,13 @@ use crate::deadlock::WaitGraph;
 use crate::leases;
 use crate::office::Office;
 use crate::oracle::MAX_COUNT;
-use crate::scheduler;
+use crate::safe_point;
 use crate::state::{State, range_of};
+use crate::upkeep;
 use crate::view::View;
 
 /// How long a heartbeat without orders waits for some to come up.
 pub const HOLD: Duration = Duration::from_millis(250);
-
-/// How often upkeep looks around unless something changes.
-const UPKEEP: Duration = Duration::from_millis(500);
-
-/// Least time between two rounds of upkeep: many changes at once are looked after once.
-const PACE: Duration = Duration::from_millis(20);
 
 /// How long a look-up waits for both halves of a split to be reported.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -56,8 +51,8 @@ const KEY_BYTES: usize = 32;
 pub struct PlacementService {
     node: NodeId,
     groups: Arc<dyn Groups>,
-    view: Arc<View>,
-    clock: Arc<dyn Clock>,
+    pub(crate) view: Arc<View>,
+    pub(crate) clock: Arc<dyn Clock>,
     random: Random,
     run: u64,
     tickets: AtomicU64,
@@ -79,7 +74,7 @@ impl PlacementService {
         random: Random,
     ) -> Arc<Self> {
         let service = Self::new(node, groups, view, clock, random);
-        tokio::spawn(upkeep(Arc::downgrade(&service)));
+        tokio::spawn(upkeep::run(Arc::downgrade(&service)));
         service
     }
 
@@ -156,6 +151,11 @@ impl PlacementService {
                 waits.ended(waiter, &key);
                 Response::Done
             }),
+            Request::SetLife(life_ms) => {
+                safe_point::check_life(life_ms)?;
+                self.propose(Command::SetLife(life_ms)).await?;
+                Ok(Response::Done)
+            }
             leases => self.lease_request(leases).await,
         }
     }
@@ -212,7 +212,7 @@ impl PlacementService {
     }
 
     /// The term in which this node leads placement and may decide.
-    fn lead(&self) -> Result<u64> {
+    pub(crate) fn lead(&self) -> Result<u64> {
         let status = self.peer()?;
         if status.decides {
             return Ok(status.term);
@@ -237,7 +237,7 @@ impl PlacementService {
     }
 
     /// This leader's memory; a new one for a new term.
-    fn office(&self, term: u64) -> Result<MappedMutexGuard<'_, Office>> {
+    pub(crate) fn office(&self, term: u64) -> Result<MappedMutexGuard<'_, Office>> {
         let mut office = self.office.lock();
         match office.as_ref().map(|office| office.oracle.term()) {
             Some(known) if known == term => {}
@@ -260,7 +260,7 @@ impl PlacementService {
         self.propose_in(self.lead()?, command).await
     }
 
-    async fn propose_in(&self, term: u64, command: Command) -> Result<Outcome> {
+    pub(crate) async fn propose_in(&self, term: u64, command: Command) -> Result<Outcome> {
         let ticket = (self.run, self.tickets.fetch_add(1, Ordering::Relaxed));
         let data = postcard::to_stdvec(&Proposal { ticket, command })?;
         let waiter = Waiter::new(&self.view, ticket);
@@ -320,7 +320,7 @@ impl PlacementService {
     }
 
     /// Allocates in `term`, prolonging the window where needed. Not yet confirmed.
-    async fn allocate(&self, term: u64, count: u32) -> Result<Timestamp> {
+    pub(crate) async fn allocate(&self, term: u64, count: u32) -> Result<Timestamp> {
         for _ in 0..WINDOWS {
             let now_ms = self.clock.unix_millis();
             let allocated = self.office(term)?.oracle.allocate(now_ms, count);
@@ -333,7 +333,7 @@ impl PlacementService {
     }
 
     /// Persists a longer window, once for all who wait for it.
-    async fn extend(&self, term: u64) -> Result<()> {
+    pub(crate) async fn extend(&self, term: u64) -> Result<()> {
         let _alone = self.extending.lock().await;
         let wanted = self.office(term)?.oracle.wanted(self.clock.unix_millis());
         if let Some(until_ms) = wanted {
@@ -385,14 +385,15 @@ impl PlacementService {
         }
         let state = self.view.read();
         let nodes = state.nodes.values().cloned().collect();
-        Ok(Response::Orders { orders, catalog: state.catalog.version, nodes })
+        let (catalog, safe_point) = (state.catalog.version, state.safe_point);
+        Ok(Response::Orders { orders, catalog, nodes, safe_point })
     }
 
     fn orders(&self, term: u64, node: NodeId) -> Result<Vec<Order>> {
         let mut office = self.office(term)?;
         let state = self.view.read();
         office.settle(&state, self.clock.now());
-        Ok(office.orders(&state, node, self.clock.unix_millis()))
+        Ok(office.orders(&state, node))
     }
 
     async fn locate(&self, key: &[u8]) -> Result<Response> {
@@ -464,6 +465,7 @@ impl PlacementService {
             routes: state.regions.values().map(|record| office.route(&record.region)).collect(),
             peers: office.peer_reports(),
             leader: self.node,
+            garbage: office.garbage(&state),
         })
     }
 
@@ -506,7 +508,7 @@ impl PlacementService {
         }
     }
 
-    async fn signing_key(&self) -> Result<Vec<u8>> {
+    pub(crate) async fn signing_key(&self) -> Result<Vec<u8>> {
         let term = self.lead()?;
         self.confirm(term).await?;
         let stored = self.view.read().signing_key.clone();
@@ -517,76 +519,6 @@ impl PlacementService {
         self.random.fill(&mut key);
         self.propose_in(term, Command::SetSigningKey(key)).await?;
         Ok(self.view.read().signing_key.clone())
-    }
-
-    // ---- upkeep -----------------------------------------------------------------------------
-
-    /// What a leader does unasked: its first signing key, timestamps ahead of need, leases that
-    /// ended, dropped regions that are gone, and the schedule.
-    async fn look_after(&self) -> Result<()> {
-        let term = self.lead()?;
-        if self.view.read().signing_key.is_empty() {
-            self.signing_key().await?;
-        }
-        let now_ms = self.clock.unix_millis();
-        if self.office(term)?.oracle.in_use(now_ms) {
-            self.extend(term).await?;
-        }
-        let (ended, buried) = {
-            let office = self.office(term)?;
-            let state = self.view.read();
-            let ended = state.leases.values().any(|lease| lease.expires_ms <= now_ms);
-            (ended, office.burials(&state, now_ms))
-        };
-        if ended {
-            self.propose_in(term, Command::ExpireLeases { now_ms }).await?;
-        }
-        if !buried.is_empty() {
-            self.propose_in(term, Command::Bury(buried)).await?;
-        }
-        self.schedule(term).await
-    }
-
-    async fn schedule(&self, term: u64) -> Result<()> {
-        let now = self.clock.now();
-        let (moves, count) = {
-            let mut office = self.office(term)?;
-            let state = self.view.read();
-            office.settle(&state, now);
-            let moves = scheduler::plan(&office.picture(&state, now));
-            let count = office.numbers_needed(&moves);
-            (moves, count)
-        };
-        if moves.is_empty() {
-            return Ok(());
-        }
-        let first = match count {
-            0 => 0,
-            count => match self.propose_in(term, Command::TakeIds { count }).await? {
-                Outcome::First(first) => first,
-                _ => return Ok(()),
-            },
-        };
-        tracing::info!(?moves, "scheduled");
-        let numbers = first..first + u64::from(count);
-        self.office(term)?.undertake(&self.view.read(), moves, numbers, now);
-        self.view.announce();
-        Ok(())
-    }
-}
-
-/// Looks after placement until the service is gone.
-async fn upkeep(service: Weak<PlacementService>) {
-    while let Some(strong) = service.upgrade() {
-        let mut changes = strong.view.subscribe();
-        if let Err(error) = strong.look_after().await
-            && !matches!(error, Error::NotLeader { .. })
-        {
-            tracing::warn!(%error, "placement's upkeep failed and will be repeated");
-        }
-        drop(strong);
-        tokio::time::sleep(PACE).await;
-        let _ = timeout(UPKEEP, changes.changed()).await;
     }
 }
 

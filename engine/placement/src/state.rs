@@ -11,7 +11,8 @@ use types::{
     TableId, Timestamp, key,
 };
 
-use crate::api::{Catalog, Lease, Node, NodeRole, User};
+use crate::api::{Catalog, Lease, Node, NodeRole, SafePoint, User};
+use crate::safe_point::DEFAULT_LIFE_MS;
 
 /// First number given to nodes, regions and peers: those below are for row nodes, whose numbers
 /// stand in their configuration, and for placement's own region and peers.
@@ -66,8 +67,10 @@ pub struct State {
     pub leases: BTreeMap<LeaseId, Lease>,
     /// Next number for a lease.
     pub next_lease: LeaseId,
-    /// Oldest timestamp that can be read.
-    pub floor: Timestamp,
+    /// How far back anybody can ask.
+    pub safe_point: SafePoint,
+    /// How long versions stay readable without a lease, in milliseconds.
+    pub life_ms: u64,
     /// Key that signs tokens and tickets; empty until the first leader made one.
     pub signing_key: Vec<u8>,
     /// Every timestamp handed out lies before this Unix millisecond.
@@ -97,7 +100,8 @@ impl State {
             auto_increment: BTreeMap::new(),
             leases: BTreeMap::new(),
             next_lease: 1,
-            floor: Timestamp::ZERO,
+            safe_point: SafePoint::default(),
+            life_ms: DEFAULT_LIFE_MS,
             signing_key: Vec::new(),
             high_water_ms: 0,
         }
@@ -145,6 +149,19 @@ impl State {
             at.clone_from(&record.region.end);
         }
         (at == end).then_some(found)
+    }
+
+    /// Whether the live regions cover every range that they lie in, without gap or overlap.
+    pub fn is_tiled(&self) -> bool {
+        let mut regions: Vec<&Region> =
+            self.regions.values().map(|record| &record.region).collect();
+        regions.sort_by(|a, b| a.start.cmp(&b.start));
+        regions.chunk_by(|a, b| a.kind == b.kind).all(|tiles| {
+            let joined = tiles.windows(2).all(|pair| pair[0].end == pair[1].start);
+            let ends = tiles.first().zip(tiles.last());
+            let found = ends.map(|(first, last)| (first.start.clone(), last.end.clone()));
+            joined && found == tiles.first().and_then(|region| range_of(region.kind))
+        })
     }
 
     /// Whether the catalog still has what a region's keys belong to.

@@ -36,6 +36,7 @@ pub fn names() -> Vec<&'static str> {
         "columnar_replica",
         "tiflash_replica",
         "snapshot_leases",
+        "garbage_collection",
         "cluster_info",
         "regions",
         "processlist",
@@ -166,6 +167,7 @@ impl Source<'_> {
         match table {
             "columnar_replica" | "tiflash_replica" => self.columnar_replica().await,
             "snapshot_leases" => self.snapshot_leases().await,
+            "garbage_collection" => self.garbage_collection().await,
             "cluster_info" => self.cluster_info().await,
             "regions" => self.regions().await,
             "processlist" => Ok(self.processlist()),

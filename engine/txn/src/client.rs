@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use types::{Error, IndexId, NodeId, Region, RegionId, RegionKind, Result, TableId, Timestamp};
 
 use crate::api::{Request, Response};
+use crate::living::Living;
 use crate::routes::{Routes, Target};
 use crate::transaction::{Snapshot, Transaction};
 
@@ -68,6 +69,7 @@ pub struct TxnClient {
     fates: Arc<Mutex<LruCache<Timestamp, Option<Timestamp>>>>,
     /// Second phases and rollbacks that go on behind their transactions.
     pub(crate) tasks: TaskTracker,
+    pub(crate) living: Arc<Living>,
     pub(crate) patience: Duration,
     pub(crate) lock_wait: Duration,
 }
@@ -82,6 +84,7 @@ impl TxnClient {
             routes: Arc::default(),
             fates: Arc::new(Mutex::new(LruCache::new(capacity))),
             tasks: TaskTracker::new(),
+            living: Arc::default(),
             patience: PATIENCE,
             lock_wait: LOCK_WAIT,
         }
@@ -125,9 +128,20 @@ impl TxnClient {
         Transaction::new(self.clone(), start_ts)
     }
 
-    /// Reads at a timestamp, without a transaction.
+    /// Reads at a timestamp that somebody else keeps readable: a lease, or a transaction.
     pub fn snapshot(&self, ts: Timestamp) -> Snapshot {
-        Snapshot::new(self.clone(), ts)
+        Snapshot::new(self.clone(), ts, None)
+    }
+
+    /// Reads the present. It stays readable for as long as the snapshot is held.
+    pub async fn present(&self) -> Result<Snapshot> {
+        let ts = self.timestamp().await?;
+        Ok(Snapshot::new(self.clone(), ts, Some(self.living.enter(ts))))
+    }
+
+    /// The oldest timestamp that a transaction or snapshot of this client reads at.
+    pub fn oldest_start(&self) -> Option<Timestamp> {
+        self.living.oldest()
     }
 
     /// Waits until the second phases and rollbacks that go on in the background are done.

@@ -9,7 +9,7 @@ use kv::KvRead;
 use types::{Error, Result, Timestamp};
 
 use crate::api::{Mutation, Op};
-use crate::fact::{Fact, WriteKind};
+use crate::fact::{Fact, Floors, WriteKind};
 use crate::layout::Fate;
 use crate::locks::{Lock, LockTable, time_left};
 use crate::mvcc;
@@ -25,6 +25,11 @@ pub struct Known<'a> {
     pub kv: &'a dyn KvRead,
     /// Locks.
     pub locks: &'a LockTable,
+    /// How far back the keys' region can be asked.
+    pub floors: Floors,
+    /// Transactions that began before this come too late to lock: the region is about to be
+    /// collected up to it.
+    pub oldest: Timestamp,
 }
 
 /// A transaction, as a prewrite names it.
@@ -63,6 +68,8 @@ pub enum Status {
 impl Known<'_> {
     /// First phase of one key: the lock, or nothing if it is there or has become a version.
     pub fn prewrite(&self, of: Prewrite<'_>, mutation: &Mutation) -> Result<Option<Fact>> {
+        let read = self.floors.read.max(self.oldest);
+        Floors { read, ..self.floors }.check(of.start_ts)?;
         let key = &mutation.key;
         if let Some(lock) = self.locks.get(key) {
             if lock.start_ts == of.start_ts {
@@ -142,7 +149,9 @@ impl Known<'_> {
             Some(Fate::Committed(at)) => Err(Error::Corrupt(format!(
                 "transaction {start_ts} committed at {at} and is asked to commit at {commit_ts}"
             ))),
-            Some(Fate::RolledBack) | None => Err(Error::RolledBack(start_ts)),
+            Some(Fate::RolledBack) => Err(Error::RolledBack(start_ts)),
+            // It may have committed, and its version been superseded and collected.
+            None => self.floors.check(start_ts).and(Err(Error::RolledBack(start_ts))),
         }
     }
 
@@ -155,6 +164,11 @@ impl Known<'_> {
         Ok(match mvcc::fate(self.kv, key, start_ts)? {
             Some(Fate::Committed(at)) => Rollback::Committed(at),
             Some(Fate::RolledBack) => Rollback::Already,
+            None if start_ts < self.floors.settled => {
+                return Err(Error::SnapshotTooOld { ts: start_ts, floor: self.floors.settled });
+            }
+            // It comes too late to lock the key anyway.
+            None if start_ts < self.floors.read => Rollback::Already,
             None => Rollback::Fact(fact),
         })
     }
@@ -177,6 +191,9 @@ impl Known<'_> {
             Some(lock) => lock.ttl,
             None => match mvcc::fate(self.kv, primary, start_ts)? {
                 Some(fate) => return Ok(Status::Ended(fate)),
+                // Below what is settled, no region held a lock of it when its fate was forgotten:
+                // who asks has met one that was taken since, and that can only come to nothing.
+                None if start_ts < self.floors.read => return Ok(Status::Ended(Fate::RolledBack)),
                 None => met_ttl.max(LOCK_TTL_MS),
             },
         };

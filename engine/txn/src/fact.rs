@@ -87,6 +87,37 @@ pub enum Fact {
     },
     /// The table's description from here on; precedes the first row of its version.
     Schema(Box<Table>),
+    /// Nobody may ask the region for less than these points any more, so versions and fates below
+    /// them may go, everywhere in its own time. Alone in its entry, which is dropped if the region
+    /// holds an older lock.
+    /// Learners take no note: what they may drop, their own reads decide.
+    Collect(Floors),
+}
+
+/// How far back a region can be asked. Only ever rises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Floors {
+    /// Oldest timestamp that can be read. No transaction that began before it holds a key of the
+    /// region, or will ever take one.
+    pub read: Timestamp,
+    /// No transaction that began before it holds a key of *any* region: nobody will ask how it
+    /// ended. Never above `read`.
+    pub settled: Timestamp,
+}
+
+impl Floors {
+    /// The higher of each.
+    pub fn max(self, other: Self) -> Self {
+        Floors { read: self.read.max(other.read), settled: self.settled.max(other.settled) }
+    }
+
+    /// Fails if a reader, or a transaction that began then, comes too late.
+    pub fn check(&self, ts: Timestamp) -> Result<()> {
+        if ts < self.read {
+            return Err(Error::SnapshotTooOld { ts, floor: self.read });
+        }
+        Ok(())
+    }
 }
 
 /// One new region made by a split.
@@ -205,4 +236,6 @@ pub enum SnapshotItem {
         /// Commit timestamp, or none for a rollback.
         commit_ts: Option<Timestamp>,
     },
+    /// How far back the region can be asked.
+    Collected(Floors),
 }

@@ -17,7 +17,7 @@
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use types::{Error, Region, RegionId, Result, Table, Timestamp};
 
-use crate::fact::WriteKind;
+use crate::fact::{Floors, WriteKind};
 
 const FORMAT: u8 = 1;
 const TOMBSTONE: u8 = 0;
@@ -153,7 +153,7 @@ pub struct RegionRecord {
     pub whole: bool,
 }
 
-/// How far a region's log is applied, and about how much it holds.
+/// How far a region's log is applied, about how much it holds, and how far back it can be asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedRecord {
     /// Index.
@@ -162,6 +162,8 @@ pub struct AppliedRecord {
     pub term: u64,
     /// Size of live keys and rows, about.
     pub size: Size,
+    /// What was collected, or is being.
+    pub floors: Floors,
 }
 
 /// Live data, about: exact counts drift when a region splits.

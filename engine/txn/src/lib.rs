@@ -4,6 +4,7 @@
 
 pub mod api;
 pub mod client;
+pub mod collect;
 mod coordinator;
 pub mod decide;
 mod directory;
@@ -13,6 +14,7 @@ mod hold;
 mod import;
 pub mod latches;
 pub mod layout;
+mod living;
 pub mod locks;
 pub mod machine;
 pub mod machines;
@@ -26,10 +28,11 @@ mod sample;
 pub mod service;
 pub mod snapshot;
 pub mod store;
+pub mod sweep;
 pub mod transaction;
 
 pub use client::{Directory, RowTransport, TxnClient};
-pub use fact::{Fact, Facts, SnapshotItem, SplitChild, WriteKind, split_region};
+pub use fact::{Fact, Facts, Floors, SnapshotItem, SplitChild, WriteKind, split_region};
 pub use machine::RowMachine;
 pub use machines::RowMachines;
 pub use resolve::Resolution;
@@ -37,4 +40,5 @@ pub use row_locks::WaitGraph;
 pub use service::TxnService;
 pub use snapshot::{decode_chunk, encode_chunk};
 pub use store::RowStore;
+pub use sweep::Sweep;
 pub use transaction::{Acquired, Savepoint, Scan, Snapshot, Transaction};

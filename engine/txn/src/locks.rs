@@ -132,6 +132,12 @@ impl LockTable {
             .collect()
     }
 
+    /// Locks with `start ≤ key < end` of transactions that began before `ts`, at most `limit`.
+    pub fn older(&self, start: &[u8], end: &[u8], ts: Timestamp, limit: usize) -> Vec<Arc<Lock>> {
+        let locks = self.locks.read();
+        range(&locks, start, end).filter(|lock| lock.start_ts < ts).take(limit).cloned().collect()
+    }
+
     /// Number of locks with `start ≤ key < end`, and the oldest of their start timestamps.
     pub fn summary(&self, start: &[u8], end: &[u8]) -> (usize, Option<Timestamp>) {
         let locks = self.locks.read();
@@ -175,7 +181,7 @@ impl LockTable {
         }
     }
 
-    fn first(
+    pub(crate) fn first(
         &self,
         start: &[u8],
         end: &[u8],

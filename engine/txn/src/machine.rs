@@ -5,12 +5,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use kv::{Keyspace, WriteBatch};
+use parking_lot::Mutex;
 use raft::{Command, Effect, INITIAL_POSITION, Machine, Position, SnapshotChunks, SnapshotSource};
 use types::{Error, Region, Result, Timestamp};
 
-use crate::fact::{Fact, Facts, SplitChild, WriteKind, split_region};
+use crate::fact::{Fact, Facts, Floors, SplitChild, WriteKind, split_region};
 use crate::layout::{self, AppliedRecord, DataRecord, Fate, HistRecord, RegionRecord, Size};
 use crate::locks::{Lock, LockChanges};
 use crate::mvcc;
@@ -27,6 +29,10 @@ pub struct RowMachine {
     before: Position,
     schemas: Arc<Schemas>,
     size: Size,
+    floors: Floors,
+    /// See [`RegionView`].
+    gate: Arc<Mutex<()>>,
+    history: Arc<AtomicU64>,
     /// Effects of the entries since the last finished batch.
     pending: Pending,
     /// Last finished entry, and the number of the store's batch that holds it.
@@ -64,6 +70,9 @@ impl RowMachine {
             before: position,
             schemas: Arc::new(schemas),
             size: applied.size,
+            floors: applied.floors,
+            gate: Arc::default(),
+            history: Arc::default(),
             pending: Pending::default(),
             finished: (position, 0),
             durable: position.index,
@@ -79,7 +88,7 @@ impl RowMachine {
         let record = RegionRecord { region: region.clone(), whole };
         let position = if whole { INITIAL_POSITION } else { Position::default() };
         let applied =
-            AppliedRecord { index: position.index, term: position.term, size: Size::default() };
+            AppliedRecord { index: position.index, term: position.term, ..Default::default() };
         put_region(&mut batch, &record, applied)?;
         store.write(batch, LockChanges::new())?;
         store.sync()?;
@@ -93,6 +102,9 @@ impl RowMachine {
             applied: self.applied,
             schemas: self.schemas.clone(),
             size: self.size,
+            floors: self.floors,
+            gate: self.gate.clone(),
+            history: self.history.clone(),
         }
     }
 
@@ -114,6 +126,12 @@ impl RowMachine {
                 }
                 Fact::Split { children } => effect = Effect::Split(self.split(&children)?),
                 Fact::DeleteRange { start, end } => self.delete_range(start, end)?,
+                Fact::Collect(floors) => {
+                    if self.holds_older(floors.read) {
+                        return Ok(Effect::Dropped);
+                    }
+                    self.floors = self.floors.max(floors);
+                }
                 Fact::Schema(table) => {
                     let key = layout::schema_key(self.region.id, &table);
                     self.pending.batch.put(Keyspace::Meta, key, layout::encode(&table)?);
@@ -145,7 +163,9 @@ impl RowMachine {
             };
         };
         self.unlock(&key);
-        if lock.primary == key || lock.kind == WriteKind::Lock {
+        // The end of nothing leaves no history to be found by: its fate shows where it is.
+        let of_nothing = lock.kind == WriteKind::Delete && lock.replaces.is_none();
+        if lock.primary == key || lock.kind == WriteKind::Lock || of_nothing {
             self.fate(&key, start_ts, Fate::Committed(commit_ts));
         }
         if lock.kind == WriteKind::Lock {
@@ -209,6 +229,7 @@ impl RowMachine {
             index: INITIAL_POSITION.index,
             term: INITIAL_POSITION.term,
             size: share,
+            floors: self.floors,
         };
         let mut machines: Vec<Box<dyn Machine>> = Vec::with_capacity(regions.len());
         for region in regions {
@@ -229,6 +250,9 @@ impl RowMachine {
                 before: INITIAL_POSITION,
                 schemas: self.schemas.clone(),
                 size: share,
+                floors: self.floors,
+                gate: Arc::default(),
+                history: Arc::default(),
                 pending: Pending::default(),
                 finished: (INITIAL_POSITION, 0),
                 durable: INITIAL_POSITION.index,
@@ -266,19 +290,21 @@ impl RowMachine {
     /// Writes what is pending, with the applied position.
     fn flush(&mut self, sync: bool) -> Result<()> {
         let Pending { mut batch, locks, region, children, .. } = std::mem::take(&mut self.pending);
-        let (Position { index, term }, size) = (self.applied, self.size);
-        let applied = layout::encode(&AppliedRecord { index, term, size })?;
+        let (Position { index, term }, size, floors) = (self.applied, self.size, self.floors);
+        let applied = layout::encode(&AppliedRecord { index, term, size, floors })?;
         batch.put(Keyspace::Meta, layout::applied_key(self.region.id), applied);
         if region {
             let record = RegionRecord { region: self.region.clone(), whole: self.whole };
             let key = layout::region_key(self.region.id);
             batch.put(Keyspace::Meta, key, layout::encode(&record)?);
         }
+        let alone = self.gate.lock();
         let number = self.store.write(batch, locks)?;
         // The parent shrinks before its children appear: no key is ever in two regions.
         self.store.publish(self.view());
         let split = !children.is_empty();
         children.into_iter().for_each(|child| self.store.publish(child));
+        drop(alone);
         self.finished = (self.applied, number);
         // Children exist durably before anything is stored under their numbers elsewhere.
         if sync || split {
@@ -301,8 +327,9 @@ impl RowMachine {
     }
 
     fn history(&mut self, key: &[u8], commit_ts: Timestamp, record: HistRecord) {
-        let stored = layout::hist_key(key, commit_ts);
-        self.pending.batch.put(Keyspace::Hist, stored, record.encode());
+        let (stored, value) = (layout::hist_key(key, commit_ts), record.encode());
+        self.history.fetch_add((stored.len() + value.len()) as u64, Ordering::Relaxed);
+        self.pending.batch.put(Keyspace::Hist, stored, value);
     }
 
     fn fate(&mut self, key: &[u8], start_ts: Timestamp, fate: Fate) {
@@ -320,6 +347,17 @@ impl RowMachine {
     fn unlock(&mut self, key: &[u8]) {
         self.pending.batch.delete(Keyspace::Lock, key);
         self.pending.locks.insert(key.to_vec(), None);
+    }
+
+    /// Whether a transaction that began before `ts` holds a key of the region.
+    fn holds_older(&self, ts: Timestamp) -> bool {
+        let changed = &self.pending.locks;
+        let Region { start, end, .. } = &self.region;
+        let stored = self
+            .store
+            .locks()
+            .first(start, end, |lock| lock.start_ts < ts && !changed.contains_key(&lock.key));
+        stored.is_some() || changed.values().flatten().any(|lock| lock.start_ts < ts)
     }
 
     fn recount(&mut self, key: &[u8], old: Option<&[u8]>, new: Option<&[u8]>) {
@@ -403,7 +441,7 @@ impl Machine for RowMachine {
             )));
         }
         let kv = self.store.snapshot();
-        Ok(Box::new(Rows::new(kv, self.region.clone(), self.schemas.clone())))
+        Ok(Box::new(Rows::new(kv, self.region.clone(), self.schemas.clone(), self.floors)))
     }
 
     fn restore(
@@ -423,18 +461,21 @@ impl Machine for RowMachine {
         (self.whole, self.applied, self.durable) = (false, Position::default(), 0);
         self.before = Position::default();
         (self.finished, self.size) = ((Position::default(), 0), Size::default());
-        self.schemas = Arc::default();
-        self.store.publish(self.view());
+        (self.schemas, self.floors) = (Arc::default(), Floors::default());
+        {
+            let _alone = self.gate.lock();
+            self.store.publish(self.view());
+        }
         snapshot::clear(&self.store, &old, region)?;
-        let (schemas, size) = snapshot::install(&self.store, region, chunks)?;
+        let (schemas, size, floors) = snapshot::install(&self.store, region, chunks)?;
         let mut batch = WriteBatch::default();
-        let applied = AppliedRecord { index: at.index, term: at.term, size };
+        let applied = AppliedRecord { index: at.index, term: at.term, size, floors };
         put_region(&mut batch, &RegionRecord { region: region.clone(), whole: true }, applied)?;
         let number = self.store.write(batch, LockChanges::new())?;
         self.store.sync_to(number)?;
         (self.whole, self.applied, self.durable) = (true, at, at.index);
         (self.finished, self.size) = ((at, number), size);
-        self.schemas = Arc::new(schemas);
+        (self.schemas, self.floors) = (Arc::new(schemas), floors);
         self.store.publish(self.view());
         Ok(())
     }

@@ -62,7 +62,11 @@ impl Machines for RowMachines {
         let region = machine.region().clone();
         drop(machine);
         let whole = self.store.region(region.id).is_some_and(|view| view.whole);
-        self.store.withdraw(region.id);
+        if let Some(view) = self.store.region(region.id) {
+            // Who removes old versions here is done, and finds no region from now on.
+            let _alone = view.gate.lock();
+            self.store.withdraw(region.id);
+        }
         if whole {
             let mut batch = WriteBatch::default();
             let record = RegionRecord { region: region.clone(), whole: false };

@@ -2,7 +2,10 @@
 //!
 //! The order matters: the read index first, so that every commit before the timestamp has at least
 //! its locks applied here; then the lock table; then a view of the store, in which locks that were
-//! gone have left their versions; and last a look whether the region was still whole and unmoved.
+//! gone have left their versions; and last a look whether the region was still whole and unmoved,
+//! and whether the timestamp can still be asked for.
+
+use std::sync::Arc;
 
 use raft::PeerStatus;
 use types::{Error, Result, Timestamp};
@@ -11,6 +14,7 @@ use crate::api::{RegionRef, Response};
 use crate::locks::Lock;
 use crate::mvcc::{self, Page};
 use crate::service::TxnService;
+use crate::store::RegionView;
 
 /// Most pairs in an answer to a scan.
 const MAX_PAIRS: u32 = 65_536;
@@ -40,7 +44,7 @@ impl TxnService {
         let mut pairs = Vec::with_capacity(keys.len());
         {
             let kv = self.store.snapshot();
-            self.unmoved(region)?;
+            self.unmoved(region)?.floors.check(ts)?;
             for key in keys {
                 if let Some(row) = mvcc::get(kv.as_ref(), &key, ts)? {
                     pairs.push((key, row));
@@ -67,7 +71,7 @@ impl TxnService {
         self.groups.read_index(region.id).await?;
         locked(self.store.locks().blocking(&start, &end, ts).as_deref())?;
         let kv = self.store.snapshot();
-        self.unmoved(region)?;
+        self.unmoved(region)?.floors.check(ts)?;
         let page = Page {
             start: &start,
             end: &end,
@@ -80,21 +84,21 @@ impl TxnService {
     }
 
     /// The region, if this node leads it.
-    fn readable(&self, region: RegionRef) -> Result<std::sync::Arc<crate::store::RegionView>> {
+    fn readable(&self, region: RegionRef) -> Result<Arc<RegionView>> {
         let status = self.groups.status(region.id).ok_or(Error::RegionNotFound(region.id))?;
         let PeerStatus { leader, peer, .. } = status;
         if leader.map(|leader| leader.id) != Some(peer.id) {
             let leader = leader.map(|leader| leader.node);
             return Err(Error::NotLeader { region: region.id, leader });
         }
-        self.unmoved(region)?;
-        self.store.expect_region(region.id)
+        self.unmoved(region)
     }
 
     /// Whether the region is whole here and has the shape that the caller knows.
-    pub(crate) fn unmoved(&self, region: RegionRef) -> Result<()> {
+    pub(crate) fn unmoved(&self, region: RegionRef) -> Result<Arc<RegionView>> {
         let view = self.store.expect_region(region.id)?;
-        self.check_epoch(region, &view)
+        self.check_epoch(region, &view)?;
+        Ok(view)
     }
 }
 

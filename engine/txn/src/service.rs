@@ -43,6 +43,9 @@ pub struct TxnService {
     pub(crate) row_locks: Arc<RowLocks>,
     /// Prewrites share their region's fence; a schema change takes it alone.
     fences: Arc<Mutex<HashMap<RegionId, Arc<RwLock<()>>>>>,
+    /// Transactions that began before this take no more locks here. Shared while deciding and
+    /// proposing: whatever was decided under a lower one stands before its raiser's proposal.
+    pub(crate) oldest: Arc<parking_lot::RwLock<Timestamp>>,
 }
 
 /// A leader's decision: what to write, and what to answer once that is applied.
@@ -63,6 +66,7 @@ impl TxnService {
             latches: Latches::default(),
             row_locks: Arc::new(RowLocks::new(None)),
             fences: Arc::default(),
+            oldest: Arc::default(),
         }
     }
 
@@ -289,14 +293,18 @@ impl TxnService {
         if let Some((table, sent)) = schema {
             check_schema(&view, table, sent)?;
         }
-        let kv = self.store.snapshot();
-        let known = Known { kv: kv.as_ref(), locks: self.store.locks() };
-        let (facts, response) = decide(known, &view)?;
-        drop(kv);
-        if facts.is_empty() {
-            return Ok(response);
-        }
-        let applied = self.propose(&status, &view, facts)?;
+        let (applied, response) = {
+            let oldest = self.oldest.read();
+            let kv = self.store.snapshot();
+            let floors = view.floors;
+            let known =
+                Known { kv: kv.as_ref(), locks: self.store.locks(), floors, oldest: *oldest };
+            let (facts, response) = decide(known, &view)?;
+            if facts.is_empty() {
+                return Ok(response);
+            }
+            (self.propose(&status, &view, facts)?, response)
+        };
         let held = Held { _latched: latched, _fence: fence };
         let service = self.clone();
         // A task of its own, for a caller who goes away must not take the latches along.
@@ -340,7 +348,7 @@ impl TxnService {
     }
 
     /// Proposes facts under the term and epoch of their decision.
-    fn propose(
+    pub(crate) fn propose(
         &self,
         status: &PeerStatus,
         view: &RegionView,

@@ -11,7 +11,7 @@ use kv::{Keyspace, KvRead, WriteBatch};
 use raft::{SnapshotChunks, SnapshotSource};
 use types::{Error, Region, Result, Table, Timestamp};
 
-use crate::fact::SnapshotItem;
+use crate::fact::{Floors, SnapshotItem};
 use crate::layout::{self, AppliedRecord, DataRecord, Fate, HistRecord, RegionRecord, Size};
 use crate::locks::{Lock, LockChanges};
 use crate::machine;
@@ -65,6 +65,7 @@ pub struct Rows {
     kv: Box<dyn KvRead>,
     region: Region,
     schemas: Arc<Schemas>,
+    floors: Floors,
     phase: Phase,
     /// Where the phase goes on.
     cursor: Option<Vec<u8>>,
@@ -73,8 +74,13 @@ pub struct Rows {
 }
 
 impl Rows {
-    pub(crate) fn new(kv: Box<dyn KvRead>, region: Region, schemas: Arc<Schemas>) -> Self {
-        Rows { kv, region, schemas, phase: Phase::Schemas, cursor: None, later: None }
+    pub(crate) fn new(
+        kv: Box<dyn KvRead>,
+        region: Region,
+        schemas: Arc<Schemas>,
+        floors: Floors,
+    ) -> Self {
+        Rows { kv, region, schemas, floors, phase: Phase::Schemas, cursor: None, later: None }
     }
 
     /// Keyspace and range of the present phase.
@@ -152,6 +158,7 @@ impl SnapshotSource for Rows {
                 for table in self.schemas.values() {
                     items.push(SnapshotItem::Schema(Box::new(Table::clone(table))));
                 }
+                items.push(SnapshotItem::Collected(self.floors));
                 self.phase = self.phase.next();
                 continue;
             }
@@ -201,9 +208,14 @@ pub(crate) fn install(
     store: &RowStore,
     region: &Region,
     chunks: &mut dyn SnapshotChunks,
-) -> Result<(Schemas, Size)> {
-    let mut install =
-        Install { region, schemas: Schemas::new(), size: Size::default(), fates: false };
+) -> Result<(Schemas, Size, Floors)> {
+    let mut install = Install {
+        region,
+        schemas: Schemas::new(),
+        size: Size::default(),
+        floors: Floors::default(),
+        fates: false,
+    };
     while let Some(chunk) = chunks.next_chunk()? {
         let mut writes = Writes { store, batch: WriteBatch::default(), data: HashMap::new() };
         let mut locks = LockChanges::new();
@@ -212,13 +224,14 @@ pub(crate) fn install(
         }
         store.write(writes.batch, locks)?;
     }
-    Ok((install.schemas, install.size))
+    Ok((install.schemas, install.size, install.floors))
 }
 
 struct Install<'a> {
     region: &'a Region,
     schemas: Schemas,
     size: Size,
+    floors: Floors,
     /// A fate was seen: from now on, a key may have a record before its newest version comes.
     fates: bool,
 }
@@ -279,6 +292,7 @@ impl Install<'_> {
                 writes.batch.put(Keyspace::Lock, lock.key.clone(), layout::encode(&lock)?);
                 locks.insert(lock.key.clone(), Some(Arc::new(lock)));
             }
+            SnapshotItem::Collected(floors) => self.floors = floors,
             SnapshotItem::Fate { key, start_ts, commit_ts } => {
                 self.check(&key)?;
                 self.fates = true;

@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use raft::Position;
 use types::{Error, Region, RegionId, Result, SchemaVersion, Table, TableId};
 
+use crate::fact::Floors;
 use crate::layout::{self, Size};
 use crate::locks::{LockChanges, LockTable};
 
@@ -32,9 +33,20 @@ pub struct RegionView {
     pub schemas: Arc<Schemas>,
     /// About how much it holds.
     pub size: Size,
+    /// How far back it can be asked.
+    pub floors: Floors,
+    /// Held by its machine while it writes, and by who removes what is not needed any more.
+    pub(crate) gate: Arc<Mutex<()>>,
+    /// Bytes of superseded versions, about: exact after each walk over them.
+    pub(crate) history: Arc<AtomicU64>,
 }
 
 impl RegionView {
+    /// Bytes of superseded versions, about.
+    pub fn history_bytes(&self) -> u64 {
+        self.history.load(Ordering::Relaxed)
+    }
+
     /// Newest schema version of a table that the region knows.
     pub fn newest_schema(&self, table: TableId) -> Option<&Arc<Table>> {
         self.schemas.range((table, 0)..=(table, SchemaVersion::MAX)).next_back().map(|(_, t)| t)

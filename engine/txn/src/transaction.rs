@@ -18,6 +18,7 @@ use crate::client::{TxnClient, kind_of};
 use crate::coordinator::Commit;
 use crate::fetch::Pages;
 use crate::hold::Held;
+use crate::living::Alive;
 
 /// Most bytes of keys and rows that a transaction may write.
 pub const MAX_TRANSACTION_BYTES: usize = 100 << 20;
@@ -30,11 +31,13 @@ const ROW_WAIT: Duration = Duration::from_secs(1);
 pub struct Snapshot {
     client: TxnClient,
     ts: Timestamp,
+    /// Keeps it readable; none where somebody else does.
+    alive: Option<Arc<Alive>>,
 }
 
 impl Snapshot {
-    pub(crate) fn new(client: TxnClient, ts: Timestamp) -> Self {
-        Snapshot { client, ts }
+    pub(crate) fn new(client: TxnClient, ts: Timestamp, alive: Option<Arc<Alive>>) -> Self {
+        Snapshot { client, ts, alive }
     }
 
     /// When it reads.
@@ -65,7 +68,7 @@ impl Snapshot {
         own: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     ) -> Scan {
         let pages = Pages::new(self.client.clone(), self.ts, (start, end), reverse);
-        Scan { pages, reverse, own }
+        Scan { pages, reverse, own, _alive: self.alive.clone() }
     }
 }
 
@@ -75,6 +78,7 @@ pub struct Scan {
     reverse: bool,
     /// The transaction's writes to the range as of the scan's begin: a row, or none if deleted.
     own: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    _alive: Option<Arc<Alive>>,
 }
 
 impl Scan {
@@ -149,8 +153,9 @@ pub struct Transaction {
 
 impl Transaction {
     pub(crate) fn new(client: TxnClient, start_ts: Timestamp) -> Self {
+        let alive = client.living.enter(start_ts);
         Transaction {
-            snapshot: Snapshot::new(client, start_ts),
+            snapshot: Snapshot::new(client, start_ts, Some(alive)),
             began: Instant::now(),
             writes: BTreeMap::new(),
             tables: HashMap::new(),
@@ -234,7 +239,7 @@ impl Transaction {
     }
 
     fn at(&self, ts: Timestamp) -> Snapshot {
-        Snapshot::new(self.snapshot.client.clone(), ts)
+        Snapshot::new(self.snapshot.client.clone(), ts, self.snapshot.alive.clone())
     }
 
     /// The rows with `start ≤ key < end`, own writes up to now included; descending if `reverse`.
@@ -367,9 +372,11 @@ impl Transaction {
         }
         let mutations = self.mutations();
         let keys: Vec<_> = mutations.iter().map(|mutation| mutation.key.clone()).collect();
-        let Snapshot { client, ts } = self.snapshot;
+        let Snapshot { client, ts, alive } = self.snapshot;
         let times = (ts, self.began, self.row_wait);
-        let committed = Commit::new(client, times, self.tables, mutations).run().await?;
+        let committed = Commit::new(client, times, self.tables, mutations).run().await;
+        drop(alive);
+        let committed = committed?;
         if let Some(held) = self.held {
             held.forget(&keys);
         }

@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use txn::api::{Mutation, Op, Request, Response, Waiting};
 use txn::layout::{DataRecord, Fate, HistRecord};
-use txn::{Acquired, Transaction, TxnClient};
+use txn::{Acquired, Floors, Sweep, Transaction, TxnClient};
 use types::{Error, Timestamp};
 
 struct Scripts {
@@ -88,6 +88,9 @@ impl Scripts {
             Error::Held { holder, .. } => format!("Held by {}", self.named(*holder)),
             Error::LockWait { holder, .. } => format!("LockWait for {}", self.named(*holder)),
             Error::LockBusy(holder) => format!("LockBusy by {}", self.named(*holder)),
+            Error::SnapshotTooOld { ts, floor } => {
+                format!("TooOld {} (kept from {})", self.named(*ts), self.named(*floor))
+            }
             Error::RolledBack(start) => format!("RolledBack {}", self.named(*start)),
             Error::StaleEpoch { current, .. } => {
                 let regions: Vec<_> = current
@@ -161,6 +164,31 @@ impl Scripts {
             .collect();
         out.extend(newer.map(|ts| format!("newer at {}", self.named(ts))));
         Ok(if out.is_empty() { "nothing".into() } else { out.join(" ") })
+    }
+
+    /// Raises the floor of a key's region, after resolving older locks if asked to.
+    fn collect(&self, key: &str, floors: Floors, resolve: bool) -> types::Result<()> {
+        let (node, region) = self.world.home(&record(key));
+        self.runtime.block_on(async {
+            let locks = node.service.older_locks(region.id, floors.read, 100);
+            if resolve && !locks.is_empty() {
+                self.client.resolve(&locks, floors.read).await?;
+            }
+            node.service.collect(region.id, floors).await
+        })
+    }
+
+    /// Removes what may go, on every node; how many records that were.
+    fn sweep(&self) -> u64 {
+        let mut removed = 0;
+        for node in self.world.nodes.values() {
+            for view in node.store.regions() {
+                let Some(mut sweep) = Sweep::new(&node.store, view.region.id) else { continue };
+                while node.store.sweep(&mut sweep).unwrap() {}
+                removed += sweep.removed();
+            }
+        }
+        removed
     }
 
     fn transaction(&mut self, context: &Context) -> (String, &mut Transaction) {
@@ -553,6 +581,19 @@ impl goldenscript::Runner for Scripts {
                 self.version = args.next_pos().expect("version").parse()?;
                 Ok(String::new())
             }
+            // Garbage collection.
+            "collect" => {
+                let read = self.ts(args.take_key("at").expect("at"));
+                let settled = args.take_key("settled").map_or(Timestamp::ZERO, |ts| self.ts(ts));
+                let resolve = option(&mut args, "resolve")?.unwrap_or(true);
+                let mut result = Ok(());
+                for key in rest(&mut args) {
+                    let floors = Floors { read, settled };
+                    result = result.and(self.collect(key, floors, resolve));
+                }
+                self.shown(result).map(|()| String::new())
+            }
+            "sweep" => Ok(format!("{} removed", self.sweep())),
             "dump" => Ok(self.dump()),
             other => Err(format!("unknown command {other}").into()),
         }

@@ -24,6 +24,12 @@ pub(super) trait Sizes: Send + Sync {
     /// Rows and bytes of a region, about, and a learner's lag.
     fn of(&self, region: RegionId) -> (u64, u64, Option<ReplicaLag>);
 
+    /// Oldest timestamp that a region of row nodes can be read at, and the bytes of its superseded
+    /// versions.
+    fn history(&self, _region: RegionId) -> (Timestamp, u64) {
+        (Timestamp::ZERO, 0)
+    }
+
     /// Bytes on disk.
     fn disk_bytes(&self) -> u64;
 
@@ -38,6 +44,11 @@ impl Sizes for RowSizes {
     fn of(&self, region: RegionId) -> (u64, u64, Option<ReplicaLag>) {
         let size = self.0.region(region).map(|view| view.size).unwrap_or_default();
         (size.rows, size.bytes, None)
+    }
+
+    fn history(&self, region: RegionId) -> (Timestamp, u64) {
+        let view = self.0.region(region).filter(|view| view.whole);
+        view.map_or((Timestamp::ZERO, 0), |view| (view.floors.read, view.history_bytes()))
     }
 
     fn disk_bytes(&self) -> u64 {
@@ -134,6 +145,7 @@ impl Beat {
             disk_bytes: self.sizes.disk_bytes(),
             disk_free: self.disk.free_bytes(&self.data_dir).unwrap_or_default(),
             faults: faults.chain(stopped).collect(),
+            oldest_start: None,
         };
         let peers = statuses
             .into_iter()
@@ -147,6 +159,7 @@ impl Beat {
 
     fn peer_report(&self, status: PeerStatus, broken: bool) -> PeerReport {
         let (rows, bytes, lag) = self.sizes.of(status.region.id);
+        let (floor, history_bytes) = self.sizes.history(status.region.id);
         PeerReport {
             leader: status.decides,
             term: status.term,
@@ -158,6 +171,8 @@ impl Beat {
             rows,
             bytes,
             lag,
+            floor,
+            history_bytes,
         }
     }
 }

@@ -9,6 +9,7 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use mpp::exec::Engine;
 use mpp::reader::Reader;
+use placement::PlacementClient;
 use placement::api::{Node, NodeRole};
 use raft::Groups;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +19,6 @@ use types::NodeId;
 
 use super::Common;
 use super::beat::{Beat, ColumnSizes};
-use super::safe_point::SafePoint;
 use crate::users;
 
 /// Pause between rounds of flushing and compaction when there was nothing to do.
@@ -58,10 +58,10 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
         .add_service(door)
         .serve_with_incoming_shutdown(incoming, stop.clone().cancelled_owned());
     let door = tokio::spawn(door);
-    let kept = SafePoint::default();
     let upkeep = std::thread::Builder::new().name("columnar".to_owned()).spawn({
-        let (columns, stop, kept) = (columns.clone(), stop.clone(), kept.clone());
-        move || maintain(&columns, &stop, &kept)
+        let (columns, stop) = (columns.clone(), stop.clone());
+        let placement = common.placement.clone();
+        move || maintain(&columns, &stop, &placement)
     })?;
     tracing::info!(node, address = %flight, "columnar node is listening");
     let me = Node {
@@ -73,7 +73,6 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     let beat = Beat::new(&common, node, groups, None, Box::new(ColumnSizes(columns)));
     tokio::select! {
         outcome = super::register_and_beat(&common, me, beat) => outcome?,
-        () = kept.follow(common.placement.clone()) => {}
         () = shutdown => tracing::info!("stopping"),
     }
     stop.cancel();
@@ -102,10 +101,10 @@ fn query_engine(
     Ok(Engine::new(common.placement.clone(), common.clock.clone(), reader, runtime))
 }
 
-/// Flushes and compacts until asked to stop.
-fn maintain(columns: &ColumnarStore, stop: &CancellationToken, kept: &SafePoint) {
+/// Flushes and compacts until asked to stop; heartbeats tell what may go.
+fn maintain(columns: &ColumnarStore, stop: &CancellationToken, placement: &PlacementClient) {
     while !stop.is_cancelled() {
-        match columns.maintain(kept.get()) {
+        match columns.maintain(placement.safe_point().floor) {
             Ok(true) => {}
             Ok(false) => std::thread::sleep(MAINTENANCE_PAUSE),
             Err(error) => {

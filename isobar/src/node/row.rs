@@ -7,11 +7,12 @@ use kv::{FjallKv, KvEngine};
 use placement::api::{Node, NodeRole};
 use placement::{PlacementMachines, PlacementService, View, placement_region};
 use raft::Groups;
-use txn::{RowMachines, RowStore, TxnService};
+use txn::{RowMachines, RowStore, TxnClient, TxnService};
 use types::NodeId;
 
 use super::Common;
 use super::beat::{Beat, RowSizes};
+use super::garbage::{self, Collector};
 
 /// Memory for the key-value store's blocks, in bytes.
 const KV_CACHE: u64 = 256 << 20;
@@ -61,14 +62,24 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
         rpc_address: common.config.rpc_address.to_string(),
         client_address: String::new(),
     };
+    let client = TxnClient::new(Arc::new(common.rpc.clone()), Arc::new(common.placement.clone()));
+    let collector = Collector::new(common.placement.clone(), groups.clone(), txn.clone(), client);
+    let sweeper = std::thread::Builder::new().name("sweeper".to_owned()).spawn({
+        let (rows, stop) = (rows.clone(), stop.clone());
+        move || garbage::sweep(&rows, &stop)
+    })?;
     let beat = Beat::new(&common, node, groups, Some(txn), Box::new(RowSizes(rows)));
     tokio::select! {
         outcome = super::register_and_beat(&common, me, beat) => outcome?,
+        () = collector.run() => {}
         () = shutdown => tracing::info!("stopping"),
     }
     stop.cancel();
     super::end("internal port", serving).await;
-    let ended = tokio::task::spawn_blocking(move || store.shutdown());
+    let ended = tokio::task::spawn_blocking(move || {
+        store.shutdown();
+        sweeper.join()
+    });
     super::end("raft store", ended).await;
     Ok(())
 }

@@ -56,7 +56,7 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
         client_address: address.to_string(),
     };
     tokio::select! {
-        outcome = register_and_beat(&common, me) => outcome?,
+        outcome = register_and_beat(&common, me, &txn) => outcome?,
         () = shutdown => tracing::info!("stopping"),
     }
     stop.cancel();
@@ -68,11 +68,13 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     Ok(())
 }
 
-async fn register_and_beat(common: &Common, me: Node) -> Result<()> {
+/// Tells placement regularly that this node lives, and the oldest of its transactions.
+async fn register_and_beat(common: &Common, me: Node, txn: &TxnClient) -> Result<()> {
     let id = me.id;
     common.register(me).await?;
     loop {
-        match common.placement.heartbeat(id, NodeReport::default(), Vec::new()).await {
+        let report = NodeReport { oldest_start: txn.oldest_start(), ..NodeReport::default() };
+        match common.placement.heartbeat(id, report, Vec::new()).await {
             Ok(_) => {
                 for node in common.placement.known_nodes() {
                     common.rpc.book().insert(node.id, node.rpc_address);

@@ -87,6 +87,7 @@ impl PlacementTransport for Placement {
                 routes: known.routes.clone(),
                 peers: Vec::new(),
                 leader: 1,
+                garbage: placement::api::Garbage::default(),
             },
             Request::TakeLease { ts, ttl_ms, owner } => {
                 known.now += 1;

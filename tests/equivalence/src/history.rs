@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use env::Random;
 use raft::{Effect, Machine, Machines};
 use txn::api::{Mutation, Op};
-use txn::decide::{Prewrite, Rollback};
-use txn::{Fact, WriteKind};
+use txn::decide::{Prewrite, Rollback, Status};
+use txn::layout::Fate;
+use txn::{Fact, Floors, Sweep, WriteKind};
 use types::{Error, RegionId, Result, Timestamp};
 
 use crate::columns::Columns;
@@ -182,6 +183,11 @@ struct Tally {
     column_crashes: u64,
     compared: u64,
     too_old: u64,
+    /// Floors raised, records removed, fates asked for while a lock was left.
+    collections: u64,
+    removed: u64,
+    asked: u64,
+    late: u64,
 }
 
 struct History {
@@ -193,6 +199,10 @@ struct History {
     now: u64,
     /// No reader asks for less.
     safe: u64,
+    /// Walks over the follower's garbage that are under way.
+    sweeps: BTreeMap<RegionId, Sweep>,
+    /// When a range was last deleted, fates with it.
+    wiped: Timestamp,
     next_region: RegionId,
     /// Whether crashes happen by chance.
     crashes: bool,
@@ -209,6 +219,8 @@ impl History {
             txns: Vec::new(),
             now: 10,
             safe: 0,
+            sweeps: BTreeMap::new(),
+            wiped: Timestamp::ZERO,
             next_region: REGION + 1,
             crashes,
             tally: Tally::default(),
@@ -325,13 +337,14 @@ impl History {
         for key in &keys {
             let write = txn.writes.iter().find(|write| write.key == *key).unwrap();
             let of = Prewrite { start_ts: txn.start, primary: &txn.primary, ttl: 3_000 };
-            match self.leader.known(|known| known.prewrite(of, write)) {
+            match self.leader.known(region, |known| known.prewrite(of, write)) {
                 Ok(fact) => facts.extend(fact),
                 Err(
                     Error::Locked(_)
                     | Error::Conflict { .. }
                     | Error::Duplicate { .. }
-                    | Error::RolledBack(_),
+                    | Error::RolledBack(_)
+                    | Error::SnapshotTooOld { .. },
                 ) => {
                     self.tally.conflicts += 1;
                     return self.give_up(txn);
@@ -351,7 +364,9 @@ impl History {
     fn commit(&mut self, txn: &mut Txn) {
         let commit_ts = self.tick();
         let region = self.leader.region_of(&txn.primary);
-        match self.leader.known(|known| known.commit(&txn.primary, txn.start, commit_ts)) {
+        let decided =
+            self.leader.known(region, |known| known.commit(&txn.primary, txn.start, commit_ts));
+        match decided {
             Ok(fact) => {
                 if self.submit(region, fact.into_iter().collect()) {
                     self.tally.commits += 1;
@@ -361,25 +376,30 @@ impl History {
                 }
             }
             // Its lock went with a deleted range.
-            Err(Error::RolledBack(_)) => self.give_up(txn),
+            Err(Error::RolledBack(_) | Error::SnapshotTooOld { .. }) => self.give_up(txn),
             Err(error) => panic!("{error}"),
         }
     }
 
     fn end(&mut self, txn: &mut Txn) {
+        self.ask(txn);
         let Some((keys, commit_ts)) = &mut txn.ending else { return };
         let (region, some) = self.together(keys);
         let mut facts = Vec::new();
         for key in &some {
             match *commit_ts {
                 Some(ts) => {
-                    facts
-                        .extend(self.leader.known(|known| known.resolve(key, txn.start, Some(ts))));
+                    let fact =
+                        self.leader.known(region, |known| known.resolve(key, txn.start, Some(ts)));
+                    facts.extend(fact);
                 }
                 None => {
-                    let fact = self.leader.known(|known| known.rollback(key, txn.start)).unwrap();
-                    if let Rollback::Fact(fact) = fact {
-                        facts.push(fact);
+                    match self.leader.known(region, |known| known.rollback(key, txn.start)) {
+                        Ok(Rollback::Fact(fact)) => facts.push(fact),
+                        Ok(_) => {}
+                        // Nobody can tell how it ended, for nobody needs to know.
+                        Err(Error::SnapshotTooOld { .. }) => self.tally.late += 1,
+                        Err(error) => panic!("{error}"),
                     }
                 }
             }
@@ -389,12 +409,95 @@ impl History {
         }
     }
 
+    /// While a transaction holds a key, its primary says how it ended.
+    fn ask(&mut self, txn: &Txn) {
+        let Some((_, Some(commit_ts))) = &txn.ending else { return };
+        if txn.start <= self.wiped || !self.leader.holds(txn.start) {
+            return;
+        }
+        let region = self.leader.region_of(&txn.primary);
+        let now = Timestamp::MAX;
+        let status = |known: txn::decide::Known<'_>| known.status(&txn.primary, txn.start, now, 0);
+        let status = self.leader.known(region, status).unwrap();
+        assert_eq!(status, Status::Ended(Fate::Committed(*commit_ts)), "of {}", txn.start);
+        self.tally.asked += 1;
+    }
+
+    /// Raises a region's floor: resolves older locks of ended transactions first, and ends some of
+    /// those that live.
+    fn collect(&mut self) {
+        let region = self.some_region();
+        let known = self.leader.floors(region);
+        let read = Timestamp(known.read.0 + self.random.below((self.now - known.read.0) / 2 + 1));
+        let all = self.leader.regions().into_iter().map(|region| self.leader.floors(region).read);
+        let settled = all.min().unwrap().max(known.settled);
+        let collect = || vec![Fact::Collect(Floors { read, settled })];
+        for (key, start) in self.leader.older_locks(region, read) {
+            let at = self.txns.iter().position(|txn| txn.start == start).unwrap();
+            let mut txn = self.txns.swap_remove(at);
+            if txn.ending.is_none() && self.random.chance(0.5) {
+                self.give_up(&mut txn);
+            }
+            if let Some((_, commit_ts)) = txn.ending {
+                self.ask(&txn);
+                let fact = self.leader.known(region, |known| known.resolve(&key, start, commit_ts));
+                self.submit(region, fact.into_iter().collect());
+            }
+            self.txns.push(txn);
+        }
+        // A decision that came too late may have split it.
+        match self.leader.older_locks(region, read).is_empty() {
+            true => {
+                if self.submit(region, collect()) {
+                    self.tally.collections += 1;
+                }
+                if self.random.chance(0.5) {
+                    self.leader.sweep(region);
+                }
+            }
+            false => self.leader.decide_in_vain(region, collect()),
+        }
+    }
+
+    /// Removes some garbage from the follower, or all of it from the leader.
+    fn sweep(&mut self) {
+        let region = self.some_region();
+        if self.random.chance(0.2) {
+            return self.leader.sweep(region);
+        }
+        let store = self.rows.replica.store.clone();
+        let (steps, keys) = (1 + self.random.below(4), 1 + self.random.below(4) as usize);
+        let begun = self.sweeps.remove(&region);
+        let begin = || Sweep::new(&store, region).map(|sweep| sweep.step_keys(keys));
+        let Some(mut sweep) = begun.or_else(begin) else { return };
+        let before = sweep.removed();
+        for _ in 0..steps {
+            let seen = self.answers(region);
+            let more = store.sweep(&mut sweep).unwrap();
+            assert!(seen == self.answers(region), "a step of a walk changes answers of {region}");
+            if !more {
+                self.tally.removed += sweep.removed() - before;
+                return;
+            }
+        }
+        self.tally.removed += sweep.removed() - before;
+        self.sweeps.insert(region, sweep);
+    }
+
+    /// What the follower answers at every timestamp that can be asked for.
+    fn answers(&self, region: RegionId) -> Vec<BTreeMap<Vec<u8>, types::Row>> {
+        let store = &self.rows.replica.store;
+        let Some(view) = store.region(region).filter(|view| view.whole) else { return vec![] };
+        let visible = |ts| rows::visible(store, region, &self.leader.schemas, Timestamp(ts));
+        (view.floors.read.0..=self.now).map(|ts| visible(ts).unwrap().2).collect()
+    }
+
     /// A version without a lock before it.
     fn import(&mut self) {
         let id = self.some_id();
         let key = key_of(id);
         let region = self.leader.region_of(&key);
-        let state = self.leader.known(|known| {
+        let state = self.leader.known(region, |known| {
             let newest = txn::mvcc::data(known.kv, &key).unwrap();
             known.locks.get(&key).is_none().then(|| newest.live())
         });
@@ -423,11 +526,13 @@ impl History {
         let start = key_of(a.min(b));
         let region = self.leader.region(self.leader.region_of(&start));
         let end = key_of(a.max(b)).min(region.end);
+        self.wiped = self.tick();
         self.submit(region.id, vec![Fact::DeleteRange { start, end }]);
     }
 
     fn on_rows(&mut self, work: impl FnOnce(&mut Follower<Rows>, &Leader) -> Result<()>) {
         if let Err(error) = work(&mut self.rows, &self.leader) {
+            self.sweeps.clear();
             self.rows.recover(&error, self.random.u64());
         }
     }
@@ -490,7 +595,7 @@ impl History {
 
     fn step(&mut self) {
         let region = self.some_region();
-        match self.random.below(200) {
+        match self.random.below(230) {
             0..12 => self.begin(),
             12..95 => self.advance(),
             95..105 => self.import(),
@@ -508,19 +613,38 @@ impl History {
             175..178 => self.leader.next_term(region),
             178..181 => self.leader.change_members(region, 3 + self.random.below(2)),
             181..184 => self.copy(),
-            184..187 if self.crashes => self.rows.crash(self.random.u64()),
+            184..187 if self.crashes => self.crash_rows(),
             187..190 if self.crashes => self.columns.crash(self.random.u64()),
             190..194 if self.crashes => {
                 self.columns.replica.disk.crash_at_sync(1 + self.random.below(6));
             }
             194 => self.safe += self.random.below((self.now - self.safe) / 2 + 1),
+            195..205 => self.collect(),
+            205..225 => self.sweep(),
             _ => self.compare_now(),
         }
+    }
+
+    /// Removes everything from the follower that may go.
+    fn sweep_all(&mut self) {
+        self.sweeps.clear();
+        let store = &self.rows.replica.store;
+        for region in self.leader.regions() {
+            let Some(mut sweep) = Sweep::new(store, region) else { continue };
+            while store.sweep(&mut sweep).unwrap() {}
+            self.tally.removed += sweep.removed();
+        }
+    }
+
+    fn crash_rows(&mut self) {
+        self.sweeps.clear();
+        self.rows.crash(self.random.u64());
     }
 
     /// Everything in the logs is applied, whatever crashes on the way.
     fn settle(&mut self) {
         while let Err(error) = self.rows.catch_up(&self.leader) {
+            self.sweeps.clear();
             self.rows.recover(&error, self.random.u64());
         }
         while let Err(error) = self.columns.catch_up(&self.leader) {
@@ -544,6 +668,10 @@ impl History {
     /// what the model says.
     fn compare(&mut self, region: RegionId, ts: Timestamp, settled: bool) {
         let store = &self.rows.replica.store;
+        if store.region(region).is_some_and(|view| view.floors.check(ts).is_err()) {
+            self.tally.too_old += 1;
+            return;
+        }
         let (_, descriptor, rows) = rows::visible(store, region, &self.leader.schemas, ts).unwrap();
         if settled {
             let newest = self.leader.newest(region);
@@ -567,6 +695,9 @@ impl History {
     /// Everything is applied; every region is compared at a timestamp, and its locks.
     fn check(&mut self, ts: Timestamp) {
         self.settle();
+        if self.random.chance(0.3) {
+            self.sweep_all();
+        }
         for region in self.leader.regions() {
             self.compare(region, ts, true);
             let descriptor = self.leader.region(region);
@@ -606,6 +737,10 @@ impl History {
         tally.column_crashes += self.columns.crashes;
         tally.compared += self.tally.compared;
         tally.too_old += self.tally.too_old;
+        tally.collections += self.tally.collections;
+        tally.removed += self.tally.removed;
+        tally.asked += self.tally.asked;
+        tally.late += self.tally.late;
     }
 }
 

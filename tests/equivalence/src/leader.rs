@@ -7,8 +7,8 @@ use std::sync::Arc;
 use kv::{KvRead, MemoryKv};
 use raft::{Command, Effect, INITIAL_POSITION, Machine, Machines, Position, SnapshotChunks};
 use txn::decide::Known;
-use txn::{Fact, Facts, RowMachines, RowStore, SplitChild};
-use types::{Region, RegionId, Result, Table};
+use txn::{Fact, Facts, Floors, RowMachines, RowStore, SplitChild, Sweep};
+use types::{Region, RegionId, Result, Table, Timestamp};
 
 use crate::model::Model;
 use crate::table::{self, REGION, key_of};
@@ -116,10 +116,46 @@ impl Leader {
         Table::clone(view.newest_schema(table::TABLE).unwrap())
     }
 
-    /// Lets the caller decide by what is applied.
-    pub fn known<T>(&self, decide: impl FnOnce(Known<'_>) -> T) -> T {
+    /// Lets the caller decide on keys of a region by what is applied.
+    pub fn known<T>(&self, region: RegionId, decide: impl FnOnce(Known<'_>) -> T) -> T {
         let kv: Box<dyn KvRead> = self.store.snapshot();
-        decide(Known { kv: kv.as_ref(), locks: self.store.locks() })
+        let floors = self.floors(region);
+        decide(Known {
+            kv: kv.as_ref(),
+            locks: self.store.locks(),
+            floors,
+            oldest: Timestamp::ZERO,
+        })
+    }
+
+    /// How far back a region can be asked.
+    pub fn floors(&self, region: RegionId) -> Floors {
+        self.store.region(region).unwrap().floors
+    }
+
+    /// Locks of a region whose transactions began before `ts`: key and start.
+    pub fn older_locks(&self, region: RegionId, ts: Timestamp) -> Vec<(Vec<u8>, Timestamp)> {
+        let Region { start, end, .. } = self.region(region);
+        let locks = self.store.locks().older(&start, &end, ts, usize::MAX);
+        locks.iter().map(|lock| (lock.key.clone(), lock.start_ts)).collect()
+    }
+
+    /// Whether a transaction holds a key anywhere.
+    pub fn holds(&self, start_ts: Timestamp) -> bool {
+        !self.store.locks().of_transaction(&[], &[0xFF], start_ts, 1).is_empty()
+    }
+
+    /// Removes what its regions' floors allow to go.
+    pub fn sweep(&self, region: RegionId) {
+        let mut sweep = Sweep::new(&self.store, region).unwrap();
+        while self.store.sweep(&mut sweep).unwrap() {}
+    }
+
+    /// Appends an entry that a lock in the region makes void.
+    pub fn decide_in_vain(&mut self, region: RegionId, facts: Vec<Fact>) {
+        let (term, epoch) = (self.term(region), self.region(region).epoch);
+        let body = Body::Data(Facts { term, epoch, facts }.encode().unwrap());
+        self.append(region, Entry { term, body }, false);
     }
 
     fn term(&self, region: RegionId) -> u64 {

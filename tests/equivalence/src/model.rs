@@ -45,7 +45,8 @@ impl Model {
                     self.versions.retain(|key, _| key < start || end <= key);
                     self.locks.retain(|key, _| key < start || end <= key);
                 }
-                Fact::Split { .. } | Fact::Schema(_) => {}
+                // What may be forgotten is not asked for; all else stays as it is.
+                Fact::Split { .. } | Fact::Schema(_) | Fact::Collect(_) => {}
             }
         }
     }

@@ -9,6 +9,7 @@ use super::model::{Flaw, Model, Node as Member, group};
 use super::state_scripts::table;
 use crate::api::{CatalogChange, Node, NodeReport, NodeRole, Order, PeerReport, User};
 use crate::client::PlacementClient;
+use crate::safe_point::DEFAULT_LIFE_MS;
 use crate::testing::InProcess;
 
 struct Cluster {
@@ -74,6 +75,8 @@ fn peer(region: &Region, leader: bool) -> PeerReport {
         ready: true,
         damaged: false,
         lag: None,
+        floor: Timestamp::ZERO,
+        history_bytes: 0,
     }
 }
 
@@ -202,7 +205,7 @@ async fn table_is_created_by_heartbeats_split_and_found_again() {
     // Locks elsewhere may hang on what became of their transactions there.
     cluster.client.invalidate(5_000);
     assert_eq!(cluster.client.locate(&key).await.unwrap().region.id, 5_000);
-    cluster.members[0].clock.advance(Duration::from_secs(61));
+    cluster.members[0].clock.advance(Duration::from_millis(DEFAULT_LIFE_MS + 1_000));
     let orders = cluster.beat_until(1, reports(), |orders| orders.len() == 3).await;
     assert!(orders.contains(&Order::Destroy(5_000)));
     for _ in 0..40 {

@@ -285,7 +285,7 @@ impl StateScript {
     }
 
     fn leases(&self) -> String {
-        let mut out = format!("floor {}\n", self.state.floor.physical_ms());
+        let mut out = format!("floor {}\n", self.state.safe_point.floor.physical_ms());
         for lease in self.state.leases.values() {
             let at = lease.ts.physical_ms();
             writeln!(out, "{} at {at} of {} until {}", lease.id, lease.owner, lease.expires_ms)
@@ -303,7 +303,7 @@ impl Script for StateScript {
                 return String::new();
             }
             "floor" => {
-                self.state.floor = Timestamp::pack(args.number(0), 0);
+                self.state.safe_point.floor = Timestamp::pack(args.number(0), 0);
                 return String::new();
             }
             "regions" => return self.regions(),

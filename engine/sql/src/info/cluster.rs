@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use placement::api::{NodeRole, PeerReport};
-use types::{NodeId, PeerRole, RegionKind, ReplicaLag, Table, Value};
+use placement::api::{Garbage, NodeRole, PeerReport};
+use types::{NodeId, PeerRole, RegionKind, ReplicaLag, Table, Timestamp, Value};
 
 use super::{Listing, Source, int, string};
 use crate::error::SqlResult;
@@ -76,6 +76,8 @@ impl Source<'_> {
             "#EXPIRES_IN_MS",
             "TAKEN_AT",
             "EXPIRES_AT",
+            "#HOLDS_BACK",
+            "#HISTORY_BYTES",
         ]);
         let now = self.engine.clock.unix_millis();
         let moment = |ms: u64| {
@@ -84,7 +86,12 @@ impl Source<'_> {
                 3,
             ))
         };
-        for lease in self.engine.storage.leases().await? {
+        let leases = self.engine.storage.leases().await?;
+        let garbage = self.engine.storage.status().await?.garbage;
+        let young = now.saturating_sub(garbage.life_ms);
+        for lease in leases {
+            // What is younger than this is kept with or without it.
+            let holds = lease.ts.physical_ms() < young;
             listing.rows.push(vec![
                 int(lease.id),
                 int(lease.ts.0),
@@ -93,8 +100,36 @@ impl Source<'_> {
                 int(lease.expires_ms.saturating_sub(now)),
                 moment(lease.taken_ms),
                 moment(lease.expires_ms),
+                int(i64::from(holds)),
+                int(garbage.history_bytes),
             ]);
         }
+        Ok(listing)
+    }
+
+    /// information_schema.garbage_collection.
+    pub(super) async fn garbage_collection(&self) -> SqlResult<Listing> {
+        let mut listing = Listing::of(&[
+            "#LIFE_MS",
+            "#SAFE_POINT",
+            "#SAFE_POINT_AGE_MS",
+            "#SETTLED",
+            "#HISTORY_BYTES",
+        ]);
+        let now = self.engine.clock.unix_millis();
+        let Garbage { safe_point, life_ms, history_bytes } =
+            self.engine.storage.status().await?.garbage;
+        let age = match safe_point.floor {
+            Timestamp::ZERO => Value::Null,
+            floor => int(now.saturating_sub(floor.physical_ms())),
+        };
+        listing.rows.push(vec![
+            int(life_ms),
+            int(safe_point.floor.0),
+            age,
+            int(safe_point.settled.0),
+            int(history_bytes),
+        ]);
         Ok(listing)
     }
 

@@ -265,9 +265,9 @@ impl Session {
     /// commit after the back-fill has read its keys, and know nothing of the index. A read does not
     /// pass locks older than itself.
     async fn settle(&self, table: &Table) -> SqlResult<()> {
-        let now = self.engine.storage.timestamp().await?;
+        let now = self.engine.storage.present().await?;
         let (start, end) = (key::records_start(table.id), key::records_end(table.id));
-        let mut scan = self.engine.storage.snapshot(now).scan(start, end, false, None);
+        let mut scan = now.scan(start, end, false, None);
         while scan.next_page().await?.is_some() {}
         Ok(())
     }

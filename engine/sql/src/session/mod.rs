@@ -14,6 +14,7 @@ mod savepoint;
 mod select;
 mod settings;
 mod show;
+mod snapshots;
 mod tables;
 mod users;
 mod write;
@@ -454,7 +455,7 @@ impl Session {
         } else if let Some(open) = self.enclosing().await? {
             Reader::Transaction(open.shared, open.ts)
         } else {
-            Reader::Snapshot(storage.snapshot(storage.timestamp().await?))
+            Reader::Snapshot(storage.present().await?)
         };
         Ok((reader, storage.catalog().await?))
     }

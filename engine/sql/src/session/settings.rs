@@ -29,6 +29,17 @@ impl Session {
             match target {
                 Target::User(name) => self.variables.set_user(&name, value.unwrap_or(Value::Null)),
                 Target::Session(name) => self.set_variable(&name, value).await?,
+                Target::Global(name) if name == "tidb_gc_life_time" => {
+                    let text = value.map_or_else(|| "10m".to_owned(), text);
+                    let life = super::snapshots::duration(&text).ok_or_else(|| {
+                        let text = format!(
+                            "Variable '{name}' can't be set to the value of '{text}': write 90s, \
+                             10m or 2h"
+                        );
+                        SqlError::new(1231, b"42000", text)
+                    })?;
+                    self.engine.storage.set_life(life).await?;
+                }
                 Target::Global(name) => {
                     return Err(unsupported(format!(
                         "SET GLOBAL {name} (variables belong to sessions)"

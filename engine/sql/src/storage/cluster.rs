@@ -300,6 +300,10 @@ impl Storage for ClusterStorage {
         Arc::new(ClusterSnapshot(self.txn.snapshot(ts)))
     }
 
+    async fn present(&self) -> Result<Arc<dyn Snapshot>> {
+        Ok(Arc::new(ClusterSnapshot(self.txn.present().await?)))
+    }
+
     async fn timestamp(&self) -> Result<Timestamp> {
         self.txn.timestamp().await
     }
@@ -374,6 +378,10 @@ impl Storage for ClusterStorage {
 
     async fn leases(&self) -> Result<Vec<Lease>> {
         self.placement.leases().await
+    }
+
+    async fn set_life(&self, life: Duration) -> Result<()> {
+        self.placement.set_life(life).await
     }
 
     async fn signing_key(&self) -> Result<Arc<[u8]>> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use placement::ClusterStatus;
-use placement::api::{Catalog, CatalogChange, Lease};
+use placement::api::{Catalog, CatalogChange, Garbage, Lease};
 use placement::catalog::Founders;
 use placement::command::{Command, Outcome};
 use placement::deadlock::WaitGraph;
@@ -556,11 +556,19 @@ impl Storage for MemoryStorage {
         self.with_state(|state| Ok(state.leases.values().cloned().collect()))
     }
 
+    async fn set_life(&self, life: Duration) -> Result<()> {
+        let life_ms = u64::try_from(life.as_millis()).unwrap_or(u64::MAX);
+        self.command(Command::SetLife(life_ms)).map(|_| ())
+    }
+
     async fn signing_key(&self) -> Result<Arc<[u8]>> {
         Ok(Arc::from(&b"a key for tests, not a secret"[..]))
     }
 
     async fn status(&self) -> Result<ClusterStatus> {
-        Ok(ClusterStatus { nodes: Vec::new(), routes: Vec::new(), peers: Vec::new(), leader: 0 })
+        let life_ms = self.with_state(|state| Ok(state.life_ms))?;
+        let garbage = Garbage { life_ms, ..Garbage::default() };
+        let (nodes, routes, peers) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(ClusterStatus { nodes, routes, peers, leader: 0, garbage })
     }
 }

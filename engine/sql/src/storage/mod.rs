@@ -105,8 +105,13 @@ pub trait Storage: Send + Sync + 'static {
     /// Begins a transaction now.
     async fn begin(&self) -> Result<Box<dyn Transaction>>;
 
-    /// Reads at a timestamp.
+    /// Reads at a timestamp that a lease or a transaction keeps readable.
     fn snapshot(&self, ts: Timestamp) -> Arc<dyn Snapshot>;
+
+    /// Reads the present, which stays readable for as long as the snapshot is held.
+    async fn present(&self) -> Result<Arc<dyn Snapshot>> {
+        Ok(self.snapshot(self.timestamp().await?))
+    }
 
     /// A timestamp greater than all given before.
     async fn timestamp(&self) -> Result<Timestamp>;
@@ -140,6 +145,9 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Leases that live.
     async fn leases(&self) -> Result<Vec<Lease>>;
+
+    /// Sets how long old versions stay readable without a lease.
+    async fn set_life(&self, life: Duration) -> Result<()>;
 
     /// The key that signs tokens; never to be logged.
     async fn signing_key(&self) -> Result<Arc<[u8]>>;

@@ -122,6 +122,10 @@ impl Storage for Node {
         self.store.leases().await
     }
 
+    async fn set_life(&self, life: Duration) -> Result<()> {
+        self.store.set_life(life).await
+    }
+
     async fn signing_key(&self) -> Result<Arc<[u8]>> {
         self.store.signing_key().await
     }

@@ -116,6 +116,50 @@ async fn a_token_shows_what_was() {
 }
 
 #[tokio::test]
+async fn a_token_is_renewed_and_released_by_who_holds_it() {
+    let (engine, mut one) = accounts().await;
+    let take = "SELECT isobar_snapshot('1m', 'nightly job')";
+    let token = rows(&mut one, take).await.unwrap().remove(0);
+    let leases = "SELECT owner, expires_at FROM information_schema.snapshot_leases";
+    let before = rows(&mut one, leases).await.unwrap().remove(0);
+    assert!(before.starts_with("root@127.0.0.1 nightly job|"), "{before}");
+    let mut two = in_database(&engine).await;
+    done(&mut two, &format!("SET @token = '{token}'")).await.unwrap();
+    let renewed = rows(&mut two, "SELECT isobar_renew(@token, '10m0s') > 0").await.unwrap();
+    assert_eq!(renewed, ["1"]);
+    let after = rows(&mut one, leases).await.unwrap().remove(0);
+    assert!(after > before, "{before} {after}");
+    let code = |error: sql::result::SqlError| error.code;
+    for (wrong, expected) in [
+        ("SELECT isobar_renew('forged')", 1210),
+        ("SELECT isobar_renew(@token, '25h')", 1210),
+        ("SELECT isobar_release()", 1582),
+    ] {
+        assert_eq!(rows(&mut two, wrong).await.map_err(code), Err(expected), "{wrong}");
+    }
+    assert_eq!(rows(&mut two, "SELECT isobar_release(@token)").await.unwrap(), ["1"]);
+    assert_eq!(rows(&mut one, leases).await.unwrap(), Vec::<String>::new());
+    let lost = rows(&mut two, "SELECT isobar_renew(@token)").await;
+    assert_eq!(lost.map_err(code), Err(9006));
+    assert_eq!(rows(&mut two, "SELECT isobar_release(@token)").await.unwrap(), ["1"]);
+}
+
+#[tokio::test]
+async fn the_life_of_versions_can_be_set_and_has_bounds() {
+    let (_, mut one) = accounts().await;
+    let shown = "SELECT life_ms FROM information_schema.garbage_collection";
+    assert_eq!(rows(&mut one, shown).await.unwrap(), ["600000"]);
+    done(&mut one, "SET GLOBAL tidb_gc_life_time = '1h30m'").await.unwrap();
+    assert_eq!(rows(&mut one, shown).await.unwrap(), ["5400000"]);
+    for wrong in ["'0s'", "'999h'", "'soon'"] {
+        let set = format!("SET GLOBAL tidb_gc_life_time = {wrong}");
+        assert!(done(&mut one, &set).await.is_err(), "{wrong}");
+    }
+    done(&mut one, "SET GLOBAL tidb_gc_life_time = DEFAULT").await.unwrap();
+    assert_eq!(rows(&mut one, shown).await.unwrap(), ["600000"]);
+}
+
+#[tokio::test]
 async fn a_snapshot_is_not_read_through_what_is_younger() {
     let (engine, mut one) = accounts().await;
     let token = rows(&mut one, "SELECT isobar_snapshot('10m')").await.unwrap().remove(0);

@@ -1,0 +1,118 @@
+//! What placement's leader does unasked: timestamps ahead of need, leases that ended, dropped regions
+//! that are gone, what may be collected, and the schedule.
+//!
+//! Every round looks at everything again, so that one that failed is made good by the next.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use types::{Error, Result};
+
+use crate::command::{Command, Outcome};
+use crate::safe_point;
+use crate::scheduler;
+use crate::service::PlacementService;
+
+/// How often upkeep looks around unless something changes.
+const UPKEEP: Duration = Duration::from_millis(500);
+
+/// Least time between two rounds of upkeep: many changes at once are looked after once.
+const PACE: Duration = Duration::from_millis(20);
+
+impl PlacementService {
+    /// What a leader does unasked: its first signing key, timestamps ahead of need, leases that
+    /// ended, dropped regions that are gone, what may be collected, and the schedule.
+    async fn look_after(&self) -> Result<()> {
+        let term = self.lead()?;
+        if self.view.read().signing_key.is_empty() {
+            self.signing_key().await?;
+        }
+        let now_ms = self.clock.unix_millis();
+        if self.office(term)?.oracle.in_use(now_ms) {
+            self.extend(term).await?;
+        }
+        let (ended, buried) = {
+            let office = self.office(term)?;
+            let state = self.view.read();
+            let ended = state.leases.values().any(|lease| lease.expires_ms <= now_ms);
+            (ended, office.burials(&state))
+        };
+        if ended {
+            self.propose_in(term, Command::ExpireLeases { now_ms }).await?;
+        }
+        if !buried.is_empty() {
+            self.propose_in(term, Command::Bury(buried)).await?;
+        }
+        self.collect(term).await?;
+        self.schedule(term).await
+    }
+
+    /// Raises the point below which old versions may go.
+    async fn collect(&self, term: u64) -> Result<()> {
+        let at = self.clock.now();
+        {
+            let mut office = self.office(term)?;
+            let pace = safe_point::pace(self.view.read().life_ms);
+            if office.collected.is_some_and(|last| at.since(last) < pace) {
+                return Ok(());
+            }
+            office.collected = Some(at);
+        }
+        let now = self.allocate(term, 1).await?;
+        let (known, point) = {
+            let (office, state) = (self.office(term)?, self.view.read());
+            (state.safe_point, office.safe_point(&state, now, at))
+        };
+        match point {
+            Some(point) if point.floor > known.floor || point.settled > known.settled => {
+                let now_ms = self.clock.unix_millis();
+                self.propose_in(term, Command::Collect { point, now_ms }).await?;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn schedule(&self, term: u64) -> Result<()> {
+        let now = self.clock.now();
+        let (moves, count) = {
+            let mut office = self.office(term)?;
+            let state = self.view.read();
+            office.settle(&state, now);
+            let moves = scheduler::plan(&office.picture(&state, now));
+            let count = office.numbers_needed(&moves);
+            (moves, count)
+        };
+        if moves.is_empty() {
+            return Ok(());
+        }
+        let first = match count {
+            0 => 0,
+            count => match self.propose_in(term, Command::TakeIds { count }).await? {
+                Outcome::First(first) => first,
+                _ => return Ok(()),
+            },
+        };
+        tracing::info!(?moves, "scheduled");
+        let numbers = first..first + u64::from(count);
+        self.office(term)?.undertake(&self.view.read(), moves, numbers, now);
+        self.view.announce();
+        Ok(())
+    }
+}
+
+/// Looks after placement until the service is gone.
+pub(crate) async fn run(service: Weak<PlacementService>) {
+    while let Some(strong) = service.upgrade() {
+        let mut changes = strong.view.subscribe();
+        if let Err(error) = strong.look_after().await
+            && !matches!(error, Error::NotLeader { .. })
+        {
+            tracing::warn!(%error, "placement's upkeep failed and will be repeated");
+        }
+        drop(strong);
+        tokio::time::sleep(PACE).await;
+        let _ = timeout(UPKEEP, changes.changed()).await;
+    }
+}

@@ -1,0 +1,122 @@
+//! Garbage collection on a row node: raises the floors of the regions that it leads to placement's
+//! safe point, and removes what lies below them from every replica that it holds.
+//!
+//! Both are background work: one region after the other, in small steps with pauses that are longer
+//! than the steps, so that reads and writes find the disk and the processors mostly free.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use placement::PlacementClient;
+use raft::Groups;
+use tokio_util::sync::CancellationToken;
+use txn::{Floors, RowStore, Sweep, TxnClient, TxnService};
+use types::{Error, RegionId, RegionKind, Result};
+
+/// Pause between two looks at the safe point and the regions.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How long one region may take; it may have lost its majority.
+const REGION_TIMEOUT: Duration = Duration::from_secs(5);
+/// Older locks that are resolved together.
+const LOCKS: usize = 1_024;
+/// A step of a walk is followed by a pause of so many times its length, and at least the shortest.
+const PAUSE_RATIO: u32 = 4;
+const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+
+/// Raises floors.
+pub(super) struct Collector {
+    placement: PlacementClient,
+    groups: Arc<dyn Groups>,
+    service: Arc<TxnService>,
+    client: TxnClient,
+}
+
+impl Collector {
+    pub(super) fn new(
+        placement: PlacementClient,
+        groups: Arc<dyn Groups>,
+        service: Arc<TxnService>,
+        client: TxnClient,
+    ) -> Self {
+        Collector { placement, groups, service, client }
+    }
+
+    /// Goes on for as long as it is polled.
+    pub(super) async fn run(self) {
+        loop {
+            tokio::time::sleep(PAUSE).await;
+            for status in self.groups.statuses() {
+                let region = status.region.id;
+                if !status.decides || status.region.kind == RegionKind::Placement {
+                    continue;
+                }
+                let raised = tokio::time::timeout(REGION_TIMEOUT, self.raise(region)).await;
+                let raised = raised
+                    .unwrap_or_else(|_| Err(Error::timeout("a region's floor", REGION_TIMEOUT)));
+                if let Err(error) = raised {
+                    tracing::debug!(region, %error, "floor not raised; tried again");
+                }
+            }
+        }
+    }
+
+    async fn raise(&self, region: RegionId) -> Result<()> {
+        let point = self.placement.safe_point();
+        let wanted = Floors { read: point.floor, settled: point.settled_for(region) };
+        if self.service.floors(region).is_none_or(|known| known.max(wanted) == known) {
+            return Ok(());
+        }
+        loop {
+            let locks = self.service.older_locks(region, wanted.read, LOCKS);
+            if locks.is_empty() {
+                return self.service.collect(region, wanted).await;
+            }
+            let resolution = self.client.resolve(&locks, wanted.read).await?;
+            if let Some((lock, _)) = resolution.alive {
+                return Err(Error::Locked(Box::new(lock)));
+            }
+        }
+    }
+}
+
+/// Walks over every region whose floors have risen since its last walk, until asked to stop.
+pub(super) fn sweep(rows: &RowStore, stop: &CancellationToken) {
+    let mut walked: HashMap<RegionId, (Floors, u64)> = HashMap::new();
+    while !stop.is_cancelled() {
+        let mut present = HashMap::new();
+        for view in rows.regions() {
+            let id = view.region.id;
+            let wanted = (view.floors, view.region.epoch.version);
+            let walked = walked.get(&id) == Some(&wanted);
+            if walked || view.whole && walk(rows, id, stop) {
+                present.insert(id, wanted);
+            }
+        }
+        walked = present;
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// One walk over a region; whether it came to its end.
+fn walk(rows: &RowStore, region: RegionId, stop: &CancellationToken) -> bool {
+    let Some(mut sweep) = Sweep::new(rows, region) else { return false };
+    while !stop.is_cancelled() {
+        let began = Instant::now();
+        match rows.sweep(&mut sweep) {
+            Ok(true) => std::thread::sleep((began.elapsed() * PAUSE_RATIO).max(SHORTEST_PAUSE)),
+            Ok(false) => {
+                let removed = sweep.removed();
+                if removed > 0 {
+                    tracing::debug!(region, removed, "old versions removed");
+                }
+                return true;
+            }
+            Err(error) => {
+                tracing::warn!(region, %error, "old versions stay; tried again");
+                return false;
+            }
+        }
+    }
+    false
+}
