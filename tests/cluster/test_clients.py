@@ -92,11 +92,11 @@ def test_mysql_connector_prepares_writes_and_reads(cluster: Cluster):
             connection.close()
 
 
-def test_conflicting_transactions_are_told_at_commit(cluster: Cluster):
+def test_optimistic_transactions_that_conflict_are_told_at_commit(cluster: Cluster):
     with cluster.connect(database="shop") as one, cluster.connect(database="shop") as two:
         with one.cursor() as first, two.cursor() as second:
-            first.execute("BEGIN")
-            second.execute("BEGIN")
+            first.execute("BEGIN OPTIMISTIC")
+            second.execute("BEGIN OPTIMISTIC")
             first.execute("UPDATE orders SET total = 5 WHERE id = 1")
             second.execute("UPDATE orders SET total = 6 WHERE id = 1")
             first.execute("COMMIT")

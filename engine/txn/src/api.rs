@@ -139,6 +139,16 @@ pub enum Request {
         /// Milliseconds from now.
         hold: u64,
     },
+    /// To the node that a region's leadership is about to be given to: what is held in it, so that
+    /// its leader of the next term knows.
+    Inherit {
+        /// Region.
+        region: RegionId,
+        /// Term of who hands over.
+        term: u64,
+        /// Keys and their owners.
+        held: Vec<(Vec<u8>, Timestamp)>,
+    },
     /// Gives back what a transaction holds.
     Release {
         /// Region.

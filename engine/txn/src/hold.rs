@@ -4,7 +4,7 @@
 //! A wait is a request that the leader holds back; nothing here polls for a row. Nothing here
 //! decides what a newer version means: the transaction does.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::routes::Target;
 /// How long a leader keeps rows for a transaction that it does not hear of.
 const HOLD: Duration = Duration::from_secs(10);
 /// How often it hears of one that is open.
-const BEAT: Duration = Duration::from_secs(3);
+const BEAT: Duration = Duration::from_secs(2);
 /// Keys of one request.
 const LOCK_KEYS: usize = 1_024;
 
@@ -31,7 +31,8 @@ const LOCK_KEYS: usize = 1_024;
 pub(crate) struct Held {
     client: TxnClient,
     start_ts: Timestamp,
-    keys: Mutex<BTreeSet<Vec<u8>>>,
+    /// Every key that was asked for, and whether it was given: only those are kept.
+    keys: Mutex<BTreeMap<Vec<u8>, bool>>,
     beat: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -42,17 +43,26 @@ impl Held {
     }
 
     /// Takes note of keys before they are asked for: whatever becomes of the asking, they are given
-    /// back in the end.
-    fn note(self: &Arc<Self>, keys: &[Vec<u8>]) {
-        self.keys.lock().extend(keys.iter().cloned());
+    /// back in the end. Those that it did not know.
+    fn note(self: &Arc<Self>, keys: &[Vec<u8>]) -> BTreeSet<Vec<u8>> {
+        let mut held = self.keys.lock();
+        let fresh: BTreeSet<_> =
+            keys.iter().filter(|key| !held.contains_key(*key)).cloned().collect();
+        held.extend(fresh.iter().map(|key| (key.clone(), false)));
+        drop(held);
         let mut beat = self.beat.lock();
         if beat.is_none() {
             *beat = Some(tokio::spawn(keep(Arc::downgrade(self))));
         }
+        fresh
     }
 
-    /// Forgets keys whose commit gives them back.
-    pub(crate) fn forget(&self, keys: &[Vec<u8>]) {
+    fn given(&self, found: &[Current]) {
+        self.keys.lock().extend(found.iter().map(|one| (one.key.clone(), true)));
+    }
+
+    /// Forgets keys that are given back already, or by a commit.
+    pub(crate) fn forget<'a>(&self, keys: impl IntoIterator<Item = &'a Vec<u8>>) {
         let mut held = self.keys.lock();
         for key in keys {
             held.remove(key);
@@ -65,18 +75,14 @@ impl Drop for Held {
         if let Some(beat) = self.beat.lock().take() {
             beat.abort();
         }
-        let keys: Vec<_> = std::mem::take(&mut *self.keys.lock()).into_iter().collect();
+        let keys: Vec<_> = std::mem::take(&mut *self.keys.lock()).into_keys().collect();
         // Without a runtime the process is ending; the leaders forget the rows after a while.
         if keys.is_empty() || tokio::runtime::Handle::try_current().is_err() {
             return;
         }
         let (client, start_ts) = (self.client.clone(), self.start_ts);
         self.client.tasks.spawn(async move {
-            let request = |target: &Target, keys| {
-                let region = target.reference();
-                Request::Release { region, start_ts, keys }
-            };
-            if let Err(error) = client.tell_leaders(keys, request).await {
+            if let Err(error) = client.release(start_ts, keys).await {
                 tracing::debug!(%start_ts, %error, "row locks are left to run out");
             }
         });
@@ -89,7 +95,8 @@ async fn keep(held: Weak<Held>) {
         tokio::time::sleep(BEAT).await;
         let Some(held) = held.upgrade() else { return };
         let (client, start_ts) = (held.client.clone(), held.start_ts);
-        let keys: Vec<_> = held.keys.lock().iter().cloned().collect();
+        let given = |(key, given): (&Vec<u8>, &bool)| given.then(|| key.clone());
+        let keys: Vec<_> = held.keys.lock().iter().filter_map(given).collect();
         // Not kept alive by its own beat.
         drop(held);
         let hold = HOLD.as_millis() as u64;
@@ -106,6 +113,9 @@ async fn keep(held: Weak<Held>) {
 impl TxnClient {
     /// Takes row locks and gives the newest versions, ascending. Keys that are to be skipped
     /// because others hold them are left out.
+    ///
+    /// Who waits for a key holds only lesser ones of the same call: two statements that lock the
+    /// same rows do not wait for each other. What is free everywhere is taken in one step.
     pub(crate) async fn acquire(
         &self,
         held: &Arc<Held>,
@@ -113,44 +123,69 @@ impl TxnClient {
         waiting: Waiting,
         rows: bool,
     ) -> Result<Vec<Current>> {
-        let began = Instant::now();
-        let limit = match waiting {
-            Waiting::For(ms) => Duration::from_millis(ms),
-            Waiting::No | Waiting::Skip => Duration::ZERO,
-        };
-        let mut left = keys;
-        left.sort_unstable();
-        left.dedup();
-        held.note(&left);
-        let mut found = Vec::with_capacity(left.len());
-        let mut patience = self.patience("a region to lock rows in");
-        let mut pauses = Patience::new("a lock", limit.max(Duration::from_millis(1)));
-        while !left.is_empty() {
-            let waiting = match waiting {
-                Waiting::For(_) => {
-                    Waiting::For(limit.saturating_sub(began.elapsed()).as_millis() as u64)
+        let mut keys = keys;
+        keys.sort_unstable();
+        keys.dedup();
+        let fresh = held.note(&keys);
+        let found = self.acquire_all(held.start_ts, keys, &fresh, waiting, rows).await;
+        match &found {
+            Ok(found) => held.given(found),
+            // The statement fails as a whole; what it had is given back before that is told, for
+            // the next one may want the same.
+            Err(_) => {
+                if self.release(held.start_ts, fresh.iter().cloned().collect()).await.is_ok() {
+                    held.forget(&fresh);
                 }
-                other => other,
-            };
-            let round = self.acquire_round(held.start_ts, left, (waiting, rows), &mut patience);
+            }
+        }
+        found
+    }
+
+    async fn acquire_all(
+        &self,
+        start_ts: Timestamp,
+        keys: Vec<Vec<u8>>,
+        fresh: &BTreeSet<Vec<u8>>,
+        waiting: Waiting,
+        rows: bool,
+    ) -> Result<Vec<Current>> {
+        let mut wait = Wait::new(waiting);
+        let mut left = keys;
+        let mut found: Vec<Current> = Vec::with_capacity(left.len());
+        let mut patience = self.patience("a region to lock rows in");
+        let mut first = true;
+        while !left.is_empty() {
+            let mut batches = self.lock_batches(left, &mut patience).await?;
+            left = Vec::new();
+            let in_order = matches!(waiting, Waiting::For(_)) && batches.len() > 1;
+            let at_once = in_order && std::mem::take(&mut first);
+            if in_order && !at_once {
+                left = batches.drain(1..).flat_map(|(_, keys)| keys).collect();
+            }
+            let ask = if at_once { Waiting::No } else { wait.left() };
+            let round = self.acquire_round(start_ts, batches, (ask, rows), &mut patience);
             let round = round.await?;
             found.extend(round.found);
-            left = round.left;
+            left.extend(round.left);
+            if at_once {
+                left.extend(round.locked.into_iter().map(|lock| lock.key));
+                left.sort_unstable();
+                self.step_back(start_ts, fresh, &mut found, &mut left).await;
+                continue;
+            }
             if let Some(holder) = round.behind {
-                self.still_waits(waiting, holder, began, limit)?;
+                wait.goes_on(holder)?;
             }
             for lock in round.locked {
                 let alive = self.resolve(std::slice::from_ref(&lock), Timestamp::MAX).await?.alive;
-                if alive.is_none() {
-                    left.push(lock.key);
-                    continue;
+                if alive.is_some() {
+                    if waiting == Waiting::Skip {
+                        continue;
+                    }
+                    wait.goes_on(lock.start_ts)?;
+                    tokio::time::sleep(wait.pauses.step()).await;
                 }
-                if waiting == Waiting::Skip {
-                    continue;
-                }
-                self.still_waits(waiting, lock.start_ts, began, limit)?;
                 left.push(lock.key);
-                tokio::time::sleep(pauses.step()).await;
             }
             left.sort_unstable();
         }
@@ -158,41 +193,62 @@ impl TxnClient {
         Ok(found)
     }
 
-    /// Fails when the time to wait for a row is over.
-    fn still_waits(
+    /// Gives back what was taken beyond the first key that could not be had.
+    async fn step_back(
         &self,
-        waiting: Waiting,
-        holder: Timestamp,
-        began: Instant,
-        limit: Duration,
-    ) -> Result<()> {
-        match waiting {
-            Waiting::For(_) if began.elapsed() < limit => Ok(()),
-            Waiting::For(_) => {
-                Err(Error::LockWait { holder, millis: began.elapsed().as_millis() as u64 })
-            }
-            Waiting::No | Waiting::Skip => Err(Error::LockBusy(holder)),
+        start_ts: Timestamp,
+        fresh: &BTreeSet<Vec<u8>>,
+        found: &mut Vec<Current>,
+        left: &mut Vec<Vec<u8>>,
+    ) {
+        let Some(missing) = left.first().cloned() else { return };
+        let beyond = |key: &Vec<u8>| *key > missing && fresh.contains(key);
+        let back: Vec<Vec<u8>> = fresh.iter().filter(|key| beyond(key)).cloned().collect();
+        found.retain(|one| !beyond(&one.key));
+        left.extend(back.iter().cloned());
+        left.sort_unstable();
+        left.dedup();
+        // What is not given back is taken again in a moment.
+        _ = self.release(start_ts, back).await;
+    }
+
+    /// Gives keys back.
+    async fn release(&self, start_ts: Timestamp, keys: Vec<Vec<u8>>) -> Result<()> {
+        let request = |target: &Target, keys| {
+            let region = target.reference();
+            Request::Release { region, start_ts, keys }
+        };
+        self.tell_leaders(keys, request).await
+    }
+
+    /// Keys by region, in requests of bounded size, in order.
+    async fn lock_batches(
+        &self,
+        keys: Vec<Vec<u8>>,
+        patience: &mut Patience,
+    ) -> Result<Vec<(Target, Vec<Vec<u8>>)>> {
+        let mut batches = Vec::new();
+        for (target, keys) in self.group(keys, Vec::as_slice, patience).await? {
+            batches.extend(keys.chunks(LOCK_KEYS).map(|keys| (target.clone(), keys.to_vec())));
         }
+        Ok(batches)
     }
 
     /// Asks every leader once.
     async fn acquire_round(
         &self,
         start_ts: Timestamp,
-        keys: Vec<Vec<u8>>,
+        batches: Vec<(Target, Vec<Vec<u8>>)>,
         (waiting, rows): (Waiting, bool),
         patience: &mut Patience,
     ) -> Result<Round> {
         let hold = HOLD.as_millis() as u64;
-        let groups = self.group(keys, Vec::as_slice, patience).await?;
         let mut asking: Vec<BoxFuture<'_, Answer>> = Vec::new();
-        for (target, keys) in &groups {
-            for keys in keys.chunks(LOCK_KEYS) {
-                let (region, keys) = (target.reference(), keys.to_vec());
-                let request =
-                    Request::Acquire { region, start_ts, keys: keys.clone(), hold, waiting, rows };
-                asking.push(async move { (keys, self.ask(target, request).await) }.boxed());
-            }
+        for (target, keys) in &batches {
+            let (region, keys) = (target.reference(), keys.clone());
+            let request =
+                Request::Acquire { region, start_ts, keys: keys.clone(), hold, waiting, rows };
+            asking.push(async move { (keys, self.ask(target, request).await) }.boxed());
         }
         let mut round = Round::default();
         let mut passed = None;
@@ -255,6 +311,46 @@ impl TxnClient {
             }
         }
         Ok(())
+    }
+}
+
+/// How long a call waits for rows.
+struct Wait {
+    waiting: Waiting,
+    began: Instant,
+    limit: Duration,
+    pauses: Patience,
+}
+
+impl Wait {
+    fn new(waiting: Waiting) -> Self {
+        let limit = match waiting {
+            Waiting::For(ms) => Duration::from_millis(ms),
+            Waiting::No | Waiting::Skip => Duration::ZERO,
+        };
+        let pauses = Patience::new("a lock", limit);
+        Wait { waiting, began: Instant::now(), limit, pauses }
+    }
+
+    /// What is left of it, for a leader.
+    fn left(&self) -> Waiting {
+        match self.waiting {
+            Waiting::For(_) => {
+                Waiting::For(self.limit.saturating_sub(self.began.elapsed()).as_millis() as u64)
+            }
+            other => other,
+        }
+    }
+
+    /// Fails when its time is over.
+    fn goes_on(&self, holder: Timestamp) -> Result<()> {
+        match self.waiting {
+            Waiting::For(_) if self.began.elapsed() < self.limit => Ok(()),
+            Waiting::For(_) => {
+                Err(Error::LockWait { holder, millis: self.began.elapsed().as_millis() as u64 })
+            }
+            Waiting::No | Waiting::Skip => Err(Error::LockBusy(holder)),
+        }
     }
 }
 

@@ -77,6 +77,7 @@ impl Queues {
             Some(holder) => {
                 let behind = Standing::Behind(holder.owner);
                 let Some(until) = place_until else { return behind };
+                queue.waiting.retain(|claim| claim.until > now);
                 match queue.waiting.iter_mut().find(|claim| claim.owner == owner) {
                     Some(claim) => claim.until = claim.until.max(until),
                     None => queue.waiting.push_back(Claim { owner, until }),
@@ -130,6 +131,17 @@ impl Queues {
         std::mem::take(&mut self.granted)
     }
 
+    /// What is held of a region: keys and their owners.
+    pub fn of_region(&self, now: u64, region: RegionId) -> Vec<Grant> {
+        let of_region = self.keys.iter().filter(|(_, queue)| queue.tenure.region == region);
+        of_region
+            .filter_map(|(key, queue)| {
+                let holder = queue.holder.filter(|holder| holder.until > now)?;
+                Some((key.clone(), holder.owner))
+            })
+            .collect()
+    }
+
     /// Keys that are held.
     pub fn len(&self) -> usize {
         self.keys.len()
@@ -157,3 +169,7 @@ impl Queue {
         None
     }
 }
+
+#[cfg(test)]
+#[path = "queues_tests.rs"]
+mod tests;

@@ -13,9 +13,9 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
-use types::{Error, Result, Timestamp};
+use types::{Error, RegionId, Result, Timestamp};
 
-use crate::api::{Current, RegionRef, Response, Waiting};
+use crate::api::{Current, RegionRef, Request, Response, Waiting};
 use crate::mvcc;
 use crate::queues::{Queues, Standing, Tenure};
 use crate::service::TxnService;
@@ -36,6 +36,8 @@ const FAREWELL: Duration = Duration::from_millis(300);
 const PREWRITE_HOLD_MS: u64 = 5_000;
 /// Pause between two looks for what has run out and nobody asks for.
 const SWEEP_MS: u64 = 5_000;
+/// How long what was taken over from another leader is held unless its owner is heard of.
+const INHERITED_MS: u64 = 5_000;
 /// Most keys of a request.
 const MAX_KEYS: usize = 65_536;
 
@@ -105,6 +107,14 @@ impl RowLocks {
         standing
     }
 
+    /// Keeps what a leader held that hands over, for this node's next term as leader.
+    pub(crate) fn inherit(&self, region: RegionId, term: u64, held: Vec<(Vec<u8>, Timestamp)>) {
+        let tenure = Tenure { region, term: term.saturating_add(1) };
+        for (key, owner) in held {
+            self.claim(tenure, &key, owner, INHERITED_MS, false);
+        }
+    }
+
     /// Gives back keys and places in queues.
     pub(crate) fn release<'a>(
         &self,
@@ -120,6 +130,10 @@ impl RowLocks {
             state.queues.release(now, key, owner);
         }
         state.wake();
+    }
+
+    fn of_region(&self, region: RegionId) -> Vec<(Vec<u8>, Timestamp)> {
+        self.state.lock().queues.of_region(self.now(), region)
     }
 
     /// The first key that another transaction holds, and which.
@@ -235,6 +249,15 @@ impl TxnService {
         self
     }
 
+    /// What to tell the node that a region is about to be led from: the rows that are held in it.
+    /// What is locked after this is lost with the leadership.
+    pub fn bequest(&self, region: RegionId) -> Option<Request> {
+        let status = self.groups.status(region).filter(|status| status.decides)?;
+        let held = self.row_locks.of_region(region);
+        let term = status.term;
+        (!held.is_empty()).then_some(Request::Inherit { region, term, held })
+    }
+
     pub(crate) async fn acquire(
         &self,
         region: RegionRef,
@@ -334,10 +357,19 @@ impl TxnService {
         let mut waiter = Waiter::new(locks, key, owner);
         let mut due = began + REPORT_AFTER;
         let mut told = None;
+        let mut looked = began;
         loop {
             standing = locks.claim(self.tenure(region)?, key, owner, hold, true);
             let Standing::Behind(holder) = standing else { return Ok(standing) };
             let now = Instant::now();
+            if now >= looked + LOOK {
+                looked = now;
+                // It may have been taken over from a leader who saw its end later than its rows.
+                if mvcc::fate(self.store.snapshot().as_ref(), key, holder)?.is_some() {
+                    locks.release(holder, [&key.to_vec()]);
+                    continue;
+                }
+            }
             if now >= until {
                 waiter.stay = again;
                 if !again {

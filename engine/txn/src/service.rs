@@ -90,10 +90,14 @@ impl TxnService {
             Request::KeepHeld { region, start_ts, keys, hold } => {
                 self.keep_held(region, start_ts, &keys, hold)
             }
-            Request::Release { start_ts, keys, .. } => {
-                // Whoever leads now: what is not held here is not given back.
-                self.row_locks.release(start_ts, &keys);
+            Request::Inherit { region, term, held } => {
+                self.row_locks.inherit(region, term, held);
                 Ok(Response::Done)
+            }
+            Request::Release { region, start_ts, keys } => {
+                self.row_locks.release(start_ts, &keys);
+                // Another leader may have been told of them.
+                self.led(region).map(|_| Response::Done)
             }
             Request::Commit { region, start_ts, commit_ts, keys } => {
                 self.end(region, start_ts, keys.clone(), move |known, _| {

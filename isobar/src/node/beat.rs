@@ -107,7 +107,7 @@ impl Beat {
             disk: common.disk.clone(),
             placement: common.placement.clone(),
             book: common.rpc.book().clone(),
-            orders: Orders::new(groups.clone(), txn, common.placement.clone()),
+            orders: Orders::new(groups.clone(), txn, common.placement.clone(), common.rpc.clone()),
             groups,
             sizes,
         }

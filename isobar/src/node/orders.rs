@@ -4,20 +4,28 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use placement::api::Order;
 use placement::client::PlacementClient;
 use raft::Groups;
+use rpc::RpcClient;
+use tokio::time::timeout;
 use txn::TxnService;
 use txn::api::{RegionRef, Request, Response};
+use txn::client::RowTransport;
 use types::{Error, RegionId, Result};
+
+/// How long a leader tries to hand its row locks over.
+const HAND_OVER: Duration = Duration::from_millis(500);
 
 /// Carries out orders in the background.
 pub(super) struct Orders {
     groups: Arc<dyn Groups>,
     txn: Option<Arc<TxnService>>,
     placement: PlacementClient,
+    rows: RpcClient,
     busy: Arc<Mutex<HashSet<RegionId>>>,
 }
 
@@ -26,8 +34,9 @@ impl Orders {
         groups: Arc<dyn Groups>,
         txn: Option<Arc<TxnService>>,
         placement: PlacementClient,
+        rows: RpcClient,
     ) -> Self {
-        Orders { groups, txn, placement, busy: Arc::default() }
+        Orders { groups, txn, placement, rows, busy: Arc::default() }
     }
 
     /// Begins an order unless one for the region is under way. Must be called within a runtime.
@@ -43,10 +52,11 @@ impl Orders {
             return;
         }
         let (groups, txn) = (self.groups.clone(), self.txn.clone());
-        let (placement, busy) = (self.placement.clone(), self.busy.clone());
+        let (placement, rows) = (self.placement.clone(), self.rows.clone());
+        let busy = self.busy.clone();
         tokio::spawn(async move {
             let shown = format!("{order:?}");
-            match obey(&groups, txn, &placement, order).await {
+            match obey(&groups, txn, &placement, &rows, order).await {
                 Ok(()) => tracing::info!(region, order = shown, "order carried out"),
                 Err(error) => {
                     tracing::info!(region, order = shown, %error, "order not carried out")
@@ -61,6 +71,7 @@ async fn obey(
     groups: &Arc<dyn Groups>,
     txn: Option<Arc<TxnService>>,
     placement: &PlacementClient,
+    rows: &RpcClient,
     order: Order,
 ) -> Result<()> {
     match order {
@@ -70,6 +81,18 @@ async fn obey(
             groups.change_membership(region, peers).await.map(|_| ())
         }
         Order::Transfer(region, to) => {
+            // Row locks are in this leader's memory only. Without them the move goes on all the same.
+            let bequest = txn.as_ref().and_then(|txn| txn.bequest(region));
+            let heir = groups.status(region).and_then(|status| {
+                let peer = status.region.peers.iter().find(|peer| peer.id == to)?;
+                Some(peer.node)
+            });
+            if let (Some(bequest), Some(heir)) = (bequest, heir) {
+                let told = timeout(HAND_OVER, rows.call(heir, bequest)).await;
+                if !matches!(told, Ok(Ok(_))) {
+                    tracing::info!(region, heir, "row locks were not handed over");
+                }
+            }
             groups.transfer(region, to);
             Ok(())
         }
