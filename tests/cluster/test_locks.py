@@ -36,21 +36,7 @@ def table(cluster: Cluster, request) -> str:
     cluster.sql("CREATE DATABASE IF NOT EXISTS locks", f"CREATE TABLE {name} (id INT PRIMARY KEY, v BIGINT NOT NULL)")
     values = ",".join(f"({n},{START})" for n in range(ACCOUNTS))
     cluster.sql(f"INSERT INTO {name} VALUES {values}", f"SPLIT TABLE {name} REGIONS 3")
-    settled(cluster)
     return name
-
-
-def settled(cluster: Cluster) -> None:
-    """Waits until new regions have been spread: a leader that hands over takes no row locks along."""
-    seen = {}
-
-    def still() -> bool:
-        leaders = {region["id"]: region["leader"] for region in cluster.status()["regions"]}
-        if leaders != seen.get("leaders"):
-            seen.update(leaders=leaders, since=time.monotonic())
-        return time.monotonic() - seen["since"] > 2
-
-    wait_until("leaders stay where they are", still)
 
 
 class Session:

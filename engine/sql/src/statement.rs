@@ -13,6 +13,17 @@ pub enum Step {
     Release,
 }
 
+/// What a SET TRANSACTION is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The next transaction.
+    Next,
+    /// All transactions of the session from now on.
+    Session,
+    /// Sessions to come.
+    Global,
+}
+
 /// How a transaction goes about rows that others write as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -60,7 +71,12 @@ pub enum Stmt {
     /// SET NAMES, SET CHARACTER SET: any is accepted, text is UTF-8.
     SetNames(String),
     /// SET [SESSION | GLOBAL] TRANSACTION ISOLATION LEVEL …
-    SetTransaction(String),
+    SetTransaction {
+        /// For which transactions.
+        scope: Scope,
+        /// The rest, in upper case.
+        words: String,
+    },
     /// SET PASSWORD.
     SetPassword {
         /// Whose; the session's own without.

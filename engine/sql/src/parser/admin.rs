@@ -8,7 +8,7 @@ use sqlparser::tokenizer::Token;
 
 use super::{expect, name, number, object, peek_word, refused, take, text, unexpected};
 use crate::error::{SqlResult, unsupported};
-use crate::statement::{Assignment, Mode, Step, Stmt, Target, UserName};
+use crate::statement::{Assignment, Mode, Scope, Step, Stmt, Target, UserName};
 
 /// SET …
 pub fn set(parser: &mut Parser) -> SqlResult<Stmt> {
@@ -30,20 +30,20 @@ pub fn set(parser: &mut Parser) -> SqlResult<Stmt> {
         }
         return Ok(Stmt::SetPassword { user, password: text(parser)? });
     }
-    for scope in [
-        &["TRANSACTION"][..],
-        &["SESSION", "TRANSACTION"],
-        &["GLOBAL", "TRANSACTION"],
-        &["LOCAL", "TRANSACTION"],
+    for (spelled, scope) in [
+        (&["TRANSACTION"][..], Scope::Next),
+        (&["SESSION", "TRANSACTION"], Scope::Session),
+        (&["GLOBAL", "TRANSACTION"], Scope::Global),
+        (&["LOCAL", "TRANSACTION"], Scope::Session),
     ] {
-        if take(parser, scope) {
+        if take(parser, spelled) {
             let mut words = Vec::new();
             while let Some(word) = peek_word(parser, 0) {
                 words.push(word);
                 parser.next_token();
                 _ = parser.consume_token(&Token::Comma);
             }
-            return Ok(Stmt::SetTransaction(words.join(" ")));
+            return Ok(Stmt::SetTransaction { scope, words: words.join(" ") });
         }
     }
     if peek_word(parser, 0).is_some_and(|w| w == "ROLE" || w == "DEFAULT" || w == "RESOURCE") {

@@ -15,9 +15,12 @@ use crate::error::{SqlResult, no_database, unsupported};
 use crate::planner::{parts, table_name};
 use crate::result::{Done, Reply, SqlError};
 use crate::statement::Stmt;
+use crate::storage::Waiting;
 
 /// Most rows of an index that are filled in by one transaction.
 const BACKFILL: usize = 4_000;
+/// How long the filling in of an index waits for rows that transactions hold, in milliseconds.
+const ROW_WAIT_MS: u64 = 50_000;
 /// Most regions that SPLIT TABLE makes.
 const MAX_SPLIT: u64 = 1_000;
 /// Most columnar replicas.
@@ -280,17 +283,24 @@ impl Session {
         loop {
             let mut transaction = self.engine.storage.begin().await?;
             let mut scan = transaction.scan(start.clone(), end.clone(), false, Some(most as u32));
-            let mut last = None;
+            let (mut last, mut lost) = (None, None);
             let mut count = 0;
-            while count < most {
+            while count < most && lost.is_none() {
                 let Some(page) = scan.next_page().await? else { break };
                 let page: Vec<_> = page.into_iter().take(most - count).collect();
                 count += page.len();
                 last = page.last().map(|(key, _)| key.clone()).or(last);
-                add_entries(transaction.as_mut(), table, index, &page).await?;
+                match hold_still(transaction.as_mut(), table, &page).await {
+                    Ok(()) => add_entries(transaction.as_mut(), table, index, &page).await?,
+                    Err(error) => lost = Some(error),
+                }
             }
             let Some(last) = last else { return Ok(()) };
-            match transaction.commit().await {
+            let committed = match lost {
+                Some(error) => Err(error),
+                None => transaction.commit().await,
+            };
+            match committed {
                 Ok(_) => {
                     (attempt, most) = (0, BACKFILL.min(most * 2));
                     start = last;
@@ -304,6 +314,22 @@ impl Session {
                 Err(error) => return Err(crate::rows::error(error, std::slice::from_ref(table))),
             }
         }
+    }
+}
+
+/// Locks a page of rows that was read: waits for transactions that hold some of them. A row that
+/// was written since it was read is a conflict.
+async fn hold_still(
+    transaction: &mut dyn crate::storage::Transaction,
+    table: &Arc<Table>,
+    page: &[crate::storage::Pair],
+) -> types::Result<()> {
+    let keys: Vec<Vec<u8>> = page.iter().map(|(record, _)| record.clone()).collect();
+    let (start, key) = (transaction.ts(), keys.first().cloned().unwrap_or_default());
+    let waiting = Waiting::For(ROW_WAIT_MS);
+    match transaction.acquire(table, keys, waiting, Some(start)).await?.newer {
+        Some(committed) => Err(Error::Conflict { key, start, committed }),
+        None => Ok(()),
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use placement::api::Catalog;
 use sqlparser::ast::{
@@ -98,6 +99,7 @@ impl Session {
         if keys.is_empty() {
             return Ok(Acquired::default());
         }
+        open.locking.store(true, Ordering::Release);
         let mut guard = open.shared.lock().await;
         let transaction = guard.as_mut().ok_or_else(|| impossible("the transaction has ended"))?;
         let acquired = transaction.acquire(table, keys, waiting, read_at).await;

@@ -20,8 +20,8 @@ mod users;
 mod write;
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
@@ -78,6 +78,12 @@ struct Open {
     ts: Timestamp,
     /// Whether it locks rows before it writes them.
     pessimistic: bool,
+    /// Whether each of its statements reads the present (READ COMMITTED).
+    fresh: bool,
+    /// Whether it has asked for row locks.
+    locking: Arc<AtomicBool>,
+    /// When its plain reads read, once one has.
+    reads_at: Arc<OnceLock<Timestamp>>,
 }
 
 /// A statement that waits for its parameters.
@@ -106,6 +112,8 @@ pub struct Session {
     variables: Variables,
     open: Option<Open>,
     savepoints: Vec<(String, Savepoint)>,
+    /// Isolation of the next transaction alone: whether its statements read the present.
+    next_fresh: Option<bool>,
     snapshot: Option<SnapshotToken>,
     warnings: Vec<Warning>,
     last_insert_id: u64,
@@ -127,6 +135,7 @@ impl Session {
             variables: Variables::default(),
             open: None,
             savepoints: Vec::new(),
+            next_fresh: None,
             snapshot: None,
             warnings: Vec::new(),
             last_insert_id: 0,
@@ -342,7 +351,7 @@ impl Session {
             }
             Stmt::Set(assignments) => self.set(assignments, parameters).await,
             Stmt::SetNames(charset) => self.set_names(&charset),
-            Stmt::SetTransaction(words) => self.set_transaction(&words),
+            Stmt::SetTransaction { scope, words } => self.set_transaction(scope, &words),
             Stmt::SetPassword { user, password } => self.set_password(user, &password).await,
             Stmt::PutUser { users, lenient, create } => {
                 self.put_users(users, lenient, create).await
@@ -413,7 +422,13 @@ impl Session {
         let transaction = self.engine.storage.begin().await?;
         let ts = transaction.ts();
         let shared = Arc::new(Mutex::new(Some(transaction)));
-        let open = Open { shared, ts, pessimistic: mode == Mode::Pessimistic };
+        let pessimistic = mode == Mode::Pessimistic;
+        let level = self.variables.get("transaction_isolation").unwrap_or_default();
+        let committed = level.eq_ignore_ascii_case("READ-COMMITTED");
+        // Without locks, what was read must be older than what others commit: one snapshot it is.
+        let fresh = pessimistic && self.next_fresh.take().unwrap_or(committed);
+        let (locking, reads_at) = (Arc::default(), Arc::default());
+        let open = Open { shared, ts, pessimistic, fresh, locking, reads_at };
         self.open = Some(open.clone());
         self.savepoints.clear();
         Ok(open)
@@ -446,6 +461,22 @@ impl Session {
         }
     }
 
+    /// When a plain read of a transaction reads: at its snapshot, which is its beginning, or the
+    /// first plain read if it had to lock rows before: what was waited for is seen then.
+    async fn reads_at(&self, open: &Open) -> SqlResult<Timestamp> {
+        if open.fresh {
+            return Ok(self.engine.storage.timestamp().await?);
+        }
+        if let Some(at) = open.reads_at.get() {
+            return Ok(*at);
+        }
+        let at = match open.locking.load(Ordering::Acquire) {
+            true => self.engine.storage.timestamp().await?,
+            false => open.ts,
+        };
+        Ok(*open.reads_at.get_or_init(|| at))
+    }
+
     /// What a statement reads from, and the catalog as of then.
     async fn reader(&mut self) -> SqlResult<(Reader, Arc<Catalog>)> {
         let storage = self.engine.storage.clone();
@@ -453,7 +484,8 @@ impl Session {
             storage.timestamp().await?;
             Reader::Snapshot(storage.snapshot(token.ts))
         } else if let Some(open) = self.enclosing().await? {
-            Reader::Transaction(open.shared, open.ts)
+            let at = self.reads_at(&open).await?;
+            Reader::Transaction(open.shared, at)
         } else {
             Reader::Snapshot(storage.present().await?)
         };

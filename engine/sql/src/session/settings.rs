@@ -8,7 +8,7 @@ use crate::coerce::{text, value_at};
 use crate::error::{SqlResult, unsupported};
 use crate::planner;
 use crate::result::{Reply, SqlError};
-use crate::statement::{Assignment, Target};
+use crate::statement::{Assignment, Scope, Target};
 
 impl Session {
     /// SET a = …, b = ….
@@ -55,6 +55,15 @@ impl Session {
             return self.read_at(name, value).await;
         }
         let turned_on = name == "autocommit" && !self.autocommit();
+        // Two names of one variable.
+        let twin = match name {
+            "transaction_isolation" => Some("tx_isolation"),
+            "tx_isolation" => Some("transaction_isolation"),
+            _ => None,
+        };
+        if let Some(twin) = twin {
+            self.variables.set(twin, value.clone())?;
+        }
         self.variables.set(name, value)?;
         if turned_on && self.autocommit() {
             self.commit().await?;
@@ -106,13 +115,35 @@ impl Session {
         Ok(done())
     }
 
-    /// SET TRANSACTION: snapshot isolation is all there is; weaker levels get it too.
-    pub(super) fn set_transaction(&mut self, words: &str) -> SqlResult<Reply> {
+    /// SET TRANSACTION. Snapshot isolation is called REPEATABLE READ; READ UNCOMMITTED is not to be
+    /// had, and becomes READ COMMITTED.
+    pub(super) fn set_transaction(&mut self, scope: Scope, words: &str) -> SqlResult<Reply> {
         if words.contains("SERIALIZABLE") {
             return Err(unsupported("ISOLATION LEVEL SERIALIZABLE"));
         }
-        if words.contains("READ UNCOMMITTED") || words.contains("READ COMMITTED") {
-            self.warn(1105, "transactions run at REPEATABLE READ, which is stronger");
+        let committed = words.contains("READ COMMITTED") || words.contains("READ UNCOMMITTED");
+        if !committed && !words.contains("REPEATABLE READ") {
+            return Ok(done());
+        }
+        if words.contains("READ UNCOMMITTED") {
+            self.warn(1105, "transactions run at READ COMMITTED, which is stronger");
+        }
+        let level = if committed { "READ-COMMITTED" } else { "REPEATABLE-READ" };
+        match scope {
+            Scope::Global => {
+                return Err(unsupported("SET GLOBAL TRANSACTION (variables belong to sessions)"));
+            }
+            Scope::Next if self.open.is_some() => {
+                let text = "Transaction characteristics can't be changed while a transaction is in \
+                            progress";
+                return Err(SqlError::new(1568, b"25001", text));
+            }
+            Scope::Next => self.next_fresh = Some(committed),
+            Scope::Session => {
+                for name in ["transaction_isolation", "tx_isolation"] {
+                    self.variables.set(name, Some(Value::String(level.into())))?;
+                }
+            }
         }
         Ok(done())
     }

@@ -270,3 +270,42 @@ async fn a_killed_statement_stops_waiting_and_leaves_the_queue() {
     let mut three = in_database(&engine).await;
     all(&mut three, &["BEGIN", "SELECT * FROM s WHERE id = 1 FOR UPDATE NOWAIT"]).await;
 }
+
+#[tokio::test]
+async fn what_was_waited_for_is_in_the_snapshot_that_is_read_then() {
+    let (_engine, mut one, mut two) = stock().await;
+    all(&mut one, &["BEGIN", "UPDATE s SET n = 11 WHERE id = 1"]).await;
+    done(&mut two, "BEGIN").await.unwrap();
+    let task = later(two, "SELECT n FROM s WHERE id = 1 FOR UPDATE").await;
+    all(&mut one, &["UPDATE s SET n = 22 WHERE id = 2", "COMMIT"]).await;
+    let (mut two, answer) = joined(task).await;
+    assert_eq!(answer.unwrap(), [["11"]]);
+    let sum = "SELECT SUM(n) FROM s WHERE kind = 1";
+    assert_eq!(rows(&mut two, sum).await.unwrap(), ["33"]);
+    done(&mut one, "UPDATE s SET n = 23 WHERE id = 2").await.unwrap();
+    assert_eq!(rows(&mut two, sum).await.unwrap(), ["33"]);
+}
+
+#[tokio::test]
+async fn read_committed_reads_the_present_statement_by_statement() {
+    let (_engine, mut one, mut two) = stock().await;
+    let read = "SELECT n FROM s WHERE id = 1";
+    for (set, seen) in [
+        ("SET TRANSACTION ISOLATION LEVEL READ COMMITTED", ["11", "10"]),
+        ("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", ["11", "11"]),
+        ("SET transaction_isolation = 'READ-COMMITTED'", ["11", "11"]),
+        ("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", ["10", "10"]),
+    ] {
+        done(&mut one, set).await.unwrap();
+        for seen in seen {
+            all(&mut one, &["BEGIN", read]).await;
+            done(&mut two, "UPDATE s SET n = 11 WHERE id = 1").await.unwrap();
+            assert_eq!(rows(&mut one, read).await.unwrap(), [seen], "{set}");
+            all(&mut one, &["UPDATE s SET n = n + 1 WHERE id = 1", "COMMIT"]).await;
+            assert_eq!(rows(&mut one, read).await.unwrap(), ["12"], "{set}");
+            done(&mut two, "UPDATE s SET n = 10 WHERE id = 1").await.unwrap();
+        }
+    }
+    done(&mut one, "BEGIN").await.unwrap();
+    assert_eq!(code(&mut one, "SET TRANSACTION ISOLATION LEVEL READ COMMITTED").await, 1568);
+}
