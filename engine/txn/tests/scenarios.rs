@@ -465,7 +465,7 @@ impl goldenscript::Runner for Scripts {
                 let fresh = self.world.timestamp();
                 let commit_ts = *self.times.entry(name).or_insert(fresh);
                 let rows = rest(&mut args).into_iter().map(|arg| {
-                    let Mutation { key, op: Op::Put(row) } = mutation(arg) else {
+                    let Mutation { key, op: Op::Put(row), .. } = mutation(arg) else {
                         panic!("an import puts");
                     };
                     (key, row)
