@@ -240,7 +240,8 @@ async fn measure(args: &Args, bench: &mut Bench, stop: &CancellationToken) -> Re
         workload => Some(workload.check(&bench.cluster.online).await?),
     };
     let mut pinning = bench.cluster.pinning();
-    let cannot_show = machine::cannot_show(&bench.cluster, &pinning);
+    let mut cannot_show = machine::cannot_show(&bench.cluster, &pinning);
+    cannot_show.extend(machine::few_transactions(&samples));
     pinning.says.push(match args.target {
         None => "Started with a data directory of its own; the operating system may use every processor for interrupts and writing to disks.".into(),
         Some(_) => "The cluster was running before.".into(),

@@ -88,3 +88,21 @@ pub fn cannot_show(cluster: &Cluster, pinning: &Pinning) -> Vec<String> {
     }
     lines
 }
+
+/// What the number of transactions forbids to read out of the highest percentiles.
+pub fn few_transactions(samples: &[crate::report::Sample]) -> Option<String> {
+    let seen = |sample: &crate::report::Sample| -> u64 {
+        sample.open.kinds.values().map(|kind| kind.transactions).sum()
+    };
+    let least = samples.iter().map(seen).min()?;
+    let which = match least {
+        0..200 => "p95, p99 and p99.9 rest",
+        200..1_000 => "p99 and p99.9 rest",
+        1_000..10_000 => "p99.9 rests",
+        _ => return None,
+    };
+    Some(format!(
+        "An arm of a round had as few as {least} transactions at the rate: {which} on fewer than ten of them. \
+         A longer --time or a higher --rate says more."
+    ))
+}

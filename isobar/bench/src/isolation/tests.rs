@@ -198,6 +198,32 @@ fn a_page_is_well_formed_and_says_which_limit_is_not_met() {
 }
 
 #[test]
+fn a_headline_claims_no_more_than_its_interval() {
+    let sure = crate::report::html(&report(&args(&LIMITS), rounds(8, 2.0, 1.0)));
+    assert!(sure.contains("moves the online p95 by +2.0 %"));
+    let mut samples = rounds(4, 2.0, 1.0);
+    for sample in samples.iter_mut().filter(|sample| sample.arm == Arm::Columns && sample.round > 2)
+    {
+        sample.open.latency_ms.p95 *= 2.0;
+    }
+    let unsure = crate::report::html(&report(&args(&LIMITS), samples));
+    assert!(unsure.contains("<h1>Not resolved") && !unsure.contains("moves the online"));
+}
+
+#[test]
+fn few_transactions_are_told() {
+    let with = |count: u64| {
+        let mut one = sample(Arm::Alone, 1, 10.0, 100.0);
+        let figures = crate::latency::KindFigures { transactions: count, ..Default::default() };
+        one.open.kinds.insert("a".into(), figures);
+        machine::few_transactions(&[one])
+    };
+    assert!(with(150).unwrap().contains("p95, p99 and p99.9"));
+    assert!(with(5_000).unwrap().contains(": p99.9 rests"));
+    assert_eq!(with(10_000), None);
+}
+
+#[test]
 fn a_page_of_nothing_is_a_page() {
     let mut empty = report(&args(&LIMITS), Vec::new());
     (empty.timelines, empty.control, empty.violations) = (Vec::new(), None, None);

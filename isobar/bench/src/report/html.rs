@@ -85,6 +85,9 @@ fn head(out: &mut String, report: &Report) {
     limits(out, report);
 }
 
+/// Half an interval, in per cent, beyond which its middle is no headline.
+const KNOWN: f64 = 10.0;
+
 /// What the run found of its main question, in a sentence that claims no more than the interval.
 fn headline(report: &Report) -> String {
     let found = report
@@ -93,6 +96,9 @@ fn headline(report: &Report) -> String {
         .find(|difference| difference.arm == Arm::Columns && difference.base == Arm::Control)
         .and_then(|difference| difference.percent.get("p95"));
     match found {
+        Some(Estimate { half_width: Some(half), .. }) if *half > KNOWN => format!(
+            "Not resolved: what a batch on columns does to the online p95 is known only to ±{half:.0} %"
+        ),
         Some(Estimate { mean, half_width: Some(half), .. }) => format!(
             "A batch on columns moves the online p95 by {mean:+.1} % ± {half:.1} % beyond the hardware it shares"
         ),
@@ -118,7 +124,10 @@ fn cards(report: &Report) -> Vec<(&'static str, String, String)> {
     }
     let cost = report.differences.iter().find(|d| d.arm == Arm::Learners && d.base == Arm::Alone);
     if let Some(estimate) = cost.and_then(|cost| cost.percent.get("throughput")) {
-        cards.push(("throughput with learners", percent(estimate), "against none attached".into()));
+        let note = estimate
+            .half_width
+            .map_or("one round".into(), |half| format!("± {half:.1} %, against none"));
+        cards.push(("throughput with learners", format!("{:+.1} %", estimate.mean), note));
     }
     let rate = |which: Arm| {
         let rates = &arm(report, which)?.batch_rows_per_second;
