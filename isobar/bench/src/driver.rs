@@ -132,10 +132,15 @@ impl Run {
 
     /// `intended` is when the transaction was meant to start.
     fn record(&self, kind: &'static str, intended: Instant, ending: Ending) {
+        let now = Instant::now();
         if !self.counts(intended) {
+            // Its latency is the warm-up's, but its end is part of the measured throughput.
+            let ended = matches!(ending, Ending::Done | Ending::RolledBack);
+            if ended && (self.begin..self.end).contains(&now) {
+                self.recorder.lock().completed();
+            }
             return;
         }
-        let now = Instant::now();
         let since = now.saturating_duration_since(self.begin);
         self.recorder.lock().record(kind, now - intended, since, now < self.end, ending);
     }

@@ -204,6 +204,11 @@ impl Recorder {
         self.within += u64::from(within);
     }
 
+    /// A transaction of the warm-up that ended within the measured part.
+    pub fn completed(&mut self) {
+        self.within += 1;
+    }
+
     /// An attempt that is repeated.
     pub fn retried(&mut self, code: &str) {
         *self.retries.entry(code.to_owned()).or_default() += 1;

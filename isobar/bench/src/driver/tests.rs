@@ -119,6 +119,19 @@ async fn a_closed_loop_waits_for_its_answers() {
     assert!(phase.latency_from.contains("not corrected"));
 }
 
+/// Transactions that are longer than the measured part start before it or end after it, and are throughput all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn long_transactions_are_counted_where_they_end() {
+    let settings = Settings {
+        pace: Pace::Closed,
+        warmup: Duration::from_millis(500),
+        time: Duration::from_secs(1),
+        ..open(1.0, 1)
+    };
+    let phase = drive_it(Server::new(Duration::from_millis(1_200)), &settings).await.unwrap();
+    assert_eq!(phase.transactions, 4, "each of four connections ends one within the second");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn conflicts_are_repeated_and_counted_and_errors_are_told_by_number() {
     let mut server = Server::new(Duration::from_millis(1));
