@@ -12,11 +12,13 @@ from pathlib import Path
 import duckdb
 from pyarrow import flight
 
+import journal
 from classify import EXTRA
 from live_writer import LiveWriter, Write
 from make_lake import Planted
 from plan import Difference, Plan
 from tables import Source
+from target import Target
 
 SHOWN = 5
 
@@ -54,21 +56,32 @@ class Verdict:
         }
 
 
-def judge(work: Path, lake: Path, sources: list[Source], planted: list[Planted], writer: LiveWriter, doors: list[str], token: str) -> Verdict:
+def judge(
+    work: Path,
+    lake: Path,
+    sources: list[Source],
+    planted: list[Planted],
+    writer: LiveWriter,
+    target: Target,
+    doors: list[str],
+    token: str,
+) -> Verdict:
     """Judges a run that has ended, at a token taken after the writer has stopped."""
     told = json.loads((work / "report.json").read_text(encoding="utf-8"))["tables"]
-    taken = json.loads((work / "run.json").read_text(encoding="utf-8"))["snapshot_taken"]
+    run = json.loads((work / "run.json").read_text(encoding="utf-8"))
     total = Verdict()
     for source, plant in zip(sources, planted):
         ledger = writer.ledger.get(source.name, {})
-        total.add(_table(work, lake, source, plant, ledger, told[source.name], taken, doors, token))
+        records = journal.all_recorded(target, run["run"], source.name).values()
+        skipped = {number for record in records for number, _, _ in record.details}
+        taken = run["snapshot_taken"]
+        total.add(_table(work, lake, source, plant, ledger, told[source.name], skipped, taken, doors, token))
     return total
 
 
-def _table(work, lake, source, plant, ledger, told, taken: float, doors, token) -> Verdict:
+def _table(work, lake, source, plant, ledger, told, skipped: set[int], taken: float, doors, token) -> Verdict:
     differences = {text(row.key): row for row in Plan(work, source.name).differences(source.key)}
-    skipped = {row["key"] for row in told["not_corrected"]}
-    skipped_keys = {key for key in differences if ", ".join(key) in skipped}
+    skipped_keys = {key for key, row in differences.items() if row.number in skipped}
     verdict = Verdict(
         rows=told["live_rows"],
         found=len(differences),
@@ -84,7 +97,7 @@ def _table(work, lake, source, plant, ledger, told, taken: float, doors, token) 
     verdict.found_without_reason = [name(key) for key in differences if key not in keys and key not in early]
     late = {key for key, writes in ledger.items() if writes[-1].ended >= taken or not writes[-1].acknowledged}
     verdict.skipped_without_reason = [name(key) for key in skipped_keys if key not in late]
-    if len(differences) != told["corrected"] + told["changed_meanwhile"] + told["refused"]:
+    if len(skipped) != told["changed_meanwhile"] + told["refused"] or len(differences) != told["corrected"] + told["changed_meanwhile"] + told["refused"]:
         verdict.not_as_it_should_be.append(f"{source.name}: the report's figures do not add up")
     final, strange = _compare(lake, source, ledger, doors, token)
     verdict.not_as_it_should_be += [name(key) for key in strange if key not in skipped_keys]

@@ -26,6 +26,7 @@ from judge import Verdict, judge
 from live_writer import LiveWriter, percentile
 from make_lake import Planted
 from tables import Source, dataset
+from target import Target
 
 from playground import Playground, PlaygroundError
 
@@ -285,7 +286,8 @@ def rehearse(options: argparse.Namespace, folder: Path) -> tuple[Verdict, dict, 
             left = left_behind(cluster.mysql_port)
             cursor.execute("SELECT isobar_snapshot('30m')")
             token = cursor.fetchone()[0]
-        verdict = judge(folder / "work", folder / "lake", parts, planted, writer, cluster.flight, token)
+        target = Target("127.0.0.1", cluster.mysql_port, "root", "", 60)
+        verdict = judge(folder / "work", folder / "lake", parts, planted, writer, target, cluster.flight, token)
     figures = {
         "seconds": round(end - begin, 1),
         "kills": options.kills,

@@ -110,11 +110,11 @@ def write(work: Path, report: dict) -> None:
 
 
 STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 62em; padding: 0 1em; color: #1d2733 }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 74em; padding: 0 1em; color: #1d2733 }
 h1 { font-size: 1.5em; margin-bottom: 0 } h2 { font-size: 1.15em; margin-top: 2em } p.sub { color: #667 ; margin-top: .2em }
 table { border-collapse: collapse; width: 100%; margin: .6em 0 } th, td { padding: .3em .6em; border-bottom: 1px solid #dde }
 th { text-align: left; font-weight: 600; background: #f4f6f9 } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
-td code { font-size: .9em; word-break: break-word } .good { color: #14713d } .bad { color: #b3261e; font-weight: 600 }
+td code { font-size: .9em; overflow-wrap: break-word } .good { color: #14713d } .bad { color: #b3261e; font-weight: 600 }
 """
 
 
@@ -157,6 +157,9 @@ def page(report: dict) -> str:
         if found["not_corrected"]:
             listed = [[row["key"], row["kind"], row["outcome"], row["why"]] for row in found["not_corrected"]]
             parts.append(grid(["not corrected: key", "kind", "outcome", "why"], listed))
+            more = found["changed_meanwhile"] + found["refused"] - len(listed)
+            if more:
+                parts.append(f"<p>… and {more:,} more, in reconciliation.batches.</p>")
         if found["examples"]:
             rows = [[e["key"], e["kind"], values(e["lake"]), values(e["live"])] for e in found["examples"]]
             parts.append(grid(["example: key", "kind", "in the lake", "live"], rows))

@@ -74,7 +74,10 @@ class Night:
         assert rehearsal.left_behind(self.cluster.mysql_port) == []
         token = self.cluster.token()
         lake = self.folder / "lake"
-        verdict = judge(self.folder / "work", lake, self.sources, self.planted, self.writer, self.cluster.flight, token)
+        target, doors = Target("127.0.0.1", self.cluster.mysql_port, "root", "", 10), self.cluster.flight
+        verdict = judge(
+            self.folder / "work", lake, self.sources, self.planted, self.writer, target, doors, token
+        )
         Door(self.cluster).action("snapshot.release", {"snapshot": token})
         assert verdict.good(), json.dumps(verdict.told(), indent=1)
         assert verdict.planted > 300 and verdict.corrected > verdict.planted // 2, verdict.told()
