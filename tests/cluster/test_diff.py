@@ -560,6 +560,15 @@ def test_a_server_that_dies_midway_is_no_answer(cluster: Cluster, differ: Differ
             differ.command(differ.at("d.t"), differ.at("d.t", other.port), *words), stderr=subprocess.PIPE, text=True
         )
         wait_until("a chunk is done", lambda: checkpoint.exists() and '"chunk"' in checkpoint.read_text())
+        # A transaction does not outlive its process: no two moments are mixed.
+        sides = differ.at("d.t"), differ.at("d.t", other.port)
+        still = differ.command(*sides, "--checkpoint", tmp_path / "still.json", "--rows-per-second", "2000", "--transaction")
+        killed = subprocess.Popen(still, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until("it has begun", lambda: (tmp_path / "still.json").exists() and '"chunk"' in (tmp_path / "still.json").read_text())
+        killed.kill()
+        killed.wait()
+        code, _, text = differ.run(*sides, "--checkpoint", tmp_path / "still.json", "--resume", "--transaction")
+        assert code == 2 and "snapshot" in text and "--restart" in text, text
         other.stop()
         said = process.communicate(timeout=60)[1]
         assert process.returncode == 2 and "does not answer" in said and "--resume" in said, said

@@ -17,6 +17,7 @@ use crate::lease::Keeper;
 use crate::location::Location;
 use crate::report::{Report, TableReport, Verdict};
 use crate::schema::{Plan, plan};
+use crate::server::Moment;
 use crate::sides::{Pair, Place, pairs};
 use crate::table::Comparison;
 use crate::throttle::Throttle;
@@ -79,6 +80,16 @@ fn check(args: &Args, source: &Location, target: &Location) -> Result<()> {
     Ok(())
 }
 
+/// A transaction ended with the process that had it: what follows would be of another moment.
+fn check_resumed(places: &[&Place]) -> Result<()> {
+    for server in places.iter().filter_map(|place| place.server.as_ref()) {
+        if *server.moment() == Moment::Transaction {
+            return Err(server.lost("its transaction ended with the run before".into()));
+        }
+    }
+    Ok(())
+}
+
 async fn compare(args: &Args) -> Result<Verdict> {
     let begun = Instant::now();
     if crate::lease::duration(&args.lease).is_none() {
@@ -101,7 +112,9 @@ async fn compare(args: &Args) -> Result<Verdict> {
     let [ours, theirs] = tokens.unwrap_or_default();
     let source = Place::open(Side::Source, source, args, ours, None).await?;
     let target = Place::open(Side::Target, target, args, theirs, source.token()).await?;
-    if !resumed {
+    if resumed {
+        check_resumed(&[&source, &target])?;
+    } else {
         journal.begin(parameters, [source.token(), target.token()])?;
     }
     let keep =

@@ -3,6 +3,7 @@
 //! It reads only. What a table's SQL says is [`crate::expr`]'s business.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mysql_async::prelude::Queryable;
@@ -72,6 +73,8 @@ pub struct Server {
     slots: Semaphore,
     timeout: Duration,
     resume: &'static str,
+    /// Whether the one transaction is begun.
+    begun: AtomicBool,
 }
 
 /// A row as it comes: text, or NULL.
@@ -102,6 +105,7 @@ impl Server {
             slots: Semaphore::new(sessions.max(1) + 1),
             timeout,
             resume,
+            begun: AtomicBool::new(false),
         };
         let rows = server.query("ask for its version", "SELECT VERSION()", Engine::Any).await?;
         server.version = text(rows.into_iter().flatten().next().flatten());
@@ -172,12 +176,37 @@ impl Server {
                 }
                 Ok(rows)
             }
-            // The session is dropped: what it was doing is unknown.
-            Ok(Err(error)) => Err(self.failed(doing, &error)),
+            Ok(Err(error)) => {
+                let failed = self.failed(doing, &error);
+                // A refusal leaves the session, and its transaction, as it was. After anything else
+                // the session is dropped: what it was doing is unknown.
+                if matches!(failed, Failed::Final(Error::Refused { .. }))
+                    && let Ok(mut idle) = self.idle.lock()
+                {
+                    idle.push(session);
+                }
+                Err(self.ended(failed))
+            }
             Err(_) => {
-                Err(Failed::Passing(format!("no answer within {} s", self.timeout.as_secs())))
+                let cause = format!("no answer within {} s", self.timeout.as_secs());
+                Err(self.ended(Failed::Passing(cause)))
             }
         }
+    }
+
+    /// What a failure means once a session had its snapshot: another try would read another moment.
+    fn ended(&self, failed: Failed) -> Failed {
+        match failed {
+            Failed::Passing(cause) if self.moment == Moment::Transaction => {
+                Failed::Final(self.lost(cause))
+            }
+            other => other,
+        }
+    }
+
+    /// That the snapshot is gone.
+    pub fn lost(&self, cause: String) -> Error {
+        Error::SnapshotLost { server: self.label.clone(), cause }
     }
 
     /// A session at the server's moment, in UTC.
@@ -211,16 +240,16 @@ impl Server {
                 }
             }
         }
+        if self.moment == Moment::Transaction && self.begun.swap(true, Ordering::AcqRel) {
+            return Err(Failed::Final(self.lost("its session has ended".into())));
+        }
         Ok(Session { conn, engine: None })
     }
 
     fn failed(&self, doing: &str, error: &mysql_async::Error) -> Failed {
-        let lost = |cause: String| {
-            Failed::Final(Error::SnapshotLost { server: self.label.clone(), cause })
-        };
         match error {
             mysql_async::Error::Server(said) if said.code == SNAPSHOT_LOST => {
-                lost(said.message.clone())
+                Failed::Final(self.lost(said.message.clone()))
             }
             mysql_async::Error::Server(said) if !PASSING.contains(&said.code) => {
                 Failed::Final(Error::Refused {
@@ -228,10 +257,6 @@ impl Server {
                     doing: doing.to_owned(),
                     cause: format!("{} ({})", said.message, said.code),
                 })
-            }
-            // A transaction's snapshot ends with its session.
-            other if self.moment == Moment::Transaction && other.is_fatal() => {
-                lost(other.to_string())
             }
             other => Failed::Passing(other.to_string()),
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, StringArray, UInt64Array};
 use arrow::datatypes::{DataType, Decimal128Type, Int64Type, UInt64Type};
+use chrono::{Datelike as _, NaiveDateTime, Timelike as _};
 use datafusion::common::{Result, ScalarValue};
 use md5::{Digest, Md5};
 use types::Decimal;
@@ -15,7 +16,7 @@ use types::Decimal;
 use super::convert::{to_datetime, to_i64, to_strings};
 use super::{Function, text};
 use crate::error::SqlResult;
-use crate::temporal::format_datetime;
+use crate::temporal::{datetime, format_datetime};
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[
@@ -97,10 +98,22 @@ impl Cells {
             Cells::Moment(array) => {
                 let us =
                     array.as_primitive::<arrow::datatypes::TimestampMicrosecondType>().value(row);
-                write!(out, "{}", format_datetime(us, 6))
+                match datetime(us) {
+                    Some(at) => moment(at, out),
+                    None => out.write_all(format_datetime(us, 6).as_bytes()),
+                }
             }
         };
     }
+}
+
+/// A date with a time and six digits of the second: what [`format_datetime`] writes, without reading
+/// a pattern for every value.
+fn moment(at: NaiveDateTime, out: &mut Vec<u8>) -> std::io::Result<()> {
+    let (year, month, day) = (at.year(), at.month(), at.day());
+    let (hour, minute, second) = (at.hour(), at.minute(), at.second());
+    let us = at.and_utc().timestamp_subsec_micros();
+    write!(out, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{us:06}")
 }
 
 /// The first 64 bits of the MD5 of a row's text: the values' texts with commas between them.
