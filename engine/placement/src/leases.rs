@@ -61,13 +61,15 @@ pub fn take(
     Ok(lease)
 }
 
-/// Prolongs a live lease; its end never moves back.
+/// Prolongs a live lease; its end never moves back. A renewal may be overtaken in the log by the
+/// collection that saw the lease end: then it has ended.
 pub fn renew(state: &mut State, id: LeaseId, now_ms: u64, ttl_ms: u64) -> Result<Lease> {
     check_ttl(ttl_ms)?;
+    let floor = state.safe_point.floor;
     let lease = state
         .leases
         .get_mut(&id)
-        .filter(|lease| lease.expires_ms > now_ms)
+        .filter(|lease| lease.expires_ms > now_ms && lease.ts >= floor)
         .ok_or(Error::LeaseLost(id))?;
     let last = lease.taken_ms.saturating_add(MAX_LIFE_MS);
     if lease.expires_ms >= last {

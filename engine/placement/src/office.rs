@@ -165,7 +165,7 @@ impl Office {
     fn is_over(&self, state: &State, node: NodeId, id: RegionId, peer: &PeerReport) -> bool {
         if let Some(tomb) = state.tombs.get(&id) {
             let votes = tomb.region.voters().any(|voter| voter.node == node);
-            return !votes || is_past(state, tomb.dropped);
+            return !votes || is_done_with(state, tomb.dropped);
         }
         let Some(record) = state.regions.get(&id) else { return false };
         // Removed: the leader's descriptor is younger than the peer's and does not list it. With
@@ -188,7 +188,7 @@ impl Office {
         state
             .tombs
             .values()
-            .filter(|tomb| is_past(state, tomb.dropped))
+            .filter(|tomb| is_done_with(state, tomb.dropped))
             .filter(|tomb| gone(&tomb.region) && !held(tomb.region.id))
             .map(|tomb| tomb.region.id)
             .collect()
@@ -212,19 +212,22 @@ impl Office {
         let now_ms = now.physical_ms();
         let leases = crate::leases::live(state, now_ms).map(|lease| lease.ts);
         let floor = safe_point::compute(now, state.life_ms, leases, starts);
-        Some(SafePoint { floor, settled: self.settled(state), settled_below: state.next_id })
+        Some(SafePoint { floor, settled: self.settled(state, floor), settled_below: state.next_id })
     }
 
-    /// The point up to which every region has said that no older transaction holds a key of it.
-    fn settled(&self, state: &State) -> Timestamp {
+    /// The point up to which every region has said that no older transaction holds a key of it;
+    /// `floor` where there is no region.
+    fn settled(&self, state: &State, floor: Timestamp) -> Timestamp {
         // While a split is being reported, what its other half has to say is not known.
         if !state.is_tiled() {
             return Timestamp::ZERO;
         }
         let live = state.regions.values().map(|record| &record.region);
-        let tombs = state.tombs.values().filter(|tomb| !is_past(state, tomb.dropped));
+        // Locks of dropped regions that nobody can read any more ask for nothing, and a dropped
+        // region waits for this very point: were it counted, it would wait for itself.
+        let tombs = state.tombs.values().filter(|tomb| is_readable(state, tomb.dropped));
         let all = live.chain(tombs.map(|tomb| &tomb.region));
-        all.map(|region| self.floor_of(region)).min().unwrap_or(Timestamp::ZERO)
+        all.map(|region| self.floor_of(region)).min().unwrap_or(floor)
     }
 
     /// What a region's voters say of it, in the shape in which it is known.
@@ -425,7 +428,14 @@ impl Office {
     }
 }
 
-/// Whether nothing may read what was dropped then.
-fn is_past(state: &State, dropped: Timestamp) -> bool {
-    state.safe_point.floor > dropped
+/// Whether somebody may still read what was dropped then.
+fn is_readable(state: &State, dropped: Timestamp) -> bool {
+    state.safe_point.floor <= dropped
+}
+
+/// Whether nothing is asked any more of what was dropped then. It is not read, and the fates that
+/// are decided there are known everywhere: a lock elsewhere of a dead transaction, in a region that
+/// is slow to be collected, needs its primary for longer than any reader does.
+fn is_done_with(state: &State, dropped: Timestamp) -> bool {
+    state.safe_point.settled > dropped && !is_readable(state, dropped)
 }
