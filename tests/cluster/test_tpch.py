@@ -20,9 +20,10 @@ ROWS = {"region": 5, "nation": 25, "supplier": 100, "part": 2_000, "partsupp": 8
 
 @pytest.fixture(scope="module")
 def folder(isobar: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tables as files."""
+    """The tables as files, of both formats."""
     path = tmp_path_factory.mktemp("tpch")
-    subprocess.run([isobar, "dbgen", "--scale", str(SCALE), "--dir", path], check=True, timeout=60)
+    for kind in ("tbl", "parquet"):
+        subprocess.run([isobar, "dbgen", "--scale", str(SCALE), "--format", kind, "--dir", path], check=True, timeout=60)
     return path
 
 
