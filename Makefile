@@ -46,9 +46,13 @@ jar: tools ## Build the Spark connector's runtime jar
 demo: build jar venv ## Load real data, ask three readers at one snapshot, compare
 	$(PYTHON) examples/quickstart/demo.py --isobar $(ISOBAR) --jar $(JAR) --cache $(ISOBAR_CACHE)
 
+FACTOR ?= 0.1
+FIGURES := --peers-command "$(PYTHON) examples/tpch/peers.py" --jar $(JAR) --scale $(FACTOR)
 .PHONY: figures
-figures: build jar venv ## Measure scan rates, the fixed cost of a query, and replica lag, here
-	$(PYTHON) examples/figures/figures.py --isobar $(ISOBAR) --jar $(JAR)
+figures: build jar venv ## Measure TPC-H, scans and replica lag beside their peers, here; FACTOR=TPC-H scale
+	$(ISOBAR) bench tpch $(FIGURES) --spark
+	$(ISOBAR) bench scan $(FIGURES)
+	$(ISOBAR) bench lag
 
 .PHONY: isolation
 isolation: build jar venv ## Measure what batch load does to online latency, here: isolation.html

@@ -208,9 +208,12 @@ impl ExecutionPlan for ColumnarScanExec {
         let (spec, pinned) = (self.spec.clone(), self.pinned.clone());
         let batch_rows = context.session_config().batch_size();
         let batches = async move {
-            let timer = wait.timer();
-            let tablets = pinned.get_or_try_init(|| reader.pin(&spec)).await?.clone();
-            timer.done();
+            // Told once, by the partition that pins for all: the others wait for no more than it does.
+            let pin = async || {
+                let _timer = wait.timer();
+                reader.pin(&spec).await
+            };
+            let tablets = pinned.get_or_try_init(pin).await?.clone();
             let stream = reader.scan(tablets, &spec, partition, PARTITIONS, batch_rows)?;
             Ok::<_, datafusion::error::DataFusionError>(stream)
         };

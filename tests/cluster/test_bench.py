@@ -1,5 +1,5 @@
-"""The bench: TPC-C's conditions hold and a broken one is named, loads survive their server, and a short proof of
-isolation has every arm, a page and an exit code."""
+"""The bench: TPC-C's conditions hold and a broken one is named, loads survive their server, a short proof of isolation
+has every arm, a page and an exit code, and TPC-H, scans and lag are measured only where answers are right."""
 
 import json
 import re
@@ -212,3 +212,97 @@ def names(cmdline: Path, text: str) -> bool:
         return text in cmdline.read_bytes().decode(errors="replace")
     except OSError:
         return False
+
+
+PEERS = f"{sys.executable} {ROOT / 'examples/tpch/peers.py'}"
+# A peer whose answer to one query is wrong by a hundredth in one cell.
+LIAR = """
+import sys
+sys.path.insert(0, {folder!r})
+import peers
+honest = peers.DuckDb.answer
+def answer(self, text):
+    rows = honest(self, text)
+    if "sum(l_extendedprice * l_discount)" in text:
+        return [(rows[0][0] + 1 / peers.Decimal(100), *rows[0][1:])]
+    return rows
+peers.DuckDb.answer = answer
+peers.main()
+"""
+
+
+@pytest.fixture(scope="module")
+def tpch(isobar: Path, tmp_path_factory: pytest.TempPathFactory):
+    """A run of all queries at a tiny scale against a fresh cluster's tables; how to ask it again."""
+    path = tmp_path_factory.mktemp("bench-tpch")
+    with Cluster(isobar, path / "data") as own:
+        asked = ["tpch", *target(own, "tpch"), "--scale", "0.01", "--repetitions", "1", "--files", path]
+        done = bench(isobar, *asked, "--peers-command", PEERS, "--json", path / "r.json", seconds=280)
+        yield done, path / "r.json", [*asked, "--no-load", "--no-load-data"], own
+
+
+@pytest.mark.timeout(400)
+def test_tpch_is_measured_beside_its_peers(tpch):
+    done, path, _, own = tpch
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(path.read_text())
+    readers = {"columns", "duckdb", "duckdb-parquet", "datafusion-parquet"}
+    assert set(report["readers"]) == readers and report["absent"] == {} and report["failed"] == {}
+    assert report["checked_against"] == "duckdb" and "all equal those of duckdb" in done.stdout
+    assert [query["number"] for query in report["queries"]] == list(range(1, 23))
+    for query in report["queries"]:
+        assert set(query["median"]) == readers and min(query["median"].values()) > 0, query
+    assert [ratio["queries"] for ratio in report["ratios"]] == [22, 22, 22]
+    assert report["load"]["import_rows"] == 86_805 and report["load"]["load_data_rows"] == 60_175
+    assert report["bytes"]["parquet_zstd"] > 1_000_000
+    # What was loaded once more is gone.
+    assert own.sql("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'tpch_load_data'")[0][0] == 0
+
+
+def test_a_wrong_answer_has_no_times(tpch, tmp_path: Path):
+    """Whoever lies is named with the query, be it the one that others are compared with."""
+    _, _, asked, own = tpch
+    liar = tmp_path / "liar.py"
+    liar.write_text(LIAR.format(folder=str(ROOT / "examples/tpch")))
+    done = bench(own.isobar, *asked, "--query", 6, "--query", 14, "--peers-command", f"{sys.executable} {liar}")
+    assert done.returncode == 1 and "no time is shown" in done.stderr, done.stdout + done.stderr
+    assert "Q6: columns answers otherwise than duckdb" in done.stderr and "Q14" not in done.stderr, done.stderr
+    assert "geometric mean" not in done.stdout
+
+
+def test_a_peer_that_is_absent_is_told(tpch, tmp_path: Path):
+    _, _, asked, own = tpch
+    path = tmp_path / "r.json"
+    done = bench(own.isobar, *asked, "--query", 6, "--json", path, "--peers-command", "no-such-python peers.py")
+    assert done.returncode == 0, done.stderr
+    assert "NOT CHECKED" in done.stdout and "duckdb is absent" in done.stdout and "no-such-python" in done.stdout
+    assert set(json.loads(path.read_text())["readers"]) == {"columns"}
+
+
+def test_scans_see_the_same_rows(tpch, jar: Path, tmp_path: Path):
+    _, _, asked, own = tpch
+    path = tmp_path / "r.json"
+    files = asked[asked.index("--files") + 1]
+    done = bench(
+        own.isobar, "scan", *target(own, "tpch"), "--no-load", "--scale", "0.01", "--repetitions", 1, "--files", files,
+        "--jar", jar, "--peers-command", PEERS, "--json", path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(path.read_text())
+    assert set(report["readers"]) == {"sql-columns", "sql-rows", "connector", "spark-parquet"}, report
+    assert report["rows"] == 60_175 and report["failed"] == {}
+    assert all(figures["rows_per_second"] > 0 for figures in report["readers"].values())
+    assert "mvn dependency" in report["absent"]["jdbc-1"] and "mariadb-1" in report["absent"], report["absent"]
+
+
+def test_lag_is_measured_while_rows_come(cluster: Cluster, tmp_path: Path):
+    path = tmp_path / "lag.json"
+    short = ["--rate", 30, "--connections", 4, "--warmup", 1, "--time", 5, "--quiet-reads", 5, "--rows", 500]
+    done = bench(cluster.isobar, "lag", *target(cluster, "lag"), *short, "--json", path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(path.read_text())
+    assert report["writers"]["errors"] == {} and report["writers"]["transactions"] > 60
+    assert report["lag_p50_ms"] is not None and report["lag_p50_ms"] <= report["lag_p99_ms"]
+    for reads in (report["quiet"], report["under_load"]):
+        assert reads["wait_ms"]["reads"] >= 5 and 0 < reads["wait_ms"]["p50"] < reads["columns_ms"]["p99"], reads
+    assert "missed a row" in done.stdout

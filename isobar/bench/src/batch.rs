@@ -213,7 +213,8 @@ async fn queries(target: &Target, engine: Engine, queries: &[Query], end: Instan
     Ok(())
 }
 
-async fn connect(target: &Target, engine: Engine) -> Result<Conn> {
+/// A connection whose queries only this engine answers.
+pub async fn connect(target: &Target, engine: Engine) -> Result<Conn> {
     let mut conn =
         target.connect().await.with_context(|| format!("cannot connect to {}", target.shown))?;
     let engine = match engine {

@@ -76,6 +76,11 @@ impl Cpus {
         Some((Cpus(online.iter().copied().collect()), Cpus(batch.iter().copied().collect())))
     }
 
+    /// The first so many of them; nothing if there are fewer.
+    pub fn first(&self, count: usize) -> Option<Self> {
+        (self.count() >= count).then(|| Cpus(self.0.iter().copied().take(count).collect()))
+    }
+
     /// Keeps every thread of a process on these.
     pub fn pin(&self, pid: u32) -> Result<()> {
         let path = format!("/proc/{pid}/task");
@@ -124,6 +129,13 @@ mod tests {
         for wrong in ["", "a", "2-1", "1,", "-1", "4096", "0-99999999999"] {
             assert!(wrong.parse::<Cpus>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_first_are_as_many_as_asked_or_none() {
+        let all: Cpus = "1,4-6".parse().unwrap();
+        assert_eq!(all.first(2).unwrap().to_string(), "1,4");
+        assert_eq!(all.first(5), None);
     }
 
     #[test]

@@ -30,6 +30,7 @@ use crate::workload::Workload;
 use arms::Bench;
 use cluster::Cluster;
 use judge::Limit;
+pub(crate) use machine::describe;
 
 /// Proof of isolation: online latency alone, and beside batch load of every kind.
 ///
@@ -213,7 +214,7 @@ async fn measure(args: &Args, bench: &mut Bench, stop: &CancellationToken) -> Re
     let started = Instant::now();
     let began = chrono::Utc::now();
     let mut settings = machine::settings(args, bench.workload());
-    let mut found = machine::describe(&bench.cluster).await?;
+    let mut found = machine::describe(&bench.cluster.online).await?;
     if !args.no_prepare {
         note("preparing the tables …");
         let rows = bench.prepare().await.context("the tables could not be prepared")?;

@@ -10,15 +10,23 @@ pub mod cpus;
 pub mod driver;
 mod interrupt;
 pub mod isolation;
+mod lag;
 pub mod latency;
+mod measure;
 mod online;
 mod output;
+pub mod peers;
+pub mod playground;
 pub mod processes;
 pub mod random;
+pub mod replicas;
 pub mod report;
+mod scan;
+mod stage;
 pub mod stats;
 mod system;
 pub mod target;
+mod tpch;
 pub mod workload;
 
 use std::process::ExitCode;
@@ -42,6 +50,12 @@ enum Command {
     Burn(burn::Args),
     /// Proof of isolation: online latency alone, and beside batch load of every kind
     Isolation(Box<isolation::Args>),
+    /// TPC-H's 22 queries on columns, beside DuckDB, DataFusion and Spark
+    Tpch(tpch::Args),
+    /// A full scan of a table: rows per second of SQL, Spark and JDBC
+    Scan(scan::Args),
+    /// Replica lag, and what a strong read waits, while transactions are written
+    Lag(lag::Args),
     /// Make the page of a proof of isolation again, from its JSON
     Page(report::PageArgs),
     /// Run a command on some processors only
@@ -74,6 +88,9 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         Command::Batch(args) => batch::run(args).await,
         Command::Burn(args) => burn::run(args).await,
         Command::Isolation(args) => isolation::run(*args).await,
+        Command::Tpch(args) => tpch::run(args).await,
+        Command::Scan(args) => scan::run(args).await,
+        Command::Lag(args) => lag::run(args).await,
         Command::Page(args) => report::page(&args),
         Command::Pinned(args) => pinned(args),
     }

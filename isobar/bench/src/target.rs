@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Opts, OptsBuilder};
+use mysql_async::{Conn, Opts, OptsBuilder, WhiteListFsHandler};
 
 /// How long connecting may take.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,6 +48,29 @@ impl Target {
         &self.database
     }
 
+    /// The same server, another database.
+    #[must_use]
+    pub fn with_database(&self, database: &str) -> Self {
+        let opts = OptsBuilder::from_opts(self.opts.clone()).db_name(Some(database)).into();
+        let shown = format!("{}/{database}", self.address());
+        Target { opts, database: database.to_owned(), shown }
+    }
+
+    /// `host:port`.
+    pub fn address(&self) -> String {
+        format!("{}:{}", self.opts.ip_or_hostname(), self.opts.tcp_port())
+    }
+
+    /// The user.
+    pub fn user(&self) -> &str {
+        self.opts.user().unwrap_or("root")
+    }
+
+    /// The password; for programs that are started, never for messages.
+    pub fn password(&self) -> &str {
+        self.opts.pass().unwrap_or_default()
+    }
+
     /// Whether the server is on this machine.
     pub fn is_local(&self) -> bool {
         self.opts.addr_is_loopback()
@@ -57,6 +80,16 @@ impl Target {
     /// A connection with the database selected.
     pub async fn connect(&self) -> Result<Conn, mysql_async::Error> {
         bounded(Conn::new(self.opts.clone())).await
+    }
+
+    /// A connection that gives the server one file, and no other, when LOAD DATA asks for it.
+    pub async fn connect_to_load(
+        &self,
+        file: &std::path::Path,
+    ) -> Result<Conn, mysql_async::Error> {
+        let handler = WhiteListFsHandler::new([file]);
+        let opts = OptsBuilder::from_opts(self.opts.clone()).local_infile_handler(Some(handler));
+        bounded(Conn::new(opts)).await
     }
 
     /// A connection with the database made if it is missing.

@@ -2,28 +2,17 @@
 //!
 //! What only Isobar has (columnar replicas and their lag) is asked for here, by SQL.
 
-use std::process::Stdio;
-use std::time::{Duration, Instant};
-
 use anyhow::{Context, Result, bail};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Row};
-use tempfile::TempDir;
-use tokio::process::{Child, Command};
 
 use super::Args;
 use crate::cpus::Cpus;
-use crate::processes::{self, Named};
+use crate::playground::{Playground, Setup};
+use crate::processes::Named;
+use crate::replicas;
 use crate::report::Pinning;
 use crate::target::Target;
-
-/// How long a playground may take to start or to stop.
-const START: Duration = Duration::from_secs(120);
-const STOP: Duration = Duration::from_secs(30);
-/// How long replicas may take to come or to go.
-const REPLICAS: Duration = Duration::from_secs(600);
-/// Pause between two looks.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// A cluster.
 pub struct Cluster {
@@ -36,12 +25,6 @@ pub struct Cluster {
     /// Processors of batch load.
     pub batch_cpus: Option<Cpus>,
     playground: Option<Playground>,
-}
-
-struct Playground {
-    child: Child,
-    pid: u32,
-    _folder: Option<TempDir>,
 }
 
 impl Cluster {
@@ -66,88 +49,27 @@ impl Cluster {
     }
 
     async fn start(&mut self, args: &Args) -> Result<()> {
-        let program = match &args.isobar {
-            Some(program) => program.clone(),
-            None => std::env::current_exe().context("cannot find this program's file")?,
+        let setup = Setup {
+            isobar: args.isobar.clone(),
+            data: args.data.clone(),
+            sql: 2,
+            columnar: args.columnar,
+            port_base: args.port_base,
+            online_cpus: self.online_cpus.clone(),
+            batch_cpus: self.batch_cpus.clone(),
         };
-        let (folder, data) = match &args.data {
-            Some(data) => (None, data.clone()),
-            None => {
-                let folder = tempfile::Builder::new().prefix("isobar-bench-").tempdir();
-                let folder = folder.context("cannot make a folder for the playground")?;
-                let data = folder.path().join("data");
-                (Some(folder), data)
-            }
-        };
-        std::fs::create_dir_all(&data)
-            .with_context(|| format!("cannot make {}", data.display()))?;
-        let log_path = data.join("playground.log");
-        let log = std::fs::File::create(&log_path)
-            .with_context(|| format!("cannot write {}", log_path.display()))?;
-        let mut command = Command::new(&program);
-        command.arg("playground").args(["--sql", "2"]);
-        command.args(["--parent", &std::process::id().to_string()]);
-        command.args(["--columnar", &args.columnar.to_string()]);
-        command.args(["--port-base", &args.port_base.to_string()]).arg("--data").arg(&data);
-        for (name, cpus) in
-            [("--online-cpus", &self.online_cpus), ("--batch-cpus", &self.batch_cpus)]
-        {
-            if let Some(cpus) = cpus {
-                command.args([name, &cpus.to_string()]);
-            }
-        }
-        let errors = log.try_clone().context("cannot share the playground's log")?;
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(log)
-            .stderr(errors)
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .with_context(|| format!("cannot start {}", program.display()))?;
-        let pid = child.id().context("the playground ended at once")?;
-        self.playground = Some(Playground { child, pid, _folder: folder });
-        self.wait_for_nodes(usize::from(args.columnar)).await.with_context(|| {
-            let text = std::fs::read_to_string(&log_path).unwrap_or_default();
-            format!("the playground did not come up:\n{text}")
-        })
-    }
-
-    async fn wait_for_nodes(&mut self, columnar: usize) -> Result<()> {
-        let end = Instant::now() + START;
-        loop {
-            let playground = self.playground.as_mut().context("no playground")?;
-            if let Some(status) =
-                playground.child.try_wait().context("cannot watch the playground")?
-            {
-                bail!("it ended: {status}");
-            }
-            let (online, batch) = (self.doors().await, self.batch.connect_and_create().await);
-            match (online, batch) {
-                (Ok(doors), Ok(_)) if doors.len() >= columnar => return Ok(()),
-                (Err(error), _) | (_, Err(error)) if Instant::now() > end => return Err(error),
-                _ if Instant::now() > end => bail!("not all columnar nodes are up"),
-                _ => tokio::time::sleep(PAUSE).await,
-            }
-        }
+        self.playground = Some(Playground::start(&setup, &[&self.online, &self.batch]).await?);
+        Ok(())
     }
 
     /// Flight doors of columnar nodes.
     pub async fn doors(&self) -> Result<Vec<String>> {
-        let mut conn = self.online.connect_and_create().await?;
-        let doors: Vec<String> = conn
-            .query("SELECT client_address FROM information_schema.cluster_info WHERE type = 'columnar'")
-            .await
-            .context("the server does not tell its columnar nodes; the proof of isolation needs an Isobar")?;
-        Ok(doors)
+        replicas::doors(&self.online).await
     }
 
     /// The nodes' processes by name, where they run here.
     pub fn nodes(&self) -> Named {
-        self.playground
-            .as_ref()
-            .map(|playground| processes::nodes(playground.pid))
-            .unwrap_or_default()
+        self.playground.as_ref().map(|playground| playground.nodes()).unwrap_or_default()
     }
 
     /// Whether a node's work is the batch's.
@@ -191,55 +113,7 @@ impl Cluster {
 
     /// Attaches or detaches replicas of tables, and waits until that is done.
     pub async fn replicas(&self, tables: &[String], count: u8) -> Result<()> {
-        let mut conn = self.online.connect().await.context("cannot connect")?;
-        for table in tables {
-            conn.query_drop(format!("ALTER TABLE {table} SET COLUMNAR REPLICA {count}"))
-                .await
-                .with_context(|| {
-                    format!("cannot set the columnar replicas of {table} to {count}")
-                })?;
-        }
-        let end = Instant::now() + REPLICAS;
-        loop {
-            let pending = self.pending(&mut conn, tables, count).await?;
-            let Some(pending) = pending else { return Ok(()) };
-            if Instant::now() > end {
-                bail!("after {} s the replicas of {pending} are not as asked", REPLICAS.as_secs());
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
-    }
-
-    /// A table whose replicas are not yet as asked.
-    async fn pending(
-        &self,
-        conn: &mut Conn,
-        tables: &[String],
-        count: u8,
-    ) -> Result<Option<String>> {
-        let database = self.online.database();
-        let done: Vec<String> = if count == 0 {
-            let regions: Vec<(String, Option<String>)> = conn
-                .query(format!(
-                    "SELECT table_name, learners FROM information_schema.regions WHERE table_schema = '{database}'"
-                ))
-                .await
-                .context("cannot ask for regions")?;
-            let busy = |table: &&String| {
-                regions.iter().any(|(name, learners)| {
-                    name == *table && learners.as_ref().is_some_and(|learners| !learners.is_empty())
-                })
-            };
-            tables.iter().filter(|table| !busy(table)).cloned().collect()
-        } else {
-            conn.query(format!(
-                "SELECT table_name FROM information_schema.columnar_replica \
-                 WHERE table_schema = '{database}' AND available = 1"
-            ))
-            .await
-            .context("cannot ask for columnar replicas")?
-        };
-        Ok(tables.iter().find(|table| !done.contains(table)).cloned())
+        replicas::set(&self.online, tables, count).await
     }
 
     /// The largest number that a query for lags answers with.
@@ -251,11 +125,8 @@ impl Cluster {
 
     /// Stops what was started here.
     pub async fn close(mut self) {
-        if let Some(mut playground) = self.playground.take() {
-            crate::system::terminate(playground.pid);
-            if tokio::time::timeout(STOP, playground.child.wait()).await.is_err() {
-                let _ = playground.child.kill().await;
-            }
+        if let Some(playground) = self.playground.take() {
+            playground.stop().await;
         }
     }
 }

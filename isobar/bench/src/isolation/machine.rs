@@ -7,10 +7,11 @@ use anyhow::Result;
 use super::Args;
 use super::cluster::Cluster;
 use crate::report::Pinning;
+use crate::target::Target;
 use crate::workload::Workload;
 
 /// The machine and the server, by name.
-pub async fn describe(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
+pub async fn describe(target: &Target) -> Result<BTreeMap<String, String>> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {
         let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
@@ -22,10 +23,7 @@ pub async fn describe(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
     let memory = field(&read("/proc/meminfo"), "MemTotal");
     let gib = memory.trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0) / f64::from(1 << 20);
     Ok(BTreeMap::from([
-        (
-            "server".to_owned(),
-            format!("{} at {}", cluster.online.version().await?, cluster.online.shown),
-        ),
+        ("server".to_owned(), format!("{} at {}", target.version().await?, target.shown)),
         (
             "processors".to_owned(),
             format!("{model}, online {} ({processors} for this driver)", online.trim()),
