@@ -115,6 +115,7 @@ def check(cluster: Cluster, name: str, expected: list[tuple]) -> None:
     assert sorted(cluster.read("tikv", by_index, token)) == sorted(
         (row[0], row[5]) for row in expected if row[5] is not None and low <= row[5] <= high
     )
+    cluster.sql(f"SELECT isobar_release('{token}')")
 
 
 def test_csv_and_parquet_files_fill_a_table(filled: Cluster, tmp_path: Path):
@@ -192,6 +193,63 @@ def test_what_is_wrong_is_named_and_nothing_is_changed(filled: Cluster, tmp_path
     check(filled, wrong, rows)
 
 
+def lease_of(cluster: Cluster, name: str) -> int | None:
+    """The moment that an import of a table holds."""
+    query = "SELECT snapshot_ts FROM information_schema.snapshot_leases"
+    found = cluster.sql(f"{query} WHERE owner = 'import of {name}'")
+    return int(found[0][0]) if found else None
+
+
+def floor(cluster: Cluster) -> int:
+    return int(cluster.sql("SELECT safe_point FROM information_schema.garbage_collection")[0][0])
+
+
+def test_an_import_holds_its_moment_and_begins_anew_without_it(filled: Cluster, tmp_path: Path):
+    filled.sql("SET GLOBAL tidb_gc_life_time = '1s'")
+    name = table(filled, "held")
+    rows = sample(60_000)
+    whole = write_csv(tmp_path / "whole.csv", rows, header=False)
+
+    def written() -> int:
+        found = filled.sql(
+            "SELECT SUM(row_count) FROM information_schema.regions"
+            " WHERE table_schema = 'fill' AND table_name = 'held' AND index_name IS NULL"
+        )
+        return int(found[0][0] or 0)
+
+    importing = subprocess.Popen(command(filled, name, whole), stderr=subprocess.PIPE, text=True)
+    stop_amid_writing(importing, lambda: is_closed(filled, name), written)
+    first = lease_of(filled, name)
+    assert first is not None
+    # However long it takes: nothing is collected that it is still to write.
+    wait_until("the floor comes up to the import", lambda: floor(filled) == first)
+    token = filled.token()
+    # It gives its moment back when it is asked to end, and that moment passes.
+    importing.send_signal(signal.SIGINT)
+    importing.send_signal(signal.SIGCONT)
+    said = importing.communicate(timeout=30)[1]
+    assert importing.returncode == 1 and "interrupted" in said and "run the same command again" in said, said
+    assert lease_of(filled, name) is None
+    assert 0 < written() < len(rows)
+    assert filled.sql(f"SELECT isobar_release('{token}')") == [(1,)]
+    wait_until("the moment has passed", lambda: floor(filled) > first)
+
+    # One that reads between the two moments could see what the first attempt wrote, and nothing else.
+    between = filled.token()
+    said = run(filled, name, whole)
+    assert "60000 rows are in fill.held" in said, said
+    assert lease_of(filled, name) is None
+    check(filled, name, rows)
+    for engine in ("tikv", "tiflash"):
+        with pytest.raises(pymysql.err.MySQLError) as younger:
+            filled.read(engine, f"SELECT COUNT(*) FROM {name}", between)
+        assert younger.value.args[0] == 1412, younger.value
+    # An ordinary table: what is deleted, and collected, stays away.
+    filled.sql(f"DELETE FROM {name} WHERE id < 30000", f"SELECT isobar_release('{between}')")
+    filled.sql("SET GLOBAL tidb_gc_life_time = DEFAULT")
+    assert filled.sql(f"SELECT COUNT(*) FROM {name}") == [(30_000,)]
+
+
 def test_an_interrupted_import_shows_nothing_and_goes_on(filled: Cluster, tmp_path: Path):
     name = table(filled, "long_one")
     rows = sample(100_000)
@@ -245,4 +303,56 @@ def test_an_interrupted_import_shows_nothing_and_goes_on(filled: Cluster, tmp_pa
     check(filled, name, rows)
     # A token from between shows all or nothing, never a part.
     assert filled.read("tikv", f"SELECT COUNT(*) FROM {name}", token) == [(len(rows),)]
-    filled.sql(f"INSERT INTO {name} (id) VALUES (-1)")
+    filled.sql(f"INSERT INTO {name} (id) VALUES (-1)", f"SELECT isobar_release('{token}')")
+
+
+def test_two_imports_at_once_fill_a_table_once(filled: Cluster, tmp_path: Path):
+    rows = sample(20_000)
+    whole = write_csv(tmp_path / "whole.csv", rows, header=False)
+    other = write_csv(tmp_path / "other.csv", rows[:15_000], header=False)
+    # The same rows: both may succeed, or one is told that it came second; the rows are there once.
+    same = table(filled, "same_twice")
+    both = [subprocess.Popen(command(filled, same, whole), stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [one.communicate(timeout=120)[1] for one in both]
+    assert 0 in {one.returncode for one in both}, said
+    check(filled, same, rows)
+    # Other rows: one of the two, whole, and the other is told why not.
+    name = table(filled, "of_two")
+    both = [subprocess.Popen(command(filled, name, rows), stderr=subprocess.PIPE, text=True) for rows in (whole, other)]
+    said = [one.communicate(timeout=120)[1] for one in both]
+    codes = [one.returncode for one in both]
+    assert sorted(codes) == [0, 1], said
+    why = said[codes.index(1)]
+    assert any(text in why for text in ("another import", "import of other rows", "changed by somebody", "rows")), why
+    check(filled, name, rows if codes[0] == 0 else rows[:15_000])
+
+
+def test_writers_and_an_import_keep_out_of_each_others_way(filled: Cluster, tmp_path: Path):
+    """Either writers come first and the import is refused, or the import does and they are: never a mixture."""
+    rows = sample(3_000)
+    whole = write_csv(tmp_path / "whole.csv", rows, header=False)
+    outcomes = set()
+    for attempt in range(4):
+        name = table(filled, f"written_{attempt}")
+        importing = subprocess.Popen(command(filled, name, whole), stderr=subprocess.PIPE, text=True)
+        accepted: list[int] = []
+        id = 1_000_000
+        with filled.connect() as connection, connection.cursor() as cursor:
+            while importing.poll() is None:
+                # The first ones keep off, so that the import may begin.
+                if attempt < 2 and not is_closed(filled, name):
+                    continue
+                try:
+                    cursor.execute(f"INSERT INTO {name} (id) VALUES ({id})")
+                    accepted.append(id)
+                except pymysql.err.MySQLError as error:
+                    assert CLOSED in str(error) or error.args[0] in (1105, 1412, 9007, 8028), error
+                id += 1
+        said = importing.communicate(timeout=60)[1]
+        outcomes.add(importing.returncode)
+        there = sorted(row[0] for row in filled.sql(f"SELECT id FROM {name}"))
+        imported = sorted(row[0] for row in rows) if importing.returncode == 0 else []
+        assert there == imported + accepted, (importing.returncode, len(there), len(accepted), said)
+        if importing.returncode:
+            assert "an empty table only" in said, said
+    assert 0 in outcomes, "no import ever came first"

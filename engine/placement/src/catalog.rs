@@ -58,6 +58,12 @@ impl Catalog {
         self.tables.iter().find(|table| table.id == id)
     }
 
+    /// Whether a table's import was begun anew to become visible at `ts`: a part of its rows may
+    /// have been written for an earlier timestamp.
+    pub fn imported_anew(&self, table: TableId, ts: Timestamp) -> bool {
+        self.created.get(&table) == Some(&ts)
+    }
+
     /// Whether a table was there at `ts`. Read at an earlier one, a recreated table would show no
     /// rows where its name stood for many.
     pub fn existed_at(&self, table: TableId, ts: Timestamp) -> bool {
@@ -202,6 +208,7 @@ fn alter_table(
 }
 
 /// Each step is a version of its own, so that the regions shut out writers who do not know of it.
+/// With a second timestamp, the table is there from that one on only.
 fn import_table(
     state: &mut State,
     id: TableId,
@@ -218,7 +225,16 @@ fn import_table(
                 table.database, table.name
             )));
         }
-        (_, Some(import)) => _ = state.catalog.importing.insert(id, import),
+        (known, Some(import)) => {
+            // Begun anew: from the first timestamp on a part of the rows may be seen.
+            let former = known.and_then(|known| known.commit_ts);
+            if let (Some(former), Some(at)) = (former, import.commit_ts)
+                && former != at
+            {
+                state.catalog.created.insert(id, at);
+            }
+            state.catalog.importing.insert(id, import);
+        }
         (_, None) => _ = state.catalog.importing.remove(&id),
     }
     if let Some(slot) = state.catalog.tables.iter_mut().find(|listed| listed.id == id) {

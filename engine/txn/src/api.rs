@@ -217,7 +217,8 @@ pub enum Request {
         ttl: u64,
     },
     /// Writes versions without a transaction. The caller alone writes to the table; a version that
-    /// is there already is left alone, and any other live one is [`Error::Duplicate`].
+    /// is there already is left alone, and any other live one is [`Error::Duplicate`]. Below the
+    /// region's floor nothing is written: [`Error::SnapshotTooOld`].
     Import {
         /// Region.
         region: RegionRef,
@@ -227,6 +228,8 @@ pub enum Request {
         rows: Vec<(Vec<u8>, Vec<u8>)>,
         /// Schema the rows were encoded with.
         schema: (TableId, SchemaVersion),
+        /// The import has begun anew: what it wrote at an earlier timestamp is replaced.
+        anew: bool,
     },
     /// Makes a table's new description known to the region, ahead of rows written with it.
     Schema {

@@ -68,8 +68,7 @@ pub enum Status {
 impl Known<'_> {
     /// First phase of one key: the lock, or nothing if it is there or has become a version.
     pub fn prewrite(&self, of: Prewrite<'_>, mutation: &Mutation) -> Result<Option<Fact>> {
-        let read = self.floors.read.max(self.oldest);
-        Floors { read, ..self.floors }.check(of.start_ts)?;
+        self.check_fresh(of.start_ts)?;
         let key = &mutation.key;
         if let Some(lock) = self.locks.get(key) {
             if lock.start_ts == of.start_ts {
@@ -108,9 +107,24 @@ impl Known<'_> {
         }))
     }
 
+    /// Fails below the floor, where nothing is written any more. An import's repetition that comes
+    /// after its table was opened could find that a row was deleted, and its tombstone collected:
+    /// it would bring the row back.
+    pub fn check_fresh(&self, ts: Timestamp) -> Result<()> {
+        let read = self.floors.read.max(self.oldest);
+        Floors { read, ..self.floors }.check(ts)
+    }
+
     /// An imported version, or nothing if it is there. A key that was written later is not the
-    /// import's any more: it must have ended, and this is a late repetition.
-    pub fn import(&self, key: Vec<u8>, row: Vec<u8>, commit_ts: Timestamp) -> Result<Option<Fact>> {
+    /// import's any more: it must have ended, and this is a late repetition. One that begins `anew`
+    /// replaces what it wrote before; no transaction has written to its table meanwhile.
+    pub fn import(
+        &self,
+        key: Vec<u8>,
+        row: Vec<u8>,
+        commit_ts: Timestamp,
+        anew: bool,
+    ) -> Result<Option<Fact>> {
         if let Some(lock) = self.locks.get(&key) {
             return Err(Error::Locked(Box::new(lock.info())));
         }
@@ -122,11 +136,12 @@ impl Known<'_> {
         if committed >= commit_ts {
             return Err(Error::Conflict { key, start: commit_ts, committed });
         }
-        if newest.live().is_some() {
+        let replaces = newest.live();
+        if replaces.is_some() && !(anew && newest.start_ts == Timestamp::ZERO) {
             return Err(Error::Duplicate { index: String::new(), key });
         }
         let (kind, row) = (WriteKind::Put, Some(row));
-        Ok(Some(Fact::Write { key, commit_ts, kind, row, replaces: None }))
+        Ok(Some(Fact::Write { key, commit_ts, kind, row, replaces }))
     }
 
     /// Second phase of one key. A transaction without a lock or a version here has lost it.

@@ -17,13 +17,19 @@ const REQUEST_BYTES: usize = 2 << 20;
 type Pair = (Vec<u8>, Vec<u8>);
 
 impl TxnClient {
-    /// Writes rows and index entries, ascending by key, as versions of `commit_ts`.
+    /// Writes rows and index entries, ascending by key, as versions of `commit_ts`; `anew` if they
+    /// may have been written at an earlier timestamp, which they replace.
     ///
     /// # Errors
     ///
     /// `Duplicate` if a key has another live version, `Conflict` if it was written later than
-    /// `commit_ts`; a part may be written in any case.
-    pub async fn import(&self, table: &Table, commit_ts: Timestamp, rows: Vec<Pair>) -> Result<()> {
+    /// `commit_ts`, `SnapshotTooOld` if no lease held it; a part may be written in any case.
+    pub async fn import(
+        &self,
+        table: &Table,
+        (commit_ts, anew): (Timestamp, bool),
+        rows: Vec<Pair>,
+    ) -> Result<()> {
         let mut patience = self.patience("the regions of an import");
         let mut left = rows;
         while !left.is_empty() {
@@ -37,6 +43,7 @@ impl TxnClient {
                         commit_ts,
                         rows: rows.clone(),
                         schema: (table.id, table.version),
+                        anew,
                     };
                     match self.ask(&target, request).await {
                         Ok(Response::Done) => {

@@ -135,11 +135,12 @@ impl TxnService {
                 })
                 .await
             }
-            Request::Import { region, commit_ts, rows, schema } => {
+            Request::Import { region, commit_ts, rows, schema, anew } => {
                 let keys = rows.iter().map(|(key, _)| key.clone()).collect();
                 self.write(region, keys, Some(schema), move |known, view| {
+                    known.check_fresh(commit_ts)?;
                     let facts =
-                        rows.into_iter().map(|(key, row)| known.import(key, row, commit_ts));
+                        rows.into_iter().map(|(key, row)| known.import(key, row, commit_ts, anew));
                     let facts = facts.filter_map(Result::transpose).collect::<Result<_>>();
                     Ok((facts.map_err(|error| name_index(error, view))?, Response::Done))
                 })

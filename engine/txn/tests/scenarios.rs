@@ -462,6 +462,7 @@ impl goldenscript::Runner for Scripts {
             "import" => {
                 let name = context.prefix.clone().expect("name the import");
                 let version = option(&mut args, "version")?.unwrap_or(self.version);
+                let anew = option::<bool>(&mut args, "anew")?.unwrap_or(false);
                 let fresh = self.world.timestamp();
                 let commit_ts = *self.times.entry(name).or_insert(fresh);
                 let rows = rest(&mut args).into_iter().map(|arg| {
@@ -476,6 +477,7 @@ impl goldenscript::Runner for Scripts {
                     commit_ts,
                     rows,
                     schema: (support::TABLE, version),
+                    anew,
                 });
                 self.answer(response)
             }

@@ -21,6 +21,7 @@ use txn::TxnClient;
 use txn::client::kind_of;
 use types::{Error, NodeId, RegionKind, Table, TableId, Timestamp, key, row};
 
+use super::moment::Moment;
 use super::sort::{Entry, Merge, Run};
 
 /// Bytes of keys and rows that a new region is cut for.
@@ -136,12 +137,12 @@ impl Cluster {
     }
 
     /// Takes the table for this import, or goes on with it: its description, and when its rows will
-    /// become visible.
+    /// become visible. Where that moment is past holding, it begins anew at another one.
     ///
     /// # Errors
     ///
     /// A table that has rows, or that another import has.
-    pub async fn begin(&self, id: TableId, digest: u64) -> Result<(Table, Timestamp)> {
+    pub async fn begin(&self, id: TableId, digest: u64) -> Result<(Table, Moment)> {
         let (table, import) = self.table(id).await?;
         match import {
             Some(Import { digest: known, .. }) if known != digest => bail!(
@@ -151,8 +152,13 @@ impl Cluster {
                 table.name
             ),
             Some(Import { commit_ts: Some(ts), .. }) => {
-                self.storage.publish_schema(&table).await?;
-                return Ok((table, ts));
+                return match Moment::again(&self.placement, ts, owner(&table)).await? {
+                    Some(moment) => {
+                        self.storage.publish_schema(&table).await?;
+                        Ok((table, moment))
+                    }
+                    None => self.become_visible(&table, digest).await,
+                };
             }
             _ => {}
         }
@@ -172,9 +178,20 @@ impl Cluster {
                 error => error.into(),
             });
         }
-        let commit_ts = self.txn.timestamp().await?;
-        let import = Import { digest, commit_ts: Some(commit_ts) };
-        Ok((self.change(&table, Some(import)).await?, commit_ts))
+        self.become_visible(&table, digest).await
+    }
+
+    /// Sets, and holds, when the rows become visible.
+    async fn become_visible(&self, table: &Table, digest: u64) -> Result<(Table, Moment)> {
+        let moment = Moment::now(&self.placement, owner(table)).await?;
+        let import = Import { digest, commit_ts: Some(moment.ts) };
+        match self.change(table, Some(import)).await {
+            Ok(table) => Ok((table, moment)),
+            Err(error) => {
+                moment.release().await;
+                Err(error)
+            }
+        }
     }
 
     /// One step of the catalog, known to every region of the table when it returns.
@@ -217,6 +234,7 @@ impl Cluster {
         runs: Arc<Vec<Run>>,
         progress: &ProgressBar,
     ) -> Result<()> {
+        let anew = self.placement.catalog().await?.imported_anew(table.id, commit_ts);
         let (batches, queue) = mpsc::channel::<Result<Vec<Pair>>>(PARALLEL);
         let version = table.version;
         let feeder = tokio::task::spawn_blocking(move || {
@@ -228,7 +246,7 @@ impl Cluster {
         let writing = ReceiverStream::new(queue).map(|batch| async move {
             let batch = batch?;
             let bytes: usize = batch.iter().map(|(key, row)| key.len() + row.len()).sum();
-            self.txn.import(table, commit_ts, batch).await?;
+            self.txn.import(table, (commit_ts, anew), batch).await?;
             progress.inc(bytes as u64);
             anyhow::Ok(())
         });
@@ -249,6 +267,16 @@ impl Cluster {
         self.change(table, None).await?;
         Ok(())
     }
+}
+
+/// What an import's lease is listed under.
+fn owner(table: &Table) -> String {
+    let mut owner = format!("import of {}.{}", table.database, table.name);
+    // As long as an owner may be; names are of any letters.
+    while owner.len() > 256 {
+        owner.pop();
+    }
+    owner
 }
 
 /// Cuts the sorted entries into batches, each of keys of one kind.

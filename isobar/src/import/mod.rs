@@ -2,9 +2,11 @@
 //! transactions.
 //!
 //! Readers see nothing of the table until all of it is there. What ends the import early leaves the
-//! table closed, and the same command goes on where it stopped.
+//! table closed, and the same command goes on where it stopped, or begins anew where that took so
+//! long that its moment has been collected.
 
 mod cluster;
+mod moment;
 mod read;
 mod sort;
 mod source;
@@ -19,6 +21,7 @@ use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use mysql_async::prelude::Queryable;
 use sql::session::ingest::Target;
 use sql::session::{Session, SessionInfo};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use types::NodeId;
 
@@ -134,15 +137,22 @@ pub async fn run(args: Args) -> Result<()> {
     let (read, rows) = (began.elapsed(), sorted.rows);
     tell(&format!("{rows} rows are read and sorted, in {:.1} s", read.as_secs_f64()));
 
-    let (table, commit_ts) = cluster.begin(table.id, sorted.digest).await?;
-    cluster.cut(&layout).await?;
-    let progress = Progress::new("writing", layout.bytes);
-    cluster
-        .write(&table, commit_ts, Arc::new(std::mem::take(&mut sorted.runs)), &progress.bar)
-        .await
-        .context("the table stays closed: run the same command again, or drop the table")?;
-    drop(progress);
-    cluster.finish(&table, sorted.highest).await?;
+    let (table, moment) = cluster.begin(table.id, sorted.digest).await?;
+    let runs = Arc::new(std::mem::take(&mut sorted.runs));
+    let writing = async {
+        cluster.cut(&layout).await?;
+        let progress = Progress::new("writing", layout.bytes);
+        cluster.write(&table, moment.ts, runs, &progress.bar).await?;
+        drop(progress);
+        cluster.finish(&table, sorted.highest).await
+    };
+    let written = tokio::select! {
+        written = writing => written,
+        lost = moment.keep() => Err(lost),
+        stopped = stopped() => stopped,
+    };
+    moment.release().await;
+    written.context("the table stays closed: run the same command again, or drop the table")?;
     let all = began.elapsed();
     tell(&format!(
         "{rows} rows are in {}.{}: {:.1} s, {:.0} rows/s, {} MiB (writing: {:.1} s)",
@@ -154,6 +164,16 @@ pub async fn run(args: Args) -> Result<()> {
         (all - read).as_secs_f64(),
     ));
     Ok(())
+}
+
+/// Ends when the process is asked to end.
+async fn stopped() -> Result<()> {
+    let mut terminated = signal(SignalKind::terminate()).context("cannot listen for signals")?;
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminated.recv() => {}
+    }
+    bail!("the import was interrupted")
 }
 
 fn describe(inputs: &[(Input, Target)], origin: sort::Origin) -> String {

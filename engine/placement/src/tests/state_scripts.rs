@@ -320,6 +320,15 @@ impl Script for StateScript {
                     None => "with a gap".into(),
                 };
             }
+            "existed" => {
+                let (id, at) = (self.table(args.text(0)).id, Timestamp::pack(args.number(1), 0));
+                let catalog = &self.state.catalog;
+                return format!(
+                    "{}{}",
+                    if catalog.existed_at(id, at) { "yes" } else { "no" },
+                    if catalog.imported_anew(id, at) { ", imported anew" } else { "" }
+                );
+            }
             "locate" => {
                 let id = self.table(args.text(0)).id;
                 let key = [types::key::records_start(id), vec![args.number(1) as u8]].concat();
