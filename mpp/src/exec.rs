@@ -344,8 +344,11 @@ impl Engine {
         if !nodes.is_empty() {
             rules::refuse_recursion(&planned.plan)?;
         }
-        let state = match nodes.is_empty() {
-            // A query without tables runs here.
+        let here = self.reader.node();
+        let at_home = nodes.iter().all(|owner| owner.node == here);
+        let state = match at_home {
+            // A query without tables, or with everything here: nothing would be gained by sending
+            // rows through a socket to this same process.
             true => session::local(self.reader.clone(), self.runtime.clone()),
             false => {
                 let nodes = QueryNodes::new(nodes);
@@ -353,7 +356,10 @@ impl Engine {
             }
         };
         let plan = state.create_physical_plan(&planned.plan).await?;
-        verifier::verify(&plan)?;
+        match at_home {
+            true => verifier::verify_at_home(&plan, here)?,
+            false => verifier::verify(&plan)?,
+        };
         let schema = answer_schema(&planned.columns);
         Ok(Prepared { plan, context: SessionContext::new_with_state(state), schema })
     }

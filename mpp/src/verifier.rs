@@ -26,6 +26,25 @@ pub fn verify(plan: &Arc<dyn ExecutionPlan>) -> Result<usize> {
     Ok(scans)
 }
 
+/// Walks a plan that runs on one node alone: its scans are whole, and every region is there.
+pub fn verify_at_home(plan: &Arc<dyn ExecutionPlan>, home: NodeId) -> Result<usize> {
+    let mut scans = 0;
+    plan.apply(|node| {
+        if node.downcast_ref::<DistributedLeafExec>().is_some()
+            || node.as_network_boundary().is_some()
+        {
+            return Err(fault("a plan for one node was cut into tasks for several".to_owned()));
+        }
+        if let Some(scan) = node.downcast_ref::<ColumnarScanExec>() {
+            // As the one task of a distributed scan would be.
+            check(scan, &[Arc::new(scan.on_node(home)?)])?;
+            scans += 1;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(scans)
+}
+
 fn walk(plan: &Arc<dyn ExecutionPlan>, scans: &mut usize) -> Result<()> {
     plan.apply(|node| {
         if let Some(leaf) = node.downcast_ref::<DistributedLeafExec>() {

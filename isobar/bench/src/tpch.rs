@@ -100,7 +100,10 @@ pub struct Args {
     /// The tables are there already, with replicas
     #[arg(long, requires = "target")]
     no_load: bool,
-    /// Leave out loading LINEITEM once more by LOAD DATA
+    /// The table that is loaded once more, by LOAD DATA
+    #[arg(long, value_name = "TABLE", default_value = "lineitem", value_parser = TABLES)]
+    load_data: String,
+    /// Leave that out
     #[arg(long)]
     no_load_data: bool,
     /// Write the figures here
@@ -181,7 +184,7 @@ async fn measure(args: &Args, stage: &Stage) -> Result<Report> {
     if let Some(load) = &mut report.load
         && !args.no_load_data
     {
-        by_load_data(stage, &files, load).await?;
+        by_load_data(stage, &files, &args.load_data, load).await?;
     }
     Ok(report)
 }
@@ -209,18 +212,19 @@ async fn fill(stage: &Stage, files: &Files) -> Result<Load> {
     })
 }
 
-/// Loads LINEITEM into a database of its own, without replicas, and drops it.
-async fn by_load_data(stage: &Stage, files: &Files, load: &mut Load) -> Result<()> {
-    note("loading lineitem once more, by LOAD DATA …");
+/// Loads a table into a database of its own, without replicas, and drops it.
+async fn by_load_data(stage: &Stage, files: &Files, table: &str, load: &mut Load) -> Result<()> {
+    note(&format!("loading {table} once more, by LOAD DATA …"));
     let target = stage.target.with_database(&format!("{}_load_data", stage.target.database()));
-    let file = files.make("lineitem", "tbl").await?;
+    let file = files.make(table, "tbl").await?;
     target.connect_and_create().await?;
-    data::create(&target, "lineitem").await?;
-    let (rows, seconds) = data::load_data(&target, "lineitem", &file).await?;
-    if rows != data::count(&target, "lineitem").await? {
-        bail!("LOAD DATA said {rows} rows of lineitem, and there are not as many");
+    data::create(&target, table).await?;
+    let (rows, seconds) = data::load_data(&target, table, &file).await?;
+    if rows != data::count(&target, table).await? {
+        bail!("LOAD DATA said {rows} rows of {table}, and there are not as many");
     }
     target.connect().await?.query_drop(format!("DROP DATABASE {}", target.database())).await?;
+    load.load_data_table = Some(table.to_owned());
     load.load_data_rows = Some(rows);
     load.load_data_seconds = Some(seconds);
     load.load_data_rows_per_second = Some(rows as f64 / seconds.max(1e-9));

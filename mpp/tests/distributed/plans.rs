@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_distributed::DistributedLeafExec;
 use mpp::scan::{ColumnarScanExec, ScanSpec};
-use mpp::verifier::{check, verify};
+use mpp::verifier::{check, verify, verify_at_home};
 use types::{Epoch, NodeId, RegionId, Timestamp};
 
 use crate::data::orders_table;
@@ -63,6 +63,26 @@ fn only_plans_that_read_each_region_once_and_at_home_pass() {
         let plan: Arc<dyn ExecutionPlan> = Arc::new(leaf.unwrap());
         assert!(verify(&plan).unwrap_err().to_string().contains(reason));
     }
+}
+
+#[test]
+fn a_plan_for_one_node_has_every_region_there() {
+    let plan = |regions: &[(RegionId, NodeId)]| -> Arc<dyn ExecutionPlan> {
+        Arc::new(scan(regions, None))
+    };
+    assert_eq!(verify_at_home(&plan(&[(1, 11), (2, 11)]), 11).unwrap(), 1);
+    for (regions, home, reason) in [
+        (&[(1, 11), (2, 12)], 11, "region 2 of orders is not scanned"),
+        (&[(1, 11), (1, 11)], 11, "scanned twice"),
+        (&[(1, 11), (2, 11)], 12, "is not scanned"),
+    ] {
+        let message = verify_at_home(&plan(regions), home).unwrap_err().to_string();
+        assert!(message.contains(reason), "{message}");
+    }
+    let whole = scan(&[(1, 11)], None);
+    let leaf = DistributedLeafExec::try_new(Arc::new(whole), tasks(&[(11, &[(1, 11)])])).unwrap();
+    let message = verify_at_home(&(Arc::new(leaf) as _), 11).unwrap_err().to_string();
+    assert!(message.contains("cut into tasks"), "{message}");
 }
 
 #[test]

@@ -206,6 +206,36 @@ async fn recursion_is_refused_over_tables_and_right_without() {
     }
 }
 
+/// `customers` is whole on node 12: there its queries are not distributed, elsewhere they are, and
+/// both answer the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_whose_regions_are_all_here_is_not_distributed() {
+    let cluster = cluster().await;
+    for sql in [
+        "SELECT city, COUNT(*), MAX(cid) FROM customers GROUP BY city ORDER BY city",
+        "SELECT a.cid, b.city FROM customers a JOIN customers b ON a.cid = b.cid + 1 WHERE b.cid < 9",
+        "SELECT cid FROM customers WHERE cid NOT IN (SELECT cid + 5 FROM customers)",
+        "SELECT COUNT(*) FROM customers WHERE cid = (SELECT MAX(cid) FROM customers)",
+    ] {
+        let here = sorted(query(&cluster, 12, sql).await.unwrap());
+        let there = sorted(query(&cluster, 11, sql).await.unwrap());
+        assert!(!here.is_empty());
+        assert_eq!(here, there, "{sql}");
+        for (node, distributed) in [(12, false), (11, true)] {
+            let body = serde_json::json!({ "query": sql, "database": "d", "analyze": false });
+            let action = arrow_flight::Action::new("explain", body.to_string());
+            let mut client = cluster.client(node).await;
+            let plan: Vec<bytes::Bytes> =
+                futures::TryStreamExt::try_collect(client.do_action(action).await.unwrap())
+                    .await
+                    .unwrap();
+            let plan = String::from_utf8_lossy(&plan.concat()).into_owned();
+            assert!(plan.contains("ColumnarScanExec"), "{plan}");
+            assert_eq!(plan.contains("DistributedExec"), distributed, "{plan}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_small_count_costs_this_much() {
     let cluster = cluster().await;

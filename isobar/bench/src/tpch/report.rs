@@ -35,7 +35,9 @@ pub struct Load {
     pub import_seconds: BTreeMap<String, f64>,
     /// All rows by all seconds.
     pub import_rows_per_second: f64,
-    /// Rows of LINEITEM by LOAD DATA.
+    /// The table that was loaded by LOAD DATA.
+    pub load_data_table: Option<String>,
+    /// Its rows.
     pub load_data_rows: Option<u64>,
     /// How long that took.
     pub load_data_seconds: Option<f64>,
@@ -138,9 +140,10 @@ impl Report {
                 "import      {:>12} rows, {:.0} rows/s (columns included)",
                 load.import_rows, load.import_rows_per_second
             );
-            if let (Some(rows), Some(rate)) = (load.load_data_rows, load.load_data_rows_per_second)
+            if let (Some(table), Some(rows), Some(rate)) =
+                (&load.load_data_table, load.load_data_rows, load.load_data_rows_per_second)
             {
-                let _ = writeln!(text, "LOAD DATA   {rows:>12} rows of lineitem, {rate:.0} rows/s");
+                let _ = writeln!(text, "LOAD DATA   {rows:>12} rows of {table}, {rate:.0} rows/s");
             }
         }
         let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
