@@ -175,6 +175,8 @@ pub struct Catalog {
     pub importing: BTreeMap<TableId, Import>,
     /// Users.
     pub users: Vec<User>,
+    /// System variables that were set for everybody; new sessions begin with them.
+    pub globals: BTreeMap<String, String>,
 }
 
 /// A bulk import that has begun and is not done.
@@ -213,6 +215,13 @@ pub enum CatalogChange {
     },
     /// CREATE USER or SET PASSWORD.
     PutUser(User),
+    /// SET GLOBAL; none for the variable's default. What a variable may be is the caller's business.
+    SetGlobal {
+        /// Variable.
+        name: String,
+        /// Its value from now on.
+        value: Option<String>,
+    },
     /// DROP USER.
     DropUser {
         /// Name.

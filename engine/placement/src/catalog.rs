@@ -31,6 +31,9 @@ const MAX_NAME: usize = 64;
 const MAX_USER: usize = 32;
 /// Longest host pattern, in characters (MySQL's limit).
 const MAX_HOST: usize = 255;
+/// Longest value of a global variable, in bytes, and most of them.
+const MAX_GLOBAL: usize = 1_024;
+const MAX_GLOBALS: usize = 256;
 /// Most columns of a table (MySQL's limit for InnoDB).
 const MAX_COLUMNS: usize = 1_017;
 /// Most secondary indexes of a table (MySQL's limit for InnoDB).
@@ -88,6 +91,11 @@ impl Catalog {
         )))
     }
 
+    /// Whether circles of waiting transactions are looked for.
+    pub fn detects_deadlocks(&self) -> bool {
+        self.globals.get("innodb_deadlock_detect").is_none_or(|value| value != "OFF")
+    }
+
     /// Tables of a database, in order of creation.
     pub fn tables_of<'a>(&'a self, database: &'a str) -> impl Iterator<Item = &'a Table> {
         self.tables.iter().filter(move |table| table.database.eq_ignore_ascii_case(database))
@@ -120,6 +128,10 @@ pub fn apply(
             (Some(import_table(state, table, version, import)?), Vec::new())
         }
         CatalogChange::PutUser(user) => (put_user(state, user)?, Vec::new()),
+        CatalogChange::SetGlobal { name, value } => {
+            set_global(state, name, value)?;
+            (None, Vec::new())
+        }
         CatalogChange::DropUser { name, host } => (drop_user(state, &name, &host)?, Vec::new()),
     };
     state.catalog.version += 1;
@@ -265,6 +277,23 @@ fn drop_table(state: &mut State, id: TableId, now: Timestamp) {
     state.catalog.importing.remove(&id);
     state.auto_increment.remove(&id);
     state.used_numbers.remove(&id);
+}
+
+fn set_global(state: &mut State, name: String, value: Option<String>) -> Result<()> {
+    check_name("variable", &name, MAX_NAME)?;
+    let globals = &mut state.catalog.globals;
+    let Some(value) = value else {
+        globals.remove(&name);
+        return Ok(());
+    };
+    if value.len() > MAX_GLOBAL || globals.len() >= MAX_GLOBALS && !globals.contains_key(&name) {
+        return Err(Error::Invalid(format!(
+            "a global variable holds at most {MAX_GLOBAL} bytes, and there are at most \
+             {MAX_GLOBALS} of them: {name} was not set"
+        )));
+    }
+    globals.insert(name, value);
+    Ok(())
 }
 
 fn put_user(state: &mut State, user: User) -> Result<Option<Table>> {

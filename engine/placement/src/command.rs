@@ -190,6 +190,10 @@ impl State {
             Command::SetLife(life_ms) => {
                 safe_point::check_life(life_ms)?;
                 self.life_ms = life_ms;
+                // Everybody can read what is set.
+                let shown = safe_point::shown(life_ms);
+                self.catalog.globals.insert(safe_point::LIFE_VARIABLE.into(), shown);
+                self.catalog.version += 1;
                 Ok(Outcome::Done)
             }
         }

@@ -16,6 +16,9 @@ use crate::state::State;
 /// How long versions stay readable without a lease unless set otherwise, in milliseconds.
 pub const DEFAULT_LIFE_MS: u64 = 10 * 60 * 1_000;
 
+/// The global variable that shows the life of versions.
+pub const LIFE_VARIABLE: &str = "tidb_gc_life_time";
+
 /// Shortest and longest life that can be set, in milliseconds. Below a second a reader could be
 /// overtaken before its node has said that it lives.
 pub const LIVES_MS: (u64, u64) = (1_000, 30 * 24 * 60 * 60 * 1_000);
@@ -35,6 +38,17 @@ pub fn check_life(life_ms: u64) -> Result<()> {
         least / 1_000,
         most / (24 * 60 * 60 * 1_000)
     )))
+}
+
+/// A life as the variable shows it, as `1h30m0s`.
+pub fn shown(life_ms: u64) -> String {
+    let seconds = life_ms / 1_000;
+    let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds}s"),
+        (0, _) => format!("{minutes}m{seconds}s"),
+        _ => format!("{hours}h{minutes}m{seconds}s"),
+    }
 }
 
 /// Pause between two raises of the point: every region notes each in its log.

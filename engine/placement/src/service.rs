@@ -144,6 +144,10 @@ impl PlacementService {
                 self.first(command).await.map(Response::AutoIncrement)
             }
             Request::SigningKey => self.signing_key().await.map(Response::SigningKey),
+            // Switched off, waits end by time alone.
+            Request::Wait { .. } if !self.view.read().catalog.detects_deadlocks() => {
+                Ok(Response::Circle(Vec::new()))
+            }
             Request::Wait { waiter, holder, key } => self.with_waits(|waits, now| {
                 Response::Circle(waits.wait(now, waiter, holder, &key).unwrap_or_default())
             }),

@@ -95,6 +95,7 @@ impl State {
                 created: BTreeMap::new(),
                 importing: BTreeMap::new(),
                 users: vec![root("127.0.0.1"), root("localhost")],
+                globals: BTreeMap::new(),
             },
             used_numbers: BTreeMap::new(),
             auto_increment: BTreeMap::new(),

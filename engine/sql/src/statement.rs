@@ -237,7 +237,10 @@ pub enum ShowKind {
     /// CREATE DATABASE.
     CreateDatabase(String),
     /// VARIABLES.
-    Variables,
+    Variables {
+        /// What is set for everybody.
+        global: bool,
+    },
     /// STATUS.
     Status,
     /// WARNINGS.

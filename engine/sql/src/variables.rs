@@ -37,6 +37,7 @@ const VARIABLES: &[(&str, &str, bool)] = &[
     ("have_ssl", "YES", false),
     ("hostname", "isobar", false),
     ("init_connect", "", false),
+    ("innodb_deadlock_detect", "ON", false),
     ("innodb_lock_wait_timeout", "50", true),
     ("interactive_timeout", "28800", true),
     ("isobar_read_engines", "rows,columns", true),
@@ -66,6 +67,7 @@ const VARIABLES: &[(&str, &str, bool)] = &[
     ("sql_warnings", "OFF", true),
     ("ssl_cipher", "", false),
     ("system_time_zone", "UTC", false),
+    ("tidb_gc_life_time", "10m0s", false),
     ("tidb_isolation_read_engines", "rows,columns", true),
     ("tidb_snapshot", "", true),
     ("tidb_txn_mode", "pessimistic", true),
@@ -82,10 +84,27 @@ const VARIABLES: &[(&str, &str, bool)] = &[
     ("wait_timeout", "28800", true),
 ];
 
+/// Variables that can be set for all sessions that begin from then on. Others would change what a
+/// statement means for clients that never asked for it.
+const SHARED: [&str; 4] = [
+    "innodb_deadlock_detect",
+    "innodb_lock_wait_timeout",
+    "tidb_txn_mode",
+    "transaction_isolation",
+];
+
+/// Variables that no session has of its own.
+const GLOBAL: [&str; 2] = ["innodb_deadlock_detect", "tidb_gc_life_time"];
+
+/// What was set for everybody.
+pub type Globals = BTreeMap<String, String>;
+
 /// The variables of one session.
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
     set: BTreeMap<&'static str, String>,
+    /// As of the session's beginning.
+    shared: Option<Globals>,
     user: BTreeMap<String, Value>,
 }
 
@@ -105,7 +124,64 @@ impl Variables {
     /// The text of a system variable, as SHOW VARIABLES prints it.
     pub fn get(&self, name: &str) -> SqlResult<String> {
         let (name, default, _) = known(name)?;
-        Ok(self.set.get(name).cloned().unwrap_or_else(|| (*default).to_owned()))
+        Ok(self.shown(name, default))
+    }
+
+    fn shown(&self, name: &str, default: &str) -> String {
+        let shared = || self.shared.as_ref()?.get(name_of_both(name)).cloned();
+        self.set.get(name).cloned().or_else(shared).unwrap_or_else(|| default.to_owned())
+    }
+
+    /// Whether the session has begun with what is set for everybody.
+    pub fn have_begun(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    /// The variables of a session that begins now.
+    pub fn begin(&mut self, globals: Globals) {
+        self.shared = Some(globals);
+    }
+
+    /// What is set for everybody.
+    pub fn of_everybody(globals: Globals) -> Self {
+        Variables { shared: Some(globals), ..Variables::default() }
+    }
+
+    /// The same with what no session has of its own as it is now.
+    pub fn with_globals(&self, globals: &Globals) -> Self {
+        let mut variables = self.clone();
+        let shared = variables.shared.get_or_insert_default();
+        for name in GLOBAL {
+            match globals.get(name) {
+                Some(value) => _ = shared.insert(name.to_owned(), value.clone()),
+                None => _ = shared.remove(name),
+            }
+        }
+        variables
+    }
+
+    /// Whether a variable's value is not the session's.
+    pub fn is_global(name: &str) -> bool {
+        GLOBAL.contains(&name.to_lowercase().as_str())
+    }
+
+    /// The name and text under which SET GLOBAL keeps a value; `None` is the default.
+    ///
+    /// # Errors
+    ///
+    /// A variable that is unknown or cannot be set for everybody, and a value that it cannot have.
+    pub fn global(name: &str, value: Option<Value>) -> SqlResult<(String, Option<String>)> {
+        let (name, default, _) = *known(name)?;
+        let name = name_of_both(name);
+        if !SHARED.contains(&name) {
+            return Err(crate::error::unsupported(format!(
+                "SET GLOBAL {name} (only {} and tidb_gc_life_time are shared by sessions)",
+                SHARED.join(", ")
+            )));
+        }
+        let Some(value) = value else { return Ok((name.to_owned(), None)) };
+        let text = checked(name, default, crate::coerce::text(value))?;
+        Ok((name.to_owned(), Some(text)))
     }
 
     /// The value of `@@name`.
@@ -125,6 +201,11 @@ impl Variables {
     /// Sets a system variable; `None` is its default.
     pub fn set(&mut self, name: &str, value: Option<Value>) -> SqlResult<()> {
         let (name, default, writable) = *known(name)?;
+        if Self::is_global(name) {
+            let text =
+                format!("Variable '{name}' is a GLOBAL variable and should be set with SET GLOBAL");
+            return Err(SqlError::new(1229, b"HY000", text));
+        }
         if !writable {
             let text = format!("Variable '{name}' is a read only variable");
             return Err(SqlError::new(1238, b"HY000", text));
@@ -133,62 +214,15 @@ impl Variables {
             self.set.remove(name);
             return Ok(());
         };
-        let text = crate::coerce::text(value);
-        let wrong = || {
-            let text = format!("Variable '{name}' can't be set to the value of '{text}'");
-            SqlError::new(1231, b"42000", text)
-        };
-        let text = if is_switch(default) {
-            match text.to_uppercase().as_str() {
-                "1" | "ON" | "TRUE" => "ON".to_owned(),
-                "0" | "OFF" | "FALSE" => "OFF".to_owned(),
-                _ => return Err(wrong()),
-            }
-        } else {
-            match name {
-                "time_zone" => {
-                    Zone::parse(&text).map_err(|_| {
-                        SqlError::new(
-                            1298,
-                            b"HY000",
-                            format!("Unknown or incorrect time zone: '{text}'"),
-                        )
-                    })?;
-                }
-                "innodb_lock_wait_timeout"
-                    if !text.parse::<u32>().is_ok_and(|seconds| seconds >= 1) =>
-                {
-                    return Err(wrong());
-                }
-                // Empty is TiDB's word for its oldest default.
-                "tidb_txn_mode"
-                    if !["pessimistic", "optimistic", ""]
-                        .contains(&text.to_lowercase().as_str()) =>
-                {
-                    return Err(wrong());
-                }
-                "transaction_isolation" | "tx_isolation"
-                    if !["REPEATABLE-READ", "READ-COMMITTED"]
-                        .contains(&text.to_uppercase().as_str()) =>
-                {
-                    return Err(wrong());
-                }
-                _ => {}
-            }
-            text
-        };
-        self.set.insert(name, text);
+        self.set.insert(name, checked(name, default, crate::coerce::text(value))?);
         Ok(())
     }
 
     /// Every system variable, in order.
     pub fn all(&self) -> Vec<(String, String)> {
-        let value = |name: &&'static str, default: &str| {
-            self.set.get(*name).cloned().unwrap_or_else(|| default.to_owned())
-        };
         VARIABLES
             .iter()
-            .map(|(name, default, _)| ((*name).to_owned(), value(name, default)))
+            .map(|(name, default, _)| ((*name).to_owned(), self.shown(name, default)))
             .collect()
     }
 
@@ -209,4 +243,56 @@ impl Variables {
             _ => "+00:00".into(),
         }
     }
+}
+
+/// The one of two names of a variable that it is kept under.
+fn name_of_both(name: &str) -> &str {
+    if name == "tx_isolation" { "transaction_isolation" } else { name }
+}
+
+/// Text that a variable may have, as it is kept.
+fn checked(name: &str, default: &str, text: String) -> SqlResult<String> {
+    let wrong = || {
+        let text = format!("Variable '{name}' can't be set to the value of '{text}'");
+        SqlError::new(1231, b"42000", text)
+    };
+    let text = if is_switch(default) {
+        match text.to_uppercase().as_str() {
+            "1" | "ON" | "TRUE" => "ON".to_owned(),
+            "0" | "OFF" | "FALSE" => "OFF".to_owned(),
+            _ => return Err(wrong()),
+        }
+    } else {
+        match name {
+            "time_zone" => {
+                Zone::parse(&text).map_err(|_| {
+                    SqlError::new(
+                        1298,
+                        b"HY000",
+                        format!("Unknown or incorrect time zone: '{text}'"),
+                    )
+                })?;
+            }
+            "innodb_lock_wait_timeout"
+                if !text.parse::<u32>().is_ok_and(|seconds| seconds >= 1) =>
+            {
+                return Err(wrong());
+            }
+            // Empty is TiDB's word for its oldest default.
+            "tidb_txn_mode"
+                if !["pessimistic", "optimistic", ""].contains(&text.to_lowercase().as_str()) =>
+            {
+                return Err(wrong());
+            }
+            "transaction_isolation" | "tx_isolation"
+                if !["REPEATABLE-READ", "READ-COMMITTED"]
+                    .contains(&text.to_uppercase().as_str()) =>
+            {
+                return Err(wrong());
+            }
+            _ => {}
+        }
+        text
+    };
+    Ok(text)
 }

@@ -11,7 +11,8 @@ use crate::statement::{Filter, Show, ShowKind, Stmt};
 pub fn show(parser: &mut Parser) -> SqlResult<Stmt> {
     expect(parser, &["SHOW"])?;
     let full = take(parser, &["FULL"]) || take(parser, &["EXTENDED", "FULL"]);
-    _ = take(parser, &["SESSION"]) || take(parser, &["GLOBAL"]) || take(parser, &["LOCAL"]);
+    let global = take(parser, &["GLOBAL"]);
+    _ = take(parser, &["SESSION"]) || take(parser, &["LOCAL"]);
     let Some(word) = peek_word(parser, 0) else {
         return Err(unexpected(&parser.peek_token(), "what to show"));
     };
@@ -35,7 +36,7 @@ pub fn show(parser: &mut Parser) -> SqlResult<Stmt> {
             _ = take(parser, &["IF", "NOT", "EXISTS"]);
             ShowKind::CreateDatabase(name(parser)?)
         }
-        ("VARIABLES", _) => ShowKind::Variables,
+        ("VARIABLES", _) => ShowKind::Variables { global },
         ("STATUS", _) => ShowKind::Status,
         ("WARNINGS", _) => limited(parser, ShowKind::Warnings)?,
         ("ERRORS", _) => limited(parser, ShowKind::Errors)?,

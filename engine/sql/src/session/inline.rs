@@ -14,10 +14,12 @@ use crate::parser::target_of;
 use crate::planner::parts;
 use crate::result::SqlError;
 use crate::statement::Target;
-use crate::variables::Variables;
+use crate::variables::{Globals, Variables};
 
 struct Inliner<'a> {
     variables: &'a Variables,
+    /// What is set for everybody, once a statement has asked for it.
+    globals: Option<&'a Globals>,
     parameters: &'a [Value],
     last_insert_id: u64,
     row_count: i64,
@@ -31,35 +33,56 @@ impl Session {
         statement: &mut T,
         parameters: &[Value],
     ) -> SqlResult<()> {
-        let mut inliner = Inliner {
-            variables: &self.variables,
-            parameters,
-            last_insert_id: self.last_insert_id,
-            row_count: self.row_count,
-            found_rows: self.found_rows.load(Ordering::Acquire),
-        };
-        match VisitMut::visit(statement, &mut inliner) {
-            ControlFlow::Continue(()) => self.call_snapshot_functions(statement).await,
-            ControlFlow::Break(error) => Err(error),
+        let mut globals = None;
+        loop {
+            let mut inliner = Inliner {
+                variables: &self.variables,
+                globals: globals.as_ref(),
+                parameters,
+                last_insert_id: self.last_insert_id,
+                row_count: self.row_count,
+                found_rows: self.found_rows.load(Ordering::Acquire),
+            };
+            match VisitMut::visit(statement, &mut inliner) {
+                ControlFlow::Continue(()) => break,
+                ControlFlow::Break(Unfinished::Wrong(error)) => return Err(error),
+                // What has been replaced already is left alone the second time.
+                ControlFlow::Break(Unfinished::Globals) => globals = Some(self.globals().await?),
+            }
         }
+        self.call_snapshot_functions(statement).await
     }
 }
 
 impl VisitorMut for Inliner<'_> {
-    type Break = SqlError;
+    type Break = Unfinished;
 
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Unfinished> {
         match self.replacement(expr) {
             Ok(Some(literal)) => *expr = literal,
             Ok(None) => {}
-            Err(error) => return ControlFlow::Break(error),
+            Err(unfinished) => return ControlFlow::Break(unfinished),
         }
         ControlFlow::Continue(())
     }
 }
 
+/// Why not everything was replaced.
+enum Unfinished {
+    /// It cannot be.
+    Wrong(SqlError),
+    /// What is set for everybody has to be known.
+    Globals,
+}
+
+impl From<SqlError> for Unfinished {
+    fn from(error: SqlError) -> Self {
+        Unfinished::Wrong(error)
+    }
+}
+
 impl Inliner<'_> {
-    fn replacement(&self, expr: &Expr) -> SqlResult<Option<Expr>> {
+    fn replacement(&self, expr: &Expr) -> Result<Option<Expr>, Unfinished> {
         Ok(match expr {
             Expr::Value(ValueWithSpan { value: SqlValue::Placeholder(mark), .. }) => {
                 let at = mark.trim_start_matches('?').parse::<usize>().unwrap_or(0);
@@ -93,11 +116,15 @@ impl Inliner<'_> {
         })
     }
 
-    fn variable(&self, name: &sqlparser::ast::ObjectName) -> SqlResult<Expr> {
+    fn variable(&self, name: &sqlparser::ast::ObjectName) -> Result<Expr, Unfinished> {
+        let now = || self.globals.ok_or(Unfinished::Globals);
         let value = match target_of(name, "") {
             Target::User(name) => self.variables.user(&name),
+            Target::Session(name) if Variables::is_global(&name) => {
+                self.variables.with_globals(now()?).value(&name)?
+            }
             Target::Session(name) => self.variables.value(&name)?,
-            Target::Global(name) => Variables::default().value(&name)?,
+            Target::Global(name) => Variables::of_everybody(now()?.clone()).value(&name)?,
         };
         Ok(expression(&value))
     }

@@ -4,6 +4,7 @@
 
 mod change;
 mod define;
+mod globals;
 pub mod ingest;
 mod inline;
 mod insert;
@@ -273,6 +274,7 @@ impl Session {
         }
         let run = async {
             let statement = statement?;
+            self.begin_variables().await;
             self.run(statement, parameters, cancel).await
         };
         let answer = tokio::select! {
@@ -351,7 +353,7 @@ impl Session {
             }
             Stmt::Set(assignments) => self.set(assignments, parameters).await,
             Stmt::SetNames(charset) => self.set_names(&charset),
-            Stmt::SetTransaction { scope, words } => self.set_transaction(scope, &words),
+            Stmt::SetTransaction { scope, words } => self.set_transaction(scope, &words).await,
             Stmt::SetPassword { user, password } => self.set_password(user, &password).await,
             Stmt::PutUser { users, lenient, create } => {
                 self.put_users(users, lenient, create).await

@@ -29,22 +29,7 @@ impl Session {
             match target {
                 Target::User(name) => self.variables.set_user(&name, value.unwrap_or(Value::Null)),
                 Target::Session(name) => self.set_variable(&name, value).await?,
-                Target::Global(name) if name == "tidb_gc_life_time" => {
-                    let text = value.map_or_else(|| "10m".to_owned(), text);
-                    let life = super::snapshots::duration(&text).ok_or_else(|| {
-                        let text = format!(
-                            "Variable '{name}' can't be set to the value of '{text}': write 90s, \
-                             10m or 2h"
-                        );
-                        SqlError::new(1231, b"42000", text)
-                    })?;
-                    self.engine.storage.set_life(life).await?;
-                }
-                Target::Global(name) => {
-                    return Err(unsupported(format!(
-                        "SET GLOBAL {name} (variables belong to sessions)"
-                    )));
-                }
+                Target::Global(name) => self.set_global(&name, value).await?,
             }
         }
         Ok(done())
@@ -117,7 +102,7 @@ impl Session {
 
     /// SET TRANSACTION. Snapshot isolation is called REPEATABLE READ; READ UNCOMMITTED is not to be
     /// had, and becomes READ COMMITTED.
-    pub(super) fn set_transaction(&mut self, scope: Scope, words: &str) -> SqlResult<Reply> {
+    pub(super) async fn set_transaction(&mut self, scope: Scope, words: &str) -> SqlResult<Reply> {
         if words.contains("SERIALIZABLE") {
             return Err(unsupported("ISOLATION LEVEL SERIALIZABLE"));
         }
@@ -130,9 +115,7 @@ impl Session {
         }
         let level = if committed { "READ-COMMITTED" } else { "REPEATABLE-READ" };
         match scope {
-            Scope::Global => {
-                return Err(unsupported("SET GLOBAL TRANSACTION (variables belong to sessions)"));
-            }
+            Scope::Global => self.set_global_isolation(level).await?,
             Scope::Next if self.open.is_some() => {
                 let text = "Transaction characteristics can't be changed while a transaction is in \
                             progress";

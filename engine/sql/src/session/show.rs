@@ -15,6 +15,7 @@ use crate::info::{self, Listing, Source, int, string};
 use crate::planner::{self, table_name};
 use crate::result::Reply;
 use crate::statement::{Filter, Show, ShowKind};
+use crate::variables::Variables;
 use crate::{coerce, ddl};
 
 impl Session {
@@ -23,7 +24,7 @@ impl Session {
         let listing = match show.kind {
             ShowKind::Warnings => warnings(&self.warnings, |_| true),
             ShowKind::Errors => warnings(&self.warnings, |w| w.level == "Error"),
-            ShowKind::Variables => self.show_variables(),
+            ShowKind::Variables { global } => self.show_variables(global).await?,
             ShowKind::Status => self.show_status(),
             ShowKind::Grants => self.show_grants(),
             ShowKind::Engines => renamed(
@@ -143,12 +144,17 @@ impl Session {
         stored(catalog, &name.database, &name.table)
     }
 
-    fn show_variables(&self) -> Listing {
+    async fn show_variables(&self, global: bool) -> SqlResult<Listing> {
         let mut listing = Listing::of(&["Variable_name", "Value"]);
+        let globals = self.globals().await?;
+        let variables = match global {
+            true => Variables::of_everybody(globals),
+            false => self.variables.with_globals(&globals),
+        };
         let rows =
-            self.variables.all().into_iter().map(|(name, value)| vec![string(name), string(value)]);
+            variables.all().into_iter().map(|(name, value)| vec![string(name), string(value)]);
         listing.rows = rows.collect();
-        listing
+        Ok(listing)
     }
 
     fn show_status(&self) -> Listing {

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use types::Value;
 
-use super::harness::{done, engine, in_database, rows};
+use super::harness::{done, engine, in_database, rows, session};
 
 async fn accounts() -> (sql::engine::Engine, Session) {
     let engine = engine();
@@ -410,4 +410,59 @@ async fn lists_of_whole_keys_are_looked_up_and_held() {
     assert_eq!(done(&mut one, "COMMIT").await.unwrap_err().code, 1213);
     done(&mut one, "DELETE FROM p WHERE (a, b) IN ((1, 'x'), (1, 'y'))").await.unwrap();
     assert_eq!(rows(&mut one, "SELECT v FROM p ORDER BY a, b").await.unwrap(), ["9", "4"]);
+}
+
+async fn code(session: &mut Session, sql: &str) -> u16 {
+    done(session, sql).await.map(|_| 0).unwrap_or_else(|error| error.code)
+}
+
+#[tokio::test]
+async fn settings_for_everybody_are_read_and_taken_by_new_sessions() {
+    let (engine, mut one) = accounts().await;
+    let all = ["@@global.innodb_lock_wait_timeout", "@@innodb_lock_wait_timeout"];
+    let both = format!("SELECT {}, {}", all[0], all[1]);
+    assert_eq!(rows(&mut one, &both).await.unwrap(), ["50|50"]);
+    done(&mut one, "SET GLOBAL innodb_lock_wait_timeout = 7").await.unwrap();
+    // Sessions that are there keep what they began with.
+    assert_eq!(rows(&mut one, &both).await.unwrap(), ["7|50"]);
+    let mut two = session(&engine);
+    assert_eq!(rows(&mut two, &both).await.unwrap(), ["7|7"]);
+    done(&mut two, "SET innodb_lock_wait_timeout = 3").await.unwrap();
+    assert_eq!(rows(&mut two, &both).await.unwrap(), ["7|3"]);
+    done(&mut two, "SET innodb_lock_wait_timeout = DEFAULT").await.unwrap();
+    assert_eq!(rows(&mut two, &both).await.unwrap(), ["7|7"]);
+    let show = "VARIABLES LIKE 'innodb%timeout'";
+    let shown = "innodb_lock_wait_timeout";
+    assert_eq!(rows(&mut one, &format!("SHOW {show}")).await.unwrap(), [format!("{shown}|50")]);
+    assert_eq!(
+        rows(&mut one, &format!("SHOW GLOBAL {show}")).await.unwrap(),
+        [format!("{shown}|7")]
+    );
+    assert!(done(&mut one, "SET GLOBAL innodb_lock_wait_timeout = 0").await.is_err());
+    done(&mut one, "SET GLOBAL innodb_lock_wait_timeout = DEFAULT").await.unwrap();
+    assert_eq!(rows(&mut one, &both).await.unwrap(), ["50|50"]);
+
+    done(&mut one, "SET GLOBAL TRANSACTION ISOLATION LEVEL READ COMMITTED").await.unwrap();
+    let level = "SELECT @@tx_isolation, @@global.transaction_isolation";
+    assert_eq!(rows(&mut one, level).await.unwrap(), ["REPEATABLE-READ|READ-COMMITTED"]);
+    let mut three = session(&engine);
+    assert_eq!(rows(&mut three, level).await.unwrap(), ["READ-COMMITTED|READ-COMMITTED"]);
+
+    // No session has these of its own: everybody sees them at once.
+    let detect = "SELECT @@innodb_deadlock_detect, @@global.innodb_deadlock_detect";
+    assert_eq!(rows(&mut two, detect).await.unwrap(), ["1|1"]);
+    done(&mut one, "SET GLOBAL innodb_deadlock_detect = OFF").await.unwrap();
+    assert_eq!(rows(&mut two, detect).await.unwrap(), ["0|0"]);
+    assert_eq!(code(&mut two, "SET innodb_deadlock_detect = ON").await, 1229);
+    done(&mut one, "SET @@global.innodb_deadlock_detect = 1").await.unwrap();
+    let life = "SELECT @@tidb_gc_life_time, @@global.tidb_gc_life_time";
+    assert_eq!(rows(&mut two, life).await.unwrap(), ["10m0s|10m0s"]);
+    done(&mut one, "SET GLOBAL tidb_gc_life_time = '90m'").await.unwrap();
+    assert_eq!(rows(&mut two, life).await.unwrap(), ["1h30m0s|1h30m0s"]);
+    let show = "SHOW VARIABLES LIKE 'tidb_gc%'";
+    assert_eq!(rows(&mut two, show).await.unwrap(), ["tidb_gc_life_time|1h30m0s"]);
+    assert_eq!(code(&mut two, "SET tidb_gc_life_time = '1h'").await, 1229);
+    // What changes the meaning of statements belongs to sessions.
+    assert_eq!(code(&mut one, "SET GLOBAL sql_mode = ''").await, 1235);
+    assert_eq!(code(&mut one, "SET GLOBAL no_such_thing = 1").await, 1193);
 }
