@@ -348,7 +348,10 @@ impl goldenscript::Runner for Scripts {
                     self.runtime.block_on(pause);
                     return Ok(String::new());
                 }
+                let began = std::time::Instant::now();
                 let (open, acquired) = self.runtime.block_on(work);
+                let waited = began.elapsed() > Duration::from_secs(1);
+                assert!(!waited || matches!(waiting, Waiting::For(_)), "NOWAIT has waited");
                 self.open.insert(name, open);
                 self.acquired(acquired)
             }
@@ -563,8 +566,12 @@ impl goldenscript::Runner for Scripts {
             }
             "elect" => {
                 let key = args.next_pos().expect("key").to_owned();
+                let told = option(&mut args, "handed_over")?.unwrap_or(false);
                 let (node, region) = self.world.home(&record(&key));
                 let _entered = self.runtime.enter();
+                if told && let Some(bequest) = node.service.bequest(region.id) {
+                    self.runtime.block_on(node.service.handle(bequest));
+                }
                 node.groups.elect(region.id);
                 Ok(String::new())
             }
