@@ -197,3 +197,17 @@ fn what_is_not_repeated_is_forgotten() {
     assert_eq!(graph.wait(now + BELIEVED_FOR, b, a, b"y"), None);
     assert_eq!(graph.len(), 1);
 }
+
+#[test]
+fn a_circle_is_found_through_every_wait_of_a_transaction() {
+    let now = Instant::from_micros(1);
+    let [a, b, c] = [1, 2, 3].map(Timestamp);
+    // A first phase waits in several regions at once.
+    for (first, last) in [(b, c), (c, b)] {
+        let mut graph = WaitGraph::default();
+        assert_eq!(graph.wait(now, a, b, b"x"), None);
+        assert_eq!(graph.wait(now, a, c, b"y"), None);
+        assert_eq!(graph.wait(now, first, a, b"z"), Some(vec![first, a]));
+        assert_eq!(graph.wait(now, last, a, b"z"), Some(vec![last, a]));
+    }
+}
