@@ -11,10 +11,13 @@ from decimal import Decimal
 from pathlib import Path
 
 DATABASE = "tpch"
-# Each table's columns, as in its CREATE TABLE.
-TABLES = dict(
-    re.findall(r"CREATE TABLE (\w+) \(\n(.*?)\n\);", (Path(__file__).parent / "schema.sql").read_text(), re.DOTALL)
-)
+# Each table's columns, as in its CREATE TABLE, on one line.
+TABLES = {
+    name: " ".join(columns.split())
+    for name, columns in re.findall(
+        r"CREATE TABLE (\w+) \(\n(.*?)\n\);", (Path(__file__).parent / "schema.sql").read_text(), re.DOTALL
+    )
+}
 # What a query orders by, as positions of its columns: two rows that are equal there may change places.
 ORDER = {
     1: (0, 1), 2: (0, 2, 1, 3), 3: (1, 2), 4: (0,), 5: (1,), 6: (), 7: (0, 1, 2), 8: (0,), 9: (0, 1), 10: (2,), 11: (1,),
