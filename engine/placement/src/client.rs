@@ -187,9 +187,19 @@ impl PlacementClient {
                 *next = value + 1;
                 return Ok(());
             }
-            stocks.remove(&table);
         }
-        self.asker.numbers(table, 0, value).await.map(|_| ())
+        // Who goes on giving numbers by hand gets a stock, too, and need not ask for each of them.
+        let fetched = if stocks.remove(&table).is_some() { NUMBERS } else { 0 };
+        let (first, fetched) = match self.asker.numbers(table, fetched, value).await {
+            Err(Error::Invalid(_)) if fetched > 0 => {
+                (self.asker.numbers(table, 0, value).await?, 0)
+            }
+            other => (other?, fetched),
+        };
+        let end = first.checked_add(fetched).ok_or_else(|| too_many(table))?;
+        // Also an empty stock says what is taken: everything before it.
+        stocks.insert(table, (first, end));
+        Ok(())
     }
 
     // ---- nodes ------------------------------------------------------------------------------

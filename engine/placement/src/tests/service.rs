@@ -360,6 +360,14 @@ async fn auto_increment_stocks_respect_numbers_given_by_hand() {
     assert_eq!(other.auto_increment(id, 1).await.unwrap(), 6_001);
     assert_eq!(client.auto_increment(id, 5_000).await.unwrap(), 7_001);
     assert_eq!(client.auto_increment(999, 1).await, Err(Error::not_found("table", "999")));
+    // What is taken is known without asking; and who goes on giving numbers has a stock of them.
+    let third = PlacementClient::new(cluster.network.clone(), [(1, address(1))]);
+    third.raise_auto_increment(id, 20_000).await.unwrap();
+    third.raise_auto_increment(id, 20_001).await.unwrap();
+    cluster.network.detach(&address(1));
+    third.raise_auto_increment(id, 15_000).await.unwrap();
+    third.raise_auto_increment(id, 20_500).await.unwrap();
+    assert_eq!(third.auto_increment(id, 1).await.unwrap(), 20_501);
 }
 
 #[tokio::test]
