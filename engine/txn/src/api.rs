@@ -51,6 +51,30 @@ pub enum Waiting {
     Skip,
 }
 
+/// What a transaction expects of keys that it locks. Where they are so, the leader answers on its
+/// own word, without asking a quorum whether it still leads: should it not, the conflict check of
+/// the commit finds out. Anything else is told to somebody before the commit, and is confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Expect {
+    /// Nothing: what is found is an answer by itself.
+    Nothing,
+    /// Every key has a row, to be changed or ended.
+    Rows,
+    /// No key has a row: there will be one.
+    NoRows,
+}
+
+impl Expect {
+    /// Whether a key is as expected, and may be told without confirmation.
+    pub fn is_met(self, live: bool) -> bool {
+        match self {
+            Expect::Nothing => false,
+            Expect::Rows => live,
+            Expect::NoRows => !live,
+        }
+    }
+}
+
 /// The newest version of a key that a transaction holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Current {
@@ -58,6 +82,8 @@ pub struct Current {
     pub key: Vec<u8>,
     /// When the key was last written or held by a commit; zero if never.
     pub newest: Timestamp,
+    /// Up to when the region may have forgotten writes that left no row.
+    pub floor: Timestamp,
     /// Whether it has a row.
     pub live: bool,
     /// The row, if there is one and it was asked for.
@@ -126,6 +152,8 @@ pub enum Request {
         waiting: Waiting,
         /// Whether to send rows.
         rows: bool,
+        /// What need not be confirmed.
+        expect: Expect,
     },
     /// Prolongs what a transaction holds; takes what it held at a leader that is gone, unless
     /// others hold it by now.

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use types::error::LockInfo;
 use types::{Error, Result, Timestamp};
 
-use crate::api::{Current, Request, Response, Waiting};
+use crate::api::{Current, Expect, Request, Response, Waiting};
 use crate::client::{Answer, Patience, TxnClient, passing};
 use crate::resolve::unexpected;
 use crate::routes::Target;
@@ -26,6 +26,15 @@ const HOLD: Duration = Duration::from_secs(10);
 const BEAT: Duration = Duration::from_secs(2);
 /// Keys of one request.
 const LOCK_KEYS: usize = 1_024;
+
+/// What is wanted to be known of keys that are locked.
+#[derive(Clone, Copy)]
+pub(crate) struct Look {
+    /// Their rows.
+    pub rows: bool,
+    /// What need not be confirmed.
+    pub expect: Expect,
+}
 
 /// What an open transaction may hold at leaders. Given back when this is dropped.
 pub(crate) struct Held {
@@ -121,13 +130,13 @@ impl TxnClient {
         held: &Arc<Held>,
         keys: Vec<Vec<u8>>,
         waiting: Waiting,
-        rows: bool,
+        look: Look,
     ) -> Result<Vec<Current>> {
         let mut keys = keys;
         keys.sort_unstable();
         keys.dedup();
         let fresh = held.note(&keys);
-        let found = self.acquire_all(held.start_ts, keys, &fresh, waiting, rows).await;
+        let found = self.acquire_all(held.start_ts, keys, &fresh, waiting, look).await;
         match &found {
             Ok(found) => held.given(found),
             // The statement fails as a whole; what it had is given back before that is told, for
@@ -147,7 +156,7 @@ impl TxnClient {
         keys: Vec<Vec<u8>>,
         fresh: &BTreeSet<Vec<u8>>,
         waiting: Waiting,
-        rows: bool,
+        look: Look,
     ) -> Result<Vec<Current>> {
         let mut wait = Wait::new(waiting);
         let mut left = keys;
@@ -163,7 +172,7 @@ impl TxnClient {
                 left = batches.drain(1..).flat_map(|(_, keys)| keys).collect();
             }
             let ask = if at_once { Waiting::No } else { wait.left() };
-            let round = self.acquire_round(start_ts, batches, (ask, rows), &mut patience);
+            let round = self.acquire_round(start_ts, batches, (ask, look), &mut patience);
             let round = round.await?;
             found.extend(round.found);
             left.extend(round.left);
@@ -239,15 +248,17 @@ impl TxnClient {
         &self,
         start_ts: Timestamp,
         batches: Vec<(Target, Vec<Vec<u8>>)>,
-        (waiting, rows): (Waiting, bool),
+        (waiting, look): (Waiting, Look),
         patience: &mut Patience,
     ) -> Result<Round> {
         let hold = HOLD.as_millis() as u64;
         let mut asking: Vec<BoxFuture<'_, Answer>> = Vec::new();
         for (target, keys) in &batches {
             let (region, keys) = (target.reference(), keys.clone());
+            let Look { rows, expect } = look;
+            let asked = keys.clone();
             let request =
-                Request::Acquire { region, start_ts, keys: keys.clone(), hold, waiting, rows };
+                Request::Acquire { region, start_ts, keys: asked, hold, waiting, rows, expect };
             asking.push(async move { (keys, self.ask(target, request).await) }.boxed());
         }
         let mut round = Round::default();

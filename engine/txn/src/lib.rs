@@ -15,6 +15,7 @@ mod import;
 pub mod latches;
 pub mod layout;
 mod living;
+mod locked;
 pub mod locks;
 pub mod machine;
 pub mod machines;

@@ -13,9 +13,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
+use types::error::LockInfo;
 use types::{Error, RegionId, Result, Timestamp};
 
-use crate::api::{Current, RegionRef, Request, Response, Waiting};
+use crate::api::{Current, Expect, RegionRef, Request, Response, Waiting};
 use crate::mvcc;
 use crate::queues::{Queues, Standing, Tenure};
 use crate::service::TxnService;
@@ -263,7 +264,8 @@ impl TxnService {
         region: RegionRef,
         owner: Timestamp,
         keys: Vec<Vec<u8>>,
-        (hold, waiting, rows): (u64, Waiting, bool),
+        (hold, waiting): (u64, Waiting),
+        (rows, expect): (bool, Expect),
     ) -> Result<Response> {
         self.check_keys(region, &keys)?;
         let (mut held, mut behind) = (Vec::with_capacity(keys.len()), None);
@@ -282,7 +284,8 @@ impl TxnService {
                 }
             }
         }
-        self.current(region, owner, held, behind, rows).await
+        let (found, locked) = self.current(region, owner, &held, (rows, expect)).await?;
+        Ok(Response::Acquired { found, locked, behind })
     }
 
     pub(crate) fn keep_held(
@@ -400,29 +403,46 @@ impl TxnService {
     /// The newest versions of keys that are held for a transaction.
     ///
     /// The latches make sure that no first phase which was admitted before the keys were held is
-    /// still on its way to the log; the read index, that everything decided elsewhere is seen.
+    /// still on its way to the log; the read index, that everything decided elsewhere is seen. It is
+    /// a quorum's round, and spared where the commit would find out anyway.
     async fn current(
         &self,
         region: RegionRef,
         owner: Timestamp,
-        keys: Vec<Vec<u8>>,
-        behind: Option<Timestamp>,
-        rows: bool,
-    ) -> Result<Response> {
-        let (mut found, mut locked) = (Vec::with_capacity(keys.len()), Vec::new());
+        keys: &[Vec<u8>],
+        (rows, expect): (bool, Expect),
+    ) -> Result<(Vec<Current>, Vec<LockInfo>)> {
         if keys.is_empty() {
-            return Ok(Response::Acquired { found, locked, behind });
+            return Ok(Default::default());
         }
-        let _latched = self.latch(keys.clone()).await?;
+        let _latched = self.latch(keys.to_vec()).await?;
         let (status, _) = self.led(region)?;
+        if expect != Expect::Nothing {
+            let (found, locked) = self.look(region, owner, keys, rows)?;
+            if found.iter().all(|one| expect.is_met(one.live)) {
+                return Ok((found, locked));
+            }
+        }
         self.groups.read_index(region.id).await?;
         let (now, _) = self.led(region)?;
         if now.term != status.term {
             return Err(Error::NotLeader { region: region.id, leader: None });
         }
+        self.look(region, owner, keys, rows)
+    }
+
+    /// What is stored of keys here, and locks of others' unfinished commits on them.
+    fn look(
+        &self,
+        region: RegionRef,
+        owner: Timestamp,
+        keys: &[Vec<u8>],
+        rows: bool,
+    ) -> Result<(Vec<Current>, Vec<LockInfo>)> {
+        let (mut found, mut locked) = (Vec::with_capacity(keys.len()), Vec::new());
         let locks = self.store.locks();
-        let free: Vec<Vec<u8>> = keys
-            .into_iter()
+        let free: Vec<&Vec<u8>> = keys
+            .iter()
             .filter(|key| match locks.get(key).filter(|lock| lock.start_ts != owner) {
                 Some(lock) => {
                     locked.push(lock.info());
@@ -432,14 +452,16 @@ impl TxnService {
             })
             .collect();
         let kv = self.store.snapshot();
-        self.unmoved(region)?;
+        // Read after the view of the store: what is missing there was removed up to this floor.
+        let floor = self.unmoved(region)?.floors.read;
         for key in free {
-            let record = mvcc::data(kv.as_ref(), &key)?;
+            let record = mvcc::data(kv.as_ref(), key)?;
             let newest = record.commit_ts.max(record.held_ts);
             let live = record.live().is_some();
-            found.push(Current { key, newest, live, row: record.row.filter(|_| rows) });
+            let (key, row) = (key.clone(), record.row.filter(|_| rows));
+            found.push(Current { key, newest, floor, live, row });
         }
-        Ok(Response::Acquired { found, locked, behind })
+        Ok((found, locked))
     }
 
     fn tenure(&self, region: RegionRef) -> Result<Tenure> {

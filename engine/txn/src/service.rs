@@ -84,8 +84,8 @@ impl TxnService {
             Request::Prewrite { region, start_ts, primary, mutations, ttl, schema, wait } => {
                 self.prewrite(region, (start_ts, primary, ttl), mutations, schema, wait).await
             }
-            Request::Acquire { region, start_ts, keys, hold, waiting, rows } => {
-                self.acquire(region, start_ts, keys, (hold, waiting, rows)).await
+            Request::Acquire { region, start_ts, keys, hold, waiting, rows, expect } => {
+                self.acquire(region, start_ts, keys, (hold, waiting), (rows, expect)).await
             }
             Request::KeepHeld { region, start_ts, keys, hold } => {
                 self.keep_held(region, start_ts, &keys, hold)

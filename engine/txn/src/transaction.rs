@@ -13,12 +13,13 @@ use kv::Pair;
 use tokio::time::Instant;
 use types::{Error, RegionKind, Result, Table, TableId, Timestamp};
 
-use crate::api::{Current, Mutation, Op, Waiting};
+use crate::api::{Current, Expect, Mutation, Op, Waiting};
 use crate::client::{TxnClient, kind_of};
 use crate::coordinator::Commit;
 use crate::fetch::Pages;
-use crate::hold::Held;
+use crate::hold::{Held, Look};
 use crate::living::Alive;
+use crate::locked::Locked;
 
 /// Most bytes of keys and rows that a transaction may write.
 pub const MAX_TRANSACTION_BYTES: usize = 100 << 20;
@@ -143,11 +144,7 @@ pub struct Transaction {
     undo: Vec<(Vec<u8>, Option<Op>)>,
     /// What it may hold at leaders.
     held: Option<Arc<Held>>,
-    /// Keys that it has locked, and the newest version that it has seen of each, or later. Never
-    /// raised: what was seen at first may be what a write was made of.
-    locked: BTreeMap<Vec<u8>, Timestamp>,
-    /// Bytes of locked keys.
-    locked_bytes: usize,
+    locked: Locked,
     row_wait: Duration,
 }
 
@@ -162,8 +159,7 @@ impl Transaction {
             bytes: 0,
             undo: Vec::new(),
             held: None,
-            locked: BTreeMap::new(),
-            locked_bytes: 0,
+            locked: Locked::default(),
             row_wait: ROW_WAIT,
         }
     }
@@ -261,17 +257,19 @@ impl Transaction {
     /// Locks keys until the transaction ends, and gives their rows as they are now.
     ///
     /// `read_at` says that the rows were read at that timestamp: what was written after it is told
-    /// as `newer`, and counts as locked only when it has been read again.
+    /// as `newer`, and counts as locked only when it has been read again. What is as expected is
+    /// certain only once the transaction has committed.
     pub async fn acquire(
         &mut self,
         table: &Arc<Table>,
         keys: Vec<Vec<u8>>,
         waiting: Waiting,
         read_at: Option<Timestamp>,
+        expect: Expect,
     ) -> Result<Acquired> {
         self.pin(table)?;
         let weight: usize = keys.iter().map(Vec::len).sum();
-        if self.bytes + self.locked_bytes + weight > MAX_TRANSACTION_BYTES {
+        if self.bytes + self.locked.bytes() + weight > MAX_TRANSACTION_BYTES {
             return Err(Error::Invalid(format!(
                 "the transaction writes and locks more than {MAX_TRANSACTION_BYTES} bytes; commit \
                  more often"
@@ -281,24 +279,27 @@ impl Transaction {
         let fresh = || Held::new(client.clone(), start_ts);
         let held = self.held.get_or_insert_with(fresh).clone();
         let mut acquired = Acquired::default();
-        acquired.rows = client.acquire(&held, keys, waiting, read_at.is_none()).await?;
-        for row in &mut acquired.rows {
-            match self.locked.get(&row.key) {
-                Some(seen) if row.newest > *seen => {
-                    // The lock was lost with its leader, and another was faster.
-                    let (key, committed) = (row.key.clone(), row.newest);
-                    return Err(Error::Conflict { key, start: start_ts, committed });
-                }
-                Some(_) => {}
-                None if read_at.is_some_and(|read_at| row.newest > read_at) => {
-                    acquired.newer = acquired.newer.max(Some(row.newest));
-                }
-                None => {
-                    self.locked_bytes += row.key.len();
-                    let seen = read_at.unwrap_or(row.newest.max(start_ts));
-                    self.locked.insert(row.key.clone(), seen);
-                }
+        let rows = read_at.is_none();
+        let expect = if self.locked.is_full() { Expect::Nothing } else { expect };
+        let mut unknown = Vec::with_capacity(keys.len());
+        for key in keys {
+            let own = self.writes.get(&key).and_then(own_row);
+            match self.locked.recall(&key, own.as_ref(), expect) {
+                Some(known) => acquired.rows.push(known),
+                None => unknown.push(key),
             }
+        }
+        if !unknown.is_empty() {
+            let look = Look { rows, expect };
+            for row in client.acquire(&held, unknown, waiting, look).await? {
+                let newer = self.locked.note(start_ts, &row, read_at, expect)?;
+                acquired.newer = acquired.newer.max(newer);
+                acquired.rows.push(row);
+            }
+        }
+        acquired.rows.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        acquired.rows.dedup_by(|a, b| a.key == b.key);
+        for row in &mut acquired.rows {
             if let Some(own) = self.writes.get(&row.key).and_then(own_row) {
                 row.live = own.is_some();
                 row.row = own;
@@ -368,7 +369,7 @@ impl Transaction {
     /// succeed. [`Error::Timeout`] means that the outcome could not be learned.
     pub async fn commit(mut self) -> Result<Timestamp> {
         if self.writes.is_empty() {
-            return Ok(self.snapshot.ts);
+            return self.verify().await;
         }
         let mutations = self.mutations();
         let keys: Vec<_> = mutations.iter().map(|mutation| mutation.key.clone()).collect();
@@ -383,6 +384,18 @@ impl Transaction {
         Ok(committed)
     }
 
+    /// The end of a transaction that writes nothing: what its statements have told of rows must
+    /// have been true.
+    async fn verify(self) -> Result<Timestamp> {
+        let unsure = self.locked.unsure();
+        if !unsure.is_empty() {
+            let ts = self.snapshot.client.timestamp().await?;
+            let found = self.at(ts).batch_get(unsure).await?;
+            self.locked.verify(self.snapshot.ts, ts, &found)?;
+        }
+        Ok(self.snapshot.ts)
+    }
+
     /// Everything that the commit writes or holds, ascending.
     fn mutations(&mut self) -> Vec<Mutation> {
         let mut ops = std::mem::take(&mut self.writes);
@@ -393,9 +406,9 @@ impl Transaction {
         }
         // An entry of an index that is not unique is never locked: its row is, and every version
         // of the entry came with one of the row.
-        let newest = self.locked.values().max().copied();
-        let seen = |key: &Vec<u8>| match (self.locked.get(key), kind_of(key)) {
-            (Some(seen), _) => Some(*seen),
+        let newest = self.locked.newest_seen().map(|newest| newest.max(self.snapshot.ts));
+        let seen = |key: &Vec<u8>| match (self.locked.seen(key), kind_of(key)) {
+            (Some(seen), _) => Some(seen),
             (None, Some(RegionKind::Index(..))) => newest,
             (None, _) => None,
         };

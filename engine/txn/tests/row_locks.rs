@@ -12,7 +12,7 @@ use std::time::Duration;
 use env::Random;
 use futures::stream::{self, StreamExt};
 use support::{Faults, TABLE, World, record, table};
-use txn::api::Waiting;
+use txn::api::{Expect, Waiting};
 use txn::{Acquired, TxnClient};
 use types::{Error, Result, Timestamp};
 
@@ -76,6 +76,7 @@ impl Bank {
                 repeat: 0.03,
                 drop: 0.02,
                 unknown: 0.02,
+                deposed: 0.1,
                 ..calm
             },
         };
@@ -99,13 +100,15 @@ impl Bank {
         let groups: Vec<Vec<Vec<u8>>> =
             if together { vec![order.to_vec()] } else { order.map(|key| vec![key]).to_vec() };
         for keys in groups {
+            // Most take the leader at its word, as statements that write do.
+            let expect = if self.random.chance(0.8) { Expect::Rows } else { Expect::Nothing };
             // Some read at a timestamp first, as a scan does, and read again if that was too old.
             if self.random.chance(0.3) {
                 loop {
                     let at = client.timestamp().await?;
                     let pairs = transaction.batch_get_at(keys.clone(), at).await?;
-                    let acquired =
-                        transaction.acquire(&table(1), keys.clone(), wait(), Some(at)).await?;
+                    let (read, at) = (keys.clone(), Some(at));
+                    let acquired = transaction.acquire(&table(1), read, wait(), at, expect).await?;
                     if acquired.newer.is_none() {
                         balances.extend(pairs.into_iter().map(|(key, row)| (key, amount(&row))));
                         break;
@@ -113,7 +116,7 @@ impl Bank {
                 }
             } else {
                 let Acquired { rows, .. } =
-                    transaction.acquire(&table(1), keys, wait(), None).await?;
+                    transaction.acquire(&table(1), keys, wait(), None, expect).await?;
                 let rows = rows.into_iter().map(|one| (one.key, amount(&one.row.unwrap())));
                 balances.extend(rows);
             }
@@ -241,7 +244,7 @@ async fn history(seed: u64, weather: Weather) -> Arc<Bank> {
     let client = bank.world.client();
     let mut transaction = client.begin().await.unwrap();
     let keys = (0..ACCOUNTS).map(account).collect();
-    transaction.acquire(&table(1), keys, wait(), None).await.unwrap();
+    transaction.acquire(&table(1), keys, wait(), None, Expect::Nothing).await.unwrap();
     bank
 }
 

@@ -15,7 +15,7 @@ use goldenscript::{ArgumentConsumer, Command, Context};
 use support::{Faults, World, name, record, reference, table};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
-use txn::api::{Mutation, Op, Request, Response, Waiting};
+use txn::api::{Expect, Mutation, Op, Request, Response, Waiting};
 use txn::layout::{DataRecord, Fate, HistRecord};
 use txn::{Acquired, Floors, Sweep, Transaction, TxnClient};
 use types::{Error, Timestamp};
@@ -261,6 +261,14 @@ fn option<T: std::str::FromStr>(
     args.take_key(name).map(str::parse).transpose()
 }
 
+fn expectation(args: &mut ArgumentConsumer<'_>) -> Expect {
+    match args.take_key("expect") {
+        Some("rows") => Expect::Rows,
+        Some("norows") => Expect::NoRows,
+        _ => Expect::Nothing,
+    }
+}
+
 fn text(row: &[u8]) -> String {
     String::from_utf8_lossy(row).into_owned()
 }
@@ -335,11 +343,12 @@ impl goldenscript::Runner for Scripts {
                     ms => Waiting::For(ms.parse()?),
                 };
                 let read_at = args.take_key("read_at").map(|text| self.ts(text));
+                let expect = expectation(&mut args);
                 let later = option(&mut args, "later")?.unwrap_or(false);
                 let keys = rest(&mut args).into_iter().map(record).collect();
                 let mut open = self.open.remove(&name).expect("open");
                 let work = async move {
-                    let acquired = open.acquire(&table, keys, waiting, read_at).await;
+                    let acquired = open.acquire(&table, keys, waiting, read_at, expect).await;
                     (open, acquired)
                 };
                 if later {
@@ -574,6 +583,27 @@ impl goldenscript::Runner for Scripts {
                 }
                 node.groups.elect(region.id);
                 Ok(String::new())
+            }
+            // Row locks from a leader that no quorum confirms.
+            "alone" => {
+                let key = args.next_pos().expect("key").to_owned();
+                let keys = vec![record(&key)];
+                let expect = expectation(&mut args);
+                let groups = self.world.home(&record(&key)).0.groups.clone();
+                groups.alone.store(true, std::sync::atomic::Ordering::Relaxed);
+                let (start_ts, waiting) = (self.world.timestamp(), Waiting::No);
+                let (hold, rows) = (1, true);
+                let response = self.ask(&key, |region| Request::Acquire {
+                    region,
+                    start_ts,
+                    keys,
+                    hold,
+                    waiting,
+                    rows,
+                    expect,
+                });
+                groups.alone.store(false, std::sync::atomic::Ordering::Relaxed);
+                self.answer(response)
             }
             "advance" => {
                 let ms = args.next_pos().expect("ms").parse()?;

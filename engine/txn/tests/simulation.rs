@@ -74,6 +74,7 @@ impl Bank {
             repeat: 0.05,
             drop: 0.03,
             unknown: 0.04,
+            deposed: 0.0,
         };
         *world.faults.lock() = faults;
         world.nodes.values().for_each(|node| node.groups.plague(faults));

@@ -16,7 +16,7 @@ use crate::error::{SqlResult, no_database, unsupported};
 use crate::planner::{parts, table_name};
 use crate::result::{Done, Reply, SqlError};
 use crate::statement::Stmt;
-use crate::storage::Waiting;
+use crate::storage::{Expect, Waiting};
 
 /// Most rows of an index that are filled in by one transaction.
 const BACKFILL: usize = 4_000;
@@ -327,9 +327,9 @@ async fn add_entries(
     page: &[crate::storage::Pair],
 ) -> types::Result<()> {
     let start = transaction.ts();
-    let waiting = Waiting::For(ROW_WAIT_MS);
+    let (waiting, expect) = (Waiting::For(ROW_WAIT_MS), Expect::Nothing);
     let records = page.iter().map(|(record, _)| record.clone()).collect();
-    let rows = transaction.acquire(table, records, waiting, None).await?.rows;
+    let rows = transaction.acquire(table, records, waiting, None, expect).await?.rows;
     let mut entries = BTreeMap::new();
     let mut locked = Vec::new();
     for current in rows {
@@ -347,7 +347,7 @@ async fn add_entries(
         }
     }
     if !locked.is_empty() {
-        for present in transaction.acquire(table, locked, waiting, None).await?.rows {
+        for present in transaction.acquire(table, locked, waiting, None, expect).await?.rows {
             let Some(there) = present.row else { continue };
             if entries.remove(&present.key).is_some_and(|tail| tail != there) {
                 return Err(Error::Duplicate { index: index.name.clone(), key: present.key });

@@ -23,7 +23,7 @@ use crate::error::{SqlResult, unsupported};
 use crate::planner::{parts, table_name};
 use crate::reader::Reader;
 use crate::result::{Reply, SqlError};
-use crate::storage::{Acquired, Waiting};
+use crate::storage::{Acquired, Expect, Waiting};
 use crate::{constant, parser, rows};
 
 /// How often a statement reads rows that others change before it has locked them.
@@ -34,8 +34,8 @@ const READS: usize = 32;
 pub(super) enum Finding {
     /// It reads them; conflicts show at commit.
     Read(Reader),
-    /// It locks them, and sees them as they are then.
-    Lock(Open, Waiting),
+    /// It locks them, and sees them as they are then, as sure as what it expects of them says.
+    Lock(Open, Waiting, Expect),
 }
 
 impl Finding {
@@ -66,7 +66,7 @@ impl Session {
     /// How a statement within a transaction finds rows.
     pub(super) fn finding(&self, open: &Open) -> Finding {
         match open.pessimistic {
-            true => Finding::Lock(open.clone(), self.row_wait()),
+            true => Finding::Lock(open.clone(), self.row_wait(), Expect::Rows),
             false => Finding::Read(Reader::Transaction(open.shared.clone(), open.ts)),
         }
     }
@@ -82,7 +82,7 @@ impl Session {
     pub(super) async fn beside(&self, finding: &Finding) -> SqlResult<Reader> {
         Ok(match finding {
             Finding::Read(reader) => reader.clone(),
-            Finding::Lock(open, _) => {
+            Finding::Lock(open, ..) => {
                 Reader::Transaction(open.shared.clone(), self.engine.storage.timestamp().await?)
             }
         })
@@ -91,7 +91,7 @@ impl Session {
     /// Locks keys of a table.
     pub(super) async fn acquire(
         &self,
-        (open, waiting): (&Open, Waiting),
+        (open, waiting, expect): (&Open, Waiting, Expect),
         table: &Arc<Table>,
         keys: Vec<Vec<u8>>,
         read_at: Option<Timestamp>,
@@ -102,7 +102,7 @@ impl Session {
         open.locking.store(true, Ordering::Release);
         let mut guard = open.shared.lock().await;
         let transaction = guard.as_mut().ok_or_else(|| impossible("the transaction has ended"))?;
-        let acquired = transaction.acquire(table, keys, waiting, read_at).await;
+        let acquired = transaction.acquire(table, keys, waiting, read_at, expect).await;
         acquired.map_err(|error| rows::error(error, std::slice::from_ref(table)))
     }
 
@@ -113,14 +113,14 @@ impl Session {
         finding: &Finding,
         lookup: Lookup,
     ) -> SqlResult<Vec<(Vec<u8>, Vec<Value>)>> {
-        let (open, waiting) = match finding {
+        let by = match finding {
             Finding::Read(reader) => return find(table, reader, lookup).await,
-            Finding::Lock(open, waiting) => (open, *waiting),
+            Finding::Lock(open, waiting, expect) => (open, *waiting, *expect),
         };
         let keys = match lookup {
             Lookup::Records(keys) => keys,
             Lookup::Entries(index, keys) => {
-                let entries = self.acquire((open, waiting), table, keys, None).await?.rows;
+                let entries = self.acquire(by, table, keys, None).await?.rows;
                 let entries = entries.iter().filter_map(|one| Some((&one.key, one.row.as_ref()?)));
                 entries
                     .map(|(key, value)| key::record_of_index_entry(table, &index, key, value))
@@ -128,7 +128,7 @@ impl Session {
             }
         };
         let mut found = Vec::with_capacity(keys.len());
-        for one in self.acquire((open, waiting), table, keys, None).await?.rows {
+        for one in self.acquire(by, table, keys, None).await?.rows {
             if let Some(stored) = one.row {
                 found.push((one.key, row::decode(table, &stored)?));
             }
@@ -145,18 +145,18 @@ impl Session {
         table: &Arc<Table>,
     ) -> SqlResult<Vec<(Vec<Value>, Vec<Value>)>> {
         let width = table.columns.len();
-        let (open, waiting) = match finding {
+        let (open, by) = match finding {
             Finding::Read(reader) => {
                 return self.computed_by_plan(query, catalog, reader, width).await;
             }
-            Finding::Lock(open, waiting) => (open, *waiting),
+            Finding::Lock(open, waiting, expect) => (open, (open, *waiting, *expect)),
         };
         for _ in 0..READS {
             let at = self.engine.storage.timestamp().await?;
             let reader = Reader::Transaction(open.shared.clone(), at);
             let found = self.computed_by_plan(query.clone(), catalog, &reader, width).await?;
             let keys = found.iter().map(|(row, _)| rows::record_key(table, row)).collect();
-            if self.acquire((open, waiting), table, keys, Some(at)).await?.newer.is_none() {
+            if self.acquire(by, table, keys, Some(at)).await?.newer.is_none() {
                 return Ok(found);
             }
         }
@@ -180,7 +180,7 @@ impl Session {
         let locks = std::mem::take(&mut query.locks);
         let waiting = self.waiting_of(&locks);
         let finding = match self.finding(open) {
-            Finding::Lock(open, _) => Finding::Lock(open, waiting),
+            Finding::Lock(open, ..) => Finding::Lock(open, waiting, Expect::Nothing),
             read => read,
         };
         let reply = match &finding {
@@ -220,7 +220,7 @@ impl Session {
     ) -> SqlResult<Reader> {
         let tables = self.locking_tables(query, locks, catalog, finding.ts())?;
         let (open, waiting) = match finding {
-            Finding::Lock(open, waiting) => (Some(open), *waiting),
+            Finding::Lock(open, waiting, _) => (Some(open), *waiting),
             Finding::Read(_) => (None, Waiting::No),
         };
         if let (Finding::Read(reader), Some(lookup)) = (finding, by_key(query, &tables, finding)) {
@@ -274,8 +274,8 @@ impl Session {
         at: Timestamp,
     ) -> SqlResult<Option<Timestamp>> {
         match finding {
-            Finding::Lock(open, waiting) => {
-                Ok(self.acquire((open, *waiting), table, keys, Some(at)).await?.newer)
+            Finding::Lock(open, waiting, expect) => {
+                Ok(self.acquire((open, *waiting, *expect), table, keys, Some(at)).await?.newer)
             }
             Finding::Read(Reader::Transaction(shared, _)) => {
                 let mut guard = shared.lock().await;
@@ -300,14 +300,14 @@ impl Session {
         reader: &Reader,
     ) -> SqlResult<(Vec<&'a [Value]>, Option<Timestamp>)> {
         let wanted = limit_of(query).unwrap_or(usize::MAX);
+        let by = (open, Waiting::Skip, Expect::Nothing);
         let (mut got, mut newer) = (Vec::new(), None);
         let mut rest = rows.as_slice();
         while got.len() < wanted && !rest.is_empty() {
             let (now, later) = rest.split_at((wanted - got.len()).min(rest.len()));
             rest = later;
             let keys = now.iter().map(|row| rows::record_key(&one.table, row)).collect();
-            let acquired =
-                self.acquire((open, Waiting::Skip), &one.table, keys, Some(reader.ts())).await?;
+            let acquired = self.acquire(by, &one.table, keys, Some(reader.ts())).await?;
             newer = newer.max(acquired.newer);
             let held: BTreeSet<Vec<u8>> = acquired.rows.into_iter().map(|row| row.key).collect();
             let free = |row: &&&[Value]| held.contains(&rows::record_key(&one.table, row));

@@ -14,7 +14,7 @@ use crate::error::SqlResult;
 use crate::result::{Done, Reply, SqlError};
 use crate::rows;
 use crate::statement::Mode;
-use crate::storage::Waiting;
+use crate::storage::{Expect, Waiting};
 
 /// A statement that writes.
 #[derive(Clone)]
@@ -139,7 +139,7 @@ impl Session {
             Write::Delete(delete) => self.delete_rows(delete, &catalog, &finding).await?,
         };
         let owned = match &finding {
-            Finding::Lock(open, waiting) => {
+            Finding::Lock(open, waiting, _) => {
                 self.contend(&table, &changes, (open, *waiting)).await?
             }
             Finding::Read(_) => self.foresee(&table, &changes, open, explicit).await?,
@@ -152,27 +152,31 @@ impl Session {
         &self,
         table: &Arc<Table>,
         changes: &Changes,
-        by: (&Open, Waiting),
+        (open, waiting): (&Open, Waiting),
     ) -> SqlResult<rows::Owned> {
         let mut keys = Vec::new();
-        match changes {
+        let expect = match changes {
             Changes::Insert { rows, .. } => {
                 for row in rows {
                     keys.extend(rows::unique_keys(table, row)?);
                 }
+                Expect::NoRows
             }
             Changes::Update { pairs } => {
                 for (old, new) in pairs {
                     keys.extend(rows::contested(table, old, new)?);
                 }
+                // Some are left, others taken.
+                Expect::Nothing
             }
             Changes::Delete { rows } => {
                 for row in rows {
                     keys.extend(rows::unique_entries(table, row)?);
                 }
+                Expect::Rows
             }
-        }
-        let acquired = self.acquire(by, table, keys, None).await?.rows;
+        };
+        let acquired = self.acquire((open, waiting, expect), table, keys, None).await?.rows;
         let taken = changes.taken(table)?;
         let leaving = changes.leaving(table)?;
         let live = acquired.iter().filter(|one| one.live && taken.contains(&one.key));

@@ -14,7 +14,7 @@ use txn::api::{RegionRef, Request, Response};
 use txn::client::{RowTransport, TxnClient};
 use types::{Error, LeaseId, NodeId, Region, RegionKind, Result, Table, TableId, Timestamp};
 
-use super::{Acquired, Pair, Savepoint, Scan, Snapshot, Storage, Transaction, Waiting};
+use super::{Acquired, Expect, Pair, Savepoint, Scan, Snapshot, Storage, Transaction, Waiting};
 
 /// How long a table's regions are asked for something before giving up.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -240,8 +240,9 @@ impl Transaction for ClusterTransaction {
         keys: Vec<Vec<u8>>,
         waiting: Waiting,
         read_at: Option<Timestamp>,
+        expect: Expect,
     ) -> Result<Acquired> {
-        self.inner.acquire(table, keys, waiting, read_at).await
+        self.inner.acquire(table, keys, waiting, read_at, expect).await
     }
 
     fn wait_for_rows(&mut self, wait: Duration) {

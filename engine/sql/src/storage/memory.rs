@@ -21,7 +21,9 @@ use tokio::time::{Instant, timeout_at};
 use txn::queues::{Queues, Standing, Tenure};
 use types::{Error, LeaseId, RegionKind, Result, Table, TableId, Timestamp};
 
-use super::{Acquired, Current, Pair, Savepoint, Scan, Snapshot, Storage, Transaction, Waiting};
+use super::{
+    Acquired, Current, Expect, Pair, Savepoint, Scan, Snapshot, Storage, Transaction, Waiting,
+};
 
 /// Pairs of a page, unless asked for fewer.
 const PAGE: usize = 1024;
@@ -360,6 +362,7 @@ impl Transaction for MemoryTransaction {
         mut keys: Vec<Vec<u8>>,
         waiting: Waiting,
         read_at: Option<Timestamp>,
+        _: Expect,
     ) -> Result<Acquired> {
         keys.sort();
         keys.dedup();
@@ -382,7 +385,8 @@ impl Transaction for MemoryTransaction {
                     self.locked.insert(key.clone(), read_at.unwrap_or(newest.max(start)));
                 }
             }
-            acquired.rows.push(Current { key, newest, live: row.is_some(), row });
+            let floor = Timestamp::ZERO;
+            acquired.rows.push(Current { key, newest, floor, live: row.is_some(), row });
         }
         Ok(acquired)
     }

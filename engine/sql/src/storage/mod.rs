@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use placement::ClusterStatus;
 use placement::api::{Catalog, CatalogChange, Lease};
 pub use txn::Acquired;
-pub use txn::api::{Current, Waiting};
+pub use txn::api::{Current, Expect, Waiting};
 use types::{LeaseId, Result, Table, TableId, Timestamp};
 
 /// A key and its row.
@@ -59,13 +59,15 @@ pub trait Transaction: Snapshot {
     ) -> Box<dyn Scan>;
 
     /// Locks keys until the transaction ends, and gives their rows as they are now. `read_at` says
-    /// when rows were read: what is newer is told, and has to be read again.
+    /// when rows were read: what is newer is told, and has to be read again. What is as expected is
+    /// certain only once the transaction has committed.
     async fn acquire(
         &mut self,
         table: &Arc<Table>,
         keys: Vec<Vec<u8>>,
         waiting: Waiting,
         read_at: Option<Timestamp>,
+        expect: Expect,
     ) -> Result<Acquired>;
 
     /// How long the commit waits for rows that others hold and this one has not locked.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use env::Random;
@@ -48,6 +49,8 @@ struct State {
 pub struct SimGroups {
     node: NodeId,
     random: Random,
+    /// No quorum answers: nothing is confirmed.
+    pub alone: AtomicBool,
     state: Mutex<State>,
     this: std::sync::Weak<SimGroups>,
 }
@@ -60,7 +63,8 @@ impl SimGroups {
             founded: BTreeMap::new(),
             peers: BTreeMap::new(),
         });
-        Arc::new_cyclic(|this| SimGroups { node, random, state, this: this.clone() })
+        let alone = AtomicBool::new(false);
+        Arc::new_cyclic(|this| SimGroups { node, random, alone, state, this: this.clone() })
     }
 
     /// From now on these things go wrong.
@@ -260,6 +264,9 @@ impl Groups for SimGroups {
         let Some(peer) = state.peers.get(&region) else {
             return async move { Err(Error::RegionNotFound(region)) }.boxed();
         };
+        if self.alone.load(Ordering::Relaxed) {
+            return async { Err(Error::Unavailable("nobody confirms".into())) }.boxed();
+        }
         let index = peer.machine.applied().index + peer.queue.len() as u64;
         let mut applied = peer.applied.subscribe();
         async move {

@@ -15,7 +15,7 @@ use kv::MemoryKv;
 use parking_lot::Mutex;
 use placement::api::Route;
 use raft::Machines;
-use txn::api::{RegionRef, Request, Response};
+use txn::api::{Current, RegionRef, Request, Response};
 use txn::{Directory, RowMachines, RowStore, RowTransport, TxnClient, TxnService, WaitGraph};
 use types::{
     Column, ColumnType, Epoch, Error, IntWidth, NodeId, Peer, PeerRole, Region, RegionId,
@@ -41,6 +41,8 @@ pub struct Faults {
     pub drop: f64,
     /// A proposal's outcome is not told.
     pub unknown: f64,
+    /// A leader that was deposed some time ago answers of row locks, on its own word.
+    pub deposed: f64,
 }
 
 pub struct Node {
@@ -215,6 +217,7 @@ impl World {
             dead: AtomicBool::new(false),
             calls: AtomicU64::new(u64::MAX),
             died: tokio::sync::Notify::new(),
+            past: Mutex::default(),
         })
     }
 
@@ -307,9 +310,33 @@ pub struct Link {
     /// Calls until it dies.
     calls: AtomicU64,
     died: tokio::sync::Notify,
+    /// What leaders once said of rows.
+    past: Mutex<BTreeMap<Vec<Vec<u8>>, Vec<Current>>>,
 }
 
 impl Link {
+    /// What a leader says that does not know it is deposed: what was so when it last led. It says
+    /// so only where it need not ask anybody.
+    fn deposed(&self, chance: f64, request: &Request) -> Option<Response> {
+        let Request::Acquire { keys, rows: true, expect, .. } = request else { return None };
+        let found = self.past.lock().get(keys).cloned()?;
+        let met = found.iter().all(|one| expect.is_met(one.live));
+        let (locked, behind) = (Vec::new(), None);
+        (met && self.world.random.chance(chance)).then_some(Response::Acquired {
+            found,
+            locked,
+            behind,
+        })
+    }
+
+    /// Takes note of what a leader says of rows; the first is kept for a while.
+    fn remember(&self, keys: Option<Vec<Vec<u8>>>, response: &Response) {
+        let (Some(keys), Response::Acquired { found, .. }) = (keys, response) else { return };
+        if found.len() == keys.len() && self.world.random.chance(0.3) {
+            self.past.lock().insert(keys, found.clone());
+        }
+    }
+
     /// The client crashes before its call number `calls` from now.
     pub fn die_after(&self, calls: u64) {
         self.calls.store(calls, Ordering::SeqCst);
@@ -350,7 +377,15 @@ impl RowTransport for Link {
                 service.handle(request).await;
             });
         }
-        let response = service.handle(request).await;
+        let asked = match &request {
+            Request::Acquire { keys, rows: true, .. } => Some(keys.clone()),
+            _ => None,
+        };
+        let response = match self.deposed(faults.deposed, &request) {
+            Some(response) => response,
+            None => service.handle(request).await,
+        };
+        self.remember(asked, &response);
         world.delay().await;
         self.alive().await;
         if world.random.chance(faults.lose_answer) {
