@@ -372,13 +372,14 @@ impl Peer {
         self.runs() && !self.work.is_empty() && matches!(self.slot, Slot::Here(_))
     }
 
-    /// First part of a round: takes Raft's work, sends what need not wait for the disk, and adds
-    /// what must be written.
+    /// First part of a round: takes Raft's work, sends and answers what need not wait for the disk,
+    /// and adds what must be written.
     pub fn begin_round(
         &mut self,
         now: u64,
         out: &mut Outbox,
         write: &mut LogWrite,
+        answers: &mut Answers,
     ) -> Result<Option<Ready>> {
         if let Some(context) = self.reads.begin(now) {
             self.guarded(|raw| raw.read_index(context));
@@ -392,6 +393,16 @@ impl Peer {
         }
         let Some(mut ready) = self.guarded(RawNode::ready) else { return Ok(None) };
         self.send(ready.take_messages(), out);
+        // A quorum's word rests on nothing that is written now; nor does a heartbeat's answer, nor
+        // any other message of a follower who has nothing to write himself. Other regions of the
+        // round have, and their sync takes long.
+        for state in ready.take_read_states() {
+            self.reads.confirmed(&state.request_ctx, state.index);
+        }
+        self.reads.applied(self.applied.index, answers);
+        if !ready.must_sync() {
+            self.send(ready.take_persisted_messages(), out);
+        }
         let region = self.region.id;
         if !ready.snapshot().is_empty() {
             self.write_snapshot(&ready, write)?;
@@ -443,10 +454,6 @@ impl Peer {
         let entries = ready.take_entries();
         self.raw.mut_store().appended(entries);
         self.send(ready.take_persisted_messages(), out);
-        for state in ready.take_read_states() {
-            self.reads.confirmed(&state.request_ctx, state.index);
-        }
-        self.reads.applied(self.applied.index, answers);
         let mut committed = ready.take_committed_entries();
         let snapshot_index = ready.snapshot().get_metadata().index;
         if let Some(mut light) = self.guarded(|raw| raw.advance_append(ready)) {

@@ -1,8 +1,10 @@
 //! All groups of a node: takes messages, requests and ticks in, and drives them round by round.
 //!
-//! Deterministic: no clock, no thread, no randomness. In one round ([`Store::drive`]) the leaders'
-//! messages go out, one write and one sync of the log serve every group, then the other messages
-//! go out, committed entries are applied, and only then are those who wait answered.
+//! Deterministic: no clock, no thread, no randomness. In one round ([`Store::drive`]) what rests on
+//! nothing that is written now goes out first: the leaders' messages, those of followers who have
+//! nothing to write, and confirmed read indexes. One write and one sync of the log serve every group,
+//! then the other messages go out, committed entries are applied, and only then are those who wait
+//! for them answered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -343,17 +345,19 @@ impl Store {
         let mut out = Outbox::default();
         let mut write = std::mem::take(&mut self.later);
         let mut readies = Vec::new();
+        let mut confirmed = Answers::default();
         for region in std::mem::take(&mut self.dirty) {
             self.touched.insert(region);
             let Some(peer) = self.peers.get_mut(&region) else { continue };
             peer.step_membership(self.now, &mut self.answers);
-            match peer.begin_round(self.now, &mut out, &mut write) {
+            match peer.begin_round(self.now, &mut out, &mut write, &mut confirmed) {
                 Ok(Some(ready)) => readies.push((region, ready)),
                 Ok(None) => {}
                 Err(error) => peer.fail(&error.to_string()),
             }
         }
         self.send(out);
+        confirmed.send();
         self.finish_round(write, readies, None);
         self.apply();
     }
