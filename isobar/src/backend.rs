@@ -144,6 +144,9 @@ impl Host for ServerHost {
                 database: connection.database,
                 command: connection.command.to_owned(),
                 seconds: connection.elapsed.as_secs(),
+                statement: connection
+                    .statement
+                    .map(|text| String::from_utf8_lossy(&text).into_owned()),
             })
             .collect()
     }

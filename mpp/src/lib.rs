@@ -11,6 +11,7 @@ pub mod door;
 pub mod error;
 pub mod exec;
 pub mod handlers;
+mod life;
 pub mod picture;
 pub mod pruning;
 pub mod reader;

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 use types::{Epoch, NodeId, RegionId, Table, Timestamp};
 
+use crate::life;
 use crate::pruning::Bound;
 use crate::reader::{Pinned, Reader};
 
@@ -223,7 +224,8 @@ impl ExecutionPlan for ColumnarScanExec {
             }
             batch
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream)))
+        let batches = RecordBatchStreamAdapter::new(self.schema(), stream);
+        Ok(life::while_wanted(Box::pin(batches), &context))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

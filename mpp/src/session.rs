@@ -16,6 +16,7 @@ use url::Url;
 
 use crate::channel::WorkerChannels;
 use crate::handlers::{QueryNodes, desired, route, scale_up};
+use crate::life::{self, Life};
 use crate::reader::Reader;
 use crate::rules::IsolateSingleTaskJoins;
 use crate::scan::{PARTITIONS, ScanCodec};
@@ -86,6 +87,7 @@ pub fn local(reader: Arc<Reader>, runtime: Arc<RuntimeEnv>) -> SessionState {
 pub fn worker(reader: Arc<Reader>, runtime: Arc<RuntimeEnv>, channels: WorkerChannels) -> Worker {
     Worker::from_session_builder(move |query: WorkerQueryContext| {
         let (reader, channels) = (reader.clone(), channels.clone());
+        let life = Life::of_call();
         async move {
             let functions = sql::planner::session_state_builder(config()).build();
             let mut state = query
@@ -97,9 +99,11 @@ pub fn worker(reader: Arc<Reader>, runtime: Arc<RuntimeEnv>, channels: WorkerCha
                 .with_window_functions(functions.window_functions().values().cloned().collect())
                 .with_distributed_user_codec(ScanCodec)
                 .with_distributed_channel_resolver(channels)
+                .with_distributed_worker_plan_rewrite_handler(life::watch_joins)
                 .build();
             let config = state.config_mut();
             config.set_extension(reader);
+            config.set_extension(Arc::new(life));
             *config = config.clone().with_batch_size(BATCH_ROWS);
             Ok(state)
         }

@@ -16,7 +16,10 @@ use tonic::codegen::Service;
 use tonic::codegen::http::{Request, Response};
 use tonic::server::NamedService;
 
-/// Runs each call of a service, and all tasks that the call starts, on other threads.
+use crate::life::Life;
+
+/// Runs each call of a service, and all tasks that the call starts, on other threads. What a call
+/// brings lives as long as its request is open.
 #[derive(Clone)]
 pub(crate) struct OnLane<S> {
     inner: S,
@@ -47,7 +50,10 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let call = AbortOnDropHandle::new(self.lane.spawn(self.inner.call(request)));
+        let life = Life::default();
+        let request = request.map(|body| life.tied_to(body));
+        let call = life.scope(self.inner.call(request));
+        let call = AbortOnDropHandle::new(self.lane.spawn(call));
         let answer = |ended: Result<_, tokio::task::JoinError>| {
             ended.unwrap_or_else(|error| Ok(Status::internal(error.to_string()).into_http()))
         };

@@ -30,6 +30,8 @@ pub struct Process {
     pub command: String,
     /// For how many seconds.
     pub seconds: u64,
+    /// The statement that runs.
+    pub statement: Option<String>,
 }
 
 /// The server around the sessions.

@@ -18,6 +18,7 @@ mod absent;
 mod cluster;
 mod schema;
 
+pub(crate) use cluster::LONGEST_INFO;
 pub use schema::{character_sets, collations, column_key, default_text, engines, extra, keys};
 
 /// Databases that hold no stored tables.
@@ -170,7 +171,7 @@ impl Source<'_> {
             "garbage_collection" => self.garbage_collection().await,
             "cluster_info" => self.cluster_info().await,
             "regions" => self.regions().await,
-            "processlist" => Ok(self.processlist()),
+            "processlist" => Ok(self.processlist(LONGEST_INFO)),
             _ => self.described(table).ok_or_else(missing),
         }
     }

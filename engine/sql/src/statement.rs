@@ -254,7 +254,10 @@ pub enum ShowKind {
     /// CHARACTER SET.
     CharacterSet,
     /// PROCESSLIST.
-    Processlist,
+    Processlist {
+        /// FULL: whole statements.
+        full: bool,
+    },
     /// GRANTS.
     Grants,
     /// PLUGINS, EVENTS, TRIGGERS and others of which there are none.

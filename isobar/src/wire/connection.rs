@@ -61,6 +61,8 @@ enum End {
     Quit,
     /// The client is told this first.
     Told(SqlError),
+    /// The client gets the answer that waits for it, and nothing after it.
+    Answered,
     /// The socket failed.
     Broken(PacketError),
 }
@@ -144,11 +146,12 @@ impl Connection {
         self.answer(&payload).await
     }
 
-    /// Sends what is buffered, unless the connection is killed meanwhile.
+    /// Sends what is buffered. If the connection was killed, that is the last of it: an error on top
+    /// of an answer would be out of order.
     async fn flush(&mut self) -> Result<(), End> {
         tokio::select! {
             biased;
-            () = self.registration.closing.cancelled() => Err(End::Told(errors::interrupted())),
+            () = self.registration.closing.cancelled() => Err(End::Answered),
             flushed = self.accepted.writer.flush() => Ok(flushed?),
         }
     }
@@ -165,6 +168,7 @@ impl Connection {
         match end {
             End::Quit => Ok(()),
             End::Broken(error) => Err(error.into()),
+            End::Answered => Err(handshake::leave(reader, writer, errors::interrupted()).await),
             End::Told(error) => Err(handshake::refuse(reader, writer, *capabilities, error).await),
         }
     }
@@ -192,12 +196,17 @@ impl Connection {
         Ok(payload?)
     }
 
-    async fn answer(&mut self, payload: &[u8]) -> Result<(), End> {
+    async fn answer(&mut self, payload: &Bytes) -> Result<(), End> {
         let command = match Command::decode(payload, self.accepted.capabilities) {
             Ok(command) => command,
             Err(error) => return Err(End::Told(errors::malformed(error.0))),
         };
-        let cancel = self.registration.begin(command.name());
+        let statement = match &command {
+            Command::Query(text) => Some(payload.slice_ref(text)),
+            Command::Execute(execute) => self.statements.text(execute.id),
+            _ => None,
+        };
+        let cancel = self.registration.begin(command.name(), statement);
         match command {
             Command::Quit => return Err(End::Quit),
             Command::Ping => self.put_ok(&Done::default()),
@@ -462,7 +471,7 @@ impl Connection {
         };
         match prepared {
             Ok(prepared) => {
-                self.statements.add(&prepared);
+                self.statements.add(&prepared, text);
                 let context = self.context(false);
                 answer::put_prepared(&mut self.accepted.writer, &context, &prepared);
             }

@@ -1,6 +1,7 @@
 //! The connections of this process: numbers, the process list, KILL, figures.
 //!
-//! Shared by the server and the engine; never holds a statement's text.
+//! Shared by the server and the engine. Holds a statement's text only while that runs; who shows it
+//! must leave out what may hold a password.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
@@ -36,6 +38,8 @@ pub struct ConnectionSummary {
     pub command: &'static str,
     /// For how long.
     pub elapsed: Duration,
+    /// The statement that runs.
+    pub statement: Option<Bytes>,
 }
 
 /// All connections.
@@ -77,6 +81,7 @@ struct State {
     since: Instant,
     /// Cancels the statement that runs.
     query: Option<CancellationToken>,
+    statement: Option<Bytes>,
 }
 
 /// Takes a connection off the list when dropped, and gives its slot back.
@@ -112,6 +117,7 @@ impl Connections {
             command: "Connect",
             since: Instant::now(),
             query: None,
+            statement: None,
         };
         let mut open = self.open.lock();
         // Numbers are 32 bits on the wire; after four billion they begin again.
@@ -195,12 +201,13 @@ impl Registration {
     }
 
     /// Notes that a command begins, and returns the token that KILL cancels.
-    pub fn begin(&self, command: &'static str) -> CancellationToken {
+    pub fn begin(&self, command: &'static str, statement: Option<Bytes>) -> CancellationToken {
         let token = CancellationToken::new();
         let mut state = self.handle.state.lock();
         state.command = command;
         state.since = Instant::now();
         state.query = Some(token.clone());
+        state.statement = statement;
         self.connections.questions.fetch_add(1, Ordering::Relaxed);
         token
     }
@@ -211,6 +218,7 @@ impl Registration {
         state.command = "Sleep";
         state.since = Instant::now();
         state.query = None;
+        state.statement = None;
     }
 }
 
@@ -224,6 +232,7 @@ impl Handle {
             database: state.database.clone(),
             command: state.command,
             elapsed: state.since.elapsed(),
+            statement: state.statement.clone(),
         }
     }
 }

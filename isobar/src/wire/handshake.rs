@@ -359,6 +359,11 @@ pub async fn refuse(
     error: SqlError,
 ) -> Failure {
     answer::put_error(writer, capabilities, &error);
+    leave(reader, writer, error).await
+}
+
+/// Sends what is buffered, within a bound, and closes the connection because of `error`.
+pub async fn leave(reader: &mut Reader, writer: &mut Writer, error: SqlError) -> Failure {
     match tokio::time::timeout(LAST_WORDS, writer.close()).await {
         Ok(Ok(())) => reader.drain(LAST_WORDS).await,
         Ok(Err(error)) => return Failure::Packet(error),

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use bytes::Bytes;
 use sql::result::SqlError;
 use types::Value;
 
@@ -15,6 +16,8 @@ pub const MAX_STATEMENTS: usize = 16_382;
 /// One prepared statement.
 #[derive(Debug, Default)]
 struct Statement {
+    /// For the process list.
+    text: Bytes,
     params: usize,
     bound: Vec<ParamType>,
     long_data: BTreeMap<usize, Vec<u8>>,
@@ -46,9 +49,15 @@ impl Statements {
     }
 
     /// Remembers a statement.
-    pub fn add(&mut self, prepared: &backend::Prepared) {
+    pub fn add(&mut self, prepared: &backend::Prepared, text: &[u8]) {
         let params = usize::from(prepared.params);
-        self.statements.insert(prepared.id, Statement { params, ..Statement::default() });
+        let text = Bytes::copy_from_slice(text);
+        self.statements.insert(prepared.id, Statement { text, params, ..Statement::default() });
+    }
+
+    /// What was prepared.
+    pub fn text(&self, id: u32) -> Option<Bytes> {
+        self.statements.get(&id).map(|statement| statement.text.clone())
     }
 
     /// Whether the number is known.
@@ -100,7 +109,7 @@ impl Statements {
         let Some(statement) = self.statements.get_mut(&id) else {
             return Err(errors::unknown_statement(id, "mysqld_stmt_execute"));
         };
-        let Statement { params, bound, long_data, failed } = statement;
+        let Statement { params, bound, long_data, failed, .. } = statement;
         let decoded = match failed.take() {
             Some(error) => Err(error),
             None => params::decode(payload, *params, bound, |position| {

@@ -8,6 +8,11 @@ use types::{NodeId, PeerRole, RegionKind, ReplicaLag, Table, Timestamp, Value};
 use super::{Listing, Source, int, string};
 use crate::error::SqlResult;
 
+/// Most characters of a statement in the process list.
+pub(crate) const LONGEST_INFO: usize = 64 * 1024;
+/// Words of statements that may hold a password or a token.
+const SECRETS: [&str; 3] = ["password", "identified", "isobar_"];
+
 impl Source<'_> {
     /// information_schema.columnar_replica: TiDB's columns, and lag.
     pub(super) async fn columnar_replica(&self) -> SqlResult<Listing> {
@@ -81,7 +86,8 @@ impl Source<'_> {
             "#HOLDS_BACK",
             "#CLUSTER_HISTORY_BYTES",
         ]);
-        let now = self.engine.clock.unix_millis();
+        // Placement's time, by which leases end; this machine's clock may differ.
+        let now = self.engine.storage.timestamp().await?.physical_ms();
         let moment = |ms: u64| {
             string(crate::temporal::format_datetime(
                 i64::try_from(ms).unwrap_or(0).saturating_mul(1000),
@@ -217,8 +223,8 @@ impl Source<'_> {
         Ok(listing)
     }
 
-    /// information_schema.processlist.
-    pub(crate) fn processlist(&self) -> Listing {
+    /// information_schema.processlist, with so many characters of each statement.
+    pub(crate) fn processlist(&self, longest: usize) -> Listing {
         let mut listing =
             Listing::of(&["#ID", "USER", "HOST", "DB", "COMMAND", "#TIME", "STATE", "INFO"]);
         let processes = self.engine.host.as_ref().map(|host| host.processes()).unwrap_or_default();
@@ -231,7 +237,7 @@ impl Source<'_> {
                 string(process.command),
                 int(process.seconds),
                 string(""),
-                Value::Null,
+                process.statement.map_or(Value::Null, |text| string(shown(&text, longest))),
             ]);
         }
         listing
@@ -247,6 +253,15 @@ impl Source<'_> {
             .map(|user| vec![string(&user.host), string(&user.name)])
             .collect();
         listing
+    }
+}
+
+/// A statement as others may see it: not one that may hold a password or a token.
+fn shown(text: &str, longest: usize) -> String {
+    let lower = text.to_ascii_lowercase();
+    match SECRETS.iter().any(|word| lower.contains(word)) {
+        true => "(not shown: it may hold a password or a snapshot token)".to_owned(),
+        false => text.chars().take(longest).collect(),
     }
 }
 

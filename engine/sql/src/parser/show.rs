@@ -51,7 +51,7 @@ pub fn show(parser: &mut Parser) -> SqlResult<Stmt> {
             parser.next_token();
             ShowKind::CharacterSet
         }
-        ("PROCESSLIST", _) => ShowKind::Processlist,
+        ("PROCESSLIST", _) => ShowKind::Processlist { full },
         ("GRANTS", _) => {
             if take(parser, &["FOR"]) {
                 while !matches!(parser.peek_token().token, Token::EOF | Token::SemiColon) {

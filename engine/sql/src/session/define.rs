@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use placement::api::CatalogChange;
 use sqlparser::ast::{CreateIndex, ObjectName};
+use tokio_util::sync::CancellationToken;
 use types::{Error, Index, IndexId, IndexState, Table, key, row};
 
 use super::tables::stored;
 use super::{ATTEMPTS, Session, done, impossible, pause};
 use crate::ddl;
-use crate::error::{SqlResult, no_database, unsupported};
+use crate::error::{SqlResult, interrupted, no_database, unsupported};
 use crate::planner::{parts, table_name};
 use crate::result::{Done, Reply, SqlError};
 use crate::statement::Stmt;
@@ -29,7 +30,11 @@ const MAX_REPLICAS: u64 = 16;
 
 impl Session {
     /// Runs a definition.
-    pub(super) async fn define(&mut self, statement: Stmt) -> SqlResult<Reply> {
+    pub(super) async fn define(
+        &mut self,
+        statement: Stmt,
+        cancel: &CancellationToken,
+    ) -> SqlResult<Reply> {
         self.engine.storage.timestamp().await?;
         match statement {
             Stmt::CreateDatabase { name, if_not_exists } => {
@@ -47,7 +52,7 @@ impl Session {
             Stmt::DropDatabase { name, if_exists } => self.drop_database(name, if_exists).await,
             Stmt::CreateTable(create) => self.create_table(&create).await,
             Stmt::DropTable { names, if_exists } => self.drop_tables(&names, if_exists).await,
-            Stmt::CreateIndex(create) => self.create_index(&create).await,
+            Stmt::CreateIndex(create) => self.create_index(&create, cancel).await,
             Stmt::DropIndex { name, table } => {
                 let table = self.current(&table).await?;
                 if table.index_named(&name).is_none() {
@@ -212,8 +217,12 @@ impl Session {
     }
 
     /// CREATE INDEX: adds it in its first state and leads it to its last; takes it back where that
-    /// fails.
-    async fn create_index(&mut self, create: &CreateIndex) -> SqlResult<Reply> {
+    /// fails or is interrupted.
+    async fn create_index(
+        &mut self,
+        create: &CreateIndex,
+        cancel: &CancellationToken,
+    ) -> SqlResult<Reply> {
         let table = self.current(&create.table_name).await?;
         let name = create.name.as_ref().map(|name| parts(name).pop().unwrap_or_default());
         let columns = ddl::columns(&create.columns, &table)?;
@@ -232,7 +241,7 @@ impl Session {
         let Some(id) = table.indexes.last().map(|index| index.id) else {
             return Err(impossible("an index that was not added"));
         };
-        match self.complete_index(table.clone(), id).await {
+        match self.complete_index(table.clone(), id, cancel).await {
             Ok(()) => Ok(done()),
             Err(error) => {
                 self.alter(table, |table| table.indexes.retain(|index| index.id != id)).await?;
@@ -243,7 +252,12 @@ impl Session {
 
     /// Leads an index from its first state to its last. Regions take rows of the newest two
     /// versions only, so with each version the writers of the last but one are shut out.
-    async fn complete_index(&self, table: Table, id: IndexId) -> SqlResult<()> {
+    async fn complete_index(
+        &self,
+        table: Table,
+        id: IndexId,
+        cancel: &CancellationToken,
+    ) -> SqlResult<()> {
         let enter = |state: IndexState| {
             move |table: &mut Table| match table.indexes.iter_mut().find(|index| index.id == id) {
                 Some(index) => {
@@ -256,10 +270,14 @@ impl Session {
         let table = self.publish(table, enter(IndexState::WriteOnly)).await?;
         // Once more: now nobody is left who would add a row without its entry.
         let table = self.publish(table, enter(IndexState::WriteOnly)).await?;
-        self.settle(&table).await?;
         let index = table.indexes.iter().find(|index| index.id == id).cloned();
         let index = index.ok_or_else(|| impossible("an index that was not added"))?;
-        self.backfill(&Arc::new(table.clone()), &index).await?;
+        let filled = Arc::new(table.clone());
+        let fill = async {
+            self.settle(&filled).await?;
+            self.backfill(&filled, &index).await
+        };
+        cancel.run_until_cancelled(fill).await.ok_or_else(interrupted)??;
         let since = self.engine.storage.timestamp().await?;
         self.publish(table, enter(IndexState::Public { since })).await?;
         Ok(())

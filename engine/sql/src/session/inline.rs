@@ -33,6 +33,16 @@ impl Session {
         statement: &mut T,
         parameters: &[Value],
     ) -> SqlResult<()> {
+        self.inline_values(statement, parameters).await?;
+        self.call_snapshot_functions(statement).await
+    }
+
+    /// Replaces what is the session's own by values that it has: nothing is carried out.
+    pub(super) async fn inline_values<T: VisitMut>(
+        &self,
+        statement: &mut T,
+        parameters: &[Value],
+    ) -> SqlResult<()> {
         let mut globals = None;
         loop {
             let mut inliner = Inliner {
@@ -50,7 +60,7 @@ impl Session {
                 ControlFlow::Break(Unfinished::Globals) => globals = Some(self.globals().await?),
             }
         }
-        self.call_snapshot_functions(statement).await
+        Ok(())
     }
 }
 

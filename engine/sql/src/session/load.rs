@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{ArrayRef, StringArray};
 use arrow::datatypes::{DataType, Field as ArrowField, Schema, SchemaRef};
@@ -27,6 +28,7 @@ use crate::planner::{self, table_name};
 use crate::result::{Done, Reply, SqlError};
 use crate::rows;
 use crate::statement::{LoadData, LoadTarget};
+use crate::storage::Savepoint;
 
 /// Pieces of the file, in order; an error means that the rest will not come.
 pub type Infile = mpsc::Receiver<Result<Bytes, SqlError>>;
@@ -70,12 +72,25 @@ impl Session {
         let Some(load) = self.loading.take() else {
             return Err(SqlError::new(1148, b"42000", "no statement asked for a file"));
         };
-        let run = self.load(load, file);
-        let answer = tokio::select! {
+        let before = match &self.open {
+            Some(open) => open.shared.lock().await.as_mut().map(|open| open.savepoint()),
+            None => None,
+        };
+        let (shield, committed) = (self.shield.clone(), AtomicU64::new(0));
+        let run = self.load(load, file, &committed);
+        let mut answer = tokio::select! {
             biased;
-            () = cancel.cancelled() => Err(interrupted()),
+            () = shield.interruption(cancel) => Err(interrupted()),
             answer = run => answer,
         };
+        if let Err(error) = &mut answer {
+            self.take_back(before).await;
+            let rows = committed.load(Ordering::Acquire);
+            if rows > 0 {
+                let text = format!(" ({rows} rows were loaded by earlier transactions)");
+                error.message.push_str(&text);
+            }
+        }
         match answer {
             Ok(Reply::Done(mut done)) => {
                 self.row_count = i64::try_from(done.affected_rows).unwrap_or(i64::MAX);
@@ -91,7 +106,22 @@ impl Session {
         }
     }
 
-    async fn load(&mut self, load: LoadData, mut file: Infile) -> SqlResult<Reply> {
+    /// Takes what a broken load has written out of the transaction that it ran in.
+    async fn take_back(&mut self, before: Option<Savepoint>) {
+        let Some(before) = before else { return self.rollback().await };
+        if let Some(open) = &self.open
+            && let Some(transaction) = open.shared.lock().await.as_mut()
+        {
+            transaction.rollback_to(before);
+        }
+    }
+
+    async fn load(
+        &mut self,
+        load: LoadData,
+        mut file: Infile,
+        committed: &AtomicU64,
+    ) -> SqlResult<Reply> {
         let mut bytes = Vec::new();
         while let Some(piece) = file.recv().await {
             let piece = piece?;
@@ -109,10 +139,16 @@ impl Session {
                 .map_err(|error| at_line(error, &lines))?;
             tokio::task::yield_now().await;
         }
-        self.write_file(&load, &plan, &bytes).await
+        self.write_file(&load, &plan, &bytes, committed).await
     }
 
-    async fn write_file(&mut self, load: &LoadData, plan: &Plan, bytes: &[u8]) -> SqlResult<Reply> {
+    async fn write_file(
+        &mut self,
+        load: &LoadData,
+        plan: &Plan,
+        bytes: &[u8],
+        committed: &AtomicU64,
+    ) -> SqlResult<Reply> {
         let enclosing = self.enclosing().await?;
         let mut loaded = 0;
         let mut transactions = 0;
@@ -132,12 +168,12 @@ impl Session {
             if enclosing.is_none() && size < TRANSACTION_BYTES {
                 continue;
             }
-            loaded += self.write_rows(plan, &mut waiting, enclosing.as_ref(), loaded).await?;
+            loaded += self.write_rows(plan, &mut waiting, enclosing.as_ref(), committed).await?;
             transactions += 1;
             size = 0;
         }
         if !waiting.is_empty() {
-            loaded += self.write_rows(plan, &mut waiting, enclosing.as_ref(), loaded).await?;
+            loaded += self.write_rows(plan, &mut waiting, enclosing.as_ref(), committed).await?;
             transactions += 1;
         }
         if enclosing.is_none() && transactions > 1 {
@@ -157,19 +193,11 @@ impl Session {
         plan: &Plan,
         waiting: &mut Vec<Vec<Value>>,
         enclosing: Option<&Open>,
-        before: u64,
+        committed: &AtomicU64,
     ) -> SqlResult<u64> {
         let rows = std::mem::take(waiting);
         let table = std::slice::from_ref(&*plan.table);
-        let failed = |error| {
-            let mut error = rows::error(error, table);
-            if before > 0 && enclosing.is_none() {
-                error
-                    .message
-                    .push_str(&format!(" ({before} rows were loaded by earlier transactions)"));
-            }
-            error
-        };
+        let failed = |error| rows::error(error, table);
         if let Some(open) = enclosing {
             let mut guard = open.shared.lock().await;
             let Some(transaction) = guard.as_mut() else { return Err(interrupted()) };
@@ -185,8 +213,14 @@ impl Session {
             for row in &rows {
                 rows::insert(transaction.as_mut(), &plan.table, row).map_err(failed)?;
             }
-            match transaction.commit().await {
-                Ok(_) => return Ok(rows.len() as u64),
+            let held = self.shield.hold();
+            let outcome = transaction.commit().await;
+            drop(held);
+            match outcome {
+                Ok(_) => {
+                    committed.fetch_add(rows.len() as u64, Ordering::AcqRel);
+                    return Ok(rows.len() as u64);
+                }
                 Err(error) if error.is_conflict() && attempt < ATTEMPTS => pause(attempt).await,
                 Err(error) => return Err(failed(error)),
             }

@@ -8,6 +8,7 @@ mod globals;
 pub mod ingest;
 mod inline;
 mod insert;
+mod interrupt;
 mod load;
 mod locking;
 mod point;
@@ -40,6 +41,7 @@ use crate::statement::{Mode, Stmt};
 use crate::storage::Savepoint;
 use crate::variables::Variables;
 use crate::{parser, rows};
+use interrupt::Shield;
 
 pub use load::Infile;
 
@@ -124,6 +126,7 @@ pub struct Session {
     prepared: HashMap<u32, Waiting>,
     next_prepared: u32,
     loading: Option<crate::statement::LoadData>,
+    shield: Shield,
 }
 
 impl Session {
@@ -146,6 +149,7 @@ impl Session {
             prepared: HashMap::new(),
             next_prepared: 1,
             loading: None,
+            shield: Shield::default(),
         }
     }
 
@@ -272,6 +276,9 @@ impl Session {
         if !diagnostic {
             self.warnings.clear();
         }
+        // Of a statement that is a transaction of its own, nothing may stay open.
+        let alone = self.open.is_none() && self.autocommit();
+        let shield = self.shield.clone();
         let run = async {
             let statement = statement?;
             self.begin_variables().await;
@@ -279,7 +286,7 @@ impl Session {
         };
         let answer = tokio::select! {
             biased;
-            () = cancel.cancelled() => Err(interrupted()),
+            () = shield.interruption(cancel) => Err(interrupted()),
             answer = run => answer,
         };
         match answer {
@@ -309,7 +316,7 @@ impl Session {
             Err(error) => {
                 self.row_count = -1;
                 // As in MySQL: who gives way loses the whole transaction, not only the statement.
-                if error.code == DEADLOCK {
+                if alone || error.code == DEADLOCK {
                     self.rollback().await;
                 }
                 let (code, message) = (error.code, error.message.clone());
@@ -376,19 +383,12 @@ impl Session {
             }
             Stmt::Nothing => Ok(done()),
             definition => {
-                _ = cancel;
                 self.commit().await?;
-                self.define(definition).await
+                // What a definition has begun, it ends: regions must not know less than the catalog.
+                let _held = self.shield.hold();
+                self.define(definition, cancel).await
             }
         }
-    }
-
-    fn kill(&self, id: u64, query: bool) -> SqlResult<Reply> {
-        let host = self.engine.host.as_ref();
-        if host.is_some_and(|host| host.kill(id, query)) {
-            return Ok(done());
-        }
-        Err(SqlError::new(1094, b"HY000", format!("Unknown thread id: {id}")))
     }
 
     fn warn(&mut self, code: u16, message: impl Into<String>) {
@@ -448,6 +448,7 @@ impl Session {
     async fn commit(&mut self) -> SqlResult<()> {
         let Some(open) = self.open.take() else { return Ok(()) };
         let Some(transaction) = open.shared.lock().await.take() else { return Ok(()) };
+        let _held = self.shield.hold();
         match transaction.commit().await {
             Ok(_) => Ok(()),
             Err(error) => {

@@ -100,7 +100,8 @@ impl Session {
         parameters: &[Value],
     ) -> SqlResult<Vec<ResultColumn>> {
         let displayed = planner::displayed(&query);
-        self.inline(&mut query, parameters).await?;
+        self.inline_values(&mut query, parameters).await?;
+        Self::describe_calls(&mut query);
         let mut columns = self.plan(query).await?.planned.columns;
         planner::rename(&mut columns, &displayed);
         Ok(columns)

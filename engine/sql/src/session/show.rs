@@ -11,12 +11,15 @@ use super::tables::stored;
 use super::{Session, Warning};
 use crate::error::{SqlResult, no_database, no_database_selected};
 use crate::functions::regexp::matches;
-use crate::info::{self, Listing, Source, int, string};
+use crate::info::{self, LONGEST_INFO, Listing, Source, int, string};
 use crate::planner::{self, table_name};
 use crate::result::Reply;
 use crate::statement::{Filter, Show, ShowKind};
 use crate::variables::Variables;
 use crate::{coerce, ddl};
+
+/// Characters of a statement in SHOW PROCESSLIST without FULL.
+const SHORT_INFO: usize = 100;
 
 impl Session {
     /// SHOW.
@@ -119,10 +122,13 @@ impl Session {
                 listing.rows.push(vec![string(name), string(create)]);
                 listing
             }
-            _ => renamed(
-                source.processlist(),
-                &["Id", "User", "Host", "db", "Command", "Time", "State", "Info"],
-            ),
+            other => {
+                let full = matches!(other, ShowKind::Processlist { full: true });
+                renamed(
+                    source.processlist(if full { LONGEST_INFO } else { SHORT_INFO }),
+                    &["Id", "User", "Host", "db", "Command", "Time", "State", "Info"],
+                )
+            }
         })
     }
 

@@ -1,32 +1,35 @@
-//! Functions over snapshots: `isobar_snapshot`, `isobar_renew`, `isobar_release`. Each call runs once
-//! for its statement, before that is planned, and its value is written in its place.
+//! Functions that do something: over snapshots (`isobar_snapshot`, `isobar_renew`, `isobar_release`),
+//! and `SLEEP`. Each call runs once for its statement, before that is planned, and its value is
+//! written in its place; preparing a statement runs none.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Visit, VisitMut, Visitor,
-    VisitorMut,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Visit, VisitMut,
+    Visitor, VisitorMut,
 };
 use types::{SnapshotToken, Value};
 
 use super::Session;
 use crate::coerce::text;
 use crate::constant::{expression, literal};
-use crate::error::SqlResult;
+use crate::error::{SqlResult, unsupported};
 use crate::planner::parts;
 use crate::result::SqlError;
 
 /// Longest lease that a client may ask for at once.
 const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
+/// Longest wait.
+const LONGEST_SLEEP: Duration = Duration::from_secs(365 * 24 * 3600);
 /// What is asked for if no length is named.
 const USUAL_LEASE: &str = "10m";
 
 /// A call, with its arguments as text.
 type Call = (&'static str, Vec<String>);
 
-const FUNCTIONS: [&str; 3] = ["isobar_snapshot", "isobar_renew", "isobar_release"];
+const FUNCTIONS: [&str; 4] = ["isobar_snapshot", "isobar_renew", "isobar_release", "sleep"];
 
 impl Session {
     /// Carries out a statement's calls and replaces them by what they give.
@@ -34,12 +37,12 @@ impl Session {
         &mut self,
         statement: &mut T,
     ) -> SqlResult<()> {
-        let mut calls = Calls(BTreeMap::new());
+        let mut calls = Calls::default();
         _ = Visit::visit(statement, &mut calls);
-        if calls.0.is_empty() {
+        if calls.found.is_empty() {
             return Ok(());
         }
-        for ((name, arguments), value) in &mut calls.0 {
+        for ((name, arguments), value) in &mut calls.found {
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
             *value = match (*name, &arguments[..]) {
                 ("isobar_snapshot", []) => self.take_snapshot(USUAL_LEASE, None).await?,
@@ -48,6 +51,10 @@ impl Session {
                 ("isobar_renew", [token]) => self.renew_snapshot(token, USUAL_LEASE).await?,
                 ("isobar_renew", [token, ttl]) => self.renew_snapshot(token, ttl).await?,
                 ("isobar_release", [token]) => self.release_snapshot(token).await?,
+                ("sleep", [_]) if calls.tables => {
+                    return Err(unsupported("SLEEP() in a statement that names tables"));
+                }
+                ("sleep", [seconds]) => sleep(seconds).await?,
                 (name, _) => {
                     let text = format!("Incorrect parameter count in the call to '{name}'");
                     return Err(SqlError::new(1582, b"42000", text));
@@ -56,6 +63,20 @@ impl Session {
         }
         _ = VisitMut::visit(statement, &mut calls);
         Ok(())
+    }
+
+    /// Replaces a statement's calls by values of their types, and carries none out.
+    pub(super) fn describe_calls<T: Visit + VisitMut>(statement: &mut T) {
+        let mut calls = Calls::default();
+        _ = Visit::visit(statement, &mut calls);
+        for ((name, _), value) in &mut calls.found {
+            *value = match *name {
+                "isobar_snapshot" => Value::String(String::new()),
+                "isobar_renew" => Value::UInt(0),
+                _ => Value::Int(0),
+            };
+        }
+        _ = VisitMut::visit(statement, &mut calls);
     }
 
     /// A signed token of the present, held readable for so long.
@@ -90,6 +111,17 @@ impl Session {
         let key = self.engine.storage.signing_key().await?;
         SnapshotToken::verify(token, &key).map_err(|error| wrong(function, &error.to_string()))
     }
+}
+
+/// Waits so many seconds; KILL ends the statement, and with it the wait.
+async fn sleep(seconds: &str) -> SqlResult<Value> {
+    let length = seconds.trim().parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+    let length = length.filter(|length| *length <= LONGEST_SLEEP);
+    let length = length.ok_or_else(|| {
+        wrong("sleep", &format!("'{seconds}' is no number of seconds between 0 and a year"))
+    })?;
+    tokio::time::sleep(length).await;
+    Ok(Value::Int(0))
 }
 
 fn wrong(function: &str, why: &str) -> SqlError {
@@ -129,8 +161,12 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// Calls that were met, and what they gave.
-struct Calls(BTreeMap<Call, Value>);
+/// Calls that were met and what they gave, and whether the statement names tables.
+#[derive(Default)]
+struct Calls {
+    found: BTreeMap<Call, Value>,
+    tables: bool,
+}
 
 fn call(expr: &Expr) -> Option<Call> {
     let Expr::Function(Function { name, args, .. }) = expr else { return None };
@@ -150,7 +186,12 @@ impl Visitor for Calls {
     type Break = ();
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        self.0.extend(call(expr).map(|call| (call, Value::Null)));
+        self.found.extend(call(expr).map(|call| (call, Value::Null)));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_relation(&mut self, _: &ObjectName) -> ControlFlow<()> {
+        self.tables = true;
         ControlFlow::Continue(())
     }
 }
@@ -159,7 +200,7 @@ impl VisitorMut for Calls {
     type Break = ();
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Some(value) = call(expr).and_then(|call| self.0.get(&call)) {
+        if let Some(value) = call(expr).and_then(|call| self.found.get(&call)) {
             *expr = expression(value);
         }
         ControlFlow::Continue(())

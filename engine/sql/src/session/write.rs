@@ -109,7 +109,10 @@ impl Session {
                 written => written?,
             };
             let Some(transaction) = open.shared.lock().await.take() else { break };
-            match transaction.commit().await {
+            let held = self.shield.hold();
+            let committed = transaction.commit().await;
+            drop(held);
+            match committed {
                 Ok(_) => return Ok(reply),
                 Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
                     if attempt > 1 {
