@@ -67,7 +67,7 @@ impl Common {
             channels,
             rpc,
             placement,
-            clock: Arc::new(env::RealClock::new()),
+            clock: Arc::new(env::SteadyClock::new(Arc::new(env::RealClock::new()))),
             disk: Arc::new(env::RealDisk),
         }
     }

@@ -10,6 +10,7 @@ pub mod frame;
 pub mod random;
 pub mod real_disk;
 pub mod sim_disk;
+pub mod steady;
 pub mod whole;
 
 pub use clock::{Clock, Instant, RealClock, SimClock};
@@ -18,4 +19,5 @@ pub use frame::{Format, FrameReader, FrameWriter, Record};
 pub use random::Random;
 pub use real_disk::RealDisk;
 pub use sim_disk::{Operation, SimDisk};
+pub use steady::SteadyClock;
 pub use whole::{atomic_write, read_whole};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use env::{Clock, Random};
+use env::{Clock, Random, SteadyClock};
 use futures::FutureExt;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use raft::{Groups, PeerStatus};
@@ -52,7 +52,8 @@ pub struct PlacementService {
     node: NodeId,
     groups: Arc<dyn Groups>,
     pub(crate) view: Arc<View>,
-    pub(crate) clock: Arc<dyn Clock>,
+    /// What leases and timestamps go by: a machine's clock that is set moves neither.
+    pub(crate) clock: SteadyClock,
     random: Random,
     run: u64,
     tickets: AtomicU64,
@@ -90,7 +91,7 @@ impl PlacementService {
             node,
             groups,
             view,
-            clock,
+            clock: SteadyClock::new(clock),
             run: random.u64(),
             random,
             tickets: AtomicU64::new(0),
@@ -250,7 +251,13 @@ impl PlacementService {
             }
             // `decides` held in `term`, so the mark holds what every earlier leader persisted.
             _ => {
-                let high_water_ms = self.view.read().high_water_ms;
+                let (high_water_ms, taken_ms) = {
+                    let state = self.view.read();
+                    let taken = state.leases.values().map(|lease| lease.taken_ms);
+                    (state.high_water_ms, taken.max().unwrap_or(0))
+                };
+                // A leader before has seen this time: leases must not gain by a clock behind its.
+                self.clock.at_least(taken_ms);
                 *office = Some(Office::new(term, high_water_ms, self.clock.now()));
             }
         }

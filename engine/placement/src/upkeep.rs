@@ -6,6 +6,7 @@
 use std::sync::Weak;
 use std::time::Duration;
 
+use env::Clock;
 use tokio::time::timeout;
 use types::{Error, Result};
 

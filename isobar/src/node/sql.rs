@@ -36,7 +36,8 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
         common.clock.clone(),
     );
     let connections = Arc::new(Connections::default());
-    let engine = Engine::new(Arc::new(storage), common.clock.clone())
+    // NOW() is what the machine says, whatever that is.
+    let engine = Engine::new(Arc::new(storage), Arc::new(env::RealClock::new()))
         .with_analytic(Arc::new(analytic))
         .with_host(Arc::new(ServerHost(connections.clone())));
     let backend = Arc::new(SqlBackend::new(engine, common.placement.clone()));

@@ -1,0 +1,163 @@
+"""A node's wall clock jumps by minutes, either way, under load: answers stay right and leases last as long as they said.
+
+The nodes run under libfaketime, each with a clock of its own that the test sets. Monotonic time is left alone, as it is
+when somebody sets a machine's clock.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pymysql
+import pytest
+
+from harness import Bank, Cluster, Door, wait_until
+
+LIBRARIES = [
+    "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
+    "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
+    "/usr/lib64/faketime/libfaketimeMT.so.1",
+    "/usr/lib/faketime/libfaketimeMT.so.1",
+]
+JUMPS = ["+600", "-600"]
+VICTIMS = ["row-1", "row-2", "row-3", "sql", "columnar-1"]
+SHORT, LONG = 3, 120  # seconds of leases
+
+
+class OwnClocks(Cluster):
+    """A cluster that a playground has laid out, whose processes the test runs itself."""
+
+    def start(self) -> "OwnClocks":
+        library = next((path for path in LIBRARIES if os.path.exists(path)), None)
+        assert library, "libfaketime is gone"
+        super().start()
+        super().stop()
+        self.nodes: dict[str, subprocess.Popen] = {}
+        for name in self.names():
+            self.set_clock(name, "+0")
+            environment = {
+                **os.environ,
+                "LD_PRELOAD": library,
+                "FAKETIME_TIMESTAMP_FILE": str(self.data / f"{name}.time"),
+                "FAKETIME_CACHE_DURATION": "1",
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+                "DONT_FAKE_MONOTONIC": "1",
+            }
+            with open(self.data / name / "isobar.log", "a") as log:
+                self.nodes[name] = subprocess.Popen(
+                    [self.isobar, "serve", "--config", self.data / name / "isobar.toml", "--parent", str(os.getpid())],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                )
+        self.wait_healthy(60)
+        return self
+
+    def set_clock(self, name: str, offset: str) -> None:
+        """Sets a node's wall clock so many seconds off; it notices within a second."""
+        path = self.data / f"{name}.time"
+        path.with_suffix(".new").write_text(offset + "\n")
+        path.with_suffix(".new").rename(path)
+
+    def stop(self) -> None:
+        for node in reversed(list(getattr(self, "nodes", {}).values())):
+            node.send_signal(signal.SIGTERM)
+        for node in getattr(self, "nodes", {}).values():
+            try:
+                node.wait(15)
+            except subprocess.TimeoutExpired:
+                node.kill()
+                node.wait()
+        super().stop()
+
+    def sql_now(self) -> float:
+        """What the SQL node's machine says the time is."""
+        return float(self.sql("SELECT UNIX_TIMESTAMP()")[0][0])
+
+
+@pytest.fixture(scope="module")
+def cluster(isobar: Path, tmp_path_factory: pytest.TempPathFactory):
+    if not any(os.path.exists(path) for path in LIBRARIES):
+        text = "libfaketime is not installed"
+        pytest.fail(text) if os.environ.get("REQUIRE_CLIENTS") == "1" else pytest.skip(text)
+    base = os.environ.get("ISOBAR_PORT_BASE")
+    with OwnClocks(isobar, tmp_path_factory.mktemp("clocks"), port_base=int(base) if base else None) as running:
+        yield running
+
+
+def leases(cluster: Cluster) -> dict[str, int]:
+    """Owners of leases, and the milliseconds that they have left."""
+    rows = cluster.sql("SELECT owner, expires_in_ms FROM information_schema.snapshot_leases")
+    return {owner.split(" ", 1)[-1]: left for owner, left in rows}
+
+
+def take(cluster: Cluster, seconds: int, owner: str) -> tuple[str, float]:
+    """A token, and the monotonic moment when it was taken."""
+    began = time.monotonic()
+    return cluster.sql(f"SELECT isobar_snapshot('{seconds}s', '{owner}')")[0][0], began
+
+
+def timestamp(cluster: Cluster) -> int:
+    """A timestamp that was handed out now."""
+    token = cluster.sql("SELECT isobar_snapshot('1s', 'probe')")[0][0]
+    row = "SELECT MAX(snapshot_ts) FROM information_schema.snapshot_leases WHERE owner LIKE '%probe'"
+    latest = cluster.sql(row)[0][0]
+    cluster.sql(f"SELECT isobar_release('{token}')")
+    return int(latest or 0)
+
+
+def typed(error: Exception) -> bool:
+    return isinstance(error, pymysql.err.MySQLError) and isinstance(error.args[0], int) and error.args[0] > 1000
+
+
+@pytest.mark.timeout(170)
+def test_clocks_that_jump_change_no_answer_and_no_lease(cluster: OwnClocks):
+    # The tool does what this test believes it does.
+    truth = time.time()
+    cluster.set_clock("sql", JUMPS[0])
+    wait_until("the SQL node's clock has jumped", lambda: cluster.sql_now() - truth > 590, 5)
+    cluster.set_clock("sql", "+0")
+    wait_until("it is back", lambda: abs(cluster.sql_now() - time.time()) < 5, 5)
+
+    bank = Bank(cluster, "jumps")
+    bank.open()
+    total = "SELECT COUNT(*), SUM(balance) FROM jumps.account"
+    token, taken = take(cluster, LONG, "long")
+    at_token = cluster.read("tikv", "SELECT * FROM jumps.account ORDER BY id", token)
+    last = timestamp(cluster)
+    with bank:
+        bank.wait_for(10)
+        for name in VICTIMS:
+            for jump in JUMPS:
+                _, short_taken = take(cluster, SHORT, f"short {name} {jump}")
+                cluster.set_clock(name, jump)
+                while time.monotonic() - short_taken < SHORT - 1:
+                    for engine in ("tikv", "tiflash"):
+                        try:
+                            answer = cluster.read(engine, total)
+                            assert answer == [(bank.ACCOUNTS, bank.total)], f"{name} {jump}: {engine} saw {answer}"
+                        except pymysql.err.MySQLError as error:
+                            assert typed(error), error
+                    now = timestamp(cluster)
+                    assert now == 0 or now > last, f"{name} {jump}: timestamp {now} after {last}"
+                    last = max(last, now)
+                    held = leases(cluster)
+                    assert time.monotonic() - short_taken > SHORT - 0.5 or f"short {name} {jump}" in held, (
+                        f"{name} {jump}: a lease of {SHORT} s was gone after {time.monotonic() - short_taken:.1f} s"
+                    )
+                    gone = 1_000 * (time.monotonic() - taken)
+                    assert abs(held["long"] - (1_000 * LONG - gone)) < 4_000, f"{name} {jump}: {held} after {gone} ms"
+                wait_until(
+                    f"{name} {jump}: a lease ends when it said",
+                    lambda owner=f"short {name} {jump}": owner not in leases(cluster),
+                    short_taken + SHORT + 3 - time.monotonic(),
+                )
+            cluster.set_clock(name, "+0")
+        bank.wait_for(10)
+    for engine in ("tikv", "tiflash"):
+        assert cluster.read(engine, "SELECT * FROM jumps.account ORDER BY id", token) == at_token
+    assert sorted(Door(cluster).scan("jumps.account", ["id"], token)) == [(row[0],) for row in at_token]
+    bank.check()
