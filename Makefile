@@ -20,7 +20,7 @@ SBT := project/sbt
 
 .PHONY: help
 help: ## Show this
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: tools
 tools:
@@ -57,6 +57,11 @@ figures: build jar venv ## Measure TPC-H, scans and replica lag beside their pee
 .PHONY: isolation
 isolation: build jar venv ## Measure what batch load does to online latency, here: isolation.html
 	PATH=$(VENV)/bin:$$PATH $(ISOBAR) bench isolation --html isolation.html --json isolation.json $(ISOLATION)
+
+.PHONY: isolation-short
+isolation-short: ## The same in some minutes, for CI: a page with every arm, no limits
+	$(MAKE) isolation ISOLATION="--rounds 3 --tables 2 --rows 20000 --threads 4 --warmup 1 --time 5 \
+		--throughput-time 3 --timeline 12 $(ISOLATION)"
 
 SCALE ?= 60000
 KILLS ?= 0

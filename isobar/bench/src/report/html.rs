@@ -83,6 +83,13 @@ fn head(out: &mut String, report: &Report) {
     }
     out.push_str("</section>");
     limits(out, report);
+    if let Some(first) = report.cannot_show.first() {
+        let _ = write!(
+            out,
+            "<p class=\"caveat\"><b>Mind:</b> {} More under “What this run cannot show”.</p>",
+            escape(first)
+        );
+    }
 }
 
 /// Half an interval, in per cent, beyond which its middle is no headline.

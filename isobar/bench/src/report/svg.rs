@@ -41,6 +41,17 @@ pub fn short(value: f64) -> String {
     }
 }
 
+/// A round number, as an axis tells it: without the noughts that say how exact a figure is.
+fn round(value: f64) -> String {
+    let text = short(value);
+    let (number, unit) = text.split_once(' ').map_or((&*text, None), |(n, unit)| (n, Some(unit)));
+    let number = match number.contains('.') {
+        true => number.trim_end_matches('0').trim_end_matches('.'),
+        false => number,
+    };
+    unit.map_or(number.to_owned(), |unit| format!("{number} {unit}"))
+}
+
 /// Values to positions.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis {
@@ -214,7 +225,7 @@ pub fn dots(title: &str, unit: &str, dots: &[Dot]) -> String {
     for tick in axis.ticks() {
         let x = axis.at(tick);
         svg.line([x, TOP - 6.0], [x, bottom], RULE, 1.0);
-        svg.text(x, bottom + 14.0, "middle", "tick", &short(tick));
+        svg.text(x, bottom + 14.0, "middle", "tick", &round(tick));
     }
     let scale = if axis.log { " (logarithmic)" } else { "" };
     svg.text(width - RIGHT, bottom + 29.0, "end", "unit", &format!("{unit}{scale}"));
@@ -269,10 +280,10 @@ pub fn over_time(
     svg.text((from + to) / 2.0, TIME_TOP - 5.0, "middle", "shade", "batch runs");
     for tick in y.ticks() {
         svg.line([TIME_LEFT, y.at(tick)], [width - TIME_RIGHT, y.at(tick)], RULE, 1.0);
-        svg.text(TIME_LEFT - 6.0, y.at(tick) + 4.0, "end", "tick", &short(tick));
+        svg.text(TIME_LEFT - 6.0, y.at(tick) + 4.0, "end", "tick", &round(tick));
     }
     for tick in x.ticks() {
-        svg.text(x.at(tick), bottom + 15.0, "middle", "tick", &short(tick));
+        svg.text(x.at(tick), bottom + 15.0, "middle", "tick", &round(tick));
     }
     svg.text(width - TIME_RIGHT, bottom + 31.0, "end", "unit", "seconds");
     svg.text(TIME_LEFT - 6.0, TIME_TOP - 10.0, "end", "unit", unit);
@@ -305,7 +316,7 @@ pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
     let axis = Axis::fit(bars.iter().map(sum), false, LEFT, width - RIGHT);
     for tick in axis.ticks() {
         svg.line([axis.at(tick), TOP - 6.0], [axis.at(tick), bottom], RULE, 1.0);
-        svg.text(axis.at(tick), bottom + 14.0, "middle", "tick", &short(tick));
+        svg.text(axis.at(tick), bottom + 14.0, "middle", "tick", &round(tick));
     }
     svg.text(width - RIGHT, bottom + 29.0, "end", "unit", unit);
     for (number, bar) in bars.iter().enumerate() {
@@ -347,6 +358,15 @@ mod tests {
             let axis = Axis::fit(values.into_iter(), true, 0.0, 100.0);
             assert!(axis.at(0.0).is_finite() && !axis.ticks().is_empty());
         }
+    }
+
+    #[test]
+    fn axes_tell_round_numbers() {
+        for (value, text) in [(0.0, "0"), (5.0, "5"), (0.5, "0.5"), (10.0, "10"), (100.0, "100")] {
+            assert_eq!(round(value), text);
+        }
+        assert_eq!(round(1_000_000.0), "1 M");
+        assert_eq!(round(200_000.0), "200 k");
     }
 
     #[test]
