@@ -157,7 +157,8 @@ class Reconciliation:
         token = run.state["tokens"].get(purpose)
         known = token is not None
         if not known:
-            token = self.target.query(f"SELECT isobar_snapshot('{self.options.ttl}s')")[0][0]
+            owner = f"reconciliation {run.name} {purpose}"
+            token = self.target.query(f"SELECT isobar_snapshot('{self.options.ttl}s', '{owner}')")[0][0]
             run.save(tokens={**run.state["tokens"], purpose: token})
         lease = Lease(self.door, token, self.options.ttl)
         self.leases.append(lease)

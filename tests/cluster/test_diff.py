@@ -401,12 +401,15 @@ def test_a_live_table_is_compared_at_one_snapshot(cluster: Cluster, differ: Diff
     )
     for table in "ab":
         cluster.replicate(f"live.{table}")
-    stop, written = threading.Event(), []
+    stop, written, owners = threading.Event(), [], set()
+    leases = "SELECT owner FROM information_schema.snapshot_leases WHERE owner LIKE '%isobar diff'"
 
     def write() -> None:
         with cluster.connect(autocommit=False) as connection, connection.cursor() as cursor:
             while not stop.is_set():
                 n = random.randrange(1000)
+                if n % 10 == 0:
+                    owners.update(row[0] for row in cluster.sql(leases))
                 try:
                     for table in "ab":
                         cursor.execute(f"UPDATE live.{table} SET v = v + 1 WHERE id = {n}")
@@ -429,6 +432,8 @@ def test_a_live_table_is_compared_at_one_snapshot(cluster: Cluster, differ: Diff
     finally:
         stop.set()
         writer.join(30)
+    assert owners == {"root@127.0.0.1 isobar diff"}, "who holds the snapshot is not told"
+    assert cluster.sql(leases) == [], "a lease was left behind"
 
 
 def test_a_server_that_is_gone_is_no_answer(differ: Differ):

@@ -109,7 +109,8 @@ def test_killed_at_three_points_it_ends_as_if_it_had_not_been(night: Night):
     run = json.loads((night.folder / "work/run.json").read_text())["run"]
     assert f"is being reconciled by run {run}" in refused[-1]
     leases = night.cluster.sql("SELECT owner, expires_in_ms FROM information_schema.snapshot_leases")
-    assert len(leases) <= 1 and all(owner.startswith("root@") for owner, _ in leases)
+    assert len(leases) <= 1
+    assert all(owner.startswith("root@") and f" reconciliation {run} " in f"{owner} " for owner, _ in leases), leases
     seen(first, "plan_saved", 2)
     first.kill()
     second = night.job("--batch-rows", 10)

@@ -232,8 +232,11 @@ async fn takes(server: &Server, token: &str) -> bool {
     server.query("share the snapshot", &sql, Engine::Any).await.is_ok()
 }
 
+/// What a comparison's lease is called in information_schema.snapshot_leases.
+const OWNER: &str = "'isobar diff'";
+
 async fn take_token(server: &Server, lease: &str) -> Result<String> {
-    let sql = format!("SELECT isobar_snapshot({})", crate::expr::quoted(lease));
+    let sql = format!("SELECT isobar_snapshot({}, {OWNER})", crate::expr::quoted(lease));
     let rows = server.query("take a snapshot", &sql, Engine::Any).await?;
     Ok(text(rows.into_iter().next().and_then(|row| row.into_iter().next().flatten())))
 }
