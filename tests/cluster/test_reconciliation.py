@@ -152,12 +152,14 @@ def test_a_lost_lease_ends_the_job_and_its_writes(night: Night):
 
 
 @pytest.mark.timeout(600)
-def test_a_dead_executor_and_a_dead_sql_node_change_nothing(night: Night):
+def test_a_dead_executor_and_dead_nodes_change_nothing(night: Night):
     night.writer.start()
     job = night.job("--batch-rows", 10, "--master", "local-cluster[2,1,1024]")
     killed = wait_until("an executor runs", lambda: kill_executor(job), JOB_SECONDS)
     assert killed
+    columnar = night.cluster.kill("columnar-1")
     seen(job, "batch", 3)
+    night.cluster.wait_restarted("columnar-1", columnar)
     name = next(name for name in night.cluster.names() if "sql" in name)
     old = night.cluster.kill(name)
     night.cluster.wait_restarted(name, old)
