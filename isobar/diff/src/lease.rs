@@ -1,6 +1,6 @@
-//! Keeps a snapshot's lease while a run lasts, and ends it afterwards.
+//! Keeps the leases of a run's snapshots while it lasts, and ends them afterwards, however it ends.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -8,12 +8,36 @@ use tokio::task::JoinHandle;
 use crate::error::Error;
 use crate::expr::quoted;
 use crate::server::{Engine, Moment, Server};
+use crate::sides::Place;
 
 /// The longest time between two renewals.
 const OFTEN: Duration = Duration::from_secs(60);
 
+/// How long a server may take to end a lease; it ends by itself, later.
+const RELEASE: Duration = Duration::from_secs(2);
+
+/// The leases of a run.
+#[derive(Default)]
+pub struct Leases(Mutex<Vec<Keeper>>);
+
+impl Leases {
+    /// Keeps the lease of a side's snapshot, if it has one.
+    pub fn keep(&self, place: &Place, lease: &str) {
+        let keeper = place.server.as_ref().and_then(|server| Keeper::start(server, lease));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(keeper);
+    }
+
+    /// Ends them: nobody will read there any more.
+    pub async fn release(&self) {
+        let keepers = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        for keeper in keepers {
+            _ = tokio::time::timeout(RELEASE, keeper.release()).await;
+        }
+    }
+}
+
 /// A lease that is renewed until this is dropped.
-pub struct Keeper {
+struct Keeper {
     server: Arc<Server>,
     task: JoinHandle<()>,
 }
@@ -39,7 +63,7 @@ pub fn duration(text: &str) -> Option<Duration> {
 
 impl Keeper {
     /// Keeps the lease of a server's token; nothing where there is none.
-    pub fn start(server: &Arc<Server>, lease: &str) -> Option<Keeper> {
+    fn start(server: &Arc<Server>, lease: &str) -> Option<Keeper> {
         let Moment::Token(token) = server.moment() else { return None };
         let often = duration(lease)?.div_f64(3.0).min(OFTEN);
         let sql = format!("SELECT isobar_renew({}, {})", quoted(token), quoted(lease));
@@ -59,8 +83,7 @@ impl Keeper {
         Some(Keeper { server: Arc::clone(server), task })
     }
 
-    /// Ends the lease: nobody will read at it any more.
-    pub async fn release(self) {
+    async fn release(self) {
         let Moment::Token(token) = self.server.moment() else { return };
         let sql = format!("SELECT isobar_release({})", quoted(token));
         // A lease that is not released ends by itself.

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::expr::name;
 use crate::fix::{Fix, FixTable, Pass};
 use crate::journal::{Existing, Journal, Line, Parameters};
-use crate::lease::Keeper;
+use crate::lease::Leases;
 use crate::location::Location;
 use crate::report::{Report, TableReport, Verdict};
 use crate::schema::{Plan, plan};
@@ -24,13 +24,18 @@ use crate::throttle::Throttle;
 
 /// Runs `isobar diff`. Exit code: 0 the same, 1 different, 2 could not tell.
 pub async fn run(args: Args) -> ExitCode {
+    let leases = Leases::default();
     let outcome = tokio::select! {
-        outcome = compare(&args) => outcome,
+        outcome = compare(&args, &leases) => outcome,
         name = interrupted() => Err(Error::Interrupted(match &args.checkpoint {
             Some(file) => format!(" by {name}; what is done is in {}: go on with --resume", file.display()),
             None => format!(" by {name}; with --checkpoint FILE, the next run could go on from here"),
         })),
     };
+    // Who goes on from a checkpoint reads at the same snapshot.
+    if outcome.is_err() && args.checkpoint.is_none() {
+        leases.release().await;
+    }
     match outcome {
         Ok(Verdict::Same) => ExitCode::SUCCESS,
         Ok(Verdict::Different) => ExitCode::from(1),
@@ -90,7 +95,7 @@ fn check_resumed(places: &[&Place]) -> Result<()> {
     Ok(())
 }
 
-async fn compare(args: &Args) -> Result<Verdict> {
+async fn compare(args: &Args, leases: &Leases) -> Result<Verdict> {
     let begun = Instant::now();
     if crate::lease::duration(&args.lease).is_none() {
         return Err(Error::Usage(format!("--lease {} is no time like 90s, 10m or 2h", args.lease)));
@@ -111,15 +116,14 @@ async fn compare(args: &Args) -> Result<Verdict> {
     let resumed = tokens.is_some();
     let [ours, theirs] = tokens.unwrap_or_default();
     let source = Place::open(Side::Source, source, args, ours, None).await?;
+    leases.keep(&source, &args.lease);
     let target = Place::open(Side::Target, target, args, theirs, source.token()).await?;
+    leases.keep(&target, &args.lease);
     if resumed {
         check_resumed(&[&source, &target])?;
     } else {
         journal.begin(parameters, [source.token(), target.token()])?;
     }
-    let keep =
-        |place: &Place| place.server.as_ref().and_then(|server| Keeper::start(server, &args.lease));
-    let keepers = [keep(&source), keep(&target)];
     let run = Run { args, source, target, throttle: Arc::new(Throttle::new(args.rows_per_second)) };
     let (tables, plans, rows) = run.tables(&mut journal).await?;
     let seconds = begun.elapsed().as_secs_f64();
@@ -142,9 +146,7 @@ async fn compare(args: &Args) -> Result<Verdict> {
         journal.write(&Line::End)?;
     }
     if report.verdict != Verdict::CouldNotTell || args.checkpoint.is_none() {
-        for keeper in keepers.into_iter().flatten() {
-            keeper.release().await;
-        }
+        leases.release().await;
     }
     // A reader that has left wants no more.
     _ = std::io::stdout().write_all(report.text().as_bytes());
