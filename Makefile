@@ -30,13 +30,14 @@ tools:
 build: tools ## Build the isobar binary
 	cargo build --locked -p isobar
 
-$(PYTHON): $(REQUIREMENTS)
+# A file of its own: the interpreter in the environment is a link to the system's, whose time is not ours to set.
+$(VENV)/installed: $(REQUIREMENTS)
 	python3 -m venv $(VENV)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r $(REQUIREMENTS)
 	@touch $@
 
 .PHONY: venv
-venv: tools $(PYTHON)
+venv: tools $(VENV)/installed
 
 .PHONY: jar
 jar: tools ## Build the Spark connector's runtime jar
