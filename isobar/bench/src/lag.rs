@@ -2,7 +2,6 @@
 //!
 //! Every read of it is checked against what was acknowledged before it began: one that is stale ends the bench.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,7 +23,7 @@ use crate::online::seconds;
 use crate::output::{self, note};
 use crate::random::Random;
 use crate::replicas;
-use crate::stage::{Stage, StageArgs};
+use crate::stage::{self, Setting, Stage, StageArgs};
 use crate::target::Target;
 use crate::workload::load::{Part, load};
 use crate::workload::sort;
@@ -106,10 +105,8 @@ struct Reads {
 
 #[derive(Clone, Debug, Default, Serialize)]
 struct Report {
-    started: String,
-    command: String,
-    machine: BTreeMap<String, String>,
-    pinning: String,
+    #[serde(flatten)]
+    setting: Setting,
     rate: f64,
     lag_p50_ms: Option<u64>,
     lag_p99_ms: Option<u64>,
@@ -124,17 +121,9 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     if !(args.rate > 0.0 && args.rate <= 1e6) {
         bail!("--rate {} is not above 0 and up to a million", args.rate);
     }
-    let stop = crate::interrupt::token()?;
-    let stage = tokio::select! {
-        stage = Stage::open(&args.stage, "lag") => stage?,
-        () = stop.cancelled() => bail!("interrupted while the cluster started"),
-    };
-    let outcome = tokio::select! {
-        outcome = measure(&args, &stage, &stop) => outcome,
-        () = stop.cancelled() => Err(anyhow::anyhow!("interrupted; everything that was started is stopped")),
-    };
-    stage.close().await;
-    let report = outcome?;
+    let report =
+        stage::measured(&args.stage, "lag", async |stage, stop| measure(&args, stage, stop).await)
+            .await?;
     if let Some(path) = &args.json {
         output::write_json(path, &report)?;
     }
@@ -143,7 +132,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 }
 
 async fn measure(args: &Args, stage: &Stage, stop: &CancellationToken) -> Result<Report> {
-    let started = chrono::Utc::now().format("%Y-%m-%d %H:%M:%S UTC").to_string();
+    let setting = stage.setting().await?;
     prepare(args, &stage.target).await?;
     let writer = Arc::new(Writer {
         target: stage.target.clone(),
@@ -190,10 +179,7 @@ async fn measure(args: &Args, stage: &Stage, stop: &CancellationToken) -> Result
         note(&format!("writers met errors: {:?}", writers.errors));
     }
     Ok(Report {
-        started,
-        command: std::env::args().collect::<Vec<_>>().join(" "),
-        machine: crate::isolation::describe(&stage.target).await?,
-        pinning: stage.pinning.clone(),
+        setting,
         rate: args.rate,
         lag_p50_ms: lag.map(|lag| lag.0),
         lag_p99_ms: lag.map(|lag| lag.1),
@@ -413,8 +399,10 @@ fn wait_ms(plan: &str) -> Option<f64> {
 
 impl Report {
     fn text(&self) -> String {
-        let mut text =
-            format!("\nReplica lag at {:.0} transactions/s: {}\n\n", self.rate, self.pinning);
+        let mut text = format!(
+            "\nReplica lag at {:.0} transactions/s: {}\n\n",
+            self.rate, self.setting.pinning
+        );
         text += &output::summary(&self.writers);
         let told = |ms: Option<u64>| ms.map_or("not told".to_owned(), |ms| format!("{ms} ms"));
         let (p50, p99) = (told(self.lag_p50_ms), told(self.lag_p99_ms));

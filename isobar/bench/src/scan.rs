@@ -23,7 +23,7 @@ use crate::measure::{bar, median, table};
 use crate::output::{self, note};
 use crate::peers::{Opened, Peers};
 use crate::replicas;
-use crate::stage::{Stage, StageArgs};
+use crate::stage::{self, Setting, Stage, StageArgs};
 use crate::target::Target;
 use crate::tpch::PeerArgs;
 use crate::tpch::data::{self, Files};
@@ -109,10 +109,8 @@ struct Figures {
 
 #[derive(Clone, Debug, Default, Serialize)]
 struct Report {
-    started: String,
-    command: String,
-    machine: BTreeMap<String, String>,
-    pinning: String,
+    #[serde(flatten)]
+    setting: Setting,
     scale: f64,
     repetitions: usize,
     rows: u64,
@@ -126,17 +124,8 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     if !(args.scale > 0.0 && args.scale <= 1_000.0) {
         bail!("--scale {} is not above 0 and up to 1000", args.scale);
     }
-    let stop = crate::interrupt::token()?;
-    let stage = tokio::select! {
-        stage = Stage::open(&args.stage, "tpch") => stage?,
-        () = stop.cancelled() => bail!("interrupted while the cluster started"),
-    };
-    let outcome = tokio::select! {
-        outcome = measure(&args, &stage) => outcome,
-        () = stop.cancelled() => Err(anyhow::anyhow!("interrupted; everything that was started is stopped")),
-    };
-    stage.close().await;
-    let mut report = outcome?;
+    let mut report =
+        stage::measured(&args.stage, "tpch", async |stage, _| measure(&args, stage).await).await?;
     report.finish();
     if let Some(path) = &args.json {
         output::write_json(path, &report)?;
@@ -147,10 +136,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 
 async fn measure(args: &Args, stage: &Stage) -> Result<Report> {
     let mut report = Report {
-        started: chrono::Utc::now().format("%Y-%m-%d %H:%M:%S UTC").to_string(),
-        command: std::env::args().collect::<Vec<_>>().join(" "),
-        machine: crate::isolation::describe(&stage.target).await?,
-        pinning: stage.pinning.clone(),
+        setting: stage.setting().await?,
         scale: args.scale,
         repetitions: args.repetitions.into(),
         ..Report::default()
@@ -394,7 +380,7 @@ impl Report {
     fn text(&self) -> String {
         let mut text = format!(
             "\nFull scan of lineitem, scale {}, {} rows: {}\nanswers checked: all have seen the same rows; median of {}\n\n",
-            self.scale, self.rows, self.pinning, self.repetitions
+            self.scale, self.rows, self.setting.pinning, self.repetitions
         );
         let head = ["", "rows/s", "seconds", "÷ connector"].map(str::to_owned);
         let mut rows = Vec::new();

@@ -1,9 +1,12 @@
 //! Where `tpch`, `scan` and `lag` measure: a playground of their own or a cluster at an address, on
 //! so many processors for everybody.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
 
 use crate::cpus::Cpus;
 use crate::playground::{Playground, Setup};
@@ -31,6 +34,19 @@ pub struct StageArgs {
     /// Processors for everything that is started here, and threads that each peer is given
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
     pub threads: u16,
+}
+
+/// When, where and how figures came to be.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Setting {
+    /// When, in UTC.
+    pub started: String,
+    /// The command line.
+    pub command: String,
+    /// The machine and the server.
+    pub machine: BTreeMap<String, String>,
+    /// What everything is pinned to, in words.
+    pub pinning: String,
 }
 
 /// A cluster to measure.
@@ -83,6 +99,16 @@ impl Stage {
         Ok(Stage { target, isobar, pinning, playground })
     }
 
+    /// What a report begins with.
+    pub async fn setting(&self) -> Result<Setting> {
+        Ok(Setting {
+            started: chrono::Utc::now().format("%Y-%m-%d %H:%M:%S UTC").to_string(),
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+            machine: crate::isolation::describe(&self.target).await?,
+            pinning: self.pinning.clone(),
+        })
+    }
+
     /// Flight doors, as Spark's option wants them.
     pub async fn endpoints(&self) -> Result<String> {
         Ok(replicas::doors(&self.target).await?.join(","))
@@ -102,6 +128,25 @@ impl Stage {
             playground.stop().await;
         }
     }
+}
+
+/// Measures on a stage, and stops what was started there; Ctrl-C and SIGTERM end it early.
+pub async fn measured<T>(
+    args: &StageArgs,
+    database: &str,
+    measure: impl AsyncFnOnce(&Stage, &CancellationToken) -> Result<T>,
+) -> Result<T> {
+    let stop = crate::interrupt::token()?;
+    let stage = tokio::select! {
+        stage = Stage::open(args, database) => stage?,
+        () = stop.cancelled() => bail!("interrupted while the cluster started"),
+    };
+    let outcome = tokio::select! {
+        outcome = measure(&stage, &stop) => outcome,
+        () = stop.cancelled() => Err(anyhow::anyhow!("interrupted; everything that was started is stopped")),
+    };
+    stage.close().await;
+    outcome
 }
 
 /// Bytes of a file, or of all files below a folder; one that goes meanwhile has none.

@@ -20,7 +20,7 @@ use crate::measure::bar;
 use crate::output::{self, note};
 use crate::peers::{Opened, Peers};
 use crate::replicas;
-use crate::stage::{Stage, StageArgs};
+use crate::stage::{self, Stage, StageArgs};
 use data::{Files, TABLES};
 use report::{Bytes, Load, QueryFigures, Report};
 
@@ -134,17 +134,8 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     if !(args.scale > 0.0 && args.scale <= 1_000.0) {
         bail!("--scale {} is not above 0 and up to 1000", args.scale);
     }
-    let stop = crate::interrupt::token()?;
-    let stage = tokio::select! {
-        stage = Stage::open(&args.stage, "tpch") => stage?,
-        () = stop.cancelled() => bail!("interrupted while the cluster started"),
-    };
-    let outcome = tokio::select! {
-        outcome = measure(&args, &stage) => outcome,
-        () = stop.cancelled() => Err(anyhow::anyhow!("interrupted; everything that was started is stopped")),
-    };
-    stage.close().await;
-    let mut report = outcome?;
+    let mut report =
+        stage::measured(&args.stage, "tpch", async |stage, _| measure(&args, stage).await).await?;
     report.finish();
     if let Some(path) = &args.json {
         output::write_json(path, &report)?;
@@ -155,10 +146,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 
 async fn measure(args: &Args, stage: &Stage) -> Result<Report> {
     let mut report = Report {
-        started: chrono::Utc::now().format("%Y-%m-%d %H:%M:%S UTC").to_string(),
-        command: std::env::args().collect::<Vec<_>>().join(" "),
-        machine: crate::isolation::describe(&stage.target).await?,
-        pinning: stage.pinning.clone(),
+        setting: stage.setting().await?,
         scale: args.scale,
         repetitions: args.repetitions.into(),
         ..Report::default()

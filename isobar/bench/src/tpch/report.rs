@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::measure::{geometric_mean, median, table};
+use crate::stage::Setting;
 
 /// Who is compared with whom.
 const PAIRS: [(&str, &str); 4] = [
@@ -74,14 +75,9 @@ pub struct Ratio {
 /// All that is told.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// When it began.
-    pub started: String,
-    /// The command line.
-    pub command: String,
-    /// The machine and the server.
-    pub machine: BTreeMap<String, String>,
-    /// Processors.
-    pub pinning: String,
+    /// When, where and how.
+    #[serde(flatten)]
+    pub setting: Setting,
     /// TPC-H's scale factor.
     pub scale: f64,
     /// Timed runs of each query.
@@ -133,7 +129,7 @@ impl Report {
 
     /// To read.
     pub fn text(&self) -> String {
-        let mut text = format!("\nTPC-H, scale {}: {}\n", self.scale, self.pinning);
+        let mut text = format!("\nTPC-H, scale {}: {}\n", self.scale, self.setting.pinning);
         if let Some(load) = &self.load {
             let _ = writeln!(
                 text,
