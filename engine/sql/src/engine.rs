@@ -9,7 +9,7 @@ use datafusion::prelude::SessionConfig;
 use env::Clock;
 
 use crate::analytic::Analytic;
-use crate::planner::session_state_builder;
+use crate::planner::{session_state_builder, short};
 use crate::storage::Storage;
 
 /// Bytes that all queries of a process may hold for sorts, joins and groups.
@@ -57,6 +57,8 @@ pub struct Engine {
     pub(crate) host: Option<Arc<dyn Host>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) state: Arc<SessionState>,
+    /// Plans short reads; see [`short`].
+    pub(crate) short: Arc<SessionState>,
 }
 
 impl Engine {
@@ -71,7 +73,8 @@ impl Engine {
             builder = builder.with_runtime_env(runtime);
         }
         let state = Arc::new(builder.build());
-        Engine { storage, analytic: None, host: None, clock, state }
+        let short = Arc::new(short::short_state(&state));
+        Engine { storage, analytic: None, host: None, clock, state, short }
     }
 
     /// With columns to route queries to.

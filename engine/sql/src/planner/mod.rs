@@ -13,6 +13,7 @@ pub use calls::text_of_hex;
 pub use names::parts;
 pub use rewrite::truth;
 mod rewrite;
+pub mod short;
 pub mod typing;
 mod yielding;
 

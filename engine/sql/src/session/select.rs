@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
@@ -19,12 +20,13 @@ use super::tables::{Tables, stored};
 use super::{Session, impossible};
 use crate::access;
 use crate::analytic::AnalyticQuery;
+use crate::engine::Engine;
 use crate::error::{SqlResult, unsupported};
 use crate::lane;
-use crate::planner::{self, PlannedSelect, TableName, tables_of};
+use crate::planner::{self, PlannedSelect, TableName, short, tables_of};
 use crate::reader::Reader;
 use crate::result::{BatchStream, Reply, ResultColumn, SqlError};
-use crate::router::{self, Engine, QueryFacts, Route, TableFacts};
+use crate::router::{self, QueryFacts, Route, TableFacts};
 use crate::statement::Stmt;
 use crate::storage::Storage;
 
@@ -35,6 +37,8 @@ const QUERY_LEASE: Duration = Duration::from_secs(3600);
 struct Prepared {
     planned: PlannedSelect,
     optimized: LogicalPlan,
+    /// Plans what is left to plan if rows answer.
+    state: Arc<SessionState>,
     route: Route,
     text: String,
     reader: Reader,
@@ -75,7 +79,7 @@ impl Session {
         }
         let mut columns = prepared.planned.columns.clone();
         planner::rename(&mut columns, &displayed);
-        if prepared.route.engine == Engine::Columns {
+        if prepared.route.engine == router::Engine::Columns {
             match self.on_columns(&prepared).await {
                 Ok((batches, _)) => return Ok(Reply::Rows { columns, batches, warnings: 0 }),
                 Err(error) => {
@@ -142,8 +146,7 @@ impl Session {
         let text = query.to_string();
         let state = self.engine.state.clone();
         let planned = planner::plan_query(query, &context, &state, &tables).await?;
-        let optimized = state.optimize(&planned.plan)?;
-        let narrow = narrow(&optimized, &catalog, reader.ts())?;
+        let (optimized, narrow, state) = self.optimize(&planned.plan, &catalog, reader.ts())?;
         let mut facts = Vec::new();
         for name in names {
             facts.push(self.table_facts(&name, &catalog, &reader, &aliases, &narrow).await);
@@ -153,7 +156,28 @@ impl Session {
         let facts =
             QueryFacts { tables: facts, hints, rows_allowed, columns_allowed, locking, tier };
         let route = router::route(&facts);
-        Ok(Prepared { planned, optimized, route, text, reader, catalog })
+        Ok(Prepared { planned, optimized, state, route, text, reader, catalog })
+    }
+
+    /// The plan optimised for what it is, which of its tables are read only in part, and the
+    /// state that goes on planning it.
+    fn optimize(
+        &self,
+        plan: &LogicalPlan,
+        catalog: &Catalog,
+        ts: Timestamp,
+    ) -> SqlResult<(LogicalPlan, BTreeMap<TableName, bool>, Arc<SessionState>)> {
+        let Engine { state, short, .. } = &self.engine;
+        if short::is_chain(plan)? {
+            let optimized = short.optimize(plan)?;
+            let narrow = narrow(&optimized, catalog, ts)?;
+            if narrow.values().all(|narrow| *narrow) {
+                return Ok((optimized, narrow, short.clone()));
+            }
+        }
+        let optimized = state.optimize(plan)?;
+        let narrow = narrow(&optimized, catalog, ts)?;
+        Ok((optimized, narrow, state.clone()))
     }
 
     async fn table_facts(
@@ -198,7 +222,7 @@ impl Session {
     }
 
     async fn physical(&self, prepared: &Prepared) -> SqlResult<Arc<dyn ExecutionPlan>> {
-        let state = &*self.engine.state;
+        let state = &*prepared.state;
         Ok(state.query_planner().create_physical_plan(&prepared.optimized, state).await?)
     }
 
@@ -300,7 +324,7 @@ impl Session {
         }
         lines.extend(prepared.route.warnings.iter().map(|w| format!("warning: {w}")));
         lines.extend(prepared.route.refused.iter().map(|why| format!("refused: {why}")));
-        if prepared.route.engine == Engine::Columns {
+        if prepared.route.engine == router::Engine::Columns {
             let analytic =
                 self.engine.analytic.clone().ok_or_else(|| impossible("columns without a tier"))?;
             let storage = self.engine.storage.clone();
@@ -394,8 +418,8 @@ fn aliases(query: &Query, database: &str) -> BTreeMap<TableName, Vec<String>> {
 }
 
 /// The storage hints of a query and its parts.
-fn hints_of(query: &Query) -> BTreeMap<String, Engine> {
-    struct Hints(BTreeMap<String, Engine>);
+fn hints_of(query: &Query) -> BTreeMap<String, router::Engine> {
+    struct Hints(BTreeMap<String, router::Engine>);
     impl Visitor for Hints {
         type Break = ();
         fn pre_visit_select(&mut self, select: &Select) -> std::ops::ControlFlow<()> {
