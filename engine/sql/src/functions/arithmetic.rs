@@ -6,13 +6,12 @@ use std::sync::Arc;
 use arrow::array::{
     Array, ArrayRef, AsArray, Decimal128Array, Float64Array, Int64Array, UInt64Array,
 };
-use arrow::datatypes::{
-    DataType, Decimal128Type, Decimal256Type, Float64Type, Int64Type, UInt64Type, i256,
-};
+use arrow::datatypes::{DataType, Decimal256Type, Float64Type, Int64Type, i256};
 use datafusion::common::{Result, ScalarValue};
 
 use super::Function;
 use super::convert::{number_type, to_type};
+use super::decimal::{decimals, exact, power};
 use crate::error::{SqlResult, out_of_range, unknown};
 
 /// Digits that `/` adds to the dividend's scale (div_precision_increment).
@@ -34,7 +33,7 @@ pub const FUNCTIONS: &[Function] = &[
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Op {
+pub(super) enum Op {
     Add,
     Sub,
     Mul,
@@ -43,7 +42,7 @@ enum Op {
 }
 
 impl Op {
-    fn symbol(self) -> &'static str {
+    pub(super) fn symbol(self) -> &'static str {
         match self {
             Op::Add => "+",
             Op::Sub => "-",
@@ -219,31 +218,13 @@ fn doubles(op: Op, a: &ArrayRef, b: &ArrayRef) -> SqlResult<ArrayRef> {
     Ok(Arc::new(pairs.map(compute).collect::<SqlResult<Float64Array>>()?))
 }
 
-/// Integers of either sign as 128 bits.
-fn wide(array: &ArrayRef) -> SqlResult<Vec<Option<i128>>> {
-    Ok(match number_type(array.data_type()) {
-        DataType::UInt64 => {
-            let array = to_type(array, &DataType::UInt64)?;
-            array.as_primitive::<UInt64Type>().iter().map(|n| n.map(i128::from)).collect()
-        }
-        DataType::Decimal128(p, s) => {
-            let array = to_type(array, &DataType::Decimal128(p, s))?;
-            array.as_primitive::<Decimal128Type>().iter().collect()
-        }
-        _ => {
-            let array = to_type(array, &DataType::Int64)?;
-            array.as_primitive::<Int64Type>().iter().map(|n| n.map(i128::from)).collect()
-        }
-    })
-}
-
 fn integers(op: Op, a: &ArrayRef, b: &ArrayRef, ty: &DataType) -> SqlResult<ArrayRef> {
     let signed = |array: &ArrayRef| number_type(array.data_type()) == DataType::Int64;
     if *ty == DataType::Int64 && signed(a) && signed(b) {
         return signed_integers(op, a, b);
     }
-    let (a, b) = (wide(a)?, wide(b)?);
-    let compute = |(a, b): (&Option<i128>, &Option<i128>)| match (op, *a, *b) {
+    let (a, b) = (exact(a)?, exact(b)?);
+    let compute = |(a, b): (Option<i128>, Option<i128>)| match (op, a, b) {
         (_, None, _) | (_, _, None) | (Op::Div | Op::Mod, _, Some(0)) => None,
         (Op::Add, Some(a), Some(b)) => Some(a + b),
         (Op::Sub, Some(a), Some(b)) => Some(a - b),
@@ -251,7 +232,7 @@ fn integers(op: Op, a: &ArrayRef, b: &ArrayRef, ty: &DataType) -> SqlResult<Arra
         (Op::Div, Some(a), Some(b)) => Some(a / b),
         (Op::Mod, Some(a), Some(b)) => Some(a % b),
     };
-    narrow(a.iter().zip(&b).map(compute), ty, op.symbol())
+    narrow(a.iter().zip(b.iter()).map(compute), ty, op.symbol())
 }
 
 fn signed_integers(op: Op, a: &ArrayRef, b: &ArrayRef) -> SqlResult<ArrayRef> {
@@ -291,85 +272,9 @@ fn narrow(
     Ok(Arc::new(numbers.map(fit).collect::<SqlResult<Int64Array>>()?))
 }
 
-fn scale_of(array: &ArrayRef) -> i8 {
+/// Digits behind the point of a column of numbers.
+pub(super) fn scale_of(array: &ArrayRef) -> i8 {
     digits(&number_type(array.data_type())).1
-}
-
-fn power(n: i8) -> i128 {
-    10i128.pow(u32::from(n.unsigned_abs()).min(38))
-}
-
-fn decimals(op: Op, a: &ArrayRef, b: &ArrayRef, ty: &DataType) -> SqlResult<ArrayRef> {
-    let DataType::Decimal128(precision, scale) = *ty else {
-        return Err(out_of_range("DECIMAL", op.symbol()));
-    };
-    let (sa, sb) = (scale_of(a), scale_of(b));
-    let (a, b) = (wide(a)?, wide(b)?);
-    let most = power(precision as i8);
-    let compute = |(a, b): (&Option<i128>, &Option<i128>)| {
-        let (Some(a), Some(b)) = (*a, *b) else { return Ok(None) };
-        if b == 0 && matches!(op, Op::Div | Op::Mod) {
-            return Ok(None);
-        }
-        let n = match op {
-            Op::Mul => multiply(a, b, sa + sb - scale),
-            Op::Div => divide(a, b, scale + sb - sa),
-            _ => {
-                let a = a.checked_mul(power(scale - sa));
-                let b = b.checked_mul(power(scale - sb));
-                match (op, a, b) {
-                    (Op::Add, Some(a), Some(b)) => a.checked_add(b),
-                    (Op::Sub, Some(a), Some(b)) => a.checked_sub(b),
-                    (_, Some(a), Some(b)) => a.checked_rem(b),
-                    _ => None,
-                }
-            }
-        };
-        match n {
-            Some(n) if n.abs() < most => Ok(Some(n)),
-            _ => Err(out_of_range("DECIMAL", op.symbol())),
-        }
-    };
-    let numbers = a.iter().zip(&b).map(compute).collect::<SqlResult<Decimal128Array>>()?;
-    let numbers = numbers
-        .with_precision_and_scale(precision, scale)
-        .map_err(|_| out_of_range("DECIMAL", op.symbol()))?;
-    Ok(Arc::new(numbers))
-}
-
-/// The product with `surplus` digits rounded away.
-fn multiply(a: i128, b: i128, surplus: i8) -> Option<i128> {
-    if surplus <= 0 {
-        return a.checked_mul(b);
-    }
-    let product = i256::from_i128(a).checked_mul(i256::from_i128(b))?;
-    round_div(product, i256::from_i128(power(surplus)))
-}
-
-/// The quotient of `a·10^digits` and `b`, rounded half away from zero.
-fn divide(a: i128, b: i128, digits: i8) -> Option<i128> {
-    let (mut a, mut b) = (i256::from_i128(a), i256::from_i128(b));
-    let factor = i256::from_i128(power(digits));
-    if digits >= 0 {
-        a = a.checked_mul(factor)?;
-    } else {
-        b = b.checked_mul(factor)?;
-    }
-    round_div(a, b)
-}
-
-fn round_div(a: i256, b: i256) -> Option<i128> {
-    let quotient = a.checked_div(b)?;
-    let rest = a.checked_rem(b)?;
-    let two = i256::from_i128(2);
-    let half = rest.wrapping_abs().checked_mul(two)? >= b.wrapping_abs();
-    let negative = a.is_negative() != b.is_negative();
-    let carry = match (half, negative) {
-        (false, _) => i256::ZERO,
-        (true, false) => i256::ONE,
-        (true, true) => i256::MINUS_ONE,
-    };
-    quotient.checked_add(carry)?.to_i128()
 }
 
 /// DIV: the quotient cut to a whole number.
@@ -384,10 +289,10 @@ fn int_div(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
     }
     let (sa, sb) = (scale_of(a), scale_of(b));
     let scale = sa.max(sb);
-    let (a, b) = (wide(a)?, wide(b)?);
-    let quotients = a.iter().zip(&b).map(|(a, b)| {
-        let a = (*a)?.checked_mul(power(scale - sa))?;
-        let b = (*b)?.checked_mul(power(scale - sb))?;
+    let (a, b) = (exact(a)?, exact(b)?);
+    let (fa, fb) = (power(scale - sa), power(scale - sb));
+    let quotients = a.iter().zip(b.iter()).map(|(a, b)| {
+        let (a, b) = (a?.checked_mul(fa)?, b?.checked_mul(fb)?);
         a.checked_div(b)
     });
     narrow(quotients, ty, "DIV")

@@ -259,6 +259,10 @@ pub fn to_decimal(array: &ArrayRef, precision: u8, scale: i8) -> SqlResult<Decim
         None => most * n.unscaled.signum(),
     };
     let values: Decimal128Array = match array.data_type() {
+        // The same numbers, with more digits allowed.
+        DataType::Decimal128(fewer, from) if *from == scale && *fewer <= precision => {
+            array.as_primitive::<Decimal128Type>().clone()
+        }
         DataType::Decimal128(_, from) => {
             let from = u8::try_from(*from).unwrap_or(0);
             let array = array.as_primitive::<Decimal128Type>();

@@ -20,6 +20,7 @@ pub mod arithmetic;
 pub mod cast;
 pub mod control;
 pub mod convert;
+mod decimal;
 pub mod digest;
 pub mod math;
 pub mod regexp;
