@@ -133,6 +133,14 @@ def test_a_server_that_is_not_there_is_an_error(isobar: Path):
     assert "cannot connect" in done.stderr and "127.0.0.1" in done.stderr, done.stderr
 
 
+def test_a_table_that_is_not_there_is_an_error_before_the_load(cluster: Cluster):
+    cluster.sql("CREATE DATABASE IF NOT EXISTS nothing")
+    done = bench(cluster.isobar, "online", *target(cluster, "nothing"), "--time", "30", seconds=20)
+    assert done.returncode == 1
+    assert "sbtest1" in done.stderr and "--prepare" in done.stderr, done.stderr
+    assert "1146" in done.stderr and not done.stdout, done.stdout + done.stderr
+
+
 def isolation(isobar: Path, *more: object) -> list[str]:
     short = ["--tables", 2, "--rows", 2_000, "--threads", 4, "--rate", 5, "--warmup", 0.5, "--time", 3]
     base = [isobar, "bench", "isolation", "--port-base", free_port_base(), *short, "--throughput-time", 2, *more]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use mysql_async::prelude::Queryable;
 use serde::Serialize;
 
 use crate::driver::{Arrivals, Pace, Settings, drive};
@@ -163,6 +164,19 @@ impl Workload {
         }
     }
 
+    /// An error for a table that cannot be read: better one before the load than one for each of
+    /// its statements.
+    pub async fn ready(&self, target: &Target) -> Result<()> {
+        let mut connection = target.connect().await?;
+        for table in self.tables() {
+            let read = connection.query_drop(format!("SELECT 1 FROM {table} LIMIT 1")).await;
+            read.with_context(|| {
+                format!("table {table} of {} cannot be read (--prepare makes it)", target.shown)
+            })?;
+        }
+        Ok(connection.disconnect().await?)
+    }
+
     /// Drops its tables.
     pub async fn cleanup(&self, target: &Target) -> Result<()> {
         match self {
@@ -220,6 +234,8 @@ pub async fn run(args: Args) -> Result<ExitCode> {
             () = stop.cancelled() => bail!("interrupted while tables were prepared; they are incomplete"),
         };
         output::note(&format!("prepared {rows} rows: {}", work.workload.size()));
+    } else {
+        work.workload.ready(&target).await?;
     }
     let mut phase = None;
     if !settings.time.is_zero() {
