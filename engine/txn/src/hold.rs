@@ -70,6 +70,16 @@ impl Held {
         self.keys.lock().extend(found.iter().map(|one| (one.key.clone(), true)));
     }
 
+    /// Gives every key back before its owner is told that the transaction is over: who reads that
+    /// may ask for the rows with NOWAIT. What cannot be given back within a beat is left to
+    /// [`Drop`].
+    pub(crate) async fn give_back(&self) {
+        let keys: Vec<_> = self.keys.lock().keys().cloned().collect();
+        if !keys.is_empty() && self.client.release(self.start_ts, keys.clone()).await.is_ok() {
+            self.forget(&keys);
+        }
+    }
+
     /// Forgets keys that are given back already, or by a commit.
     pub(crate) fn forget<'a>(&self, keys: impl IntoIterator<Item = &'a Vec<u8>>) {
         let mut held = self.keys.lock();

@@ -369,7 +369,12 @@ impl Transaction {
     /// succeed. [`Error::Timeout`] means that the outcome could not be learned.
     pub async fn commit(mut self) -> Result<Timestamp> {
         if self.writes.is_empty() {
-            return self.verify().await;
+            let held = self.held.take();
+            let ts = self.verify().await?;
+            if let Some(held) = held {
+                held.give_back().await;
+            }
+            return Ok(ts);
         }
         let mutations = self.mutations();
         let keys: Vec<_> = mutations.iter().map(|mutation| mutation.key.clone()).collect();
