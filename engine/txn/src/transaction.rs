@@ -421,9 +421,12 @@ impl Transaction {
         ops.into_iter().map(mutation).collect()
     }
 
-    /// Gives up. Nothing was written; row locks are given back behind the caller's back.
-    pub fn rollback(self) {
-        drop(self);
+    /// Gives up. Nothing was written; row locks are given back before this returns. Merely dropped,
+    /// a transaction gives them back behind its owner's back.
+    pub async fn rollback(mut self) {
+        if let Some(held) = self.held.take() {
+            held.give_back().await;
+        }
     }
 
     fn change(&mut self, table: &Arc<Table>, key: Vec<u8>, op: Op) -> Result<()> {

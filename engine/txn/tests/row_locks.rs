@@ -1,5 +1,6 @@
 //! Transfers that lock what they read, over regions: while nothing fails, nobody who holds its rows
 //! fails at commit; and whatever fails, no update is lost. `SEEDS=n` runs n histories, `SEED=n` one.
+//! And rows are free once their holder is told that it is over.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
@@ -246,6 +247,30 @@ async fn history(seed: u64, weather: Weather) -> Arc<Bank> {
     let keys = (0..ACCOUNTS).map(account).collect();
     transaction.acquire(&table(1), keys, wait(), None, Expect::Nothing).await.unwrap();
     bank
+}
+
+#[tokio::test]
+async fn rows_are_free_once_their_holder_is_told_that_it_is_over() {
+    let slow = Faults { delay_ms: 5, ..Faults::default() };
+    let world = World::new(3, 3, &["a02", "a04"], slow);
+    world.speed.store(1, Ordering::Relaxed);
+    let (one, two) = (world.client(), world.client());
+    let keys: Vec<_> = (0..ACCOUNTS).map(account).collect();
+    let held = async |client: &TxnClient| {
+        let mut open = client.begin().await?;
+        open.acquire(&table(1), keys.clone(), Waiting::No, None, Expect::Nothing).await?;
+        Ok::<_, Error>(open)
+    };
+    for round in 0..20 {
+        let holder = held(&one).await.unwrap();
+        if round % 2 == 0 {
+            holder.commit().await.unwrap();
+        } else {
+            holder.rollback().await;
+        }
+        let next = held(&two).await.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        next.rollback().await;
+    }
 }
 
 #[test]

@@ -380,8 +380,8 @@ impl goldenscript::Runner for Scripts {
             }
             "rollback" => {
                 let name = context.prefix.clone().expect("name the transaction");
-                let _entered = self.runtime.enter();
-                self.open.remove(&name).expect("open").rollback();
+                let open = self.open.remove(&name).expect("open");
+                self.runtime.block_on(open.rollback());
                 self.runtime.block_on(self.client.settle());
                 Ok(String::new())
             }

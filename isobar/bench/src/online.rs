@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use mysql_async::prelude::Queryable;
 use serde::Serialize;
+use tokio::time::timeout;
 
 use crate::driver::{Arrivals, Pace, Settings, drive};
 use crate::latency::Phase;
@@ -234,11 +235,15 @@ pub async fn run(args: Args) -> Result<ExitCode> {
             () = stop.cancelled() => bail!("interrupted while tables were prepared; they are incomplete"),
         };
         output::note(&format!("prepared {rows} rows: {}", work.workload.size()));
-    } else {
-        work.workload.ready(&target).await?;
     }
     let mut phase = None;
     if !settings.time.is_zero() {
+        tokio::select! {
+            ready = timeout(settings.transaction_timeout, work.workload.ready(&target)) => {
+                ready.with_context(|| format!("{} does not answer", target.shown))??;
+            }
+            () = stop.cancelled() => bail!("interrupted before the load"),
+        }
         let ran = drive(
             work.clone(),
             &settings,

@@ -459,8 +459,10 @@ impl Session {
     }
 
     async fn rollback(&mut self) {
-        if let Some(open) = self.open.take() {
-            open.shared.lock().await.take();
+        let Some(open) = self.open.take() else { return };
+        let transaction = open.shared.lock().await.take();
+        if let Some(transaction) = transaction {
+            transaction.rollback().await;
         }
     }
 

@@ -144,8 +144,7 @@ impl Session {
         let hints = hints_of(&query);
         let locking = !query.locks.is_empty();
         let text = query.to_string();
-        let state = self.engine.state.clone();
-        let planned = planner::plan_query(query, &context, &state, &tables).await?;
+        let planned = planner::plan_query(query, &context, &self.engine.state, &tables).await?;
         let (optimized, narrow, state) = self.optimize(&planned.plan, &catalog, reader.ts())?;
         let mut facts = Vec::new();
         for name in names {

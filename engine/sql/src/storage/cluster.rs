@@ -288,6 +288,10 @@ impl Transaction for ClusterTransaction {
     async fn commit(self: Box<Self>) -> Result<Timestamp> {
         self.inner.commit().await
     }
+
+    async fn rollback(self: Box<Self>) {
+        self.inner.rollback().await;
+    }
 }
 
 #[async_trait]

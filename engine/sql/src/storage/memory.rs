@@ -447,6 +447,8 @@ impl Transaction for MemoryTransaction {
         }
     }
 
+    async fn rollback(self: Box<Self>) {}
+
     async fn commit(mut self: Box<Self>) -> Result<Timestamp> {
         let start = self.snapshot.ts;
         if self.writes.is_empty() {

@@ -99,6 +99,9 @@ pub trait Transaction: Snapshot {
 
     /// Commits, and says when.
     async fn commit(self: Box<Self>) -> Result<Timestamp>;
+
+    /// Gives up, and row locks back. So does dropping it, but then nobody knows when.
+    async fn rollback(self: Box<Self>);
 }
 
 /// The store.
