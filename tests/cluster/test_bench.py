@@ -62,8 +62,8 @@ BROKEN = {
         {2},
     ),
     "carrier": (
-        "UPDATE orders SET o_carrier_id = 7 WHERE o_d_id = 2 AND o_id = {undelivered}",
-        "UPDATE orders SET o_carrier_id = NULL WHERE o_d_id = 2 AND o_id = {undelivered}",
+        "UPDATE orders SET o_carrier_id = 7 WHERE o_d_id = {district} AND o_id = {undelivered}",
+        "UPDATE orders SET o_carrier_id = NULL WHERE o_d_id = {district} AND o_id = {undelivered}",
         {5, 7},
     ),
     "lines": (
@@ -82,8 +82,8 @@ BROKEN = {
         {10, 12},
     ),
     "gap": (
-        "INSERT INTO new_order (no_o_id, no_d_id, no_w_id) VALUES (1, 5, 1)",
-        "DELETE FROM new_order WHERE no_w_id = 1 AND no_d_id = 5 AND no_o_id = 1",
+        "INSERT INTO new_order (no_o_id, no_d_id, no_w_id) VALUES (1, {district}, 1)",
+        "DELETE FROM new_order WHERE no_w_id = 1 AND no_d_id = {district} AND no_o_id = 1",
         {3, 5},
     ),
 }
@@ -92,9 +92,10 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_condition_is_named(cluster: Cluster, tpcc: dict, name: str):
     plant, undo, conditions = BROKEN[name]
-    # A fast machine has delivered any given order by now.
-    undelivered = cluster.sql("SELECT MAX(no_o_id) FROM tpcc.new_order WHERE no_d_id = 2")[0][0]
-    plant, undo = plant.format(undelivered=undelivered), undo.format(undelivered=undelivered)
+    # A fast machine has delivered any given order by now, and every one of some districts.
+    longest = "SELECT no_d_id, MAX(no_o_id) FROM tpcc.new_order GROUP BY no_d_id ORDER BY COUNT(*) DESC LIMIT 1"
+    district, undelivered = cluster.sql(longest)[0]
+    plant, undo = (text.format(district=district, undelivered=undelivered) for text in (plant, undo))
     cluster.sql("USE tpcc", plant)
     try:
         done = bench(cluster.isobar, "online", *target(cluster, "tpcc"), *TPCC, "--time", "0")

@@ -180,7 +180,7 @@ pub fn sort(error: &Error) -> Failure {
                 _ => Failure::Error(code),
             }
         }
-        Error::Other(_) => Failure::Error("unexpected answer".into()),
+        Error::Other(error) => Failure::Error(format!("unexpected answer: {error}")),
         _ => Failure::Lost("connection".into()),
     }
 }

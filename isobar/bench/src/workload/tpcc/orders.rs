@@ -220,12 +220,13 @@ impl Tpcc {
                 (w, d, order),
             )
             .await?;
-            let customer: u32 = one(
-                conn,
-                "SELECT o_c_id FROM orders WHERE o_w_id = ? AND o_d_id = ? AND o_id = ?",
-                (w, d, order),
-            )
-            .await?;
+            // This locks too: the order may be newer than the transaction's snapshot, in which
+            // case a plain read would not find it.
+            let ordered = format!(
+                "SELECT o_c_id FROM orders WHERE o_w_id = ? AND o_d_id = ? AND o_id = ?{}",
+                self.locking()
+            );
+            let customer: u32 = one(conn, &ordered, (w, d, order)).await?;
             conn.exec_drop(
                 "UPDATE orders SET o_carrier_id = ? WHERE o_w_id = ? AND o_d_id = ? AND o_id = ?",
                 (plan.carrier, w, d, order),
