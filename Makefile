@@ -77,6 +77,15 @@ test: build venv ## Run the tests: Rust, Scala, then whole clusters
 	$(SBT) test "spark-connector/assembly"
 	$(PYTHON) -m pytest -q tests/cluster --isobar $(ISOBAR) --jar $(JAR)
 
+TABLES := $(ISOBAR_CACHE)/tables.jsonl
+.PHONY: tables
+tables: build venv ## Run every client and every script, and print what works and what agrees as tables
+	$(SBT) "spark-connector/assembly"
+	rm -f $(TABLES)
+	ISOBAR_RESULTS=$(TABLES) $(PYTHON) -m pytest -q tests/cluster/test_client_table.py tests/cluster/test_scripts.py \
+		--isobar $(ISOBAR) --jar $(JAR) || true
+	$(PYTHON) tests/cluster/tables.py $(TABLES)
+
 .PHONY: lint
 lint: tools ## Check formatting and lints
 	cargo fmt --all --check

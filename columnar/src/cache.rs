@@ -2,61 +2,70 @@
 //!
 //! Only what passed its checksum is ever put in; what is not here can be read again from disk.
 
-use std::hash::Hash;
+use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
 
-use lru::LruCache;
-use parking_lot::Mutex;
+use quick_cache::sync::DefaultLifecycle;
+use quick_cache::{Weighter, sync};
 
-/// A least-recently-used cache with a budget in units of the caller's choice, bytes as a rule.
-pub struct Cache<K: Hash + Eq, V: Clone> {
-    inner: Mutex<Inner<K, V>>,
-    budget: usize,
+/// The same entries go in each run of a program, so that one seed replays one history.
+type Hasher = BuildHasherDefault<DefaultHasher>;
+
+/// A cache with a budget in units of the caller's choice, bytes as a rule. It resists scans: a
+/// table larger than the budget, read again and again, is found in it as far as the budget goes,
+/// where the least recently used would never be (S3-FIFO, Yang et al., SOSP 2023).
+pub struct Cache<K, V> {
+    inner: sync::Cache<K, Weighed<V>, Weight, Hasher>,
 }
 
-struct Inner<K: Hash + Eq, V> {
-    entries: LruCache<K, (V, usize)>,
-    used: usize,
+#[derive(Clone)]
+struct Weighed<V> {
+    value: V,
+    size: u64,
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl<K, V> Weighter<K, Weighed<V>> for Weight {
+    fn weight(&self, _: &K, entry: &Weighed<V>) -> u64 {
+        entry.size
+    }
 }
 
 impl<K: Hash + Eq, V: Clone> Cache<K, V> {
-    /// An empty cache.
-    pub fn new(budget: usize) -> Self {
-        Cache { inner: Mutex::new(Inner { entries: LruCache::unbounded(), used: 0 }), budget }
+    /// An empty cache for entries of a typical size. An entry larger than a good part of the
+    /// budget may not be kept.
+    pub fn new(budget: usize, typical: usize) -> Self {
+        let (hasher, lifecycle) = (Hasher::default(), DefaultLifecycle::default());
+        let entries = budget / typical.max(1);
+        let inner = sync::Cache::with(entries, budget as u64, Weight, hasher, lifecycle);
+        Cache { inner }
     }
 
-    /// What is kept under a key, now the most recently used.
+    /// What is kept under a key, now recently used.
     pub fn get(&self, key: &K) -> Option<V> {
-        self.inner.lock().entries.get(key).map(|(value, _)| value.clone())
+        self.inner.get(key).map(|entry| entry.value)
     }
 
-    /// Keeps a value, evicting the least recently used ones. One larger than the budget is not
-    /// kept.
+    /// Keeps a value, evicting others if the budget demands it.
     pub fn put(&self, key: K, value: V, size: usize) {
-        if size > self.budget {
-            return;
-        }
-        let mut inner = self.inner.lock();
-        if let Some((_, old)) = inner.entries.put(key, (value, size)) {
-            inner.used = inner.used.saturating_sub(old);
-        }
-        inner.used += size;
-        while inner.used > self.budget {
-            let Some((_, (_, old))) = inner.entries.pop_lru() else { break };
-            inner.used = inner.used.saturating_sub(old);
-        }
+        // Nothing is free: an entry of no weight would never be evicted.
+        self.inner.insert(key, Weighed { value, size: size.max(1) as u64 });
     }
 
     /// Forgets a key.
     pub fn remove(&self, key: &K) {
-        let mut inner = self.inner.lock();
-        if let Some((_, old)) = inner.entries.pop(key) {
-            inner.used = inner.used.saturating_sub(old);
-        }
+        self.inner.remove(key);
+    }
+
+    /// Forgets what does not meet a condition.
+    pub fn retain(&self, keep: impl Fn(&K) -> bool) {
+        self.inner.retain(|key, _| keep(key));
     }
 
     /// Units in use.
     pub fn used(&self) -> usize {
-        self.inner.lock().used
+        self.inner.weight() as usize
     }
 }
 
@@ -65,18 +74,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_budget_holds_and_the_oldest_goes_first() {
-        let cache = Cache::new(10);
-        cache.put("a", 1, 4);
-        cache.put("b", 2, 4);
-        assert_eq!(cache.get(&"a"), Some(1));
-        cache.put("c", 3, 4);
-        assert_eq!((cache.get(&"b"), cache.get(&"a"), cache.get(&"c")), (None, Some(1), Some(3)));
-        cache.put("d", 4, 11);
-        assert_eq!(cache.get(&"d"), None);
-        cache.put("a", 5, 1);
-        assert_eq!(cache.used(), 5);
+    fn the_budget_holds() {
+        let cache = Cache::new(1_000, 10);
+        for n in 0..500 {
+            cache.put(n, n, 7 + n % 7);
+            assert!(cache.used() <= 1_000);
+        }
+        assert!(cache.used() > 900, "{}", cache.used());
+        cache.put(0, 0, 1_001);
+        assert_eq!(cache.get(&0), None);
+    }
+
+    #[test]
+    fn what_is_put_again_or_removed_gives_its_room_back() {
+        let cache = Cache::new(100, 10);
+        cache.put("a", 1, 30);
+        cache.put("b", 2, 20);
+        cache.put("a", 3, 10);
+        assert_eq!((cache.get(&"a"), cache.get(&"b"), cache.used()), (Some(3), Some(2), 30));
         cache.remove(&"a");
-        assert_eq!(cache.used(), 4);
+        assert_eq!((cache.get(&"a"), cache.used()), (None, 20));
+        cache.put("c", 4, 5);
+        cache.retain(|key| *key == "c");
+        assert_eq!((cache.get(&"b"), cache.get(&"c"), cache.used()), (None, Some(4), 5));
+    }
+
+    #[test]
+    fn what_is_scanned_again_and_again_is_found_as_far_as_the_budget_goes() {
+        let (cache, entries) = (Cache::new(1_000, 10), 150);
+        let mut found = 0;
+        for _ in 0..10 {
+            for n in 0..entries {
+                match cache.get(&n) {
+                    Some(()) => found += 1,
+                    None => cache.put(n, (), 10),
+                }
+            }
+        }
+        // The least recently used would have left before it is asked for, each time.
+        assert!(found > 9 * entries / 2, "{found} of {}", 9 * entries);
     }
 }

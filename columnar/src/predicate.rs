@@ -72,7 +72,7 @@ impl Prepared {
     fn new(comparison: &Comparison) -> Option<Self> {
         let Comparison { column, op, value } = comparison.clone();
         // Arrow orders -0.0 before 0.0; SQL holds them equal.
-        if value.is_null() || value == Value::Double(0.0) {
+        if value.is_null() || value == Value::Double(0.0) || value == Value::Float(0.0) {
             return None;
         }
         // A decimal literal with more digits than the column would be rounded.
@@ -197,12 +197,14 @@ impl Prepared {
             (Value::UInt(n), ColumnType::Int { width: IntWidth::Big, .. }) => {
                 filter.check(&n.cast_signed())
             }
-            (Value::UInt(n), ColumnType::Int { .. }) => {
+            (Value::UInt(n), ColumnType::Bit(_)) => filter.check(&n.cast_signed()),
+            (Value::UInt(n), ColumnType::Int { .. } | ColumnType::Year) => {
                 u32::try_from(*n).map_or(true, |n| filter.check(&n.cast_signed()))
             }
             (Value::String(s), _) => filter.check(s.as_str()),
             (Value::Date(n), _) => filter.check(n),
-            (Value::DateTime(n) | Value::Timestamp(n), _) => filter.check(n),
+            (Value::DateTime(n) | Value::Timestamp(n) | Value::Time(n), _) => filter.check(n),
+            (Value::Bytes(bytes), _) => filter.check(bytes.as_slice()),
             _ => true,
         }
     }

@@ -12,7 +12,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::FilterBuilder;
 use arrow::datatypes::{Schema, SchemaRef};
 use types::columns::arrow_field;
-use types::{Column, Error, Result, Timestamp};
+use types::{Column, Result, Timestamp};
 
 use crate::deaths::within;
 use crate::delta::{Chunk, DeltaView};
@@ -99,13 +99,7 @@ impl TabletScan {
     pub(crate) fn new(snapshot: &TabletSnapshot, request: ScanRequest) -> Result<Self> {
         for column in request.columns.iter().chain(request.predicate.all.iter().map(|c| &c.column))
         {
-            if snapshot.view.schemas.has_dropped(column) {
-                return Err(Error::Invalid(format!(
-                    "column '{}' was dropped since the query was planned: reload the catalog and \
-                     run it again",
-                    column.name
-                )));
-            }
+            snapshot.view.schemas.check_not_dropped(column)?;
         }
         let fields: Vec<_> = request.columns.iter().map(arrow_field).collect();
         let plan = Plan {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use types::columns::{ColumnBuilder, arrow_field};
-use types::{Column, Default, Error, Result, Row, SchemaVersion, Table, Value, row};
+use types::{Column, Error, Result, Row, SchemaVersion, Table, Value, row};
 
 /// Schema versions by number.
 #[derive(Clone, Debug, Default)]
@@ -41,14 +41,27 @@ impl Schemas {
         self.versions.values().map(|table| table.as_ref().clone()).collect()
     }
 
-    /// Whether some version has the column and the newest has not.
-    pub fn has_dropped(&self, column: &Column) -> bool {
-        self.newest().is_some_and(|table| table.column(column.id).is_none())
-            && self.versions.values().any(|table| table.column(column.id).is_some())
+    /// Fails if some version has the column and the newest has not.
+    ///
+    /// # Errors
+    ///
+    /// `SchemaChanged`: the reader's plan is older than what it reads.
+    pub fn check_not_dropped(&self, column: &Column) -> Result<()> {
+        let has = |table: &&Arc<Table>| table.column(column.id).is_some();
+        match (self.newest(), self.versions.values().rev().find(has)) {
+            (Some(newest), Some(last)) if last.version < newest.version => {
+                Err(Error::SchemaChanged {
+                    table: newest.id,
+                    sent: last.version,
+                    known: Some(newest.version),
+                })
+            }
+            _ => Ok(()),
+        }
     }
 
-    /// A stored row in the layout of the newest version: columns added since hold their default,
-    /// dropped ones are gone.
+    /// A stored row in the layout of the newest version: columns added since hold their default
+    /// of then, dropped ones are gone.
     pub fn decode(&self, bytes: &[u8]) -> Result<Row> {
         let version = row::version(bytes)?;
         let (Some(written), Some(newest)) = (self.versions.get(&version), self.newest()) else {
@@ -64,23 +77,15 @@ impl Schemas {
             Some(at) => {
                 values.get_mut(at).map_or(Value::Null, |v| std::mem::replace(v, Value::Null))
             }
-            None => missing(column),
+            None => column.missing(),
         };
         Ok(newest.columns.iter().map(&mut of).collect())
     }
 }
 
-/// What a column reads as in a row that was written before the column came to be.
-pub fn missing(column: &Column) -> Value {
-    match &column.default {
-        Some(Default::Constant(value)) => value.clone(),
-        _ => Value::Null,
-    }
-}
-
 /// An array that repeats what rows without the column read as.
 pub fn missing_array(column: &Column, rows: usize) -> Result<ArrayRef> {
-    let value = missing(column);
+    let value = column.missing();
     let mut builder = ColumnBuilder::new(column.ty);
     for _ in 0..rows {
         builder.push(&value)?;

@@ -54,6 +54,11 @@ impl Default for Config {
     }
 }
 
+/// Typical size of a decoded column of a row group.
+const COLUMN_BYTES: usize = 512 << 10;
+/// Typical size of a decoded key index block.
+const KEY_BLOCK_BYTES: usize = 16 << 10;
+
 /// A delta this many times over its limits is flushed by the thread that applies: maintenance is
 /// behind, and memory counts more than lag.
 pub(crate) const OVERFULL: usize = 4;
@@ -91,9 +96,9 @@ impl ColumnarStore {
         let files = Arc::new(Files {
             disk,
             dir: dir.to_path_buf(),
-            columns: Cache::new(config.column_cache_bytes),
-            keys: Cache::new(config.key_cache_bytes),
-            opened: Cache::new(config.open_segments),
+            columns: Cache::new(config.column_cache_bytes, COLUMN_BYTES),
+            keys: Cache::new(config.key_cache_bytes, KEY_BLOCK_BYTES),
+            opened: Cache::new(config.open_segments, 1),
         });
         let shared = Arc::new(Shared {
             opened_ms: clock.unix_millis(),
@@ -252,6 +257,10 @@ impl Shared {
                 }
                 held
             });
+        }
+        if !removed.is_empty() {
+            self.files.columns.retain(|(id, ..)| !removed.contains(id));
+            self.files.keys.retain(|(id, _)| !removed.contains(id));
         }
         for id in &removed {
             self.files.opened.remove(id);

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{
-    Date32Type, Decimal128Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    TimestampMicrosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    Date32Type, Decimal128Type, DurationMicrosecondType, Float32Type, Float64Type, Int8Type,
+    Int16Type, Int32Type, Int64Type, TimestampMicrosecondType, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type,
 };
 use types::{ColumnType, Decimal, Error, IntWidth, RegionId, Result, Row, Timestamp, Value, key};
 
@@ -68,14 +69,14 @@ pub fn value(array: &ArrayRef, ty: ColumnType, at: usize) -> Result<Value> {
     }
     let value = match ty {
         ColumnType::Int { width, unsigned: false } => match width {
-            IntWidth::Tiny => number!(Int8Type).map(i64::from),
+            IntWidth::Tiny | IntWidth::Bool => number!(Int8Type).map(i64::from),
             IntWidth::Small => number!(Int16Type).map(i64::from),
             IntWidth::Medium | IntWidth::Int => number!(Int32Type).map(i64::from),
             IntWidth::Big => number!(Int64Type),
         }
         .map(Value::Int),
         ColumnType::Int { width, unsigned: true } => match width {
-            IntWidth::Tiny => number!(UInt8Type).map(u64::from),
+            IntWidth::Tiny | IntWidth::Bool => number!(UInt8Type).map(u64::from),
             IntWidth::Small => number!(UInt16Type).map(u64::from),
             IntWidth::Medium | IntWidth::Int => number!(UInt32Type).map(u64::from),
             IntWidth::Big => number!(UInt64Type),
@@ -88,9 +89,19 @@ pub fn value(array: &ArrayRef, ty: ColumnType, at: usize) -> Result<Value> {
         ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_) => {
             array.as_string_opt::<i32>().map(|array| Value::String(array.value(at).to_owned()))
         }
+        ColumnType::Json => {
+            array.as_string_opt::<i64>().map(|array| Value::String(array.value(at).to_owned()))
+        }
         ColumnType::Date => number!(Date32Type).map(Value::Date),
         ColumnType::DateTime(_) => number!(TimestampMicrosecondType).map(Value::DateTime),
         ColumnType::Timestamp(_) => number!(TimestampMicrosecondType).map(Value::Timestamp),
+        ColumnType::Binary(_) | ColumnType::Varbinary(_) | ColumnType::Blob(_) => {
+            array.as_binary_opt::<i32>().map(|array| Value::Bytes(array.value(at).to_vec()))
+        }
+        ColumnType::Float => number!(Float32Type).map(Value::Float),
+        ColumnType::Year => number!(UInt16Type).map(|n| Value::UInt(u64::from(n))),
+        ColumnType::Bit(_) => number!(UInt64Type).map(Value::UInt),
+        ColumnType::Time(_) => number!(DurationMicrosecondType).map(Value::Time),
     };
     value.ok_or_else(|| Error::Corrupt("an array is not of its column's type".into()))
 }

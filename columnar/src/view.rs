@@ -163,7 +163,7 @@ impl TabletSnapshot {
         self.view.parts.iter().map(share).sum()
     }
 
-    /// Prepares a scan. Errors: `Invalid` if a column was dropped since the reader planned.
+    /// Prepares a scan. Errors: `SchemaChanged` if a column was dropped since the reader planned.
     pub fn scan(&self, request: ScanRequest) -> Result<TabletScan> {
         TabletScan::new(self, request)
     }

@@ -8,6 +8,7 @@ use placement::client::PlacementClient;
 use sql::engine::{Engine, Host, Process};
 use sql::result::{Reply, SqlError};
 use sql::session::SessionInfo;
+use sql::variables::Changes;
 use tokio_util::sync::CancellationToken;
 use types::Value;
 
@@ -93,6 +94,15 @@ impl Session for SqlSession {
         self.0.execute_prepared(id, params, cancel).await
     }
 
+    async fn open_prepared(
+        &mut self,
+        id: u32,
+        params: Vec<Value>,
+        cancel: &CancellationToken,
+    ) -> Result<Reply, SqlError> {
+        self.0.open_prepared(id, params, cancel).await
+    }
+
     async fn close_prepared(&mut self, id: u32) {
         self.0.close_prepared(id);
     }
@@ -111,6 +121,10 @@ impl Session for SqlSession {
 
     fn database(&self) -> Option<String> {
         self.0.database()
+    }
+
+    fn take_changes(&mut self) -> Changes {
+        self.0.take_changes()
     }
 
     fn status(&self) -> SessionStatus {

@@ -1,6 +1,6 @@
 //! A node's settings: one small TOML file, checked whole before anything starts.
 //!
-//! Twelve keys. What nobody will turn is a constant beside the code that uses it.
+//! Thirteen keys. What nobody will turn is a constant beside the code that uses it.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -77,6 +77,9 @@ pub struct Config {
     /// Columnar nodes: memory for queries, in MiB.
     #[serde(default = "default_query_memory")]
     pub query_memory_mib: usize,
+    /// Columnar nodes: memory for columns that stay decoded between scans, in MiB.
+    #[serde(default = "default_column_cache")]
+    pub column_cache_mib: usize,
     /// The members of placement, the same on every node.
     pub placement: Vec<Member>,
 }
@@ -86,6 +89,10 @@ fn default_connections() -> usize {
 }
 
 fn default_query_memory() -> usize {
+    2048
+}
+
+fn default_column_cache() -> usize {
     2048
 }
 

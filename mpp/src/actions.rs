@@ -136,9 +136,7 @@ impl Engine {
 
     /// Reads a token that a client presents, and checks that its lease lives.
     pub async fn redeem(&self, text: &str) -> DoorResult<(SnapshotToken, SnapshotInfo)> {
-        let key = self.placement.signing_key().await?;
-        let token = SnapshotToken::verify(text, &key)
-            .map_err(|error| DoorError::new(DoorCode::TicketForged, error.to_string()))?;
+        let token = self.verified(text).await?;
         let leases = self.placement.leases().await?;
         let lease = leases
             .iter()
@@ -146,6 +144,13 @@ impl Engine {
             .ok_or(types::Error::LeaseLost(token.lease))?;
         let info = self.snapshot_info(token, lease.expires_ms).await?;
         Ok((token, info))
+    }
+
+    /// Reads a token, whether its lease lives or not.
+    async fn verified(&self, text: &str) -> DoorResult<SnapshotToken> {
+        let key = self.placement.signing_key().await?;
+        SnapshotToken::verify(text, &key)
+            .map_err(|error| DoorError::new(DoorCode::TicketForged, error.to_string()))
     }
 
     /// Carries out an action for a user.
@@ -166,9 +171,7 @@ impl Engine {
             }
             "snapshot.release" => {
                 let Release { snapshot } = parse(action, body)?;
-                let key = self.placement.signing_key().await?;
-                let token = SnapshotToken::verify(&snapshot, &key)
-                    .map_err(|error| DoorError::new(DoorCode::TicketForged, error.to_string()))?;
+                let token = self.verified(&snapshot).await?;
                 self.placement.release_lease(token.lease).await?;
                 Ok(json!({}))
             }
@@ -197,7 +200,11 @@ impl Engine {
                     context.database = command.database;
                 }
                 let ts = match command.snapshot {
-                    Some(text) => self.redeem(&text).await?.0.ts,
+                    Some(text) => {
+                        let token = self.verified(&text).await?;
+                        self.check_lease(token.lease).await?;
+                        token.ts
+                    }
                     None => self.timestamp().await?,
                 };
                 Ok(json!(self.explain(&command.query, &context, ts, analyze).await?))

@@ -6,13 +6,21 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::alphabet;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, URL_SAFE_NO_PAD};
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use tonic::metadata::MetadataMap;
 use types::token;
 
 use crate::error::{DoorCode, DoorError, DoorResult};
+
+/// Of Basic credentials: Go's Flight clients, and so ADBC's drivers, send them without padding.
+const BASIC: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// How long a bearer token is good for, in milliseconds.
 pub const BEARER_TTL_MS: u64 = 3_600_000;
@@ -82,7 +90,7 @@ pub async fn authenticate(
     if !scheme.eq_ignore_ascii_case("basic") {
         return Err(refused("the 'authorization' header is neither Basic nor Bearer"));
     }
-    let decoded = STANDARD.decode(value.trim()).map_err(|_| refused("Basic is not base64"))?;
+    let decoded = BASIC.decode(value.trim()).map_err(|_| refused("Basic is not base64"))?;
     let decoded = String::from_utf8(decoded).map_err(|_| refused("Basic is not UTF-8"))?;
     let (user, password) = decoded.split_once(':').unwrap_or((decoded.as_str(), ""));
     let peer = peer.ok_or_else(|| refused("the client's address is not known"))?;

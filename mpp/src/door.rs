@@ -178,7 +178,7 @@ impl Door {
         if context.user.is_empty() {
             context.user = user.to_owned();
         }
-        let (_, columns) = self.engine.describe(&command.query, &context, token.ts).await?;
+        let columns = self.engine.describe(&command.query, &mut context, token.ts).await?;
         let schema = answer_schema(&columns);
         let work = Work::Sql(SqlTicket { query: command.query, context });
         let mut ticket = self.seal(work, token).await?;

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::runtime_env::RuntimeEnv;
-use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use datafusion_distributed::{DistributedExec, Worker, display_plan_ascii};
@@ -26,6 +25,7 @@ use sql::lane;
 use sql::planner::{PlannedSelect, QueryContext, TableResolver};
 use sql::result::ResultColumn;
 use tonic::service::Routes;
+use types::columns::told_field;
 use types::{LeaseId, NodeId, SnapshotToken, Table, Timestamp};
 
 use crate::channel::{self, WorkerChannels};
@@ -35,7 +35,7 @@ use crate::picture::Owners;
 use crate::reader::Reader;
 use crate::request::SqlContext;
 use crate::scan::{ColumnarScanExec, ScanSpec};
-use crate::table::ColumnarTables;
+use crate::table::{ColumnarTables, Expected};
 use crate::ticket::ScanTicket;
 use crate::worker::OnLane;
 use crate::{pruning, rules, session, verifier};
@@ -137,7 +137,8 @@ impl Engine {
             false => Err(DoorError::new(
                 DoorCode::TableChanged,
                 format!(
-                    "table {}.{} was created after the snapshot that is read: take a new snapshot",
+                    "table {}.{} was created or renamed after the snapshot that is read: take a new \
+                     snapshot",
                     table.database, table.name
                 ),
             )),
@@ -178,15 +179,26 @@ impl Engine {
         }
     }
 
-    /// What a query's columns are, without running it.
+    /// What a query's columns are, without running it; the context then says which tables it was
+    /// planned with.
     pub async fn describe(
         &self,
         query: &str,
-        context: &SqlContext,
+        context: &mut SqlContext,
         ts: Timestamp,
-    ) -> DoorResult<(LogicalPlan, Vec<ResultColumn>)> {
-        let (planned, _) = self.plan_logical(query, context, ts, &[], false).await?;
-        Ok((planned.plan, planned.columns))
+    ) -> DoorResult<Vec<ResultColumn>> {
+        let (planned, tables) = self.plan_logical(query, context, ts, &[], false).await?;
+        (context.catalog_version, context.tables) = tables.planned_with();
+        Ok(planned.columns)
+    }
+
+    /// Hears of the catalog that a query was planned by, if that is news. The number is somebody
+    /// else's word, so it is a reason to ask placement and is never remembered.
+    async fn catch_up(&self, context: &SqlContext) -> DoorResult<()> {
+        if self.placement.newest_catalog() < context.catalog_version {
+            self.timestamp().await?;
+        }
+        Ok(())
     }
 
     /// Runs a query; see the file's head for what happens when it fails.
@@ -225,6 +237,7 @@ impl Engine {
             // A region may be gone because its table is: that is for the catalog to say.
             self.timestamp().await?;
         }
+        self.catch_up(context).await?;
         let avoid = if again { self.doubtful_nodes().await } else { Vec::new() };
         let Prepared { plan, context, schema } =
             self.prepare(query, context, ts, &avoid, again).await?;
@@ -242,6 +255,7 @@ impl Engine {
         ts: Timestamp,
         analyze: bool,
     ) -> DoorResult<Vec<String>> {
+        self.catch_up(context).await?;
         let Prepared { plan, context, .. } = self.prepare(query, context, ts, &[], false).await?;
         if !analyze {
             return Ok(lines(&display_plan_ascii(plan.as_ref(), false)));
@@ -372,9 +386,12 @@ impl Engine {
         avoid: &[NodeId],
         fresh: bool,
     ) -> DoorResult<(PlannedSelect, Arc<ColumnarTables>)> {
+        let expected =
+            Expected { catalog: self.placement.catalog().await?, tables: context.tables.clone() };
         let tables = Arc::new(ColumnarTables::new(
             self.placement.clone(),
             self.owners()?,
+            expected,
             ts,
             avoid.to_vec(),
             fresh,
@@ -419,17 +436,20 @@ impl Engine {
 
 /// The answer's columns under the names that the catalog shows.
 pub fn scan_schema(table: &Table, positions: &[usize]) -> DoorResult<SchemaRef> {
-    let schema = types::columns::arrow_schema(table).project(positions);
-    Ok(Arc::new(schema.map_err(|error| DoorError::new(DoorCode::Invalid, error.to_string()))?))
+    let told = |at: &usize| {
+        let column = table.columns.get(*at).ok_or_else(|| {
+            let text = format!("table {} has no column at position {at}", table.name);
+            DoorError::new(DoorCode::Invalid, text)
+        })?;
+        Ok(told_field(&column.name, Some(column.ty), column.nullable))
+    };
+    Ok(Arc::new(Schema::new(positions.iter().map(told).collect::<DoorResult<Vec<Field>>>()?)))
 }
 
 /// Schema of a query's answer, as clients are told it: displayed names, types on the wire. Every
 /// column may be NULL, whatever its table says.
 pub fn answer_schema(columns: &[ResultColumn]) -> SchemaRef {
-    let field = |column: &ResultColumn| {
-        let ty = column.ty.map_or(DataType::Null, types::columns::arrow_type);
-        Field::new(&column.name, ty, true)
-    };
+    let field = |column: &ResultColumn| told_field(&column.name, column.ty, true);
     Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
 }
 

@@ -120,6 +120,10 @@ fn other_constant(value: &ScalarValue, ty: ColumnType) -> Option<Value> {
             ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text),
             ColumnType::Varchar(_) | ColumnType::Text(_),
         ) => text.clone().map(Value::String),
+        (ScalarValue::Binary(bytes), ColumnType::Varbinary(_) | ColumnType::Blob(_)) => {
+            bytes.clone().map(Value::Bytes)
+        }
+        (ScalarValue::DurationMicrosecond(us), ColumnType::Time(_)) => (*us).map(Value::Time),
         (ScalarValue::Date32(days), ColumnType::Date) => (*days).map(Value::Date),
         (ScalarValue::TimestampMicrosecond(us, None), ColumnType::DateTime(_)) => {
             (*us).map(Value::DateTime)

@@ -15,7 +15,7 @@ use placement::client::PlacementClient;
 use rpc::Channels;
 use sql::analytic::{Analytic, AnalyticAnswer, AnalyticQuery, Receipt};
 use sql::result::SqlError;
-use types::{RegionKind, SnapshotToken, TableId};
+use types::{RegionKind, TableId};
 
 use crate::auth::bearer;
 use crate::error::{DoorCode, DoorError, DoorResult};
@@ -112,6 +112,7 @@ fn context(query: &AnalyticQuery) -> SqlContext {
     SqlContext {
         database: query.database.clone(),
         catalog_version: query.catalog_version,
+        tables: query.tables.clone(),
         now_us: query.now_us,
         time_zone: query.time_zone.clone(),
         sql_mode: query.sql_mode.clone(),
@@ -186,12 +187,10 @@ impl Analytic for RemoteAnalytic {
     async fn explain(&self, query: AnalyticQuery, analyze: bool) -> Result<Vec<String>, SqlError> {
         let run = async {
             let key = self.placement.signing_key().await?;
-            let SnapshotToken { ts, lease } = query.token;
-            let snapshot = (lease != 0).then(|| SnapshotToken { ts, lease }.sign(&key));
             let command = SqlCommand {
                 query: query.sql.clone(),
                 database: query.database.clone(),
-                snapshot,
+                snapshot: Some(query.token.sign(&key)),
                 context: Some(context(&query)),
             };
             let mut body = serde_json::to_value(&command)

@@ -5,7 +5,7 @@
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Expr, Operator, binary_expr, col, lit};
 use serde::{Deserialize, Serialize};
-use types::{ColumnType, Decimal, Table};
+use types::{ColumnType, Decimal, SchemaVersion, Table, TableId};
 
 use crate::error::{DoorCode, DoorError, DoorResult};
 
@@ -68,6 +68,8 @@ pub struct SqlContext {
     pub database: String,
     /// Catalog version that the statement was planned with; 0 for none.
     pub catalog_version: u64,
+    /// The stored tables that the statement was planned with; none where nobody has planned it.
+    pub tables: Vec<(TableId, SchemaVersion)>,
     /// Statement time, Unix microseconds; 0 for the door's own clock.
     pub now_us: i64,
     /// Time zone; empty for UTC.
@@ -85,6 +87,7 @@ impl Default for SqlContext {
         SqlContext {
             database: String::new(),
             catalog_version: 0,
+            tables: Vec::new(),
             now_us: 0,
             time_zone: String::new(),
             sql_mode: sql::variables::SQL_MODE.to_owned(),

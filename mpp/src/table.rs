@@ -5,14 +5,15 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::Result;
+use datafusion::common::{Constraints, Result};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
+use placement::api::Catalog;
 use placement::client::PlacementClient;
 use sql::planner::{ResolvedTable, TableResolver};
 use sql::result::SqlError;
-use types::{NodeId, Timestamp};
+use types::{NodeId, SchemaVersion, TableId, Timestamp};
 
 use crate::picture::{self, Owner, Owners, TablePicture};
 use crate::pruning;
@@ -24,13 +25,15 @@ pub struct ColumnarTable {
     picture: TablePicture,
     ts: Timestamp,
     schema: SchemaRef,
+    constraints: Constraints,
 }
 
 impl ColumnarTable {
     /// A table to scan at `ts`.
     pub fn new(picture: TablePicture, ts: Timestamp) -> Self {
         let schema = sql::planner::planning_schema(&picture.table);
-        ColumnarTable { picture, ts, schema }
+        let constraints = sql::planner::planning_constraints(&picture.table);
+        ColumnarTable { picture, ts, schema, constraints }
     }
 }
 
@@ -38,6 +41,10 @@ impl ColumnarTable {
 impl TableProvider for ColumnarTable {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        Some(&self.constraints)
     }
 
     fn table_type(&self) -> TableType {
@@ -73,14 +80,26 @@ impl TableProvider for ColumnarTable {
     }
 }
 
-/// Resolves a query's tables to columns, and remembers which nodes they need.
+/// Which tables a query may see: those of one catalog, as they were when it was planned.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    /// The one catalog that an attempt is planned by: two of them could show one table under two
+    /// names.
+    pub catalog: Arc<Catalog>,
+    /// What the query was planned with before; empty if it was not.
+    pub tables: Vec<(TableId, SchemaVersion)>,
+}
+
+/// Resolves a query's tables to columns, and remembers which they were and which nodes they need.
 pub struct ColumnarTables {
     placement: PlacementClient,
     owners: Owners,
+    expected: Expected,
     ts: Timestamp,
     avoid: Vec<NodeId>,
     fresh: bool,
     used: Mutex<Vec<NodeId>>,
+    resolved: Mutex<Vec<(TableId, SchemaVersion)>>,
 }
 
 impl ColumnarTables {
@@ -88,11 +107,21 @@ impl ColumnarTables {
     pub fn new(
         placement: PlacementClient,
         owners: Owners,
+        expected: Expected,
         ts: Timestamp,
         avoid: Vec<NodeId>,
         fresh: bool,
     ) -> Self {
-        ColumnarTables { placement, owners, ts, avoid, fresh, used: Mutex::default() }
+        let (used, resolved) = Default::default();
+        ColumnarTables { placement, owners, expected, ts, avoid, fresh, used, resolved }
+    }
+
+    /// The catalog's version, and the tables of it that the query names.
+    pub fn planned_with(&self) -> (u64, Vec<(TableId, SchemaVersion)>) {
+        let mut tables = self.resolved.lock().clone();
+        tables.sort_unstable();
+        tables.dedup();
+        (self.expected.catalog.version, tables)
     }
 
     /// The nodes that the resolved tables need, in a canonical order.
@@ -110,8 +139,7 @@ impl TableResolver for ColumnarTables {
         let missing =
             || SqlError::new(1146, b"42S02", format!("Table '{database}.{table}' doesn't exist"));
         let unavailable = |error: String| SqlError::new(9005, b"HY000", error);
-        let catalog =
-            self.placement.catalog().await.map_err(|error| unavailable(error.to_string()))?;
+        let Expected { catalog, tables } = &self.expected;
         let found = catalog.tables.iter().find(|candidate| {
             candidate.database.eq_ignore_ascii_case(database)
                 && candidate.name.eq_ignore_ascii_case(table)
@@ -121,6 +149,11 @@ impl TableResolver for ColumnarTables {
         if !catalog.existed_at(found.id, self.ts) {
             return Err(sql::error::younger_table(&found.database, &found.name));
         }
+        let described = (found.id, found.version);
+        if !tables.is_empty() && !tables.contains(&described) {
+            return Err(changed_table(&found.database, &found.name));
+        }
+        self.resolved.lock().push(described);
         let found = Arc::new(found.clone());
         let picture =
             picture::take(&self.placement, found.clone(), &self.owners, &self.avoid, self.fresh)
@@ -132,4 +165,16 @@ impl TableResolver for ColumnarTables {
             table: Some(found),
         })
     }
+}
+
+/// Error 1412: the query was planned with another table of this name, or another description.
+fn changed_table(database: &str, table: &str) -> SqlError {
+    SqlError::new(
+        1412,
+        b"HY000",
+        format!(
+            "Table definition has changed, please retry transaction: {database}.{table} is not as \
+             it was when the query was planned: plan it again"
+        ),
+    )
 }

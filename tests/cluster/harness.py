@@ -39,6 +39,17 @@ EVERY_TYPE = [
     " (3, 0, 0, 0, 0, 0, 0, 0, 0, -0.25, -0.0000000001, '', '', '', '1000-01-01', '1000-01-01 00:00:00',"
     " '1970-01-02 00:00:00')",
 ]
+# Types that the Spark connector refuses by name so far, and so in a table of their own.
+MORE_TYPES = [
+    "CREATE DATABASE more",
+    "CREATE TABLE more.t (id INT PRIMARY KEY, q BINARY(4), r VARBINARY(20), s BLOB, u TINYINT(1), v FLOAT, w YEAR,"
+    " x TIME(6), y BIT(64), z JSON)",
+    "INSERT INTO more.t VALUES"
+    " (1, X'00ff', X'00ff80fe', X'c328', -128, -3.4e38, 2155, '838:59:59', 18446744073709551615,"
+    ' \'{"b": [1, 2.5, -9223372036854775808, "naïve ☃"], "a": null}\'),'
+    " (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),"
+    " (3, '', '', '', 0, 0.25, 1901, '-838:59:59', 0, 'null')",
+]
 DOOR_ERRORS = (flight.FlightError, pyarrow.ArrowException)
 
 

@@ -3,7 +3,7 @@
 import datetime
 from decimal import Decimal
 
-from harness import EVERY_TYPE, Bank, Cluster, Door, wait_until
+from harness import EVERY_TYPE, MORE_TYPES, Bank, Cluster, Door, wait_until
 
 
 def test_rows_columns_and_flight_agree_at_every_token_while_transfers_run(cluster: Cluster, bank: Bank):
@@ -70,6 +70,33 @@ def test_every_type_is_the_same_from_rows_columns_and_flight(cluster: Cluster):
         tuple(v.replace(tzinfo=None) if isinstance(v, datetime.datetime) else v for v in row) for row in flown
     ]
     assert without_zone == rows
+
+
+def test_bytes_spans_bits_and_json_are_the_same_from_rows_columns_and_flight(cluster: Cluster):
+    cluster.sql(*MORE_TYPES)
+    cluster.replicate("more.t")
+    token = cluster.token()
+    rows = cluster.read("tikv", "SELECT * FROM more.t ORDER BY id", token)
+    assert cluster.read("tiflash", "SELECT * FROM more.t ORDER BY id", token) == rows
+    assert rows[0][1:5] == (b"\x00\xff\x00\x00", b"\x00\xff\x80\xfe", b"\xc3\x28", -128)
+    assert rows[0][7:9] == (datetime.timedelta(hours=838, minutes=59, seconds=59), b"\xff" * 8)
+    assert [row[9] for row in rows] == ['{"a": null, "b": [1, 2.5, -9223372036854775808, "naïve ☃"]}', None, "null"]
+    columns = ["id", *"qrsuvwxyz"]
+    flown = sorted(Door(cluster).scan("more.t", columns, token), key=lambda row: row[0])
+    assert [tuple(map(as_pymysql, columns, row)) for row in flown] == rows
+    scan = {"database": "more", "table": "t", "columns": ["z"], "snapshot": token, "filter": None}
+    field = Door(cluster).info({"scan": scan}).schema.field("z")
+    assert "arrow.json" in f"{field.type} {field.metadata}"
+
+
+def as_pymysql(column: str, value: object) -> object:
+    """A value of the door as pymysql reads the same value from the MySQL protocol."""
+    if value is None:
+        return None
+    if column == "v":
+        # A FLOAT is printed with six digits.
+        return float(f"{value:.6g}")
+    return value.to_bytes(8, "big") if column == "y" else value
 
 
 def test_flight_filters_mean_what_sql_means(cluster: Cluster):

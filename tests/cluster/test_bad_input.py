@@ -4,6 +4,7 @@ import os
 import socket
 import struct
 
+import mysql.connector
 import pymysql
 import pytest
 from pyarrow import flight
@@ -49,7 +50,7 @@ def tables(cluster: Cluster):
         ("INSERT INTO t (id) VALUES (2)", 1364, "needed"),
         ("INSERT INTO t (id, needed) VALUES (1, 1)", 1062, "PRIMARY"),
         ("SELEKT 1", 1064, "SQL syntax"),
-        ("CREATE VIEW v AS SELECT 1", 1235, "VIEW"),
+        ("CREATE TRIGGER tr BEFORE INSERT ON t FOR EACH ROW SET NEW.a=1", 1235, "TRIGGER"),
         ("CREATE TABLE c (id INT PRIMARY KEY, w VARCHAR(9) COLLATE utf8mb4_general_ci)", 1273, "utf8mb4_general_ci"),
         ("SELECT no_such_function(1)", 1305, "no_such_function"),
         ("SET no_such_variable = 1", 1193, "no_such_variable"),
@@ -102,6 +103,41 @@ def test_a_broken_line_is_named_and_nothing_of_the_file_is_loaded(cluster: Clust
         assert raised.value.args[0] == code, raised.value
         assert "line 4" in raised.value.args[1].lower()
         assert cluster.sql("SELECT COUNT(*) FROM bad.t") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", 3140),
+        ("{", 3140),
+        ("[1,]", 3140),
+        ("{'a': 1}", 3140),
+        ('{"a": 1} x', 3140),
+        ('"\\ud800"', 3140),
+        ('"tab\there"', 3140),
+        ("1e999", 3140),
+        ("nul", 3140),
+        ("[" * 101 + "]" * 101, 3157),
+        ("[" * 1_000_000, 3157),
+    ],
+)
+def test_broken_json_is_refused_by_both_protocols(cluster: Cluster, text, code):
+    cluster.sql("CREATE TABLE IF NOT EXISTS bad.j (id INT PRIMARY KEY, d JSON)")
+    insert, length = "INSERT INTO bad.j VALUES (1, %s)", "SELECT JSON_LENGTH(%s)"
+    with cluster.connect() as connection, connection.cursor() as cursor:
+        for sql, expected in ((insert, code), (length, 3141 if code == 3140 else code)):
+            with pytest.raises(pymysql.err.MySQLError) as raised:
+                cursor.execute(sql, (text,))
+            assert raised.value.args[0] == expected, raised.value
+    binary = mysql.connector.connect(host="127.0.0.1", port=cluster.mysql_port, user="root", use_pure=True)
+    prepared = binary.cursor(prepared=True)
+    for sql, expected in ((insert, code), (length, 3141 if code == 3140 else code)):
+        with pytest.raises(mysql.connector.Error) as failed:
+            prepared.execute(sql, (text,))
+            prepared.fetchall()
+        assert failed.value.errno == expected, failed.value
+    binary.close()
+    assert cluster.sql("SELECT COUNT(*) FROM bad.j") == [(0,)]
 
 
 def test_a_token_past_its_lease_is_a_typed_error(cluster: Cluster):

@@ -1,6 +1,7 @@
 """The reconciliation's guarded writes, without Spark: version checks, idempotence, fences, and values that do not fit."""
 
 import sys
+import uuid
 from decimal import Decimal
 from pathlib import Path
 
@@ -66,7 +67,7 @@ class Shop:
         )
         self.target = target("127.0.0.1", cluster.mysql_port, "root", "", 20)
         journal.prepare(self.target)
-        self.run = f"{abs(hash((id(self), cluster.mysql_port))):032x}"[:32]
+        self.run = uuid.uuid4().hex
         self.claims = Claims(self.target, self.run, [self.table])
         self.claims.take()
         self.door = Door(cluster.flight, "root", "")

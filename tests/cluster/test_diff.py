@@ -7,7 +7,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import threading
 from decimal import Decimal
@@ -19,6 +18,7 @@ import pytest
 from pyarrow import parquet
 
 from harness import Cluster, wait_until
+from mariadb_server import MariaDb, free_port
 
 COLUMNS = (
     "id BIGINT, part VARCHAR(20) {bin}, n INT, u BIGINT UNSIGNED, money DECIMAL(12,2), x DOUBLE, code CHAR(6) {bin},"
@@ -28,11 +28,6 @@ NAMES = [word.split()[0] for word in COLUMNS.split(", ")]
 TEXTS = ["", "a", "a ", "A", "N", "naïve ☃ 🙂", "it's", 'back\\slash "quoted"', "tab\tline\nend", "a,1:b", None]
 ROWS = 3000
 UTC = datetime.timezone.utc
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def create(table: str, bin: str = "") -> str:
@@ -462,35 +457,6 @@ def test_a_server_that_is_gone_is_no_answer(differ: Differ):
     assert code == 2 and "s3cret" not in text and "refuses" in text, text
     code, _, text = differ.run(differ.at("d.t"), differ.at("d.nope"))
     assert code == 2 and "no such table" in text, text
-
-
-class MariaDb:
-    """A MariaDB server of our own."""
-
-    def __init__(self, program: str, folder: Path):
-        self.port, self.folder = free_port(), folder
-        install = shutil.which("mariadb-install-db") or "mysql_install_db"
-        data = [f"--datadir={folder}/data", "--user=root"]
-        subprocess.run(
-            [install, "--no-defaults", *data, "--skip-test-db", "--auth-root-authentication-method=normal"],
-            check=True, capture_output=True, timeout=120,
-        )
-        words = ["--bind-address=127.0.0.1", f"--port={self.port}", f"--socket={folder}/s", f"--pid-file={folder}/pid"]
-        words += ["--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=2", "--skip-log-bin"]
-        self.process = subprocess.Popen(
-            [program, "--no-defaults", *data, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        wait_until("MariaDB answers", lambda: self.connect().close() or True, 60)
-
-    def connect(self, **more):
-        options = dict(autocommit=True, charset="utf8mb4", connect_timeout=10, read_timeout=60)
-        connection = pymysql.connect(host="127.0.0.1", port=self.port, user="root", **{**options, **more})
-        connection.cursor().execute("SET time_zone = '+00:00'")
-        return connection
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
 
 
 @pytest.fixture(scope="module")

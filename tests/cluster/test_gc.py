@@ -5,6 +5,7 @@ import time
 
 import pymysql
 import pytest
+from pymysql.cursors import SSCursor
 
 from harness import DOOR_ERRORS, Cluster, Door, wait_until
 
@@ -163,6 +164,32 @@ def test_an_open_transaction_reads_the_same_rows_for_longer_than_versions_live(c
         floor = safe_point(cluster)[0]
         connection.rollback()
     wait_until("the floor passes the ended transaction", lambda: safe_point(cluster)[0] > floor)
+
+
+def test_a_query_on_columns_keeps_its_snapshot_until_its_last_row(cluster: Cluster):
+    table = open_table(cluster, "streamed")
+    connection = cluster.connect(cursorclass=SSCursor)
+    try:
+        cursor = connection.cursor()
+        cursor.execute("SET tidb_isolation_read_engines = 'tiflash'")
+        # More rows than what is under way takes: the query runs for as long as nobody reads them.
+        cursor.execute(f"SELECT a.id, b.pad FROM {table} a, {table} b")
+        assert cursor.fetchone() is not None
+        token = cluster.sql("SELECT isobar_snapshot('5m', 'a later one')")[0][0]
+        later = int(lease_of(cluster, "a later one")[1])
+        cluster.sql(f"SELECT isobar_release('{token}')")
+        with Updates(cluster, table) as updates:
+            until = time.monotonic() + 3 * LIFE
+            while time.monotonic() < until:
+                updates.wait_for(1)
+                assert safe_point(cluster)[0] < later
+        cluster.sql(f"KILL QUERY {connection.thread_id()}")
+        with pytest.raises(pymysql.err.MySQLError):
+            while cursor.fetchone() is not None:
+                pass
+    finally:
+        connection.close()
+    wait_until("the floor passes the killed query", lambda: safe_point(cluster)[0] > later)
 
 
 def test_disk_stays_bounded_under_steady_updates(cluster: Cluster):

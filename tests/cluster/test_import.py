@@ -1,9 +1,13 @@
 """`isobar import`: all rows or none, from CSV and Parquet, through interruptions; and what is wrong, by file and line."""
 
+import array
 import contextlib
 import datetime
+import fcntl
+import os
 import signal
 import subprocess
+import termios
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -304,6 +308,38 @@ def test_an_interrupted_import_shows_nothing_and_goes_on(filled: Cluster, tmp_pa
     # A token from between shows all or nothing, never a part.
     assert filled.read("tikv", f"SELECT COUNT(*) FROM {name}", token) == [(len(rows),)]
     filled.sql(f"INSERT INTO {name} (id) VALUES (-1)", f"SELECT isobar_release('{token}')")
+
+
+def test_an_import_notices_that_its_table_was_altered_while_it_read(filled: Cluster, tmp_path: Path):
+    name = table(filled, "altered")
+    rows = sample(500)
+    whole = write_csv(tmp_path / "whole.csv", rows, header=False)
+    content = whole.read_bytes()
+    slow = tmp_path / "slow.csv"
+    os.mkfifo(slow)
+    # Open for reading, too, so that neither side waits for the other to open it.
+    pipe = os.open(slow, os.O_RDWR)
+
+    def unread() -> int:
+        count = array.array("i", [0])
+        fcntl.ioctl(pipe, termios.FIONREAD, count)
+        return count[0]
+
+    importing = subprocess.Popen(command(filled, name, "--line-end", "\\n", slow), stderr=subprocess.PIPE, text=True)
+    try:
+        os.write(pipe, content[:1_000])
+        wait_until("the first rows are read", lambda: unread() == 0 or importing.poll() is not None)
+        filled.sql(f"ALTER TABLE {name} ADD COLUMN c INT DEFAULT 5 AFTER s")
+        # Less than a pipe holds, so that this ends whatever the reader does.
+        assert os.write(pipe, content[1_000:]) == len(content) - 1_000
+    finally:
+        os.close(pipe)
+    said = importing.communicate(timeout=60)[1]
+    assert importing.returncode == 1 and "was altered while its rows were read" in said, said
+    assert not is_closed(filled, name)
+    assert filled.sql(f"SELECT COUNT(*) FROM {name}") == [(0,)]
+    run(filled, name, "--columns", "id,s,d,day,at,u", whole)
+    assert filled.sql(f"SELECT COUNT(*), SUM(c) FROM {name}") == [(500, 2_500)]
 
 
 def test_two_imports_at_once_fill_a_table_once(filled: Cluster, tmp_path: Path):

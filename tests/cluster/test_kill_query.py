@@ -238,13 +238,3 @@ def test_a_flight_client_that_leaves_ends_its_query(cluster: Cluster):
         client.kill()
         client.wait(10)
     wait_idle(cluster)
-
-
-def test_no_lease_of_a_killed_query_is_left(cluster: Cluster):
-    leases = "SELECT owner FROM information_schema.snapshot_leases WHERE owner LIKE 'query of connection%'"
-    wait_until("the queries before have given theirs back", lambda: cluster.sql(leases) == [], 5)
-    victim = Victim(cluster)
-    future = victim.start(LONG["a join"].replace("SELECT", f"SELECT {COLUMNS_HINT}"))
-    wait_until("it holds one", lambda: cluster.sql(leases) == [(f"query of connection {victim.id}",)], 5)
-    victim.killed(future)
-    wait_until("its lease is gone", lambda: cluster.sql(leases) == [], 5)

@@ -13,12 +13,11 @@ use env::{SimClock, SimDisk};
 use raft::{Command, Effect, INITIAL_POSITION, Machine, Machines, Position, SnapshotChunks};
 use txn::{Fact, Facts, SnapshotItem, SplitChild, WriteKind, encode_chunk, split_region};
 use types::{
-    Column, ColumnId, ColumnType, Default, Epoch, Error, IntWidth, Peer, PeerRole, Region,
-    RegionId, RegionKind, Result, Row, Table, Timestamp, Value, key, row,
+    Column, ColumnId, ColumnType, Epoch, Error, IntWidth, Peer, PeerRole, Region, RegionId,
+    RegionKind, Result, Row, Table, Timestamp, Value, key, row,
 };
 
 use crate::ColumnarMachines;
-use crate::schemas::missing;
 use crate::store::{ColumnarStore, Config};
 
 /// The table of all tests.
@@ -35,6 +34,7 @@ pub fn table() -> Table {
         ty,
         nullable,
         default: None,
+        original: None,
         auto_increment: false,
         on_update_now: false,
         hidden: false,
@@ -55,6 +55,8 @@ pub fn table() -> Table {
         indexes: Vec::new(),
         columnar_replicas: 1,
         comment: String::new(),
+        dropped: Vec::new(),
+        checks: Vec::new(),
     }
 }
 
@@ -64,9 +66,9 @@ pub fn widened(table: &Table, name: &str, default: i64) -> Table {
     wider.version += 1;
     let id = 10 + wider.version;
     let ty = ColumnType::Int { width: IntWidth::Big, unsigned: false };
-    let default = Some(Default::Constant(Value::Int(default)));
+    let original = Some(Value::Int(default));
     let first = wider.columns[0].clone();
-    wider.columns.push(Column { id, name: name.into(), ty, nullable: true, default, ..first });
+    wider.columns.push(Column { id, name: name.into(), ty, nullable: true, original, ..first });
     wider
 }
 
@@ -482,7 +484,7 @@ impl World {
             let Some((_, Some(cells))) = seen else { continue };
             if region.contains(&key) {
                 let cell = |column: &Column| {
-                    cells.get(&column.id).cloned().unwrap_or_else(|| missing(column))
+                    cells.get(&column.id).cloned().unwrap_or_else(|| column.missing())
                 };
                 rows.insert(key, table.columns.iter().map(cell).collect());
             }

@@ -173,7 +173,7 @@ fn a_dropped_column_is_refused_and_an_added_one_reads_its_default() {
     );
     world.alter(super::harness::narrowed(&wider, "n"));
     world.catch_up().unwrap();
-    assert!(matches!(read(columns), Err(types::Error::Invalid(_))));
+    assert!(matches!(read(columns), Err(types::Error::SchemaChanged { .. })));
 }
 
 #[test]

@@ -27,6 +27,16 @@ fn types() -> Vec<ColumnType> {
         ColumnType::Date,
         ColumnType::DateTime(6),
         ColumnType::Timestamp(3),
+        ColumnType::Int { width: IntWidth::Bool, unsigned: false },
+        ColumnType::Binary(8),
+        ColumnType::Varbinary(200),
+        ColumnType::Blob(65_535),
+        ColumnType::Float,
+        ColumnType::Year,
+        ColumnType::Time(6),
+        ColumnType::Bit(1),
+        ColumnType::Bit(64),
+        ColumnType::Json,
     ];
     ints.chain(others).collect()
 }
@@ -58,7 +68,7 @@ fn random_value(random: &mut ChaCha8Rng, ty: ColumnType) -> Value {
             };
             Value::Decimal(Decimal { unscaled, scale })
         }
-        ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_) => {
+        ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_) | ColumnType::Json => {
             let length = if edge == 0 { 150 } else { random.random_range(0..8) };
             let letter = |_| random.random_range('a'..='ÿ');
             Value::String((0..length).map(letter).collect())
@@ -66,6 +76,21 @@ fn random_value(random: &mut ChaCha8Rng, ty: ColumnType) -> Value {
         ColumnType::Date => Value::Date(random.random_range(-40_000..40_000)),
         ColumnType::DateTime(_) => Value::DateTime(random.random()),
         ColumnType::Timestamp(_) => Value::Timestamp(random.random_range(0..1 << 50)),
+        ColumnType::Binary(_) | ColumnType::Varbinary(_) | ColumnType::Blob(_) => {
+            let length = if edge == 0 { 150 } else { random.random_range(0..8) };
+            Value::Bytes((0..length).map(|_| random.random()).collect())
+        }
+        ColumnType::Float => Value::Float(match edge {
+            0 => 0.0,
+            1 => -0.0,
+            2 => f32::MIN,
+            _ => random.random_range(-1e6..1e6),
+        }),
+        ColumnType::Year => Value::UInt(random.random_range(0..=2155)),
+        ColumnType::Time(_) => {
+            Value::Time(random.random_range(-3_020_399_999_999..=3_020_399_999_999))
+        }
+        ColumnType::Bit(n) => Value::UInt(random.random::<u64>() >> (64 - n)),
     }
 }
 

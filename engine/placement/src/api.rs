@@ -10,6 +10,8 @@ use types::{
     SchemaVersion, Table, TableId, Timestamp,
 };
 
+pub use crate::views::StoredView;
+
 /// What a process is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum NodeRole {
@@ -169,7 +171,7 @@ pub struct Catalog {
     pub databases: Vec<String>,
     /// Tables.
     pub tables: Vec<Table>,
-    /// When each table was created.
+    /// Since when each table is there by its name: its creation, or its newest name.
     pub created: BTreeMap<TableId, Timestamp>,
     /// Tables that an import is filling: nobody else reads or writes them.
     pub importing: BTreeMap<TableId, Import>,
@@ -177,6 +179,8 @@ pub struct Catalog {
     pub users: Vec<User>,
     /// System variables that were set for everybody; new sessions begin with them.
     pub globals: BTreeMap<String, String>,
+    /// Views.
+    pub views: Vec<StoredView>,
 }
 
 /// A bulk import that has begun and is not done.
@@ -229,6 +233,39 @@ pub enum CatalogChange {
         /// Host pattern.
         host: String,
     },
+    /// TRUNCATE TABLE: the same description under a new number, so that readers of older snapshots
+    /// are told, and rows go as those of a dropped table do.
+    TruncateTable(TableId),
+    /// RENAME TABLE, all at once: names may be exchanged.
+    RenameTables(Vec<Renamed>),
+    /// CREATE VIEW, ALTER VIEW.
+    PutView {
+        /// The view.
+        view: Box<StoredView>,
+        /// Whether it may take the place of one of its name.
+        replace: bool,
+    },
+    /// DROP VIEW.
+    DropView {
+        /// Database.
+        database: String,
+        /// Name.
+        name: String,
+    },
+}
+
+/// A table's new name, as a new version of its description; refused unless the stored version is
+/// `version - 1`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Renamed {
+    /// Table.
+    pub table: TableId,
+    /// Version that this change makes.
+    pub version: SchemaVersion,
+    /// Database from now on.
+    pub database: String,
+    /// Name from now on.
+    pub name: String,
 }
 
 /// A snapshot lease: holds garbage collection back.

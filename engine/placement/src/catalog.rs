@@ -8,13 +8,14 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde::{Deserialize, Serialize};
 use types::{
-    Epoch, Error, Index, NodeId, Peer, PeerRole, Region, RegionId, RegionKind, Result,
-    SchemaVersion, Table, TableId, Timestamp,
+    Column, ColumnType, Epoch, Error, Index, NodeId, Peer, PeerRole, Region, RegionId, RegionKind,
+    Result, SchemaVersion, Table, TableId, Timestamp,
 };
 
 use crate::api::{Catalog, CatalogChange, Import, User};
 use crate::command::Outcome;
 use crate::state::{BUILT_IN_DATABASES, RegionRecord, State, Tomb, range_of};
+use crate::{renewal, views};
 
 /// Voters of a region, where there are as many row nodes.
 pub const VOTERS: usize = 3;
@@ -26,7 +27,7 @@ pub const FOUNDING_EPOCH: Epoch = Epoch { version: 1, conf: 1 };
 pub const MAX_COLUMNAR_REPLICAS: u8 = 16;
 
 /// Longest name of a database, table, column or index, in characters (MySQL's limit).
-const MAX_NAME: usize = 64;
+pub(crate) const MAX_NAME: usize = 64;
 /// Longest user name, in characters (MySQL's limit).
 const MAX_USER: usize = 32;
 /// Longest host pattern, in characters (MySQL's limit).
@@ -38,6 +39,9 @@ const MAX_GLOBALS: usize = 256;
 const MAX_COLUMNS: usize = 1_017;
 /// Most secondary indexes of a table (MySQL's limit for InnoDB).
 const MAX_INDEXES: usize = 64;
+/// Bytes of the expressions of a table's CHECKs and generated columns: they go with its every
+/// description.
+const MAX_EXPRESSIONS: usize = 64 << 10;
 
 /// Row nodes that may found new regions, as the leader chose them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,8 +71,8 @@ impl Catalog {
         self.created.get(&table) == Some(&ts)
     }
 
-    /// Whether a table was there at `ts`. Read at an earlier one, a recreated table would show no
-    /// rows where its name stood for many.
+    /// Whether a table was there at `ts`, by its name of now. Read at an earlier one, a recreated
+    /// table would show no rows where its name stood for many, and a renamed one another's.
     pub fn existed_at(&self, table: TableId, ts: Timestamp) -> bool {
         self.created.get(&table).is_none_or(|created| *created <= ts)
     }
@@ -133,6 +137,19 @@ pub fn apply(
             (None, Vec::new())
         }
         CatalogChange::DropUser { name, host } => (drop_user(state, &name, &host)?, Vec::new()),
+        CatalogChange::TruncateTable(id) => renewal::truncate_table(state, id, founders, now)?,
+        CatalogChange::RenameTables(renamed) => {
+            renewal::rename_tables(state, renamed, now)?;
+            (None, Vec::new())
+        }
+        CatalogChange::PutView { view, replace } => {
+            views::put_view(state, *view, replace)?;
+            (None, Vec::new())
+        }
+        CatalogChange::DropView { database, name } => {
+            views::drop_view(state, &database, &name)?;
+            (None, Vec::new())
+        }
     };
     state.catalog.version += 1;
     Ok(Outcome::Changed { catalog: state.catalog.version, table: table.map(Box::new), founded })
@@ -152,11 +169,12 @@ fn drop_database(state: &mut State, name: &str, now: Timestamp) -> Result<Option
     let stored = check_user_database(state, name)?;
     let tables: Vec<TableId> = state.catalog.tables_of(&stored).map(|table| table.id).collect();
     tables.into_iter().for_each(|table| drop_table(state, table, now));
+    state.catalog.views.retain(|view| view.database != stored);
     state.catalog.databases.retain(|listed| *listed != stored);
     Ok(None)
 }
 
-fn create_table(
+pub(crate) fn create_table(
     state: &mut State,
     mut table: Table,
     founders: &Founders,
@@ -164,6 +182,7 @@ fn create_table(
 ) -> Result<(Option<Table>, Vec<RegionId>)> {
     table.database = check_user_database(state, &table.database)?;
     check_shape(&table)?;
+    views::check_no_view(&state.catalog, &table)?;
     if state.catalog.table_named(&table.database, &table.name).is_some() {
         return Err(Error::exists("table", format!("{}.{}", table.database, table.name)));
     }
@@ -189,14 +208,11 @@ fn alter_table(
     let stored = check_table(state, table.id)?.clone();
     check_successor(&stored, table.version)?;
     state.catalog.check_not_importing(table.id)?;
+    check_description(&state.catalog, &table)?;
     table.database = check_user_database(state, &table.database)?;
-    check_shape(&table)?;
-    if let Some(other) = state.catalog.table_named(&table.database, &table.name)
-        && other.id != table.id
-    {
-        return Err(Error::exists("table", format!("{}.{}", table.database, table.name)));
-    }
     check_columns_kept(state, &stored, &table)?;
+    remember_dropped(&stored, &mut table);
+    check_width(&table)?;
     renumber_indexes(state, &stored, &mut table)?;
     let has = |table: &Table, id| table.indexes.iter().any(|index: &Index| index.id == id);
     let new: Vec<RegionKind> = table
@@ -213,10 +229,29 @@ fn alter_table(
         drop_regions(state, now, |kind| kind == RegionKind::Index(table.id, index.id));
     }
     remember_numbers(state, &table);
+    renewal::note_name(&mut state.catalog, &table, now);
     if let Some(slot) = state.catalog.tables.iter_mut().find(|listed| listed.id == table.id) {
         slot.clone_from(&table);
     }
     Ok((Some(table), founded))
+}
+
+/// Fails where a known table cannot be described so, whatever it was before: who changes it in
+/// several versions asks this of the last one, before the first.
+///
+/// # Errors
+///
+/// `NotFound` or `Invalid` for its database, `Exists` for its name, `Invalid` for its parts.
+pub fn check_description(catalog: &Catalog, table: &Table) -> Result<()> {
+    user_database(catalog, &table.database)?;
+    check_shape(table)?;
+    views::check_no_view(catalog, table)?;
+    match catalog.table_named(&table.database, &table.name) {
+        Some(other) if other.id != table.id => {
+            Err(Error::exists("table", format!("{}.{}", table.database, table.name)))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Each step is a version of its own, so that the regions shut out writers who do not know of it.
@@ -234,6 +269,13 @@ fn import_table(
         (Some(known), Some(import)) if known.digest != import.digest => {
             return Err(Error::Invalid(format!(
                 "table {}.{} holds a part of another import: run that one again, or drop the table",
+                table.database, table.name
+            )));
+        }
+        (None, Some(_)) if table.is_changing() => {
+            return Err(Error::Invalid(format!(
+                "columns of table {}.{} are being added or dropped: import when the ALTER TABLE has \
+                 ended; what one left half done, the next one ends",
                 table.database, table.name
             )));
         }
@@ -255,7 +297,7 @@ fn import_table(
     Ok(table)
 }
 
-fn check_successor(stored: &Table, version: SchemaVersion) -> Result<()> {
+pub(crate) fn check_successor(stored: &Table, version: SchemaVersion) -> Result<()> {
     if Some(version) == stored.version.checked_add(1) {
         return Ok(());
     }
@@ -266,7 +308,7 @@ fn check_successor(stored: &Table, version: SchemaVersion) -> Result<()> {
     )))
 }
 
-fn drop_table(state: &mut State, id: TableId, now: Timestamp) {
+pub(crate) fn drop_table(state: &mut State, id: TableId, now: Timestamp) {
     drop_regions(
         state,
         now,
@@ -384,10 +426,16 @@ fn check_columns_kept(state: &State, stored: &Table, table: &Table) -> Result<()
     let used = state.used_numbers.get(&table.id).map_or(0, |(column, _)| *column);
     for column in &table.columns {
         match stored.column(column.id) {
-            Some(known) if known.ty != column.ty => {
+            Some(known) if !holds_all(known.ty, column.ty) => {
                 return Err(Error::Invalid(format!(
                     "column {} of table {name} is stored as {}: another type needs another column",
                     column.name, known.ty
+                )));
+            }
+            Some(known) if known.nullable && !column.nullable => {
+                return Err(Error::Invalid(format!(
+                    "column {} of table {name} may hold NULL: NOT NULL needs another column",
+                    column.name
                 )));
             }
             None if column.id <= used => {
@@ -403,19 +451,66 @@ fn check_columns_kept(state: &State, stored: &Table, table: &Table) -> Result<()
     Ok(())
 }
 
+/// Whether values of one type are stored, in rows, keys and columns, as the other type's are, so
+/// that a column may go from the one to the other by description alone.
+pub fn holds_all(from: ColumnType, to: ColumnType) -> bool {
+    use ColumnType::{Blob, DateTime, Int, Text, Time, Timestamp, Varbinary, Varchar};
+    use types::IntWidth::{Bool, Tiny};
+    match (from, to) {
+        (from, to) if from == to => true,
+        // One is the other with a width to show.
+        (Int { width: Tiny | Bool, unsigned: from }, Int { width: Tiny | Bool, unsigned: to }) => {
+            from == to
+        }
+        (Varchar(from), Varchar(to))
+        | (Text(from), Text(to))
+        | (Varbinary(from) | Blob(from), Blob(to))
+        | (Varbinary(from), Varbinary(to)) => from <= to,
+        // In the worst case four bytes a character.
+        (Varchar(from), Text(to)) => u64::from(from) * 4 <= u64::from(to),
+        (DateTime(from), DateTime(to))
+        | (Timestamp(from), Timestamp(to))
+        | (Time(from), Time(to)) => from <= to,
+        _ => false,
+    }
+}
+
+/// Rows from before hold the columns that go, so what they are stays known.
+fn remember_dropped(stored: &Table, table: &mut Table) {
+    let mut dropped = stored.dropped.clone();
+    dropped.extend(stored.columns.iter().filter(|known| table.column(known.id).is_none()).cloned());
+    table.dropped = dropped;
+}
+
+/// Dropped columns count, for every description carries them.
+fn check_width(table: &Table) -> Result<()> {
+    if table.columns.len() + table.dropped.len() <= MAX_COLUMNS {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "table {} has had {MAX_COLUMNS} columns, with those it has dropped: copy it into a new table \
+         to change it further",
+        table.name
+    )))
+}
+
 fn remember_numbers(state: &mut State, table: &Table) {
     let used = state.used_numbers.entry(table.id).or_default();
     used.0 = table.columns.iter().map(|column| column.id).fold(used.0, u32::max);
     used.1 = table.indexes.iter().map(|index| index.id).fold(used.1, u32::max);
 }
 
-fn check_table(state: &State, id: TableId) -> Result<&Table> {
+pub(crate) fn check_table(state: &State, id: TableId) -> Result<&Table> {
     state.catalog.table(id).ok_or_else(|| Error::not_found("table", format!("number {id}")))
 }
 
 /// The database's own spelling of its name, if tables may be made and dropped in it.
-fn check_user_database(state: &State, name: &str) -> Result<String> {
-    let Some(stored) = state.catalog.database_named(name) else {
+pub(crate) fn check_user_database(state: &State, name: &str) -> Result<String> {
+    user_database(&state.catalog, name)
+}
+
+fn user_database(catalog: &Catalog, name: &str) -> Result<String> {
+    let Some(stored) = catalog.database_named(name) else {
         return Err(Error::not_found("database", name));
     };
     if BUILT_IN_DATABASES.contains(&stored) {
@@ -424,7 +519,7 @@ fn check_user_database(state: &State, name: &str) -> Result<String> {
     Ok(stored.to_owned())
 }
 
-fn check_founders(founders: &Founders) -> Result<()> {
+pub(crate) fn check_founders(founders: &Founders) -> Result<()> {
     if founders.0.is_empty() {
         return Err(Error::Unavailable(
             "no row node can hold a new table: start one, then repeat the statement".into(),
@@ -433,7 +528,7 @@ fn check_founders(founders: &Founders) -> Result<()> {
     Ok(())
 }
 
-fn check_name(kind: &str, name: &str, longest: usize) -> Result<()> {
+pub(crate) fn check_name(kind: &str, name: &str, longest: usize) -> Result<()> {
     let length = name.chars().count();
     if length == 0 || length > longest || name.ends_with(' ') || name.contains(char::is_control) {
         return Err(Error::Invalid(format!(
@@ -446,7 +541,7 @@ fn check_name(kind: &str, name: &str, longest: usize) -> Result<()> {
 }
 
 /// Checks a description on its own.
-fn check_shape(table: &Table) -> Result<()> {
+pub(crate) fn check_shape(table: &Table) -> Result<()> {
     check_name("table", &table.name, MAX_NAME)?;
     let invalid = |why: String| Err(Error::Invalid(format!("table {}: {why}", table.name)));
     if table.columns.is_empty() || table.columns.len() > MAX_COLUMNS {
@@ -472,6 +567,20 @@ fn check_shape(table: &Table) -> Result<()> {
         return invalid("only one column can be AUTO_INCREMENT".into());
     }
     check_key(table, "PRIMARY", &table.primary_key)?;
+    let mut names = HashSet::new();
+    let written = table.columns.iter().filter_map(Column::generated).map(|(text, _)| text.len());
+    let checked = table.checks.iter().map(|check| check.expression.len());
+    if written.chain(checked).sum::<usize>() > MAX_EXPRESSIONS {
+        return invalid(format!(
+            "the texts of its CHECKs and generated columns are longer than {MAX_EXPRESSIONS} bytes"
+        ));
+    }
+    for check in &table.checks {
+        check_name("check constraint", &check.name, MAX_NAME)?;
+        if !names.insert(check.name.to_ascii_lowercase()) {
+            return Err(Error::exists("check constraint", &check.name));
+        }
+    }
     let (mut ids, mut names) = (HashSet::new(), HashSet::new());
     for index in &table.indexes {
         check_name("index", &index.name, MAX_NAME)?;

@@ -202,6 +202,19 @@ impl PlacementClient {
         Ok(())
     }
 
+    /// The AUTO_INCREMENT number that would be given next: of the stock, if there is one.
+    pub async fn next_auto_increment(&self, table: TableId) -> Result<u64> {
+        let mut stocks = self.asker.numbering.lock().await;
+        match stocks.get(&table) {
+            Some((next, end)) if next < end => Ok(*next),
+            _ => {
+                let first = self.asker.numbers(table, 0, 0).await?;
+                stocks.insert(table, (first, first));
+                Ok(first)
+            }
+        }
+    }
+
     // ---- nodes ------------------------------------------------------------------------------
 
     /// Makes a node known, or updates its addresses.
@@ -274,6 +287,11 @@ impl PlacementClient {
             Some(catalog) => Ok(catalog),
             None => self.asker.fetch_catalog().await,
         }
+    }
+
+    /// Newest catalog version that this client has heard of, without asking.
+    pub fn newest_catalog(&self) -> u64 {
+        self.asker.memory.lock().newest
     }
 
     /// Changes the catalog; the table as changed, where one was. Once it returns, new regions are

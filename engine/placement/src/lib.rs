@@ -18,6 +18,7 @@ pub mod machine;
 pub mod machines;
 pub mod office;
 pub mod oracle;
+mod renewal;
 pub mod routes;
 pub mod safe_point;
 pub mod scheduler;
@@ -28,6 +29,7 @@ pub mod testing;
 mod tests;
 mod upkeep;
 pub mod view;
+mod views;
 
 pub use bootstrap::placement_region;
 pub use client::{ClusterStatus, PlacementClient, PlacementTransport};

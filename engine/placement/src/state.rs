@@ -96,6 +96,7 @@ impl State {
                 importing: BTreeMap::new(),
                 users: vec![root("127.0.0.1"), root("localhost")],
                 globals: BTreeMap::new(),
+                views: Vec::new(),
             },
             used_numbers: BTreeMap::new(),
             auto_increment: BTreeMap::new(),

@@ -293,6 +293,17 @@ fn literal(expr: &Expr, ty: ColumnType) -> Option<Value> {
             ColumnType::Varchar(_) | ColumnType::Text(_) | ColumnType::Char(_),
             ScalarValue::Utf8(Some(text)),
         ) => Some(Value::String(text.clone())),
+        (ColumnType::Year | ColumnType::Bit(_), _) if scalar.data_type().is_integer() => {
+            match scalar.cast_to(&DataType::UInt64).ok()? {
+                ScalarValue::UInt64(Some(n)) => Some(Value::UInt(n)),
+                _ => None,
+            }
+        }
+        (
+            ColumnType::Binary(_) | ColumnType::Varbinary(_) | ColumnType::Blob(_),
+            ScalarValue::Binary(Some(bytes)),
+        ) => Some(Value::Bytes(bytes.clone())),
+        (ColumnType::Time(_), ScalarValue::DurationMicrosecond(Some(us))) => Some(Value::Time(*us)),
         (ColumnType::Date, ScalarValue::Date32(Some(days))) => Some(Value::Date(*days)),
         (ColumnType::DateTime(_), ScalarValue::TimestampMicrosecond(Some(us), None)) => {
             Some(Value::DateTime(*us))

@@ -6,7 +6,7 @@
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use types::{SnapshotToken, TableId};
+use types::{SchemaVersion, SnapshotToken, TableId};
 
 use crate::result::{BatchStream, SqlError};
 
@@ -21,6 +21,9 @@ pub struct AnalyticQuery {
     pub token: SnapshotToken,
     /// Catalog version that the statement was planned with.
     pub catalog_version: u64,
+    /// The stored tables that the statement was planned with: no other description of them, and no
+    /// other table, may answer in their place (error 1412).
+    pub tables: Vec<(TableId, SchemaVersion)>,
     /// Statement time, Unix microseconds.
     pub now_us: i64,
     /// Session time zone, as `+00:00` or a zone's name.

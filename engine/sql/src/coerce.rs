@@ -3,14 +3,16 @@
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, TimestampMicrosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    DataType, Date32Type, Decimal128Type, DurationMicrosecondType, Float32Type, Float64Type,
+    Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
 };
 use datafusion::common::ScalarValue;
 use types::{Column, ColumnType, Decimal, Value};
 
 use crate::error::{SqlResult, unknown};
 use crate::functions::convert::{f64_decimal, format_double, leading_number};
+use crate::json::Fault;
 use crate::result::SqlError;
 use crate::temporal::{self, DAY_US, Zone};
 
@@ -38,13 +40,18 @@ pub fn value_at(array: &ArrayRef, row: usize) -> SqlResult<Value> {
         DataType::UInt16 => int!(UInt16Type, UInt, u64),
         DataType::UInt32 => int!(UInt32Type, UInt, u64),
         DataType::UInt64 => int!(UInt64Type, UInt, u64),
-        DataType::Float32 => int!(Float32Type, Double, f64),
+        DataType::Float32 => int!(Float32Type, Float, f32),
         DataType::Float64 => int!(Float64Type, Double, f64),
         DataType::Decimal128(_, scale) => Value::Decimal(Decimal {
             unscaled: array.as_primitive::<Decimal128Type>().value(row),
             scale: u8::try_from(*scale).unwrap_or(0),
         }),
         DataType::Utf8 => Value::String(array.as_string::<i32>().value(row).to_owned()),
+        DataType::LargeUtf8 => Value::String(array.as_string::<i64>().value(row).to_owned()),
+        DataType::Binary => Value::Bytes(array.as_binary::<i32>().value(row).to_vec()),
+        DataType::Duration(arrow::datatypes::TimeUnit::Microsecond) => {
+            int!(DurationMicrosecondType, Time, i64)
+        }
         DataType::Date32 => Value::Date(array.as_primitive::<Date32Type>().value(row)),
         DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, zone) => {
             let us = array.as_primitive::<TimestampMicrosecondType>().value(row);
@@ -58,8 +65,12 @@ pub fn value_at(array: &ArrayRef, row: usize) -> SqlResult<Value> {
 pub fn value_of(scalar: &ScalarValue) -> SqlResult<Value> {
     let array = scalar.to_array()?;
     let array = match array.data_type() {
-        DataType::Utf8View | DataType::LargeUtf8 => arrow::compute::cast(&array, &DataType::Utf8)
+        DataType::Utf8View => arrow::compute::cast(&array, &DataType::Utf8)
             .map_err(|error| unknown(error.to_string()))?,
+        DataType::BinaryView | DataType::LargeBinary => {
+            arrow::compute::cast(&array, &DataType::Binary)
+                .map_err(|error| unknown(error.to_string()))?
+        }
         _ => array,
     };
     value_at(&array, 0)
@@ -115,12 +126,14 @@ pub fn to_column(value: Value, place: Place<'_>) -> SqlResult<Value> {
         ColumnType::Double => double(value, place),
         ColumnType::Decimal { precision, scale } => decimal(value, precision, scale, place),
         ColumnType::Char(length) => {
-            let text = text(value);
+            let text = characters(value, place)?;
             Ok(Value::String(fit(text.trim_end_matches(' ').to_owned(), length, place)?))
         }
-        ColumnType::Varchar(length) => Ok(Value::String(fit(text(value), length, place)?)),
+        ColumnType::Varchar(length) => {
+            Ok(Value::String(fit(characters(value, place)?, length, place)?))
+        }
         ColumnType::Text(bytes) => {
-            let text = text(value);
+            let text = characters(value, place)?;
             if text.len() > bytes as usize {
                 Err(place.too_long())
             } else {
@@ -147,7 +160,131 @@ pub fn to_column(value: Value, place: Place<'_>) -> SqlResult<Value> {
             }
             Ok(Value::Timestamp(us))
         }
+        ColumnType::Binary(length) => {
+            let mut bytes = fit_bytes(value, length, place)?;
+            bytes.resize(length as usize, 0);
+            Ok(Value::Bytes(bytes))
+        }
+        ColumnType::Varbinary(length) | ColumnType::Blob(length) => {
+            Ok(Value::Bytes(fit_bytes(value, length, place)?))
+        }
+        ColumnType::Float => float(value, place),
+        ColumnType::Year => year(value, place),
+        ColumnType::Time(digits) => time(value, digits, place),
+        ColumnType::Bit(bits) => bit(value, bits, place),
+        ColumnType::Json => json(value, place),
     }
+}
+
+/// A value as characters; bytes must be UTF-8.
+fn characters(value: Value, place: Place<'_>) -> SqlResult<String> {
+    match value {
+        Value::Bytes(bytes) => String::from_utf8(bytes).map_err(|error| {
+            let value = Value::Bytes(error.into_bytes());
+            place.incorrect(1366, b"HY000", "string", &value)
+        }),
+        other => Ok(text(other)),
+    }
+}
+
+fn fit_bytes(value: Value, length: u32, place: Place<'_>) -> SqlResult<Vec<u8>> {
+    let bytes = match value {
+        Value::Bytes(bytes) => bytes,
+        other => text(other).into_bytes(),
+    };
+    if bytes.len() > length as usize { Err(place.too_long()) } else { Ok(bytes) }
+}
+
+fn float(value: Value, place: Place<'_>) -> SqlResult<Value> {
+    let Value::Double(n) = double(value, place)? else { return Err(place.out_of_range()) };
+    // There is no -0, which would be another key than 0.
+    let narrow = n as f32 + 0.0;
+    if narrow.is_finite() { Ok(Value::Float(narrow)) } else { Err(place.out_of_range()) }
+}
+
+/// A year of four digits, or of two: 00–69 are of this century.
+fn year(value: Value, place: Place<'_>) -> SqlResult<Value> {
+    let zero_means_2000 = matches!(&value, Value::String(text) if text.trim().len() < 4);
+    let n = match value {
+        Value::Date(_) | Value::DateTime(_) | Value::Timestamp(_) => {
+            wall_time(&value, place, "year").map(temporal::year_of)?
+        }
+        ref value => match number(value, place, "integer")? {
+            Number::Exact(n) => n.rescale(0).map_or(-1, |n| n.unscaled),
+            Number::Double(n) if n.abs() < 1e6 => n.round_ties_even() as i128,
+            Number::Double(_) => -1,
+        },
+    };
+    let year = match n {
+        0 if zero_means_2000 => 2000,
+        0 => 0,
+        1..=69 => 2000 + n,
+        70..=99 => 1900 + n,
+        1901..=2155 => n,
+        _ => return Err(place.out_of_range()),
+    };
+    Ok(Value::UInt(u64::try_from(year).map_err(|_| place.out_of_range())?))
+}
+
+fn time(value: Value, digits: u8, place: Place<'_>) -> SqlResult<Value> {
+    let us = match &value {
+        Value::Time(us) => Some(*us),
+        Value::String(text) => temporal::parse_time(text),
+        Value::Bytes(bytes) => std::str::from_utf8(bytes).ok().and_then(temporal::parse_time),
+        Value::Int(n) => temporal::time_from_number(*n, 0),
+        Value::UInt(n) => i64::try_from(*n).ok().and_then(|n| temporal::time_from_number(n, 0)),
+        Value::Decimal(_) | Value::Double(_) | Value::Float(_) => {
+            temporal::parse_time(&text(value.clone()))
+        }
+        Value::DateTime(us) => Some(us.rem_euclid(DAY_US)),
+        Value::Timestamp(us) => Some(place.zone.to_local(*us).rem_euclid(DAY_US)),
+        Value::Date(_) => Some(0),
+        Value::Null => return Err(place.not_null()),
+    };
+    us.map(|us| temporal::round_time(us, digits))
+        .filter(|us| us.abs() <= temporal::TIME_END_US)
+        .map(Value::Time)
+        .ok_or_else(|| place.incorrect(1292, b"22007", "time", &value))
+}
+
+/// Text and bytes are a BIT's bytes, the highest first; anything else is a number.
+fn bit(value: Value, bits: u8, place: Place<'_>) -> SqlResult<Value> {
+    let n = match &value {
+        Value::String(_) | Value::Bytes(_) => {
+            let bytes = fit_bytes(value, u32::MAX, place)?;
+            let first = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());
+            let rest = bytes.get(first..).unwrap_or_default();
+            if rest.len() > 8 {
+                return Err(place.too_long());
+            }
+            rest.iter().fold(0, |n, byte| n << 8 | u64::from(*byte))
+        }
+        Value::Int(n) if bits == 64 => n.cast_unsigned(),
+        value => match number(value, place, "integer")? {
+            Number::Exact(n) => n.rescale(0).and_then(|n| u64::try_from(n.unscaled).ok()),
+            Number::Double(n) if (0.0..1.8e19).contains(&n) => Some(n.round_ties_even() as u64),
+            Number::Double(_) => None,
+        }
+        .ok_or_else(|| place.too_long())?,
+    };
+    if bits < 64 && n >> bits != 0 { Err(place.too_long()) } else { Ok(Value::UInt(n)) }
+}
+
+/// Only a text can be the text of a document; numbers and times need a CAST.
+fn json(value: Value, place: Place<'_>) -> SqlResult<Value> {
+    let fault = match &value {
+        Value::String(text) => match crate::json::normal(text) {
+            Ok(normal) => return Ok(Value::String(normal)),
+            Err(fault) => fault,
+        },
+        Value::Bytes(_) => return Err(crate::functions::json::of_bytes()),
+        _ => Fault::Text("not a JSON text, may need CAST", 0),
+    };
+    let Fault::Text(what, at) = fault else { return Err(crate::functions::json::too_deep()) };
+    let name = &place.column.name;
+    let text =
+        format!("Invalid JSON text: \"{what}\" at position {at} in value for column '{name}'.");
+    Err(SqlError::new(3140, b"22032", text))
 }
 
 /// A value as text.
@@ -186,6 +323,12 @@ fn number(value: &Value, place: Place<'_>, kind: &str) -> SqlResult<Number> {
         Value::UInt(n) => Number::Exact(Decimal { unscaled: i128::from(*n), scale: 0 }),
         Value::Decimal(n) => Number::Exact(*n),
         Value::Double(n) => Number::Double(*n),
+        Value::Float(n) => Number::Double(f64::from(*n)),
+        Value::Bytes(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => return number(&Value::String(text.to_owned()), place, kind),
+            Err(_) => return Err(place.incorrect(1366, b"HY000", kind, value)),
+        },
+        Value::Time(us) => Number::Exact(temporal::time_number(*us)),
         Value::String(text) => {
             let trimmed = text.trim();
             if trimmed.is_empty() || leading_number(trimmed).len() != trimmed.len() {
@@ -253,6 +396,7 @@ fn wall_time(value: &Value, place: Place<'_>, kind: &str) -> SqlResult<i64> {
         Value::DateTime(us) => Some(*us),
         Value::Timestamp(us) => Some(place.zone.to_local(*us)),
         Value::String(text) => temporal::parse_datetime(text),
+        Value::Bytes(bytes) => std::str::from_utf8(bytes).ok().and_then(temporal::parse_datetime),
         Value::Int(n) => temporal::from_number(*n),
         Value::UInt(n) => i64::try_from(*n).ok().and_then(temporal::from_number),
         _ => None,

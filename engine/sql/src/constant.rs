@@ -1,6 +1,6 @@
 //! Literals as values, and values as literals: the forms that need no planner.
 
-use sqlparser::ast::{Expr, UnaryOperator, Value as SqlValue, ValueWithSpan};
+use sqlparser::ast::{Expr, Ident, UnaryOperator, Value as SqlValue, ValueWithSpan};
 use types::{Decimal, Value};
 
 use crate::functions::convert::format_double;
@@ -27,17 +27,37 @@ pub fn literal(expr: &Expr) -> Option<Value> {
             | SqlValue::DoubleQuotedString(text)
             | SqlValue::NationalStringLiteral(text) => Some(Value::String(text.clone())),
             SqlValue::HexStringLiteral(hex) => {
-                crate::planner::text_of_hex(hex).ok().map(Value::String)
+                crate::planner::bytes_of_hex(hex).ok().map(Value::Bytes)
+            }
+            SqlValue::SingleQuotedByteStringLiteral(bits) => {
+                crate::planner::bytes_of_bits(bits).ok().map(Value::Bytes)
             }
             _ => None,
         },
-        Expr::Prefixed { value, .. } => literal(value),
+        Expr::Prefixed { prefix, value } if is_binary(prefix) => bytes(value),
+        Expr::Prefixed { prefix, value } => {
+            let introduced = crate::planner::introducer::introduced(prefix, (**value).clone());
+            literal(&introduced.ok()?)
+        }
         Expr::TypedString(typed) => match &typed.value.value {
             SqlValue::SingleQuotedString(text) | SqlValue::DoubleQuotedString(text) => {
                 crate::temporal::parse_datetime(text).map(|_| Value::String(text.clone()))
             }
             _ => None,
         },
+        _ => None,
+    }
+}
+
+fn is_binary(prefix: &Ident) -> bool {
+    prefix.value.eq_ignore_ascii_case("_binary")
+}
+
+/// The bytes of a literal behind `_binary`.
+fn bytes(value: &Expr) -> Option<Value> {
+    match literal(value)? {
+        Value::Bytes(bytes) => Some(Value::Bytes(bytes)),
+        Value::String(text) => Some(Value::Bytes(text.into_bytes())),
         _ => None,
     }
 }
@@ -82,6 +102,11 @@ pub fn expression(value: &Value) -> Expr {
             number(if text.contains('e') { text } else { format!("{text}e0") })
         }
         Value::String(text) => string(text),
+        // Without the introducer it would be a number among numbers.
+        Value::Bytes(bytes) => {
+            Expr::Prefixed { prefix: Ident::new("_binary"), value: Box::new(hexadecimal(bytes)) }
+        }
+        Value::Float(n) => number(format!("{:e}", f64::from(*n))),
         other => string(&other.to_string()),
     }
 }
@@ -90,8 +115,49 @@ pub fn expression(value: &Value) -> Expr {
 /// backslashes is spelled in hexadecimal.
 fn string(text: &str) -> Expr {
     if text.contains(['\'', '\\', '"', '\0']) {
-        let hex: String = text.bytes().map(|byte| format!("{byte:02X}")).collect();
-        return Expr::value(SqlValue::HexStringLiteral(hex));
+        return Expr::Prefixed {
+            prefix: Ident::new("_utf8mb4"),
+            value: Box::new(hexadecimal(text.as_bytes())),
+        };
     }
     Expr::value(SqlValue::SingleQuotedString(text.to_owned()))
+}
+
+fn hexadecimal(bytes: &[u8]) -> Expr {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+    Expr::value(SqlValue::HexStringLiteral(hex))
+}
+
+/// A hexadecimal or bit literal on its way into a column of numbers is a number; everywhere else
+/// it is bytes. `None`: the expression is no such literal, or the column holds no numbers.
+pub fn number_of_bytes(expr: &Expr, ty: types::ColumnType) -> Option<Value> {
+    let bytes = ty.is_number().then(|| plain_bytes(expr)).flatten()?;
+    number_of(&bytes).map(Value::UInt)
+}
+
+/// The bytes of a hexadecimal or bit literal without an introducer.
+fn plain_bytes(expr: &Expr) -> Option<Vec<u8>> {
+    match expr {
+        Expr::Nested(inner) => plain_bytes(inner),
+        Expr::Value(_) => match literal(expr)? {
+            Value::Bytes(bytes) => Some(bytes),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// An expression on its way into a column: a hexadecimal or bit literal as what it is there, a
+/// number or bytes, and the same to whatever reads it afterwards.
+pub fn for_column(expr: Expr, ty: types::ColumnType) -> Expr {
+    let number = number_of_bytes(&expr, ty);
+    let value = number.or_else(|| plain_bytes(&expr).map(Value::Bytes));
+    value.map_or(expr, |value| expression(&value))
+}
+
+/// The number that bytes are, the highest first; `None` beyond 64 bits.
+pub fn number_of(bytes: &[u8]) -> Option<u64> {
+    let first = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());
+    let rest = bytes.get(first..)?;
+    (rest.len() <= 8).then(|| rest.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)))
 }

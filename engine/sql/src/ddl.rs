@@ -3,8 +3,9 @@
 //! Only shapes are checked here; names and numbers are placement's business.
 
 use sqlparser::ast::{
-    CharacterLength, ColumnDef, ColumnOption, CreateTable, CreateTableOptions, DataType,
-    ExactNumberInfo, Expr, IndexColumn, ObjectName, SqlOption, TableConstraint,
+    CharacterLength, ColumnDef, ColumnOption, CreateIndex, CreateTable, DataType, ExactNumberInfo,
+    Expr, GeneratedExpressionMode, IndexColumn, IndexOption, IndexType, ObjectName,
+    TableConstraint,
 };
 use types::{
     Column, ColumnId, ColumnType, Default, Index, IndexState, IntWidth, Table, Timestamp, Value,
@@ -16,13 +17,21 @@ use crate::planner::parts;
 use crate::result::SqlError;
 use crate::temporal::Zone;
 
+pub mod expressions;
+pub mod options;
+mod show;
+
+pub use show::show_create;
+
 /// The column that numbers the rows of a table without a primary key.
 pub const ROW_NUMBER: &str = "_isobar_rowid";
 
-/// Refuses a character set that is not UTF-8.
-pub fn check_charset(name: &str) -> SqlResult<()> {
+/// Refuses a character set that is not UTF-8; what is to be said of one that is a part of it.
+pub fn check_charset(name: &str) -> SqlResult<Option<(u16, String)>> {
     match name.to_lowercase().as_str() {
-        "utf8mb4" | "utf8" | "utf8mb3" | "ascii" | "binary" => Ok(()),
+        "utf8mb4" => Ok(None),
+        "utf8" | "utf8mb3" | "ascii" => Ok(Some((3719, format!("'{name}' is stored as utf8mb4")))),
+        "binary" => Err(unsupported("CHARACTER SET binary (use BINARY, VARBINARY or a BLOB)")),
         _ => Err(SqlError::new(
             1115,
             b"42000",
@@ -34,7 +43,8 @@ pub fn check_charset(name: &str) -> SqlResult<()> {
 /// Refuses a collation that does not compare bytes.
 pub fn check_collation(name: &str) -> SqlResult<()> {
     match name.to_lowercase().as_str() {
-        "utf8mb4_bin" | "utf8_bin" | "utf8mb3_bin" | "ascii_bin" | "binary" => Ok(()),
+        "utf8mb4_bin" | "utf8_bin" | "utf8mb3_bin" | "ascii_bin" => Ok(()),
+        "binary" => Err(unsupported("COLLATE binary (use BINARY, VARBINARY or a BLOB)")),
         _ => Err(SqlError::new(
             1273,
             b"HY000",
@@ -45,20 +55,18 @@ pub fn check_collation(name: &str) -> SqlResult<()> {
     }
 }
 
+/// What a CREATE TABLE describes.
+pub struct Described {
+    /// The table.
+    pub table: Table,
+    /// Its first AUTO_INCREMENT number; 0 where none is named.
+    pub first_number: u64,
+    /// Warnings.
+    pub remarks: Vec<(u16, String)>,
+}
+
 /// What CREATE TABLE describes, with its warnings. `database` is the current one.
-pub fn describe(create: &CreateTable, database: &str) -> SqlResult<(Table, Vec<String>)> {
-    if create.query.is_some() {
-        return Err(unsupported("CREATE TABLE … SELECT"));
-    }
-    if create.like.is_some() {
-        return Err(unsupported("CREATE TABLE … LIKE"));
-    }
-    if create.temporary {
-        return Err(unsupported("TEMPORARY TABLE"));
-    }
-    if create.partition_by.is_some() {
-        return Err(unsupported("PARTITION BY"));
-    }
+pub fn describe(create: &CreateTable, database: &str) -> SqlResult<Described> {
     let (database, name) = spelled(&create.name, database)?;
     let mut table = Table {
         id: 0,
@@ -70,17 +78,31 @@ pub fn describe(create: &CreateTable, database: &str) -> SqlResult<(Table, Vec<S
         indexes: Vec::new(),
         columnar_replicas: 0,
         comment: String::new(),
+        dropped: Vec::new(),
+        checks: Vec::new(),
     };
-    let mut warnings = Vec::new();
-    options(create, &mut table)?;
+    let (mut first_number, mut remarks) = (0, Vec::new());
+    for option in options::of_create(create, &table.name)? {
+        match option {
+            options::Treated::Comment(text) => table.comment = text,
+            options::Treated::Number(number) => first_number = number,
+            options::Treated::Nothing => {}
+            options::Treated::Remark(code, text) => remarks.push((code, text)),
+        }
+    }
     for definition in &create.columns {
-        column(definition, &mut table, &mut warnings)?;
+        column(definition, &mut table, &mut remarks)?;
     }
     for constraint in &create.constraints {
-        add_constraint(constraint, &mut table)?;
+        add_constraint(constraint, &mut table, &mut remarks)?;
     }
     finish(&mut table)?;
-    Ok((table, warnings))
+    expressions::settle(&mut table)?;
+    if first_number > 0 && !table.columns.iter().any(|c| c.auto_increment && !c.hidden) {
+        first_number = 0;
+        remarks.push((1105, "AUTO_INCREMENT = n: the table has no AUTO_INCREMENT column".into()));
+    }
+    Ok(Described { table, first_number, remarks })
 }
 
 /// Database and name of a table, as the statement spells them.
@@ -95,41 +117,13 @@ pub fn spelled(name: &ObjectName, database: &str) -> SqlResult<(String, String)>
     }
 }
 
-fn options(create: &CreateTable, table: &mut Table) -> SqlResult<()> {
-    let options = match &create.table_options {
-        CreateTableOptions::Plain(options)
-        | CreateTableOptions::With(options)
-        | CreateTableOptions::Options(options)
-        | CreateTableOptions::TableProperties(options) => options.as_slice(),
-        CreateTableOptions::None => &[],
-    };
-    for option in options {
-        match option {
-            SqlOption::KeyValue { key, value } => {
-                let value = match value {
-                    Expr::Value(value) => value.clone().into_string().unwrap_or_default(),
-                    other => other.to_string(),
-                };
-                match key.value.to_uppercase().replace("DEFAULT ", "").as_str() {
-                    "CHARSET" | "CHARACTER SET" => check_charset(&value)?,
-                    "COLLATE" => check_collation(&value)?,
-                    "COMMENT" => table.comment = value,
-                    _ => {}
-                }
-            }
-            SqlOption::Comment(comment) => {
-                table.comment = match comment {
-                    sqlparser::ast::CommentDef::WithEq(text)
-                    | sqlparser::ast::CommentDef::WithoutEq(text) => text.clone(),
-                };
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-fn column(definition: &ColumnDef, table: &mut Table, warnings: &mut Vec<String>) -> SqlResult<()> {
+/// Adds a defined column to a table, with the key and the checks that its definition may ask for.
+/// Expressions stay as they are written until the table is whole.
+pub fn column(
+    definition: &ColumnDef,
+    table: &mut Table,
+    remarks: &mut Vec<(u16, String)>,
+) -> SqlResult<()> {
     let name = definition.name.value.clone();
     if table.column_named(&name).is_some() {
         return Err(SqlError::new(1060, b"42S21", format!("Duplicate column name '{name}'")));
@@ -141,18 +135,20 @@ fn column(definition: &ColumnDef, table: &mut Table, warnings: &mut Vec<String>)
         ty: column_type(&definition.data_type)?,
         nullable: true,
         default: None,
+        original: None,
         auto_increment: false,
         on_update_now: false,
         hidden: false,
         comment: String::new(),
     };
-    let mut default = None;
+    let (mut default, mut generated, mut checks) = (None, None, Vec::new());
     for option in &definition.options {
         match &option.option {
             ColumnOption::Null => column.nullable = true,
             ColumnOption::NotNull => column.nullable = false,
             ColumnOption::Default(expr) => default = Some(expr),
             ColumnOption::PrimaryKey(_) => {
+                check_key(&column)?;
                 if !table.primary_key.is_empty() {
                     return Err(multiple_keys());
                 }
@@ -160,24 +156,45 @@ fn column(definition: &ColumnDef, table: &mut Table, warnings: &mut Vec<String>)
                 column.nullable = false;
             }
             ColumnOption::Unique(_) => {
+                check_key(&column)?;
                 let index = new_index(table, None, &column.name, vec![id], true)?;
                 table.indexes.push(index);
             }
-            ColumnOption::Comment(text) => column.comment.clone_from(text),
-            ColumnOption::OnUpdate(expr) if is_now(expr) => column.on_update_now = true,
-            ColumnOption::CharacterSet(charset) => {
-                check_charset(&charset.to_string())?;
-                if charset.to_string().eq_ignore_ascii_case("utf8") {
-                    warnings.push("'utf8' is stored as utf8mb4".into());
+            ColumnOption::Comment(text) => {
+                column.comment = options::column_comment(text, &column.name)?;
+            }
+            ColumnOption::OnUpdate(expr) if is_now(expr) => {
+                if !matches!(column.ty, ColumnType::DateTime(_) | ColumnType::Timestamp(_)) {
+                    let text = format!("Invalid ON UPDATE clause for '{}' column", column.name);
+                    return Err(SqlError::new(1294, b"HY000", text));
                 }
+                column.on_update_now = true;
+            }
+            ColumnOption::CharacterSet(charset) => {
+                remarks.extend(check_charset(&charset.to_string())?);
             }
             ColumnOption::Collation(collation) => check_collation(&collation.to_string())?,
+            ColumnOption::Check(check) => {
+                let name = option.name.as_ref().or(check.name.as_ref());
+                checks.push((name.map(|name| name.value.as_str()), check));
+            }
+            ColumnOption::Generated {
+                generation_expr: Some(expr),
+                sequence_options: None,
+                generation_expr_mode: mode,
+                ..
+            } => {
+                let stored = matches!(mode, Some(GeneratedExpressionMode::Stored));
+                generated = Some(expressions::written(expr, stored));
+            }
+            ColumnOption::ForeignKey(_) => {
+                return Err(unsupported("FOREIGN KEY (REFERENCES at a column)"));
+            }
             ColumnOption::DialectSpecific(tokens)
                 if tokens.iter().any(|t| t.to_string().eq_ignore_ascii_case("AUTO_INCREMENT")) =>
             {
                 if !matches!(column.ty, ColumnType::Int { .. }) {
-                    let text = format!("Incorrect column specifier for column '{}'", column.name);
-                    return Err(SqlError::new(1063, b"42000", text));
+                    return Err(wrong_specifier(&column.name));
                 }
                 column.auto_increment = true;
                 column.nullable = false;
@@ -185,9 +202,42 @@ fn column(definition: &ColumnDef, table: &mut Table, warnings: &mut Vec<String>)
             other => return Err(unsupported(format!("column option {other}"))),
         }
     }
-    column.default = default_of(&column, default)?;
+    column.default = match generated {
+        Some(_) if default.is_some() || column.on_update_now || column.auto_increment => {
+            let other = match (column.auto_increment, column.on_update_now) {
+                (true, _) => "AUTO_INCREMENT",
+                (_, true) => "ON UPDATE",
+                _ => "DEFAULT",
+            };
+            let text = format!("Incorrect usage of {other} and generated column");
+            return Err(SqlError::new(1221, b"HY000", text));
+        }
+        Some(generated) => Some(generated),
+        None => default_of(&column, default)?,
+    };
+    let name = column.name.clone();
     table.columns.push(column);
+    for (named, check) in checks {
+        expressions::push_check(table, named, &check.expr, check.enforced, Some(&name))?;
+    }
     Ok(())
+}
+
+fn wrong_specifier(column: &str) -> SqlError {
+    let text = format!("Incorrect column specifier for column '{column}'");
+    SqlError::new(1063, b"42000", text)
+}
+
+/// Error 3152 for a column that cannot be part of a key.
+fn check_key(column: &Column) -> SqlResult<()> {
+    if column.ty != ColumnType::Json {
+        return Ok(());
+    }
+    let text = format!(
+        "JSON column '{}' supports indexing only via generated columns on a specified JSON path.",
+        column.name
+    );
+    Err(SqlError::new(3152, b"42000", text))
 }
 
 fn multiple_keys() -> SqlError {
@@ -208,7 +258,8 @@ fn is_now(expr: &Expr) -> bool {
     }
 }
 
-fn default_of(column: &Column, expr: Option<&Expr>) -> SqlResult<Option<Default>> {
+/// What a column gets when an INSERT does not name it, as a definition says.
+pub fn default_of(column: &Column, expr: Option<&Expr>) -> SqlResult<Option<Default>> {
     let Some(expr) = expr else {
         return Ok(column.nullable.then_some(Default::Constant(Value::Null)));
     };
@@ -222,7 +273,18 @@ fn default_of(column: &Column, expr: Option<&Expr>) -> SqlResult<Option<Default>
             _ => Err(invalid()),
         };
     }
-    let Some(value) = crate::constant::literal(expr) else {
+    if column.ty == ColumnType::Json && crate::constant::literal(expr) != Some(Value::Null) {
+        if matches!(expr, Expr::Nested(_)) {
+            return Err(unsupported(format!("DEFAULT {expr} of a JSON column")));
+        }
+        let text = format!(
+            "BLOB, TEXT, GEOMETRY or JSON column '{}' can't have a default value",
+            column.name
+        );
+        return Err(SqlError::new(1101, b"42000", text));
+    }
+    let number = crate::constant::number_of_bytes(expr, column.ty);
+    let Some(value) = number.or_else(|| crate::constant::literal(expr)) else {
         return Err(unsupported(format!("DEFAULT {expr} (constants and CURRENT_TIMESTAMP only)")));
     };
     if value.is_null() {
@@ -240,7 +302,10 @@ fn default_of(column: &Column, expr: Option<&Expr>) -> SqlResult<Option<Default>
 fn column_type(ty: &DataType) -> SqlResult<ColumnType> {
     let int = |width, unsigned| Ok(ColumnType::Int { width, unsigned });
     match ty {
-        DataType::TinyInt(_) | DataType::Bool | DataType::Boolean => int(IntWidth::Tiny, false),
+        DataType::TinyInt(Some(1)) | DataType::Bool | DataType::Boolean => {
+            int(IntWidth::Bool, false)
+        }
+        DataType::TinyInt(_) => int(IntWidth::Tiny, false),
         DataType::TinyIntUnsigned(_) | DataType::UTinyInt => int(IntWidth::Tiny, true),
         DataType::SmallInt(_) | DataType::Int2(_) => int(IntWidth::Small, false),
         DataType::SmallIntUnsigned(_) | DataType::USmallInt | DataType::Int2Unsigned(_) => {
@@ -259,7 +324,24 @@ fn column_type(ty: &DataType) -> SqlResult<ColumnType> {
         DataType::Double(_) | DataType::DoublePrecision | DataType::Real | DataType::Float8 => {
             Ok(ColumnType::Double)
         }
-        DataType::Float(_) => Err(unsupported("FLOAT columns (use DOUBLE)")),
+        DataType::Float(info) => float(*info),
+        DataType::FloatUnsigned(_) => Err(unsupported("FLOAT UNSIGNED columns")),
+        DataType::Bit(bits) => match bits.unwrap_or(1) {
+            bits @ 1..=64 => Ok(ColumnType::Bit(bits as u8)),
+            0 => Err(SqlError::new(3013, b"HY000", "Invalid size for column of type BIT.")),
+            _ => Err(SqlError::new(
+                1439,
+                b"42000",
+                "Display width out of range for column (max = 64)",
+            )),
+        },
+        DataType::Time(digits, _) => Ok(ColumnType::Time(fraction(*digits)?)),
+        DataType::Custom(name, digits)
+            if name.to_string().eq_ignore_ascii_case("year")
+                && (digits.is_empty() || digits.as_slice() == ["4"]) =>
+        {
+            Ok(ColumnType::Year)
+        }
         DataType::Decimal(info) | DataType::Numeric(info) | DataType::Dec(info) => decimal(*info),
         DataType::Char(length) | DataType::Character(length) => {
             Ok(ColumnType::Char(chars(length.as_ref(), 255, Some(1))?))
@@ -270,15 +352,42 @@ fn column_type(ty: &DataType) -> SqlResult<ColumnType> {
         | DataType::Nvarchar(length) => {
             Ok(ColumnType::Varchar(chars(length.as_ref(), 16_383, None)?))
         }
+        DataType::Binary(length) => Ok(ColumnType::Binary(bytes(length.unwrap_or(1), 255)?)),
+        DataType::Varbinary(Some(sqlparser::ast::BinaryLength::IntegerLength { length })) => {
+            Ok(ColumnType::Varbinary(bytes(*length, 65_532)?))
+        }
+        DataType::Varbinary(_) => Err(syntax("VARBINARY needs a length")),
+        DataType::TinyBlob => Ok(ColumnType::Blob(255)),
+        DataType::Blob(None) => Ok(ColumnType::Blob(65_535)),
+        // BLOB(n) is the smallest of the four that holds n bytes, as in MySQL.
+        DataType::Blob(Some(n)) => Ok(ColumnType::Blob(match n {
+            0..=255 => 255,
+            256..=65_535 => 65_535,
+            65_536..=16_777_215 => 16_777_215,
+            _ => bytes(*n, u32::MAX).map(|_| u32::MAX)?,
+        })),
+        DataType::MediumBlob => Ok(ColumnType::Blob(16_777_215)),
+        DataType::LongBlob => Ok(ColumnType::Blob(u32::MAX)),
         DataType::TinyText => Ok(ColumnType::Text(255)),
         DataType::Text => Ok(ColumnType::Text(65_535)),
         DataType::MediumText => Ok(ColumnType::Text(16_777_215)),
         DataType::LongText => Ok(ColumnType::Text(u32::MAX)),
+        DataType::JSON => Ok(ColumnType::Json),
         DataType::Date => Ok(ColumnType::Date),
         DataType::Datetime(digits) => Ok(ColumnType::DateTime(fraction(*digits)?)),
         DataType::Timestamp(digits, _) => Ok(ColumnType::Timestamp(fraction(*digits)?)),
         other => Err(unsupported(format!("columns of type {other}"))),
     }
+}
+
+fn bytes(length: u64, most: u32) -> SqlResult<u32> {
+    u32::try_from(length).ok().filter(|length| *length <= most).ok_or_else(|| {
+        SqlError::new(
+            1074,
+            b"42000",
+            format!("Column length too big (max = {most}); use BLOB instead"),
+        )
+    })
 }
 
 fn fraction(digits: Option<u64>) -> SqlResult<u8> {
@@ -289,6 +398,20 @@ fn fraction(digits: Option<u64>) -> SqlResult<u8> {
             b"42000",
             format!("Too-big precision {digits} specified. Maximum is 6."),
         )),
+    }
+}
+
+/// FLOAT(p) is DOUBLE from 25 bits on; FLOAT(m,d) would round to d digits, which is not kept.
+fn float(info: ExactNumberInfo) -> SqlResult<ColumnType> {
+    match info {
+        ExactNumberInfo::None | ExactNumberInfo::Precision(0..=24) => Ok(ColumnType::Float),
+        ExactNumberInfo::Precision(25..=53) => Ok(ColumnType::Double),
+        ExactNumberInfo::Precision(_) => {
+            Err(SqlError::new(1063, b"42000", "Incorrect column specifier for column (FLOAT)"))
+        }
+        ExactNumberInfo::PrecisionAndScale(m, d) => {
+            Err(unsupported(format!("FLOAT({m},{d}) columns (use FLOAT or DECIMAL)")))
+        }
     }
 }
 
@@ -327,24 +450,80 @@ fn chars(length: Option<&CharacterLength>, most: u32, default: Option<u32>) -> S
     })
 }
 
-fn add_constraint(constraint: &TableConstraint, table: &mut Table) -> SqlResult<()> {
+fn add_constraint(
+    constraint: &TableConstraint,
+    table: &mut Table,
+    remarks: &mut Vec<(u16, String)>,
+) -> SqlResult<()> {
     match constraint {
         TableConstraint::PrimaryKey(key) => {
             if !table.primary_key.is_empty() {
                 return Err(multiple_keys());
             }
+            index_options(key.index_type.as_ref(), &key.index_options, remarks)?;
             table.primary_key = columns(&key.columns, table)?;
         }
         TableConstraint::Unique(unique) => {
+            index_options(unique.index_type.as_ref(), &unique.index_options, remarks)?;
             let name = unique.index_name.as_ref().or(unique.name.as_ref()).map(|i| i.value.clone());
             push_index(table, name, &unique.columns, true)?;
         }
         TableConstraint::Index(index) => {
+            index_options(index.index_type.as_ref(), &index.index_options, remarks)?;
             push_index(table, index.name.as_ref().map(|i| i.value.clone()), &index.columns, false)?;
         }
         TableConstraint::ForeignKey(_) => return Err(unsupported("FOREIGN KEY")),
-        TableConstraint::Check(_) => return Err(unsupported("CHECK")),
+        TableConstraint::Check(check) => {
+            let name = check.name.as_ref().map(|name| name.value.as_str());
+            expressions::push_check(table, name, &check.expr, check.enforced, None)?;
+        }
         other => return Err(unsupported(other)),
+    }
+    Ok(())
+}
+
+/// Refuses what a CREATE INDEX says and we do not; what is to be said of the rest.
+pub fn index_form(create: &CreateIndex) -> SqlResult<Vec<(u16, String)>> {
+    let forms = [
+        (create.concurrently, "CREATE INDEX CONCURRENTLY"),
+        (create.if_not_exists, "CREATE INDEX IF NOT EXISTS"),
+        (!create.include.is_empty(), "CREATE INDEX … INCLUDE"),
+        (create.predicate.is_some(), "CREATE INDEX … WHERE"),
+        (!create.with.is_empty(), "CREATE INDEX … WITH"),
+        (create.nulls_distinct.is_some(), "CREATE INDEX … NULLS DISTINCT"),
+    ];
+    if let Some((_, form)) = forms.iter().find(|(there, _)| *there) {
+        return Err(unsupported(form));
+    }
+    let mut remarks = Vec::new();
+    index_options(create.using.as_ref(), &create.index_options, &mut remarks)?;
+    Ok(remarks)
+}
+
+/// Options of a key: all are trees, and comments on them are not kept.
+fn index_options(
+    first: Option<&IndexType>,
+    options: &[IndexOption],
+    remarks: &mut Vec<(u16, String)>,
+) -> SqlResult<()> {
+    let kinds = options.iter().filter_map(|option| match option {
+        IndexOption::Using(kind) => Some(kind),
+        IndexOption::Comment(_) => None,
+    });
+    for kind in first.into_iter().chain(kinds) {
+        match kind {
+            IndexType::BTree => {}
+            IndexType::Hash => remarks.push((
+                3502,
+                "This storage engine does not support the HASH index algorithm, storage engine \
+                 default was used instead."
+                    .into(),
+            )),
+            other => return Err(unsupported(format!("USING {other}"))),
+        }
+    }
+    if options.iter().any(|option| matches!(option, IndexOption::Comment(_))) {
+        remarks.push((1105, "comments on indexes are not kept".into()));
     }
     Ok(())
 }
@@ -402,10 +581,12 @@ pub fn columns(columns: &[IndexColumn], table: &Table) -> SqlResult<Vec<ColumnId
         if column.column.options.asc == Some(false) {
             return Err(unsupported("descending index columns"));
         }
-        let Some((_, found)) = table.column_named(&ident.value) else {
+        let found = table.column_named(&ident.value).filter(|(_, column)| !column.hidden);
+        let Some((_, found)) = found else {
             let text = format!("Key column '{}' doesn't exist in table", ident.value);
             return Err(SqlError::new(1072, b"42000", text));
         };
+        check_key(found)?;
         if ids.contains(&found.id) {
             return Err(SqlError::new(
                 1060,
@@ -434,6 +615,7 @@ fn finish(table: &mut Table) -> SqlResult<()> {
             ty: ColumnType::Int { width: IntWidth::Big, unsigned: false },
             nullable: false,
             default: None,
+            original: None,
             auto_increment: true,
             on_update_now: false,
             hidden: true,
@@ -462,66 +644,4 @@ fn finish(table: &mut Table) -> SqlResult<()> {
         }
     }
     Ok(())
-}
-
-/// CREATE TABLE that makes a table like this one.
-pub fn show_create(table: &Table) -> String {
-    let quote = |name: &str| format!("`{}`", name.replace('`', "``"));
-    let name_of = |id: &ColumnId| table.column(*id).map(|c| quote(&c.name)).unwrap_or_default();
-    let names = |ids: &[ColumnId]| ids.iter().map(name_of).collect::<Vec<_>>().join(",");
-    let mut lines = Vec::new();
-    for column in table.columns.iter().filter(|column| !column.hidden) {
-        let mut line = format!("  {} {}", quote(&column.name), column.ty);
-        if !column.nullable {
-            line.push_str(" NOT NULL");
-        } else if matches!(column.ty, ColumnType::Timestamp(_)) {
-            line.push_str(" NULL");
-        }
-        match &column.default {
-            Some(Default::Constant(Value::Null)) => line.push_str(" DEFAULT NULL"),
-            Some(Default::Constant(value)) => {
-                line.push_str(&format!(" DEFAULT '{}'", value.to_string().replace('\'', "''")));
-            }
-            Some(Default::CurrentTimestamp) => {
-                line.push_str(&format!(" DEFAULT {}", now_of(column.ty)))
-            }
-            None => {}
-        }
-        if column.on_update_now {
-            line.push_str(&format!(" ON UPDATE {}", now_of(column.ty)));
-        }
-        if column.auto_increment {
-            line.push_str(" AUTO_INCREMENT");
-        }
-        if !column.comment.is_empty() {
-            line.push_str(&format!(" COMMENT '{}'", column.comment.replace('\'', "''")));
-        }
-        lines.push(line);
-    }
-    let hidden = |id: &ColumnId| table.column(*id).is_some_and(|c| c.hidden);
-    if !table.primary_key.iter().any(hidden) {
-        lines.push(format!("  PRIMARY KEY ({})", names(&table.primary_key)));
-    }
-    for index in &table.indexes {
-        let unique = if index.unique { "UNIQUE " } else { "" };
-        lines.push(format!("  {unique}KEY {} ({})", quote(&index.name), names(&index.columns)));
-    }
-    let mut text = format!(
-        "CREATE TABLE {} (\n{}\n) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin",
-        quote(&table.name),
-        lines.join(",\n")
-    );
-    if !table.comment.is_empty() {
-        text.push_str(&format!(" COMMENT='{}'", table.comment.replace('\'', "''")));
-    }
-    text
-}
-
-fn now_of(ty: ColumnType) -> String {
-    match ty {
-        ColumnType::DateTime(digits @ 1..) | ColumnType::Timestamp(digits @ 1..) => {
-            format!("CURRENT_TIMESTAMP({digits})")
-        }
-        _ => "CURRENT_TIMESTAMP".into(),
-    }
 }

@@ -1,18 +1,68 @@
-//! MySQL as sqlparser should read it: its own dialect, mended where it misreads.
+//! MySQL as sqlparser should read it: its own dialect, mended where it misreads, and told of what a
+//! session's sql_mode says about quotes and operators.
 //!
-//! Precedences only; no statement is parsed here.
+//! Tokens and precedences only; no statement is parsed here.
 
 use std::any::TypeId;
 
-use sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
+use sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value};
 use sqlparser::dialect::{Dialect, MySqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
 /// sqlparser's MySQL dialect with MySQL's operators at their places.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Mysql;
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Mysql {
+    /// ANSI_QUOTES: `"x"` is a name.
+    pub ansi_quotes: bool,
+    /// PIPES_AS_CONCAT: `||` joins texts.
+    pub pipes_as_concat: bool,
+    /// NO_BACKSLASH_ESCAPES: `\` in a text is itself.
+    pub plain_backslashes: bool,
+    /// REAL_AS_FLOAT: REAL is FLOAT.
+    pub real_as_float: bool,
+}
+
+impl Mysql {
+    /// The dialect of a session whose sql_mode is this.
+    pub fn of(sql_mode: &str) -> Self {
+        let has = |wanted: &str| sql_mode.split(',').any(|mode| mode.eq_ignore_ascii_case(wanted));
+        Mysql {
+            ansi_quotes: has("ANSI_QUOTES"),
+            pipes_as_concat: has("PIPES_AS_CONCAT"),
+            plain_backslashes: has("NO_BACKSLASH_ESCAPES"),
+            real_as_float: has("REAL_AS_FLOAT"),
+        }
+    }
+}
+
+/// How strongly MySQL's operators bind, weakest first. sqlparser's own order is PostgreSQL's, in
+/// which `a = 1 XOR b = 2`, `2 * 3 ^ 1`, `1 << 2 = 4`, `a = b LIKE c` and `x = 1 && y` mean
+/// something else.
+mod binds {
+    pub const OR: u8 = 5;
+    pub const XOR: u8 = 8;
+    pub const AND: u8 = 10;
+    pub const NOT: u8 = 15;
+    pub const COMPARISON: u8 = 20;
+    /// LIKE, REGEXP, IN, BETWEEN: MySQL's grammar has them below comparisons.
+    pub const PREDICATE: u8 = 22;
+    pub const BIT_OR: u8 = 25;
+    pub const BIT_AND: u8 = 26;
+    pub const SHIFT: u8 = 28;
+    pub const SUM: u8 = 30;
+    pub const PRODUCT: u8 = 40;
+    pub const BIT_XOR: u8 = 44;
+    /// `||` under PIPES_AS_CONCAT.
+    pub const CONCAT: u8 = 46;
+    /// Signs and `~`.
+    pub const SIGN: u8 = 48;
+    /// `!` and BINARY.
+    pub const PREFIX: u8 = 50;
+    /// `->` and `->>`, which only follow a column.
+    pub const MEMBER: u8 = 60;
+}
 
 const BASE: MySqlDialect = MySqlDialect {};
 
@@ -34,7 +84,7 @@ impl Dialect for Mysql {
     }
 
     fn is_delimited_identifier_start(&self, ch: char) -> bool {
-        BASE.is_delimited_identifier_start(ch)
+        BASE.is_delimited_identifier_start(ch) || (self.ansi_quotes && ch == '"')
     }
 
     fn identifier_quote_style(&self, identifier: &str) -> Option<char> {
@@ -42,9 +92,7 @@ impl Dialect for Mysql {
     }
 
     as_mysql!(
-        supports_string_literal_backslash_escape,
         supports_string_literal_concatenation,
-        ignores_wildcard_escapes,
         supports_numeric_prefix,
         supports_bitwise_shift_operators,
         supports_multiline_comment_hints,
@@ -72,6 +120,11 @@ impl Dialect for Mysql {
         true
     }
 
+    /// EXTRACT(YEAR_MONTH FROM …) and its like.
+    fn allow_extract_custom(&self) -> bool {
+        true
+    }
+
     fn supports_table_versioning(&self) -> bool {
         true
     }
@@ -84,13 +137,70 @@ impl Dialect for Mysql {
         BASE.is_table_factor_alias(explicit, kw, parser)
     }
 
-    /// `BINARY a = b` is `(BINARY a) = b`; sqlparser would cast the comparison.
-    fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
-        if !matches!(&parser.peek_token().token, Token::Word(w) if w.keyword == Keyword::BINARY) {
-            return None;
+    /// `SELECT 1 ON DUPLICATE KEY UPDATE` names no column ON.
+    fn is_column_alias(&self, kw: &Keyword, parser: &mut Parser) -> bool {
+        *kw != Keyword::ON && BASE.is_column_alias(kw, parser)
+    }
+
+    fn supports_string_literal_backslash_escape(&self) -> bool {
+        !self.plain_backslashes
+    }
+
+    /// `\%` and `\_` in a text stay as they are, for LIKE.
+    fn ignores_wildcard_escapes(&self) -> bool {
+        !self.plain_backslashes
+    }
+
+    fn prec_value(&self, precedence: Precedence) -> u8 {
+        match precedence {
+            Precedence::Or => binds::OR,
+            Precedence::Xor => binds::XOR,
+            Precedence::And => binds::AND,
+            Precedence::UnaryNot => binds::NOT,
+            // IS stands beside the comparisons, from left to right.
+            Precedence::Is | Precedence::Eq => binds::COMPARISON,
+            Precedence::Like | Precedence::Between => binds::PREDICATE,
+            Precedence::Pipe | Precedence::PgOther => binds::BIT_OR,
+            Precedence::Ampersand => binds::BIT_AND,
+            Precedence::PlusMinus => binds::SUM,
+            Precedence::MulDivModOp => binds::PRODUCT,
+            Precedence::Caret => binds::BIT_XOR,
+            Precedence::AtTz | Precedence::DoubleColon => binds::PREFIX,
+            Precedence::Colon => binds::MEMBER,
+            Precedence::Period => 100,
         }
+    }
+
+    /// Operators before their operand. `BINARY a = b` is `(BINARY a) = b`, `!a = b` is `(!a) = b`,
+    /// `~a * b` is `(~a) * b`; sqlparser would take in more.
+    fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        if let Token::Word(word) = &parser.peek_token_ref().token
+            && let Some(bits) = word.value.strip_prefix("0b").filter(|_| word.quote_style.is_none())
+            && !bits.is_empty()
+            && bits.bytes().all(|bit| matches!(bit, b'0' | b'1'))
+        {
+            let bits = Value::SingleQuotedByteStringLiteral(bits.to_owned());
+            let span = parser.next_token().span;
+            return Some(Ok(Expr::Value(bits.with_span(span))));
+        }
+        if let Some(form) = crate::parser::forms::form(parser) {
+            return Some(form);
+        }
+        let (op, binds) = match &parser.peek_token_ref().token {
+            Token::Word(w) if w.keyword == Keyword::BINARY => (None, binds::PREFIX),
+            Token::ExclamationMark => (Some(UnaryOperator::BangNot), binds::PREFIX),
+            Token::Minus => (Some(UnaryOperator::Minus), binds::SIGN),
+            Token::Plus => (Some(UnaryOperator::Plus), binds::SIGN),
+            Token::Tilde => (Some(UnaryOperator::BitwiseNot), binds::SIGN),
+            _ => return None,
+        };
         parser.next_token();
-        Some(parser.parse_subexpr(self.prec_value(Precedence::AtTz)))
+        // The operand of a sign may have a sign: the operator before binds no weaker than it.
+        let operand = parser.parse_subexpr(binds - 1);
+        Some(operand.map(|expr| match op {
+            Some(op) => Expr::UnaryOp { op, expr: Box::new(expr) },
+            None => expr,
+        }))
     }
 
     fn parse_infix(
@@ -99,10 +209,15 @@ impl Dialect for Mysql {
         expr: &Expr,
         precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
-        let op = match &parser.peek_token().token {
+        let op = match &parser.peek_token_ref().token {
             Token::Word(w) if w.keyword == Keyword::DIV => BinaryOperator::MyIntegerDivide,
             Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case("MOD") => {
                 BinaryOperator::Modulo
+            }
+            Token::StringConcat if self.pipes_as_concat => {
+                parser.next_token();
+                let right = parser.parse_subexpr(precedence);
+                return Some(right.map(|right| concat(expr.clone(), right)));
             }
             _ => return None,
         };
@@ -115,18 +230,29 @@ impl Dialect for Mysql {
     }
 
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
-        match &parser.peek_token().token {
+        Some(Ok(match &parser.peek_token_ref().token {
             Token::Word(w)
                 if w.quote_style.is_none()
                     && (w.keyword == Keyword::DIV || w.value.eq_ignore_ascii_case("MOD")) =>
             {
-                Some(Ok(self.prec_value(Precedence::MulDivModOp)))
+                binds::PRODUCT
             }
+            Token::StringConcat if self.pipes_as_concat => binds::CONCAT,
             // `||` is OR under MySQL's default sql_mode, not concatenation.
-            Token::StringConcat => Some(Ok(self.prec_value(Precedence::Or))),
-            _ => None,
-        }
+            Token::StringConcat => binds::OR,
+            Token::Overlap => binds::AND,
+            Token::ShiftLeft | Token::ShiftRight => binds::SHIFT,
+            Token::Arrow | Token::LongArrow => binds::MEMBER,
+            // No operator stands there in MySQL.
+            Token::ExclamationMark | Token::Tilde => 0,
+            _ => return None,
+        }))
     }
+}
+
+/// `a || b` under PIPES_AS_CONCAT, in a form that means the same under any sql_mode.
+fn concat(left: Expr, right: Expr) -> Expr {
+    crate::planner::call("concat", vec![left, right])
 }
 
 /// Whether an operator negates its operand's truth.

@@ -64,17 +64,16 @@ pub struct Engine {
 impl Engine {
     /// An engine over a store.
     pub fn new(storage: Arc<dyn Storage>, clock: Arc<dyn Clock>) -> Self {
-        let parallel = std::thread::available_parallelism().map_or(2, usize::from).max(2);
-        let config = SessionConfig::new().with_target_partitions(parallel);
-        let mut builder = session_state_builder(config);
-        // Queries beyond this fail with an error, not with the process.
-        let memory = Arc::new(FairSpillPool::new(QUERY_MEMORY));
-        if let Ok(runtime) = RuntimeEnvBuilder::new().with_memory_pool(memory).build_arc() {
-            builder = builder.with_runtime_env(runtime);
-        }
-        let state = Arc::new(builder.build());
+        let state = state(QUERY_MEMORY);
         let short = Arc::new(short::short_state(&state));
         Engine { storage, analytic: None, host: None, clock, state, short }
+    }
+
+    /// With another bound on the bytes that all its queries may hold.
+    pub fn with_memory(mut self, bytes: usize) -> Self {
+        self.state = state(bytes);
+        self.short = Arc::new(short::short_state(&self.state));
+        self
     }
 
     /// With columns to route queries to.
@@ -93,4 +92,16 @@ impl Engine {
     pub fn storage(&self) -> &Arc<dyn Storage> {
         &self.storage
     }
+}
+
+/// What plans queries; those that hold more bytes fail with an error, not with the process.
+fn state(bytes: usize) -> Arc<SessionState> {
+    let parallel = std::thread::available_parallelism().map_or(2, usize::from).max(2);
+    let config = SessionConfig::new().with_target_partitions(parallel);
+    let mut builder = session_state_builder(config);
+    let memory = Arc::new(FairSpillPool::new(bytes));
+    if let Ok(runtime) = RuntimeEnvBuilder::new().with_memory_pool(memory).build_arc() {
+        builder = builder.with_runtime_env(runtime);
+    }
+    Arc::new(builder.build())
 }

@@ -10,6 +10,9 @@ use crate::result::SqlError;
 /// The result of a statement.
 pub type SqlResult<T> = Result<T, SqlError>;
 
+/// Error of a statement that met another table, or description, than it began with.
+pub const TABLE_CHANGED: u16 = 1412;
+
 /// Error 1064: the text is not a statement.
 pub fn syntax(detail: impl std::fmt::Display) -> SqlError {
     SqlError::new(1064, b"42000", format!("You have an error in your SQL syntax: {detail}"))
@@ -30,16 +33,15 @@ pub fn no_table(database: &str, table: &str) -> SqlError {
     SqlError::new(1146, b"42S02", format!("Table '{database}.{table}' doesn't exist"))
 }
 
-/// Error 1412: read at a snapshot from before the table.
+/// Error 1412: a table is not what the statement takes it for, as a sentence about it says.
+pub fn table_changed(database: &str, table: &str, why: &str) -> SqlError {
+    let text = "Table definition has changed, please retry transaction";
+    SqlError::new(TABLE_CHANGED, b"HY000", format!("{text}: table '{database}.{table}' {why}"))
+}
+
+/// Error 1412: read at a snapshot from before the table, or before its name.
 pub fn younger_table(database: &str, table: &str) -> SqlError {
-    SqlError::new(
-        1412,
-        b"HY000",
-        format!(
-            "Table definition has changed, please retry transaction: table '{database}.{table}' \
-             was created after the snapshot that is read"
-        ),
-    )
+    table_changed(database, table, "was created or renamed after the snapshot that is read")
 }
 
 /// Error 1049.
@@ -167,6 +169,11 @@ impl From<DataFusionError> for SqlError {
             DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
                 (*inner).into()
             }
+            // Several faults: the first is the one that MySQL would name.
+            DataFusionError::Collection(errors) => match errors.into_iter().next() {
+                Some(first) => first.into(),
+                None => unknown("planning failed"),
+            },
             DataFusionError::Shared(inner) => shared(&inner),
             DataFusionError::SchemaError(inner, _) => schema_error(&inner),
             DataFusionError::NotImplemented(text) => unsupported(first_line(&text)),
@@ -174,9 +181,70 @@ impl From<DataFusionError> for SqlError {
             DataFusionError::ResourcesExhausted(text) => {
                 SqlError::new(8175, b"HY000", format!("Out of memory quota: {}", first_line(&text)))
             }
-            other => unknown(first_line(&other.strip_backtrace())),
+            other => {
+                let text = first_line(&other.strip_backtrace());
+                numbered(&text).unwrap_or_else(|| unknown(text))
+            }
         }
     }
+}
+
+/// Error 1242.
+pub fn too_many_rows() -> SqlError {
+    SqlError::new(1242, b"21000", "Subquery returns more than 1 row")
+}
+
+/// MySQL's number for what DataFusion says in words only.
+fn numbered(text: &str) -> Option<SqlError> {
+    let between = |before: &str, after: &str| {
+        let rest = text.split_once(before)?.1;
+        Some(rest.split_once(after).map_or(rest, |(word, _)| word).to_owned())
+    };
+    let error = |code, state, text: &str| Some(SqlError::new(code, state, text));
+    if text.contains("The subquery should only return one column")
+        || text.contains("names given as column alias")
+    {
+        return error(1241, b"21000", "Operand should contain 1 column(s)");
+    }
+    if text.contains("Scalar subquery returned more than one row") {
+        return error(1242, b"21000", "Subquery returns more than 1 row");
+    }
+    if text.contains("queries have different number of columns") {
+        let text = "The used SELECT statements have a different number of columns";
+        return error(1222, b"21000", text);
+    }
+    if text.contains("Aggregate functions are not allowed in the WHERE clause")
+        || text.contains("Aggregate function calls cannot be nested")
+    {
+        return error(1111, b"HY000", "Invalid use of group function");
+    }
+    if text.contains("NTILE requires a positive integer") {
+        return error(1210, b"HY000", "Incorrect arguments to ntile");
+    }
+    if text.starts_with("LIMIT must be >= 0") || text.starts_with("OFFSET must be >=0") {
+        return Some(syntax(text));
+    }
+    if let Some(position) = between("Order by column out of bounds, specified: ", ",") {
+        return Some(no_column(&position, "order clause"));
+    }
+    if let Some(position) = between("Cannot find column with position ", " ") {
+        return Some(no_column(&position, "group statement"));
+    }
+    if let Some(name) = between("The window ", " is not defined") {
+        return Some(SqlError::new(
+            3579,
+            b"HY000",
+            format!("Window name '{name}' is not defined."),
+        ));
+    }
+    let name = between("Incorrect parameter count in the call to function '", "'")?;
+    let name = name.strip_prefix("mysql_").unwrap_or(&name);
+    // MySQL's grammar has these with their arguments.
+    if matches!(name, "left" | "right") {
+        return Some(syntax(format!("{name} takes two arguments")));
+    }
+    let text = format!("Incorrect parameter count in the call to native function '{name}'");
+    error(1582, b"42000", &text)
 }
 
 /// An error that several consumers of one input received.
@@ -191,7 +259,10 @@ fn shared(error: &DataFusionError) -> SqlError {
             }
             unknown(inner.to_string())
         }
-        other => unknown(first_line(&other.strip_backtrace())),
+        other => {
+            let text = first_line(&other.strip_backtrace());
+            numbered(&text).unwrap_or_else(|| unknown(text))
+        }
     }
 }
 
@@ -218,6 +289,9 @@ fn schema_error(error: &SchemaError) -> SqlError {
 
 fn plan_error(text: &str) -> SqlError {
     let text = first_line(text);
+    if let Some(error) = numbered(&text) {
+        return error;
+    }
     if text.contains("must be in GROUP BY") || text.contains("must appear in the GROUP BY") {
         return SqlError::new(1055, b"42000", format!("Not in GROUP BY: {text}"));
     }

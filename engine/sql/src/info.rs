@@ -2,17 +2,19 @@
 //!
 //! A listing is small and in memory; nothing here reads rows of stored tables.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 use placement::api::Catalog;
 use types::columns::ColumnsBuilder;
-use types::{Column, ColumnType, IntWidth, Table, Value};
+use types::{Column, ColumnType, Error, IntWidth, Table, TableId, Value};
 
 use crate::engine::Engine;
 use crate::error::{SqlResult, no_table, unknown};
 use crate::planner::planning_schema;
 use crate::result::{Reply, ResultColumn};
+use crate::session::numbers::has_numbers;
 
 mod absent;
 mod cluster;
@@ -71,6 +73,7 @@ fn column(name: &str, ty: ColumnType) -> Column {
         ty,
         nullable: true,
         default: None,
+        original: None,
         auto_increment: false,
         on_update_now: false,
         hidden: false,
@@ -114,6 +117,8 @@ impl Listing {
             indexes: Vec::new(),
             columnar_replicas: 0,
             comment: String::new(),
+            dropped: Vec::new(),
+            checks: Vec::new(),
         }
     }
 
@@ -156,6 +161,25 @@ pub struct Source<'a> {
 }
 
 impl Source<'_> {
+    /// The next AUTO_INCREMENT number of each of some tables that has one.
+    pub async fn next_numbers(
+        &self,
+        tables: impl IntoIterator<Item = &Table>,
+    ) -> SqlResult<BTreeMap<TableId, u64>> {
+        let wanted = tables.into_iter().filter(|table| has_numbers(table)).map(|table| table.id);
+        let wanted: Vec<TableId> = wanted.collect();
+        let mut numbers = BTreeMap::new();
+        for table in wanted {
+            match self.engine.storage.next_auto_increment(table).await {
+                Ok(number) => _ = numbers.insert(table, number),
+                // It was dropped meanwhile, or has given its very last number.
+                Err(Error::NotFound { .. } | Error::Invalid(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(numbers)
+    }
+
     /// The listing that a virtual table is; error 1146 if there is none.
     pub async fn listing(&self, database: &str, table: &str) -> SqlResult<Listing> {
         let missing = || no_table(database, table);
@@ -172,6 +196,7 @@ impl Source<'_> {
             "cluster_info" => self.cluster_info().await,
             "regions" => self.regions().await,
             "processlist" => Ok(self.processlist(LONGEST_INFO)),
+            "tables" => Ok(self.tables(&self.next_numbers(&self.catalog.tables).await?)),
             _ => self.described(table).ok_or_else(missing),
         }
     }

@@ -23,8 +23,11 @@ const READY_BATCHES: usize = 2;
 /// `Unavailable` if they could not be started.
 pub fn handle() -> Result<Handle> {
     static LANE: OnceLock<std::io::Result<Runtime>> = OnceLock::new();
-    let lane =
-        LANE.get_or_init(|| Builder::new_multi_thread().thread_name("query").enable_all().build());
+    let lane = LANE.get_or_init(|| {
+        let stack = crate::parser::chains::STACK;
+        let mut builder = Builder::new_multi_thread();
+        builder.thread_name("query").thread_stack_size(stack).enable_all().build()
+    });
     match lane {
         Ok(runtime) => Ok(runtime.handle().clone()),
         Err(error) => Err(Error::Unavailable(format!("no threads for queries: {error}"))),

@@ -5,6 +5,8 @@
 
 pub mod access;
 pub mod analytic;
+pub mod anybyte;
+pub mod calendar;
 pub mod coerce;
 pub mod constant;
 pub mod ddl;
@@ -14,6 +16,7 @@ pub mod engine;
 pub mod error;
 pub mod functions;
 pub mod info;
+pub mod json;
 pub mod lane;
 pub mod parser;
 pub mod planner;
@@ -23,6 +26,7 @@ pub mod result;
 pub mod router;
 pub mod rows;
 pub mod session;
+pub mod sql_mode;
 pub mod statement;
 pub mod storage;
 pub mod temporal;

@@ -3,8 +3,16 @@
 //! Parsing never looks at the catalog, and no text makes it panic.
 
 mod admin;
+mod alter;
+pub mod chains;
+mod comments;
+mod foreign;
+pub mod forms;
 mod load;
+mod prepared;
 mod show;
+mod view;
+mod write;
 
 pub use admin::target_of;
 use sqlparser::ast::{ObjectType, Statement};
@@ -17,28 +25,58 @@ use crate::error::{SqlResult, syntax, unsupported};
 use crate::result::SqlError;
 use crate::statement::Stmt;
 
-/// Deepest nesting of a statement.
-const DEPTH: usize = 64;
+/// Deepest nesting of a statement, as sqlparser counts it: a parenthesis is one or two.
+const DEPTH: usize = 600;
 /// Longest statement.
 const LONGEST: usize = 64 << 20;
 
-/// One statement as sqlparser reads it.
+/// One statement as sqlparser reads it, under the default sql_mode.
 pub fn parse_sql(sql: &str) -> SqlResult<Statement> {
-    let mut parser = parser(sql)?;
+    let dialect = Mysql::default();
+    let mut parser = parser(sql, &dialect)?;
     let statement = parser.parse_statement().map_err(|error| refused(&error))?;
     end(&mut parser)?;
     Ok(statement)
 }
 
-/// One statement.
-pub fn parse(sql: &str) -> SqlResult<Stmt> {
-    let mut parser = parser(sql)?;
-    let statement = statement(&mut parser)?;
+/// One expression under the default sql_mode.
+pub fn parse_expression(sql: &str) -> SqlResult<sqlparser::ast::Expr> {
+    let dialect = Mysql::default();
+    let mut parser = parser(sql, &dialect)?;
+    let expr = parser.parse_expr().map_err(|error| refused(&error))?;
     end(&mut parser)?;
-    Ok(statement)
+    Ok(expr)
 }
 
-fn parser(sql: &str) -> SqlResult<Parser<'static>> {
+/// One statement under the default sql_mode.
+pub fn parse(sql: &str) -> SqlResult<Stmt> {
+    parse_in(sql, &Mysql::default())
+}
+
+/// One statement under a session's sql_mode.
+pub fn parse_in(sql: &str, dialect: &Mysql) -> SqlResult<Stmt> {
+    let mut tokens = measured(sql, dialect)?;
+    let into = prepared::take_into(&mut tokens);
+    let mut parser = parser_of(tokens, dialect);
+    let statement = statement(&mut parser)?;
+    end(&mut parser)?;
+    match statement {
+        statement if into.is_empty() => Ok(statement),
+        Stmt::Query(query) => Ok(Stmt::SelectInto(query, into)),
+        _ => Err(unsupported("INTO variables in a statement of this form")),
+    }
+}
+
+fn parser<'a>(sql: &str, dialect: &'a Mysql) -> SqlResult<Parser<'a>> {
+    Ok(parser_of(measured(sql, dialect)?, dialect))
+}
+
+fn parser_of(tokens: Vec<TokenWithSpan>, dialect: &Mysql) -> Parser<'_> {
+    Parser::new(dialect).with_recursion_limit(DEPTH).with_tokens_with_locations(tokens)
+}
+
+/// A statement's tokens, if it is not too long.
+fn measured(sql: &str, dialect: &Mysql) -> SqlResult<Vec<TokenWithSpan>> {
     if sql.len() > LONGEST {
         return Err(SqlError::new(
             1153,
@@ -46,40 +84,29 @@ fn parser(sql: &str) -> SqlResult<Parser<'static>> {
             "Got a packet bigger than 'max_allowed_packet' bytes",
         ));
     }
-    let text = tidb_comments(sql);
-    let tokens = Tokenizer::new(&Mysql, &text)
-        .tokenize_with_location()
-        .map_err(|error| syntax(error.to_string()))?;
-    let mut tokens = lock_in_share_mode(tokens);
-    number_placeholders(&mut tokens);
-    Ok(Parser::new(&Mysql).with_recursion_limit(DEPTH).with_tokens_with_locations(tokens))
+    tokens(sql, dialect)
 }
 
-/// `/*T![feature] … */` is a comment to MySQL and a part of the statement to us.
-fn tidb_comments(sql: &str) -> std::borrow::Cow<'_, str> {
-    if !sql.contains("/*T!") {
-        return sql.into();
-    }
-    let mut out = String::with_capacity(sql.len());
-    let mut rest = sql;
-    while let Some(at) = rest.find("/*T!") {
-        let (before, comment) = rest.split_at(at);
-        out.push_str(before);
-        let Some(end) = comment.find("*/") else {
-            out.push_str(comment);
-            return out.into();
-        };
-        let mut inner = comment.get(4..end).unwrap_or_default();
-        if inner.starts_with('[') {
-            inner = inner.split_once(']').map_or("", |(_, rest)| rest);
+/// A statement's tokens, with its parameters numbered and nothing left of sql_mode's doing.
+fn tokens(sql: &str, dialect: &Mysql) -> SqlResult<Vec<TokenWithSpan>> {
+    let text = comments::opened(sql, dialect);
+    let tokens = Tokenizer::new(dialect, &text)
+        .tokenize_with_location()
+        .map_err(|error| syntax(error.to_string()))?;
+    let mut tokens = table_as_select(lock_in_share_mode(tokens));
+    for token in &mut tokens {
+        if let Token::Word(word) = &mut token.token {
+            // Whoever reads the statement again does not know of ANSI_QUOTES.
+            if word.quote_style == Some('"') {
+                word.quote_style = Some('`');
+            } else if dialect.real_as_float && word.keyword == Keyword::REAL {
+                token.token = Token::make_keyword("FLOAT");
+            }
         }
-        out.push(' ');
-        out.push_str(inner);
-        out.push(' ');
-        rest = comment.get(end + 2..).unwrap_or_default();
     }
-    out.push_str(rest);
-    out.into()
+    chains::check(&tokens, dialect)?;
+    number_placeholders(&mut tokens);
+    Ok(tokens)
 }
 
 /// `LOCK IN SHARE MODE` is `FOR SHARE`, which sqlparser knows.
@@ -106,8 +133,41 @@ fn lock_in_share_mode(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens
 }
 
+/// `TABLE t` where a query is due is `SELECT * FROM t`.
+fn table_as_select(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let is = |token: &TokenWithSpan, wanted: &[Keyword]| {
+        matches!(&token.token, Token::Word(word)
+            if word.quote_style.is_none() && wanted.contains(&word.keyword))
+    };
+    let first = tokens.iter().find(|token| !matches!(token.token, Token::Whitespace(_)));
+    // In these statements TABLE is nothing else.
+    let queries = [
+        Keyword::SELECT,
+        Keyword::TABLE,
+        Keyword::WITH,
+        Keyword::VALUES,
+        Keyword::INSERT,
+        Keyword::REPLACE,
+    ];
+    let query = first.is_some_and(|first| is(first, &queries) || first.token == Token::LParen);
+    if !query || !tokens.iter().any(|token| is(token, &[Keyword::TABLE])) {
+        return tokens;
+    }
+    let written = |token: TokenWithSpan| {
+        let words = if is(&token, &[Keyword::TABLE]) {
+            let from = [Token::make_keyword("SELECT"), Token::Mul, Token::make_keyword("FROM")];
+            from.to_vec()
+        } else {
+            vec![token.token]
+        };
+        let span = token.span;
+        words.into_iter().map(move |token| TokenWithSpan { token, span })
+    };
+    tokens.into_iter().flat_map(written).collect()
+}
+
 /// Parameters are numbered in the order of the text, whatever order the tree is visited in.
-fn number_placeholders(tokens: &mut [TokenWithSpan]) -> usize {
+fn number_placeholders(tokens: &mut [TokenWithSpan]) {
     let mut count = 0;
     for token in tokens {
         if let Token::Placeholder(mark) = &mut token.token {
@@ -115,15 +175,12 @@ fn number_placeholders(tokens: &mut [TokenWithSpan]) -> usize {
             *mark = format!("?{count}");
         }
     }
-    count
 }
 
 /// How many parameters a statement takes.
-pub fn placeholders(sql: &str) -> SqlResult<usize> {
-    let mut tokens = Tokenizer::new(&Mysql, sql)
-        .tokenize_with_location()
-        .map_err(|error| syntax(error.to_string()))?;
-    Ok(number_placeholders(&mut tokens))
+pub fn placeholders(sql: &str, dialect: &Mysql) -> SqlResult<usize> {
+    let tokens = tokens(sql, dialect)?;
+    Ok(tokens.iter().filter(|token| matches!(token.token, Token::Placeholder(_))).count())
 }
 
 fn end(parser: &mut Parser) -> SqlResult<()> {
@@ -229,9 +286,16 @@ fn statement(parser: &mut Parser) -> SqlResult<Stmt> {
         }
         ("CREATE" | "ALTER" | "DROP", "USER") => admin::user(parser),
         ("CREATE" | "DROP" | "ALTER", "DATABASE" | "SCHEMA") => admin::database(parser),
-        ("ALTER", "TABLE") => admin::alter_table(parser),
+        ("ALTER", "TABLE") => alter::alter_table(parser),
+        ("TRUNCATE", _) => alter::truncate(parser),
+        ("RENAME", "TABLE" | "TABLES") => alter::rename_tables(parser),
         ("SPLIT", "TABLE") => admin::split_table(parser),
         ("LOAD", "DATA") => load::load_data(parser),
+        ("PREPARE", _) => prepared::prepare(parser),
+        ("EXECUTE", _) => prepared::execute(parser),
+        ("DEALLOCATE" | "DROP", "PREPARE") => prepared::deallocate(parser),
+        ("UPDATE", _) => write::update(parser),
+        ("DELETE", _) => write::delete(parser),
         ("KILL", _) => admin::kill(parser),
         ("USE", _) => {
             parser.next_token();
@@ -242,20 +306,31 @@ fn statement(parser: &mut Parser) -> SqlResult<Stmt> {
             let exprs = parser.parse_comma_separated(Parser::parse_expr);
             Ok(Stmt::Do(exprs.map_err(|error| refused(&error))?))
         }
-        ("FLUSH", _) | ("UNLOCK", "TABLES") => {
-            while parser.peek_token().token != Token::EOF {
-                parser.next_token();
-            }
+        ("FLUSH", _) => admin::flush(parser),
+        // No table is ever locked as a whole.
+        ("UNLOCK", "TABLES" | "TABLE") => {
+            parser.next_token();
+            parser.next_token();
             Ok(Stmt::Nothing)
         }
         ("LOCK", "TABLES" | "TABLE") => {
             Err(unsupported("LOCK TABLES (dump with --single-transaction --skip-add-locks)"))
         }
         ("CREATE" | "ALTER" | "DROP", _) => match foreign_object(parser) {
+            _ if foreign::named(&first, &second).is_some() => {
+                Err(unsupported(format!("{first} {second}")))
+            }
+            Some(object) if object == "VIEW" => match first.as_str() {
+                "DROP" => view::drop_views(parser),
+                _ => view::put_view(parser),
+            },
             Some(object) => Err(unsupported(format!("{first} {object}"))),
             None => standard(parser),
         },
-        _ => standard(parser),
+        _ => match foreign::named(&first, &second) {
+            Some(named) => Err(unsupported(named)),
+            None => standard(parser),
+        },
     }
 }
 
@@ -330,7 +405,11 @@ fn standard(parser: &mut Parser) -> SqlResult<Stmt> {
         Statement::Insert(insert) => Stmt::Insert(Box::new(insert)),
         Statement::Update(update) => Stmt::Update(Box::new(update)),
         Statement::Delete(delete) => Stmt::Delete(Box::new(delete)),
-        Statement::CreateTable(create) => Stmt::CreateTable(Box::new(create)),
+        Statement::CreateTable(create) => match peek_word(parser, 0) {
+            // PARTITION BY, and options that are not MySQL's.
+            Some(word) => return Err(unsupported(format!("CREATE TABLE … {word}"))),
+            None => Stmt::CreateTable(Box::new(create)),
+        },
         Statement::CreateIndex(create) => Stmt::CreateIndex(Box::new(create)),
         Statement::Drop {
             object_type: ObjectType::Table,

@@ -11,7 +11,7 @@ use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{Constraints, Result, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
@@ -24,7 +24,7 @@ use types::{Table, Value, key, row};
 
 use crate::access::{self, Access, Path};
 use crate::error::external;
-use crate::planner::planning_schema;
+use crate::planner::{planning_constraints, planning_schema};
 use crate::reader::Reader;
 use crate::result::SqlError;
 
@@ -39,13 +39,15 @@ pub struct RowTable {
     table: Arc<Table>,
     reader: Reader,
     schema: SchemaRef,
+    constraints: Constraints,
 }
 
 impl RowTable {
     /// The table as the reader sees it.
     pub fn new(table: Arc<Table>, reader: Reader) -> Self {
         let schema = planning_schema(&table);
-        RowTable { table, reader, schema }
+        let constraints = planning_constraints(&table);
+        RowTable { table, reader, schema, constraints }
     }
 
     /// Its description.
@@ -64,6 +66,10 @@ impl fmt::Debug for RowTable {
 impl TableProvider for RowTable {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        Some(&self.constraints)
     }
 
     fn table_type(&self) -> TableType {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::Mutex;
-use types::{Result, Timestamp};
+use types::{Result, TableId, Timestamp};
 
 use crate::storage::{Pair, Scan, Snapshot, Transaction};
 
@@ -13,7 +13,7 @@ pub type Shared = Arc<Mutex<Option<Box<dyn Transaction>>>>;
 /// A source of rows at one timestamp.
 #[derive(Clone)]
 pub enum Reader {
-    /// A snapshot.
+    /// A snapshot, or what a transaction showed once.
     Snapshot(Arc<dyn Snapshot>),
     /// A transaction, and when it reads: at its start, or now for rows that it has locked.
     Transaction(Shared, Timestamp),
@@ -25,6 +25,16 @@ impl Reader {
         match self {
             Reader::Snapshot(snapshot) => snapshot.ts(),
             Reader::Transaction(_, ts) => *ts,
+        }
+    }
+
+    /// Whether it shows what a transaction has written to a table and not committed.
+    pub async fn has_written(&self, table: TableId) -> bool {
+        match self {
+            Reader::Snapshot(snapshot) => snapshot.has_written(table),
+            Reader::Transaction(shared, _) => {
+                shared.lock().await.as_ref().is_some_and(|open| open.has_written(table))
+            }
         }
     }
 

@@ -1,6 +1,8 @@
 //! What a client can ask for, after parsing.
 
-use sqlparser::ast::{CreateIndex, CreateTable, Delete, Expr, Insert, ObjectName, Query, Update};
+use sqlparser::ast::{
+    ColumnDef, CreateIndex, CreateTable, Delete, Expr, Insert, ObjectName, Query, Update,
+};
 
 /// What to do with a savepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +40,24 @@ pub enum Mode {
 pub enum Stmt {
     /// SELECT, VALUES, TABLE, WITH.
     Query(Box<Query>),
+    /// SELECT … INTO @a, @b.
+    SelectInto(Box<Query>, Vec<String>),
+    /// PREPARE name FROM text.
+    Prepare {
+        /// What it is called.
+        name: String,
+        /// Its text: a literal or a variable.
+        source: Box<Expr>,
+    },
+    /// EXECUTE name USING variables.
+    Execute {
+        /// Which.
+        name: String,
+        /// The variables that are its parameters.
+        using: Vec<String>,
+    },
+    /// DEALLOCATE PREPARE name.
+    Deallocate(String),
     /// INSERT.
     Insert(Box<Insert>),
     /// UPDATE.
@@ -58,8 +78,13 @@ pub enum Stmt {
         /// Column or pattern.
         column: Option<String>,
     },
-    /// BEGIN, START TRANSACTION; with how, if that is said.
-    Begin(Option<Mode>),
+    /// BEGIN, START TRANSACTION.
+    Begin {
+        /// How, if that is said.
+        mode: Option<Mode>,
+        /// READ ONLY or READ WRITE, if that is said.
+        read_only: Option<bool>,
+    },
     /// COMMIT.
     Commit,
     /// ROLLBACK.
@@ -68,14 +93,16 @@ pub enum Stmt {
     Savepoint(Step, String),
     /// SET of variables.
     Set(Vec<Assignment>),
-    /// SET NAMES, SET CHARACTER SET: any is accepted, text is UTF-8.
+    /// SET NAMES, SET CHARACTER SET: text is UTF-8.
     SetNames(String),
     /// SET [SESSION | GLOBAL] TRANSACTION ISOLATION LEVEL …
     SetTransaction {
         /// For which transactions.
         scope: Scope,
-        /// The rest, in upper case.
-        words: String,
+        /// ISOLATION LEVEL, in upper case.
+        level: Option<String>,
+        /// READ ONLY or READ WRITE.
+        read_only: Option<bool>,
     },
     /// SET PASSWORD.
     SetPassword {
@@ -134,6 +161,26 @@ pub enum Stmt {
         /// Table.
         table: ObjectName,
     },
+    /// ALTER TABLE, but for what has a statement of its own here.
+    AlterTable {
+        /// Table.
+        table: ObjectName,
+        /// What becomes of it, all at once.
+        actions: Vec<Alter>,
+    },
+    /// TRUNCATE TABLE.
+    Truncate(ObjectName),
+    /// RENAME TABLE: from what, to what.
+    RenameTables(Vec<(ObjectName, ObjectName)>),
+    /// CREATE VIEW, ALTER VIEW.
+    PutView(Box<DefineView>),
+    /// DROP VIEW.
+    DropViews {
+        /// Names.
+        names: Vec<ObjectName>,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
     /// ALTER TABLE … SET COLUMNAR REPLICA n.
     SetReplica {
         /// Table.
@@ -161,8 +208,122 @@ pub enum Stmt {
     },
     /// DO.
     Do(Vec<Expr>),
-    /// What is accepted and changes nothing: FLUSH, UNLOCK TABLES.
+    /// What is accepted and changes nothing: most kinds of FLUSH, UNLOCK TABLES.
     Nothing,
+}
+
+/// A view as a statement defines it.
+#[derive(Clone, Debug)]
+pub struct DefineView {
+    /// ALTER: it is there.
+    pub alter: bool,
+    /// OR REPLACE.
+    pub replace: bool,
+    /// Name.
+    pub name: ObjectName,
+    /// Names of its columns; those of the query without.
+    pub columns: Vec<String>,
+    /// What it shows.
+    pub query: Box<Query>,
+    /// DEFINER; who defines it without.
+    pub definer: Option<UserName>,
+    /// SQL SECURITY INVOKER.
+    pub invoker: bool,
+}
+
+/// One action of an ALTER TABLE.
+#[derive(Clone, Debug)]
+pub enum Alter {
+    /// ADD COLUMN.
+    Add {
+        /// Column.
+        column: Box<ColumnDef>,
+        /// Where.
+        at: Position,
+        /// IF NOT EXISTS.
+        lenient: bool,
+    },
+    /// DROP COLUMN.
+    Drop {
+        /// Column.
+        name: String,
+        /// IF EXISTS.
+        lenient: bool,
+    },
+    /// CHANGE COLUMN, or MODIFY COLUMN under the same name.
+    Change {
+        /// Name until now.
+        old: String,
+        /// As it becomes.
+        column: Box<ColumnDef>,
+        /// Where; last stands for where it is.
+        at: Position,
+    },
+    /// RENAME COLUMN.
+    Rename {
+        /// Name until now.
+        old: String,
+        /// From now on.
+        new: String,
+    },
+    /// ALTER COLUMN … SET DEFAULT or DROP DEFAULT.
+    SetDefault {
+        /// Column.
+        column: String,
+        /// None to drop it.
+        value: Option<Box<Expr>>,
+    },
+    /// RENAME TO.
+    RenameTable(ObjectName),
+    /// RENAME INDEX.
+    RenameIndex {
+        /// Name until now.
+        old: String,
+        /// From now on.
+        new: String,
+    },
+    /// DROP INDEX.
+    DropIndex(String),
+    /// COMMENT = '…'.
+    Comment(String),
+    /// AUTO_INCREMENT = n.
+    Number(u64),
+    /// An option that has no effect, and what the client is told of it.
+    Remark(u16, String),
+    /// ADD [CONSTRAINT [name]] CHECK.
+    AddCheck {
+        /// Name; one is made up without.
+        name: Option<String>,
+        /// The condition.
+        condition: Box<Expr>,
+        /// Unless it says NOT ENFORCED.
+        enforced: bool,
+    },
+    /// DROP CHECK, or DROP CONSTRAINT.
+    DropCheck {
+        /// Name.
+        name: String,
+        /// DROP CONSTRAINT, which names keys, too.
+        constraint: bool,
+    },
+    /// ALTER CHECK or ALTER CONSTRAINT … [NOT] ENFORCED.
+    Enforce {
+        /// Name.
+        name: String,
+        /// Whether from now on.
+        enforced: bool,
+    },
+}
+
+/// Where a column comes to stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// FIRST.
+    First,
+    /// AFTER a column.
+    After(String),
+    /// Not said.
+    Last,
 }
 
 /// A variable and what it becomes.
@@ -234,6 +395,8 @@ pub enum ShowKind {
     },
     /// CREATE TABLE.
     CreateTable(ObjectName),
+    /// CREATE VIEW.
+    CreateView(ObjectName),
     /// CREATE DATABASE.
     CreateDatabase(String),
     /// VARIABLES.
@@ -258,8 +421,8 @@ pub enum ShowKind {
         /// FULL: whole statements.
         full: bool,
     },
-    /// GRANTS.
-    Grants,
+    /// GRANTS of a user; the session's own without.
+    Grants(Option<UserName>),
     /// PLUGINS, EVENTS, TRIGGERS and others of which there are none.
     Empty(String),
 }

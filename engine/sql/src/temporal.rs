@@ -8,6 +8,8 @@ use chrono::{
 };
 use types::{Error, Result};
 
+use crate::calendar::week;
+
 /// Microseconds of a day.
 pub const DAY_US: i64 = 86_400_000_000;
 
@@ -103,7 +105,9 @@ pub fn micros(at: NaiveDateTime) -> i64 {
 /// `20240102`, `20240102030405`. `None` if it is none, or no day of the calendar.
 pub fn parse_datetime(text: &str) -> Option<i64> {
     let text = text.trim();
-    if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') && !text.is_empty() {
+    let digits = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    // With two dots, they stand between the parts of a day.
+    if digits && !text.is_empty() && text.bytes().filter(|b| *b == b'.').count() < 2 {
         return parse_digits(text);
     }
     let mut rest = text;
@@ -327,6 +331,19 @@ impl Unit {
     }
 }
 
+/// A moment that a DATETIME can be, from the year 1 to 9999; `None` for any other.
+pub fn in_calendar(us: i64) -> Option<i64> {
+    (-62_135_596_800_000_000..253_402_300_800_000_000).contains(&us).then_some(us)
+}
+
+/// How many digits of a second's fraction a text ends with, at most six.
+pub fn fraction_digits(text: &str) -> u8 {
+    let fraction = text.trim_end().rsplit_once('.').map_or("", |(_, fraction)| fraction);
+    // The dots between the parts of a day are none.
+    let of_clock = text.contains(':') && fraction.bytes().all(|b| b.is_ascii_digit());
+    if of_clock { fraction.len().min(6) as u8 } else { 0 }
+}
+
 /// Last day of a day's month.
 pub fn last_day(day: i32) -> Option<i32> {
     let first = date(day)?.with_day(1)?;
@@ -344,7 +361,7 @@ pub fn format(us: i64, pattern: &str) -> Option<String> {
             out.push(c);
             continue;
         }
-        let Some(directive) = chars.next() else { break };
+        let directive = chars.next().unwrap_or('%');
         let hour12 = (at.hour() + 11) % 12 + 1;
         let written = match directive {
             'Y' => write!(out, "{:04}", at.year()),
@@ -376,10 +393,12 @@ pub fn format(us: i64, pattern: &str) -> Option<String> {
             'a' => write!(out, "{}", at.format("%a")),
             'j' => write!(out, "{:03}", at.ordinal()),
             'w' => write!(out, "{}", at.weekday().num_days_from_sunday()),
-            'u' => write!(out, "{}", at.format("%W")),
-            'U' => write!(out, "{}", at.format("%U")),
-            'v' => write!(out, "{:02}", at.iso_week().week()),
-            'x' => write!(out, "{:04}", at.iso_week().year()),
+            'U' => write!(out, "{:02}", week(at.date(), 0)?.1),
+            'u' => write!(out, "{:02}", week(at.date(), 1)?.1),
+            'V' => write!(out, "{:02}", week(at.date(), 2)?.1),
+            'v' => write!(out, "{:02}", week(at.date(), 3)?.1),
+            'X' => write!(out, "{:04}", week(at.date(), 2)?.0),
+            'x' => write!(out, "{:04}", week(at.date(), 3)?.0),
             other => write!(out, "{other}"),
         };
         written.ok()?;
@@ -394,4 +413,85 @@ fn ordinal(day: u32) -> &'static str {
         (3, tens) if tens != 1 => "rd",
         _ => "th",
     }
+}
+
+/// The largest TIME: 838:59:59, with whatever digits of a fraction behind it cut off.
+pub const TIME_END_US: i64 = (838 * 3600 + 59 * 60 + 59) * 1_000_000;
+
+/// Reads a TIME: `[-][D ]HH[:MM[:SS]]`, `HHMMSS`, with a fraction; of a DATETIME its clock. `None`
+/// if it is none, whatever its size.
+pub fn parse_time(text: &str) -> Option<i64> {
+    let text = text.trim();
+    if text.get(1..).is_some_and(|rest| rest.contains('-')) {
+        return parse_datetime(text).map(|us| us.rem_euclid(DAY_US));
+    }
+    let (sign, text) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text),
+    };
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let fraction = fraction_us(fraction)?;
+    if whole.len() > 12 || whole.is_empty() {
+        return None;
+    }
+    let (days, clock) = match whole.split_once(' ') {
+        Some((days, clock)) => (Some(days.parse::<u32>().ok()?), clock.trim_start()),
+        None => (None, whole),
+    };
+    let parts: Vec<&str> = clock.split(':').collect();
+    let part = |text: &str| -> Option<i64> {
+        text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+    };
+    let (hours, minutes, seconds) = match (&parts[..], days) {
+        ([hours], Some(_)) => (part(hours)?, 0, 0),
+        ([digits], None) => {
+            let n = part(digits)?;
+            (n / 10_000, n / 100 % 100, n % 100)
+        }
+        ([hours, minutes], _) => (part(hours)?, part(minutes)?, 0),
+        ([hours, minutes, seconds], _) => (part(hours)?, part(minutes)?, part(seconds)?),
+        _ => return None,
+    };
+    if minutes > 59 || seconds > 59 {
+        return None;
+    }
+    let hours = hours.checked_add(i64::from(days.unwrap_or(0)) * 24)?;
+    let seconds = hours.checked_mul(3600)? + minutes * 60 + seconds;
+    Some(sign * (seconds.checked_mul(1_000_000)? + fraction))
+}
+
+/// Reads a TIME given as the number HHMMSS.
+pub fn time_from_number(n: i64, fraction_us: i64) -> Option<i64> {
+    let size = i64::try_from(n.unsigned_abs()).ok()?;
+    let (hours, minutes, seconds) = (size / 10_000, size / 100 % 100, size % 100);
+    if minutes > 59 || seconds > 59 || hours > 1_000_000 {
+        return None;
+    }
+    let us = (hours * 3600 + minutes * 60 + seconds) * 1_000_000 + fraction_us;
+    Some(if n < 0 { -us } else { us })
+}
+
+/// A TIME as the number HHMMSS, with six digits behind the point.
+pub fn time_number(us: i64) -> types::Decimal {
+    let size = i128::from(us.unsigned_abs());
+    let (seconds, micros) = (size / 1_000_000, size % 1_000_000);
+    let whole = seconds / 3600 * 10_000 + seconds / 60 % 60 * 100 + seconds % 60;
+    let unscaled = whole * 1_000_000 + micros;
+    types::Decimal { unscaled: if us < 0 { -unscaled } else { unscaled }, scale: 6 }
+}
+
+/// Rounds a TIME to so many digits of a second, half away from zero.
+pub fn round_time(us: i64, digits: u8) -> i64 {
+    us.signum()
+        * round_fraction(i64::try_from(us.unsigned_abs()).unwrap_or(i64::MAX - 500_000), digits)
+}
+
+/// `HH:MM:SS`, with a fraction only where there is one.
+pub fn format_time_auto(us: i64) -> String {
+    types::value::format_time(us, if us % 1_000_000 == 0 { 0 } else { 6 })
+}
+
+/// The year of a moment.
+pub fn year_of(us: i64) -> i128 {
+    datetime(us).map_or(0, |at| i128::from(at.year()))
 }

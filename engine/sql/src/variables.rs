@@ -1,6 +1,6 @@
 //! System variables: the fixed ones that clients ask for, and those a session can set.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use types::Value;
 
@@ -57,6 +57,15 @@ const VARIABLES: &[(&str, &str, bool)] = &[
     ("query_cache_size", "0", false),
     ("query_cache_type", "OFF", true),
     ("read_only", "OFF", false),
+    ("session_track_gtids", "OFF", true),
+    ("session_track_schema", "ON", true),
+    ("session_track_state_change", "OFF", true),
+    (
+        "session_track_system_variables",
+        "time_zone,autocommit,character_set_client,character_set_results,character_set_connection",
+        true,
+    ),
+    ("session_track_transaction_info", "OFF", true),
     ("sql_auto_is_null", "OFF", true),
     ("sql_log_bin", "ON", true),
     ("sql_mode", SQL_MODE, true),
@@ -106,6 +115,23 @@ pub struct Variables {
     /// As of the session's beginning.
     shared: Option<Globals>,
     user: BTreeMap<String, Value>,
+    /// System variables that were set since a client was last told.
+    touched: BTreeSet<&'static str>,
+    /// Whether any variable was.
+    any_touched: bool,
+}
+
+/// What a client is to be told of its session, if it wants to know.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Variables of session_track_system_variables that were set, with their values.
+    pub variables: Vec<(String, String)>,
+    /// Whether changes of the current database are to be told (session_track_schema).
+    pub tracks_schema: bool,
+    /// Whether it is to be told that anything has changed (session_track_state_change).
+    pub tracks_state: bool,
+    /// Whether any variable was set.
+    pub any: bool,
 }
 
 fn known(name: &str) -> SqlResult<&'static (&'static str, &'static str, bool)> {
@@ -210,12 +236,35 @@ impl Variables {
             let text = format!("Variable '{name}' is a read only variable");
             return Err(SqlError::new(1238, b"HY000", text));
         }
-        let Some(value) = value else {
-            self.set.remove(name);
-            return Ok(());
-        };
-        self.set.insert(name, checked(name, default, crate::coerce::text(value))?);
+        match value {
+            Some(value) => {
+                let text = checked(name, default, crate::coerce::text(value))?;
+                self.set.insert(name, text);
+            }
+            None => _ = self.set.remove(name),
+        }
+        self.touched.insert(name);
+        self.any_touched = true;
         Ok(())
+    }
+
+    /// What was set since this was last asked.
+    pub fn take_changes(&mut self) -> Changes {
+        let touched = std::mem::take(&mut self.touched);
+        let any = std::mem::take(&mut self.any_touched);
+        let is_on = |name| self.get(name).is_ok_and(|text| text == "ON");
+        let wanted = self.get("session_track_system_variables").unwrap_or_default();
+        let is_wanted = |name: &str| {
+            wanted.split(',').map(str::trim).any(|one| one == "*" || one.eq_ignore_ascii_case(name))
+        };
+        let told = touched.into_iter().filter(|name| is_wanted(name));
+        let told = told.map(|name| (name.to_owned(), self.get(name).unwrap_or_default()));
+        Changes {
+            variables: told.collect(),
+            tracks_schema: is_on("session_track_schema"),
+            tracks_state: is_on("session_track_state_change"),
+            any,
+        }
     }
 
     /// Every system variable, in order.
@@ -234,6 +283,7 @@ impl Variables {
     /// Sets `@name`.
     pub fn set_user(&mut self, name: &str, value: Value) {
         self.user.insert(name.to_owned(), value);
+        self.any_touched = true;
     }
 
     /// Session time zone, as a name that [`Zone::parse`] reads.
@@ -252,8 +302,9 @@ fn name_of_both(name: &str) -> &str {
 
 /// Text that a variable may have, as it is kept.
 fn checked(name: &str, default: &str, text: String) -> SqlResult<String> {
-    let wrong = || {
-        let text = format!("Variable '{name}' can't be set to the value of '{text}'");
+    let asked = text.clone();
+    let wrong = move || {
+        let text = format!("Variable '{name}' can't be set to the value of '{asked}'");
         SqlError::new(1231, b"42000", text)
     };
     let text = if is_switch(default) {
@@ -290,9 +341,61 @@ fn checked(name: &str, default: &str, text: String) -> SqlResult<String> {
             {
                 return Err(wrong());
             }
+            "sql_mode" => return crate::sql_mode::checked(&text),
+            "sql_select_limit" | "max_execution_time" | "group_concat_max_len" => {
+                return number(name, &text);
+            }
+            name if name.starts_with("character_set_") => return charset(name, text),
+            name if name.starts_with("collation_")
+                && !["utf8", "binary"].iter().any(|ours| text.to_lowercase().starts_with(ours)) =>
+            {
+                return Err(wrong());
+            }
             _ => {}
         }
         text
     };
-    Ok(text)
+    // What these would switch is not built.
+    let fixed = matches!(
+        (name, text.as_str()),
+        ("sql_auto_is_null" | "session_track_gtids" | "session_track_transaction_info", "ON")
+            | ("sql_quote_show_create", "OFF")
+    );
+    if fixed { Err(wrong()) } else { Ok(text) }
+}
+
+/// A whole number; what is below the least of a variable becomes that, as in MySQL.
+fn number(name: &str, text: &str) -> SqlResult<String> {
+    let least = if name == "group_concat_max_len" { 4 } else { 0 };
+    match (text.parse::<u64>(), text.parse::<i64>()) {
+        (Ok(n), _) => Ok(n.max(least).to_string()),
+        (Err(_), Ok(_)) => Ok(least.to_string()),
+        _ => {
+            let text = format!("Incorrect argument type to variable '{name}'");
+            Err(SqlError::new(1232, b"42000", text))
+        }
+    }
+}
+
+/// Text is UTF-8 on every way: another character set would have to be converted.
+fn charset(name: &str, text: String) -> SqlResult<String> {
+    const OTHERS: [&str; 38] = [
+        "armscii8", "ascii", "big5", "cp1250", "cp1251", "cp1256", "cp1257", "cp850", "cp852",
+        "cp866", "cp932", "dec8", "eucjpms", "euckr", "gb18030", "gb2312", "gbk", "geostd8",
+        "greek", "hebrew", "hp8", "keybcs2", "koi8r", "koi8u", "latin1", "latin2", "latin5",
+        "latin7", "macce", "macroman", "sjis", "swe7", "tis620", "ucs2", "ujis", "utf16",
+        "utf16le", "utf32",
+    ];
+    match text.to_lowercase().as_str() {
+        // No conversion of results, which are UTF-8.
+        "null" if name == "character_set_results" => Ok(text),
+        // The three-byte form is a part of the four-byte one.
+        "utf8" | "utf8mb3" | "utf8mb4" => Ok("utf8mb4".into()),
+        "binary" => Ok("binary".into()),
+        other if OTHERS.contains(&other) => {
+            let text = format!("Variable '{name}' can't be set to the value of '{text}'");
+            Err(SqlError::new(1231, b"42000", text))
+        }
+        _ => Err(SqlError::new(1115, b"42000", format!("Unknown character set: '{text}'"))),
+    }
 }

@@ -27,6 +27,17 @@ pub struct Mutation {
     pub for_update_ts: Option<Timestamp>,
 }
 
+impl Mutation {
+    /// Bytes of its key and row.
+    pub fn bytes(&self) -> usize {
+        let row = match &self.op {
+            Op::Put(row) | Op::Insert(row) => row.len(),
+            Op::Delete | Op::Lock => 0,
+        };
+        self.key.len() + row
+    }
+}
+
 /// Kinds of mutation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {

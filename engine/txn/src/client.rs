@@ -13,7 +13,9 @@ use parking_lot::Mutex;
 use placement::api::Route;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
-use types::{Error, IndexId, NodeId, Region, RegionId, RegionKind, Result, TableId, Timestamp};
+use types::{
+    Error, IndexId, NodeId, Region, RegionId, RegionKind, Result, SchemaVersion, TableId, Timestamp,
+};
 
 use crate::api::{Request, Response};
 use crate::living::Living;
@@ -45,6 +47,13 @@ pub trait RowTransport: Send + Sync + 'static {
 pub trait Directory: Send + Sync + 'static {
     /// A timestamp greater than all given before.
     async fn timestamp(&self) -> Result<Timestamp>;
+
+    /// As [`Directory::timestamp`], for a transaction that is to become visible then;
+    /// `SchemaChanged` if a table that it writes is gone by then, and its rows with it. A directory
+    /// that knows of no tables loses none.
+    async fn commit_timestamp(&self, _: &[(TableId, SchemaVersion)]) -> Result<Timestamp> {
+        self.timestamp().await
+    }
 
     /// The region of a key.
     async fn locate(&self, key: &[u8]) -> Result<Route>;
@@ -111,6 +120,21 @@ impl TxnClient {
         let mut patience = self.patience("placement's timestamp");
         loop {
             match within_call("placement", self.directory.timestamp()).await {
+                Ok(ts) => return Ok(ts),
+                Err(error) if passing(&error) => patience.pause(error).await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// A timestamp to commit at, later than any at which one of the tables was dropped.
+    pub(crate) async fn commit_timestamp(
+        &self,
+        tables: &[(TableId, SchemaVersion)],
+    ) -> Result<Timestamp> {
+        let mut patience = self.patience("placement's timestamp");
+        loop {
+            match within_call("placement", self.directory.commit_timestamp(tables)).await {
                 Ok(ts) => return Ok(ts),
                 Err(error) if passing(&error) => patience.pause(error).await?,
                 Err(error) => return Err(error),

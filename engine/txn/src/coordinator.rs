@@ -87,7 +87,7 @@ impl Commit {
         let sent = Sent(self.batches.iter().map(|(_, batch)| sent(batch)).collect());
         let beat = plan.clone().beat();
         let commit_ts = match self.lock_all(&sent).await {
-            Ok(()) => plan.client.timestamp().await,
+            Ok(()) => plan.commit_timestamp().await,
             Err(error) => Err(error),
         };
         let commit_ts = match commit_ts {
@@ -134,6 +134,13 @@ impl Commit {
 }
 
 impl Plan {
+    /// When the transaction commits. Regions of a dropped table take locks until they hear of it,
+    /// and what is committed there is lost: so it must be there as of the commit.
+    async fn commit_timestamp(&self) -> Result<Timestamp> {
+        let written: Vec<_> = self.tables.values().map(|table| (table.id, table.version)).collect();
+        self.client.commit_timestamp(&written).await
+    }
+
     /// First phase of a batch, which may meanwhile lie in several regions.
     async fn lock(&self, batch: (Target, Vec<Mutation>), touched: &AtomicBool) -> Result<()> {
         let mut patience = self.client.patience("a region to write to");

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use placement::api::Route;
 use placement::client::PlacementClient;
-use types::{RegionId, RegionKind, Result, Timestamp};
+use types::{Error, RegionId, RegionKind, Result, SchemaVersion, TableId, Timestamp};
 
 use crate::client::Directory;
 use crate::row_locks::WaitGraph;
@@ -12,6 +12,18 @@ use crate::row_locks::WaitGraph;
 impl Directory for PlacementClient {
     async fn timestamp(&self) -> Result<Timestamp> {
         Ok(PlacementClient::timestamp(self).await?.0)
+    }
+
+    async fn commit_timestamp(&self, tables: &[(TableId, SchemaVersion)]) -> Result<Timestamp> {
+        // The timestamp tells of the catalog's version; asked is placement only if that is news.
+        let (ts, _) = PlacementClient::timestamp(self).await?;
+        let catalog = self.catalog().await?;
+        match tables.iter().find(|(table, _)| catalog.table(*table).is_none()) {
+            Some((table, sent)) => {
+                Err(Error::SchemaChanged { table: *table, sent: *sent, known: None })
+            }
+            None => Ok(ts),
+        }
     }
 
     async fn locate(&self, key: &[u8]) -> Result<Route> {

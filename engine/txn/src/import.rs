@@ -11,8 +11,8 @@ use crate::resolve::unexpected;
 
 /// Most keys of one request.
 const REQUEST_KEYS: usize = 8_192;
-/// Bytes of one request, about.
-const REQUEST_BYTES: usize = 2 << 20;
+/// Bytes of one request, about: an online write that arrives behind it waits for all of it.
+const REQUEST_BYTES: usize = 512 << 10;
 
 type Pair = (Vec<u8>, Vec<u8>);
 

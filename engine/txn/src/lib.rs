@@ -3,6 +3,7 @@
 //! Nothing here knows SQL, columns or the network.
 
 pub mod api;
+mod bulk;
 pub mod client;
 pub mod collect;
 mod coordinator;

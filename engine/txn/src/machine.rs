@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use raft::{Command, Effect, INITIAL_POSITION, Machine, Position, SnapshotChunks, SnapshotSource};
 use types::{Error, Region, Result, Timestamp};
 
+use crate::bulk;
 use crate::fact::{Fact, Facts, Floors, SplitChild, WriteKind, split_region};
 use crate::layout::{self, AppliedRecord, DataRecord, Fate, HistRecord, RegionRecord, Size};
 use crate::locks::{Lock, LockChanges};
@@ -410,6 +411,11 @@ impl Machine for RowMachine {
                 let facts = Facts::decode(bytes)?;
                 if !facts.stands(at, self.region.epoch) {
                     return Ok(Effect::Dropped);
+                }
+                let locks =
+                    facts.facts.first().is_some_and(|fact| matches!(fact, Fact::Lock { .. }));
+                if locks && bytes.len() < bulk::BYTES {
+                    self.store.online.fetch_add(1, Ordering::Relaxed);
                 }
                 self.apply_facts(facts.facts)
             }

@@ -6,6 +6,7 @@
 //! and whether the timestamp can still be asked for.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use raft::PeerStatus;
 use types::{Error, Result, Timestamp};
@@ -30,6 +31,7 @@ impl TxnService {
         keys: Vec<Vec<u8>>,
         ts: Timestamp,
     ) -> Result<Response> {
+        self.store.online.fetch_add(1, Ordering::Relaxed);
         let view = self.readable(region)?;
         if keys.len() > MAX_KEYS || keys.iter().any(|key| !view.region.contains(key)) {
             return Err(Error::Invalid(format!(

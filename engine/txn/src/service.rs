@@ -12,9 +12,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use raft::{Groups, PeerStatus};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
+use tokio::time::Instant;
 use types::{Error, Region, RegionId, Result, SchemaVersion, Table, TableId, Timestamp};
 
 use crate::api::{Mutation, RegionRef, Request, Response};
+use crate::bulk::Bulk;
 use crate::decide::{Known, Prewrite, Rollback, Status};
 use crate::fact::{Fact, Facts, SplitChild, split_region};
 use crate::latches::{Latched, Latches};
@@ -40,6 +42,7 @@ pub struct TxnService {
     pub(crate) groups: Arc<dyn Groups>,
     pub(crate) store: Arc<RowStore>,
     latches: Latches,
+    bulk: Arc<Bulk>,
     pub(crate) row_locks: Arc<RowLocks>,
     /// Prewrites share their region's fence; a schema change takes it alone.
     fences: Arc<Mutex<HashMap<RegionId, Arc<RwLock<()>>>>>,
@@ -62,8 +65,9 @@ impl TxnService {
     pub fn new(groups: Arc<dyn Groups>, store: Arc<RowStore>) -> Self {
         TxnService {
             groups,
-            store,
             latches: Latches::default(),
+            bulk: Arc::new(Bulk::new(store.online.clone())),
+            store,
             row_locks: Arc::new(RowLocks::new(None)),
             fences: Arc::default(),
             oldest: Arc::default(),
@@ -137,14 +141,15 @@ impl TxnService {
             }
             Request::Import { region, commit_ts, rows, schema, anew } => {
                 let keys = rows.iter().map(|(key, _)| key.clone()).collect();
-                self.write(region, keys, Some(schema), move |known, view| {
+                let bytes = rows.iter().map(|(key, row)| key.len() + row.len()).sum();
+                let write = self.write(region, keys, Some(schema), move |known, view| {
                     known.check_fresh(commit_ts)?;
                     let facts =
                         rows.into_iter().map(|(key, row)| known.import(key, row, commit_ts, anew));
                     let facts = facts.filter_map(Result::transpose).collect::<Result<_>>();
                     Ok((facts.map_err(|error| name_index(error, view))?, Response::Done))
-                })
-                .await
+                });
+                self.bulk.run(bytes, write).await
             }
             Request::Schema { region, table } => self.schema(region, *table).await,
             Request::Split { region, cuts } => self.split(region, cuts).await,
@@ -166,13 +171,19 @@ impl TxnService {
         wait: u64,
     ) -> Result<Response> {
         let keys: Vec<_> = mutations.iter().map(|mutation| mutation.key.clone()).collect();
-        let (primary, mutations) = (&primary, &mutations);
+        // Until the primary's lock stands nobody can keep the others alive: it waits for no turn.
+        let first = mutations.iter().any(|mutation| mutation.key == primary);
+        let bytes = if first { 0 } else { mutations.iter().map(Mutation::bytes).sum() };
+        let (primary, mutations, asked) = (&primary, &mutations, Instant::now());
         self.admitted(region, start_ts, &keys, wait, || {
-            self.write(region, keys.clone(), Some(schema), |known, view| {
+            // Who waits for rows takes no turn from others meanwhile.
+            let write = self.write(region, keys.clone(), Some(schema), |known, view| {
                 let keys = mutations.iter().map(|mutation| &mutation.key);
                 if let Some((_, holder)) = self.row_locks.held_by_other(start_ts, keys) {
                     return Err(Error::Held { start: start_ts, holder });
                 }
+                // A lock's life begins when it is written, not when it was asked for.
+                let ttl = ttl + asked.elapsed().as_millis() as u64;
                 let of = Prewrite { start_ts, primary, ttl };
                 let mut facts = Vec::with_capacity(mutations.len());
                 for mutation in mutations {
@@ -180,7 +191,8 @@ impl TxnService {
                     facts.extend(fact.map_err(|error| name_index(error, view))?);
                 }
                 Ok((facts, Response::Done))
-            })
+            });
+            self.bulk.run(bytes, write)
         })
         .await
     }

@@ -65,6 +65,8 @@ pub struct RowStore {
     written: AtomicU64,
     /// Batches that survive a crash.
     synced: Mutex<u64>,
+    /// Small writes applied here and rows read by key: what the online path has asked for.
+    pub(crate) online: Arc<AtomicU64>,
 }
 
 impl RowStore {
@@ -78,6 +80,7 @@ impl RowStore {
             regions: RwLock::default(),
             written: AtomicU64::new(0),
             synced: Mutex::new(0),
+            online: Arc::default(),
         }))
     }
 

@@ -234,6 +234,22 @@ impl Transaction {
         Ok(pairs)
     }
 
+    /// What it shows at a timestamp, whatever it writes later. The copy is for reading: it holds no
+    /// rows, and what it has copied is the transaction's to commit.
+    pub fn frozen(&self, ts: Timestamp) -> Transaction {
+        Transaction {
+            snapshot: self.at(ts),
+            began: self.began,
+            writes: self.writes.clone(),
+            tables: self.tables.clone(),
+            bytes: self.bytes,
+            undo: Vec::new(),
+            held: None,
+            locked: Locked::default(),
+            row_wait: self.row_wait,
+        }
+    }
+
     fn at(&self, ts: Timestamp) -> Snapshot {
         Snapshot::new(self.snapshot.client.clone(), ts, self.snapshot.alive.clone())
     }

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use placement::api::Route;
+use placement::api::{Catalog, Route};
+use placement::client::{PlacementClient, PlacementTransport};
 use support::{Faults, Known, Link, World, record, table};
 use txn::api::{Request, Response};
 use txn::{Directory, RowTransport, TxnClient};
 use types::error::LockInfo;
-use types::{Error, NodeId, RegionId, RegionKind, Result, Timestamp};
+use types::{Error, NodeId, RegionId, RegionKind, Result, SchemaVersion, TableId, Timestamp};
 
 /// What becomes of the messages of the second phase.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -299,4 +300,85 @@ fn a_half_that_was_lost_from_sight_is_found_though_the_directory_remembers_the_w
     });
     let read = told.recv_timeout(Duration::from_secs(30)).expect("found within the bound");
     assert_eq!(read.unwrap(), Some(vec![1]));
+}
+
+/// Placement with a catalog, in process.
+struct Office {
+    known: Known,
+    catalog: Mutex<Catalog>,
+}
+
+#[async_trait]
+impl PlacementTransport for Office {
+    async fn call(
+        &self,
+        _: &str,
+        request: placement::api::Request,
+    ) -> Result<placement::api::Response> {
+        use placement::api::{Request, Response};
+        Ok(match request {
+            Request::Timestamps { .. } => {
+                let catalog = self.catalog.lock().version;
+                Response::Timestamps { first: self.known.timestamp().await?, catalog }
+            }
+            Request::Catalog { .. } => {
+                Response::Catalog(Some(Box::new(self.catalog.lock().clone())))
+            }
+            other => Response::Failed(Error::Invalid(format!("not asked here: {other:?}"))),
+        })
+    }
+}
+
+/// A directory whose tables are those of placement's catalog.
+struct Catalogued {
+    known: Known,
+    placement: PlacementClient,
+}
+
+#[async_trait]
+impl Directory for Catalogued {
+    async fn timestamp(&self) -> Result<Timestamp> {
+        Directory::timestamp(&self.placement).await
+    }
+
+    async fn commit_timestamp(&self, tables: &[(TableId, SchemaVersion)]) -> Result<Timestamp> {
+        Directory::commit_timestamp(&self.placement, tables).await
+    }
+
+    async fn locate(&self, key: &[u8]) -> Result<Route> {
+        self.known.locate(key).await
+    }
+
+    async fn regions(&self, kind: RegionKind) -> Result<Vec<Route>> {
+        self.known.regions(kind).await
+    }
+
+    fn forget(&self, _: RegionId) {}
+}
+
+#[tokio::test]
+async fn a_commit_into_a_table_that_is_gone_is_refused_whole() {
+    let world = World::new(1, 2, &["m"], Faults::default());
+    world.tick.store(100, std::sync::atomic::Ordering::Relaxed);
+    let tables = vec![types::Table::clone(&table(1))];
+    let catalog = Mutex::new(Catalog { version: 1, tables, ..Catalog::default() });
+    let office = Arc::new(Office { known: Known(world.clone()), catalog });
+    let placement = PlacementClient::new(office.clone(), [(1, "placement".to_owned())]);
+    let directory = Arc::new(Catalogued { known: Known(world.clone()), placement });
+    let client = TxnClient::new(world.link(), directory);
+    let mut first = client.begin().await.unwrap();
+    first.put(&table(1), record("a"), vec![1]).unwrap();
+    first.commit().await.unwrap();
+    let mut late = client.begin().await.unwrap();
+    for key in ["b", "z"] {
+        late.put(&table(1), record(key), vec![1]).unwrap();
+    }
+    // The regions go on taking locks: they hear of it later.
+    *office.catalog.lock() = Catalog { version: 2, ..Catalog::default() };
+    let told = late.commit().await;
+    let gone = Error::SchemaChanged { table: support::TABLE, sent: 1, known: None };
+    assert_eq!(told, Err(gone));
+    let ts = client.timestamp().await.unwrap();
+    let left = client.snapshot(ts).batch_get(vec![record("b"), record("z")]).await.unwrap();
+    assert!(left.is_empty(), "{left:?}");
 }

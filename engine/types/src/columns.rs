@@ -5,8 +5,9 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayBuilder, ArrayRef, Date32Builder, Decimal128Builder, Float64Builder, Int8Builder,
-    Int16Builder, Int32Builder, Int64Builder, RecordBatch, RecordBatchOptions, StringBuilder,
+    ArrayBuilder, ArrayRef, BinaryBuilder, Date32Builder, Decimal128Builder,
+    DurationMicrosecondBuilder, Float32Builder, Float64Builder, Int8Builder, Int16Builder,
+    Int32Builder, Int64Builder, LargeStringBuilder, RecordBatch, RecordBatchOptions, StringBuilder,
     TimestampMicrosecondBuilder, UInt8Builder, UInt16Builder, UInt32Builder, UInt64Builder,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
@@ -19,8 +20,8 @@ use crate::value::Value;
 pub fn arrow_type(ty: ColumnType) -> DataType {
     match ty {
         ColumnType::Int { width, unsigned } => match (width, unsigned) {
-            (IntWidth::Tiny, false) => DataType::Int8,
-            (IntWidth::Tiny, true) => DataType::UInt8,
+            (IntWidth::Tiny | IntWidth::Bool, false) => DataType::Int8,
+            (IntWidth::Tiny | IntWidth::Bool, true) => DataType::UInt8,
             (IntWidth::Small, false) => DataType::Int16,
             (IntWidth::Small, true) => DataType::UInt16,
             (IntWidth::Medium | IntWidth::Int, false) => DataType::Int32,
@@ -31,6 +32,14 @@ pub fn arrow_type(ty: ColumnType) -> DataType {
         ColumnType::Double => DataType::Float64,
         ColumnType::Decimal { precision, scale } => DataType::Decimal128(precision, scale as i8),
         ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_) => DataType::Utf8,
+        // A type of its own, by which plans tell a document from a text.
+        ColumnType::Json => DataType::LargeUtf8,
+        ColumnType::Binary(_) | ColumnType::Varbinary(_) | ColumnType::Blob(_) => DataType::Binary,
+        ColumnType::Float => DataType::Float32,
+        ColumnType::Year => DataType::UInt16,
+        ColumnType::Bit(_) => DataType::UInt64,
+        // Not Time64, which ends at midnight: MySQL's TIME is a span of up to 838 hours.
+        ColumnType::Time(_) => DataType::Duration(TimeUnit::Microsecond),
         ColumnType::Date => DataType::Date32,
         ColumnType::DateTime(_) => DataType::Timestamp(TimeUnit::Microsecond, None),
         ColumnType::Timestamp(_) => {
@@ -42,6 +51,17 @@ pub fn arrow_type(ty: ColumnType) -> DataType {
 /// The Arrow field of a column.
 pub fn arrow_field(column: &Column) -> Field {
     Field::new(&column.name, arrow_type(column.ty), column.nullable)
+}
+
+/// The field of a column as readers outside are told of it: one of JSON says so, by the name that
+/// Arrow has for it.
+pub fn told_field(name: &str, ty: Option<ColumnType>, nullable: bool) -> Field {
+    let field = Field::new(name, ty.map_or(DataType::Null, arrow_type), nullable);
+    if ty != Some(ColumnType::Json) {
+        return field;
+    }
+    let says = [("ARROW:extension:name", "arrow.json"), ("ARROW:extension:metadata", "")];
+    field.with_metadata(says.map(|(key, value)| (key.to_owned(), value.to_owned())).into())
 }
 
 /// The Arrow schema of a table: all columns, in declared order.
@@ -120,11 +140,11 @@ pub enum ColumnBuilder {
     I64(Int64Builder),
     /// TINYINT UNSIGNED.
     U8(UInt8Builder),
-    /// SMALLINT UNSIGNED.
+    /// SMALLINT UNSIGNED, YEAR.
     U16(UInt16Builder),
     /// MEDIUMINT UNSIGNED, INT UNSIGNED.
     U32(UInt32Builder),
-    /// BIGINT UNSIGNED.
+    /// BIGINT UNSIGNED, BIT.
     U64(UInt64Builder),
     /// DOUBLE.
     F64(Float64Builder),
@@ -132,10 +152,18 @@ pub enum ColumnBuilder {
     Decimal(Decimal128Builder, u8),
     /// CHAR, VARCHAR, TEXT.
     String(StringBuilder),
+    /// JSON.
+    Json(LargeStringBuilder),
     /// DATE.
     Date(Date32Builder),
     /// DATETIME and TIMESTAMP.
     Micros(TimestampMicrosecondBuilder),
+    /// BINARY, VARBINARY, BLOB.
+    Bytes(BinaryBuilder),
+    /// FLOAT.
+    F32(Float32Builder),
+    /// TIME.
+    Span(DurationMicrosecondBuilder),
 }
 
 impl ColumnBuilder {
@@ -143,8 +171,8 @@ impl ColumnBuilder {
     pub fn new(ty: ColumnType) -> Self {
         match ty {
             ColumnType::Int { width, unsigned } => match (width, unsigned) {
-                (IntWidth::Tiny, false) => Self::I8(Int8Builder::new()),
-                (IntWidth::Tiny, true) => Self::U8(UInt8Builder::new()),
+                (IntWidth::Tiny | IntWidth::Bool, false) => Self::I8(Int8Builder::new()),
+                (IntWidth::Tiny | IntWidth::Bool, true) => Self::U8(UInt8Builder::new()),
                 (IntWidth::Small, false) => Self::I16(Int16Builder::new()),
                 (IntWidth::Small, true) => Self::U16(UInt16Builder::new()),
                 (IntWidth::Medium | IntWidth::Int, false) => Self::I32(Int32Builder::new()),
@@ -159,6 +187,14 @@ impl ColumnBuilder {
             ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_) => {
                 Self::String(StringBuilder::new())
             }
+            ColumnType::Json => Self::Json(LargeStringBuilder::new()),
+            ColumnType::Binary(_) | ColumnType::Varbinary(_) | ColumnType::Blob(_) => {
+                Self::Bytes(BinaryBuilder::new())
+            }
+            ColumnType::Float => Self::F32(Float32Builder::new()),
+            ColumnType::Year => Self::U16(UInt16Builder::new()),
+            ColumnType::Bit(_) => Self::U64(UInt64Builder::new()),
+            ColumnType::Time(_) => Self::Span(DurationMicrosecondBuilder::new()),
             ColumnType::Date => Self::Date(Date32Builder::new()),
             ColumnType::DateTime(_) | ColumnType::Timestamp(_) => {
                 Self::Micros(TimestampMicrosecondBuilder::new().with_data_type(arrow_type(ty)))
@@ -188,8 +224,12 @@ impl ColumnBuilder {
                 b.append_value(n.rescale(*scale).ok_or_else(|| mismatch(value))?.unscaled);
             }
             (Self::String(b), Value::String(s)) => b.append_value(s),
+            (Self::Json(b), Value::String(s)) => b.append_value(s),
             (Self::Date(b), Value::Date(n)) => b.append_value(*n),
             (Self::Micros(b), Value::DateTime(n) | Value::Timestamp(n)) => b.append_value(*n),
+            (Self::Bytes(b), Value::Bytes(bytes)) => b.append_value(bytes),
+            (Self::F32(b), Value::Float(n)) => b.append_value(*n),
+            (Self::Span(b), Value::Time(n)) => b.append_value(*n),
             _ => return Err(mismatch(value)),
         }
         Ok(())
@@ -208,8 +248,12 @@ impl ColumnBuilder {
             Self::F64(b) => b.append_null(),
             Self::Decimal(b, _) => b.append_null(),
             Self::String(b) => b.append_null(),
+            Self::Json(b) => b.append_null(),
             Self::Date(b) => b.append_null(),
             Self::Micros(b) => b.append_null(),
+            Self::Bytes(b) => b.append_null(),
+            Self::F32(b) => b.append_null(),
+            Self::Span(b) => b.append_null(),
         }
     }
 
@@ -227,8 +271,12 @@ impl ColumnBuilder {
             Self::F64(b) => ArrayBuilder::finish(b),
             Self::Decimal(b, _) => ArrayBuilder::finish(b),
             Self::String(b) => ArrayBuilder::finish(b),
+            Self::Json(b) => ArrayBuilder::finish(b),
             Self::Date(b) => ArrayBuilder::finish(b),
             Self::Micros(b) => ArrayBuilder::finish(b),
+            Self::Bytes(b) => ArrayBuilder::finish(b),
+            Self::F32(b) => ArrayBuilder::finish(b),
+            Self::Span(b) => ArrayBuilder::finish(b),
         }
     }
 }
@@ -244,6 +292,9 @@ fn mismatch(value: &Value) -> Error {
         Value::Date(_) => "date",
         Value::DateTime(_) => "datetime",
         Value::Timestamp(_) => "timestamp",
+        Value::Bytes(_) => "binary string",
+        Value::Float(_) => "float",
+        Value::Time(_) => "time",
     };
     Error::Corrupt(format!("a stored {kind} does not fit its column"))
 }

@@ -135,30 +135,36 @@ pub fn encode(out: &mut Vec<u8>, value: &Value) {
     out.push(PRESENT);
     match value {
         Value::Null => {}
-        Value::Int(n) | Value::DateTime(n) | Value::Timestamp(n) => {
+        Value::Int(n) | Value::DateTime(n) | Value::Timestamp(n) | Value::Time(n) => {
             out.extend_from_slice(&flip(*n).to_be_bytes());
         }
         Value::UInt(n) => out.extend_from_slice(&n.to_be_bytes()),
-        Value::Double(n) => {
-            // Minus zero equals zero, so it must be the same key.
-            let bits = if *n == 0.0 { 0 } else { n.to_bits() };
-            let ordered = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
-            out.extend_from_slice(&ordered.to_be_bytes());
-        }
+        Value::Double(n) => encode_double(out, *n),
+        Value::Float(n) => encode_double(out, f64::from(*n)),
         Value::Decimal(n) => {
             out.extend_from_slice(&((n.unscaled as u128) ^ (1 << 127)).to_be_bytes());
         }
-        Value::String(s) => {
-            for byte in s.bytes() {
-                out.push(byte);
-                if byte == 0 {
-                    out.push(0xFF);
-                }
-            }
-            out.extend_from_slice(&[0x00, 0x01]);
-        }
+        Value::String(s) => encode_bytes(out, s.as_bytes()),
+        Value::Bytes(bytes) => encode_bytes(out, bytes),
         Value::Date(n) => out.extend_from_slice(&((*n as u32) ^ (1 << 31)).to_be_bytes()),
     }
+}
+
+fn encode_double(out: &mut Vec<u8>, n: f64) {
+    // Minus zero equals zero, so it must be the same key.
+    let bits = if n == 0.0 { 0 } else { n.to_bits() };
+    let ordered = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
+    out.extend_from_slice(&ordered.to_be_bytes());
+}
+
+fn encode_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    for byte in bytes {
+        out.push(*byte);
+        if *byte == 0 {
+            out.push(0xFF);
+        }
+    }
+    out.extend_from_slice(&[0x00, 0x01]);
 }
 
 /// Takes one column's value of a known type off the front.
@@ -170,20 +176,25 @@ pub fn decode(input: &mut &[u8], ty: ColumnType) -> Result<Value> {
     }
     Ok(match ty {
         ColumnType::Int { unsigned: false, .. } => Value::Int(take_i64(input)?),
-        ColumnType::Int { unsigned: true, .. } => Value::UInt(u64::from_be_bytes(take(input)?)),
+        ColumnType::Int { unsigned: true, .. } | ColumnType::Year | ColumnType::Bit(_) => {
+            Value::UInt(u64::from_be_bytes(take(input)?))
+        }
+        ColumnType::Time(_) => Value::Time(take_i64(input)?),
         ColumnType::DateTime(_) => Value::DateTime(take_i64(input)?),
         ColumnType::Timestamp(_) => Value::Timestamp(take_i64(input)?),
-        ColumnType::Double => {
-            let ordered = u64::from_be_bytes(take(input)?);
-            let bits = if ordered >> 63 == 1 { ordered & !(1 << 63) } else { !ordered };
-            Value::Double(f64::from_bits(bits))
-        }
+        ColumnType::Double => Value::Double(take_double(input)?),
+        // Widened without loss, so narrowing gives the same number back.
+        ColumnType::Float => Value::Float(take_double(input)? as f32),
         ColumnType::Decimal { scale, .. } => {
             let unscaled = (u128::from_be_bytes(take(input)?) ^ (1 << 127)) as i128;
             Value::Decimal(Decimal { unscaled, scale })
         }
-        ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_) => {
-            Value::String(take_string(input)?)
+        ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_) | ColumnType::Json => {
+            let bytes = take_bytes(input)?;
+            Value::String(String::from_utf8(bytes).map_err(|_| bad("string encoding"))?)
+        }
+        ColumnType::Binary(_) | ColumnType::Varbinary(_) | ColumnType::Blob(_) => {
+            Value::Bytes(take_bytes(input)?)
         }
         ColumnType::Date => Value::Date((u32::from_be_bytes(take(input)?) ^ (1 << 31)) as i32),
     })
@@ -211,7 +222,13 @@ fn take_i64(input: &mut &[u8]) -> Result<i64> {
     Ok((u64::from_be_bytes(take(input)?) ^ (1 << 63)) as i64)
 }
 
-fn take_string(input: &mut &[u8]) -> Result<String> {
+fn take_double(input: &mut &[u8]) -> Result<f64> {
+    let ordered = u64::from_be_bytes(take(input)?);
+    let bits = if ordered >> 63 == 1 { ordered & !(1 << 63) } else { !ordered };
+    Ok(f64::from_bits(bits))
+}
+
+fn take_bytes(input: &mut &[u8]) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     loop {
         match take::<1>(input)? {
@@ -223,7 +240,7 @@ fn take_string(input: &mut &[u8]) -> Result<String> {
             [byte] => bytes.push(byte),
         }
     }
-    String::from_utf8(bytes).map_err(|_| bad("string encoding"))
+    Ok(bytes)
 }
 
 fn bad(what: &str) -> Error {

@@ -16,8 +16,8 @@ pub use error::{Error, Result};
 pub use region::{Epoch, NodeId, Peer, PeerId, PeerRole, Region, RegionId, RegionKind, ReplicaLag};
 pub use row::Row;
 pub use schema::{
-    Column, ColumnId, ColumnType, Default, Index, IndexId, IndexState, IntWidth, SchemaVersion,
-    Table, TableId,
+    Check, Column, ColumnId, ColumnType, Default, Index, IndexId, IndexState, IntWidth,
+    SchemaVersion, Table, TableId,
 };
 pub use time::Timestamp;
 pub use token::{LeaseId, SnapshotToken};

@@ -6,11 +6,12 @@
 //! ```
 //!
 //! Every column of the row stands in it, primary key included, so a reader needs no key. A column
-//! that a row does not mention was added later and reads as its default. Decoding never guesses: a
-//! type change is a new column id.
+//! that a row does not mention was added later and reads as its default of then; one that the table
+//! has dropped since is skipped by its type. Decoding never guesses: a type change is a new column
+//! id.
 
 use crate::error::{Error, Result};
-use crate::schema::{Column, ColumnType, Default, SchemaVersion, Table};
+use crate::schema::{Column, ColumnType, SchemaVersion, Table};
 use crate::value::{Decimal, Value};
 
 /// One row, in the order of [`Table::columns`].
@@ -19,29 +20,39 @@ pub type Row = Vec<Value>;
 const FORMAT: u8 = 1;
 
 /// Encodes a row given in the order of the table's columns.
+///
+/// A column that is being added is left out while it says what a row without it reads as: writers
+/// of the version before do not know it yet.
 pub fn encode(table: &Table, row: &[Value]) -> Vec<u8> {
     let mut out = Vec::with_capacity(16 + 8 * row.len());
+    let held = |(column, value): &(&Column, &Value)| {
+        !column.hidden || column.original.as_ref() != Some(*value)
+    };
     out.push(FORMAT);
     put(&mut out, u128::from(table.version));
-    put(&mut out, row.len() as u128);
-    for (column, value) in table.columns.iter().zip(row) {
+    put(&mut out, table.columns.iter().zip(row).filter(held).count() as u128);
+    for (column, value) in table.columns.iter().zip(row).filter(held) {
         put(&mut out, u128::from(column.id) << 1 | u128::from(value.is_null()));
         match value {
             Value::Null => {}
-            Value::Int(n) | Value::DateTime(n) | Value::Timestamp(n) => {
+            Value::Int(n) | Value::DateTime(n) | Value::Timestamp(n) | Value::Time(n) => {
                 put(&mut out, zigzag(i128::from(*n)));
             }
             Value::UInt(n) => put(&mut out, u128::from(*n)),
             Value::Double(n) => out.extend_from_slice(&n.to_le_bytes()),
+            Value::Float(n) => out.extend_from_slice(&n.to_le_bytes()),
             Value::Decimal(n) => put(&mut out, zigzag(n.unscaled)),
-            Value::String(s) => {
-                put(&mut out, s.len() as u128);
-                out.extend_from_slice(s.as_bytes());
-            }
+            Value::String(s) => put_bytes(&mut out, s.as_bytes()),
+            Value::Bytes(bytes) => put_bytes(&mut out, bytes),
             Value::Date(n) => put(&mut out, zigzag(i128::from(*n))),
         }
     }
     out
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put(out, bytes.len() as u128);
+    out.extend_from_slice(bytes);
 }
 
 /// Schema version that a stored row was written with.
@@ -66,34 +77,56 @@ pub fn restamp(bytes: &[u8], version: SchemaVersion) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Decodes a stored row into the order of the table's columns. Columns that the table no longer
-/// has cannot be skipped without their type, so the table must still describe them or the row
-/// must come from before; callers pass the schema of the row's version or a later one.
+/// Decodes a stored row into the order of the table's columns, those that it has dropped left out.
+///
+/// # Errors
+///
+/// `SchemaChanged` for a row of a later version that this description cannot show; `Corrupt` for
+/// bytes that are no row of the table.
 pub fn decode(table: &Table, bytes: &[u8]) -> Result<Row> {
-    let mut row: Row = table.columns.iter().map(missing).collect();
+    let mut row: Vec<Option<Value>> = vec![None; table.columns.len()];
     let mut input = bytes;
-    header(&mut input)?;
+    let written = header(&mut input)?;
     for _ in 0..take(&mut input)? {
         let tag = take(&mut input)?;
         let id = u32::try_from(tag >> 1).map_err(|_| bad("column id"))?;
-        let at = table.position(id).ok_or_else(|| {
-            Error::Corrupt(format!(
-                "row of table {} holds column {id}, unknown to schema version {}",
-                table.name, table.version
-            ))
-        })?;
-        let value =
-            if tag & 1 == 1 { Value::Null } else { payload(&mut input, table.columns[at].ty)? };
-        row[at] = value;
+        let at = table.position(id);
+        let column = match at {
+            Some(at) => table.columns.get(at),
+            None => table.dropped.iter().find(|column| column.id == id),
+        };
+        let column = column.ok_or_else(|| strange(table, written, id))?;
+        let value = if tag & 1 == 1 { Value::Null } else { payload(&mut input, column.ty)? };
+        if let Some(slot) = at.and_then(|at| row.get_mut(at)) {
+            *slot = Some(value);
+        }
     }
-    if input.is_empty() { Ok(row) } else { Err(bad("trailing bytes")) }
+    if !input.is_empty() {
+        return Err(bad("trailing bytes"));
+    }
+    let whole = |(column, value): (&Column, Option<Value>)| {
+        let value = value.unwrap_or_else(|| column.missing());
+        // The column was dropped, or may be NULL, in a version that this one does not know yet.
+        match value.is_null() && !column.nullable && written > table.version {
+            true => Err(newer(table, written)),
+            false => Ok(value),
+        }
+    };
+    table.columns.iter().zip(row).map(whole).collect()
 }
 
-fn missing(column: &Column) -> Value {
-    match &column.default {
-        Some(Default::Constant(value)) => value.clone(),
-        _ => Value::Null,
+fn newer(table: &Table, written: SchemaVersion) -> Error {
+    Error::SchemaChanged { table: table.id, sent: table.version, known: Some(written) }
+}
+
+fn strange(table: &Table, written: SchemaVersion, id: u32) -> Error {
+    if written > table.version {
+        return newer(table, written);
     }
+    Error::Corrupt(format!(
+        "row of table {} holds column {id}, unknown to schema version {}",
+        table.name, table.version
+    ))
 }
 
 fn header(input: &mut &[u8]) -> Result<SchemaVersion> {
@@ -109,7 +142,7 @@ fn payload(input: &mut &[u8], ty: ColumnType) -> Result<Value> {
     let narrow = |n: i128| i64::try_from(n).map_err(|_| bad("integer"));
     Ok(match ty {
         ColumnType::Int { unsigned: false, .. } => Value::Int(narrow(unzigzag(take(input)?))?),
-        ColumnType::Int { unsigned: true, .. } => {
+        ColumnType::Int { unsigned: true, .. } | ColumnType::Year | ColumnType::Bit(_) => {
             Value::UInt(u64::try_from(take(input)?).map_err(|_| bad("integer"))?)
         }
         ColumnType::DateTime(_) => Value::DateTime(narrow(unzigzag(take(input)?))?),
@@ -119,20 +152,33 @@ fn payload(input: &mut &[u8], ty: ColumnType) -> Result<Value> {
             *input = rest;
             Value::Double(f64::from_le_bytes(*head))
         }
+        ColumnType::Float => {
+            let (head, rest) = input.split_first_chunk::<4>().ok_or_else(|| bad("float"))?;
+            *input = rest;
+            Value::Float(f32::from_le_bytes(*head))
+        }
+        ColumnType::Time(_) => Value::Time(narrow(unzigzag(take(input)?))?),
         ColumnType::Decimal { scale, .. } => {
             Value::Decimal(Decimal { unscaled: unzigzag(take(input)?), scale })
         }
-        ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_) => {
-            let length = usize::try_from(take(input)?).map_err(|_| bad("string length"))?;
-            let (head, rest) = input.split_at_checked(length).ok_or_else(|| bad("string"))?;
-            *input = rest;
-            let text = std::str::from_utf8(head).map_err(|_| bad("string encoding"))?;
+        ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_) | ColumnType::Json => {
+            let text = std::str::from_utf8(bytes(input)?).map_err(|_| bad("string encoding"))?;
             Value::String(text.to_owned())
+        }
+        ColumnType::Binary(_) | ColumnType::Varbinary(_) | ColumnType::Blob(_) => {
+            Value::Bytes(bytes(input)?.to_vec())
         }
         ColumnType::Date => {
             Value::Date(i32::try_from(unzigzag(take(input)?)).map_err(|_| bad("date"))?)
         }
     })
+}
+
+fn bytes<'a>(input: &mut &'a [u8]) -> Result<&'a [u8]> {
+    let length = usize::try_from(take(input)?).map_err(|_| bad("string length"))?;
+    let (head, rest) = input.split_at_checked(length).ok_or_else(|| bad("string"))?;
+    *input = rest;
+    Ok(head)
 }
 
 fn zigzag(n: i128) -> u128 {

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::time::Timestamp;
 use crate::value::Value;
 
+/// Longest name of a table or of what belongs to one, in characters.
+const LONGEST_NAME: usize = 64;
+
 /// A table's number. Never reused, so a dropped and recreated table is another table.
 pub type TableId = u64;
 /// A column's number within its table. Never reused: stored rows are keyed by it.
@@ -31,13 +34,15 @@ pub enum IntWidth {
     Int,
     /// BIGINT, 64 bits.
     Big,
+    /// TINYINT(1), 8 bits: the one display width that is kept, because drivers read it as BOOL.
+    Bool,
 }
 
 impl IntWidth {
     /// Bits of a value.
     pub const fn bits(self) -> u32 {
         match self {
-            IntWidth::Tiny => 8,
+            IntWidth::Tiny | IntWidth::Bool => 8,
             IntWidth::Small => 16,
             IntWidth::Medium => 24,
             IntWidth::Int => 32,
@@ -77,6 +82,22 @@ pub enum ColumnType {
     DateTime(u8),
     /// TIMESTAMP with 0–6 digits of a second's fraction.
     Timestamp(u8),
+    /// BINARY(n): filled up with zero bytes. Length in bytes.
+    Binary(u32),
+    /// VARBINARY(n). Length in bytes.
+    Varbinary(u32),
+    /// TINYBLOB … LONGBLOB; the number is the most bytes a value may have.
+    Blob(u32),
+    /// FLOAT.
+    Float,
+    /// YEAR: 0 and 1901–2155.
+    Year,
+    /// TIME with 0–6 digits of a second's fraction, from −838:59:59 to 838:59:59.
+    Time(u8),
+    /// BIT(n), 1–64 bits.
+    Bit(u8),
+    /// JSON, as text in MySQL's normal form.
+    Json,
 }
 
 impl ColumnType {
@@ -85,6 +106,24 @@ impl ColumnType {
         let ColumnType::Int { width, unsigned } = self else { return None };
         let span = 1i128 << width.bits();
         Some(if unsigned { (0, span - 1) } else { (-span / 2, span / 2 - 1) })
+    }
+
+    /// Whether values are numbers.
+    pub fn is_number(self) -> bool {
+        matches!(
+            self,
+            ColumnType::Int { .. }
+                | ColumnType::Double
+                | ColumnType::Float
+                | ColumnType::Decimal { .. }
+                | ColumnType::Bit(_)
+                | ColumnType::Year
+        )
+    }
+
+    /// Whether values are bytes rather than characters.
+    pub fn is_binary(self) -> bool {
+        matches!(self, ColumnType::Binary(_) | ColumnType::Varbinary(_) | ColumnType::Blob(_))
     }
 }
 
@@ -103,6 +142,9 @@ impl fmt::Display for ColumnType {
                     IntWidth::Medium => "mediumint",
                     IntWidth::Int => "int",
                     IntWidth::Big => "bigint",
+                    // MySQL 8.0.19 and later show no other width, and none of an unsigned column.
+                    IntWidth::Bool if *unsigned => "tinyint",
+                    IntWidth::Bool => "tinyint(1)",
                 })?;
                 f.write_str(if *unsigned { " unsigned" } else { "" })
             }
@@ -119,6 +161,19 @@ impl fmt::Display for ColumnType {
             ColumnType::Date => f.write_str("date"),
             ColumnType::DateTime(digits) => fraction(f, "datetime", *digits),
             ColumnType::Timestamp(digits) => fraction(f, "timestamp", *digits),
+            ColumnType::Binary(n) => write!(f, "binary({n})"),
+            ColumnType::Varbinary(n) => write!(f, "varbinary({n})"),
+            ColumnType::Blob(n) => f.write_str(match n {
+                0..=255 => "tinyblob",
+                256..=65_535 => "blob",
+                65_536..=16_777_215 => "mediumblob",
+                _ => "longblob",
+            }),
+            ColumnType::Float => f.write_str("float"),
+            ColumnType::Year => f.write_str("year"),
+            ColumnType::Time(digits) => fraction(f, "time", *digits),
+            ColumnType::Bit(n) => write!(f, "bit({n})"),
+            ColumnType::Json => f.write_str("json"),
         }
     }
 }
@@ -130,6 +185,14 @@ pub enum Default {
     Constant(Value),
     /// CURRENT_TIMESTAMP, at the statement's time.
     CurrentTimestamp,
+    /// A generated column: it always has this value, whatever a statement names.
+    Generated {
+        /// SQL text over the row's other columns, as it is shown; means the same under any
+        /// sql_mode.
+        expression: String,
+        /// STORED rather than VIRTUAL. Rows hold the value either way.
+        stored: bool,
+    },
 }
 
 /// One column.
@@ -145,14 +208,29 @@ pub struct Column {
     pub nullable: bool,
     /// Default; `None` means that INSERT must name the column.
     pub default: Option<Default>,
+    /// What rows that do not hold the column read as: its default at the moment it was added, which
+    /// no later change of the default may touch. `None` where every row holds it.
+    pub original: Option<Value>,
     /// AUTO_INCREMENT.
     pub auto_increment: bool,
     /// ON UPDATE CURRENT_TIMESTAMP.
     pub on_update_now: bool,
-    /// Left out of `SELECT *` and of SHOW: the row number of a table without a primary key.
+    /// Left out of `SELECT *` and of SHOW, and not to be written by name: the row number of a table
+    /// without a primary key, and a column that is being added or dropped.
     pub hidden: bool,
     /// COMMENT.
     pub comment: String,
+}
+
+/// A CHECK constraint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// Name, unique within the table.
+    pub name: String,
+    /// The condition, as SQL text that means the same under any sql_mode.
+    pub expression: String,
+    /// Whether rows are held against it.
+    pub enforced: bool,
 }
 
 /// How far an index has come into being (online schema change, after F1). Writers of two versions
@@ -225,9 +303,80 @@ pub struct Table {
     pub columnar_replicas: u8,
     /// COMMENT.
     pub comment: String,
+    /// Columns that the table no longer has. Rows from before still hold them, and cannot be read
+    /// without their types.
+    pub dropped: Vec<Column>,
+    /// CHECK constraints, in declared order.
+    pub checks: Vec<Check>,
+}
+
+impl Column {
+    /// The expression of a generated column, and whether it is STORED.
+    pub fn generated(&self) -> Option<(&str, bool)> {
+        match &self.default {
+            Some(Default::Generated { expression, stored }) => Some((expression, *stored)),
+            _ => None,
+        }
+    }
+
+    /// What a row that does not hold the column reads as.
+    pub fn missing(&self) -> Value {
+        self.original.clone().unwrap_or(Value::Null)
+    }
 }
 
 impl Table {
+    /// The same description for a table without rows: nothing was ever dropped from it, no column
+    /// comes or goes, and its indexes are complete.
+    pub fn without_rows(&self) -> Table {
+        let mut table = self.clone();
+        table.dropped.clear();
+        table.columns.retain(|column| !self.is_passing(column));
+        table.columns.iter_mut().for_each(|column| column.original = None);
+        for index in &mut table.indexes {
+            index.state = IndexState::Public { since: Timestamp::ZERO };
+        }
+        table
+    }
+
+    /// Gives the table another name, and with it the checks that were named after it.
+    pub fn rename(&mut self, name: String) {
+        let made = |check: &str| {
+            let number = check.strip_prefix(self.name.as_str())?.strip_prefix("_chk_")?;
+            number.bytes().all(|digit| digit.is_ascii_digit()).then(|| number.to_owned())
+        };
+        for at in 0..self.checks.len() {
+            let Some(number) = self.checks.get(at).and_then(|check| made(&check.name)) else {
+                continue;
+            };
+            let wanted = format!("{name}_chk_{number}");
+            // Where that is no name, or another's, the old one stays.
+            let taken = self.check_named(&wanted).is_some();
+            if let Some(check) = self.checks.get_mut(at)
+                && !taken
+                && wanted.chars().count() <= LONGEST_NAME
+            {
+                check.name = wanted;
+            }
+        }
+        self.name = name;
+    }
+
+    /// The CHECK constraint of a name; case does not matter.
+    pub fn check_named(&self, name: &str) -> Option<&Check> {
+        self.checks.iter().find(|check| check.name.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether a column is being added or dropped: it is hidden, and no row number.
+    pub fn is_passing(&self, column: &Column) -> bool {
+        column.hidden && !self.primary_key.contains(&column.id)
+    }
+
+    /// Whether columns are being added or dropped.
+    pub fn is_changing(&self) -> bool {
+        self.columns.iter().any(|column| self.is_passing(column))
+    }
+
     /// The column of a number.
     pub fn column(&self, id: ColumnId) -> Option<&Column> {
         self.columns.iter().find(|column| column.id == id)

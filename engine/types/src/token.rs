@@ -21,11 +21,17 @@ const TAG_BYTES: usize = 16;
 pub struct SnapshotToken {
     /// What to read.
     pub ts: Timestamp,
-    /// What keeps it.
+    /// What keeps it; zero where no lease does.
     pub lease: LeaseId,
 }
 
 impl SnapshotToken {
+    /// For readers within the cluster, at a timestamp that a living transaction or snapshot of the
+    /// asking node keeps readable.
+    pub fn without_lease(ts: Timestamp) -> Self {
+        SnapshotToken { ts, lease: 0 }
+    }
+
     /// The token as text: `isobar1-<ts>-<lease>-<tag>`, safe in URLs and SQL strings.
     pub fn sign(&self, key: &[u8]) -> String {
         let body = format!("{PREFIX}-{:x}-{:x}", self.ts.0, self.lease);

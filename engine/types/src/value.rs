@@ -87,13 +87,13 @@ pub enum Value {
     Null,
     /// Any signed integer column.
     Int(i64),
-    /// Any unsigned integer column.
+    /// Any unsigned integer column, YEAR and BIT.
     UInt(u64),
     /// DOUBLE; never NaN or infinite.
     Double(f64),
     /// DECIMAL, at its column's scale.
     Decimal(Decimal),
-    /// CHAR, VARCHAR, TEXT; UTF-8, compared by bytes (utf8mb4_bin).
+    /// CHAR, VARCHAR, TEXT, JSON; UTF-8, compared by bytes (utf8mb4_bin).
     String(String),
     /// DATE: days since 1970-01-01.
     Date(i32),
@@ -101,6 +101,12 @@ pub enum Value {
     DateTime(i64),
     /// TIMESTAMP: microseconds since 1970-01-01 00:00:00 UTC.
     Timestamp(i64),
+    /// BINARY, VARBINARY, BLOB; compared byte by byte.
+    Bytes(Vec<u8>),
+    /// FLOAT; never NaN or infinite.
+    Float(f32),
+    /// TIME: microseconds, negative or not.
+    Time(i64),
 }
 
 impl Value {
@@ -134,6 +140,51 @@ impl fmt::Display for Value {
                     None => write!(f, "microsecond {us}"),
                 }
             }
+            // Bytes that are no text are shown as MySQL shows them in messages.
+            Value::Bytes(bytes) => {
+                for chunk in bytes.utf8_chunks() {
+                    f.write_str(chunk.valid())?;
+                    for byte in chunk.invalid() {
+                        write!(f, "\\x{byte:02X}")?;
+                    }
+                }
+                Ok(())
+            }
+            Value::Float(n) => f.write_str(&format_float(*n)),
+            Value::Time(us) => {
+                f.write_str(&format_time(*us, if us % 1_000_000 == 0 { 0 } else { 6 }))
+            }
+        }
+    }
+}
+
+/// MySQL's spelling of a FLOAT: six significant digits, with an exponent where the point would
+/// stand more than 15 places from them.
+pub fn format_float(n: f32) -> String {
+    if n == 0.0 {
+        return "0".into();
+    }
+    // Rounded to six digits, then the shortest text of that.
+    let rounded: f64 = format!("{n:.5e}").parse().unwrap_or(f64::from(n));
+    if (1e-15..1e15).contains(&rounded.abs()) {
+        format!("{rounded}")
+    } else {
+        format!("{rounded:e}")
+    }
+}
+
+/// `[-]HH:MM:SS`, and so many digits of the second's fraction, cut.
+pub fn format_time(us: i64, digits: u8) -> String {
+    let sign = if us < 0 { "-" } else { "" };
+    let size = us.unsigned_abs();
+    let (seconds, micros) = (size / 1_000_000, size % 1_000_000);
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    let text = format!("{sign}{hours:02}:{minutes:02}:{:02}", seconds % 60);
+    match digits.min(6) {
+        0 => text,
+        digits => {
+            let cut = micros / 10u64.pow(u32::from(6 - digits));
+            format!("{text}.{cut:0width$}", width = usize::from(digits))
         }
     }
 }

@@ -73,6 +73,8 @@ impl Expressed {
             Class::Text { .. } if dialect == Dialect::Plain && !column.sorts_by_bytes() => {
                 format!("CAST({plain} AS BINARY)")
             }
+            // Here the column's own order is that of its values, and a look-up finds its index.
+            _ if dialect == Dialect::Isobar => name(&column.name),
             Class::Binary => name(&column.name),
             _ => plain.clone(),
         };
@@ -97,10 +99,9 @@ impl Expressed {
 
 fn plain_value(dialect: Dialect, column: &Column) -> String {
     let quoted = name(&column.name);
-    if dialect == Dialect::Isobar {
-        return quoted;
-    }
     match column.class {
+        // Text is UTF-8 there, and is compared as it is.
+        Class::Text { .. } if dialect == Dialect::Isobar => quoted,
         Class::Int if column.is_odd_number() => format!("({quoted} + 0)"),
         // FLOAT spells six digits of itself; as a double it spells all.
         Class::Float => format!("({quoted} + 0e0)"),

@@ -137,13 +137,17 @@ impl Cluster {
     }
 
     /// Takes the table for this import, or goes on with it: its description, and when its rows will
-    /// become visible. Where that moment is past holding, it begins anew at another one.
+    /// become visible. Where that moment is past holding, it begins anew at another one. Rows were
+    /// made as `described` says.
     ///
     /// # Errors
     ///
-    /// A table that has rows, or that another import has.
-    pub async fn begin(&self, id: TableId, digest: u64) -> Result<(Table, Moment)> {
+    /// A table that has rows, that was altered since, or that another import has.
+    pub async fn begin(&self, described: &Table, digest: u64) -> Result<(Table, Moment)> {
+        let id = described.id;
+        // From here on the version guards the description: a change of it makes the next step fail.
         let (table, import) = self.table(id).await?;
+        check_unchanged(described, &table)?;
         match import {
             Some(Import { digest: known, .. }) if known != digest => bail!(
                 "table {}.{} holds a part of an import of other rows: run that one again, or drop \
@@ -267,6 +271,24 @@ impl Cluster {
         self.change(table, None).await?;
         Ok(())
     }
+}
+
+/// Fails where rows that were made for one description would be read by another.
+///
+/// # Errors
+///
+/// 1412, with what can be done.
+pub fn check_unchanged(described: &Table, table: &Table) -> Result<()> {
+    let same = described.columns == table.columns
+        && described.primary_key == table.primary_key
+        && described.indexes == table.indexes
+        && described.checks == table.checks;
+    if same {
+        return Ok(());
+    }
+    let why = "was altered while its rows were read and sorted: nothing was written, run the \
+               import again";
+    Err(sql::error::table_changed(&table.database, &table.name, why).into())
 }
 
 /// What an import's lease is listed under.

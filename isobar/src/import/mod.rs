@@ -113,6 +113,9 @@ pub async fn run(args: Args) -> Result<()> {
     let Some(table) = inputs.first().map(|(_, target)| target.table.clone()) else {
         bail!("no files to import");
     };
+    for (_, target) in &inputs {
+        cluster::check_unchanged(&table, &target.table)?;
+    }
     cluster.check_empty(&table).await?;
 
     let folder = match &args.temporary {
@@ -137,7 +140,7 @@ pub async fn run(args: Args) -> Result<()> {
     let (read, rows) = (began.elapsed(), sorted.rows);
     tell(&format!("{rows} rows are read and sorted, in {:.1} s", read.as_secs_f64()));
 
-    let (table, moment) = cluster.begin(table.id, sorted.digest).await?;
+    let (table, moment) = cluster.begin(&table, sorted.digest).await?;
     let runs = Arc::new(std::mem::take(&mut sorted.runs));
     let writing = async {
         cluster.cut(&layout).await?;

@@ -295,7 +295,11 @@ impl Input {
 fn of_mysql(column: &ArrayRef) -> Result<ArrayRef> {
     let target = match column.data_type() {
         DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => DataType::Utf8,
+        DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+            DataType::Binary
+        }
+        DataType::Duration(_) => DataType::Duration(TimeUnit::Microsecond),
+        DataType::Time32(_) | DataType::Time64(_) => return time_of_day(column),
         DataType::Dictionary(_, values) => (**values).clone(),
         DataType::Float16 => DataType::Float32,
         DataType::Date64 => DataType::Timestamp(TimeUnit::Microsecond, None),
@@ -315,5 +319,56 @@ fn of_mysql(column: &ArrayRef) -> Result<ArrayRef> {
     match column.data_type() {
         DataType::Dictionary(..) => of_mysql(&cast),
         _ => Ok(cast),
+    }
+}
+
+/// A time of day as a TIME, which is a span.
+fn time_of_day(column: &ArrayRef) -> Result<ArrayRef> {
+    let strict = CastOptions { safe: false, ..CastOptions::default() };
+    let mut array = column.clone();
+    for step in [
+        DataType::Time64(TimeUnit::Microsecond),
+        DataType::Int64,
+        DataType::Duration(TimeUnit::Microsecond),
+    ] {
+        array = cast_with_options(&array, &step, &strict)?;
+    }
+    Ok(array)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{
+        BinaryArray, BinaryViewArray, DurationSecondArray, FixedSizeBinaryArray, LargeBinaryArray,
+        Time32MillisecondArray, Time64NanosecondArray,
+    };
+
+    use super::*;
+
+    fn first(array: ArrayRef) -> Value {
+        value_at(&of_mysql(&array).unwrap(), 0).unwrap()
+    }
+
+    #[test]
+    fn bytes_stay_bytes_and_times_become_spans() {
+        let bytes = [&b"\xffa"[..]];
+        let fixed = FixedSizeBinaryArray::try_from_iter(bytes.iter()).unwrap();
+        let all: [ArrayRef; 4] = [
+            Arc::new(BinaryArray::from_iter_values(bytes)),
+            Arc::new(LargeBinaryArray::from_iter_values(bytes)),
+            Arc::new(BinaryViewArray::from_iter_values(bytes)),
+            Arc::new(fixed),
+        ];
+        for array in all {
+            assert_eq!(first(array), Value::Bytes(b"\xffa".to_vec()));
+        }
+        assert_eq!(first(Arc::new(DurationSecondArray::from(vec![-2]))), Value::Time(-2_000_000));
+        assert_eq!(
+            first(Arc::new(Time32MillisecondArray::from(vec![1_500]))),
+            Value::Time(1_500_000)
+        );
+        assert_eq!(first(Arc::new(Time64NanosecondArray::from(vec![2_500]))), Value::Time(2));
     }
 }

@@ -32,7 +32,10 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     let node = common.identity().await?;
 
     let path = common.config.data_dir.join("columns");
-    let config = ColumnarConfig::default();
+    let config = ColumnarConfig {
+        column_cache_bytes: common.config.column_cache_mib << 20,
+        ..ColumnarConfig::default()
+    };
     let columns = ColumnarStore::open(common.disk.clone(), common.clock.clone(), &path, config)
         .with_context(|| format!("cannot open {}", path.display()))?;
     let store = common.raft_store(node, Box::new(ColumnarMachines::new(&columns)))?;

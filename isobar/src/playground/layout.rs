@@ -79,6 +79,7 @@ impl Layout {
             max_connections: 1000,
             flight_address: None,
             query_memory_mib: 2048,
+            column_cache_mib: 2048,
             placement: placement.clone(),
         };
         let mut configs = Vec::new();

@@ -3,7 +3,10 @@
 //! Encodes into the packet buffer; the only waiting is for the peer to take bytes and for the
 //! engine to give batches.
 
+use std::ops::Range;
+
 use arrow::array::timezone::Tz;
+use arrow::record_batch::RecordBatch;
 use bytes::{BufMut, BytesMut};
 use futures::StreamExt;
 use mysql_common::constants::{CapabilityFlags, StatusFlags};
@@ -17,8 +20,11 @@ use super::cell::{self, CellReader};
 use super::packet::{PacketError, PacketWriter};
 use super::{binary, column, errors, text};
 
-/// Marks the type of session-state entry that names the current database.
+/// Marks the types of session-state entries: a system variable, the current database, and that
+/// something has changed.
+const SESSION_TRACK_SYSTEM_VARIABLES: u8 = 0;
 const SESSION_TRACK_SCHEMA: u8 = 1;
+const SESSION_TRACK_STATE_CHANGE: u8 = 2;
 /// First byte of an OK packet.
 const OK: u8 = 0x00;
 /// First byte of an end-of-rows packet, old or new.
@@ -46,6 +52,10 @@ pub struct Context {
     pub status: StatusFlags,
     /// The current database, if it changed since the last answer.
     pub new_database: Option<String>,
+    /// System variables that were set since the last answer, and that the client wants to know.
+    pub new_variables: Vec<(String, String)>,
+    /// Whether the client wants to know that something has changed, and it has.
+    pub state_changed: bool,
 }
 
 impl Context {
@@ -88,26 +98,44 @@ fn fill_ok(out: &mut BytesMut, header: u8, context: &Context, done: &Done) {
     out.put_u8(header);
     out.put_lenenc_int(done.affected_rows);
     out.put_lenenc_int(done.last_insert_id);
-    let track = context.has(CapabilityFlags::CLIENT_SESSION_TRACK);
-    let change = context.new_database.as_ref().filter(|_| track);
+    let changes = changes(context);
     let mut status = context.status;
-    status.set(StatusFlags::SERVER_SESSION_STATE_CHANGED, change.is_some());
+    status.set(StatusFlags::SERVER_SESSION_STATE_CHANGED, !changes.is_empty());
     out.put_u16_le(status.bits());
     out.put_u16_le(done.warnings);
     // Behind a length with or without CLIENT_SESSION_TRACK, whatever the manual says of `string<EOF>`:
     // that is what MySQL sends and what clients read.
-    if change.is_none() && done.info.is_empty() {
+    if changes.is_empty() && done.info.is_empty() {
         return;
     }
     out.put_lenenc_str(done.info.as_bytes());
-    if let Some(database) = change {
-        let mut name = BytesMut::new();
-        name.put_lenenc_str(database.as_bytes());
-        let mut entry = BytesMut::new();
-        entry.put_u8(SESSION_TRACK_SCHEMA);
-        entry.put_lenenc_str(&name);
-        out.put_lenenc_str(&entry);
+    if !changes.is_empty() {
+        out.put_lenenc_str(&changes);
     }
+}
+
+/// The entries of an OK packet that tell of the session's changes, if the client knows them.
+fn changes(context: &Context) -> BytesMut {
+    let mut entries = BytesMut::new();
+    if !context.has(CapabilityFlags::CLIENT_SESSION_TRACK) {
+        return entries;
+    }
+    let mut entry = |kind: u8, texts: &[&str]| {
+        let mut data = BytesMut::new();
+        texts.iter().for_each(|text| data.put_lenenc_str(text.as_bytes()));
+        entries.put_u8(kind);
+        entries.put_lenenc_str(&data);
+    };
+    for (name, value) in &context.new_variables {
+        entry(SESSION_TRACK_SYSTEM_VARIABLES, &[name.as_str(), value.as_str()]);
+    }
+    if let Some(database) = &context.new_database {
+        entry(SESSION_TRACK_SCHEMA, &[database.as_str()]);
+    }
+    if context.state_changed {
+        entry(SESSION_TRACK_STATE_CHANGE, &["1"]);
+    }
+    entries
 }
 
 /// Appends what ends rows, or column definitions where the client still wants that marked.
@@ -144,6 +172,17 @@ pub fn put_error<W: AsyncWrite + Unpin>(
         let end = error.message.floor_char_boundary(MAX_MESSAGE);
         out.put_slice(error.message.get(..end).unwrap_or_default().as_bytes());
     });
+}
+
+/// Appends what describes rows: how many columns, and each of them.
+pub fn put_description<W: AsyncWrite + Unpin>(
+    writer: &mut PacketWriter<W>,
+    columns: &[ResultColumn],
+) {
+    put(writer, |out| out.put_lenenc_int(columns.len() as u64));
+    for column in columns {
+        put(writer, |out| column::put_definition(out, column));
+    }
 }
 
 /// Appends column definitions, and the mark behind them that older clients want.
@@ -228,6 +267,16 @@ pub struct Rows {
     pub zone: Tz,
 }
 
+/// How rows are written: their columns, the session's time zone, the row format.
+pub type Form<'a> = (&'a [ResultColumn], Tz, Format);
+
+impl Rows {
+    /// How these are written.
+    pub fn form(&self) -> Form<'_> {
+        (&self.columns, self.zone, self.format)
+    }
+}
+
 /// Sends a result up to its last row, without the packet that ends it: whoever calls knows the
 /// status flags then.
 ///
@@ -252,30 +301,48 @@ pub async fn send_rows<W: AsyncWrite + Unpin>(
             Err(error) => return Ok(Err(error)),
         };
         if !std::mem::replace(&mut described, true) {
-            put(writer, |out| out.put_lenenc_int(rows.columns.len() as u64));
-            put_definitions(writer, context, &rows.columns);
+            put_description(writer, &rows.columns);
+            end_definitions(writer, context);
         }
         let Some(batch) = batch else { return Ok(Ok(rows.warnings)) };
-        let readers = match cell::readers(&batch, &rows.columns, rows.zone) {
-            Ok(readers) => readers,
-            Err(error) => return Ok(Err(error)),
-        };
-        for row in 0..batch.num_rows() {
-            if let Err(error) = put_row(writer, &readers, row, rows.format) {
-                return Ok(Err(error));
-            }
-            if writer.is_full() {
-                // A client that does not read must not keep a killed query alive.
-                tokio::select! {
-                    biased;
-                    () = cancel.cancelled() => return Ok(Err(errors::interrupted())),
-                    flushed = writer.flush_if_full() => flushed?,
-                }
-            }
+        if let Err(error) =
+            put_rows(writer, rows.form(), &batch, 0..batch.num_rows(), cancel).await?
+        {
+            return Ok(Err(error));
         }
     }
 }
 
+/// Appends some rows of a batch, handing full buffers over. The outer error means that the client
+/// is gone, the inner one that the result broke off.
+pub async fn put_rows<W: AsyncWrite + Unpin>(
+    writer: &mut PacketWriter<W>,
+    (columns, zone, format): Form<'_>,
+    batch: &RecordBatch,
+    range: Range<usize>,
+    cancel: &CancellationToken,
+) -> Result<Result<(), SqlError>, PacketError> {
+    let readers = match cell::readers(batch, columns, zone) {
+        Ok(readers) => readers,
+        Err(error) => return Ok(Err(error)),
+    };
+    for row in range {
+        if let Err(error) = put_row(writer, &readers, row, format) {
+            return Ok(Err(error));
+        }
+        if writer.is_full() {
+            // A client that does not read must not keep a killed query alive.
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Ok(Err(errors::interrupted())),
+                flushed = writer.flush_if_full() => flushed?,
+            }
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// Appends one row.
 fn put_row<W: AsyncWrite + Unpin>(
     writer: &mut PacketWriter<W>,
     readers: &[CellReader<'_>],

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use async_trait::async_trait;
 use bytes::Bytes;
 use sql::result::{Reply, ResultColumn, SqlError};
+use sql::variables::Changes;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use types::Value;
@@ -102,6 +103,15 @@ pub trait Session: Send {
         cancel: &CancellationToken,
     ) -> Result<Reply, SqlError>;
 
+    /// As [`Session::execute_prepared`], for a cursor: the rows are pulled piece by piece, other
+    /// statements run between, and what they write must not show.
+    async fn open_prepared(
+        &mut self,
+        id: u32,
+        params: Vec<Value>,
+        cancel: &CancellationToken,
+    ) -> Result<Reply, SqlError>;
+
     /// Forgets a prepared statement.
     async fn close_prepared(&mut self, id: u32);
 
@@ -118,6 +128,9 @@ pub trait Session: Send {
 
     /// The current database.
     fn database(&self) -> Option<String>;
+
+    /// What the client is to be told of changes since this was last called.
+    fn take_changes(&mut self) -> Changes;
 
     /// State for the answer's status flags.
     fn status(&self) -> SessionStatus;

@@ -10,7 +10,7 @@ use types::{ColumnType, IntWidth};
 
 use super::cell::{Cell, CellReader};
 use super::errors;
-use super::text::put_decimal;
+use super::text::{put_bit, put_decimal};
 
 /// The first two bits of a row's null bitmap are reserved.
 const BITMAP_OFFSET: usize = 2;
@@ -47,6 +47,10 @@ fn put_cell(out: &mut BytesMut, cell: &Cell<'_>, column: &CellReader<'_>) -> Res
             let _infallible = put_decimal(&mut text, unscaled, scale);
             out.put_lenenc_str(text.as_bytes());
         }
+        Cell::Float(n) => out.put_f32_le(n),
+        Cell::Year(n) => out.put_u16_le(n),
+        Cell::Bit(n, bytes) => put_bit(out, n, bytes),
+        Cell::Time(us) => put_time(out, us, column.fraction()),
         Cell::Date(date) => {
             out.put_u8(4);
             put_date(out, date);
@@ -65,7 +69,7 @@ fn put_int(out: &mut BytesMut, n: i128, column: &CellReader<'_>) -> Result<(), S
         return Err(errors::internal(format!("value out of range in column '{}'", column.name())));
     }
     match width {
-        IntWidth::Tiny => out.put_u8(n as u8),
+        IntWidth::Tiny | IntWidth::Bool => out.put_u8(n as u8),
         IntWidth::Small => out.put_u16_le(n as u16),
         IntWidth::Medium | IntWidth::Int => out.put_u32_le(n as u32),
         IntWidth::Big => out.put_u64_le(n as u64),
@@ -97,5 +101,29 @@ fn put_datetime(out: &mut BytesMut, time: NaiveDateTime, fraction: u8) {
     }
     if length == 11 {
         out.put_u32_le(micros);
+    }
+}
+
+/// 0, 8 or 12 bytes: sign, days, clock, and the fraction if there is one.
+fn put_time(out: &mut BytesMut, us: i64, fraction: u8) {
+    let step = 10u64.pow(u32::from(6 - fraction.min(6)));
+    let size = us.unsigned_abs() / step * step;
+    let (seconds, micros) = (size / 1_000_000, size % 1_000_000);
+    let length = match (seconds, micros) {
+        (0, 0) => 0,
+        (_, 0) => 8,
+        _ => 12,
+    };
+    out.put_u8(length);
+    if length == 0 {
+        return;
+    }
+    out.put_u8(u8::from(us < 0));
+    out.put_u32_le((seconds / 86_400) as u32);
+    out.put_u8((seconds / 3600 % 24) as u8);
+    out.put_u8((seconds / 60 % 60) as u8);
+    out.put_u8((seconds % 60) as u8);
+    if length == 12 {
+        out.put_u32_le(micros as u32);
     }
 }

@@ -6,12 +6,13 @@
 
 use arrow::array::timezone::Tz;
 use arrow::array::types::{
-    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type,
-    Int32Type, Int64Type, TimestampMicrosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMicrosecondType, Float32Type,
+    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::array::{
-    Array, AsArray, BooleanArray, LargeStringArray, PrimitiveArray, RecordBatch, StringArray,
-    StringViewArray,
+    Array, AsArray, BinaryArray, BinaryViewArray, BooleanArray, LargeBinaryArray, LargeStringArray,
+    PrimitiveArray, RecordBatch, StringArray, StringViewArray,
 };
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, TimeUnit};
@@ -39,7 +40,15 @@ pub enum Cell<'a> {
         /// Digits behind the point.
         scale: u8,
     },
-    /// Text.
+    /// FLOAT.
+    Float(f32),
+    /// YEAR.
+    Year(u16),
+    /// BIT: the number, and how many bytes its column has.
+    Bit(u64, usize),
+    /// TIME, in microseconds.
+    Time(i64),
+    /// Text or bytes.
     Bytes(&'a [u8]),
     /// DATE.
     Date(NaiveDate),
@@ -62,6 +71,12 @@ enum Values<'a> {
     F32(&'a PrimitiveArray<Float32Type>),
     F64(&'a PrimitiveArray<Float64Type>),
     Decimal(&'a PrimitiveArray<Decimal128Type>, u8),
+    Year(&'a PrimitiveArray<UInt16Type>),
+    Bit(&'a PrimitiveArray<UInt64Type>, usize),
+    Span(&'a PrimitiveArray<DurationMicrosecondType>),
+    Binary(&'a BinaryArray),
+    LargeBinary(&'a LargeBinaryArray),
+    BinaryView(&'a BinaryViewArray),
     Utf8(&'a StringArray),
     LargeUtf8(&'a LargeStringArray),
     Utf8View(&'a StringViewArray),
@@ -113,19 +128,41 @@ impl<'a> CellReader<'a> {
             (_, DataType::Null) => Values::Null,
             (Some(ColumnType::Int { .. }), _) => integers(array).ok_or_else(mismatch)?,
             (Some(ColumnType::Double), DataType::Float64) => Values::F64(array.as_primitive()),
-            (Some(ColumnType::Double), DataType::Float32) => Values::F32(array.as_primitive()),
+            (Some(ColumnType::Double | ColumnType::Float), DataType::Float32) => {
+                Values::F32(array.as_primitive())
+            }
+            (Some(ColumnType::Year), DataType::UInt16) => Values::Year(array.as_primitive()),
+            (Some(ColumnType::Bit(bits)), DataType::UInt64) => {
+                Values::Bit(array.as_primitive(), usize::from(bits).div_ceil(8))
+            }
+            (Some(ColumnType::Time(_)), DataType::Duration(TimeUnit::Microsecond)) => {
+                Values::Span(array.as_primitive())
+            }
+            (Some(ty), DataType::Binary) if ty.is_binary() => Values::Binary(array.as_binary()),
+            (Some(ty), DataType::LargeBinary) if ty.is_binary() => {
+                Values::LargeBinary(array.as_binary())
+            }
+            (Some(ty), DataType::BinaryView) if ty.is_binary() => {
+                Values::BinaryView(array.as_binary_view())
+            }
             (Some(ColumnType::Decimal { .. }), DataType::Decimal128(_, scale)) => {
                 let scale = u8::try_from(*scale).map_err(|_| mismatch())?;
                 Values::Decimal(array.as_primitive(), scale)
             }
-            (Some(ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_)), ty) => {
-                match ty {
-                    DataType::Utf8 => Values::Utf8(array.as_string()),
-                    DataType::LargeUtf8 => Values::LargeUtf8(array.as_string()),
-                    DataType::Utf8View => Values::Utf8View(array.as_string_view()),
-                    _ => return Err(mismatch()),
-                }
-            }
+            (
+                Some(
+                    ColumnType::Char(_)
+                    | ColumnType::Varchar(_)
+                    | ColumnType::Text(_)
+                    | ColumnType::Json,
+                ),
+                ty,
+            ) => match ty {
+                DataType::Utf8 => Values::Utf8(array.as_string()),
+                DataType::LargeUtf8 => Values::LargeUtf8(array.as_string()),
+                DataType::Utf8View => Values::Utf8View(array.as_string_view()),
+                _ => return Err(mismatch()),
+            },
             (Some(ColumnType::Date), DataType::Date32) => Values::Date(array.as_primitive()),
             (Some(ColumnType::DateTime(_)), DataType::Timestamp(TimeUnit::Microsecond, None)) => {
                 Values::Local(array.as_primitive())
@@ -152,7 +189,11 @@ impl<'a> CellReader<'a> {
     /// Digits of a second's fraction that the column shows.
     pub fn fraction(&self) -> u8 {
         match self.column.ty {
-            Some(ColumnType::DateTime(digits) | ColumnType::Timestamp(digits)) => digits,
+            Some(
+                ColumnType::DateTime(digits)
+                | ColumnType::Timestamp(digits)
+                | ColumnType::Time(digits),
+            ) => digits,
             _ => 0,
         }
     }
@@ -173,7 +214,16 @@ impl<'a> CellReader<'a> {
             Values::U16(a) => Cell::UInt(wide(a, row)),
             Values::U32(a) => Cell::UInt(wide(a, row)),
             Values::U64(a) => Cell::UInt(wide(a, row)),
+            Values::F32(a) if self.column.ty == Some(ColumnType::Float) => {
+                Cell::Float(a.value(row))
+            }
             Values::F32(a) => Cell::Double(wide(a, row)),
+            Values::Year(a) => Cell::Year(a.value(row)),
+            Values::Bit(a, bytes) => Cell::Bit(a.value(row), *bytes),
+            Values::Span(a) => Cell::Time(a.value(row)),
+            Values::Binary(a) => Cell::Bytes(a.value(row)),
+            Values::LargeBinary(a) => Cell::Bytes(a.value(row)),
+            Values::BinaryView(a) => Cell::Bytes(a.value(row)),
             Values::F64(a) => Cell::Double(wide(a, row)),
             Values::Decimal(a, scale) => Cell::Decimal { unscaled: a.value(row), scale: *scale },
             Values::Utf8(a) => Cell::Bytes(a.value(row).as_bytes()),

@@ -89,6 +89,26 @@ impl Shape {
                 let shape = Self::text(WireType::MYSQL_TYPE_BLOB, n);
                 Self { flags: ColumnFlags::BLOB_FLAG, ..shape }
             }
+            Some(ColumnType::Binary(n)) => Self::bytes(WireType::MYSQL_TYPE_STRING, n),
+            Some(ColumnType::Varbinary(n)) => Self::bytes(WireType::MYSQL_TYPE_VAR_STRING, n),
+            Some(ColumnType::Blob(n)) => Self::bytes(WireType::MYSQL_TYPE_BLOB, n).as_blob(),
+            Some(ColumnType::Json) => Self::bytes(WireType::MYSQL_TYPE_JSON, u32::MAX).as_blob(),
+            Some(ColumnType::Float) => {
+                Self::number(WireType::MYSQL_TYPE_FLOAT, 12, DECIMALS_NOT_SPECIFIED)
+            }
+            Some(ColumnType::Year) => {
+                let flags = ColumnFlags::UNSIGNED_FLAG | ColumnFlags::ZEROFILL_FLAG;
+                Self::number(WireType::MYSQL_TYPE_YEAR, 4, 0).with(flags)
+            }
+            // Not NUM: drivers take a BIT as bytes.
+            Some(ColumnType::Bit(n)) => Self {
+                flags: ColumnFlags::UNSIGNED_FLAG,
+                ..Self::number(WireType::MYSQL_TYPE_BIT, u32::from(n), 0)
+            },
+            Some(ColumnType::Time(digits)) => {
+                let length = 10 + fraction(digits);
+                Self::number(WireType::MYSQL_TYPE_TIME, length, digits).without_num()
+            }
             Some(ColumnType::Date) => Self::number(WireType::MYSQL_TYPE_DATE, 10, 0).without_num(),
             Some(ColumnType::DateTime(digits)) => {
                 let length = 19 + fraction(digits);
@@ -108,6 +128,9 @@ impl Shape {
     fn int(width: IntWidth, unsigned: bool) -> Self {
         let (ty, signed_length) = match width {
             IntWidth::Tiny => (WireType::MYSQL_TYPE_TINY, 4),
+            // The length by which drivers tell a BOOL from a TINYINT.
+            IntWidth::Bool if !unsigned => (WireType::MYSQL_TYPE_TINY, 1),
+            IntWidth::Bool => (WireType::MYSQL_TYPE_TINY, 4),
             IntWidth::Small => (WireType::MYSQL_TYPE_SHORT, 6),
             IntWidth::Medium => (WireType::MYSQL_TYPE_INT24, 9),
             IntWidth::Int => (WireType::MYSQL_TYPE_LONG, 11),
@@ -129,6 +152,19 @@ impl Shape {
 
     fn without_num(self) -> Self {
         Self { flags: ColumnFlags::BINARY_FLAG, ..self }
+    }
+
+    fn with(self, flags: ColumnFlags) -> Self {
+        Self { flags: self.flags | flags, ..self }
+    }
+
+    fn as_blob(self) -> Self {
+        self.with(ColumnFlags::BLOB_FLAG)
+    }
+
+    fn bytes(ty: WireType, length: u32) -> Self {
+        let flags = ColumnFlags::BINARY_FLAG;
+        Self { ty, charset: CollationId::BINARY, length, decimals: 0, flags }
     }
 
     fn text(ty: WireType, length: u32) -> Self {

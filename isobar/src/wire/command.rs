@@ -54,7 +54,12 @@ pub enum Command<'a> {
     /// Forget pieces of parameters.
     ResetStatement(u32),
     /// Fetch rows of a cursor.
-    Fetch(u32),
+    Fetch {
+        /// Statement.
+        id: u32,
+        /// How many at most.
+        rows: u32,
+    },
     /// Allow or forbid several statements in one query.
     SetMultiStatements(bool),
     /// A new session for the same user.
@@ -80,11 +85,16 @@ pub struct ChangeUser<'a> {
     pub attributes: Vec<(String, String)>,
 }
 
+/// Cursor type of COM_STMT_EXECUTE.
+const READ_ONLY_CURSOR: u8 = 1;
+
 /// COM_STMT_EXECUTE, its parameters still encoded: their number stands in the prepared statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Execute<'a> {
     /// Statement.
     pub id: u32,
+    /// Whether a read-only cursor is asked for.
+    pub cursor: bool,
     /// Null bitmap, types and values.
     pub params: &'a [u8],
 }
@@ -117,11 +127,11 @@ impl<'a> Command<'a> {
             c if c == Code::COM_STMT_EXECUTE as u8 => {
                 let id = id(&mut buf)?;
                 // Cursor type, and an iteration count that is always 1. A cursor that is asked
-                // for is not opened: the protocol lets the server answer with all rows instead.
-                if !buf.checked_skip(5) {
-                    return Err(Malformed("COM_STMT_EXECUTE: flags"));
-                }
-                Command::Execute(Execute { id, params: buf.eat_all() })
+                // for to write through is not opened: the server answers with all rows instead.
+                let flags = buf.checked_eat_u8().filter(|_| buf.checked_skip(4));
+                let flags = flags.ok_or(Malformed("COM_STMT_EXECUTE: flags"))?;
+                let cursor = flags & 7 == READ_ONLY_CURSOR;
+                Command::Execute(Execute { id, cursor, params: buf.eat_all() })
             }
             c if c == Code::COM_STMT_SEND_LONG_DATA as u8 => Command::SendLongData {
                 id: id(&mut buf)?,
@@ -132,7 +142,12 @@ impl<'a> Command<'a> {
             },
             c if c == Code::COM_STMT_CLOSE as u8 => Command::CloseStatement(id(&mut buf)?),
             c if c == Code::COM_STMT_RESET as u8 => Command::ResetStatement(id(&mut buf)?),
-            c if c == Code::COM_STMT_FETCH as u8 => Command::Fetch(id(&mut buf)?),
+            c if c == Code::COM_STMT_FETCH as u8 => Command::Fetch {
+                id: id(&mut buf)?,
+                rows: buf
+                    .checked_eat_u32_le()
+                    .ok_or(Malformed("COM_STMT_FETCH: number of rows"))?,
+            },
             c if c == Code::COM_SET_OPTION as u8 => match buf.checked_eat_u16_le() {
                 Some(0) => Command::SetMultiStatements(true),
                 Some(1) => Command::SetMultiStatements(false),
@@ -160,7 +175,7 @@ impl<'a> Command<'a> {
             Command::SendLongData { .. } => "Long Data",
             Command::CloseStatement(_) => "Close stmt",
             Command::ResetStatement(_) => "Reset stmt",
-            Command::Fetch(_) => "Fetch",
+            Command::Fetch { .. } => "Fetch",
             Command::SetMultiStatements(_) => "Set option",
             Command::ResetConnection => "Reset Connection",
             Command::Unknown(_) => "Error",

@@ -10,13 +10,14 @@ use std::time::Duration;
 use arrow::array::timezone::Tz;
 use bytes::Bytes;
 use mysql_common::constants::CapabilityFlags;
-use sql::result::{Done, Reply, SqlError};
+use sql::result::{BatchStream, Done, Reply, ResultColumn, SqlError};
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{self, Context, Format, Rows};
 use super::backend::{Backend, Session};
 use super::command::{ChangeUser, Command, Execute};
 use super::connections::{Connections, Registration};
+use super::cursor::{Cursor, Cursors, Left};
 use super::handshake::{self, Accepted, Failure, Host, Offer, Reader, Socket};
 use super::packet::PacketError;
 use super::pattern::like;
@@ -81,6 +82,7 @@ struct Connection {
     accepted: Accepted,
     session: Box<dyn Session>,
     statements: Statements,
+    cursors: Cursors,
     multi_statements: bool,
     /// Database as of the last answer, to tell the client of changes.
     known_database: Option<String>,
@@ -117,6 +119,7 @@ pub async fn serve(
         accepted,
         session,
         statements: Statements::new(limit),
+        cursors: Cursors::default(),
         known_database: None,
         registration,
         shared: Arc::clone(&shared),
@@ -157,6 +160,8 @@ impl Connection {
     }
 
     async fn close_session(&mut self) {
+        // What they read from should not outlive the session.
+        self.cursors.clear();
         if tokio::time::timeout(CANCEL_GRACE, self.session.close()).await.is_err() {
             tracing::warn!(id = self.registration.id, "a session did not close and was dropped");
         }
@@ -231,20 +236,19 @@ impl Connection {
                 self.statements.add_long_data(id, param, data);
             }
             Command::CloseStatement(id) => {
+                _ = self.cursors.take(id);
                 if self.statements.remove(id) {
                     self.session.close_prepared(id).await;
                 }
             }
-            Command::ResetStatement(id) => match self.statements.reset(id) {
-                Some(()) => self.put_ok(&Done::default()),
-                None => self.put_error(&errors::unknown_statement(id, "mysqld_stmt_reset")),
-            },
-            Command::Fetch(id) if self.statements.contains(id) => {
-                self.put_error(&errors::no_open_cursor(id));
+            Command::ResetStatement(id) => {
+                _ = self.cursors.take(id);
+                match self.statements.reset(id) {
+                    Some(()) => self.put_ok(&Done::default()),
+                    None => self.put_error(&errors::unknown_statement(id, "mysqld_stmt_reset")),
+                }
             }
-            Command::Fetch(id) => {
-                self.put_error(&errors::unknown_statement(id, "mysqld_stmt_fetch"));
-            }
+            Command::Fetch { id, rows } => self.fetch(id, rows, &cancel).await?,
             Command::ResetConnection => self.reset().await?,
             Command::ChangeUser(offer) => self.change_user(offer).await?,
             Command::Unknown(code) => self.put_error(&errors::unknown_command(code)),
@@ -252,17 +256,20 @@ impl Connection {
         Ok(())
     }
 
-    /// What the next answer depends on; notes that the client has learnt of the database.
+    /// What the next answer depends on; notes that the client has learnt of all changes.
     fn context(&mut self, more: bool) -> Context {
         let database = self.session.database();
         let changed = database != self.known_database;
         if changed {
             self.known_database.clone_from(&database);
         }
+        let changes = self.session.take_changes();
         Context {
             capabilities: self.accepted.capabilities,
             status: answer::status_flags(self.session.status(), more),
-            new_database: database.filter(|_| changed),
+            new_database: database.filter(|_| changed && changes.tracks_schema),
+            state_changed: changes.tracks_state && (changed || changes.any),
+            new_variables: changes.variables,
         }
     }
 
@@ -299,6 +306,7 @@ impl Connection {
             let Accepted { reader, .. } = &mut self.accepted;
             let work = self.session.execute(sql, cancel);
             let reply = attend(reader, &self.registration, cancel, work).await?;
+            self.end_cursors();
             if !self.reply(reply, Format::Text, position < last, cancel).await? {
                 break;
             }
@@ -316,14 +324,85 @@ impl Connection {
         execute: Execute<'_>,
         cancel: &CancellationToken,
     ) -> Result<(), End> {
+        _ = self.cursors.take(execute.id);
         let reply = match self.statements.params(execute.id, execute.params) {
             Err(error) => Err(error),
             Ok(params) => {
-                let work = self.session.execute_prepared(execute.id, params, cancel);
+                let work = match execute.cursor {
+                    true => self.session.open_prepared(execute.id, params, cancel),
+                    false => self.session.execute_prepared(execute.id, params, cancel),
+                };
                 attend(&mut self.accepted.reader, &self.registration, cancel, work).await?
             }
         };
-        self.reply(reply, Format::Binary, false, cancel).await?;
+        self.end_cursors();
+        match reply {
+            Ok(Reply::Rows { columns, batches, warnings }) if execute.cursor => {
+                self.open_cursor(execute.id, (columns, batches, warnings), cancel).await
+            }
+            reply => self.reply(reply, Format::Binary, false, cancel).await.map(|_| ()),
+        }
+    }
+
+    /// Ends the cursors of a transaction that a statement has ended.
+    fn end_cursors(&mut self) {
+        if !self.session.status().in_transaction {
+            self.cursors.end_transaction();
+        }
+    }
+
+    /// Answers COM_STMT_EXECUTE with a cursor.
+    async fn open_cursor(
+        &mut self,
+        id: u32,
+        (columns, batches, warnings): (Vec<ResultColumn>, BatchStream, u16),
+        cancel: &CancellationToken,
+    ) -> Result<(), End> {
+        let zone = self.session.time_zone();
+        let Ok(zone) = zone.parse::<Tz>() else {
+            self.put_error(&errors::internal(format!("unknown time zone '{zone}'")));
+            return Ok(());
+        };
+        if let Err(error) = self.cursors.check_room() {
+            self.put_error(&error);
+            return Ok(());
+        }
+        let rows = Rows { columns, batches, warnings, format: Format::Binary, zone };
+        let work = Cursor::open(rows, self.session.status().in_transaction, cancel);
+        match attend(&mut self.accepted.reader, &self.registration, cancel, work).await? {
+            Ok(cursor) => {
+                let context = self.context(false);
+                cursor.describe(&mut self.accepted.writer, &context);
+                self.cursors.keep(id, cursor);
+            }
+            Err(error) => self.put_error(&error),
+        }
+        Ok(())
+    }
+
+    /// COM_STMT_FETCH. A cursor that breaks off, or that has given its last row, is closed.
+    async fn fetch(&mut self, id: u32, rows: u32, cancel: &CancellationToken) -> Result<(), End> {
+        if !self.statements.contains(id) {
+            self.put_error(&errors::unknown_statement(id, "mysqld_stmt_fetch"));
+            return Ok(());
+        }
+        let Some(mut cursor) = self.cursors.take(id) else {
+            self.put_error(&errors::no_open_cursor(id));
+            return Ok(());
+        };
+        let Accepted { reader, writer, .. } = &mut self.accepted;
+        let work = cursor.send(writer, rows, cancel);
+        match attend(reader, &self.registration, cancel, work).await?? {
+            Ok(left) => {
+                let mut context = self.context(false);
+                context.status |= left.flag();
+                answer::put_eof(&mut self.accepted.writer, &context, cursor.warnings());
+                if left == Left::More {
+                    self.cursors.keep(id, cursor);
+                }
+            }
+            Err(error) => self.put_error(&error),
+        }
         Ok(())
     }
 

@@ -102,7 +102,13 @@ pub fn interrupted() -> SqlError {
     SqlError::new(1317, b"70100", "Query execution was interrupted")
 }
 
-/// 1421: COM_STMT_FETCH where nothing is left to fetch: results are sent whole.
+/// A cursor more than a connection may keep open.
+pub fn too_many_cursors(most: usize) -> SqlError {
+    let text = format!("a connection keeps at most {most} cursors open: close one first");
+    SqlError::new(1105, b"HY000", text)
+}
+
+/// 1421: COM_STMT_FETCH where no cursor is open.
 pub fn no_open_cursor(id: u32) -> SqlError {
     SqlError::new(1421, b"HY000", format!("The statement ({id}) has no open cursor."))
 }

@@ -5,7 +5,7 @@
 //! transaction and touches no storage. Whatever a client sends, the answer is a typed error, never
 //! a panic; memory per connection is bounded by `max_allowed_packet` and one batch of rows.
 //!
-//! Not offered: compression, cursors (rows are sent whole), the RSA key exchange of
+//! Not offered: compression, the RSA key exchange of
 //! caching_sha2_password (use TLS), replication commands.
 
 mod answer;
@@ -16,6 +16,7 @@ mod column;
 mod command;
 mod connection;
 mod connections;
+mod cursor;
 pub mod errors;
 mod fuzz;
 mod handshake;

@@ -44,7 +44,7 @@ pub fn decode<'l>(
     for (position, param) in bound.iter().enumerate() {
         let null = nulls.get(position / 8).is_some_and(|byte| byte & (1 << (position % 8)) != 0);
         values.push(if let Some(data) = long_data(position) {
-            text(data, position)?
+            text(data)
         } else if null {
             Value::Null
         } else {
@@ -94,7 +94,7 @@ fn decode_value(
         .map_err(|_| errors::malformed("COM_STMT_EXECUTE ends within a parameter's value"))?;
     Ok(match value.0 {
         WireValue::NULL => Value::Null,
-        WireValue::Bytes(bytes) => return text(&bytes, position),
+        WireValue::Bytes(bytes) => text(&bytes),
         WireValue::Int(n) if param.unsigned => Value::UInt(n as u64),
         WireValue::Int(n) => Value::Int(n),
         WireValue::UInt(n) => Value::UInt(n),
@@ -133,10 +133,11 @@ fn date(ty: WireType, (y, m, d): (u16, u8, u8), (h, min, s, us): (u8, u8, u8, u3
     }
 }
 
-fn text(bytes: &[u8], position: usize) -> Result<Value, SqlError> {
+/// Text where it is UTF-8, else bytes: what a column may hold is decided where it is stored.
+fn text(bytes: &[u8]) -> Value {
     match std::str::from_utf8(bytes) {
-        Ok(text) => Ok(Value::String(text.to_owned())),
-        Err(_) => Err(errors::not_utf8(&format!("parameter {}", position + 1))),
+        Ok(text) => Value::String(text.to_owned()),
+        Err(_) => Value::Bytes(bytes.to_vec()),
     }
 }
 

@@ -7,6 +7,7 @@ use std::fmt::Write;
 use bytes::{BufMut, BytesMut};
 use chrono::{Datelike, NaiveDate, NaiveDateTime, Timelike};
 use mysql_common::io::BufMutExt;
+use types::value::{format_float, format_time};
 
 use super::cell::Cell;
 
@@ -26,9 +27,19 @@ pub fn put_cell(out: &mut BytesMut, cell: &Cell<'_>, fraction: u8) {
         Cell::UInt(n) => short(out, |out| write!(out, "{n}")),
         Cell::Double(n) => short(out, |out| put_double(out, *n)),
         Cell::Decimal { unscaled, scale } => short(out, |out| put_decimal(out, *unscaled, *scale)),
+        Cell::Float(n) => short(out, |out| out.write_str(&format_float(*n))),
+        Cell::Year(n) => short(out, |out| write!(out, "{n:04}")),
+        Cell::Bit(n, bytes) => put_bit(out, *n, *bytes),
+        Cell::Time(us) => short(out, |out| out.write_str(&format_time(*us, fraction))),
         Cell::Date(date) => short(out, |out| put_date(out, *date)),
         Cell::DateTime(time) => short(out, |out| put_datetime(out, *time, fraction)),
     }
+}
+
+/// A BIT is its bytes, the highest first, in either protocol.
+pub fn put_bit(out: &mut BytesMut, n: u64, bytes: usize) {
+    let all = n.to_be_bytes();
+    out.put_lenenc_str(all.get(all.len().saturating_sub(bytes)..).unwrap_or(&all));
 }
 
 /// Writes text of at most [`SHORT`] bytes behind its length.

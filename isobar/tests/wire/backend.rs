@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use arrow::array::{
     ArrayRef, Date32Array, Decimal128Array, Float64Array, Int8Array, Int16Array, Int32Array,
-    Int64Array, NullArray, RecordBatch, StringArray, TimestampMicrosecondArray, UInt8Array,
-    UInt16Array, UInt32Array, UInt64Array,
+    Int64Array, LargeStringArray, NullArray, RecordBatch, StringArray, TimestampMicrosecondArray,
+    UInt8Array, UInt16Array, UInt32Array, UInt64Array,
 };
 use arrow::datatypes::{Field, Schema};
 use async_trait::async_trait;
@@ -19,6 +19,7 @@ use isobar::wire::{
     Server, Session, SessionStatus, StoredPassword,
 };
 use sql::result::{BatchStream, Done, Reply, ResultColumn, SqlError};
+use sql::variables::Changes;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use types::{ColumnType, IntWidth, Value};
@@ -128,6 +129,7 @@ impl Backend for Canned {
             database: None,
             info: info.clone(),
             in_transaction: false,
+            changes: Changes::default(),
             next_statement: 1,
             prepared: HashMap::new(),
             seen: Arc::clone(&self.seen),
@@ -144,6 +146,7 @@ struct CannedSession {
     database: Option<String>,
     info: ConnectionInfo,
     in_transaction: bool,
+    changes: Changes,
     next_statement: u32,
     prepared: HashMap<u32, String>,
     seen: Arc<Seen>,
@@ -230,6 +233,8 @@ pub fn all_types() -> (Vec<ResultColumn>, Vec<ArrayRef>) {
     add("dt6", ColumnType::DateTime(6), Arc::new(TimestampMicrosecondArray::from(times())));
     let stamps = TimestampMicrosecondArray::from(times()).with_timezone("UTC");
     add("ts3", ColumnType::Timestamp(3), Arc::new(stamps));
+    let documents = LargeStringArray::from(vec![Some("{\"grün\": [1, null]}"), Some("\"\""), None]);
+    add("js", ColumnType::Json, Arc::new(documents));
     (columns, arrays)
 }
 
@@ -237,9 +242,9 @@ pub fn all_types() -> (Vec<ResultColumn>, Vec<ArrayRef>) {
 pub const ALL_TYPES_TEXT: [&str; 2] = [
     "127\t255\t32767\t65535\t8388607\t16777215\t2147483647\t4294967295\t9223372036854775807\t\
      18446744073709551615\t1e20\t123456.789\tgrün\tgrün\tgrün\t2023-11-14\t2023-11-14 22:13:20\t\
-     2023-11-14 22:13:20.123456\t2023-11-15 00:13:20.123",
+     2023-11-14 22:13:20.123456\t2023-11-15 00:13:20.123\t{\"grün\": [1, null]}",
     "-128\t0\t-32768\t0\t-8388608\t0\t-2147483648\t0\t-9223372036854775808\t0\t-0.1\t-0.001\t\t\t\t\
-     0001-01-01\t1970-01-01 00:00:00\t1970-01-01 00:00:00.000000\t1970-01-01 02:00:00.000",
+     0001-01-01\t1970-01-01 00:00:00\t1970-01-01 00:00:00.000000\t1970-01-01 02:00:00.000\t\"\"",
 ];
 
 /// Counts streams that exist.
@@ -339,6 +344,15 @@ impl CannedSession {
                 warnings: 2,
                 info: "Records: 3  Duplicates: 0  Warnings: 2".to_owned(),
             })),
+            ["SET", "ZONE"] => {
+                self.changes.variables.push(("time_zone".to_owned(), "+01:00".to_owned()));
+                Ok(Reply::Done(Done::default()))
+            }
+            ["SET", "ANYTHING"] => {
+                self.changes.tracks_state = true;
+                self.changes.any = true;
+                Ok(Reply::Done(Done::default()))
+            }
             ["SET", ..] => Ok(Reply::Done(Done::default())),
             ["LOAD", "DATA", "LOCAL", "INFILE", ..] => {
                 let file = sql.split('\'').nth(1).unwrap_or_default().to_owned();
@@ -427,6 +441,15 @@ impl Session for CannedSession {
         Ok(texts(&pairs))
     }
 
+    async fn open_prepared(
+        &mut self,
+        id: u32,
+        params: Vec<Value>,
+        cancel: &CancellationToken,
+    ) -> Result<Reply, SqlError> {
+        self.execute_prepared(id, params, cancel).await
+    }
+
     async fn close_prepared(&mut self, id: u32) {
         self.prepared.remove(&id).unwrap();
     }
@@ -466,6 +489,10 @@ impl Session for CannedSession {
 
     fn database(&self) -> Option<String> {
         self.database.clone()
+    }
+
+    fn take_changes(&mut self) -> Changes {
+        Changes { tracks_schema: true, ..std::mem::take(&mut self.changes) }
     }
 
     fn status(&self) -> SessionStatus {

@@ -25,6 +25,29 @@ async fn an_empty_password_is_nothing_or_a_zero() {
     }
 }
 
+/// libmariadb offers a method of no server where it could not load the greeting's, and then waits
+/// to be told another before it takes an OK.
+#[tokio::test]
+async fn a_method_that_is_not_ours_is_switched_even_without_a_password() {
+    let server = start(Options::default()).await;
+    for (answer, last) in [(&b""[..], 0), (&b"no password"[..], 0xff)] {
+        let mut raw = Raw::connect(&server).await;
+        raw.read().await.unwrap();
+        let mut hello = capabilities().bits().to_le_bytes().to_vec();
+        hello.extend_from_slice(&[0, 0, 0, 1, 45]);
+        hello.extend_from_slice(&[0; 23]);
+        hello.extend_from_slice(b"root\0\0dummy_fallback_auth\0");
+        raw.write(1, &hello).await;
+        let (sequence, switch) = raw.read().await.unwrap();
+        assert_eq!((sequence, switch[0]), (2, 0xfe), "{switch:?}");
+        assert!(switch[1..].starts_with(b"mysql_native_password\0"), "{switch:?}");
+        raw.write(3, answer).await;
+        let (sequence, end) = raw.read().await.unwrap();
+        assert_eq!((sequence, end[0]), (4, last), "{end:?}");
+    }
+    expect_healthy(&server).await;
+}
+
 #[tokio::test]
 async fn garbage_instead_of_a_hello_is_refused() {
     let server = start(Options::default()).await;
@@ -156,36 +179,12 @@ async fn broken_parameters_keep_the_connection() {
         (&[0, 1, 8, 0, 1, 2, 3], 1835),
         (&[0, 1, 253, 0, 200, b'x'], 1835),
         (&[0, 1, 253, 0, 0xfe, 255, 255, 255, 255, 255, 255, 255, 255], 1835),
-        (&[0, 1, 253, 0, 1, 0xff], 1300),
         (&[0, 1, 5, 0, 0, 0, 0, 0, 0, 0, 0xf8, 0x7f], 1210),
         (&[0, 1, 12, 0, 11, 1], 1835),
     ] {
         raw.command(23, &execute(tail)).await;
         assert_eq!(raw.read_error().await.code, code, "{tail:?}");
     }
-    raw.expect_alive().await;
-}
-
-#[tokio::test]
-async fn a_cursor_asked_for_is_answered_with_all_rows() {
-    let server = start(Options::default()).await;
-    let mut raw = Raw::login(&server).await;
-    raw.command(22, b"SELECT * FROM types").await;
-    let (_, prepared) = raw.read().await.unwrap();
-    let id = &prepared[1..5];
-    for _ in 0..19 {
-        raw.read().await.unwrap();
-    }
-    raw.command(23, &[id, &[1, 1, 0, 0, 0]].concat()).await;
-    // Number of columns, columns, rows, end.
-    for _ in 0..1 + 19 + 3 {
-        raw.read().await.unwrap();
-    }
-    let (_, end) = raw.read().await.unwrap();
-    let status = u16::from_le_bytes([end[3], end[4]]);
-    assert_eq!((end[0], status & 0x40), (0xfe, 0), "no cursor is open");
-    raw.command(28, &[id, &[10, 0, 0, 0]].concat()).await;
-    assert_eq!(raw.read_error().await.code, 1421);
     raw.expect_alive().await;
 }
 
@@ -244,7 +243,7 @@ async fn field_list_tells_columns_by_pattern() {
     let server = start(Options::default()).await;
     let mut raw = Raw::login(&server).await;
     for (pattern, columns) in
-        [("", 19), ("%", 19), ("i%", 5), ("D_", 1), ("_8", 2), ("%4", 5), ("x%x", 0)]
+        [("", 20), ("%", 20), ("i%", 5), ("D_", 1), ("_8", 2), ("%4", 5), ("x%x", 0)]
     {
         raw.command(4, format!("types\0{pattern}").as_bytes()).await;
         let mut count = 0;

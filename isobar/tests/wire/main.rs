@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod backend;
+mod changes;
 mod command_line;
+mod cursors;
 mod decoding;
 mod hostile;
 mod python_clients;

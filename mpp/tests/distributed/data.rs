@@ -16,6 +16,7 @@ fn column(id: ColumnId, name: &str, ty: ColumnType, nullable: bool) -> Column {
         ty,
         nullable,
         default: None,
+        original: None,
         auto_increment: false,
         on_update_now: false,
         hidden: false,
@@ -34,6 +35,8 @@ pub fn table(id: u64, name: &str, columns: Vec<Column>) -> Table {
         indexes: Vec::new(),
         columnar_replicas: 1,
         comment: String::new(),
+        dropped: Vec::new(),
+        checks: Vec::new(),
     }
 }
 

@@ -11,8 +11,8 @@ use mpp::ticket::Ticket;
 use serde_json::{Value, json};
 use tonic::{Code, Request};
 
-use crate::cluster::{Cluster, KEY, ROOT, channel, client_of, get, info, refusal, shown};
-use crate::data::{cluster, customers_table};
+use crate::cluster::{Cluster, KEY, ROOT, channel, client_of, get, info, query, refusal, shown};
+use crate::data::{CUSTOMERS, ORDERS, cluster, customers_table};
 
 fn customers() -> Value {
     json!({ "scan": { "database": "d", "table": "customers", "columns": ["cid"] } })
@@ -126,5 +126,39 @@ async fn a_ticket_ends_with_its_table() {
         cluster.alter(|tables| tables.retain(|table| table.name != name));
         let (_, message) = refusal(get(&mut client, ticket).await);
         assert!(message.starts_with("ISOBAR-TABLE_CHANGED"), "{message}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_that_exchange_their_names_are_never_taken_for_each_other() {
+    let cluster = cluster().await;
+    let command = json!({ "sql": { "query": "SELECT COUNT(*) FROM customers", "database": "d" } });
+    for node in [11, 12, 13] {
+        // Every node remembers a catalog from before.
+        query(&cluster, node, "SELECT COUNT(*) FROM customers").await.unwrap();
+    }
+    let mut before = None;
+    for round in 0..20 {
+        cluster.alter(|tables| {
+            for table in tables.iter_mut().filter(|t| ["orders", "customers"].contains(&&*t.name)) {
+                table.version += 1;
+                table.name = if table.name == "orders" { "customers" } else { "orders" }.into();
+            }
+        });
+        let of = if round % 2 == 0 { ORDERS } else { CUSTOMERS };
+        let found = info(&mut cluster.client(11).await, command.clone()).await.unwrap();
+        let ticket = found.endpoint[0].ticket.clone().unwrap();
+        // The other nodes have heard of nothing yet.
+        for node in [12, 13] {
+            let mut client = cluster.client(node).await;
+            let answer = get(&mut client, ticket.clone()).await.unwrap().1;
+            assert_eq!(shown(&answer), [of.to_string()], "round {round}, node {node}");
+            if let Some(before) = before.clone() {
+                let (_, message) = refusal(get(&mut client, before).await);
+                assert!(message.starts_with("ISOBAR-TABLE_CHANGED"), "{message}");
+                assert!(message.contains("d.customers"), "{message}");
+            }
+        }
+        before = Some(ticket);
     }
 }

@@ -18,6 +18,7 @@ fn column(id: ColumnId, name: &str, ty: ColumnType, nullable: bool) -> Column {
         ty,
         nullable,
         default: None,
+        original: None,
         auto_increment: false,
         on_update_now: false,
         hidden: false,
@@ -41,20 +42,29 @@ pub fn first() -> Table {
         indexes: Vec::new(),
         columnar_replicas: 1,
         comment: String::new(),
+        dropped: Vec::new(),
+        checks: Vec::new(),
     }
 }
 
-/// The next version: one more column with a default, or without its last added one.
+/// The next version: one more column with a default and another under a new name, or without the
+/// column added last.
 pub fn altered(table: &Table, narrower: bool) -> Table {
     let mut next = table.clone();
     next.version += 1;
     if narrower && next.columns.len() > 3 {
-        next.columns.pop();
+        let gone = next.columns.remove(2);
+        next.dropped.push(gone);
         return next;
     }
-    let default = Some(Default::Constant(Value::Int(i64::from(next.version))));
+    // What older rows read as is the default of then, and not what later rows get.
+    let original = Some(Value::Int(i64::from(next.version)));
+    let default = Some(Default::Constant(Value::Int(-1)));
     let added = column(10 + next.version, &format!("n{}", next.version), BIG, true);
-    next.columns.push(Column { default, ..added });
+    let added = Column { default, original, ..added };
+    // ADD COLUMN … AFTER, and RENAME COLUMN of the same version.
+    next.columns.insert(2, added);
+    next.columns[1].name = format!("v{}", next.version);
     next
 }
 
@@ -74,10 +84,10 @@ pub fn decode(schemas: &[Table], newest: &Table, bytes: &[u8]) -> Row {
     let written = row::version(bytes).unwrap();
     let old = schemas.iter().find(|table| table.version == written).unwrap();
     let cells = row::decode(old, bytes).unwrap();
-    let cell = |column: &Column| match (old.position(column.id), &column.default) {
+    let cell = |column: &Column| match (old.position(column.id), &column.original) {
         (Some(at), _) => cells[at].clone(),
-        (None, Some(Default::Constant(value))) => value.clone(),
-        (None, _) => Value::Null,
+        (None, Some(value)) => value.clone(),
+        (None, None) => Value::Null,
     };
     newest.columns.iter().map(cell).collect()
 }

@@ -349,6 +349,7 @@ async fn auto_increment_stocks_respect_numbers_given_by_hand() {
 
     assert_eq!(client.auto_increment(id, 1).await.unwrap(), 1);
     assert_eq!(client.auto_increment(id, 3).await.unwrap(), 2);
+    assert_eq!(client.next_auto_increment(id).await.unwrap(), 5);
     client.raise_auto_increment(id, 3).await.unwrap();
     assert_eq!(client.auto_increment(id, 1).await.unwrap(), 5);
     client.raise_auto_increment(id, 9).await.unwrap();
@@ -357,6 +358,7 @@ async fn auto_increment_stocks_respect_numbers_given_by_hand() {
     assert_eq!(client.auto_increment(id, 1).await.unwrap(), 5_001);
     // Another SQL node has a stock of its own.
     let other = PlacementClient::new(cluster.network.clone(), [(1, address(1))]);
+    assert_eq!(other.next_auto_increment(id).await.unwrap(), 6_001);
     assert_eq!(other.auto_increment(id, 1).await.unwrap(), 6_001);
     assert_eq!(client.auto_increment(id, 5_000).await.unwrap(), 7_001);
     assert_eq!(client.auto_increment(999, 1).await, Err(Error::not_found("table", "999")));

@@ -8,7 +8,7 @@ use types::{
 };
 
 use super::scripts::{Args, Script, run_all};
-use crate::api::{CatalogChange, Import, Node, NodeRole, User};
+use crate::api::{CatalogChange, Import, Node, NodeRole, Renamed, User};
 use crate::catalog::Founders;
 use crate::command::{Command, Outcome};
 use crate::state::State;
@@ -26,6 +26,7 @@ pub fn table(database: &str, name: &str, indexes: &[String]) -> Table {
         ty: ColumnType::Int { width: IntWidth::Big, unsigned: false },
         nullable: id != 1,
         default: None,
+        original: None,
         auto_increment: id == 1,
         on_update_now: false,
         hidden: false,
@@ -48,6 +49,8 @@ pub fn table(database: &str, name: &str, indexes: &[String]) -> Table {
         indexes: indexes.iter().enumerate().map(index).collect(),
         columnar_replicas: 0,
         comment: String::new(),
+        dropped: Vec::new(),
+        checks: Vec::new(),
     }
 }
 
@@ -102,6 +105,12 @@ impl StateScript {
                 Column { id: id.parse().unwrap(), name: "new".into(), ..table.columns[1].clone() };
             table.columns.push(column);
         }
+        if let (true, Some(last)) = (args.has("hide"), table.columns.last_mut()) {
+            last.hidden = true;
+        }
+        if args.has("not-null") {
+            table.columns[1].nullable = false;
+        }
         if args.has("narrow") {
             table.columns[1].ty = ColumnType::Int { width: IntWidth::Int, unsigned: false };
         }
@@ -154,6 +163,21 @@ impl StateScript {
             "drop-table" => {
                 let id = self.table(args.text(0)).id;
                 self.change(CatalogChange::DropTable(id), args)
+            }
+            "truncate-table" => {
+                let id = self.table(args.text(0)).id;
+                self.change(CatalogChange::TruncateTable(id), args)
+            }
+            "rename-tables" => {
+                let renamed = |pair: String| {
+                    let (from, to) = pair.split_once('>').unwrap();
+                    let (database, name) = to.split_once('.').unwrap();
+                    let Table { id: table, version, .. } = self.table(from);
+                    let (database, name) = (database.into(), name.into());
+                    Renamed { table, version: version + 1, database, name }
+                };
+                let renamed = args.list("pairs").into_iter().map(renamed).collect();
+                self.change(CatalogChange::RenameTables(renamed), args)
             }
             "import" => {
                 let table = self.table(args.text(0));

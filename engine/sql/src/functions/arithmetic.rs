@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Decimal256Type, Float64Type, Int64Type, i256};
 use datafusion::common::{Result, ScalarValue};
 
 use super::Function;
-use super::convert::{number_type, to_type};
+use super::convert::{is_time, number_type, to_type};
 use super::decimal::{decimals, exact, power};
 use crate::error::{SqlResult, out_of_range, unknown};
 
@@ -159,6 +159,7 @@ fn sum_arg_type(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataTy
         Some(DataType::Decimal128(p, s)) if *p > 20 => DataType::Decimal256(38, *s),
         Some(DataType::Decimal128(p, s)) => DataType::Decimal128((*p + 12).min(38), *s),
         Some(ty) if number_type(ty) == DataType::Float64 => DataType::Float64,
+        Some(ty) if is_time(ty) => DataType::Decimal128(19, 6),
         _ => DataType::Decimal128(31, 0),
     })
 }

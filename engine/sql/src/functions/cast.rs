@@ -2,24 +2,30 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, StringArray, TimestampMicrosecondArray};
-use arrow::datatypes::DataType;
+use arrow::array::{
+    ArrayRef, BinaryArray, DurationMicrosecondArray, StringArray, TimestampMicrosecondArray,
+};
+use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{Result, ScalarValue, plan_err};
 
-use super::convert::{to_datetime, to_i64, to_strings, to_type};
-use super::{Function, day, double, literal_int, moment, text, whole};
+use super::convert::{
+    is_binary, is_string, to_bytes, to_datetime, to_i64, to_strings, to_time, to_type, to_u64,
+};
+use super::{Function, day, double, literal_int, moment, span, text, whole};
 use crate::error::SqlResult;
-use crate::temporal::{Zone, round_fraction};
+use crate::temporal::{TIME_END_US, Zone, round_fraction, round_time};
 
 /// One function for each target type.
 pub const FUNCTIONS: &[Function] = &[
-    Function::new("cast_signed", 1..=1, whole, |a, t| to_type(&a[0], t)),
+    Function::new("cast_signed", 1..=1, whole, cast_signed),
     Function::new("cast_unsigned", 1..=1, |_, _| Ok(DataType::UInt64), |a, t| to_type(&a[0], t)),
     Function::new("cast_double", 1..=1, double, |a, t| to_type(&a[0], t)),
     Function::new("cast_decimal", 3..=3, decimal_type, |a, t| to_type(&a[0], t)),
     Function::new("cast_date", 1..=1, day, |a, t| to_type(&a[0], t)),
     Function::new("cast_datetime", 1..=2, moment, cast_datetime),
     Function::new("cast_char", 1..=2, text, cast_char),
+    Function::new("cast_binary", 1..=2, |_, _| Ok(DataType::Binary), cast_binary),
+    Function::new("cast_time", 1..=2, span, cast_time),
     Function::new("ts_local", 2..=2, moment, ts_local),
 ];
 
@@ -36,11 +42,22 @@ fn decimal_type(_: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<Dat
     }
 }
 
+/// CAST(… AS SIGNED): unsigned numbers beyond the range wrap, also those that a text spells; all
+/// others end at its ends.
+fn cast_signed(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
+    let from = args[0].data_type();
+    if *from == DataType::UInt64 || is_string(from) || is_binary(from) {
+        let numbers = to_u64(&args[0])?;
+        return Ok(Arc::new(numbers.unary::<_, Int64Type>(u64::cast_signed)));
+    }
+    to_type(&args[0], ty)
+}
+
 fn cast_datetime(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let times = to_datetime(&args[0])?;
     let digits = match args.get(1) {
         Some(digits) => to_i64(digits)?.iter().next().flatten().unwrap_or(0).clamp(0, 6) as u8,
-        None => 0,
+        None => 6,
     };
     let rounded = times.iter().map(|us| us.map(|us| round_fraction(us, digits)));
     Ok(Arc::new(rounded.collect::<TimestampMicrosecondArray>()))
@@ -52,6 +69,31 @@ fn cast_char(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let length = to_i64(length)?.iter().next().flatten().unwrap_or(0).max(0) as usize;
     let cut = strings.iter().map(|s| s.map(|s| s.chars().take(length).collect::<String>()));
     Ok(Arc::new(cut.collect::<StringArray>()))
+}
+
+/// CAST(… AS BINARY(n)) cuts, or fills up with zero bytes.
+fn cast_binary(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    let bytes = to_bytes(&args[0])?;
+    let Some(length) = args.get(1) else { return Ok(Arc::new(bytes)) };
+    let length = to_i64(length)?.iter().next().flatten().unwrap_or(0);
+    let length = usize::try_from(length).ok().filter(|n| *n <= super::string::LONGEST);
+    let sized = |bytes: &[u8]| {
+        let mut sized = bytes.to_vec();
+        sized.resize(length?, 0);
+        Some(sized)
+    };
+    Ok(Arc::new(bytes.iter().map(|bytes| bytes.and_then(sized)).collect::<BinaryArray>()))
+}
+
+fn cast_time(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    let times = to_time(&args[0])?;
+    let digits = match args.get(1) {
+        Some(digits) => to_i64(digits)?.iter().next().flatten().unwrap_or(0).clamp(0, 6) as u8,
+        None => 6,
+    };
+    let within = |us: i64| us.clamp(-TIME_END_US, TIME_END_US);
+    let rounded = times.iter().map(|us| us.map(|us| within(round_time(us, digits))));
+    Ok(Arc::new(rounded.collect::<DurationMicrosecondArray>()))
 }
 
 /// A TIMESTAMP as the session's wall time.

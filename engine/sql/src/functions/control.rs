@@ -6,10 +6,13 @@ use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::compute::kernels::cmp;
 use arrow::compute::kernels::zip::zip;
 use arrow::compute::{is_not_null, nullif};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{Result, ScalarValue};
 
-use super::convert::{DATETIME, is_string, is_temporal, number_type, to_bool, to_type};
+use super::convert::{
+    DATETIME, is_binary, is_integer, is_json, is_string, is_temporal, is_time, number_type,
+    to_bool, to_type,
+};
 use super::{Function, truth, whole};
 use crate::error::{SqlResult, unknown};
 
@@ -31,11 +34,22 @@ pub fn common(types: &[DataType]) -> DataType {
     if types.iter().all(|ty| ty == first) {
         return (*first).clone();
     }
+    if types.iter().any(|ty| is_binary(ty)) {
+        return DataType::Binary;
+    }
     if types.iter().any(|ty| is_string(ty)) {
+        return DataType::Utf8;
+    }
+    if types.iter().any(|ty| is_time(ty)) {
         return DataType::Utf8;
     }
     if types.iter().any(|ty| is_temporal(ty)) {
         return if types.iter().all(|ty| is_temporal(ty)) { DATETIME } else { DataType::Utf8 };
+    }
+    let integers = types.iter().all(|ty| is_integer(ty) || **ty == DataType::Boolean);
+    let signed = types.iter().any(|ty| !ty.is_unsigned_integer());
+    if integers && signed && !types.contains(&&DataType::UInt64) {
+        return DataType::Int64;
     }
     types.iter().map(|ty| number_type(ty)).reduce(wider).unwrap_or(DataType::Null)
 }
@@ -90,6 +104,12 @@ fn coalesce(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
 
 fn mysql_nullif(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let (a, b) = (&args[0], &args[1]);
+    if is_json(a.data_type()) || is_json(b.data_type()) {
+        let key = |of: &ArrayRef| super::json::key(std::slice::from_ref(of), &DataType::Binary);
+        let equal = arrow(cmp::eq(&key(a)?, &key(b)?))?;
+        let known: BooleanArray = equal.iter().map(|e| Some(e.unwrap_or(false))).collect();
+        return arrow(nullif(a, &known));
+    }
     let ty = comparable(a.data_type(), b.data_type());
     let equal = arrow(cmp::eq(&to_type(a, &ty)?, &to_type(b, &ty)?))?;
     let known: BooleanArray = equal.iter().map(|e| Some(e.unwrap_or(false))).collect();
@@ -103,6 +123,16 @@ fn comparable(a: &DataType, b: &DataType) -> DataType {
     }
     if is_temporal(a) || is_temporal(b) {
         return DATETIME;
+    }
+    if is_binary(a) || is_binary(b) {
+        return if a.is_numeric() || b.is_numeric() { DataType::Float64 } else { DataType::Binary };
+    }
+    if is_time(a) || is_time(b) {
+        return if a.is_numeric() || b.is_numeric() {
+            DataType::Float64
+        } else {
+            DataType::Duration(TimeUnit::Microsecond)
+        };
     }
     if is_string(a) != is_string(b) {
         return DataType::Float64;

@@ -5,16 +5,18 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int64Array,
-    StringArray, TimestampMicrosecondArray, UInt64Array,
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Decimal128Array,
+    DurationMicrosecondArray, Float64Array, Int64Array, StringArray, TimestampMicrosecondArray,
+    UInt64Array,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Float64Type, Int64Type, TimeUnit,
-    TimestampMicrosecondType, UInt64Type,
+    DataType, Date32Type, Decimal128Type, DurationMicrosecondType, Float32Type, Float64Type,
+    Int64Type, TimeUnit, TimestampMicrosecondType, UInt64Type,
 };
 use types::Decimal;
 
+use super::decimal::largest;
 use crate::error::{SqlResult, unknown};
 use crate::temporal;
 
@@ -29,7 +31,9 @@ pub fn number_type(ty: &DataType) -> DataType {
         }
         DataType::Decimal128(p, s) => DataType::Decimal128(*p, *s),
         DataType::Float16 | DataType::Float32 | DataType::Float64 => DataType::Float64,
-        ty if is_string(ty) => DataType::Float64,
+        ty if is_string(ty) || is_binary(ty) => DataType::Float64,
+        // HHMMSS with the fraction of the second.
+        ty if is_time(ty) => DataType::Decimal128(13, 6),
         _ => DataType::Int64,
     }
 }
@@ -37,6 +41,21 @@ pub fn number_type(ty: &DataType) -> DataType {
 /// Whether a type holds text.
 pub fn is_string(ty: &DataType) -> bool {
     matches!(ty, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+/// Whether a type is JSON: texts of documents in normal form, and nothing else.
+pub fn is_json(ty: &DataType) -> bool {
+    *ty == DataType::LargeUtf8
+}
+
+/// Whether a type holds bytes.
+pub fn is_binary(ty: &DataType) -> bool {
+    matches!(ty, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
+}
+
+/// Whether a type is TIME.
+pub fn is_time(ty: &DataType) -> bool {
+    matches!(ty, DataType::Duration(_))
 }
 
 /// Whether a type is DATE, DATETIME or TIMESTAMP.
@@ -63,6 +82,8 @@ pub fn to_type(array: &ArrayRef, ty: &DataType) -> SqlResult<ArrayRef> {
         DataType::Date32 => Arc::new(to_date(array)?),
         DataType::Timestamp(TimeUnit::Microsecond, None) => Arc::new(to_datetime(array)?),
         DataType::Boolean => Arc::new(to_bool(array)?),
+        DataType::Binary => Arc::new(to_bytes(array)?),
+        DataType::Duration(TimeUnit::Microsecond) => Arc::new(to_time(array)?),
         ty => arrow_cast(array, ty)?,
     })
 }
@@ -77,8 +98,19 @@ pub fn to_strings(array: &ArrayRef) -> SqlResult<StringArray> {
     Ok(match array.data_type() {
         DataType::Utf8 => array.as_string::<i32>().clone(),
         DataType::Null => StringArray::new_null(array.len()),
-        DataType::Float64 | DataType::Float32 => {
-            let array = arrow_cast(array, &DataType::Float64)?;
+        DataType::Float32 => {
+            let array = array.as_primitive::<Float32Type>();
+            array.iter().map(|n| n.map(types::value::format_float)).collect()
+        }
+        DataType::Duration(_) => {
+            let array = to_time(array)?;
+            array.iter().map(|us| us.map(temporal::format_time_auto)).collect()
+        }
+        ty if is_binary(ty) => {
+            let array = to_bytes(array)?;
+            array.iter().map(|bytes| bytes.map(utf8).transpose()).collect::<SqlResult<_>>()?
+        }
+        DataType::Float64 => {
             array.as_primitive::<Float64Type>().iter().map(|n| n.map(format_double)).collect()
         }
         DataType::Date32 => {
@@ -93,6 +125,53 @@ pub fn to_strings(array: &ArrayRef) -> SqlResult<StringArray> {
             array.as_boolean().iter().map(|b| b.map(|b| if b { "1" } else { "0" })).collect()
         }
         _ => arrow_cast(array, &DataType::Utf8)?.as_string::<i32>().clone(),
+    })
+}
+
+/// Text as what is read as a number or a time; of JSON that is the scalar without its quotes.
+fn scalars(array: &ArrayRef) -> SqlResult<StringArray> {
+    if is_json(array.data_type()) { super::json::scalars(array) } else { to_strings(array) }
+}
+
+fn utf8(bytes: &[u8]) -> SqlResult<&str> {
+    std::str::from_utf8(bytes).map_err(|_| {
+        let hex: String = bytes.iter().take(32).map(|byte| format!("{byte:02X}")).collect();
+        let text = format!("Invalid utf8mb4 character string: '{hex}'");
+        crate::result::SqlError::new(1300, b"HY000", text)
+    })
+}
+
+/// As bytes: text by its UTF-8, numbers and times by what they print as.
+pub fn to_bytes(array: &ArrayRef) -> SqlResult<BinaryArray> {
+    Ok(match array.data_type() {
+        DataType::Binary => array.as_binary::<i32>().clone(),
+        ty if is_binary(ty) => arrow_cast(array, &DataType::Binary)?.as_binary::<i32>().clone(),
+        _ => to_strings(array)?.iter().map(|text| text.map(str::as_bytes)).collect(),
+    })
+}
+
+/// As TIME; NULL where the value is none.
+pub fn to_time(array: &ArrayRef) -> SqlResult<DurationMicrosecondArray> {
+    Ok(match array.data_type() {
+        DataType::Duration(TimeUnit::Microsecond) => {
+            array.as_primitive::<DurationMicrosecondType>().clone()
+        }
+        DataType::Duration(_) => {
+            let ty = DataType::Duration(TimeUnit::Microsecond);
+            arrow_cast(array, &ty)?.as_primitive::<DurationMicrosecondType>().clone()
+        }
+        DataType::Date32 => {
+            array.as_primitive::<Date32Type>().iter().map(|day| day.map(|_| 0)).collect()
+        }
+        DataType::Timestamp(_, _) => {
+            let us = to_datetime(array)?;
+            us.iter().map(|us| us.map(|us| us.rem_euclid(temporal::DAY_US))).collect()
+        }
+        ty if ty.is_integer() => to_i64(array)?
+            .iter()
+            .map(|n| n.and_then(|n| temporal::time_from_number(n, 0)))
+            .collect(),
+        _ => scalars(array)?.iter().map(|text| text.and_then(temporal::parse_time)).collect(),
     })
 }
 
@@ -112,9 +191,11 @@ pub fn format_double(n: f64) -> String {
 pub fn to_f64(array: &ArrayRef) -> SqlResult<Float64Array> {
     Ok(match array.data_type() {
         DataType::Float64 => array.as_primitive::<Float64Type>().clone(),
-        ty if is_string(ty) => {
-            let strings = to_strings(&arrow_cast(array, &DataType::Utf8)?)?;
-            strings.iter().map(|text| text.map(leading_f64)).collect()
+        ty if is_string(ty) => scalars(array)?.iter().map(|text| text.map(leading_f64)).collect(),
+        ty if is_binary(ty) => leading_texts(array)?.iter().map(|t| t.map(leading_f64)).collect(),
+        ty if is_time(ty) => {
+            let number = |us| decimal_f64(temporal::time_number(us));
+            to_time(array)?.iter().map(|us| us.map(number)).collect()
         }
         ty if is_temporal(ty) => {
             let numbers = to_i64(array)?;
@@ -130,6 +211,12 @@ pub fn to_f64(array: &ArrayRef) -> SqlResult<Float64Array> {
         }
         _ => arrow_cast(array, &DataType::Float64)?.as_primitive::<Float64Type>().clone(),
     })
+}
+
+/// Bytes as the text of the number they may start with.
+fn leading_texts(array: &ArrayRef) -> SqlResult<StringArray> {
+    let bytes = to_bytes(array)?;
+    Ok(bytes.iter().map(|bytes| bytes.map(String::from_utf8_lossy)).collect())
 }
 
 /// The double nearest to a decimal.
@@ -173,7 +260,8 @@ pub fn leading_number(text: &str) -> &str {
     text.get(..end).unwrap_or("0")
 }
 
-/// As a signed integer, rounded; out of range becomes the nearest end.
+/// As a signed integer, rounded: halves of a decimal away from zero, halves of a double to even;
+/// of a text only its leading digits count. Out of range becomes the nearest end.
 pub fn to_i64(array: &ArrayRef) -> SqlResult<Int64Array> {
     Ok(match array.data_type() {
         DataType::Int64 => array.as_primitive::<Int64Type>().clone(),
@@ -193,11 +281,13 @@ pub fn to_i64(array: &ArrayRef) -> SqlResult<Int64Array> {
         }
         DataType::Float64 | DataType::Float32 => {
             let array = to_f64(array)?;
-            array.iter().map(|n| n.map(|n| n.round() as i64)).collect()
+            array.iter().map(|n| n.map(|n| n.round_ties_even() as i64)).collect()
         }
-        ty if is_string(ty) => {
-            let array = to_strings(array)?;
-            array.iter().map(|text| text.map(leading_i64)).collect()
+        ty if is_string(ty) => scalars(array)?.iter().map(|text| text.map(leading_i64)).collect(),
+        ty if is_binary(ty) => leading_texts(array)?.iter().map(|t| t.map(leading_i64)).collect(),
+        ty if is_time(ty) => {
+            let number = |us| round_i64(temporal::time_number(us));
+            to_time(array)?.iter().map(|us| us.map(number)).collect()
         }
         DataType::UInt64 => {
             let array = array.as_primitive::<UInt64Type>();
@@ -207,9 +297,35 @@ pub fn to_i64(array: &ArrayRef) -> SqlResult<Int64Array> {
     })
 }
 
+/// The sign and the digits that a text starts with, and nothing behind them: `1.9` is 1, and so is
+/// `1e3`. Beyond 128 bits the number is at their end.
+fn leading_integer(text: &str) -> i128 {
+    let text = text.trim_start();
+    let (negative, rest) = match text.strip_prefix(['-', '+']) {
+        Some(rest) => (text.starts_with('-'), rest),
+        None => (false, text),
+    };
+    let size = rest
+        .bytes()
+        .take_while(u8::is_ascii_digit)
+        .fold(0i128, |sum, digit| sum.saturating_mul(10).saturating_add(i128::from(digit - b'0')));
+    if negative { -size } else { size }
+}
+
 fn leading_i64(text: &str) -> i64 {
-    let number = leading_number(text);
-    number.parse().unwrap_or_else(|_| leading_f64(number).round() as i64)
+    leading_integer(text).clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+}
+
+fn leading_u64(text: &str) -> u64 {
+    wrapped_u64(leading_integer(text))
+}
+
+/// Without a sign: negative numbers wrap, too large ones are the largest.
+fn wrapped_u64(n: i128) -> u64 {
+    match n {
+        ..0 => n.max(i128::from(i64::MIN)) as i64 as u64,
+        _ => u64::try_from(n).unwrap_or(u64::MAX),
+    }
 }
 
 fn round_i64(n: Decimal) -> i64 {
@@ -228,22 +344,15 @@ pub fn to_u64(array: &ArrayRef) -> SqlResult<UInt64Array> {
             let scale = u8::try_from(*scale).unwrap_or(0);
             let array = array.as_primitive::<Decimal128Type>();
             let round = |unscaled| {
-                let whole = Decimal { unscaled, scale }.rescale(0).map_or(0, |n| n.unscaled);
-                u64::try_from(whole).unwrap_or(if whole < 0 { 0 } else { u64::MAX })
+                wrapped_u64(Decimal { unscaled, scale }.rescale(0).map_or(0, |n| n.unscaled))
             };
             array.iter().map(|n| n.map(round)).collect()
         }
-        ty if is_string(ty) => {
-            let array = to_strings(array)?;
-            let read = |text: &str| {
-                let number = leading_number(text);
-                number.parse().unwrap_or_else(|_| leading_i64(number) as u64)
-            };
-            array.iter().map(|text| text.map(read)).collect()
-        }
+        ty if is_string(ty) => scalars(array)?.iter().map(|text| text.map(leading_u64)).collect(),
+        ty if is_binary(ty) => leading_texts(array)?.iter().map(|t| t.map(leading_u64)).collect(),
         DataType::Float64 | DataType::Float32 => {
-            let wrap = |n: f64| if n < 0.0 { n.round() as i64 as u64 } else { n.round() as u64 };
-            to_f64(array)?.iter().map(|n| n.map(wrap)).collect()
+            let wrap = |n: f64| if n < 0.0 { n as i64 as u64 } else { n as u64 };
+            to_f64(array)?.iter().map(|n| n.map(|n| wrap(n.round_ties_even()))).collect()
         }
         _ => to_i64(array)?.iter().map(|n| n.map(|n| n as u64)).collect(),
     })
@@ -254,10 +363,6 @@ pub fn to_u64(array: &ArrayRef) -> SqlResult<UInt64Array> {
 pub fn to_decimal(array: &ArrayRef, precision: u8, scale: i8) -> SqlResult<Decimal128Array> {
     let digits = u8::try_from(scale).unwrap_or(0);
     let most = 10i128.checked_pow(u32::from(precision)).map_or(i128::MAX, |n| n - 1);
-    let fit = |n: Decimal| match n.rescale(digits) {
-        Some(n) => n.unscaled.clamp(-most, most),
-        None => most * n.unscaled.signum(),
-    };
     let values: Decimal128Array = match array.data_type() {
         // The same numbers, with more digits allowed.
         DataType::Decimal128(fewer, from) if *from == scale && *fewer <= precision => {
@@ -265,27 +370,51 @@ pub fn to_decimal(array: &ArrayRef, precision: u8, scale: i8) -> SqlResult<Decim
         }
         DataType::Decimal128(_, from) => {
             let from = u8::try_from(*from).unwrap_or(0);
-            let array = array.as_primitive::<Decimal128Type>();
-            array.iter().map(|n| n.map(|unscaled| fit(Decimal { unscaled, scale: from }))).collect()
+            rescale(array.as_primitive(), from, digits, most)
         }
         DataType::UInt64 => {
-            let array = array.as_primitive::<UInt64Type>();
-            let whole = |n: u64| fit(Decimal { unscaled: i128::from(n), scale: 0 });
-            array.iter().map(|n| n.map(whole)).collect()
+            rescale(&array.as_primitive::<UInt64Type>().unary(i128::from), 0, digits, most)
         }
         DataType::Float64 | DataType::Float32 => {
-            to_f64(array)?.iter().map(|n| n.map(|n| fit(f64_decimal(n)))).collect()
+            let fit = |n: f64| fit(f64_decimal(n), digits, most);
+            to_f64(array)?.iter().map(|n| n.map(fit)).collect()
         }
         ty if is_string(ty) => {
-            let array = to_strings(array)?;
-            array.iter().map(|text| text.map(|text| fit(leading_decimal(text)))).collect()
+            let fit = |text: &str| fit(leading_decimal(text), digits, most);
+            scalars(array)?.iter().map(|text| text.map(fit)).collect()
         }
-        _ => {
-            let whole = |n: i64| fit(Decimal { unscaled: i128::from(n), scale: 0 });
-            to_i64(array)?.iter().map(|n| n.map(whole)).collect()
+        ty if is_binary(ty) => {
+            let fit = |text: &str| fit(leading_decimal(text), digits, most);
+            leading_texts(array)?.iter().map(|text| text.map(fit)).collect()
         }
+        ty if is_time(ty) => {
+            let fit = |us: i64| fit(temporal::time_number(us), digits, most);
+            to_time(array)?.iter().map(|us| us.map(fit)).collect()
+        }
+        _ => rescale(&to_i64(array)?.unary(i128::from), 0, digits, most),
     };
     values.with_precision_and_scale(precision, scale).map_err(|error| unknown(error.to_string()))
+}
+
+/// Numbers of one scale with another. Whether all of them fit is asked once, of the largest.
+fn rescale(numbers: &Decimal128Array, from: u8, digits: u8, most: i128) -> Decimal128Array {
+    let factor = digits.checked_sub(from).and_then(|more| 10i128.checked_pow(u32::from(more)));
+    let bound = factor.and_then(|factor| largest(numbers).checked_mul(factor.unsigned_abs()));
+    match (factor, bound) {
+        (Some(factor), Some(bound)) if bound <= most.unsigned_abs() => {
+            numbers.unary(|n| n.wrapping_mul(factor))
+        }
+        _ => numbers.unary(|unscaled| fit(Decimal { unscaled, scale: from }, digits, most)),
+    }
+}
+
+/// The unscaled number nearest to one that has so many digits after the point and is at most so
+/// large.
+fn fit(n: Decimal, digits: u8, most: i128) -> i128 {
+    match n.rescale(digits) {
+        Some(n) => n.unscaled.clamp(-most, most),
+        None => most * n.unscaled.signum(),
+    }
 }
 
 /// The decimal that a double prints as; its largest neighbour if it has more than 38 digits.
@@ -322,8 +451,12 @@ pub fn to_datetime(array: &ArrayRef) -> SqlResult<TimestampMicrosecondArray> {
             let array = array.as_primitive::<Date32Type>();
             array.iter().map(|d| d.map(|d| i64::from(d) * temporal::DAY_US)).collect()
         }
-        ty if is_string(ty) => {
-            to_strings(array)?.iter().map(|t| t.and_then(temporal::parse_datetime)).collect()
+        ty if is_string(ty) || is_binary(ty) => {
+            scalars(array)?.iter().map(|t| t.and_then(temporal::parse_datetime)).collect()
+        }
+        // MySQL would put the present day before it, and nothing here knows the present.
+        ty if is_time(ty) => {
+            return Err(crate::error::unsupported("a TIME in the place of a DATETIME"));
         }
         _ => to_i64(array)?.iter().map(|n| n.and_then(temporal::from_number)).collect(),
     })
@@ -351,10 +484,36 @@ pub fn to_bool(array: &ArrayRef) -> SqlResult<BooleanArray> {
         DataType::Float64 | DataType::Float32 => {
             to_f64(array)?.iter().map(|n| n.map(|n| n != 0.0)).collect()
         }
-        ty if is_string(ty) => to_f64(array)?.iter().map(|n| n.map(|n| n != 0.0)).collect(),
+        ty if is_string(ty) || is_binary(ty) => {
+            to_f64(array)?.iter().map(|n| n.map(|n| n != 0.0)).collect()
+        }
         DataType::UInt64 => {
             array.as_primitive::<UInt64Type>().iter().map(|n| n.map(|n| n != 0)).collect()
         }
         _ => to_i64(array)?.iter().map(|n| n.map(|n| n != 0)).collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_rescaled_as_each_of_its_rows_is() {
+        let most = 10i128.pow(38) - 1;
+        let numbers = [0, 1, -1, 49, -50, 995, 10i128.pow(18), -10i128.pow(36), most, -most];
+        for (from, digits, most) in [(0, 0, 99), (0, 2, most), (4, 2, most), (2, 37, most)] {
+            for (a, b) in numbers.iter().flat_map(|a| numbers.iter().map(move |b| (*a, *b))) {
+                let rows = [a, b]
+                    .map(|unscaled| Some(fit(Decimal { unscaled, scale: from }, digits, most)));
+                let batch = Decimal128Array::from(vec![Some(a), None, Some(b)]);
+                let expected = Decimal128Array::from(vec![rows[0], None, rows[1]]);
+                assert_eq!(
+                    rescale(&batch, from, digits, most),
+                    expected,
+                    "{a} {b} {from} {digits}"
+                );
+            }
+        }
+    }
 }

@@ -91,7 +91,8 @@ fn at_once(
     numbers.map(Some).map_err(|error| unknown(error.to_string()))
 }
 
-fn largest(numbers: &Decimal128Array) -> u128 {
+/// The largest absolute value, of what lies under NULLs too.
+pub(super) fn largest(numbers: &Decimal128Array) -> u128 {
     numbers.values().iter().fold(0, |most, n| most.max(n.unsigned_abs()))
 }
 

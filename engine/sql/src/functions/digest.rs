@@ -12,8 +12,9 @@ use chrono::{Datelike as _, NaiveDateTime, Timelike as _};
 use datafusion::common::{Result, ScalarValue};
 use md5::{Digest, Md5};
 use types::Decimal;
+use types::value::format_time;
 
-use super::convert::{to_datetime, to_i64, to_strings};
+use super::convert::{to_bytes, to_datetime, to_f64, to_i64, to_strings, to_time};
 use super::{Function, text};
 use crate::error::SqlResult;
 use crate::temporal::{datetime, format_datetime};
@@ -48,6 +49,22 @@ enum Cells {
 impl Cells {
     fn of(array: &ArrayRef) -> SqlResult<Cells> {
         Ok(match array.data_type() {
+            // As HEX() spells them on the other side.
+            DataType::Binary => {
+                let hex =
+                    |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02X}")).collect::<String>();
+                let bytes = to_bytes(array)?;
+                Cells::Text(bytes.iter().map(|bytes| bytes.map(hex)).collect())
+            }
+            // A FLOAT by all its digits, as `+ 0e0` gives them on the other side.
+            DataType::Float32 => {
+                let wide: ArrayRef = Arc::new(to_f64(array)?);
+                Cells::Plain(to_strings(&wide)?)
+            }
+            DataType::Duration(_) => {
+                let us = to_time(array)?;
+                Cells::Plain(us.iter().map(|us| us.map(|us| format_time(us, 6))).collect())
+            }
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
                 Cells::Text(to_strings(array)?)
             }

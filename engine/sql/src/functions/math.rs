@@ -10,7 +10,7 @@ use datafusion::common::{Result, ScalarValue};
 use rand::Rng;
 use types::Decimal;
 
-use super::convert::{number_type, to_f64, to_i64, to_strings, to_type, to_u64};
+use super::convert::{is_time, number_type, to_bytes, to_f64, to_i64, to_strings, to_type, to_u64};
 use super::{Function, double, literal_int, text, whole};
 use crate::error::{SqlResult, out_of_range};
 
@@ -34,7 +34,10 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("mysql_tan", 1..=1, double, |a, _| map(a, |n| Some(n.tan()))),
     Function::new("mysql_asin", 1..=1, double, |a, _| map(a, |n| Some(n.asin()))),
     Function::new("mysql_acos", 1..=1, double, |a, _| map(a, |n| Some(n.acos()))),
-    Function::new("mysql_atan", 1..=1, double, |a, _| map(a, |n| Some(n.atan()))),
+    Function::new("mysql_atan", 1..=2, double, |a, _| match a {
+        [_, _] => map2(a, f64::atan2),
+        _ => map(a, |n| Some(n.atan())),
+    }),
     Function::new("mysql_radians", 1..=1, double, |a, _| map(a, |n| Some(n.to_radians()))),
     Function::new("mysql_degrees", 1..=1, double, |a, _| map(a, |n| Some(n.to_degrees()))),
     Function::new("mysql_pi", 0..=0, double, |a, _| {
@@ -49,6 +52,8 @@ pub const FUNCTIONS: &[Function] = &[
             ))
         })
     },
+    Function::new("mysql_cot", 1..=1, double, cot),
+    Function::new("mysql_interval", 2..=999, whole, interval),
     Function::new("mysql_bit_and", 2..=2, unsigned, |a, _| bits(a, |x, y| x & y)),
     Function::new("mysql_bit_or", 2..=2, unsigned, |a, _| bits(a, |x, y| x | y)),
     Function::new("mysql_bit_xor", 2..=2, unsigned, |a, _| bits(a, |x, y| x ^ y)),
@@ -88,52 +93,59 @@ fn round_type(types: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<D
     Ok(match first(types) {
         DataType::Decimal128(p, s) => {
             let digits = if types.len() < 2 { Some(0) } else { literal_int(literals, 1) };
-            let scale = digits.map_or(s, |d| d.clamp(0, i64::from(s)) as i8);
             let whole = i16::from(p) - i16::from(s) + 1;
-            DataType::Decimal128((whole + i16::from(scale)).clamp(1, 38) as u8, scale)
+            // More digits than there are become zeros, as long as the number has room for them.
+            let most = (38 - whole).min(30).max(i16::from(s));
+            let scale = digits.map_or(i16::from(s), |d| d.clamp(0, i64::from(most)) as i16);
+            DataType::Decimal128((whole + scale).clamp(1, 38) as u8, scale as i8)
         }
         ty => ty,
     })
 }
 
+/// A TIME as the exact number HHMMSS that it is among numbers; anything else as it is.
+fn without_time(array: &ArrayRef) -> SqlResult<ArrayRef> {
+    match array.data_type() {
+        ty if is_time(ty) => to_type(array, &number_type(ty)),
+        _ => Ok(array.clone()),
+    }
+}
+
 fn round(args: &[ArrayRef], ty: &DataType, cut: bool) -> SqlResult<ArrayRef> {
+    let number = without_time(&args[0])?;
     let digits = match args.get(1) {
         Some(digits) => to_i64(digits)?,
         None => Int64Array::from(vec![0; args[0].len()]),
     };
     match ty {
         DataType::Float64 => {
-            let numbers = to_f64(&args[0])?;
-            let rounded = numbers.iter().zip(digits.iter()).map(|(n, d)| {
-                let (n, d) = (n?, d?.clamp(-300, 300) as i32);
-                let factor = 10f64.powi(d.abs());
-                let scaled = if d >= 0 { n * factor } else { n / factor };
-                let whole = if cut { scaled.trunc() } else { scaled.round() };
-                let result = if d >= 0 { whole / factor } else { whole * factor };
-                Some(if result.is_finite() { result } else { n })
-            });
+            let numbers = to_f64(&number)?;
+            let rounded =
+                numbers.iter().zip(digits.iter()).map(|(n, d)| Some(round_double(n?, d?, cut)));
             Ok(Arc::new(rounded.collect::<Float64Array>()))
         }
         DataType::Decimal128(p, s) => {
-            let from = match number_type(args[0].data_type()) {
+            let from = match number_type(number.data_type()) {
                 DataType::Decimal128(_, from) => from as u8,
                 _ => 0,
             };
-            let numbers = args[0].as_primitive::<Decimal128Type>();
+            let numbers = number.as_primitive::<Decimal128Type>();
             let rounded = numbers.iter().zip(digits.iter()).map(|(n, d)| {
-                let (n, d) = (n?, d?.clamp(-38, i64::from(from)));
+                let (Some(n), Some(d)) = (n, d) else { return Ok(None) };
+                let d = d.clamp(-38, i64::from(from));
                 round_exact(n, i64::from(from) - d, cut)
                     .and_then(|unscaled| Decimal { unscaled, scale: from }.rescale(*s as u8))
-                    .map(|n| n.unscaled)
+                    .map(|n| Some(n.unscaled))
+                    .ok_or_else(|| out_of_range("DECIMAL", "round"))
             });
-            let rounded = rounded.collect::<Decimal128Array>();
+            let rounded = rounded.collect::<SqlResult<Decimal128Array>>()?;
             rounded
                 .with_precision_and_scale(*p, *s)
                 .map(|a| Arc::new(a) as ArrayRef)
                 .map_err(|_| out_of_range("DECIMAL", "round"))
         }
         _ => {
-            let numbers = to_type(&args[0], &DataType::Decimal128(38, 0))?;
+            let numbers = to_type(&number, &DataType::Decimal128(38, 0))?;
             let numbers = numbers.as_primitive::<Decimal128Type>();
             let rounded = numbers.iter().zip(digits.iter()).map(|(n, d)| {
                 let (n, d) = (n?, d?.clamp(-38, 0));
@@ -148,6 +160,22 @@ fn round(args: &[ArrayRef], ty: &DataType, cut: bool) -> SqlResult<ArrayRef> {
             to_type(&rounded, ty)
         }
     }
+}
+
+/// A double rounded to so many digits, halves to even, or cut to them.
+pub(super) fn round_double(n: f64, digits: i64, cut: bool) -> f64 {
+    let digits = digits.clamp(-400, 400) as i32;
+    let factor = 10f64.powi(digits.abs());
+    if digits < 0 && factor.is_infinite() {
+        return 0.0;
+    }
+    let scaled = if digits >= 0 { n * factor } else { n / factor };
+    if !scaled.is_finite() {
+        return n;
+    }
+    let whole = if cut { scaled.trunc() } else { scaled.round_ties_even() };
+    let result = if digits >= 0 { whole / factor } else { whole * factor };
+    if result.is_finite() { result } else { n }
 }
 
 /// `n` with its last `digits` digits rounded or cut to zero.
@@ -165,10 +193,11 @@ fn round_exact(n: i128, digits: i64, cut: bool) -> Option<i128> {
 }
 
 fn to_whole(args: &[ArrayRef], ty: &DataType, of: fn(f64) -> f64, up: bool) -> SqlResult<ArrayRef> {
-    match args[0].data_type() {
+    let number = without_time(&args[0])?;
+    match number.data_type() {
         DataType::Decimal128(_, scale) => {
             let unit = 10i128.pow(u32::from(scale.unsigned_abs()));
-            let numbers = args[0].as_primitive::<Decimal128Type>();
+            let numbers = number.as_primitive::<Decimal128Type>();
             let wholes = numbers
                 .iter()
                 .map(|n| n.map(|n| n.div_euclid(unit) + i128::from(up && n.rem_euclid(unit) != 0)));
@@ -179,7 +208,7 @@ fn to_whole(args: &[ArrayRef], ty: &DataType, of: fn(f64) -> f64, up: bool) -> S
             to_type(&(Arc::new(wholes) as ArrayRef), ty)
         }
         _ if *ty == DataType::Float64 => map(args, |n| Some(of(n))),
-        _ => to_type(&args[0], ty),
+        _ => to_type(&number, ty),
     }
 }
 
@@ -231,6 +260,29 @@ fn map2(args: &[ArrayRef], f: fn(f64, f64) -> f64) -> SqlResult<ArrayRef> {
     Ok(Arc::new(results.collect::<SqlResult<Float64Array>>()?))
 }
 
+fn cot(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    let results = to_f64(&args[0])?;
+    let results = results.iter().map(|n| {
+        let Some(n) = n else { return Ok(None) };
+        let cot = n.tan().recip();
+        if cot.is_finite() { Ok(Some(cot)) } else { Err(out_of_range("DOUBLE", "cot")) }
+    });
+    Ok(Arc::new(results.collect::<SqlResult<Float64Array>>()?))
+}
+
+/// INTERVAL(n, a, b, …): how many of the ascending numbers behind it are not larger; -1 for NULL.
+fn interval(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    let numbers = args.iter().map(to_f64).collect::<SqlResult<Vec<_>>>()?;
+    let (first, bounds) =
+        numbers.split_first().ok_or_else(|| out_of_range("BIGINT", "interval"))?;
+    let counts = first.iter().enumerate().map(|(row, n)| {
+        let Some(n) = n else { return -1 };
+        let reached = |bound: &&Float64Array| bound.is_null(row) || bound.value(row) <= n;
+        bounds.iter().take_while(reached).count() as i64
+    });
+    Ok(Arc::new(counts.map(Some).collect::<Int64Array>()))
+}
+
 fn bits(args: &[ArrayRef], f: fn(u64, u64) -> u64) -> SqlResult<ArrayRef> {
     let (a, b) = (to_u64(&args[0])?, to_u64(&args[1])?);
     let both = a.iter().zip(b.iter()).map(|(a, b)| Some(f(a?, b?)));
@@ -239,28 +291,35 @@ fn bits(args: &[ArrayRef], f: fn(u64, u64) -> u64) -> SqlResult<ArrayRef> {
 
 /// The CRC-32 of zip and Ethernet (polynomial EDB88320).
 fn crc32(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
-    let sum = |text: &str| {
-        !text.bytes().fold(!0u32, |crc, byte| {
-            (0..8).fold(crc ^ u32::from(byte), |crc, _| {
+    let sum = |bytes: &[u8]| {
+        !bytes.iter().fold(!0u32, |crc, byte| {
+            (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
                 (crc >> 1) ^ (0xEDB8_8320 & (crc & 1).wrapping_neg())
             })
         })
     };
-    Ok(Arc::new(to_strings(&args[0])?.iter().map(|s| s.map(sum)).collect::<UInt32Array>()))
+    Ok(Arc::new(to_bytes(&args[0])?.iter().map(|b| b.map(sum)).collect::<UInt32Array>()))
 }
 
-/// CONV: a number from one base to another.
+/// CONV: a number from one base to another. A negative one is its complement in 64 bits, unless
+/// the target base is negative, which asks for a sign.
 fn conv(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let (numbers, from, to) = (to_strings(&args[0])?, to_i64(&args[1])?, to_i64(&args[2])?);
     let rows = numbers.iter().zip(from.iter()).zip(to.iter()).map(|((n, from), to)| {
-        let (n, from, to) = (n?, u32::try_from(from?.abs()).ok()?, u32::try_from(to?.abs()).ok()?);
-        if !(2..=36).contains(&from) || !(2..=36).contains(&to) {
-            return None;
-        }
-        let value = n.trim().chars().map_while(|c| c.to_digit(from)).fold(0u64, |sum, digit| {
+        let (n, from, to) = (n?.trim(), from?, to?);
+        let base = |n: i64| u32::try_from(n.unsigned_abs()).ok().filter(|n| (2..=36).contains(n));
+        let (from, base) = (base(from)?, base(to)?);
+        let digits = n.strip_prefix(['-', '+']).unwrap_or(n);
+        let value = digits.chars().map_while(|c| c.to_digit(from)).fold(0u64, |sum, digit| {
             sum.saturating_mul(u64::from(from)).saturating_add(u64::from(digit))
         });
-        Some(in_base(value, to))
+        let value = if n.starts_with('-') { value.wrapping_neg() } else { value };
+        let signed = value as i64;
+        Some(if to < 0 && signed < 0 {
+            format!("-{}", in_base(signed.unsigned_abs(), base))
+        } else {
+            in_base(value, base)
+        })
     });
     Ok(Arc::new(rows.collect::<arrow::array::StringArray>()))
 }

@@ -17,13 +17,22 @@ use datafusion::logical_expr::{
 use crate::error::{SqlResult, external};
 
 pub mod arithmetic;
+mod bytes;
 pub mod cast;
+pub mod clock;
 pub mod control;
 pub mod convert;
 mod decimal;
 pub mod digest;
+pub mod encoding;
+mod extract;
+pub mod json;
+mod json_changes;
+pub mod lists;
 pub mod math;
 pub mod regexp;
+pub mod spelling;
+pub mod str_to_date;
 pub mod string;
 pub mod time;
 
@@ -79,6 +88,16 @@ impl std::fmt::Debug for Udf {
     }
 }
 
+impl Udf {
+    fn returned(&self, arguments: &[DataType], of_text: DataType) -> DataType {
+        if bytes::applies(self.function.name, arguments.iter()) {
+            bytes::returned(self.function.name, of_text)
+        } else {
+            of_text
+        }
+    }
+}
+
 impl PartialEq for Udf {
     fn eq(&self, other: &Self) -> bool {
         self.function.name == other.function.name
@@ -103,12 +122,13 @@ impl ScalarUDFImpl for Udf {
     }
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        (self.function.returns)(arguments, &vec![None; arguments.len()])
+        let ty = (self.function.returns)(arguments, &vec![None; arguments.len()])?;
+        Ok(self.returned(arguments, ty))
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let types: Vec<DataType> = args.arg_fields.iter().map(|f| f.data_type().clone()).collect();
-        let ty = (self.function.returns)(&types, args.scalar_arguments)?;
+        let ty = self.returned(&types, (self.function.returns)(&types, args.scalar_arguments)?);
         Ok(Arc::new(Field::new(self.name(), ty, true)))
     }
 
@@ -140,8 +160,12 @@ impl ScalarUDFImpl for Udf {
         } else {
             arrays
         };
-        let result =
-            (self.function.eval)(&arrays, args.return_field.data_type()).map_err(external)?;
+        let eval = if bytes::applies(self.function.name, arrays.iter().map(|a| a.data_type())) {
+            bytes::eval(self.function, &arrays, args.return_field.data_type())
+        } else {
+            (self.function.eval)(&arrays, args.return_field.data_type())
+        };
+        let result = eval.map_err(external)?;
         if spread {
             return Ok(ColumnarValue::Array(result));
         }
@@ -151,13 +175,20 @@ impl ScalarUDFImpl for Udf {
 
 /// Every function, for a session's registry.
 pub fn all() -> Vec<Arc<ScalarUDF>> {
-    let lists: [&'static [Function]; 8] = [
+    let lists: [&'static [Function]; 15] = [
         arithmetic::FUNCTIONS,
         cast::FUNCTIONS,
+        clock::FUNCTIONS,
         control::FUNCTIONS,
         digest::FUNCTIONS,
+        encoding::FUNCTIONS,
+        json::FUNCTIONS,
+        json_changes::FUNCTIONS,
+        lists::FUNCTIONS,
         math::FUNCTIONS,
         regexp::FUNCTIONS,
+        spelling::FUNCTIONS,
+        str_to_date::FUNCTIONS,
         string::FUNCTIONS,
         time::FUNCTIONS,
     ];
@@ -202,6 +233,11 @@ pub fn day(_: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
 /// Returns: a date with a time.
 pub fn moment(_: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
     Ok(convert::DATETIME)
+}
+
+/// Returns: a TIME.
+pub fn span(_: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+    Ok(DataType::Duration(arrow::datatypes::TimeUnit::Microsecond))
 }
 
 /// Returns: a truth value.

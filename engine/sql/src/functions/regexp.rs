@@ -2,19 +2,23 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray};
 use arrow::compute::kernels::comparison::regexp_is_match;
+use arrow::compute::kernels::regexp::regexp_match;
 use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
 
 use super::convert::to_strings;
-use super::{Function, truth};
+use super::{Function, text, truth, whole};
 use crate::error::SqlResult;
 use crate::result::SqlError;
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[
     Function::new("mysql_like", 3..=3, truth, like),
-    Function::new("mysql_regexp", 2..=2, truth, regexp),
+    Function::new("mysql_regexp", 2..=3, truth, regexp),
+    Function::new("mysql_regexp_substr", 2..=2, text, regexp_substr),
+    Function::new("mysql_regexp_instr", 2..=2, whole, regexp_instr),
 ];
 
 /// LIKE(text, pattern, escape).
@@ -71,13 +75,73 @@ pub fn matches(text: &str, pattern: &str, escape: Option<char>) -> bool {
     }
 }
 
-fn regexp(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+/// What the first group of a pattern holds on each row; NULL where nothing matches.
+fn first_group(
+    texts: &StringArray,
+    patterns: &StringArray,
+    grouped: impl Fn(&str) -> String,
+) -> SqlResult<Vec<Option<String>>> {
+    let patterns: StringArray = patterns.iter().map(|p| p.map(&grouped)).collect();
+    let found = regexp_match(texts, &patterns, None).map_err(wrong_pattern)?;
+    let found = found.as_list::<i32>();
+    let group = |row: usize| {
+        let groups = found.is_valid(row).then(|| found.value(row))?;
+        let groups = groups.as_string::<i32>();
+        (texts.is_valid(row) && !groups.is_empty()).then(|| groups.value(0).to_owned())
+    };
+    Ok((0..texts.len()).map(group).collect())
+}
+
+fn regexp_substr(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let (texts, patterns) = (to_strings(&args[0])?, to_strings(&args[1])?);
-    let result = regexp_is_match(&texts, &patterns, None::<&arrow::array::StringArray>).map_err(
-        |error| SqlError::new(1139, b"42000", format!("Got error '{error}' from regexp")),
-    )?;
+    let found = first_group(&texts, &patterns, |pattern| format!("({pattern})"))?;
+    Ok(Arc::new(found.into_iter().collect::<StringArray>()))
+}
+
+/// The first match's position: one more than the characters before it.
+fn regexp_instr(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    let (texts, patterns) = (to_strings(&args[0])?, to_strings(&args[1])?);
+    let before = first_group(&texts, &patterns, |pattern| format!("^(?s:(.*?))(?:{pattern})"))?;
+    let rows = before.into_iter().enumerate().map(|(row, before)| {
+        let known = texts.is_valid(row) && patterns.is_valid(row);
+        known.then(|| before.map_or(0, |before| before.chars().count() as i64 + 1))
+    });
+    Ok(Arc::new(rows.collect::<Int64Array>()))
+}
+
+fn wrong_pattern(error: ArrowError) -> SqlError {
+    SqlError::new(1139, b"42000", format!("Got error '{error}' from regexp"))
+}
+
+/// REGEXP, and REGEXP_LIKE(text, pattern[, match_type]).
+fn regexp(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    let (texts, mut patterns) = (to_strings(&args[0])?, to_strings(&args[1])?);
+    if let Some(kinds) = args.get(2) {
+        let kinds = to_strings(kinds)?;
+        let flagged = patterns.iter().zip(kinds.iter()).map(|(pattern, kind)| {
+            let (Some(pattern), Some(kind)) = (pattern, kind) else { return Ok(None) };
+            Ok(Some(format!("{}{pattern}", flags(kind)?)))
+        });
+        patterns = flagged.collect::<SqlResult<StringArray>>()?;
+    }
+    let result = regexp_is_match(&texts, &patterns, None::<&StringArray>).map_err(wrong_pattern)?;
     // NULL in, NULL out.
     let rows = (0..texts.len())
         .map(|row| (texts.is_valid(row) && patterns.is_valid(row)).then(|| result.value(row)));
     Ok(Arc::new(rows.collect::<arrow::array::BooleanArray>()))
+}
+
+/// MySQL's match type as the flags before a pattern: `i` and `c` (the later counts), `m`, `n`.
+fn flags(kind: &str) -> SqlResult<String> {
+    let mut found = String::new();
+    for letter in kind.chars() {
+        let flag = if letter == 'n' { 's' } else { letter };
+        match letter {
+            'c' => found.retain(|flag| flag != 'i'),
+            'i' | 'm' | 'n' if !found.contains(flag) => found.push(flag),
+            'i' | 'm' | 'n' | 'u' => {}
+            _ => return Err(SqlError::new(1210, b"HY000", "Incorrect arguments to regexp_like")),
+        }
+    }
+    Ok(if found.is_empty() { found } else { format!("(?{found})") })
 }

@@ -2,25 +2,27 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Int64Array, StringArray};
+use arrow::array::{Array, ArrayRef, BinaryArray, Int64Array, StringArray};
 use arrow::datatypes::DataType;
 
-use super::convert::{to_f64, to_i64, to_strings};
+use super::convert::{number_type, to_f64, to_i64, to_strings, to_type, to_u64};
+use super::math::round_double;
 use super::{Function, text, whole};
 use crate::error::SqlResult;
 use crate::result::SqlError;
 
 /// Longest text a function may build (max_allowed_packet).
-const LONGEST: usize = 64 << 20;
+pub const LONGEST: usize = 64 << 20;
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[
     Function::new("mysql_concat", 1..=999, text, concat),
     Function::new("mysql_concat_ws", 2..=999, text, concat_ws),
-    Function::new("mysql_upper", 1..=1, text, |a, _| map(a, |s| s.to_uppercase())),
-    Function::new("mysql_lower", 1..=1, text, |a, _| map(a, |s| s.to_lowercase())),
+    Function::new("mysql_upper", 1..=1, text, |a, _| map(a, |s| cased(s, char::to_uppercase))),
+    Function::new("mysql_lower", 1..=1, text, |a, _| map(a, |s| cased(s, char::to_lowercase))),
     Function::new("mysql_reverse", 1..=1, text, |a, _| map(a, |s| s.chars().rev().collect())),
     Function::new("mysql_hex", 1..=1, text, hex),
+    Function::new("mysql_unhex", 1..=1, |_, _| Ok(DataType::Binary), unhex),
     Function::new("mysql_quote", 1..=1, text, |a, _| {
         map(a, |s| format!("'{}'", s.replace('\\', "\\\\").replace('\'', "\\'")))
     }),
@@ -89,14 +91,30 @@ fn concat_ws(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     Ok(Arc::new(rows.collect::<StringArray>()))
 }
 
+/// Letter by letter: one that would become several letters stays, as in MySQL.
+fn cased<C: ExactSizeIterator<Item = char>>(text: &str, of: fn(char) -> C) -> String {
+    let letter = |c: char| {
+        let mut cased = of(c);
+        if cased.len() == 1 { cased.next().unwrap_or(c) } else { c }
+    };
+    text.chars().map(letter).collect()
+}
+
 fn hex(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
-    if args[0].data_type().is_integer() {
-        let numbers = to_i64(&args[0])?;
+    if args[0].data_type().is_numeric() || *args[0].data_type() == DataType::Boolean {
+        let numbers = to_u64(&args[0])?;
         return Ok(Arc::new(
             numbers.iter().map(|n| n.map(|n| format!("{n:X}"))).collect::<StringArray>(),
         ));
     }
     map(args, |s| s.bytes().map(|b| format!("{b:02X}")).collect())
+}
+
+/// NULL where the text is not hexadecimal.
+fn unhex(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    let texts = to_strings(&args[0])?;
+    let bytes = texts.iter().map(|text| crate::planner::bytes_of_hex(text?).ok());
+    Ok(Arc::new(bytes.collect::<BinaryArray>()))
 }
 
 fn head(s: &str, n: i64) -> String {
@@ -290,23 +308,47 @@ fn find_in_set(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     Ok(Arc::new(rows.collect::<Int64Array>()))
 }
 
-/// FORMAT(n, digits): rounded, with commas between thousands.
+/// FORMAT(n, digits): rounded, with commas between thousands. Exact numbers are rounded as such.
 fn format(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
-    let numbers = to_f64(&args[0])?;
     let digits = to_i64(&args[1])?;
-    let rows = numbers.iter().zip(digits.iter()).map(|(n, d)| {
-        let text = format!("{:.*}", usize::try_from(d?.clamp(0, 30)).ok()?, n?.abs());
-        let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
-        let mut grouped = String::new();
-        for (at, digit) in whole.chars().enumerate() {
-            if at > 0 && (whole.len() - at) % 3 == 0 {
-                grouped.push(',');
-            }
-            grouped.push(digit);
+    let digits = digits.iter().map(|d| u8::try_from(d?.clamp(0, 30)).ok());
+    let number = number_type(args[0].data_type());
+    let grouped: StringArray = match number {
+        DataType::Float64 => {
+            let numbers = to_f64(&args[0])?;
+            let rows = numbers.iter().zip(digits).map(|(n, digits)| {
+                let (n, digits) = (n?, digits?);
+                let rounded = round_double(n, i64::from(digits), false);
+                Some(in_thousands(&format!("{rounded:.*}", usize::from(digits))))
+            });
+            rows.collect()
         }
-        let sign = if n? < 0.0 { "-" } else { "" };
-        let point = if fraction.is_empty() { "" } else { "." };
-        Some(format!("{sign}{grouped}{point}{fraction}"))
-    });
-    Ok(Arc::new(rows.collect::<StringArray>()))
+        _ => {
+            let numbers = to_strings(&to_type(&args[0], &number)?)?;
+            let rows = numbers.iter().zip(digits).map(|(n, digits)| {
+                let n = types::Decimal::parse(n?).ok()?.rescale(digits?)?;
+                Some(in_thousands(&n.to_string()))
+            });
+            rows.collect()
+        }
+    };
+    Ok(Arc::new(grouped))
+}
+
+/// A number's digits with commas between its thousands.
+fn in_thousands(number: &str) -> String {
+    let (sign, digits) = number.strip_prefix('-').map_or(("", number), |digits| ("-", digits));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let mut grouped = sign.to_owned();
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at) % 3 == 0 {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    if !fraction.is_empty() {
+        grouped.push('.');
+        grouped.push_str(fraction);
+    }
+    grouped
 }

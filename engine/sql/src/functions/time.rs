@@ -2,20 +2,26 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Date32Array, Int64Array, StringArray, TimestampMicrosecondArray};
+use arrow::array::{
+    Array, ArrayRef, Date32Array, Int64Array, StringArray, TimestampMicrosecondArray,
+};
 use arrow::datatypes::DataType;
 use chrono::{Datelike, Timelike};
 use datafusion::common::{Result, ScalarValue};
 
-use super::convert::{DATETIME, is_string, to_date, to_datetime, to_i64, to_strings};
+use super::convert::{
+    DATETIME, is_string, is_temporal, to_date, to_datetime, to_decimal, to_i64, to_strings, to_time,
+};
 use super::{Function, day, moment, text, whole};
-use crate::error::{SqlResult, unsupported};
-use crate::temporal::{self, DAY_US, Unit};
+use crate::calendar::{self, Compound};
+use crate::error::{SqlResult, out_of_range, unsupported};
+use crate::result::SqlError;
+use crate::temporal::{self, DAY_US, Unit, Zone};
 
 macro_rules! parts {
     ($($name:literal => $part:expr),* $(,)?) => {
         &[
-            $(Function::new($name, 1..=1, whole, |a, _| part(a, $part)),)*
+            $(Function::new($name, 1..=1, whole, |a, _| part($name, a, $part)),)*
             Function::new("mysql_date_format", 2..=2, text, date_format),
             Function::new("mysql_date_shift", 3..=3, shift_type, date_shift),
             Function::new("mysql_datediff", 2..=2, whole, datediff),
@@ -25,11 +31,14 @@ macro_rules! parts {
             Function::new("mysql_monthname", 1..=1, text, |a, _| named(a, "%M")),
             Function::new("mysql_from_days", 1..=1, day, from_days),
             Function::new("mysql_makedate", 2..=2, day, makedate),
-            Function::new("mysql_unix_timestamp", 1..=1, whole, unix_timestamp),
-            Function::new("mysql_from_unixtime", 1..=1, moment, from_unixtime),
-            Function::new("mysql_extract", 2..=2, whole, extract),
-            Function::new("mysql_time_of_day", 1..=1, text, |a, _| named(a, "%T")),
-            Function::new("mysql_str_to_date", 2..=2, moment, str_to_date),
+            Function::new("mysql_convert_tz", 3..=3, moment, convert_tz),
+            Function::new("mysql_unix_timestamp", 2..=3, unix_type, unix_timestamp),
+            Function::new("mysql_from_unixtime", 2..=2, moment, from_unixtime),
+            Function::new("mysql_extract", 2..=2, whole, super::extract::extract),
+            Function::new("mysql_week", 1..=2, whole, |a, _| week(a, 0, |(_, week)| week)),
+            Function::new("mysql_yearweek", 1..=2, whole, |a, _| {
+                week(a, 2, |(year, week)| year * 100 + week)
+            }),
         ]
     };
 }
@@ -48,11 +57,26 @@ pub const FUNCTIONS: &[Function] = parts! {
     "mysql_weekday" => |at| i64::from(at.weekday().num_days_from_monday()),
     "mysql_dayofyear" => |at| i64::from(at.ordinal()),
     "mysql_weekofyear" => |at| i64::from(at.iso_week().week()),
-    "mysql_week" => |at| i64::from((at.ordinal0() + 7 - at.weekday().num_days_from_sunday()) / 7),
     "mysql_to_days" => |at| i64::from(temporal::days(at.date())) + 719_528,
+    "mysql_to_seconds" => |at| temporal::micros(at).div_euclid(1_000_000) + 62_167_219_200,
 };
 
-fn part(args: &[ArrayRef], of: fn(chrono::NaiveDateTime) -> i64) -> SqlResult<ArrayRef> {
+fn part(
+    name: &str,
+    args: &[ArrayRef],
+    of: fn(chrono::NaiveDateTime) -> i64,
+) -> SqlResult<ArrayRef> {
+    let of_clock =
+        matches!(name, "mysql_hour" | "mysql_minute" | "mysql_second" | "mysql_microsecond");
+    if of_clock && !is_temporal(args[0].data_type()) {
+        let hours = |us: i64| if name == "mysql_hour" { us / DAY_US * 24 } else { 0 };
+        let part = |us: i64| {
+            let size = us.checked_abs()?;
+            Some(temporal::datetime(size % DAY_US).map(of)? + hours(size))
+        };
+        let times = to_time(&args[0])?;
+        return Ok(Arc::new(times.iter().map(|us| us.and_then(part)).collect::<Int64Array>()));
+    }
     let times = to_datetime(&args[0])?;
     let parts = times.iter().map(|us| us.and_then(temporal::datetime).map(of));
     Ok(Arc::new(parts.collect::<Int64Array>()))
@@ -71,15 +95,42 @@ fn date_format(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     Ok(Arc::new(texts.collect::<StringArray>()))
 }
 
+/// WEEK and YEARWEEK; `also` are bits of the mode that the function sets itself.
+fn week(args: &[ArrayRef], also: i64, of: fn((i32, i32)) -> i32) -> SqlResult<ArrayRef> {
+    let dates = to_date(&args[0])?;
+    let modes = match args.get(1) {
+        Some(modes) => to_i64(modes)?,
+        None => Int64Array::from(vec![0; dates.len()]),
+    };
+    let weeks = dates.iter().zip(modes.iter()).map(|(day, mode)| {
+        // NULL as a mode is 0.
+        let mode = mode.unwrap_or(0) | also;
+        Some(i64::from(of(calendar::week(temporal::date(day?)?, mode)?)))
+    });
+    Ok(Arc::new(weeks.collect::<Int64Array>()))
+}
+
+fn no_unit(name: &str) -> SqlError {
+    unsupported(format!("INTERVAL … {name}"))
+}
+
 fn unit(array: &ArrayRef) -> SqlResult<Unit> {
     let names = to_strings(array)?;
     let name = names.iter().next().flatten().unwrap_or_default();
-    Unit::parse(name).ok_or_else(|| unsupported(format!("INTERVAL … {name}")))
+    Unit::parse(name).ok_or_else(|| no_unit(name))
+}
+
+/// The name of an interval's unit: behind a minus sign where the interval is taken off.
+fn whole_days(name: &str) -> bool {
+    match Compound::parse(name.trim_start_matches('-')) {
+        Some(compound) => compound.months,
+        None => Unit::parse(name).is_some_and(Unit::is_whole_days),
+    }
 }
 
 fn shift_type(types: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<DataType> {
     let whole_days = match literals.get(2).copied().flatten() {
-        Some(ScalarValue::Utf8(Some(name))) => Unit::parse(name).is_some_and(Unit::is_whole_days),
+        Some(ScalarValue::Utf8(Some(name))) => whole_days(name),
         _ => false,
     };
     Ok(match types.first() {
@@ -89,15 +140,37 @@ fn shift_type(types: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<D
     })
 }
 
+/// By how much an interval moves, and in which unit.
+fn amounts(counts: &ArrayRef, name: &str) -> SqlResult<(Vec<Option<i64>>, Unit)> {
+    if let Some(compound) = Compound::parse(name.trim_start_matches('-')) {
+        let sign = if name.starts_with('-') { -1 } else { 1 };
+        let texts = to_strings(counts)?;
+        let counts = texts.iter().map(|text| Some(sign * compound.count(text?)?)).collect();
+        let unit = if compound.months { Unit::Months(1) } else { Unit::Micros(1) };
+        return Ok((counts, unit));
+    }
+    let unit = Unit::parse(name).ok_or_else(|| no_unit(name))?;
+    // Of the units, only seconds have a fraction.
+    if unit == Unit::Micros(1_000_000) && !counts.data_type().is_integer() {
+        let micros = to_decimal(counts, 38, 6)?;
+        let micros = micros.iter().map(|us| i64::try_from(us?).ok()).collect();
+        return Ok((micros, Unit::Micros(1)));
+    }
+    Ok((to_i64(counts)?.iter().collect(), unit))
+}
+
 fn date_shift(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
-    let unit = unit(&args[2])?;
-    let (times, counts) = (to_datetime(&args[0])?, to_i64(&args[1])?);
-    let moved = times.iter().zip(counts.iter()).map(|(us, n)| unit.shift(us?, n?));
+    let names = to_strings(&args[2])?;
+    let name = names.iter().next().flatten().unwrap_or_default();
+    let times = to_datetime(&args[0])?;
+    let (counts, unit) = amounts(&args[1], name)?;
+    let moved =
+        times.iter().zip(counts).map(|(us, n)| unit.shift(us?, n?).and_then(temporal::in_calendar));
     if is_string(ty) {
-        let dates = to_strings(&args[0])?;
+        let (dates, whole_days) = (to_strings(&args[0])?, whole_days(name));
         let texts = moved.zip(dates.iter()).map(|(us, text)| {
             let only_date = text.is_some_and(|t| !t.trim().contains([' ', 'T', ':']));
-            Some(if only_date && unit.is_whole_days() {
+            Some(if only_date && whole_days {
                 temporal::format_date(i32::try_from(us?.div_euclid(DAY_US)).ok()?)
             } else {
                 temporal::format_datetime_auto(us?)
@@ -133,6 +206,20 @@ fn from_days(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     Ok(Arc::new(dates.collect::<Date32Array>()))
 }
 
+/// The moments that CONVERT_TZ moves, in microseconds of UTC: MySQL leaves others as they are.
+const CONVERTED: std::ops::RangeInclusive<i64> = 1_000_000..=32_536_771_199_999_999;
+
+fn convert_tz(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    let times = to_datetime(&args[0])?;
+    let (from, to) = (to_strings(&args[1])?, to_strings(&args[2])?);
+    let moved = times.iter().zip(from.iter().zip(to.iter())).map(|(us, (from, to))| {
+        let (us, from, to) = (us?, Zone::parse(from?).ok()?, Zone::parse(to?).ok()?);
+        let utc = from.to_utc(us);
+        Some(if CONVERTED.contains(&utc) { to.to_local(utc) } else { us })
+    });
+    Ok(Arc::new(moved.collect::<TimestampMicrosecondArray>()))
+}
+
 fn makedate(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let (years, days) = (to_i64(&args[0])?, to_i64(&args[1])?);
     let dates = years.iter().zip(days.iter()).map(|(year, day)| {
@@ -143,50 +230,54 @@ fn makedate(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     Ok(Arc::new(dates.collect::<Date32Array>()))
 }
 
-fn unix_timestamp(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
-    let times = to_datetime(&args[0])?;
-    Ok(Arc::new(
-        times.iter().map(|us| us.map(|us| us.div_euclid(1_000_000))).collect::<Int64Array>(),
-    ))
-}
-
-fn from_unixtime(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
-    let seconds = super::convert::to_f64(&args[0])?;
-    let times = seconds.iter().map(|s| s.map(|s| (s * 1e6).round() as i64));
-    Ok(Arc::new(times.collect::<TimestampMicrosecondArray>()))
-}
-
-fn extract(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
-    let names = to_strings(&args[0])?;
-    let name = names.iter().next().flatten().unwrap_or_default().to_ascii_uppercase();
-    let of: fn(chrono::NaiveDateTime) -> i64 = match name.as_str() {
-        "YEAR" => |at| i64::from(at.year()),
-        "QUARTER" => |at| i64::from(at.month().div_ceil(3)),
-        "MONTH" => |at| i64::from(at.month()),
-        "WEEK" => |at| i64::from((at.ordinal0() + 7 - at.weekday().num_days_from_sunday()) / 7),
-        "DAY" => |at| i64::from(at.day()),
-        "HOUR" => |at| i64::from(at.hour()),
-        "MINUTE" => |at| i64::from(at.minute()),
-        "SECOND" => |at| i64::from(at.second()),
-        "MICROSECOND" => |at| i64::from(at.nanosecond() / 1000),
-        "YEAR_MONTH" => |at| i64::from(at.year()) * 100 + i64::from(at.month()),
-        _ => return Err(unsupported(format!("EXTRACT({name} FROM …)"))),
+/// A whole number, unless a text may hold the fraction of a second, or a third argument says that a
+/// column has so many digits of one.
+fn unix_type(types: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<DataType> {
+    let digits = match (types.first(), literals.first().copied().flatten()) {
+        _ if types.len() == 3 => super::literal_int(literals, 2).unwrap_or(6).clamp(0, 6) as u8,
+        (_, Some(ScalarValue::Utf8(Some(text)))) => temporal::fraction_digits(text),
+        (Some(ty), None) if is_string(ty) => 6,
+        _ => 0,
     };
-    part(&args[1..], of)
+    Ok(if digits == 0 { DataType::Int64 } else { DataType::Decimal128(20, digits as i8) })
 }
 
-/// STR_TO_DATE for the directives that name digits.
-fn str_to_date(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
-    let (texts, patterns) = (to_strings(&args[0])?, to_strings(&args[1])?);
-    let times = texts.iter().zip(patterns.iter()).map(|(text, pattern)| {
-        let pattern = pattern?.replace("%i", "%M").replace("%s", "%S").replace("%T", "%H:%M:%S");
-        let pattern = pattern.replace("%c", "%m").replace("%e", "%d").replace("%k", "%H");
-        let text = text?;
-        if let Ok(at) = chrono::NaiveDateTime::parse_from_str(text, &pattern) {
-            return Some(temporal::micros(at));
-        }
-        let date = chrono::NaiveDate::parse_from_str(text, &pattern).ok()?;
-        Some(i64::from(temporal::days(date)) * DAY_US)
+/// The first and the last moment of Unix time that MySQL gives a number or a date for.
+const UNIX_TIMES: std::ops::RangeInclusive<i64> = 0..=32_536_771_199_999_999;
+
+fn zone_of(args: &[ArrayRef]) -> SqlResult<Zone> {
+    let zone = to_strings(&args[1])?;
+    Ok(Zone::parse(zone.iter().next().flatten().unwrap_or("UTC"))?)
+}
+
+/// UNIX_TIMESTAMP(moment) by the clocks of a zone; 0 for a moment that Unix time does not have.
+fn unix_timestamp(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
+    let zone = zone_of(args)?;
+    let times = to_datetime(&args[0])?;
+    let micros = times.iter().map(|us| {
+        let us = zone.to_utc(us?);
+        Some(if UNIX_TIMES.contains(&us) { us } else { 0 })
+    });
+    if let DataType::Decimal128(_, digits) = ty {
+        let unit = 10i64.pow(6 - u32::from(digits.unsigned_abs().min(6)));
+        let numbers = micros.map(|us| Some(i128::from(us?.div_euclid(unit))));
+        let numbers = numbers.collect::<arrow::array::Decimal128Array>();
+        return Ok(Arc::new(
+            numbers
+                .with_precision_and_scale(20, *digits)
+                .map_err(|_| out_of_range("DECIMAL", "unix_timestamp"))?,
+        ));
+    }
+    Ok(Arc::new(micros.map(|us| Some(us?.div_euclid(1_000_000))).collect::<Int64Array>()))
+}
+
+/// FROM_UNIXTIME(seconds) by the clocks of a zone; NULL where Unix time does not reach.
+fn from_unixtime(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    let zone = zone_of(args)?;
+    let micros = to_decimal(&args[0], 38, 6)?;
+    let times = micros.iter().map(|us| {
+        let us = i64::try_from(us?).ok().filter(|us| UNIX_TIMES.contains(us))?;
+        Some(zone.to_local(us))
     });
     Ok(Arc::new(times.collect::<TimestampMicrosecondArray>()))
 }

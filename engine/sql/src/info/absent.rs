@@ -1,5 +1,5 @@
 //! Tables of information_schema that clients ask for and that are empty here, because what they
-//! list does not exist: views, routines, triggers, foreign keys, partitions, privileges of single
+//! list does not exist: routines, triggers, foreign keys, partitions, privileges of single
 //! tables. They have every column of MySQL 8's, so that no query of a client fails; never a row.
 
 use super::Listing;
@@ -18,21 +18,6 @@ const ROUTINE_TYPE: &[&str] = &[
 
 /// Names, and columns as [`Listing::of`] takes them.
 const TABLES: &[(&str, &[&[&str]])] = &[
-    (
-        "views",
-        &[&[
-            "TABLE_CATALOG",
-            "TABLE_SCHEMA",
-            "TABLE_NAME",
-            "VIEW_DEFINITION",
-            "CHECK_OPTION",
-            "IS_UPDATABLE",
-            "DEFINER",
-            "SECURITY_TYPE",
-            "CHARACTER_SET_CLIENT",
-            "COLLATION_CONNECTION",
-        ]],
-    ),
     (
         "routines",
         &[

@@ -1,6 +1,8 @@
 //! The catalog as information_schema describes it.
 
-use types::{ColumnType, Default, Index, Table, Value};
+use std::collections::BTreeMap;
+
+use types::{ColumnType, Default, Index, Table, TableId, Value};
 
 use super::{Listing, Source, int, string, yes};
 
@@ -14,6 +16,8 @@ pub(super) const NAMES: &[&str] = &[
     "statistics",
     "key_column_usage",
     "table_constraints",
+    "check_constraints",
+    "views",
     "engines",
     "collations",
     "character_sets",
@@ -24,11 +28,12 @@ impl Source<'_> {
     pub(super) fn described(&self, name: &str) -> Option<Listing> {
         Some(match name {
             "schemata" => self.schemata(),
-            "tables" => self.tables(),
             "columns" => self.columns(),
             "statistics" => self.statistics(),
             "key_column_usage" => self.key_column_usage(),
             "table_constraints" => self.table_constraints(),
+            "check_constraints" => self.check_constraints(),
+            "views" => self.views(),
             "engines" => engines(),
             "collations" => collations(),
             "character_sets" => character_sets(),
@@ -69,7 +74,8 @@ impl Source<'_> {
         listing
     }
 
-    fn tables(&self) -> Listing {
+    /// Tables, with the next AUTO_INCREMENT number of those that have one.
+    pub(super) fn tables(&self, numbers: &BTreeMap<TableId, u64>) -> Listing {
         let mut listing = Listing::of(&[
             "TABLE_CATALOG",
             "TABLE_SCHEMA",
@@ -108,7 +114,7 @@ impl Source<'_> {
                 Value::Null,
                 Value::Null,
                 Value::Null,
-                Value::Null,
+                numbers.get(&table.id).map_or(Value::Null, |number| int(*number)),
                 Value::Null,
                 Value::Null,
                 Value::Null,
@@ -116,6 +122,46 @@ impl Source<'_> {
                 Value::Null,
                 string(""),
                 string(&table.comment),
+            ]);
+        }
+        for view in &self.catalog.views {
+            let mut row = vec![string(CATALOG), string(&view.database), string(&view.name)];
+            row.push(string("VIEW"));
+            row.extend(std::iter::repeat_n(Value::Null, 16));
+            row.push(string("VIEW"));
+            listing.rows.push(row);
+        }
+        listing
+    }
+
+    fn views(&self) -> Listing {
+        let mut listing = Listing::of(&[
+            "TABLE_CATALOG",
+            "TABLE_SCHEMA",
+            "TABLE_NAME",
+            "VIEW_DEFINITION",
+            "CHECK_OPTION",
+            "IS_UPDATABLE",
+            "DEFINER",
+            "SECURITY_TYPE",
+            "CHARACTER_SET_CLIENT",
+            "COLLATION_CONNECTION",
+        ]);
+        for column in listing.columns.iter_mut().skip(3).take(1) {
+            column.ty = ColumnType::Text(u32::MAX);
+        }
+        for view in &self.catalog.views {
+            listing.rows.push(vec![
+                string(CATALOG),
+                string(&view.database),
+                string(&view.name),
+                string(&view.query),
+                string("NONE"),
+                string("NO"),
+                string(&view.definer),
+                string(if view.invoker { "INVOKER" } else { "DEFINER" }),
+                string("utf8mb4"),
+                string("utf8mb4_bin"),
             ]);
         }
         listing
@@ -146,12 +192,16 @@ impl Source<'_> {
             "GENERATION_EXPRESSION",
             "#SRS_ID",
         ]);
-        for table in &self.catalog.tables {
+        let views: Vec<Table> = self.catalog.views.iter().map(|view| view.described()).collect();
+        for table in self.catalog.tables.iter().chain(&views) {
             for (at, column) in table.columns.iter().filter(|column| !column.hidden).enumerate() {
-                let is_text = text_length(column.ty).is_some();
+                let is_text = text_length(column.ty).is_some() && !column.ty.is_binary();
+                let character_bytes = if is_text { 4 } else { 1 };
                 let (precision, scale) = numeric(column.ty);
                 let fraction = match column.ty {
-                    ColumnType::DateTime(digits) | ColumnType::Timestamp(digits) => int(digits),
+                    ColumnType::DateTime(digits)
+                    | ColumnType::Timestamp(digits)
+                    | ColumnType::Time(digits) => int(digits),
                     _ => Value::Null,
                 };
                 let charset = |name: &str| if is_text { string(name) } else { Value::Null };
@@ -161,11 +211,12 @@ impl Source<'_> {
                     string(&table.name),
                     string(&column.name),
                     int(at + 1),
-                    default_text(column.default.as_ref()),
+                    default_text(column),
                     yes(column.nullable),
                     string(data_type(column.ty)),
                     text_length(column.ty).map_or(Value::Null, int),
-                    text_length(column.ty).map_or(Value::Null, |n| int(n.saturating_mul(4))),
+                    text_length(column.ty)
+                        .map_or(Value::Null, |n| int(n.saturating_mul(character_bytes))),
                     precision,
                     scale,
                     fraction,
@@ -176,7 +227,7 @@ impl Source<'_> {
                     string(extra(column)),
                     string("select,insert,update,references"),
                     string(&column.comment),
-                    string(""),
+                    string(column.generated().map_or("", |(expression, _)| expression)),
                     Value::Null,
                 ]);
             }
@@ -296,6 +347,40 @@ impl Source<'_> {
                     string("YES"),
                 ]);
             }
+            for check in &table.checks {
+                listing.rows.push(vec![
+                    string(CATALOG),
+                    string(&table.database),
+                    string(&check.name),
+                    string(&table.database),
+                    string(&table.name),
+                    string("CHECK"),
+                    yes(check.enforced),
+                ]);
+            }
+        }
+        listing
+    }
+
+    fn check_constraints(&self) -> Listing {
+        let mut listing = Listing::of(&[
+            "CONSTRAINT_CATALOG",
+            "CONSTRAINT_SCHEMA",
+            "CONSTRAINT_NAME",
+            "CHECK_CLAUSE",
+        ]);
+        for column in listing.columns.iter_mut().skip(3) {
+            column.ty = ColumnType::Text(u32::MAX);
+        }
+        for table in &self.catalog.tables {
+            for check in &table.checks {
+                listing.rows.push(vec![
+                    string(CATALOG),
+                    string(&table.database),
+                    string(&check.name),
+                    string(&check.expression),
+                ]);
+            }
         }
         listing
     }
@@ -388,6 +473,9 @@ pub fn column_key(table: &Table, id: u32) -> &'static str {
 /// The Extra column of SHOW COLUMNS.
 pub fn extra(column: &types::Column) -> String {
     let mut parts = Vec::new();
+    if let Some((_, stored)) = column.generated() {
+        parts.push(if stored { "STORED GENERATED" } else { "VIRTUAL GENERATED" });
+    }
     if column.auto_increment {
         parts.push("auto_increment");
     }
@@ -401,9 +489,15 @@ pub fn extra(column: &types::Column) -> String {
 }
 
 /// A default as SHOW COLUMNS prints it.
-pub fn default_text(default: Option<&Default>) -> Value {
-    match default {
-        Some(Default::Constant(Value::Null)) | None => Value::Null,
+pub fn default_text(column: &types::Column) -> Value {
+    match &column.default {
+        Some(Default::Constant(Value::Null) | Default::Generated { .. }) | None => Value::Null,
+        Some(Default::Constant(Value::UInt(n))) if matches!(column.ty, ColumnType::Bit(_)) => {
+            string(format!("b'{n:b}'"))
+        }
+        Some(Default::Constant(Value::UInt(n))) if column.ty == ColumnType::Year => {
+            string(format!("{n:04}"))
+        }
         Some(Default::Constant(value)) => string(value.to_string()),
         Some(Default::CurrentTimestamp) => string("CURRENT_TIMESTAMP"),
     }
@@ -416,7 +510,12 @@ fn data_type(ty: ColumnType) -> String {
 
 fn text_length(ty: ColumnType) -> Option<i64> {
     match ty {
-        ColumnType::Char(n) | ColumnType::Varchar(n) | ColumnType::Text(n) => Some(i64::from(n)),
+        ColumnType::Char(n)
+        | ColumnType::Varchar(n)
+        | ColumnType::Text(n)
+        | ColumnType::Binary(n)
+        | ColumnType::Varbinary(n)
+        | ColumnType::Blob(n) => Some(i64::from(n)),
         _ => None,
     }
 }
@@ -435,6 +534,8 @@ fn numeric(ty: ColumnType) -> (Value, Value) {
             (int(digits), int(0))
         }
         ColumnType::Double => (int(22), Value::Null),
+        ColumnType::Float => (int(12), Value::Null),
+        ColumnType::Bit(bits) => (int(bits), Value::Null),
         ColumnType::Decimal { precision, scale } => (int(precision), int(scale)),
         _ => (Value::Null, Value::Null),
     }

@@ -1,8 +1,6 @@
-//! SET, transactions, users, databases, and the ALTERs that are ours.
+//! SET, transactions, users, databases, and the cutting of tables.
 
-use sqlparser::ast::{
-    CreateIndex, IndexColumn, ObjectName, ObjectNamePart, OrderByExpr, OrderByOptions,
-};
+use sqlparser::ast::{ObjectName, ObjectNamePart};
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
@@ -13,15 +11,13 @@ use crate::statement::{Assignment, Mode, Scope, Step, Stmt, Target, UserName};
 /// SET …
 pub fn set(parser: &mut Parser) -> SqlResult<Stmt> {
     expect(parser, &["SET"])?;
-    if take(parser, &["NAMES"]) {
-        let charset = word_or_text(parser)?;
-        if take(parser, &["COLLATE"]) {
-            word_or_text(parser)?;
+    if let Some(charset) = names(parser)? {
+        if !parser.consume_token(&Token::Comma) {
+            return Ok(Stmt::SetNames(charset));
         }
-        return Ok(Stmt::SetNames(charset));
-    }
-    if take(parser, &["CHARACTER", "SET"]) || take(parser, &["CHARSET"]) {
-        return Ok(Stmt::SetNames(word_or_text(parser)?));
+        let mut assignments = of_names(&charset);
+        more_assignments(parser, &mut assignments)?;
+        return Ok(Stmt::Set(assignments));
     }
     if take(parser, &["PASSWORD"]) {
         let user = if take(parser, &["FOR"]) { Some(user_name(parser)?) } else { None };
@@ -37,13 +33,7 @@ pub fn set(parser: &mut Parser) -> SqlResult<Stmt> {
         (&["LOCAL", "TRANSACTION"], Scope::Session),
     ] {
         if take(parser, spelled) {
-            let mut words = Vec::new();
-            while let Some(word) = peek_word(parser, 0) {
-                words.push(word);
-                parser.next_token();
-                _ = parser.consume_token(&Token::Comma);
-            }
-            return Ok(Stmt::SetTransaction { scope, words: words.join(" ") });
+            return characteristics(parser, scope);
         }
     }
     if peek_word(parser, 0).is_some_and(|w| w == "ROLE" || w == "DEFAULT" || w == "RESOURCE") {
@@ -51,13 +41,144 @@ pub fn set(parser: &mut Parser) -> SqlResult<Stmt> {
         return Err(unsupported(format!("SET {word}")));
     }
     let mut assignments = Vec::new();
+    more_assignments(parser, &mut assignments)?;
+    Ok(Stmt::Set(assignments))
+}
+
+/// Reads a list of assignments, NAMES among them: MariaDB's Java driver sends `SET autocommit=1, …, NAMES utf8mb4`.
+fn more_assignments(parser: &mut Parser, assignments: &mut Vec<Assignment>) -> SqlResult<()> {
     loop {
-        assignments.push(assignment(parser)?);
+        match names(parser)? {
+            Some(charset) => assignments.extend(of_names(&charset)),
+            None => assignments.push(assignment(parser)?),
+        }
+        if !parser.consume_token(&Token::Comma) {
+            return Ok(());
+        }
+    }
+}
+
+/// `NAMES x [COLLATE y]`, `CHARACTER SET x`: the character set.
+fn names(parser: &mut Parser) -> SqlResult<Option<String>> {
+    if take(parser, &["NAMES"]) {
+        let charset = word_or_text(parser)?;
+        if take(parser, &["COLLATE"]) {
+            word_or_text(parser)?;
+        }
+        return Ok(Some(charset));
+    }
+    if take(parser, &["CHARACTER", "SET"]) || take(parser, &["CHARSET"]) {
+        return word_or_text(parser).map(Some);
+    }
+    Ok(None)
+}
+
+/// What NAMES sets, one by one.
+fn of_names(charset: &str) -> Vec<Assignment> {
+    let default = charset.eq_ignore_ascii_case("default");
+    ["character_set_client", "character_set_connection", "character_set_results"]
+        .into_iter()
+        .map(|name| Assignment {
+            target: Target::Session(name.into()),
+            value: (!default).then(|| {
+                sqlparser::ast::Expr::value(sqlparser::ast::Value::SingleQuotedString(
+                    charset.into(),
+                ))
+            }),
+        })
+        .collect()
+}
+
+/// What follows SET TRANSACTION.
+fn characteristics(parser: &mut Parser, scope: Scope) -> SqlResult<Stmt> {
+    let (mut level, mut read_only) = (None, None);
+    loop {
+        if level.is_none() && take(parser, &["ISOLATION", "LEVEL"]) {
+            let levels: [&[&str]; 4] = [
+                &["READ", "UNCOMMITTED"],
+                &["READ", "COMMITTED"],
+                &["REPEATABLE", "READ"],
+                &["SERIALIZABLE"],
+            ];
+            let Some(words) = levels.into_iter().find(|words| take(parser, words)) else {
+                return Err(unexpected(&parser.peek_token(), "an isolation level"));
+            };
+            level = Some(words.join(" "));
+        } else if read_only.is_none() && take(parser, &["READ", "ONLY"]) {
+            read_only = Some(true);
+        } else if read_only.is_none() && take(parser, &["READ", "WRITE"]) {
+            read_only = Some(false);
+        } else {
+            return Err(unexpected(
+                &parser.peek_token(),
+                "ISOLATION LEVEL, READ ONLY or READ WRITE",
+            ));
+        }
         if !parser.consume_token(&Token::Comma) {
             break;
         }
     }
-    Ok(Stmt::Set(assignments))
+    stale(parser)?;
+    Ok(Stmt::SetTransaction { scope, level, read_only })
+}
+
+/// TiDB's reads of the past are had by snapshots here.
+fn stale(parser: &Parser) -> SqlResult<()> {
+    if peek_word(parser, 0).is_some_and(|word| word == "AS") {
+        return Err(unsupported("AS OF TIMESTAMP (read at a snapshot: SET isobar_snapshot)"));
+    }
+    Ok(())
+}
+
+/// FLUSH: what there is to flush here is always on disk or nowhere. A lock is no such thing.
+pub fn flush(parser: &mut Parser) -> SqlResult<Stmt> {
+    expect(parser, &["FLUSH"])?;
+    _ = take(parser, &["NO_WRITE_TO_BINLOG"]) || take(parser, &["LOCAL"]);
+    loop {
+        if take(parser, &["TABLES"]) || take(parser, &["TABLE"]) {
+            return flush_tables(parser);
+        }
+        let kinds: [&[&str]; 11] = [
+            &["PRIVILEGES"],
+            &["HOSTS"],
+            &["OPTIMIZER_COSTS"],
+            &["USER_RESOURCES"],
+            &["LOGS"],
+            &["BINARY", "LOGS"],
+            &["ENGINE", "LOGS"],
+            &["ERROR", "LOGS"],
+            &["GENERAL", "LOGS"],
+            &["SLOW", "LOGS"],
+            &["RELAY", "LOGS"],
+        ];
+        if !kinds.into_iter().any(|words| take(parser, words)) {
+            return Err(match peek_word(parser, 0) {
+                Some(word) => unsupported(format!("FLUSH {word}")),
+                None => unexpected(&parser.peek_token(), "what to flush"),
+            });
+        }
+        if !parser.consume_token(&Token::Comma) {
+            return Ok(Stmt::Nothing);
+        }
+    }
+}
+
+fn flush_tables(parser: &mut Parser) -> SqlResult<Stmt> {
+    if !matches!(parser.peek_token().token, Token::EOF | Token::SemiColon)
+        && !["WITH", "FOR"].contains(&peek_word(parser, 0).unwrap_or_default().as_str())
+    {
+        object(parser)?;
+        while parser.consume_token(&Token::Comma) {
+            object(parser)?;
+        }
+    }
+    if take(parser, &["WITH", "READ", "LOCK"]) {
+        return Err(unsupported("FLUSH TABLES WITH READ LOCK (dump with --single-transaction)"));
+    }
+    if take(parser, &["FOR", "EXPORT"]) {
+        return Err(unsupported("FLUSH TABLES … FOR EXPORT"));
+    }
+    Ok(Stmt::Nothing)
 }
 
 fn word_or_text(parser: &mut Parser) -> SqlResult<String> {
@@ -130,17 +251,24 @@ pub fn transaction(parser: &mut Parser) -> SqlResult<Stmt> {
             _ = take(parser, &["WORK"]);
             None
         };
-        return Ok(Stmt::Begin(mode));
+        return Ok(Stmt::Begin { mode, read_only: None });
     }
     if take(parser, &["START", "TRANSACTION"]) {
+        let mut read_only = None;
+        let mut more = false;
         loop {
-            let known = take(parser, &["WITH", "CONSISTENT", "SNAPSHOT"])
-                || take(parser, &["READ", "WRITE"])
-                || take(parser, &["READ", "ONLY"]);
-            if !known {
-                return Ok(Stmt::Begin(None));
+            if take(parser, &["READ", "ONLY"]) && read_only.is_none() {
+                read_only = Some(true);
+            } else if take(parser, &["READ", "WRITE"]) && read_only.is_none() {
+                read_only = Some(false);
+            } else if !take(parser, &["WITH", "CONSISTENT", "SNAPSHOT"]) && more {
+                return Err(unexpected(&parser.peek_token(), "READ ONLY or READ WRITE"));
             }
-            _ = parser.consume_token(&Token::Comma);
+            stale(parser)?;
+            more = parser.consume_token(&Token::Comma);
+            if !more {
+                return Ok(Stmt::Begin { mode: None, read_only });
+            }
         }
     }
     if take(parser, &["COMMIT"]) {
@@ -203,6 +331,17 @@ fn user_name(parser: &mut Parser) -> SqlResult<UserName> {
         }
     }
     Ok(UserName { name: user, host: host.to_lowercase() })
+}
+
+/// A user that a statement is about; `None` is CURRENT_USER.
+pub fn user_asked(parser: &mut Parser) -> SqlResult<Option<UserName>> {
+    if take(parser, &["CURRENT_USER"]) {
+        if parser.consume_token(&Token::LParen) && !parser.consume_token(&Token::RParen) {
+            return Err(unexpected(&parser.peek_token(), ")"));
+        }
+        return Ok(None);
+    }
+    user_name(parser).map(Some)
 }
 
 /// CREATE, ALTER and DROP USER.
@@ -276,70 +415,15 @@ fn database_options(parser: &mut Parser) -> SqlResult<()> {
         } else if take(parser, &["COLLATE"]) {
             _ = parser.consume_token(&Token::Eq);
             crate::ddl::check_collation(&word_or_text(parser)?)?;
+        } else if take(parser, &["ENCRYPTION"]) {
+            _ = parser.consume_token(&Token::Eq);
+            if !word_or_text(parser)?.eq_ignore_ascii_case("N") {
+                return Err(unsupported("ENCRYPTION of a database"));
+            }
         } else {
             return Ok(());
         }
     }
-}
-
-/// ALTER TABLE, in the forms that exist here.
-pub fn alter_table(parser: &mut Parser) -> SqlResult<Stmt> {
-    expect(parser, &["ALTER", "TABLE"])?;
-    let table = object(parser)?;
-    if take(parser, &["SET", "COLUMNAR", "REPLICA"]) || take(parser, &["SET", "TIFLASH", "REPLICA"])
-    {
-        return Ok(Stmt::SetReplica { table, count: number(parser)? });
-    }
-    if take(parser, &["ADD"]) {
-        let unique = take(parser, &["UNIQUE"]);
-        let index = take(parser, &["INDEX"]) || take(parser, &["KEY"]);
-        if unique || index {
-            return add_index(parser, table, unique);
-        }
-        return Err(unsupported(format!("ALTER TABLE … ADD {}", parser.peek_token().token)));
-    }
-    if take(parser, &["DROP", "INDEX"]) || take(parser, &["DROP", "KEY"]) {
-        return Ok(Stmt::DropIndex { name: name(parser)?, table });
-    }
-    let words: Vec<String> = (0..2).filter_map(|at| peek_word(parser, at)).collect();
-    Err(unsupported(format!("ALTER TABLE … {}", words.join(" "))))
-}
-
-fn add_index(parser: &mut Parser, table: ObjectName, unique: bool) -> SqlResult<Stmt> {
-    let index =
-        if parser.peek_token().token == Token::LParen { None } else { Some(object(parser)?) };
-    if !parser.consume_token(&Token::LParen) {
-        return Err(unexpected(&parser.peek_token(), "("));
-    }
-    let mut columns = Vec::new();
-    loop {
-        let ident = parser.parse_identifier().map_err(|error| refused(&error))?;
-        let options = OrderByOptions { asc: None, nulls_first: None };
-        let column =
-            OrderByExpr { expr: sqlparser::ast::Expr::Identifier(ident), options, with_fill: None };
-        columns.push(IndexColumn { column, operator_class: None });
-        if !parser.consume_token(&Token::Comma) {
-            break;
-        }
-    }
-    if !parser.consume_token(&Token::RParen) {
-        return Err(unexpected(&parser.peek_token(), ")"));
-    }
-    Ok(Stmt::CreateIndex(Box::new(CreateIndex {
-        name: index,
-        table_name: table,
-        using: None,
-        columns,
-        unique,
-        concurrently: false,
-        if_not_exists: false,
-        include: Vec::new(),
-        nulls_distinct: None,
-        with: Vec::new(),
-        predicate: None,
-        index_options: Vec::new(),
-        alter_options: Vec::new(),
-    })))
 }
 
 /// SPLIT TABLE t [BETWEEN … AND …] REGIONS n: cut into about n regions of equal size.

@@ -31,6 +31,10 @@ pub fn show(parser: &mut Parser) -> SqlResult<Stmt> {
             parser.next_token();
             ShowKind::CreateTable(object(parser)?)
         }
+        ("CREATE", "VIEW") => {
+            parser.next_token();
+            ShowKind::CreateView(object(parser)?)
+        }
         ("CREATE", "DATABASE" | "SCHEMA") => {
             parser.next_token();
             _ = take(parser, &["IF", "NOT", "EXISTS"]);
@@ -53,12 +57,11 @@ pub fn show(parser: &mut Parser) -> SqlResult<Stmt> {
         }
         ("PROCESSLIST", _) => ShowKind::Processlist { full },
         ("GRANTS", _) => {
-            if take(parser, &["FOR"]) {
-                while !matches!(parser.peek_token().token, Token::EOF | Token::SemiColon) {
-                    parser.next_token();
-                }
+            let user = take(parser, &["FOR"]).then(|| super::admin::user_asked(parser));
+            if take(parser, &["USING"]) {
+                return Err(unsupported("SHOW GRANTS … USING roles"));
             }
-            ShowKind::Grants
+            ShowKind::Grants(user.transpose()?.flatten())
         }
         ("PLUGINS" | "EVENTS" | "TRIGGERS" | "PRIVILEGES" | "PROFILES", _) => {
             of_database(parser)?;

@@ -4,17 +4,20 @@
 
 use sqlparser::ast::{
     BinaryOperator, CeilFloorKind, DataType, DateTimeField, ExactNumberInfo, Expr, Function,
-    FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList, FunctionArguments,
-    TrimWhereField, Value,
+    FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, TrimWhereField, Value,
+    WindowType,
 };
 
 use super::QueryContext;
+use super::aggregates::{AGGREGATES, aggregate, count_of_rows};
 use super::names::parts;
-use super::rewrite::{null, op, plain, value};
+use super::rewrite::{null, number_of_hex, plain, value};
+use super::scalars::{NATIVE, SCALARS};
+use crate::calendar::Compound;
 use crate::error::{SqlResult, no_function, syntax, unsupported};
 use crate::functions;
 use crate::result::SqlError;
-use crate::temporal::{Unit, Zone, format_datetime};
+use crate::temporal::{Unit, format_datetime, fraction_digits, parse_datetime, parse_time};
 
 /// A call of a function by name.
 pub fn call(name: &str, args: Vec<Expr>) -> Expr {
@@ -45,14 +48,30 @@ pub fn number(n: impl std::fmt::Display) -> Expr {
     value(Value::Number(n.to_string(), false))
 }
 
-/// The text that a hexadecimal literal spells.
-pub fn text_of_hex(hex: &str) -> SqlResult<String> {
+/// The bytes that a hexadecimal literal spells.
+pub fn bytes_of_hex(hex: &str) -> SqlResult<Vec<u8>> {
     let padded = if hex.len() % 2 == 1 { format!("0{hex}") } else { hex.to_owned() };
-    let bytes = (0..padded.len() / 2)
+    (0..padded.len() / 2)
         .map(|at| padded.get(at * 2..at * 2 + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok()))
         .collect::<Option<Vec<u8>>>()
-        .ok_or_else(|| syntax(format!("X'{hex}' is not hexadecimal")))?;
-    String::from_utf8(bytes).map_err(|_| unsupported("binary literals that are not UTF-8"))
+        .ok_or_else(|| syntax(format!("X'{hex}' is not hexadecimal")))
+}
+
+/// The text that a hexadecimal literal spells.
+pub fn text_of_hex(hex: &str) -> SqlResult<String> {
+    String::from_utf8(bytes_of_hex(hex)?).map_err(|_| {
+        SqlError::new(1300, b"HY000", format!("Invalid utf8mb4 character string: '{hex}'"))
+    })
+}
+
+/// The bytes that a bit literal spells, the highest first.
+pub fn bytes_of_bits(bits: &str) -> SqlResult<Vec<u8>> {
+    let wrong = || syntax(format!("b'{bits}' is not binary"));
+    let padded = format!("{bits:0>width$}", width = bits.len().div_ceil(8) * 8);
+    (0..padded.len() / 8)
+        .map(|at| padded.get(at * 8..at * 8 + 8).and_then(|byte| u8::from_str_radix(byte, 2).ok()))
+        .collect::<Option<Vec<u8>>>()
+        .ok_or_else(wrong)
 }
 
 /// The function's name and its plain arguments.
@@ -86,6 +105,9 @@ pub fn before(expr: &mut Expr) -> SqlResult<()> {
                 ("date_sub" | "subdate", [date, Expr::Interval(interval)]) => {
                     shift(date, interval, true)?
                 }
+                ("get_format", [Expr::Identifier(kind), place]) => {
+                    call("mysql_get_format", vec![string(&*kind.value), (*place).clone()])
+                }
                 ("timestampadd", [Expr::Identifier(unit), n, date]) => call(
                     "mysql_date_shift",
                     vec![(*date).clone(), (*n).clone(), string(known_unit(&unit.value)?)],
@@ -115,10 +137,15 @@ fn known_unit(name: &str) -> SqlResult<String> {
 
 fn shift(date: &Expr, interval: &sqlparser::ast::Interval, back: bool) -> SqlResult<Expr> {
     let unit = interval.leading_field.as_ref().map(DateTimeField::to_string).unwrap_or_default();
+    let unit = unit.to_uppercase();
     if interval.last_field.is_some() {
         return Err(unsupported(format!("INTERVAL … {unit} TO …")));
     }
     let count = (*interval.value).clone();
+    if Compound::parse(&unit).is_some() {
+        let unit = format!("{}{unit}", if back { "-" } else { "" });
+        return Ok(call("mysql_date_shift", vec![date.clone(), count, string(unit)]));
+    }
     let count = if back { call("mysql_neg", vec![count]) } else { count };
     Ok(call("mysql_date_shift", vec![date.clone(), count, string(known_unit(&unit)?)]))
 }
@@ -129,10 +156,13 @@ pub fn rewritten(expr: Expr, context: &QueryContext) -> SqlResult<Expr> {
         Expr::Function(function) => function_call(function, context)?,
         Expr::Cast { expr, data_type, array: false, .. } => cast(*expr, &data_type)?,
         Expr::Convert { expr, data_type: Some(data_type), .. } => cast(*expr, &data_type)?,
-        Expr::Convert { expr, charset: Some(_), .. } => call("cast_char", vec![*expr]),
+        Expr::Convert { expr, charset: Some(_), .. } => {
+            let of_char = matches!(&*expr, Expr::Function(function)
+                if parts(&function.name) == ["mysql_char"]);
+            call(if of_char { "mysql_char_text" } else { "cast_char" }, vec![*expr])
+        }
         Expr::TypedString(typed) => {
-            let text = typed.value.into_string().unwrap_or_default();
-            cast(string(text), &typed.data_type)?
+            time_literal(typed.value.into_string().unwrap_or_default(), &typed.data_type)?
         }
         Expr::Extract { field, expr, .. } => {
             call("mysql_extract", vec![string(field.to_string()), *expr])
@@ -145,7 +175,8 @@ pub fn rewritten(expr: Expr, context: &QueryContext) -> SqlResult<Expr> {
         }
         Expr::Position { expr, r#in } => call("mysql_locate", vec![*expr, *r#in]),
         Expr::Substring { expr, substring_from, substring_for, .. } => {
-            let mut args = vec![*expr, substring_from.map_or_else(|| number(1), |e| *e)];
+            let from = substring_from.ok_or_else(|| syntax("SUBSTRING of one argument"))?;
+            let mut args = vec![*expr, *from];
             args.extend(substring_for.map(|e| *e));
             call("mysql_substring", args)
         }
@@ -163,8 +194,29 @@ pub fn rewritten(expr: Expr, context: &QueryContext) -> SqlResult<Expr> {
     })
 }
 
+/// `DATE '…'`, `TIME '…'`, `TIMESTAMP '…'`: with as many digits of a fraction as it has, and error
+/// 1525 where it is none.
+fn time_literal(text: String, ty: &DataType) -> SqlResult<Expr> {
+    let wrong =
+        |kind: &str| SqlError::new(1525, b"HY000", format!("Incorrect {kind} value: '{text}'"));
+    let digits = Some(u64::from(fraction_digits(&text)));
+    let ty = match ty {
+        DataType::Date if parse_datetime(&text).is_none() => return Err(wrong("DATE")),
+        DataType::Datetime(_) | DataType::Timestamp(..) if parse_datetime(&text).is_none() => {
+            return Err(wrong("DATETIME"));
+        }
+        DataType::Time(..) if parse_time(&text).is_none() => return Err(wrong("TIME")),
+        DataType::Datetime(None) => DataType::Datetime(digits),
+        DataType::Timestamp(None, zone) => DataType::Timestamp(digits, *zone),
+        DataType::Time(None, zone) => DataType::Time(digits, *zone),
+        ty => ty.clone(),
+    };
+    cast(string(text), &ty)
+}
+
 fn cast(expr: Expr, ty: &DataType) -> SqlResult<Expr> {
-    let one = |name: &str, expr: Expr| Ok(call(name, vec![expr]));
+    // All of these ask for a number.
+    let one = |name: &str, expr: Expr| Ok(call(name, vec![number_of_hex(expr)]));
     match ty {
         DataType::Signed
         | DataType::SignedInteger
@@ -177,16 +229,18 @@ fn cast(expr: Expr, ty: &DataType) -> SqlResult<Expr> {
         DataType::Double(_) | DataType::Real | DataType::Float(_) | DataType::DoublePrecision => {
             one("cast_double", expr)
         }
-        DataType::Date => one("cast_date", expr),
+        DataType::Date => Ok(call("cast_date", vec![expr])),
         DataType::Datetime(digits) | DataType::Timestamp(digits, _) => {
             Ok(call("cast_datetime", vec![expr, number(digits.unwrap_or(0))]))
         }
+        DataType::Time(digits, _) => Ok(call("cast_time", vec![expr, number(digits.unwrap_or(0))])),
         DataType::Decimal(info) | DataType::Numeric(info) | DataType::Dec(info) => {
             let (precision, scale) = match info {
                 ExactNumberInfo::None => (10, 0),
                 ExactNumberInfo::Precision(p) => (*p, 0),
                 ExactNumberInfo::PrecisionAndScale(p, s) => (*p, *s),
             };
+            let expr = number_of_hex(expr);
             Ok(call("cast_decimal", vec![expr, number(precision), number(scale)]))
         }
         DataType::Char(length) | DataType::Varchar(length) | DataType::Nvarchar(length) => {
@@ -196,144 +250,54 @@ fn cast(expr: Expr, ty: &DataType) -> SqlResult<Expr> {
             }
             Ok(call("cast_char", args))
         }
-        DataType::Text | DataType::Binary(None) => one("cast_char", expr),
+        DataType::Text => Ok(call("cast_char", vec![expr])),
+        DataType::JSON => Ok(call("cast_json", vec![expr])),
+        DataType::Binary(length) => {
+            let mut args = vec![expr];
+            args.extend(length.map(number));
+            Ok(call("cast_binary", args))
+        }
         other => Err(unsupported(format!("CAST(… AS {other})"))),
     }
 }
-
-/// MySQL's name → ours, for functions that differ by name only.
-const SCALARS: &[(&str, &str)] = &[
-    ("if", "mysql_if"),
-    ("ifnull", "mysql_coalesce"),
-    ("nvl", "mysql_coalesce"),
-    ("coalesce", "mysql_coalesce"),
-    ("nullif", "mysql_nullif"),
-    ("greatest", "mysql_greatest"),
-    ("least", "mysql_least"),
-    ("isnull", "isnull"),
-    ("round", "mysql_round"),
-    ("truncate", "mysql_truncate"),
-    ("floor", "mysql_floor"),
-    ("ceil", "mysql_ceil"),
-    ("ceiling", "mysql_ceil"),
-    ("abs", "mysql_abs"),
-    ("sign", "mysql_sign"),
-    ("mod", "mysql_mod"),
-    ("sqrt", "mysql_sqrt"),
-    ("exp", "mysql_exp"),
-    ("ln", "mysql_ln"),
-    ("log2", "mysql_log2"),
-    ("log10", "mysql_log10"),
-    ("pow", "mysql_pow"),
-    ("power", "mysql_pow"),
-    ("sin", "mysql_sin"),
-    ("cos", "mysql_cos"),
-    ("tan", "mysql_tan"),
-    ("asin", "mysql_asin"),
-    ("acos", "mysql_acos"),
-    ("atan", "mysql_atan"),
-    ("atan2", "mysql_atan2"),
-    ("radians", "mysql_radians"),
-    ("degrees", "mysql_degrees"),
-    ("pi", "mysql_pi"),
-    ("rand", "mysql_rand"),
-    ("crc32", "mysql_crc32"),
-    ("conv", "mysql_conv"),
-    ("md5", "mysql_md5"),
-    ("concat", "mysql_concat"),
-    ("concat_ws", "mysql_concat_ws"),
-    ("upper", "mysql_upper"),
-    ("ucase", "mysql_upper"),
-    ("lower", "mysql_lower"),
-    ("lcase", "mysql_lower"),
-    ("reverse", "mysql_reverse"),
-    ("hex", "mysql_hex"),
-    ("quote", "mysql_quote"),
-    ("length", "mysql_length"),
-    ("octet_length", "mysql_length"),
-    ("char_length", "mysql_char_length"),
-    ("character_length", "mysql_char_length"),
-    ("bit_length", "mysql_bit_length"),
-    ("ascii", "mysql_ascii"),
-    ("left", "mysql_left"),
-    ("right", "mysql_right"),
-    ("repeat", "mysql_repeat"),
-    ("space", "mysql_space"),
-    ("substring", "mysql_substring"),
-    ("substr", "mysql_substring"),
-    ("mid", "mysql_substring"),
-    ("substring_index", "mysql_substring_index"),
-    ("replace", "mysql_replace"),
-    ("trim", "mysql_trim"),
-    ("ltrim", "mysql_ltrim"),
-    ("rtrim", "mysql_rtrim"),
-    ("lpad", "mysql_lpad"),
-    ("rpad", "mysql_rpad"),
-    ("locate", "mysql_locate"),
-    ("strcmp", "mysql_strcmp"),
-    ("field", "mysql_field"),
-    ("elt", "mysql_elt"),
-    ("find_in_set", "mysql_find_in_set"),
-    ("format", "mysql_format"),
-    ("regexp_like", "mysql_regexp"),
-    ("date", "cast_date"),
-    ("year", "mysql_year"),
-    ("month", "mysql_month"),
-    ("day", "mysql_dayofmonth"),
-    ("dayofmonth", "mysql_dayofmonth"),
-    ("hour", "mysql_hour"),
-    ("minute", "mysql_minute"),
-    ("second", "mysql_second"),
-    ("microsecond", "mysql_microsecond"),
-    ("quarter", "mysql_quarter"),
-    ("dayofweek", "mysql_dayofweek"),
-    ("weekday", "mysql_weekday"),
-    ("dayofyear", "mysql_dayofyear"),
-    ("weekofyear", "mysql_weekofyear"),
-    ("week", "mysql_week"),
-    ("to_days", "mysql_to_days"),
-    ("from_days", "mysql_from_days"),
-    ("makedate", "mysql_makedate"),
-    ("last_day", "mysql_last_day"),
-    ("dayname", "mysql_dayname"),
-    ("monthname", "mysql_monthname"),
-    ("date_format", "mysql_date_format"),
-    ("datediff", "mysql_datediff"),
-    ("time", "mysql_time_of_day"),
-    ("str_to_date", "mysql_str_to_date"),
-];
-
-/// Functions that DataFusion computes as MySQL does: aggregates and window functions.
-const NATIVE: &[&str] = &[
-    "count",
-    "min",
-    "max",
-    "row_number",
-    "rank",
-    "dense_rank",
-    "percent_rank",
-    "cume_dist",
-    "ntile",
-    "lag",
-    "lead",
-    "first_value",
-    "last_value",
-    "nth_value",
-    "bit_and",
-    "bit_or",
-    "bit_xor",
-];
 
 fn function_call(mut function: Function, context: &QueryContext) -> SqlResult<Expr> {
     let names = parts(&function.name);
     let [name] = &names[..] else { return Err(no_function(&names.join("."))) };
     let name = name.clone();
+    if name == crate::session::kept::NAME {
+        return Ok(Expr::Function(function));
+    }
+    if let Some(WindowType::WindowSpec(spec)) = &function.over
+        && let Some(base) = &spec.window_name
+    {
+        return Err(super::windows::undefined(&base.value));
+    }
+    if name.starts_with("json_") {
+        return super::json::call_of(&name, function);
+    }
     if functions::named(&name).is_some() && !SCALARS.iter().any(|(mysql, _)| *mysql == name) {
         return Ok(Expr::Function(function));
     }
     if let Some((_, ours)) = SCALARS.iter().find(|(mysql, _)| *mysql == name) {
         function.name = vec![plain((*ours).to_owned())].into();
+        // These ask for a number first.
+        let numbers = match name.as_str() {
+            "if" | "bit_count" => 1,
+            "char" => usize::MAX,
+            _ => 0,
+        };
+        if let FunctionArguments::List(list) = &mut function.args {
+            for arg in list.args.iter_mut().take(numbers) {
+                if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg {
+                    *expr = number_of_hex(std::mem::replace(expr, null()));
+                }
+            }
+        }
         return Ok(Expr::Function(function));
+    }
+    if super::windows::ONLY.contains(&name.as_str()) && function.over.is_none() {
+        return Err(syntax(format!("{name}(…) stands without OVER")));
     }
     if NATIVE.contains(&name.as_str()) {
         // COUNT(*) counts rows, as COUNT(1) does.
@@ -345,79 +309,21 @@ fn function_call(mut function: Function, context: &QueryContext) -> SqlResult<Ex
                 }
             }
         }
+        if name == "count" {
+            count_of_rows(&mut function);
+        }
         function.name = vec![plain(name)].into();
         return Ok(Expr::Function(function));
     }
-    match name.as_str() {
-        "sum" | "avg" | "std" | "stddev" | "stddev_pop" | "stddev_samp" | "variance"
-        | "var_pop" | "var_samp" | "any_value" | "group_concat" => aggregate(&name, function),
-        _ => contextual(&name, function, context),
+    if AGGREGATES.contains(&name.as_str()) {
+        return aggregate(&name, function);
     }
-}
-
-/// Aggregates whose argument or result MySQL types otherwise.
-fn aggregate(name: &str, mut function: Function) -> SqlResult<Expr> {
-    let renamed = |mut function: Function, name: &str, wrap: &str| {
-        function.name = vec![plain(name.to_owned())].into();
-        if let FunctionArguments::List(list) = &mut function.args {
-            for arg in &mut list.args {
-                if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg {
-                    let inner = std::mem::replace(expr, null());
-                    *expr = call(wrap, vec![inner]);
-                }
-            }
-        }
-        Expr::Function(function)
-    };
-    Ok(match name {
-        "sum" => call("sum_result", vec![renamed(function, "sum", "sum_arg")]),
-        "avg" => {
-            let mut count = function.clone();
-            count.name = vec![plain("count".to_owned())].into();
-            let sum = call("sum_result", vec![renamed(function, "sum", "sum_arg")]);
-            Expr::Nested(Box::new(op(sum, BinaryOperator::Divide, Expr::Function(count))))
-        }
-        "std" | "stddev" | "stddev_pop" => renamed(function, "stddev_pop", "cast_double"),
-        "stddev_samp" => renamed(function, "stddev", "cast_double"),
-        "variance" | "var_pop" => renamed(function, "var_pop", "cast_double"),
-        "var_samp" => renamed(function, "var", "cast_double"),
-        "any_value" => {
-            function.name = vec![plain("first_value".to_owned())].into();
-            Expr::Function(function)
-        }
-        _ => group_concat(function, renamed)?,
-    })
-}
-
-fn group_concat(
-    mut function: Function,
-    renamed: impl Fn(Function, &str, &str) -> Expr,
-) -> SqlResult<Expr> {
-    let mut separator = ",".to_owned();
-    if let FunctionArguments::List(list) = &mut function.args {
-        if list.args.len() != 1 {
-            return Err(unsupported("GROUP_CONCAT of several expressions"));
-        }
-        list.clauses.retain(|clause| match clause {
-            FunctionArgumentClause::Separator(text) => {
-                if let Value::SingleQuotedString(s) | Value::DoubleQuotedString(s) = &text.value {
-                    separator.clone_from(s);
-                }
-                false
-            }
-            _ => true,
-        });
-    }
-    let mut call = renamed(function, "string_agg", "cast_char");
-    if let Expr::Function(Function { args: FunctionArguments::List(list), .. }) = &mut call {
-        list.args.push(FunctionArg::Unnamed(FunctionArgExpr::Expr(string(separator))));
-    }
-    Ok(call)
+    contextual(&name, function, context)
 }
 
 /// Functions of the moment, the session and the server.
 fn contextual(name: &str, function: Function, context: &QueryContext) -> SqlResult<Expr> {
-    let args: Vec<Expr> = match name_and_args(&function) {
+    let mut args: Vec<Expr> = match name_and_args(&function) {
         Some((_, args)) => args.into_iter().cloned().collect(),
         None => return Err(no_function(name)),
     };
@@ -431,7 +337,10 @@ fn contextual(name: &str, function: Function, context: &QueryContext) -> SqlResu
         let us = if digits == 0 { cut } else { us };
         call("cast_datetime", vec![string(format_datetime(us, 6)), number(digits)])
     };
-    let clock = |us: i64| string(format_datetime(us, digits).split_off(11));
+    let clock = |us: i64| {
+        let text = format_datetime(us, digits).split_off(11);
+        call("cast_time", vec![string(text), number(digits)])
+    };
     Ok(match (name, args.len()) {
         ("now" | "current_timestamp" | "localtime" | "localtimestamp" | "sysdate", 0 | 1) => {
             moment(local)
@@ -445,20 +354,39 @@ fn contextual(name: &str, function: Function, context: &QueryContext) -> SqlResu
         ("utc_time", 0 | 1) => clock(context.now_us),
         ("unix_timestamp", 0) => number(context.now_us.div_euclid(1_000_000)),
         ("unix_timestamp", 1) => {
-            utc_only(context, "UNIX_TIMESTAMP(…)")?;
+            args.push(string(context.time_zone.clone()));
             call("mysql_unix_timestamp", args)
         }
-        ("from_unixtime", 1) => {
-            utc_only(context, "FROM_UNIXTIME(…)")?;
-            call("mysql_from_unixtime", args)
+        ("from_unixtime", 1 | 2) => {
+            let format = args.split_off(1);
+            args.push(string(context.time_zone.clone()));
+            let moment = call("mysql_from_unixtime", args);
+            match format.into_iter().next() {
+                Some(format) => call("mysql_date_format", vec![moment, format]),
+                None => moment,
+            }
         }
-        ("timestamp", 1) => {
-            call("cast_datetime", vec![args.into_iter().next().unwrap_or_else(null), number(6)])
+        ("timestamp", 1) => call("cast_datetime", args),
+        ("timestamp", 2) => {
+            let more = args.split_off(1);
+            let moment = call("cast_datetime", args);
+            call("mysql_addtime", std::iter::once(moment).chain(more).collect())
         }
         ("date_add" | "adddate", 2) => {
-            let mut args = args;
             args.push(string("DAY"));
             call("mysql_date_shift", args)
+        }
+        ("date_sub" | "subdate", 2) => {
+            let days = args.split_off(1).into_iter().map(|days| call("mysql_neg", vec![days]));
+            args.extend(days);
+            args.push(string("DAY"));
+            call("mysql_date_shift", args)
+        }
+        ("regexp_replace", 3) => {
+            let mut texts: Vec<Expr> =
+                args.into_iter().map(|text| call("cast_char", vec![text])).collect();
+            texts.push(string("g"));
+            call("regexp_replace", texts)
         }
         ("log", 1) => call("mysql_ln", args),
         ("log", 2) => {
@@ -499,6 +427,9 @@ const KNOWN_ARITY: &[&str] = &[
     "utc_timestamp",
     "unix_timestamp",
     "from_unixtime",
+    "timestamp",
+    "subdate",
+    "regexp_replace",
     "log",
     "instr",
     "database",
@@ -507,10 +438,3 @@ const KNOWN_ARITY: &[&str] = &[
     "version",
     "connection_id",
 ];
-
-fn utc_only(context: &QueryContext, what: &str) -> SqlResult<()> {
-    match context.zone()? {
-        Zone::Fixed(0) => Ok(()),
-        _ => Err(unsupported(format!("{what} in a session time zone other than UTC"))),
-    }
-}

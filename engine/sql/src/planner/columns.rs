@@ -4,16 +4,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, TimeUnit};
-use datafusion::common::Column as PlanColumn;
-use datafusion::logical_expr::{Cast, Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::common::{Column as PlanColumn, ScalarValue};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
 use types::columns::arrow_type;
 use types::{ColumnType, IntWidth, Table};
 
 use super::names::{Displayed, TableName};
-use super::rewrite::TWIN;
+use super::twins::TWIN;
 use super::{PlannedSelect, ResolvedTable};
 use crate::error::SqlResult;
+use crate::functions::convert::is_string;
 use crate::result::ResultColumn;
+use crate::temporal::fraction_digits;
 
 /// Length that a text of unknown length is announced with.
 const TEXT_LENGTH: u32 = 255;
@@ -102,7 +104,13 @@ pub fn result_type(ty: &DataType, fraction: u8) -> Option<ColumnType> {
         DataType::UInt16 => int(IntWidth::Small, true),
         DataType::UInt32 => int(IntWidth::Int, true),
         DataType::UInt64 => int(IntWidth::Big, true),
-        DataType::Float16 | DataType::Float32 | DataType::Float64 => Some(ColumnType::Double),
+        DataType::Float16 | DataType::Float64 => Some(ColumnType::Double),
+        DataType::Float32 => Some(ColumnType::Float),
+        DataType::Duration(_) => Some(ColumnType::Time(fraction)),
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => {
+            Some(ColumnType::Varbinary(TEXT_LENGTH))
+        }
+        DataType::LargeUtf8 => Some(ColumnType::Json),
         DataType::Decimal128(p, s) => {
             Some(ColumnType::Decimal { precision: *p, scale: u8::try_from(*s).unwrap_or(0) })
         }
@@ -228,7 +236,11 @@ fn fraction(plan: &LogicalPlan, at: usize, resolved: &HashMap<TableName, Resolve
         LogicalPlan::SubqueryAlias(a) => fraction(&a.input, at, resolved),
         _ => match origin(plan, at, resolved) {
             Some(origin) => match origin.table.columns.get(origin.position).map(|c| c.ty) {
-                Some(ColumnType::DateTime(digits) | ColumnType::Timestamp(digits)) => digits,
+                Some(
+                    ColumnType::DateTime(digits)
+                    | ColumnType::Timestamp(digits)
+                    | ColumnType::Time(digits),
+                ) => digits,
                 _ => 0,
             },
             None => 0,
@@ -236,25 +248,64 @@ fn fraction(plan: &LogicalPlan, at: usize, resolved: &HashMap<TableName, Resolve
     }
 }
 
-fn expr_fraction(
+pub(super) fn expr_fraction(
     expr: &Expr,
     input: &LogicalPlan,
     resolved: &HashMap<TableName, ResolvedTable>,
 ) -> u8 {
-    if let Expr::ScalarFunction(function) = expr
-        && function.name() == "cast_datetime"
-    {
-        return match function.args.get(1) {
-            Some(Expr::Literal(datafusion::common::ScalarValue::Int64(Some(n)), _)) => {
-                u8::try_from(*n).unwrap_or(6).min(6)
-            }
-            _ => 0,
-        };
+    let of = |expr: &Expr| expr_fraction(expr, input, resolved);
+    let function = match expr {
+        Expr::Alias(alias) => return of(&alias.expr),
+        Expr::Column(column) => {
+            let at = input.schema().maybe_index_of_column(column);
+            return at.map_or(0, |at| fraction(input, at, resolved));
+        }
+        Expr::ScalarFunction(function) => function,
+        other => {
+            let columns = other.column_refs().into_iter();
+            return columns.map(|c| of(&Expr::Column(c.clone()))).max().unwrap_or(0);
+        }
+    };
+    let number = |expr: &Expr| match expr.get_type(input.schema().as_ref()) {
+        Ok(DataType::Decimal128(_, scale)) => scale.clamp(0, 6).unsigned_abs(),
+        Ok(DataType::Float64) => 6,
+        _ => of(expr),
+    };
+    let text = |expr: &Expr| match expr {
+        Expr::Literal(ScalarValue::Utf8(Some(text)), _) => fraction_digits(text),
+        other => match other.get_type(input.schema().as_ref()) {
+            Ok(ty) if is_string(&ty) => 6,
+            _ => number(other),
+        },
+    };
+    let args = &function.args;
+    match (function.name(), &args[..]) {
+        ("cast_datetime" | "cast_time", [_, Expr::Literal(ScalarValue::Int64(Some(n)), _)]) => {
+            u8::try_from(*n).unwrap_or(6).min(6)
+        }
+        ("cast_datetime" | "cast_time", [_, _]) => 0,
+        ("cast_datetime" | "cast_time", [value]) => text(value),
+        ("mysql_maketime" | "mysql_sec_to_time" | "mysql_from_unixtime", _) => {
+            args.iter().take(3).map(number).max().unwrap_or(0)
+        }
+        ("mysql_addtime" | "mysql_subtime" | "mysql_timediff", _) => {
+            args.iter().map(text).max().unwrap_or(0)
+        }
+        ("mysql_str_to_date", [_, Expr::Literal(ScalarValue::Utf8(Some(format)), _)]) => {
+            if format.contains("%f") { 6 } else { 0 }
+        }
+        ("mysql_date_shift", [moment, count, Expr::Literal(ScalarValue::Utf8(Some(unit)), _)]) => {
+            let moved = match unit.as_str() {
+                "SECOND" => match count {
+                    Expr::Literal(ScalarValue::Utf8(Some(text)), _) if !text.contains('.') => 0,
+                    Expr::Literal(ScalarValue::Utf8(_), _) => 6,
+                    count => number(count),
+                },
+                unit if unit.ends_with("MICROSECOND") => 6,
+                _ => 0,
+            };
+            of(moment).max(moved)
+        }
+        _ => args.iter().map(of).max().unwrap_or(0),
     }
-    let columns = expr.column_refs();
-    let digits = columns.into_iter().filter_map(|column| {
-        let at = input.schema().maybe_index_of_column(column)?;
-        Some(fraction(input, at, resolved))
-    });
-    digits.max().unwrap_or(0)
 }

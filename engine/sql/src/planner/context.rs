@@ -118,7 +118,7 @@ pub fn plan(
     let (provider, operators) = context(query_context, state, resolved)?;
     let planner = SqlToRel::new_with_options(&provider, parser_options());
     let plan = planner.sql_statement_to_plan(Statement::Query(Box::new(query)))?;
-    let plan = operators.finish(plan)?;
+    let plan = operators.finish(plan, resolved)?;
     columns::finish(plan, resolved, displayed)
 }
 

@@ -11,6 +11,8 @@ use sqlparser::ast::{
 
 use super::calls::call;
 use super::rewrite::{op, plain};
+use crate::error::SqlResult;
+use crate::result::SqlError;
 
 const AGGREGATES: &[&str] = &[
     "any_value",
@@ -61,6 +63,32 @@ pub fn having_without_groups(select: &mut Select) {
     });
 }
 
+/// Error 1140 for a plain column beside aggregates of all rows.
+pub fn mixed(select: &Select) -> SqlResult<()> {
+    let grouped = match &select.group_by {
+        GroupByExpr::Expressions(exprs, _) => !exprs.is_empty(),
+        GroupByExpr::All(_) => true,
+    };
+    if grouped || select.from.is_empty() || !aggregates(&select.projection) {
+        return Ok(());
+    }
+    let names = select.projection.iter().map(|item| match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => column(expr),
+        _ => None,
+    });
+    match names.enumerate().find_map(|(at, name)| Some((at + 1, name?))) {
+        Some((at, name)) => {
+            let text = format!(
+                "In aggregated query without GROUP BY, expression #{at} of SELECT list contains \
+                 nonaggregated column '{name}'; this is incompatible with \
+                 sql_mode=only_full_group_by"
+            );
+            Err(SqlError::new(1140, b"42000", text))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Takes any value of its group for a column that the query does not group by.
 pub fn any_of_group(select: &mut Select) {
     let GroupByExpr::Expressions(groups, _) = &select.group_by else { return };
@@ -96,7 +124,7 @@ fn nested(expr: Expr) -> Expr {
 }
 
 /// Whether a part of a query aggregates its rows.
-fn aggregates(part: &impl Visit) -> bool {
+pub fn aggregates(part: &impl Visit) -> bool {
     struct Search {
         depth: usize,
     }

@@ -18,6 +18,20 @@ pub fn text(expr: &Expr) -> Option<&str> {
     }
 }
 
+/// A literal of bytes as a number: what X'…' and b'…' are beside numbers.
+pub fn number(expr: Expr) -> Expr {
+    match &expr {
+        Expr::Literal(ScalarValue::Binary(Some(bytes)), _) => {
+            match crate::constant::number_of(bytes) {
+                Some(n) => Expr::Literal(ScalarValue::UInt64(Some(n)), None),
+                None => expr,
+            }
+        }
+        Expr::Alias(alias) => number((*alias.expr).clone()),
+        _ => expr,
+    }
+}
+
 /// A literal text as a literal of the other operand's type, where MySQL compares it as such.
 pub fn typed(literal: &str, ty: &DataType, zone: Zone) -> SqlResult<Option<Expr>> {
     let value = match ty {
@@ -36,6 +50,14 @@ pub fn typed(literal: &str, ty: &DataType, zone: Zone) -> SqlResult<Option<Expr>
             let us = zone.to_utc(time(literal, "TIMESTAMP")?);
             ScalarValue::TimestampMicrosecond(Some(us), Some(utc.clone()))
         }
+        DataType::Binary => ScalarValue::Binary(Some(literal.as_bytes().to_vec())),
+        DataType::Duration(TimeUnit::Microsecond) => match crate::temporal::parse_time(literal) {
+            Some(us) => ScalarValue::DurationMicrosecond(Some(us)),
+            None => {
+                let text = format!("Incorrect TIME value: '{literal}'");
+                return Err(SqlError::new(1525, b"HY000", text));
+            }
+        },
         ty if ty.is_integer() => match leading_number(literal).parse::<i64>() {
             Ok(n) => ScalarValue::Int64(Some(n)),
             Err(_) => return Ok(None),

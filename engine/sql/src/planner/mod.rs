@@ -3,18 +3,36 @@
 //! The same on every node that plans: nothing here knows where a table's rows are, reads a clock
 //! or talks to a session. What a query needs of its session comes in a [`QueryContext`].
 
+mod aggregates;
+mod branches;
 mod calls;
+mod canonical;
 mod columns;
 mod context;
+mod counted;
 mod groups;
+pub mod introducer;
+mod json;
 pub mod literal;
+mod membership;
+mod moments;
 mod names;
-pub use calls::text_of_hex;
+pub(crate) use calls::call;
+pub use calls::{bytes_of_bits, bytes_of_hex, text_of_hex};
+pub use canonical::canonical;
 pub use names::parts;
 pub use rewrite::truth;
 mod rewrite;
+mod scalars;
+mod scopes;
 pub mod short;
+mod stars;
+mod templates;
+mod tuples;
+mod twins;
 pub mod typing;
+mod wildcards;
+mod windows;
 mod yielding;
 
 use std::collections::HashMap;
@@ -23,6 +41,7 @@ use std::sync::Arc;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
+use datafusion::common::{Constraint, Constraints};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -95,6 +114,19 @@ pub fn planning_schema(table: &Table) -> SchemaRef {
         Field::new(column.name.to_lowercase(), arrow_type(column.ty), column.nullable)
     };
     Arc::new(Schema::new(table.columns.iter().map(field).collect::<Vec<_>>()))
+}
+
+/// What plans know of a table's rows: its primary key decides every other column, so that a query
+/// may show them all when it groups by the key.
+pub fn planning_constraints(table: &Table) -> Constraints {
+    let position = |id: &types::ColumnId| table.columns.iter().position(|c| c.id == *id);
+    let key: Option<Vec<usize>> = table.primary_key.iter().map(position).collect();
+    match key {
+        Some(key) if !key.is_empty() => {
+            Constraints::new_unverified(vec![Constraint::PrimaryKey(key)])
+        }
+        _ => Constraints::default(),
+    }
 }
 
 /// A session state that knows MySQL's functions. Workers that only run plans need it too: plans

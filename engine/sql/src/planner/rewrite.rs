@@ -7,25 +7,38 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, Expr, GroupByExpr, GroupByWithModifier, Ident, JoinConstraint,
-    JoinOperator, ObjectName, ObjectNamePart, Query, Select, SelectItem, TableFactor,
-    UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    JoinOperator, MemberOf, ObjectName, ObjectNamePart, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, TableFactor, UnaryOperator, Value, ValueWithSpan, VisitMut,
+    VisitorMut,
 };
 use sqlparser::tokenizer::Span;
 
 use super::calls::{call, string};
+use super::introducer::introduced;
 use super::names::{TableName, parts, table_name};
-use super::{QueryContext, ResolvedTable, calls};
+use super::scopes::Scopes;
+use super::{QueryContext, ResolvedTable, calls, tuples, wildcards};
+use crate::dialect::Mysql;
 use crate::error::{SqlResult, no_table, syntax, unsupported};
 use crate::result::SqlError;
 
-/// What is appended to an alias that another column of the same list has too; cut off again in
-/// results.
-pub const TWIN: char = '\u{1}';
+/// Tables that one SELECT joins at most.
+const MOST_TABLES: usize = 61;
 
 struct Rewriter<'a> {
     context: &'a QueryContext,
     resolved: &'a HashMap<TableName, ResolvedTable>,
     ctes: HashSet<String>,
+    scopes: Scopes,
+}
+
+impl<'a> Rewriter<'a> {
+    fn new(
+        context: &'a QueryContext,
+        resolved: &'a HashMap<TableName, ResolvedTable>,
+    ) -> Rewriter<'a> {
+        Rewriter { context, resolved, ctes: HashSet::new(), scopes: Scopes::default() }
+    }
 }
 
 /// Rewrites a whole query.
@@ -34,7 +47,7 @@ pub fn rewrite(
     context: &QueryContext,
     resolved: &HashMap<TableName, ResolvedTable>,
 ) -> SqlResult<Query> {
-    let mut rewriter = Rewriter { context, resolved, ctes: HashSet::new() };
+    let mut rewriter = Rewriter::new(context, resolved);
     match query.visit(&mut rewriter) {
         ControlFlow::Continue(()) => Ok(query),
         ControlFlow::Break(error) => Err(error),
@@ -44,7 +57,7 @@ pub fn rewrite(
 /// Rewrites one expression that stands outside of a query.
 pub fn rewrite_expr(mut expr: Expr, context: &QueryContext) -> SqlResult<Expr> {
     let resolved = HashMap::new();
-    let mut rewriter = Rewriter { context, resolved: &resolved, ctes: HashSet::new() };
+    let mut rewriter = Rewriter::new(context, &resolved);
     match expr.visit(&mut rewriter) {
         ControlFlow::Continue(()) => Ok(expr),
         ControlFlow::Break(error) => Err(error),
@@ -58,11 +71,19 @@ impl VisitorMut for Rewriter<'_> {
         flow(self.query(query))
     }
 
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<SqlError> {
+        self.scopes.leave();
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+        let is_with = |name: &str| self.ctes.contains(name);
+        self.scopes.enter(select, &self.context.database, is_with);
         flow(self.select_before(select))
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+        self.scopes.leave();
         flow(select_after(select))
     }
 
@@ -75,7 +96,15 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
-        flow(calls::before(expr))
+        // Before its literal is read as one without an introducer.
+        if let Expr::Prefixed { prefix, value } = expr {
+            match introduced(prefix, (**value).clone()) {
+                Ok(text) => *expr = text,
+                Err(error) => return ControlFlow::Break(error),
+            }
+        }
+        super::json::mark_truths(expr);
+        flow(calls::before(expr).and_then(|()| tuples::before(expr)))
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
@@ -98,29 +127,68 @@ impl Rewriter<'_> {
                 self.ctes.insert(cte.alias.name.value.clone());
             }
         }
+        super::counted::write_out(&mut query.body, &|name| self.shown(name))?;
+        super::membership::spread_order(query)?;
         // Locks are taken by whoever runs the query; a plan only reads.
         query.locks.clear();
+        let is_with = |name: &str| self.ctes.contains(name);
+        self.scopes.enter_body(&query.body, &self.context.database, is_with);
         Ok(())
+    }
+
+    /// The columns of a stored table that `*` shows.
+    fn shown(&self, name: &ObjectName) -> Option<Vec<String>> {
+        let with = matches!(&parts(name)[..], [one] if self.ctes.contains(one));
+        let name = table_name(name, &self.context.database).ok().filter(|_| !with)?;
+        let table = self.resolved.get(&name)?.table.as_ref()?;
+        let shown = table.columns.iter().filter(|column| !column.hidden);
+        Some(shown.map(|column| column.name.clone()).collect())
     }
 
     fn select_before(&mut self, select: &mut Select) -> SqlResult<()> {
         if select.into.is_some() {
             return Err(unsupported("SELECT … INTO"));
         }
+        let tables: usize = select.from.iter().map(|from| 1 + from.joins.len()).sum();
+        if tables > MOST_TABLES {
+            let text =
+                format!("Too many tables; MySQL can only use {MOST_TABLES} tables in a join");
+            return Err(SqlError::new(1116, b"HY000", text));
+        }
         select.optimizer_hints.clear();
-        select.select_modifiers = None;
+        if select.select_modifiers.take().is_some_and(|modifiers| modifiers.sql_calc_found_rows) {
+            let text = "Incorrect usage/placement of 'SQL_CALC_FOUND_ROWS'";
+            return Err(SqlError::new(1234, b"42000", text));
+        }
         if let [only] = &select.from[..]
             && only.joins.is_empty()
             && matches!(&only.relation, TableFactor::Table { name, .. } if parts(name) == ["dual"])
         {
             select.from.clear();
         }
+        super::scopes::unique(select, &self.context.database)?;
+        super::windows::misplaced(select)?;
+        super::windows::write_out(select)?;
+        super::windows::bounds(select)?;
         super::groups::having_without_groups(select);
-        if !self.context.sql_mode.to_uppercase().contains("ONLY_FULL_GROUP_BY") {
+        if self.context.sql_mode.to_uppercase().contains("ONLY_FULL_GROUP_BY") {
+            super::groups::mixed(select)?;
+        } else {
             super::groups::any_of_group(select);
         }
-        self.hide_columns(select);
-        name_columns(select);
+        super::stars::write_out(select, &|name| self.shown(name));
+        wildcards::write_out(select, &|name: &ObjectName| self.hidden_of(name));
+        super::twins::name_columns(select);
+        super::membership::spread(select)?;
+        for item in &mut select.projection {
+            if let SelectItem::QualifiedWildcard(
+                SelectItemQualifiedWildcardKind::ObjectName(name),
+                _,
+            ) = item
+            {
+                *name = self.scopes.table(name);
+            }
+        }
         if let GroupByExpr::Expressions(exprs, modifiers) = &mut select.group_by
             && modifiers.iter().any(|m| matches!(m, GroupByWithModifier::Rollup))
         {
@@ -131,35 +199,21 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    /// `SELECT *` leaves the row numbers of tables without a primary key out.
-    fn hide_columns(&self, select: &mut Select) {
-        let mut hidden: Vec<String> = Vec::new();
-        for from in &select.from {
-            let factors =
-                std::iter::once(&from.relation).chain(from.joins.iter().map(|j| &j.relation));
-            for factor in factors {
-                let TableFactor::Table { name, .. } = factor else { continue };
-                let Ok(name) = table_name(name, &self.context.database) else { continue };
+    /// What plans call a table of a FROM, and its hidden columns.
+    fn hidden_of(&self, name: &ObjectName) -> wildcards::Shown {
+        let written = parts(name);
+        let is_cte = matches!(&written[..], [one] if self.ctes.contains(one));
+        match table_name(name, &self.context.database) {
+            Ok(name) if !is_cte => {
                 let table = self.resolved.get(&name).and_then(|r| r.table.as_ref());
                 let columns = table.map(|t| t.columns.as_slice()).unwrap_or_default();
-                hidden.extend(columns.iter().filter(|c| c.hidden).map(|c| c.name.to_lowercase()));
+                let hidden = columns.iter().filter(|c| c.hidden).map(|c| c.name.to_lowercase());
+                wildcards::Shown {
+                    hidden: hidden.collect(),
+                    called: vec![name.database, name.table],
+                }
             }
-        }
-        hidden.sort();
-        hidden.dedup();
-        if hidden.is_empty() {
-            return;
-        }
-        let names: Vec<ObjectName> =
-            hidden.into_iter().map(|name| vec![plain(name)].into()).collect();
-        for item in &mut select.projection {
-            if let SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) = item
-            {
-                *options = WildcardAdditionalOptions {
-                    opt_exclude: Some(sqlparser::ast::ExcludeSelectItem::Multiple(names.clone())),
-                    ..WildcardAdditionalOptions::default()
-                };
-            }
+            _ => wildcards::Shown { called: written, hidden: Vec::new() },
         }
     }
 
@@ -229,6 +283,13 @@ impl Rewriter<'_> {
         Ok(())
     }
 
+    /// Under NO_BACKSLASH_ESCAPES, LIKE has no escape character unless it names one.
+    fn no_escape(&self) -> Option<ValueWithSpan> {
+        let plain = Mysql::of(&self.context.sql_mode).plain_backslashes;
+        let none = Value::SingleQuotedString(String::new());
+        plain.then(|| ValueWithSpan { value: none, span: Span::empty() })
+    }
+
     fn rewritten(&mut self, expr: Expr) -> SqlResult<Expr> {
         Ok(match expr {
             Expr::Identifier(ident) => {
@@ -237,23 +298,24 @@ impl Rewriter<'_> {
                 }
                 Expr::Identifier(plain(ident.value.to_lowercase()))
             }
-            Expr::CompoundIdentifier(idents) => Expr::CompoundIdentifier(
-                idents.into_iter().map(|ident| plain(ident.value.to_lowercase())).collect(),
-            ),
+            Expr::CompoundIdentifier(idents) => {
+                Expr::CompoundIdentifier(self.scopes.column(idents))
+            }
             Expr::Value(value) => literal(value)?,
             Expr::Nested(inner) => Expr::Nested(inner),
             Expr::Between { expr, negated, low, high } => between(*expr, negated, *low, *high),
             Expr::BinaryOp { left, op, right } => binary(*left, op, *right)?,
             Expr::UnaryOp { op, expr } => unary(op, *expr)?,
             Expr::Like { negated, expr, pattern, escape_char, .. } => {
-                like(*expr, *pattern, escape_char, negated)
+                like(*expr, *pattern, escape_char.or_else(|| self.no_escape()), negated)
             }
             Expr::RLike { negated, expr, pattern, .. } => {
                 not_if(negated, call("mysql_regexp", vec![*expr, *pattern]))
             }
             Expr::InList { expr, list, negated } if matches!(*expr, Expr::Tuple(_)) => {
-                let equal = list.into_iter().map(|item| tuples((*expr).clone(), item));
-                let any = fold(equal.collect::<SqlResult<Vec<_>>>()?, BinaryOperator::Or)?;
+                let equal = |item| tuples::compared((*expr).clone(), &BinaryOperator::Eq, item);
+                let equal = list.into_iter().map(equal).collect::<SqlResult<Vec<_>>>()?;
+                let any = tuples::fold(equal, BinaryOperator::Or)?;
                 not_if(negated, any)
             }
             Expr::Case { operand, conditions, else_result, case_token, end_token } => {
@@ -283,10 +345,15 @@ impl Rewriter<'_> {
                     return Err(unsupported(format!("COLLATE {name} (only utf8mb4_bin compares)")));
                 }
             }
-            Expr::Prefixed { value, .. } => *value,
+            // The bound of a frame.
+            Expr::Interval(interval) if interval.leading_field.is_none() => {
+                Expr::Interval(interval)
+            }
             Expr::Interval(_) => return Err(unsupported("INTERVAL outside of date arithmetic")),
             Expr::MatchAgainst { .. } => return Err(unsupported("MATCH … AGAINST")),
-            Expr::MemberOf(_) => return Err(unsupported("MEMBER OF")),
+            Expr::MemberOf(MemberOf { value, array }) => {
+                call("mysql_json_member_of", vec![*value, *array])
+            }
             other => calls::rewritten(other, self.context)?,
         })
     }
@@ -302,51 +369,6 @@ fn select_after(select: &mut Select) -> SqlResult<()> {
         join_constraint(&mut join.join_operator)?;
     }
     Ok(())
-}
-
-/// No two columns of a list share a name; an expression is called by its text, as in MySQL.
-fn name_columns(select: &mut Select) {
-    let mut seen = HashSet::new();
-    for item in &mut select.projection {
-        let taken = std::mem::replace(item, SelectItem::UnnamedExpr(null()));
-        *item = match taken {
-            SelectItem::ExprWithAlias { expr, alias } => {
-                let name = unique(&mut seen, alias.value.to_lowercase());
-                SelectItem::ExprWithAlias { expr, alias: plain(name) }
-            }
-            SelectItem::UnnamedExpr(expr) => {
-                let name = match &expr {
-                    Expr::Identifier(ident) => ident.value.to_lowercase(),
-                    Expr::CompoundIdentifier(idents) => {
-                        let names = idents.iter().map(|i| i.value.to_lowercase());
-                        names.collect::<Vec<_>>().join(".")
-                    }
-                    other => other.to_string().to_lowercase(),
-                };
-                if is_column(&expr) && seen.insert(name.clone()) {
-                    SelectItem::UnnamedExpr(expr)
-                } else {
-                    let name = unique(&mut seen, name);
-                    SelectItem::ExprWithAlias { expr, alias: plain(name) }
-                }
-            }
-            other => other,
-        };
-    }
-}
-
-fn is_column(expr: &Expr) -> bool {
-    matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
-}
-
-fn unique(seen: &mut HashSet<String>, name: String) -> String {
-    let mut candidate = name.clone();
-    let mut n = 1;
-    while !seen.insert(candidate.clone()) {
-        n += 1;
-        candidate = format!("{name}{TWIN}{n}");
-    }
-    candidate
 }
 
 fn join_constraint(operator: &mut JoinOperator) -> SqlResult<()> {
@@ -409,6 +431,25 @@ pub fn value(value: Value) -> Expr {
     Expr::Value(ValueWithSpan { value, span: Span::empty() })
 }
 
+/// A hexadecimal literal as the number that it is where a number is asked for; anything else as it
+/// is. Behind `_binary` it is a call by now, and stays bytes.
+pub fn number_of_hex(expr: Expr) -> Expr {
+    match &expr {
+        Expr::Nested(inner) => match number_of_hex((**inner).clone()) {
+            number @ Expr::Value(ValueWithSpan { value: Value::Number(..), .. }) => number,
+            _ => expr,
+        },
+        Expr::Value(ValueWithSpan { value: Value::HexStringLiteral(hex), .. }) => {
+            let bytes = calls::bytes_of_hex(hex).ok();
+            match bytes.and_then(|bytes| crate::constant::number_of(&bytes)) {
+                Some(n) => value(Value::Number(n.to_string(), false)),
+                None => expr,
+            }
+        }
+        _ => expr,
+    }
+}
+
 fn literal(literal: ValueWithSpan) -> SqlResult<Expr> {
     Ok(match literal.value {
         Value::Boolean(truth) => value(Value::Number(i32::from(truth).to_string(), false)),
@@ -416,7 +457,10 @@ fn literal(literal: ValueWithSpan) -> SqlResult<Expr> {
             call("cast_double", vec![string(text)])
         }
         Value::DoubleQuotedString(text) | Value::NationalStringLiteral(text) => string(text),
-        Value::HexStringLiteral(hex) => string(calls::text_of_hex(&hex)?),
+        Value::SingleQuotedByteStringLiteral(bits) => {
+            let hex = calls::bytes_of_bits(&bits)?.iter().map(|b| format!("{b:02X}")).collect();
+            value(Value::HexStringLiteral(hex))
+        }
         Value::Placeholder(_) => {
             return Err(syntax("a placeholder stands where no prepared statement is executed"));
         }
@@ -433,7 +477,8 @@ pub fn op(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     }
 }
 
-fn not(expr: Expr) -> Expr {
+/// NOT of a truth value.
+pub fn not(expr: Expr) -> Expr {
     Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(Expr::Nested(Box::new(expr))) }
 }
 
@@ -451,8 +496,12 @@ fn between(expr: Expr, negated: bool, low: Expr, high: Expr) -> Expr {
 }
 
 fn binary(left: Expr, operator: BinaryOperator, right: Expr) -> SqlResult<Expr> {
-    if matches!(operator, BinaryOperator::Eq) && matches!(left, Expr::Tuple(_)) {
-        return tuples(left, right);
+    let rows = matches!(left, Expr::Tuple(_)) || matches!(right, Expr::Tuple(_));
+    if rows && tuples::compares(&operator) {
+        return tuples::compared(left, &operator, right);
+    }
+    if matches!(operator, BinaryOperator::Arrow | BinaryOperator::LongArrow) {
+        return super::json::extracted(left, &operator, right);
     }
     let operator = match operator {
         BinaryOperator::StringConcat => BinaryOperator::Or,
@@ -461,35 +510,15 @@ fn binary(left: Expr, operator: BinaryOperator, right: Expr) -> SqlResult<Expr> 
     Ok(Expr::BinaryOp { left: Box::new(left), op: operator, right: Box::new(right) })
 }
 
-/// `(a, b) = (c, d)` column by column.
-fn tuples(left: Expr, right: Expr) -> SqlResult<Expr> {
-    let unwrap = |expr: Expr| match expr {
-        Expr::Tuple(items) => Ok(items),
-        _ => Err(SqlError::new(1241, b"21000", "Operand should contain 2 column(s)")),
-    };
-    let (left, right) = (unwrap(left)?, unwrap(right)?);
-    if left.len() != right.len() {
-        let text = format!("Operand should contain {} column(s)", left.len());
-        return Err(SqlError::new(1241, b"21000", text));
-    }
-    let pairs = left.into_iter().zip(right).map(|(l, r)| op(l, BinaryOperator::Eq, r));
-    fold(pairs.collect(), BinaryOperator::And)
-}
-
-fn fold(exprs: Vec<Expr>, operator: BinaryOperator) -> SqlResult<Expr> {
-    let all = exprs.into_iter().reduce(|a, b| op(a, operator.clone(), b));
-    all.map(|e| Expr::Nested(Box::new(e))).ok_or_else(|| syntax("an empty list"))
-}
-
 fn unary(operator: UnaryOperator, expr: Expr) -> SqlResult<Expr> {
     Ok(match operator {
         operator if crate::dialect::is_not(operator) => not(truth(expr)),
         UnaryOperator::Plus => expr,
-        UnaryOperator::Minus => match &expr {
-            Expr::Value(ValueWithSpan { value: Value::Number(_, _), .. }) => {
+        UnaryOperator::Minus => match number_of_hex(expr) {
+            expr @ Expr::Value(ValueWithSpan { value: Value::Number(_, _), .. }) => {
                 Expr::UnaryOp { op: UnaryOperator::Minus, expr: Box::new(expr) }
             }
-            _ => call("mysql_neg", vec![expr]),
+            expr => call("mysql_neg", vec![expr]),
         },
         UnaryOperator::BitwiseNot => {
             call("mysql_bit_xor", vec![expr, value(Value::Number(u64::MAX.to_string(), false))])
@@ -519,7 +548,7 @@ fn like(expr: Expr, pattern: Expr, escape: Option<ValueWithSpan>, negated: bool)
 
 /// The expression as a truth value.
 pub fn truth(expr: Expr) -> Expr {
-    if is_truth(&expr) { expr } else { call("mysql_truth", vec![expr]) }
+    if is_truth(&expr) { expr } else { call("mysql_truth", vec![number_of_hex(expr)]) }
 }
 
 fn is_truth(expr: &Expr) -> bool {

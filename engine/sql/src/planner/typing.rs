@@ -16,9 +16,10 @@ use datafusion::logical_expr::{
 use sqlparser::ast::BinaryOperator;
 
 use super::literal;
-use crate::error::{external, unknown};
+use super::moments::{Tables, has_fractions, spelled};
+use crate::error::{external, unknown, unsupported};
 use crate::functions;
-use crate::functions::convert::{DATETIME, is_string, is_temporal};
+use crate::functions::convert::{DATETIME, is_binary, is_json, is_string, is_temporal, is_time};
 use crate::temporal::Zone;
 
 /// Plans binary operators as MySQL means them.
@@ -58,6 +59,7 @@ impl ExprPlanner for MysqlOperators {
             BinaryOperator::PGBitwiseShiftRight => "mysql_shift_right",
             _ => return self.truth_op(RawBinaryExpr { op, left, right }, schema),
         };
+        let (left, right) = (literal::number(left), literal::number(right));
         Ok(PlannerResult::Planned(call(function, vec![left, right])?))
     }
 }
@@ -93,6 +95,10 @@ impl MysqlOperators {
 
     /// Two operands at the type at which MySQL compares them.
     pub fn align(&self, left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
+        let (lt, rt) = (left.get_type(schema)?, right.get_type(schema)?);
+        if is_json(&lt) || is_json(&rt) {
+            return super::json::keys((left, &lt), (right, &rt));
+        }
         let left = number_of_truth(left, schema)?;
         let right = number_of_truth(right, schema)?;
         let (lt, rt) = (left.get_type(schema)?, right.get_type(schema)?);
@@ -109,6 +115,12 @@ impl MysqlOperators {
         {
             return self.align_days(left, right, schema);
         }
+        if is_binary(&lt) || is_binary(&rt) {
+            return self.align_bytes(left, right, (&lt, &rt), schema);
+        }
+        if is_time(&lt) || is_time(&rt) {
+            return align_times(left, right, &lt, &rt);
+        }
         if is_temporal(&lt) || is_temporal(&rt) {
             if lt.is_numeric() || rt.is_numeric() {
                 let number = |e| call("cast_double", vec![e]);
@@ -116,14 +128,41 @@ impl MysqlOperators {
             }
             return Ok((self.moment(left, &lt)?, self.moment(right, &rt)?));
         }
-        let double = |ty: &DataType| matches!(ty, DataType::Float64);
+        let double = |ty: &DataType| matches!(ty, DataType::Float64 | DataType::Float32);
         if is_string(&lt) != is_string(&rt) || double(&lt) != double(&rt) {
-            let number = |e: Expr, ty: &DataType| {
-                if double(ty) { Ok(e) } else { call("cast_double", vec![e]) }
+            let number = |e: Expr, ty: &DataType| match ty {
+                DataType::Float64 => Ok(e),
+                _ => call("cast_double", vec![e]),
             };
             return Ok((number(left, &lt)?, number(right, &rt)?));
         }
         Ok((left, right))
+    }
+
+    /// Bytes beside text compare as bytes, beside numbers as numbers.
+    fn align_bytes(
+        &self,
+        left: Expr,
+        right: Expr,
+        (lt, rt): (&DataType, &DataType),
+        schema: &DFSchema,
+    ) -> Result<(Expr, Expr)> {
+        let number = |ty: &DataType| ty.is_numeric();
+        if number(lt) || number(rt) {
+            let (left, right) = (literal::number(left), literal::number(right));
+            if is_binary(&left.get_type(schema)?) || is_binary(&right.get_type(schema)?) {
+                return Ok((call("cast_double", vec![left])?, call("cast_double", vec![right])?));
+            }
+            return self.align(left, right, schema);
+        }
+        if is_temporal(lt) || is_temporal(rt) {
+            return Ok((self.moment(left, lt)?, self.moment(right, rt)?));
+        }
+        let bytes = |e: Expr, ty: &DataType| match ty {
+            DataType::Binary => Ok(e),
+            _ => call("cast_binary", vec![e]),
+        };
+        Ok((bytes(left, lt)?, bytes(right, rt)?))
     }
 
     /// A day against a moment is compared as a moment.
@@ -135,7 +174,8 @@ impl MysqlOperators {
         Ok((left, right))
     }
 
-    fn moment(&self, expr: Expr, ty: &DataType) -> Result<Expr> {
+    /// A day, a moment or a text as a moment of the session's clocks.
+    pub(super) fn moment(&self, expr: Expr, ty: &DataType) -> Result<Expr> {
         if *ty == DATETIME {
             return Ok(expr);
         }
@@ -147,7 +187,7 @@ impl MysqlOperators {
     }
 
     /// A TIMESTAMP as wall time; anything else as it is.
-    fn local(&self, expr: Expr, ty: &DataType) -> Result<Expr> {
+    pub(super) fn local(&self, expr: Expr, ty: &DataType) -> Result<Expr> {
         match ty {
             DataType::Timestamp(_, Some(_)) => {
                 call("ts_local", vec![expr, lit(self.zone_name.clone())])
@@ -157,8 +197,17 @@ impl MysqlOperators {
     }
 
     /// Types what has no hook at planning: lists, LIKE, and functions of a TIMESTAMP.
-    pub fn finish(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+    pub fn finish(&self, plan: LogicalPlan, tables: &Tables) -> Result<LogicalPlan> {
+        let fractions = has_fractions(tables);
+        // What lies above a changed type has another one, too.
+        let mut retyped = false;
         let typed = plan.transform_up_with_subqueries(|plan| {
+            if let LogicalPlan::Union(union) = &plan
+                && let Some(plan) = self.union(union)?
+            {
+                retyped = true;
+                return Ok(Transformed::yes(plan));
+            }
             let mut schema = merge_schema(&plan.inputs());
             if let LogicalPlan::TableScan(scan) = &plan {
                 let source = scan.source.schema();
@@ -166,12 +215,31 @@ impl MysqlOperators {
                     .merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &source)?);
             }
             let names = NamePreserver::new(&plan);
+            let input = match &plan.inputs()[..] {
+                [input] if fractions => Some((*input).clone()),
+                _ => None,
+            };
             let plan = plan.map_expressions(|expr| {
                 let name = names.save(&expr);
-                let typed = expr.transform_up(|expr| self.typed(expr, &schema))?;
+                let typed = expr.transform_up(|expr| {
+                    let typed = self.typed(expr, &schema)?;
+                    match (&input, typed.data) {
+                        (Some(input), Expr::ScalarFunction(function)) => {
+                            let spelled = spelled(function, &schema, input, tables)?;
+                            let changed = typed.transformed || spelled.transformed;
+                            Ok(Transformed { transformed: changed, ..spelled })
+                        }
+                        (_, data) => Ok(Transformed::new(data, typed.transformed, typed.tnr)),
+                    }
+                })?;
                 Ok(typed.update_data(|expr| name.restore(expr)))
             })?;
-            if !plan.transformed {
+            let plan = match super::json::sorted(&plan.data, &schema)? {
+                Some(sorted) => Transformed::yes(sorted),
+                None => plan,
+            };
+            retyped |= plan.transformed;
+            if !retyped {
                 return Ok(plan);
             }
             plan.map_data(LogicalPlan::recompute_schema)
@@ -181,8 +249,19 @@ impl MysqlOperators {
 
     /// One node of an expression whose operands are typed already.
     pub fn typed(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        let expr = super::json::checked(expr, schema)?;
         match expr {
             Expr::InList(list) => self.list(list, schema),
+            Expr::Case(case) => Ok(match self.case(&case, schema)? {
+                Some(case) => Transformed::yes(case),
+                None => Transformed::no(Expr::Case(case)),
+            }),
+            Expr::Like(like) if like_of_bytes(&like, schema)? => {
+                let escape = like.escape_char.unwrap_or('\\').to_string();
+                let found = call("mysql_like", vec![*like.expr, *like.pattern, lit(escape)])?;
+                let found = if like.negated { Expr::Not(Box::new(found)) } else { found };
+                Ok(Transformed::yes(found))
+            }
             Expr::Like(like) => {
                 let like = Like {
                     expr: Box::new(text(*like.expr, schema)?),
@@ -231,6 +310,21 @@ impl MysqlOperators {
     }
 }
 
+/// TIME beside text compares as TIME, beside numbers as the number HHMMSS.
+fn align_times(left: Expr, right: Expr, lt: &DataType, rt: &DataType) -> Result<(Expr, Expr)> {
+    // MySQL would put the present day before the TIME, and nothing here knows the present.
+    if is_temporal(lt) || is_temporal(rt) {
+        return Err(external(unsupported("a TIME in the place of a DATETIME")));
+    }
+    let name = if lt.is_numeric() || rt.is_numeric() { "cast_double" } else { "cast_time" };
+    let as_one = |expr: Expr, ty: &DataType| match (name, is_time(ty)) {
+        ("cast_time", true) => Ok(expr),
+        ("cast_time", false) => call(name, vec![expr, lit(6i64)]),
+        _ => call(name, vec![expr]),
+    };
+    Ok((as_one(left, lt)?, as_one(right, rt)?))
+}
+
 fn truth(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     match expr.get_type(schema)? {
         DataType::Boolean => Ok(expr),
@@ -240,10 +334,17 @@ fn truth(expr: Expr, schema: &DFSchema) -> Result<Expr> {
 
 /// A truth value among other values is 0 or 1.
 fn number_of_truth(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    if let Some(truth) = super::json::marked_truth(&expr) {
+        return Ok(lit(i64::from(truth)));
+    }
     match expr.get_type(schema)? {
         DataType::Boolean => Ok(Expr::Cast(Cast::new(Box::new(expr), DataType::Int64))),
         _ => Ok(expr),
     }
+}
+
+fn like_of_bytes(like: &Like, schema: &DFSchema) -> Result<bool> {
+    Ok(is_binary(&like.expr.get_type(schema)?) || is_binary(&like.pattern.get_type(schema)?))
 }
 
 fn text(expr: Expr, schema: &DFSchema) -> Result<Expr> {

@@ -1,30 +1,33 @@
 //! UPDATE and DELETE: which rows, and what becomes of them.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 use datafusion::common::{DFSchema, TableReference};
-use futures::TryStreamExt;
 use placement::api::Catalog;
 use sqlparser::ast::{
     AssignmentTarget, Delete, Expr, FromTable, Ident, Query, SelectItem, SetExpr, TableWithJoins,
-    Update, VisitMut, VisitorMut,
+    Update,
 };
 use types::columns::ColumnsBuilder;
 use types::{Column, Table, Timestamp, Value};
 
+use super::derived::not_to_be_given;
+use super::earlier::Earlier;
+use super::fitting::Fitting;
+use super::found::Weight;
+use super::giving::has_subquery;
 use super::insert::is_default;
+use super::joined::refuse_reading;
 use super::locking::Finding;
 use super::point::{lookup, single};
-use super::tables::{Tables, readable};
+use super::tables::readable;
 use super::write::Changes;
 use super::{Session, impossible};
-use crate::coerce::{self, Place, value_at};
+use crate::coerce::{Place, value_at};
 use crate::error::{SqlResult, no_column, unsupported};
 use crate::parser;
 use crate::planner::{self, planning_schema, table_name};
-use crate::reader::Reader;
 
 impl Session {
     /// The rows that an UPDATE changes.
@@ -33,8 +36,9 @@ impl Session {
         update: &Update,
         catalog: &Arc<Catalog>,
         finding: &Finding,
+        weight: &Weight,
     ) -> SqlResult<(Arc<Table>, Changes)> {
-        if update.from.is_some() || update.returning.is_some() || update.or.is_some() {
+        if update.from.is_some() || update.returning.is_some() {
             return Err(unsupported("UPDATE of this form"));
         }
         let target =
@@ -43,23 +47,39 @@ impl Session {
         let mut set: Vec<(usize, Expr)> = Vec::new();
         for assignment in &update.assignments {
             let written = assigned(&assignment.target)?;
-            let Some((at, column)) = table.column_named(&written) else {
+            let known = table.column_named(&written).filter(|(_, column)| !column.hidden);
+            let Some((at, column)) = known else {
                 return Err(no_column(&written, "field list"));
             };
+            if column.generated().is_some() {
+                // It has its value anyhow.
+                if is_default(&assignment.value) {
+                    continue;
+                }
+                return Err(not_to_be_given(column, &table));
+            }
             let value = if is_default(&assignment.value) {
                 let zone = self.context().zone()?;
                 crate::constant::expression(&self.default_value(column, zone)?)
             } else {
-                with_earlier(assignment.value.clone(), &table, &set)
+                let own = target.own_name();
+                let earlier = Earlier::new((&table, &own), &set, (catalog, finding.ts()), self);
+                earlier.written_into(assignment.value.clone())?
             };
-            set.push((at, value));
+            set.push((at, crate::constant::for_column(value, column.ty)));
         }
-        let found = match target.point(
-            update.selection.as_ref(),
-            &update.order_by,
-            update.limit.as_ref(),
-            finding.ts(),
-        ) {
+        refuse_reading(&table, &self.database, (&update.selection, &update.assignments))?;
+        // A row's subqueries are the planner's.
+        let planned = set.iter().any(|(_, expr)| has_subquery(expr));
+        let point = || {
+            target.point(
+                update.selection.as_ref(),
+                &update.order_by,
+                update.limit.as_ref(),
+                finding.ts(),
+            )
+        };
+        let found = match if planned { None } else { point() } {
             Some(lookup) => {
                 let rows = self.look_up(&table, finding, lookup).await?;
                 let olds = rows.into_iter().map(|(_, row)| row).collect();
@@ -73,16 +93,17 @@ impl Session {
                     update.limit.clone(),
                     &set,
                 )?;
-                self.found_by_plan(query, catalog, finding, &table).await?
+                self.found_by_plan(query, catalog, finding, (&table, weight)).await?
             }
         };
         let zone = self.context().zone()?;
+        let mut fitting = Fitting::ignoring(ignores(update));
         let mut pairs = Vec::with_capacity(found.len());
         for (row, (old, computed)) in found.into_iter().enumerate() {
             let mut new = old.clone();
             for ((at, _), value) in set.iter().zip(computed) {
                 let Some(column) = table.columns.get(*at) else { continue };
-                let value = coerce::to_column(value, Place { column, row: row + 1, zone })?;
+                let value = fitting.column(value, Place { column, row: row + 1, zone })?;
                 if let Some(slot) = new.get_mut(*at) {
                     *slot = value;
                 }
@@ -96,6 +117,8 @@ impl Session {
             }
             pairs.push((old, new));
         }
+        self.derive_pairs(&table, &mut pairs, &mut fitting)?;
+        self.warnings.extend(fitting.into_warnings());
         Ok((table, Changes::Update { pairs }))
     }
 
@@ -105,6 +128,7 @@ impl Session {
         delete: &Delete,
         catalog: &Arc<Catalog>,
         finding: &Finding,
+        weight: &Weight,
     ) -> SqlResult<(Arc<Table>, Changes)> {
         if !delete.tables.is_empty() || delete.using.is_some() || delete.returning.is_some() {
             return Err(unsupported("DELETE from several tables"));
@@ -112,6 +136,7 @@ impl Session {
         let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
         let target = self.target(from, catalog, finding.ts(), "DELETE")?;
         let table = target.table.clone();
+        refuse_reading(&table, &self.database, (&delete.selection, &delete.order_by))?;
         let rows = match target.point(
             delete.selection.as_ref(),
             &delete.order_by,
@@ -133,7 +158,7 @@ impl Session {
                     delete.limit.clone(),
                     &[],
                 )?;
-                let found = self.found_by_plan(query, catalog, finding, &table).await?;
+                let found = self.found_by_plan(query, catalog, finding, (&table, weight)).await?;
                 found.into_iter().map(|(row, _)| row).collect()
             }
         };
@@ -179,9 +204,6 @@ impl Session {
                 computed.iter_mut().for_each(|values| values.push(value.clone()));
                 continue;
             }
-            if has_subquery(expr) {
-                return Err(unsupported("a subquery in SET"));
-            }
             let compiled =
                 planner::compile(expr.clone(), &schema, &self.context(), &self.engine.state)?;
             let array = compiled.evaluate(&batch)?.into_array(rows.len())?;
@@ -190,33 +212,6 @@ impl Session {
             }
         }
         Ok(rows.into_iter().zip(computed).collect())
-    }
-
-    /// Rows found by a plan, and the values computed beside them.
-    pub(super) async fn computed_by_plan(
-        &self,
-        query: Query,
-        catalog: &Arc<Catalog>,
-        reader: &Reader,
-        width: usize,
-    ) -> SqlResult<Vec<(Vec<Value>, Vec<Value>)>> {
-        let tables = Tables {
-            engine: self.engine.clone(),
-            catalog: catalog.clone(),
-            reader: reader.clone(),
-        };
-        let (_, mut batches) = self.batches_from_rows(query, &tables).await?;
-        let mut found = Vec::new();
-        while let Some(batch) = batches.try_next().await? {
-            for at in 0..batch.num_rows() {
-                let values: SqlResult<Vec<Value>> =
-                    batch.columns().iter().map(|column| value_at(column, at)).collect();
-                let mut old = values?;
-                let computed = old.split_off(width.min(old.len()));
-                found.push((old, computed));
-            }
-        }
-        Ok(found)
     }
 }
 
@@ -289,50 +284,15 @@ impl Target {
     }
 }
 
+/// UPDATE IGNORE.
+pub(super) fn ignores(update: &Update) -> bool {
+    update.or == Some(sqlparser::ast::SqliteOnConflict::Ignore)
+}
+
 /// The column that an assignment names.
 pub(super) fn assigned(target: &AssignmentTarget) -> SqlResult<String> {
     match target {
         AssignmentTarget::ColumnName(name) => Ok(planner::parts(name).pop().unwrap_or_default()),
         AssignmentTarget::Tuple(_) => Err(unsupported("assignment of several columns at once")),
     }
-}
-
-/// MySQL evaluates assignments from left to right: a column assigned earlier has its new value.
-fn with_earlier(mut expr: Expr, table: &Table, set: &[(usize, Expr)]) -> Expr {
-    struct Earlier<'a>(&'a Table, &'a [(usize, Expr)]);
-    impl VisitorMut for Earlier<'_> {
-        type Break = ();
-        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-            let name = match expr {
-                Expr::Identifier(ident) => ident.value.clone(),
-                Expr::CompoundIdentifier(idents) => {
-                    idents.last().map(|ident| ident.value.clone()).unwrap_or_default()
-                }
-                _ => return ControlFlow::Continue(()),
-            };
-            let at = self.0.column_named(&name).map(|(at, _)| at);
-            if let Some((_, earlier)) = self.1.iter().rev().find(|(set, _)| Some(*set) == at) {
-                *expr = Expr::Nested(Box::new(earlier.clone()));
-            }
-            ControlFlow::Continue(())
-        }
-    }
-    if !set.is_empty() {
-        _ = expr.visit(&mut Earlier(table, set));
-    }
-    expr
-}
-
-fn has_subquery(expr: &Expr) -> bool {
-    struct Found(bool);
-    impl sqlparser::ast::Visitor for Found {
-        type Break = ();
-        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-            self.0 = true;
-            ControlFlow::Break(())
-        }
-    }
-    let mut found = Found(false);
-    _ = sqlparser::ast::Visit::visit(expr, &mut found);
-    found.0
 }

@@ -5,14 +5,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use placement::api::CatalogChange;
 use sqlparser::ast::{CreateIndex, ObjectName};
 use tokio_util::sync::CancellationToken;
 use types::{Error, Index, IndexId, IndexState, Table, key, row};
 
 use super::tables::stored;
-use super::{ATTEMPTS, Session, done, impossible, pause};
-use crate::ddl;
+use super::{ATTEMPTS, Session, checks, done, generating, impossible, pause};
+use crate::ddl::{self, Described};
 use crate::error::{SqlResult, interrupted, no_database, unsupported};
 use crate::planner::{parts, table_name};
 use crate::result::{Done, Reply, SqlError};
@@ -29,12 +30,16 @@ const MAX_SPLIT: u64 = 1_000;
 const MAX_REPLICAS: u64 = 16;
 
 impl Session {
-    /// Runs a definition.
-    pub(super) async fn define(
-        &mut self,
+    /// Runs a definition. Its future is large, and so no part of every statement's.
+    pub(super) fn define<'a>(
+        &'a mut self,
         statement: Stmt,
-        cancel: &CancellationToken,
-    ) -> SqlResult<Reply> {
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, SqlResult<Reply>> {
+        Box::pin(self.define_as(statement, cancel))
+    }
+
+    async fn define_as(&mut self, statement: Stmt, cancel: &CancellationToken) -> SqlResult<Reply> {
         self.engine.storage.timestamp().await?;
         match statement {
             Stmt::CreateDatabase { name, if_not_exists } => {
@@ -52,7 +57,12 @@ impl Session {
             Stmt::DropDatabase { name, if_exists } => self.drop_database(name, if_exists).await,
             Stmt::CreateTable(create) => self.create_table(&create).await,
             Stmt::DropTable { names, if_exists } => self.drop_tables(&names, if_exists).await,
-            Stmt::CreateIndex(create) => self.create_index(&create, cancel).await,
+            Stmt::CreateIndex(create) => {
+                let remarks = ddl::index_form(&create)?;
+                let reply = self.create_index(&create, cancel).await?;
+                remarks.into_iter().for_each(|(code, text)| self.warn(code, text));
+                Ok(reply)
+            }
             Stmt::DropIndex { name, table } => {
                 let table = self.current(&table).await?;
                 if table.index_named(&name).is_none() {
@@ -63,6 +73,19 @@ impl Session {
                     .await?;
                 Ok(done())
             }
+            Stmt::AlterTable { table, actions } if actions.iter().any(checks::is_check) => {
+                self.alter_checks(&table, &actions, cancel).await
+            }
+            Stmt::AlterTable { table, actions } if actions.iter().any(generating::is_generated) => {
+                self.add_generated(&table, &actions, cancel).await
+            }
+            Stmt::AlterTable { table, actions } => {
+                self.alter_numbered(&table, &actions, cancel).await
+            }
+            Stmt::PutView(view) => self.put_view(*view).await,
+            Stmt::DropViews { names, if_exists } => self.drop_views(&names, if_exists).await,
+            Stmt::Truncate(table) => self.truncate(&table).await,
+            Stmt::RenameTables(names) => self.rename_tables(&names).await,
             Stmt::SetReplica { table, count } => {
                 if count > MAX_REPLICAS {
                     let text = format!("{count} columnar replicas are more than {MAX_REPLICAS}");
@@ -92,7 +115,7 @@ impl Session {
     }
 
     /// A stored table, as of now.
-    async fn current(&self, name: &ObjectName) -> SqlResult<Table> {
+    pub(super) async fn current(&self, name: &ObjectName) -> SqlResult<Table> {
         let name = table_name(name, &self.database)?;
         let catalog = self.engine.storage.catalog().await?;
         Ok((*stored(&catalog, &name.database, &name.table)?).clone())
@@ -121,14 +144,21 @@ impl Session {
     }
 
     async fn create_table(&mut self, create: &sqlparser::ast::CreateTable) -> SqlResult<Reply> {
-        let (table, warnings) = ddl::describe(create, &self.database)?;
+        let Described { table, first_number, remarks } = match &create.like {
+            Some(like) => {
+                let table = self.like(&create.name, like).await?;
+                Described { table, first_number: 0, remarks: Vec::new() }
+            }
+            None => ddl::describe(create, &self.database)?,
+        };
         let catalog = self.engine.storage.catalog().await?;
         if catalog.database_named(&table.database).is_none() {
             return Err(no_database(&table.database));
         }
+        self.check_expressions(&table)?;
         let name = table.name.clone();
-        match self.engine.storage.change(CatalogChange::CreateTable(Box::new(table))).await {
-            Ok(Some(table)) => self.engine.storage.publish_schema(&table).await?,
+        match self.make_table(table, first_number).await {
+            Ok(Some(_)) => {}
             Ok(None) => return Err(impossible("a table without a description")),
             Err(Error::Exists { .. }) => {
                 let text = format!("Table '{name}' already exists");
@@ -139,9 +169,7 @@ impl Session {
             }
             Err(error) => return Err(error.into()),
         }
-        for warning in warnings {
-            self.warn(3719, warning);
-        }
+        remarks.into_iter().for_each(|(code, text)| self.warn(code, text));
         Ok(done())
     }
 
@@ -168,54 +196,6 @@ impl Session {
         Err(SqlError::new(1051, b"42S02", text))
     }
 
-    /// Changes a table's description, against the newest one, and publishes it, unless it is as
-    /// wanted already.
-    async fn alter(&self, table: Table, change: impl Fn(&mut Table)) -> SqlResult<Table> {
-        let mut wanted = table.clone();
-        change(&mut wanted);
-        if wanted == table {
-            return Ok(table);
-        }
-        self.publish(table, |table| {
-            change(table);
-            Ok(())
-        })
-        .await
-    }
-
-    /// Publishes a new version of a table's description.
-    async fn publish(
-        &self,
-        table: Table,
-        change: impl Fn(&mut Table) -> SqlResult<()>,
-    ) -> SqlResult<Table> {
-        let storage = &self.engine.storage;
-        let mut table = table;
-        for attempt in 1.. {
-            let mut altered = table.clone();
-            change(&mut altered)?;
-            altered.version += 1;
-            match storage.change(CatalogChange::AlterTable(Box::new(altered))).await {
-                Ok(Some(table)) => {
-                    storage.publish_schema(&table).await?;
-                    return Ok(table);
-                }
-                Ok(None) => return Err(impossible("a table without a description")),
-                // Somebody else changed it meanwhile: change theirs.
-                Err(error @ Error::Invalid(_)) if attempt < ATTEMPTS => {
-                    storage.timestamp().await?;
-                    let catalog = storage.catalog().await?;
-                    match catalog.table(table.id) {
-                        Some(newer) if newer.version != table.version => table = newer.clone(),
-                        _ => return Err(error.into()),
-                    }
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(impossible("a change that never ended"))
-    }
-
     /// CREATE INDEX: adds it in its first state and leads it to its last; takes it back where that
     /// fails or is interrupted.
     async fn create_index(
@@ -225,14 +205,14 @@ impl Session {
     ) -> SqlResult<Reply> {
         let table = self.current(&create.table_name).await?;
         let name = create.name.as_ref().map(|name| parts(name).pop().unwrap_or_default());
-        let columns = ddl::columns(&create.columns, &table)?;
-        let first = columns.first().and_then(|id| table.column(*id)).map(|c| c.name.clone());
-        let first = first.unwrap_or_default();
         let unique = create.unique;
         let table = self
             .publish(table, |table| {
-                let (name, columns) = (name.clone(), columns.clone());
-                let mut index = ddl::new_index(table, name, &first, columns, unique)?;
+                // By name each time: others may have renamed or dropped columns meanwhile.
+                let columns = ddl::columns(&create.columns, table)?;
+                let first = columns.first().and_then(|id| table.column(*id));
+                let first = first.map(|column| column.name.clone()).unwrap_or_default();
+                let mut index = ddl::new_index(table, name.clone(), &first, columns, unique)?;
                 index.state = IndexState::DeleteOnly;
                 table.indexes.push(index);
                 Ok(())
@@ -286,7 +266,7 @@ impl Session {
     /// Waits until every transaction has ended that had locked rows before now: one of them may
     /// commit after the back-fill has read its keys, and know nothing of the index. A read does not
     /// pass locks older than itself.
-    async fn settle(&self, table: &Table) -> SqlResult<()> {
+    pub(super) async fn settle(&self, table: &Table) -> SqlResult<()> {
         let now = self.engine.storage.present().await?;
         let (start, end) = (key::records_start(table.id), key::records_end(table.id));
         let mut scan = now.scan(start, end, false, None);

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use types::{Table, Value, key, row};
 
 use super::Session;
+use super::fitting::Fitting;
 use super::insert::{Typed, position, visible};
 use super::tables::stored;
-use crate::error::{SqlResult, unsupported};
+use crate::error::{SqlResult, table_changed, unsupported};
 use crate::result::SqlError;
 use crate::rows::record_key;
 use crate::storage::Pair;
@@ -47,6 +48,11 @@ impl Session {
         self.engine.storage.timestamp().await?;
         let catalog = self.engine.storage.catalog().await?;
         let table = stored(&catalog, database, table)?;
+        if table.is_changing() {
+            let why = "has columns that an ALTER TABLE adds or drops: import when it has ended \
+                       (what one left half done, the next one ends)";
+            return Err(table_changed(&table.database, &table.name, why));
+        }
         if table.columns.iter().any(|column| column.hidden) {
             return Err(unsupported("import into a table without a primary key"));
         }
@@ -79,7 +85,8 @@ impl Session {
         given: Vec<Vec<Option<Value>>>,
     ) -> SqlResult<Ingested> {
         let Target { table, positions } = target;
-        let Typed { rows, missing, highest } = self.typed_rows(table, positions, given, 1)?;
+        let Typed { rows, missing, highest, .. } =
+            self.typed_rows(table, positions, given, 1, &mut Fitting::Strict)?;
         if let Some(at) = missing.first() {
             let text = format!("No AUTO_INCREMENT number is given at row {}", at + 1);
             return Err(SqlError::new(1364, b"HY000", text));

@@ -1,17 +1,20 @@
 //! What only the session knows, written into a statement as literals: parameters, variables,
-//! LAST_INSERT_ID() and its kin, what snapshot functions give. Afterwards the text means the same anywhere.
+//! LAST_INSERT_ID() and its kin, what snapshot functions give; and views. Afterwards the text means the same anywhere.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use sqlparser::ast::{Expr, Value as SqlValue, ValueWithSpan, Visit, VisitMut, VisitorMut};
+use sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Value as SqlValue, ValueWithSpan, Visit,
+    VisitMut, VisitorMut,
+};
 use types::Value;
 
-use super::Session;
+use super::{Session, kept};
 use crate::constant::expression;
 use crate::error::{SqlResult, syntax};
 use crate::parser::target_of;
-use crate::planner::parts;
+use crate::planner::{call, parts};
 use crate::result::SqlError;
 use crate::statement::Target;
 use crate::variables::{Globals, Variables};
@@ -24,6 +27,8 @@ struct Inliner<'a> {
     last_insert_id: u64,
     row_count: i64,
     found_rows: u64,
+    /// Whether a LAST_INSERT_ID(expr) is left to be computed.
+    keeps: &'a AtomicBool,
 }
 
 impl Session {
@@ -38,12 +43,14 @@ impl Session {
     }
 
     /// Replaces what is the session's own by values that it has: nothing is carried out.
-    pub(super) async fn inline_values<T: VisitMut>(
-        &self,
+    pub(super) async fn inline_values<T: Visit + VisitMut>(
+        &mut self,
         statement: &mut T,
         parameters: &[Value],
     ) -> SqlResult<()> {
+        self.expand_views(statement).await?;
         let mut globals = None;
+        let keeps = AtomicBool::new(false);
         loop {
             let mut inliner = Inliner {
                 variables: &self.variables,
@@ -52,6 +59,7 @@ impl Session {
                 last_insert_id: self.last_insert_id,
                 row_count: self.row_count,
                 found_rows: self.found_rows.load(Ordering::Acquire),
+                keeps: &keeps,
             };
             match VisitMut::visit(statement, &mut inliner) {
                 ControlFlow::Continue(()) => break,
@@ -59,6 +67,9 @@ impl Session {
                 // What has been replaced already is left alone the second time.
                 ControlFlow::Break(Unfinished::Globals) => globals = Some(self.globals().await?),
             }
+        }
+        if keeps.load(Ordering::Acquire) {
+            self.know_keeping();
         }
         Ok(())
     }
@@ -114,7 +125,27 @@ impl Inliner<'_> {
                 Some(self.variable(&idents.clone().into())?)
             }
             Expr::Function(function) => {
-                let value = match parts(&function.name).last().map(String::as_str) {
+                if let Some(cut) = self.cut_of_group(expr, function) {
+                    return Ok(Some(cut));
+                }
+                let name = parts(&function.name).pop();
+                if name.as_deref() == Some("last_insert_id")
+                    && let FunctionArguments::List(list) = &function.args
+                    && let [argument, others @ ..] = &list.args[..]
+                {
+                    let FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) = argument else {
+                        return Err(syntax("LAST_INSERT_ID() takes an expression").into());
+                    };
+                    if !others.is_empty() {
+                        let text = "Incorrect parameter count in the call to native function \
+                                    'last_insert_id'";
+                        return Err(SqlError::new(1582, b"42000", text).into());
+                    }
+                    self.keeps.store(true, Ordering::Release);
+                    let number = call("cast_unsigned", vec![argument.clone()]);
+                    return Ok(Some(call(kept::NAME, vec![number])));
+                }
+                let value = match name.as_deref() {
                     Some("last_insert_id") => Value::UInt(self.last_insert_id),
                     Some("row_count") => Value::Int(self.row_count),
                     Some("found_rows") => Value::UInt(self.found_rows),
@@ -124,6 +155,17 @@ impl Inliner<'_> {
             }
             _ => None,
         })
+    }
+
+    /// GROUP_CONCAT within group_concat_max_len, if the session has set that.
+    fn cut_of_group(&self, expr: &Expr, function: &sqlparser::ast::Function) -> Option<Expr> {
+        const DEFAULT: &str = "1048576";
+        if parts(&function.name) != ["group_concat"] {
+            return None;
+        }
+        let most = self.variables.get("group_concat_max_len").ok()?;
+        let limit = || Expr::value(SqlValue::Number(most.clone(), false));
+        (most != DEFAULT).then(|| crate::planner::call("isobar_cut", vec![expr.clone(), limit()]))
     }
 
     fn variable(&self, name: &sqlparser::ast::ObjectName) -> Result<Expr, Unfinished> {

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use arrow::array::ArrayRef;
 use futures::TryStreamExt;
 use placement::api::Catalog;
-use sqlparser::ast::{Expr, Insert, Query, SetExpr, TableObject};
-use types::{Column, Default, Table, Value};
+use sqlparser::ast::{Expr, Ident, Insert, Query, SelectItem, SetExpr, TableObject};
+use types::{Column, Default, Error, Table, Value};
 
 use super::Session;
 use super::change::assigned;
+use super::derived::not_to_be_given;
+use super::fitting::Fitting;
 use super::locking::Finding;
 use super::tables::{Tables, writable};
 use super::write::Changes;
@@ -16,7 +19,6 @@ use crate::coerce::{self, Place, value_at};
 use crate::error::{SqlResult, no_column, unsupported};
 use crate::planner::{self, table_name};
 use crate::result::SqlError;
-use crate::session::settings::evaluate;
 use crate::temporal::Zone;
 
 /// Rows in their columns' types.
@@ -27,6 +29,28 @@ pub(super) struct Typed {
     pub missing: Vec<usize>,
     /// Highest number given by hand.
     pub highest: u64,
+    /// Which of them break a check, and are to be left out.
+    pub broken: Vec<usize>,
+}
+
+/// Rows with their numbers.
+pub(super) struct Numbered {
+    /// The rows.
+    pub rows: Vec<Vec<Value>>,
+    /// Which of them were given a number, ascending.
+    pub missing: Vec<usize>,
+    /// The first number given.
+    pub first_id: u64,
+    /// Which of them break a check, and are to be left out, ascending.
+    pub broken: Vec<usize>,
+}
+
+/// What an INSERT gives.
+pub(super) struct Source {
+    /// A value per column of each row; DEFAULT is `None`.
+    pub given: Vec<Vec<Option<Value>>>,
+    /// What was asked for beside each row, one value an array; empty if nothing was.
+    pub beside: Vec<Vec<ArrayRef>>,
 }
 
 impl Session {
@@ -37,48 +61,60 @@ impl Session {
         catalog: &Arc<Catalog>,
         finding: &Finding,
     ) -> SqlResult<(Arc<Table>, Changes)> {
+        let (table, positions) = self.insert_target(insert, catalog)?;
+        let into = (&table, positions.as_slice());
+        let Source { given, .. } =
+            self.insert_source(insert, into, Vec::new(), catalog, finding).await?;
+        let (rows, first_id) = self.complete_rows(&table, &positions, given, 1).await?;
+        Ok((table, Changes::Insert { rows, first_id }))
+    }
+
+    /// The table that an INSERT adds to, and the positions of the columns that it gives.
+    pub(super) fn insert_target(
+        &self,
+        insert: &Insert,
+        catalog: &Catalog,
+    ) -> SqlResult<(Arc<Table>, Vec<usize>)> {
         refuse_insert(insert)?;
         let TableObject::TableName(name) = &insert.table else {
             return Err(unsupported("INSERT into a table function"));
         };
         let name = table_name(name, &self.database)?;
         let table = writable(catalog, &name.database, &name.table)?;
-        let mut positions = Vec::new();
-        let mut given: Vec<Vec<Option<Value>>> = Vec::new();
+        let positions = targets(insert, &table)?;
+        Ok((table, positions))
+    }
+
+    /// What an INSERT gives for its columns, and beside them.
+    pub(super) async fn insert_source(
+        &mut self,
+        insert: &Insert,
+        into: (&Arc<Table>, &[usize]),
+        beside: Vec<Expr>,
+        catalog: &Arc<Catalog>,
+        finding: &Finding,
+    ) -> SqlResult<Source> {
         if insert.assignments.is_empty() {
-            for column in &insert.columns {
-                let written = planner::parts(column).pop().unwrap_or_default();
-                positions.push(position(&table, &written, &positions)?);
-            }
-            if insert.columns.is_empty() {
-                positions = visible(&table);
-            }
             let Some(source) = &insert.source else {
                 return Err(unsupported("INSERT without rows"));
             };
-            given = self.source_rows(source, &positions, catalog, finding).await?;
-        } else {
-            let mut row = Vec::new();
-            for assignment in &insert.assignments {
-                let written = assigned(&assignment.target)?;
-                positions.push(position(&table, &written, &positions)?);
-                row.push(self.insert_value(&assignment.value)?);
-            }
-            given.push(row);
+            return self.source_rows(source, into, beside, catalog, finding).await;
         }
-        let (rows, first_id) = self.complete_rows(&table, &positions, given, 1).await?;
-        Ok((table, Changes::Insert { rows, first_id }))
+        let values = insert.assignments.iter().map(|one| &one.value);
+        let given = vec![self.given_row(values, into, catalog, (finding, &mut None)).await?];
+        Ok(Source { given, beside: Vec::new() })
     }
 
     /// Values as the source gives them; DEFAULT is `None`.
     async fn source_rows(
         &mut self,
         source: &Query,
-        positions: &[usize],
+        into: (&Arc<Table>, &[usize]),
+        beside: Vec<Expr>,
         catalog: &Arc<Catalog>,
         finding: &Finding,
-    ) -> SqlResult<Vec<Vec<Option<Value>>>> {
-        let mut given = Vec::new();
+    ) -> SqlResult<Source> {
+        let (mut given, positions) = (Vec::new(), into.1);
         let count = |row: usize, width: usize| {
             if width == positions.len() {
                 return Ok(());
@@ -87,6 +123,7 @@ impl Session {
             Err(SqlError::new(1136, b"21S01", text))
         };
         if let SetExpr::Values(values) = &*source.body {
+            let mut reader = None;
             for (at, row) in values.rows.iter().enumerate() {
                 // INSERT INTO t VALUES () takes every default.
                 if row.content.is_empty() {
@@ -94,34 +131,39 @@ impl Session {
                     continue;
                 }
                 count(at + 1, row.content.len())?;
-                let row: SqlResult<Vec<_>> =
-                    row.content.iter().map(|e| self.insert_value(e)).collect();
-                given.push(row?);
+                let by = (finding, &mut reader);
+                given.push(self.given_row(row.content.iter(), into, catalog, by).await?);
             }
-            return Ok(given);
+            return Ok(Source { given, beside: Vec::new() });
         }
         let tables = Tables {
             engine: self.engine.clone(),
             catalog: catalog.clone(),
             reader: self.beside(finding).await?,
         };
-        let (columns, mut batches) = self.batches_from_rows(source.clone(), &tables).await?;
-        count(1, columns.len())?;
+        let (mut query, extra) = (source.clone(), beside.len());
+        if let (SetExpr::Select(select), false) = (&mut *query.body, beside.is_empty()) {
+            let named = |(at, expr)| SelectItem::ExprWithAlias {
+                expr,
+                alias: Ident::new(format!("__beside_{at}")),
+            };
+            select.projection.extend(beside.into_iter().enumerate().map(named));
+        }
+        let (columns, mut batches) = self.batches_from_rows(query, &tables).await?;
+        count(1, columns.len().saturating_sub(extra))?;
+        let mut besides = Vec::new();
         while let Some(batch) = batches.try_next().await? {
+            let (own, others) = batch.columns().split_at(positions.len().min(batch.num_columns()));
             for at in 0..batch.num_rows() {
                 let row: SqlResult<Vec<_>> =
-                    batch.columns().iter().map(|column| value_at(column, at).map(Some)).collect();
+                    own.iter().map(|column| value_at(column, at).map(Some)).collect();
                 given.push(row?);
+                if extra > 0 {
+                    besides.push(others.iter().map(|column| column.slice(at, 1)).collect());
+                }
             }
         }
-        Ok(given)
-    }
-
-    fn insert_value(&self, expr: &Expr) -> SqlResult<Option<Value>> {
-        if is_default(expr) {
-            return Ok(None);
-        }
-        evaluate(expr.clone(), &self.context(), &self.engine.state).map(Some)
+        Ok(Source { given, beside: besides })
     }
 
     /// Whole rows: values in their columns' types, defaults, numbers. Also the first number given.
@@ -132,28 +174,84 @@ impl Session {
         given: Vec<Vec<Option<Value>>>,
         first_row: usize,
     ) -> SqlResult<(Vec<Vec<Value>>, u64)> {
-        let Typed { mut rows, missing, highest } =
-            self.typed_rows(table, positions, given, first_row)?;
-        let Some(position) = table.columns.iter().position(|column| column.auto_increment) else {
-            return Ok((rows, 0));
-        };
-        if highest > 0 {
-            self.engine.storage.raise_auto_increment(table.id, highest).await?;
+        let mut fitting = Fitting::Strict;
+        let numbered =
+            self.complete_numbered(table, positions, given, first_row, &mut fitting).await?;
+        Ok((numbered.rows, numbered.first_id))
+    }
+
+    /// As [`Session::complete_rows`], and which rows were given a number.
+    pub(super) async fn complete_numbered(
+        &self,
+        table: &Arc<Table>,
+        positions: &[usize],
+        given: Vec<Vec<Option<Value>>>,
+        first_row: usize,
+        fitting: &mut Fitting,
+    ) -> SqlResult<Numbered> {
+        let Typed { rows, missing, broken, .. } =
+            self.typed_rows(table, positions, given, first_row, fitting)?;
+        let mut numbered = Numbered { rows, missing, first_id: 0, broken };
+        if let Some(position) = table.columns.iter().position(|column| column.auto_increment) {
+            self.number(table, position, &mut numbered, first_row).await?;
         }
-        if missing.is_empty() {
-            return Ok((rows, 0));
-        }
-        let first = self.engine.storage.auto_increment(table.id, missing.len() as u64).await?;
-        let zone = self.context().zone()?;
-        let Some(column) = table.columns.get(position) else { return Ok((rows, 0)) };
-        for (number, at) in (first..).zip(missing) {
-            let place = Place { column, row: first_row + at, zone };
-            let value = coerce::to_column(Value::UInt(number), place)?;
-            if let Some(slot) = rows.get_mut(at).and_then(|row| row.get_mut(position)) {
-                *slot = value;
+        Ok(numbered)
+    }
+
+    /// Gives rows their numbers from the first to the last: one that was given by hand counts for
+    /// the rows behind it.
+    async fn number(
+        &self,
+        table: &Table,
+        position: usize,
+        numbered: &mut Numbered,
+        first_row: usize,
+    ) -> SqlResult<()> {
+        let Some(column) = table.columns.get(position) else { return Ok(()) };
+        let (storage, zone) = (&self.engine.storage, self.context().zone()?);
+        // The very last number stands behind all others: none is left to be given after it.
+        let number_of = |row: &Vec<Value>| whole(row.get(position)).min(u64::MAX - 1);
+        let (mut highest, mut raised) = (0, 0);
+        let mut missing = numbered.missing.iter().copied().peekable();
+        let mut at = 0;
+        while at < numbered.rows.len() {
+            if missing.peek() != Some(&at) {
+                highest = numbered.rows.get(at).map_or(0, number_of).max(highest);
+                at += 1;
+                continue;
             }
+            let mut count = 0;
+            while missing.next_if_eq(&(at + count)).is_some() {
+                count += 1;
+            }
+            if highest > raised {
+                storage.raise_auto_increment(table.id, highest).await?;
+                raised = highest;
+            }
+            let first =
+                storage.auto_increment(table.id, count as u64).await.map_err(
+                    |error| match error {
+                        Error::Invalid(_) => no_number(),
+                        error => error.into(),
+                    },
+                )?;
+            if numbered.first_id == 0 && !column.hidden {
+                numbered.first_id = first;
+            }
+            for (number, row) in (first..).zip(numbered.rows.iter_mut().skip(at).take(count)) {
+                let place = Place { column, row: first_row + at, zone };
+                let value =
+                    coerce::to_column(Value::UInt(number), place).map_err(|_| no_number())?;
+                if let Some(slot) = row.get_mut(position) {
+                    *slot = value;
+                }
+            }
+            at += count;
         }
-        Ok((rows, if column.hidden { 0 } else { first }))
+        if highest > raised {
+            storage.raise_auto_increment(table.id, highest).await?;
+        }
+        Ok(())
     }
 
     /// Values in their columns' types; rows without a number have NULL for it.
@@ -163,10 +261,17 @@ impl Session {
         positions: &[usize],
         given: Vec<Vec<Option<Value>>>,
         first_row: usize,
+        fitting: &mut Fitting,
     ) -> SqlResult<Typed> {
         let zone = self.context().zone()?;
-        let mut typed =
-            Typed { rows: Vec::with_capacity(given.len()), missing: Vec::new(), highest: 0 };
+        // mysqldump sets NO_AUTO_VALUE_ON_ZERO: 0 is a number like others then.
+        let zero_is_given = self.variables.get("sql_mode")?.contains("NO_AUTO_VALUE_ON_ZERO");
+        let mut typed = Typed {
+            rows: Vec::with_capacity(given.len()),
+            missing: Vec::new(),
+            highest: 0,
+            broken: Vec::new(),
+        };
         for (at, values) in given.into_iter().enumerate() {
             let mut row: Vec<Option<Value>> = vec![None; table.columns.len()];
             for (position, value) in positions.iter().zip(values) {
@@ -177,17 +282,30 @@ impl Session {
             let mut complete = Vec::with_capacity(row.len());
             for (column, value) in table.columns.iter().zip(row) {
                 let place = Place { column, row: first_row + at, zone };
+                if column.generated().is_some() {
+                    if value.is_some() {
+                        return Err(not_to_be_given(column, table));
+                    }
+                    complete.push(Value::Null);
+                    continue;
+                }
                 if !column.auto_increment {
                     complete.push(match value {
-                        Some(value) => coerce::to_column(value, place)?,
-                        None => self.default_value(column, zone)?,
+                        Some(value) => fitting.column(value, place)?,
+                        None => match self.default_value(column, zone) {
+                            Err(error) => fitting.missing(place, error)?,
+                            value => value?,
+                        },
                     });
                     continue;
                 }
                 let number = value.filter(|value| !value.is_null());
-                let number = number.map(|value| coerce::to_column(value, place)).transpose()?;
+                let number = number.map(|value| fitting.column(value, place)).transpose()?;
                 match number {
-                    Some(Value::Int(0) | Value::UInt(0)) | None => typed.missing.push(at),
+                    Some(Value::Int(0) | Value::UInt(0)) if !zero_is_given => {
+                        typed.missing.push(at);
+                    }
+                    None => typed.missing.push(at),
                     Some(Value::Int(n)) => {
                         typed.highest = typed.highest.max(u64::try_from(n).unwrap_or(0));
                     }
@@ -198,6 +316,7 @@ impl Session {
             }
             typed.rows.push(complete);
         }
+        typed.broken = self.derive(table, &mut typed.rows, first_row, fitting)?;
         Ok(typed)
     }
 
@@ -206,6 +325,8 @@ impl Session {
         match &column.default {
             Some(Default::Constant(value)) => Ok(value.clone()),
             Some(Default::CurrentTimestamp) => self.now_for(column, zone),
+            // Known when the rest of the row is.
+            Some(Default::Generated { .. }) => Ok(Value::Null),
             None => Err(SqlError::new(
                 1364,
                 b"HY000",
@@ -227,19 +348,47 @@ impl Session {
     }
 }
 
+/// Error 1467: the numbers that a column can hold have all been given.
+fn no_number() -> SqlError {
+    SqlError::new(1467, b"HY000", "Failed to read auto-increment value from storage engine")
+}
+
+/// A number that is not negative; 0 for anything else.
+pub(super) fn whole(value: Option<&Value>) -> u64 {
+    match value {
+        Some(Value::Int(n)) => u64::try_from(*n).unwrap_or(0),
+        Some(Value::UInt(n)) => *n,
+        _ => 0,
+    }
+}
+
 fn refuse_insert(insert: &Insert) -> SqlResult<()> {
     let refused = [
-        (insert.ignore, "INSERT IGNORE"),
-        (insert.replace_into, "REPLACE"),
-        (insert.on.is_some(), "ON DUPLICATE KEY UPDATE"),
         (insert.partitioned.is_some(), "INSERT … PARTITION"),
         (insert.returning.is_some(), "RETURNING"),
-        (insert.insert_alias.is_some(), "INSERT … AS alias"),
     ];
     match refused.iter().find(|(there, _)| *there) {
         Some((_, what)) => Err(unsupported(what)),
         None => Ok(()),
     }
+}
+
+/// Positions of the columns that an INSERT gives.
+pub(super) fn targets(insert: &Insert, table: &Table) -> SqlResult<Vec<usize>> {
+    let mut positions = Vec::new();
+    for assignment in &insert.assignments {
+        let written = assigned(&assignment.target)?;
+        positions.push(position(table, &written, &positions)?);
+    }
+    for column in &insert.columns {
+        let written = planner::parts(column).pop().unwrap_or_default();
+        positions.push(position(table, &written, &positions)?);
+    }
+    Ok(if insert.assignments.is_empty() && insert.columns.is_empty() {
+        visible(table)
+    } else {
+        positions
+    })
 }
 
 /// Whether an expression is the word DEFAULT.

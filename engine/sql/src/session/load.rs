@@ -16,14 +16,15 @@ use datafusion::physical_expr::PhysicalExpr;
 use sqlparser::ast::{Expr, Ident, VisitMut, VisitorMut};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use types::{Table, Value};
+use types::{Error, Table, Value};
 
+use super::fitting::Fitting;
 use super::insert::{position, visible};
 use super::tables::writable;
 use super::{ATTEMPTS, Open, Session, pause};
 use crate::coerce::value_at;
 use crate::delimited::{Field, Format, Records};
-use crate::error::{SqlResult, interrupted, unknown};
+use crate::error::{SqlResult, interrupted, table_changed, unknown};
 use crate::planner::{self, table_name};
 use crate::result::{Done, Reply, SqlError};
 use crate::rows;
@@ -135,7 +136,7 @@ impl Session {
         for chunk in chunks(&load, &bytes) {
             let (lines, records) = chunk?;
             let given = plan.given(&lines, &records)?;
-            self.typed_rows(&plan.table, &plan.positions, given, 1)
+            self.typed_rows(&plan.table, &plan.positions, given, 1, &mut Fitting::Strict)
                 .map_err(|error| at_line(error, &lines))?;
             tokio::task::yield_now().await;
         }
@@ -220,6 +221,11 @@ impl Session {
                 Ok(_) => {
                     committed.fetch_add(rows.len() as u64, Ordering::AcqRel);
                     return Ok(rows.len() as u64);
+                }
+                // Its rows are made as the table was described when the load began.
+                Err(Error::SchemaChanged { .. }) => {
+                    let why = "was changed while rows were loaded: load the others again";
+                    return Err(table_changed(&plan.table.database, &plan.table.name, why));
                 }
                 Err(error) if error.is_conflict() && attempt < ATTEMPTS => pause(attempt).await,
                 Err(error) => return Err(failed(error)),

@@ -15,6 +15,7 @@ use sqlparser::ast::{
 };
 use types::{Table, Timestamp, Value, key, row};
 
+use super::found::Weight;
 use super::point::{Lookup, find, lookup};
 use super::select::plain_select;
 use super::tables::readable;
@@ -27,7 +28,7 @@ use crate::storage::{Acquired, Expect, Waiting};
 use crate::{constant, parser, rows};
 
 /// How often a statement reads rows that others change before it has locked them.
-const READS: usize = 32;
+pub(super) const READS: usize = 32;
 
 /// How a statement finds rows that it changes or locks.
 #[derive(Clone)]
@@ -142,19 +143,21 @@ impl Session {
         query: Query,
         catalog: &Arc<Catalog>,
         finding: &Finding,
-        table: &Arc<Table>,
+        (table, weight): (&Arc<Table>, &Weight),
     ) -> SqlResult<Vec<(Vec<Value>, Vec<Value>)>> {
         let width = table.columns.len();
         let (open, by) = match finding {
             Finding::Read(reader) => {
-                return self.computed_by_plan(query, catalog, reader, width).await;
+                return self.computed_by_plan(query, catalog, reader, width, weight).await;
             }
             Finding::Lock(open, waiting, expect) => (open, (open, *waiting, *expect)),
         };
         for _ in 0..READS {
             let at = self.engine.storage.timestamp().await?;
             let reader = Reader::Transaction(open.shared.clone(), at);
-            let found = self.computed_by_plan(query.clone(), catalog, &reader, width).await?;
+            weight.clear();
+            let query = query.clone();
+            let found = self.computed_by_plan(query, catalog, &reader, width, weight).await?;
             let keys = found.iter().map(|(row, _)| rows::record_key(table, row)).collect();
             if self.acquire(by, table, keys, Some(at)).await?.newer.is_none() {
                 return Ok(found);
@@ -238,7 +241,9 @@ impl Session {
         for _ in 0..READS {
             let reader = self.beside(finding).await?;
             let width = tables.iter().map(|one| one.table.columns.len()).sum();
-            let found = self.computed_by_plan(search.clone(), catalog, &reader, width).await?;
+            let weight = self.weight();
+            let search = search.clone();
+            let found = self.computed_by_plan(search, catalog, &reader, width, &weight).await?;
             let mut newer = None;
             let mut from = 0;
             for one in &tables {
@@ -359,7 +364,7 @@ impl Session {
     }
 }
 
-fn restless(table: &Table) -> SqlError {
+pub(super) fn restless(table: &Table) -> SqlError {
     SqlError::new(
         1213,
         b"40001",
@@ -378,7 +383,7 @@ fn by_key(query: &Query, tables: &[Locking], finding: &Finding) -> Option<Lookup
 }
 
 /// Every table and subquery of a FROM.
-fn factors(from: &[TableWithJoins]) -> Vec<&TableFactor> {
+pub(super) fn factors(from: &[TableWithJoins]) -> Vec<&TableFactor> {
     let mut found = Vec::new();
     let mut open: Vec<&TableWithJoins> = from.iter().collect();
     while let Some(next) = open.pop() {
@@ -394,7 +399,7 @@ fn factors(from: &[TableWithJoins]) -> Vec<&TableFactor> {
 }
 
 /// Whether values are a row of the table, not what an outer join puts in its place.
-fn is_row(table: &Table, row: &[Value]) -> bool {
+pub(super) fn is_row(table: &Table, row: &[Value]) -> bool {
     table.key_positions().iter().all(|at| row.get(*at).is_some_and(|value| !value.is_null()))
 }
 

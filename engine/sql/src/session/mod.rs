@@ -2,23 +2,45 @@
 //!
 //! Used by one connection at a time. It holds no socket; what it answers is pulled by its reader.
 
+mod alter;
+mod assigning;
 mod change;
+mod checks;
 mod define;
+mod derived;
+mod earlier;
+mod fitting;
+mod found;
+mod generating;
+mod giving;
 mod globals;
+mod guard;
 pub mod ingest;
 mod inline;
 mod insert;
 mod interrupt;
+mod joined;
+pub(crate) mod kept;
+mod limits;
 mod load;
 mod locking;
+pub(crate) mod numbers;
 mod point;
+mod prepared;
+mod publish;
+mod reading;
+mod renewal;
 mod savepoint;
 mod select;
 mod settings;
 mod show;
 mod snapshots;
+mod staged;
 mod tables;
+mod unfolding;
+mod upsert;
 mod users;
+mod views;
 mod write;
 
 use std::collections::HashMap;
@@ -27,15 +49,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
-use placement::api::Catalog;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use types::{SnapshotToken, Timestamp, Value};
 
+use crate::anybyte;
+use crate::dialect::Mysql;
 use crate::engine::Engine;
 use crate::error::{SqlResult, interrupted, no_database, unknown};
 use crate::planner::QueryContext;
-use crate::reader::{Reader, Shared};
+use crate::reader::Shared;
 use crate::result::{Done, Reply, ResultColumn, SqlError};
 use crate::statement::{Mode, Stmt};
 use crate::storage::Savepoint;
@@ -47,6 +70,10 @@ pub use load::Infile;
 
 /// Attempts of an autocommit statement that conflicts with others.
 const ATTEMPTS: u32 = 10;
+/// Errors that a query has whatever its parameters are: unknown names, names that mean several
+/// things, what is not built.
+const WRONG_WHATEVER_COMES: [u16; 11] =
+    [1046, 1049, 1052, 1054, 1055, 1060, 1064, 1146, 1235, 1248, 1305];
 /// Error of a transaction that gives way to another one, and is rolled back.
 const DEADLOCK: u16 = 1213;
 
@@ -83,6 +110,8 @@ struct Open {
     pessimistic: bool,
     /// Whether each of its statements reads the present (READ COMMITTED).
     fresh: bool,
+    /// READ ONLY: what writes is refused.
+    read_only: bool,
     /// Whether it has asked for row locks.
     locking: Arc<AtomicBool>,
     /// When its plain reads read, once one has.
@@ -117,15 +146,28 @@ pub struct Session {
     savepoints: Vec<(String, Savepoint)>,
     /// Isolation of the next transaction alone: whether its statements read the present.
     next_fresh: Option<bool>,
+    /// Whether the next transaction alone is READ ONLY.
+    next_read_only: Option<bool>,
     snapshot: Option<SnapshotToken>,
     warnings: Vec<Warning>,
     last_insert_id: u64,
+    /// What LAST_INSERT_ID(expr) keeps, and how much of it `last_insert_id` knows.
+    kept: Arc<kept::Kept>,
+    adopted: u64,
     row_count: i64,
     found_rows: Arc<AtomicU64>,
+    /// What SQL_CALC_FOUND_ROWS of the statement counts.
+    counted: Option<Arc<AtomicU64>>,
     now_us: i64,
     prepared: HashMap<u32, Waiting>,
     next_prepared: u32,
+    /// Statements that were prepared by name.
+    named: HashMap<String, Waiting>,
     loading: Option<crate::statement::LoadData>,
+    /// Planned expressions of tables that were written.
+    derivations: derived::Kept,
+    /// Whether rows of the statement are pulled while others of the session run.
+    pulled_later: bool,
     shield: Shield,
 }
 
@@ -140,49 +182,86 @@ impl Session {
             open: None,
             savepoints: Vec::new(),
             next_fresh: None,
+            next_read_only: None,
             snapshot: None,
             warnings: Vec::new(),
             last_insert_id: 0,
+            kept: Arc::default(),
+            adopted: 0,
             row_count: -1,
             found_rows: Arc::default(),
+            counted: None,
             now_us: 0,
             prepared: HashMap::new(),
             next_prepared: 1,
+            named: HashMap::new(),
             loading: None,
+            derivations: derived::Kept::default(),
+            pulled_later: false,
             shield: Shield::default(),
         }
     }
 
     /// Runs one statement.
     pub async fn execute(&mut self, sql: &[u8], cancel: &CancellationToken) -> SqlResult<Reply> {
-        let statement = parser::parse(utf8(sql)?);
+        self.pulled_later = false;
+        let dialect = self.dialect();
+        let statement = parser::parse_in(&anybyte::statement(sql, &dialect)?, &dialect);
         self.answer(statement, &[], cancel).await
     }
 
     /// Parses a statement and says what it will want and answer.
     pub async fn prepare(&mut self, sql: &[u8]) -> SqlResult<Prepared> {
-        let text = utf8(sql)?;
-        let statement = parser::parse(text)?;
-        let parameters = parser::placeholders(text)?;
+        let dialect = self.dialect();
+        let text = &anybyte::statement(sql, &dialect)?;
+        let statement = parser::parse_in(text, &dialect)?;
+        let parameters = parser::placeholders(text, &dialect)?;
         self.now_us = i64::try_from(self.engine.clock.unix_micros()).unwrap_or(i64::MAX);
         let columns = match &statement {
             Stmt::Query(query) => {
                 let unknown = vec![Value::Null; parameters];
-                self.columns_of((**query).clone(), &unknown).await.unwrap_or_default()
+                match self.columns_of((**query).clone(), &unknown).await {
+                    Ok(columns) => columns,
+                    Err(error) if WRONG_WHATEVER_COMES.contains(&error.code) => return Err(error),
+                    // What the parameters are may make it right: it is told with them.
+                    Err(_) => Vec::new(),
+                }
             }
             _ => Vec::new(),
         };
         let id = self.next_prepared;
         self.next_prepared = self.next_prepared.wrapping_add(1).max(1);
-        self.prepared.insert(id, Waiting { statement, parameters });
-        let parameters = u16::try_from(parameters).map_err(|_| {
+        let count = u16::try_from(parameters).map_err(|_| {
             SqlError::new(1390, b"HY000", "Prepared statement contains too many placeholders")
         })?;
-        Ok(Prepared { id, parameters, columns })
+        self.prepared.insert(id, Waiting { statement, parameters });
+        Ok(Prepared { id, parameters: count, columns })
     }
 
     /// Runs a prepared statement.
     pub async fn execute_prepared(
+        &mut self,
+        id: u32,
+        parameters: Vec<Value>,
+        cancel: &CancellationToken,
+    ) -> SqlResult<Reply> {
+        self.pulled_later = false;
+        self.run_prepared(id, parameters, cancel).await
+    }
+
+    /// Runs a prepared statement for a cursor: its rows may be pulled while later statements run,
+    /// and are as they were at its beginning all the same.
+    pub async fn open_prepared(
+        &mut self,
+        id: u32,
+        parameters: Vec<Value>,
+        cancel: &CancellationToken,
+    ) -> SqlResult<Reply> {
+        self.pulled_later = true;
+        self.run_prepared(id, parameters, cancel).await
+    }
+
+    async fn run_prepared(
         &mut self,
         id: u32,
         parameters: Vec<Value>,
@@ -237,7 +316,17 @@ impl Session {
 
     /// Whether backslashes in texts stand for themselves.
     pub fn no_backslash_escapes(&self) -> bool {
-        self.variables.get("sql_mode").is_ok_and(|mode| mode.contains("NO_BACKSLASH_ESCAPES"))
+        self.dialect().plain_backslashes
+    }
+
+    /// Whether `"x"` is a name.
+    pub fn ansi_quotes(&self) -> bool {
+        self.dialect().ansi_quotes
+    }
+
+    /// How sql_mode has statements read.
+    fn dialect(&self) -> Mysql {
+        Mysql::of(&self.variables.get("sql_mode").unwrap_or_default())
     }
 
     /// Time zone in which TIMESTAMP values are shown.
@@ -249,7 +338,10 @@ impl Session {
     pub async fn reset(&mut self) {
         self.rollback().await;
         let database = std::mem::take(&mut self.database);
+        let kept = self.kept.clone();
         *self = Session::new(self.engine.clone(), self.info.clone());
+        // Plans of the session go on keeping values where they did.
+        (self.adopted, self.kept) = (kept.count(), kept);
         self.database = database;
     }
 
@@ -276,9 +368,13 @@ impl Session {
         if !diagnostic {
             self.warnings.clear();
         }
+        // Rows of a SELECT LAST_INSERT_ID(n) are pulled after its answer.
+        _ = self.adopt_kept();
         // Of a statement that is a transaction of its own, nothing may stay open.
         let alone = self.open.is_none() && self.autocommit();
-        let shield = self.shield.clone();
+        let (shield, before) = (self.shield.clone(), self.last_insert_id);
+        let deadline = statement.as_ref().ok().and_then(|statement| self.deadline(statement));
+        self.counted = None;
         let run = async {
             let statement = statement?;
             self.begin_variables().await;
@@ -287,11 +383,13 @@ impl Session {
         let answer = tokio::select! {
             biased;
             () = shield.interruption(cancel) => Err(interrupted()),
+            () = limits::passed(deadline) => Err(limits::too_slow()),
             answer = run => answer,
         };
         match answer {
             Ok(Reply::Rows { columns, batches, .. }) => {
                 self.row_count = -1;
+                let batches = limits::until(batches, deadline);
                 let token = cancel.clone();
                 let batches = batches.take_until(token.clone().cancelled_owned());
                 let ended = futures::stream::once(async move {
@@ -300,7 +398,7 @@ impl Session {
                 let batches = batches.map(|batch| batch.map(Some)).chain(ended);
                 let batches = batches.filter_map(|batch| async { batch.transpose() });
                 let found = Arc::new(AtomicU64::new(0));
-                self.found_rows = found.clone();
+                self.found_rows = self.counted.take().unwrap_or_else(|| found.clone());
                 let batches = batches.inspect_ok(move |batch| {
                     found.fetch_add(batch.num_rows() as u64, Ordering::AcqRel);
                 });
@@ -309,6 +407,14 @@ impl Session {
             }
             Ok(Reply::Done(mut done)) => {
                 self.row_count = i64::try_from(done.affected_rows).unwrap_or(i64::MAX);
+                let generated = self.last_insert_id;
+                if let Some(kept) = self.adopt_kept() {
+                    // A number given to a new row counts more than one that was kept.
+                    match generated != before && done.last_insert_id == generated {
+                        true => self.last_insert_id = generated,
+                        false => done.last_insert_id = kept,
+                    }
+                }
                 done.warnings = u16::try_from(self.warnings.len()).unwrap_or(u16::MAX);
                 Ok(Reply::Done(done))
             }
@@ -332,16 +438,22 @@ impl Session {
         parameters: &[Value],
         cancel: &CancellationToken,
     ) -> SqlResult<Reply> {
+        self.check_read_only(&statement)?;
         match statement {
-            Stmt::Query(query) => self.select(*query, parameters).await,
+            Stmt::Query(query) => self.limited_select(*query, parameters).await,
+            Stmt::SelectInto(query, names) => self.select_into(*query, &names, parameters).await,
+            Stmt::Prepare { name, source } => self.prepare_text(&name, *source, parameters).await,
+            Stmt::Execute { name, using } => self.execute_text(&name, &using, cancel).await,
+            Stmt::Deallocate(name) => self.deallocate(&name),
             Stmt::Insert(insert) => self.write(write::Write::Insert(insert), parameters).await,
             Stmt::Update(update) => self.write(write::Write::Update(update), parameters).await,
             Stmt::Delete(delete) => self.write(write::Write::Delete(delete), parameters).await,
             Stmt::Explain { analyze, statement } => {
                 self.explain(*statement, analyze, parameters).await
             }
-            Stmt::Begin(mode) => {
+            Stmt::Begin { mode, read_only } => {
                 self.commit().await?;
+                self.next_read_only = read_only.or(self.next_read_only);
                 self.begin(mode.unwrap_or_else(|| self.mode())).await?;
                 Ok(done())
             }
@@ -360,7 +472,9 @@ impl Session {
             }
             Stmt::Set(assignments) => self.set(assignments, parameters).await,
             Stmt::SetNames(charset) => self.set_names(&charset),
-            Stmt::SetTransaction { scope, words } => self.set_transaction(scope, &words).await,
+            Stmt::SetTransaction { scope, level, read_only } => {
+                self.set_transaction(scope, level.as_deref(), read_only).await
+            }
             Stmt::SetPassword { user, password } => self.set_password(user, &password).await,
             Stmt::PutUser { users, lenient, create } => {
                 self.put_users(users, lenient, create).await
@@ -396,6 +510,9 @@ impl Session {
     }
 
     fn note(&mut self, code: u16, message: impl Into<String>) {
+        if self.variables.get("sql_notes").is_ok_and(|notes| notes == "OFF") {
+            return;
+        }
         self.warnings.push(Warning { level: "Note", code, message: message.into() });
     }
 
@@ -429,8 +546,10 @@ impl Session {
         let committed = level.eq_ignore_ascii_case("READ-COMMITTED");
         // Without locks, what was read must be older than what others commit: one snapshot it is.
         let fresh = pessimistic && self.next_fresh.take().unwrap_or(committed);
+        let read_only = self.begins_read_only();
+        self.next_read_only = None;
         let (locking, reads_at) = (Arc::default(), Arc::default());
-        let open = Open { shared, ts, pessimistic, fresh, locking, reads_at };
+        let open = Open { shared, ts, pessimistic, fresh, read_only, locking, reads_at };
         self.open = Some(open.clone());
         self.savepoints.clear();
         Ok(open)
@@ -465,37 +584,6 @@ impl Session {
             transaction.rollback().await;
         }
     }
-
-    /// When a plain read of a transaction reads: at its snapshot, which is its beginning, or the
-    /// first plain read if it had to lock rows before: what was waited for is seen then.
-    async fn reads_at(&self, open: &Open) -> SqlResult<Timestamp> {
-        if open.fresh {
-            return Ok(self.engine.storage.timestamp().await?);
-        }
-        if let Some(at) = open.reads_at.get() {
-            return Ok(*at);
-        }
-        let at = match open.locking.load(Ordering::Acquire) {
-            true => self.engine.storage.timestamp().await?,
-            false => open.ts,
-        };
-        Ok(*open.reads_at.get_or_init(|| at))
-    }
-
-    /// What a statement reads from, and the catalog as of then.
-    async fn reader(&mut self) -> SqlResult<(Reader, Arc<Catalog>)> {
-        let storage = self.engine.storage.clone();
-        let reader = if let Some(token) = self.snapshot {
-            storage.timestamp().await?;
-            Reader::Snapshot(storage.snapshot(token.ts))
-        } else if let Some(open) = self.enclosing().await? {
-            let at = self.reads_at(&open).await?;
-            Reader::Transaction(open.shared, at)
-        } else {
-            Reader::Snapshot(storage.present().await?)
-        };
-        Ok((reader, storage.catalog().await?))
-    }
 }
 
 /// A pause before the next attempt, longer each time and not the same for all.
@@ -503,13 +591,6 @@ async fn pause(attempt: u32) {
     let most = 2u64.saturating_pow(attempt.min(7));
     let millis = rand::random_range(0..=most);
     tokio::time::sleep(Duration::from_millis(millis)).await;
-}
-
-fn utf8(sql: &[u8]) -> SqlResult<&str> {
-    std::str::from_utf8(sql).map_err(|error| {
-        let at = error.valid_up_to();
-        SqlError::new(1300, b"HY000", format!("Invalid utf8mb4 character string at byte {at}"))
-    })
 }
 
 /// An answer without rows.

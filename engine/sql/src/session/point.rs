@@ -28,7 +28,9 @@ pub(super) fn single(
     let [only] = from else { return None };
     match &only.relation {
         TableFactor::Table { name, alias, args: None, version: None, partitions, .. }
-            if only.joins.is_empty() && partitions.is_empty() =>
+            if only.joins.is_empty()
+                && partitions.is_empty()
+                && crate::planner::parts(name) != ["dual"] =>
         {
             let alias = alias.as_ref().map(|alias| alias.name.value.to_lowercase());
             Some((name, alias))
@@ -229,6 +231,14 @@ fn exact(value: Value, ty: ColumnType) -> Option<Value> {
             ColumnType::Varchar(_) | ColumnType::Text(_) | ColumnType::Char(_),
             Value::String(text),
         ) => Some(Value::String(text)),
+        (
+            ColumnType::Binary(_) | ColumnType::Varbinary(_) | ColumnType::Blob(_),
+            Value::Bytes(bytes),
+        ) => Some(Value::Bytes(bytes)),
+        (
+            ColumnType::Binary(_) | ColumnType::Varbinary(_) | ColumnType::Blob(_),
+            Value::String(text),
+        ) => Some(Value::Bytes(text.into_bytes())),
         (ColumnType::Date, Value::String(text)) => {
             let us = crate::temporal::parse_datetime(&text)?;
             let days = us.div_euclid(crate::temporal::DAY_US);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -13,7 +13,7 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use futures::{StreamExt, TryStreamExt};
 use placement::api::Catalog;
 use sqlparser::ast::{Query, Select, SetExpr, TableFactor, Visit, Visitor};
-use types::{Column, ColumnType, SnapshotToken, Timestamp, Value};
+use types::{Column, ColumnType, SchemaVersion, SnapshotToken, TableId, Timestamp, Value};
 
 use super::locking::Locked;
 use super::tables::{Tables, stored};
@@ -28,10 +28,6 @@ use crate::reader::Reader;
 use crate::result::{BatchStream, Reply, ResultColumn, SqlError};
 use crate::router::{self, QueryFacts, Route, TableFacts};
 use crate::statement::Stmt;
-use crate::storage::Storage;
-
-/// How long a query on columns holds its snapshot at most.
-const QUERY_LEASE: Duration = Duration::from_secs(3600);
 
 /// A query that is planned and routed.
 struct Prepared {
@@ -43,6 +39,8 @@ struct Prepared {
     text: String,
     reader: Reader,
     catalog: Arc<Catalog>,
+    /// The stored tables that it names.
+    described: Vec<(TableId, SchemaVersion)>,
 }
 
 impl Session {
@@ -54,6 +52,9 @@ impl Session {
     ) -> SqlResult<Reply> {
         // Columns are called what the client wrote, never what a variable or a token was.
         let displayed = planner::displayed(&query);
+        if !query.locks.is_empty() {
+            self.check_no_view_is_locked(&query).await?;
+        }
         self.inline(&mut query, parameters).await?;
         let mut source = None;
         if !query.locks.is_empty()
@@ -61,7 +62,9 @@ impl Session {
         {
             match self.locking_select(&mut query, &open).await? {
                 Locked::Answer(reply) => return Ok(reply),
-                Locked::Read(reader, catalog) => source = Some((reader, catalog)),
+                Locked::Read(reader, catalog) => {
+                    source = Some((self.kept_as_is(reader).await?, catalog));
+                }
             }
         } else if let Some(reply) = self.point_select(&query, None).await? {
             return Ok(reply);
@@ -70,6 +73,7 @@ impl Session {
             Some(source) => source,
             None => self.reader().await?,
         };
+        let again = (!self.read_engines().0).then(|| query.clone());
         let prepared = self.plan_from(query, source).await?;
         if let Some(why) = &prepared.route.refused {
             return Err(SqlError::new(1815, b"HY000", why.clone()));
@@ -83,8 +87,8 @@ impl Session {
             match self.on_columns(&prepared).await {
                 Ok((batches, _)) => return Ok(Reply::Rows { columns, batches, warnings: 0 }),
                 Err(error) => {
-                    if !self.read_engines().0 {
-                        return Err(error);
+                    if let Some(query) = again {
+                        return Box::pin(self.once_more(query, error, &displayed)).await;
                     }
                     self.warn(
                         1815,
@@ -95,6 +99,29 @@ impl Session {
         }
         let plan = self.physical(&prepared).await?;
         Ok(Reply::Rows { columns, batches: self.rows(plan)?, warnings: 0 })
+    }
+
+    /// Where rows may not answer: plans a query once more if a table has changed since it was
+    /// planned.
+    async fn once_more(
+        &mut self,
+        query: Query,
+        error: SqlError,
+        displayed: &[planner::Displayed],
+    ) -> SqlResult<Reply> {
+        if error.code != 1412 {
+            return Err(error);
+        }
+        self.engine.storage.timestamp().await?;
+        let source = self.reader().await?;
+        let prepared = self.plan_from(query, source).await?;
+        if prepared.route.refused.is_some() || prepared.route.engine != router::Engine::Columns {
+            return Err(error);
+        }
+        let mut columns = prepared.planned.columns.clone();
+        planner::rename(&mut columns, displayed);
+        let (batches, _) = self.on_columns(&prepared).await?;
+        Ok(Reply::Rows { columns, batches, warnings: 0 })
     }
 
     /// Columns of a query's result, without running it.
@@ -143,9 +170,12 @@ impl Session {
         let aliases = aliases(&query, &context.database);
         let hints = hints_of(&query);
         let locking = !query.locks.is_empty();
-        let text = query.to_string();
+        let text = planner::canonical(&query);
         let planned = planner::plan_query(query, &context, &self.engine.state, &tables).await?;
         let (optimized, narrow, state) = self.optimize(&planned.plan, &catalog, reader.ts())?;
+        let named = |name: &TableName| catalog.table_named(&name.database, &name.table);
+        let described = names.iter().filter_map(named).map(|table| (table.id, table.version));
+        let described = described.collect();
         let mut facts = Vec::new();
         for name in names {
             facts.push(self.table_facts(&name, &catalog, &reader, &aliases, &narrow).await);
@@ -155,7 +185,7 @@ impl Session {
         let facts =
             QueryFacts { tables: facts, hints, rows_allowed, columns_allowed, locking, tier };
         let route = router::route(&facts);
-        Ok(Prepared { planned, optimized, state, route, text, reader, catalog })
+        Ok(Prepared { planned, optimized, state, route, text, reader, catalog, described })
     }
 
     /// The plan optimised for what it is, which of its tables are read only in part, and the
@@ -193,11 +223,9 @@ impl Session {
             (Some(table), Some(analytic)) if replicas > 0 => analytic.available(table.id).await,
             _ => false,
         };
-        let written = match (&table, reader) {
-            (Some(table), Reader::Transaction(shared, _)) => {
-                shared.lock().await.as_ref().is_some_and(|open| open.has_written(table.id))
-            }
-            _ => false,
+        let written = match &table {
+            Some(table) => reader.has_written(table.id).await,
+            None => false,
         };
         let mut names = aliases.get(name).cloned().unwrap_or_default();
         names.push(name.table.clone());
@@ -234,43 +262,35 @@ impl Session {
     async fn on_columns(&self, prepared: &Prepared) -> SqlResult<(BatchStream, Vec<String>)> {
         let analytic =
             self.engine.analytic.clone().ok_or_else(|| impossible("columns without a tier"))?;
-        let storage = self.engine.storage.clone();
-        let (token, hold) = self.token(&storage, prepared.reader.ts()).await?;
-        let answer = analytic.query(self.analytic_query(prepared, token)).await?;
+        let answer = analytic.query(self.analytic_query(prepared)).await?;
         let mut batches = answer.batches;
         // The first batch is awaited here: until it comes, rows may still answer.
         let first = match batches.next().await {
             Some(first) => Some(first?),
             None => None,
         };
+        // Until the last row, this node tells placement that the reader's snapshot is in use. A
+        // lease would cost two entries of a log whose syncs the online path waits for.
+        let reader = prepared.reader.clone();
         let batches = futures::stream::iter(first.map(Ok)).chain(batches).map(move |batch| {
-            _ = &hold;
+            _ = &reader;
             batch
         });
         Ok((Box::pin(batches), answer.receipt.lines))
     }
 
-    async fn token(
-        &self,
-        storage: &Arc<dyn Storage>,
-        ts: types::Timestamp,
-    ) -> SqlResult<(SnapshotToken, Option<Hold>)> {
-        if let Some(token) = self.snapshot {
-            return Ok((token, None));
-        }
-        let owner = format!("query of connection {}", self.info.id);
-        let lease = storage.take_lease(Some(ts), QUERY_LEASE, &owner).await?;
-        let hold = Hold { storage: storage.clone(), lease: lease.id };
-        Ok((SnapshotToken { ts, lease: lease.id }, Some(hold)))
-    }
-
-    fn analytic_query(&self, prepared: &Prepared, token: SnapshotToken) -> AnalyticQuery {
+    fn analytic_query(&self, prepared: &Prepared) -> AnalyticQuery {
         let context = self.context();
+        let token = match self.snapshot {
+            Some(token) => token,
+            None => SnapshotToken::without_lease(prepared.reader.ts()),
+        };
         AnalyticQuery {
             sql: prepared.text.clone(),
             database: context.database,
             token,
             catalog_version: prepared.catalog.version,
+            tables: prepared.described.clone(),
             now_us: context.now_us,
             time_zone: context.time_zone,
             sql_mode: context.sql_mode,
@@ -304,6 +324,7 @@ impl Session {
             ty: ColumnType::Text(u32::MAX),
             nullable: false,
             default: None,
+            original: None,
             auto_increment: false,
             on_update_now: false,
             hidden: false,
@@ -326,9 +347,7 @@ impl Session {
         if prepared.route.engine == router::Engine::Columns {
             let analytic =
                 self.engine.analytic.clone().ok_or_else(|| impossible("columns without a tier"))?;
-            let storage = self.engine.storage.clone();
-            let (token, _hold) = self.token(&storage, prepared.reader.ts()).await?;
-            match analytic.explain(self.analytic_query(prepared, token), analyze).await {
+            match analytic.explain(self.analytic_query(prepared), analyze).await {
                 Ok(plan) => {
                     lines.extend(plan);
                     return Ok(lines);
@@ -356,22 +375,6 @@ impl Session {
 
 fn text(plan: &str) -> Vec<String> {
     plan.lines().map(str::to_owned).collect()
-}
-
-/// A lease for the length of a query.
-struct Hold {
-    storage: Arc<dyn Storage>,
-    lease: types::LeaseId,
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        let (storage, lease) = (self.storage.clone(), self.lease);
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            // A release that fails is made up for by the lease's end.
-            runtime.spawn(async move { _ = storage.release_lease(lease).await });
-        }
-    }
 }
 
 /// For each stored table of a plan, whether every scan of it reads only a part.

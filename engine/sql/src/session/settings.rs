@@ -3,12 +3,14 @@
 use sqlparser::ast::Expr;
 use types::{SnapshotToken, Value};
 
+use super::giving::{has_subquery, one_column, select_of};
 use super::{Session, done};
 use crate::coerce::{text, value_at};
-use crate::error::{SqlResult, unsupported};
+use crate::error::{SqlResult, too_many_rows, unsupported};
 use crate::planner;
 use crate::result::{Reply, SqlError};
 use crate::statement::{Assignment, Scope, Target};
+use crate::variables::Changes;
 
 impl Session {
     /// SET a = …, b = ….
@@ -35,12 +37,20 @@ impl Session {
         Ok(done())
     }
 
+    /// What the client is to be told of changes since it was last asked.
+    pub fn take_changes(&mut self) -> Changes {
+        self.variables.take_changes()
+    }
+
     async fn set_variable(&mut self, name: &str, value: Option<Value>) -> SqlResult<()> {
         if name == "isobar_snapshot" || name == "tidb_snapshot" {
             return self.read_at(name, value).await;
         }
         let turned_on = name == "autocommit" && !self.autocommit();
         // Two names of one variable.
+        if name == "tx_read_only" || name == "transaction_read_only" {
+            return self.set_read_only(value);
+        }
         let twin = match name {
             "transaction_isolation" => Some("tx_isolation"),
             "tx_isolation" => Some("transaction_isolation"),
@@ -81,52 +91,66 @@ impl Session {
         self.variables.set(name, value)
     }
 
-    /// SET NAMES: text is UTF-8 whatever a client calls it.
+    fn set_read_only(&mut self, value: Option<Value>) -> SqlResult<()> {
+        for name in ["transaction_read_only", "tx_read_only"] {
+            self.variables.set(name, value.clone())?;
+        }
+        Ok(())
+    }
+
+    /// SET NAMES: text is UTF-8, and a client that speaks anything else is told so.
     pub(super) fn set_names(&mut self, charset: &str) -> SqlResult<Reply> {
-        let known = ["utf8", "utf8mb3", "utf8mb4", "ascii", "latin1", "binary", "default"];
-        if !known.contains(&charset.to_lowercase().as_str()) {
-            return Err(SqlError::new(
-                1115,
-                b"42000",
-                format!("Unknown character set: '{charset}'"),
-            ));
-        }
-        if charset.eq_ignore_ascii_case("latin1") {
-            self.warn(1300, "latin1 is read as utf8mb4");
-        }
+        let charset = match charset {
+            default if default.eq_ignore_ascii_case("default") => "utf8mb4",
+            charset => charset,
+        };
         for name in ["character_set_client", "character_set_connection", "character_set_results"] {
-            self.variables.set(name, Some(Value::String("utf8mb4".into())))?;
+            self.variables.set(name, Some(Value::String(charset.into())))?;
         }
         Ok(done())
     }
 
     /// SET TRANSACTION. Snapshot isolation is called REPEATABLE READ; READ UNCOMMITTED is not to be
     /// had, and becomes READ COMMITTED.
-    pub(super) async fn set_transaction(&mut self, scope: Scope, words: &str) -> SqlResult<Reply> {
-        if words.contains("SERIALIZABLE") {
+    pub(super) async fn set_transaction(
+        &mut self,
+        scope: Scope,
+        level: Option<&str>,
+        read_only: Option<bool>,
+    ) -> SqlResult<Reply> {
+        if level == Some("SERIALIZABLE") {
             return Err(unsupported("ISOLATION LEVEL SERIALIZABLE"));
         }
-        let committed = words.contains("READ COMMITTED") || words.contains("READ UNCOMMITTED");
-        if !committed && !words.contains("REPEATABLE READ") {
-            return Ok(done());
+        if scope == Scope::Next && self.open.is_some() {
+            let text =
+                "Transaction characteristics can't be changed while a transaction is in progress";
+            return Err(SqlError::new(1568, b"25001", text));
         }
-        if words.contains("READ UNCOMMITTED") {
+        if level == Some("READ UNCOMMITTED") {
             self.warn(1105, "transactions run at READ COMMITTED, which is stronger");
         }
-        let level = if committed { "READ-COMMITTED" } else { "REPEATABLE-READ" };
-        match scope {
-            Scope::Global => self.set_global_isolation(level).await?,
-            Scope::Next if self.open.is_some() => {
-                let text = "Transaction characteristics can't be changed while a transaction is in \
-                            progress";
-                return Err(SqlError::new(1568, b"25001", text));
-            }
-            Scope::Next => self.next_fresh = Some(committed),
-            Scope::Session => {
-                for name in ["transaction_isolation", "tx_isolation"] {
-                    self.variables.set(name, Some(Value::String(level.into())))?;
+        if scope == Scope::Global && read_only == Some(true) {
+            return Err(unsupported("SET GLOBAL TRANSACTION READ ONLY"));
+        }
+        if let Some(level) = level {
+            let committed = level.ends_with("COMMITTED");
+            let level = if committed { "READ-COMMITTED" } else { "REPEATABLE-READ" };
+            match scope {
+                Scope::Global => self.set_global_isolation(level).await?,
+                Scope::Next => self.next_fresh = Some(committed),
+                Scope::Session => {
+                    for name in ["transaction_isolation", "tx_isolation"] {
+                        self.variables.set(name, Some(Value::String(level.into())))?;
+                    }
                 }
             }
+        }
+        match (scope, read_only) {
+            (Scope::Next, Some(read_only)) => self.next_read_only = Some(read_only),
+            (Scope::Session, Some(read_only)) => {
+                self.set_read_only(Some(Value::Int(i64::from(read_only))))?;
+            }
+            _ => {}
         }
         Ok(done())
     }
@@ -139,6 +163,11 @@ impl Session {
     ) -> SqlResult<Value> {
         if let Some(value) = crate::constant::literal(&expr) {
             return Ok(value);
+        }
+        if has_subquery(&expr) {
+            let (width, row) = self.one_row(select_of(expr)?, parameters, too_many_rows).await?;
+            one_column(width)?;
+            return Ok(row.and_then(|mut row| row.pop()).unwrap_or(Value::Null));
         }
         self.inline(&mut expr, parameters).await?;
         evaluate(expr, &self.context(), &self.engine.state)

@@ -1,20 +1,22 @@
 //! SHOW and DESCRIBE, as the mysql client, pymysql and Connector/J read them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::common::DFSchema;
-use placement::api::Catalog;
+use placement::api::{Catalog, StoredView};
 use sqlparser::ast::ObjectName;
-use types::{Table, Value};
+use types::{Table, TableId, Value};
 
 use super::tables::stored;
+use super::views::{self, not_a};
 use super::{Session, Warning};
 use crate::error::{SqlResult, no_database, no_database_selected};
 use crate::functions::regexp::matches;
 use crate::info::{self, LONGEST_INFO, Listing, Source, int, string};
 use crate::planner::{self, table_name};
-use crate::result::Reply;
-use crate::statement::{Filter, Show, ShowKind};
+use crate::result::{Reply, SqlError};
+use crate::statement::{Filter, Show, ShowKind, UserName};
 use crate::variables::Variables;
 use crate::{coerce, ddl};
 
@@ -29,7 +31,7 @@ impl Session {
             ShowKind::Errors => warnings(&self.warnings, |w| w.level == "Error"),
             ShowKind::Variables { global } => self.show_variables(global).await?,
             ShowKind::Status => self.show_status(),
-            ShowKind::Grants => self.show_grants(),
+            ShowKind::Grants(user) => self.show_grants(user).await?,
             ShowKind::Engines => renamed(
                 info::engines(),
                 &["Engine", "Support", "Comment", "Transactions", "XA", "Savepoints"],
@@ -51,10 +53,50 @@ impl Session {
             other => {
                 self.engine.storage.timestamp().await?;
                 let catalog = self.engine.storage.catalog().await?;
-                self.show_named(other, &catalog, &show.filter)?
+                self.show_counted(other, &catalog, &show.filter).await?
             }
         };
         self.filtered(listing, show.filter)?.reply()
+    }
+
+    /// What shows AUTO_INCREMENT numbers, which are asked for; everything else.
+    async fn show_counted(
+        &self,
+        kind: ShowKind,
+        catalog: &Arc<Catalog>,
+        filter: &Filter,
+    ) -> SqlResult<Listing> {
+        let source = Source { engine: &self.engine, catalog };
+        Ok(match kind {
+            ShowKind::TableStatus { database } => {
+                let database = self.named_database(database, catalog)?;
+                let numbers = source.next_numbers(catalog.tables_of(&database)).await?;
+                table_status(catalog, &database, &numbers)
+            }
+            ShowKind::CreateView(name) => {
+                let found = table_name(&name, &self.database)?;
+                match catalog.view_named(&found.database, &found.table) {
+                    Some(view) => show_view(view, &self.database)?,
+                    None => {
+                        let table = stored(catalog, &found.database, &found.table)?;
+                        return Err(not_a(&table.database, &table.name, "VIEW"));
+                    }
+                }
+            }
+            ShowKind::CreateTable(table) => {
+                let found = table_name(&table, &self.database)?;
+                if let Some(view) = catalog.view_named(&found.database, &found.table) {
+                    return show_view(view, &self.database);
+                }
+                let table = self.named_table(&table, catalog)?;
+                let numbers = source.next_numbers([&*table]).await?;
+                let text = ddl::show_create(&table, numbers.get(&table.id).copied());
+                let mut listing = Listing::of(&["Table", "Create Table"]);
+                listing.rows.push(vec![string(&table.name), string(text)]);
+                listing
+            }
+            other => self.show_named(other, catalog, filter)?,
+        })
     }
 
     fn show_named(
@@ -84,35 +126,25 @@ impl Session {
                     Listing::of(&[&title])
                 };
                 let kind = if info::is_virtual(&database) { "SYSTEM VIEW" } else { "BASE TABLE" };
-                let mut names: Vec<String> = if info::is_virtual(&database) {
-                    info::names().iter().map(|name| name.to_uppercase()).collect()
+                let mut names: Vec<(String, &str)> = if info::is_virtual(&database) {
+                    info::names().iter().map(|name| (name.to_uppercase(), kind)).collect()
                 } else {
-                    catalog.tables_of(&database).map(|table| table.name.clone()).collect()
+                    let tables = catalog.tables_of(&database);
+                    let views = catalog.views_of(&database).map(|view| (view.name.clone(), "VIEW"));
+                    tables.map(|table| (table.name.clone(), kind)).chain(views).collect()
                 };
                 names.sort();
-                listing.rows =
-                    names
-                        .into_iter()
-                        .map(|name| {
-                            if full { vec![string(name), string(kind)] } else { vec![string(name)] }
-                        })
-                        .collect();
+                let row = |(name, kind): (String, &str)| match full {
+                    true => vec![string(name), string(kind)],
+                    false => vec![string(name)],
+                };
+                listing.rows = names.into_iter().map(row).collect();
                 listing
-            }
-            ShowKind::TableStatus { database } => {
-                let database = self.named_database(database, catalog)?;
-                table_status(catalog, &database)
             }
             ShowKind::Columns { table, full } => {
                 show_columns(&*self.named_table(&table, catalog)?, full)
             }
             ShowKind::Index { table } => show_index(&*self.named_table(&table, catalog)?),
-            ShowKind::CreateTable(table) => {
-                let table = self.named_table(&table, catalog)?;
-                let mut listing = Listing::of(&["Table", "Create Table"]);
-                listing.rows.push(vec![string(&table.name), string(ddl::show_create(&table))]);
-                listing
-            }
             ShowKind::CreateDatabase(name) => {
                 let name = self.named_database(Some(name), catalog)?;
                 let mut listing = Listing::of(&["Database", "Create Database"]);
@@ -147,7 +179,10 @@ impl Session {
 
     fn named_table(&self, name: &ObjectName, catalog: &Catalog) -> SqlResult<Arc<Table>> {
         let name = table_name(name, &self.database)?;
-        stored(catalog, &name.database, &name.table)
+        match catalog.view_named(&name.database, &name.table) {
+            Some(view) => Ok(Arc::new(view.described())),
+            None => stored(catalog, &name.database, &name.table),
+        }
     }
 
     async fn show_variables(&self, global: bool) -> SqlResult<Listing> {
@@ -178,14 +213,27 @@ impl Session {
         listing
     }
 
-    fn show_grants(&self) -> Listing {
-        let (user, host) = (&self.info.user, &self.info.host);
+    /// Every user may do everything until there are privileges.
+    async fn show_grants(&self, of: Option<UserName>) -> SqlResult<Listing> {
+        let (user, host) = match of {
+            None => (self.info.user.clone(), self.info.host.clone()),
+            Some(asked) => {
+                let catalog = self.engine.storage.catalog().await?;
+                if catalog.user(&asked.name, &asked.host).is_none() {
+                    let text = format!(
+                        "There is no such grant defined for user '{}' on host '{}'",
+                        asked.name, asked.host
+                    );
+                    return Err(SqlError::new(1141, b"42000", text));
+                }
+                (asked.name, asked.host)
+            }
+        };
         let mut listing = Listing::of(&[&format!("Grants for {user}@{host}")]);
-        // Every user may do everything until there are privileges.
         listing
             .rows
             .push(vec![string(format!("GRANT ALL PRIVILEGES ON *.* TO '{user}'@'{host}'"))]);
-        listing
+        Ok(listing)
     }
 
     /// DESCRIBE.
@@ -289,7 +337,7 @@ fn show_columns(table: &Table, full: bool) -> Listing {
         }
         row.push(info::yes(column.nullable));
         row.push(string(info::column_key(table, column.id)));
-        row.push(info::default_text(column.default.as_ref()));
+        row.push(info::default_text(column));
         row.push(string(info::extra(column)));
         if full {
             row.push(string("select,insert,update,references"));
@@ -357,7 +405,7 @@ fn show_index(table: &Table) -> Listing {
     listing
 }
 
-fn table_status(catalog: &Catalog, database: &str) -> Listing {
+fn table_status(catalog: &Catalog, database: &str, numbers: &BTreeMap<TableId, u64>) -> Listing {
     let mut listing = Listing::of(&[
         "Name",
         "Engine",
@@ -380,9 +428,36 @@ fn table_status(catalog: &Catalog, database: &str) -> Listing {
     ]);
     for table in catalog.tables_of(database) {
         let mut row = vec![string(&table.name), string("InnoDB"), int(10), string("Dynamic")];
-        row.extend(std::iter::repeat_n(Value::Null, 10));
+        row.extend(std::iter::repeat_n(Value::Null, 6));
+        row.push(numbers.get(&table.id).map_or(Value::Null, |number| int(*number)));
+        row.extend(std::iter::repeat_n(Value::Null, 3));
         row.extend([string("utf8mb4_bin"), Value::Null, string(""), string(&table.comment)]);
         listing.rows.push(row);
     }
+    for view in catalog.views_of(database) {
+        let mut row = vec![string(&view.name)];
+        row.extend(std::iter::repeat_n(Value::Null, 16));
+        row.push(string("VIEW"));
+        listing.rows.push(row);
+    }
     listing
+}
+
+/// SHOW CREATE VIEW.
+fn show_view(view: &StoredView, database: &str) -> SqlResult<Listing> {
+    let mut listing =
+        Listing::of(&["View", "Create View", "character_set_client", "collation_connection"]);
+    let security = if view.invoker { "INVOKER" } else { "DEFINER" };
+    let (name, host) = view.definer.split_once('@').unwrap_or((&view.definer, "%"));
+    let quote = |name: &str| format!("`{}`", name.replace('`', "``"));
+    let text = format!(
+        "CREATE ALGORITHM=UNDEFINED DEFINER={}@{} SQL SECURITY {security} VIEW {} AS {}",
+        quote(name),
+        quote(host),
+        quote(&view.name),
+        views::text_within(view, database)?
+    );
+    let row = [view.name.as_str(), &text, "utf8mb4", "utf8mb4_bin"];
+    listing.rows.push(row.into_iter().map(string).collect());
+    Ok(listing)
 }

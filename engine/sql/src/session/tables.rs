@@ -30,6 +30,9 @@ pub fn stored(catalog: &Catalog, database: &str, table: &str) -> SqlResult<Arc<T
     match catalog.table_named(database, table) {
         Some(table) => Ok(Arc::new(table.clone())),
         None if catalog.database_named(database).is_none() => Err(no_database(database)),
+        None if catalog.view_named(database, table).is_some() => {
+            Err(super::views::not_a(database, table, "BASE TABLE"))
+        }
         None => Err(no_table(database, table)),
     }
 }

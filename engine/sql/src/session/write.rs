@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlparser::ast::{Delete, Insert, Update};
+use sqlparser::ast::{Delete, Insert, MysqlInsertPriority, Update};
 use types::{Table, Value};
 
 use super::locking::Finding;
-use super::{ATTEMPTS, DEADLOCK, Open, Session, impossible, pause};
-use crate::error::SqlResult;
+use super::{ATTEMPTS, DEADLOCK, Open, Session, change, impossible, joined, pause, upsert};
+use crate::error::{SqlResult, TABLE_CHANGED};
 use crate::result::{Done, Reply, SqlError};
 use crate::rows;
 use crate::statement::Mode;
@@ -25,6 +25,17 @@ pub enum Write {
     Update(Box<Update>),
     /// DELETE.
     Delete(Box<Delete>),
+}
+
+impl Write {
+    /// Whether rows of the same key decide what is written, not only whether it can be.
+    fn decides(&self) -> bool {
+        match self {
+            Write::Insert(insert) => upsert::meets(insert),
+            Write::Update(update) => update.or.is_some(),
+            Write::Delete(_) => false,
+        }
+    }
 }
 
 /// Changes of one statement, computed and not yet written.
@@ -83,17 +94,35 @@ impl Session {
                 "Cannot execute statement in a READ ONLY transaction: SET isobar_snapshot = '' first",
             ));
         }
+        self.check_targets(&write).await?;
         match &mut write {
             Write::Insert(insert) => self.inline(insert, parameters).await?,
             Write::Update(update) => self.inline(update, parameters).await?,
             Write::Delete(delete) => self.inline(delete, parameters).await?,
         }
+        self.check_safe(&write, &self.engine.storage.catalog().await?)?;
         if let Some(open) = self.enclosing().await? {
             return self.write_within(&write, &open, true).await;
         }
+        if let Write::Insert(insert) = &write
+            && insert.priority == Some(MysqlInsertPriority::Delayed)
+        {
+            let statement = if insert.replace_into { "REPLACE" } else { "INSERT" };
+            self.warn(3005, format!("{statement} DELAYED is no longer supported. The statement was converted to {statement}."));
+        }
+        // What a row meets decides what is done with it: it is locked before it is looked at.
+        let deciding = write.decides();
+        let (remarks, generated) = (self.warnings.len(), self.last_insert_id);
         for attempt in 1.. {
+            // Of an attempt that was thrown away nothing stays.
+            self.warnings.truncate(remarks);
+            if attempt > 1 {
+                _ = self.adopt_kept();
+                self.last_insert_id = generated;
+            }
             // Who has lost once waits for rows in line with others from then on.
-            let mode = if attempt == 1 { Mode::Optimistic } else { Mode::Pessimistic };
+            let optimistic = attempt == 1 && !deciding;
+            let mode = if optimistic { Mode::Optimistic } else { Mode::Pessimistic };
             let open = self.begin(mode).await?;
             if let Some(transaction) = open.shared.lock().await.as_mut() {
                 transaction.wait_for_rows(Duration::ZERO);
@@ -101,7 +130,9 @@ impl Session {
             let written = self.write_within(&write, &open, false).await;
             self.open = None;
             let reply = match written {
-                Err(error) if error.code == DEADLOCK && attempt < ATTEMPTS => {
+                Err(error)
+                    if matches!(error.code, DEADLOCK | TABLE_CHANGED) && attempt < ATTEMPTS =>
+                {
                     drop(open);
                     pause(attempt).await;
                     continue;
@@ -120,6 +151,7 @@ impl Session {
                     }
                 }
                 Err(error) => {
+                    self.last_insert_id = generated;
                     let catalog = self.engine.storage.catalog().await?;
                     return Err(rows::error(error, &catalog.tables));
                 }
@@ -136,18 +168,64 @@ impl Session {
     ) -> SqlResult<Reply> {
         let catalog = self.engine.storage.catalog().await?;
         let finding = self.finding(open);
+        let weight = self.weight();
         let (table, changes) = match write {
-            Write::Insert(insert) => self.insert_rows(insert, &catalog, &finding).await?,
-            Write::Update(update) => self.update_pairs(update, &catalog, &finding).await?,
-            Write::Delete(delete) => self.delete_rows(delete, &catalog, &finding).await?,
-        };
-        let owned = match &finding {
-            Finding::Lock(open, waiting, _) => {
-                self.contend(&table, &changes, (open, *waiting)).await?
+            Write::Insert(insert) if upsert::meets(insert) => {
+                return self.insert_meeting(insert, &catalog, open, &finding).await;
             }
-            Finding::Read(_) => self.foresee(&table, &changes, open, explicit).await?,
+            Write::Insert(insert) => self.insert_rows(insert, &catalog, &finding).await?,
+            Write::Update(update) if joined::updates_joined(update) => {
+                return self.update_joined(update, &catalog, (open, &finding, explicit)).await;
+            }
+            Write::Delete(delete) if joined::deletes_joined(delete) => {
+                return self.delete_joined(delete, &catalog, (open, &finding, explicit)).await;
+            }
+            Write::Update(update) => self.update_pairs(update, &catalog, &finding, &weight).await?,
+            Write::Delete(delete) => self.delete_rows(delete, &catalog, &finding, &weight).await?,
         };
-        self.apply(&table, changes, open, &owned).await
+        if let (Write::Update(update), Changes::Update { .. }) = (write, &changes)
+            && change::ignores(update)
+            && let Changes::Update { pairs } = changes
+        {
+            return self.update_ignoring(&table, pairs, open, &finding).await;
+        }
+        let explicit_id = match &changes {
+            Changes::Insert { rows, first_id: 0 } => given_number(&table, rows),
+            _ => 0,
+        };
+        let mut reply = self.write_changes(&table, changes, open, &finding, explicit).await?;
+        if let (Reply::Done(done), true) = (&mut reply, explicit_id > 0) {
+            done.last_insert_id = explicit_id;
+        }
+        Ok(reply)
+    }
+
+    /// Locks or looks up what stands in the way of changes, and writes them.
+    pub(super) async fn write_changes(
+        &mut self,
+        table: &Arc<Table>,
+        changes: Changes,
+        open: &Open,
+        finding: &Finding,
+        explicit: bool,
+    ) -> SqlResult<Reply> {
+        let owned = self.make_way(table, &changes, open, finding, explicit).await?;
+        self.apply(table, changes, open, &owned).await
+    }
+
+    /// Locks or looks up what stands in the way of changes; here other sessions are waited for.
+    pub(super) async fn make_way(
+        &self,
+        table: &Arc<Table>,
+        changes: &Changes,
+        open: &Open,
+        finding: &Finding,
+        explicit: bool,
+    ) -> SqlResult<rows::Owned> {
+        match finding {
+            Finding::Lock(open, waiting, _) => self.contend(table, changes, (open, *waiting)).await,
+            Finding::Read(_) => self.foresee(table, changes, open, explicit).await,
+        }
     }
 
     /// Locks what changes take or leave besides the rows themselves; a duplicate is told at once.
@@ -220,8 +298,9 @@ impl Session {
         })
     }
 
-    /// Writes computed changes; a failure takes back what the statement wrote.
-    async fn apply(
+    /// Writes computed changes, without waiting for other sessions; a failure takes back what was
+    /// written of them.
+    pub(super) async fn apply(
         &mut self,
         table: &Arc<Table>,
         changes: Changes,
@@ -276,5 +355,15 @@ impl Session {
                 Done { affected_rows: rows.len() as u64, ..Done::default() }
             }
         }
+    }
+}
+
+/// The number that the last row was given by hand: the client is told, LAST_INSERT_ID() is not.
+fn given_number(table: &Table, rows: &[Vec<Value>]) -> u64 {
+    let number = table.columns.iter().position(|c| c.auto_increment && !c.hidden);
+    match number.and_then(|number| rows.last()?.get(number)) {
+        Some(Value::Int(n)) => u64::try_from(*n).unwrap_or(0),
+        Some(Value::UInt(n)) => *n,
+        _ => 0,
     }
 }

@@ -216,6 +216,10 @@ impl Snapshot for ClusterTransaction {
     fn scan(&self, start: Vec<u8>, end: Vec<u8>, reverse: bool, few: Option<u32>) -> Box<dyn Scan> {
         paged(self.inner.scan(start, end, reverse), few)
     }
+
+    fn has_written(&self, table: TableId) -> bool {
+        self.inner.has_written(table)
+    }
 }
 
 #[async_trait]
@@ -253,8 +257,8 @@ impl Transaction for ClusterTransaction {
         self.inner.bytes()
     }
 
-    fn has_written(&self, table: TableId) -> bool {
-        self.inner.has_written(table)
+    fn frozen(&self, ts: Timestamp) -> Arc<dyn Snapshot> {
+        Arc::new(ClusterTransaction { inner: self.inner.frozen(ts), savepoints: Vec::new() })
     }
 
     fn put(&mut self, table: &Arc<Table>, key: Vec<u8>, row: Vec<u8>) -> Result<()> {
@@ -336,6 +340,10 @@ impl Storage for ClusterStorage {
 
     async fn raise_auto_increment(&self, table: TableId, value: u64) -> Result<()> {
         self.placement.raise_auto_increment(table, value).await
+    }
+
+    async fn next_auto_increment(&self, table: TableId) -> Result<u64> {
+        self.placement.next_auto_increment(table).await
     }
 
     async fn split_table(&self, table: &Table, regions: u32) -> Result<usize> {

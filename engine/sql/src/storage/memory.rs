@@ -303,6 +303,10 @@ impl Snapshot for MemoryTransaction {
     fn scan(&self, start: Vec<u8>, end: Vec<u8>, reverse: bool, few: Option<u32>) -> Box<dyn Scan> {
         self.scan_at((start, end), reverse, few, self.snapshot.ts)
     }
+
+    fn has_written(&self, table: TableId) -> bool {
+        self.tables.contains_key(&table)
+    }
 }
 
 impl MemoryTransaction {
@@ -398,8 +402,15 @@ impl Transaction for MemoryTransaction {
         self.writes.iter().map(|(key, write)| key.len() + row(write)).sum()
     }
 
-    fn has_written(&self, table: TableId) -> bool {
-        self.tables.contains_key(&table)
+    fn frozen(&self, ts: Timestamp) -> Arc<dyn Snapshot> {
+        Arc::new(MemoryTransaction {
+            snapshot: MemorySnapshot { storage: self.snapshot.storage.clone(), ts },
+            writes: self.writes.clone(),
+            saved: Vec::new(),
+            tables: self.tables.clone(),
+            held: BTreeSet::new(),
+            locked: BTreeMap::new(),
+        })
     }
 
     fn put(&mut self, table: &Arc<Table>, key: Vec<u8>, row: Vec<u8>) -> Result<()> {
@@ -537,6 +548,13 @@ impl Storage for MemoryStorage {
 
     async fn raise_auto_increment(&self, table: TableId, value: u64) -> Result<()> {
         self.command(Command::AutoIncrement { table, count: 0, above: value }).map(|_| ())
+    }
+
+    async fn next_auto_increment(&self, table: TableId) -> Result<u64> {
+        match self.command(Command::AutoIncrement { table, count: 0, above: 0 })? {
+            Outcome::First(first) => Ok(first),
+            _ => Err(Error::Invalid("placement answered no number".into())),
+        }
     }
 
     async fn split_table(&self, _: &Table, _: u32) -> Result<usize> {

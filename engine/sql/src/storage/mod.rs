@@ -40,6 +40,12 @@ pub trait Snapshot: Send + Sync {
 
     /// The rows with `start ≤ key < end`, descending if `reverse`. `few` asks for small pages.
     fn scan(&self, start: Vec<u8>, end: Vec<u8>, reverse: bool, few: Option<u32>) -> Box<dyn Scan>;
+
+    /// Whether it shows rows or index entries of a table that a transaction has written and not
+    /// committed.
+    fn has_written(&self, _table: TableId) -> bool {
+        false
+    }
 }
 
 /// A transaction: it reads its own writes. Conflicts show at commit, but not on rows that it has
@@ -76,8 +82,8 @@ pub trait Transaction: Snapshot {
     /// Bytes of keys and rows buffered.
     fn bytes(&self) -> usize;
 
-    /// Whether it has written rows or index entries of a table.
-    fn has_written(&self, table: TableId) -> bool;
+    /// What it shows at a timestamp, its own writes so far included, whatever it writes later.
+    fn frozen(&self, ts: Timestamp) -> Arc<dyn Snapshot>;
 
     /// Sets a row, whatever was there.
     fn put(&mut self, table: &Arc<Table>, key: Vec<u8>, row: Vec<u8>) -> Result<()>;
@@ -135,6 +141,9 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Makes later AUTO_INCREMENT numbers greater than a number given by hand.
     async fn raise_auto_increment(&self, table: TableId, value: u64) -> Result<()>;
+
+    /// The AUTO_INCREMENT number that would be given next here; none is taken.
+    async fn next_auto_increment(&self, table: TableId) -> Result<u64>;
 
     /// Cuts a table's records into about so many regions; how many there are afterwards.
     async fn split_table(&self, table: &Table, regions: u32) -> Result<usize>;

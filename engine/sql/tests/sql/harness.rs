@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::record_batch::RecordBatch;
 use env::SimClock;
 use futures::TryStreamExt;
+use futures::future::BoxFuture;
 use sql::coerce::{text, value_at};
 use sql::engine::{Engine, Host, Process};
 use sql::result::{Done, Reply, ResultColumn, SqlError};
@@ -65,8 +66,13 @@ pub enum Answer {
     Rows(Vec<ResultColumn>, Rows),
 }
 
-/// Runs one statement to its end.
-pub async fn run(session: &mut Session, sql: &str) -> Result<Answer, SqlError> {
+/// Runs one statement to its end. What is awaited is small: a test of many statements would need
+/// more stack than it has.
+pub fn run<'a>(session: &'a mut Session, sql: &'a str) -> BoxFuture<'a, Result<Answer, SqlError>> {
+    Box::pin(answer(session, sql))
+}
+
+async fn answer(session: &mut Session, sql: &str) -> Result<Answer, SqlError> {
     let cancel = CancellationToken::new();
     match session.execute(sql.as_bytes(), &cancel).await? {
         Reply::Done(done) => Ok(Answer::Done(done)),

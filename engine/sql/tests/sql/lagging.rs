@@ -46,15 +46,47 @@ struct Node {
     behind: usize,
 }
 
+/// One store, and every catalog that it has had; one clock.
+pub struct Cluster {
+    store: Arc<MemoryStorage>,
+    catalogs: Arc<Mutex<Vec<Arc<Catalog>>>>,
+    clock: SimClock,
+}
+
+impl Cluster {
+    /// Without tables.
+    pub fn new() -> Self {
+        let clock = SimClock::new(1_700_000_000_000_000);
+        Cluster { store: Arc::new(MemoryStorage::new()), catalogs: Arc::default(), clock }
+    }
+
+    /// A node that is so many versions behind, and stops at steps if given.
+    pub fn node(&self, steps: Option<Arc<Steps>>, behind: usize) -> Engine {
+        let (store, catalogs) = (self.store.clone(), self.catalogs.clone());
+        let node = Node { store, catalogs, steps, behind };
+        Engine::new(Arc::new(node), Arc::new(self.clock.clone()))
+    }
+
+    /// Lets some minutes pass while something is done.
+    pub async fn minutes_pass<T>(&self, meanwhile: impl Future<Output = T>) -> T {
+        let passing = async {
+            for _ in 0..8 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                self.clock.advance(Duration::from_secs(31));
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            done = meanwhile => done,
+            never = passing => never,
+        }
+    }
+}
+
 /// The node that defines, stopping at `steps` if given, and the one that lags behind it.
 pub fn two_nodes(steps: Option<Arc<Steps>>) -> (Engine, Engine) {
-    let store = Arc::new(MemoryStorage::new());
-    let catalogs = Arc::new(Mutex::new(Vec::new()));
-    let engine = |steps, behind| {
-        let node = Node { store: store.clone(), catalogs: catalogs.clone(), steps, behind };
-        Engine::new(Arc::new(node), Arc::new(SimClock::new(1_700_000_000_000_000)))
-    };
-    (engine(steps, 0), engine(None, 1))
+    let cluster = Cluster::new();
+    (cluster.node(steps, 0), cluster.node(None, 1))
 }
 
 #[async_trait]
@@ -100,6 +132,10 @@ impl Storage for Node {
 
     async fn raise_auto_increment(&self, table: TableId, value: u64) -> Result<()> {
         self.store.raise_auto_increment(table, value).await
+    }
+
+    async fn next_auto_increment(&self, table: TableId) -> Result<u64> {
+        self.store.next_auto_increment(table).await
     }
 
     async fn split_table(&self, table: &Table, regions: u32) -> Result<usize> {

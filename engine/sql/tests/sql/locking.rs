@@ -271,6 +271,41 @@ async fn a_killed_statement_stops_waiting_and_leaves_the_queue() {
     all(&mut three, &["BEGIN", "SELECT * FROM s WHERE id = 1 FOR UPDATE NOWAIT"]).await;
 }
 
+/// A KILL meets a joined UPDATE where it waits for a key of its second table.
+#[tokio::test]
+async fn a_killed_update_of_two_tables_changes_neither() {
+    for ignore in ["", "IGNORE "] {
+        let (_engine, mut one, mut two) = stock().await;
+        let tables = [
+            "CREATE TABLE ja (id INT PRIMARY KEY, n INT)",
+            "CREATE TABLE jb (id INT PRIMARY KEY, k INT UNIQUE)",
+            "INSERT INTO ja VALUES (1, 10)",
+            "INSERT INTO jb VALUES (1, 100)",
+            "BEGIN",
+            "INSERT INTO jb VALUES (2, 200)",
+        ];
+        all(&mut one, &tables).await;
+        done(&mut two, "BEGIN").await.unwrap();
+        let cancel = tokio_util::sync::CancellationToken::new();
+        let end = cancel.clone();
+        let update = format!("UPDATE {ignore}ja JOIN jb ON jb.id = ja.id SET n = 11, k = 200");
+        let task = tokio::spawn(async move {
+            let answer = two.execute(update.as_bytes(), &end).await.map(|_| ());
+            (two, answer)
+        });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(!task.is_finished());
+        cancel.cancel();
+        let (mut two, answer) =
+            tokio::time::timeout(Duration::from_secs(1), task).await.unwrap().unwrap();
+        assert_eq!(answer.unwrap_err().code, 1317);
+        done(&mut one, "ROLLBACK").await.unwrap();
+        done(&mut two, "COMMIT").await.unwrap();
+        assert_eq!(rows(&mut two, "SELECT n FROM ja").await.unwrap(), ["10"], "{ignore}");
+        assert_eq!(rows(&mut two, "SELECT k FROM jb").await.unwrap(), ["100"], "{ignore}");
+    }
+}
+
 #[tokio::test]
 async fn what_was_waited_for_is_in_the_snapshot_that_is_read_then() {
     let (_engine, mut one, mut two) = stock().await;

@@ -1,11 +1,16 @@
 //! SQL over the store in memory: what statements mean, as scripts and as sessions.
 #![allow(clippy::unwrap_used)]
 
+mod alter;
+mod definitions;
 mod harness;
 mod indexes;
+mod json;
 mod lagging;
 mod locking;
+mod memory;
 mod planner;
+mod readings;
 mod router;
 mod scripts;
 mod session;

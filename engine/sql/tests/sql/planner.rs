@@ -24,6 +24,7 @@ fn column(id: u32, name: &str, ty: ColumnType) -> Column {
         ty,
         nullable: true,
         default: None,
+        original: None,
         auto_increment: false,
         on_update_now: false,
         hidden: name.starts_with('_'),
@@ -49,6 +50,8 @@ fn table() -> Table {
         indexes: vec![],
         columnar_replicas: 0,
         comment: String::new(),
+        dropped: Vec::new(),
+        checks: Vec::new(),
     }
 }
 

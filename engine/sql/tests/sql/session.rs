@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use types::Value;
 
 use super::harness::{done, engine, in_database, rows, session};
+use super::lagging::Cluster;
 
 async fn accounts() -> (sql::engine::Engine, Session) {
     let engine = engine();
@@ -189,6 +190,43 @@ async fn a_snapshot_is_not_read_through_what_is_younger() {
 }
 
 #[tokio::test]
+async fn a_snapshot_is_not_read_by_names_that_are_younger() {
+    let (engine, mut one) = accounts().await;
+    done(&mut one, "CREATE TABLE other (id INT PRIMARY KEY, v INT)").await.unwrap();
+    done(&mut one, "INSERT INTO other VALUES (7, 70)").await.unwrap();
+    let token = rows(&mut one, "SELECT isobar_snapshot('10m')").await.unwrap().remove(0);
+    let mut two = in_database(&engine).await;
+    done(&mut two, &format!("SET isobar_snapshot = '{token}'")).await.unwrap();
+    let mut open = in_database(&engine).await;
+    done(&mut open, "BEGIN").await.unwrap();
+    assert_eq!(rows(&mut open, "SELECT COUNT(*) FROM a").await.unwrap(), ["2"]);
+    done(&mut one, "RENAME TABLE a TO spare, other TO a, spare TO other").await.unwrap();
+    done(&mut one, "CREATE TABLE b (id INT PRIMARY KEY)").await.unwrap();
+    done(&mut one, "ALTER TABLE b RENAME TO c").await.unwrap();
+    for session in [&mut two, &mut open] {
+        for (query, expected) in [
+            ("SELECT COUNT(*) FROM a", 1412),
+            ("SELECT v FROM a WHERE id = 1", 1412),
+            ("SELECT v FROM other WHERE id = 7", 1412),
+            ("SELECT * FROM c", 1412),
+            ("SELECT * FROM b", 1146),
+        ] {
+            assert_eq!(rows(session, query).await.unwrap_err().code, expected, "{query}");
+        }
+    }
+    // Who locks rows reads the present, and so does who comes later.
+    assert_eq!(rows(&mut open, "SELECT v FROM a FOR UPDATE").await.unwrap(), ["70"]);
+    assert_eq!(rows(&mut one, "SELECT v FROM a").await.unwrap(), ["70"]);
+    done(&mut open, "COMMIT").await.unwrap();
+    assert_eq!(rows(&mut open, "SELECT SUM(v) FROM other").await.unwrap(), ["30"]);
+    // Another spelling is the same name.
+    let token = rows(&mut one, "SELECT isobar_snapshot('10m')").await.unwrap().remove(0);
+    done(&mut one, "ALTER TABLE a RENAME TO A").await.unwrap();
+    done(&mut two, &format!("SET isobar_snapshot = '{token}'")).await.unwrap();
+    assert_eq!(rows(&mut two, "SELECT v FROM a").await.unwrap(), ["70"]);
+}
+
+#[tokio::test]
 async fn prepared_statements_take_values() {
     let (_engine, mut one) = accounts().await;
     let cancel = CancellationToken::new();
@@ -224,6 +262,53 @@ async fn prepared_statements_take_values() {
     assert_eq!(gone.code, 1243);
 }
 
+/// More rows than a plan runs ahead of its reader: the last ones are read after the writes.
+#[tokio::test]
+async fn rows_of_a_cursor_are_those_of_its_beginning() {
+    let engine = engine();
+    let mut one = in_database(&engine).await;
+    done(&mut one, "CREATE TABLE c (id INT PRIMARY KEY, k INT, v INT, KEY by_k (k))")
+        .await
+        .unwrap();
+    let first: Vec<String> = (1..=1_024).map(|n| format!("({n}, 1, 5)")).collect();
+    done(&mut one, &format!("INSERT INTO c VALUES {}", first.join(","))).await.unwrap();
+    for n in 0..6 {
+        let double = format!("INSERT INTO c SELECT id + {}, 1, 5 FROM c", 1_024 << n);
+        done(&mut one, &double).await.unwrap();
+    }
+    let cancel = CancellationToken::new();
+    done(&mut one, "BEGIN").await.unwrap();
+    done(&mut one, "INSERT INTO c VALUES (70000, 1, 5)").await.unwrap();
+    for by in ["k = ?", "id > ?"] {
+        let select = format!("SELECT id, v FROM c WHERE {by}");
+        let select = one.prepare(select.as_bytes()).await.unwrap();
+        let opened = one.open_prepared(select.id, vec![Value::Int(1)], &cancel).await.unwrap();
+        let Reply::Rows { mut batches, .. } = opened else { panic!("no rows") };
+        let mut read = vec![batches.next().await.unwrap().unwrap()];
+        done(&mut one, "UPDATE c SET v = 6 WHERE id IN (65000, 70000)").await.unwrap();
+        done(&mut one, "DELETE FROM c WHERE id = 65001").await.unwrap();
+        done(&mut one, "INSERT INTO c VALUES (70001, 1, 7)").await.unwrap();
+        while let Some(batch) = batches.next().await {
+            read.push(batch.unwrap());
+        }
+        let count: usize = read.iter().map(|batch| batch.num_rows()).sum();
+        assert_eq!(count, if by == "k = ?" { 65_537 } else { 65_536 }, "{by}");
+        for batch in &read {
+            for at in 0..batch.num_rows() {
+                let value = sql::coerce::value_at(batch.column(1), at).unwrap();
+                assert_eq!(value, Value::Int(5), "{by}");
+            }
+        }
+        // As any other reading sees it by now.
+        let now = "SELECT COUNT(*), SUM(v = 6), SUM(v = 7) FROM c WHERE id > 60000";
+        assert_eq!(rows(&mut one, now).await.unwrap(), ["5537|2|1"]);
+        for undo in ["DELETE FROM c WHERE id = 70001", "UPDATE c SET v = 5 WHERE v = 6"] {
+            done(&mut one, undo).await.unwrap();
+        }
+        done(&mut one, "INSERT INTO c VALUES (65001, 1, 5)").await.unwrap();
+    }
+}
+
 async fn load(session: &mut Session, sql: &str, file: &str) -> Result<Done, SqlError> {
     let cancel = CancellationToken::new();
     let Reply::LocalInfile { file: name } = session.execute(sql.as_bytes(), &cancel).await? else {
@@ -239,6 +324,20 @@ async fn load(session: &mut Session, sql: &str, file: &str) -> Result<Done, SqlE
         Reply::Done(done) => Ok(done),
         _ => panic!("no summary"),
     }
+}
+
+/// The node is two versions behind: its rows would lack what the table has by now.
+#[tokio::test]
+async fn a_load_by_an_old_description_is_told_so() {
+    let cluster = Cluster::new();
+    let mut one = in_database(&cluster.node(None, 0)).await;
+    done(&mut one, "CREATE TABLE f (id INT PRIMARY KEY, v INT)").await.unwrap();
+    done(&mut one, "ALTER TABLE f ADD COLUMN c INT DEFAULT 3").await.unwrap();
+    let mut behind = in_database(&cluster.node(None, 2)).await;
+    let sql = "LOAD DATA LOCAL INFILE 'f.csv' INTO TABLE f FIELDS TERMINATED BY ','";
+    let error = load(&mut behind, sql, "1,1\n2,2\n").await.unwrap_err();
+    assert_eq!(error.code, 1412, "{error}");
+    assert_eq!(rows(&mut one, "SELECT COUNT(*) FROM f").await.unwrap(), ["0"]);
 }
 
 #[tokio::test]
@@ -357,6 +456,29 @@ async fn explain_says_which_engine_and_which_way() {
     }
     let lines = rows(&mut one, "EXPLAIN ANALYZE SELECT SUM(v) FROM a").await.unwrap();
     assert!(lines.iter().any(|line| line.starts_with("1 rows in ")), "{lines:?}");
+}
+
+#[tokio::test]
+async fn bytes_find_their_index_and_defaults_read_back() {
+    let (_engine, mut one) = accounts().await;
+    let table = "CREATE TABLE b (id INT PRIMARY KEY, v VARBINARY(8), n BIT(8) DEFAULT b'101', \
+                 y YEAR DEFAULT 0, KEY by_v (v))";
+    done(&mut one, table).await.unwrap();
+    done(&mut one, "INSERT INTO b (id, v) VALUES (1, '12'), (2, X'35FF')").await.unwrap();
+    done(&mut one, "SET @x = UNHEX('35FF')").await.unwrap();
+    for condition in ["v = @x", "v = _binary X'35FF'", "v = X'35FF'", "v >= @x AND n > 0"] {
+        let sql = format!("SELECT id FROM b WHERE {condition}");
+        assert_eq!(rows(&mut one, &sql).await.unwrap(), ["2"], "{sql}");
+        let lines = rows(&mut one, &format!("EXPLAIN {sql}")).await.unwrap();
+        assert!(lines.last().unwrap().contains("range(s) of index by_v"), "{sql}: {lines:?}");
+    }
+    let shown = rows(&mut one, "SHOW CREATE TABLE b").await.unwrap().join("\n");
+    assert!(shown.contains("DEFAULT b'101'") && shown.contains("DEFAULT '0000'"), "{shown}");
+    let text = shown.split_once('|').map_or("", |(_, text)| text.trim());
+    done(&mut one, "DROP TABLE b").await.unwrap();
+    done(&mut one, text).await.unwrap();
+    done(&mut one, "INSERT INTO b (id) VALUES (1)").await.unwrap();
+    assert_eq!(rows(&mut one, "SELECT n + y FROM b").await.unwrap(), ["5"]);
 }
 
 #[tokio::test]

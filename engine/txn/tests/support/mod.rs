@@ -81,6 +81,7 @@ pub fn table(version: u32) -> Arc<Table> {
             ty: ColumnType::Int { width: IntWidth::Big, unsigned: false },
             nullable: false,
             default: None,
+            original: None,
             auto_increment: false,
             on_update_now: false,
             hidden: false,
@@ -90,6 +91,8 @@ pub fn table(version: u32) -> Arc<Table> {
         indexes: vec![],
         columnar_replicas: 0,
         comment: String::new(),
+        dropped: Vec::new(),
+        checks: Vec::new(),
     })
 }
 

@@ -68,6 +68,27 @@ fn digests_take_in_every_column_and_null() {
 }
 
 #[test]
+fn both_dialects_fetch_a_value_in_one_form() {
+    let bits = Column { type_name: "bit(8)".into(), ..column("b", Class::Int, None) };
+    let year = Column { type_name: "year".into(), ..column("y", Class::Int, None) };
+    for (column, form) in [
+        (bits, "(`b` + 0)"),
+        (year, "(`y` + 0)"),
+        (column("f", Class::Float, None), "(`f` + 0e0)"),
+        (column("v", Class::Binary, None), "HEX(`v`)"),
+        (column("i", Class::Int, None), "`i`"),
+    ] {
+        for dialect in [Dialect::Isobar, Dialect::Plain] {
+            let sql = Expressed::new(dialect, &column, Rule::exact(column.class));
+            assert_eq!(sql.value, form, "{dialect:?}");
+        }
+        // What is looked up is the column, for its index.
+        let sql = Expressed::new(Dialect::Isobar, &column, Rule::exact(column.class));
+        assert_eq!(sql.exact(), name(&column.name));
+    }
+}
+
+#[test]
 fn literals_hold_any_value() {
     let text = Class::Text { padded: false };
     assert_eq!(literal(text, "a'b\\c\0\n"), "'a\\'b\\\\c\\0\\n'");

@@ -1,0 +1,74 @@
+//! Tables that are emptied, and tables that exchange names: changes of the catalog that leave every
+//! description as it is.
+//!
+//! All is checked before anything changes.
+
+use std::collections::HashSet;
+
+use types::{Error, RegionId, Result, Table, TableId, Timestamp};
+
+use crate::api::{Catalog, Renamed};
+use crate::catalog::{
+    Founders, MAX_NAME, check_founders, check_name, check_shape, check_successor, check_table,
+    check_user_database, create_table, drop_table,
+};
+use crate::state::State;
+use crate::views::check_no_view;
+
+/// The same table under a new number and without rows.
+pub fn truncate_table(
+    state: &mut State,
+    id: TableId,
+    founders: &Founders,
+    now: Timestamp,
+) -> Result<(Option<Table>, Vec<RegionId>)> {
+    let empty = check_table(state, id)?.without_rows();
+    state.catalog.check_not_importing(id)?;
+    check_founders(founders)?;
+    // Whatever may fail stands before the drop: nothing here is taken back.
+    check_shape(&empty)?;
+    drop_table(state, id, now);
+    create_table(state, empty, founders, now)
+}
+
+/// Gives tables new names, none of which may belong to another table afterwards. From now on each
+/// is there by its new name: an older snapshot under that name would show another table's rows.
+pub fn rename_tables(state: &mut State, renamed: Vec<Renamed>, now: Timestamp) -> Result<()> {
+    let mut tables = state.catalog.tables.clone();
+    let ids: Vec<TableId> = renamed.iter().map(|renamed| renamed.table).collect();
+    for Renamed { table: id, version, database, name } in renamed {
+        check_successor(check_table(state, id)?, version)?;
+        state.catalog.check_not_importing(id)?;
+        check_name("table", &name, MAX_NAME)?;
+        let database = check_user_database(state, &database)?;
+        for table in tables.iter_mut().filter(|table| table.id == id) {
+            (table.version, table.database) = (version, database.clone());
+            table.rename(name.clone());
+            check_shape(table)?;
+        }
+    }
+    let mut names = HashSet::new();
+    for table in &tables {
+        check_no_view(&state.catalog, table)?;
+        let name = format!("{}.{}", table.database, table.name);
+        if !names.insert(name.to_lowercase()) {
+            return Err(Error::exists("table", name));
+        }
+    }
+    for table in tables.iter().filter(|table| ids.contains(&table.id)) {
+        note_name(&mut state.catalog, table, now);
+    }
+    state.catalog.tables = tables;
+    Ok(())
+}
+
+/// Takes note of when a table that the catalog has came by its name, before it is described anew.
+pub fn note_name(catalog: &mut Catalog, renamed: &Table, now: Timestamp) {
+    let same = |table: &Table| {
+        table.database.eq_ignore_ascii_case(&renamed.database)
+            && table.name.eq_ignore_ascii_case(&renamed.name)
+    };
+    if !catalog.table(renamed.id).is_some_and(same) {
+        catalog.created.insert(renamed.id, now);
+    }
+}

@@ -1,0 +1,101 @@
+//! SHOW CREATE TABLE: a description as the statement that makes it again.
+//!
+//! What it prints, run under the default sql_mode, makes the same table.
+
+use types::{ColumnId, ColumnType, Default, Table, Value};
+
+/// CREATE TABLE that makes a table like this one; `next_number` is the next of AUTO_INCREMENT.
+pub fn show_create(table: &Table, next_number: Option<u64>) -> String {
+    let quote = |name: &str| format!("`{}`", name.replace('`', "``"));
+    let name_of = |id: &ColumnId| table.column(*id).map(|c| quote(&c.name)).unwrap_or_default();
+    let names = |ids: &[ColumnId]| ids.iter().map(name_of).collect::<Vec<_>>().join(",");
+    let mut lines = Vec::new();
+    for column in table.columns.iter().filter(|column| !column.hidden) {
+        let mut line = format!("  {} {}", quote(&column.name), column.ty);
+        if let Some((expression, stored)) = column.generated() {
+            let kind = if stored { "STORED" } else { "VIRTUAL" };
+            line.push_str(&format!(" GENERATED ALWAYS AS ({expression}) {kind}"));
+        }
+        if !column.nullable {
+            line.push_str(" NOT NULL");
+        } else if matches!(column.ty, ColumnType::Timestamp(_)) {
+            line.push_str(" NULL");
+        }
+        match &column.default {
+            // MySQL names no default of a BLOB.
+            Some(Default::Constant(Value::Null)) if matches!(column.ty, ColumnType::Blob(_)) => {}
+            Some(Default::Constant(Value::Null)) => line.push_str(" DEFAULT NULL"),
+            Some(Default::Constant(value)) => {
+                line.push_str(&format!(" DEFAULT {}", default_literal(value, column.ty)));
+            }
+            Some(Default::CurrentTimestamp) => {
+                line.push_str(&format!(" DEFAULT {}", now_of(column.ty)))
+            }
+            Some(Default::Generated { .. }) | None => {}
+        }
+        if column.on_update_now {
+            line.push_str(&format!(" ON UPDATE {}", now_of(column.ty)));
+        }
+        if column.auto_increment {
+            line.push_str(" AUTO_INCREMENT");
+        }
+        if !column.comment.is_empty() {
+            line.push_str(&format!(" COMMENT {}", quoted(&column.comment)));
+        }
+        lines.push(line);
+    }
+    let hidden = |id: &ColumnId| table.column(*id).is_some_and(|c| c.hidden);
+    if !table.primary_key.iter().any(hidden) {
+        lines.push(format!("  PRIMARY KEY ({})", names(&table.primary_key)));
+    }
+    for index in &table.indexes {
+        let unique = if index.unique { "UNIQUE " } else { "" };
+        lines.push(format!("  {unique}KEY {} ({})", quote(&index.name), names(&index.columns)));
+    }
+    for check in &table.checks {
+        let (name, expression) = (quote(&check.name), &check.expression);
+        let enforced = if check.enforced { "" } else { " /*!80016 NOT ENFORCED */" };
+        lines.push(format!("  CONSTRAINT {name} CHECK ({expression}){enforced}"));
+    }
+    let number = match next_number {
+        Some(number @ 2..) => format!(" AUTO_INCREMENT={number}"),
+        _ => String::new(),
+    };
+    let mut text = format!(
+        "CREATE TABLE {} (\n{}\n) ENGINE=InnoDB{number} DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin",
+        quote(&table.name),
+        lines.join(",\n")
+    );
+    if !table.comment.is_empty() {
+        text.push_str(&format!(" COMMENT={}", quoted(&table.comment)));
+    }
+    text
+}
+
+/// A text in quotes that reads back as itself.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''").replace('\n', "\\n"))
+}
+
+/// A default as SHOW CREATE TABLE writes it. Bytes that are no text are hexadecimal, so that the
+/// statement can be run again.
+fn default_literal(value: &Value, ty: ColumnType) -> String {
+    match value {
+        Value::UInt(n) if matches!(ty, ColumnType::Bit(_)) => format!("b'{n:b}'"),
+        Value::UInt(n) if ty == ColumnType::Year => format!("'{n:04}'"),
+        Value::Bytes(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) if !text.contains(char::is_control) => quoted(text),
+            _ => bytes.iter().fold("0x".to_owned(), |text, byte| format!("{text}{byte:02X}")),
+        },
+        other => quoted(&other.to_string()),
+    }
+}
+
+fn now_of(ty: ColumnType) -> String {
+    match ty {
+        ColumnType::DateTime(digits @ 1..) | ColumnType::Timestamp(digits @ 1..) => {
+            format!("CURRENT_TIMESTAMP({digits})")
+        }
+        _ => "CURRENT_TIMESTAMP".into(),
+    }
+}

@@ -1,0 +1,74 @@
+//! Statements of MySQL and TiDB that are not built: they are named, so that who sends one does not
+//! look for a mistake in it.
+//!
+//! Only first words that begin nothing of ours stand here.
+
+/// Statements whose first word says what they are.
+const FIRST: [&str; 36] = [
+    "ADMIN",
+    "BACKUP",
+    "BATCH",
+    "BINLOG",
+    "CACHE",
+    "CALIBRATE",
+    "CALL",
+    "CANCEL",
+    "CHANGE",
+    "CHECK",
+    "CHECKSUM",
+    "CLONE",
+    "FLASHBACK",
+    "GET",
+    "GRANT",
+    "HANDLER",
+    "HELP",
+    "IMPORT",
+    "INSTALL",
+    "OPTIMIZE",
+    "PLAN",
+    "PURGE",
+    "QUERY",
+    "RECOVER",
+    "REPAIR",
+    "RESET",
+    "RESIGNAL",
+    "RESTART",
+    "RESTORE",
+    "REVOKE",
+    "SHUTDOWN",
+    "SIGNAL",
+    "STOP",
+    "TRACE",
+    "UNINSTALL",
+    "XA",
+];
+
+/// Statements that their second word tells from ours.
+const BOTH: [(&str, &str); 13] = [
+    ("ALTER", "INSTANCE"),
+    ("ALTER", "PLACEMENT"),
+    ("ALTER", "RESOURCE"),
+    ("ANALYZE", "TABLE"),
+    ("CREATE", "BINDING"),
+    ("CREATE", "PLACEMENT"),
+    ("CREATE", "RESOURCE"),
+    ("DROP", "BINDING"),
+    ("DROP", "PLACEMENT"),
+    ("DROP", "RESOURCE"),
+    ("RENAME", "USER"),
+    ("SPLIT", "REGION"),
+    ("START", "REPLICA"),
+];
+
+/// The name of a statement that is not built, by its first two words in upper case.
+pub fn named(first: &str, second: &str) -> Option<String> {
+    let both = BOTH.contains(&(first, second));
+    // One of them takes a table next: two words say it better.
+    let table = matches!(second, "TABLE" | "TABLES" | "PRIVILEGES");
+    match FIRST.contains(&first) {
+        _ if both => Some(format!("{first} {second}")),
+        true if table => Some(format!("{first} {second}")),
+        true => Some(first.to_owned()),
+        false => None,
+    }
+}

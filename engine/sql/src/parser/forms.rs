@@ -1,0 +1,109 @@
+//! Expressions that sqlparser does not read as MySQL does: intervals of several parts and
+//! INTERVAL(…), TRIM(LEADING FROM …), CHAR(… USING …).
+//!
+//! What is not one of these is left to sqlparser, with no token taken.
+
+use sqlparser::ast::{DateTimeField, Expr, Ident, Interval, TrimWhereField};
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::Token;
+
+use crate::calendar::Compound;
+use crate::planner::call;
+
+/// One of these forms, if it comes next.
+pub fn form(parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+    let keyword = match &parser.peek_token_ref().token {
+        Token::Word(word) => word.keyword,
+        _ => return None,
+    };
+    match keyword {
+        Keyword::INTERVAL => Some(interval(parser)),
+        Keyword::TRIM => trim(parser),
+        Keyword::CHAR if parser.peek_nth_token(1).token == Token::LParen => Some(char(parser)),
+        _ => None,
+    }
+}
+
+fn interval(parser: &mut Parser) -> Result<Expr, ParserError> {
+    parser.next_token();
+    let value = match parser.parse_expr()? {
+        Expr::Tuple(numbers) => return Ok(call("interval", numbers)),
+        value => value,
+    };
+    let compound = match &parser.peek_token_ref().token {
+        Token::Word(word) if Compound::parse(&word.value).is_some() => Some(word.value.clone()),
+        _ => None,
+    };
+    let unit = match compound {
+        Some(name) => {
+            parser.next_token();
+            DateTimeField::Custom(Ident::new(name))
+        }
+        None if parser.next_token_is_temporal_unit() => parser.parse_date_time_field()?,
+        None => {
+            let text = format!("a unit is due behind INTERVAL, not '{}'", parser.peek_token());
+            return Err(ParserError::ParserError(text));
+        }
+    };
+    Ok(Expr::Interval(Interval {
+        value: Box::new(value),
+        leading_field: Some(unit),
+        leading_precision: None,
+        last_field: None,
+        fractional_seconds_precision: None,
+    }))
+}
+
+/// `TRIM(LEADING FROM text)`, without what is to be trimmed off.
+fn trim(parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+    let keyword = |parser: &Parser, ahead| match parser.peek_nth_token(ahead).token {
+        Token::Word(word) => word.keyword,
+        _ => Keyword::NoKeyword,
+    };
+    let side = match keyword(parser, 2) {
+        Keyword::LEADING => TrimWhereField::Leading,
+        Keyword::TRAILING => TrimWhereField::Trailing,
+        Keyword::BOTH => TrimWhereField::Both,
+        _ => return None,
+    };
+    if parser.peek_nth_token(1).token != Token::LParen || keyword(parser, 3) != Keyword::FROM {
+        return None;
+    }
+    for _ in 0..4 {
+        parser.next_token();
+    }
+    let text = parser.parse_expr().and_then(|text| {
+        parser.expect_token(&Token::RParen)?;
+        Ok(text)
+    });
+    Some(text.map(|text| Expr::Trim {
+        expr: Box::new(text),
+        trim_where: Some(side),
+        trim_what: None,
+        trim_characters: None,
+    }))
+}
+
+fn char(parser: &mut Parser) -> Result<Expr, ParserError> {
+    parser.next_token();
+    parser.next_token();
+    let numbers = parser.parse_comma_separated(Parser::parse_expr)?;
+    let charset = match parser.parse_keyword(Keyword::USING) {
+        true => Some(parser.parse_object_name(false)?),
+        false => None,
+    };
+    parser.expect_token(&Token::RParen)?;
+    let bytes = call("char", numbers);
+    Ok(match charset {
+        None => bytes,
+        charset => Expr::Convert {
+            is_try: false,
+            expr: Box::new(bytes),
+            data_type: None,
+            charset,
+            target_before_value: false,
+            styles: Vec::new(),
+        },
+    })
+}

@@ -1,0 +1,96 @@
+//! Moments as text and as numbers, with the digits of a second's fraction that their columns have.
+//!
+//! The type that a plan has for a DATETIME says nothing of its digits, so a function that takes one
+//! for a text or a number could not know them: they are written beside the argument here. An
+//! argument whose digits are not known stays as it is.
+
+use std::collections::HashMap;
+
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, lit};
+use types::ColumnType;
+
+use super::ResolvedTable;
+use super::columns::expr_fraction;
+use super::names::TableName;
+use super::typing::call;
+use crate::functions::convert::is_time;
+use crate::functions::{arithmetic, string};
+
+/// The tables of a query, by which the digits of their columns are known.
+pub type Tables = HashMap<TableName, ResolvedTable>;
+
+/// Whether any column of the tables has digits of a second's fraction.
+pub fn has_fractions(tables: &Tables) -> bool {
+    let of = |ty: ColumnType| match ty {
+        ColumnType::DateTime(digits) | ColumnType::Timestamp(digits) | ColumnType::Time(digits) => {
+            digits > 0
+        }
+        _ => false,
+    };
+    let described = tables.values().filter_map(|table| table.table.as_ref());
+    described.flat_map(|table| &table.columns).any(|column| of(column.ty))
+}
+
+/// What a function makes of a moment.
+enum Taken {
+    Text,
+    Number,
+}
+
+fn taken(name: &str) -> Option<Taken> {
+    let others = ["cast_char", "mysql_like", "mysql_regexp"];
+    if name == "mysql_format" {
+        return None;
+    }
+    if others.contains(&name) || string::FUNCTIONS.iter().any(|function| function.name == name) {
+        return Some(Taken::Text);
+    }
+    let sums = name.starts_with("sum_");
+    let computes = arithmetic::FUNCTIONS.iter().any(|function| function.name == name);
+    ((computes && !sums) || name == "mysql_unix_timestamp").then_some(Taken::Number)
+}
+
+/// A call with the digits of its moments written out.
+pub fn spelled(
+    function: ScalarFunction,
+    schema: &DFSchema,
+    input: &LogicalPlan,
+    tables: &Tables,
+) -> Result<Transformed<Expr>> {
+    let Some(taken) = taken(function.name()) else {
+        return Ok(Transformed::no(Expr::ScalarFunction(function)));
+    };
+    let is_unix = function.name() == "mysql_unix_timestamp";
+    let mut changed = false;
+    let mut args = Vec::with_capacity(function.args.len());
+    for arg in function.args {
+        let ty = arg.get_type(schema)?;
+        let is_moment = matches!(ty, DataType::Timestamp(..));
+        if !is_moment && !(is_time(&ty) && matches!(taken, Taken::Text)) {
+            args.push(arg);
+            continue;
+        }
+        let digits = expr_fraction(&arg, input, tables);
+        if digits == 0 {
+            args.push(arg);
+            continue;
+        }
+        changed = true;
+        let digits = lit(i64::from(digits));
+        match taken {
+            Taken::Number if is_unix => args.extend([arg, digits]),
+            Taken::Number => args.push(call("isobar_moment_number", vec![arg, digits])?),
+            Taken::Text => args.push(call("isobar_moment_text", vec![arg, digits])?),
+        }
+    }
+    // The digits stand last, behind the zone.
+    if is_unix && changed && args.len() == 3 {
+        args.swap(1, 2);
+    }
+    let call = Expr::ScalarFunction(ScalarFunction::new_udf(function.func, args));
+    Ok(if changed { Transformed::yes(call) } else { Transformed::no(call) })
+}

@@ -1,0 +1,130 @@
+//! Which table a name before a column means.
+//!
+//! The planner below takes `a.id` in a subquery for a part of the subquery's own column `a`, should
+//! it have one. Behind its database a table's name can be taken for nothing else: `d.a.id`. Names
+//! given by AS, WITH and to derived tables have no database and stay as they are.
+
+use std::collections::{HashMap, HashSet};
+
+use sqlparser::ast::{Ident, ObjectName, Select, SetExpr, TableFactor, TableWithJoins};
+
+use super::names::{parts, table_name};
+use super::rewrite::plain;
+use crate::error::SqlResult;
+use crate::result::SqlError;
+
+/// The tables of one FROM: for each name the database, if the name is a stored table's own.
+type Scope = HashMap<String, Option<String>>;
+
+/// The FROMs around the place that is looked at, the innermost last.
+#[derive(Default)]
+pub struct Scopes {
+    stack: Vec<Scope>,
+}
+
+impl Scopes {
+    /// Enters a SELECT, whose tables are sought before those of what is around it.
+    pub fn enter(&mut self, select: &Select, database: &str, is_with: impl Fn(&str) -> bool) {
+        let mut scope = Scope::new();
+        for from in &select.from {
+            add(&mut scope, from, database, &is_with);
+        }
+        self.stack.push(scope);
+    }
+
+    /// Enters a whole query: its ORDER BY sees the tables of its one SELECT.
+    pub fn enter_body(&mut self, body: &SetExpr, database: &str, is_with: impl Fn(&str) -> bool) {
+        match body {
+            SetExpr::Select(select) => self.enter(select, database, is_with),
+            _ => self.stack.push(Scope::new()),
+        }
+    }
+
+    /// Leaves what was entered last.
+    pub fn leave(&mut self) {
+        self.stack.pop();
+    }
+
+    fn database_of(&self, table: &str) -> Option<&str> {
+        self.stack.iter().rev().find_map(|scope| scope.get(table))?.as_deref()
+    }
+
+    /// A column's full name, in lower case.
+    pub fn column(&self, names: Vec<Ident>) -> Vec<Ident> {
+        let names: Vec<String> = names.into_iter().map(|name| name.value.to_lowercase()).collect();
+        let database = match &names[..] {
+            [table, _] => self.database_of(table).map(str::to_owned),
+            _ => None,
+        };
+        database.into_iter().chain(names).map(plain).collect()
+    }
+
+    /// The full name of the table before `.*`, in lower case.
+    pub fn table(&self, name: &ObjectName) -> ObjectName {
+        let names = parts(name);
+        let database = match &names[..] {
+            [table] => self.database_of(table).map(str::to_owned),
+            _ => None,
+        };
+        database.into_iter().chain(names).map(plain).collect::<Vec<_>>().into()
+    }
+}
+
+/// Error 1066 for two tables of one FROM that have the same name.
+pub fn unique(select: &Select, database: &str) -> SqlResult<()> {
+    let mut seen = HashSet::new();
+    let mut froms: Vec<&TableWithJoins> = select.from.iter().collect();
+    while let Some(from) = froms.pop() {
+        let factors = std::iter::once(&from.relation).chain(from.joins.iter().map(|j| &j.relation));
+        for factor in factors {
+            let name = match factor {
+                TableFactor::NestedJoin { table_with_joins, .. } => {
+                    froms.push(table_with_joins);
+                    continue;
+                }
+                TableFactor::Table { name, alias: None, .. } => match table_name(name, database) {
+                    Ok(found) => (found.database, found.table),
+                    Err(_) => continue,
+                },
+                TableFactor::Table { name, alias: Some(alias), .. } => {
+                    let of = table_name(name, database).map(|found| found.database);
+                    (of.unwrap_or_default(), alias.name.value.to_lowercase())
+                }
+                TableFactor::Derived { alias: Some(alias), .. } => {
+                    (String::new(), alias.name.value.to_lowercase())
+                }
+                _ => continue,
+            };
+            if let Some((_, name)) = seen.replace(name) {
+                let text = format!("Not unique table/alias: '{name}'");
+                return Err(SqlError::new(1066, b"42000", text));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn add(scope: &mut Scope, from: &TableWithJoins, database: &str, is_with: &impl Fn(&str) -> bool) {
+    let factors = std::iter::once(&from.relation).chain(from.joins.iter().map(|j| &j.relation));
+    for factor in factors {
+        match factor {
+            TableFactor::NestedJoin { table_with_joins, alias: None } => {
+                add(scope, table_with_joins, database, is_with);
+            }
+            TableFactor::Table { name, alias: None, .. } => {
+                let with = matches!(&parts(name)[..], [one] if is_with(one));
+                let Ok(found) = table_name(name, database) else { continue };
+                let database = (!with).then_some(found.database);
+                // Two tables of one name: neither can be told by it.
+                let twice = scope.contains_key(&found.table);
+                scope.insert(found.table, if twice { None } else { database });
+            }
+            TableFactor::Table { alias: Some(alias), .. }
+            | TableFactor::Derived { alias: Some(alias), .. }
+            | TableFactor::NestedJoin { alias: Some(alias), .. } => {
+                scope.insert(alias.name.value.to_lowercase(), None);
+            }
+            _ => {}
+        }
+    }
+}

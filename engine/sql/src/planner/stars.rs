@@ -1,0 +1,123 @@
+//! `*` over joins by USING and NATURAL, and what a shared column is in a RIGHT JOIN.
+//!
+//! The planner below keeps the shared columns of whichever table sorts first, and of an outer join
+//! that may be the side without a row. So `*` is written out as MySQL has it: the shared columns
+//! first, of the side that always has a row, then what is left of that table and of the other.
+
+use sqlparser::ast::{
+    Expr, Join, JoinConstraint, JoinOperator, Select, SelectItem, TableFactor, TableWithJoins,
+};
+
+use super::counted::{Shown, columns};
+use super::names::parts;
+use super::rewrite::plain;
+
+/// A column's name, and what stands for it in a select list.
+type Column = (String, Expr);
+
+/// Writes every `*` of a SELECT out whose tables are joined by their columns' names; where the
+/// columns of a table are not known, nothing changes.
+pub fn write_out(select: &mut Select, shown: Shown) {
+    let [from] = &mut select.from[..] else { return };
+    if !from.joins.iter().any(by_name) {
+        return;
+    }
+    if let Some(columns) = columns_of(from, shown) {
+        let items = std::mem::take(&mut select.projection);
+        select.projection = items
+            .into_iter()
+            .flat_map(|item| match item {
+                SelectItem::Wildcard(_) => {
+                    columns.iter().map(|(_, e)| SelectItem::UnnamedExpr(e.clone())).collect()
+                }
+                item => vec![item],
+            })
+            .collect();
+    }
+    // Then the shared column is the left one's also where it stands without a table.
+    if let Some(join) = from.joins.first_mut()
+        && by_name(join)
+        && let JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) =
+            &join.join_operator
+    {
+        join.join_operator = JoinOperator::LeftOuter(constraint.clone());
+        std::mem::swap(&mut from.relation, &mut join.relation);
+    }
+}
+
+/// How a join is made, and whether it keeps all rows of its right side.
+fn constraint(join: &Join) -> Option<(&JoinConstraint, bool)> {
+    match &join.join_operator {
+        JoinOperator::Join(constraint)
+        | JoinOperator::Inner(constraint)
+        | JoinOperator::CrossJoin(constraint)
+        | JoinOperator::StraightJoin(constraint)
+        | JoinOperator::Left(constraint)
+        | JoinOperator::LeftOuter(constraint) => Some((constraint, false)),
+        JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => {
+            Some((constraint, true))
+        }
+        _ => None,
+    }
+}
+
+fn by_name(join: &Join) -> bool {
+    matches!(constraint(join), Some((JoinConstraint::Using(_) | JoinConstraint::Natural, _)))
+}
+
+fn columns_of(from: &TableWithJoins, shown: Shown) -> Option<Vec<Column>> {
+    let mut all = factor(&from.relation, shown)?;
+    for join in &from.joins {
+        let mut right = factor(&join.relation, shown)?;
+        let (constraint, keeps_right) = constraint(join)?;
+        // A RIGHT JOIN is a LEFT JOIN of the tables the other way about.
+        if keeps_right && by_name(join) {
+            std::mem::swap(&mut all, &mut right);
+        }
+        let shared: Vec<String> = match constraint {
+            JoinConstraint::Using(names) => {
+                names.iter().map(|name| parts(name).pop()).collect::<Option<_>>()?
+            }
+            JoinConstraint::Natural => {
+                let is_there = |name: &String| right.iter().any(|(other, _)| other == name);
+                all.iter().map(|(name, _)| name.clone()).filter(is_there).collect()
+            }
+            _ => Vec::new(),
+        };
+        let is_shared = |(name, _): &Column| shared.contains(name);
+        let (mut joined, rest): (Vec<Column>, Vec<Column>) = all.into_iter().partition(is_shared);
+        joined.extend(rest);
+        joined.extend(right.into_iter().filter(|column| !is_shared(column)));
+        all = joined;
+    }
+    Some(all)
+}
+
+/// The columns of one table.
+fn factor(factor: &TableFactor, shown: Shown) -> Option<Vec<Column>> {
+    let (table, names) = match factor {
+        TableFactor::Table { name, alias, .. } => {
+            let table = match alias {
+                Some(alias) => alias.name.value.clone(),
+                None => parts(name).pop()?,
+            };
+            (table, shown(name)?)
+        }
+        TableFactor::Derived { subquery, alias: Some(alias), .. } => {
+            let names = if alias.columns.is_empty() {
+                columns(&subquery.body, shown)?
+            } else {
+                alias.columns.iter().map(|column| column.name.value.clone()).collect()
+            };
+            (alias.name.value.clone(), names)
+        }
+        _ => return None,
+    };
+    let table = table.to_lowercase();
+    let column = |name: String| {
+        let name = name.to_lowercase();
+        let full = vec![plain(table.clone()), plain(name.clone())];
+        (name, Expr::CompoundIdentifier(full))
+    };
+    Some(names.into_iter().map(column).collect())
+}

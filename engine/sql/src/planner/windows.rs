@@ -1,0 +1,200 @@
+//! A window that starts from a named one, `OVER (w ORDER BY …)`, written out in full: the planner below knows only
+//! windows that are a name or a specification.
+//!
+//! It must never drop a clause of either window: what MySQL refuses is refused here.
+
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{
+    DateTimeField, Expr, Function, NamedWindowDefinition, NamedWindowExpr, Query, Select, Visit,
+    Visitor, WindowFrameBound, WindowSpec, WindowType, visit_expressions_mut,
+};
+
+use super::calls::string;
+use crate::error::{SqlResult, unsupported};
+use crate::result::SqlError;
+
+/// Writes every window of a SELECT out that starts from one of its WINDOW clause.
+pub fn write_out(select: &mut Select) -> SqlResult<()> {
+    if select.named_window.is_empty() {
+        return Ok(());
+    }
+    // A window may start from one that is defined after it: as many rounds as there are windows.
+    for _ in 0..select.named_window.len() {
+        let before = select.named_window.clone();
+        for NamedWindowDefinition(_, window) in &mut select.named_window {
+            if let NamedWindowExpr::WindowSpec(spec) = window {
+                start_from(spec, &before)?;
+            }
+        }
+    }
+    let windows = select.named_window.clone();
+    let outcome = visit_expressions_mut(select, |expr| match expr {
+        Expr::Function(function) => match &mut function.over {
+            Some(WindowType::WindowSpec(spec)) => match start_from(spec, &windows) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => ControlFlow::Break(error),
+            },
+            _ => ControlFlow::Continue(()),
+        },
+        _ => ControlFlow::Continue(()),
+    });
+    match outcome {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// `INTERVAL 1 DAY` as a bound of a frame, in the one form that the planner below takes: a text
+/// that has the unit in it. Whoever rewrites expressions knows such an interval by its lack of a
+/// unit of its own.
+pub fn bounds(select: &mut Select) -> SqlResult<()> {
+    for NamedWindowDefinition(_, window) in &mut select.named_window {
+        if let NamedWindowExpr::WindowSpec(spec) = window {
+            bounds_of(spec)?;
+        }
+    }
+    let outcome = visit_expressions_mut(&mut select.projection, |expr| match expr {
+        Expr::Function(Function { over: Some(WindowType::WindowSpec(spec)), .. }) => {
+            match bounds_of(spec) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => ControlFlow::Break(error),
+            }
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    match outcome {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+fn bounds_of(spec: &mut WindowSpec) -> SqlResult<()> {
+    let Some(frame) = &mut spec.window_frame else { return Ok(()) };
+    for bound in std::iter::once(&mut frame.start_bound).chain(&mut frame.end_bound) {
+        let (WindowFrameBound::Preceding(Some(bound)) | WindowFrameBound::Following(Some(bound))) =
+            bound
+        else {
+            continue;
+        };
+        let Expr::Interval(interval) = &mut **bound else { continue };
+        let Some(unit) = interval.leading_field.take() else { continue };
+        let (Some(count), true) = (crate::constant::literal(&interval.value), of_one_part(&unit))
+        else {
+            return Err(unsupported(format!("a frame's bound of INTERVAL … {unit}")));
+        };
+        interval.value = Box::new(string(format!("{count} {unit}")));
+    }
+    Ok(())
+}
+
+/// Whether a unit means the same to the planner below.
+fn of_one_part(unit: &DateTimeField) -> bool {
+    matches!(
+        unit,
+        DateTimeField::Year
+            | DateTimeField::Month
+            | DateTimeField::Week(None)
+            | DateTimeField::Day
+            | DateTimeField::Hour
+            | DateTimeField::Minute
+            | DateTimeField::Second
+            | DateTimeField::Microsecond
+    )
+}
+
+/// Functions that are nothing without OVER.
+pub const ONLY: [&str; 11] = [
+    "row_number",
+    "rank",
+    "dense_rank",
+    "percent_rank",
+    "cume_dist",
+    "ntile",
+    "lag",
+    "lead",
+    "first_value",
+    "last_value",
+    "nth_value",
+];
+
+/// Error 3593 for a window function where rows are still being chosen or grouped.
+pub fn misplaced(select: &Select) -> SqlResult<()> {
+    struct Search(usize);
+    impl Visitor for Search {
+        type Break = SqlError;
+
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<SqlError> {
+            self.0 += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<SqlError> {
+            self.0 -= 1;
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<SqlError> {
+            match expr {
+                Expr::Function(Function { name, over: Some(_), .. }) if self.0 == 0 => {
+                    let name = name.to_string().to_lowercase();
+                    let text =
+                        format!("You cannot use the window function '{name}' in this context.'");
+                    ControlFlow::Break(SqlError::new(3593, b"HY000", text))
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    for part in [&select.selection, &select.having].into_iter().flatten() {
+        if let ControlFlow::Break(error) = part.visit(&mut Search(0)) {
+            return Err(error);
+        }
+    }
+    match select.group_by.visit(&mut Search(0)) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// Error 3579.
+pub fn undefined(name: &str) -> SqlError {
+    SqlError::new(3579, b"HY000", format!("Window name '{name}' is not defined."))
+}
+
+/// Takes over what the window that this one starts from says. One that is not among these stays: it may belong to a
+/// SELECT within, and is refused later if it does not.
+fn start_from(spec: &mut WindowSpec, windows: &[NamedWindowDefinition]) -> SqlResult<()> {
+    let Some(name) = &spec.window_name else { return Ok(()) };
+    let same = |NamedWindowDefinition(other, _): &&NamedWindowDefinition| {
+        other.value.eq_ignore_ascii_case(&name.value)
+    };
+    let Some(NamedWindowDefinition(_, NamedWindowExpr::WindowSpec(base))) =
+        windows.iter().find(same)
+    else {
+        return Ok(());
+    };
+    if base.window_name.is_some() {
+        return Ok(());
+    }
+    if !spec.partition_by.is_empty() {
+        let text = "A window which depends on another cannot define partitioning.";
+        return Err(SqlError::new(3581, b"HY000", text));
+    }
+    if base.window_frame.is_some() {
+        let text = format!(
+            "Window '{name}' has a frame definition, so cannot be referenced by another window."
+        );
+        return Err(SqlError::new(3582, b"HY000", text));
+    }
+    if !spec.order_by.is_empty() && !base.order_by.is_empty() {
+        let text = format!("Window cannot inherit '{name}' since both contain an ORDER BY clause.");
+        return Err(SqlError::new(3583, b"HY000", text));
+    }
+    spec.partition_by.clone_from(&base.partition_by);
+    if spec.order_by.is_empty() {
+        spec.order_by.clone_from(&base.order_by);
+    }
+    spec.window_name = None;
+    Ok(())
+}

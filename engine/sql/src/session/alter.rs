@@ -1,0 +1,502 @@
+//! ALTER TABLE: a table's description becomes another one under the eyes of its writers.
+//!
+//! Writers of two versions that follow each other may be at work at once (after F1), so a column
+//! that comes or goes has a version between in which it is hidden: writers carry it along, nobody
+//! sets it, and a row that says of it only what a row without it reads as does not hold it. With
+//! the next version those who do not know it are shut out by the regions.
+
+use parking_lot::Mutex;
+use placement::catalog::{check_description, holds_all};
+use sqlparser::ast::{ColumnDef, ObjectName};
+use tokio_util::sync::CancellationToken;
+use types::{Column, ColumnId, ColumnType, Default, Index, Table, TableId, Value};
+
+use super::publish::{check_at_rest, is_as, restless};
+use super::{ATTEMPTS, Session, done, impossible};
+use crate::coerce::{self, Place};
+use crate::ddl::{self, expressions};
+use crate::error::{SqlResult, TABLE_CHANGED, no_column, table_changed, unsupported};
+use crate::result::{Reply, SqlError};
+use crate::statement::{Alter, Position};
+use crate::temporal::Zone;
+
+/// What a changed table comes to, and what is to be said of it.
+struct Plan {
+    /// The description that the actions were applied to.
+    before: Table,
+    /// As it becomes.
+    after: Table,
+    /// Warnings and notes.
+    remarks: Vec<(u16, String)>,
+}
+
+impl Session {
+    /// ALTER TABLE.
+    pub(super) async fn alter_table(
+        &mut self,
+        name: &ObjectName,
+        actions: &[Alter],
+        cancel: &CancellationToken,
+    ) -> SqlResult<Reply> {
+        for (code, text) in self.change_table(name, actions, cancel).await? {
+            match code {
+                1060 | 1091 => self.note(code, text),
+                _ => self.warn(code, text),
+            }
+        }
+        Ok(done())
+    }
+
+    /// Changes a table, and gives what is to be said of it. Who is at its columns comes first.
+    async fn change_table(
+        &self,
+        name: &ObjectName,
+        actions: &[Alter],
+        cancel: &CancellationToken,
+    ) -> SqlResult<Vec<(u16, String)>> {
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            let table = self.at_rest(name, cancel).await?;
+            let plan = self.changed(&table, actions)?;
+            if plan.after == table {
+                return Ok(plan.remarks);
+            }
+            let changed = match plan.hides() {
+                false => self.in_one_step(table, actions).await,
+                true => self.by_way_of_hidden(table, actions).await,
+            };
+            match changed {
+                Ok(Some(others)) => last = Some(others),
+                Ok(None) => return Ok(plan.remarks),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| impossible("a change that was never made")))
+    }
+
+    /// Publishes a change that needs no hidden columns; error 1412 as a value if others were first.
+    async fn in_one_step(&self, table: Table, actions: &[Alter]) -> SqlResult<Option<SqlError>> {
+        let published = self.publish(table, |table| {
+            check_at_rest(table)?;
+            let plan = self.changed(table, actions)?;
+            if plan.hides() {
+                return Err(restless(table));
+            }
+            *table = plan.after;
+            Ok(())
+        });
+        match published.await {
+            Ok(_) => Ok(None),
+            Err(error) if error.code == TABLE_CHANGED => Ok(Some(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Publishes a change of the columns in two versions; error 1412 as a value if others were
+    /// first. Once the first version is there, columns that are dropped stay dropped, and nothing
+    /// else of the change is there before the second.
+    async fn by_way_of_hidden(
+        &self,
+        table: Table,
+        actions: &[Alter],
+    ) -> SqlResult<Option<SqlError>> {
+        let catalog = self.engine.storage.catalog().await?;
+        // The first version may have to be made anew, over what somebody else has published.
+        let made = Mutex::new(None);
+        let first = self.publish(table, |table| {
+            check_at_rest(table)?;
+            let plan = self.changed(table, actions)?;
+            // What cannot be undone, say an index that goes, begins only if it can end.
+            check_description(&catalog, &plan.after)?;
+            *table = plan.hiding(self)?;
+            *made.lock() = Some((plan, table.clone()));
+            Ok(())
+        });
+        let first = match first.await {
+            Err(error) if error.code == TABLE_CHANGED => return Ok(Some(error)),
+            first => first,
+        };
+        let Some((plan, hiding)) = made.into_inner() else {
+            return Err(first.err().unwrap_or_else(|| impossible("a change that was not made")));
+        };
+        let error = match first {
+            Err(error) => error,
+            Ok(table) => match self.publish(table, |table| plan.finish(&hiding, table)).await {
+                Ok(_) => return Ok(None),
+                Err(error) => error,
+            },
+        };
+        // Whether or not anybody could be told of it, the first version may be there.
+        if let Err(also) = self.end(&hiding).await {
+            tracing::warn!(error = also.message, "a failed ALTER TABLE is left to the next one");
+        }
+        Err(error)
+    }
+
+    /// The table after all actions, one after the other.
+    fn changed(&self, table: &Table, actions: &[Alter]) -> SqlResult<Plan> {
+        let mut plan = Plan { before: table.clone(), after: table.clone(), remarks: Vec::new() };
+        for action in actions {
+            self.act(&mut plan, action)?;
+        }
+        check_numbered(&plan.after)?;
+        expressions::check_dependents(&plan.before, &plan.after)?;
+        Ok(plan)
+    }
+
+    fn act(&self, plan: &mut Plan, action: &Alter) -> SqlResult<()> {
+        match action {
+            Alter::Add { column, at, lenient } => self.add_column(plan, column, at, *lenient),
+            Alter::Drop { name, lenient } => drop_column(plan, name, *lenient),
+            Alter::Change { old, column, at } => change_column(plan, old, column, at),
+            Alter::Rename { old, new } => {
+                let at = shown(&plan.after, old)?;
+                free_name(&plan.after, at, new)?;
+                plan.after.columns[at].name.clone_from(new);
+                Ok(())
+            }
+            Alter::SetDefault { column, value } => {
+                let at = shown(&plan.after, column)?;
+                let column = &mut plan.after.columns[at];
+                if column.generated().is_some() {
+                    let text = "Incorrect usage of DEFAULT and generated column";
+                    return Err(SqlError::new(1221, b"HY000", text));
+                }
+                column.default = match value {
+                    // Without one, a statement must name the column.
+                    None => None,
+                    Some(value) => ddl::default_of(column, Some(value.as_ref()))?,
+                };
+                Ok(())
+            }
+            Alter::RenameTable(name) => {
+                let (database, name) = ddl::spelled(name, &plan.after.database)?;
+                plan.after.database = database;
+                plan.after.rename(name);
+                Ok(())
+            }
+            Alter::RenameIndex { old, new } => rename_index(&mut plan.after, old, new),
+            Alter::DropIndex(name) => {
+                if plan.after.index_named(name).is_none() {
+                    return Err(cannot_drop(name));
+                }
+                plan.after.indexes.retain(|index| !index.name.eq_ignore_ascii_case(name));
+                Ok(())
+            }
+            Alter::Comment(text) => {
+                plan.after.comment.clone_from(text);
+                Ok(())
+            }
+            // The counter is no part of the description.
+            Alter::Number(_) => Ok(()),
+            Alter::Remark(code, text) => {
+                plan.remarks.push((*code, text.clone()));
+                Ok(())
+            }
+            Alter::AddCheck { .. } | Alter::DropCheck { .. } | Alter::Enforce { .. } => {
+                Err(unsupported("CHECK beside other actions of ALTER TABLE"))
+            }
+        }
+    }
+
+    fn add_column(
+        &self,
+        plan: &mut Plan,
+        definition: &ColumnDef,
+        at: &Position,
+        lenient: bool,
+    ) -> SqlResult<()> {
+        let name = &definition.name.value;
+        if plan.after.column_named(name).is_some() {
+            let text = format!("Duplicate column name '{name}'");
+            if lenient {
+                plan.remarks.push((1060, text));
+                return Ok(());
+            }
+            return Err(SqlError::new(1060, b"42S21", text));
+        }
+        let mut column = defined(plan, definition)?;
+        if column.auto_increment {
+            return Err(unsupported("ADD COLUMN … AUTO_INCREMENT"));
+        }
+        let known = plan.after.columns.iter().chain(&plan.after.dropped).map(|known| known.id);
+        column.id = known.max().unwrap_or(0) + 1;
+        column.original = Some(match &column.default {
+            // What older snapshots show; rows that are there are written anew.
+            Some(Default::Generated { .. }) if column.nullable => Value::Null,
+            Some(Default::Generated { .. }) => zero(&column)?,
+            Some(_) => self.default_value(&column, self.context().zone()?)?,
+            None => zero(&column)?,
+        });
+        let at = index_of(&plan.after, at)?.unwrap_or(plan.after.columns.len());
+        plan.after.columns.insert(at, column);
+        expressions::settle_column(&mut plan.after, at)
+    }
+
+    /// The table after all actions.
+    pub(super) fn described_after(&self, table: &Table, actions: &[Alter]) -> SqlResult<Table> {
+        self.changed(table, actions).map(|plan| plan.after)
+    }
+}
+
+impl Plan {
+    /// Whether columns come or go, and so are hidden in a version between.
+    fn hides(&self) -> bool {
+        self.arriving().next().is_some() || self.leaving().next().is_some()
+    }
+
+    fn arriving(&self) -> impl Iterator<Item = &Column> {
+        self.after.columns.iter().filter(|column| self.before.column(column.id).is_none())
+    }
+
+    fn leaving(&self) -> impl Iterator<Item = &Column> {
+        self.before.columns.iter().filter(|column| self.after.column(column.id).is_none())
+    }
+
+    /// The version between: as before, with the columns that come and those that go hidden, and
+    /// without the indexes that go with them.
+    fn hiding(&self, session: &Session) -> SqlResult<Table> {
+        let mut table = self.before.clone();
+        let leaving: Vec<ColumnId> = self.leaving().map(|column| column.id).collect();
+        for column in table.columns.iter_mut().filter(|column| leaving.contains(&column.id)) {
+            // Whoever knows it still, and locks a row that was added meanwhile, finds a value.
+            let value = match &column.default {
+                Some(_) => session.default_value(column, Zone::UTC)?,
+                None => zero(column)
+                    .or_else(|error| column.original.clone().ok_or(error))
+                    .unwrap_or(Value::Null),
+            };
+            column.default = Some(Default::Constant(value));
+            // Rows of the next version do not hold it.
+            column.nullable = true;
+            (column.auto_increment, column.on_update_now) = (false, false);
+            hide(self.before.id, column);
+        }
+        table.indexes.retain(|index| !index.columns.iter().any(|id| leaving.contains(id)));
+        for column in self.arriving() {
+            let mut column = column.clone();
+            column.default = column.original.clone().map(Default::Constant);
+            column.on_update_now = false;
+            hide(table.id, &mut column);
+            table.columns.push(column);
+        }
+        Ok(table)
+    }
+
+    /// The last version, over what stands in the catalog by now: the table with its columns as the
+    /// first version has left them, and with whatever others have changed besides.
+    fn finish(&self, hiding: &Table, table: &mut Table) -> SqlResult<()> {
+        let (before, after) = (&self.before, &self.after);
+        let name = |table: &Table| (table.database.clone(), table.name.clone());
+        let renamed = name(before) != name(after);
+        if !is_as(table, hiding) || renamed && name(table) != name(before) {
+            let why = "was changed by others before this statement had ended: its new columns were \
+                       not added, what it drops is dropped";
+            return Err(table_changed(&table.database, &table.name, why));
+        }
+        table.columns.clone_from(&after.columns);
+        if renamed {
+            table.database.clone_from(&after.database);
+            table.rename(after.name.clone());
+        }
+        if before.comment != after.comment {
+            table.comment.clone_from(&after.comment);
+        }
+        let same = |index: &Index, of: &Table| of.indexes.iter().position(|i| i.id == index.id);
+        table.indexes.retain(|index| same(index, before).is_none() || same(index, after).is_some());
+        for index in &mut table.indexes {
+            if let Some(at) = same(index, after) {
+                index.name.clone_from(&after.indexes[at].name);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Hides a column under a name that nobody gives, and that no other table's column has.
+fn hide(table: TableId, column: &mut Column) {
+    column.hidden = true;
+    column.name = format!("_isobar_column_{table}_{}", column.id);
+}
+
+/// A column as a definition describes it, apart from its table.
+fn defined(plan: &mut Plan, definition: &ColumnDef) -> SqlResult<Column> {
+    let mut alone = Table {
+        columns: Vec::new(),
+        primary_key: Vec::new(),
+        indexes: Vec::new(),
+        dropped: Vec::new(),
+        checks: Vec::new(),
+        ..plan.after.clone()
+    };
+    ddl::column(definition, &mut alone, &mut plan.remarks)?;
+    if !alone.checks.is_empty() {
+        return Err(unsupported("CHECK at a column of ALTER TABLE (use ADD CONSTRAINT … CHECK)"));
+    }
+    if !alone.primary_key.is_empty() {
+        return Err(unsupported("ALTER TABLE … PRIMARY KEY (rows are stored by it)"));
+    }
+    if !alone.indexes.is_empty() {
+        return Err(unsupported("UNIQUE at a column of ALTER TABLE (use ADD UNIQUE INDEX)"));
+    }
+    alone.columns.pop().ok_or_else(|| impossible("a definition without a column"))
+}
+
+fn drop_column(plan: &mut Plan, name: &str, lenient: bool) -> SqlResult<()> {
+    let table = &mut plan.after;
+    let Some((at, column)) = table.column_named(name).filter(|(_, column)| !column.hidden) else {
+        if lenient {
+            plan.remarks.push((1091, cannot_drop(name).message));
+            return Ok(());
+        }
+        return Err(cannot_drop(name));
+    };
+    let id = column.id;
+    if table.columns.iter().filter(|column| !column.hidden).count() == 1 {
+        let text = "You can't delete all columns with ALTER TABLE; use DROP TABLE instead";
+        return Err(SqlError::new(1090, b"42000", text));
+    }
+    if table.primary_key.contains(&id) {
+        return Err(unsupported(format!(
+            "DROP COLUMN {name}, a part of the primary key (rows are stored by it)"
+        )));
+    }
+    if let Some(index) =
+        table.indexes.iter().find(|index| index.columns.contains(&id) && index.columns.len() > 1)
+    {
+        return Err(unsupported(format!(
+            "DROP COLUMN {name}, one of several columns of index {} (drop the index first)",
+            index.name
+        )));
+    }
+    table.indexes.retain(|index| !index.columns.contains(&id));
+    table.columns.remove(at);
+    Ok(())
+}
+
+fn change_column(
+    plan: &mut Plan,
+    old: &str,
+    definition: &ColumnDef,
+    at: &Position,
+) -> SqlResult<()> {
+    let from = shown(&plan.after, old)?;
+    free_name(&plan.after, from, &definition.name.value)?;
+    let mut wanted = defined(plan, definition)?;
+    let known = &plan.after.columns[from];
+    (wanted.id, wanted.original) = (known.id, known.original.clone());
+    let dependent = wanted.generated().is_some() || known.generated().is_some();
+    if plan.after.primary_key.contains(&known.id) {
+        wanted.nullable = false;
+        if wanted.default == Some(Default::Constant(Value::Null)) {
+            wanted.default = None;
+        }
+    }
+    let cannot = |why: &str| {
+        Err(unsupported(format!("changing column {old} from {} to {}: {why}", known.ty, wanted.ty)))
+    };
+    if !holds_all(known.ty, wanted.ty) {
+        return cannot("its rows would have to be written anew; add a column and copy");
+    }
+    if known.nullable && !wanted.nullable {
+        return cannot("NOT NULL, where rows may hold NULL");
+    }
+    if wanted.auto_increment && !known.auto_increment {
+        return cannot("AUTO_INCREMENT, where rows have their numbers");
+    }
+    let known = std::mem::replace(&mut plan.after.columns[from], wanted);
+    if dependent {
+        expressions::settle_column(&mut plan.after, from)?;
+        if plan.after.columns[from].default != known.default {
+            let what = "Changing the expression or the STORED status";
+            return Err(expressions::not_for_generated(what));
+        }
+    }
+    if let Some(to) = index_of(&plan.after, at)? {
+        let column = plan.after.columns.remove(from);
+        let to = if from < to { to - 1 } else { to };
+        plan.after.columns.insert(to, column);
+    }
+    Ok(())
+}
+
+fn rename_index(table: &mut Table, old: &str, new: &str) -> SqlResult<()> {
+    let Some(id) = table.index_named(old).map(|index| index.id) else {
+        let text = format!("Key '{old}' doesn't exist in table '{}'", table.name);
+        return Err(SqlError::new(1176, b"42000", text));
+    };
+    if new.eq_ignore_ascii_case("PRIMARY") {
+        return Err(SqlError::new(1280, b"42000", format!("Incorrect index name '{new}'")));
+    }
+    if table.index_named(new).is_some_and(|other| other.id != id) {
+        return Err(SqlError::new(1061, b"42000", format!("Duplicate key name '{new}'")));
+    }
+    for index in table.indexes.iter_mut().filter(|index| index.id == id) {
+        new.clone_into(&mut index.name);
+    }
+    Ok(())
+}
+
+/// Where a column is that an action names.
+fn shown(table: &Table, name: &str) -> SqlResult<usize> {
+    match table.column_named(name) {
+        Some((at, column)) if !column.hidden => Ok(at),
+        _ => Err(no_column(name, &table.name)),
+    }
+}
+
+/// Refuses a new name that another column has.
+fn free_name(table: &Table, of: usize, new: &str) -> SqlResult<()> {
+    match table.column_named(new) {
+        Some((at, _)) if at != of => {
+            Err(SqlError::new(1060, b"42S21", format!("Duplicate column name '{new}'")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The position that a place stands for, if one is named.
+fn index_of(table: &Table, at: &Position) -> SqlResult<Option<usize>> {
+    Ok(match at {
+        Position::First => Some(0),
+        Position::After(name) => Some(shown(table, name)? + 1),
+        Position::Last => None,
+    })
+}
+
+fn cannot_drop(name: &str) -> SqlError {
+    let text = format!("Can't DROP '{name}'; check that column/key exists");
+    SqlError::new(1091, b"42000", text)
+}
+
+/// An AUTO_INCREMENT column stays the first one of a key.
+fn check_numbered(table: &Table) -> SqlResult<()> {
+    let keyed = |column: &Column| {
+        table.primary_key.first() == Some(&column.id)
+            || table.indexes.iter().any(|index| index.columns.first() == Some(&column.id))
+    };
+    if table.columns.iter().any(|column| column.auto_increment && !keyed(column)) {
+        let text = "Incorrect table definition; there can be only one auto column and it must be defined as a key";
+        return Err(SqlError::new(1075, b"42000", text));
+    }
+    Ok(())
+}
+
+/// What rows get for a column that must have a value and has no default: MySQL's implicit default.
+fn zero(column: &Column) -> SqlResult<Value> {
+    let value = match column.ty {
+        ColumnType::Int { .. } | ColumnType::Double | ColumnType::Decimal { .. } => Value::Int(0),
+        ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_) => {
+            Value::String(String::new())
+        }
+        ColumnType::Json => Value::String("null".into()),
+        _ => {
+            let text = format!(
+                "Incorrect value '0' for column '{}': rows that are there need one, so give it a DEFAULT or let it be NULL",
+                column.name
+            );
+            return Err(SqlError::new(1292, b"22007", text));
+        }
+    };
+    coerce::to_column(value, Place { column, row: 1, zone: Zone::UTC })
+}

@@ -1,0 +1,283 @@
+//! What a row's own values decide: its generated columns, and whether it keeps the table's checks.
+//!
+//! Every row on its way into a table passes here, whatever statement it comes from. Expressions are
+//! planned as those of queries are, once for each version of a table in a session, so that CHECK
+//! means what WHERE means; UNKNOWN passes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatchOptions};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::record_batch::RecordBatch;
+use datafusion::common::DFSchema;
+use datafusion::physical_expr::PhysicalExpr;
+use parking_lot::Mutex;
+use types::columns::ColumnsBuilder;
+use types::{Check, Table, TableId, Value};
+
+use super::Session;
+use super::fitting::Fitting;
+use crate::coerce::{Place, value_at};
+use crate::ddl::expressions;
+use crate::error::{SqlResult, unknown};
+use crate::planner::{self, QueryContext, planning_schema};
+use crate::result::SqlError;
+use crate::variables::SQL_MODE;
+
+/// Most tables whose expressions a session keeps planned.
+const MOST_KEPT: usize = 64;
+
+/// Planned expressions of tables.
+pub(super) type Kept = Mutex<HashMap<TableId, Arc<Derivation>>>;
+
+/// A row and what it becomes.
+pub(super) type Pair = (Vec<Value>, Vec<Value>);
+
+/// An expression over some columns of a table.
+struct Planned {
+    positions: Vec<usize>,
+    schema: SchemaRef,
+    expr: Arc<dyn PhysicalExpr>,
+}
+
+impl Planned {
+    fn new(text: &str, truth: bool, table: &Table, session: &Session) -> SqlResult<Self> {
+        let names = expressions::names(text)?;
+        let named =
+            |column: &types::Column| names.iter().any(|n| n.eq_ignore_ascii_case(&column.name));
+        let columns = table.columns.iter().enumerate();
+        let positions: Vec<usize> =
+            columns.filter(|(_, column)| named(column)).map(|(at, _)| at).collect();
+        let all = planning_schema(table);
+        // A column that must have a value may still be on its way to one.
+        let field = |at: &usize| all.field(*at).clone().with_nullable(true);
+        let schema = Arc::new(Schema::new(positions.iter().map(field).collect::<Vec<Field>>()));
+        let frame = DFSchema::try_from(schema.clone())?;
+        let expr = expressions::parsed(text)?;
+        let expr = if truth { planner::truth(expr) } else { expr };
+        let expr = planner::compile(expr, &frame, &context(session), &session.engine.state)?;
+        Ok(Planned { positions, schema, expr })
+    }
+
+    fn evaluate(&self, table: &Table, rows: &[Vec<Value>]) -> SqlResult<ArrayRef> {
+        let mut builder = ColumnsBuilder::new(table, &self.positions)?;
+        for row in rows {
+            builder.push(row)?;
+        }
+        let arrays = builder.finish()?.columns().to_vec();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let batch = RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)
+            .map_err(|error| unknown(error.to_string()))?;
+        Ok(self.expr.evaluate(&batch)?.into_array(rows.len())?)
+    }
+}
+
+/// The planned expressions of a table, under what may change their meaning.
+pub(super) struct Derivation {
+    version: types::SchemaVersion,
+    time_zone: String,
+    generated: Vec<(usize, Planned)>,
+    checks: Vec<(String, Planned)>,
+}
+
+impl Derivation {
+    fn new(table: &Table, session: &Session) -> SqlResult<Self> {
+        let time_zone = context(session).time_zone;
+        let mut generated = Vec::new();
+        for (at, column) in table.columns.iter().enumerate() {
+            if let Some((text, _)) = column.generated() {
+                generated.push((at, Planned::new(text, false, table, session)?));
+            }
+        }
+        let enforced = table.checks.iter().filter(|check| check.enforced);
+        let checks = enforced.map(|check| planned_check(check, table, session));
+        let checks = checks.collect::<SqlResult<_>>()?;
+        Ok(Derivation { version: table.version, time_zone, generated, checks })
+    }
+
+    fn serves(&self, table: &Table, context: &QueryContext) -> bool {
+        self.version == table.version && self.time_zone == context.time_zone
+    }
+}
+
+/// What gives an expression its meaning: the session, but for its sql_mode, which is its own affair.
+fn context(session: &Session) -> QueryContext {
+    QueryContext { sql_mode: SQL_MODE.into(), ..session.context() }
+}
+
+fn planned_check(check: &Check, table: &Table, session: &Session) -> SqlResult<(String, Planned)> {
+    Ok((check.name.clone(), Planned::new(&check.expression, true, table, session)?))
+}
+
+impl Session {
+    /// Plans every expression of a table that is about to be described so: an error in one shows
+    /// before there is such a table.
+    pub(super) fn check_expressions(&self, table: &Table) -> SqlResult<()> {
+        let mut table = table.clone();
+        table.checks.iter_mut().for_each(|check| check.enforced = true);
+        Derivation::new(&table, self).map(|_| ())
+    }
+
+    fn derivation(&self, table: &Table) -> SqlResult<Option<Arc<Derivation>>> {
+        let checked = table.checks.iter().any(|check| check.enforced);
+        if !checked && !table.columns.iter().any(|column| column.generated().is_some()) {
+            return Ok(None);
+        }
+        let context = self.context();
+        let known = self.derivations.lock().get(&table.id).cloned();
+        if let Some(known) = known.filter(|known| known.serves(table, &context)) {
+            return Ok(Some(known));
+        }
+        let made = Arc::new(Derivation::new(table, self)?);
+        let mut kept = self.derivations.lock();
+        if kept.len() >= MOST_KEPT {
+            kept.clear();
+        }
+        kept.insert(table.id, made.clone());
+        Ok(Some(made))
+    }
+
+    /// Gives rows the values of their generated columns and holds them against the table's checks.
+    /// Positions of those that break one, ascending: with IGNORE they are to be left out.
+    ///
+    /// # Errors
+    ///
+    /// 3819 for a row that breaks a check, without IGNORE; a value that its column does not take.
+    pub(super) fn derive(
+        &self,
+        table: &Table,
+        rows: &mut [Vec<Value>],
+        first_row: usize,
+        fitting: &mut Fitting,
+    ) -> SqlResult<Vec<usize>> {
+        let Some(derivation) = self.derivation(table)? else { return Ok(Vec::new()) };
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.generate(&derivation, table, rows, first_row, fitting)?;
+        let mut broken: Vec<(usize, &str)> = Vec::new();
+        for (name, planned) in &derivation.checks {
+            let kept = planned.evaluate(table, rows)?;
+            for at in 0..rows.len() {
+                if value_at(&kept, at)? == Value::Int(0) {
+                    broken.push((at, name.as_str()));
+                }
+            }
+        }
+        // A row is told of once, by the first of the checks that it breaks.
+        broken.sort_by_key(|(at, _)| *at);
+        broken.dedup_by_key(|(at, _)| *at);
+        for (_, name) in &broken {
+            fitting.leave_out(violated(name))?;
+        }
+        Ok(broken.into_iter().map(|(at, _)| at).collect())
+    }
+
+    /// Gives rows that are there the values of their generated columns.
+    pub(super) fn derive_generated(
+        &self,
+        table: &Table,
+        rows: &mut [Vec<Value>],
+        fitting: &mut Fitting,
+    ) -> SqlResult<()> {
+        match self.derivation(table)? {
+            Some(derivation) if !rows.is_empty() => {
+                self.generate(&derivation, table, rows, 1, fitting)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn generate(
+        &self,
+        derivation: &Derivation,
+        table: &Table,
+        rows: &mut [Vec<Value>],
+        first_row: usize,
+        fitting: &mut Fitting,
+    ) -> SqlResult<()> {
+        let zone = self.context().zone()?;
+        for (position, planned) in &derivation.generated {
+            let values = planned.evaluate(table, rows)?;
+            let Some(column) = table.columns.get(*position) else { continue };
+            for (at, row) in rows.iter_mut().enumerate() {
+                let place = Place { column, row: first_row + at, zone };
+                let value = fitting.column(value_at(&values, at)?, place)?;
+                if let Some(slot) = row.get_mut(*position) {
+                    *slot = value;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The same of rows that change; those that break a check stay as they were.
+    pub(super) fn derive_pairs(
+        &self,
+        table: &Table,
+        pairs: &mut [Pair],
+        fitting: &mut Fitting,
+    ) -> SqlResult<()> {
+        if self.derivation(table)?.is_none() {
+            return Ok(());
+        }
+        // A row that stays as it is, is not held against anything.
+        let changed: Vec<usize> =
+            (0..pairs.len()).filter(|at| pairs.get(*at).is_some_and(|(o, n)| o != n)).collect();
+        let mut rows = Vec::with_capacity(changed.len());
+        for at in &changed {
+            rows.extend(pairs.get(*at).map(|(_, new)| new.clone()));
+        }
+        let broken = self.derive(table, &mut rows, 1, fitting)?;
+        for (row, at) in changed.iter().enumerate() {
+            let Some((old, new)) = pairs.get_mut(*at) else { continue };
+            match (broken.binary_search(&row), rows.get_mut(row)) {
+                (Err(_), Some(row)) => *new = std::mem::take(row),
+                _ => new.clone_from(old),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Some checks of a table, for rows that are there.
+pub(super) struct Proof(Vec<(String, Planned)>);
+
+impl Proof {
+    /// Plans them.
+    pub(super) fn new(table: &Table, checks: &[Check], session: &Session) -> SqlResult<Self> {
+        let planned = checks.iter().map(|check| planned_check(check, table, session));
+        Ok(Proof(planned.collect::<SqlResult<_>>()?))
+    }
+
+    /// Fails with the first check that a row breaks.
+    pub(super) fn hold(&self, table: &Table, rows: &[Vec<Value>]) -> SqlResult<()> {
+        for (name, planned) in &self.0 {
+            let kept = planned.evaluate(table, rows)?;
+            for at in 0..rows.len() {
+                if value_at(&kept, at)? == Value::Int(0) {
+                    return Err(violated(name));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Error 3819.
+fn violated(name: &str) -> SqlError {
+    SqlError::new(3819, b"HY000", format!("Check constraint '{name}' is violated."))
+}
+
+/// Error 3105, for a value that a statement gives to a generated column.
+pub(super) fn not_to_be_given(column: &types::Column, table: &Table) -> SqlError {
+    SqlError::new(
+        3105,
+        b"HY000",
+        format!(
+            "The value specified for generated column '{}' in table '{}' is not allowed.",
+            column.name, table.name
+        ),
+    )
+}

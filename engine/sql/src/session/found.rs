@@ -1,0 +1,98 @@
+//! Rows that a plan finds for a statement that changes or locks them.
+//!
+//! What is held of them counts against the memory of all queries: a statement that finds too many
+//! fails, not the process.
+
+use std::sync::Arc;
+
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use futures::TryStreamExt;
+use placement::api::Catalog;
+use sqlparser::ast::Query;
+use types::Value;
+
+use super::Session;
+use super::tables::Tables;
+use crate::coerce::value_at;
+use crate::error::SqlResult;
+use crate::reader::Reader;
+
+/// What rows that a statement holds take of the queries' memory, until this is dropped.
+pub(super) struct Weight(MemoryReservation);
+
+impl Weight {
+    /// Counts a row that will be held; error 8175 if there is no room for it.
+    pub(super) fn add(&self, row: &[Value]) -> SqlResult<()> {
+        let behind = |value: &Value| match value {
+            Value::String(text) => text.len(),
+            Value::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        };
+        let bytes = size_of::<Vec<Value>>() + size_of_val(row);
+        self.add_bytes(bytes + row.iter().map(behind).sum::<usize>())
+    }
+
+    /// Counts bytes that will be held.
+    pub(super) fn add_bytes(&self, bytes: usize) -> SqlResult<()> {
+        Ok(self.0.try_grow(bytes)?)
+    }
+
+    /// Counts nothing any more: the rows are read again.
+    pub(super) fn clear(&self) {
+        self.0.free();
+    }
+}
+
+impl Session {
+    /// Nothing yet.
+    pub(super) fn weight(&self) -> Weight {
+        let pool = &self.engine.state.runtime_env().memory_pool;
+        Weight(MemoryConsumer::new("rows of a statement").register(pool))
+    }
+
+    /// Hands on the rows that a plan finds, one by one, with the values computed beside them.
+    pub(super) async fn each_by_plan(
+        &self,
+        query: Query,
+        (catalog, reader): (&Arc<Catalog>, &Reader),
+        width: usize,
+        mut each: impl FnMut(Vec<Value>, Vec<Value>) -> SqlResult<()> + Send,
+    ) -> SqlResult<()> {
+        let tables = Tables {
+            engine: self.engine.clone(),
+            catalog: catalog.clone(),
+            reader: reader.clone(),
+        };
+        let (_, mut batches) = self.batches_from_rows(query, &tables).await?;
+        while let Some(batch) = batches.try_next().await? {
+            for at in 0..batch.num_rows() {
+                let values: SqlResult<Vec<Value>> =
+                    batch.columns().iter().map(|column| value_at(column, at)).collect();
+                let mut old = values?;
+                let computed = old.split_off(width.min(old.len()));
+                each(old, computed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows found by a plan, and the values computed beside them.
+    pub(super) async fn computed_by_plan(
+        &self,
+        query: Query,
+        catalog: &Arc<Catalog>,
+        reader: &Reader,
+        width: usize,
+        weight: &Weight,
+    ) -> SqlResult<Vec<(Vec<Value>, Vec<Value>)>> {
+        let mut found = Vec::new();
+        let each = |old: Vec<Value>, computed: Vec<Value>| -> SqlResult<()> {
+            weight.add(&old)?;
+            weight.add(&computed)?;
+            found.push((old, computed));
+            Ok(())
+        };
+        self.each_by_plan(query, (catalog, reader), width, each).await?;
+        Ok(found)
+    }
+}

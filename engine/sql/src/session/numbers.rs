@@ -1,0 +1,72 @@
+//! AUTO_INCREMENT = n, of tables that are made and of those that are there.
+//!
+//! The counter is placement's and only rises; it is no part of a table's description.
+
+use placement::api::CatalogChange;
+use sqlparser::ast::ObjectName;
+use tokio_util::sync::CancellationToken;
+use types::Table;
+
+use super::Session;
+use crate::error::SqlResult;
+use crate::result::Reply;
+use crate::statement::Alter;
+
+impl Session {
+    /// Makes a table that is described, with its first number; none if there is one of its name.
+    pub(super) async fn make_table(
+        &self,
+        table: Table,
+        first_number: u64,
+    ) -> types::Result<Option<Table>> {
+        let storage = &self.engine.storage;
+        let Some(table) = storage.change(CatalogChange::CreateTable(Box::new(table))).await? else {
+            return Ok(None);
+        };
+        // Before any region knows the table: no row has a number yet.
+        if first_number > 1 {
+            storage.raise_auto_increment(table.id, first_number - 1).await?;
+        }
+        storage.publish_schema(&table).await?;
+        Ok(Some(table))
+    }
+
+    /// ALTER TABLE, with AUTO_INCREMENT = n if it is among the actions.
+    pub(super) async fn alter_numbered(
+        &mut self,
+        name: &ObjectName,
+        actions: &[Alter],
+        cancel: &CancellationToken,
+    ) -> SqlResult<Reply> {
+        let numbers = actions.iter().filter_map(|action| match action {
+            Alter::Number(number) => Some(*number),
+            _ => None,
+        });
+        let Some(number) = numbers.last() else {
+            return self.alter_table(name, actions, cancel).await;
+        };
+        // It may have another name afterwards.
+        let table = self.current(name).await?;
+        let reply = self.alter_table(name, actions, cancel).await?;
+        if !has_numbers(&table) {
+            self.warn(1105, "AUTO_INCREMENT = n: the table has no AUTO_INCREMENT column");
+            return Ok(reply);
+        }
+        let storage = self.engine.storage.clone();
+        if number > 1 {
+            storage.raise_auto_increment(table.id, number - 1).await?;
+        }
+        let next = storage.next_auto_increment(table.id).await?;
+        if next > number.max(1) {
+            self.warn(1105, format!(
+                "AUTO_INCREMENT = {number}: numbers below {next} may have been given, so it stays there"
+            ));
+        }
+        Ok(reply)
+    }
+}
+
+/// Whether rows of a table are given numbers that clients see.
+pub(crate) fn has_numbers(table: &Table) -> bool {
+    table.columns.iter().any(|column| column.auto_increment && !column.hidden)
+}

@@ -1,0 +1,146 @@
+"""A table altered under a writer: no write is lost, and the columns say what the rows say at every step."""
+
+import threading
+from collections import Counter
+
+import pymysql
+import pytest
+
+from harness import DOOR_ERRORS, Cluster, Door, wait_until
+
+ROWS = 600
+# What a writer may be told: that the change, or another, was first; that a column is hidden as yet.
+EXPECTED = {1213}
+
+
+def write(cluster: Cluster, seed: int, stop: threading.Event, told: Counter):
+    """Counts rows up, ends some and brings others, through whatever columns the table has."""
+    turn = 0
+    with cluster.connect(database="alt") as connection, connection.cursor() as cursor:
+        while not stop.is_set():
+            turn += 1
+            try:
+                if turn % 10 == 0:
+                    fresh = ROWS + 2 * turn + seed
+                    cursor.execute(f"INSERT INTO t (id, n) VALUES ({fresh}, 0)")
+                    cursor.execute(f"DELETE FROM t WHERE id = {fresh - 40} AND id >= {ROWS}")
+                cursor.execute(f"UPDATE t SET n = n + 1 WHERE id = {(turn * 2 + seed) % ROWS}")
+                told["done"] += 1
+            except pymysql.err.MySQLError as error:
+                told[error.args[0]] += 1
+
+
+def fill(cluster: Cluster, stop: threading.Event, told: Counter):
+    """Adds rows with the next number until it is told to stop, whatever table has the name."""
+    number = 0
+    with cluster.connect(database="emptied") as connection, connection.cursor() as cursor:
+        while not stop.is_set():
+            number += 1
+            try:
+                cursor.execute(f"INSERT INTO t VALUES ({number}, 'x')")
+                told["done"] += 1
+            except pymysql.err.MySQLError as error:
+                told[error.args[0]] += 1
+
+
+class Altered:
+    """The table, and what all of its readers must say."""
+
+    def __init__(self, cluster: Cluster, told: list[Counter]):
+        self.cluster, self.told = cluster, told
+
+    def change(self, statement: str) -> None:
+        """Alters the table, and waits for writes of its new version."""
+        self.cluster.sql(statement)
+        before = [told["done"] for told in self.told]
+        wait_until(
+            f"writers go on after {statement}",
+            lambda: all(told["done"] > count + 5 for told, count in zip(self.told, before)),
+        )
+
+    def agree(self, columns: str) -> list[tuple]:
+        """The rows, which are the same from rows and from columns at one token."""
+        token, query = self.cluster.token(), f"SELECT {columns} FROM alt.t ORDER BY id"
+        rows = self.cluster.read("tikv", query, token)
+        assert self.cluster.read("tiflash", query, token) == rows, query
+        return rows
+
+
+def test_columns_follow_every_change_of_a_table_that_is_written(cluster: Cluster):
+    cluster.sql("CREATE DATABASE alt", "CREATE TABLE alt.t (id INT PRIMARY KEY, n INT NOT NULL, s VARCHAR(4))")
+    cluster.sql("INSERT INTO alt.t VALUES " + ",".join(f"({n}, 0, 's{n % 9}')" for n in range(ROWS)))
+    cluster.sql("SPLIT TABLE alt.t REGIONS 3")
+    cluster.replicate("alt.t")
+    stop, told = threading.Event(), [Counter(), Counter()]
+    writers = [threading.Thread(target=write, args=(cluster, seed, stop, told[seed])) for seed in range(2)]
+    for writer in writers:
+        writer.start()
+    try:
+        table = Altered(cluster, told)
+        for turn in range(3):
+            table.change(f"ALTER TABLE alt.t ADD COLUMN a INT NOT NULL DEFAULT {turn} AFTER id")
+            assert {row[1] for row in table.agree("*")} == {turn}
+            # Older rows stay what they were; those that writers add from now on are not.
+            table.change("ALTER TABLE alt.t ALTER a SET DEFAULT 77")
+            old = [row for row in table.agree("id, a") if row[0] < ROWS]
+            assert len(old) == ROWS and {row[1] for row in old} == {turn}
+            cluster.sql("UPDATE alt.t SET a = 1000 + id WHERE id < 300")
+            table.change("ALTER TABLE alt.t RENAME COLUMN a TO b, MODIFY s VARCHAR(%d) NULL" % (10 + turn))
+            cluster.sql("UPDATE alt.t SET s = 'longer' WHERE id = 5")
+            rows = [row for row in table.agree("id, b, s") if row[0] < ROWS]
+            assert [row[1] for row in rows] == [1000 + n if n < 300 else turn for n in range(ROWS)]
+            assert rows[5][2] == "longer"
+            table.change("ALTER TABLE alt.t DROP COLUMN b")
+            assert [len(row) for row in table.agree("*")][:ROWS] == [3] * ROWS
+    finally:
+        stop.set()
+        for writer in writers:
+            writer.join(60)
+    assert not any(writer.is_alive() for writer in writers)
+    assert set().union(*told) - {"done"} <= EXPECTED, told
+    counted = sum(row[1] for row in table.agree("id, n"))
+    assert counted == sum(each["done"] for each in told), "an update was lost, or done twice"
+
+
+def test_columns_follow_a_table_that_is_emptied_and_exchanged_for_another(cluster: Cluster):
+    create = "CREATE TABLE emptied.t (id INT PRIMARY KEY, s VARCHAR(4))"
+    cluster.sql("CREATE DATABASE emptied", create, "CREATE TABLE emptied.other LIKE emptied.t")
+    for table in ("emptied.t", "emptied.other"):
+        cluster.replicate(table)
+    stop, told = threading.Event(), Counter()
+    writer = threading.Thread(target=fill, args=(cluster, stop, told))
+    writer.start()
+
+    def agree(name: str) -> list[tuple]:
+        token, query = cluster.token(), f"SELECT id, s FROM emptied.{name} ORDER BY id"
+        rows = cluster.read("tikv", query, token)
+        assert cluster.read("tiflash", query, token) == rows, query
+        return rows
+
+    names = ("emptied.t", "emptied.x"), ("emptied.other", "emptied.t"), ("emptied.x", "emptied.other")
+    exchange = "RENAME TABLE " + ", ".join(f"{old} TO {new}" for old, new in names)
+    try:
+        first = 0
+        for change in ("TRUNCATE TABLE emptied.t", exchange):
+            wait_until("the table is written", lambda: len(agree("t")) > 20)
+            before = cluster.token()
+            cluster.sql(change)
+            # From before, the name is no other table's.
+            for engine in ("tikv", "tiflash"):
+                with pytest.raises(pymysql.err.MySQLError) as younger:
+                    cluster.read(engine, "SELECT COUNT(*) FROM emptied.t", before)
+                assert younger.value.args[0] == 1412, younger.value
+            with pytest.raises(DOOR_ERRORS, match="created or renamed after the snapshot"):
+                Door(cluster).scan("emptied.t", ["id"], before)
+            cluster.wait_available("emptied.t")
+            wait_until("the other table is written", lambda: len(agree("t")) > 5)
+            rows = [row[0] for row in agree("t")]
+            assert rows[0] > first, "rows of the table before were shown"
+            assert len(rows) <= rows[-1] - rows[0] + 1
+            first = rows[0]
+        assert agree("other")[-1][0] < agree("t")[0][0]
+    finally:
+        stop.set()
+        writer.join(60)
+    assert not writer.is_alive() and told["done"] > 50, told
+    assert set(told) <= {"done", *EXPECTED}, told
