@@ -296,10 +296,11 @@ fn function_call(mut function: Function, context: &QueryContext) -> SqlResult<Ex
         }
         return Ok(Expr::Function(function));
     }
-    if super::windows::ONLY.contains(&name.as_str()) && function.over.is_none() {
+    let windowed = super::windows::ONLY.contains(&name.as_str());
+    if windowed && function.over.is_none() {
         return Err(syntax(format!("{name}(…) stands without OVER")));
     }
-    if NATIVE.contains(&name.as_str()) {
+    if windowed || NATIVE.contains(&name.as_str()) {
         // COUNT(*) counts rows, as COUNT(1) does.
         if let FunctionArguments::List(list) = &mut function.args {
             for arg in &mut list.args {

@@ -141,21 +141,6 @@ pub const SCALARS: &[(&str, &str)] = &[
     ("str_to_date", "mysql_str_to_date"),
 ];
 
-/// Functions that DataFusion computes as MySQL does: aggregates and window functions.
-pub const NATIVE: &[&str] = &[
-    "count",
-    "min",
-    "max",
-    "row_number",
-    "rank",
-    "dense_rank",
-    "percent_rank",
-    "cume_dist",
-    "ntile",
-    "lag",
-    "lead",
-    "first_value",
-    "last_value",
-    "nth_value",
-    "grouping",
-];
+/// Aggregates that DataFusion computes as MySQL does, as it does the window functions of
+/// [`super::windows::ONLY`].
+pub const NATIVE: &[&str] = &["count", "min", "max", "grouping"];

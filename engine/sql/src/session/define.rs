@@ -185,6 +185,11 @@ impl Session {
                 Err(_) => unknown.push(format!("{}.{}", name.database, name.table)),
             }
         }
+        self.dropped(&unknown, if_exists)
+    }
+
+    /// The end of a DROP of several names, of which these were not there: error 1051, or a note.
+    pub(super) fn dropped(&mut self, unknown: &[String], if_exists: bool) -> SqlResult<Reply> {
         if unknown.is_empty() {
             return Ok(done());
         }

@@ -100,15 +100,7 @@ impl Session {
                 Err(error) => return Err(error.into()),
             }
         }
-        if unknown.is_empty() {
-            return Ok(done());
-        }
-        let text = format!("Unknown table '{}'", unknown.join(","));
-        if if_exists {
-            self.note(1051, text);
-            return Ok(done());
-        }
-        Err(SqlError::new(1051, b"42S02", text))
+        self.dropped(&unknown, if_exists)
     }
 
     /// A view's query as it is kept: tables with their databases, `*` written out, a name for each
