@@ -64,6 +64,10 @@ isolation-short: ## The same in some minutes, for CI: a page with every arm, no 
 	$(MAKE) isolation ISOLATION="--rounds 3 --tables 2 --rows 20000 --threads 4 --warmup 1 --time 5 \
 		--throughput-time 3 --timeline 12 $(ISOLATION)"
 
+.PHONY: sysbench
+sysbench: build ## Measure sysbench's mixes here, at 1 and 3 row replicas, beside MariaDB
+	python3 examples/sysbench/compare.py --isobar $(ISOBAR) $(SYSBENCH)
+
 SCALE ?= 60000
 KILLS ?= 0
 .PHONY: reconcile
