@@ -31,3 +31,4 @@ pub mod statement;
 pub mod storage;
 pub mod temporal;
 pub mod variables;
+mod walk;

@@ -6,8 +6,7 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Value, Visit, VisitMut, Visitor,
-    VisitorMut,
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Value, Visitor, VisitorMut,
 };
 use sqlparser::tokenizer::Span;
 use types::{Check, ColumnId, ColumnType, Default, Table};
@@ -16,6 +15,7 @@ use crate::error::{SqlResult, no_column, syntax, unsupported};
 use crate::parser;
 use crate::planner::{self, parts};
 use crate::result::SqlError;
+use crate::walk::{walk, walk_mut};
 
 /// Functions whose value hangs on more than their arguments, or that do something; and aggregates,
 /// which are about several rows.
@@ -299,9 +299,7 @@ fn hangs_on_zone(column: &str) -> SqlError {
 /// An expression as it is kept, and the columns that it names.
 fn normal(mut expr: Expr, table: &Table, of: Of<'_>) -> SqlResult<(String, Vec<ColumnId>)> {
     let mut names = Names { table, of, units: Vec::new(), found: Vec::new() };
-    if let ControlFlow::Break(error) = VisitMut::visit(&mut expr, &mut names) {
-        return Err(error);
-    }
+    walk_mut(&mut expr, &mut names)?;
     Ok((text(&expr), names.found))
 }
 
@@ -335,7 +333,7 @@ pub fn names(text: &str) -> SqlResult<Vec<String>> {
         }
     }
     let mut quoted = Quoted(Vec::new());
-    _ = Visit::visit(&parsed(text)?, &mut quoted);
+    _ = walk(&parsed(text)?, &mut quoted);
     Ok(quoted.0)
 }
 

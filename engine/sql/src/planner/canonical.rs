@@ -9,13 +9,15 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{Value, ValueWithSpan, Visit, VisitMut, Visitor, VisitorMut};
 
+use crate::walk::{finds, walk_mut};
+
 /// The text of a query or an expression.
 pub fn canonical<T: Clone + Display + Visit + VisitMut>(tree: &T) -> String {
-    if Visit::visit(tree, &mut Escaped).is_continue() {
+    if !finds(tree, &mut Escaped) {
         return tree.to_string();
     }
     let mut tree = tree.clone();
-    _ = VisitMut::visit(&mut tree, &mut Escaped);
+    _ = walk_mut(&mut tree, &mut Escaped);
     tree.to_string()
 }
 
@@ -60,6 +62,7 @@ mod tests {
     use super::*;
     use crate::dialect::Mysql;
     use crate::statement::Stmt;
+    use crate::walk::walk;
 
     #[test]
     fn texts_survive_being_printed_and_parsed() {
@@ -93,7 +96,7 @@ mod tests {
             }
         }
         let mut found = Values(Vec::new());
-        _ = query.visit(&mut found);
+        _ = walk(query, &mut found);
         found.0
     }
 }

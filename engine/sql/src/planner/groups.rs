@@ -5,14 +5,15 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, ObjectNamePart, Query, Select, SelectItem, Visit, VisitMut,
-    Visitor, VisitorMut,
+    BinaryOperator, Expr, GroupByExpr, ObjectNamePart, Query, Select, SelectItem, Visit, Visitor,
+    VisitorMut,
 };
 
 use super::calls::call;
 use super::rewrite::{op, plain};
 use crate::error::SqlResult;
 use crate::result::SqlError;
+use crate::walk::{finds, walk_mut};
 
 const AGGREGATES: &[&str] = &[
     "any_value",
@@ -55,7 +56,7 @@ pub fn having_without_groups(select: &mut Select) {
         _ => None,
     });
     let mut names = Names { named: named.collect(), depth: 0 };
-    _ = having.visit(&mut names);
+    _ = walk_mut(having, &mut names);
     let Some(having) = select.having.take() else { return };
     select.selection = Some(match select.selection.take() {
         Some(condition) => op(nested(condition), BinaryOperator::And, nested(having)),
@@ -153,7 +154,7 @@ pub fn aggregates(part: &impl Visit) -> bool {
             ControlFlow::Continue(())
         }
     }
-    part.visit(&mut Search { depth: 0 }).is_break()
+    finds(part, &mut Search { depth: 0 })
 }
 
 /// Puts expressions in the place of their names, outside of subqueries.

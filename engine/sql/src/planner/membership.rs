@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     BinaryOperator, Distinct, Expr, GroupByExpr, JoinConstraint, JoinOperator, OrderByKind, Query,
-    Select, SelectItem, SetExpr, VisitMut, VisitorMut,
+    Select, SelectItem, SetExpr, Visitor, VisitorMut,
 };
 
 use super::calls::{call, number};
@@ -19,6 +19,7 @@ use super::rewrite::{not, null, op};
 use super::templates::{fill_expr, fill_query, query};
 use crate::error::{SqlResult, unsupported};
 use crate::result::SqlError;
+use crate::walk::{finds, walk_mut};
 
 /// Rewrites what a SELECT has of them.
 pub fn spread(select: &mut Select) -> SqlResult<()> {
@@ -199,10 +200,7 @@ pub fn column_of(subquery: &Query, at: usize, count: usize) -> SqlResult<Query> 
 /// Rewrites all of them in an expression whose value counts, outside of its subqueries.
 fn values(expr: &mut Expr, exists_too: bool) -> SqlResult<()> {
     let mut values = Values { depth: 0, exists_too };
-    match expr.visit(&mut values) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(error),
-    }
+    walk_mut(expr, &mut values)
 }
 
 struct Values {
@@ -267,20 +265,20 @@ impl VisitorMut for Values {
 /// Whether an expression asks such a question itself, not within a subquery.
 fn asks(expr: &Expr) -> bool {
     struct Asks(usize);
-    impl VisitorMut for Asks {
+    impl Visitor for Asks {
         type Break = ();
 
-        fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
             self.0 += 1;
             ControlFlow::Continue(())
         }
 
-        fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
             self.0 -= 1;
             ControlFlow::Continue(())
         }
 
-        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
             match expr {
                 Expr::Exists { .. } | Expr::InSubquery { .. } if self.0 == 0 => {
                     ControlFlow::Break(())
@@ -289,7 +287,7 @@ fn asks(expr: &Expr) -> bool {
             }
         }
     }
-    VisitMut::visit(&mut expr.clone(), &mut Asks(0)).is_break()
+    finds(expr, &mut Asks(0))
 }
 
 /// How many rows a query has.

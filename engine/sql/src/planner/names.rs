@@ -4,10 +4,11 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, Visit, Visitor,
+    Expr, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, Visitor,
 };
 
 use crate::error::{SqlResult, no_database_selected, unsupported};
+use crate::walk::walk;
 
 /// A table, by its names in lower case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -77,10 +78,8 @@ impl Visitor for Relations<'_> {
 pub fn tables_of(query: &Query, database: &str) -> SqlResult<Vec<TableName>> {
     let mut relations =
         Relations { database, ctes: Vec::new(), found: Vec::new(), seen: HashSet::new() };
-    match query.visit(&mut relations) {
-        ControlFlow::Continue(()) => Ok(relations.found),
-        ControlFlow::Break(error) => Err(error),
-    }
+    walk(query, &mut relations)?;
+    Ok(relations.found)
 }
 
 /// One item of the outermost select list.

@@ -8,8 +8,7 @@ use std::ops::ControlFlow;
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, Expr, GroupByExpr, GroupByWithModifier, Ident, JoinConstraint,
     JoinOperator, MemberOf, ObjectName, ObjectNamePart, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, TableFactor, UnaryOperator, Value, ValueWithSpan, VisitMut,
-    VisitorMut,
+    SelectItemQualifiedWildcardKind, TableFactor, UnaryOperator, Value, ValueWithSpan, VisitorMut,
 };
 use sqlparser::tokenizer::Span;
 
@@ -21,6 +20,7 @@ use super::{QueryContext, ResolvedTable, calls, tuples, wildcards};
 use crate::dialect::Mysql;
 use crate::error::{SqlResult, no_table, syntax, unsupported};
 use crate::result::SqlError;
+use crate::walk::walk_mut;
 
 /// Tables that one SELECT joins at most.
 const MOST_TABLES: usize = 61;
@@ -48,20 +48,16 @@ pub fn rewrite(
     resolved: &HashMap<TableName, ResolvedTable>,
 ) -> SqlResult<Query> {
     let mut rewriter = Rewriter::new(context, resolved);
-    match query.visit(&mut rewriter) {
-        ControlFlow::Continue(()) => Ok(query),
-        ControlFlow::Break(error) => Err(error),
-    }
+    walk_mut(&mut query, &mut rewriter)?;
+    Ok(query)
 }
 
 /// Rewrites one expression that stands outside of a query.
 pub fn rewrite_expr(mut expr: Expr, context: &QueryContext) -> SqlResult<Expr> {
     let resolved = HashMap::new();
     let mut rewriter = Rewriter::new(context, &resolved);
-    match expr.visit(&mut rewriter) {
-        ControlFlow::Continue(()) => Ok(expr),
-        ControlFlow::Break(error) => Err(error),
-    }
+    walk_mut(&mut expr, &mut rewriter)?;
+    Ok(expr)
 }
 
 impl VisitorMut for Rewriter<'_> {

@@ -6,9 +6,10 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{Expr, Query, SetExpr, Statement, TableFactor, VisitMut, VisitorMut};
+use sqlparser::ast::{Expr, Query, SetExpr, Statement, TableFactor, VisitorMut};
 
 use crate::error::{SqlResult, unknown};
+use crate::walk::walk_mut;
 
 /// The query that a text spells.
 pub fn query(text: &str) -> SqlResult<Query> {
@@ -20,13 +21,13 @@ pub fn query(text: &str) -> SqlResult<Query> {
 
 /// Puts an expression where the text has this name, outside of subqueries already filled in.
 pub fn fill_expr(query: &mut Query, hole: &str, expr: &Expr) {
-    _ = query.visit(&mut Exprs { hole, expr });
+    _ = walk_mut(query, &mut Exprs { hole, expr });
 }
 
 /// Puts a query where the text has a derived table of this name: at the first, since what was
 /// filled in before may have others.
 pub fn fill_query(query: &mut Query, hole: &str, subquery: &Query) {
-    _ = query.visit(&mut Queries { hole, subquery });
+    _ = walk_mut(query, &mut Queries { hole, subquery });
 }
 
 /// A query of nothing but a body.

@@ -6,13 +6,14 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    DateTimeField, Expr, Function, NamedWindowDefinition, NamedWindowExpr, Query, Select, Visit,
-    Visitor, WindowFrameBound, WindowSpec, WindowType, visit_expressions_mut,
+    DateTimeField, Expr, Function, NamedWindowDefinition, NamedWindowExpr, Query, Select, Visitor,
+    WindowFrameBound, WindowSpec, WindowType,
 };
 
 use super::calls::string;
 use crate::error::{SqlResult, unsupported};
 use crate::result::SqlError;
+use crate::walk::{each_expr, walk};
 
 /// Writes every window of a SELECT out that starts from one of its WINDOW clause.
 pub fn write_out(select: &mut Select) -> SqlResult<()> {
@@ -29,20 +30,12 @@ pub fn write_out(select: &mut Select) -> SqlResult<()> {
         }
     }
     let windows = select.named_window.clone();
-    let outcome = visit_expressions_mut(select, |expr| match expr {
-        Expr::Function(function) => match &mut function.over {
-            Some(WindowType::WindowSpec(spec)) => match start_from(spec, &windows) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => ControlFlow::Break(error),
-            },
-            _ => ControlFlow::Continue(()),
-        },
-        _ => ControlFlow::Continue(()),
-    });
-    match outcome {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    each_expr(select, &mut |expr| match expr {
+        Expr::Function(Function { over: Some(WindowType::WindowSpec(spec)), .. }) => {
+            start_from(spec, &windows)
+        }
+        _ => Ok(()),
+    })
 }
 
 /// `INTERVAL 1 DAY` as a bound of a frame, in the one form that the planner below takes: a text
@@ -54,19 +47,12 @@ pub fn bounds(select: &mut Select) -> SqlResult<()> {
             bounds_of(spec)?;
         }
     }
-    let outcome = visit_expressions_mut(&mut select.projection, |expr| match expr {
+    each_expr(&mut select.projection, &mut |expr| match expr {
         Expr::Function(Function { over: Some(WindowType::WindowSpec(spec)), .. }) => {
-            match bounds_of(spec) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => ControlFlow::Break(error),
-            }
+            bounds_of(spec)
         }
-        _ => ControlFlow::Continue(()),
-    });
-    match outcome {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+        _ => Ok(()),
+    })
 }
 
 fn bounds_of(spec: &mut WindowSpec) -> SqlResult<()> {
@@ -147,14 +133,9 @@ pub fn misplaced(select: &Select) -> SqlResult<()> {
         }
     }
     for part in [&select.selection, &select.having].into_iter().flatten() {
-        if let ControlFlow::Break(error) = part.visit(&mut Search(0)) {
-            return Err(error);
-        }
+        walk(part, &mut Search(0))?;
     }
-    match select.group_by.visit(&mut Search(0)) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    walk(&select.group_by, &mut Search(0))
 }
 
 /// Error 3579.

@@ -11,7 +11,7 @@ use datafusion::common::{DFSchema, TableReference};
 use datafusion::physical_expr::PhysicalExpr;
 use sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Insert, OnInsert, Query, SetExpr,
-    VisitMut, VisitorMut,
+    VisitorMut,
 };
 use types::columns::ColumnsBuilder;
 use types::{Table, Value};
@@ -25,6 +25,7 @@ use crate::coerce::{Place, value_at};
 use crate::error::{SqlResult, no_column, unknown, unsupported};
 use crate::planner::{self, parts, planning_schema};
 use crate::result::SqlError;
+use crate::walk::walk_mut;
 
 /// What a column is assigned.
 enum Given {
@@ -80,9 +81,7 @@ impl Assigning {
                 set.push((at, Given::Default));
                 continue;
             }
-            if let ControlFlow::Break(error) = expr.visit(&mut names) {
-                return Err(error);
-            }
+            walk_mut(&mut expr, &mut names)?;
             let number = crate::constant::number_of_bytes(&expr, column.ty);
             set.push((
                 at,

@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 
 use placement::api::Catalog;
-use sqlparser::ast::{Expr, Ident, Query, SetExpr, TableFactor, VisitMut, VisitorMut};
+use sqlparser::ast::{Expr, Ident, Query, SetExpr, TableFactor, VisitorMut};
 use types::{ColumnType, Table, Timestamp};
 
 use super::Session;
@@ -16,6 +16,7 @@ use super::tables::readable;
 use crate::error::{SqlResult, unsupported};
 use crate::planner::{self, table_name};
 use crate::result::SqlError;
+use crate::walk::walk_mut;
 
 /// A table that a subquery reads: what it goes by there, and whether it has a column.
 struct Inner {
@@ -49,10 +50,8 @@ impl<'a> Earlier<'a> {
 
     /// An expression with the new values of columns that were assigned.
     pub(super) fn written_into(mut self, mut expr: Expr) -> SqlResult<Expr> {
-        if !self.set.is_empty()
-            && let ControlFlow::Break(error) = expr.visit(&mut self)
-        {
-            return Err(error);
+        if !self.set.is_empty() {
+            walk_mut(&mut expr, &mut self)?;
         }
         Ok(expr)
     }
@@ -97,7 +96,7 @@ impl<'a> Earlier<'a> {
         }
         // In the subquery, names of the row need its own.
         let mut earlier = earlier.clone();
-        _ = earlier.visit(&mut Qualified(self.own));
+        _ = walk_mut(&mut earlier, &mut Qualified(self.own));
         nested(earlier)
     }
 

@@ -9,7 +9,7 @@ use arrow::record_batch::RecordBatch;
 use datafusion::common::{DFSchema, TableReference};
 use futures::TryStreamExt;
 use placement::api::Catalog;
-use sqlparser::ast::{Expr, Query, SelectItem, SetExpr, Visit, Visitor};
+use sqlparser::ast::{Expr, Query, SelectItem, SetExpr, Visitor};
 use types::columns::ColumnsBuilder;
 use types::{Table, Value};
 
@@ -25,6 +25,7 @@ use crate::planner::{self, planning_schema};
 use crate::reader::Reader;
 use crate::result::SqlError;
 use crate::session::settings::evaluate;
+use crate::walk::finds;
 
 impl Session {
     /// The values of one row, from left to right; DEFAULT is `None`. All subqueries of a statement
@@ -189,7 +190,7 @@ pub(super) fn has_subquery(expr: &Expr) -> bool {
             ControlFlow::Break(())
         }
     }
-    expr.visit(&mut Found).is_break()
+    finds(expr, &mut Found)
 }
 
 /// Whether an expression names a column.
@@ -204,5 +205,5 @@ fn names_column(expr: &Expr) -> bool {
             }
         }
     }
-    expr.visit(&mut Found).is_break()
+    finds(expr, &mut Found)
 }

@@ -18,6 +18,7 @@ use crate::planner::{call, parts};
 use crate::result::SqlError;
 use crate::statement::Target;
 use crate::variables::{Globals, Variables};
+use crate::walk::walk_mut;
 
 struct Inliner<'a> {
     variables: &'a Variables,
@@ -61,11 +62,11 @@ impl Session {
                 found_rows: self.found_rows.load(Ordering::Acquire),
                 keeps: &keeps,
             };
-            match VisitMut::visit(statement, &mut inliner) {
-                ControlFlow::Continue(()) => break,
-                ControlFlow::Break(Unfinished::Wrong(error)) => return Err(error),
+            match walk_mut(statement, &mut inliner) {
+                Ok(()) => break,
+                Err(Unfinished::Wrong(error)) => return Err(error),
                 // What has been replaced already is left alone the second time.
-                ControlFlow::Break(Unfinished::Globals) => globals = Some(self.globals().await?),
+                Err(Unfinished::Globals) => globals = Some(self.globals().await?),
             }
         }
         if keeps.load(Ordering::Acquire) {

@@ -32,6 +32,7 @@ use crate::planner::{parts, table_name};
 use crate::result::{Done, Reply, SqlError};
 use crate::rows;
 use crate::storage::Savepoint;
+use crate::walk::finds;
 
 /// A table of the FROM, by the name it goes by there.
 struct Named {
@@ -459,7 +460,7 @@ pub(super) fn refuse_reading<T: Visit, U: Visit>(
         }
     }
     let mut reading = Reading(table, database);
-    if one.visit(&mut reading).is_break() || other.visit(&mut reading).is_break() {
+    if finds(one, &mut reading) || finds(other, &mut reading) {
         let text =
             format!("You can't specify target table '{}' for update in FROM clause", table.name);
         return Err(SqlError::new(1093, b"HY000", text));

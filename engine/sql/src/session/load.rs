@@ -13,7 +13,7 @@ use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
-use sqlparser::ast::{Expr, Ident, VisitMut, VisitorMut};
+use sqlparser::ast::{Expr, Ident, VisitorMut};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use types::{Error, Table, Value};
@@ -30,6 +30,7 @@ use crate::result::{Done, Reply, SqlError};
 use crate::rows;
 use crate::statement::{LoadData, LoadTarget};
 use crate::storage::Savepoint;
+use crate::walk::walk_mut;
 
 /// Pieces of the file, in order; an error means that the rest will not come.
 pub type Infile = mpsc::Receiver<Result<Bytes, SqlError>>;
@@ -264,7 +265,7 @@ impl Session {
             let taken = positions.clone();
             positions.push(position(&table, column, &taken)?);
             let mut expr = expr.clone();
-            _ = expr.visit(&mut Variables(&targets));
+            _ = walk_mut(&mut expr, &mut Variables(&targets));
             self.inline(&mut expr, &[]).await?;
             computed.push(planner::compile(expr, &frame, &self.context(), &self.engine.state)?);
         }

@@ -12,7 +12,7 @@ use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use futures::{StreamExt, TryStreamExt};
 use placement::api::Catalog;
-use sqlparser::ast::{Query, Select, SetExpr, TableFactor, Visit, Visitor};
+use sqlparser::ast::{Query, Select, SetExpr, TableFactor, Visitor};
 use types::{Column, ColumnType, SchemaVersion, SnapshotToken, TableId, Timestamp, Value};
 
 use super::locking::Locked;
@@ -28,6 +28,7 @@ use crate::reader::Reader;
 use crate::result::{BatchStream, Reply, ResultColumn, SqlError};
 use crate::router::{self, QueryFacts, Route, TableFacts};
 use crate::statement::Stmt;
+use crate::walk::walk;
 
 /// A query that is planned and routed.
 struct Prepared {
@@ -415,7 +416,7 @@ fn aliases(query: &Query, database: &str) -> BTreeMap<TableName, Vec<String>> {
         }
     }
     let mut found = Aliases(database, BTreeMap::new());
-    _ = query.visit(&mut found);
+    _ = walk(query, &mut found);
     found.1
 }
 
@@ -432,7 +433,7 @@ fn hints_of(query: &Query) -> BTreeMap<String, router::Engine> {
         }
     }
     let mut hints = Hints(BTreeMap::new());
-    _ = query.visit(&mut hints);
+    _ = walk(query, &mut hints);
     hints.0
 }
 

@@ -18,6 +18,7 @@ use crate::constant::{expression, literal};
 use crate::error::{SqlResult, unsupported};
 use crate::planner::parts;
 use crate::result::SqlError;
+use crate::walk::{walk, walk_mut};
 
 /// Longest lease that a client may ask for at once.
 const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
@@ -38,7 +39,7 @@ impl Session {
         statement: &mut T,
     ) -> SqlResult<()> {
         let mut calls = Calls::default();
-        _ = Visit::visit(statement, &mut calls);
+        _ = walk(statement, &mut calls);
         if calls.found.is_empty() {
             return Ok(());
         }
@@ -61,14 +62,14 @@ impl Session {
                 }
             };
         }
-        _ = VisitMut::visit(statement, &mut calls);
+        _ = walk_mut(statement, &mut calls);
         Ok(())
     }
 
     /// Replaces a statement's calls by values of their types, and carries none out.
     pub(super) fn describe_calls<T: Visit + VisitMut>(statement: &mut T) {
         let mut calls = Calls::default();
-        _ = Visit::visit(statement, &mut calls);
+        _ = walk(statement, &mut calls);
         for ((name, _), value) in &mut calls.found {
             *value = match *name {
                 "isobar_snapshot" => Value::String(String::new()),
@@ -76,7 +77,7 @@ impl Session {
                 _ => Value::Int(0),
             };
         }
-        _ = VisitMut::visit(statement, &mut calls);
+        _ = walk_mut(statement, &mut calls);
     }
 
     /// A signed token of the present, held readable for so long.

@@ -20,6 +20,7 @@ use crate::info::is_virtual;
 use crate::parser;
 use crate::planner::table_name;
 use crate::result::SqlError;
+use crate::walk::{walk, walk_mut};
 
 /// Deepest nesting of views in views.
 const DEPTH: usize = 32;
@@ -34,7 +35,7 @@ impl Session {
     ) -> SqlResult<()> {
         let mut catalog = self.engine.storage.catalog().await?;
         let mut named = Named { database: &self.database, ctes: Vec::new(), found: Vec::new() };
-        _ = Visit::visit(&*statement, &mut named);
+        _ = walk(&*statement, &mut named);
         let unknown = |catalog: &Catalog| {
             named.found.iter().any(|(database, name)| {
                 !is_virtual(database) && catalog.table_named(database, name).is_none()
@@ -57,9 +58,7 @@ impl Session {
             read: BTreeSet::new(),
             expanded: 0,
         };
-        if let ControlFlow::Break(error) = VisitMut::visit(statement, &mut expander) {
-            return Err(error);
-        }
+        walk_mut(statement, &mut expander)?;
         let read = expander.read;
         for (database, name) in read {
             if let Some(view) = catalog.view_named(&database, &name) {
@@ -99,7 +98,7 @@ impl Session {
     pub(super) async fn check_no_view_is_locked(&self, query: &Query) -> SqlResult<()> {
         let catalog = self.engine.storage.catalog().await?;
         let mut named = Named { database: &self.database, ctes: Vec::new(), found: Vec::new() };
-        _ = Visit::visit(query, &mut named);
+        _ = walk(query, &mut named);
         let is_view = |(database, name): &(String, String)| {
             catalog.table_named(database, name).is_none()
                 && catalog.view_named(database, name).is_some()

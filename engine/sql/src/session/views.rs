@@ -9,8 +9,7 @@ use std::ops::ControlFlow;
 use placement::api::{Catalog, CatalogChange, StoredView};
 use sqlparser::ast::{
     Expr, FromTable, GroupByExpr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableObject, TableWithJoins, VisitMut,
-    VisitorMut,
+    SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableObject, TableWithJoins, VisitorMut,
 };
 use types::{Column, ColumnType, Error, SchemaVersion, TableId};
 
@@ -22,6 +21,7 @@ use crate::error::{SqlResult, no_database, no_table, unsupported};
 use crate::planner::{self, parts, table_name};
 use crate::result::{Reply, ResultColumn, SqlError};
 use crate::statement::DefineView;
+use crate::walk::walk_mut;
 use crate::{ddl, parser};
 
 /// Longest name that a column of a view takes from its expression, in characters.
@@ -107,9 +107,7 @@ impl Session {
     /// column.
     fn made_whole(&self, query: &mut Query, names: &[String], catalog: &Catalog) -> SqlResult<()> {
         let mut qualifier = Qualifier { database: &self.database, ctes: Vec::new() };
-        if let ControlFlow::Break(error) = VisitMut::visit(query, &mut qualifier) {
-            return Err(error);
-        }
+        walk_mut(query, &mut qualifier)?;
         write_out(&mut query.body, catalog)?;
         let displayed = planner::displayed(query);
         let own = |(at, shown): (usize, &planner::Displayed)| match shown {
@@ -405,7 +403,7 @@ pub(super) fn text_within(view: &StoredView, database: &str) -> SqlResult<String
     let sqlparser::ast::Statement::Query(mut query) = parser::parse_sql(&view.query)? else {
         return Err(impossible("a view that is no query"));
     };
-    _ = VisitMut::visit(&mut *query, &mut Bare(database));
+    _ = walk_mut(&mut *query, &mut Bare(database));
     Ok(planner::canonical(&*query))
 }
 

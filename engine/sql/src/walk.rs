@@ -1,0 +1,109 @@
+//! Walks over statements: for those who look for something in one, and those who change it.
+//!
+//! sqlparser writes the traversal of its whole syntax tree anew for every type of visitor, and some thirty types were
+//! half of what this crate took to compile. Here visitors go behind one pointer, so that there are two traversals.
+//! Nothing else may call `Visit::visit`, nor sqlparser's `visit_expressions` and its kin.
+
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{
+    Expr, ObjectName, Query, Select, Statement, TableFactor, ValueWithSpan, Visit, VisitMut,
+    Visitor, VisitorMut,
+};
+
+macro_rules! walker {
+    ($(#[$doc:meta])* $walk:ident($part:ty, $visitor:ident), $erased:ident, $kept:ident, $($hook:ident($node:ty),)*) => {
+        struct $erased<'a>(&'a mut dyn $visitor<Break = ()>);
+
+        impl $visitor for $erased<'_> {
+            type Break = ();
+
+            $(fn $hook(&mut self, node: $node) -> ControlFlow<()> {
+                self.0.$hook(node)
+            })*
+        }
+
+        /// Keeps what a visitor broke off with, so that all visitors break off alike.
+        struct $kept<'a, B> {
+            visitor: &'a mut dyn $visitor<Break = B>,
+            broke: Option<B>,
+        }
+
+        impl<B> $visitor for $kept<'_, B> {
+            type Break = ();
+
+            $(fn $hook(&mut self, node: $node) -> ControlFlow<()> {
+                self.visitor.$hook(node).map_break(|broke| self.broke = Some(broke))
+            })*
+        }
+
+        $(#[$doc])*
+        ///
+        /// # Errors
+        /// What the visitor broke off with.
+        pub fn $walk<B>(part: $part, visitor: &mut dyn $visitor<Break = B>) -> Result<(), B> {
+            let mut kept = $kept { visitor, broke: None };
+            _ = part.visit(&mut $erased(&mut kept));
+            kept.broke.map_or(Ok(()), Err)
+        }
+    };
+}
+
+walker! {
+    /// Shows every node of a part of a statement to the visitor, until it breaks off.
+    walk(&impl Visit, Visitor), Erased, Kept,
+    pre_visit_query(&Query),
+    post_visit_query(&Query),
+    pre_visit_select(&Select),
+    post_visit_select(&Select),
+    pre_visit_relation(&ObjectName),
+    post_visit_relation(&ObjectName),
+    pre_visit_table_factor(&TableFactor),
+    post_visit_table_factor(&TableFactor),
+    pre_visit_expr(&Expr),
+    post_visit_expr(&Expr),
+    pre_visit_statement(&Statement),
+    post_visit_statement(&Statement),
+    pre_visit_value(&ValueWithSpan),
+    post_visit_value(&ValueWithSpan),
+}
+
+walker! {
+    /// Lets the visitor change every node of a part of a statement, until it breaks off.
+    walk_mut(&mut impl VisitMut, VisitorMut), ErasedMut, KeptMut,
+    pre_visit_query(&mut Query),
+    post_visit_query(&mut Query),
+    pre_visit_select(&mut Select),
+    post_visit_select(&mut Select),
+    pre_visit_relation(&mut ObjectName),
+    post_visit_relation(&mut ObjectName),
+    pre_visit_table_factor(&mut TableFactor),
+    post_visit_table_factor(&mut TableFactor),
+    pre_visit_expr(&mut Expr),
+    post_visit_expr(&mut Expr),
+    pre_visit_statement(&mut Statement),
+    post_visit_statement(&mut Statement),
+    pre_visit_value(&mut ValueWithSpan),
+    post_visit_value(&mut ValueWithSpan),
+}
+
+/// Whether the visitor breaks off, by which it says that it has found what it looks for.
+pub fn finds(part: &impl Visit, visitor: &mut dyn Visitor<Break = ()>) -> bool {
+    walk(part, visitor).is_err()
+}
+
+/// Lets a function change every expression of a part of a statement, inner ones first, until it fails.
+pub fn each_expr<E>(
+    part: &mut impl VisitMut,
+    change: &mut dyn FnMut(&mut Expr) -> Result<(), E>,
+) -> Result<(), E> {
+    struct Each<'a, E>(&'a mut dyn FnMut(&mut Expr) -> Result<(), E>);
+    impl<E> VisitorMut for Each<'_, E> {
+        type Break = E;
+
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<E> {
+            (self.0)(expr).map_or_else(ControlFlow::Break, ControlFlow::Continue)
+        }
+    }
+    walk_mut(part, &mut Each(change))
+}
