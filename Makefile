@@ -83,11 +83,11 @@ test: build venv ## Run the tests: Rust, Scala, then whole clusters
 
 TABLES := $(ISOBAR_CACHE)/tables.jsonl
 .PHONY: tables
-tables: build venv ## Run every client and every script, and print what works and what agrees as tables
+tables: build venv ## Run every client, script and column type, and print what works, agrees and comes back as tables
 	$(SBT) "spark-connector/assembly"
 	rm -f $(TABLES)
 	ISOBAR_RESULTS=$(TABLES) $(PYTHON) -m pytest -q tests/cluster/test_client_table.py tests/cluster/test_scripts.py \
-		--isobar $(ISOBAR) --jar $(JAR) || true
+		tests/cluster/test_column_types.py --isobar $(ISOBAR) --jar $(JAR) || true
 	$(PYTHON) tests/cluster/tables.py $(TABLES)
 
 .PHONY: lint

@@ -2,6 +2,7 @@
 //!
 //! Everything here comes from outside: unknown fields are refused, nothing is guessed.
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Expr, Operator, binary_expr, col, lit};
 use serde::{Deserialize, Serialize};
@@ -139,6 +140,10 @@ pub enum Literal {
     Timestamp(String),
     /// Truth value.
     Bool(bool),
+    /// Bytes, as base64.
+    Bytes(String),
+    /// Span in microseconds, as text.
+    Time(String),
 }
 
 fn invalid(text: impl Into<String>) -> DoorError {
@@ -236,7 +241,10 @@ impl Literal {
         let misfit = || invalid(format!("a filter's literal does not fit a column of type {ty}"));
         let number = |text: &str| text.parse::<i64>().map_err(|_| misfit());
         Ok(match (self, ty) {
-            (Literal::Int(text), ColumnType::Int { .. }) => {
+            (
+                Literal::Int(text),
+                ColumnType::Int { .. } | ColumnType::Year | ColumnType::Bit(_),
+            ) => {
                 let n: i128 = text.parse().map_err(|_| misfit())?;
                 match (i64::try_from(n), u64::try_from(n)) {
                     (Ok(n), _) => ScalarValue::Int64(Some(n)),
@@ -250,6 +258,17 @@ impl Literal {
                 ScalarValue::Decimal128(Some(value.unscaled), precision, value.scale as i8)
             }
             (Literal::Double(n), ColumnType::Double) => ScalarValue::Float64(Some(*n)),
+            // Not rounded: of a double between two floats the answer would be another one's.
+            (Literal::Double(n), ColumnType::Float) if f64::from(*n as f32) == *n => {
+                ScalarValue::Float32(Some(*n as f32))
+            }
+            (
+                Literal::Bytes(text),
+                ColumnType::Binary(_) | ColumnType::Varbinary(_) | ColumnType::Blob(_),
+            ) => ScalarValue::Binary(Some(BASE64_STANDARD.decode(text).map_err(|_| misfit())?)),
+            (Literal::Time(text), ColumnType::Time(_)) => {
+                ScalarValue::DurationMicrosecond(Some(number(text)?))
+            }
             (
                 Literal::String(text),
                 ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_),

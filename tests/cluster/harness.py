@@ -39,7 +39,7 @@ EVERY_TYPE = [
     " (3, 0, 0, 0, 0, 0, 0, 0, 0, -0.25, -0.0000000001, '', '', '', '1000-01-01', '1000-01-01 00:00:00',"
     " '1970-01-02 00:00:00')",
 ]
-# Types that the Spark connector refuses by name so far, and so in a table of their own.
+# more.t: types that readers show in their own ways.
 MORE_TYPES = [
     "CREATE DATABASE more",
     "CREATE TABLE more.t (id INT PRIMARY KEY, q BINARY(4), r VARBINARY(20), s BLOB, u TINYINT(1), v FLOAT, w YEAR,"

@@ -112,9 +112,18 @@ def text(value: object) -> str:
         value = int(value)
     elif isinstance(value, datetime.datetime):
         value = value.replace(tzinfo=None).isoformat(" ")
+    elif isinstance(value, datetime.timedelta):
+        value = time(value)
     elif isinstance(value, Decimal):
         value = f"{value:f}"
     return str(value) or "(empty)"
+
+
+def time(span: datetime.timedelta) -> str:
+    """A TIME as MySQL writes it."""
+    seconds, micros = divmod(abs(span) // datetime.timedelta(microseconds=1), 1_000_000)
+    sign, fraction = "-" if span < datetime.timedelta() else "", f".{micros:06}" if micros else ""
+    return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{fraction}"
 
 
 def words(rows: list[list[Cell]]) -> list[list[Cell]]:

@@ -1,4 +1,4 @@
-"""Prints what the tests noted of clients and scripts (ISOBAR_RESULTS) as Markdown tables.
+"""Prints what the tests noted of clients, scripts and column types (ISOBAR_RESULTS) as Markdown tables.
 
 It must never count anything that a test did not note.
 """
@@ -24,6 +24,12 @@ def main(path: Path) -> None:
     for line in lines:
         if line["table"] == "scripts":
             print("| " + " | ".join(str(line[k]) for k in ("reader", "agrees", "differs", "refused", "not asked")) + " |")
+    types = [line for line in lines if line["table"] == "types"]
+    if types:
+        readers = list(types[0]["cells"])
+        print("\n| type | " + " | ".join(readers) + " |\n|" + "---|" * (1 + len(readers)))
+    for line in types:
+        print(f"| {line['type']} | " + " | ".join(line["cells"][reader] for reader in readers) + " |")
 
 
 main(Path(sys.argv[1]))

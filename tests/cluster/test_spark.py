@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from harness import EVERY_TYPE, Cluster
+from harness import EVERY_TYPE, MORE_TYPES, Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 SBT_TIMEOUT = 300
@@ -14,6 +14,7 @@ SBT_TIMEOUT = 300
 @pytest.mark.timeout(SBT_TIMEOUT + 60)
 def test_the_connectors_suite_passes_over_a_cluster(cluster: Cluster, tmp_path: Path):
     cluster.sql(*EVERY_TYPE)
+    cluster.sql(*MORE_TYPES)
     path = tmp_path / "t.csv"
     lines = (f"{n},{n % 13 or chr(92) + 'N'},name {n % 97},{n % 1000}.{n % 100:02}\n" for n in range(5_000))
     path.write_text("".join(lines), encoding="ascii")
@@ -24,7 +25,7 @@ def test_the_connectors_suite_passes_over_a_cluster(cluster: Cluster, tmp_path: 
         "SPLIT TABLE spread.t REGIONS 4",
         "DELETE FROM spread.t WHERE id % 11 = 0",
     )
-    for table in ("typed.t", "spread.t"):
+    for table in ("typed.t", "more.t", "spread.t"):
         cluster.replicate(table)
     done = subprocess.run(
         [ROOT / "project/sbt", "spark-connector/testOnly org.isobar.spark.RunningIsobarSuite"],

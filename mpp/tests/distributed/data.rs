@@ -9,7 +9,7 @@ pub const ORDERS: i64 = 600;
 /// Rows of `customers`.
 pub const CUSTOMERS: i64 = 25;
 
-fn column(id: ColumnId, name: &str, ty: ColumnType, nullable: bool) -> Column {
+pub fn column(id: ColumnId, name: &str, ty: ColumnType, nullable: bool) -> Column {
     Column {
         id,
         name: name.into(),

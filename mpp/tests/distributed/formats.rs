@@ -6,9 +6,9 @@ use mpp::error::{DoorCode, DoorError};
 use mpp::request::{Command, Filter, Literal};
 use mpp::ticket::{SqlTicket, Ticket, Work, fuzz_ticket};
 use serde_json::json;
-use types::{SnapshotToken, Timestamp};
+use types::{ColumnType, SnapshotToken, Timestamp};
 
-use crate::data::orders_table;
+use crate::data::{column, orders_table, table};
 
 #[test]
 fn durations() {
@@ -97,6 +97,48 @@ fn filters_that_cannot_be_right_are_refused() {
         values: vec![],
     };
     assert!(right.to_expr(&table).is_ok());
+}
+
+#[test]
+fn a_literal_fits_its_column_exactly_or_is_refused() {
+    let kinds = [
+        ColumnType::Year,
+        ColumnType::Bit(64),
+        ColumnType::Float,
+        ColumnType::Varbinary(9),
+        ColumnType::Time(6),
+        ColumnType::Json,
+    ];
+    let columns = (1..).zip(kinds).map(|(id, ty)| column(id, &format!("c{id}"), ty, true));
+    let table = table(9, "kinds", columns.collect());
+    let read = |column: u32, value: serde_json::Value| {
+        let filter = json!({"op": "=", "column": format!("c{column}"), "value": value});
+        let filter: Filter = serde_json::from_value(filter).unwrap();
+        filter.to_expr(&table).map(|expr| expr.to_string()).map_err(|error| error.code)
+    };
+    let right = [
+        (1, json!({"int": "2155"}), "c1 = Int64(2155)"),
+        (2, json!({"int": "18446744073709551615"}), "c2 = UInt64(18446744073709551615)"),
+        (3, json!({"double": 0.10000000149011612}), "c3 = Float32(0.1)"),
+        (4, json!({"bytes": "AP8="}), r#"c4 = Binary("0,255")"#),
+        (5, json!({"time": "-3020399000000"}), "c5 = DurationMicrosecond(\"-3020399000000\")"),
+    ];
+    for (column, value, expected) in right {
+        assert_eq!(read(column, value.clone()), Ok(expected.to_owned()), "{value}");
+    }
+    let wrong = [
+        (1, json!({"string": "2155"})),
+        (2, json!({"bytes": "AP8="})),
+        (3, json!({"double": 0.1})),
+        (4, json!({"bytes": "AP8"})),
+        (4, json!({"string": "x"})),
+        (5, json!({"time": "00:00:01"})),
+        (5, json!({"int": "1"})),
+        (6, json!({"string": "1"})),
+    ];
+    for (column, value) in wrong {
+        assert_eq!(read(column, value.clone()), Err(DoorCode::Invalid), "{value}");
+    }
 }
 
 #[test]

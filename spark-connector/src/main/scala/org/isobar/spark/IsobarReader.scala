@@ -74,7 +74,12 @@ final class IsobarReader(task: ReadTask, partition: IsobarPartition) extends Par
   private def columnar(root: VectorSchemaRoot): ColumnarBatch = batch match {
     case Some((known, made)) if known eq root => made
     case _ =>
-      val columns = root.getFieldVectors.asScala.map(Vectors.column).toArray[ColumnVector]
+      val columns = task.columns
+        .zip(root.getFieldVectors.asScala)
+        .map { case (column, vector) =>
+          Vectors.column(ColumnType.require(task.table, column), vector): ColumnVector
+        }
+        .toArray
       val made = new ColumnarBatch(columns)
       batch = Some(root -> made)
       made

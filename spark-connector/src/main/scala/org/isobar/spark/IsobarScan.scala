@@ -49,7 +49,11 @@ final class IsobarScanBuilder(table: IsobarTable, door: FlightDoor, snapshot: Qu
 
   override def isPartiallyPushed: Boolean = true
 
-  override def build(): Scan = new IsobarScan(table, door, snapshot, columns, pushed, limit)
+  override def build(): Scan = {
+    // Here and not earlier: what Spark cannot hold is an error only where it is asked for.
+    columns.foreach(ColumnType.require(table.description.fullName, _))
+    new IsobarScan(table, door, snapshot, columns, pushed, limit)
+  }
 }
 
 /** A planned scan. The server is asked once, when statistics or partitions are first needed. */

@@ -11,7 +11,7 @@ import org.apache.spark.sql.connector.catalog.{Table, TableCapability}
 import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.read.ScanBuilder
 import org.apache.spark.sql.connector.write.{LogicalWriteInfo, WriteBuilder}
-import org.apache.spark.sql.types.{StructField, StructType}
+import org.apache.spark.sql.types.{DataType, StringType, StructField, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** @param label
@@ -32,24 +32,36 @@ final class IsobarTable(
     with SupportsWrite
     with SupportsDeleteV2 {
 
-  /** Columns with their types, in declared order; made here, so that a type which Spark cannot hold fails at planning.
-    */
+  /** The columns that Spark can hold, with their types. */
   val types: Map[String, ColumnType] =
-    description.columns.map(column => column.name -> ColumnType.require(description.fullName, column)).toMap
+    description.columns.flatMap(column => ColumnType.of(column.mysqlType).map(column.name -> _)).toMap
 
   override def name: String = label
 
-  /** Spark's schema of some of the columns. */
-  def schemaOf(some: Seq[ColumnInfo]): StructType =
-    StructType(some.map(column => StructField(column.name, types(column.name).spark, column.nullable)))
+  /** Spark's schema of columns that are to be read; an error that names the first that Spark cannot hold. */
+  def schemaOf(some: Seq[ColumnInfo]): StructType = StructType(some.map { column =>
+    StructField(column.name, ColumnType.require(description.fullName, column).spark, column.nullable)
+  })
 
   /** Spark's schema of all columns. */
-  def wholeSchema: StructType = schemaOf(description.columns)
+  def wholeSchema: StructType = StructType(description.columns.map { column =>
+    val field = StructField(column.name, shownType(column), column.nullable)
+    if (types.contains(column.name)) field else field.withComment(unreadable(column))
+  })
 
   override def id: String = description.id
 
-  override def columns: Array[Column] =
-    description.columns.map(column => Column.create(column.name, types(column.name).spark, column.nullable)).toArray
+  override def columns: Array[Column] = description.columns.map { column =>
+    val comment = if (types.contains(column.name)) null else unreadable(column)
+    Column.create(column.name, shownType(column), column.nullable, comment, null)
+  }.toArray
+
+  /** What Spark cannot hold is shown as a text, so that the other columns can be read: a query that needs it fails when
+    * it is planned.
+    */
+  private def shownType(column: ColumnInfo): DataType = types.get(column.name).fold[DataType](StringType)(_.spark)
+
+  private def unreadable(column: ColumnInfo): String = s"${column.mysqlType}: cannot be read in Spark"
 
   override def properties: ju.Map[String, String] = Map(
     "primary_key" -> description.primaryKey.mkString(","),

@@ -2,6 +2,8 @@
 //! Must never translate a filter that the server would answer differently: what is left out, Spark evaluates itself.
 package org.isobar.spark
 
+import java.util.Base64
+
 import com.fasterxml.jackson.databind.node.ObjectNode
 import org.apache.spark.sql.connector.expressions.{Expression, Literal, NamedReference}
 import org.apache.spark.sql.connector.expressions.filter.Predicate
@@ -13,8 +15,10 @@ import org.apache.spark.unsafe.types.UTF8String
   * Not translated, because the two sides could differ:
   *   - a literal of another type than the column's: Spark has cast one of them, and only Spark knows how;
   *   - an integer outside the column's range: the server might refuse it;
-  *   - a DOUBLE compared with NaN, an infinity or zero: NaN order, JSON, and -0.0 = 0.0 are not the same everywhere;
-  *   - a string that is not valid UTF-8, and strings of any collation but UTF8_BINARY.
+  *   - a DOUBLE or FLOAT compared with NaN, an infinity or zero: NaN order, JSON, and -0.0 = 0.0 are not the same
+  *     everywhere;
+  *   - a string that is not valid UTF-8, and strings of any collation but UTF8_BINARY;
+  *   - a column of a type that the server compares otherwise (JSON).
   */
 final class PredicateTranslator(columns: Map[String, ColumnType]) {
 
@@ -86,7 +90,8 @@ final class PredicateTranslator(columns: Map[String, ColumnType]) {
   }
 
   private def startsWith(children: Seq[Expression]): Option[ObjectNode] = children match {
-    case Seq(reference: NamedReference, value: Literal[_]) => compare("starts_with", reference, value)
+    case Seq(reference: NamedReference, value: Literal[_]) if value.dataType == StringType =>
+      compare("starts_with", reference, value)
     case _ => None
   }
 
@@ -101,7 +106,7 @@ final class PredicateTranslator(columns: Map[String, ColumnType]) {
 
   /** A literal of exactly the column's type. A NULL literal is left to Spark, which folds it away anyway. */
   private def literal(column: ColumnType, literal: Literal[_]): Option[ObjectNode] =
-    if (literal.dataType != column.spark || literal.value == null) None
+    if (!column.compared || literal.dataType != column.spark || literal.value == null) None
     else
       (column.spark, literal.value: Any) match {
         case (_, value: Decimal) if column.integers.isDefined =>
@@ -110,6 +115,12 @@ final class PredicateTranslator(columns: Map[String, ColumnType]) {
         case (ByteType | ShortType | IntegerType | LongType, value: Number) => int(column, BigInt(value.longValue))
         case (DoubleType, value: Double) =>
           Option.when(!value.isNaN && !value.isInfinite && value != 0.0)(Protocol.obj().put("double", value))
+        // To a double and back a float is itself.
+        case (FloatType, value: Float) =>
+          Option.when(!value.isNaN && !value.isInfinite && value != 0f)(Protocol.obj().put("double", value.toDouble))
+        case (BinaryType, value: Array[Byte]) =>
+          Some(Protocol.obj().put("bytes", Base64.getEncoder.encodeToString(value)))
+        case (_: DayTimeIntervalType, value: Long) => Some(Protocol.obj().put("time", value.toString))
         case (StringType, value: UTF8String) => Option.when(value.isValid)(Protocol.obj().put("string", value.toString))
         case (DateType, value: Int) => Some(Protocol.obj().put("date", value))
         case (TimestampNTZType, value: Long) => Some(Protocol.obj().put("datetime", value.toString))

@@ -11,12 +11,12 @@ import org.apache.spark.unsafe.types.UTF8String
 
 object Vectors {
 
-  /** The Spark column over a vector of the column's Arrow type. */
-  def column(vector: ValueVector): ColumnVector = vector match {
-    case bytes: UInt1Vector => new UnsignedColumn(ShortType, bytes)(bytes.getValueAsLong(_))
-    case shorts: UInt2Vector => new UnsignedColumn(IntegerType, shorts)(shorts.getValueAsLong(_))
-    case ints: UInt4Vector => new UnsignedColumn(LongType, ints)(ints.getValueAsLong(_))
-    case longs: UInt8Vector => new UnsignedColumn(DecimalType(20, 0), longs)(longs.get(_))
+  /** The Spark column of a type over a vector of that type's Arrow type. */
+  def column(columnType: ColumnType, vector: ValueVector): ColumnVector = vector match {
+    case bytes: UInt1Vector => new UnsignedColumn(columnType.spark, bytes)(bytes.getValueAsLong(_))
+    case shorts: UInt2Vector => new UnsignedColumn(columnType.spark, shorts)(shorts.getValueAsLong(_))
+    case ints: UInt4Vector => new UnsignedColumn(columnType.spark, ints)(ints.getValueAsLong(_))
+    case longs: UInt8Vector => new UnsignedColumn(columnType.spark, longs)(longs.get(_))
     case decimals: DecimalVector if decimals.getPrecision <= Decimal.MAX_LONG_DIGITS => new DecimalColumn(decimals)
     case other => new ArrowColumnVector(other)
   }

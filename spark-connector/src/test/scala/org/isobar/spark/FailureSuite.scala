@@ -124,11 +124,24 @@ class FailureSuite extends SparkTest {
     assert(nulls.code == "CORRUPT" && nulls.getMessage.contains("column n"))
   }
 
-  test("a type that Spark cannot hold is refused at planning, by name") {
-    cluster.create("d", "wide", Seq(TestColumn("id", "int"), TestColumn("x", "decimal(65,30)")), Nil)
-    val error = isobarError(spark.table(s"${catalog()}.d.wide"))
-    assert(error.code == "UNSUPPORTED")
-    assert(error.getMessage.contains("d.wide: column x has type decimal(65,30)"))
+  test("a column that Spark cannot hold is refused where it is asked for, by name; the others are read") {
+    val columns = Seq(TestColumn("id", "int"), TestColumn("x", "decimal(65,30)"), TestColumn("z", "point"))
+    cluster.create("d", "wide", columns, Nil)
+    val name = catalog()
+    val format = spark.read.format("isobar").option("endpoints", cluster.endpoints).option("table", "d.wide")
+    val loaded = format.option("user", "ada").option("password", "engine").load()
+    val whole = spark.table(s"$name.d.wide")
+    Seq(whole, whole.select("x"), whole.where("x = '1'").select("id"), whole.where("x IS NULL").select("id"), loaded)
+      .foreach { frame =>
+        val error = isobarError(rows(frame))
+        assert(error.code == "UNSUPPORTED")
+        assert(error.getMessage.contains("d.wide: column x has type decimal(65,30), which Spark cannot hold; select"))
+      }
+    assert(cluster.scans.isEmpty)
+    assert(rows(whole.select("id")).isEmpty && whole.count() == 0 && rows(loaded.select("id")).isEmpty)
+    val described =
+      rows(spark.sql(s"DESCRIBE TABLE $name.d.wide")).map(row => row.getString(0) -> row.getString(2)).toMap
+    assert(described("z") == "point: cannot be read in Spark" && described("id") == null)
   }
 
   test("a wrong password, and a login that expired") {

@@ -58,7 +58,18 @@ class OptionsSuite extends AnyFunSuite {
       "decimal( 38 , 30 )" -> DecimalType(38, 30),
       "longtext" -> StringType,
       "datetime" -> TimestampNTZType,
-      "timestamp(3)" -> TimestampType
+      "timestamp(3)" -> TimestampType,
+      "blob" -> BinaryType,
+      "binary(16)" -> BinaryType,
+      "float" -> FloatType,
+      "year" -> IntegerType,
+      "bit(1)" -> LongType,
+      "bit(63)" -> LongType,
+      "bit(64)" -> DecimalType(20, 0),
+      "time(6)" -> DayTimeIntervalType(),
+      "json" -> StringType,
+      "enum('a','(b)')" -> StringType,
+      "SET('it''s', 'b\n')" -> StringType
     )
     known.foreach { case (text, expected) => assert(ColumnType.of(text).map(_.spark).contains(expected), text) }
     Seq(
@@ -66,13 +77,13 @@ class OptionsSuite extends AnyFunSuite {
       "decimal(5,6)",
       "decimal(0,0)",
       "double unsigned",
-      "blob",
-      "json",
-      "enum('a','b')",
-      "time(6)",
-      "year",
-      "bit(1)",
-      "float",
+      "blob unsigned",
+      "geometry",
+      "enumeration",
+      "enum",
+      "bit(0)",
+      "bit(65)",
+      "float(7,4)",
       "",
       "int; drop",
       "decimal(99999999999,2)"

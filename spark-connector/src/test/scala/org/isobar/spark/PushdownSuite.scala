@@ -57,7 +57,28 @@ class PushdownSuite extends SparkTest {
     "NOT (i_int = 7 OR c = 'Zürich')",
     "NOT (i_int = 7 AND d4 = -0.01BD)",
     "(i_int < 0 OR f > 0.5D) AND (v <> 'ab' OR v IS NULL)",
-    "7 >= i_int"
+    "7 >= i_int",
+    "fl = CAST(1.4E-45 AS FLOAT)",
+    "fl < CAST(-1 AS FLOAT)",
+    "fl > 0.5D",
+    "bin = X'61000000'",
+    "bin < X'7f'",
+    "vb >= X'7f'",
+    "vb = X''",
+    "vb IN (X'7F', X'80')",
+    "bl > X'c3'",
+    "y = 1901",
+    "y > 2000 OR y = 0",
+    "b1 = 1L",
+    "b63 >= 9223372036854775807L",
+    "b64 = 18446744073709551615BD",
+    "b64 >= 9223372036854775808BD",
+    "tm < INTERVAL '0' SECOND",
+    "tm = INTERVAL '838:59:59' HOUR TO SECOND",
+    "tm >= INTERVAL '-0.000001' SECOND",
+    "flag = 1",
+    "js IS NULL",
+    "NOT (js IS NOT NULL OR bl IS NOT NULL)"
   )
 
   /** Conditions that stay with Spark. */
@@ -76,7 +97,16 @@ class PushdownSuite extends SparkTest {
     "NOT (i_int = 7 AND upper(v) = 'AB')",
     "year(day) = 2024",
     "length(t) > 100",
-    "v || '' = 'ab'"
+    "v || '' = 'ab'",
+    "js = '1.0'",
+    "js > 'a'",
+    "js IN ('null', '1.0')",
+    "js LIKE '1%'",
+    "startswith(bl, X'c3')",
+    "fl = CAST(0 AS FLOAT)",
+    "fl <> float('NaN')",
+    "b63 & 4 = 4",
+    "tm * 2 > INTERVAL '1' SECOND"
   )
 
   test("a pushed filter gives Spark's own answer, and is not evaluated twice") {
@@ -134,6 +164,10 @@ class PushdownSuite extends SparkTest {
     // Neither depends on the session's zone, which is New York's.
     assert(pushedLiteral("dt = TIMESTAMP_NTZ'1970-01-01 00:00:01'") == """{"datetime":"1000000"}""")
     assert(pushedLiteral("ts = TIMESTAMP'1970-01-01 00:00:01+00:00'") == """{"timestamp":"1000000"}""")
+    assert(pushedLiteral("tm = INTERVAL '-838:59:59' HOUR TO SECOND") == """{"time":"-3020399000000"}""")
+    assert(pushedLiteral("b64 = 18446744073709551615BD") == """{"int":"18446744073709551615"}""")
+    assert(pushedLiteral("bl = X'00ff'") == """{"bytes":"AP8="}""")
+    assert(pushedLiteral("fl = CAST(0.1 AS FLOAT)") == """{"double":0.10000000149011612}""")
   }
 
   test("a literal that is out of the column's range, malformed or of another type is not translated") {
@@ -141,7 +175,11 @@ class PushdownSuite extends SparkTest {
       "tiny" -> ColumnType.of("tinyint unsigned").get,
       "big" -> ColumnType.of("bigint unsigned").get,
       "text" -> ColumnType.of("text").get,
-      "real" -> ColumnType.of("double").get
+      "real" -> ColumnType.of("double").get,
+      "year" -> ColumnType.of("year").get,
+      "bits" -> ColumnType.of("bit(10)").get,
+      "doc" -> ColumnType.of("json").get,
+      "blob" -> ColumnType.of("blob").get
     )
     def translated(column: String, value: Any, dataType: DataType): Boolean = {
       val reference: NamedReference = Expressions.column(column)
@@ -157,7 +195,12 @@ class PushdownSuite extends SparkTest {
     assert(!translated("text", UTF8String.fromBytes(Array(0xff.toByte)), StringType))
     assert(!translated("text", UTF8String.fromString("a"), StringType("UTF8_LCASE")))
     assert(!translated("real", Double.NaN, DoubleType) && !translated("real", -0.0, DoubleType))
+    assert(translated("year", 2155, IntegerType) && !translated("year", 2156, IntegerType))
+    assert(translated("bits", 1023L, LongType) && !translated("bits", 1024L, LongType))
+    assert(!translated("doc", UTF8String.fromString("1"), StringType) && translated("blob", Array[Byte](0), BinaryType))
     assert(!translated("tiny", null, ShortType) && !translated("other", 1.toShort, ShortType))
+    val prefix = Array[Expression](Expressions.column("blob"), literal(Array[Byte](0), BinaryType))
+    assert(new PredicateTranslator(columns).translate(new Predicate("STARTS_WITH", prefix)).isEmpty)
     assert(new PredicateTranslator(columns).translate(new Predicate("ALWAYS_TRUE", Array.empty)).isEmpty)
   }
 

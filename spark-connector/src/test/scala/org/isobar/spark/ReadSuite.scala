@@ -2,7 +2,7 @@
 package org.isobar.spark
 
 import java.math.{BigDecimal => JBigDecimal}
-import java.time.{Instant, LocalDate, LocalDateTime}
+import java.time.{Duration, Instant, LocalDate, LocalDateTime}
 
 import scala.jdk.CollectionConverters._
 
@@ -12,6 +12,12 @@ import org.apache.spark.sql.types._
 
 class ReadSuite extends SparkTest {
   private def big(text: String): JBigDecimal = new JBigDecimal(text)
+
+  /** Arrays are equal only to themselves. */
+  private def comparable(value: Any): Any = value match {
+    case bytes: Array[Byte] => bytes.toSeq
+    case other => other
+  }
 
   test("every type arrives with its NULLs and extremes") {
     cluster.create("d", "types", TestTables.everyType, TestTables.everyTypeRows)
@@ -37,11 +43,22 @@ class ReadSuite extends SparkTest {
       StringType,
       DateType,
       TimestampNTZType,
-      TimestampType
+      TimestampType,
+      FloatType,
+      BinaryType,
+      BinaryType,
+      BinaryType,
+      IntegerType,
+      LongType,
+      LongType,
+      DecimalType(20, 0),
+      DayTimeIntervalType(),
+      StringType,
+      ByteType
     )
     assert(frame.schema.map(_.dataType) == expectedTypes)
     assert(frame.schema.map(_.nullable) == false +: Seq.fill(expectedTypes.length - 1)(true))
-    val got = rows(frame).sortBy(_.getInt(0)).map(_.toSeq)
+    val got = rows(frame).sortBy(_.getInt(0)).map(_.toSeq.map(comparable))
     val expected = Seq[Seq[Any]](
       1 +: Seq.fill(expectedTypes.length - 1)(null),
       Seq(
@@ -65,7 +82,18 @@ class ReadSuite extends SparkTest {
         "",
         LocalDate.of(1, 1, 1),
         LocalDateTime.of(1, 1, 1, 0, 0),
-        Instant.parse("1970-01-01T00:00:01Z")
+        Instant.parse("1970-01-01T00:00:01Z"),
+        -Float.MaxValue,
+        Seq.fill(4)(0.toByte),
+        Seq(),
+        Seq(),
+        0,
+        0L,
+        0L,
+        big("0"),
+        Duration.ofSeconds(-3_020_399),
+        "null",
+        (-128).toByte
       ),
       Seq(
         3,
@@ -88,7 +116,18 @@ class ReadSuite extends SparkTest {
         "x" * 70_000,
         LocalDate.of(9999, 12, 31),
         LocalDateTime.parse("9999-12-31T23:59:59.999999"),
-        Instant.parse("2038-01-19T03:14:07.999999Z")
+        Instant.parse("2038-01-19T03:14:07.999999Z"),
+        Float.MaxValue,
+        Seq.fill(4)((-1).toByte),
+        Seq(0, 0xff, 0x80, 0xfe, 0xc3, 0x28).map(_.toByte),
+        Seq.fill(70_000)(0xfe.toByte),
+        2155,
+        1L,
+        Long.MaxValue,
+        big("18446744073709551615"),
+        Duration.ofSeconds(3_020_399),
+        """{"a": [1, 2.5, 18446744073709551615, -1e308], "naïve ☃": {"𝄞": null}}""",
+        127.toByte
       ),
       Seq(
         4,
@@ -111,13 +150,40 @@ class ReadSuite extends SparkTest {
         "abc",
         LocalDate.of(2024, 2, 29),
         LocalDateTime.parse("2024-03-10T02:30:00.000001"),
-        Instant.parse("2024-03-10T07:30:00.000001Z")
+        Instant.parse("2024-03-10T07:30:00.000001Z"),
+        Float.MinPositiveValue,
+        Seq[Byte](0x61, 0, 0, 0),
+        Seq[Byte](0x7f),
+        Seq(0xc3.toByte, 0x28.toByte),
+        1901,
+        0L,
+        5L,
+        big("9223372036854775808"),
+        Duration.ofNanos(-1000),
+        "1.0",
+        1.toByte
       )
     )
     got.zip(expected).foreach { case (row, wanted) =>
       row.zip(wanted).zip(frame.columns).foreach { case ((value, want), column) => assert(value == want, column) }
     }
     assert(got.length == expected.length)
+  }
+
+  test("values of every type go through rows, sorts and shuffles") {
+    cluster.create("d", "types", TestTables.everyType, TestTables.everyTypeRows)
+    val frame = spark.table(s"${catalog()}.d.types")
+    val direct = rows(frame).map(_.toSeq.map(comparable)).toSet
+    frame.columns.foreach { column =>
+      val sorted = rows(frame.repartition(3, frame(column)).sort(frame(column), frame("id")))
+      assert(sorted.map(_.toSeq.map(comparable)).toSet == direct, column)
+      assert(sorted.head.isNullAt(sorted.head.fieldIndex(column)) == (column != "id"), column)
+      assert(frame.select(column).distinct().count() == direct.map(_(frame.columns.indexOf(column))).size, column)
+    }
+    assert(
+      rows(frame.selectExpr("b63 & 4L", "tm + INTERVAL '1' SECOND").where("id = 4")).map(_.toSeq) ==
+        Seq(Seq[Any](4L, Duration.ofNanos(999_999_000)))
+    )
   }
 
   test("columns are read as batches, not row by row") {

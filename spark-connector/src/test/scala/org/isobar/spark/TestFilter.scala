@@ -4,6 +4,7 @@ package org.isobar.spark
 
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util
+import java.util.Base64
 
 import scala.jdk.CollectionConverters._
 
@@ -55,8 +56,11 @@ final class TestFilter(columns: Seq[TestColumn]) {
     val column = byName(node.required("column").textValue)
     val spelled = literal.fieldNames.asScala.toSeq
     val expected = column.kind match {
-      case "tinyint" | "smallint" | "mediumint" | "int" | "bigint" => "int"
-      case "double" | "decimal" | "date" | "datetime" | "timestamp" => column.kind
+      case "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "year" | "bit" => "int"
+      case "float" => "double"
+      case "binary" | "varbinary" | "longblob" => "bytes"
+      case "json" => throw new IllegalArgumentException(s"column ${column.name} is JSON, which no literal is")
+      case "double" | "time" | "decimal" | "date" | "datetime" | "timestamp" => column.kind
       case _ => "string"
     }
     if (spelled != Seq(expected)) {
@@ -66,9 +70,11 @@ final class TestFilter(columns: Seq[TestColumn]) {
     expected match {
       case "int" => BigInt(content.textValue)
       case "decimal" => BigDecimal(content.textValue)
+      case "double" if content.isNumber && column.kind == "float" => content.doubleValue.toFloat
       case "double" if content.isNumber => content.doubleValue
+      case "bytes" => Base64.getDecoder.decode(content.textValue)
       case "date" if content.isIntegralNumber => content.longValue
-      case "datetime" | "timestamp" => content.textValue.toLong
+      case "datetime" | "timestamp" | "time" => content.textValue.toLong
       case "string" => content.textValue
       case _ => throw new IllegalArgumentException(s"malformed literal $literal")
     }
@@ -78,6 +84,8 @@ final class TestFilter(columns: Seq[TestColumn]) {
     case (a: BigInt, b: BigInt) => a.compare(b)
     case (a: BigDecimal, b: BigDecimal) => a.compare(b)
     case (a: Double, b: Double) => java.lang.Double.compare(a, b) // total order, as arrow-rs has it: -0.0 < 0.0
+    case (a: Float, b: Float) => java.lang.Float.compare(a, b)
+    case (a: Array[Byte], b: Array[Byte]) => util.Arrays.compareUnsigned(a, b)
     case (a: Long, b: Long) => a.compare(b)
     case (a: String, b: String) => util.Arrays.compareUnsigned(a.getBytes(UTF_8), b.getBytes(UTF_8))
     case _ => throw new IllegalArgumentException(s"cannot compare ${left.getClass} with ${right.getClass}")

@@ -11,8 +11,8 @@ import org.apache.arrow.vector.types.pojo.{ArrowType, Field, FieldType}
 
 /** A column of the test server.
   *
-  * Values are BigInt for integers, BigDecimal, Double, String, and Long for days (date) or microseconds (datetime,
-  * timestamp); null is NULL.
+  * Values are BigInt for integers (year and bit, too), BigDecimal, Double, Float, String, Array[Byte], and Long for
+  * days (date) or microseconds (datetime, timestamp, time); null is NULL.
   */
 final case class TestColumn(name: String, mysqlType: String, nullable: Boolean = true) {
   private val words = mysqlType.split("[(), ]+").toSeq
@@ -27,6 +27,12 @@ final case class TestColumn(name: String, mysqlType: String, nullable: Boolean =
     case "smallint" => new ArrowType.Int(16, !isUnsigned)
     case "mediumint" | "int" => new ArrowType.Int(32, !isUnsigned)
     case "bigint" => new ArrowType.Int(64, !isUnsigned)
+    case "bit" => new ArrowType.Int(64, false)
+    case "year" => new ArrowType.Int(16, false)
+    case "float" => new ArrowType.FloatingPoint(FloatingPointPrecision.SINGLE)
+    case "binary" | "varbinary" | "longblob" => new ArrowType.Binary
+    case "time" => new ArrowType.Duration(TimeUnit.MICROSECOND)
+    case "json" => new ArrowType.LargeUtf8
     case "double" => new ArrowType.FloatingPoint(FloatingPointPrecision.DOUBLE)
     case "decimal" => new ArrowType.Decimal(words(1).toInt, words(2).toInt, 128)
     case "date" => new ArrowType.Date(DateUnit.DAY)
@@ -46,6 +52,10 @@ final case class TestColumn(name: String, mysqlType: String, nullable: Boolean =
     case (v: UInt2Vector, x: BigInt) => v.setSafe(row, x.toInt)
     case (v: UInt4Vector, x: BigInt) => v.setSafe(row, x.toInt)
     case (v: UInt8Vector, x: BigInt) => v.setSafe(row, x.toLong)
+    case (v: Float4Vector, x: Float) => v.setSafe(row, x)
+    case (v: VarBinaryVector, x: Array[Byte]) => v.setSafe(row, x)
+    case (v: DurationVector, x: Long) => v.setSafe(row, x)
+    case (v: LargeVarCharVector, x: String) => v.setSafe(row, x.getBytes(UTF_8))
     case (v: Float8Vector, x: Double) => v.setSafe(row, x)
     case (v: DecimalVector, x: BigDecimal) => v.setSafe(row, x.bigDecimal.setScale(v.getScale))
     case (v: VarCharVector, x: String) => v.setSafe(row, x.getBytes(UTF_8))
@@ -88,8 +98,24 @@ object TestTables {
     TestColumn("t", "text"),
     TestColumn("day", "date"),
     TestColumn("dt", "datetime(6)"),
-    TestColumn("ts", "timestamp(6)")
+    TestColumn("ts", "timestamp(6)"),
+    TestColumn("fl", "float"),
+    TestColumn("bin", "binary(4)"),
+    TestColumn("vb", "varbinary(20)"),
+    TestColumn("bl", "longblob"),
+    TestColumn("y", "year"),
+    TestColumn("b1", "bit(1)"),
+    TestColumn("b63", "bit(63)"),
+    TestColumn("b64", "bit(64)"),
+    TestColumn("tm", "time(6)"),
+    TestColumn("js", "json"),
+    TestColumn("flag", "tinyint(1)")
   )
+
+  /** 838:59:59, the longest TIME. */
+  val longest: Long = ((838L * 60 + 59) * 60 + 59) * 1_000_000
+
+  private def bytes(values: Int*): Array[Byte] = values.map(_.toByte).toArray
 
   /** NULLs in every nullable column, the extremes of every type, and something ordinary. */
   val everyTypeRows: Seq[Seq[Any]] = Seq(
@@ -104,7 +130,18 @@ object TestTables {
       "",
       days(1, 1, 1),
       micros("0001-01-01T00:00:00"),
-      micros("1970-01-01T00:00:01")
+      micros("1970-01-01T00:00:01"),
+      -Float.MaxValue,
+      bytes(0, 0, 0, 0),
+      bytes(),
+      bytes(),
+      BigInt(0),
+      BigInt(0),
+      BigInt(0),
+      BigInt(0),
+      -longest,
+      "null",
+      BigInt(-128)
     ),
     (BigInt(3) +: integers.map(_._2._2)) ++ Seq(
       1.7976931348623157e308,
@@ -116,7 +153,18 @@ object TestTables {
       "x" * 70_000,
       days(9999, 12, 31),
       micros("9999-12-31T23:59:59.999999"),
-      micros("2038-01-19T03:14:07.999999")
+      micros("2038-01-19T03:14:07.999999"),
+      Float.MaxValue,
+      bytes(0xff, 0xff, 0xff, 0xff),
+      bytes(0, 0xff, 0x80, 0xfe, 0xc3, 0x28),
+      Array.fill(70_000)(0xfe.toByte),
+      BigInt(2155),
+      BigInt(1),
+      (BigInt(1) << 63) - 1,
+      (BigInt(1) << 64) - 1,
+      longest,
+      """{"a": [1, 2.5, 18446744073709551615, -1e308], "naïve ☃": {"𝄞": null}}""",
+      BigInt(127)
     ),
     (BigInt(4) +: integers.map(_ => BigInt(7))) ++ Seq(
       -0.5,
@@ -128,7 +176,18 @@ object TestTables {
       "abc",
       days(2024, 2, 29),
       micros("2024-03-10T02:30:00.000001"), // no such local time in New York, where the tests run
-      micros("2024-03-10T07:30:00.000001")
+      micros("2024-03-10T07:30:00.000001"),
+      Float.MinPositiveValue,
+      bytes(0x61, 0, 0, 0),
+      bytes(0x7f),
+      bytes(0xc3, 0x28), // not UTF-8
+      BigInt(1901),
+      BigInt(0),
+      BigInt(5),
+      BigInt(1) << 63,
+      -1L, // a microsecond before zero
+      "1.0",
+      BigInt(1)
     )
   )
 
