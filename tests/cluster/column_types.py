@@ -19,7 +19,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Type:
-    """A column type: its values besides NULL in Python's natural types, and which readers refuse it, with what words."""
+    """A column type: its values besides NULL in Python's natural types, and who refuses it, with what words."""
 
     sql: str
     values: list
@@ -45,8 +45,8 @@ def integers(name: str, bits: int) -> list[Type]:
 def decimals(digits: int, fraction: int, refused: dict[str, str] | None = None) -> Type:
     """All nines on both sides of zero, the least there is, and zero with its scale."""
     most, least = Decimal((0, (9,) * digits, -fraction)), Decimal((0, (1,), -fraction))
-    zero = Decimal((0, (0,), -fraction))
-    return Type(f"DECIMAL({digits},{fraction})", [most.copy_negate(), most, least, least.copy_negate(), zero], refused or {})
+    values = [most.copy_negate(), most, least, least.copy_negate(), Decimal((0, (0,), -fraction))]
+    return Type(f"DECIMAL({digits},{fraction})", values, refused or {})
 
 
 def single(number: float) -> float:
