@@ -11,25 +11,33 @@ from decimal import Decimal
 
 @dataclass(frozen=True)
 class Kept:
-    """A value that is stored as another, as MySQL has it."""
+    """A value that is stored as another; `bound` is what a parameter is stored as, if that is something else."""
 
     written: object
     read: object
+    bound: object = None
 
 
 @dataclass(frozen=True)
 class Type:
-    """A column type: its values besides NULL in Python's natural types, and who refuses it, with what words."""
+    """A column type: its values besides NULL in Python's natural types, who refuses it and with what words, and what is
+    to be said of it everywhere."""
 
     sql: str
     values: list
     refused: dict[str, str] = field(default_factory=dict)
+    note: str = "exact"
 
     def written(self) -> list:
         return [value.written if isinstance(value, Kept) else value for value in self.values]
 
     def read(self) -> list:
         return [value.read if isinstance(value, Kept) else value for value in self.values]
+
+    def read_of_bound(self) -> list:
+        """What is read of rows that were written as parameters."""
+        had = lambda value: value.read if value.bound is None else value.bound  # noqa: E731
+        return [had(value) if isinstance(value, Kept) else value for value in self.values]
 
     @property
     def base(self) -> str:
@@ -79,8 +87,16 @@ TYPES = [
     *integers("MEDIUMINT", 24),
     *integers("INT", 32),
     *integers("BIGINT", 64),
-    Type("FLOAT", [-largest_float, largest_float, single(1e-45), -0.0, single(0.1), 16777216.0, single(-1.17549435e-38)]),
-    Type("DOUBLE", [-largest, largest, 5e-324, -0.0, 0.1, 9007199254740993.0, 2.2250738585072014e-308]),
+    Type(
+        "FLOAT",
+        [-largest_float, largest_float, single(1e-45), Kept(-0.0, 0.0), single(0.1), 16777216.0, single(-1.17549435e-38)],
+        note="exact, with one zero",
+    ),
+    Type(
+        "DOUBLE",
+        [-largest, largest, 5e-324, Kept(-0.0, -0.0, bound=0.0), 0.1, 9007199254740992.0, 2.2250738585072014e-308],
+        note="exact, but -0.0 as a parameter is 0.0",
+    ),
     decimals(1, 0),
     decimals(18, 6),
     decimals(19, 19),
