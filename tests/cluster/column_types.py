@@ -20,8 +20,8 @@ class Kept:
 
 @dataclass(frozen=True)
 class Type:
-    """A column type: its values besides NULL in Python's natural types, who refuses it and with what words, and what is
-    to be said of it everywhere."""
+    """A column type: its values besides NULL in Python's natural types, who refuses it and with what words (its table
+    has no columnar replica then), and what is to be said of it everywhere."""
 
     sql: str
     values: list
