@@ -16,7 +16,7 @@ import org.apache.spark.unsafe.types.UTF8String
   *   - a literal of another type than the column's: Spark has cast one of them, and only Spark knows how;
   *   - an integer outside the column's range: the server might refuse it;
   *   - a DOUBLE or FLOAT compared with NaN, an infinity or zero: NaN order, JSON, and -0.0 = 0.0 are not the same
-  *     everywhere;
+  *     everywhere; or with a number that not every reader of JSON takes for the same;
   *   - a string that is not valid UTF-8, and strings of any collation but UTF8_BINARY;
   *   - a column of a type that the server compares otherwise (JSON).
   */
@@ -113,11 +113,9 @@ final class PredicateTranslator(columns: Map[String, ColumnType]) {
           Option.when(value.toJavaBigDecimal.stripTrailingZeros.scale <= 0)(value.toScalaBigInt).flatMap(int(column, _))
         case (_, value: Decimal) => Some(Protocol.obj().put("decimal", value.toJavaBigDecimal.toPlainString))
         case (ByteType | ShortType | IntegerType | LongType, value: Number) => int(column, BigInt(value.longValue))
-        case (DoubleType, value: Double) =>
-          Option.when(!value.isNaN && !value.isInfinite && value != 0.0)(Protocol.obj().put("double", value))
+        case (DoubleType, value: Double) => double(value)
         // To a double and back a float is itself.
-        case (FloatType, value: Float) =>
-          Option.when(!value.isNaN && !value.isInfinite && value != 0f)(Protocol.obj().put("double", value.toDouble))
+        case (FloatType, value: Float) => double(value.toDouble)
         case (BinaryType, value: Array[Byte]) =>
           Some(Protocol.obj().put("bytes", Base64.getEncoder.encodeToString(value)))
         case (_: DayTimeIntervalType, value: Long) => Some(Protocol.obj().put("time", value.toString))
@@ -126,6 +124,17 @@ final class PredicateTranslator(columns: Map[String, ColumnType]) {
         case (TimestampNTZType, value: Long) => Some(Protocol.obj().put("datetime", value.toString))
         case (TimestampType, value: Long) => Some(Protocol.obj().put("timestamp", value.toString))
         case _ => None
+      }
+
+  /** A number of JSON that is read without rounding: whole and powers of ten are exact in a double, so their product or
+    * quotient is the nearest double to it, and fast readers get no others right.
+    */
+  private def double(value: Double): Option[ObjectNode] =
+    Option
+      .when(!value.isNaN && !value.isInfinite && value != 0.0)(BigDecimal(value).bigDecimal.stripTrailingZeros)
+      .collect {
+        case digits if digits.unscaledValue.bitLength <= 53 && digits.scale.abs <= 22 =>
+          Protocol.obj().put("double", value)
       }
 
   private def int(column: ColumnType, value: BigInt): Option[ObjectNode] = column.integers.collect {

@@ -30,7 +30,8 @@ class PushdownSuite extends SparkTest {
     "u_bigint >= 9223372036854775808BD",
     "f > -0.5D",
     "f = -0.5D",
-    "f <= 1.7976931348623157E308D",
+    "f <= 123456789.0625D",
+    "f > 1E22D",
     "d4 = -0.01BD",
     "d4 > CAST(-1 AS DECIMAL(4,2))",
     "d18 <= 0.000001BD",
@@ -58,7 +59,7 @@ class PushdownSuite extends SparkTest {
     "NOT (i_int = 7 AND d4 = -0.01BD)",
     "(i_int < 0 OR f > 0.5D) AND (v <> 'ab' OR v IS NULL)",
     "7 >= i_int",
-    "fl = CAST(1.4E-45 AS FLOAT)",
+    "fl >= CAST(-0.25 AS FLOAT)",
     "fl < CAST(-1 AS FLOAT)",
     "fl > 0.5D",
     "bin = X'61000000'",
@@ -84,6 +85,10 @@ class PushdownSuite extends SparkTest {
   /** Conditions that stay with Spark. */
   private val kept = Seq(
     "f = 0.0D",
+    "f = 1.7976931348623157E308D",
+    "f < 1E23D",
+    "fl = CAST(1.4E-45 AS FLOAT)",
+    "fl < CAST(-3.4E38 AS FLOAT)",
     "f < -0.0D",
     "f <> double('NaN')",
     "f < double('Infinity')",
@@ -167,7 +172,7 @@ class PushdownSuite extends SparkTest {
     assert(pushedLiteral("tm = INTERVAL '-838:59:59' HOUR TO SECOND") == """{"time":"-3020399000000"}""")
     assert(pushedLiteral("b64 = 18446744073709551615BD") == """{"int":"18446744073709551615"}""")
     assert(pushedLiteral("bl = X'00ff'") == """{"bytes":"AP8="}""")
-    assert(pushedLiteral("fl = CAST(0.1 AS FLOAT)") == """{"double":0.10000000149011612}""")
+    assert(pushedLiteral("fl = CAST(0.25 AS FLOAT)") == """{"double":0.25}""")
   }
 
   test("a literal that is out of the column's range, malformed or of another type is not translated") {
