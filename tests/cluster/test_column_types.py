@@ -296,7 +296,7 @@ def readers(cluster: Cluster, jar: Path):
         reader.close()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(420)
 def test_every_type_comes_back_from_every_reader(cluster: Cluster, readers: list[Reader]):
     cluster.sql("CREATE DATABASE kinds")
     for name in tables():
