@@ -133,6 +133,21 @@ pub fn covers(table: &Table, routes: &[Route]) -> bool {
     at == types::key::records_end(table.id)
 }
 
+/// Refuses a table with a column that no columnar replica holds.
+pub fn check_columns(table: &Table) -> DoorResult<()> {
+    let Some(column) = table.columns.iter().find(|column| column.ty.is_wide()) else {
+        return Ok(());
+    };
+    Err(DoorError::new(
+        DoorCode::Unsupported,
+        format!(
+            "column {} of table {}.{} is {}: columnar replicas hold DECIMALs of up to 38 digits; read the table \
+             over the MySQL protocol",
+            column.name, table.database, table.name, column.ty
+        ),
+    ))
+}
+
 /// Takes the picture of a table.
 pub async fn take(
     placement: &PlacementClient,
@@ -141,6 +156,7 @@ pub async fn take(
     avoid: &[NodeId],
     fresh: bool,
 ) -> DoorResult<TablePicture> {
+    check_columns(&table)?;
     let kind = RegionKind::Records(table.id);
     let routes = match fresh {
         true => placement.fresh_regions(kind).await?,

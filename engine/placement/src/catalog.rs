@@ -553,6 +553,13 @@ pub(crate) fn check_shape(table: &Table) -> Result<()> {
     if table.columnar_replicas > MAX_COLUMNAR_REPLICAS {
         return invalid(format!("a table has at most {MAX_COLUMNAR_REPLICAS} columnar replicas"));
     }
+    let wide = table.columns.iter().find(|column| column.ty.is_wide());
+    if let Some(column) = wide.filter(|_| table.columnar_replicas > 0) {
+        return invalid(format!(
+            "column {} is {}, which columnar replicas do not hold (38 digits at most)",
+            column.name, column.ty
+        ));
+    }
     let (mut ids, mut names) = (HashSet::new(), HashSet::new());
     for column in &table.columns {
         check_name("column", &column.name, MAX_NAME)?;

@@ -5,7 +5,7 @@
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
-use types::{ColumnType, Decimal, Index, Table, Timestamp, Value, key};
+use types::{ColumnType, Decimal, Index, Table, Timestamp, Value, Wide, key};
 
 /// Most points that a list of values may become.
 const MAX_POINTS: usize = 10_000;
@@ -282,12 +282,24 @@ fn literal(expr: &Expr, ty: ColumnType) -> Option<Value> {
             scalar.data_type().is_integer().then_some(Value::UInt(n))
         }
         (ColumnType::Double, ScalarValue::Float64(Some(n))) => Some(Value::Double(*n)),
-        (ColumnType::Decimal { scale, .. }, ScalarValue::Decimal128(Some(n), _, s)) => {
+        (ColumnType::Decimal { scale, .. }, ScalarValue::Decimal128(Some(n), _, s))
+            if !ty.is_wide() =>
+        {
             let n = Decimal { unscaled: *n, scale: u8::try_from(*s).ok()? };
             let same = n.rescale(scale)?;
             // 1.25 is no value of a column with one digit behind the point.
             (same.rescale(n.scale.max(scale)) == n.rescale(n.scale.max(scale)))
                 .then_some(Value::Decimal(same))
+        }
+        (ColumnType::Decimal { scale, .. }, ScalarValue::Decimal256(Some(n), _, s)) => {
+            let n = Wide { unscaled: *n, scale: u8::try_from(*s).ok()? };
+            let same = n.rescale(scale)?;
+            let value = if ty.is_wide() {
+                Value::Wide(Box::new(same))
+            } else {
+                Value::Decimal(same.narrow()?)
+            };
+            (same.rescale(n.scale.max(scale)) == n.rescale(n.scale.max(scale))).then_some(value)
         }
         (
             ColumnType::Varchar(_) | ColumnType::Text(_) | ColumnType::Char(_),

@@ -3,15 +3,16 @@
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, DurationMicrosecondType, Float32Type, Float64Type,
-    Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    DataType, Date32Type, Decimal128Type, Decimal256Type, DurationMicrosecondType, Float32Type,
+    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
 };
 use datafusion::common::ScalarValue;
-use types::{Column, ColumnType, Decimal, Value};
+use types::{Column, ColumnType, Decimal, Value, Wide};
 
 use crate::error::{SqlResult, unknown};
-use crate::functions::convert::{f64_decimal, format_double, leading_number};
+use crate::functions::convert::{format_double, leading_number};
+use crate::functions::wide::rounded;
 use crate::json::Fault;
 use crate::result::SqlError;
 use crate::temporal::{self, DAY_US, Zone};
@@ -46,6 +47,10 @@ pub fn value_at(array: &ArrayRef, row: usize) -> SqlResult<Value> {
             unscaled: array.as_primitive::<Decimal128Type>().value(row),
             scale: u8::try_from(*scale).unwrap_or(0),
         }),
+        DataType::Decimal256(_, scale) => Value::Wide(Box::new(Wide {
+            unscaled: array.as_primitive::<Decimal256Type>().value(row),
+            scale: u8::try_from(*scale).unwrap_or(0),
+        })),
         DataType::Utf8 => Value::String(array.as_string::<i32>().value(row).to_owned()),
         DataType::LargeUtf8 => Value::String(array.as_string::<i64>().value(row).to_owned()),
         DataType::Binary => Value::Bytes(array.as_binary::<i32>().value(row).to_vec()),
@@ -212,7 +217,7 @@ fn year(value: Value, place: Place<'_>) -> SqlResult<Value> {
         ref value => match number(value, place, "integer")? {
             Number::Exact(n) => n.rescale(0).map_or(-1, |n| n.unscaled),
             Number::Double(n) if n.abs() < 1e6 => n.round_ties_even() as i128,
-            Number::Double(_) => -1,
+            Number::Wide(_) | Number::Double(_) => -1,
         },
     };
     let year = match n {
@@ -233,7 +238,7 @@ fn time(value: Value, digits: u8, place: Place<'_>) -> SqlResult<Value> {
         Value::Bytes(bytes) => std::str::from_utf8(bytes).ok().and_then(temporal::parse_time),
         Value::Int(n) => temporal::time_from_number(*n, 0),
         Value::UInt(n) => i64::try_from(*n).ok().and_then(|n| temporal::time_from_number(n, 0)),
-        Value::Decimal(_) | Value::Double(_) | Value::Float(_) => {
+        Value::Decimal(_) | Value::Wide(_) | Value::Double(_) | Value::Float(_) => {
             temporal::parse_time(&text(value.clone()))
         }
         Value::DateTime(us) => Some(us.rem_euclid(DAY_US)),
@@ -263,6 +268,10 @@ fn bit(value: Value, bits: u8, place: Place<'_>) -> SqlResult<Value> {
         value => match number(value, place, "integer")? {
             Number::Exact(n) => n.rescale(0).and_then(|n| u64::try_from(n.unscaled).ok()),
             Number::Double(n) if (0.0..1.8e19).contains(&n) => Some(n.round_ties_even() as u64),
+            Number::Wide(n) => {
+                let whole = n.rescale(0).and_then(Wide::narrow);
+                whole.and_then(|n| u64::try_from(n.unscaled).ok())
+            }
             Number::Double(_) => None,
         }
         .ok_or_else(|| place.too_long())?,
@@ -314,6 +323,8 @@ fn fit(text: String, length: u32, place: Place<'_>) -> SqlResult<String> {
 /// The exact number that a value is, or a double.
 enum Number {
     Exact(Decimal),
+    /// One that 128 bits do not hold.
+    Wide(Wide),
     Double(f64),
 }
 
@@ -322,6 +333,7 @@ fn number(value: &Value, place: Place<'_>, kind: &str) -> SqlResult<Number> {
         Value::Int(n) => Number::Exact(Decimal { unscaled: i128::from(*n), scale: 0 }),
         Value::UInt(n) => Number::Exact(Decimal { unscaled: i128::from(*n), scale: 0 }),
         Value::Decimal(n) => Number::Exact(*n),
+        Value::Wide(n) => n.narrow().map_or(Number::Wide(**n), Number::Exact),
         Value::Double(n) => Number::Double(*n),
         Value::Float(n) => Number::Double(f64::from(*n)),
         Value::Bytes(bytes) => match std::str::from_utf8(bytes) {
@@ -356,6 +368,9 @@ fn integer(value: Value, unsigned: bool, place: Place<'_>) -> SqlResult<Value> {
     let whole = match number(&value, place, "integer")? {
         Number::Exact(n) => n.rescale(0).ok_or_else(|| place.out_of_range())?.unscaled,
         Number::Double(n) if n.abs() < 1e19 => n.round_ties_even() as i128,
+        Number::Wide(n) => {
+            n.rescale(0).and_then(Wide::narrow).ok_or_else(|| place.out_of_range())?.unscaled
+        }
         Number::Double(_) => return Err(place.out_of_range()),
     };
     let in_range =
@@ -373,21 +388,33 @@ fn integer(value: Value, unsigned: bool, place: Place<'_>) -> SqlResult<Value> {
 fn double(value: Value, place: Place<'_>) -> SqlResult<Value> {
     let n = match number(&value, place, "double")? {
         Number::Exact(n) => n.to_string().parse().map_err(|_| place.out_of_range())?,
+        Number::Wide(n) => n.to_string().parse().map_err(|_| place.out_of_range())?,
         Number::Double(n) => n,
     };
     if n.is_finite() { Ok(Value::Double(n)) } else { Err(place.out_of_range()) }
 }
 
 fn decimal(value: Value, precision: u8, scale: u8, place: Place<'_>) -> SqlResult<Value> {
-    let n = match number(&value, place, "decimal")? {
-        Number::Exact(n) => n,
-        Number::Double(n) => f64_decimal(n),
-    };
-    let n = n.rescale(scale).ok_or_else(|| place.out_of_range())?;
-    if n.unscaled != 0 && n.precision() > precision {
-        return Err(place.out_of_range());
+    let number = number(&value, place, "decimal")?;
+    if !place.column.ty.is_wide()
+        && let Number::Exact(n) = number
+        && let Some(n) = n.rescale(scale)
+    {
+        let fits = n.unscaled == 0 || n.precision() <= precision;
+        return if fits { Ok(Value::Decimal(n)) } else { Err(place.out_of_range()) };
     }
-    Ok(Value::Decimal(n))
+    let n = match (&value, number) {
+        (_, Number::Exact(n)) => Wide::from(n).rescale(scale),
+        (_, Number::Wide(n)) => n.rescale(scale),
+        // Not by way of the double that it is not.
+        (Value::String(_) | Value::Bytes(_), _) => rounded(text(value.clone()).trim(), scale),
+        (_, Number::Double(n)) => rounded(&format!("{n}"), scale),
+    };
+    let n = n.filter(|n| n.precision() <= precision).ok_or_else(|| place.out_of_range())?;
+    if place.column.ty.is_wide() {
+        return Ok(Value::Wide(Box::new(n)));
+    }
+    n.narrow().map(Value::Decimal).ok_or_else(|| place.out_of_range())
 }
 
 fn wall_time(value: &Value, place: Place<'_>, kind: &str) -> SqlResult<i64> {

@@ -1,7 +1,8 @@
 //! Literals as values, and values as literals: the forms that need no planner.
 
 use sqlparser::ast::{Expr, Ident, UnaryOperator, Value as SqlValue, ValueWithSpan};
-use types::{Decimal, Value};
+use types::wide::DECIMAL_MAX_SCALE;
+use types::{Decimal, Value, Wide};
 
 use crate::functions::convert::format_double;
 
@@ -75,6 +76,14 @@ fn number(digits: &str) -> Option<Value> {
     {
         return Some(Value::Decimal(n));
     }
+    // One digit more than a column can have says how the last one is rounded.
+    let point = digits.find('.').unwrap_or(digits.len());
+    let cut = digits.len().min(point + 2 + usize::from(DECIMAL_MAX_SCALE));
+    if !digits.contains(['e', 'E'])
+        && let Ok(n) = Wide::parse(digits).or_else(|_| Wide::parse(digits.get(..cut).unwrap_or("")))
+    {
+        return Some(Value::Wide(Box::new(n)));
+    }
     digits.parse::<f64>().ok().filter(|n| n.is_finite()).map(Value::Double)
 }
 
@@ -97,6 +106,7 @@ pub fn expression(value: &Value) -> Expr {
         Value::Int(n) => number(n.to_string()),
         Value::UInt(n) => number(n.to_string()),
         Value::Decimal(n) => number(n.to_string()),
+        Value::Wide(n) => number(n.to_string()),
         Value::Double(n) => {
             let text = format_double(*n);
             number(if text.contains('e') { text } else { format!("{text}e0") })

@@ -17,10 +17,12 @@ use crate::planner::parts;
 use crate::result::SqlError;
 use crate::temporal::Zone;
 
+mod decimal;
 pub mod expressions;
 pub mod options;
 mod show;
 
+pub use decimal::{check_replica, digits};
 pub use show::show_create;
 
 /// The column that numbers the rows of a table without a primary key.
@@ -132,7 +134,7 @@ pub fn column(
     let mut column = Column {
         id,
         name,
-        ty: column_type(&definition.data_type)?,
+        ty: column_type(&definition.data_type, &definition.name.value)?,
         nullable: true,
         default: None,
         original: None,
@@ -299,7 +301,7 @@ pub fn default_of(column: &Column, expr: Option<&Expr>) -> SqlResult<Option<Defa
     Ok(Some(Default::Constant(value)))
 }
 
-fn column_type(ty: &DataType) -> SqlResult<ColumnType> {
+fn column_type(ty: &DataType, name: &str) -> SqlResult<ColumnType> {
     let int = |width, unsigned| Ok(ColumnType::Int { width, unsigned });
     match ty {
         DataType::TinyInt(Some(1)) | DataType::Bool | DataType::Boolean => {
@@ -342,7 +344,10 @@ fn column_type(ty: &DataType) -> SqlResult<ColumnType> {
         {
             Ok(ColumnType::Year)
         }
-        DataType::Decimal(info) | DataType::Numeric(info) | DataType::Dec(info) => decimal(*info),
+        DataType::Decimal(info) | DataType::Numeric(info) | DataType::Dec(info) => {
+            let (precision, scale) = digits(*info, name)?;
+            Ok(ColumnType::Decimal { precision, scale })
+        }
         DataType::Char(length) | DataType::Character(length) => {
             Ok(ColumnType::Char(chars(length.as_ref(), 255, Some(1))?))
         }
@@ -412,26 +417,6 @@ fn float(info: ExactNumberInfo) -> SqlResult<ColumnType> {
         ExactNumberInfo::PrecisionAndScale(m, d) => {
             Err(unsupported(format!("FLOAT({m},{d}) columns (use FLOAT or DECIMAL)")))
         }
-    }
-}
-
-fn decimal(info: ExactNumberInfo) -> SqlResult<ColumnType> {
-    let (precision, scale) = match info {
-        ExactNumberInfo::None => (10, 0),
-        ExactNumberInfo::Precision(p) => (p, 0),
-        ExactNumberInfo::PrecisionAndScale(p, s) => (p, s),
-    };
-    match (u8::try_from(precision), u8::try_from(scale)) {
-        (Ok(p @ 1..=38), Ok(s @ 0..=30)) if s <= p => {
-            Ok(ColumnType::Decimal { precision: p, scale: s })
-        }
-        _ => Err(SqlError::new(
-            1426,
-            b"42000",
-            format!(
-                "DECIMAL({precision},{scale}) is beyond DECIMAL(38,30), or has more digits behind the point than in all"
-            ),
-        )),
     }
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayBuilder, ArrayRef, BinaryBuilder, Date32Builder, Decimal128Builder,
+    ArrayBuilder, ArrayRef, BinaryBuilder, Date32Builder, Decimal128Builder, Decimal256Builder,
     DurationMicrosecondBuilder, Float32Builder, Float64Builder, Int8Builder, Int16Builder,
     Int32Builder, Int64Builder, LargeStringBuilder, RecordBatch, RecordBatchOptions, StringBuilder,
     TimestampMicrosecondBuilder, UInt8Builder, UInt16Builder, UInt32Builder, UInt64Builder,
@@ -30,6 +30,9 @@ pub fn arrow_type(ty: ColumnType) -> DataType {
             (IntWidth::Big, true) => DataType::UInt64,
         },
         ColumnType::Double => DataType::Float64,
+        ColumnType::Decimal { precision, scale } if ty.is_wide() => {
+            DataType::Decimal256(precision, scale as i8)
+        }
         ColumnType::Decimal { precision, scale } => DataType::Decimal128(precision, scale as i8),
         ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_) => DataType::Utf8,
         // A type of its own, by which plans tell a document from a text.
@@ -150,6 +153,8 @@ pub enum ColumnBuilder {
     F64(Float64Builder),
     /// DECIMAL, with its scale.
     Decimal(Decimal128Builder, u8),
+    /// DECIMAL of more than 38 digits, with its scale.
+    Wide(Decimal256Builder, u8),
     /// CHAR, VARCHAR, TEXT.
     String(StringBuilder),
     /// JSON.
@@ -181,6 +186,9 @@ impl ColumnBuilder {
                 (IntWidth::Big, true) => Self::U64(UInt64Builder::new()),
             },
             ColumnType::Double => Self::F64(Float64Builder::new()),
+            ColumnType::Decimal { scale, .. } if ty.is_wide() => {
+                Self::Wide(Decimal256Builder::new().with_data_type(arrow_type(ty)), scale)
+            }
             ColumnType::Decimal { scale, .. } => {
                 Self::Decimal(Decimal128Builder::new().with_data_type(arrow_type(ty)), scale)
             }
@@ -223,6 +231,9 @@ impl ColumnBuilder {
             (Self::Decimal(b, scale), Value::Decimal(n)) => {
                 b.append_value(n.rescale(*scale).ok_or_else(|| mismatch(value))?.unscaled);
             }
+            (Self::Wide(b, scale), Value::Wide(n)) => {
+                b.append_value(n.rescale(*scale).ok_or_else(|| mismatch(value))?.unscaled);
+            }
             (Self::String(b), Value::String(s)) => b.append_value(s),
             (Self::Json(b), Value::String(s)) => b.append_value(s),
             (Self::Date(b), Value::Date(n)) => b.append_value(*n),
@@ -247,6 +258,7 @@ impl ColumnBuilder {
             Self::U64(b) => b.append_null(),
             Self::F64(b) => b.append_null(),
             Self::Decimal(b, _) => b.append_null(),
+            Self::Wide(b, _) => b.append_null(),
             Self::String(b) => b.append_null(),
             Self::Json(b) => b.append_null(),
             Self::Date(b) => b.append_null(),
@@ -270,6 +282,7 @@ impl ColumnBuilder {
             Self::U64(b) => ArrayBuilder::finish(b),
             Self::F64(b) => ArrayBuilder::finish(b),
             Self::Decimal(b, _) => ArrayBuilder::finish(b),
+            Self::Wide(b, _) => ArrayBuilder::finish(b),
             Self::String(b) => ArrayBuilder::finish(b),
             Self::Json(b) => ArrayBuilder::finish(b),
             Self::Date(b) => ArrayBuilder::finish(b),
@@ -287,7 +300,7 @@ fn mismatch(value: &Value) -> Error {
         Value::Int(_) => "integer",
         Value::UInt(_) => "unsigned integer",
         Value::Double(_) => "double",
-        Value::Decimal(_) => "decimal",
+        Value::Decimal(_) | Value::Wide(_) => "decimal",
         Value::String(_) => "string",
         Value::Date(_) => "date",
         Value::DateTime(_) => "datetime",

@@ -6,12 +6,14 @@
 //! ```
 //!
 //! An index entry carries the primary key unless the index is unique and no column is NULL; then
-//! the entry's value carries it. A column is one marker byte, then its payload. Strings are
+//! the entry's value carries it. A column is one marker byte, then its payload. DECIMALs are their
+//! unscaled numbers in 128 bits, those of more than 38 digits in 256. Strings are
 //! escaped in the manner of CockroachDB's encoding: `00` becomes `00 FF`, the end is `00 01`.
 
 use crate::error::{Error, Result};
 use crate::schema::{ColumnType, Index, IndexId, Table, TableId};
 use crate::value::{Decimal, Value};
+use crate::wide::Wide;
 
 const TABLE: u8 = b't';
 const RECORD: u8 = b'r';
@@ -144,6 +146,7 @@ pub fn encode(out: &mut Vec<u8>, value: &Value) {
         Value::Decimal(n) => {
             out.extend_from_slice(&((n.unscaled as u128) ^ (1 << 127)).to_be_bytes());
         }
+        Value::Wide(n) => out.extend_from_slice(&n.ordered_bytes()),
         Value::String(s) => encode_bytes(out, s.as_bytes()),
         Value::Bytes(bytes) => encode_bytes(out, bytes),
         Value::Date(n) => out.extend_from_slice(&((*n as u32) ^ (1 << 31)).to_be_bytes()),
@@ -185,6 +188,10 @@ pub fn decode(input: &mut &[u8], ty: ColumnType) -> Result<Value> {
         ColumnType::Double => Value::Double(take_double(input)?),
         // Widened without loss, so narrowing gives the same number back.
         ColumnType::Float => Value::Float(take_double(input)? as f32),
+        ColumnType::Decimal { scale, .. } if ty.is_wide() => {
+            let number = Wide::of_ordered_bytes(take(input)?, scale);
+            Value::Wide(Box::new(number.ok_or_else(|| bad("decimal"))?))
+        }
         ColumnType::Decimal { scale, .. } => {
             let unscaled = (u128::from_be_bytes(take(input)?) ^ (1 << 127)) as i128;
             Value::Decimal(Decimal { unscaled, scale })

@@ -11,6 +11,7 @@ pub mod schema;
 pub mod time;
 pub mod token;
 pub mod value;
+pub mod wide;
 
 pub use error::{Error, Result};
 pub use region::{Epoch, NodeId, Peer, PeerId, PeerRole, Region, RegionId, RegionKind, ReplicaLag};
@@ -22,3 +23,4 @@ pub use schema::{
 pub use time::Timestamp;
 pub use token::{LeaseId, SnapshotToken};
 pub use value::{Decimal, Value};
+pub use wide::Wide;

@@ -5,6 +5,9 @@
 //! 0x01 | version | n | n × ( id << 1 | null , payload unless null )      all numbers LEB128
 //! ```
 //!
+//! A DECIMAL of up to 38 digits is a number too; one of more is its length, then the unscaled number
+//! in two's complement, the highest byte first and no byte more than it needs.
+//!
 //! Every column of the row stands in it, primary key included, so a reader needs no key. A column
 //! that a row does not mention was added later and reads as its default of then; one that the table
 //! has dropped since is skipped by its type. Decoding never guesses: a type change is a new column
@@ -13,6 +16,7 @@
 use crate::error::{Error, Result};
 use crate::schema::{Column, ColumnType, SchemaVersion, Table};
 use crate::value::{Decimal, Value};
+use crate::wide::Wide;
 
 /// One row, in the order of [`Table::columns`].
 pub type Row = Vec<Value>;
@@ -42,6 +46,7 @@ pub fn encode(table: &Table, row: &[Value]) -> Vec<u8> {
             Value::Double(n) => out.extend_from_slice(&n.to_le_bytes()),
             Value::Float(n) => out.extend_from_slice(&n.to_le_bytes()),
             Value::Decimal(n) => put(&mut out, zigzag(n.unscaled)),
+            Value::Wide(n) => put_bytes(&mut out, &n.short_bytes()),
             Value::String(s) => put_bytes(&mut out, s.as_bytes()),
             Value::Bytes(bytes) => put_bytes(&mut out, bytes),
             Value::Date(n) => put(&mut out, zigzag(i128::from(*n))),
@@ -158,6 +163,10 @@ fn payload(input: &mut &[u8], ty: ColumnType) -> Result<Value> {
             Value::Float(f32::from_le_bytes(*head))
         }
         ColumnType::Time(_) => Value::Time(narrow(unzigzag(take(input)?))?),
+        ColumnType::Decimal { scale, .. } if ty.is_wide() => {
+            let number = Wide::of_short_bytes(bytes(input)?, scale);
+            Value::Wide(Box::new(number.ok_or_else(|| bad("decimal"))?))
+        }
         ColumnType::Decimal { scale, .. } => {
             Value::Decimal(Decimal { unscaled: unzigzag(take(input)?), scale })
         }

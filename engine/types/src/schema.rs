@@ -7,7 +7,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
-use crate::value::Value;
+use crate::value::{DECIMAL_MAX_PRECISION, Value};
 
 /// Longest name of a table or of what belongs to one, in characters.
 const LONGEST_NAME: usize = 64;
@@ -63,9 +63,9 @@ pub enum ColumnType {
     },
     /// DOUBLE.
     Double,
-    /// DECIMAL(precision, scale), at most 38 digits.
+    /// DECIMAL(precision, scale).
     Decimal {
-        /// Digits in all, 1–38.
+        /// Digits in all, 1–65; beyond 38, values are [`Value::Wide`].
         precision: u8,
         /// Digits behind the point, ≤ precision and ≤ 30.
         scale: u8,
@@ -119,6 +119,11 @@ impl ColumnType {
                 | ColumnType::Bit(_)
                 | ColumnType::Year
         )
+    }
+
+    /// Whether it is a DECIMAL of more digits than 128 bits, and so columns, hold.
+    pub fn is_wide(self) -> bool {
+        matches!(self, ColumnType::Decimal { precision, .. } if precision > DECIMAL_MAX_PRECISION)
     }
 
     /// Whether values are bytes rather than characters.

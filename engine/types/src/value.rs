@@ -7,8 +7,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::wide::Wide;
 
-/// Most digits a [`Decimal`] can hold, as on the columnar side (Arrow's Decimal128).
+/// Most digits a [`Decimal`] can hold, as on the columnar side (Arrow's Decimal128). Columns of
+/// more hold a [`Wide`].
 pub const DECIMAL_MAX_PRECISION: u8 = 38;
 
 /// An exact number: `unscaled / 10^scale`.
@@ -91,7 +93,7 @@ pub enum Value {
     UInt(u64),
     /// DOUBLE; never NaN or infinite.
     Double(f64),
-    /// DECIMAL, at its column's scale.
+    /// DECIMAL of up to 38 digits, at its column's scale.
     Decimal(Decimal),
     /// CHAR, VARCHAR, TEXT, JSON; UTF-8, compared by bytes (utf8mb4_bin).
     String(String),
@@ -107,6 +109,8 @@ pub enum Value {
     Float(f32),
     /// TIME: microseconds, negative or not.
     Time(i64),
+    /// DECIMAL of more than 38 digits, at its column's scale. Boxed: other values stay small.
+    Wide(Box<Wide>),
 }
 
 impl Value {
@@ -124,6 +128,7 @@ impl fmt::Display for Value {
             Value::UInt(n) => write!(f, "{n}"),
             Value::Double(n) => write!(f, "{n}"),
             Value::Decimal(n) => write!(f, "{n}"),
+            Value::Wide(n) => write!(f, "{n}"),
             Value::String(s) => f.write_str(s),
             Value::Date(days) => {
                 match chrono::DateTime::from_timestamp(i64::from(*days) * 86_400, 0) {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use arrow::array::ArrayRef;
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, TimeUnit};
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
@@ -306,9 +306,8 @@ fn of_mysql(column: &ArrayRef) -> Result<ArrayRef> {
         DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
         DataType::Decimal32(precision, scale)
         | DataType::Decimal64(precision, scale)
-        | DataType::Decimal256(precision, scale) => {
-            DataType::Decimal128((*precision).min(38), *scale)
-        }
+        | DataType::Decimal128(precision, scale)
+        | DataType::Decimal256(precision, scale) => decimal(*precision, *scale),
         _ => return Ok(column.clone()),
     };
     if target == *column.data_type() {
@@ -319,6 +318,16 @@ fn of_mysql(column: &ArrayRef) -> Result<ArrayRef> {
     match column.data_type() {
         DataType::Dictionary(..) => of_mysql(&cast),
         _ => Ok(cast),
+    }
+}
+
+/// A decimal without digits before the point left out; in 128 bits if they hold it.
+fn decimal(precision: u8, scale: i8) -> DataType {
+    let left_out = if scale < 0 { scale.unsigned_abs() } else { 0 };
+    let precision = precision.saturating_add(left_out).min(DECIMAL256_MAX_PRECISION);
+    match precision <= DECIMAL128_MAX_PRECISION {
+        true => DataType::Decimal128(precision, scale.max(0)),
+        false => DataType::Decimal256(precision, scale.max(0)),
     }
 }
 
@@ -341,14 +350,32 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{
-        BinaryArray, BinaryViewArray, DurationSecondArray, FixedSizeBinaryArray, LargeBinaryArray,
-        Time32MillisecondArray, Time64NanosecondArray,
+        BinaryArray, BinaryViewArray, Decimal128Array, Decimal256Array, DurationSecondArray,
+        FixedSizeBinaryArray, LargeBinaryArray, Time32MillisecondArray, Time64NanosecondArray,
     };
+
+    use arrow::datatypes::i256;
 
     use super::*;
 
     fn first(array: ArrayRef) -> Value {
         value_at(&of_mysql(&array).unwrap(), 0).unwrap()
+    }
+
+    #[test]
+    fn decimals_keep_every_digit() {
+        let nines = i256::from_string(&"9".repeat(65)).unwrap();
+        let wide = |n, precision, scale| {
+            let array = Decimal256Array::from(vec![n]);
+            first(Arc::new(array.with_precision_and_scale(precision, scale).unwrap())).to_string()
+        };
+        let expected = format!("{}.{}", "9".repeat(35), "9".repeat(30));
+        assert_eq!(wide(nines, 65, 30), expected);
+        assert_eq!(wide(i256::from_i128(-5), 20, 2), "-0.05");
+        // Digits before the point that are left out are zeros.
+        assert_eq!(wide(i256::from_i128(7), 70, -6), "7000000");
+        let narrow = Decimal128Array::from(vec![12]).with_precision_and_scale(37, -3).unwrap();
+        assert_eq!(first(Arc::new(narrow)).to_string(), "12000");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use bytes::{BufMut, BytesMut};
 use chrono::{Datelike, NaiveDate, NaiveDateTime, Timelike};
 use mysql_common::io::BufMutExt;
 use sql::result::SqlError;
+use types::wide::write_decimal;
 use types::{ColumnType, IntWidth};
 
 use super::cell::{Cell, CellReader};
@@ -45,6 +46,12 @@ fn put_cell(out: &mut BytesMut, cell: &Cell<'_>, column: &CellReader<'_>) -> Res
             let mut text = String::with_capacity(40);
             // Formatting into a String cannot fail.
             let _infallible = put_decimal(&mut text, unscaled, scale);
+            out.put_lenenc_str(text.as_bytes());
+        }
+        Cell::Wide(n, scale) => {
+            let mut text = String::with_capacity(70);
+            // Formatting into a String cannot fail.
+            let _infallible = write_decimal(&mut text, *n, scale);
             out.put_lenenc_str(text.as_bytes());
         }
         Cell::Float(n) => out.put_f32_le(n),

@@ -6,16 +6,16 @@
 
 use arrow::array::timezone::Tz;
 use arrow::array::types::{
-    ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMicrosecondType, Float32Type,
-    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType, UInt8Type,
-    UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Date32Type, Decimal128Type, Decimal256Type, DurationMicrosecondType,
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::array::{
     Array, AsArray, BinaryArray, BinaryViewArray, BooleanArray, LargeBinaryArray, LargeStringArray,
     PrimitiveArray, RecordBatch, StringArray, StringViewArray,
 };
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, TimeUnit, i256};
 use chrono::{DateTime, Days, NaiveDate, NaiveDateTime, Offset, TimeZone};
 use sql::result::{ResultColumn, SqlError};
 use types::ColumnType;
@@ -40,6 +40,8 @@ pub enum Cell<'a> {
         /// Digits behind the point.
         scale: u8,
     },
+    /// DECIMAL of more than 38 digits: its digits, and how many stand behind the point.
+    Wide(&'a i256, u8),
     /// FLOAT.
     Float(f32),
     /// YEAR.
@@ -71,6 +73,7 @@ enum Values<'a> {
     F32(&'a PrimitiveArray<Float32Type>),
     F64(&'a PrimitiveArray<Float64Type>),
     Decimal(&'a PrimitiveArray<Decimal128Type>, u8),
+    Wide(&'a PrimitiveArray<Decimal256Type>, u8),
     Year(&'a PrimitiveArray<UInt16Type>),
     Bit(&'a PrimitiveArray<UInt64Type>, usize),
     Span(&'a PrimitiveArray<DurationMicrosecondType>),
@@ -149,6 +152,10 @@ impl<'a> CellReader<'a> {
                 let scale = u8::try_from(*scale).map_err(|_| mismatch())?;
                 Values::Decimal(array.as_primitive(), scale)
             }
+            (Some(ColumnType::Decimal { .. }), DataType::Decimal256(_, scale)) => {
+                let scale = u8::try_from(*scale).map_err(|_| mismatch())?;
+                Values::Wide(array.as_primitive(), scale)
+            }
             (
                 Some(
                     ColumnType::Char(_)
@@ -226,6 +233,9 @@ impl<'a> CellReader<'a> {
             Values::BinaryView(a) => Cell::Bytes(a.value(row)),
             Values::F64(a) => Cell::Double(wide(a, row)),
             Values::Decimal(a, scale) => Cell::Decimal { unscaled: a.value(row), scale: *scale },
+            Values::Wide(a, scale) => {
+                a.values().get(row).map_or(Cell::Null, |n| Cell::Wide(n, *scale))
+            }
             Values::Utf8(a) => Cell::Bytes(a.value(row).as_bytes()),
             Values::LargeUtf8(a) => Cell::Bytes(a.value(row).as_bytes()),
             Values::Utf8View(a) => Cell::Bytes(a.value(row).as_bytes()),

@@ -5,6 +5,7 @@ use mysql_common::collations::CollationId;
 use mysql_common::constants::{ColumnFlags, ColumnType as WireType};
 use mysql_common::io::BufMutExt;
 use sql::result::ResultColumn;
+use types::wide::WIDE_MAX_PRECISION;
 use types::{ColumnType, IntWidth};
 
 /// Most bytes of one utf8mb4 character.
@@ -80,7 +81,8 @@ impl Shape {
                 Self::number(WireType::MYSQL_TYPE_DOUBLE, 22, DECIMALS_NOT_SPECIFIED)
             }
             Some(ColumnType::Decimal { precision, scale }) => {
-                let length = u32::from(precision) + u32::from(scale > 0) + 1;
+                let digits = u32::from(precision.min(WIDE_MAX_PRECISION));
+                let length = digits + u32::from(scale > 0) + 1;
                 Self::number(WireType::MYSQL_TYPE_NEWDECIMAL, length, scale)
             }
             Some(ColumnType::Char(n)) => Self::text(WireType::MYSQL_TYPE_STRING, n),

@@ -8,6 +8,7 @@ use bytes::{BufMut, BytesMut};
 use chrono::{Datelike, NaiveDate, NaiveDateTime, Timelike};
 use mysql_common::io::BufMutExt;
 use types::value::{format_float, format_time};
+use types::wide::write_decimal;
 
 use super::cell::Cell;
 
@@ -27,6 +28,7 @@ pub fn put_cell(out: &mut BytesMut, cell: &Cell<'_>, fraction: u8) {
         Cell::UInt(n) => short(out, |out| write!(out, "{n}")),
         Cell::Double(n) => short(out, |out| put_double(out, *n)),
         Cell::Decimal { unscaled, scale } => short(out, |out| put_decimal(out, *unscaled, *scale)),
+        Cell::Wide(n, scale) => short(out, |out| write_decimal(out, **n, *scale)),
         Cell::Float(n) => short(out, |out| out.write_str(&format_float(*n))),
         Cell::Year(n) => short(out, |out| write!(out, "{n:04}")),
         Cell::Bit(n, bytes) => put_bit(out, *n, *bytes),

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arrow::array::{
-    ArrayRef, Date32Array, Decimal128Array, Float64Array, Int8Array, Int16Array, Int32Array,
-    Int64Array, LargeStringArray, NullArray, RecordBatch, StringArray, TimestampMicrosecondArray,
-    UInt8Array, UInt16Array, UInt32Array, UInt64Array,
+    ArrayRef, Date32Array, Decimal128Array, Decimal256Array, Float64Array, Int8Array, Int16Array,
+    Int32Array, Int64Array, LargeStringArray, NullArray, RecordBatch, StringArray,
+    TimestampMicrosecondArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
 };
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::{Field, Schema, i256};
 use async_trait::async_trait;
 use futures::StreamExt;
 use isobar::wire::{
@@ -235,6 +235,10 @@ pub fn all_types() -> (Vec<ResultColumn>, Vec<ArrayRef>) {
     add("ts3", ColumnType::Timestamp(3), Arc::new(stamps));
     let documents = LargeStringArray::from(vec![Some("{\"grün\": [1, null]}"), Some("\"\""), None]);
     add("js", ColumnType::Json, Arc::new(documents));
+    let nines = i256::from_string(&"9".repeat(65));
+    let wides = Decimal256Array::from(vec![nines, Some(i256::MINUS_ONE), None]);
+    let wides = wides.with_precision_and_scale(65, 30).unwrap();
+    add("wide", ColumnType::Decimal { precision: 65, scale: 30 }, Arc::new(wides));
     (columns, arrays)
 }
 
@@ -242,9 +246,11 @@ pub fn all_types() -> (Vec<ResultColumn>, Vec<ArrayRef>) {
 pub const ALL_TYPES_TEXT: [&str; 2] = [
     "127\t255\t32767\t65535\t8388607\t16777215\t2147483647\t4294967295\t9223372036854775807\t\
      18446744073709551615\t1e20\t123456.789\tgrün\tgrün\tgrün\t2023-11-14\t2023-11-14 22:13:20\t\
-     2023-11-14 22:13:20.123456\t2023-11-15 00:13:20.123\t{\"grün\": [1, null]}",
+     2023-11-14 22:13:20.123456\t2023-11-15 00:13:20.123\t{\"grün\": [1, null]}\t\
+     99999999999999999999999999999999999.999999999999999999999999999999",
     "-128\t0\t-32768\t0\t-8388608\t0\t-2147483648\t0\t-9223372036854775808\t0\t-0.1\t-0.001\t\t\t\t\
-     0001-01-01\t1970-01-01 00:00:00\t1970-01-01 00:00:00.000000\t1970-01-01 02:00:00.000\t\"\"",
+     0001-01-01\t1970-01-01 00:00:00\t1970-01-01 00:00:00.000000\t1970-01-01 02:00:00.000\t\"\"\t\
+     -0.000000000000000000000000000001",
 ];
 
 /// Counts streams that exist.

@@ -47,7 +47,8 @@ assert large[15] == datetime.date(2023, 11, 14)
 assert large[17] == datetime.datetime(2023, 11, 14, 22, 13, 20, 123456)
 assert large[18] == datetime.datetime(2023, 11, 15, 0, 13, 20, 123000)
 assert large[19] == '{"grün": [1, null]}' and small[19] == '""', large
-assert nulls == (None,) * 20
+assert large[20] == decimal.Decimal("9" * 35 + "." + "9" * 30) and small[20] == -decimal.Decimal(10) ** -30
+assert nulls == (None,) * 21
 q.execute("SELECT DATABASE()"); assert q.fetchone() == ("shop",)
 c.select_db("depot")
 q.execute("SELECT DATABASE()"); assert q.fetchone() == ("depot",)

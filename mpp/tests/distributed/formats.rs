@@ -3,12 +3,23 @@
 use env::Random;
 use mpp::actions::parse_ttl;
 use mpp::error::{DoorCode, DoorError};
+use mpp::picture::check_columns;
 use mpp::request::{Command, Filter, Literal};
 use mpp::ticket::{SqlTicket, Ticket, Work, fuzz_ticket};
 use serde_json::json;
 use types::{ColumnType, SnapshotToken, Timestamp};
 
 use crate::data::{column, orders_table, table};
+
+#[test]
+fn a_column_that_no_replica_holds_is_named() {
+    let mut table = orders_table();
+    assert_eq!(check_columns(&table), Ok(()));
+    table.columns[2].ty = ColumnType::Decimal { precision: 39, scale: 2 };
+    let error = check_columns(&table).unwrap_err();
+    assert_eq!(error.code, DoorCode::Unsupported);
+    assert!(error.to_string().contains("column amount of table d.orders is decimal(39,2)"));
+}
 
 #[test]
 fn durations() {

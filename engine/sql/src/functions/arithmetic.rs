@@ -8,16 +8,20 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Decimal256Type, Float64Type, Int64Type, i256};
 use datafusion::common::{Result, ScalarValue};
+use types::value::DECIMAL_MAX_PRECISION;
 
 use super::Function;
 use super::convert::{is_time, number_type, to_type};
 use super::decimal::{decimals, exact, power};
+use super::wide::{self, digits_of, is_wide};
 use crate::error::{SqlResult, out_of_range, unknown};
 
 /// Digits that `/` adds to the dividend's scale (div_precision_increment).
 const DIVISION_DIGITS: i8 = 4;
 /// Most digits behind the point (MySQL's limit).
 const MAX_SCALE: i8 = 30;
+/// Digits of the type that DataFusion gives to a sum of decimals of 38; sums of wider ones have more.
+const NARROW_SUM: u8 = DECIMAL_MAX_PRECISION + 10;
 
 /// The operators.
 pub const FUNCTIONS: &[Function] = &[
@@ -28,7 +32,7 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("mysql_int_div", 2..=2, |t, _| int_div_type(t), int_div),
     Function::new("mysql_mod", 2..=2, |t, _| mod_type(t), |a, t| binary(Op::Mod, a, t)),
     Function::new("mysql_neg", 1..=1, |t, _| neg_type(t), neg),
-    Function::new("sum_arg", 1..=1, sum_arg_type, |a, t| to_type(&a[0], t)),
+    Function::new("sum_arg", 1..=1, sum_arg_type, |a, t| wide::summand(&a[0], t)),
     Function::new("sum_result", 1..=1, sum_result_type, sum_result),
 ];
 
@@ -55,17 +59,23 @@ impl Op {
 
 /// Integer digits and scale of an exact operand.
 fn digits(ty: &DataType) -> (i16, i8) {
-    match ty {
-        DataType::Decimal128(p, s) => (i16::from(*p) - i16::from(*s), *s),
-        DataType::UInt64 => (20, 0),
+    match (digits_of(ty), ty) {
+        (Some((precision, scale)), _) => (i16::from(precision) - i16::from(scale), scale),
+        (None, DataType::UInt64) => (20, 0),
         _ => (19, 0),
     }
 }
 
-fn decimal(whole: i16, scale: i8) -> DataType {
+/// The type of a result of so many digits. Of narrow operands it is narrow, and what needs more is
+/// error 1690: their arithmetic stays in 128 bits. With a wide operand it has all its digits.
+fn decimal(operands: [&DataType; 2], whole: i16, scale: i8) -> DataType {
     let scale = scale.clamp(0, MAX_SCALE);
-    let precision = (whole + i16::from(scale)).clamp(1, 38) as u8;
-    DataType::Decimal128(precision.max(scale as u8), scale)
+    let most = i16::from(match operands.into_iter().any(is_wide) {
+        true => wide::MOST,
+        false => DECIMAL_MAX_PRECISION,
+    });
+    let precision = (whole + i16::from(scale)).clamp(1, most) as u8;
+    wide::decimal_type(precision.max(scale as u8), scale)
 }
 
 fn operands(types: &[DataType]) -> (DataType, DataType) {
@@ -78,7 +88,7 @@ fn is_double(a: &DataType, b: &DataType) -> bool {
 }
 
 fn is_decimal(ty: &DataType) -> bool {
-    matches!(ty, DataType::Decimal128(_, _))
+    digits_of(ty).is_some()
 }
 
 fn integer(a: &DataType, b: &DataType) -> DataType {
@@ -98,7 +108,7 @@ fn sum_type(types: &[DataType]) -> Result<DataType> {
         return Ok(integer(&a, &b));
     }
     let ((wa, sa), (wb, sb)) = (digits(&a), digits(&b));
-    Ok(decimal(wa.max(wb) + 1, sa.max(sb)))
+    Ok(decimal([&a, &b], wa.max(wb) + 1, sa.max(sb)))
 }
 
 fn product_type(types: &[DataType]) -> Result<DataType> {
@@ -110,7 +120,7 @@ fn product_type(types: &[DataType]) -> Result<DataType> {
         return Ok(integer(&a, &b));
     }
     let ((wa, sa), (wb, sb)) = (digits(&a), digits(&b));
-    Ok(decimal(wa + wb, sa + sb))
+    Ok(decimal([&a, &b], wa + wb, sa.saturating_add(sb)))
 }
 
 fn quotient_type(types: &[DataType]) -> Result<DataType> {
@@ -119,7 +129,7 @@ fn quotient_type(types: &[DataType]) -> Result<DataType> {
         return Ok(DataType::Float64);
     }
     let ((wa, sa), (_, sb)) = (digits(&a), digits(&b));
-    Ok(decimal(wa + i16::from(sb), sa + DIVISION_DIGITS))
+    Ok(decimal([&a, &b], wa + i16::from(sb), sa + DIVISION_DIGITS))
 }
 
 fn int_div_type(types: &[DataType]) -> Result<DataType> {
@@ -137,7 +147,7 @@ fn mod_type(types: &[DataType]) -> Result<DataType> {
         return Ok(a);
     }
     let ((wa, sa), (wb, sb)) = (digits(&a), digits(&b));
-    Ok(decimal(wa.max(wb), sa.max(sb)))
+    Ok(decimal([&a, &b], wa.max(wb), sa.max(sb)))
 }
 
 fn neg_type(types: &[DataType]) -> Result<DataType> {
@@ -158,6 +168,7 @@ fn sum_arg_type(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataTy
         // Fewer digits cannot leave 38 in as many rows as there may be.
         Some(DataType::Decimal128(p, s)) if *p > 20 => DataType::Decimal256(38, *s),
         Some(DataType::Decimal128(p, s)) => DataType::Decimal128((*p + 12).min(38), *s),
+        Some(DataType::Decimal256(p, s)) => DataType::Decimal256(*p, *s),
         Some(ty) if number_type(ty) == DataType::Float64 => DataType::Float64,
         Some(ty) if is_time(ty) => DataType::Decimal128(19, 6),
         _ => DataType::Decimal128(31, 0),
@@ -166,14 +177,23 @@ fn sum_arg_type(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataTy
 
 fn sum_result_type(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
     Ok(match types.first() {
-        Some(DataType::Decimal256(_, scale)) => DataType::Decimal128(38, *scale),
+        Some(DataType::Decimal256(p, scale)) if *p <= NARROW_SUM => {
+            DataType::Decimal128(38, *scale)
+        }
+        Some(DataType::Decimal256(p, scale)) => {
+            DataType::Decimal256((*p + 12).min(wide::MOST), *scale)
+        }
         Some(other) => other.clone(),
         None => DataType::Null,
     })
 }
 
-/// A sum of wide decimals, which DataFusion adds without looking, back to the digits there are.
+/// A sum of decimals, which DataFusion adds without looking, back to the digits there are.
 fn sum_result(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
+    if is_wide(ty) {
+        let sums = args[0].as_primitive::<Decimal256Type>().iter();
+        return wide::typed(sums.map(Ok), ty, "sum");
+    }
     let (DataType::Decimal256(..), DataType::Decimal128(precision, scale)) =
         (args[0].data_type(), ty)
     else {
@@ -287,6 +307,9 @@ fn int_div(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
         let cut =
             quotient.as_primitive::<Float64Type>().iter().map(|n| n.map(|n| n.trunc() as i128));
         return narrow(cut, ty, "DIV");
+    }
+    if is_wide(&ta) || is_wide(&tb) {
+        return narrow(wide::int_div(a, b)?.into_iter(), ty, "DIV");
     }
     let (sa, sb) = (scale_of(a), scale_of(b));
     let scale = sa.max(sb);

@@ -31,11 +31,12 @@ pub const FUNCTIONS: &[Function] = &[
 
 fn decimal_type(_: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<DataType> {
     match (literal_int(literals, 1), literal_int(literals, 2)) {
-        (Some(p @ 1..=38), Some(s @ 0..=30)) if s <= p => {
-            Ok(DataType::Decimal128(p as u8, s as i8))
+        // Statements ask for 65 digits at most, the planner for as many as 256 bits hold.
+        (Some(p @ 1..=76), Some(s @ 0..=38)) if s <= p => {
+            Ok(super::wide::decimal_type(p as u8, s as i8))
         }
         (Some(p), Some(s)) => {
-            plan_err!("DECIMAL({p},{s}) is not between DECIMAL(1,0) and DECIMAL(38,30)")
+            plan_err!("DECIMAL({p},{s}) is not between DECIMAL(1,0) and DECIMAL(65,30)")
         }
         // Asked without literals, only by name: the widest.
         _ => Ok(DataType::Decimal128(38, 10)),

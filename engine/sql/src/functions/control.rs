@@ -13,6 +13,7 @@ use super::convert::{
     DATETIME, is_binary, is_integer, is_json, is_string, is_temporal, is_time, number_type,
     to_bool, to_type,
 };
+use super::wide::{self, digits_of, is_wide};
 use super::{Function, truth, whole};
 use crate::error::{SqlResult, unknown};
 
@@ -60,14 +61,15 @@ fn wider(a: DataType, b: DataType) -> DataType {
         _ if a == b => a,
         (DataType::Float64, _) | (_, DataType::Float64) => DataType::Float64,
         _ => {
-            let parts = |ty: &DataType| match ty {
-                DataType::Decimal128(p, s) => (*p as i16 - *s as i16, *s),
-                DataType::UInt64 => (20, 0),
+            let parts = |ty: &DataType| match (digits_of(ty), ty) {
+                (Some((p, s)), _) => (i16::from(p) - i16::from(s), s),
+                (None, DataType::UInt64) => (20, 0),
                 _ => (19, 0),
             };
             let ((wa, sa), (wb, sb)) = (parts(&a), parts(&b));
             let scale = sa.max(sb);
-            DataType::Decimal128((wa.max(wb) + i16::from(scale)).min(38) as u8, scale)
+            let most = if is_wide(&a) || is_wide(&b) { wide::MOST } else { 38 };
+            wide::decimal_type((wa.max(wb) + i16::from(scale)).min(i16::from(most)) as u8, scale)
         }
     }
 }
@@ -87,17 +89,21 @@ fn choose(mask: &BooleanArray, a: &ArrayRef, b: &ArrayRef) -> SqlResult<ArrayRef
 }
 
 fn mysql_if(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
-    choose(&to_bool(&args[0])?, &to_type(&args[1], ty)?, &to_type(&args[2], ty)?)
+    choose(
+        &to_bool(&args[0])?,
+        &wide::undiminished(&args[1], ty)?,
+        &wide::undiminished(&args[2], ty)?,
+    )
 }
 
 fn coalesce(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
-    let mut result = to_type(&args[0], ty)?;
+    let mut result = wide::undiminished(&args[0], ty)?;
     for arg in &args[1..] {
         if result.null_count() == 0 {
             break;
         }
         let mask = arrow(is_not_null(&result))?;
-        result = choose(&mask, &result, &to_type(arg, ty)?)?;
+        result = choose(&mask, &result, &wide::undiminished(arg, ty)?)?;
     }
     Ok(result)
 }
@@ -137,13 +143,19 @@ fn comparable(a: &DataType, b: &DataType) -> DataType {
     if is_string(a) != is_string(b) {
         return DataType::Float64;
     }
+    if is_wide(a) || is_wide(b) {
+        return match (number_type(a), number_type(b)) {
+            (DataType::Float64, _) | (_, DataType::Float64) => DataType::Float64,
+            (a, b) => wide::comparable(&a, &b),
+        };
+    }
     common(&[a.clone(), b.clone()])
 }
 
 fn extreme(args: &[ArrayRef], ty: &DataType, greatest: bool) -> SqlResult<ArrayRef> {
-    let mut result = to_type(&args[0], ty)?;
+    let mut result = wide::undiminished(&args[0], ty)?;
     for arg in &args[1..] {
-        let other = to_type(arg, ty)?;
+        let other = wide::undiminished(arg, ty)?;
         let keep = if greatest { cmp::gt_eq(&result, &other) } else { cmp::lt_eq(&result, &other) };
         let keep = arrow(keep)?;
         let either_null: BooleanArray = keep.iter().map(|k| Some(k.is_none())).collect();

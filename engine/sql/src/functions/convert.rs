@@ -11,25 +11,26 @@ use arrow::array::{
 };
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, DurationMicrosecondType, Float32Type, Float64Type,
-    Int64Type, TimeUnit, TimestampMicrosecondType, UInt64Type,
+    DataType, Date32Type, Decimal128Type, Decimal256Type, DurationMicrosecondType, Float32Type,
+    Float64Type, Int64Type, TimeUnit, TimestampMicrosecondType, UInt64Type, i256,
 };
-use types::Decimal;
+use types::{Decimal, Wide};
 
 use super::decimal::largest;
+use super::wide;
 use crate::error::{SqlResult, unknown};
 use crate::temporal;
 
 /// DATETIME in Arrow.
 pub const DATETIME: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 
-/// What arithmetic makes of an operand of a type: Int64, UInt64, a Decimal128 or Float64.
+/// What arithmetic makes of an operand of a type: Int64, UInt64, a decimal or Float64.
 pub fn number_type(ty: &DataType) -> DataType {
     match ty {
         DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64 => {
             DataType::UInt64
         }
-        DataType::Decimal128(p, s) => DataType::Decimal128(*p, *s),
+        DataType::Decimal128(..) | DataType::Decimal256(..) => ty.clone(),
         DataType::Float16 | DataType::Float32 | DataType::Float64 => DataType::Float64,
         ty if is_string(ty) || is_binary(ty) => DataType::Float64,
         // HHMMSS with the fraction of the second.
@@ -79,6 +80,11 @@ pub fn to_type(array: &ArrayRef, ty: &DataType) -> SqlResult<ArrayRef> {
         DataType::Int64 => Arc::new(to_i64(array)?),
         DataType::UInt64 => Arc::new(to_u64(array)?),
         DataType::Decimal128(p, s) => Arc::new(to_decimal(array, *p, *s)?),
+        // The same digits in more bits, as SUM takes them.
+        DataType::Decimal256(_, scale) if matches!(array.data_type(), DataType::Decimal128(_, from) if from == scale) => {
+            arrow_cast(array, ty)?
+        }
+        DataType::Decimal256(p, s) => Arc::new(wide::to_wide(array, *p, *s)?),
         DataType::Date32 => Arc::new(to_date(array)?),
         DataType::Timestamp(TimeUnit::Microsecond, None) => Arc::new(to_datetime(array)?),
         DataType::Boolean => Arc::new(to_bool(array)?),
@@ -209,8 +215,19 @@ pub fn to_f64(array: &ArrayRef) -> SqlResult<Float64Array> {
                 .map(|n| n.map(|unscaled| decimal_f64(Decimal { unscaled, scale })))
                 .collect()
         }
+        DataType::Decimal256(_, scale) => {
+            let scale = u8::try_from(*scale).unwrap_or(0);
+            let double =
+                |unscaled| Wide { unscaled, scale }.to_string().parse::<f64>().unwrap_or(0.0);
+            array.as_primitive::<Decimal256Type>().iter().map(|n| n.map(double)).collect()
+        }
         _ => arrow_cast(array, &DataType::Float64)?.as_primitive::<Float64Type>().clone(),
     })
+}
+
+/// Text or bytes as the text of the number they may start with.
+pub(super) fn number_texts(array: &ArrayRef) -> SqlResult<StringArray> {
+    if is_binary(array.data_type()) { leading_texts(array) } else { scalars(array) }
 }
 
 /// Bytes as the text of the number they may start with.
@@ -279,6 +296,10 @@ pub fn to_i64(array: &ArrayRef) -> SqlResult<Int64Array> {
             let array = array.as_primitive::<Decimal128Type>();
             array.iter().map(|n| n.map(|unscaled| round_i64(Decimal { unscaled, scale }))).collect()
         }
+        DataType::Decimal256(_, scale) => {
+            let clamp = |n: i128| n.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
+            wholes(array, *scale).map(|n| n.map(clamp)).collect()
+        }
         DataType::Float64 | DataType::Float32 => {
             let array = to_f64(array)?;
             array.iter().map(|n| n.map(|n| n.round_ties_even() as i64)).collect()
@@ -333,6 +354,17 @@ fn round_i64(n: Decimal) -> i64 {
     i64::try_from(whole).unwrap_or(if whole < 0 { i64::MIN } else { i64::MAX })
 }
 
+/// Wide decimals as whole numbers, rounded half away from zero; at the ends of 128 bits beyond them.
+fn wholes(array: &ArrayRef, scale: i8) -> impl Iterator<Item = Option<i128>> {
+    let scale = u8::try_from(scale).unwrap_or(0);
+    let end = |n: i256| if n.is_negative() { i128::MIN } else { i128::MAX };
+    let whole = move |unscaled| {
+        let whole = Wide { unscaled, scale }.rescale(0);
+        whole.and_then(|n| n.unscaled.to_i128()).unwrap_or_else(|| end(unscaled))
+    };
+    array.as_primitive::<Decimal256Type>().iter().map(move |n| n.map(whole))
+}
+
 /// As an unsigned integer; negative numbers wrap as MySQL's CAST … AS UNSIGNED does.
 pub fn to_u64(array: &ArrayRef) -> SqlResult<UInt64Array> {
     Ok(match array.data_type() {
@@ -347,6 +379,9 @@ pub fn to_u64(array: &ArrayRef) -> SqlResult<UInt64Array> {
                 wrapped_u64(Decimal { unscaled, scale }.rescale(0).map_or(0, |n| n.unscaled))
             };
             array.iter().map(|n| n.map(round)).collect()
+        }
+        DataType::Decimal256(_, scale) => {
+            wholes(array, *scale).map(|n| n.map(wrapped_u64)).collect()
         }
         ty if is_string(ty) => scalars(array)?.iter().map(|text| text.map(leading_u64)).collect(),
         ty if is_binary(ty) => leading_texts(array)?.iter().map(|t| t.map(leading_u64)).collect(),
@@ -372,6 +407,10 @@ pub fn to_decimal(array: &ArrayRef, precision: u8, scale: i8) -> SqlResult<Decim
             let from = u8::try_from(*from).unwrap_or(0);
             rescale(array.as_primitive(), from, digits, most)
         }
+        DataType::Decimal256(..) => {
+            let numbers = wide::to_wide(array, precision, scale)?;
+            numbers.iter().map(|n| n.and_then(i256::to_i128)).collect()
+        }
         DataType::UInt64 => {
             rescale(&array.as_primitive::<UInt64Type>().unary(i128::from), 0, digits, most)
         }
@@ -380,11 +419,10 @@ pub fn to_decimal(array: &ArrayRef, precision: u8, scale: i8) -> SqlResult<Decim
             to_f64(array)?.iter().map(|n| n.map(fit)).collect()
         }
         ty if is_string(ty) => {
-            let fit = |text: &str| fit(leading_decimal(text), digits, most);
-            scalars(array)?.iter().map(|text| text.map(fit)).collect()
+            scalars(array)?.iter().map(|text| text.map(|t| fit_text(t, digits, most))).collect()
         }
         ty if is_binary(ty) => {
-            let fit = |text: &str| fit(leading_decimal(text), digits, most);
+            let fit = |text: &str| fit_text(text, digits, most);
             leading_texts(array)?.iter().map(|text| text.map(fit)).collect()
         }
         ty if is_time(ty) => {
@@ -417,6 +455,17 @@ fn fit(n: Decimal, digits: u8, most: i128) -> i128 {
     }
 }
 
+/// The same of the number that a text starts with.
+fn fit_text(text: &str, digits: u8, most: i128) -> i128 {
+    let text = leading_number(text);
+    if let Ok(n) = Decimal::parse(text) {
+        return fit(n, digits, most);
+    }
+    let n = wide::rounded(text, digits).and_then(Wide::narrow);
+    let end = if text.starts_with('-') { -most } else { most };
+    n.map_or(end, |n| n.unscaled.clamp(-most, most))
+}
+
 /// The decimal that a double prints as; its largest neighbour if it has more than 38 digits.
 pub fn f64_decimal(n: f64) -> Decimal {
     let most = Decimal { unscaled: i128::MAX, scale: 0 };
@@ -429,12 +478,6 @@ pub fn f64_decimal(n: f64) -> Decimal {
     // Doubles near zero print hundreds of digits; what lies beyond 30 rounds away.
     let cut = text.find('.').map_or(text.len(), |point| text.len().min(point + 31));
     Decimal::parse(text.get(..cut).unwrap_or("0")).unwrap_or(end)
-}
-
-/// The decimal that a text starts with.
-pub fn leading_decimal(text: &str) -> Decimal {
-    let number = leading_number(text);
-    Decimal::parse(number).unwrap_or_else(|_| f64_decimal(leading_f64(number)))
 }
 
 /// As DATETIME; NULL where the value is no time.
@@ -480,6 +523,10 @@ pub fn to_bool(array: &ArrayRef) -> SqlResult<BooleanArray> {
         DataType::Null => BooleanArray::new_null(array.len()),
         DataType::Decimal128(_, _) => {
             array.as_primitive::<Decimal128Type>().iter().map(|n| n.map(|n| n != 0)).collect()
+        }
+        DataType::Decimal256(_, _) => {
+            let numbers = array.as_primitive::<Decimal256Type>();
+            numbers.iter().map(|n| n.map(|n| n != i256::ZERO)).collect()
         }
         DataType::Float64 | DataType::Float32 => {
             to_f64(array)?.iter().map(|n| n.map(|n| n != 0.0)).collect()

@@ -11,6 +11,7 @@ use arrow::datatypes::{DataType, Decimal128Type, Int64Type, UInt64Type, i256};
 
 use super::arithmetic::{Op, scale_of};
 use super::convert::{number_type, to_type};
+use super::wide::{is_wide, wides};
 use crate::error::{SqlResult, out_of_range, unknown};
 
 /// `10^n`, for at most 38 digits.
@@ -37,6 +38,9 @@ pub(super) fn exact(array: &ArrayRef) -> SqlResult<Decimal128Array> {
 ///
 /// 1690 where a result has more digits than `ty`.
 pub(super) fn decimals(op: Op, a: &ArrayRef, b: &ArrayRef, ty: &DataType) -> SqlResult<ArrayRef> {
+    if [a.data_type(), b.data_type(), ty].into_iter().any(is_wide) {
+        return wides(op, a, b, ty);
+    }
     let overflow = || out_of_range("DECIMAL", op.symbol());
     let DataType::Decimal128(precision, scale) = *ty else { return Err(overflow()) };
     let scales = Scales { a: scale_of(a), b: scale_of(b), result: scale };

@@ -266,19 +266,24 @@ pub(super) fn scalar(array: &ArrayRef, row: usize) -> SqlResult<Doc> {
         return Ok(Doc::Bool(truths.value(row)));
     }
     let whole = |n: u64| i64::try_from(n).map_or(Doc::UInt(n), Doc::Int);
+    let exact = |n: types::Decimal| match (n.scale, i64::try_from(n.unscaled)) {
+        (0, Ok(n)) => Doc::Int(n),
+        (0, Err(_)) => match u64::try_from(n.unscaled) {
+            Ok(n) => Doc::UInt(n),
+            Err(_) => Doc::Double(decimal_f64(n)),
+        },
+        _ => Doc::Double(decimal_f64(n)),
+    };
     Ok(match value_at(array, row)? {
         Value::Null => Doc::Null,
         Value::Int(n) => Doc::Int(n),
         Value::UInt(n) => whole(n),
         Value::Double(n) => Doc::Double(n),
         Value::Float(n) => Doc::Double(f64::from(n)),
-        Value::Decimal(n) => match (n.scale, i64::try_from(n.unscaled)) {
-            (0, Ok(n)) => Doc::Int(n),
-            (0, Err(_)) => match u64::try_from(n.unscaled) {
-                Ok(n) => Doc::UInt(n),
-                Err(_) => Doc::Double(decimal_f64(n)),
-            },
-            _ => Doc::Double(decimal_f64(n)),
+        Value::Decimal(n) => exact(n),
+        Value::Wide(n) => match n.narrow() {
+            Some(n) => exact(n),
+            None => Doc::Double(n.to_string().parse().unwrap_or(0.0)),
         },
         Value::String(text) => Doc::String(text),
         Value::Date(days) => Doc::String(format_date(days)),

@@ -11,6 +11,7 @@ use rand::Rng;
 use types::Decimal;
 
 use super::convert::{is_time, number_type, to_bytes, to_f64, to_i64, to_strings, to_type, to_u64};
+use super::wide::{self, digits_of};
 use super::{Function, double, literal_int, text, whole};
 use crate::error::{SqlResult, out_of_range};
 
@@ -85,19 +86,25 @@ fn whole_type(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType
             DataType::Decimal128((p - s as u8 + 1).min(38), 0)
         }
         DataType::Decimal128(_, _) => DataType::Int64,
+        DataType::Decimal256(p, s) if i16::from(p) - i16::from(s) > 18 => {
+            wide::decimal_type((p - s as u8 + 1).min(wide::MOST), 0)
+        }
+        DataType::Decimal256(_, _) => DataType::Int64,
         ty => ty,
     })
 }
 
 fn round_type(types: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<DataType> {
     Ok(match first(types) {
-        DataType::Decimal128(p, s) => {
+        ty if digits_of(&ty).is_some() => {
+            let (p, s) = digits_of(&ty).unwrap_or_default();
+            let room = i16::from(if wide::is_wide(&ty) { wide::MOST } else { 38 });
             let digits = if types.len() < 2 { Some(0) } else { literal_int(literals, 1) };
             let whole = i16::from(p) - i16::from(s) + 1;
             // More digits than there are become zeros, as long as the number has room for them.
-            let most = (38 - whole).min(30).max(i16::from(s));
+            let most = (room - whole).min(30).max(i16::from(s));
             let scale = digits.map_or(i16::from(s), |d| d.clamp(0, i64::from(most)) as i16);
-            DataType::Decimal128((whole + scale).clamp(1, 38) as u8, scale as i8)
+            wide::decimal_type((whole + scale).clamp(1, room) as u8, scale as i8)
         }
         ty => ty,
     })
@@ -118,6 +125,9 @@ fn round(args: &[ArrayRef], ty: &DataType, cut: bool) -> SqlResult<ArrayRef> {
         None => Int64Array::from(vec![0; args[0].len()]),
     };
     match ty {
+        _ if wide::is_wide(ty) || wide::is_wide(number.data_type()) => {
+            wide::round(&number, digits.iter(), ty, cut)
+        }
         DataType::Float64 => {
             let numbers = to_f64(&number)?;
             let rounded =
@@ -195,6 +205,7 @@ fn round_exact(n: i128, digits: i64, cut: bool) -> Option<i128> {
 fn to_whole(args: &[ArrayRef], ty: &DataType, of: fn(f64) -> f64, up: bool) -> SqlResult<ArrayRef> {
     let number = without_time(&args[0])?;
     match number.data_type() {
+        DataType::Decimal256(..) => to_type(&wide::to_whole(&number, up)?, ty),
         DataType::Decimal128(_, scale) => {
             let unit = 10i128.pow(u32::from(scale.unsigned_abs()));
             let numbers = number.as_primitive::<Decimal128Type>();
@@ -216,6 +227,7 @@ fn abs(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
     let numbers = to_type(&args[0], ty)?;
     Ok(match ty {
         DataType::Float64 => map(&[numbers], |n| Some(n.abs()))?,
+        DataType::Decimal256(..) => wide::abs(&numbers, ty)?,
         DataType::Decimal128(p, s) => {
             let positive =
                 numbers.as_primitive::<Decimal128Type>().iter().map(|n| n.map(i128::abs));

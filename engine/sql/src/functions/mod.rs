@@ -35,6 +35,7 @@ pub mod spelling;
 pub mod str_to_date;
 pub mod string;
 pub mod time;
+pub mod wide;
 
 /// What a function returns, from its arguments' types and its literal arguments.
 pub type Returns = fn(&[DataType], &[Option<&ScalarValue>]) -> Result<DataType>;

@@ -326,8 +326,12 @@ fn format(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
         _ => {
             let numbers = to_strings(&to_type(&args[0], &number)?)?;
             let rows = numbers.iter().zip(digits).map(|(n, digits)| {
-                let n = types::Decimal::parse(n?).ok()?.rescale(digits?)?;
-                Some(in_thousands(&n.to_string()))
+                let (n, digits) = (n?, digits?);
+                let narrow = types::Decimal::parse(n).ok().and_then(|n| n.rescale(digits));
+                Some(in_thousands(&match narrow {
+                    Some(n) => n.to_string(),
+                    None => super::wide::with_digits(n, digits)?,
+                }))
             });
             rows.collect()
         }

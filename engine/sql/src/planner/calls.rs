@@ -3,9 +3,8 @@
 //! A name that is not listed here does not exist (error 1305), whatever DataFusion may know.
 
 use sqlparser::ast::{
-    BinaryOperator, CeilFloorKind, DataType, DateTimeField, ExactNumberInfo, Expr, Function,
-    FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, TrimWhereField, Value,
-    WindowType,
+    BinaryOperator, CeilFloorKind, DataType, DateTimeField, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentList, FunctionArguments, TrimWhereField, Value, WindowType,
 };
 
 use super::QueryContext;
@@ -235,11 +234,7 @@ fn cast(expr: Expr, ty: &DataType) -> SqlResult<Expr> {
         }
         DataType::Time(digits, _) => Ok(call("cast_time", vec![expr, number(digits.unwrap_or(0))])),
         DataType::Decimal(info) | DataType::Numeric(info) | DataType::Dec(info) => {
-            let (precision, scale) = match info {
-                ExactNumberInfo::None => (10, 0),
-                ExactNumberInfo::Precision(p) => (*p, 0),
-                ExactNumberInfo::PrecisionAndScale(p, s) => (*p, *s),
-            };
+            let (precision, scale) = crate::ddl::digits(*info, &expr.to_string())?;
             let expr = number_of_hex(expr);
             Ok(call("cast_decimal", vec![expr, number(precision), number(scale)]))
         }

@@ -111,13 +111,10 @@ pub fn result_type(ty: &DataType, fraction: u8) -> Option<ColumnType> {
             Some(ColumnType::Varbinary(TEXT_LENGTH))
         }
         DataType::LargeUtf8 => Some(ColumnType::Json),
-        DataType::Decimal128(p, s) => {
+        // What is computed may have more digits than a column, and is told as 65 of them.
+        DataType::Decimal128(p, s) | DataType::Decimal256(p, s) => {
             Some(ColumnType::Decimal { precision: *p, scale: u8::try_from(*s).unwrap_or(0) })
         }
-        DataType::Decimal256(p, s) => Some(ColumnType::Decimal {
-            precision: (*p).min(38),
-            scale: u8::try_from(*s).unwrap_or(0),
-        }),
         DataType::Date32 | DataType::Date64 => Some(ColumnType::Date),
         DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => {
             Some(ColumnType::Timestamp(fraction))
@@ -267,7 +264,9 @@ pub(super) fn expr_fraction(
         }
     };
     let number = |expr: &Expr| match expr.get_type(input.schema().as_ref()) {
-        Ok(DataType::Decimal128(_, scale)) => scale.clamp(0, 6).unsigned_abs(),
+        Ok(DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale)) => {
+            scale.clamp(0, 6).unsigned_abs()
+        }
         Ok(DataType::Float64) => 6,
         _ => of(expr),
     };

@@ -1,11 +1,15 @@
 //! Literals taken to the type of what they are compared with, once, at planning.
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, TimeUnit, i256};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Expr;
+use types::Wide;
+use types::value::DECIMAL_MAX_PRECISION;
+use types::wide::{DECIMAL_MAX_SCALE, WIDE_MAX_PRECISION};
 
-use crate::error::SqlResult;
+use crate::error::{SqlResult, unsupported};
 use crate::functions::convert::leading_number;
+use crate::functions::wide::digits_of;
 use crate::result::SqlError;
 use crate::temporal::{DAY_US, Zone, parse_datetime};
 
@@ -70,9 +74,59 @@ pub fn typed(literal: &str, ty: &DataType, zone: Zone) -> SqlResult<Option<Expr>
             ),
             Err(_) => return Ok(None),
         },
+        DataType::Decimal256(_, _) => match types::Wide::parse(leading_number(literal)) {
+            Ok(n) if n.checked().is_some() && n.scale <= DECIMAL_MAX_PRECISION => {
+                ScalarValue::Decimal256(Some(n.unscaled), WIDE_MAX_PRECISION, n.scale as i8)
+            }
+            _ => return Ok(None),
+        },
         _ => return Ok(None),
     };
     Ok(Some(Expr::Literal(value, None)))
+}
+
+/// A literal of an exact number as one of a decimal type; `None` if it is none, or no number of the
+/// type.
+pub fn exact(expr: &Expr, ty: &DataType) -> Option<Expr> {
+    let of = |n: i128, scale: i8| {
+        Some(Wide { unscaled: i256::from_i128(n), scale: u8::try_from(scale).ok()? })
+    };
+    let number = match expr {
+        Expr::Alias(alias) => return exact(&alias.expr, ty),
+        Expr::Literal(ScalarValue::Int64(Some(n)), _) => of(i128::from(*n), 0)?,
+        Expr::Literal(ScalarValue::UInt64(Some(n)), _) => of(i128::from(*n), 0)?,
+        Expr::Literal(ScalarValue::Decimal128(Some(n), _, scale), _) => of(*n, *scale)?,
+        Expr::Literal(ScalarValue::Decimal256(Some(n), _, scale), _) => {
+            Wide { unscaled: *n, scale: u8::try_from(*scale).ok()? }
+        }
+        _ => return None,
+    };
+    let (precision, scale) = digits_of(ty)?;
+    let same = number.rescale(u8::try_from(scale).ok()?)?;
+    if same.precision() > precision || same.rescale(number.scale)? != number {
+        return None;
+    }
+    let value = match ty {
+        DataType::Decimal256(..) => ScalarValue::Decimal256(Some(same.unscaled), precision, scale),
+        _ => ScalarValue::Decimal128(Some(same.narrow()?.unscaled), precision, scale),
+    };
+    Some(Expr::Literal(value, None))
+}
+
+/// Refuses a number of more digits than a DECIMAL has.
+pub fn check_digits(number: &str) -> SqlResult<()> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = whole.trim_start_matches('0').len() + fraction.len();
+    if digits <= usize::from(DECIMAL_MAX_PRECISION)
+        || digits <= usize::from(WIDE_MAX_PRECISION)
+            && fraction.len() <= usize::from(DECIMAL_MAX_SCALE)
+    {
+        return Ok(());
+    }
+    Err(unsupported(format!(
+        "a number of {digits} digits, {} of them behind the point (65 and 30 are the most)",
+        fraction.len()
+    )))
 }
 
 fn time(literal: &str, kind: &str) -> SqlResult<i64> {

@@ -452,6 +452,10 @@ fn literal(literal: ValueWithSpan) -> SqlResult<Expr> {
         Value::Number(text, _) if text.contains(['e', 'E']) => {
             call("cast_double", vec![string(text)])
         }
+        Value::Number(text, long) => {
+            super::literal::check_digits(&text)?;
+            value(Value::Number(text, long))
+        }
         Value::DoubleQuotedString(text) | Value::NationalStringLiteral(text) => string(text),
         Value::SingleQuotedByteStringLiteral(bits) => {
             let hex = calls::bytes_of_bits(&bits)?.iter().map(|b| format!("{b:02X}")).collect();

@@ -20,6 +20,7 @@ use super::moments::{Tables, has_fractions, spelled};
 use crate::error::{external, unknown, unsupported};
 use crate::functions;
 use crate::functions::convert::{DATETIME, is_binary, is_json, is_string, is_temporal, is_time};
+use crate::functions::wide::{comparable, digits_of, is_wide};
 use crate::temporal::Zone;
 
 /// Plans binary operators as MySQL means them.
@@ -108,12 +109,18 @@ impl MysqlOperators {
         if let Some(text) = literal::text(&right)
             && let Some(right) = literal::typed(text, &lt, self.zone).map_err(external)?
         {
-            return self.align_days(left, right, schema);
+            return match is_wide(&lt) {
+                true => align_wide(left, right, schema),
+                false => self.align_days(left, right, schema),
+            };
         }
         if let Some(text) = literal::text(&left)
             && let Some(left) = literal::typed(text, &rt, self.zone).map_err(external)?
         {
-            return self.align_days(left, right, schema);
+            return match is_wide(&rt) {
+                true => align_wide(left, right, schema),
+                false => self.align_days(left, right, schema),
+            };
         }
         if is_binary(&lt) || is_binary(&rt) {
             return self.align_bytes(left, right, (&lt, &rt), schema);
@@ -135,6 +142,9 @@ impl MysqlOperators {
                 _ => call("cast_double", vec![e]),
             };
             return Ok((number(left, &lt)?, number(right, &rt)?));
+        }
+        if is_wide(&lt) || is_wide(&rt) {
+            return align_wide(left, right, schema);
         }
         Ok((left, right))
     }
@@ -308,6 +318,24 @@ impl MysqlOperators {
         let any = equal.reduce(|a, b| a.or(b)).unwrap_or_else(|| lit(false));
         Ok(Transformed::yes(if negated { Expr::Not(Box::new(any)) } else { any }))
     }
+}
+
+/// Exact numbers of which one has more than 38 digits. A literal takes the other's type where it is
+/// a number of it, so that keys are found by it; else both take one that has room for either.
+fn align_wide(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
+    let (lt, rt) = (left.get_type(schema)?, right.get_type(schema)?);
+    if let Some(right) = literal::exact(&right, &lt) {
+        return Ok((left, right));
+    }
+    if let Some(left) = literal::exact(&left, &rt) {
+        return Ok((left, right));
+    }
+    let Some((precision, scale)) = digits_of(&comparable(&lt, &rt)) else {
+        return Ok((left, right));
+    };
+    let (precision, scale) = (lit(i64::from(precision)), lit(i64::from(scale)));
+    let wide = |expr| call("cast_decimal", vec![expr, precision.clone(), scale.clone()]);
+    Ok((wide(left)?, wide(right)?))
 }
 
 /// TIME beside text compares as TIME, beside numbers as the number HHMMSS.

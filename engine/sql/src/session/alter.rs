@@ -140,6 +140,7 @@ impl Session {
             self.act(&mut plan, action)?;
         }
         check_numbered(&plan.after)?;
+        ddl::check_replica(&plan.after)?;
         expressions::check_dependents(&plan.before, &plan.after)?;
         Ok(plan)
     }

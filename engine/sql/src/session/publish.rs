@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use types::{Column, Error, Table};
 
 use super::{ATTEMPTS, Session, impossible};
+use crate::ddl::check_replica;
 use crate::error::{SqlResult, interrupted, no_table, table_changed};
 use crate::result::SqlError;
 
@@ -67,6 +68,7 @@ impl Session {
         for _ in 0..ATTEMPTS {
             let mut altered = table.clone();
             change(&mut altered)?;
+            check_replica(&altered)?;
             altered.version = table.version + 1;
             match self.replace(altered).await? {
                 Replaced::Done(table) => {

@@ -11,6 +11,7 @@ use sqlparser::ast::{
     Expr, FromTable, GroupByExpr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableObject, TableWithJoins, VisitorMut,
 };
+use types::wide::WIDE_MAX_PRECISION;
 use types::{Column, ColumnType, Error, SchemaVersion, TableId};
 
 use super::locking::factors;
@@ -183,7 +184,13 @@ fn described_as(at: usize, column: ResultColumn) -> Column {
     Column {
         id: u32::try_from(at + 1).unwrap_or(u32::MAX),
         name: column.name,
-        ty: column.ty.unwrap_or(ColumnType::Varbinary(0)),
+        ty: match column.ty {
+            // What is computed may have more digits than a column.
+            Some(ColumnType::Decimal { precision, scale }) => {
+                ColumnType::Decimal { precision: precision.min(WIDE_MAX_PRECISION), scale }
+            }
+            ty => ty.unwrap_or(ColumnType::Varbinary(0)),
+        },
         nullable: column.nullable,
         default: None,
         original: None,

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod alter;
+mod decimals;
 mod definitions;
 mod harness;
 mod indexes;

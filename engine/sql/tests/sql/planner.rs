@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use async_trait::async_trait;
 use datafusion::datasource::MemTable;
 use datafusion::execution::session_state::SessionState;
@@ -254,6 +255,61 @@ async fn a_query_means_what_it_means_in_mysql() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The types of a query's columns in its plan.
+async fn types_of(sql: &str) -> Vec<DataType> {
+    let state = session_state_builder(SessionConfig::new().with_target_partitions(2)).build();
+    let planned = plan_select(sql, &query_context(), &state, &One).await.unwrap();
+    planned.plan.schema().fields().iter().map(|field| field.data_type().clone()).collect()
+}
+
+/// TPC-H's Q1 is counted in 128 bits, whatever 256 would have room for.
+#[tokio::test]
+async fn narrow_decimals_stay_narrow() {
+    let table = "(SELECT CAST(price AS DECIMAL(15,2)) AS price, CAST(id AS DECIMAL(15,2)) AS tax FROM t) AS l";
+    let lines = format!(
+        "SELECT 1 - tax, price * (1 - tax), price * (1 - tax) * (1 + tax), price / tax, price % tax, -price, \
+         ROUND(price * tax, 1), ABS(price), COALESCE(price, tax, 0) FROM {table}"
+    );
+    let sizes = [(22, 2), (37, 4), (38, 6), (21, 6), (15, 2), (15, 2), (28, 1), (15, 2), (21, 2)];
+    let narrow = sizes.map(|(precision, scale)| DataType::Decimal128(precision, scale));
+    assert_eq!(types_of(&lines).await, narrow);
+    let q1 = format!(
+        "SELECT SUM(tax), SUM(price), SUM(price * (1 - tax)), SUM(price * (1 - tax) * (1 + tax)), AVG(price), \
+         MAX(price), COUNT(*) FROM {table} GROUP BY tax"
+    );
+    let sizes = [(37, 2), (37, 2), (38, 4), (38, 6), (38, 6), (15, 2)];
+    let mut narrow =
+        sizes.map(|(precision, scale)| DataType::Decimal128(precision, scale)).to_vec();
+    narrow.push(DataType::Int64);
+    assert_eq!(types_of(&q1).await, narrow);
+}
+
+/// What has more than 38 digits takes what it meets along, and no more.
+#[tokio::test]
+async fn wide_decimals_are_wide_where_they_must_be() {
+    let table = "(SELECT CAST(price AS DECIMAL(40,10)) AS n, CAST(id AS DECIMAL(65,30)) AS f, price FROM t) AS l";
+    let sql = format!(
+        "SELECT n + price, n * price, price / n, n % 2, ROUND(n, 1), FLOOR(n), FLOOR(f * 0), SUM(n), AVG(n), n > f, \
+         n DIV 3, -n FROM {table} GROUP BY n, price, f"
+    );
+    let wide = DataType::Decimal256;
+    let expected = [
+        wide(41, 10),
+        wide(50, 12),
+        DataType::Decimal128(24, 6),
+        wide(40, 10),
+        DataType::Decimal128(32, 1),
+        DataType::Decimal128(31, 0),
+        wide(47, 0),
+        wide(62, 10),
+        wide(66, 14),
+        DataType::Int64,
+        DataType::Int64,
+        wide(40, 10),
+    ];
+    assert_eq!(types_of(&sql).await, expected);
 }
 
 #[tokio::test]

@@ -1,0 +1,407 @@
+//! Decimals of which the type has more than 38 digits, in 256 bits, a row at a time.
+//!
+//! Only what has a wide operand or a wide result comes here: all else stays with `decimal`, at its
+//! speed. A result that does not fit its type is an error, never a wrong number.
+//!
+//! Columns and CAST have 65 digits at most. What is computed from them may have the 76 that 256 bits
+//! hold, of MySQL's 81, so that a sum or an average of the largest is a number still.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Decimal256Array};
+use arrow::datatypes::{
+    DECIMAL256_MAX_PRECISION, DataType, Decimal128Type, Decimal256Type, Float64Type, Int64Type,
+    UInt64Type, i256,
+};
+use num_bigint::BigInt;
+use types::value::DECIMAL_MAX_PRECISION;
+use types::wide::{WIDE_MAX_PRECISION, Wide, power, round_div};
+
+use super::arithmetic::{Op, scale_of};
+use super::convert::{leading_number, number_type, to_type};
+use crate::error::{SqlResult, out_of_range, unknown};
+
+/// Most digits of what is computed.
+pub const MOST: u8 = DECIMAL256_MAX_PRECISION;
+
+/// The type of exact numbers of so many digits, in all and behind the point.
+pub fn decimal_type(precision: u8, scale: i8) -> DataType {
+    match precision > DECIMAL_MAX_PRECISION {
+        true => DataType::Decimal256(precision, scale),
+        false => DataType::Decimal128(precision, scale),
+    }
+}
+
+/// Whether a type has more digits than 128 bits hold.
+pub fn is_wide(ty: &DataType) -> bool {
+    matches!(ty, DataType::Decimal256(..))
+}
+
+/// Digits in all and behind the point.
+pub fn digits_of(ty: &DataType) -> Option<(u8, i8)> {
+    match ty {
+        DataType::Decimal128(precision, scale) | DataType::Decimal256(precision, scale) => {
+            Some((*precision, *scale))
+        }
+        _ => None,
+    }
+}
+
+/// Exact numbers as 256 bits, without their scale.
+pub(super) fn exact(array: &ArrayRef) -> SqlResult<Decimal256Array> {
+    Ok(match number_type(array.data_type()) {
+        DataType::UInt64 => to_type(array, &DataType::UInt64)?
+            .as_primitive::<UInt64Type>()
+            .unary(|n| i256::from_i128(i128::from(n))),
+        ty @ DataType::Decimal128(..) => {
+            to_type(array, &ty)?.as_primitive::<Decimal128Type>().unary(i256::from_i128)
+        }
+        DataType::Decimal256(..) => array.as_primitive::<Decimal256Type>().clone(),
+        _ => to_type(array, &DataType::Int64)?.as_primitive::<Int64Type>().unary(i256::from),
+    })
+}
+
+/// Unscaled numbers as a decimal of type `ty`.
+///
+/// # Errors
+///
+/// 1690, in the name of `what`, where a number has more digits than the type.
+pub(super) fn typed(
+    numbers: impl Iterator<Item = SqlResult<Option<i256>>>,
+    ty: &DataType,
+    what: &str,
+) -> SqlResult<ArrayRef> {
+    let beyond = || out_of_range("DECIMAL", what);
+    let (precision, scale) = digits_of(ty).ok_or_else(beyond)?;
+    let most = largest(precision);
+    let fits = |n: i256| if n.wrapping_abs() <= most { Ok(n) } else { Err(beyond()) };
+    let fit = |n: SqlResult<Option<i256>>| -> SqlResult<Option<i256>> { n?.map(fits).transpose() };
+    let numbers = numbers.map(fit);
+    let array: ArrayRef = if is_wide(ty) {
+        let numbers = numbers.collect::<SqlResult<Decimal256Array>>()?;
+        Arc::new(numbers.with_precision_and_scale(precision, scale).map_err(|_| beyond())?)
+    } else {
+        let narrow = |n: SqlResult<Option<i256>>| -> SqlResult<Option<i128>> {
+            Ok(n?.and_then(i256::to_i128))
+        };
+        let numbers = numbers.map(narrow).collect::<SqlResult<Decimal128Array>>()?;
+        Arc::new(numbers.with_precision_and_scale(precision, scale).map_err(|_| beyond())?)
+    };
+    Ok(array)
+}
+
+/// The largest number of so many digits.
+pub(super) fn largest(precision: u8) -> i256 {
+    power(precision).map_or(i256::MAX, |n| n.wrapping_sub(i256::ONE))
+}
+
+/// The operator on two columns, as a decimal of type `ty`. Division by zero is NULL.
+///
+/// # Errors
+///
+/// 1690 where a result has more digits than `ty`.
+pub(super) fn wides(op: Op, a: &ArrayRef, b: &ArrayRef, ty: &DataType) -> SqlResult<ArrayRef> {
+    let overflow = || out_of_range("DECIMAL", op.symbol());
+    let (_, scale) = digits_of(ty).ok_or_else(overflow)?;
+    let (sa, sb) = (scale_of(a), scale_of(b));
+    let (a, b) = (exact(a)?, exact(b)?);
+    let numbers = a.iter().zip(b.iter()).map(|(a, b)| {
+        let (Some(a), Some(b)) = (a, b) else { return Ok(None) };
+        if b == i256::ZERO && matches!(op, Op::Div | Op::Mod) {
+            return Ok(None);
+        }
+        let n = match op {
+            Op::Mul => scaled_ratio(a, b, scale - sa - sb, i256::ONE),
+            Op::Div => scaled_ratio(a, i256::ONE, scale + sb - sa, b),
+            Op::Mod => remainder(a, b, sa, sb).and_then(|n| scaled(n, scale - sa.max(sb))),
+            Op::Add => scaled(a, scale - sa).zip(scaled(b, scale - sb)).and_then(plus),
+            Op::Sub => scaled(a, scale - sa)
+                .zip(scaled(b, scale - sb))
+                .and_then(|(a, b)| plus((a, b.wrapping_neg()))),
+        };
+        n.map(Some).ok_or_else(overflow)
+    });
+    typed(numbers, ty, op.symbol())
+}
+
+fn plus((a, b): (i256, i256)) -> Option<i256> {
+    a.checked_add(b)
+}
+
+/// `n·10^digits`, rounded where digits go.
+fn scaled(n: i256, digits: i8) -> Option<i256> {
+    let factor = power(digits.unsigned_abs())?;
+    if digits >= 0 { n.checked_mul(factor) } else { round_div(n, factor) }
+}
+
+/// `a·b·10^digits / c`, rounded half away from zero; `None` where it leaves 256 bits. What lies
+/// between may be longer.
+fn scaled_ratio(a: i256, b: i256, digits: i8, c: i256) -> Option<i256> {
+    let factor = power(digits.unsigned_abs())?;
+    let product = a.checked_mul(b);
+    let (above, below) = match digits >= 0 {
+        true => (product.and_then(|n| n.checked_mul(factor)), Some(c)),
+        false => (product, c.checked_mul(factor)),
+    };
+    if let (Some(above), Some(below)) = (above, below) {
+        return round_div(above, below);
+    }
+    let (mut above, mut below) = (big(a) * big(b), big(c));
+    match digits >= 0 {
+        true => above *= big(factor),
+        false => below *= big(factor),
+    }
+    let negative = (above < BigInt::ZERO) != (below < BigInt::ZERO);
+    let (above, below) = (above.magnitude().clone(), below.magnitude().clone());
+    let (mut quotient, rest) = (&above / &below, &above % &below);
+    if rest * 2u8 >= below {
+        quotient += 1u8;
+    }
+    let quotient = small(&BigInt::from(quotient))?;
+    Some(if negative { quotient.wrapping_neg() } else { quotient })
+}
+
+/// What is left of `a` by `b`, at the larger of their scales, with the sign of `a`.
+fn remainder(a: i256, b: i256, sa: i8, sb: i8) -> Option<i256> {
+    let (a, b) = at_one_scale(a, b, sa, sb)?;
+    small(&(a % b))
+}
+
+/// The whole quotient of `a` and `b`, cut.
+fn whole_quotient(a: i256, b: i256, sa: i8, sb: i8) -> Option<i256> {
+    let (a, b) = at_one_scale(a, b, sa, sb)?;
+    small(&(a / b))
+}
+
+fn at_one_scale(a: i256, b: i256, sa: i8, sb: i8) -> Option<(BigInt, BigInt)> {
+    let scale = sa.max(sb);
+    let factor = |from: i8| power((scale - from).unsigned_abs()).map(big);
+    Some((big(a) * factor(sa)?, big(b) * factor(sb)?))
+}
+
+fn big(n: i256) -> BigInt {
+    BigInt::from_signed_bytes_le(&n.to_le_bytes())
+}
+
+fn small(n: &BigInt) -> Option<i256> {
+    let bytes = n.to_signed_bytes_le();
+    let sign = if *n < BigInt::ZERO { 0xFF } else { 0 };
+    let mut full = [sign; 32];
+    full.get_mut(..bytes.len())?.copy_from_slice(&bytes);
+    Some(i256::from_le_bytes(full))
+}
+
+/// DIV: the quotients cut to whole numbers; `None` for NULL and by zero.
+///
+/// # Errors
+///
+/// 1690 for a quotient beyond 128 bits.
+pub(super) fn int_div(a: &ArrayRef, b: &ArrayRef) -> SqlResult<Vec<Option<i128>>> {
+    let (sa, sb) = (scale_of(a), scale_of(b));
+    let (a, b) = (exact(a)?, exact(b)?);
+    let quotient = |(a, b): (Option<i256>, Option<i256>)| match (a, b) {
+        (Some(a), Some(b)) if b != i256::ZERO => {
+            let quotient = whole_quotient(a, b, sa, sb).and_then(i256::to_i128);
+            quotient.map(Some).ok_or_else(|| out_of_range("BIGINT", "DIV"))
+        }
+        _ => Ok(None),
+    };
+    a.iter().zip(b.iter()).map(quotient).collect()
+}
+
+/// Numbers as a decimal of a scale, rounded half away from zero; beyond the precision they become
+/// the largest such number.
+pub(super) fn to_wide(array: &ArrayRef, precision: u8, scale: i8) -> SqlResult<Decimal256Array> {
+    let digits = u8::try_from(scale).unwrap_or(0);
+    // Of all that 256 bits hold, what is beyond is larger than any number of 76 digits.
+    let most = if precision == MOST { i256::MAX } else { largest(precision) };
+    let fit = |n: Wide| match n.rescale(digits) {
+        Some(n) if n.unscaled.wrapping_abs() <= most => n.unscaled,
+        _ if n.unscaled.is_negative() => most.wrapping_neg(),
+        _ => most,
+    };
+    let of_text = |text: &str| {
+        let text = leading_number(text);
+        let end = if text.starts_with('-') { most.wrapping_neg() } else { most };
+        rounded(text, digits)
+            .filter(|n| n.unscaled.wrapping_abs() <= most)
+            .map_or(end, |n| n.unscaled)
+    };
+    let values: Decimal256Array = match array.data_type() {
+        ty if digits_of(ty).is_some() || ty.is_integer() => {
+            let from = u8::try_from(scale_of(array)).unwrap_or(0);
+            exact(array)?.unary(|unscaled| fit(Wide { unscaled, scale: from }))
+        }
+        DataType::Float64 | DataType::Float32 => {
+            let numbers = to_type(array, &DataType::Float64)?;
+            let numbers = numbers.as_primitive::<Float64Type>();
+            numbers.iter().map(|n| n.map(|n| of_text(&spelled(n)))).collect()
+        }
+        ty if number_type(ty) == DataType::Float64 => {
+            let texts = super::convert::number_texts(array)?;
+            texts.iter().map(|text| text.map(of_text)).collect()
+        }
+        _ => {
+            let narrow = to_type(array, &number_type(array.data_type()))?;
+            return to_wide(&narrow, precision, scale);
+        }
+    };
+    values.with_precision_and_scale(precision, scale).map_err(|error| unknown(error.to_string()))
+}
+
+/// A column as the type that it shares with others. To a wide one no number is cut down.
+///
+/// # Errors
+///
+/// 1690 where a number has more digits than a wide type.
+pub(super) fn undiminished(array: &ArrayRef, ty: &DataType) -> SqlResult<ArrayRef> {
+    let from = array.data_type();
+    if !is_wide(ty) || from == ty || !(from.is_integer() || digits_of(from).is_some()) {
+        return to_type(array, ty);
+    }
+    let (_, scale) = digits_of(ty).unwrap_or_default();
+    let digits = scale - scale_of(array);
+    let numbers = exact(array)?;
+    let rows = numbers.iter().map(|n| {
+        let Some(n) = n else { return Ok(None) };
+        scaled(n, digits).map(Some).ok_or_else(|| out_of_range("DECIMAL", "decimal"))
+    });
+    typed(rows, ty, "decimal")
+}
+
+/// A double in digits. What is not finite spells a number beyond every decimal.
+fn spelled(n: f64) -> String {
+    match n.is_finite() {
+        true => format!("{n}"),
+        false if n < 0.0 => "-1e400".into(),
+        false => "1e400".into(),
+    }
+}
+
+/// The number that a text spells, perhaps with an exponent, rounded half away from zero to a
+/// scale; `None` where it has more than 65 digits then. No more of the text is looked at than
+/// decides that, however long it is.
+pub fn rounded(text: &str, scale: u8) -> Option<Wide> {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let negative = mantissa.starts_with('-');
+    let mantissa = mantissa.trim_start_matches(['-', '+']);
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let leading = whole.len() - whole.trim_start_matches('0').len();
+    // Beyond these, an exponent of any number that a text is long enough for says all or nothing.
+    let exponent = match exponent.parse::<i64>() {
+        Ok(exponent) => exponent,
+        Err(_) if exponent.starts_with('-') => i64::MIN / 2,
+        Err(_) => i64::MAX / 2,
+    };
+    let digits: Vec<u8> = whole.bytes().chain(fraction.bytes()).skip(leading).collect();
+    // Where the point stands among the digits, and the end of those that count.
+    let point = ((whole.len() - leading) as i64).checked_add(exponent)?;
+    let zero = || Some(Wide { unscaled: i256::ZERO, scale });
+    let Some(first) = digits.iter().position(|digit| *digit != b'0') else { return zero() };
+    if point.checked_sub(first as i64)? > i64::from(WIDE_MAX_PRECISION) {
+        return None;
+    }
+    let end = point.checked_add(i64::from(scale))?;
+    if end < first as i64 {
+        return zero();
+    }
+    let mut unscaled = i256::ZERO;
+    for at in first as i64..end {
+        let digit = usize::try_from(at).ok().and_then(|at| digits.get(at)).map_or(0, |d| d - b'0');
+        let more = unscaled.checked_mul(i256::from_i128(10))?;
+        unscaled = more.checked_add(i256::from(i64::from(digit)))?;
+    }
+    let next = usize::try_from(end).ok().and_then(|at| digits.get(at));
+    if next.is_some_and(|digit| *digit >= b'5') {
+        unscaled = unscaled.checked_add(i256::ONE)?;
+    }
+    Wide { unscaled: if negative { unscaled.wrapping_neg() } else { unscaled }, scale }.checked()
+}
+
+/// Numbers with `digits` of them kept behind the point, or before it if negative: rounded half away
+/// from zero, or cut.
+pub(super) fn round(
+    number: &ArrayRef,
+    digits: impl Iterator<Item = Option<i64>>,
+    ty: &DataType,
+    cut: bool,
+) -> SqlResult<ArrayRef> {
+    let overflow = || out_of_range("DECIMAL", "round");
+    let (_, to) = digits_of(ty).ok_or_else(overflow)?;
+    let from = scale_of(number);
+    let numbers = exact(number)?;
+    let rows = numbers.iter().zip(digits).map(|(n, digits)| {
+        let (Some(n), Some(digits)) = (n, digits) else { return Ok(None) };
+        let digits = digits.clamp(-i64::from(MOST) - 1, i64::from(from));
+        let unit = u8::try_from(i64::from(from) - digits).ok().and_then(power);
+        let rounded = match unit {
+            Some(unit) => {
+                let units = if cut { n.checked_div(unit) } else { round_div(n, unit) };
+                units.and_then(|units| units.checked_mul(unit))
+            }
+            // The unit has more digits than any number.
+            None => Some(i256::ZERO),
+        };
+        let scale = from.unsigned_abs();
+        let n = rounded.and_then(|unscaled| Wide { unscaled, scale }.rescale(to.unsigned_abs()));
+        n.map(|n| Some(n.unscaled)).ok_or_else(overflow)
+    });
+    typed(rows, ty, "round")
+}
+
+/// FLOOR, or CEILING if `up`, as whole numbers.
+pub(super) fn to_whole(number: &ArrayRef, up: bool) -> SqlResult<ArrayRef> {
+    let unit = power(scale_of(number).unsigned_abs()).unwrap_or(i256::ONE);
+    let numbers = exact(number)?;
+    let rows = numbers.iter().map(|n| {
+        let Some(n) = n else { return Ok(None) };
+        let (whole, rest) = (n.wrapping_div(unit), n.wrapping_rem(unit));
+        let step = match (rest.cmp(&i256::ZERO), up) {
+            (Ordering::Greater, true) => i256::ONE,
+            (Ordering::Less, false) => i256::MINUS_ONE,
+            _ => i256::ZERO,
+        };
+        Ok(Some(whole.wrapping_add(step)))
+    });
+    typed(rows, &DataType::Decimal256(MOST, 0), "floor")
+}
+
+/// Absolute values.
+pub(super) fn abs(numbers: &ArrayRef, ty: &DataType) -> SqlResult<ArrayRef> {
+    typed(exact(numbers)?.iter().map(|n| Ok(n.map(i256::wrapping_abs))), ty, "abs")
+}
+
+/// A number's text with so many digits behind the point, however long that is.
+pub(super) fn with_digits(number: &str, digits: u8) -> Option<String> {
+    let n = Wide::parse(number).ok()?;
+    if let Some(n) = n.rescale(digits) {
+        return Some(n.to_string());
+    }
+    let point = if n.scale == 0 { "." } else { "" };
+    Some(format!("{n}{point}{}", "0".repeat(usize::from(digits.checked_sub(n.scale)?))))
+}
+
+/// What SUM adds up: of numbers of at most 65 digits, 256 bits hold the sum of more rows than there
+/// may be.
+pub(super) fn summand(numbers: &ArrayRef, ty: &DataType) -> SqlResult<ArrayRef> {
+    let numbers = to_type(numbers, ty)?;
+    let within = largest(WIDE_MAX_PRECISION);
+    if matches!(ty, DataType::Decimal256(precision, _) if *precision > WIDE_MAX_PRECISION)
+        && numbers
+            .as_primitive::<Decimal256Type>()
+            .iter()
+            .flatten()
+            .any(|n| n.wrapping_abs() > within)
+    {
+        return Err(out_of_range("DECIMAL", "sum"));
+    }
+    Ok(numbers)
+}
+
+/// The type at which two exact types compare: every digit behind a point, and room for any
+/// number. What does not fit at that scale is larger than all that has it, and becomes the largest.
+pub fn comparable(a: &DataType, b: &DataType) -> DataType {
+    let scale = |ty: &DataType| digits_of(ty).map_or(0, |(_, scale)| scale);
+    DataType::Decimal256(MOST, scale(a).max(scale(b)))
+}
