@@ -61,7 +61,9 @@ fn class(ty: &DataType) -> Option<Class> {
     Some(match ty {
         ty if ty.is_integer() => Class::Int,
         DataType::Boolean => Class::Int,
-        DataType::Decimal128(_, scale) => Class::Decimal(u8::try_from(*scale).ok()?),
+        DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale) => {
+            Class::Decimal(u8::try_from(*scale).ok()?)
+        }
         DataType::Float16 | DataType::Float32 | DataType::Float64 => Class::Float,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Class::Text { padded: false },
         DataType::Binary

@@ -4,6 +4,7 @@
 
 use std::cmp::Ordering;
 
+use arrow::datatypes::i256;
 use serde::{Deserialize, Serialize};
 
 use crate::class::Class;
@@ -15,7 +16,7 @@ pub enum Part {
     /// A whole number.
     Int(i128),
     /// A decimal, and its text.
-    Decimal(i128, String),
+    Decimal(i256, String),
     /// A float.
     Float(f64),
     /// What sorts as its text does: text, bytes in hexadecimal, dates.
@@ -79,10 +80,10 @@ impl Part {
 }
 
 /// A decimal's digits with so many of them after the point.
-fn unscaled(text: &str, scale: u8) -> Option<i128> {
-    let (sign, digits) = match text.strip_prefix('-') {
-        Some(digits) => (-1, digits),
-        None => (1, text),
+fn unscaled(text: &str, scale: u8) -> Option<i256> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text),
     };
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let fraction = fraction.trim_end_matches('0');
@@ -90,7 +91,10 @@ fn unscaled(text: &str, scale: u8) -> Option<i128> {
         return None;
     }
     let all = format!("{whole}{fraction:0<width$}", width = usize::from(scale));
-    all.parse::<i128>().ok().map(|n| sign * n)
+    if !all.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    i256::from_string(&all).map(|n| if negative { n.wrapping_neg() } else { n })
 }
 
 impl PartialEq for Part {
@@ -110,7 +114,8 @@ impl PartialOrd for Part {
 impl Ord for Part {
     fn cmp(&self, other: &Self) -> Ordering {
         match (self, other) {
-            (Part::Int(a), Part::Int(b)) | (Part::Decimal(a, _), Part::Decimal(b, _)) => a.cmp(b),
+            (Part::Int(a), Part::Int(b)) => a.cmp(b),
+            (Part::Decimal(a, _), Part::Decimal(b, _)) => a.cmp(b),
             (Part::Float(a), Part::Float(b)) => a.total_cmp(b),
             (Part::Text(a), Part::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
             // One column has one class, so this does not happen; an order there must be all the same.
@@ -186,9 +191,12 @@ mod tests {
 
     #[test]
     fn keys_sort_by_their_kind() {
-        let decimal = |text| Part::read(Class::Decimal(2), text).unwrap();
+        let decimal = |text: &str| Part::read(Class::Decimal(2), text).unwrap();
         assert!(decimal("-10.5") < decimal("-2"));
         assert_eq!(decimal("2.50").cmp(&decimal("2.5")), Ordering::Equal);
+        let long = |first: &str| decimal(&format!("{first}{}.25", "0".repeat(62)));
+        assert!(long("-2") < long("-1") && long("1") < long("2") && decimal("9") < long("1"));
+        assert!(Part::read(Class::Decimal(2), &"é".repeat(30)).is_none());
         assert!(Part::read(Class::Int, "10") > Part::read(Class::Int, "9"));
         let text = |text| Part::read(Class::Text { padded: false }, text).unwrap();
         assert!(text("B") < text("a") && text("z") < text("é") && text("a") < text("a\t"));

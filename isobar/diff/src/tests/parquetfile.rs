@@ -1,9 +1,11 @@
 //! Parquet values of each type, and files that are broken.
 
 use arrow::array::{
-    BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float32Array, Int32Array, RecordBatch,
-    StringArray, TimestampNanosecondArray, TimestampSecondArray, UInt64Array,
+    BinaryArray, BooleanArray, Date32Array, Decimal128Array, Decimal256Array, Float32Array,
+    Int32Array, RecordBatch, StringArray, TimestampNanosecondArray, TimestampSecondArray,
+    UInt64Array,
 };
+use arrow::datatypes::i256;
 use parquet::arrow::ArrowWriter;
 
 use super::*;
@@ -26,11 +28,14 @@ fn written(columns: Vec<(&str, ArrayRef)>) -> (tempfile::TempDir, std::path::Pat
 fn values_have_their_plain_spelling() {
     let decimals =
         Decimal128Array::from(vec![Some(-5), None]).with_precision_and_scale(10, 2).unwrap();
+    let wide = i256::from_string("-9999999999999999999999999999999999999999");
+    let wides = Decimal256Array::from(vec![wide, None]).with_precision_and_scale(50, 2).unwrap();
     let columns: Vec<(&str, ArrayRef, &str)> = vec![
         ("i", Arc::new(Int32Array::from(vec![Some(-7), None])), "-7"),
         ("u", Arc::new(UInt64Array::from(vec![Some(u64::MAX), None])), "18446744073709551615"),
         ("b", Arc::new(BooleanArray::from(vec![Some(true), None])), "1"),
         ("d", Arc::new(decimals), "-0.05"),
+        ("w", Arc::new(wides), "-99999999999999999999999999999999999999.99"),
         ("f", Arc::new(Float32Array::from(vec![Some(0.5), None])), "0.5"),
         ("s", Arc::new(StringArray::from(vec![Some("é "), None])), "é "),
         ("x", Arc::new(BinaryArray::from(vec![Some(&[0u8, 255][..]), None])), "00FF"),
@@ -63,7 +68,8 @@ fn values_have_their_plain_spelling() {
     );
     let classes: Vec<Class> =
         super::columns(&file, &[]).unwrap().into_iter().map(|column| column.class).collect();
-    assert_eq!(classes[..4], [Class::Int, Class::Int, Class::Int, Class::Decimal(2)]);
+    assert_eq!(classes[..3], [Class::Int; 3]);
+    assert_eq!(classes[3..5], [Class::Decimal(2); 2]);
 }
 
 #[test]
