@@ -86,7 +86,11 @@ pub fn value(array: &ArrayRef, ty: ColumnType, at: usize) -> Result<Value> {
         ColumnType::Decimal { scale, .. } => {
             number!(Decimal128Type).map(|unscaled| Value::Decimal(Decimal { unscaled, scale }))
         }
-        ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_) => {
+        ColumnType::Char(_)
+        | ColumnType::Varchar(_)
+        | ColumnType::Text(_)
+        | ColumnType::Enum(_)
+        | ColumnType::Set(_) => {
             array.as_string_opt::<i32>().map(|array| Value::String(array.value(at).to_owned()))
         }
         ColumnType::Json => {

@@ -118,7 +118,7 @@ fn other_constant(value: &ScalarValue, ty: ColumnType) -> Option<Value> {
         }
         (
             ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text),
-            ColumnType::Varchar(_) | ColumnType::Text(_),
+            ColumnType::Varchar(_) | ColumnType::Text(_) | ColumnType::Enum(_) | ColumnType::Set(_),
         ) => text.clone().map(Value::String),
         (ScalarValue::Binary(bytes), ColumnType::Varbinary(_) | ColumnType::Blob(_)) => {
             bytes.clone().map(Value::Bytes)

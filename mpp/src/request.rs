@@ -269,10 +269,7 @@ impl Literal {
             (Literal::Time(text), ColumnType::Time(_)) => {
                 ScalarValue::DurationMicrosecond(Some(number(text)?))
             }
-            (
-                Literal::String(text),
-                ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_),
-            ) => ScalarValue::Utf8(Some(text.clone())),
+            (Literal::String(text), ty) if ty.is_text() => ScalarValue::Utf8(Some(text.clone())),
             (Literal::Date(days), ColumnType::Date) => ScalarValue::Date32(Some(*days)),
             (Literal::Datetime(text), ColumnType::DateTime(_)) => {
                 ScalarValue::TimestampMicrosecond(Some(number(text)?), None)

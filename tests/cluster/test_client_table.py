@@ -253,8 +253,8 @@ def test_mysqldump(cluster: Cluster, client, tmp_path: Path):
         "CREATE TABLE source.t (id INT PRIMARY KEY AUTO_INCREMENT, s VARCHAR(20) NOT NULL DEFAULT 'x', d DECIMAL(8,2),"
         " at DATETIME(6), seen TIMESTAMP DEFAULT CURRENT_TIMESTAMP, KEY by_s (s))",
         "INSERT INTO source.t (s, d, at) VALUES ('a''b\\\\', 1.5, '2020-01-02 03:04:05.000006'), ('☃', NULL, NULL)",
-        "CREATE TABLE source.u (a INT, b TEXT)",
-        "INSERT INTO source.u VALUES (1, 'x'), (NULL, '')",
+        "CREATE TABLE source.u (a INT, b TEXT, e ENUM('x','it''s\\\\') NOT NULL DEFAULT 'it''s\\\\', s SET('p','q'))",
+        "INSERT INTO source.u (a, b, s) VALUES (1, 'x', 'q,p'), (NULL, '', NULL)",
     )
     locks = "LOCK TABLES is refused by name: dump with --single-transaction --skip-add-locks"
     steps = Steps("mysqldump (MariaDB's 10.11)", {"dump as it comes": locks})
@@ -272,8 +272,8 @@ def test_mysqldump(cluster: Cluster, client, tmp_path: Path):
         for table in ("t", "u"):
             rows = [cluster.sql(f"SELECT * FROM {base}.{table} ORDER BY 1") for base in ("source", name)]
             assert rows[0] == rows[1] and len(rows[0]) == 2, rows
-        shown = [cluster.sql(f"SHOW CREATE TABLE {base}.t")[0][1] for base in ("source", name)]
-        assert shown[0] == shown[1], shown
+            shown = [cluster.sql(f"SHOW CREATE TABLE {base}.{table}")[0][1] for base in ("source", name)]
+            assert shown[0] == shown[1], shown
 
     steps.step("dump as it comes", lambda: run([dump, *where, "source"]))
     steps.step("dump in one transaction, restore, compare", lambda: copy("restored", "--skip-disable-keys"))

@@ -92,6 +92,34 @@ def test_mysql_connector_prepares_writes_and_reads(cluster: Cluster):
             connection.close()
 
 
+def test_mysql_connector_knows_labels(cluster: Cluster):
+    cluster.sql("CREATE TABLE shop.labels (id INT PRIMARY KEY, e ENUM('low','high') NOT NULL, s SET('x','y'))")
+    connection = mysql.connector.connect(
+        host="127.0.0.1", port=cluster.mysql_port, user="cli", password="Sesame-1", database="shop", use_pure=True,
+        autocommit=True, connection_timeout=20, ssl_disabled=True,
+    )
+    try:
+        prepared = connection.cursor(prepared=True)
+        for row in ((1, "high", "y,x"), (2, 1, 2), (3, "2", None)):
+            prepared.execute("INSERT INTO labels VALUES (?, ?, ?)", row)
+        with pytest.raises(mysql.connector.Error) as raised:
+            prepared.execute("INSERT INTO labels VALUES (?, ?, ?)", (4, "none", None))
+        assert (raised.value.errno, raised.value.sqlstate) == (1265, "01000"), raised.value
+        # The same by label and by number, as text and in binary rows.
+        for wanted in ("high", 2):
+            prepared.execute("SELECT id, e, s FROM labels WHERE e = ? ORDER BY e DESC, id", (wanted,))
+            assert prepared.fetchall() == [(1, "high", "x,y"), (3, "high", None)], wanted
+        cursor = connection.cursor()
+        cursor.execute("SELECT e, s, e + 0, UPPER(e) FROM labels ORDER BY e, id")
+        assert cursor.fetchall() == [("low", {"y"}, 1, "LOW"), ("high", {"x", "y"}, 2, "HIGH"), ("high", None, 2, "HIGH")]
+        enum, labels, number, text = ((column[1], column[7]) for column in cursor.description)
+        string, enum_flag, set_flag = 254, 256, 2048
+        assert enum[0] == labels[0] == string and enum[1] & enum_flag and labels[1] & set_flag, (enum, labels)
+        assert not (number[1] | text[1]) & (enum_flag | set_flag), (number, text)
+    finally:
+        connection.close()
+
+
 def test_optimistic_transactions_that_conflict_are_told_at_commit(cluster: Cluster):
     with cluster.connect(database="shop") as one, cluster.connect(database="shop") as two:
         with one.cursor() as first, two.cursor() as second:

@@ -3,7 +3,9 @@
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use txn::{Fact, WriteKind};
-use types::{Column, ColumnType, Decimal, IntWidth, Row, Table, Timestamp, Value, key, row};
+use types::{
+    Column, ColumnType, Decimal, IntWidth, Labels, Row, Table, Timestamp, Value, key, row,
+};
 
 use super::harness::{REGION, TABLE, World, small};
 use crate::predicate::{Compare, Comparison, Predicate};
@@ -37,8 +39,14 @@ fn types() -> Vec<ColumnType> {
         ColumnType::Bit(1),
         ColumnType::Bit(64),
         ColumnType::Json,
+        ColumnType::Enum(labels()),
+        ColumnType::Set(labels()),
     ];
     ints.chain(others).collect()
+}
+
+fn labels() -> Labels {
+    Labels::new(&["low", "", "Größe", "it's"].map(str::to_owned))
 }
 
 fn random_value(random: &mut ChaCha8Rng, ty: ColumnType) -> Value {
@@ -91,6 +99,11 @@ fn random_value(random: &mut ChaCha8Rng, ty: ColumnType) -> Value {
             Value::Time(random.random_range(-3_020_399_999_999..=3_020_399_999_999))
         }
         ColumnType::Bit(n) => Value::UInt(random.random::<u64>() >> (64 - n)),
+        ColumnType::Enum(labels) => {
+            let number = random.random_range(0..=labels.all().len() as u64);
+            Value::String(labels.label(number).unwrap_or_default().to_owned())
+        }
+        ColumnType::Set(labels) => Value::String(labels.of_bits(random.random())),
     }
 }
 

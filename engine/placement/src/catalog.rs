@@ -454,7 +454,7 @@ fn check_columns_kept(state: &State, stored: &Table, table: &Table) -> Result<()
 /// Whether values of one type are stored, in rows, keys and columns, as the other type's are, so
 /// that a column may go from the one to the other by description alone.
 pub fn holds_all(from: ColumnType, to: ColumnType) -> bool {
-    use ColumnType::{Blob, DateTime, Int, Text, Time, Timestamp, Varbinary, Varchar};
+    use ColumnType::{Blob, DateTime, Enum, Int, Set, Text, Time, Timestamp, Varbinary, Varchar};
     use types::IntWidth::{Bool, Tiny};
     match (from, to) {
         (from, to) if from == to => true,
@@ -468,6 +468,12 @@ pub fn holds_all(from: ColumnType, to: ColumnType) -> bool {
         | (Varbinary(from), Varbinary(to)) => from <= to,
         // In the worst case four bytes a character.
         (Varchar(from), Text(to)) => u64::from(from) * 4 <= u64::from(to),
+        // Values are texts, so it matters which labels there are, and in a SET which come first.
+        // The empty text stands for no label unless it is one.
+        (Enum(from), Enum(to)) => {
+            from.is_among(to) && (from.number("").is_some() || to.number("").is_none())
+        }
+        (Set(from), Set(to)) => from.is_part_of(to),
         (DateTime(from), DateTime(to))
         | (Timestamp(from), Timestamp(to))
         | (Time(from), Time(to)) => from <= to,

@@ -301,10 +301,7 @@ fn literal(expr: &Expr, ty: ColumnType) -> Option<Value> {
             };
             (same.rescale(n.scale.max(scale)) == n.rescale(n.scale.max(scale))).then_some(value)
         }
-        (
-            ColumnType::Varchar(_) | ColumnType::Text(_) | ColumnType::Char(_),
-            ScalarValue::Utf8(Some(text)),
-        ) => Some(Value::String(text.clone())),
+        (ty, ScalarValue::Utf8(Some(text))) if ty.is_text() => Some(Value::String(text.clone())),
         (ColumnType::Year | ColumnType::Bit(_), _) if scalar.data_type().is_integer() => {
             match scalar.cast_to(&DataType::UInt64).ok()? {
                 ScalarValue::UInt64(Some(n)) => Some(Value::UInt(n)),

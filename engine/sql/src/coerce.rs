@@ -17,6 +17,8 @@ use crate::json::Fault;
 use crate::result::SqlError;
 use crate::temporal::{self, DAY_US, Zone};
 
+pub mod labels;
+
 /// Last second of TIMESTAMP's range (2038-01-19 03:14:07 UTC), in microseconds.
 const TIMESTAMP_END: i64 = 2_147_483_648_000_000;
 
@@ -178,6 +180,8 @@ pub fn to_column(value: Value, place: Place<'_>) -> SqlResult<Value> {
         ColumnType::Time(digits) => time(value, digits, place),
         ColumnType::Bit(bits) => bit(value, bits, place),
         ColumnType::Json => json(value, place),
+        ColumnType::Enum(list) => labels::label(value, list, place),
+        ColumnType::Set(list) => labels::set(value, list, place),
     }
 }
 

@@ -162,7 +162,36 @@ fn plain_bytes(expr: &Expr) -> Option<Vec<u8>> {
 pub fn for_column(expr: Expr, ty: types::ColumnType) -> Expr {
     let number = number_of_bytes(&expr, ty);
     let value = number.or_else(|| plain_bytes(&expr).map(Value::Bytes));
-    value.map_or(expr, |value| expression(&value))
+    match value {
+        Some(value) => expression(&value),
+        None => number_of_column(expr, ty),
+    }
+}
+
+/// A column on its way into a column of numbers: of ENUM or SET it is the number. Within anything
+/// else it is what that makes of it.
+pub fn number_of_column(expr: Expr, ty: types::ColumnType) -> Expr {
+    match expr {
+        Expr::Nested(inner) => Expr::Nested(Box::new(number_of_column(*inner, ty))),
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) if ty.is_number() => {
+            crate::planner::call(crate::functions::labels::AS_NUMBER, vec![expr])
+        }
+        other => other,
+    }
+}
+
+/// A value of one column on its way into another, as [`number_of_column`].
+pub fn number_of_label(
+    value: Value,
+    from: Option<types::ColumnType>,
+    to: types::ColumnType,
+) -> Value {
+    match (value, from) {
+        (Value::String(text), Some(from)) if to.is_number() && from.labels().is_some() => {
+            Value::UInt(crate::functions::labels::number(from, &text))
+        }
+        (value, _) => value,
+    }
 }
 
 /// The number that bytes are, the highest first; `None` beyond 64 bits.

@@ -19,6 +19,7 @@ use crate::temporal::Zone;
 
 mod decimal;
 pub mod expressions;
+mod labels;
 pub mod options;
 mod show;
 
@@ -131,10 +132,14 @@ pub fn column(
         return Err(SqlError::new(1060, b"42S21", format!("Duplicate column name '{name}'")));
     }
     let id = table.columns.len() as ColumnId + 1;
+    let ty = match labels::column_type(&definition.data_type, &name)? {
+        Some(ty) => ty,
+        None => column_type(&definition.data_type, &definition.name.value)?,
+    };
     let mut column = Column {
         id,
         name,
-        ty: column_type(&definition.data_type, &definition.name.value)?,
+        ty,
         nullable: true,
         default: None,
         original: None,
@@ -295,6 +300,10 @@ pub fn default_of(column: &Column, expr: Option<&Expr>) -> SqlResult<Option<Defa
         } else {
             Err(invalid())
         };
+    }
+    if column.ty.labels().is_some() {
+        let value = labels::default_value(column.ty, value).ok_or_else(invalid)?;
+        return Ok(Some(Default::Constant(value)));
     }
     let value = coerce::to_column(value, Place { column, row: 1, zone: Zone::UTC })
         .map_err(|_| invalid())?;

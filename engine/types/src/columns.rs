@@ -34,7 +34,11 @@ pub fn arrow_type(ty: ColumnType) -> DataType {
             DataType::Decimal256(precision, scale as i8)
         }
         ColumnType::Decimal { precision, scale } => DataType::Decimal128(precision, scale as i8),
-        ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_) => DataType::Utf8,
+        ColumnType::Char(_)
+        | ColumnType::Varchar(_)
+        | ColumnType::Text(_)
+        | ColumnType::Enum(_)
+        | ColumnType::Set(_) => DataType::Utf8,
         // A type of its own, by which plans tell a document from a text.
         ColumnType::Json => DataType::LargeUtf8,
         ColumnType::Binary(_) | ColumnType::Varbinary(_) | ColumnType::Blob(_) => DataType::Binary,
@@ -155,7 +159,7 @@ pub enum ColumnBuilder {
     Decimal(Decimal128Builder, u8),
     /// DECIMAL of more than 38 digits, with its scale.
     Wide(Decimal256Builder, u8),
-    /// CHAR, VARCHAR, TEXT.
+    /// CHAR, VARCHAR, TEXT, ENUM, SET.
     String(StringBuilder),
     /// JSON.
     Json(LargeStringBuilder),
@@ -192,9 +196,11 @@ impl ColumnBuilder {
             ColumnType::Decimal { scale, .. } => {
                 Self::Decimal(Decimal128Builder::new().with_data_type(arrow_type(ty)), scale)
             }
-            ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_) => {
-                Self::String(StringBuilder::new())
-            }
+            ColumnType::Char(_)
+            | ColumnType::Varchar(_)
+            | ColumnType::Text(_)
+            | ColumnType::Enum(_)
+            | ColumnType::Set(_) => Self::String(StringBuilder::new()),
             ColumnType::Json => Self::Json(LargeStringBuilder::new()),
             ColumnType::Binary(_) | ColumnType::Varbinary(_) | ColumnType::Blob(_) => {
                 Self::Bytes(BinaryBuilder::new())

@@ -196,7 +196,12 @@ pub fn decode(input: &mut &[u8], ty: ColumnType) -> Result<Value> {
             let unscaled = (u128::from_be_bytes(take(input)?) ^ (1 << 127)) as i128;
             Value::Decimal(Decimal { unscaled, scale })
         }
-        ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_) | ColumnType::Json => {
+        ColumnType::Char(_)
+        | ColumnType::Varchar(_)
+        | ColumnType::Text(_)
+        | ColumnType::Json
+        | ColumnType::Enum(_)
+        | ColumnType::Set(_) => {
             let bytes = take_bytes(input)?;
             Value::String(String::from_utf8(bytes).map_err(|_| bad("string encoding"))?)
         }

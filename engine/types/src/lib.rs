@@ -5,6 +5,7 @@
 pub mod columns;
 pub mod error;
 pub mod key;
+pub mod labels;
 pub mod region;
 pub mod row;
 pub mod schema;
@@ -14,6 +15,7 @@ pub mod value;
 pub mod wide;
 
 pub use error::{Error, Result};
+pub use labels::Labels;
 pub use region::{Epoch, NodeId, Peer, PeerId, PeerRole, Region, RegionId, RegionKind, ReplicaLag};
 pub use row::Row;
 pub use schema::{

@@ -170,7 +170,12 @@ fn payload(input: &mut &[u8], ty: ColumnType) -> Result<Value> {
         ColumnType::Decimal { scale, .. } => {
             Value::Decimal(Decimal { unscaled: unzigzag(take(input)?), scale })
         }
-        ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_) | ColumnType::Json => {
+        ColumnType::Char(_)
+        | ColumnType::Varchar(_)
+        | ColumnType::Text(_)
+        | ColumnType::Json
+        | ColumnType::Enum(_)
+        | ColumnType::Set(_) => {
             let text = std::str::from_utf8(bytes(input)?).map_err(|_| bad("string encoding"))?;
             Value::String(text.to_owned())
         }

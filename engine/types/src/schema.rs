@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::labels::Labels;
 use crate::time::Timestamp;
 use crate::value::{DECIMAL_MAX_PRECISION, Value};
 
@@ -98,6 +99,10 @@ pub enum ColumnType {
     Bit(u8),
     /// JSON, as text in MySQL's normal form.
     Json,
+    /// ENUM: one of the labels, or the empty text that stands for none of them. Values are texts.
+    Enum(Labels),
+    /// SET: labels in declared order with commas between them. Values are texts.
+    Set(Labels),
 }
 
 impl ColumnType {
@@ -124,6 +129,37 @@ impl ColumnType {
     /// Whether it is a DECIMAL of more digits than 128 bits, and so columns, hold.
     pub fn is_wide(self) -> bool {
         matches!(self, ColumnType::Decimal { precision, .. } if precision > DECIMAL_MAX_PRECISION)
+    }
+
+    /// Whether values are texts, JSON apart.
+    pub fn is_text(self) -> bool {
+        matches!(
+            self,
+            ColumnType::Char(_)
+                | ColumnType::Varchar(_)
+                | ColumnType::Text(_)
+                | ColumnType::Enum(_)
+                | ColumnType::Set(_)
+        )
+    }
+
+    /// The labels of an ENUM or a SET.
+    pub fn labels(self) -> Option<Labels> {
+        match self {
+            ColumnType::Enum(labels) | ColumnType::Set(labels) => Some(labels),
+            _ => None,
+        }
+    }
+
+    /// Reads the type of an ENUM or a SET as it is printed.
+    pub fn labelled(text: &str) -> Option<ColumnType> {
+        let (kind, rest) = text.split_once('(')?;
+        let labels = Labels::parse(rest.strip_suffix(')')?)?;
+        match kind {
+            "enum" => Some(ColumnType::Enum(labels)),
+            "set" => Some(ColumnType::Set(labels)),
+            _ => None,
+        }
     }
 
     /// Whether values are bytes rather than characters.
@@ -179,6 +215,8 @@ impl fmt::Display for ColumnType {
             ColumnType::Time(digits) => fraction(f, "time", *digits),
             ColumnType::Bit(n) => write!(f, "bit({n})"),
             ColumnType::Json => f.write_str("json"),
+            ColumnType::Enum(labels) => write!(f, "enum({labels})"),
+            ColumnType::Set(labels) => write!(f, "set({labels})"),
         }
     }
 }

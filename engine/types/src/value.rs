@@ -95,7 +95,7 @@ pub enum Value {
     Double(f64),
     /// DECIMAL of up to 38 digits, at its column's scale.
     Decimal(Decimal),
-    /// CHAR, VARCHAR, TEXT, JSON; UTF-8, compared by bytes (utf8mb4_bin).
+    /// CHAR, VARCHAR, TEXT, JSON, ENUM, SET; UTF-8, compared by bytes (utf8mb4_bin).
     String(String),
     /// DATE: days since 1970-01-01.
     Date(i32),

@@ -73,6 +73,9 @@ impl Expressed {
             Class::Text { .. } if dialect == Dialect::Plain && !column.sorts_by_bytes() => {
                 format!("CAST({plain} AS BINARY)")
             }
+            _ if dialect == Dialect::Isobar && column.is_labelled() => {
+                format!("CAST({plain} AS CHAR)")
+            }
             // Here the column's own order is that of its values, and a look-up finds its index.
             _ if dialect == Dialect::Isobar => name(&column.name),
             Class::Binary => name(&column.name),

@@ -25,9 +25,15 @@ pub struct Column {
 impl Column {
     /// Whether the server compares it byte by byte, without padding.
     pub fn sorts_by_bytes(&self) -> bool {
-        self.collation.as_deref().is_some_and(|name| {
-            name == "binary" || name.ends_with("_nopad_bin") || name == "utf8mb4_0900_bin"
-        })
+        !self.is_labelled()
+            && self.collation.as_deref().is_some_and(|name| {
+                name == "binary" || name.ends_with("_nopad_bin") || name == "utf8mb4_0900_bin"
+            })
+    }
+
+    /// Whether it is an ENUM or SET, which servers sort by number.
+    pub fn is_labelled(&self) -> bool {
+        self.type_name.starts_with("enum(") || self.type_name.starts_with("set(")
     }
 
     /// Whether its text is UTF-8 where it lies.

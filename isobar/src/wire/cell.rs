@@ -156,20 +156,14 @@ impl<'a> CellReader<'a> {
                 let scale = u8::try_from(*scale).map_err(|_| mismatch())?;
                 Values::Wide(array.as_primitive(), scale)
             }
-            (
-                Some(
-                    ColumnType::Char(_)
-                    | ColumnType::Varchar(_)
-                    | ColumnType::Text(_)
-                    | ColumnType::Json,
-                ),
-                ty,
-            ) => match ty {
-                DataType::Utf8 => Values::Utf8(array.as_string()),
-                DataType::LargeUtf8 => Values::LargeUtf8(array.as_string()),
-                DataType::Utf8View => Values::Utf8View(array.as_string_view()),
-                _ => return Err(mismatch()),
-            },
+            (Some(declared), ty) if declared.is_text() || declared == ColumnType::Json => {
+                match ty {
+                    DataType::Utf8 => Values::Utf8(array.as_string()),
+                    DataType::LargeUtf8 => Values::LargeUtf8(array.as_string()),
+                    DataType::Utf8View => Values::Utf8View(array.as_string_view()),
+                    _ => return Err(mismatch()),
+                }
+            }
             (Some(ColumnType::Date), DataType::Date32) => Values::Date(array.as_primitive()),
             (Some(ColumnType::DateTime(_)), DataType::Timestamp(TimeUnit::Microsecond, None)) => {
                 Values::Local(array.as_primitive())

@@ -61,6 +61,10 @@ fn key_flags(column: &ResultColumn) -> ColumnFlags {
     .fold(ColumnFlags::empty(), |flags, flag| flags | flag)
 }
 
+fn short(characters: usize) -> u32 {
+    u32::try_from(characters).unwrap_or(u32::MAX)
+}
+
 /// What the type alone decides.
 struct Shape {
     ty: WireType,
@@ -95,6 +99,15 @@ impl Shape {
             Some(ColumnType::Varbinary(n)) => Self::bytes(WireType::MYSQL_TYPE_VAR_STRING, n),
             Some(ColumnType::Blob(n)) => Self::bytes(WireType::MYSQL_TYPE_BLOB, n).as_blob(),
             Some(ColumnType::Json) => Self::bytes(WireType::MYSQL_TYPE_JSON, u32::MAX).as_blob(),
+            // Drivers know both by their flags, as texts of the longest value's length.
+            Some(ColumnType::Enum(labels)) => {
+                Self::text(WireType::MYSQL_TYPE_STRING, short(labels.longest()))
+                    .with(ColumnFlags::ENUM_FLAG)
+            }
+            Some(ColumnType::Set(labels)) => {
+                Self::text(WireType::MYSQL_TYPE_STRING, short(labels.together()))
+                    .with(ColumnFlags::SET_FLAG)
+            }
             Some(ColumnType::Float) => {
                 Self::number(WireType::MYSQL_TYPE_FLOAT, 12, DECIMALS_NOT_SPECIFIED)
             }

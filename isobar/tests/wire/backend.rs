@@ -22,7 +22,7 @@ use sql::result::{BatchStream, Done, Reply, ResultColumn, SqlError};
 use sql::variables::Changes;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use types::{ColumnType, IntWidth, Value};
+use types::{ColumnType, IntWidth, Labels, Value};
 
 /// Rows in one batch of `SELECT rows`.
 pub const BATCH: usize = 1000;
@@ -239,6 +239,12 @@ pub fn all_types() -> (Vec<ResultColumn>, Vec<ArrayRef>) {
     let wides = Decimal256Array::from(vec![nines, Some(i256::MINUS_ONE), None]);
     let wides = wides.with_precision_and_scale(65, 30).unwrap();
     add("wide", ColumnType::Decimal { precision: 65, scale: 30 }, Arc::new(wides));
+    let labels =
+        |all: &[&str]| Labels::new(&all.iter().map(|l| (*l).to_owned()).collect::<Vec<_>>());
+    let label = StringArray::from(vec![Some("grün"), Some(""), None]);
+    add("en", ColumnType::Enum(labels(&["klein", "grün"])), Arc::new(label));
+    let set = StringArray::from(vec![Some("x,grün"), Some(""), None]);
+    add("st", ColumnType::Set(labels(&["x", "y", "grün"])), Arc::new(set));
     (columns, arrays)
 }
 
@@ -247,10 +253,10 @@ pub const ALL_TYPES_TEXT: [&str; 2] = [
     "127\t255\t32767\t65535\t8388607\t16777215\t2147483647\t4294967295\t9223372036854775807\t\
      18446744073709551615\t1e20\t123456.789\tgrün\tgrün\tgrün\t2023-11-14\t2023-11-14 22:13:20\t\
      2023-11-14 22:13:20.123456\t2023-11-15 00:13:20.123\t{\"grün\": [1, null]}\t\
-     99999999999999999999999999999999999.999999999999999999999999999999",
+     99999999999999999999999999999999999.999999999999999999999999999999\tgrün\tx,grün",
     "-128\t0\t-32768\t0\t-8388608\t0\t-2147483648\t0\t-9223372036854775808\t0\t-0.1\t-0.001\t\t\t\t\
      0001-01-01\t1970-01-01 00:00:00\t1970-01-01 00:00:00.000000\t1970-01-01 02:00:00.000\t\"\"\t\
-     -0.000000000000000000000000000001",
+     -0.000000000000000000000000000001\t\t",
 ];
 
 /// Counts streams that exist.

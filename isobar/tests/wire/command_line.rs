@@ -70,7 +70,7 @@ async fn mariadb_reads_every_type_as_text() {
     let server = start(Options::default()).await;
     let answer = ask(&server, "root", &["-e", "SELECT * FROM types; SELECT NULL"]).await;
     assert!(answer.ok, "{answer:?}");
-    let nulls = vec!["NULL"; 21].join("\t");
+    let nulls = vec!["NULL"; 23].join("\t");
     let expected = format!("{}\n{}\n{nulls}\nNULL\n", ALL_TYPES_TEXT[0], ALL_TYPES_TEXT[1]);
     assert_eq!(answer.out, expected);
 }
@@ -221,7 +221,7 @@ async fn mariadb_describes_columns() {
 
 /// What MySQL 8.0 says of columns of these types, but for the collation of texts (there it is the
 /// connection's) and NUM, which its own client adds.
-const COLUMN_TYPES: [&str; 21] = [
+const COLUMN_TYPES: [&str; 23] = [
     "`i8` | TINY | binary (63) | 4 | 0 | BINARY NUM",
     "`u8` | TINY | binary (63) | 3 | 0 | UNSIGNED BINARY NUM",
     "`i16` | SHORT | binary (63) | 6 | 0 | BINARY NUM",
@@ -243,4 +243,6 @@ const COLUMN_TYPES: [&str; 21] = [
     "`ts3` | TIMESTAMP | binary (63) | 23 | 3 | BINARY TIMESTAMP",
     "`js` | ?-unknown-? | binary (63) | 4294967295 | 0 | BLOB BINARY",
     "`wide` | NEWDECIMAL | binary (63) | 67 | 30 | BINARY NUM",
+    "`en` | STRING | utf8mb4_general_ci (45) | 20 | 0 | ENUM",
+    "`st` | STRING | utf8mb4_general_ci (45) | 32 | 0 | SET",
 ];

@@ -11,7 +11,7 @@ const FETCH: u8 = 28;
 const CURSOR_EXISTS: u16 = 0x40;
 const LAST_ROW_SENT: u16 = 0x80;
 /// Columns and rows of the table `types`.
-const COLUMNS: usize = 21;
+const COLUMNS: usize = 23;
 const ROWS: usize = 3;
 
 async fn prepare(raw: &mut Raw, sql: &[u8]) -> Vec<u8> {

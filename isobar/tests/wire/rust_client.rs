@@ -60,6 +60,8 @@ async fn every_type_comes_as_itself_through_prepared_statements() {
         Value::Date(2023, 11, 15, 0, 13, 20, 123_000),
         text("{\"grün\": [1, null]}"),
         text("99999999999999999999999999999999999.999999999999999999999999999999"),
+        text("grün"),
+        text("x,grün"),
     ];
     assert_eq!(rows[0], large);
     assert_eq!(rows[1][0], Value::Int(-128));
@@ -68,7 +70,7 @@ async fn every_type_comes_as_itself_through_prepared_statements() {
     assert_eq!(rows[1][11], text("-0.001"));
     assert_eq!(rows[1][15], Value::Date(1, 1, 1, 0, 0, 0, 0));
     assert_eq!(rows[1][18], Value::Date(1970, 1, 1, 2, 0, 0, 0));
-    assert_eq!(rows[2], vec![Value::NULL; 21]);
+    assert_eq!(rows[2], vec![Value::NULL; 23]);
     assert_eq!(rows.len(), 3);
     // And the same as text.
     let rows: Vec<Row> = conn.query("SELECT * FROM types").await.unwrap();

@@ -6,6 +6,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, StringArray};
 use arrow::datatypes::DataType;
 
 use super::convert::{to_bytes, to_strings};
+use super::labels::unranked;
 use super::{Function, text};
 use crate::error::{SqlResult, unknown};
 
@@ -46,7 +47,8 @@ fn join(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
         }
         let (from, to) = (lists.value_offsets().get(row)?, lists.value_offsets().get(row + 1)?);
         let (from, to) = (usize::try_from(*from).ok()?, usize::try_from(*to).ok()?);
-        let values = (from..to).filter(|at| texts.is_valid(*at)).map(|at| texts.value(at));
+        let values = (from..to).filter(|at| texts.is_valid(*at));
+        let values = values.map(|at| unranked(texts.value(at), lists.values().data_type()));
         let values: Vec<&str> = values.collect();
         (!values.is_empty()).then(|| values.join(separators.value(row)))
     };

@@ -28,6 +28,7 @@ pub mod encoding;
 mod extract;
 pub mod json;
 mod json_changes;
+pub mod labels;
 pub mod lists;
 pub mod math;
 pub mod regexp;
@@ -176,7 +177,7 @@ impl ScalarUDFImpl for Udf {
 
 /// Every function, for a session's registry.
 pub fn all() -> Vec<Arc<ScalarUDF>> {
-    let lists: [&'static [Function]; 15] = [
+    let lists: [&'static [Function]; 16] = [
         arithmetic::FUNCTIONS,
         cast::FUNCTIONS,
         clock::FUNCTIONS,
@@ -185,6 +186,7 @@ pub fn all() -> Vec<Arc<ScalarUDF>> {
         encoding::FUNCTIONS,
         json::FUNCTIONS,
         json_changes::FUNCTIONS,
+        labels::FUNCTIONS,
         lists::FUNCTIONS,
         math::FUNCTIONS,
         regexp::FUNCTIONS,
@@ -193,7 +195,7 @@ pub fn all() -> Vec<Arc<ScalarUDF>> {
         string::FUNCTIONS,
         time::FUNCTIONS,
     ];
-    lists.into_iter().flatten().map(udf).collect()
+    lists.into_iter().flatten().map(udf).chain(labels::all()).collect()
 }
 
 fn udf(function: &'static Function) -> Arc<ScalarUDF> {

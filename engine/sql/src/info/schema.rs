@@ -516,6 +516,8 @@ fn text_length(ty: ColumnType) -> Option<i64> {
         | ColumnType::Binary(n)
         | ColumnType::Varbinary(n)
         | ColumnType::Blob(n) => Some(i64::from(n)),
+        ColumnType::Enum(labels) => i64::try_from(labels.longest()).ok(),
+        ColumnType::Set(labels) => i64::try_from(labels.together()).ok(),
         _ => None,
     }
 }

@@ -6,11 +6,12 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Projection, Union};
 
+use super::labels::type_of_field;
 use super::typing::{MysqlOperators, call};
 use crate::functions::control::common;
 use crate::functions::convert::DATETIME;
@@ -44,14 +45,18 @@ impl MysqlOperators {
         let mut inputs = Vec::with_capacity(union.inputs.len());
         for input in &union.inputs {
             let fields = input.schema().fields().iter().zip(&types);
-            if fields.clone().all(|(field, ty)| field.data_type() == ty) {
+            if fields.clone().all(|(field, ty)| is_as(field, ty)) {
                 inputs.push(input.clone());
                 continue;
             }
             changed = true;
             let columns = input.schema().iter().zip(&types).map(|((qualifier, field), ty)| {
                 let column = Expr::from((qualifier, field));
-                let column = self.at(column, field.data_type(), ty)?;
+                let column = match type_of_field(field) {
+                    // Of several places it is a text.
+                    Some(_) => call("cast_char", vec![column])?,
+                    None => self.at(column, field.data_type(), ty)?,
+                };
                 Ok(column.alias_qualified(qualifier.cloned(), field.name()))
             });
             let projection = Projection::try_new(columns.collect::<Result<_>>()?, input.clone())?;
@@ -74,6 +79,11 @@ impl MysqlOperators {
             to => Ok(cast(expr, to)),
         }
     }
+}
+
+/// Whether a column of a UNION's input is one of the UNION already.
+fn is_as(field: &Field, ty: &DataType) -> bool {
+    field.data_type() == ty && type_of_field(field).is_none()
 }
 
 /// Whether a result needs no cast: a bare NULL takes any type.

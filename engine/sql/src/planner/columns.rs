@@ -39,7 +39,8 @@ pub fn finish(
     let mut recast = false;
     for (at, (qualifier, field)) in plan.schema().iter().enumerate() {
         let origin = origin(&plan, at, resolved);
-        let ty = result_type(field.data_type(), fraction(&plan, at, resolved));
+        let labelled = super::labels::type_of_field(field);
+        let ty = labelled.or_else(|| result_type(field.data_type(), fraction(&plan, at, resolved)));
         let mut column = describe(origin, ty, field.is_nullable());
         if let Some(name) = names.get(at).and_then(Clone::clone) {
             column.name = name;

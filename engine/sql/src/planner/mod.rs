@@ -13,6 +13,7 @@ mod counted;
 mod groups;
 pub mod introducer;
 mod json;
+mod labels;
 pub mod literal;
 mod membership;
 mod moments;
@@ -108,10 +109,12 @@ pub struct PlannedSelect {
     pub columns: Vec<ResultColumn>,
 }
 
-/// The Arrow schema that plans see of a table: column names in lower case, hidden ones included.
+/// The Arrow schema that plans see of a table: column names in lower case, hidden ones included,
+/// and what an ENUM or SET may hold.
 pub fn planning_schema(table: &Table) -> SchemaRef {
     let field = |column: &types::Column| {
-        Field::new(column.name.to_lowercase(), arrow_type(column.ty), column.nullable)
+        let name = column.name.to_lowercase();
+        labels::marked(Field::new(name, arrow_type(column.ty), column.nullable), column.ty)
     };
     Arc::new(Schema::new(table.columns.iter().map(field).collect::<Vec<_>>()))
 }

@@ -102,6 +102,7 @@ impl MysqlOperators {
         }
         let left = number_of_truth(left, schema)?;
         let right = number_of_truth(right, schema)?;
+        let (left, right) = super::labels::aligned(left, right, schema)?;
         let (lt, rt) = (left.get_type(schema)?, right.get_type(schema)?);
         if lt == rt || lt == DataType::Null || rt == DataType::Null {
             return Ok((left, right));
@@ -248,6 +249,10 @@ impl MysqlOperators {
                 Some(sorted) => Transformed::yes(sorted),
                 None => plan,
             };
+            let plan = match super::labels::sorted(&plan.data, &schema)? {
+                Some(sorted) => Transformed::yes(sorted),
+                None => plan,
+            };
             retyped |= plan.transformed;
             if !retyped {
                 return Ok(plan);
@@ -260,6 +265,16 @@ impl MysqlOperators {
     /// One node of an expression whose operands are typed already.
     pub fn typed(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         let expr = super::json::checked(expr, schema)?;
+        let (expr, ordered) = super::labels::ordered(expr, schema)?;
+        let (expr, numbered) = match expr {
+            Expr::ScalarFunction(function) => super::labels::asked(function, schema)?,
+            expr => (expr, ordered),
+        };
+        let typed = self.typed_node(expr, schema)?;
+        Ok(if numbered { Transformed::yes(typed.data) } else { typed })
+    }
+
+    fn typed_node(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         match expr {
             Expr::InList(list) => self.list(list, schema),
             Expr::Case(case) => Ok(match self.case(&case, schema)? {

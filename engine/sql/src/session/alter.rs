@@ -491,6 +491,8 @@ fn zero(column: &Column) -> SqlResult<Value> {
             Value::String(String::new())
         }
         ColumnType::Json => Value::String("null".into()),
+        ColumnType::Enum(_) => Value::UInt(1),
+        ColumnType::Set(_) => Value::UInt(0),
         _ => {
             let text = format!(
                 "Incorrect value '0' for column '{}': rows that are there need one, so give it a DEFAULT or let it be NULL",

@@ -88,7 +88,9 @@ impl Assigning {
                 match (names.values_of(&expr), number.or_else(|| crate::constant::literal(&expr))) {
                     (Some(column), _) => Given::Values(column),
                     (None, Some(value)) => Given::Literal(value),
-                    (None, None) => Given::Written(expr),
+                    (None, None) => {
+                        Given::Written(crate::constant::number_of_column(expr, column.ty))
+                    }
                 },
             ));
         }
@@ -111,7 +113,8 @@ impl Assigning {
         let mut fields: Vec<(Option<TableReference>, Arc<Field>)> =
             columns.fields().iter().map(|field| (Some(own.clone()), field.clone())).collect();
         for (at, field) in columns.fields().iter().enumerate() {
-            let field = Field::new(values_name(at), field.data_type().clone(), true);
+            let field = Field::new(values_name(at), field.data_type().clone(), true)
+                .with_metadata(field.metadata().clone());
             fields.push((None, Arc::new(field)));
         }
         for (at, array) in beside.first().into_iter().flatten().enumerate() {
@@ -146,7 +149,11 @@ impl Assigning {
             let Some(column) = self.table.columns.get(*at) else { continue };
             let value = match given {
                 Given::Default => session.default_value(column, zone)?,
-                Given::Values(from) => new.get(*from).cloned().unwrap_or(Value::Null),
+                Given::Values(from) => {
+                    let value = new.get(*from).cloned().unwrap_or(Value::Null);
+                    let of = self.table.columns.get(*from).map(|column| column.ty);
+                    crate::constant::number_of_label(value, of, column.ty)
+                }
                 Given::Literal(value) => value.clone(),
                 Given::Written(_) => return Err(unknown("an assignment was not compiled")),
                 Given::Compiled(expr) => {

@@ -14,7 +14,7 @@ use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use parking_lot::Mutex;
 use types::columns::ColumnsBuilder;
-use types::{Check, Table, TableId, Value};
+use types::{Check, Column, Table, TableId, Value};
 
 use super::Session;
 use super::fitting::Fitting;
@@ -42,7 +42,8 @@ struct Planned {
 }
 
 impl Planned {
-    fn new(text: &str, truth: bool, table: &Table, session: &Session) -> SqlResult<Self> {
+    /// The value of a column, or the truth of a condition.
+    fn new(text: &str, of: Option<&Column>, table: &Table, session: &Session) -> SqlResult<Self> {
         let names = expressions::names(text)?;
         let named =
             |column: &types::Column| names.iter().any(|n| n.eq_ignore_ascii_case(&column.name));
@@ -55,7 +56,10 @@ impl Planned {
         let schema = Arc::new(Schema::new(positions.iter().map(field).collect::<Vec<Field>>()));
         let frame = DFSchema::try_from(schema.clone())?;
         let expr = expressions::parsed(text)?;
-        let expr = if truth { planner::truth(expr) } else { expr };
+        let expr = match of {
+            Some(column) => crate::constant::number_of_column(expr, column.ty),
+            None => planner::truth(expr),
+        };
         let expr = planner::compile(expr, &frame, &context(session), &session.engine.state)?;
         Ok(Planned { positions, schema, expr })
     }
@@ -87,7 +91,7 @@ impl Derivation {
         let mut generated = Vec::new();
         for (at, column) in table.columns.iter().enumerate() {
             if let Some((text, _)) = column.generated() {
-                generated.push((at, Planned::new(text, false, table, session)?));
+                generated.push((at, Planned::new(text, Some(column), table, session)?));
             }
         }
         let enforced = table.checks.iter().filter(|check| check.enforced);
@@ -107,7 +111,7 @@ fn context(session: &Session) -> QueryContext {
 }
 
 fn planned_check(check: &Check, table: &Table, session: &Session) -> SqlResult<(String, Planned)> {
-    Ok((check.name.clone(), Planned::new(&check.expression, true, table, session)?))
+    Ok((check.name.clone(), Planned::new(&check.expression, None, table, session)?))
 }
 
 impl Session {

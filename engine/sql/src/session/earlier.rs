@@ -63,6 +63,13 @@ impl<'a> Earlier<'a> {
         let Some((set, earlier)) = self.set.iter().rev().find(|(set, _)| Some(*set) == at) else {
             return Ok(None);
         };
+        // What was assigned may be a number, and the column has its label.
+        if let Some(column) = self.table.columns.get(*set).filter(|c| c.ty.labels().is_some()) {
+            return Err(unsupported(format!(
+                "column '{}' of ENUM or SET in the same UPDATE behind its own assignment (read it first)",
+                column.name
+            )));
+        }
         // A text that was assigned to a JSON column is a document there.
         let json = self.table.columns.get(*set).is_some_and(|c| c.ty == ColumnType::Json);
         let of_json = json.then(|| planner::call("cast_json", vec![earlier.clone()]));

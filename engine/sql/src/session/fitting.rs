@@ -4,7 +4,7 @@
 use types::{Column, ColumnType, Value};
 
 use super::Warning;
-use crate::coerce::{Place, text, to_column};
+use crate::coerce::{Place, labels, text, to_column};
 use crate::error::SqlResult;
 use crate::functions::convert::leading_number;
 use crate::result::SqlError;
@@ -79,6 +79,7 @@ fn near(
     let (nearest, code, message) = match error.code {
         1048 => (implicit(place), 1048, error.message.clone()),
         1264 => (limit(&value, place), 1264, error.message.clone()),
+        1265 => (labels::nearest(&value, place.column.ty), 1265, error.message.clone()),
         1406 => (cut(&value, place.column), 1265, truncated()),
         1366 if !place.column.ty.is_number() => (valid(&value, place), 1366, error.message.clone()),
         1366 => {
@@ -136,6 +137,8 @@ pub(super) fn implicit(place: Place<'_>) -> Option<Value> {
             Some(Value::String(String::new()))
         }
         ColumnType::Json => Some(Value::String("null".into())),
+        ColumnType::Enum(list) => labels::of_no_label(list),
+        ColumnType::Set(_) => Some(Value::String(String::new())),
         _ => None,
     }
 }

@@ -62,7 +62,11 @@ impl Session {
                 };
                 self.scalar(expr.clone(), &tables).await?
             } else if names_column(expr) {
-                self.over_earlier(expr.clone(), table, positions, &row)?
+                let expr = match column {
+                    Some(column) => crate::constant::number_of_column(expr.clone(), column.ty),
+                    None => expr.clone(),
+                };
+                self.over_earlier(expr, table, positions, &row)?
             } else {
                 evaluate(expr.clone(), &self.context(), &self.engine.state)?
             };

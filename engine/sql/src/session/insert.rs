@@ -6,7 +6,7 @@ use arrow::array::ArrayRef;
 use futures::TryStreamExt;
 use placement::api::Catalog;
 use sqlparser::ast::{Expr, Ident, Insert, Query, SelectItem, SetExpr, TableObject};
-use types::{Column, Default, Error, Table, Value};
+use types::{Column, ColumnType, Default, Error, Table, Value};
 
 use super::Session;
 use super::change::assigned;
@@ -151,13 +151,18 @@ impl Session {
         }
         let (columns, mut batches) = self.batches_from_rows(query, &tables).await?;
         count(1, columns.len().saturating_sub(extra))?;
+        let of = |at: &usize| into.0.columns.get(*at).map(|column| column.ty);
+        let kinds: Vec<_> =
+            columns.iter().map(|c| c.ty).zip(positions.iter().filter_map(of)).collect();
         let mut besides = Vec::new();
         while let Some(batch) = batches.try_next().await? {
             let (own, others) = batch.columns().split_at(positions.len().min(batch.num_columns()));
             for at in 0..batch.num_rows() {
-                let row: SqlResult<Vec<_>> =
-                    own.iter().map(|column| value_at(column, at).map(Some)).collect();
-                given.push(row?);
+                let values = own.iter().zip(&kinds).map(|(array, (from, to))| {
+                    let value = value_at(array, at)?;
+                    Ok(Some(crate::constant::number_of_label(value, *from, *to)))
+                });
+                given.push(values.collect::<SqlResult<Vec<_>>>()?);
                 if extra > 0 {
                     besides.push(others.iter().map(|column| column.slice(at, 1)).collect());
                 }
@@ -327,11 +332,10 @@ impl Session {
             Some(Default::CurrentTimestamp) => self.now_for(column, zone),
             // Known when the rest of the row is.
             Some(Default::Generated { .. }) => Ok(Value::Null),
-            None => Err(SqlError::new(
-                1364,
-                b"HY000",
-                format!("Field '{}' doesn't have a default value", column.name),
-            )),
+            None => first_label(column).ok_or_else(|| {
+                let text = format!("Field '{}' doesn't have a default value", column.name);
+                SqlError::new(1364, b"HY000", text)
+            }),
         }
     }
 
@@ -339,12 +343,20 @@ impl Session {
     pub(super) fn now_for(&self, column: &Column, zone: Zone) -> SqlResult<Value> {
         // CURRENT_TIMESTAMP cuts the fraction that the column has no room for.
         let digits = match column.ty {
-            types::ColumnType::DateTime(digits) | types::ColumnType::Timestamp(digits) => digits,
+            ColumnType::DateTime(digits) | ColumnType::Timestamp(digits) => digits,
             _ => 0,
         };
         let unit = 10i64.pow(6 - u32::from(digits.min(6)));
         let us = self.now_us.div_euclid(unit) * unit;
         coerce::to_column(Value::Timestamp(us), Place { column, row: 1, zone })
+    }
+}
+
+/// An ENUM that must have a value has its first label.
+fn first_label(column: &Column) -> Option<Value> {
+    match column.ty {
+        ColumnType::Enum(labels) => labels.label(1).map(|label| Value::String(label.to_owned())),
+        _ => None,
     }
 }
 

@@ -227,10 +227,7 @@ fn exact(value: Value, ty: ColumnType) -> Option<Value> {
         (ColumnType::Int { unsigned: true, .. }, Value::UInt(n)) if within(n.into()) => {
             Some(Value::UInt(n))
         }
-        (
-            ColumnType::Varchar(_) | ColumnType::Text(_) | ColumnType::Char(_),
-            Value::String(text),
-        ) => Some(Value::String(text)),
+        (ty, Value::String(text)) if ty.is_text() => Some(Value::String(text)),
         (
             ColumnType::Binary(_) | ColumnType::Varbinary(_) | ColumnType::Blob(_),
             Value::Bytes(bytes),

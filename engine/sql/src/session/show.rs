@@ -327,10 +327,7 @@ fn show_columns(table: &Table, full: bool) -> Listing {
         Listing::of(&["Field", "Type", "Null", "Key", "Default", "Extra"])
     };
     for column in table.columns.iter().filter(|column| !column.hidden) {
-        let text = matches!(
-            column.ty,
-            types::ColumnType::Char(_) | types::ColumnType::Varchar(_) | types::ColumnType::Text(_)
-        );
+        let text = column.ty.is_text();
         let mut row = vec![string(&column.name), string(column.ty.to_string())];
         if full {
             row.push(if text { string("utf8mb4_bin") } else { Value::Null });

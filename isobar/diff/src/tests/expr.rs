@@ -52,6 +52,18 @@ fn a_range_of_a_composite_key_is_one_condition() {
 }
 
 #[test]
+fn labels_are_ordered_as_texts_on_every_server() {
+    let text = Class::Text { padded: false };
+    for collation in ["utf8mb4_bin", "utf8mb4_nopad_bin"] {
+        let labelled =
+            Column { type_name: "enum('b','a')".into(), ..column("e", text, Some(collation)) };
+        let order = |dialect| Expressed::new(dialect, &labelled, Rule::exact(text)).order;
+        assert_eq!(order(Dialect::Plain), "CAST(`e` AS BINARY)");
+        assert_eq!(order(Dialect::Isobar), "CAST(`e` AS CHAR)");
+    }
+}
+
+#[test]
 fn digests_take_in_every_column_and_null() {
     assert_eq!(
         table(Dialect::Isobar).digest(&Range::all()),
