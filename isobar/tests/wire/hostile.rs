@@ -243,7 +243,7 @@ async fn field_list_tells_columns_by_pattern() {
     let server = start(Options::default()).await;
     let mut raw = Raw::login(&server).await;
     for (pattern, columns) in
-        [("", 21), ("%", 21), ("i%", 5), ("D_", 1), ("_8", 2), ("%4", 5), ("x%x", 0)]
+        [("", 23), ("%", 23), ("i%", 5), ("D_", 1), ("_8", 2), ("%4", 5), ("x%x", 0)]
     {
         raw.command(4, format!("types\0{pattern}").as_bytes()).await;
         let mut count = 0;

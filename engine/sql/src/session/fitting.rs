@@ -127,7 +127,8 @@ fn is_text(ty: ColumnType) -> bool {
     matches!(ty, ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_))
 }
 
-/// What a column of a type has when nothing says otherwise: 0, '' or the JSON `null`.
+/// What a column of a type has when nothing says otherwise: 0, '', the JSON `null` or the first
+/// label of an ENUM.
 pub(super) fn implicit(place: Place<'_>) -> Option<Value> {
     match place.column.ty {
         ColumnType::Int { .. } | ColumnType::Double | ColumnType::Decimal { .. } => {
@@ -137,7 +138,7 @@ pub(super) fn implicit(place: Place<'_>) -> Option<Value> {
             Some(Value::String(String::new()))
         }
         ColumnType::Json => Some(Value::String("null".into())),
-        ColumnType::Enum(list) => labels::of_no_label(list),
+        ColumnType::Enum(list) => list.label(1).map(|label| Value::String(label.to_owned())),
         ColumnType::Set(_) => Some(Value::String(String::new())),
         _ => None,
     }
