@@ -48,7 +48,7 @@ assert large[17] == datetime.datetime(2023, 11, 14, 22, 13, 20, 123456)
 assert large[18] == datetime.datetime(2023, 11, 15, 0, 13, 20, 123000)
 assert large[19] == '{"grün": [1, null]}' and small[19] == '""', large
 assert large[20] == decimal.Decimal("9" * 35 + "." + "9" * 30) and small[20] == -decimal.Decimal(10) ** -30
-assert large[21:] == ("grün", "x,grün") and small[21:] == ("", ""), large
+assert large[-2:] == ("grün", "x,grün") and small[-2:] == ("", ""), large
 assert nulls == (None,) * 23
 q.execute("SELECT DATABASE()"); assert q.fetchone() == ("shop",)
 c.select_db("depot")
@@ -119,10 +119,10 @@ p.execute("SELECT * FROM types")
 # The connector leaves JSON of the binary protocol, whose character set is binary, as bytes.
 binary = [tuple(v.decode() if isinstance(v, (bytes, bytearray)) else v for v in row) for row in p.fetchall()]
 # By its flag it knows a SET, but only in the text protocol.
-assert large[20:] == ("grün", {"x", "grün"}) and small[20:] == ("", set()), (large, small)
-assert [row[21] for row in binary] == ["x,grün", "", None], binary
-large, small, nulls = [row[:21] for row in (large, small, nulls)]
-binary = [row[:21] for row in binary]
+assert large[-2:] == ("grün", {"x", "grün"}) and small[-2:] == ("", set()), (large, small)
+assert [row[-1] for row in binary] == ["x,grün", "", None], binary
+large, small, nulls = [row[:-1] for row in (large, small, nulls)]
+binary = [row[:-1] for row in binary]
 assert binary == [large, small, nulls], (binary, [large, small, nulls])
 p.execute("ECHO ?, ?, ?, ?, ?, ?, ?", (-5, 2**63, 0.5, "grün", None, datetime.datetime(2024, 2, 29, 1, 2, 3, 4), decimal.Decimal("1.25")))
 row = p.fetchone()
