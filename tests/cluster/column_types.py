@@ -80,6 +80,16 @@ longest, micro = span(838, 59, 59), span(0, 0, 0, 1)
 largest_float, largest = single(3.4028234663852886e38), 1.7976931348623157e308
 deep = "[" * 99 + "1" + "]" * 99
 
+ROWS_ONLY = {
+    "SQL on columns, text": "columnar replica",
+    "SQL on columns, prepared": "columnar replica",
+    "Flight scan": "DECIMALs of up to 38 digits",
+    "Flight SQL": "DECIMALs of up to 38 digits",
+    "ADBC, pandas": "DECIMALs of up to 38 digits",
+    "ADBC, polars": "DECIMALs of up to 38 digits",
+    "Spark": "38",
+}
+
 TYPES = [
     *integers("TINYINT", 8),
     Type("TINYINT(1)", [-128, 127, 0, 1]),
@@ -102,6 +112,8 @@ TYPES = [
     decimals(19, 19),
     decimals(38, 0),
     decimals(38, 30),
+    decimals(39, 0, ROWS_ONLY),
+    decimals(65, 30, ROWS_ONLY),
     Type("CHAR(8)", ["", "naïve ☃", Kept("blanks  ", "blanks"), "𝄞" * 8, " x"]),
     texts("VARCHAR(255)", 255),
     texts("TINYTEXT", 255),
@@ -135,6 +147,8 @@ TYPES = [
     Type("BIT(10)", [0, 1023, 513]),
     Type("BIT(63)", [0, 2**63 - 1]),
     Type("BIT(64)", [0, 2**64 - 1, 2**63]),
+    Type("ENUM('a','b c','𝄞 é')", ["a", "b c", "𝄞 é"]),
+    Type("SET('x','y','𝄞')", ["", "x", "y,𝄞", Kept("𝄞,x", "x,𝄞")]),
     Type(
         "JSON",
         [

@@ -113,7 +113,7 @@ q = c.cursor()
 q.execute("SELECT * FROM types")
 large, small, nulls = q.fetchall()
 assert large[:10] == (127, 255, 32767, 65535, 8388607, 16777215, 2**31-1, 2**32-1, 2**63-1, 2**64-1), large
-assert nulls == (None,) * 22
+assert nulls == (None,) * 23
 p = c.cursor(prepared=True)
 p.execute("SELECT * FROM types")
 # The connector leaves JSON of the binary protocol, whose character set is binary, as bytes.
