@@ -87,7 +87,7 @@ ROWS_ONLY = {
     "Flight SQL": "DECIMALs of up to 38 digits",
     "ADBC, pandas": "DECIMALs of up to 38 digits",
     "ADBC, polars": "DECIMALs of up to 38 digits",
-    "Spark": "38",
+    "Spark": "which Spark cannot hold",
 }
 
 TYPES = [
