@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from harness import Bank, Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
+JDBC_DRIVERS = ["com.mysql:mysql-connector-j:9.5.0", "org.mariadb.jdbc:mariadb-java-client:3.5.3"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,6 +33,18 @@ def jar(request: pytest.FixtureRequest) -> Path:
     path = request.config.getoption("--jar").resolve()
     assert path.is_file(), f"{path} is missing: build it with `make jar`"
     return path
+
+
+@pytest.fixture(scope="session")
+def jars() -> Path:
+    """The JDBC drivers' folder, filled from Maven; kept outside the checkout."""
+    folder = Path(os.environ.get("ISOBAR_CACHE", Path.home() / ".cache/isobar")) / "jdbc"
+    for artifact in JDBC_DRIVERS:
+        if not list(folder.glob(artifact.split(":")[1] + "*.jar")):
+            plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+            command = ["mvn", "-q", "-B", plugin, f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]
+            subprocess.run(command, stdin=subprocess.DEVNULL, check=True, timeout=140)
+    return folder
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,6 @@ from harness import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests/clients"
-JARS = ["com.mysql:mysql-connector-j:9.5.0", "org.mariadb.jdbc:mariadb-java-client:3.5.3"]
 
 
 def run(command: list, timeout: float = 100, **more) -> str:
@@ -192,17 +191,6 @@ def test_go_sql_driver(cluster: Cluster, tmp_path: Path):
     run([go, "build", "-o", program, "."], cwd=PROGRAMS / "go", timeout=140)
     steps.lines(run([program, f"127.0.0.1:{cluster.mysql_port}"]))
     steps.check(12)
-
-
-@pytest.fixture(scope="module")
-def jars() -> Path:
-    """The drivers, from Maven; kept outside the checkout."""
-    folder = Path(os.environ.get("ISOBAR_CACHE", Path.home() / ".cache/isobar")) / "jdbc"
-    for artifact in JARS:
-        if not list(folder.glob(artifact.split(":")[1] + "*.jar")):
-            plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
-            run(["mvn", "-q", "-B", plugin, f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"], timeout=140)
-    return folder
 
 
 JDBC = {
