@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use arrow::array::{Array, AsArray};
-use arrow::datatypes::{DataType, Decimal256Type};
+use arrow::datatypes::{DataType, Decimal256Type, i256};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use types::columns::ColumnsBuilder;
@@ -159,4 +159,12 @@ fn numbers_are_rounded_half_away_from_zero() {
     assert_eq!(Wide::parse(&"9".repeat(65)).unwrap().rescale(30), None);
     assert!(Wide::parse(&"9".repeat(78)).is_err() && Wide::parse("1.2.3").is_err());
     assert!(Wide::parse("").is_err() && Wide::parse("-.").is_err());
+}
+
+#[test]
+fn a_row_spends_no_byte_more_than_the_number_needs() {
+    for (n, bytes) in [(0, 1), (-1, 1), (127, 1), (128, 2), (-128, 1), (-129, 2), (-32_768, 2)] {
+        let number = Wide { unscaled: i256::from_i128(n), scale: 3 };
+        assert_eq!(number.short_bytes().len(), bytes, "{n}");
+    }
 }
