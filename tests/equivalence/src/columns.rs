@@ -9,7 +9,7 @@ use env::{SimClock, SimDisk};
 use raft::{Machine, Machines};
 use types::RegionId;
 
-use crate::history::Replica;
+use crate::follower::Replica;
 
 /// Budgets under which deltas are flushed and segments merged all the time.
 pub fn small() -> Config {

@@ -2,173 +2,27 @@
 //! changes, splits, late decisions; fed to a follower with rows and a learner with columns that
 //! lag, flush, merge, crash and are copied anew.
 
+mod transactions;
+
 use std::collections::BTreeMap;
 
 use env::Random;
-use raft::{Effect, Machine, Machines};
-use txn::api::{Mutation, Op};
-use txn::decide::{Prewrite, Rollback, Status};
-use txn::layout::Fate;
 use txn::{Fact, Floors, Sweep, WriteKind};
 use types::{Error, RegionId, Result, Timestamp};
 
 use crate::columns::Columns;
+use crate::follower::{Follower, Replica};
 use crate::leader::Leader;
 use crate::rows::{self, Rows};
 use crate::seeds;
 use crate::table::{self, REGION, key_of};
+use transactions::Txn;
 
 const STEPS: u64 = 600;
 /// For histories that are repeated for every sync in them.
 const SHORT: u64 = 200;
 const IDS: u64 = 20;
 const MOST_REGIONS: usize = 5;
-
-/// One node that follows the leader's logs.
-pub trait Replica {
-    fn peers(&mut self) -> &mut BTreeMap<RegionId, Box<dyn Machine>>;
-    fn machines(&mut self) -> &mut dyn Machines;
-    /// Cuts the power and starts again with what survived.
-    fn crash(&mut self, seed: u64);
-    /// Whether the disk waits for [`Replica::crash`].
-    fn is_down(&self) -> bool;
-}
-
-/// A replica, and what it has promised to keep.
-struct Follower<R> {
-    replica: R,
-    /// Highest durable index that it reported of each region: the log may be cut there.
-    reported: BTreeMap<RegionId, u64>,
-    crashes: u64,
-}
-
-impl<R: Replica> Follower<R> {
-    fn new(replica: R) -> Self {
-        Follower { replica, reported: BTreeMap::new(), crashes: 0 }
-    }
-
-    fn applied(&mut self, region: RegionId) -> Option<u64> {
-        self.replica.peers().get(&region).map(|peer| peer.applied().index)
-    }
-
-    fn apply_one(&mut self, leader: &Leader, region: RegionId) -> Result<bool> {
-        let Some(peer) = self.replica.peers().get_mut(&region) else { return Ok(false) };
-        let applied = peer.applied().index;
-        if applied == 0 {
-            return Ok(false);
-        }
-        let Some((at, entry)) = leader.logs[&region].after(applied) else { return Ok(false) };
-        if let Effect::Split(children) = peer.apply(at, entry.command())? {
-            // As the Raft store does: a split ends its batch, durably, before its children live.
-            peer.finish_batch()?;
-            peer.persist()?;
-            for child in children {
-                self.replica.peers().insert(child.region().id, child);
-            }
-        }
-        Ok(true)
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        self.replica.peers().values_mut().try_for_each(|peer| peer.finish_batch())?;
-        self.note_durable();
-        Ok(())
-    }
-
-    fn persist(&mut self, region: RegionId) -> Result<()> {
-        if let Some(peer) = self.replica.peers().get_mut(&region) {
-            peer.persist()?;
-        }
-        self.note_durable();
-        Ok(())
-    }
-
-    fn note_durable(&mut self) {
-        for (region, peer) in self.replica.peers() {
-            let reported = self.reported.entry(*region).or_default();
-            *reported = (*reported).max(peer.durable_index());
-        }
-    }
-
-    /// Applies every log to its end, and asks for copies of what no log leads to.
-    fn catch_up(&mut self, leader: &Leader) -> Result<()> {
-        loop {
-            let mut moved = self.adopt(leader)?;
-            for region in leader.regions() {
-                while self.apply_one(leader, region)? {
-                    moved = true;
-                }
-            }
-            self.finish()?;
-            if !moved {
-                return Ok(());
-            }
-        }
-    }
-
-    fn adopt(&mut self, leader: &Leader) -> Result<bool> {
-        let mut moved = false;
-        for region in leader.regions() {
-            let wanted = match self.applied(region) {
-                Some(applied) => applied == 0,
-                None => match leader.logs[&region].parent {
-                    None => true,
-                    Some((parent, split)) => self.applied(parent).is_some_and(|at| at >= split),
-                },
-            };
-            if wanted {
-                self.copy(leader, region)?;
-                moved = true;
-            }
-        }
-        Ok(moved)
-    }
-
-    /// Takes a voter's snapshot, beside or instead of what is there.
-    fn copy(&mut self, leader: &Leader, region: RegionId) -> Result<()> {
-        let mut copy = leader.copy(region);
-        if self.applied(region).is_none() {
-            let peer = self.replica.machines().create(&copy.region, false)?;
-            self.replica.peers().insert(region, peer);
-        }
-        // A replica that is being replaced promises nothing until it has the snapshot.
-        self.reported.remove(&region);
-        let (descriptor, at) = (copy.region.clone(), copy.at);
-        self.replica.peers().get_mut(&region).unwrap().restore(&descriptor, at, &mut copy)?;
-        self.note_durable();
-        Ok(())
-    }
-
-    fn crash(&mut self, seed: u64) {
-        self.crashes += 1;
-        self.replica.crash(seed);
-        for (region, reported) in std::mem::take(&mut self.reported) {
-            let recovered = self.applied(region).unwrap_or(0);
-            assert!(
-                recovered >= reported,
-                "region {region}: {reported} was durable, {recovered} is"
-            );
-        }
-        self.note_durable();
-    }
-
-    /// After an error: the disk must be down; cut the power, start again.
-    fn recover(&mut self, error: &Error, seed: u64) {
-        assert!(self.replica.is_down(), "an error without a crash: {error}");
-        self.crash(seed);
-    }
-}
-
-/// A transaction: what it writes, and how far it has come.
-struct Txn {
-    start: Timestamp,
-    primary: Vec<u8>,
-    writes: Vec<Mutation>,
-    /// Keys without a lock yet.
-    unlocked: Vec<Vec<u8>>,
-    /// Once it has ended: keys to be told, and when it committed.
-    ending: Option<(Vec<Vec<u8>>, Option<Timestamp>)>,
-}
 
 /// What has happened, over all seeds: a history without it would show nothing.
 #[derive(Debug, Default)]
@@ -273,154 +127,6 @@ impl History {
             self.tally.splits += 1;
         }
         false
-    }
-
-    fn begin(&mut self) {
-        let start = self.tick();
-        let mut writes: BTreeMap<Vec<u8>, Mutation> = BTreeMap::new();
-        for _ in 0..1 + self.random.below(4) {
-            let id = self.some_id();
-            let key = key_of(id);
-            let row = self.row(self.leader.region_of(&key), id);
-            let op = match self.random.below(10) {
-                0..4 => Op::Put(row),
-                4..6 => Op::Insert(row),
-                6..9 => Op::Delete,
-                _ => Op::Lock,
-            };
-            writes.insert(key.clone(), Mutation { key, op, for_update_ts: None });
-        }
-        let keys: Vec<Vec<u8>> = writes.keys().cloned().collect();
-        let primary = keys[self.random.below(keys.len() as u64) as usize].clone();
-        let writes = writes.into_values().collect();
-        self.txns.push(Txn { start, primary, writes, unlocked: keys, ending: None });
-    }
-
-    /// One transaction makes one step, in one region.
-    fn advance(&mut self) {
-        if self.txns.is_empty() {
-            return;
-        }
-        let at = self.random.below(self.txns.len() as u64) as usize;
-        let mut txn = self.txns.swap_remove(at);
-        if txn.ending.is_some() {
-            self.end(&mut txn);
-        } else if self.random.chance(0.08) {
-            self.give_up(&mut txn);
-        } else if txn.unlocked.is_empty() {
-            self.commit(&mut txn);
-        } else {
-            self.prewrite(&mut txn);
-        }
-        if txn.ending.as_ref().is_none_or(|(keys, _)| !keys.is_empty()) {
-            self.txns.push(txn);
-        }
-    }
-
-    fn give_up(&mut self, txn: &mut Txn) {
-        self.tally.rollbacks += 1;
-        txn.ending = Some((txn.writes.iter().map(|write| write.key.clone()).collect(), None));
-    }
-
-    /// Some of the keys in the region of one of them.
-    fn together(&self, keys: &[Vec<u8>]) -> (RegionId, Vec<Vec<u8>>) {
-        let first = &keys[self.random.below(keys.len() as u64) as usize];
-        let region = self.leader.region(self.leader.region_of(first));
-        let near = keys.iter().filter(|key| region.contains(key));
-        let some = near.filter(|key| *key == first || self.random.chance(0.7));
-        (region.id, some.cloned().collect())
-    }
-
-    fn prewrite(&mut self, txn: &mut Txn) {
-        let (region, keys) = self.together(&txn.unlocked);
-        let mut facts = Vec::new();
-        for key in &keys {
-            let write = txn.writes.iter().find(|write| write.key == *key).unwrap();
-            let of = Prewrite { start_ts: txn.start, primary: &txn.primary, ttl: 3_000 };
-            match self.leader.known(region, |known| known.prewrite(of, write)) {
-                Ok(fact) => facts.extend(fact),
-                Err(
-                    Error::Locked(_)
-                    | Error::Conflict { .. }
-                    | Error::Duplicate { .. }
-                    | Error::RolledBack(_)
-                    | Error::SnapshotTooOld { .. },
-                ) => {
-                    self.tally.conflicts += 1;
-                    return self.give_up(txn);
-                }
-                Err(error) => panic!("{error}"),
-            }
-        }
-        if self.random.chance(0.2) {
-            // The same lock again, as a keep-alive gives.
-            facts.extend(facts.first().cloned());
-        }
-        if self.submit(region, facts) {
-            txn.unlocked.retain(|key| !keys.contains(key));
-        }
-    }
-
-    fn commit(&mut self, txn: &mut Txn) {
-        let commit_ts = self.tick();
-        let region = self.leader.region_of(&txn.primary);
-        let decided =
-            self.leader.known(region, |known| known.commit(&txn.primary, txn.start, commit_ts));
-        match decided {
-            Ok(fact) => {
-                if self.submit(region, fact.into_iter().collect()) {
-                    self.tally.commits += 1;
-                    let others = txn.writes.iter().map(|write| write.key.clone());
-                    let others = others.filter(|key| *key != txn.primary).collect();
-                    txn.ending = Some((others, Some(commit_ts)));
-                }
-            }
-            // Its lock went with a deleted range.
-            Err(Error::RolledBack(_) | Error::SnapshotTooOld { .. }) => self.give_up(txn),
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    fn end(&mut self, txn: &mut Txn) {
-        self.ask(txn);
-        let Some((keys, commit_ts)) = &mut txn.ending else { return };
-        let (region, some) = self.together(keys);
-        let mut facts = Vec::new();
-        for key in &some {
-            match *commit_ts {
-                Some(ts) => {
-                    let fact =
-                        self.leader.known(region, |known| known.resolve(key, txn.start, Some(ts)));
-                    facts.extend(fact);
-                }
-                None => {
-                    match self.leader.known(region, |known| known.rollback(key, txn.start)) {
-                        Ok(Rollback::Fact(fact)) => facts.push(fact),
-                        Ok(_) => {}
-                        // Nobody can tell how it ended, for nobody needs to know.
-                        Err(Error::SnapshotTooOld { .. }) => self.tally.late += 1,
-                        Err(error) => panic!("{error}"),
-                    }
-                }
-            }
-        }
-        if self.submit(region, facts) {
-            keys.retain(|key| !some.contains(key));
-        }
-    }
-
-    /// While a transaction holds a key, its primary says how it ended.
-    fn ask(&mut self, txn: &Txn) {
-        let Some((_, Some(commit_ts))) = &txn.ending else { return };
-        if txn.start <= self.wiped || !self.leader.holds(txn.start) {
-            return;
-        }
-        let region = self.leader.region_of(&txn.primary);
-        let now = Timestamp::MAX;
-        let status = |known: txn::decide::Known<'_>| known.status(&txn.primary, txn.start, now, 0);
-        let status = self.leader.known(region, status).unwrap();
-        assert_eq!(status, Status::Ended(Fate::Committed(*commit_ts)), "of {}", txn.start);
-        self.tally.asked += 1;
     }
 
     /// Raises a region's floor: resolves older locks of ended transactions first, and ends some of

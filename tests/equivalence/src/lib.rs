@@ -7,6 +7,7 @@
 
 mod cluster;
 mod columns;
+mod follower;
 mod history;
 mod leader;
 mod model;

@@ -9,7 +9,7 @@ use txn::mvcc::{self, Page};
 use txn::{RowMachines, RowStore};
 use types::{Region, RegionId, Result, Row, Table, Timestamp};
 
-use crate::history::Replica;
+use crate::follower::Replica;
 use crate::table;
 
 pub struct Rows {

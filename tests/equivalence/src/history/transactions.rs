@@ -1,0 +1,173 @@
+//! The transactions of a history: each advances by one step in one region at a time, and may give up at any of them.
+
+use std::collections::BTreeMap;
+
+use txn::Fact;
+use txn::api::{Mutation, Op};
+use txn::decide::{Prewrite, Rollback, Status};
+use txn::layout::Fate;
+use types::{Error, RegionId, Timestamp};
+
+use super::History;
+use crate::table::key_of;
+
+/// A transaction: what it writes, and how far it has come.
+pub struct Txn {
+    pub start: Timestamp,
+    primary: Vec<u8>,
+    writes: Vec<Mutation>,
+    /// Keys without a lock yet.
+    unlocked: Vec<Vec<u8>>,
+    /// Once it has ended: keys to be told, and when it committed.
+    pub ending: Option<(Vec<Vec<u8>>, Option<Timestamp>)>,
+}
+
+impl History {
+    pub(super) fn begin(&mut self) {
+        let start = self.tick();
+        let mut writes: BTreeMap<Vec<u8>, Mutation> = BTreeMap::new();
+        for _ in 0..1 + self.random.below(4) {
+            let id = self.some_id();
+            let key = key_of(id);
+            let row = self.row(self.leader.region_of(&key), id);
+            let op = match self.random.below(10) {
+                0..4 => Op::Put(row),
+                4..6 => Op::Insert(row),
+                6..9 => Op::Delete,
+                _ => Op::Lock,
+            };
+            writes.insert(key.clone(), Mutation { key, op, for_update_ts: None });
+        }
+        let keys: Vec<Vec<u8>> = writes.keys().cloned().collect();
+        let primary = keys[self.random.below(keys.len() as u64) as usize].clone();
+        let writes = writes.into_values().collect();
+        self.txns.push(Txn { start, primary, writes, unlocked: keys, ending: None });
+    }
+
+    /// One transaction makes one step, in one region.
+    pub(super) fn advance(&mut self) {
+        if self.txns.is_empty() {
+            return;
+        }
+        let at = self.random.below(self.txns.len() as u64) as usize;
+        let mut txn = self.txns.swap_remove(at);
+        if txn.ending.is_some() {
+            self.end(&mut txn);
+        } else if self.random.chance(0.08) {
+            self.give_up(&mut txn);
+        } else if txn.unlocked.is_empty() {
+            self.commit(&mut txn);
+        } else {
+            self.prewrite(&mut txn);
+        }
+        if txn.ending.as_ref().is_none_or(|(keys, _)| !keys.is_empty()) {
+            self.txns.push(txn);
+        }
+    }
+
+    pub(super) fn give_up(&mut self, txn: &mut Txn) {
+        self.tally.rollbacks += 1;
+        txn.ending = Some((txn.writes.iter().map(|write| write.key.clone()).collect(), None));
+    }
+
+    /// Some of the keys in the region of one of them.
+    fn together(&self, keys: &[Vec<u8>]) -> (RegionId, Vec<Vec<u8>>) {
+        let first = &keys[self.random.below(keys.len() as u64) as usize];
+        let region = self.leader.region(self.leader.region_of(first));
+        let near = keys.iter().filter(|key| region.contains(key));
+        let some = near.filter(|key| *key == first || self.random.chance(0.7));
+        (region.id, some.cloned().collect())
+    }
+
+    fn prewrite(&mut self, txn: &mut Txn) {
+        let (region, keys) = self.together(&txn.unlocked);
+        let mut facts = Vec::new();
+        for key in &keys {
+            let write = txn.writes.iter().find(|write| write.key == *key).unwrap();
+            let of = Prewrite { start_ts: txn.start, primary: &txn.primary, ttl: 3_000 };
+            match self.leader.known(region, |known| known.prewrite(of, write)) {
+                Ok(fact) => facts.extend(fact),
+                Err(
+                    Error::Locked(_)
+                    | Error::Conflict { .. }
+                    | Error::Duplicate { .. }
+                    | Error::RolledBack(_)
+                    | Error::SnapshotTooOld { .. },
+                ) => {
+                    self.tally.conflicts += 1;
+                    return self.give_up(txn);
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        if self.random.chance(0.2) {
+            // The same lock again, as a keep-alive gives.
+            facts.extend(facts.first().cloned());
+        }
+        if self.submit(region, facts) {
+            txn.unlocked.retain(|key| !keys.contains(key));
+        }
+    }
+
+    fn commit(&mut self, txn: &mut Txn) {
+        let commit_ts = self.tick();
+        let region = self.leader.region_of(&txn.primary);
+        let decided =
+            self.leader.known(region, |known| known.commit(&txn.primary, txn.start, commit_ts));
+        match decided {
+            Ok(fact) => {
+                if self.submit(region, fact.into_iter().collect()) {
+                    self.tally.commits += 1;
+                    let others = txn.writes.iter().map(|write| write.key.clone());
+                    let others = others.filter(|key| *key != txn.primary).collect();
+                    txn.ending = Some((others, Some(commit_ts)));
+                }
+            }
+            // Its lock went with a deleted range.
+            Err(Error::RolledBack(_) | Error::SnapshotTooOld { .. }) => self.give_up(txn),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn end(&mut self, txn: &mut Txn) {
+        self.ask(txn);
+        let Some((keys, commit_ts)) = &mut txn.ending else { return };
+        let (region, some) = self.together(keys);
+        let mut facts = Vec::new();
+        for key in &some {
+            match *commit_ts {
+                Some(ts) => {
+                    let fact =
+                        self.leader.known(region, |known| known.resolve(key, txn.start, Some(ts)));
+                    facts.extend(fact);
+                }
+                None => {
+                    match self.leader.known(region, |known| known.rollback(key, txn.start)) {
+                        Ok(Rollback::Fact(fact)) => facts.push(fact),
+                        Ok(_) => {}
+                        // Nobody can tell how it ended, for nobody needs to know.
+                        Err(Error::SnapshotTooOld { .. }) => self.tally.late += 1,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+        }
+        if self.submit(region, facts) {
+            keys.retain(|key| !some.contains(key));
+        }
+    }
+
+    /// While a transaction holds a key, its primary says how it ended.
+    pub(super) fn ask(&mut self, txn: &Txn) {
+        let Some((_, Some(commit_ts))) = &txn.ending else { return };
+        if txn.start <= self.wiped || !self.leader.holds(txn.start) {
+            return;
+        }
+        let region = self.leader.region_of(&txn.primary);
+        let now = Timestamp::MAX;
+        let status = |known: txn::decide::Known<'_>| known.status(&txn.primary, txn.start, now, 0);
+        let status = self.leader.known(region, status).unwrap();
+        assert_eq!(status, Status::Ended(Fate::Committed(*commit_ts)), "of {}", txn.start);
+        self.tally.asked += 1;
+    }
+}
