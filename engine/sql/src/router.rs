@@ -110,6 +110,17 @@ pub fn route(facts: &QueryFacts) -> Route {
     Route { engine, reasons, warnings, refused }
 }
 
+/// Whether columns answer, and for the same reasons, whatever [`TableFacts::narrow`] says: then
+/// nobody needs to find it out.
+pub fn is_sure_of_columns(facts: &QueryFacts) -> bool {
+    let with = |narrow| {
+        let tables = facts.tables.iter().map(|table| TableFacts { narrow, ..table.clone() });
+        route(&QueryFacts { tables: tables.collect(), ..facts.clone() })
+    };
+    let route = with(true);
+    route.engine == Engine::Columns && route == with(false)
+}
+
 /// The engine of one table by itself, whether nothing else will do, and why.
 fn verdict(
     table: &TableFacts,

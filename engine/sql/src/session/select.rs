@@ -30,12 +30,20 @@ use crate::router::{self, QueryFacts, Route, TableFacts};
 use crate::statement::Stmt;
 use crate::walk::walk;
 
+/// A plan for rows.
+struct Optimized {
+    plan: LogicalPlan,
+    /// Plans what is left to plan.
+    state: Arc<SessionState>,
+    /// For each stored table, whether every scan of it reads only a part.
+    narrow: BTreeMap<TableName, bool>,
+}
+
 /// A query that is planned and routed.
 struct Prepared {
     planned: PlannedSelect,
-    optimized: LogicalPlan,
-    /// Plans what is left to plan if rows answer.
-    state: Arc<SessionState>,
+    /// What rows would run; none yet where columns are sure to answer, which optimise it themselves.
+    optimized: Option<Optimized>,
     route: Route,
     text: String,
     reader: Reader,
@@ -173,41 +181,47 @@ impl Session {
         let locking = !query.locks.is_empty();
         let text = planner::canonical(&query);
         let planned = planner::plan_query(query, &context, &self.engine.state, &tables).await?;
-        let (optimized, narrow, state) = self.optimize(&planned.plan, &catalog, reader.ts())?;
         let named = |name: &TableName| catalog.table_named(&name.database, &name.table);
         let described = names.iter().filter_map(named).map(|table| (table.id, table.version));
         let described = described.collect();
         let mut facts = Vec::new();
-        for name in names {
-            facts.push(self.table_facts(&name, &catalog, &reader, &aliases, &narrow).await);
+        for name in &names {
+            facts.push(self.table_facts(name, &catalog, &reader, &aliases).await);
         }
         let (rows_allowed, columns_allowed) = self.read_engines();
         let tier = self.engine.analytic.is_some();
-        let facts =
+        let mut facts =
             QueryFacts { tables: facts, hints, rows_allowed, columns_allowed, locking, tier };
+        let mut optimized = None;
+        if !router::is_sure_of_columns(&facts) {
+            let found = self.optimize(&planned.plan, &catalog, reader.ts())?;
+            for (table, name) in facts.tables.iter_mut().zip(&names) {
+                table.narrow = found.narrow.get(name).copied().unwrap_or(false);
+            }
+            optimized = Some(found);
+        }
         let route = router::route(&facts);
-        Ok(Prepared { planned, optimized, state, route, text, reader, catalog, described })
+        Ok(Prepared { planned, optimized, route, text, reader, catalog, described })
     }
 
-    /// The plan optimised for what it is, which of its tables are read only in part, and the
-    /// state that goes on planning it.
+    /// The plan, optimised for what it is.
     fn optimize(
         &self,
         plan: &LogicalPlan,
         catalog: &Catalog,
         ts: Timestamp,
-    ) -> SqlResult<(LogicalPlan, BTreeMap<TableName, bool>, Arc<SessionState>)> {
+    ) -> SqlResult<Optimized> {
         let Engine { state, short, .. } = &self.engine;
         if short::is_chain(plan)? {
-            let optimized = short.optimize(plan)?;
-            let narrow = narrow(&optimized, catalog, ts)?;
+            let plan = short.optimize(plan)?;
+            let narrow = narrow(&plan, catalog, ts)?;
             if narrow.values().all(|narrow| *narrow) {
-                return Ok((optimized, narrow, short.clone()));
+                return Ok(Optimized { plan, state: short.clone(), narrow });
             }
         }
-        let optimized = state.optimize(plan)?;
-        let narrow = narrow(&optimized, catalog, ts)?;
-        Ok((optimized, narrow, state.clone()))
+        let plan = state.optimize(plan)?;
+        let narrow = narrow(&plan, catalog, ts)?;
+        Ok(Optimized { plan, state: state.clone(), narrow })
     }
 
     async fn table_facts(
@@ -216,7 +230,6 @@ impl Session {
         catalog: &Catalog,
         reader: &Reader,
         aliases: &BTreeMap<TableName, Vec<String>>,
-        narrow: &BTreeMap<TableName, bool>,
     ) -> TableFacts {
         let table = stored(catalog, &name.database, &name.table).ok();
         let replicas = table.as_ref().map_or(0, |table| table.columnar_replicas);
@@ -237,7 +250,7 @@ impl Session {
             replicas,
             available,
             written,
-            narrow: narrow.get(name).copied().unwrap_or(false),
+            narrow: false,
         }
     }
 
@@ -250,8 +263,16 @@ impl Session {
     }
 
     async fn physical(&self, prepared: &Prepared) -> SqlResult<Arc<dyn ExecutionPlan>> {
-        let state = &*prepared.state;
-        Ok(state.query_planner().create_physical_plan(&prepared.optimized, state).await?)
+        let late;
+        let Optimized { plan, state, .. } = match &prepared.optimized {
+            Some(optimized) => optimized,
+            None => {
+                let (catalog, ts) = (&prepared.catalog, prepared.reader.ts());
+                late = self.optimize(&prepared.planned.plan, catalog, ts)?;
+                &late
+            }
+        };
+        Ok(state.query_planner().create_physical_plan(plan, state).await?)
     }
 
     fn rows(&self, plan: Arc<dyn ExecutionPlan>) -> SqlResult<BatchStream> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sql::router::{Engine, QueryFacts, TableFacts, allowed, hints, route};
+use sql::router::{Engine, QueryFacts, TableFacts, allowed, hints, is_sure_of_columns, route};
 
 fn table(name: &str) -> TableFacts {
     TableFacts {
@@ -96,4 +96,21 @@ fn hint_texts_are_read_as_tidb_writes_them() {
     assert_eq!(hints("read_from_storage(columnar[a])"), [("a".into(), Engine::Columns)].into());
     assert_eq!(allowed("tikv, tidb"), (true, false));
     assert_eq!(allowed("columns"), (false, true));
+}
+
+#[test]
+fn how_a_table_is_accessed_matters_only_where_both_engines_would_do() {
+    assert!(!is_sure_of_columns(&query(vec![table("a")])));
+    let mut facts = query(vec![table("a"), table("b")]);
+    facts.hints.insert("a".into(), Engine::Columns);
+    // Columns answer, but what is said of the other table depends on its access.
+    assert!(!is_sure_of_columns(&facts));
+    facts.hints.insert("b".into(), Engine::Columns);
+    assert!(is_sure_of_columns(&facts));
+    let mut facts = query(vec![table("a")]);
+    facts.rows_allowed = false;
+    assert!(is_sure_of_columns(&facts));
+    facts.tables[0].available = false;
+    assert!(!is_sure_of_columns(&facts));
+    assert!(!is_sure_of_columns(&query(Vec::new())));
 }
