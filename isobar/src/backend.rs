@@ -42,7 +42,8 @@ impl Backend for SqlBackend {
             // A fresh timestamp tells whether the catalog, and so a password, has changed.
             self.placement.timestamp().await?;
             let catalog = self.placement.catalog().await?;
-            users::find(&catalog, user, host)
+            catalog
+                .account(user, host)
                 .map(|account| users::decode(&account.credentials))
                 .transpose()
         };

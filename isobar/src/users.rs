@@ -2,13 +2,11 @@
 //!
 //! Passwords are checked against stored digests and never kept or logged.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures::FutureExt;
 use mpp::auth::PasswordCheck;
 use mpp::error::{DoorCode, DoorError};
-use placement::api::{Catalog, User};
 use placement::client::PlacementClient;
 use types::{Error, Result};
 
@@ -31,31 +29,14 @@ pub fn decode(bytes: &[u8]) -> Result<StoredPassword> {
         .map_err(|error| Error::Corrupt(format!("stored credentials are unreadable: {error}")))
 }
 
-/// The account that a user name and a client's address select: the most specific host pattern
-/// wins, as in MySQL.
-pub fn find<'a>(catalog: &'a Catalog, name: &str, host: IpAddr) -> Option<&'a User> {
-    let rank = |user: &User| match user.host.as_str() {
-        "%" => Some(2),
-        "localhost" if host.is_loopback() => Some(1),
-        exact if exact.parse() == Ok(host) => Some(0),
-        _ => None,
-    };
-    catalog
-        .users
-        .iter()
-        .filter(|user| user.name == name)
-        .filter_map(|user| Some((rank(user)?, user)))
-        .min_by_key(|(rank, _)| *rank)
-        .map(|(_, user)| user)
-}
-
 /// How the Flight door checks a password.
 pub fn password_check(placement: PlacementClient) -> PasswordCheck {
     Arc::new(move |user, password, host| {
         let placement = placement.clone();
         async move {
             let catalog = placement.catalog().await?;
-            let known = find(&catalog, &user, host)
+            let known = catalog
+                .account(&user, host)
                 .map(|account| decode(&account.credentials))
                 .transpose()?
                 .is_some_and(|stored| stored.verify_plaintext(password.as_bytes()));

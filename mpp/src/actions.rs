@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use types::{NodeId, RegionKind, SnapshotToken, Timestamp};
 
+use crate::auth::Caller;
 use crate::error::{DoorCode, DoorError, DoorResult};
 use crate::exec::Engine;
 use crate::request::SqlCommand;
@@ -154,12 +155,12 @@ impl Engine {
     }
 
     /// Carries out an action for a user.
-    pub async fn act(&self, action: &str, body: &[u8], user: &str) -> DoorResult<Value> {
+    pub async fn act(&self, action: &str, body: &[u8], caller: &Caller) -> DoorResult<Value> {
         match action {
             "snapshot.take" => {
                 let Take { ttl } = parse(action, body)?;
                 let ttl = ttl.map_or(Ok(DEFAULT_TTL_MS), |ttl| parse_ttl(&ttl))?;
-                to_json(&self.take_snapshot(ttl, user).await?.1)
+                to_json(&self.take_snapshot(ttl, &caller.user).await?.1)
             }
             "snapshot.renew" => {
                 let Renew { snapshot, ttl } = parse(action, body)?;
@@ -175,10 +176,10 @@ impl Engine {
                 self.placement.release_lease(token.lease).await?;
                 Ok(json!({}))
             }
-            "catalog.databases" => Ok(json!(self.fresh_catalog().await?.databases)),
+            "catalog.databases" => Ok(json!(self.visible_catalog(caller).await?.databases)),
             "catalog.tables" => {
                 let InDatabase { database } = parse(action, body)?;
-                let catalog = self.fresh_catalog().await?;
+                let catalog = self.visible_catalog(caller).await?;
                 if !catalog.databases.iter().any(|name| name.eq_ignore_ascii_case(&database)) {
                     return Err(types::Error::not_found("database", database).into());
                 }
@@ -191,6 +192,8 @@ impl Engine {
             }
             "catalog.table" => {
                 let OfTable { database, table } = parse(action, body)?;
+                self.timestamp().await?;
+                self.check_known(&database, &table, caller).await?;
                 self.describe_table(&database, &table).await
             }
             "explain" => {
@@ -199,6 +202,7 @@ impl Engine {
                 if context.database.is_empty() {
                     context.database = command.database;
                 }
+                self.check_query(&command.query, &context.database, caller).await?;
                 let ts = match command.snapshot {
                     Some(text) => {
                         let token = self.verified(&text).await?;
@@ -221,13 +225,7 @@ impl Engine {
         Ok(self.placement.timestamp().await?.0)
     }
 
-    async fn fresh_catalog(&self) -> DoorResult<std::sync::Arc<placement::api::Catalog>> {
-        self.timestamp().await?;
-        Ok(self.placement.catalog().await?)
-    }
-
     async fn describe_table(&self, database: &str, name: &str) -> DoorResult<Value> {
-        self.timestamp().await?;
         let table = self.table(database, name).await?;
         let routes = self.placement.fresh_regions(RegionKind::Records(table.id)).await?;
         let available = table.columnar_replicas > 0

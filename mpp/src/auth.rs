@@ -29,10 +29,24 @@ pub const BEARER_TTL_MS: u64 = 3_600_000;
 pub type PasswordCheck =
     Arc<dyn Fn(String, String, IpAddr) -> BoxFuture<'static, DoorResult<()>> + Send + Sync>;
 
+/// Who calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// User.
+    pub user: String,
+    /// Address of its client.
+    pub host: String,
+    /// Whether it is a SQL node, which has checked for its user what the user may do.
+    pub vouched: bool,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Bearer {
     user: String,
     expires_ms: u64,
+    /// Made by a SQL node.
+    #[serde(default)]
+    vouched: bool,
 }
 
 fn refused(text: &str) -> DoorError {
@@ -41,7 +55,16 @@ fn refused(text: &str) -> DoorError {
 
 /// Issues a bearer token for a user that was checked.
 pub fn bearer(user: &str, key: &[u8], now_ms: u64) -> DoorResult<String> {
-    let claim = Bearer { user: user.to_owned(), expires_ms: now_ms + BEARER_TTL_MS };
+    issue(user, key, now_ms, false)
+}
+
+/// Issues a bearer token for a SQL node, whose users do here what it has let them do.
+pub fn voucher(user: &str, key: &[u8], now_ms: u64) -> DoorResult<String> {
+    issue(user, key, now_ms, true)
+}
+
+fn issue(user: &str, key: &[u8], now_ms: u64, vouched: bool) -> DoorResult<String> {
+    let claim = Bearer { user: user.to_owned(), expires_ms: now_ms + BEARER_TTL_MS, vouched };
     let claim = serde_json::to_vec(&claim).map_err(|_| refused("the token cannot be written"))?;
     let tag = token::sign(key, &claim);
     Ok(format!("{}.{}", URL_SAFE_NO_PAD.encode(claim), URL_SAFE_NO_PAD.encode(tag)))
@@ -57,7 +80,7 @@ pub enum Bearers {
     Genuine,
 }
 
-fn open_bearer(text: &str, key: &[u8], now_ms: u64, taken: Bearers) -> DoorResult<String> {
+fn open_bearer(text: &str, key: &[u8], now_ms: u64, taken: Bearers) -> DoorResult<Bearer> {
     let forged = || refused("this bearer token was not issued by this cluster: log in again");
     let (claim, tag) = text.split_once('.').ok_or_else(forged)?;
     let claim = URL_SAFE_NO_PAD.decode(claim).map_err(|_| forged())?;
@@ -67,10 +90,10 @@ fn open_bearer(text: &str, key: &[u8], now_ms: u64, taken: Bearers) -> DoorResul
     if claim.expires_ms < now_ms && taken == Bearers::Current {
         return Err(refused("this bearer token has ended: log in again"));
     }
-    Ok(claim.user)
+    Ok(claim)
 }
 
-/// The user that a call's `authorization` header proves.
+/// The caller that a call's `authorization` header proves.
 pub async fn authenticate(
     metadata: &MetadataMap,
     peer: Option<IpAddr>,
@@ -78,14 +101,16 @@ pub async fn authenticate(
     now_ms: u64,
     check: &PasswordCheck,
     taken: Bearers,
-) -> DoorResult<String> {
+) -> DoorResult<Caller> {
     let header = metadata
         .get("authorization")
         .and_then(|value| value.to_str().ok())
         .ok_or_else(|| refused("no 'authorization' header: send Basic user:password"))?;
     let (scheme, value) = header.split_once(' ').unwrap_or((header, ""));
+    let host = peer.map(|peer| peer.to_string()).unwrap_or_default();
     if scheme.eq_ignore_ascii_case("bearer") {
-        return open_bearer(value.trim(), key, now_ms, taken);
+        let Bearer { user, vouched, .. } = open_bearer(value.trim(), key, now_ms, taken)?;
+        return Ok(Caller { user, host, vouched });
     }
     if !scheme.eq_ignore_ascii_case("basic") {
         return Err(refused("the 'authorization' header is neither Basic nor Bearer"));
@@ -95,5 +120,5 @@ pub async fn authenticate(
     let (user, password) = decoded.split_once(':').unwrap_or((decoded.as_str(), ""));
     let peer = peer.ok_or_else(|| refused("the client's address is not known"))?;
     check(user.to_owned(), password.to_owned(), peer).await?;
-    Ok(user.to_owned())
+    Ok(Caller { user: user.to_owned(), host, vouched: false })
 }

@@ -28,7 +28,7 @@ use tonic::{Extensions, Request, Response, Status, Streaming};
 use types::SnapshotToken;
 
 use crate::actions::{ACTIONS, DEFAULT_TTL_MS, SnapshotInfo, by_node};
-use crate::auth::{Bearers, PasswordCheck, authenticate, bearer};
+use crate::auth::{Bearers, Caller, PasswordCheck, authenticate, bearer};
 use crate::error::{DoorCode, DoorError, DoorResult};
 use crate::exec::{Engine, answer_schema, scan_schema};
 use crate::picture;
@@ -78,7 +78,7 @@ fn location(door: String) -> arrow_flight::Location {
 }
 
 impl Door {
-    async fn user(&self, metadata: &MetadataMap, extensions: &Extensions) -> DoorResult<String> {
+    async fn user(&self, metadata: &MetadataMap, extensions: &Extensions) -> DoorResult<Caller> {
         self.admit(metadata, extensions, Bearers::Current).await
     }
 
@@ -87,7 +87,7 @@ impl Door {
         metadata: &MetadataMap,
         extensions: &Extensions,
         taken: Bearers,
-    ) -> DoorResult<String> {
+    ) -> DoorResult<Caller> {
         let key = self.engine.placement.signing_key().await?;
         let now = self.engine.now_ms();
         authenticate(metadata, peer(extensions), &key, now, &self.check, taken).await
@@ -111,8 +111,9 @@ impl Door {
         Ok(FlightTicket { ticket: sealed.into() })
     }
 
-    async fn scan_info(&self, command: ScanCommand, user: &str) -> DoorResult<FlightInfo> {
+    async fn scan_info(&self, command: ScanCommand, caller: &Caller) -> DoorResult<FlightInfo> {
         self.engine.timestamp().await?;
+        self.engine.check_scan(&command.database, &command.table, caller).await?;
         let table = self.engine.table(&command.database, &command.table).await?;
         let position = |name: &String| {
             table.column_named(name).map(|(at, _)| at).ok_or_else(|| {
@@ -127,7 +128,7 @@ impl Door {
             filter.to_expr(&table)?;
         }
         let schema = scan_schema(&table, &positions)?;
-        let (token, info) = self.snapshot(command.snapshot.as_deref(), user).await?;
+        let (token, info) = self.snapshot(command.snapshot.as_deref(), &caller.user).await?;
         self.engine.check_age(&table, token.ts).await?;
         let owners = self.engine.owners()?;
         let picture =
@@ -166,18 +167,19 @@ impl Door {
     async fn sql_info(
         &self,
         command: SqlCommand,
-        user: &str,
+        caller: &Caller,
         flight_sql: bool,
     ) -> DoorResult<FlightInfo> {
         self.engine.timestamp().await?;
-        let (token, info) = self.snapshot(command.snapshot.as_deref(), user).await?;
         let mut context = command.context.unwrap_or_default();
         if context.database.is_empty() {
             context.database = command.database;
         }
         if context.user.is_empty() {
-            context.user = user.to_owned();
+            context.user.clone_from(&caller.user);
         }
+        self.engine.check_query(&command.query, &context.database, caller).await?;
+        let (token, info) = self.snapshot(command.snapshot.as_deref(), &caller.user).await?;
         let columns = self.engine.describe(&command.query, &mut context, token.ts).await?;
         let schema = answer_schema(&columns);
         let work = Work::Sql(SqlTicket { query: command.query, context });
@@ -202,17 +204,17 @@ impl Door {
     }
 
     /// Answers a descriptor, and repeats it: clients refuse an answer without one.
-    async fn info(&self, descriptor: FlightDescriptor, user: &str) -> DoorResult<FlightInfo> {
-        let mut info = self.answer_to(descriptor.cmd.clone(), user).await?;
+    async fn info(&self, descriptor: FlightDescriptor, caller: &Caller) -> DoorResult<FlightInfo> {
+        let mut info = self.answer_to(descriptor.cmd.clone(), caller).await?;
         info.flight_descriptor = Some(descriptor);
         Ok(info)
     }
 
-    async fn answer_to(&self, bytes: Bytes, user: &str) -> DoorResult<FlightInfo> {
+    async fn answer_to(&self, bytes: Bytes, caller: &Caller) -> DoorResult<FlightInfo> {
         if bytes.first() == Some(&b'{') {
             return match Command::parse(&bytes)? {
-                Command::Scan(command) => self.scan_info(command, user).await,
-                Command::Sql(command) => self.sql_info(command, user, false).await,
+                Command::Scan(command) => self.scan_info(command, caller).await,
+                Command::Sql(command) => self.sql_info(command, caller, false).await,
             };
         }
         let bad = |what: &str| DoorError::new(DoorCode::Invalid, what.to_owned());
@@ -232,7 +234,7 @@ impl Door {
             snapshot: None,
             context: None,
         };
-        self.sql_info(command, user, true).await
+        self.sql_info(command, caller, true).await
     }
 
     async fn redeem(&self, ticket: FlightTicket) -> DoorResult<crate::exec::Answer> {
@@ -297,9 +299,9 @@ impl FlightService for Door {
         &self,
         request: Request<Streaming<HandshakeRequest>>,
     ) -> Result<Response<Self::HandshakeStream>, Status> {
-        let user = self.user(request.metadata(), request.extensions()).await?;
+        let caller = self.user(request.metadata(), request.extensions()).await?;
         let key = self.engine.placement.signing_key().await.map_err(DoorError::from)?;
-        let token = bearer(&user, &key, self.engine.now_ms())?;
+        let token = bearer(&caller.user, &key, self.engine.now_ms())?;
         let payload = HandshakeResponse { protocol_version: 0, payload: token.clone().into() };
         let mut response: Response<Self::HandshakeStream> =
             Response::new(Box::pin(futures::stream::once(async { Ok(payload) })));
@@ -314,16 +316,16 @@ impl FlightService for Door {
         &self,
         request: Request<FlightDescriptor>,
     ) -> Result<Response<FlightInfo>, Status> {
-        let user = self.user(request.metadata(), request.extensions()).await?;
-        Ok(Response::new(self.info(request.into_inner(), &user).await?))
+        let caller = self.user(request.metadata(), request.extensions()).await?;
+        Ok(Response::new(self.info(request.into_inner(), &caller).await?))
     }
 
     async fn get_schema(
         &self,
         request: Request<FlightDescriptor>,
     ) -> Result<Response<SchemaResult>, Status> {
-        let user = self.user(request.metadata(), request.extensions()).await?;
-        let info = self.info(request.into_inner(), &user).await?;
+        let caller = self.user(request.metadata(), request.extensions()).await?;
+        let info = self.info(request.into_inner(), &caller).await?;
         let schema =
             info.try_decode_schema().map_err(|error| Status::internal(error.to_string()))?;
         let options = IpcWriteOptions::default();
@@ -353,9 +355,9 @@ impl FlightService for Door {
         &self,
         request: Request<Action>,
     ) -> Result<Response<Self::DoActionStream>, Status> {
-        let user = self.user(request.metadata(), request.extensions()).await?;
+        let caller = self.user(request.metadata(), request.extensions()).await?;
         let action = request.into_inner();
-        let answer = self.engine.act(&action.r#type, &action.body, &user).await?;
+        let answer = self.engine.act(&action.r#type, &action.body, &caller).await?;
         let result = ActionResult { body: answer.to_string().into() };
         Ok(Response::new(Box::pin(futures::stream::once(async { Ok(result) }))))
     }

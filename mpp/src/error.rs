@@ -42,10 +42,12 @@ pub enum DoorCode {
     Unsupported,
     /// Wrong user or password.
     Unauthenticated,
+    /// The user may not do this.
+    Denied,
 }
 
 impl DoorCode {
-    const ALL: [DoorCode; 14] = [
+    const ALL: [DoorCode; 15] = [
         DoorCode::SnapshotTooOld,
         DoorCode::LeaseLost,
         DoorCode::TicketForged,
@@ -60,6 +62,7 @@ impl DoorCode {
         DoorCode::Cancelled,
         DoorCode::Unsupported,
         DoorCode::Unauthenticated,
+        DoorCode::Denied,
     ];
 
     /// Name on the wire.
@@ -79,6 +82,7 @@ impl DoorCode {
             DoorCode::Cancelled => "CANCELLED",
             DoorCode::Unsupported => "UNSUPPORTED",
             DoorCode::Unauthenticated => "UNAUTHENTICATED",
+            DoorCode::Denied => "DENIED",
         }
     }
 
@@ -92,7 +96,7 @@ impl DoorCode {
 
     fn status(self) -> Code {
         match self {
-            DoorCode::TicketForged => Code::PermissionDenied,
+            DoorCode::TicketForged | DoorCode::Denied => Code::PermissionDenied,
             DoorCode::SnapshotTooOld
             | DoorCode::LeaseLost
             | DoorCode::TicketExpired

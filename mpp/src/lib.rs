@@ -13,6 +13,7 @@ pub mod exec;
 pub mod handlers;
 mod life;
 pub mod picture;
+mod privileges;
 pub mod pruning;
 pub mod reader;
 pub mod remote;

@@ -17,7 +17,7 @@ use sql::analytic::{Analytic, AnalyticAnswer, AnalyticQuery, Receipt};
 use sql::result::SqlError;
 use types::{RegionKind, TableId};
 
-use crate::auth::bearer;
+use crate::auth::voucher;
 use crate::error::{DoorCode, DoorError, DoorResult};
 use crate::request::{SqlCommand, SqlContext};
 use crate::ticket::{SqlTicket, Ticket, Work};
@@ -61,7 +61,7 @@ impl RemoteAnalytic {
 
     async fn client(&self, door: &str, user: &str) -> DoorResult<FlightClient> {
         let key = self.placement.signing_key().await?;
-        let token = bearer(user, &key, self.clock.unix_millis())?;
+        let token = voucher(user, &key, self.clock.unix_millis())?;
         let mut client = FlightClient::new(self.channels.get(door)?);
         client
             .add_header("authorization", &format!("Bearer {token}"))

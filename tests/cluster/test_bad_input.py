@@ -25,6 +25,7 @@ def tables(cluster: Cluster):
         " day DATE, needed INT NOT NULL)",
         f"INSERT INTO t VALUES (1, 1, 1, 1.00, '{VALUE}', '2013-01-01', 1)",
         f"CREATE USER 'ann'@'%' IDENTIFIED BY '{PASSWORD}'",
+        "GRANT SELECT ON bad.* TO 'ann'@'%'",
     )
     cluster.replicate("bad.t")
     before = cluster.pids()
@@ -77,7 +78,7 @@ def test_a_wrong_log_in_is_refused(cluster: Cluster, user, password, database, c
 
 
 def test_users_come_and_go_at_both_doors(cluster: Cluster):
-    cluster.sql("CREATE USER 'bob'@'%' IDENTIFIED BY 'one'")
+    cluster.sql("CREATE USER 'bob'@'%' IDENTIFIED BY 'one'", "GRANT SELECT ON bad.* TO 'bob'@'%'")
     assert cluster.sql("SELECT 1", user="bob", password="one") == [(1,)]
     assert Door(cluster, user="bob", password="one").sql("SELECT COUNT(*) FROM t", "bad") == [(1,)]
     cluster.sql("SET PASSWORD FOR 'bob'@'%' = 'two'")

@@ -19,6 +19,7 @@ def table(cluster: Cluster):
         " total DECIMAL(10,2), at DATETIME)",
         "INSERT INTO shop.orders (customer, total, at) VALUES ('ann', 1.50, '2013-01-02 03:04:05'), ('bob', NULL, NULL)",
         "CREATE USER 'cli'@'%' IDENTIFIED BY 'Sesame-1'",
+        "GRANT ALL ON shop.* TO 'cli'@'%'",
     )
 
 

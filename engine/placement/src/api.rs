@@ -10,6 +10,7 @@ use types::{
     SchemaVersion, Table, TableId, Timestamp,
 };
 
+pub use crate::privileges::{GrantChange, Grants, Level, Privileges};
 pub use crate::views::StoredView;
 
 /// What a process is for.
@@ -151,8 +152,8 @@ pub struct Route {
     pub bytes: u64,
 }
 
-/// A user and how its password is stored.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A user, how its password is stored, and what it may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// Name.
     pub name: String,
@@ -160,6 +161,15 @@ pub struct User {
     pub host: String,
     /// Stored credentials, opaque here (the wire's format); empty for an empty password.
     pub credentials: Vec<u8>,
+    /// What it may do.
+    pub grants: Grants,
+}
+
+impl User {
+    /// Whether it is the user of a name and host pattern.
+    pub fn is(&self, name: &str, host: &str) -> bool {
+        self.name == name && self.host.eq_ignore_ascii_case(host)
+    }
 }
 
 /// Everything that names things, at one version.
@@ -217,7 +227,7 @@ pub enum CatalogChange {
         /// The import from now on.
         import: Option<Import>,
     },
-    /// CREATE USER or SET PASSWORD.
+    /// CREATE USER or SET PASSWORD; a user that is there keeps what it may do.
     PutUser(User),
     /// SET GLOBAL; none for the variable's default. What a variable may be is the caller's business.
     SetGlobal {
@@ -251,6 +261,13 @@ pub enum CatalogChange {
         database: String,
         /// Name.
         name: String,
+    },
+    /// GRANT, REVOKE.
+    Grant {
+        /// To or from whom: names and host patterns.
+        accounts: Vec<(String, String)>,
+        /// What.
+        change: GrantChange,
     },
 }
 

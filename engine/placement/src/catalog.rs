@@ -15,7 +15,7 @@ use types::{
 use crate::api::{Catalog, CatalogChange, Import, User};
 use crate::command::Outcome;
 use crate::state::{BUILT_IN_DATABASES, RegionRecord, State, Tomb, range_of};
-use crate::{renewal, views};
+use crate::{privileges, renewal, views};
 
 /// Voters of a region, where there are as many row nodes.
 pub const VOTERS: usize = 3;
@@ -107,7 +107,7 @@ impl Catalog {
 
     /// The user of a name and host pattern.
     pub fn user(&self, name: &str, host: &str) -> Option<&User> {
-        self.users.iter().find(|user| user.name == name && user.host.eq_ignore_ascii_case(host))
+        self.users.iter().find(|user| user.is(name, host))
     }
 }
 
@@ -148,6 +148,10 @@ pub fn apply(
         }
         CatalogChange::DropView { database, name } => {
             views::drop_view(state, &database, &name)?;
+            (None, Vec::new())
+        }
+        CatalogChange::Grant { accounts, change } => {
+            privileges::change_grants(state, &accounts, &change)?;
             (None, Vec::new())
         }
     };
@@ -338,13 +342,13 @@ fn set_global(state: &mut State, name: String, value: Option<String>) -> Result<
     Ok(())
 }
 
-fn put_user(state: &mut State, user: User) -> Result<Option<Table>> {
+fn put_user(state: &mut State, mut user: User) -> Result<Option<Table>> {
     check_name("user", &user.name, MAX_USER)?;
     check_name("host", &user.host, MAX_HOST)?;
-    state
-        .catalog
-        .users
-        .retain(|known| known.name != user.name || !known.host.eq_ignore_ascii_case(&user.host));
+    if let Some(known) = state.catalog.user(&user.name, &user.host) {
+        user.grants.clone_from(&known.grants);
+    }
+    state.catalog.users.retain(|known| !known.is(&user.name, &user.host));
     state.catalog.users.push(user);
     state.catalog.users.sort_by(|a, b| (&a.name, &a.host).cmp(&(&b.name, &b.host)));
     Ok(None)
@@ -354,7 +358,7 @@ fn drop_user(state: &mut State, name: &str, host: &str) -> Result<Option<Table>>
     if state.catalog.user(name, host).is_none() {
         return Err(Error::not_found("user", format!("{name}@{host}")));
     }
-    state.catalog.users.retain(|user| user.name != name || !user.host.eq_ignore_ascii_case(host));
+    state.catalog.users.retain(|user| !user.is(name, host));
     Ok(None)
 }
 

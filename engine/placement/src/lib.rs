@@ -18,6 +18,7 @@ pub mod machine;
 pub mod machines;
 pub mod office;
 pub mod oracle;
+mod privileges;
 mod renewal;
 pub mod routes;
 pub mod safe_point;

@@ -11,7 +11,7 @@ use types::{
     TableId, Timestamp, key,
 };
 
-use crate::api::{Catalog, Lease, Node, NodeRole, SafePoint, User};
+use crate::api::{Catalog, Grants, Lease, Node, NodeRole, SafePoint, User};
 use crate::safe_point::DEFAULT_LIFE_MS;
 
 /// First number given to nodes, regions and peers: those below are for row nodes, whose numbers
@@ -80,8 +80,12 @@ pub struct State {
 impl State {
     /// The state of a new cluster: `root` without a password from this machine only.
     pub fn new() -> Self {
-        let root =
-            |host: &str| User { name: "root".into(), host: host.into(), credentials: Vec::new() };
+        let root = |host: &str| User {
+            name: "root".into(),
+            host: host.into(),
+            credentials: Vec::new(),
+            grants: Grants::everything(),
+        };
         State {
             nodes: BTreeMap::new(),
             next_id: FIRST_ID,

@@ -54,6 +54,15 @@ pub fn no_database_selected() -> SqlError {
     SqlError::new(1046, b"3D000", "No database selected")
 }
 
+/// Error 1356.
+pub fn invalid_view(database: &str, name: &str) -> SqlError {
+    let text = format!(
+        "View '{database}.{name}' references invalid table(s) or column(s) or function(s) or \
+         definer/invoker of view lack rights to use them"
+    );
+    SqlError::new(1356, b"HY000", text)
+}
+
 /// Error 1054.
 pub fn no_column(column: &str, place: &str) -> SqlError {
     SqlError::new(1054, b"42S22", format!("Unknown column '{column}' in '{place}'"))

@@ -13,14 +13,17 @@ use types::{Column, ColumnType, Error, IntWidth, Table, TableId, Value};
 use crate::engine::Engine;
 use crate::error::{SqlResult, no_table, unknown};
 use crate::planner::planning_schema;
+use crate::privileges::Rights;
 use crate::result::{Reply, ResultColumn};
 use crate::session::numbers::has_numbers;
 
 mod absent;
 mod cluster;
+mod privileges;
 mod schema;
 
 pub(crate) use cluster::LONGEST_INFO;
+pub(crate) use privileges::grants_of;
 pub use schema::{character_sets, collations, column_key, default_text, engines, extra, keys};
 
 /// Databases that hold no stored tables.
@@ -35,6 +38,7 @@ pub fn is_virtual(database: &str) -> bool {
 pub fn names() -> Vec<&'static str> {
     let mut names = schema::NAMES.to_vec();
     names.extend(absent::names());
+    names.extend(privileges::NAMES);
     names.extend([
         "columnar_replica",
         "tiflash_replica",
@@ -156,8 +160,10 @@ impl Listing {
 pub struct Source<'a> {
     /// Shared parts.
     pub engine: &'a Engine,
-    /// Names.
+    /// Names, those that the user may see.
     pub catalog: &'a Arc<Catalog>,
+    /// What the user may do.
+    pub rights: &'a Rights,
 }
 
 impl Source<'_> {

@@ -20,6 +20,7 @@ pub mod json;
 pub mod lane;
 pub mod parser;
 pub mod planner;
+pub mod privileges;
 pub mod provider;
 pub mod reader;
 pub mod result;

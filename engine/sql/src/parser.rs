@@ -8,6 +8,7 @@ pub mod chains;
 mod comments;
 mod foreign;
 pub mod forms;
+mod grants;
 mod load;
 mod prepared;
 mod show;
@@ -307,6 +308,7 @@ fn statement(parser: &mut Parser) -> SqlResult<Stmt> {
             Ok(Stmt::Do(exprs.map_err(|error| refused(&error))?))
         }
         ("FLUSH", _) => admin::flush(parser),
+        ("GRANT" | "REVOKE", _) => grants::grant(parser),
         // No table is ever locked as a whole.
         ("UNLOCK", "TABLES" | "TABLE") => {
             parser.next_token();

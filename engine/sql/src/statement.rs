@@ -1,5 +1,6 @@
 //! What a client can ask for, after parsing.
 
+use placement::api::Privileges;
 use sqlparser::ast::{
     ColumnDef, CreateIndex, CreateTable, Delete, Expr, Insert, ObjectName, Query, Update,
 };
@@ -127,6 +128,8 @@ pub enum Stmt {
         /// IF EXISTS.
         if_exists: bool,
     },
+    /// GRANT, REVOKE.
+    Grant(Box<Grant>),
     /// USE.
     Use(String),
     /// CREATE DATABASE.
@@ -208,8 +211,40 @@ pub enum Stmt {
     },
     /// DO.
     Do(Vec<Expr>),
-    /// What is accepted and changes nothing: most kinds of FLUSH, UNLOCK TABLES.
+    /// Most kinds of FLUSH: nothing is to be done for them.
+    Flush,
+    /// What is accepted and changes nothing: UNLOCK TABLES.
     Nothing,
+}
+
+/// GRANT, REVOKE.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// GRANT; else REVOKE.
+    pub give: bool,
+    /// Which privileges; none for USAGE.
+    pub privileges: Privileges,
+    /// On what; none for REVOKE ALL PRIVILEGES, GRANT OPTION.
+    pub level: Option<GrantLevel>,
+    /// To or from whom; `None` is CURRENT_USER.
+    pub users: Vec<Option<UserName>>,
+    /// REVOKE IF EXISTS: what is not there is a warning.
+    pub if_exists: bool,
+    /// REVOKE … IGNORE UNKNOWN USER.
+    pub ignore_unknown: bool,
+}
+
+/// What a GRANT or REVOKE is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GrantLevel {
+    /// `*.*`.
+    Everything,
+    /// `*`: the current database.
+    Current,
+    /// `d.*`, whose name may be a pattern.
+    Database(String),
+    /// A table.
+    Table(ObjectName),
 }
 
 /// A view as a statement defines it.

@@ -255,6 +255,10 @@ async fn row_nodes(args: &Args) -> Result<Vec<(NodeId, String)>> {
         let nodes: Vec<(NodeId, String)> = connection
             .query("SELECT node_id, instance FROM information_schema.cluster_info WHERE type = 'row' ORDER BY node_id")
             .await?;
+        // Nothing is run for it, but that the user may add rows.
+        let quoted = |name: &str| format!("`{}`", name.replace('`', "``"));
+        let (database, table) = (quoted(&args.database), quoted(&args.table));
+        connection.query_drop(format!("EXPLAIN INSERT INTO {database}.{table} VALUES (1)")).await?;
         connection.disconnect().await?;
         anyhow::Ok(nodes)
     };

@@ -275,7 +275,8 @@ impl Cluster {
             contents.iter().map(|content| content.table.database.clone()).collect();
         databases.dedup();
         let tables = contents.iter().map(|content| content.table.clone()).collect();
-        let catalog = Catalog { version: 1, databases, tables, ..Catalog::default() };
+        let users = placement::state::State::new().catalog.users;
+        let catalog = Catalog { version: 1, databases, tables, users, ..Catalog::default() };
         let mut routes = Vec::new();
         for content in &contents {
             for (region, (_, nodes)) in regions_of(content).into_iter().zip(&content.regions) {

@@ -7,7 +7,7 @@ use types::{Error, Peer, PeerRole, Region, RegionKind, Timestamp};
 
 use super::model::{Flaw, Model, Node as Member, group};
 use super::state_scripts::table;
-use crate::api::{CatalogChange, Node, NodeReport, NodeRole, Order, PeerReport, User};
+use crate::api::{CatalogChange, Grants, Node, NodeReport, NodeRole, Order, PeerReport, User};
 use crate::client::PlacementClient;
 use crate::safe_point::DEFAULT_LIFE_MS;
 use crate::testing::InProcess;
@@ -159,7 +159,8 @@ async fn refusals_reach_the_caller_at_once() {
     let change = CatalogChange::CreateDatabase("d".into());
     cluster.client.change(change.clone()).await.unwrap();
     assert_eq!(cluster.client.change(change).await, Err(Error::exists("database", "d")));
-    let user = User { name: String::new(), host: "%".into(), credentials: vec![] };
+    let grants = Grants::default();
+    let user = User { name: String::new(), host: "%".into(), credentials: vec![], grants };
     let refused = cluster.client.change(CatalogChange::PutUser(user)).await;
     assert!(matches!(refused, Err(Error::Invalid(_))));
     assert!(matches!(cluster.client.timestamps(0).await, Err(Error::Invalid(_))));

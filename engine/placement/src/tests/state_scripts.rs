@@ -8,7 +8,7 @@ use types::{
 };
 
 use super::scripts::{Args, Script, run_all};
-use crate::api::{CatalogChange, Import, Node, NodeRole, Renamed, User};
+use crate::api::{CatalogChange, Grants, Import, Node, NodeRole, Renamed, User};
 use crate::catalog::Founders;
 use crate::command::{Command, Outcome};
 use crate::state::State;
@@ -151,7 +151,8 @@ impl StateScript {
         let user = |args: &Args| {
             let (name, host) = args.text(0).split_once('@').unwrap();
             let credentials = args.named("password").unwrap_or_default().as_bytes().to_vec();
-            User { name: name.into(), host: host.into(), credentials }
+            let (name, host, grants) = (name.into(), host.into(), Grants::default());
+            User { name, host, credentials, grants }
         };
         match name {
             "create-database" => {

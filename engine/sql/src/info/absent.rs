@@ -1,6 +1,6 @@
 //! Tables of information_schema that clients ask for and that are empty here, because what they
 //! list does not exist: routines, triggers, foreign keys, partitions, privileges of single
-//! tables. They have every column of MySQL 8's, so that no query of a client fails; never a row.
+//! columns. They have every column of MySQL 8's, so that no query of a client fails; never a row.
 
 use super::Listing;
 
@@ -183,17 +183,6 @@ const TABLES: &[(&str, &[&[&str]])] = &[
             "DELETE_RULE",
             "TABLE_NAME",
             "REFERENCED_TABLE_NAME",
-        ]],
-    ),
-    (
-        "table_privileges",
-        &[&[
-            "GRANTEE",
-            "TABLE_CATALOG",
-            "TABLE_SCHEMA",
-            "TABLE_NAME",
-            "PRIVILEGE_TYPE",
-            "IS_GRANTABLE",
         ]],
     ),
     (

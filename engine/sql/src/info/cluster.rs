@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use placement::api::{Garbage, NodeRole, PeerReport};
+use placement::api::{Garbage, NodeRole, PeerReport, Privileges};
 use types::{NodeId, PeerRole, RegionKind, ReplicaLag, Table, Timestamp, Value};
 
 use super::{Listing, Source, int, string};
 use crate::error::SqlResult;
+use crate::planner::TableName;
+use crate::privileges::Need;
 
 /// Most characters of a statement in the process list.
 pub(crate) const LONGEST_INFO: usize = 64 * 1024;
@@ -198,6 +200,16 @@ impl Source<'_> {
         for route in status.routes {
             let region = &route.region;
             let table = region.table().and_then(|id| tables.get(&id));
+            // Keys hold values of rows.
+            if table.is_none() && !self.rights.everywhere(Privileges::PROCESS) {
+                continue;
+            }
+            let named = table.map(|table| TableName {
+                database: table.database.to_lowercase(),
+                table: table.name.to_lowercase(),
+            });
+            let reads = named.is_none_or(|name| self.rights.check(&Need::to_select(name)).is_ok());
+            let bound = |key: &[u8]| if reads { hex(key) } else { Value::Null };
             let index = match region.kind {
                 RegionKind::Index(_, id) => table
                     .and_then(|table| table.indexes.iter().find(|index| index.id == id))
@@ -215,8 +227,8 @@ impl Source<'_> {
                 nodes(route.ready_learners.iter().copied()),
                 int(route.rows),
                 int(route.bytes),
-                hex(&region.start),
-                hex(&region.end),
+                bound(&region.start),
+                bound(&region.end),
                 string(format!("{}.{}", region.epoch.version, region.epoch.conf)),
             ]);
         }
@@ -228,7 +240,9 @@ impl Source<'_> {
         let mut listing =
             Listing::of(&["#ID", "USER", "HOST", "DB", "COMMAND", "#TIME", "STATE", "INFO"]);
         let processes = self.engine.host.as_ref().map(|host| host.processes()).unwrap_or_default();
-        for process in processes {
+        let (own, _) = self.rights.account();
+        let all = self.rights.everywhere(Privileges::PROCESS);
+        for process in processes.into_iter().filter(|process| all || process.user == own) {
             listing.rows.push(vec![
                 int(process.id),
                 string(process.user),

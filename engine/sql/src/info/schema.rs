@@ -6,7 +6,7 @@ use types::{ColumnType, Default, Index, Table, TableId, Value};
 
 use super::{Listing, Source, int, string, yes};
 
-const CATALOG: &str = "def";
+pub(super) const CATALOG: &str = "def";
 
 /// Tables that are made of the catalog.
 pub(super) const NAMES: &[&str] = &[
@@ -37,7 +37,7 @@ impl Source<'_> {
             "engines" => engines(),
             "collations" => collations(),
             "character_sets" => character_sets(),
-            _ => return super::absent::listing(name),
+            _ => return self.privileges(name).or_else(|| super::absent::listing(name)),
         })
     }
 
@@ -194,6 +194,7 @@ impl Source<'_> {
         ]);
         let views: Vec<Table> = self.catalog.views.iter().map(|view| view.described()).collect();
         for table in self.catalog.tables.iter().chain(&views) {
+            let privileges = self.rights.on_columns(&table.database, &table.name);
             for (at, column) in table.columns.iter().filter(|column| !column.hidden).enumerate() {
                 let is_text = text_length(column.ty).is_some() && !column.ty.is_binary();
                 let character_bytes = if is_text { 4 } else { 1 };
@@ -225,7 +226,7 @@ impl Source<'_> {
                     string(column.ty.to_string()),
                     string(column_key(table, column.id)),
                     string(extra(column)),
-                    string("select,insert,update,references"),
+                    string(&privileges),
                     string(&column.comment),
                     string(column.generated().map_or("", |(expression, _)| expression)),
                     Value::Null,

@@ -158,7 +158,7 @@ pub fn flush(parser: &mut Parser) -> SqlResult<Stmt> {
             });
         }
         if !parser.consume_token(&Token::Comma) {
-            return Ok(Stmt::Nothing);
+            return Ok(Stmt::Flush);
         }
     }
 }
@@ -178,7 +178,7 @@ fn flush_tables(parser: &mut Parser) -> SqlResult<Stmt> {
     if take(parser, &["FOR", "EXPORT"]) {
         return Err(unsupported("FLUSH TABLES … FOR EXPORT"));
     }
-    Ok(Stmt::Nothing)
+    Ok(Stmt::Flush)
 }
 
 fn word_or_text(parser: &mut Parser) -> SqlResult<String> {

@@ -4,7 +4,7 @@
 //! Only first words that begin nothing of ours stand here.
 
 /// Statements whose first word says what they are.
-const FIRST: [&str; 36] = [
+const FIRST: [&str; 34] = [
     "ADMIN",
     "BACKUP",
     "BATCH",
@@ -19,7 +19,6 @@ const FIRST: [&str; 36] = [
     "CLONE",
     "FLASHBACK",
     "GET",
-    "GRANT",
     "HANDLER",
     "HELP",
     "IMPORT",
@@ -34,7 +33,6 @@ const FIRST: [&str; 36] = [
     "RESIGNAL",
     "RESTART",
     "RESTORE",
-    "REVOKE",
     "SHUTDOWN",
     "SIGNAL",
     "STOP",

@@ -62,6 +62,7 @@ impl Session {
             engine: self.engine.clone(),
             catalog: catalog.clone(),
             reader: reader.clone(),
+            rights: self.known_rights(),
         };
         let (_, mut batches) = self.batches_from_rows(query, &tables).await?;
         while let Some(batch) = batches.try_next().await? {

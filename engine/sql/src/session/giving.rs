@@ -59,6 +59,7 @@ impl Session {
                     engine: self.engine.clone(),
                     catalog: catalog.clone(),
                     reader: reading,
+                    rights: self.known_rights(),
                 };
                 self.scalar(expr.clone(), &tables).await?
             } else if names_column(expr) {

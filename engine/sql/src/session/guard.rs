@@ -37,6 +37,7 @@ impl Session {
                 | Stmt::Show(_)
                 | Stmt::Kill { .. }
                 | Stmt::Do(_)
+                | Stmt::Flush
                 | Stmt::Nothing
         );
         if reads || !self.is_read_only() {

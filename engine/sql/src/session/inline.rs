@@ -15,6 +15,7 @@ use crate::constant::expression;
 use crate::error::{SqlResult, syntax};
 use crate::parser::target_of;
 use crate::planner::{call, parts};
+use crate::privileges::Rights;
 use crate::result::SqlError;
 use crate::statement::Target;
 use crate::variables::{Globals, Variables};
@@ -28,6 +29,8 @@ struct Inliner<'a> {
     last_insert_id: u64,
     row_count: i64,
     found_rows: u64,
+    /// Whose account CURRENT_USER() is.
+    rights: Option<&'a Rights>,
     /// Whether a LAST_INSERT_ID(expr) is left to be computed.
     keeps: &'a AtomicBool,
 }
@@ -60,6 +63,7 @@ impl Session {
                 last_insert_id: self.last_insert_id,
                 row_count: self.row_count,
                 found_rows: self.found_rows.load(Ordering::Acquire),
+                rights: self.rights.as_ref().map(|(_, rights)| &**rights),
                 keeps: &keeps,
             };
             match walk_mut(statement, &mut inliner) {
@@ -150,6 +154,10 @@ impl Inliner<'_> {
                     Some("last_insert_id") => Value::UInt(self.last_insert_id),
                     Some("row_count") => Value::Int(self.row_count),
                     Some("found_rows") => Value::UInt(self.found_rows),
+                    Some("current_user") => match self.rights.map(Rights::account) {
+                        Some((name, host)) => Value::String(format!("{name}@{host}")),
+                        None => return Ok(None),
+                    },
                     _ => return Ok(None),
                 };
                 Some(expression(&value))

@@ -140,6 +140,7 @@ impl Session {
             engine: self.engine.clone(),
             catalog: catalog.clone(),
             reader: self.beside(finding).await?,
+            rights: self.known_rights(),
         };
         let (mut query, extra) = (source.clone(), beside.len());
         if let (SetExpr::Select(select), false) = (&mut *query.body, beside.is_empty()) {

@@ -47,6 +47,7 @@ impl Drop for Held {
 impl Session {
     /// KILL.
     pub(super) fn kill(&self, id: u64, query: bool) -> SqlResult<Reply> {
+        self.check_kill(id)?;
         let host = self.engine.host.as_ref();
         if host.is_some_and(|host| host.kill(id, query)) {
             return Ok(done());

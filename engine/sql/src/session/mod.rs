@@ -14,6 +14,7 @@ mod found;
 mod generating;
 mod giving;
 mod globals;
+mod grants;
 mod guard;
 pub mod ingest;
 mod inline;
@@ -27,6 +28,7 @@ mod locking;
 pub(crate) mod numbers;
 mod point;
 mod prepared;
+mod privileges;
 mod publish;
 mod reading;
 mod renewal;
@@ -58,6 +60,7 @@ use crate::dialect::Mysql;
 use crate::engine::Engine;
 use crate::error::{SqlResult, interrupted, no_database, unknown};
 use crate::planner::QueryContext;
+use crate::privileges::{Need, Rights};
 use crate::reader::Shared;
 use crate::result::{Done, Reply, ResultColumn, SqlError};
 use crate::statement::{Mode, Stmt};
@@ -169,6 +172,8 @@ pub struct Session {
     /// Whether rows of the statement are pulled while others of the session run.
     pulled_later: bool,
     shield: Shield,
+    /// What the user may do, by a version of the catalog.
+    rights: Option<(u64, Arc<Rights>)>,
 }
 
 impl Session {
@@ -199,6 +204,7 @@ impl Session {
             derivations: derived::Kept::default(),
             pulled_later: false,
             shield: Shield::default(),
+            rights: None,
         }
     }
 
@@ -216,6 +222,7 @@ impl Session {
         let text = &anybyte::statement(sql, &dialect)?;
         let statement = parser::parse_in(text, &dialect)?;
         let parameters = parser::placeholders(text, &dialect)?;
+        self.check_privileges(&statement).await?;
         self.now_us = i64::try_from(self.engine.clock.unix_micros()).unwrap_or(i64::MAX);
         let columns = match &statement {
             Stmt::Query(query) => {
@@ -285,7 +292,8 @@ impl Session {
     /// Makes a database the current one.
     pub async fn use_database(&mut self, name: &str) -> SqlResult<()> {
         self.engine.storage.timestamp().await?;
-        let catalog = self.engine.storage.catalog().await?;
+        let (rights, catalog) = self.rights().await?;
+        rights.check(&Need::SomethingIn(name.to_lowercase()))?;
         match catalog.database_named(name) {
             Some(spelled) => {
                 self.database = spelled.to_owned();
@@ -439,6 +447,7 @@ impl Session {
         cancel: &CancellationToken,
     ) -> SqlResult<Reply> {
         self.check_read_only(&statement)?;
+        self.check_privileges(&statement).await?;
         match statement {
             Stmt::Query(query) => self.limited_select(*query, parameters).await,
             Stmt::SelectInto(query, names) => self.select_into(*query, &names, parameters).await,
@@ -480,6 +489,10 @@ impl Session {
                 self.put_users(users, lenient, create).await
             }
             Stmt::DropUser { users, if_exists } => self.drop_users(users, if_exists).await,
+            Stmt::Grant(grant) => {
+                self.commit().await?;
+                self.grant(*grant).await
+            }
             Stmt::Show(show) => self.show(show).await,
             Stmt::Describe { table, column } => self.describe(&table, column).await,
             Stmt::LoadData(load) => {
@@ -495,7 +508,7 @@ impl Session {
                 }
                 Ok(done())
             }
-            Stmt::Nothing => Ok(done()),
+            Stmt::Flush | Stmt::Nothing => Ok(done()),
             definition => {
                 self.commit().await?;
                 // What a definition has begun, it ends: regions must not know less than the catalog.

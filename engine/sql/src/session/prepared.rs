@@ -43,6 +43,7 @@ impl Session {
             let text = "This command is not supported in the prepared statement protocol yet";
             return Err(SqlError::new(1295, b"HY000", text));
         }
+        self.check_privileges(&waiting.statement).await?;
         if let Stmt::Query(query) = &waiting.statement {
             let unknown = vec![Value::Null; waiting.parameters];
             self.columns_of((**query).clone(), &unknown).await?;

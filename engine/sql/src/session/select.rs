@@ -173,6 +173,7 @@ impl Session {
             engine: self.engine.clone(),
             catalog: catalog.clone(),
             reader: reader.clone(),
+            rights: self.known_rights(),
         };
         let context = self.context();
         let names = tables_of(&query, &context.database)?;

@@ -15,8 +15,8 @@ use crate::error::{SqlResult, no_database, no_database_selected};
 use crate::functions::regexp::matches;
 use crate::info::{self, LONGEST_INFO, Listing, Source, int, string};
 use crate::planner::{self, table_name};
-use crate::result::{Reply, SqlError};
-use crate::statement::{Filter, Show, ShowKind, UserName};
+use crate::result::Reply;
+use crate::statement::{Filter, Show, ShowKind};
 use crate::variables::Variables;
 use crate::{coerce, ddl};
 
@@ -51,12 +51,18 @@ impl Session {
                 Listing::of(&[if of.contains("STATUS") { "Db" } else { "Name" }, "Type"])
             }
             other => {
-                self.engine.storage.timestamp().await?;
-                let catalog = self.engine.storage.catalog().await?;
+                let catalog = self.shown_catalog().await?;
                 self.show_counted(other, &catalog, &show.filter).await?
             }
         };
         self.filtered(listing, show.filter)?.reply()
+    }
+
+    /// What the session's user may see of the present catalog.
+    async fn shown_catalog(&mut self) -> SqlResult<Arc<Catalog>> {
+        self.engine.storage.timestamp().await?;
+        let (rights, catalog) = self.rights().await?;
+        Ok(rights.visible(&catalog))
     }
 
     /// What shows AUTO_INCREMENT numbers, which are asked for; everything else.
@@ -66,7 +72,8 @@ impl Session {
         catalog: &Arc<Catalog>,
         filter: &Filter,
     ) -> SqlResult<Listing> {
-        let source = Source { engine: &self.engine, catalog };
+        let rights = &self.known_rights();
+        let source = Source { engine: &self.engine, catalog, rights };
         Ok(match kind {
             ShowKind::TableStatus { database } => {
                 let database = self.named_database(database, catalog)?;
@@ -105,7 +112,8 @@ impl Session {
         catalog: &Arc<Catalog>,
         filter: &Filter,
     ) -> SqlResult<Listing> {
-        let source = Source { engine: &self.engine, catalog };
+        let rights = &self.known_rights();
+        let source = Source { engine: &self.engine, catalog, rights };
         Ok(match kind {
             ShowKind::Databases => {
                 let mut listing = Listing::of(&["Database"]);
@@ -142,7 +150,9 @@ impl Session {
                 listing
             }
             ShowKind::Columns { table, full } => {
-                show_columns(&*self.named_table(&table, catalog)?, full)
+                let table = self.named_table(&table, catalog)?;
+                let own = rights.on_columns(&table.database, &table.name);
+                show_columns(&table, full.then_some(own.as_str()))
             }
             ShowKind::Index { table } => show_index(&*self.named_table(&table, catalog)?),
             ShowKind::CreateDatabase(name) => {
@@ -213,43 +223,20 @@ impl Session {
         listing
     }
 
-    /// Every user may do everything until there are privileges.
-    async fn show_grants(&self, of: Option<UserName>) -> SqlResult<Listing> {
-        let (user, host) = match of {
-            None => (self.info.user.clone(), self.info.host.clone()),
-            Some(asked) => {
-                let catalog = self.engine.storage.catalog().await?;
-                if catalog.user(&asked.name, &asked.host).is_none() {
-                    let text = format!(
-                        "There is no such grant defined for user '{}' on host '{}'",
-                        asked.name, asked.host
-                    );
-                    return Err(SqlError::new(1141, b"42000", text));
-                }
-                (asked.name, asked.host)
-            }
-        };
-        let mut listing = Listing::of(&[&format!("Grants for {user}@{host}")]);
-        listing
-            .rows
-            .push(vec![string(format!("GRANT ALL PRIVILEGES ON *.* TO '{user}'@'{host}'"))]);
-        Ok(listing)
-    }
-
     /// DESCRIBE.
     pub(super) async fn describe(
         &mut self,
         table: &ObjectName,
         column: Option<String>,
     ) -> SqlResult<Reply> {
-        self.engine.storage.timestamp().await?;
-        let catalog = self.engine.storage.catalog().await?;
+        let catalog = self.shown_catalog().await?;
         let name = table_name(table, &self.database)?;
         let listing = if info::is_virtual(&name.database) {
-            let source = Source { engine: &self.engine, catalog: &catalog };
+            let rights = &self.known_rights();
+            let source = Source { engine: &self.engine, catalog: &catalog, rights };
             describe_listing(&source.listing(&name.database, &name.table).await?)
         } else {
-            show_columns(&*self.named_table(table, &catalog)?, false)
+            show_columns(&*self.named_table(table, &catalog)?, None)
         };
         let filter = column.map_or(Filter::All, Filter::Like);
         self.filtered(listing, filter)?.reply()
@@ -310,8 +297,9 @@ fn warnings(warnings: &[Warning], keep: impl Fn(&Warning) -> bool) -> Listing {
     listing
 }
 
-fn show_columns(table: &Table, full: bool) -> Listing {
-    let mut listing = if full {
+/// SHOW COLUMNS; `full` says what one may do with the table's columns.
+fn show_columns(table: &Table, full: Option<&str>) -> Listing {
+    let mut listing = if full.is_some() {
         Listing::of(&[
             "Field",
             "Type",
@@ -329,15 +317,15 @@ fn show_columns(table: &Table, full: bool) -> Listing {
     for column in table.columns.iter().filter(|column| !column.hidden) {
         let text = column.ty.is_text();
         let mut row = vec![string(&column.name), string(column.ty.to_string())];
-        if full {
+        if full.is_some() {
             row.push(if text { string("utf8mb4_bin") } else { Value::Null });
         }
         row.push(info::yes(column.nullable));
         row.push(string(info::column_key(table, column.id)));
         row.push(info::default_text(column));
         row.push(string(info::extra(column)));
-        if full {
-            row.push(string("select,insert,update,references"));
+        if let Some(privileges) = full {
+            row.push(string(privileges));
             row.push(string(&column.comment));
         }
         listing.rows.push(row);

@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::error::{SqlResult, no_database, no_table, younger_table};
 use crate::info;
 use crate::planner::{ResolvedTable, TableResolver};
+use crate::privileges::Rights;
 use crate::provider::RowTable;
 use crate::reader::Reader;
 
@@ -23,6 +24,8 @@ pub struct Tables {
     pub catalog: Arc<Catalog>,
     /// Rows.
     pub reader: Reader,
+    /// What the session's user may see of virtual tables.
+    pub rights: Arc<Rights>,
 }
 
 /// A stored table of a catalog; error 1146 or 1049 if there is none.
@@ -62,7 +65,8 @@ pub fn readable(
 impl TableResolver for Tables {
     async fn resolve(&self, database: &str, table: &str) -> SqlResult<ResolvedTable> {
         if info::is_virtual(database) {
-            let source = info::Source { engine: &self.engine, catalog: &self.catalog };
+            let catalog = &self.rights.visible(&self.catalog);
+            let source = info::Source { engine: &self.engine, catalog, rights: &self.rights };
             let listing = source.listing(database, table).await?;
             let batch = listing.batch()?;
             let provider = MemTable::try_new(batch.schema(), vec![vec![batch]])?;

@@ -13,9 +13,9 @@ use sqlparser::ast::{
 };
 use types::{SchemaVersion, TableId};
 
-use super::views::{invalid, is_cte, remember_ctes};
+use super::views::{is_cte, remember_ctes};
 use super::{Session, impossible};
-use crate::error::{SqlResult, syntax, unsupported};
+use crate::error::{SqlResult, invalid_view, syntax, unsupported};
 use crate::info::is_virtual;
 use crate::parser;
 use crate::planner::table_name;
@@ -87,7 +87,7 @@ impl Session {
             };
             match self.columns_of(*query, &[]).await {
                 Err(error) if [1054, 1146, 1049, 1305].contains(&error.code) => {
-                    Err(invalid(&view.database, &view.name))
+                    Err(invalid_view(&view.database, &view.name))
                 }
                 _ => Ok(()),
             }
@@ -170,7 +170,7 @@ impl Expander<'_> {
             // Within a view, what is not there makes the view invalid.
             return match self.within.iter().flatten().next() {
                 Some((database, name)) if !is_virtual(&named.database) => {
-                    Err(invalid(database, name))
+                    Err(invalid_view(database, name))
                 }
                 _ => Ok(None),
             };

@@ -1,7 +1,7 @@
-//! CREATE USER, SET PASSWORD, DROP USER. Passwords are stored as the server around us checks them,
+//! CREATE USER, SET PASSWORD, DROP USER; what users may do is `grants`' business. Passwords are stored as the server around us checks them,
 //! and never logged.
 
-use placement::api::{CatalogChange, User};
+use placement::api::{CatalogChange, Grants, User};
 
 use super::{Session, done};
 use crate::error::{SqlResult, unsupported};
@@ -14,6 +14,13 @@ fn failed(verb: &str, user: &UserName) -> SqlError {
 }
 
 impl Session {
+    /// The account that this session's user was let in by.
+    pub(super) fn own_account(&self) -> UserName {
+        let rights = self.known_rights();
+        let (name, host) = rights.account();
+        UserName { name: name.to_owned(), host: host.to_owned() }
+    }
+
     fn stored_password(&self, password: &str) -> SqlResult<Vec<u8>> {
         match &self.engine.host {
             Some(host) => Ok(host.store_password(password)),
@@ -48,7 +55,9 @@ impl Session {
 
     async fn put_user(&mut self, user: UserName, password: &str) -> SqlResult<()> {
         let credentials = self.stored_password(password)?;
-        let user = User { name: user.name, host: user.host, credentials };
+        // A new user may do nothing; one that is there keeps what it may do.
+        let grants = Grants::default();
+        let user = User { name: user.name, host: user.host, credentials, grants };
         self.engine.storage.change(CatalogChange::PutUser(user)).await?;
         Ok(())
     }
@@ -63,14 +72,7 @@ impl Session {
         let catalog = self.engine.storage.catalog().await?;
         let user = match user {
             Some(user) => user,
-            None => {
-                // The entry that this session's user was let in by: the host itself before '%'.
-                let own = catalog.users.iter().filter(|user| user.name == self.info.user);
-                let mut hosts: Vec<&str> = own.map(|user| user.host.as_str()).collect();
-                hosts.sort_by_key(|host| *host == "%");
-                let host = hosts.first().map_or("%", |host| host).to_owned();
-                UserName { name: self.info.user.clone(), host }
-            }
+            None => self.own_account(),
         };
         if catalog.user(&user.name, &user.host).is_none() {
             let text = "Can't find any matching row in the user table";

@@ -201,15 +201,6 @@ fn described_as(at: usize, column: ResultColumn) -> Column {
     }
 }
 
-/// Error 1356.
-pub(super) fn invalid(database: &str, name: &str) -> SqlError {
-    let text = format!(
-        "View '{database}.{name}' references invalid table(s) or column(s) or function(s) or \
-         definer/invoker of view lack rights to use them"
-    );
-    SqlError::new(1356, b"HY000", text)
-}
-
 /// Error 1347.
 pub(super) fn not_a(database: &str, name: &str, kind: &str) -> SqlError {
     SqlError::new(1347, b"HY000", format!("'{database}.{name}' is not {kind}"))

@@ -11,6 +11,7 @@ mod lagging;
 mod locking;
 mod memory;
 mod planner;
+mod privileges;
 mod readings;
 mod router;
 mod scripts;

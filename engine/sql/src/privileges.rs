@@ -1,0 +1,511 @@
+//! What statements need, and whether a user has it: MySQL's errors where not.
+//!
+//! Of a user it knows what the catalog says. It asks nobody, and knows no session.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use placement::api::{Catalog, Grants, Level, Privileges, StoredView, User};
+use sqlparser::ast::{ObjectName, Query, Statement, Visit, Visitor};
+
+use crate::error::{SqlResult, invalid_view};
+use crate::functions::regexp::matches;
+use crate::parser::parse_sql;
+use crate::planner::{TableName, parts, table_name};
+use crate::result::SqlError;
+use crate::walk::walk;
+
+/// Databases that everybody reads: what they show is what one may see.
+const FREE: [&str; 2] = ["information_schema", "performance_schema"];
+/// Tables of information_schema that tell of the cluster, not of tables.
+const OF_THE_CLUSTER: [&str; 3] = ["cluster_info", "garbage_collection", "snapshot_leases"];
+
+/// What a statement needs. Names are in lower case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// One of some privileges on everything.
+    Everywhere {
+        /// Which.
+        any: Privileges,
+        /// What MySQL calls them.
+        named: &'static str,
+    },
+    /// All of some privileges on a database.
+    Database {
+        /// Database.
+        name: String,
+        /// Which.
+        all: Privileges,
+    },
+    /// Anything on a database or on a table of it.
+    SomethingIn(String),
+    /// All of some privileges on a table or view.
+    Table {
+        /// Table.
+        name: TableName,
+        /// Which.
+        all: Privileges,
+    },
+    /// One of some privileges on a table or view.
+    OneOn {
+        /// Table.
+        name: TableName,
+        /// Which.
+        any: Privileges,
+        /// What is denied without.
+        command: &'static str,
+    },
+}
+
+impl Need {
+    /// To read a table.
+    pub fn to_select(name: TableName) -> Need {
+        if !is_free(&name.database) {
+            return Need::Table { name, all: Privileges::SELECT };
+        }
+        let private = OF_THE_CLUSTER.contains(&name.table.as_str());
+        let any = if private { Privileges::PROCESS } else { Privileges::NONE };
+        Need::Everywhere { any, named: "PROCESS" }
+    }
+}
+
+/// Whether everybody reads a database.
+fn is_free(database: &str) -> bool {
+    FREE.iter().any(|free| free.eq_ignore_ascii_case(database))
+}
+
+/// Who asks, and what it may do.
+#[derive(Clone, Debug)]
+pub struct Rights {
+    /// Whether it may do all, but for giving it on.
+    everything: bool,
+    grants: Grants,
+    user: String,
+    /// Host pattern of its account.
+    account: String,
+    /// Its client's address.
+    client: String,
+}
+
+impl Rights {
+    /// What a user may do who comes from an address; nothing without an account.
+    pub fn of(catalog: &Catalog, user: &str, client: &str) -> Rights {
+        let address = match client {
+            "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            client => client.parse().ok(),
+        };
+        match address.and_then(|address| catalog.account(user, address)) {
+            Some(account) => Rights::of_account(account, client),
+            None => Rights::nobodys(user, client),
+        }
+    }
+
+    /// What an account may do.
+    fn of_account(account: &User, client: &str) -> Rights {
+        let grants = account.grants.clone();
+        Rights {
+            everything: grants.everywhere.contains(Privileges::ALL),
+            grants,
+            user: account.name.clone(),
+            account: account.host.clone(),
+            client: client.to_owned(),
+        }
+    }
+
+    /// None at all.
+    pub fn nobodys(user: &str, client: &str) -> Rights {
+        Rights {
+            everything: false,
+            grants: Grants::default(),
+            user: user.to_owned(),
+            account: "%".to_owned(),
+            client: client.to_owned(),
+        }
+    }
+
+    /// Whether it may do everything, but for giving it on.
+    pub fn is_everything(&self) -> bool {
+        self.everything
+    }
+
+    /// Name and host pattern of the account.
+    pub fn account(&self) -> (&str, &str) {
+        (&self.user, &self.account)
+    }
+
+    /// Whether an account is its own.
+    pub fn is_own(&self, name: &str, host: &str) -> bool {
+        self.user == name && self.account.eq_ignore_ascii_case(host)
+    }
+
+    /// Whether it has one of some privileges on everything.
+    pub fn everywhere(&self, any: Privileges) -> bool {
+        self.grants.everywhere.meets(any)
+    }
+
+    /// What it may do on all of a database.
+    fn on_database(&self, database: &str) -> Privileges {
+        let database = database.to_lowercase();
+        let matching = self.grants.databases.iter();
+        let matching = matching.filter(|(pattern, _)| matches(&database, pattern, Some('\\')));
+        // As in MySQL one pattern counts, the most specific.
+        let of = matching.max_by_key(|(pattern, _)| (**pattern == database, certain(pattern)));
+        self.grants.everywhere.and(of.map(|(_, of)| *of).unwrap_or_default())
+    }
+
+    /// What it may do on a table.
+    fn on_table(&self, database: &str, table: &str) -> Privileges {
+        let name = (database.to_lowercase(), table.to_lowercase());
+        let own = self.grants.tables.get(&name).copied().unwrap_or_default();
+        self.on_database(database).and(own)
+    }
+
+    /// What it may do at a level, for giving it on: what a pattern matches is known for those that
+    /// it has itself only.
+    fn at(&self, level: &Level) -> Privileges {
+        match level {
+            Level::Everything => self.grants.everywhere,
+            Level::Table(database, table) => self.on_table(database, table),
+            Level::Database(pattern) => {
+                let own = self.grants.databases.get(pattern).copied().unwrap_or_default();
+                let found = match certain(pattern) == usize::MAX {
+                    true => self.on_database(&pattern.replace('\\', "")),
+                    false => self.grants.everywhere,
+                };
+                found.and(own)
+            }
+        }
+    }
+
+    fn covers(&self, need: &Need) -> bool {
+        match need {
+            Need::Everywhere { any, .. } => any.is_empty() || self.everywhere(*any),
+            Need::Database { name, all } => self.on_database(name).contains(*all),
+            Need::SomethingIn(name) => is_free(name) || self.has_something_in(name),
+            Need::Table { name, all } => self.on_table(&name.database, &name.table).contains(*all),
+            Need::OneOn { name, any, .. } => {
+                is_free(&name.database) || self.on_table(&name.database, &name.table).meets(*any)
+            }
+        }
+    }
+
+    /// Fails where it has not what is needed.
+    pub fn check(&self, need: &Need) -> SqlResult<()> {
+        if self.everything || self.covers(need) {
+            return Ok(());
+        }
+        Err(match need {
+            Need::Everywhere { named, .. } => one_of(named),
+            Need::Database { name, .. } | Need::SomethingIn(name) => self.no_database(name),
+            Need::Table { name, all } => {
+                let missing = all.without(self.on_table(&name.database, &name.table));
+                self.no_command(&commands(missing), &name.table)
+            }
+            Need::OneOn { name, command, .. } => self.no_command(command, &name.table),
+        })
+    }
+
+    /// Fails where it may not give or take privileges.
+    pub fn check_giving(&self, level: &Level, privileges: Privileges) -> SqlResult<()> {
+        let missing = privileges.and(Privileges::GRANT_OPTION).without(self.at(level));
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err(match level {
+            Level::Everything => {
+                let (user, host) = self.account();
+                let text =
+                    format!("Access denied for user '{user}'@'{host}' (using password: YES)");
+                SqlError::new(1045, b"28000", text)
+            }
+            Level::Database(name) => self.no_database(name),
+            Level::Table(_, table) => self.no_command(&commands(missing), table),
+        })
+    }
+
+    fn no_database(&self, name: &str) -> SqlError {
+        let (user, host) = self.account();
+        let text = format!("Access denied for user '{user}'@'{host}' to database '{name}'");
+        SqlError::new(1044, b"42000", text)
+    }
+
+    fn no_command(&self, command: &str, table: &str) -> SqlError {
+        let Rights { user, client, .. } = self;
+        let text =
+            format!("{command} command denied to user '{user}'@'{client}' for table '{table}'");
+        SqlError::new(1142, b"42000", text)
+    }
+
+    fn has_something_in(&self, database: &str) -> bool {
+        let of_tables = self.grants.tables.iter();
+        self.on_database(database).meets(Privileges::ON_DATABASES)
+            || of_tables.into_iter().any(|((of, _), _)| of.eq_ignore_ascii_case(database))
+    }
+
+    /// Whether it may know that a database is there.
+    pub fn sees_database(&self, name: &str) -> bool {
+        is_free(name) || self.everywhere(Privileges::SHOW_DATABASES) || self.has_something_in(name)
+    }
+
+    /// Whether it may know that a table is there.
+    pub fn sees_table(&self, database: &str, table: &str) -> bool {
+        self.everything || self.on_table(database, table).meets(Privileges::ON_TABLES)
+    }
+
+    /// What it may do with the columns of a table, as lists of columns say it.
+    pub fn on_columns(&self, database: &str, table: &str) -> String {
+        let own = self.on_table(database, table);
+        let of_columns =
+            [Privileges::SELECT, Privileges::INSERT, Privileges::UPDATE, Privileges::REFERENCES];
+        let own = of_columns.into_iter().filter(|one| own.contains(*one));
+        own.flat_map(Privileges::names).collect::<Vec<_>>().join(",").to_lowercase()
+    }
+
+    /// A catalog without what it may not see.
+    pub fn visible(&self, catalog: &Arc<Catalog>) -> Arc<Catalog> {
+        if self.everything {
+            return catalog.clone();
+        }
+        let mut shown = (**catalog).clone();
+        shown.databases.retain(|name| self.sees_database(name));
+        shown.tables.retain(|table| self.sees_table(&table.database, &table.name));
+        shown.views.retain(|view| self.sees_table(&view.database, &view.name));
+        Arc::new(shown)
+    }
+}
+
+/// Error 1227.
+pub fn one_of(named: &str) -> SqlError {
+    let text = format!(
+        "Access denied; you need (at least one of) the {named} privilege(s) for this operation"
+    );
+    SqlError::new(1227, b"42000", text)
+}
+
+/// Privileges as errors name them.
+fn commands(privileges: Privileges) -> String {
+    privileges.names().collect::<Vec<_>>().join(", ").replace("GRANT OPTION", "GRANT")
+}
+
+/// How many characters of a pattern stand before what may be any.
+fn certain(pattern: &str) -> usize {
+    let mut characters = pattern.chars();
+    let mut count = 0;
+    while let Some(character) = characters.next() {
+        match character {
+            '%' | '_' => return count,
+            '\\' => _ = characters.next(),
+            _ => {}
+        }
+        count += 1;
+    }
+    usize::MAX
+}
+
+/// Every table that a part of a statement reads. Unlike the planner's list it minds where the name
+/// of a WITH ends, so it never has less.
+pub fn reads(part: &impl Visit, database: &str) -> SqlResult<Vec<TableName>> {
+    struct Reads<'a> {
+        database: &'a str,
+        ctes: Vec<String>,
+        /// How many names of WITH there are outside of each query around.
+        outside: Vec<usize>,
+        found: Vec<TableName>,
+    }
+    impl Visitor for Reads<'_> {
+        type Break = SqlError;
+
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<SqlError> {
+            self.outside.push(self.ctes.len());
+            let with = query.with.iter().flat_map(|with| &with.cte_tables);
+            self.ctes.extend(with.map(|cte| cte.alias.name.value.to_lowercase()));
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<SqlError> {
+            self.ctes.truncate(self.outside.pop().unwrap_or_default());
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<SqlError> {
+            let no_table = matches!(
+                &parts(relation)[..],
+                [one] if self.ctes.contains(one) || one == "dual"
+            );
+            if no_table {
+                return ControlFlow::Continue(());
+            }
+            match table_name(relation, self.database) {
+                Ok(name) => {
+                    self.found.push(name);
+                    ControlFlow::Continue(())
+                }
+                Err(error) => ControlFlow::Break(error),
+            }
+        }
+    }
+    let (ctes, outside, found) = Default::default();
+    let mut reads = Reads { database, ctes, outside, found };
+    walk(part, &mut reads)?;
+    Ok(reads.found)
+}
+
+/// Fails where a query's text reads what one may not.
+pub fn check_query(rights: &Rights, sql: &str, database: &str) -> SqlResult<()> {
+    if rights.is_everything() {
+        return Ok(());
+    }
+    // What is no query is told by whoever plans it.
+    let Statement::Query(query) = parse_sql(sql)? else { return Ok(()) };
+    reads(&*query, database)?.into_iter().try_for_each(|name| rights.check(&Need::to_select(name)))
+}
+
+/// Fails where somebody may not read a view's tables: with SQL SECURITY INVOKER who reads it, else
+/// who defined it.
+pub fn check_views(catalog: &Catalog, rights: &Rights, needs: &[Need]) -> SqlResult<()> {
+    let mut seen = BTreeSet::new();
+    for need in needs {
+        if let Need::Table { name, all } = need
+            && all.contains(Privileges::SELECT)
+            && let Some(view) = catalog.view_named(&name.database, &name.table)
+        {
+            check_view(catalog, rights, view, &mut seen)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_view(
+    catalog: &Catalog,
+    reader: &Rights,
+    view: &StoredView,
+    seen: &mut BTreeSet<[String; 4]>,
+) -> SqlResult<()> {
+    let definer;
+    let reader = match view.invoker {
+        true => reader,
+        false => {
+            definer = definer_of(catalog, view)?;
+            &definer
+        }
+    };
+    let (user, host) = reader.account();
+    if !seen.insert([user, host, &view.database, &view.name].map(str::to_owned)) {
+        return Ok(());
+    }
+    let Statement::Query(query) = parse_sql(&view.query)? else { return Ok(()) };
+    for name in reads(&*query, "")? {
+        let within = catalog.view_named(&name.database, &name.table);
+        if reader.check(&Need::to_select(name)).is_err() {
+            return Err(invalid_view(&view.database, &view.name));
+        }
+        if let Some(within) = within {
+            check_view(catalog, reader, within, seen)?;
+        }
+    }
+    Ok(())
+}
+
+/// What the definer of a view may do.
+fn definer_of(catalog: &Catalog, view: &StoredView) -> SqlResult<Rights> {
+    let (name, host) = view.definer.rsplit_once('@').unwrap_or((&view.definer, "%"));
+    if let Some(account) = catalog.user(name, host) {
+        return Ok(Rights::of_account(account, host));
+    }
+    // Views name the address that their definer came from.
+    let account = host.parse().ok().and_then(|address| catalog.account(name, address));
+    match account {
+        Some(account) => Ok(Rights::of_account(account, host)),
+        None => {
+            let text =
+                format!("The user specified as a definer ('{name}'@'{host}') does not exist");
+            Err(SqlError::new(1449, b"HY000", text))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rights(grants: Grants) -> Rights {
+        let (name, host) = ("a".to_owned(), "%".to_owned());
+        Rights::of_account(&User { name, host, credentials: vec![], grants }, "10.0.0.1")
+    }
+
+    fn select(database: &str, table: &str) -> Need {
+        Need::to_select(TableName { database: database.into(), table: table.into() })
+    }
+
+    #[test]
+    fn the_most_specific_pattern_counts_alone() {
+        let mut grants = Grants::default();
+        for (pattern, of) in [
+            ("d%", Privileges::SELECT),
+            ("db_1", Privileges::INSERT),
+            ("a\\_b", Privileges::SELECT),
+        ] {
+            grants.databases.insert(pattern.into(), of);
+        }
+        let rights = rights(grants);
+        assert!(rights.check(&select("dx", "t")).is_ok());
+        assert!(rights.check(&select("db_1", "t")).is_err());
+        assert!(rights.check(&select("dbx1", "t")).is_err());
+        assert!(rights.check(&select("a_b", "t")).is_ok());
+        assert!(rights.check(&select("axb", "t")).is_err());
+        assert!(rights.check(&select("e", "t")).is_err());
+        assert!(rights.check(&select("information_schema", "tables")).is_ok());
+        assert_eq!(
+            rights.check(&select("information_schema", "cluster_info")).unwrap_err().code,
+            1227
+        );
+        let error = rights.check(&select("e", "t")).unwrap_err();
+        assert_eq!(error.message, "SELECT command denied to user 'a'@'10.0.0.1' for table 't'");
+    }
+
+    #[test]
+    fn what_a_pattern_matches_is_given_on_by_who_has_the_pattern() {
+        let give = Privileges::SELECT.and(Privileges::GRANT_OPTION);
+        let mut grants = Grants::default();
+        grants.databases.insert("ab".into(), give);
+        grants.databases.insert("x_".into(), give);
+        let rights = rights(grants);
+        let may = |pattern: &str| {
+            rights.check_giving(&Level::Database(pattern.into()), Privileges::SELECT).is_ok()
+        };
+        assert!(may("ab") && may("x_") && may("x\\_"));
+        assert!(!may("a_") && !may("%") && !may("x%") && !may("b"));
+        let insert = rights.check_giving(&Level::Database("ab".into()), Privileges::INSERT);
+        assert_eq!(insert.unwrap_err().code, 1044);
+        let all = rights.check_giving(&Level::Everything, Privileges::NONE);
+        assert_eq!(all.unwrap_err().code, 1045);
+    }
+
+    #[test]
+    fn a_name_of_with_hides_a_table_within_its_query_only() {
+        let names = |sql: &str| {
+            let Statement::Query(query) = parse_sql(sql).unwrap() else { panic!("{sql}") };
+            let names = reads(&*query, "d").unwrap().into_iter().map(|name| name.table);
+            names.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names("WITH s AS (SELECT 1 FROM t) SELECT * FROM s, dual"), "t");
+        assert_eq!(names("SELECT * FROM (WITH s AS (SELECT 1) SELECT * FROM s) x, s"), "s");
+        assert_eq!(
+            names("SELECT (SELECT MAX(a) FROM e.u) FROM t WHERE EXISTS (SELECT 1 FROM v)"),
+            "u t v"
+        );
+    }
+
+    #[test]
+    fn who_has_something_on_a_table_sees_it_and_its_database_only() {
+        let mut grants = Grants::default();
+        grants.tables.insert(("d".into(), "t".into()), Privileges::INSERT);
+        let rights = rights(grants);
+        assert!(rights.sees_database("D") && rights.sees_table("d", "T"));
+        assert!(!rights.sees_database("e") && !rights.sees_table("d", "u"));
+        assert!(rights.check(&Need::SomethingIn("d".into())).is_ok());
+        assert_eq!(rights.check(&Need::SomethingIn("e".into())).unwrap_err().code, 1044);
+    }
+}
