@@ -15,7 +15,7 @@ use crate::deaths::{Death, DeathLog, within};
 use crate::index::KeyBlock;
 use crate::reader::Segment;
 use crate::record::{Edit, PartRecord};
-use crate::schemas::{arrow_error, missing_array, record_batch, stored_schema};
+use crate::schemas::{arrow_error, missing_array, record_batch, stored_schema, widened};
 use crate::segment;
 use crate::tablet::{Part, State, Tablet};
 
@@ -278,7 +278,7 @@ impl Order {
                 let used =
                     group.first < input.part.to && group.first + group.rows > input.part.from;
                 sources.push(match segment.position(column.id) {
-                    Some(at) if used => segment.column(number, at, false)?,
+                    Some(at) if used => widened(segment.column(number, at, false)?, column)?,
                     Some(_) => missing_array(column, 0)?,
                     None => missing_array(column, group.rows as usize)?,
                 });

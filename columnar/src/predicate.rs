@@ -158,9 +158,14 @@ impl Prepared {
         Ok(Some(excluded.map(|((start, end), _)| start..end).collect()))
     }
 
+    /// What tells the bounds of a column of a file, if they are of the constant's type.
     fn converter<'a>(&self, opened: &'a Opened, at: usize) -> Option<StatisticsConverter<'a>> {
         let metadata = opened.metadata();
         let field = metadata.schema().fields().get(at)?;
+        // Bounds and hashes of a column that was narrower then are of another type.
+        if field.data_type() != self.scalar.data_type() {
+            return None;
+        }
         let descriptor = metadata.metadata().file_metadata().schema_descr();
         StatisticsConverter::from_column_index(at, field, descriptor).ok()
     }

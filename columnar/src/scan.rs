@@ -17,7 +17,7 @@ use types::{Column, Result, Timestamp};
 use crate::deaths::within;
 use crate::delta::{Chunk, DeltaView};
 use crate::predicate::{Predicate, Prepared};
-use crate::schemas::{arrow_error, missing_array, record_batch};
+use crate::schemas::{arrow_error, missing_array, record_batch, widened};
 use crate::segment::Group;
 use crate::tablet::Tablet;
 use crate::view::{PartView, TabletSnapshot};
@@ -99,7 +99,7 @@ impl TabletScan {
     pub(crate) fn new(snapshot: &TabletSnapshot, request: ScanRequest) -> Result<Self> {
         for column in request.columns.iter().chain(request.predicate.all.iter().map(|c| &c.column))
         {
-            snapshot.view.schemas.check_not_dropped(column)?;
+            snapshot.view.schemas.check_readable(column)?;
         }
         let fields: Vec<_> = request.columns.iter().map(arrow_field).collect();
         let plan = Plan {
@@ -273,9 +273,10 @@ impl Plan {
                 return missing_array(column, selection.count());
             };
             if segment.cached(number, at).is_none() && selection.count() * SPARSE < rows {
-                return segment.column_at(number, at, selection.to_parquet(rows));
+                let array = segment.column_at(number, at, selection.to_parquet(rows))?;
+                return widened(array, column);
             }
-            select(&segment.column(number, at, true)?, selection)
+            widened(select(&segment.column(number, at, true)?, selection)?, column)
         };
         let batches = self.assemble(selection, rows, column)?;
         let read = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
@@ -296,7 +297,7 @@ impl Plan {
         let column = |column: &Column, selection: &Selection| -> Result<ArrayRef> {
             let at = chunk.table.position(column.id);
             match at.and_then(|at| chunk.columns.columns().get(at)) {
-                Some(array) => select(array, selection),
+                Some(array) => widened(select(array, selection)?, column),
                 None => missing_array(column, selection.count()),
             }
         };

@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use types::columns::{ColumnBuilder, arrow_field};
+use types::columns::{ColumnBuilder, arrow_field, arrow_type};
 use types::{Column, Error, Result, Row, SchemaVersion, Table, Value, row};
 
 /// Schema versions by number.
@@ -41,23 +42,29 @@ impl Schemas {
         self.versions.values().map(|table| table.as_ref().clone()).collect()
     }
 
-    /// Fails if some version has the column and the newest has not.
+    /// Fails if the newest version has not the column that an earlier one has, or has it wider than
+    /// the reader knows it.
     ///
     /// # Errors
     ///
     /// `SchemaChanged`: the reader's plan is older than what it reads.
-    pub fn check_not_dropped(&self, column: &Column) -> Result<()> {
-        let has = |table: &&Arc<Table>| table.column(column.id).is_some();
-        match (self.newest(), self.versions.values().rev().find(has)) {
-            (Some(newest), Some(last)) if last.version < newest.version => {
-                Err(Error::SchemaChanged {
-                    table: newest.id,
-                    sent: last.version,
-                    known: Some(newest.version),
-                })
-            }
-            _ => Ok(()),
+    pub fn check_readable(&self, column: &Column) -> Result<()> {
+        let Some(newest) = self.newest() else { return Ok(()) };
+        let readable = |table: &Table| {
+            table.column(column.id).is_some_and(|stored| {
+                arrow_type(stored.ty) == arrow_type(column.ty) || column.ty.holds_all(stored.ty)
+            })
+        };
+        if readable(newest) {
+            return Ok(());
         }
+        let sent = match self.versions.values().rev().find(|table| readable(table)) {
+            Some(last) => last.version,
+            None if newest.column(column.id).is_some() => newest.version.saturating_sub(1),
+            // Newer than all that the log has told.
+            None => return Ok(()),
+        };
+        Err(Error::SchemaChanged { table: newest.id, sent, known: Some(newest.version) })
     }
 
     /// A stored row in the layout of the newest version: columns added since hold their default
@@ -93,6 +100,16 @@ pub fn missing_array(column: &Column, rows: usize) -> Result<ArrayRef> {
     Ok(builder.finish())
 }
 
+/// Values of a column as it is now; those that were stored when it was narrower are widened.
+pub fn widened(array: ArrayRef, column: &Column) -> Result<ArrayRef> {
+    let wanted = arrow_type(column.ty);
+    if *array.data_type() == wanted {
+        return Ok(array);
+    }
+    let exactly = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(&array, &wanted, &exactly).map_err(arrow_error)
+}
+
 /// The Arrow schema in which a table is stored: as declared, but every column may be NULL, so
 /// that a later loosening of NOT NULL does not part old files from new ones.
 pub fn stored_schema(table: &Table) -> SchemaRef {
@@ -106,7 +123,7 @@ pub fn relayout(batch: &RecordBatch, from: &Table, to: &Table) -> Result<RecordB
         .columns
         .iter()
         .map(|column| match from.position(column.id).and_then(|at| batch.columns().get(at)) {
-            Some(array) => Ok(array.clone()),
+            Some(array) => widened(array.clone(), column),
             None => missing_array(column, batch.num_rows()),
         })
         .collect::<Result<Vec<_>>>()?;

@@ -163,7 +163,8 @@ impl TabletSnapshot {
         self.view.parts.iter().map(share).sum()
     }
 
-    /// Prepares a scan. Errors: `SchemaChanged` if a column was dropped since the reader planned.
+    /// Prepares a scan. Errors: `SchemaChanged` if a column was dropped or widened since the reader
+    /// planned.
     pub fn scan(&self, request: ScanRequest) -> Result<TabletScan> {
         TabletScan::new(self, request)
     }

@@ -137,8 +137,8 @@ impl Engine {
             false => Err(DoorError::new(
                 DoorCode::TableChanged,
                 format!(
-                    "table {}.{} was created or renamed after the snapshot that is read: take a new \
-                     snapshot",
+                    "table {}.{} was created or renamed after the snapshot that is read, or a \
+                     column's type was changed: take a new snapshot",
                     table.database, table.name
                 ),
             )),

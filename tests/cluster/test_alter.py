@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from decimal import Decimal
 
 import pymysql
 import pytest
@@ -13,10 +14,10 @@ ROWS = 600
 EXPECTED = {1213}
 
 
-def write(cluster: Cluster, seed: int, stop: threading.Event, told: Counter):
+def write(cluster: Cluster, seed: int, stop: threading.Event, told: Counter, database: str = "alt"):
     """Counts rows up, ends some and brings others, through whatever columns the table has."""
     turn = 0
-    with cluster.connect(database="alt") as connection, connection.cursor() as cursor:
+    with cluster.connect(database=database) as connection, connection.cursor() as cursor:
         while not stop.is_set():
             turn += 1
             try:
@@ -46,8 +47,8 @@ def fill(cluster: Cluster, stop: threading.Event, told: Counter):
 class Altered:
     """The table, and what all of its readers must say."""
 
-    def __init__(self, cluster: Cluster, told: list[Counter]):
-        self.cluster, self.told = cluster, told
+    def __init__(self, cluster: Cluster, told: list[Counter], name: str = "alt.t"):
+        self.cluster, self.told, self.name = cluster, told, name
 
     def change(self, statement: str) -> None:
         """Alters the table, and waits for writes of its new version."""
@@ -60,7 +61,7 @@ class Altered:
 
     def agree(self, columns: str) -> list[tuple]:
         """The rows, which are the same from rows and from columns at one token."""
-        token, query = self.cluster.token(), f"SELECT {columns} FROM alt.t ORDER BY id"
+        token, query = self.cluster.token(), f"SELECT {columns} FROM {self.name} ORDER BY id"
         rows = self.cluster.read("tikv", query, token)
         assert self.cluster.read("tiflash", query, token) == rows, query
         return rows
@@ -100,6 +101,91 @@ def test_columns_follow_every_change_of_a_table_that_is_written(cluster: Cluster
     assert set().union(*told) - {"done"} <= EXPECTED, told
     counted = sum(row[1] for row in table.agree("id, n"))
     assert counted == sum(each["done"] for each in told), "an update was lost, or done twice"
+
+
+def test_columns_follow_a_column_that_changes_its_type_under_writers(cluster: Cluster):
+    create = "CREATE TABLE retyped.t (id INT PRIMARY KEY, n INT NOT NULL, s VARCHAR(12))"
+    cluster.sql("CREATE DATABASE retyped", create)
+    cluster.sql("INSERT INTO retyped.t VALUES " + ",".join(f"({n}, 0, '{n % 9}')" for n in range(ROWS)))
+    cluster.sql("SPLIT TABLE retyped.t REGIONS 3")
+    cluster.replicate("retyped.t")
+    stop, told = threading.Event(), [Counter(), Counter()]
+    writers = [threading.Thread(target=write, args=(cluster, seed, stop, told[seed], "retyped")) for seed in range(2)]
+    for writer in writers:
+        writer.start()
+    try:
+        table = Altered(cluster, told, "retyped.t")
+        types = {"VARCHAR(20) NOT NULL": str, "DECIMAL(14,2) NOT NULL AFTER s": Decimal, "BIGINT NOT NULL AFTER id": int}
+        for column, kind in types.items():
+            before = cluster.token()
+            table.change(f"ALTER TABLE retyped.t MODIFY n {column}")
+            assert {type(row[0]) for row in table.agree("n")} == {kind}
+            for engine in ("tikv", "tiflash"):
+                with pytest.raises(pymysql.err.MySQLError) as younger:
+                    cluster.read(engine, "SELECT COUNT(*) FROM retyped.t", before)
+                assert younger.value.args[0] == 1412, younger.value
+        # A value that does not fit ends it, and changes nothing that a reader sees.
+        cluster.sql("UPDATE retyped.t SET s = 'seven' WHERE id = 7")
+        with pytest.raises(pymysql.err.MySQLError) as wrong:
+            cluster.sql("ALTER TABLE retyped.t MODIFY s INT")
+        assert wrong.value.args[0] == 1366 and "'s'" in str(wrong.value), wrong.value
+        assert table.agree("id, s")[:ROWS] == [(n, "seven" if n == 7 else str(n % 9)) for n in range(ROWS)]
+        cluster.sql("UPDATE retyped.t SET s = NULL WHERE id = 7")
+        table.change("ALTER TABLE retyped.t MODIFY s TINYINT UNSIGNED FIRST")
+        assert table.agree("id, s")[:ROWS] == [(n, None if n == 7 else n % 9) for n in range(ROWS)]
+    finally:
+        stop.set()
+        for writer in writers:
+            writer.join(60)
+    assert not any(writer.is_alive() for writer in writers)
+    assert set().union(*told) - {"done"} <= EXPECTED | {1412}, told
+    counted = sum(row[1] for row in table.agree("id, n"))
+    assert counted == sum(each["done"] for each in told), "an update was lost, or done twice"
+
+
+@pytest.mark.timeout(360)
+def test_a_sql_node_that_dies_while_a_type_changes_leaves_what_was_there(cluster: Cluster):
+    cluster.sql("CREATE DATABASE dying", "CREATE TABLE dying.t (id INT PRIMARY KEY, s VARCHAR(9))")
+    rows = [(n, str(n)) for n in range(ROWS)]
+    cluster.sql("INSERT INTO dying.t VALUES " + ",".join(f"({n}, '{s}')" for n, s in rows))
+    cluster.replicate("dying.t")
+    holder, ended = cluster.connect(), []
+
+    def alter() -> None:
+        try:
+            cluster.sql("ALTER TABLE dying.t MODIFY s INT")
+            ended.append("done")
+        except (pymysql.err.MySQLError, OSError) as error:
+            ended.append(error)
+
+    def refused() -> bool:
+        """Whether writers are held to the new type."""
+        try:
+            cluster.sql("INSERT INTO dying.t VALUES (-1, 'text')", "DELETE FROM dying.t WHERE id = -1")
+            return False
+        except pymysql.err.MySQLError as error:
+            assert error.args[0] in {1213, 1366}, error
+            return error.args[0] == 1366
+
+    with holder.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute(f"SELECT s FROM dying.t WHERE id = {ROWS - 1} FOR UPDATE")
+    altering = threading.Thread(target=alter, daemon=True)
+    altering.start()
+    wait_until("the change is under way", refused)
+    cluster.wait_restarted("sql", cluster.kill("sql"))
+    altering.join(60)
+    assert len(ended) == 1 and ended[0] != "done", ended
+    cluster.sql("DELETE FROM dying.t WHERE id = -1", "INSERT INTO dying.t VALUES (10000, '10000')")
+    rows.append((10000, "10000"))
+    token, query = cluster.token(), "SELECT id, s FROM dying.t ORDER BY id"
+    for engine in ("tikv", "tiflash"):
+        assert cluster.read(engine, query, token) == rows
+    # The next SQL node finds it after a while: writers are as free as before.
+    wait_until("the change is taken back", lambda: not refused(), 200)
+    cluster.sql("ALTER TABLE dying.t MODIFY s VARCHAR(10) FIRST")
+    for engine in ("tikv", "tiflash"):
+        assert cluster.read(engine, "SELECT * FROM dying.t ORDER BY id") == [(s, n) for n, s in rows]
 
 
 def test_columns_follow_a_table_that_is_emptied_and_exchanged_for_another(cluster: Cluster):

@@ -76,7 +76,11 @@ class Columns(Server):
     def run(self, record: Record) -> Answer:
         if self.stale:
             self.replicate()
-        self.stale = record.sql.lstrip().upper().startswith(DEFINES)
+        words = record.sql.lstrip().upper()
+        self.stale = words.startswith(DEFINES)
+        if words.startswith("TRUNCATE"):
+            # The name is another table's from now on, whose replica takes a moment.
+            self.stored.clear()
         return super().run(record)
 
     def replicate(self) -> None:

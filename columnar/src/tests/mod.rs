@@ -9,3 +9,4 @@ mod scripts;
 mod steady;
 mod threads;
 mod types_of_columns;
+mod widening;

@@ -181,7 +181,8 @@ pub struct Catalog {
     pub databases: Vec<String>,
     /// Tables.
     pub tables: Vec<Table>,
-    /// Since when each table is there by its name: its creation, or its newest name.
+    /// Since when each table is there as it is: its creation, its newest name, or the newest column
+    /// that was put in another one's place.
     pub created: BTreeMap<TableId, Timestamp>,
     /// Tables that an import is filling: nobody else reads or writes them.
     pub importing: BTreeMap<TableId, Import>,

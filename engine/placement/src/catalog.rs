@@ -8,8 +8,8 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde::{Deserialize, Serialize};
 use types::{
-    Column, ColumnType, Epoch, Error, Index, NodeId, Peer, PeerRole, Region, RegionId, RegionKind,
-    Result, SchemaVersion, Table, TableId, Timestamp,
+    Column, Epoch, Error, Index, NodeId, Peer, PeerRole, Region, RegionId, RegionKind, Result,
+    SchemaVersion, Table, TableId, Timestamp,
 };
 
 use crate::api::{Catalog, CatalogChange, Import, User};
@@ -71,8 +71,9 @@ impl Catalog {
         self.created.get(&table) == Some(&ts)
     }
 
-    /// Whether a table was there at `ts`, by its name of now. Read at an earlier one, a recreated
-    /// table would show no rows where its name stood for many, and a renamed one another's.
+    /// Whether a table was there at `ts`, by its name of now and with columns that older rows have a
+    /// value for. Read at an earlier one, a recreated table would show no rows where its name stood
+    /// for many, a renamed one another's, and a column of a new type none of its values.
     pub fn existed_at(&self, table: TableId, ts: Timestamp) -> bool {
         self.created.get(&table).is_none_or(|created| *created <= ts)
     }
@@ -234,6 +235,11 @@ fn alter_table(
     }
     remember_numbers(state, &table);
     renewal::note_name(&mut state.catalog, &table, now);
+    let gone = |column: &Column| table.column(column.id).is_none();
+    if stored.columns.iter().any(|column| gone(column) && stored.is_replaced(column.id)) {
+        // Of rows from before, the column that has come in its place knows nothing.
+        state.catalog.created.insert(table.id, now);
+    }
     if let Some(slot) = state.catalog.tables.iter_mut().find(|listed| listed.id == table.id) {
         slot.clone_from(&table);
     }
@@ -430,7 +436,7 @@ fn check_columns_kept(state: &State, stored: &Table, table: &Table) -> Result<()
     let used = state.used_numbers.get(&table.id).map_or(0, |(column, _)| *column);
     for column in &table.columns {
         match stored.column(column.id) {
-            Some(known) if !holds_all(known.ty, column.ty) => {
+            Some(known) if !column.ty.holds_all(known.ty) => {
                 return Err(Error::Invalid(format!(
                     "column {} of table {name} is stored as {}: another type needs another column",
                     column.name, known.ty
@@ -453,36 +459,6 @@ fn check_columns_kept(state: &State, stored: &Table, table: &Table) -> Result<()
         }
     }
     Ok(())
-}
-
-/// Whether values of one type are stored, in rows, keys and columns, as the other type's are, so
-/// that a column may go from the one to the other by description alone.
-pub fn holds_all(from: ColumnType, to: ColumnType) -> bool {
-    use ColumnType::{Blob, DateTime, Enum, Int, Set, Text, Time, Timestamp, Varbinary, Varchar};
-    use types::IntWidth::{Bool, Tiny};
-    match (from, to) {
-        (from, to) if from == to => true,
-        // One is the other with a width to show.
-        (Int { width: Tiny | Bool, unsigned: from }, Int { width: Tiny | Bool, unsigned: to }) => {
-            from == to
-        }
-        (Varchar(from), Varchar(to))
-        | (Text(from), Text(to))
-        | (Varbinary(from) | Blob(from), Blob(to))
-        | (Varbinary(from), Varbinary(to)) => from <= to,
-        // In the worst case four bytes a character.
-        (Varchar(from), Text(to)) => u64::from(from) * 4 <= u64::from(to),
-        // Values are texts, so it matters which labels there are, and in a SET which come first.
-        // The empty text stands for no label unless it is one.
-        (Enum(from), Enum(to)) => {
-            from.is_among(to) && (from.number("").is_some() || to.number("").is_none())
-        }
-        (Set(from), Set(to)) => from.is_part_of(to),
-        (DateTime(from), DateTime(to))
-        | (Timestamp(from), Timestamp(to))
-        | (Time(from), Time(to)) => from <= to,
-        _ => false,
-    }
 }
 
 /// Rows from before hold the columns that go, so what they are stays known.

@@ -17,6 +17,7 @@ use crate::json::Fault;
 use crate::result::SqlError;
 use crate::temporal::{self, DAY_US, Zone};
 
+pub mod converted;
 pub mod labels;
 
 /// Last second of TIMESTAMP's range (2038-01-19 03:14:07 UTC), in microseconds.
@@ -116,6 +117,12 @@ impl Place<'_> {
     fn too_long(&self) -> SqlError {
         let (name, row) = (&self.column.name, self.row);
         SqlError::new(1406, b"22001", format!("Data too long for column '{name}' at row {row}"))
+    }
+
+    /// Error 1265.
+    pub fn truncated(&self) -> SqlError {
+        let (name, row) = (&self.column.name, self.row);
+        SqlError::new(1265, b"01000", format!("Data truncated for column '{name}' at row {row}"))
     }
 
     fn not_null(&self) -> SqlError {

@@ -236,7 +236,7 @@ fn wrong_specifier(column: &str) -> SqlError {
 }
 
 /// Error 3152 for a column that cannot be part of a key.
-fn check_key(column: &Column) -> SqlResult<()> {
+pub fn check_key(column: &Column) -> SqlResult<()> {
     if column.ty != ColumnType::Json {
         return Ok(());
     }

@@ -39,9 +39,11 @@ pub fn table_changed(database: &str, table: &str, why: &str) -> SqlError {
     SqlError::new(TABLE_CHANGED, b"HY000", format!("{text}: table '{database}.{table}' {why}"))
 }
 
-/// Error 1412: read at a snapshot from before the table, or before its name.
+/// Error 1412: read at a snapshot from before the table, its name, or the type of a column.
 pub fn younger_table(database: &str, table: &str) -> SqlError {
-    table_changed(database, table, "was created or renamed after the snapshot that is read")
+    let why =
+        "was created or renamed after the snapshot that is read, or a column's type was changed";
+    table_changed(database, table, why)
 }
 
 /// Error 1049.

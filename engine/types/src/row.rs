@@ -102,6 +102,10 @@ pub fn decode(table: &Table, bytes: &[u8]) -> Result<Row> {
         };
         let column = column.ok_or_else(|| strange(table, written, id))?;
         let value = if tag & 1 == 1 { Value::Null } else { payload(&mut input, column.ty)? };
+        // The column was widened in a version that this one does not know yet.
+        if written > table.version && at.is_some() && !has_room(column.ty, &value) {
+            return Err(newer(table, written));
+        }
         if let Some(slot) = at.and_then(|at| row.get_mut(at)) {
             *slot = Some(value);
         }
@@ -110,14 +114,29 @@ pub fn decode(table: &Table, bytes: &[u8]) -> Result<Row> {
         return Err(bad("trailing bytes"));
     }
     let whole = |(column, value): (&Column, Option<Value>)| {
+        // The column was replaced by another in a version that this one does not know yet.
+        if value.is_none() && written > table.version && table.is_replaced(column.id) {
+            return Err(newer(table, written));
+        }
         let value = value.unwrap_or_else(|| column.missing());
-        // The column was dropped, or may be NULL, in a version that this one does not know yet.
+        // The column was dropped, or may be NULL, in such a version.
         match value.is_null() && !column.nullable && written > table.version {
             true => Err(newer(table, written)),
             false => Ok(value),
         }
     };
     table.columns.iter().zip(row).map(whole).collect()
+}
+
+/// Whether a number is in the range of its column.
+fn has_room(ty: ColumnType, value: &Value) -> bool {
+    let within = |n: i128| ty.int_range().is_none_or(|(low, high)| (low..=high).contains(&n));
+    match (value, ty) {
+        (Value::Int(n), _) => within(i128::from(*n)),
+        (Value::UInt(n), _) => within(i128::from(*n)),
+        (Value::Decimal(n), ColumnType::Decimal { precision, .. }) => n.precision() <= precision,
+        _ => true,
+    }
 }
 
 fn newer(table: &Table, written: SchemaVersion) -> Error {

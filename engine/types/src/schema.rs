@@ -113,6 +113,40 @@ impl ColumnType {
         Some(if unsigned { (0, span - 1) } else { (-span / 2, span / 2 - 1) })
     }
 
+    /// Whether values of another type are stored, in rows and keys, as this one's are, so that a
+    /// column may go from that one to this by description alone. Columnar replicas widen numbers
+    /// where they read what was stored before.
+    pub fn holds_all(self, from: ColumnType) -> bool {
+        use ColumnType::{
+            Blob, DateTime, Decimal, Enum, Int, Set, Text, Time, Timestamp, Varbinary, Varchar,
+        };
+        match (from, self) {
+            (from, to) if from == to => true,
+            (Int { width, unsigned }, Int { width: wider, unsigned: same }) => {
+                unsigned == same && width.bits() <= wider.bits()
+            }
+            (Decimal { precision, scale }, Decimal { precision: more, scale: same }) => {
+                scale == same && precision <= more && !self.is_wide()
+            }
+            (Varchar(from), Varchar(to))
+            | (Text(from), Text(to))
+            | (Varbinary(from) | Blob(from), Blob(to))
+            | (Varbinary(from), Varbinary(to)) => from <= to,
+            // In the worst case four bytes a character.
+            (Varchar(from), Text(to)) => u64::from(from) * 4 <= u64::from(to),
+            // Values are texts, so it matters which labels there are, and in a SET which come
+            // first. The empty text stands for no label unless it is one.
+            (Enum(from), Enum(to)) => {
+                from.is_among(to) && (from.number("").is_some() || to.number("").is_none())
+            }
+            (Set(from), Set(to)) => from.is_part_of(to),
+            (DateTime(from), DateTime(to))
+            | (Timestamp(from), Timestamp(to))
+            | (Time(from), Time(to)) => from <= to,
+            _ => false,
+        }
+    }
+
     /// Whether values are numbers.
     pub fn is_number(self) -> bool {
         matches!(
@@ -235,6 +269,14 @@ pub enum Default {
         expression: String,
         /// STORED rather than VIRTUAL. Rows hold the value either way.
         stored: bool,
+    },
+    /// A hidden column that is about to stand in another one's place, under another type: it always
+    /// has that one's value, converted as an assignment would.
+    Converted {
+        /// The other column.
+        from: ColumnId,
+        /// The time zone that DATETIME and TIMESTAMP are told apart by, whoever writes.
+        time_zone: String,
     },
 }
 
@@ -362,6 +404,19 @@ impl Column {
         }
     }
 
+    /// The column whose values this hidden one has, converted, and the time zone of that.
+    pub fn converted(&self) -> Option<(ColumnId, &str)> {
+        match &self.default {
+            Some(Default::Converted { from, time_zone }) => Some((*from, time_zone)),
+            _ => None,
+        }
+    }
+
+    /// Whether a row's other columns decide its value.
+    pub fn is_derived(&self) -> bool {
+        self.generated().is_some() || self.converted().is_some()
+    }
+
     /// What a row that does not hold the column reads as.
     pub fn missing(&self) -> Value {
         self.original.clone().unwrap_or(Value::Null)
@@ -418,6 +473,12 @@ impl Table {
     /// Whether columns are being added or dropped.
     pub fn is_changing(&self) -> bool {
         self.columns.iter().any(|column| self.is_passing(column))
+    }
+
+    /// Whether a column is about to be replaced by one of another type: the next version of the
+    /// table may lack it, without its having been hidden.
+    pub fn is_replaced(&self, id: ColumnId) -> bool {
+        self.columns.iter().filter_map(Column::converted).any(|(from, _)| from == id)
     }
 
     /// The column of a number.

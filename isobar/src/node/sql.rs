@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 use mpp::remote::RemoteAnalytic;
 use placement::api::{Node, NodeReport, NodeRole};
 use sql::engine::Engine;
+use sql::session::abandoned::Watch;
 use sql::storage::cluster::ClusterStorage;
 use tokio_util::sync::CancellationToken;
 use txn::TxnClient;
@@ -40,6 +41,7 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     let engine = Engine::new(Arc::new(storage), Arc::new(env::RealClock::new()))
         .with_analytic(Arc::new(analytic))
         .with_host(Arc::new(ServerHost(connections.clone())));
+    let watch = Watch::new(engine.clone());
     let backend = Arc::new(SqlBackend::new(engine, common.placement.clone()));
     let options =
         Options { max_connections: config.max_connections, tls: Some(tls), ..Options::default() };
@@ -58,6 +60,7 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     };
     tokio::select! {
         outcome = register_and_beat(&common, me, &txn) => outcome?,
+        () = watch.run() => {}
         () = shutdown => tracing::info!("stopping"),
     }
     stop.cancel();

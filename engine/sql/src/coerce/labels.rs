@@ -7,16 +7,10 @@ use types::{ColumnType, Decimal, Labels, Value};
 
 use super::{Place, characters, text};
 use crate::error::SqlResult;
-use crate::result::SqlError;
 
 /// Longer texts are not read as numbers (MySQL's limits).
 const LONGEST_NUMBER_OF_ENUM: usize = 5;
 const LONGEST_NUMBER_OF_SET: usize = 21;
-
-fn truncated(place: Place<'_>) -> SqlError {
-    let (name, row) = (&place.column.name, place.row);
-    SqlError::new(1265, b"01000", format!("Data truncated for column '{name}' at row {row}"))
-}
 
 /// The whole number that a value of a numeric type is, its fraction cut.
 fn whole(value: &Value) -> Option<i128> {
@@ -49,7 +43,7 @@ pub fn label(value: Value, labels: Labels, place: Place<'_>) -> SqlResult<Value>
     let of_number = |n: u64| labels.label(n).map(|label| Value::String(label.to_owned()));
     if let Some(n) = whole(&value) {
         let found = u64::try_from(n).ok().and_then(of_number);
-        return found.ok_or_else(|| truncated(place));
+        return found.ok_or_else(|| place.truncated());
     }
     let text = characters(value, place)?;
     let text = text.trim_end_matches(' ');
@@ -57,7 +51,7 @@ pub fn label(value: Value, labels: Labels, place: Place<'_>) -> SqlResult<Value>
         return Ok(Value::String(text.to_owned()));
     }
     let found = digits(text, LONGEST_NUMBER_OF_ENUM).and_then(of_number);
-    found.ok_or_else(|| truncated(place))
+    found.ok_or_else(|| place.truncated())
 }
 
 /// A value as some of a SET's labels.
@@ -67,7 +61,7 @@ pub fn set(value: Value, labels: Labels, place: Place<'_>) -> SqlResult<Value> {
     if let Some(n) = whole(&value) {
         // A number below zero is its 64 bits.
         let bits = u64::try_from(n).or_else(|_| i64::try_from(n).map(i64::cast_unsigned));
-        return bits.ok().and_then(of_number).ok_or_else(|| truncated(place));
+        return bits.ok().and_then(of_number).ok_or_else(|| place.truncated());
     }
     let text = characters(value, place)?;
     let text = text.trim_end_matches(' ');
@@ -76,7 +70,7 @@ pub fn set(value: Value, labels: Labels, place: Place<'_>) -> SqlResult<Value> {
         (0, false) => digits(text, LONGEST_NUMBER_OF_SET).and_then(of_number),
         _ => None,
     };
-    found.ok_or_else(|| truncated(place))
+    found.ok_or_else(|| place.truncated())
 }
 
 /// What stands for a value that fits no label: of an ENUM the empty text, of a SET the labels and

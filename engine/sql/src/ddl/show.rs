@@ -31,7 +31,7 @@ pub fn show_create(table: &Table, next_number: Option<u64>) -> String {
             Some(Default::CurrentTimestamp) => {
                 line.push_str(&format!(" DEFAULT {}", now_of(column.ty)))
             }
-            Some(Default::Generated { .. }) | None => {}
+            Some(Default::Generated { .. } | Default::Converted { .. }) | None => {}
         }
         if column.on_update_now {
             line.push_str(&format!(" ON UPDATE {}", now_of(column.ty)));
@@ -48,7 +48,7 @@ pub fn show_create(table: &Table, next_number: Option<u64>) -> String {
     if !table.primary_key.iter().any(hidden) {
         lines.push(format!("  PRIMARY KEY ({})", names(&table.primary_key)));
     }
-    for index in &table.indexes {
+    for index in table.indexes.iter().filter(|index| !index.columns.iter().any(hidden)) {
         let unique = if index.unique { "UNIQUE " } else { "" };
         lines.push(format!("  {unique}KEY {} ({})", quote(&index.name), names(&index.columns)));
     }

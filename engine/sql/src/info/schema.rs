@@ -451,7 +451,8 @@ pub fn keys(table: &Table) -> Vec<(String, bool, usize, String)> {
         }
     };
     add("PRIMARY", true, &table.primary_key);
-    for index in &table.indexes {
+    let whole = |index: &&Index| index.columns.iter().all(|id| shown(id).is_some());
+    for index in table.indexes.iter().filter(whole) {
         add(&index.name, index.unique, &index.columns);
     }
     keys
@@ -492,7 +493,10 @@ pub fn extra(column: &types::Column) -> String {
 /// A default as SHOW COLUMNS prints it.
 pub fn default_text(column: &types::Column) -> Value {
     match &column.default {
-        Some(Default::Constant(Value::Null) | Default::Generated { .. }) | None => Value::Null,
+        Some(
+            Default::Constant(Value::Null) | Default::Generated { .. } | Default::Converted { .. },
+        )
+        | None => Value::Null,
         Some(Default::Constant(Value::UInt(n))) if matches!(column.ty, ColumnType::Bit(_)) => {
             string(format!("b'{n:b}'"))
         }

@@ -6,14 +6,14 @@
 //! the next version those who do not know it are shut out by the regions.
 
 use parking_lot::Mutex;
-use placement::catalog::{check_description, holds_all};
+use placement::catalog::check_description;
 use sqlparser::ast::{ColumnDef, ObjectName};
 use tokio_util::sync::CancellationToken;
 use types::{Column, ColumnId, ColumnType, Default, Index, Table, TableId, Value};
 
 use super::publish::{check_at_rest, is_as, restless};
 use super::{ATTEMPTS, Session, done, impossible};
-use crate::coerce::{self, Place};
+use crate::coerce::{self, Place, converted};
 use crate::ddl::{self, expressions};
 use crate::error::{SqlResult, TABLE_CHANGED, no_column, table_changed, unsupported};
 use crate::result::{Reply, SqlError};
@@ -21,11 +21,13 @@ use crate::statement::{Alter, Position};
 use crate::temporal::Zone;
 
 /// What a changed table comes to, and what is to be said of it.
-struct Plan {
+pub(super) struct Plan {
     /// The description that the actions were applied to.
-    before: Table,
+    pub before: Table,
     /// As it becomes.
-    after: Table,
+    pub after: Table,
+    /// Columns that others come in the place of, with the same values under another type.
+    pub converted: Vec<(ColumnId, ColumnId)>,
     /// Warnings and notes.
     remarks: Vec<(u16, String)>,
 }
@@ -61,9 +63,10 @@ impl Session {
             if plan.after == table {
                 return Ok(plan.remarks);
             }
-            let changed = match plan.hides() {
-                false => self.in_one_step(table, actions).await,
-                true => self.by_way_of_hidden(table, actions).await,
+            let changed = match (plan.converts(), plan.hides()) {
+                (true, _) => self.convert(table, actions, cancel).await,
+                (false, false) => self.in_one_step(table, actions).await,
+                (false, true) => self.by_way_of_hidden(table, actions).await,
             };
             match changed {
                 Ok(Some(others)) => last = Some(others),
@@ -106,6 +109,9 @@ impl Session {
         let first = self.publish(table, |table| {
             check_at_rest(table)?;
             let plan = self.changed(table, actions)?;
+            if plan.converts() {
+                return Err(restless(table));
+            }
             // What cannot be undone, say an index that goes, begins only if it can end.
             check_description(&catalog, &plan.after)?;
             *table = plan.hiding(self)?;
@@ -134,11 +140,17 @@ impl Session {
     }
 
     /// The table after all actions, one after the other.
-    fn changed(&self, table: &Table, actions: &[Alter]) -> SqlResult<Plan> {
-        let mut plan = Plan { before: table.clone(), after: table.clone(), remarks: Vec::new() };
+    pub(super) fn changed(&self, table: &Table, actions: &[Alter]) -> SqlResult<Plan> {
+        let mut plan = Plan {
+            before: table.clone(),
+            after: table.clone(),
+            converted: Vec::new(),
+            remarks: Vec::new(),
+        };
         for action in actions {
             self.act(&mut plan, action)?;
         }
+        plan.check_converted()?;
         check_numbered(&plan.after)?;
         ddl::check_replica(&plan.after)?;
         expressions::check_dependents(&plan.before, &plan.after)?;
@@ -220,8 +232,7 @@ impl Session {
         if column.auto_increment {
             return Err(unsupported("ADD COLUMN … AUTO_INCREMENT"));
         }
-        let known = plan.after.columns.iter().chain(&plan.after.dropped).map(|known| known.id);
-        column.id = known.max().unwrap_or(0) + 1;
+        column.id = plan.next_id();
         column.original = Some(match &column.default {
             // What older snapshots show; rows that are there are written anew.
             Some(Default::Generated { .. }) if column.nullable => Value::Null,
@@ -246,11 +257,18 @@ impl Plan {
         self.arriving().next().is_some() || self.leaving().next().is_some()
     }
 
-    fn arriving(&self) -> impl Iterator<Item = &Column> {
+    /// A number for a new column.
+    fn next_id(&self) -> ColumnId {
+        let Plan { before, after, .. } = self;
+        let known = before.columns.iter().chain(&after.columns).chain(&after.dropped);
+        known.map(|known| known.id).max().unwrap_or(0) + 1
+    }
+
+    pub(super) fn arriving(&self) -> impl Iterator<Item = &Column> {
         self.after.columns.iter().filter(|column| self.before.column(column.id).is_none())
     }
 
-    fn leaving(&self) -> impl Iterator<Item = &Column> {
+    pub(super) fn leaving(&self) -> impl Iterator<Item = &Column> {
         self.before.columns.iter().filter(|column| self.after.column(column.id).is_none())
     }
 
@@ -315,7 +333,7 @@ impl Plan {
 }
 
 /// Hides a column under a name that nobody gives, and that no other table's column has.
-fn hide(table: TableId, column: &mut Column) {
+pub(super) fn hide(table: TableId, column: &mut Column) {
     column.hidden = true;
     column.name = format!("_isobar_column_{table}_{}", column.id);
 }
@@ -393,17 +411,18 @@ fn change_column(
             wanted.default = None;
         }
     }
-    let cannot = |why: &str| {
-        Err(unsupported(format!("changing column {old} from {} to {}: {why}", known.ty, wanted.ty)))
-    };
-    if !holds_all(known.ty, wanted.ty) {
-        return cannot("its rows would have to be written anew; add a column and copy");
-    }
-    if known.nullable && !wanted.nullable {
-        return cannot("NOT NULL, where rows may hold NULL");
-    }
     if wanted.auto_increment && !known.auto_increment {
-        return cannot("AUTO_INCREMENT, where rows have their numbers");
+        return Err(unsupported(format!(
+            "changing column {old} to AUTO_INCREMENT, where rows have their numbers"
+        )));
+    }
+    if !wanted.ty.holds_all(known.ty) || known.nullable && !wanted.nullable {
+        plan.check_convertible(known, &wanted)?;
+        (wanted.id, wanted.original) = (plan.next_id(), Some(converted::stand_in(&wanted)?));
+        let (gone, come) = (known.id, wanted.id);
+        let indexed = plan.after.indexes.iter_mut().flat_map(|index| &mut index.columns);
+        indexed.filter(|id| **id == gone).for_each(|id| *id = come);
+        plan.converted.push((gone, come));
     }
     let known = std::mem::replace(&mut plan.after.columns[from], wanted);
     if dependent {

@@ -118,6 +118,7 @@ impl Session {
             pairs.push((old, new));
         }
         self.derive_pairs(&table, &mut pairs, &mut fitting)?;
+        self.count_changed(&table, &pairs).await?;
         self.warnings.extend(fitting.into_warnings());
         Ok((table, Changes::Update { pairs }))
     }

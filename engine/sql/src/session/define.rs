@@ -235,26 +235,31 @@ impl Session {
         }
     }
 
-    /// Leads an index from its first state to its last. Regions take rows of the newest two
-    /// versions only, so with each version the writers of the last but one are shut out.
+    /// Leads an index from its first state to its last.
     async fn complete_index(
         &self,
         table: Table,
         id: IndexId,
         cancel: &CancellationToken,
     ) -> SqlResult<()> {
-        let enter = |state: IndexState| {
-            move |table: &mut Table| match table.indexes.iter_mut().find(|index| index.id == id) {
-                Some(index) => {
-                    index.state = state;
-                    Ok(())
-                }
-                None => Err(SqlError::new(1091, b"42000", "the index was dropped meanwhile")),
-            }
-        };
-        let table = self.publish(table, enter(IndexState::WriteOnly)).await?;
+        let table = self.fill_index(table, id, cancel).await?;
+        let since = self.engine.storage.timestamp().await?;
+        self.publish(table, enter(id, IndexState::Public { since })).await?;
+        Ok(())
+    }
+
+    /// Leads an index from its first state to the one before its last: all rows have their entries.
+    /// Regions take rows of the newest two versions only, so with each version the writers of the
+    /// last but one are shut out.
+    pub(super) async fn fill_index(
+        &self,
+        table: Table,
+        id: IndexId,
+        cancel: &CancellationToken,
+    ) -> SqlResult<Table> {
+        let table = self.publish(table, enter(id, IndexState::WriteOnly)).await?;
         // Once more: now nobody is left who would add a row without its entry.
-        let table = self.publish(table, enter(IndexState::WriteOnly)).await?;
+        let table = self.publish(table, enter(id, IndexState::WriteOnly)).await?;
         let index = table.indexes.iter().find(|index| index.id == id).cloned();
         let index = index.ok_or_else(|| impossible("an index that was not added"))?;
         let filled = Arc::new(table.clone());
@@ -263,9 +268,7 @@ impl Session {
             self.backfill(&filled, &index).await
         };
         cancel.run_until_cancelled(fill).await.ok_or_else(interrupted)??;
-        let since = self.engine.storage.timestamp().await?;
-        self.publish(table, enter(IndexState::Public { since })).await?;
-        Ok(())
+        Ok(table)
     }
 
     /// Waits until every transaction has ended that had locked rows before now: one of them may
@@ -316,6 +319,17 @@ impl Session {
                 Err(error) => return Err(crate::rows::error(error, std::slice::from_ref(table))),
             }
         }
+    }
+}
+
+/// Puts an index into a state.
+fn enter(id: IndexId, state: IndexState) -> impl Fn(&mut Table) -> SqlResult<()> {
+    move |table| match table.indexes.iter_mut().find(|index| index.id == id) {
+        Some(index) => {
+            index.state = state;
+            Ok(())
+        }
+        None => Err(SqlError::new(1091, b"42000", "the index was dropped meanwhile")),
     }
 }
 

@@ -14,15 +14,16 @@ use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use parking_lot::Mutex;
 use types::columns::ColumnsBuilder;
-use types::{Check, Column, Table, TableId, Value};
+use types::{Check, Column, ColumnType, Table, TableId, Value};
 
 use super::Session;
 use super::fitting::Fitting;
-use crate::coerce::{Place, value_at};
+use crate::coerce::{Place, converted, value_at};
 use crate::ddl::expressions;
 use crate::error::{SqlResult, unknown};
 use crate::planner::{self, QueryContext, planning_schema};
 use crate::result::SqlError;
+use crate::temporal::Zone;
 use crate::variables::SQL_MODE;
 
 /// Most tables whose expressions a session keeps planned.
@@ -64,16 +65,77 @@ impl Planned {
         Ok(Planned { positions, schema, expr })
     }
 
-    fn evaluate(&self, table: &Table, rows: &[Vec<Value>]) -> SqlResult<ArrayRef> {
+    fn evaluate<'a>(
+        &self,
+        table: &Table,
+        rows: impl Iterator<Item = &'a Vec<Value>>,
+    ) -> SqlResult<ArrayRef> {
         let mut builder = ColumnsBuilder::new(table, &self.positions)?;
+        let mut count = 0;
         for row in rows {
             builder.push(row)?;
+            count += 1;
         }
         let arrays = builder.finish()?.columns().to_vec();
-        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)
             .map_err(|error| unknown(error.to_string()))?;
-        Ok(self.expr.evaluate(&batch)?.into_array(rows.len())?)
+        Ok(self.expr.evaluate(&batch)?.into_array(count)?)
+    }
+
+    /// Which rows have no value of this column yet: of a row that changes, the value stays while
+    /// what it was computed of does. A column that is being added may be nowhere yet.
+    fn without_value(&self, column: &Column, (rows, olds): Rows<'_, '_>) -> Vec<usize> {
+        let same = |old: &[Value], new: &Vec<Value>| {
+            self.positions.iter().all(|position| old.get(*position) == new.get(*position))
+        };
+        let kept = |at: &usize| match (olds.get(*at), rows.get(*at)) {
+            (Some(old), Some(new)) => !column.hidden && same(old, new),
+            _ => false,
+        };
+        (0..rows.len()).filter(|at| !kept(at)).collect()
+    }
+}
+
+/// Rows as they become, and as they were; nothing of the latter where they are new.
+type Rows<'a, 'b> = (&'a [Vec<Value>], &'a [&'b [Value]]);
+
+/// A hidden column with another one's values under its own type.
+struct Conversion {
+    from: usize,
+    to: usize,
+    /// As it is told of: by the name that it will have.
+    column: Column,
+    /// The other one's type.
+    known: ColumnType,
+    zone: Zone,
+}
+
+impl Conversion {
+    fn all(table: &Table) -> SqlResult<Vec<Self>> {
+        let mut all = Vec::new();
+        for (to, column) in table.columns.iter().enumerate() {
+            let Some((id, zone)) = column.converted() else { continue };
+            let Some(from) = table.position(id) else { continue };
+            let Some(other) = table.columns.get(from) else { continue };
+            let column = Column { name: other.name.clone(), ..column.clone() };
+            all.push(Conversion { from, to, column, known: other.ty, zone: Zone::parse(zone)? });
+        }
+        Ok(all)
+    }
+
+    fn of(&self, row: &[Value], number: usize, fitting: &mut Fitting) -> SqlResult<Value> {
+        let place = Place { column: &self.column, row: number, zone: self.zone };
+        let (from, to) = (self.known, self.column.ty);
+        let value = row.get(self.from).cloned().unwrap_or(Value::Null);
+        if let Some(value) = converted::of_no_label(&value, from, to) {
+            return Ok(value);
+        }
+        let value = converted::assigned(value, from, to, self.zone);
+        fitting.column(value, place).map_err(|error| match error.code {
+            1406 if converted::cuts(from, to) => place.truncated(),
+            _ => error,
+        })
     }
 }
 
@@ -82,6 +144,7 @@ pub(super) struct Derivation {
     version: types::SchemaVersion,
     time_zone: String,
     generated: Vec<(usize, Planned)>,
+    converted: Vec<Conversion>,
     checks: Vec<(String, Planned)>,
 }
 
@@ -97,7 +160,8 @@ impl Derivation {
         let enforced = table.checks.iter().filter(|check| check.enforced);
         let checks = enforced.map(|check| planned_check(check, table, session));
         let checks = checks.collect::<SqlResult<_>>()?;
-        Ok(Derivation { version: table.version, time_zone, generated, checks })
+        let converted = Conversion::all(table)?;
+        Ok(Derivation { version: table.version, time_zone, generated, converted, checks })
     }
 
     fn serves(&self, table: &Table, context: &QueryContext) -> bool {
@@ -125,7 +189,7 @@ impl Session {
 
     fn derivation(&self, table: &Table) -> SqlResult<Option<Arc<Derivation>>> {
         let checked = table.checks.iter().any(|check| check.enforced);
-        if !checked && !table.columns.iter().any(|column| column.generated().is_some()) {
+        if !checked && !table.columns.iter().any(Column::is_derived) {
             return Ok(None);
         }
         let context = self.context();
@@ -155,14 +219,25 @@ impl Session {
         first_row: usize,
         fitting: &mut Fitting,
     ) -> SqlResult<Vec<usize>> {
+        self.derive_over(table, (rows, &[]), first_row, fitting)
+    }
+
+    /// The same of rows that were others before, or of new ones.
+    fn derive_over(
+        &self,
+        table: &Table,
+        (rows, olds): (&mut [Vec<Value>], &[&[Value]]),
+        first_row: usize,
+        fitting: &mut Fitting,
+    ) -> SqlResult<Vec<usize>> {
         let Some(derivation) = self.derivation(table)? else { return Ok(Vec::new()) };
         if rows.is_empty() {
             return Ok(Vec::new());
         }
-        self.generate(&derivation, table, rows, first_row, fitting)?;
+        self.generate(&derivation, table, (&mut *rows, olds), first_row, fitting)?;
         let mut broken: Vec<(usize, &str)> = Vec::new();
         for (name, planned) in &derivation.checks {
-            let kept = planned.evaluate(table, rows)?;
+            let kept = planned.evaluate(table, rows.iter())?;
             for at in 0..rows.len() {
                 if value_at(&kept, at)? == Value::Int(0) {
                     broken.push((at, name.as_str()));
@@ -178,37 +253,52 @@ impl Session {
         Ok(broken.into_iter().map(|(at, _)| at).collect())
     }
 
-    /// Gives rows that are there the values of their generated columns.
-    pub(super) fn derive_generated(
+    /// Rows that are there, with the values of columns that are being added to them; what the other
+    /// columns were computed to be stays, whatever they would be today. Errors count from
+    /// `first_row`.
+    pub(super) fn derive_hidden(
         &self,
         table: &Table,
-        rows: &mut [Vec<Value>],
-        fitting: &mut Fitting,
-    ) -> SqlResult<()> {
-        match self.derivation(table)? {
-            Some(derivation) if !rows.is_empty() => {
-                self.generate(&derivation, table, rows, 1, fitting)
-            }
-            _ => Ok(()),
+        olds: &[Vec<Value>],
+        first_row: usize,
+    ) -> SqlResult<Vec<Vec<Value>>> {
+        let mut rows = olds.to_vec();
+        if let (Some(derivation), false) = (self.derivation(table)?, rows.is_empty()) {
+            let olds: Vec<&[Value]> = olds.iter().map(Vec::as_slice).collect();
+            let both = (rows.as_mut_slice(), olds.as_slice());
+            self.generate(&derivation, table, both, first_row, &mut Fitting::Strict)?;
         }
+        Ok(rows)
     }
 
     fn generate(
         &self,
         derivation: &Derivation,
         table: &Table,
-        rows: &mut [Vec<Value>],
+        (rows, olds): (&mut [Vec<Value>], &[&[Value]]),
         first_row: usize,
         fitting: &mut Fitting,
     ) -> SqlResult<()> {
         let zone = self.context().zone()?;
         for (position, planned) in &derivation.generated {
-            let values = planned.evaluate(table, rows)?;
             let Some(column) = table.columns.get(*position) else { continue };
-            for (at, row) in rows.iter_mut().enumerate() {
+            let wanting = planned.without_value(column, (&*rows, olds));
+            if wanting.is_empty() {
+                continue;
+            }
+            let values = planned.evaluate(table, wanting.iter().filter_map(|at| rows.get(*at)))?;
+            for (nth, at) in wanting.into_iter().enumerate() {
                 let place = Place { column, row: first_row + at, zone };
-                let value = fitting.column(value_at(&values, at)?, place)?;
-                if let Some(slot) = row.get_mut(*position) {
+                let value = fitting.column(value_at(&values, nth)?, place)?;
+                if let Some(slot) = rows.get_mut(at).and_then(|row| row.get_mut(*position)) {
+                    *slot = value;
+                }
+            }
+        }
+        for conversion in &derivation.converted {
+            for (at, row) in rows.iter_mut().enumerate() {
+                let value = conversion.of(row, first_row + at, fitting)?;
+                if let Some(slot) = row.get_mut(conversion.to) {
                     *slot = value;
                 }
             }
@@ -229,11 +319,12 @@ impl Session {
         // A row that stays as it is, is not held against anything.
         let changed: Vec<usize> =
             (0..pairs.len()).filter(|at| pairs.get(*at).is_some_and(|(o, n)| o != n)).collect();
-        let mut rows = Vec::with_capacity(changed.len());
-        for at in &changed {
-            rows.extend(pairs.get(*at).map(|(_, new)| new.clone()));
+        let (mut rows, mut olds) = (Vec::new(), Vec::new());
+        for (old, new) in changed.iter().filter_map(|at| pairs.get(*at)) {
+            rows.push(new.clone());
+            olds.push(old.as_slice());
         }
-        let broken = self.derive(table, &mut rows, 1, fitting)?;
+        let broken = self.derive_over(table, (rows.as_mut_slice(), &olds), 1, fitting)?;
         for (row, at) in changed.iter().enumerate() {
             let Some((old, new)) = pairs.get_mut(*at) else { continue };
             match (broken.binary_search(&row), rows.get_mut(row)) {
@@ -258,7 +349,7 @@ impl Proof {
     /// Fails with the first check that a row breaks.
     pub(super) fn hold(&self, table: &Table, rows: &[Vec<Value>]) -> SqlResult<()> {
         for (name, planned) in &self.0 {
-            let kept = planned.evaluate(table, rows)?;
+            let kept = planned.evaluate(table, rows.iter())?;
             for at in 0..rows.len() {
                 if value_at(&kept, at)? == Value::Int(0) {
                     return Err(violated(name));

@@ -332,7 +332,7 @@ impl Session {
             Some(Default::Constant(value)) => Ok(value.clone()),
             Some(Default::CurrentTimestamp) => self.now_for(column, zone),
             // Known when the rest of the row is.
-            Some(Default::Generated { .. }) => Ok(Value::Null),
+            Some(Default::Generated { .. } | Default::Converted { .. }) => Ok(Value::Null),
             None => first_label(column).ok_or_else(|| {
                 let text = format!("Field '{}' doesn't have a default value", column.name);
                 SqlError::new(1364, b"HY000", text)

@@ -132,6 +132,7 @@ impl Session {
                 pairs.push((old, new));
             }
             self.derive_pairs(&target.table, &mut pairs, &mut fitting)?;
+            self.count_changed(&target.table, &pairs).await?;
             changed.push((target.table.clone(), pairs));
         }
         self.warnings.extend(fitting.into_warnings());

@@ -2,13 +2,16 @@
 //!
 //! Used by one connection at a time. It holds no socket; what it answers is pulled by its reader.
 
+pub mod abandoned;
 mod alter;
 mod assigning;
 mod change;
 mod checks;
+mod converting;
 mod define;
 mod derived;
 mod earlier;
+mod filling;
 mod fitting;
 mod found;
 mod generating;

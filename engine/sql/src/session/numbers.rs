@@ -8,6 +8,8 @@ use tokio_util::sync::CancellationToken;
 use types::Table;
 
 use super::Session;
+use super::derived::Pair;
+use super::insert::whole;
 use crate::error::SqlResult;
 use crate::result::Reply;
 use crate::statement::Alter;
@@ -64,9 +66,26 @@ impl Session {
         }
         Ok(reply)
     }
+
+    /// Raises the counter to numbers that rows are changed to: those that are given later must not
+    /// meet them.
+    pub(super) async fn count_changed(&self, table: &Table, pairs: &[Pair]) -> SqlResult<()> {
+        let Some(at) = number_of(table) else { return Ok(()) };
+        let changed = pairs.iter().filter(|(old, new)| old.get(at) != new.get(at));
+        let highest = changed.map(|(_, new)| whole(new.get(at))).max().unwrap_or(0);
+        if highest > 0 {
+            self.engine.storage.raise_auto_increment(table.id, highest).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Where the number is that rows of a table are given and clients see.
+fn number_of(table: &Table) -> Option<usize> {
+    table.columns.iter().position(|column| column.auto_increment && !column.hidden)
 }
 
 /// Whether rows of a table are given numbers that clients see.
 pub(crate) fn has_numbers(table: &Table) -> bool {
-    table.columns.iter().any(|column| column.auto_increment && !column.hidden)
+    number_of(table).is_some()
 }

@@ -13,7 +13,7 @@ use placement::api::CatalogChange;
 use sqlparser::ast::ObjectName;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use types::{Column, Error, Table};
+use types::{ColumnId, Error, LeaseId, Table};
 
 use super::{ATTEMPTS, Session, impossible};
 use crate::ddl::check_replica;
@@ -21,14 +21,28 @@ use crate::error::{SqlResult, interrupted, no_table, table_changed};
 use crate::result::SqlError;
 
 /// How long columns that are being added or dropped are waited for, before the change is taken for
-/// given up. Who is given up too early is told: it cannot go on.
+/// given up; or, where rows are written anew for it, a sign of life. Who is given up too early is
+/// told: it cannot go on.
 const GIVEN_UP: Duration = Duration::from_secs(30);
-/// The same of a generated column that is being added: all rows are written anew meanwhile.
-const GIVEN_UP_FILLING: Duration = Duration::from_secs(300);
 /// How long changes of others are waited for in all.
 const LONGEST: Duration = Duration::from_secs(600);
 /// How often is looked.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// A table whose columns somebody is adding to or dropping from, and since when it has been so.
+pub(super) struct Half {
+    pub table: Table,
+    since: Instant,
+    /// The newest sign of life of who is at it, as far as looked for.
+    sign: Option<LeaseId>,
+}
+
+impl Half {
+    /// One that is found now.
+    pub(super) fn found(table: Table, now: Instant) -> Self {
+        Half { table, since: now, sign: None }
+    }
+}
 
 /// What became of a description that was to replace the one before it.
 enum Replaced {
@@ -122,7 +136,7 @@ impl Session {
         cancel: &CancellationToken,
     ) -> SqlResult<Table> {
         let began = self.engine.clock.now();
-        let mut half: Option<(Table, Instant)> = None;
+        let mut half: Option<Half> = None;
         loop {
             self.engine.storage.timestamp().await?;
             let table = self.current(name).await?;
@@ -133,26 +147,32 @@ impl Session {
             if now.since(began) >= LONGEST {
                 return Err(restless(&table));
             }
-            match &half {
-                Some((known, since)) if is_as(&table, known) => {
-                    let filling = |column: &Column| column.hidden && column.generated().is_some();
-                    let given_up = match table.columns.iter().any(filling) {
-                        true => GIVEN_UP_FILLING,
-                        false => GIVEN_UP,
-                    };
-                    if now.since(*since) >= given_up {
-                        tracing::warn!(
-                            table = format!("{}.{}", table.database, table.name),
-                            "an ALTER TABLE was left half done: what it was adding is taken back, \
-                             and what it was dropping is dropped"
-                        );
-                        self.end(&table).await?;
-                    }
-                }
-                _ => half = Some((table, now)),
+            match half.as_mut().filter(|half| is_as(&table, &half.table)) {
+                Some(half) => self.end_if_given_up(half).await?,
+                None => half = Some(Half::found(table, now)),
             }
             cancel.run_until_cancelled(sleep(LOOK)).await.ok_or_else(interrupted)?;
         }
+    }
+
+    /// Ends a change of the columns that has been as it is for too long. Who writes rows anew for it
+    /// gives signs of life, of which one is as good as a change.
+    pub(super) async fn end_if_given_up(&self, half: &mut Half) -> SqlResult<()> {
+        let now = self.engine.clock.now();
+        if now.since(half.since) < GIVEN_UP {
+            return Ok(());
+        }
+        let sign = self.sign_of_life(half.table.id).await?;
+        if sign != half.sign {
+            (half.sign, half.since) = (sign, now);
+            return Ok(());
+        }
+        tracing::warn!(
+            table = format!("{}.{}", half.table.database, half.table.name),
+            "an ALTER TABLE was left half done: what it was adding is taken back, and what it was \
+             dropping is dropped"
+        );
+        self.end(&half.table).await
     }
 
     /// Ends a change of the columns that was left half done, unless it is another one's by now: the
@@ -166,6 +186,8 @@ impl Session {
         };
         let mut ended = table.clone();
         ended.columns.retain(|column| !half.is_passing(column));
+        let left: Vec<ColumnId> = ended.columns.iter().map(|column| column.id).collect();
+        ended.indexes.retain(|index| index.columns.iter().all(|id| left.contains(id)));
         ended.version += 1;
         if let Replaced::Done(table) = self.replace(ended).await? {
             self.engine.storage.publish_schema(&table).await?;

@@ -17,11 +17,11 @@ use types::{Column, ColumnType, SchemaVersion, SnapshotToken, TableId, Timestamp
 
 use super::locking::Locked;
 use super::tables::{Tables, stored};
-use super::{Session, impossible};
+use super::{ATTEMPTS, Session, impossible, pause};
 use crate::access;
 use crate::analytic::AnalyticQuery;
 use crate::engine::Engine;
-use crate::error::{SqlResult, unsupported};
+use crate::error::{SqlResult, TABLE_CHANGED, unsupported};
 use crate::lane;
 use crate::planner::{self, PlannedSelect, TableName, short, tables_of};
 use crate::reader::Reader;
@@ -97,7 +97,7 @@ impl Session {
                 Ok((batches, _)) => return Ok(Reply::Rows { columns, batches, warnings: 0 }),
                 Err(error) => {
                     if let Some(query) = again {
-                        return Box::pin(self.once_more(query, error, &displayed)).await;
+                        return Box::pin(self.on_columns_again(query, error, &displayed)).await;
                     }
                     self.warn(
                         1815,
@@ -110,27 +110,36 @@ impl Session {
         Ok(Reply::Rows { columns, batches: self.rows(plan)?, warnings: 0 })
     }
 
-    /// Where rows may not answer: plans a query once more if a table has changed since it was
-    /// planned.
-    async fn once_more(
+    /// Where rows may not answer: plans a query anew while a table changes between its planning and
+    /// its reading, as one does in several versions when its columns change.
+    async fn on_columns_again(
         &mut self,
         query: Query,
-        error: SqlError,
+        mut error: SqlError,
         displayed: &[planner::Displayed],
     ) -> SqlResult<Reply> {
-        if error.code != 1412 {
-            return Err(error);
+        for attempt in 1..ATTEMPTS {
+            if error.code != TABLE_CHANGED {
+                break;
+            }
+            pause(attempt).await;
+            self.engine.storage.timestamp().await?;
+            let source = self.reader().await?;
+            let prepared = self.plan_from(query.clone(), source).await?;
+            if prepared.route.refused.is_some() || prepared.route.engine != router::Engine::Columns
+            {
+                break;
+            }
+            match self.on_columns(&prepared).await {
+                Ok((batches, _)) => {
+                    let mut columns = prepared.planned.columns.clone();
+                    planner::rename(&mut columns, displayed);
+                    return Ok(Reply::Rows { columns, batches, warnings: 0 });
+                }
+                Err(other) => error = other,
+            }
         }
-        self.engine.storage.timestamp().await?;
-        let source = self.reader().await?;
-        let prepared = self.plan_from(query, source).await?;
-        if prepared.route.refused.is_some() || prepared.route.engine != router::Engine::Columns {
-            return Err(error);
-        }
-        let mut columns = prepared.planned.columns.clone();
-        planner::rename(&mut columns, displayed);
-        let (batches, _) = self.on_columns(&prepared).await?;
-        Ok(Reply::Rows { columns, batches, warnings: 0 })
+        Err(error)
     }
 
     /// Columns of a query's result, without running it.

@@ -117,6 +117,7 @@ impl Session {
                             assigning.assigned(self, &clash.row, &row, beside, &mut fitting)?;
                         let mut pair = [(clash.row.clone(), new)];
                         self.derive_pairs(&table, &mut pair, &mut fitting)?;
+                        self.count_changed(&table, &pair).await?;
                         let [(_, new)] = pair;
                         tally.touched += 1;
                         tally.last_id = number.map_or(0, |number| whole(new.get(number)));

@@ -55,7 +55,8 @@ impl Session {
             let text = format!("`{database}`.`{name}` contains view recursion");
             return Err(SqlError::new(1462, b"HY000", text));
         }
-        let described = self.columns_of((*query).clone(), &[]).await?;
+        let text = planner::canonical(&*query);
+        let described = self.columns_of(read_back(&text)?, &[]).await?;
         let columns =
             described.into_iter().enumerate().map(|(at, column)| described_as(at, column));
         let columns: Vec<Column> = columns.collect();
@@ -67,7 +68,7 @@ impl Session {
             database,
             name: name.clone(),
             columns,
-            query: planner::canonical(&*query),
+            query: text,
             tables: tables.into_iter().collect(),
             definer,
             invoker: view.invoker,
@@ -383,26 +384,54 @@ pub(super) fn is_cte(name: &ObjectName, ctes: &[String]) -> bool {
     matches!(&parts(name)[..], [one] if ctes.contains(one) || one == "dual")
 }
 
+/// The query that a view's text will be read as. What cannot be read is refused where it is defined,
+/// not where it is used.
+fn read_back(text: &str) -> SqlResult<Query> {
+    match parser::parse_sql(text) {
+        Ok(sqlparser::ast::Statement::Query(query)) => Ok(*query),
+        Ok(_) => Err(impossible("a view that is no query")),
+        Err(error) => Err(unsupported(format!(
+            "this query in a view, for its text could not be read again: {}",
+            error.message
+        ))),
+    }
+}
+
 /// A view's query for who is in a database: its tables go without their database's name, so that a
 /// dump can be read into another one.
 pub(super) fn text_within(view: &StoredView, database: &str) -> SqlResult<String> {
-    struct Bare<'a>(&'a str);
+    struct Bare<'a> {
+        database: &'a str,
+        /// Tables of other databases: a column of one that has such a name needs its database.
+        others: BTreeSet<String>,
+    }
     impl VisitorMut for Bare<'_> {
         type Break = ();
         fn pre_visit_relation(&mut self, name: &mut ObjectName) -> ControlFlow<()> {
             if name.0.len() == 2
-                && parts(name).first().is_some_and(|d| d.eq_ignore_ascii_case(self.0))
+                && parts(name).first().is_some_and(|d| d.eq_ignore_ascii_case(self.database))
             {
                 name.0.remove(0);
             }
             ControlFlow::Continue(())
         }
+        fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            if let Expr::CompoundIdentifier(path) = expr
+                && let [database, table, _] = path.as_slice()
+                && database.value.eq_ignore_ascii_case(self.database)
+                && !self.others.contains(&table.value.to_lowercase())
+            {
+                path.remove(0);
+            }
+            ControlFlow::Continue(())
+        }
     }
-    let sqlparser::ast::Statement::Query(mut query) = parser::parse_sql(&view.query)? else {
-        return Err(impossible("a view that is no query"));
-    };
-    _ = walk_mut(&mut *query, &mut Bare(database));
-    Ok(planner::canonical(&*query))
+    let mut query = read_back(&view.query)?;
+    let others = planner::tables_of(&query, "")?.into_iter();
+    let others = others.filter(|name| !name.database.eq_ignore_ascii_case(database));
+    let others = others.map(|name| name.table.to_lowercase()).collect();
+    _ = walk_mut(&mut query, &mut Bare { database, others });
+    Ok(planner::canonical(&query))
 }
 
 /// Gives every table of a view's query its database, and refuses what is a session's own.

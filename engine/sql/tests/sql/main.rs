@@ -10,6 +10,7 @@ mod json;
 mod lagging;
 mod locking;
 mod memory;
+mod modify;
 mod planner;
 mod privileges;
 mod readings;
