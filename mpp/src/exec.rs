@@ -353,13 +353,21 @@ impl Engine {
         avoid: &[NodeId],
         fresh: bool,
     ) -> DoorResult<Prepared> {
-        let (planned, tables) = self.plan_logical(query, context, ts, avoid, fresh).await?;
+        let (mut planned, tables) = self.plan_logical(query, context, ts, avoid, fresh).await?;
         let nodes = tables.used();
         if !nodes.is_empty() {
             rules::refuse_recursion(&planned.plan)?;
         }
         let here = self.reader.node();
         let at_home = nodes.iter().all(|owner| owner.node == here);
+        if !at_home && sql::functions::random::within(&planned.plan)? {
+            let text = "RAND(n) on more than one columnar node";
+            return Err(DoorError::new(DoorCode::Unsupported, text));
+        }
+        if !at_home {
+            // There they are run as joins.
+            planned.plan = sql::planner::single::counted(planned.plan)?;
+        }
         let state = match at_home {
             // A query without tables, or with everything here: nothing would be gained by sending
             // rows through a socket to this same process.

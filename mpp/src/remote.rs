@@ -138,7 +138,10 @@ fn sql_error(error: DoorError) -> SqlError {
         DoorCode::Timeout => (9012, b"HY000"),
         DoorCode::StaleRegion | DoorCode::Unavailable => (9013, b"HY000"),
         DoorCode::Cancelled => (1317, b"70100"),
-        _ => (1105, b"HY000"),
+        _ => match sql::error::of_words(&error.text) {
+            Some(error) => return error,
+            None => (1105, b"HY000"),
+        },
     };
     SqlError::new(code, state, error.to_string())
 }

@@ -67,6 +67,28 @@ def test_pymysql_prepares_writes_and_reads(cluster: Cluster):
             assert cursor.execute("DELETE FROM orders WHERE id >= %s", (first,)) == 2
 
 
+def test_clients_are_told_of_the_warnings_of_rows(cluster: Cluster):
+    """The number stands in the packet behind the rows, which is written when the last of them is computed."""
+    cluster.sql(
+        "DROP TABLE IF EXISTS shop.warned",
+        "CREATE TABLE shop.warned (id INT PRIMARY KEY, n INT)",
+        "INSERT INTO shop.warned VALUES (1, 0), (2, 5), (3, 0)",
+    )
+    with cluster.connect() as connection, connection.cursor() as cursor:
+        for sql, expected in (
+            ("SELECT 1/0", 1),
+            ("SELECT id, 10 / n FROM shop.warned", 2),
+            ("SELECT id FROM shop.warned", 0),
+            ("DO CAST('12x' AS SIGNED)", 1),
+        ):
+            cursor.execute(sql)
+            assert cursor.warning_count == expected, sql
+        cursor.execute("SHOW WARNINGS")
+        assert cursor.fetchall() == (("Warning", 1292, "Truncated incorrect INTEGER value: '12x'"),)
+        cursor.execute("SELECT PI(), ROUND(2.5e0, 2)")
+        assert [column[5] for column in cursor.description] == [6, 2]
+
+
 def test_mysql_connector_prepares_writes_and_reads(cluster: Cluster):
     for pure, ssl_disabled in ((True, True), (True, False)):
         connection = mysql.connector.connect(

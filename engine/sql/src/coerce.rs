@@ -11,7 +11,8 @@ use datafusion::common::ScalarValue;
 use types::{Column, ColumnType, Decimal, Value, Wide};
 
 use crate::error::{SqlResult, unknown};
-use crate::functions::convert::{format_double, leading_number};
+use crate::functions::convert::format_double;
+use crate::functions::texts::leading_number;
 use crate::functions::wide::rounded;
 use crate::json::Fault;
 use crate::result::SqlError;

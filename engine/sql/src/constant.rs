@@ -108,7 +108,9 @@ pub fn expression(value: &Value) -> Expr {
         Value::Decimal(n) => number(n.to_string()),
         Value::Wide(n) => number(n.to_string()),
         Value::Double(n) => {
-            let text = format_double(*n);
+            // format_double leaves out zero's sign, which divisions and comparisons of bits tell.
+            let sign = if *n == 0.0 && n.is_sign_negative() { "-" } else { "" };
+            let text = format!("{sign}{}", format_double(*n));
             number(if text.contains('e') { text } else { format!("{text}e0") })
         }
         Value::String(text) => string(text),
@@ -199,4 +201,19 @@ pub fn number_of(bytes: &[u8]) -> Option<u64> {
     let first = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());
     let rest = bytes.get(first..)?;
     (rest.len() <= 8).then(|| rest.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_double_is_the_same_after_it_was_written_out() {
+        for n in [0.0, -0.0, 1.5, -1e300, 5e-324, 123456789012345680.0] {
+            let Some(Value::Double(read)) = literal(&expression(&Value::Double(n))) else {
+                panic!("{n} is no double any more");
+            };
+            assert_eq!(read.to_bits(), n.to_bits(), "{n}");
+        }
+    }
 }

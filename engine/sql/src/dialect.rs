@@ -186,6 +186,9 @@ impl Dialect for Mysql {
         if let Some(form) = crate::parser::forms::form(parser) {
             return Some(form);
         }
+        if let Some(assignment) = crate::parser::forms::assignment(parser) {
+            return Some(assignment);
+        }
         let (op, binds) = match &parser.peek_token_ref().token {
             Token::Word(w) if w.keyword == Keyword::BINARY => (None, binds::PREFIX),
             Token::ExclamationMark => (Some(UnaryOperator::BangNot), binds::PREFIX),

@@ -187,6 +187,9 @@ impl From<DataFusionError> for SqlError {
             },
             DataFusionError::Shared(inner) => shared(&inner),
             DataFusionError::SchemaError(inner, _) => schema_error(&inner),
+            DataFusionError::NotImplemented(text) if text.contains("undecorrelated Subquery") => {
+                unsupported("a LATERAL table of this form (it is joined by what its WHERE equates)")
+            }
             DataFusionError::NotImplemented(text) => unsupported(first_line(&text)),
             DataFusionError::Plan(text) => plan_error(&text),
             DataFusionError::ResourcesExhausted(text) => {
@@ -235,6 +238,15 @@ fn numbered(text: &str) -> Option<SqlError> {
     if text.starts_with("LIMIT must be >= 0") || text.starts_with("OFFSET must be >=0") {
         return Some(syntax(text));
     }
+    if text.contains("must appear in select list")
+        && let Some(name) = between("ORDER BY expressions ", " must appear in select list")
+    {
+        let text = format!(
+            "Expression of ORDER BY clause is not in SELECT list, references column '{name}' which \
+             is not in SELECT list; this is incompatible with DISTINCT"
+        );
+        return Some(SqlError::new(3065, b"HY000", text));
+    }
     if let Some(position) = between("Order by column out of bounds, specified: ", ",") {
         return Some(no_column(&position, "order clause"));
     }
@@ -256,6 +268,17 @@ fn numbered(text: &str) -> Option<SqlError> {
     }
     let text = format!("Incorrect parameter count in the call to native function '{name}'");
     error(1582, b"42000", &text)
+}
+
+/// An error of which another node has sent the words alone; `None` if they tell no number.
+pub fn of_words(text: &str) -> Option<SqlError> {
+    let spelled = || {
+        let (code, rest) = text.split_once("ERROR ")?.1.split_once(" (")?;
+        let (state, message) = rest.split_once("): ")?;
+        let state: &[u8; 5] = state.as_bytes().try_into().ok()?;
+        Some(SqlError::new(code.parse().ok()?, state, message))
+    };
+    spelled().or_else(|| numbered(text))
 }
 
 /// An error that several consumers of one input received.

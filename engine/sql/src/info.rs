@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::error::{SqlResult, no_table, unknown};
 use crate::planner::planning_schema;
 use crate::privileges::Rights;
-use crate::result::{Reply, ResultColumn};
+use crate::result::{Reply, ResultColumn, WarningCount};
 use crate::session::numbers::has_numbers;
 
 mod absent;
@@ -151,7 +151,7 @@ impl Listing {
         Ok(Reply::Rows {
             columns,
             batches: Box::pin(futures::stream::iter([Ok(batch)])),
-            warnings: 0,
+            warnings: WarningCount::default(),
         })
     }
 }

@@ -13,6 +13,7 @@ mod load;
 mod prepared;
 mod show;
 mod view;
+mod words;
 mod write;
 
 pub use admin::target_of;
@@ -95,16 +96,7 @@ fn tokens(sql: &str, dialect: &Mysql) -> SqlResult<Vec<TokenWithSpan>> {
         .tokenize_with_location()
         .map_err(|error| syntax(error.to_string()))?;
     let mut tokens = table_as_select(lock_in_share_mode(tokens));
-    for token in &mut tokens {
-        if let Token::Word(word) = &mut token.token {
-            // Whoever reads the statement again does not know of ANSI_QUOTES.
-            if word.quote_style == Some('"') {
-                word.quote_style = Some('`');
-            } else if dialect.real_as_float && word.keyword == Keyword::REAL {
-                token.token = Token::make_keyword("FLOAT");
-            }
-        }
-    }
+    words::settle(&mut tokens, dialect)?;
     chains::check(&tokens, dialect)?;
     number_placeholders(&mut tokens);
     Ok(tokens)

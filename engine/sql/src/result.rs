@@ -3,10 +3,33 @@
 //! Rows are Arrow record batches on every path; the wire turns them into packets.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 use futures::Stream;
 use types::ColumnType;
+
+use crate::functions::remarks::Remarks;
+
+/// How many warnings a result has. More may come for as long as its rows are computed.
+#[derive(Clone, Debug, Default)]
+pub struct WarningCount {
+    own: u64,
+    remarks: Option<Arc<Remarks>>,
+}
+
+impl WarningCount {
+    /// Those of a statement, and those of its expressions.
+    pub(crate) fn new(own: u64, remarks: Option<Arc<Remarks>>) -> Self {
+        WarningCount { own, remarks }
+    }
+
+    /// The number as it is now, as far as the protocol can tell it.
+    pub fn now(&self) -> u16 {
+        let remarked = self.remarks.as_ref().map_or(0, |remarks| remarks.count());
+        u16::try_from(self.own.saturating_add(remarked)).unwrap_or(u16::MAX)
+    }
+}
 
 /// An error in MySQL's shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +65,8 @@ pub struct ResultColumn {
     pub database: String,
     /// Type; `None` for the type of a bare NULL.
     pub ty: Option<ColumnType>,
+    /// Digits behind the point that a DOUBLE is shown with; as many as it has without.
+    pub decimals: Option<u8>,
     /// Whether NULL can occur.
     pub nullable: bool,
     /// Part of the primary key.
@@ -64,6 +89,7 @@ impl ResultColumn {
             org_table: String::new(),
             database: String::new(),
             ty,
+            decimals: None,
             nullable,
             primary_key: false,
             unique_key: false,
@@ -101,7 +127,7 @@ pub enum Reply {
         /// The rows.
         batches: BatchStream,
         /// Warnings that SHOW WARNINGS would list.
-        warnings: u16,
+        warnings: WarningCount,
     },
     /// LOAD DATA LOCAL INFILE: the client is to send this file; its bytes go to
     /// `Session::load_data`, whose reply follows.

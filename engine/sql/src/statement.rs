@@ -441,10 +441,18 @@ pub enum ShowKind {
     },
     /// STATUS.
     Status,
-    /// WARNINGS.
-    Warnings,
-    /// ERRORS.
-    Errors,
+    /// WARNINGS, ERRORS.
+    Warnings {
+        /// Errors alone.
+        errors: bool,
+        /// LIMIT: how many to leave out, and how many to show.
+        window: (u64, u64),
+    },
+    /// COUNT(*) WARNINGS, COUNT(*) ERRORS.
+    WarningCount {
+        /// Errors alone.
+        errors: bool,
+    },
     /// ENGINES.
     Engines,
     /// COLLATION.
@@ -480,6 +488,9 @@ pub struct LoadData {
     pub file: String,
     /// Table.
     pub table: ObjectName,
+    /// REPLACE: rows of the same key go; without, the new ones are left out, as under IGNORE, which
+    /// LOCAL implies.
+    pub replace: bool,
     /// FIELDS TERMINATED BY.
     pub separator: String,
     /// FIELDS ENCLOSED BY.

@@ -46,6 +46,7 @@ const VARIABLES: &[(&str, &str, bool)] = &[
     ("local_infile", "ON", false),
     ("lower_case_table_names", "2", false),
     ("max_allowed_packet", "67108864", false),
+    ("max_error_count", "1024", true),
     ("max_execution_time", "0", true),
     ("net_buffer_length", "16384", false),
     ("net_read_timeout", "30", true),
@@ -342,7 +343,10 @@ fn checked(name: &str, default: &str, text: String) -> SqlResult<String> {
                 return Err(wrong());
             }
             "sql_mode" => return crate::sql_mode::checked(&text),
-            "sql_select_limit" | "max_execution_time" | "group_concat_max_len" => {
+            "sql_select_limit"
+            | "max_execution_time"
+            | "group_concat_max_len"
+            | "max_error_count" => {
                 return number(name, &text);
             }
             name if name.starts_with("character_set_") => return charset(name, text),
@@ -364,11 +368,13 @@ fn checked(name: &str, default: &str, text: String) -> SqlResult<String> {
     if fixed { Err(wrong()) } else { Ok(text) }
 }
 
-/// A whole number; what is below the least of a variable becomes that, as in MySQL.
+/// A whole number; what is below the least of a variable, or beyond its most, becomes that, as in
+/// MySQL.
 fn number(name: &str, text: &str) -> SqlResult<String> {
     let least = if name == "group_concat_max_len" { 4 } else { 0 };
+    let most = if name == "max_error_count" { 65_535 } else { u64::MAX };
     match (text.parse::<u64>(), text.parse::<i64>()) {
-        (Ok(n), _) => Ok(n.max(least).to_string()),
+        (Ok(n), _) => Ok(n.clamp(least, most).to_string()),
         (Err(_), Ok(_)) => Ok(least.to_string()),
         _ => {
             let text = format!("Incorrect argument type to variable '{name}'");

@@ -11,7 +11,7 @@ use bytes::{BufMut, BytesMut};
 use futures::StreamExt;
 use mysql_common::constants::{CapabilityFlags, StatusFlags};
 use mysql_common::io::BufMutExt;
-use sql::result::{BatchStream, Done, ResultColumn, SqlError};
+use sql::result::{BatchStream, Done, ResultColumn, SqlError, WarningCount};
 use tokio::io::AsyncWrite;
 use tokio_util::sync::CancellationToken;
 
@@ -260,7 +260,7 @@ pub struct Rows {
     /// The rows.
     pub batches: BatchStream,
     /// Warnings for the packet behind the rows.
-    pub warnings: u16,
+    pub warnings: WarningCount,
     /// Row format.
     pub format: Format,
     /// Session's time zone.
@@ -304,7 +304,7 @@ pub async fn send_rows<W: AsyncWrite + Unpin>(
             put_description(writer, &rows.columns);
             end_definitions(writer, context);
         }
-        let Some(batch) = batch else { return Ok(Ok(rows.warnings)) };
+        let Some(batch) = batch else { return Ok(Ok(rows.warnings.now())) };
         if let Err(error) =
             put_rows(writer, rows.form(), &batch, 0..batch.num_rows(), cancel).await?
         {

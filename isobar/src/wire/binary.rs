@@ -40,7 +40,7 @@ fn put_cell(out: &mut BytesMut, cell: &Cell<'_>, column: &CellReader<'_>) -> Res
         Cell::Null => {}
         Cell::Int(n) => put_int(out, i128::from(n), column)?,
         Cell::UInt(n) => put_int(out, i128::from(n), column)?,
-        Cell::Double(n) => out.put_f64_le(n),
+        Cell::Double(n) | Cell::Fixed(n, _) => out.put_f64_le(n),
         Cell::Bytes(bytes) => out.put_lenenc_str(bytes),
         Cell::Decimal { unscaled, scale } => {
             let mut text = String::with_capacity(40);

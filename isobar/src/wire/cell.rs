@@ -33,6 +33,8 @@ pub enum Cell<'a> {
     UInt(u64),
     /// DOUBLE.
     Double(f64),
+    /// DOUBLE that shows so many digits behind the point.
+    Fixed(f64, u8),
     /// DECIMAL: `unscaled / 10^scale`.
     Decimal {
         /// The digits.
@@ -72,6 +74,7 @@ enum Values<'a> {
     U64(&'a PrimitiveArray<UInt64Type>),
     F32(&'a PrimitiveArray<Float32Type>),
     F64(&'a PrimitiveArray<Float64Type>),
+    Fixed(&'a PrimitiveArray<Float64Type>, u8),
     Decimal(&'a PrimitiveArray<Decimal128Type>, u8),
     Wide(&'a PrimitiveArray<Decimal256Type>, u8),
     Year(&'a PrimitiveArray<UInt16Type>),
@@ -130,7 +133,10 @@ impl<'a> CellReader<'a> {
         let values = match (column.ty, array.data_type()) {
             (_, DataType::Null) => Values::Null,
             (Some(ColumnType::Int { .. }), _) => integers(array).ok_or_else(mismatch)?,
-            (Some(ColumnType::Double), DataType::Float64) => Values::F64(array.as_primitive()),
+            (Some(ColumnType::Double), DataType::Float64) => match column.decimals {
+                Some(digits) => Values::Fixed(array.as_primitive(), digits),
+                None => Values::F64(array.as_primitive()),
+            },
             (Some(ColumnType::Double | ColumnType::Float), DataType::Float32) => {
                 Values::F32(array.as_primitive())
             }
@@ -226,6 +232,7 @@ impl<'a> CellReader<'a> {
             Values::LargeBinary(a) => Cell::Bytes(a.value(row)),
             Values::BinaryView(a) => Cell::Bytes(a.value(row)),
             Values::F64(a) => Cell::Double(wide(a, row)),
+            Values::Fixed(a, digits) => Cell::Fixed(wide(a, row), *digits),
             Values::Decimal(a, scale) => Cell::Decimal { unscaled: a.value(row), scale: *scale },
             Values::Wide(a, scale) => {
                 a.values().get(row).map_or(Cell::Null, |n| Cell::Wide(n, *scale))

@@ -19,10 +19,14 @@ const FIXED_FIELDS: u64 = 12;
 /// Appends the definition of one column, as MySQL 8 would describe the same column.
 pub fn put_definition(out: &mut BytesMut, column: &ResultColumn) {
     let shape = Shape::of(column.ty);
+    let decimals = match (column.ty, column.decimals) {
+        (Some(ColumnType::Double), Some(digits)) => digits,
+        _ => shape.decimals,
+    };
     let flags = shape.flags | key_flags(column);
     let names =
         [&column.database, &column.table, &column.org_table, &column.name, &column.org_name];
-    put(out, names.map(String::as_bytes), &Shape { flags, ..shape });
+    put(out, names.map(String::as_bytes), &Shape { flags, decimals, ..shape });
 }
 
 /// Appends the definition of a parameter of a prepared statement: MySQL calls them all `?`.

@@ -67,7 +67,7 @@ impl Cursor {
         // that a cursor is open.
         let mut context = context.clone();
         context.status |= Left::More.flag();
-        answer::put_eof(writer, &context, self.rows.warnings);
+        answer::put_eof(writer, &context, self.rows.warnings.now());
     }
 
     /// Sends so many rows at most, without the packet that ends them. The outer error means that the
@@ -97,7 +97,7 @@ impl Cursor {
 
     /// Warnings for the packet behind the rows.
     pub fn warnings(&self) -> u16 {
-        self.rows.warnings
+        self.rows.warnings.now()
     }
 
     /// Makes sure that there is a row to send, unless there is none left.

@@ -1,6 +1,7 @@
 //! Values as MySQL prints them: the text protocol's cells.
 //!
-//! Output only. A number never takes more than [`SHORT`] bytes; only strings are longer.
+//! Output only. Only strings, and doubles with a fixed number of digits behind the point, take more
+//! than [`SHORT`] bytes.
 
 use std::fmt::Write;
 
@@ -27,6 +28,7 @@ pub fn put_cell(out: &mut BytesMut, cell: &Cell<'_>, fraction: u8) {
         Cell::Int(n) => short(out, |out| write!(out, "{n}")),
         Cell::UInt(n) => short(out, |out| write!(out, "{n}")),
         Cell::Double(n) => short(out, |out| put_double(out, *n)),
+        Cell::Fixed(n, digits) => out.put_lenenc_str(fixed(*n, *digits).as_bytes()),
         Cell::Decimal { unscaled, scale } => short(out, |out| put_decimal(out, *unscaled, *scale)),
         Cell::Wide(n, scale) => short(out, |out| write_decimal(out, **n, *scale)),
         Cell::Float(n) => short(out, |out| out.write_str(&format_float(*n))),
@@ -73,6 +75,19 @@ pub fn put_double(out: &mut impl Write, n: f64) -> std::fmt::Result {
     } else {
         out.write_str(&scientific)
     }
+}
+
+/// A double with exactly so many digits behind the point: the shortest that read back as the same
+/// number, filled up with zeros or rounded.
+fn fixed(n: f64, digits: u8) -> String {
+    let shortest = format!("{n}");
+    let digits = usize::from(digits);
+    let behind = shortest.split_once('.').map_or(0, |(_, fraction)| fraction.len());
+    if behind > digits {
+        return format!("{n:.digits$}");
+    }
+    let point = if behind == 0 && digits > 0 { "." } else { "" };
+    format!("{shortest}{point}{}", "0".repeat(digits - behind))
 }
 
 /// Prints `unscaled / 10^scale` with exactly `scale` digits behind the point.
@@ -153,6 +168,29 @@ mod tests {
             assert_eq!(double(n), text);
             assert_eq!(text.parse::<f64>().unwrap().to_bits(), n.to_bits());
         }
+    }
+
+    #[test]
+    fn doubles_with_fixed_digits_print_as_mysql_prints_them() {
+        for (text, n, digits) in [
+            ("3.141593", std::f64::consts::PI, 6),
+            ("2.50", 2.5, 2),
+            ("-2", -2.0, 0),
+            ("0.000", 0.0, 3),
+            ("0.0", 0.00001, 1),
+            ("3", 2.75, 0),
+            (
+                "413294435277810600000000000000000000000000000000000000.000000",
+                4.132944352778106e53,
+                6,
+            ),
+        ] {
+            assert_eq!(fixed(n, digits), text);
+        }
+        let mut out = BytesMut::new();
+        put_cell(&mut out, &Cell::Fixed(1e300, 2), 0);
+        // 301 digits and the fraction, behind a length of two bytes.
+        assert_eq!((out.first(), out.len()), (Some(&0xfc), 3 + 304));
     }
 
     #[test]

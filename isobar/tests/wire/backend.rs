@@ -18,7 +18,7 @@ use isobar::wire::{
     AuthPlugin, Backend, ConnectionInfo, Connections, InfileReceiver, KillScope, Options, Prepared,
     Server, Session, SessionStatus, StoredPassword,
 };
-use sql::result::{BatchStream, Done, Reply, ResultColumn, SqlError};
+use sql::result::{BatchStream, Done, Reply, ResultColumn, SqlError, WarningCount};
 use sql::variables::Changes;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -169,7 +169,7 @@ fn rows(columns: Vec<ResultColumn>, arrays: Vec<ArrayRef>) -> Reply {
         .collect();
     let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap();
     let batches: BatchStream = Box::pin(futures::stream::iter([Ok(batch)]));
-    Reply::Rows { columns, batches, warnings: 0 }
+    Reply::Rows { columns, batches, warnings: WarningCount::default() }
 }
 
 fn texts(pairs: &[(&str, String)]) -> Reply {
@@ -287,7 +287,7 @@ fn many_rows(seen: &Arc<Seen>, n: usize) -> Reply {
         let arrays: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(numbers)), Arc::new(pads)];
         Ok(RecordBatch::try_new(Arc::clone(&schema), arrays).unwrap())
     });
-    Reply::Rows { columns, batches: Box::pin(batches), warnings: 0 }
+    Reply::Rows { columns, batches: Box::pin(batches), warnings: WarningCount::default() }
 }
 
 impl CannedSession {
@@ -401,7 +401,11 @@ fn broken_rows() -> Reply {
     let batch = RecordBatch::try_new(Arc::new(schema), vec![one]).unwrap();
     let error = SqlError::new(1030, b"HY000", "the second batch is lost");
     let batches: BatchStream = Box::pin(futures::stream::iter([Ok(batch), Err(error)]));
-    Reply::Rows { columns: vec![column("n", int(IntWidth::Big, false))], batches, warnings: 0 }
+    Reply::Rows {
+        columns: vec![column("n", int(IntWidth::Big, false))],
+        batches,
+        warnings: WarningCount::default(),
+    }
 }
 
 #[async_trait]

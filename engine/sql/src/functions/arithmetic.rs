@@ -10,10 +10,10 @@ use arrow::datatypes::{DataType, Decimal256Type, Float64Type, Int64Type, i256};
 use datafusion::common::{Result, ScalarValue};
 use types::value::DECIMAL_MAX_PRECISION;
 
-use super::Function;
 use super::convert::{is_time, number_type, to_type};
 use super::decimal::{decimals, exact, power};
 use super::wide::{self, digits_of, is_wide};
+use super::{Function, remarks};
 use crate::error::{SqlResult, out_of_range, unknown};
 
 /// Digits that `/` adds to the dividend's scale (div_precision_increment).
@@ -230,7 +230,10 @@ fn doubles(op: Op, a: &ArrayRef, b: &ArrayRef) -> SqlResult<ArrayRef> {
             Op::Add => a + b,
             Op::Sub => a - b,
             Op::Mul => a * b,
-            Op::Div | Op::Mod if b == 0.0 => return Ok(None),
+            Op::Div | Op::Mod if b == 0.0 => {
+                remarks::division();
+                return Ok(None);
+            }
             Op::Div => a / b,
             Op::Mod => a % b,
         };
@@ -246,7 +249,11 @@ fn integers(op: Op, a: &ArrayRef, b: &ArrayRef, ty: &DataType) -> SqlResult<Arra
     }
     let (a, b) = (exact(a)?, exact(b)?);
     let compute = |(a, b): (Option<i128>, Option<i128>)| match (op, a, b) {
-        (_, None, _) | (_, _, None) | (Op::Div | Op::Mod, _, Some(0)) => None,
+        (_, None, _) | (_, _, None) => None,
+        (Op::Div | Op::Mod, _, Some(0)) => {
+            remarks::division();
+            None
+        }
         (Op::Add, Some(a), Some(b)) => Some(a + b),
         (Op::Sub, Some(a), Some(b)) => Some(a - b),
         (Op::Mul, Some(a), Some(b)) => Some(a.saturating_mul(b)),
@@ -266,7 +273,10 @@ fn signed_integers(op: Op, a: &ArrayRef, b: &ArrayRef) -> SqlResult<ArrayRef> {
             Op::Add => a.checked_add(b),
             Op::Sub => a.checked_sub(b),
             Op::Mul => a.checked_mul(b),
-            Op::Div | Op::Mod if b == 0 => return Ok(None),
+            Op::Div | Op::Mod if b == 0 => {
+                remarks::division();
+                return Ok(None);
+            }
             Op::Div => a.checked_div(b),
             Op::Mod => Some(a.wrapping_rem(b)),
         };
@@ -317,6 +327,9 @@ fn int_div(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
     let (fa, fb) = (power(scale - sa), power(scale - sb));
     let quotients = a.iter().zip(b.iter()).map(|(a, b)| {
         let (a, b) = (a?.checked_mul(fa)?, b?.checked_mul(fb)?);
+        if b == 0 {
+            remarks::division();
+        }
         a.checked_div(b)
     });
     narrow(quotients, ty, "DIV")

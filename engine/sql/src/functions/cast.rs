@@ -11,7 +11,7 @@ use datafusion::common::{Result, ScalarValue, plan_err};
 use super::convert::{
     is_binary, is_string, to_bytes, to_datetime, to_i64, to_strings, to_time, to_type, to_u64,
 };
-use super::{Function, day, double, literal_int, moment, span, text, whole};
+use super::{Function, day, double, literal_int, moment, remarks, span, text, whole};
 use crate::error::SqlResult;
 use crate::temporal::{TIME_END_US, Zone, round_fraction, round_time};
 
@@ -68,7 +68,14 @@ fn cast_char(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let strings = to_strings(&args[0])?;
     let Some(length) = args.get(1) else { return Ok(Arc::new(strings)) };
     let length = to_i64(length)?.iter().next().flatten().unwrap_or(0).max(0) as usize;
-    let cut = strings.iter().map(|s| s.map(|s| s.chars().take(length).collect::<String>()));
+    let cut = strings.iter().map(|text| {
+        let text = text?;
+        let end = text.char_indices().nth(length).map(|(at, _)| at);
+        if end.is_some() {
+            remarks::truncated(&format!("CHAR({length})"), text);
+        }
+        text.get(..end.unwrap_or(text.len()))
+    });
     Ok(Arc::new(cut.collect::<StringArray>()))
 }
 

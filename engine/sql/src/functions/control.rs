@@ -11,11 +11,11 @@ use datafusion::common::{Result, ScalarValue};
 
 use super::convert::{
     DATETIME, is_binary, is_integer, is_json, is_string, is_temporal, is_time, number_type,
-    to_bool, to_type,
+    to_bool, to_i64, to_type,
 };
 use super::wide::{self, digits_of, is_wide};
 use super::{Function, truth, whole};
-use crate::error::{SqlResult, unknown};
+use crate::error::{SqlResult, too_many_rows, unknown};
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[
@@ -26,7 +26,16 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("mysql_greatest", 2..=99, |t, _| Ok(common(t)), |a, t| extreme(a, t, true)),
     Function::new("mysql_least", 2..=99, |t, _| Ok(common(t)), |a, t| extreme(a, t, false)),
     Function::new("isnull", 1..=1, whole, isnull),
+    Function::new("isobar_only_row", 2..=2, first_type, only_row),
 ];
+
+/// A value, if it comes of no more than one row.
+fn only_row(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    match to_i64(&args[1])?.iter().flatten().any(|rows| rows > 1) {
+        true => Err(too_many_rows()),
+        false => Ok(args[0].clone()),
+    }
+}
 
 /// The type that holds values of all these types, as MySQL aggregates them.
 pub fn common(types: &[DataType]) -> DataType {

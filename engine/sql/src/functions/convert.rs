@@ -17,6 +17,9 @@ use arrow::datatypes::{
 use types::{Decimal, Wide};
 
 use super::decimal::largest;
+use super::texts::{
+    moment_of_number, read_decimal, read_f64, read_i64, read_integer, read_moment, read_time,
+};
 use super::wide;
 use crate::error::{SqlResult, unknown};
 use crate::temporal;
@@ -177,7 +180,7 @@ pub fn to_time(array: &ArrayRef) -> SqlResult<DurationMicrosecondArray> {
             .iter()
             .map(|n| n.and_then(|n| temporal::time_from_number(n, 0)))
             .collect(),
-        _ => scalars(array)?.iter().map(|text| text.and_then(temporal::parse_time)).collect(),
+        _ => scalars(array)?.iter().map(|text| text.and_then(read_time)).collect(),
     })
 }
 
@@ -197,8 +200,8 @@ pub fn format_double(n: f64) -> String {
 pub fn to_f64(array: &ArrayRef) -> SqlResult<Float64Array> {
     Ok(match array.data_type() {
         DataType::Float64 => array.as_primitive::<Float64Type>().clone(),
-        ty if is_string(ty) => scalars(array)?.iter().map(|text| text.map(leading_f64)).collect(),
-        ty if is_binary(ty) => leading_texts(array)?.iter().map(|t| t.map(leading_f64)).collect(),
+        ty if is_string(ty) => scalars(array)?.iter().map(|text| text.map(read_f64)).collect(),
+        ty if is_binary(ty) => leading_texts(array)?.iter().map(|t| t.map(read_f64)).collect(),
         ty if is_time(ty) => {
             let number = |us| decimal_f64(temporal::time_number(us));
             to_time(array)?.iter().map(|us| us.map(number)).collect()
@@ -241,42 +244,6 @@ pub fn decimal_f64(n: Decimal) -> f64 {
     n.to_string().parse().unwrap_or(0.0)
 }
 
-/// The number that a text starts with, or 0.
-pub fn leading_f64(text: &str) -> f64 {
-    leading_number(text).parse().unwrap_or(0.0)
-}
-
-/// The longest front of a text that is a number; `0` if there is none.
-pub fn leading_number(text: &str) -> &str {
-    let text = text.trim_start();
-    let bytes = text.as_bytes();
-    let digits = |mut at: usize| {
-        while bytes.get(at).is_some_and(u8::is_ascii_digit) {
-            at += 1;
-        }
-        at
-    };
-    let start = usize::from(matches!(bytes.first(), Some(b'+' | b'-')));
-    let mut end = digits(start);
-    let mut count = end - start;
-    if bytes.get(end) == Some(&b'.') {
-        let fraction = digits(end + 1);
-        count += fraction - end - 1;
-        end = fraction;
-    }
-    if count == 0 {
-        return "0";
-    }
-    if matches!(bytes.get(end), Some(b'e' | b'E')) {
-        let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
-        let exponent = digits(end + 1 + sign);
-        if exponent > end + 1 + sign {
-            end = exponent;
-        }
-    }
-    text.get(..end).unwrap_or("0")
-}
-
 /// As a signed integer, rounded: halves of a decimal away from zero, halves of a double to even;
 /// of a text only its leading digits count. Out of range becomes the nearest end.
 pub fn to_i64(array: &ArrayRef) -> SqlResult<Int64Array> {
@@ -304,8 +271,8 @@ pub fn to_i64(array: &ArrayRef) -> SqlResult<Int64Array> {
             let array = to_f64(array)?;
             array.iter().map(|n| n.map(|n| n.round_ties_even() as i64)).collect()
         }
-        ty if is_string(ty) => scalars(array)?.iter().map(|text| text.map(leading_i64)).collect(),
-        ty if is_binary(ty) => leading_texts(array)?.iter().map(|t| t.map(leading_i64)).collect(),
+        ty if is_string(ty) => scalars(array)?.iter().map(|text| text.map(read_i64)).collect(),
+        ty if is_binary(ty) => leading_texts(array)?.iter().map(|t| t.map(read_i64)).collect(),
         ty if is_time(ty) => {
             let number = |us| round_i64(temporal::time_number(us));
             to_time(array)?.iter().map(|us| us.map(number)).collect()
@@ -318,27 +285,8 @@ pub fn to_i64(array: &ArrayRef) -> SqlResult<Int64Array> {
     })
 }
 
-/// The sign and the digits that a text starts with, and nothing behind them: `1.9` is 1, and so is
-/// `1e3`. Beyond 128 bits the number is at their end.
-fn leading_integer(text: &str) -> i128 {
-    let text = text.trim_start();
-    let (negative, rest) = match text.strip_prefix(['-', '+']) {
-        Some(rest) => (text.starts_with('-'), rest),
-        None => (false, text),
-    };
-    let size = rest
-        .bytes()
-        .take_while(u8::is_ascii_digit)
-        .fold(0i128, |sum, digit| sum.saturating_mul(10).saturating_add(i128::from(digit - b'0')));
-    if negative { -size } else { size }
-}
-
-fn leading_i64(text: &str) -> i64 {
-    leading_integer(text).clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
-}
-
-fn leading_u64(text: &str) -> u64 {
-    wrapped_u64(leading_integer(text))
+fn read_u64(text: &str) -> u64 {
+    wrapped_u64(read_integer(text))
 }
 
 /// Without a sign: negative numbers wrap, too large ones are the largest.
@@ -383,8 +331,8 @@ pub fn to_u64(array: &ArrayRef) -> SqlResult<UInt64Array> {
         DataType::Decimal256(_, scale) => {
             wholes(array, *scale).map(|n| n.map(wrapped_u64)).collect()
         }
-        ty if is_string(ty) => scalars(array)?.iter().map(|text| text.map(leading_u64)).collect(),
-        ty if is_binary(ty) => leading_texts(array)?.iter().map(|t| t.map(leading_u64)).collect(),
+        ty if is_string(ty) => scalars(array)?.iter().map(|text| text.map(read_u64)).collect(),
+        ty if is_binary(ty) => leading_texts(array)?.iter().map(|t| t.map(read_u64)).collect(),
         DataType::Float64 | DataType::Float32 => {
             let wrap = |n: f64| if n < 0.0 { n as i64 as u64 } else { n as u64 };
             to_f64(array)?.iter().map(|n| n.map(|n| wrap(n.round_ties_even()))).collect()
@@ -457,7 +405,7 @@ fn fit(n: Decimal, digits: u8, most: i128) -> i128 {
 
 /// The same of the number that a text starts with.
 fn fit_text(text: &str, digits: u8, most: i128) -> i128 {
-    let text = leading_number(text);
+    let text = read_decimal(text);
     if let Ok(n) = Decimal::parse(text) {
         return fit(n, digits, most);
     }
@@ -495,13 +443,13 @@ pub fn to_datetime(array: &ArrayRef) -> SqlResult<TimestampMicrosecondArray> {
             array.iter().map(|d| d.map(|d| i64::from(d) * temporal::DAY_US)).collect()
         }
         ty if is_string(ty) || is_binary(ty) => {
-            scalars(array)?.iter().map(|t| t.and_then(temporal::parse_datetime)).collect()
+            scalars(array)?.iter().map(|t| t.and_then(read_moment)).collect()
         }
         // MySQL would put the present day before it, and nothing here knows the present.
         ty if is_time(ty) => {
             return Err(crate::error::unsupported("a TIME in the place of a DATETIME"));
         }
-        _ => to_i64(array)?.iter().map(|n| n.and_then(temporal::from_number)).collect(),
+        _ => to_i64(array)?.iter().map(|n| n.and_then(moment_of_number)).collect(),
     })
 }
 

@@ -11,6 +11,7 @@ use arrow::datatypes::{DataType, Decimal128Type, Int64Type, UInt64Type, i256};
 
 use super::arithmetic::{Op, scale_of};
 use super::convert::{number_type, to_type};
+use super::remarks;
 use super::wide::{is_wide, wides};
 use crate::error::{SqlResult, out_of_range, unknown};
 
@@ -113,6 +114,7 @@ fn one_by_one(
     let compute = |(a, b): (Option<i128>, Option<i128>)| {
         let (Some(a), Some(b)) = (a, b) else { return Ok(None) };
         if b == 0 && matches!(op, Op::Div | Op::Mod) {
+            remarks::division();
             return Ok(None);
         }
         let n = match op {

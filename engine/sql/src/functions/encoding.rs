@@ -1,4 +1,5 @@
-//! Bytes in other clothes: SHA1, SHA2, FROM_BASE64, CHAR, EXPORT_SET, UUIDs and addresses of IPv4.
+//! Bytes in other clothes: SHA1, SHA2, FROM_BASE64, CHAR, EXPORT_SET, WEIGHT_STRING, UUIDs and
+//! addresses of IPv4; and COERCIBILITY.
 //!
 //! Nothing here may look at bytes as characters unless it says so.
 
@@ -14,7 +15,7 @@ use rand::RngCore;
 use sha1::{Digest, Sha1};
 use sha2::{Sha224, Sha256, Sha384, Sha512};
 
-use super::convert::{to_bytes, to_i64, to_strings, to_u64};
+use super::convert::{is_binary, is_string, to_bytes, to_i64, to_strings, to_u64};
 use super::{Function, text, truth, whole};
 use crate::error::SqlResult;
 
@@ -60,6 +61,8 @@ pub const FUNCTIONS: &[Function] = &[
     }),
     Function::new("mysql_uuid_to_bin", 1..=2, binary, uuid_to_bin),
     Function::new("mysql_bin_to_uuid", 1..=2, text, bin_to_uuid),
+    Function::new("mysql_weight_string", 1..=1, binary, weight_string),
+    Function::new("mysql_coercibility", 2..=2, whole, coercibility),
 ];
 
 fn binary(_: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
@@ -68,6 +71,37 @@ fn binary(_: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
 
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// WEIGHT_STRING: what texts compare by, which under utf8mb4_bin are their characters' numbers, in
+/// three bytes each. Bytes compare by themselves; what is no text has no weights.
+fn weight_string(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    let from = args[0].data_type();
+    if is_binary(from) {
+        return Ok(Arc::new(to_bytes(&args[0])?));
+    }
+    if !is_string(from) {
+        return Ok(Arc::new(BinaryArray::new_null(args[0].len())));
+    }
+    let weight = |character: char| {
+        let [_, weight @ ..] = u32::from(character).to_be_bytes();
+        weight
+    };
+    let texts = to_strings(&args[0])?;
+    let weights =
+        texts.iter().map(|text| Some(text?.chars().flat_map(weight).collect::<Vec<u8>>()));
+    Ok(Arc::new(weights.collect::<BinaryArray>()))
+}
+
+/// COERCIBILITY of a value: that of NULL, of numbers and times, and of texts, which comes second.
+fn coercibility(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    let ty = args[0].data_type();
+    let all = |n: i64| Ok(Arc::new(Int64Array::from(vec![n; args[0].len()])) as ArrayRef);
+    match ty {
+        DataType::Null => all(6),
+        ty if is_string(ty) || is_binary(ty) => Ok(Arc::new(to_i64(&args[1])?)),
+        _ => all(5),
+    }
 }
 
 /// SHA2(text, bits); NULL for bits that no such sum has.

@@ -12,7 +12,7 @@ use types::Decimal;
 
 use super::convert::{is_time, number_type, to_bytes, to_f64, to_i64, to_strings, to_type, to_u64};
 use super::wide::{self, digits_of};
-use super::{Function, double, literal_int, text, whole};
+use super::{Function, double, literal_int, remarks, text, whole};
 use crate::error::{SqlResult, out_of_range};
 
 /// The functions.
@@ -25,9 +25,9 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("mysql_sign", 1..=1, whole, sign),
     Function::new("mysql_sqrt", 1..=1, double, |a, _| map(a, |n| (n >= 0.0).then(|| n.sqrt()))),
     Function::new("mysql_exp", 1..=1, double, |a, _| map(a, |n| Some(n.exp()))),
-    Function::new("mysql_ln", 1..=1, double, |a, _| map(a, |n| (n > 0.0).then(|| n.ln()))),
-    Function::new("mysql_log2", 1..=1, double, |a, _| map(a, |n| (n > 0.0).then(|| n.log2()))),
-    Function::new("mysql_log10", 1..=1, double, |a, _| map(a, |n| (n > 0.0).then(|| n.log10()))),
+    Function::new("mysql_ln", 1..=1, double, |a, _| map(a, |n| logarithm(n, f64::ln))),
+    Function::new("mysql_log2", 1..=1, double, |a, _| map(a, |n| logarithm(n, f64::log2))),
+    Function::new("mysql_log10", 1..=1, double, |a, _| map(a, |n| logarithm(n, f64::log10))),
     Function::new("mysql_pow", 2..=2, double, |a, _| map2(a, f64::powf)),
     Function::new("mysql_atan2", 2..=2, double, |a, _| map2(a, f64::atan2)),
     Function::new("mysql_sin", 1..=1, double, |a, _| map(a, |n| Some(n.sin()))),
@@ -252,6 +252,15 @@ fn sign(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let signs = to_f64(&args[0])?;
     let signs = signs.iter().map(|n| n.map(|n| if n > 0.0 { 1 } else { -i64::from(n < 0.0) }));
     Ok(Arc::new(signs.collect::<Int64Array>()))
+}
+
+/// A logarithm; NULL, with a remark, of what has none.
+fn logarithm(n: f64, of: fn(f64) -> f64) -> Option<f64> {
+    if n <= 0.0 {
+        remarks::remark(3020, || "Invalid argument for logarithm".into());
+        return None;
+    }
+    Some(of(n))
 }
 
 fn map(args: &[ArrayRef], f: impl Fn(f64) -> Option<f64>) -> SqlResult<ArrayRef> {

@@ -1,7 +1,7 @@
 //! MySQL's functions and operators, for DataFusion's evaluator.
 //!
 //! Each is one [`Function`]: a name, what it returns, what it computes over whole columns. They
-//! keep no state and read no clock, so a plan may evaluate them on any node.
+//! keep no state (but RAND(n) does) and read no clock, so a plan may evaluate them on any node.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::error::{SqlResult, external};
+use remarks::Remarks;
 
 pub mod arithmetic;
 mod bytes;
@@ -31,10 +32,13 @@ mod json_changes;
 pub mod labels;
 pub mod lists;
 pub mod math;
+pub mod random;
 pub mod regexp;
+pub mod remarks;
 pub mod spelling;
 pub mod str_to_date;
 pub mod string;
+pub mod texts;
 pub mod time;
 pub mod wide;
 
@@ -82,6 +86,8 @@ impl Function {
 struct Udf {
     function: &'static Function,
     signature: Signature,
+    /// Who is told what it meets.
+    remarks: Option<Arc<Remarks>>,
 }
 
 impl std::fmt::Debug for Udf {
@@ -162,12 +168,17 @@ impl ScalarUDFImpl for Udf {
         } else {
             arrays
         };
-        let eval = if bytes::applies(self.function.name, arrays.iter().map(|a| a.data_type())) {
-            bytes::eval(self.function, &arrays, args.return_field.data_type())
-        } else {
-            (self.function.eval)(&arrays, args.return_field.data_type())
+        let ty = args.return_field.data_type();
+        let of_bytes = bytes::applies(self.function.name, arrays.iter().map(|a| a.data_type()));
+        let compute = || match of_bytes {
+            true => bytes::eval(self.function, &arrays, ty),
+            false => (self.function.eval)(&arrays, ty),
         };
-        let result = eval.map_err(external)?;
+        let computed = match &self.remarks {
+            Some(remarks) => remarks::heard(remarks, compute),
+            None => compute(),
+        };
+        let result = computed.map_err(external)?;
         if spread {
             return Ok(ColumnarValue::Array(result));
         }
@@ -195,13 +206,14 @@ pub fn all() -> Vec<Arc<ScalarUDF>> {
         string::FUNCTIONS,
         time::FUNCTIONS,
     ];
-    lists.into_iter().flatten().map(udf).chain(labels::all()).collect()
+    let ours = lists.into_iter().flatten().map(udf);
+    ours.chain(labels::all()).chain([random::seeded()]).collect()
 }
 
 fn udf(function: &'static Function) -> Arc<ScalarUDF> {
     let volatility = if function.volatile { Volatility::Volatile } else { Volatility::Immutable };
     let signature = Signature::user_defined(volatility);
-    Arc::new(ScalarUDF::new_from_impl(Udf { function, signature }))
+    Arc::new(ScalarUDF::new_from_impl(Udf { function, signature, remarks: None }))
 }
 
 /// The function of a name, for expressions that the planner writes itself.

@@ -10,8 +10,8 @@ use arrow::datatypes::{DataType, TimeUnit};
 use chrono::NaiveDate;
 use datafusion::common::{Result, ScalarValue};
 
-use super::Function;
 use super::convert::{DATETIME, to_strings, to_type};
+use super::{Function, remarks};
 use crate::error::SqlResult;
 use crate::temporal::{self, DAY_US};
 
@@ -49,8 +49,18 @@ fn str_to_date(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
     let (texts, formats) = (to_strings(&args[0])?, to_strings(&args[1])?);
     let is_time = matches!(ty, DataType::Duration(_));
     let times = texts.iter().zip(formats.iter()).map(|(text, format)| {
-        let read = Read::of(text?, format?)?;
-        if is_time { read.clock() } else { Some(read.day()? * DAY_US + read.clock()?) }
+        let (text, format) = (text?, format?);
+        let read = Read::of(text, format).and_then(|read| match is_time {
+            true => read.clock(),
+            false => Some(read.day()? * DAY_US + read.clock()?),
+        });
+        if read.is_none() {
+            let kind = if is_time { "time" } else { "datetime" };
+            let value = remarks::shown(text);
+            let message = || format!("Incorrect {kind} value: '{value}' for function str_to_date");
+            remarks::remark(1411, message);
+        }
+        read
     });
     if is_time {
         let times = times.collect::<arrow::array::DurationMicrosecondArray>();

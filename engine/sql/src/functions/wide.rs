@@ -19,7 +19,9 @@ use types::value::DECIMAL_MAX_PRECISION;
 use types::wide::{WIDE_MAX_PRECISION, Wide, power, round_div};
 
 use super::arithmetic::{Op, scale_of};
-use super::convert::{leading_number, number_type, to_type};
+use super::convert::{number_type, to_type};
+use super::remarks;
+use super::texts::read_decimal;
 use crate::error::{SqlResult, out_of_range, unknown};
 
 /// Most digits of what is computed.
@@ -109,6 +111,7 @@ pub(super) fn wides(op: Op, a: &ArrayRef, b: &ArrayRef, ty: &DataType) -> SqlRes
     let numbers = a.iter().zip(b.iter()).map(|(a, b)| {
         let (Some(a), Some(b)) = (a, b) else { return Ok(None) };
         if b == i256::ZERO && matches!(op, Op::Div | Op::Mod) {
+            remarks::division();
             return Ok(None);
         }
         let n = match op {
@@ -205,6 +208,10 @@ pub(super) fn int_div(a: &ArrayRef, b: &ArrayRef) -> SqlResult<Vec<Option<i128>>
             let quotient = whole_quotient(a, b, sa, sb).and_then(i256::to_i128);
             quotient.map(Some).ok_or_else(|| out_of_range("BIGINT", "DIV"))
         }
+        (Some(_), Some(_)) => {
+            remarks::division();
+            Ok(None)
+        }
         _ => Ok(None),
     };
     a.iter().zip(b.iter()).map(quotient).collect()
@@ -222,7 +229,7 @@ pub(super) fn to_wide(array: &ArrayRef, precision: u8, scale: i8) -> SqlResult<D
         _ => most,
     };
     let of_text = |text: &str| {
-        let text = leading_number(text);
+        let text = read_decimal(text);
         let end = if text.starts_with('-') { most.wrapping_neg() } else { most };
         rounded(text, digits)
             .filter(|n| n.unscaled.wrapping_abs() <= most)

@@ -1,9 +1,9 @@
 //! Expressions that sqlparser does not read as MySQL does: intervals of several parts and
-//! INTERVAL(…), TRIM(LEADING FROM …), CHAR(… USING …).
+//! INTERVAL(…), TRIM(LEADING FROM …), CHAR(… USING …), `@v := …`.
 //!
 //! What is not one of these is left to sqlparser, with no token taken.
 
-use sqlparser::ast::{DateTimeField, Expr, Ident, Interval, TrimWhereField};
+use sqlparser::ast::{BinaryOperator, DateTimeField, Expr, Ident, Interval, TrimWhereField};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
@@ -23,6 +23,26 @@ pub fn form(parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         Keyword::CHAR if parser.peek_nth_token(1).token == Token::LParen => Some(char(parser)),
         _ => None,
     }
+}
+
+/// `@v := expr`, if it comes next: an operand that reaches as far as it can.
+pub fn assignment(parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+    let name = match &parser.peek_token_ref().token {
+        Token::Word(word) if word.quote_style.is_none() && word.value.starts_with('@') => {
+            word.value.clone()
+        }
+        _ => return None,
+    };
+    if name.starts_with("@@") || parser.peek_nth_token(1).token != Token::Assignment {
+        return None;
+    }
+    parser.next_token();
+    parser.next_token();
+    Some(parser.parse_expr().map(|value| Expr::BinaryOp {
+        left: Box::new(Expr::Identifier(Ident::new(name))),
+        op: BinaryOperator::Assignment,
+        right: Box::new(value),
+    }))
 }
 
 fn interval(parser: &mut Parser) -> Result<Expr, ParserError> {

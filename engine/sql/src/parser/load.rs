@@ -16,11 +16,9 @@ pub fn load_data(parser: &mut Parser) -> SqlResult<Stmt> {
     }
     expect(parser, &["INFILE"])?;
     let file = text(parser)?;
-    if take(parser, &["REPLACE"]) {
-        return Err(unsupported("LOAD DATA … REPLACE"));
-    }
-    if take(parser, &["IGNORE"]) {
-        return Err(unsupported("LOAD DATA … IGNORE of duplicates"));
+    let replace = take(parser, &["REPLACE"]);
+    if !replace {
+        _ = take(parser, &["IGNORE"]);
     }
     expect(parser, &["INTO", "TABLE"])?;
     let table = object(parser)?;
@@ -36,6 +34,7 @@ pub fn load_data(parser: &mut Parser) -> SqlResult<Stmt> {
     let mut load = LoadData {
         file,
         table,
+        replace,
         separator: "\t".into(),
         quote: None,
         escape: Some(b'\\'),

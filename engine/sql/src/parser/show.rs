@@ -42,8 +42,9 @@ pub fn show(parser: &mut Parser) -> SqlResult<Stmt> {
         }
         ("VARIABLES", _) => ShowKind::Variables { global },
         ("STATUS", _) => ShowKind::Status,
-        ("WARNINGS", _) => limited(parser, ShowKind::Warnings)?,
-        ("ERRORS", _) => limited(parser, ShowKind::Errors)?,
+        ("WARNINGS", _) => ShowKind::Warnings { errors: false, window: limit(parser)? },
+        ("ERRORS", _) => ShowKind::Warnings { errors: true, window: limit(parser)? },
+        ("COUNT", _) => counted(parser)?,
         ("ENGINES", _) => ShowKind::Engines,
         ("STORAGE", "ENGINES") => {
             parser.next_token();
@@ -76,14 +77,30 @@ pub fn show(parser: &mut Parser) -> SqlResult<Stmt> {
     Ok(Stmt::Show(Show { kind, filter: filter(parser)? }))
 }
 
-fn limited(parser: &mut Parser, kind: ShowKind) -> SqlResult<ShowKind> {
-    if take(parser, &["LIMIT"]) {
-        super::number(parser)?;
-        if parser.consume_token(&Token::Comma) {
-            super::number(parser)?;
+/// `(*) WARNINGS` or `(*) ERRORS`.
+fn counted(parser: &mut Parser) -> SqlResult<ShowKind> {
+    for token in [Token::LParen, Token::Mul, Token::RParen] {
+        if !parser.consume_token(&token) {
+            return Err(unexpected(&parser.peek_token(), &token.to_string()));
         }
     }
-    Ok(kind)
+    let errors = take(parser, &["ERRORS"]);
+    if !errors {
+        expect(parser, &["WARNINGS"])?;
+    }
+    Ok(ShowKind::WarningCount { errors })
+}
+
+/// `LIMIT [skip,] most`, if it comes next.
+fn limit(parser: &mut Parser) -> SqlResult<(u64, u64)> {
+    if !take(parser, &["LIMIT"]) {
+        return Ok((0, u64::MAX));
+    }
+    let first = super::number(parser)?;
+    match parser.consume_token(&Token::Comma) {
+        true => Ok((first, super::number(parser)?)),
+        false => Ok((0, first)),
+    }
 }
 
 fn of_database(parser: &mut Parser) -> SqlResult<Option<String>> {

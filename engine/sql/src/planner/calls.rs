@@ -14,7 +14,7 @@ use super::rewrite::{null, number_of_hex, plain, value};
 use super::scalars::{NATIVE, SCALARS};
 use crate::calendar::Compound;
 use crate::error::{SqlResult, no_function, syntax, unsupported};
-use crate::functions;
+use crate::functions::{self, random};
 use crate::result::SqlError;
 use crate::temporal::{Unit, format_datetime, fraction_digits, parse_datetime, parse_time};
 
@@ -275,7 +275,10 @@ fn function_call(mut function: Function, context: &QueryContext) -> SqlResult<Ex
         return Ok(Expr::Function(function));
     }
     if let Some((_, ours)) = SCALARS.iter().find(|(mysql, _)| *mysql == name) {
-        function.name = vec![plain((*ours).to_owned())].into();
+        let arguments =
+            matches!(&function.args, FunctionArguments::List(list) if !list.args.is_empty());
+        let ours = if name == "rand" && arguments { random::SEEDED } else { *ours };
+        function.name = vec![plain(ours.to_owned())].into();
         // These ask for a number first.
         let numbers = match name.as_str() {
             "if" | "bit_count" => 1,
@@ -403,6 +406,12 @@ fn contextual(name: &str, function: Function, context: &QueryContext) -> SqlResu
         }
         ("version", 0) => string(crate::variables::VERSION),
         ("connection_id", 0) => number(context.connection_id),
+        ("coercibility", 1) => {
+            let column =
+                matches!(args.first(), Some(Expr::Identifier(_) | Expr::CompoundIdentifier(_)));
+            args.push(number(if column { 2 } else { 4 }));
+            call("mysql_coercibility", args)
+        }
         ("charset", 1) => string("utf8mb4"),
         ("collation", 1) => string("utf8mb4_bin"),
         _ if KNOWN_ARITY.contains(&name) => {

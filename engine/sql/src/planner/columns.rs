@@ -47,6 +47,9 @@ pub fn finish(
         } else if column.name.is_empty() {
             column.name = field.name().split(TWIN).next().unwrap_or_default().to_owned();
         }
+        if column.ty == Some(ColumnType::Double) {
+            column.decimals = super::decimals::fixed(&plan, at);
+        }
         let input = Expr::Column(PlanColumn::from((qualifier, field)));
         match column.ty.map(arrow_type) {
             Some(ty) if ty != *field.data_type() => {

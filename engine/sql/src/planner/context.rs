@@ -10,7 +10,9 @@ use datafusion::common::{DFSchema, Result, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
-use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
+use datafusion::logical_expr::{
+    AggregateUDF, Expr as PlanExpr, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF,
+};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use sqlparser::ast::{Expr, Query, Statement};
@@ -19,6 +21,8 @@ use super::names::{Displayed, TableName};
 use super::typing::{MysqlOperators, operators};
 use super::{PlannedSelect, QueryContext, ResolvedTable, columns, rewrite};
 use crate::error::{SqlResult, external, no_table};
+use crate::functions::random;
+use crate::functions::remarks::{self, Remarks};
 
 struct Context<'a> {
     state: &'a SessionState,
@@ -41,6 +45,10 @@ impl ContextProvider for Context<'_> {
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        // Each call has its own.
+        if name == random::SEEDED {
+            return Some(random::seeded());
+        }
         self.state.scalar_functions().get(name).cloned()
     }
 
@@ -118,7 +126,8 @@ pub fn plan(
     let (provider, operators) = context(query_context, state, resolved)?;
     let planner = SqlToRel::new_with_options(&provider, parser_options());
     let plan = planner.sql_statement_to_plan(Statement::Query(Box::new(query)))?;
-    let plan = operators.finish(plan, resolved)?;
+    let plan = super::lateral::numbered(operators.finish(plan, resolved)?)?;
+    let plan = super::ordering::by_columns(plan)?;
     columns::finish(plan, resolved, displayed)
 }
 
@@ -130,11 +139,33 @@ pub fn compile(
     query_context: &QueryContext,
     state: &SessionState,
 ) -> SqlResult<Arc<dyn PhysicalExpr>> {
+    let typed = typed(expr, schema, query_context, state)?;
+    Ok(state.create_physical_expr(typed, schema)?)
+}
+
+/// The same, telling a statement what it meets.
+pub fn compile_told(
+    expr: Expr,
+    schema: &DFSchema,
+    query_context: &QueryContext,
+    state: &SessionState,
+    remarks: &Arc<Remarks>,
+) -> SqlResult<Arc<dyn PhysicalExpr>> {
+    let typed = remarks::heard(remarks, || typed(expr, schema, query_context, state))?;
+    let told = remarks::told(typed, remarks)?;
+    Ok(state.create_physical_expr(told.data, schema)?)
+}
+
+fn typed(
+    expr: Expr,
+    schema: &DFSchema,
+    query_context: &QueryContext,
+    state: &SessionState,
+) -> SqlResult<PlanExpr> {
     let resolved = HashMap::new();
     let (provider, operators) = context(query_context, state, &resolved)?;
     let planner = SqlToRel::new_with_options(&provider, parser_options());
     let expr = rewrite::rewrite_expr(expr, query_context)?;
     let planned = planner.sql_to_expr(expr, schema, &mut PlannerContext::new())?;
-    let typed = planned.transform_up(|e| operators.typed(e, schema))?;
-    Ok(state.create_physical_expr(typed.data, schema)?)
+    Ok(planned.transform_up(|e| operators.typed(e, schema))?.data)
 }

@@ -56,6 +56,25 @@ fn numbered(expr: Expr, function: &str, schema: &DFSchema) -> Result<Expr> {
     }
 }
 
+/// A literal number that an ENUM is asked to equal, as the label of that number: by it keys are
+/// found. Of a number without a label, and of all else, the literal as it is.
+pub(super) fn label(literal: Expr, of: &Expr, schema: &DFSchema) -> Expr {
+    let number = match &literal {
+        Expr::Literal(ScalarValue::Int64(Some(n)), _) => u64::try_from(*n).ok(),
+        Expr::Literal(ScalarValue::UInt64(Some(n)), _) => Some(*n),
+        _ => None,
+    };
+    let Some(number) = number else { return literal };
+    match type_of(of, schema) {
+        // The empty text is the label of its place, and number 0 besides.
+        Some(ColumnType::Enum(labels)) => match labels.label(number) {
+            Some(label) if !label.is_empty() => lit(label),
+            _ => literal,
+        },
+        _ => literal,
+    }
+}
+
 /// Two operands: beside a number, ENUM and SET are numbers.
 pub(super) fn aligned(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
     let number = |expr: &Expr| Ok::<_, DataFusionError>(expr.get_type(schema)?.is_numeric());

@@ -8,7 +8,8 @@ use types::value::DECIMAL_MAX_PRECISION;
 use types::wide::{DECIMAL_MAX_SCALE, WIDE_MAX_PRECISION};
 
 use crate::error::{SqlResult, unsupported};
-use crate::functions::convert::leading_number;
+use crate::functions::remarks;
+use crate::functions::texts::leading_number;
 use crate::functions::wide::digits_of;
 use crate::result::SqlError;
 use crate::temporal::{DAY_US, Zone, parse_datetime};
@@ -63,7 +64,10 @@ pub fn typed(literal: &str, ty: &DataType, zone: Zone) -> SqlResult<Option<Expr>
             }
         },
         ty if ty.is_integer() => match leading_number(literal).parse::<i64>() {
-            Ok(n) => ScalarValue::Int64(Some(n)),
+            Ok(n) => {
+                remarks::read("DOUBLE", literal, leading_number(literal));
+                ScalarValue::Int64(Some(n))
+            }
             Err(_) => return Ok(None),
         },
         DataType::Decimal128(_, _) => match types::Decimal::parse(leading_number(literal)) {

@@ -10,14 +10,17 @@ mod canonical;
 mod columns;
 mod context;
 mod counted;
+mod decimals;
 mod groups;
 pub mod introducer;
 mod json;
 mod labels;
+mod lateral;
 pub mod literal;
 mod membership;
 mod moments;
 mod names;
+mod ordering;
 pub(crate) use calls::call;
 pub use calls::{bytes_of_bits, bytes_of_hex, text_of_hex};
 pub use canonical::canonical;
@@ -27,6 +30,7 @@ mod rewrite;
 mod scalars;
 mod scopes;
 pub mod short;
+pub mod single;
 mod stars;
 mod templates;
 mod tuples;
@@ -57,7 +61,7 @@ use crate::result::ResultColumn;
 use crate::temporal::Zone;
 
 pub use columns::{rename, result_type};
-pub use context::compile;
+pub use context::{compile, compile_told};
 pub use names::{Displayed, TableName, displayed, table_name, tables_of};
 
 /// All that gives a query its meaning besides its text and its snapshot.

@@ -123,6 +123,7 @@ impl Rewriter<'_> {
                 self.ctes.insert(cte.alias.name.value.clone());
             }
         }
+        super::ordering::of_set(query)?;
         super::counted::write_out(&mut query.body, &|name| self.shown(name))?;
         super::membership::spread_order(query)?;
         // Locks are taken by whoever runs the query; a plan only reads.

@@ -138,6 +138,7 @@ pub const SCALARS: &[(&str, &str)] = &[
     ("datediff", "mysql_datediff"),
     ("time", "cast_time"),
     ("unhex", "mysql_unhex"),
+    ("weight_string", "mysql_weight_string"),
     ("str_to_date", "mysql_str_to_date"),
 ];
 

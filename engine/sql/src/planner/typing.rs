@@ -89,6 +89,11 @@ impl MysqlOperators {
             BinaryOperator::And | BinaryOperator::Or | BinaryOperator::Xor => {
                 (truth(left, schema)?, truth(right, schema)?)
             }
+            BinaryOperator::Eq | BinaryOperator::NotEq | BinaryOperator::Spaceship => {
+                let right = super::labels::label(right, &left, schema);
+                let left = super::labels::label(left, &right, schema);
+                self.align(left, right, schema)?
+            }
             _ => self.align(left, right, schema)?,
         };
         Ok(PlannerResult::Planned(binary_expr(left, operator, right)))
@@ -319,6 +324,7 @@ impl MysqlOperators {
         let mut items = Vec::with_capacity(list.len());
         let mut uniform = true;
         for item in list {
+            let item = super::labels::label(item, &expr, schema);
             let (left, right) = self.align((*expr).clone(), item, schema)?;
             uniform &= left == *expr;
             items.push((left, right));

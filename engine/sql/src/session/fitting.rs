@@ -6,7 +6,7 @@ use types::{Column, ColumnType, Value};
 use super::Warning;
 use crate::coerce::{Place, labels, text, to_column};
 use crate::error::SqlResult;
-use crate::functions::convert::leading_number;
+use crate::functions::texts::leading_number;
 use crate::result::SqlError;
 
 /// How values that do not fit are treated.

@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Value as SqlValue, ValueWithSpan, Visit,
-    VisitMut, VisitorMut,
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Value as SqlValue,
+    ValueWithSpan, Visit, VisitMut, VisitorMut,
 };
 use types::Value;
 
+use super::user_variables::misplaced;
 use super::{Session, kept};
 use crate::constant::expression;
 use crate::error::{SqlResult, syntax};
@@ -31,6 +32,8 @@ struct Inliner<'a> {
     found_rows: u64,
     /// Whose account CURRENT_USER() is.
     rights: Option<&'a Rights>,
+    /// Warnings of the statement before, and errors among them.
+    warned: (u64, u64),
     /// Whether a LAST_INSERT_ID(expr) is left to be computed.
     keeps: &'a AtomicBool,
 }
@@ -64,6 +67,7 @@ impl Session {
                 row_count: self.row_count,
                 found_rows: self.found_rows.load(Ordering::Acquire),
                 rights: self.rights.as_ref().map(|(_, rights)| &**rights),
+                warned: self.warnings.counted_before(),
                 keeps: &keeps,
             };
             match walk_mut(statement, &mut inliner) {
@@ -82,6 +86,15 @@ impl Session {
 
 impl VisitorMut for Inliner<'_> {
     type Break = Unfinished;
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Unfinished> {
+        match expr {
+            Expr::BinaryOp { op: BinaryOperator::Assignment, .. } => {
+                ControlFlow::Break(Unfinished::Wrong(misplaced()))
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Unfinished> {
         match self.replacement(expr) {
@@ -181,6 +194,8 @@ impl Inliner<'_> {
         let now = || self.globals.ok_or(Unfinished::Globals);
         let value = match target_of(name, "") {
             Target::User(name) => self.variables.user(&name),
+            Target::Session(name) if name == "warning_count" => Value::UInt(self.warned.0),
+            Target::Session(name) if name == "error_count" => Value::UInt(self.warned.1),
             Target::Session(name) if Variables::is_global(&name) => {
                 self.variables.with_globals(now()?).value(&name)?
             }

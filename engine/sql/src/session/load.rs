@@ -1,11 +1,15 @@
 //! LOAD DATA LOCAL INFILE: the whole file is read and checked before its first row is written.
 //!
-//! What is larger than one transaction is committed in several, and a warning says how many.
+//! As in MySQL, LOCAL means IGNORE: what does not fit is changed until it does, and rows of a key that
+//! is taken are left out (or, under REPLACE, take the place of the others), with a warning each. What
+//! cannot be mended so is an error before any row is written. What is larger than one transaction is
+//! committed in several, and a warning says how many.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use arrow::array::{ArrayRef, StringArray};
 use arrow::datatypes::{DataType, Field as ArrowField, Schema, SchemaRef};
@@ -21,15 +25,15 @@ use types::{Error, Table, Value};
 use super::fitting::Fitting;
 use super::insert::{position, visible};
 use super::tables::writable;
-use super::{ATTEMPTS, Open, Session, pause};
+use super::{ATTEMPTS, DEADLOCK, Open, Session, impossible, pause};
 use crate::coerce::value_at;
 use crate::delimited::{Field, Format, Records};
 use crate::error::{SqlResult, interrupted, table_changed, unknown};
 use crate::planner::{self, table_name};
 use crate::result::{Done, Reply, SqlError};
 use crate::rows;
-use crate::statement::{LoadData, LoadTarget};
-use crate::storage::Savepoint;
+use crate::statement::{LoadData, LoadTarget, Mode};
+use crate::storage::{Savepoint, Transaction};
 use crate::walk::walk_mut;
 
 /// Pieces of the file, in order; an error means that the rest will not come.
@@ -37,6 +41,8 @@ pub type Infile = mpsc::Receiver<Result<Bytes, SqlError>>;
 
 /// Largest file.
 const MOST_BYTES: usize = 1 << 30;
+/// Error of a row whose key another one has.
+const DUPLICATE: u16 = 1062;
 /// Records that are computed together.
 const CHUNK: usize = 4_096;
 /// Bytes of keys and rows that one transaction of a load writes.
@@ -53,6 +59,18 @@ struct Plan {
     /// Expressions of SET, over the fields as texts.
     computed: Vec<Arc<dyn PhysicalExpr>>,
     schema: SchemaRef,
+    /// Whether rows of the same key go, rather than the new ones being left out.
+    replace: bool,
+}
+
+/// How far a load has come.
+#[derive(Default)]
+struct Loaded {
+    records: usize,
+    copied: u64,
+    deleted: u64,
+    transactions: u64,
+    first_id: u64,
 }
 
 impl Session {
@@ -96,7 +114,8 @@ impl Session {
         match answer {
             Ok(Reply::Done(mut done)) => {
                 self.row_count = i64::try_from(done.affected_rows).unwrap_or(i64::MAX);
-                done.warnings = u16::try_from(self.warnings.len()).unwrap_or(u16::MAX);
+                self.bound_warnings();
+                done.warnings = self.warning_count().now();
                 Ok(Reply::Done(done))
             }
             Ok(other) => Ok(other),
@@ -134,104 +153,168 @@ impl Session {
             bytes.extend_from_slice(&piece);
         }
         let plan = self.load_plan(&load).await?;
+        let mut fits = Vec::new();
         for chunk in chunks(&load, &bytes) {
             let (lines, records) = chunk?;
-            let given = plan.given(&lines, &records)?;
-            self.typed_rows(&plan.table, &plan.positions, given, 1, &mut Fitting::Strict)
-                .map_err(|error| at_line(error, &lines))?;
+            fits.push(self.fits(&plan, &lines, &records)?);
             tokio::task::yield_now().await;
         }
-        self.write_file(&load, &plan, &bytes, committed).await
+        self.write_file(&load, &plan, (bytes.as_slice(), fits.as_slice()), committed).await
+    }
+
+    /// Whether all records of a chunk fit their columns as they are. Values that may have to be mended
+    /// are kept beside, which most files need not pay for.
+    fn fits(&self, plan: &Plan, lines: &[usize], records: &[Vec<Field>]) -> SqlResult<bool> {
+        let typed = |mut fitting: Fitting| {
+            let given = plan.given(lines, records, 1, &mut fitting)?;
+            self.typed_rows(&plan.table, &plan.positions, given, 1, &mut fitting)
+                .map_err(|error| at_line(error, lines))
+        };
+        if typed(Fitting::Strict).is_ok() {
+            return Ok(true);
+        }
+        typed(Fitting::ignoring(true)).map(|_| false)
     }
 
     async fn write_file(
         &mut self,
         load: &LoadData,
         plan: &Plan,
-        bytes: &[u8],
+        (bytes, fits): (&[u8], &[bool]),
         committed: &AtomicU64,
     ) -> SqlResult<Reply> {
         let enclosing = self.enclosing().await?;
-        let mut loaded = 0;
-        let mut transactions = 0;
-        let mut first_id = 0;
+        let mut loaded = Loaded::default();
         let mut waiting: Vec<Vec<Value>> = Vec::new();
         let mut size = 0;
-        for chunk in chunks(load, bytes) {
+        for (chunk, fits) in chunks(load, bytes).zip(fits) {
             let (lines, records) = chunk?;
-            let given = plan.given(&lines, &records)?;
-            let (rows, first) = self
-                .complete_rows(&plan.table, &plan.positions, given, 1)
-                .await
-                .map_err(|error| at_line(error, &lines))?;
-            first_id = if first_id == 0 { first } else { first_id };
-            size += rows.iter().map(|row| weight(&plan.table, row)).sum::<usize>();
-            waiting.extend(rows);
+            let mut fitting = Fitting::ignoring(!fits);
+            let first_row = loaded.records + 1;
+            let given = plan.given(&lines, &records, first_row, &mut fitting)?;
+            let numbered = self
+                .complete_numbered(&plan.table, &plan.positions, given, first_row, &mut fitting)
+                .await?;
+            self.warn_of(fitting);
+            loaded.records += records.len();
+            loaded.first_id =
+                if loaded.first_id == 0 { numbered.first_id } else { loaded.first_id };
+            let whole = numbered.rows.into_iter().enumerate();
+            let whole = whole.filter(|(at, _)| numbered.broken.binary_search(at).is_err());
+            let from = waiting.len();
+            waiting.extend(whole.map(|(_, row)| row));
+            let added = waiting.get(from..).unwrap_or_default();
+            size += added.iter().map(|row| weight(&plan.table, row)).sum::<usize>();
             if enclosing.is_none() && size < TRANSACTION_BYTES {
                 continue;
             }
-            loaded += self.write_rows(plan, &mut waiting, enclosing.as_ref(), committed).await?;
-            transactions += 1;
+            let rows = std::mem::take(&mut waiting);
+            self.write_rows(plan, rows, enclosing.as_ref(), &mut loaded, committed).await?;
             size = 0;
         }
         if !waiting.is_empty() {
-            loaded += self.write_rows(plan, &mut waiting, enclosing.as_ref(), committed).await?;
-            transactions += 1;
+            self.write_rows(plan, waiting, enclosing.as_ref(), &mut loaded, committed).await?;
         }
+        let transactions = loaded.transactions;
         if enclosing.is_none() && transactions > 1 {
             self.warn(1105, format!("the file was larger than one transaction: loaded by {transactions} transactions"));
         }
+        Ok(Reply::Done(self.summary_of(&loaded)))
+    }
+
+    fn summary_of(&mut self, loaded: &Loaded) -> Done {
+        let Loaded { records, copied, deleted, first_id, .. } = *loaded;
         if first_id > 0 {
             self.last_insert_id = first_id;
         }
-        let warnings = self.warnings.len();
-        let info = format!("Records: {loaded}  Deleted: 0  Skipped: 0  Warnings: {warnings}");
-        Ok(Reply::Done(Done { affected_rows: loaded, last_insert_id: first_id, warnings: 0, info }))
+        let (skipped, warnings) = (records as u64 - copied, self.warnings.count());
+        let info = format!(
+            "Records: {records}  Deleted: {deleted}  Skipped: {skipped}  Warnings: {warnings}"
+        );
+        Done { affected_rows: copied + deleted, last_insert_id: first_id, warnings: 0, info }
     }
 
-    /// Inserts rows into the open transaction, or commits them as one.
+    /// Takes over what a part of the file is warned of.
+    fn warn_of(&mut self, fitting: Fitting) {
+        self.warnings.extend(fitting.into_warnings());
+        self.bound_warnings();
+    }
+
+    /// Writes rows into the open transaction, or commits them as one.
     async fn write_rows(
         &mut self,
         plan: &Plan,
-        waiting: &mut Vec<Vec<Value>>,
+        rows: Vec<Vec<Value>>,
         enclosing: Option<&Open>,
+        loaded: &mut Loaded,
         committed: &AtomicU64,
-    ) -> SqlResult<u64> {
-        let rows = std::mem::take(waiting);
-        let table = std::slice::from_ref(&*plan.table);
-        let failed = |error| rows::error(error, table);
+    ) -> SqlResult<()> {
+        loaded.transactions += 1;
         if let Some(open) = enclosing {
-            let mut guard = open.shared.lock().await;
-            let Some(transaction) = guard.as_mut() else { return Err(interrupted()) };
-            for row in &rows {
-                rows::insert(transaction.as_mut(), &plan.table, row).map_err(failed)?;
-            }
-            return Ok(rows.len() as u64);
+            let mut fitting = Fitting::ignoring(true);
+            let met = self.meet_rows(&plan.table, &rows, plan.replace, open, &mut fitting).await?;
+            loaded.add(met);
+            self.warn_of(fitting);
+            return Ok(());
         }
-        let mut attempt = 0;
+        // Most rows meet none of the same key. They are looked up only if the commit says otherwise.
+        let (mut attempt, mut meets) = (0, false);
         loop {
             attempt += 1;
-            let mut transaction = self.engine.storage.begin().await?;
-            for row in &rows {
-                rows::insert(transaction.as_mut(), &plan.table, row).map_err(failed)?;
-            }
-            let held = self.shield.hold();
-            let outcome = transaction.commit().await;
-            drop(held);
-            match outcome {
-                Ok(_) => {
-                    committed.fetch_add(rows.len() as u64, Ordering::AcqRel);
-                    return Ok(rows.len() as u64);
+            let mut fitting = Fitting::ignoring(true);
+            let written = match meets {
+                false => self.commit_new(plan, &rows).await,
+                true => self.commit_met(plan, &rows, &mut fitting).await,
+            };
+            match written {
+                Ok(met) => {
+                    committed.fetch_add(met.0, Ordering::AcqRel);
+                    loaded.add(met);
+                    self.warn_of(fitting);
+                    return Ok(());
                 }
-                // Its rows are made as the table was described when the load began.
-                Err(Error::SchemaChanged { .. }) => {
-                    let why = "was changed while rows were loaded: load the others again";
-                    return Err(table_changed(&plan.table.database, &plan.table.name, why));
-                }
-                Err(error) if error.is_conflict() && attempt < ATTEMPTS => pause(attempt).await,
-                Err(error) => return Err(failed(error)),
+                Err(error) if error.code == DUPLICATE && !meets => (attempt, meets) = (0, true),
+                Err(error) if error.code == DEADLOCK && attempt < ATTEMPTS => pause(attempt).await,
+                Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Commits rows that nobody has looked for: if one meets another of the same key, none is written.
+    async fn commit_new(&self, plan: &Plan, rows: &[Vec<Value>]) -> SqlResult<(u64, u64)> {
+        let mut transaction = self.engine.storage.begin().await?;
+        for row in rows {
+            rows::insert(transaction.as_mut(), &plan.table, row)
+                .map_err(|error| plan.failed(error))?;
+        }
+        self.commit_rows(plan, transaction).await?;
+        Ok((rows.len() as u64, 0))
+    }
+
+    /// Commits rows of which some meet others; how many came, and how many went for them.
+    async fn commit_met(
+        &mut self,
+        plan: &Plan,
+        rows: &[Vec<Value>],
+        fitting: &mut Fitting,
+    ) -> SqlResult<(u64, u64)> {
+        let open = self.begin(Mode::Pessimistic).await?;
+        if let Some(transaction) = open.shared.lock().await.as_mut() {
+            transaction.wait_for_rows(Duration::ZERO);
+        }
+        let met = self.meet_rows(&plan.table, rows, plan.replace, &open, fitting).await;
+        self.open = None;
+        let met = met?;
+        let transaction = open.shared.lock().await.take();
+        let transaction =
+            transaction.ok_or_else(|| impossible("a transaction ended on its own"))?;
+        self.commit_rows(plan, transaction).await?;
+        Ok(met)
+    }
+
+    async fn commit_rows(&self, plan: &Plan, transaction: Box<dyn Transaction>) -> SqlResult<()> {
+        let _held = self.shield.hold();
+        transaction.commit().await.map(|_| ()).map_err(|error| plan.failed(error))
     }
 
     async fn load_plan(&mut self, load: &LoadData) -> SqlResult<Plan> {
@@ -269,14 +352,40 @@ impl Session {
             self.inline(&mut expr, &[]).await?;
             computed.push(planner::compile(expr, &frame, &self.context(), &self.engine.state)?);
         }
-        Ok(Plan { table, targets, positions, direct, computed, schema })
+        let replace = load.replace;
+        Ok(Plan { table, targets, positions, direct, computed, schema, replace })
+    }
+}
+
+impl Loaded {
+    fn add(&mut self, (copied, deleted): (u64, u64)) {
+        self.copied += copied;
+        self.deleted += deleted;
     }
 }
 
 impl Plan {
-    /// Values for the positions of the plan, record by record.
-    fn given(&self, lines: &[usize], records: &[Vec<Field>]) -> SqlResult<Vec<Vec<Option<Value>>>> {
-        for (line, record) in lines.iter().zip(records) {
+    /// What became of writing rows that were made as the table was described when the load began.
+    fn failed(&self, error: Error) -> SqlError {
+        match error {
+            Error::SchemaChanged { .. } => {
+                let why = "was changed while rows were loaded: load the others again";
+                table_changed(&self.table.database, &self.table.name, why)
+            }
+            error => rows::error(error, std::slice::from_ref(&*self.table)),
+        }
+    }
+
+    /// Values for the positions of the plan, record by record; what a record lacks is its column's
+    /// default, and what it has too much is left out.
+    fn given(
+        &self,
+        lines: &[usize],
+        records: &[Vec<Field>],
+        first_row: usize,
+        fitting: &mut Fitting,
+    ) -> SqlResult<Vec<Vec<Option<Value>>>> {
+        for (row, record) in (first_row..).zip(records) {
             let (code, text) = match record.len().cmp(&self.targets.len()) {
                 std::cmp::Ordering::Less => (1261, "doesn't contain data for all columns"),
                 std::cmp::Ordering::Greater => {
@@ -284,16 +393,16 @@ impl Plan {
                 }
                 std::cmp::Ordering::Equal => continue,
             };
-            return Err(SqlError::new(code, b"01000", format!("Line {line} {text}")));
+            fitting.leave_out(SqlError::new(code, b"01000", format!("Row {row} {text}")))?;
         }
         let mut given: Vec<Vec<Option<Value>>> = records
             .iter()
             .map(|record| {
-                let field = |at: &usize| match record.get(*at) {
-                    Some(Some(text)) => Value::String(text.clone()),
-                    _ => Value::Null,
+                let field = |at: &usize| {
+                    let field = record.get(*at)?;
+                    Some(field.clone().map_or(Value::Null, Value::String))
                 };
-                self.direct.iter().map(|at| Some(field(at))).collect()
+                self.direct.iter().map(field).collect()
             })
             .collect();
         if self.computed.is_empty() {

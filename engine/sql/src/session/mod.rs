@@ -44,8 +44,10 @@ mod staged;
 mod tables;
 mod unfolding;
 mod upsert;
+mod user_variables;
 mod users;
 mod views;
+mod warnings;
 mod write;
 
 use std::collections::HashMap;
@@ -66,13 +68,15 @@ use crate::planner::QueryContext;
 use crate::privileges::{Need, Rights};
 use crate::reader::Shared;
 use crate::result::{Done, Reply, ResultColumn, SqlError};
-use crate::statement::{Mode, Stmt};
+use crate::statement::{Mode, ShowKind, Stmt};
 use crate::storage::Savepoint;
 use crate::variables::Variables;
 use crate::{parser, rows};
 use interrupt::Shield;
 
 pub use load::Infile;
+pub use warnings::Warning;
+use warnings::Warnings;
 
 /// Attempts of an autocommit statement that conflicts with others.
 const ATTEMPTS: u32 = 10;
@@ -94,17 +98,6 @@ pub struct SessionInfo {
     pub host: String,
     /// CLIENT_FOUND_ROWS: UPDATE counts the rows it found, changed or not.
     pub found_rows: bool,
-}
-
-/// A remark on the last statement.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
-    /// `Note`, `Warning` or `Error`.
-    pub level: &'static str,
-    /// MySQL's number.
-    pub code: u16,
-    /// What.
-    pub message: String,
 }
 
 /// An open transaction.
@@ -155,7 +148,7 @@ pub struct Session {
     /// Whether the next transaction alone is READ ONLY.
     next_read_only: Option<bool>,
     snapshot: Option<SnapshotToken>,
-    warnings: Vec<Warning>,
+    warnings: Warnings,
     last_insert_id: u64,
     /// What LAST_INSERT_ID(expr) keeps, and how much of it `last_insert_id` knows.
     kept: Arc<kept::Kept>,
@@ -192,7 +185,7 @@ impl Session {
             next_fresh: None,
             next_read_only: None,
             snapshot: None,
-            warnings: Vec::new(),
+            warnings: Warnings::default(),
             last_insert_id: 0,
             kept: Arc::default(),
             adopted: 0,
@@ -373,11 +366,11 @@ impl Session {
             &statement,
             Ok(Stmt::Show(show)) if matches!(
                 show.kind,
-                crate::statement::ShowKind::Warnings | crate::statement::ShowKind::Errors
+                ShowKind::Warnings { .. } | ShowKind::WarningCount { .. }
             )
         );
         if !diagnostic {
-            self.warnings.clear();
+            self.warnings.begin();
         }
         // Rows of a SELECT LAST_INSERT_ID(n) are pulled after its answer.
         _ = self.adopt_kept();
@@ -413,7 +406,8 @@ impl Session {
                 let batches = batches.inspect_ok(move |batch| {
                     found.fetch_add(batch.num_rows() as u64, Ordering::AcqRel);
                 });
-                let warnings = u16::try_from(self.warnings.len()).unwrap_or(u16::MAX);
+                self.bound_warnings();
+                let warnings = self.warning_count();
                 Ok(Reply::Rows { columns, batches: Box::pin(batches), warnings })
             }
             Ok(Reply::Done(mut done)) => {
@@ -426,7 +420,8 @@ impl Session {
                         false => done.last_insert_id = kept,
                     }
                 }
-                done.warnings = u16::try_from(self.warnings.len()).unwrap_or(u16::MAX);
+                self.bound_warnings();
+                done.warnings = self.warning_count().now();
                 Ok(Reply::Done(done))
             }
             Ok(other) => Ok(other),
@@ -507,7 +502,7 @@ impl Session {
             Stmt::Kill { id, query } => self.kill(id, query),
             Stmt::Do(exprs) => {
                 for expr in exprs {
-                    self.evaluate(expr, parameters).await?;
+                    self.assign(expr, parameters).await?;
                 }
                 Ok(done())
             }
@@ -519,17 +514,6 @@ impl Session {
                 self.define(definition, cancel).await
             }
         }
-    }
-
-    fn warn(&mut self, code: u16, message: impl Into<String>) {
-        self.warnings.push(Warning { level: "Warning", code, message: message.into() });
-    }
-
-    fn note(&mut self, code: u16, message: impl Into<String>) {
-        if self.variables.get("sql_notes").is_ok_and(|notes| notes == "OFF") {
-            return;
-        }
-        self.warnings.push(Warning { level: "Note", code, message: message.into() });
     }
 
     fn context(&self) -> QueryContext {

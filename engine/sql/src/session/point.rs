@@ -19,7 +19,7 @@ use crate::constant::literal;
 use crate::error::{SqlResult, no_column};
 use crate::planner::table_name;
 use crate::reader::Reader;
-use crate::result::{Reply, ResultColumn};
+use crate::result::{Reply, ResultColumn, WarningCount};
 
 /// A table named alone in a FROM, and the name it goes by.
 pub(super) fn single(
@@ -321,7 +321,7 @@ impl Session {
             .collect();
         let batch = builder.finish()?;
         let batches = Box::pin(futures::stream::iter([Ok(batch)]));
-        Ok(Some(Reply::Rows { columns, batches, warnings: 0 }))
+        Ok(Some(Reply::Rows { columns, batches, warnings: WarningCount::default() }))
     }
 }
 
@@ -377,6 +377,7 @@ fn described(table: &Table, alias: Option<&str>, at: usize, name: String) -> Opt
         org_table: table.name.clone(),
         database: table.database.clone(),
         ty: Some(column.ty),
+        decimals: None,
         nullable: column.nullable,
         primary_key: table.primary_key.contains(&column.id),
         unique_key: !unique.is_empty(),

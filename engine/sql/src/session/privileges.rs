@@ -101,7 +101,9 @@ fn asks_nothing(statement: &Stmt) -> bool {
         // What it runs is looked at by itself.
         | Stmt::Execute { .. }
         | Stmt::Nothing => true,
-        Stmt::Show(show) => matches!(show.kind, ShowKind::Warnings | ShowKind::Errors),
+        Stmt::Show(show) => {
+            matches!(show.kind, ShowKind::Warnings { .. } | ShowKind::WarningCount { .. })
+        }
         _ => false,
     }
 }

@@ -17,15 +17,17 @@ use types::{Column, ColumnType, SchemaVersion, SnapshotToken, TableId, Timestamp
 
 use super::locking::Locked;
 use super::tables::{Tables, stored};
+use super::user_variables::without_assignments;
 use super::{ATTEMPTS, Session, impossible, pause};
 use crate::access;
 use crate::analytic::AnalyticQuery;
 use crate::engine::Engine;
 use crate::error::{SqlResult, TABLE_CHANGED, unsupported};
+use crate::functions::remarks::{self, Remarks};
 use crate::lane;
 use crate::planner::{self, PlannedSelect, TableName, short, tables_of};
 use crate::reader::Reader;
-use crate::result::{BatchStream, Reply, ResultColumn, SqlError};
+use crate::result::{BatchStream, Reply, ResultColumn, SqlError, WarningCount};
 use crate::router::{self, QueryFacts, Route, TableFacts};
 use crate::statement::Stmt;
 use crate::walk::walk;
@@ -44,6 +46,8 @@ struct Prepared {
     planned: PlannedSelect,
     /// What rows would run; none yet where columns are sure to answer, which optimise it themselves.
     optimized: Option<Optimized>,
+    /// What its expressions met.
+    remarks: Arc<Remarks>,
     route: Route,
     text: String,
     reader: Reader,
@@ -61,6 +65,7 @@ impl Session {
     ) -> SqlResult<Reply> {
         // Columns are called what the client wrote, never what a variable or a token was.
         let displayed = planner::displayed(&query);
+        self.assign_items(&mut query, parameters).await?;
         if !query.locks.is_empty() {
             self.check_no_view_is_locked(&query).await?;
         }
@@ -94,7 +99,7 @@ impl Session {
         planner::rename(&mut columns, &displayed);
         if prepared.route.engine == router::Engine::Columns {
             match self.on_columns(&prepared).await {
-                Ok((batches, _)) => return Ok(Reply::Rows { columns, batches, warnings: 0 }),
+                Ok((batches, _)) => return Ok(self.answer_of_columns(columns, batches)),
                 Err(error) => {
                     if let Some(query) = again {
                         return Box::pin(self.on_columns_again(query, error, &displayed)).await;
@@ -107,7 +112,14 @@ impl Session {
             }
         }
         let plan = self.physical(&prepared).await?;
-        Ok(Reply::Rows { columns, batches: self.rows(plan)?, warnings: 0 })
+        Ok(Reply::Rows { columns, batches: self.rows(plan)?, warnings: WarningCount::default() })
+    }
+
+    /// Nobody hears what expressions met on other nodes; then those that were computed here tell
+    /// nothing either.
+    fn answer_of_columns(&mut self, columns: Vec<ResultColumn>, batches: BatchStream) -> Reply {
+        _ = self.take_remarks();
+        Reply::Rows { columns, batches, warnings: WarningCount::default() }
     }
 
     /// Where rows may not answer: plans a query anew while a table changes between its planning and
@@ -125,6 +137,7 @@ impl Session {
             pause(attempt).await;
             self.engine.storage.timestamp().await?;
             let source = self.reader().await?;
+            _ = self.take_remarks();
             let prepared = self.plan_from(query.clone(), source).await?;
             if prepared.route.refused.is_some() || prepared.route.engine != router::Engine::Columns
             {
@@ -134,7 +147,7 @@ impl Session {
                 Ok((batches, _)) => {
                     let mut columns = prepared.planned.columns.clone();
                     planner::rename(&mut columns, displayed);
-                    return Ok(Reply::Rows { columns, batches, warnings: 0 });
+                    return Ok(self.answer_of_columns(columns, batches));
                 }
                 Err(other) => error = other,
             }
@@ -149,6 +162,7 @@ impl Session {
         parameters: &[Value],
     ) -> SqlResult<Vec<ResultColumn>> {
         let displayed = planner::displayed(&query);
+        without_assignments(&mut query);
         self.inline_values(&mut query, parameters).await?;
         Self::describe_calls(&mut query);
         let mut columns = self.plan(query).await?.planned.columns;
@@ -170,7 +184,11 @@ impl Session {
 
     async fn plan(&mut self, query: Query) -> SqlResult<Prepared> {
         let source = self.reader().await?;
-        self.plan_from(query, source).await
+        // Nobody gets an answer of it, nor what its constants would be remarked on for.
+        let remarks = self.take_remarks();
+        let prepared = self.plan_from(query, source).await;
+        self.put_remarks(remarks);
+        prepared
     }
 
     async fn plan_from(
@@ -184,13 +202,15 @@ impl Session {
             reader: reader.clone(),
             rights: self.known_rights(),
         };
-        let context = self.context();
+        let (context, remarks) = (self.context(), self.remarks());
         let names = tables_of(&query, &context.database)?;
         let aliases = aliases(&query, &context.database);
         let hints = hints_of(&query);
         let locking = !query.locks.is_empty();
         let text = planner::canonical(&query);
-        let planned = planner::plan_query(query, &context, &self.engine.state, &tables).await?;
+        let planning = planner::plan_query(query, &context, &self.engine.state, &tables);
+        let mut planned = remarks::heard_until(&remarks, planning).await?;
+        planned.plan = remarks::listened(planned.plan, &remarks)?;
         let named = |name: &TableName| catalog.table_named(&name.database, &name.table);
         let described = names.iter().filter_map(named).map(|table| (table.id, table.version));
         let described = described.collect();
@@ -204,14 +224,14 @@ impl Session {
             QueryFacts { tables: facts, hints, rows_allowed, columns_allowed, locking, tier };
         let mut optimized = None;
         if !router::is_sure_of_columns(&facts) {
-            let found = self.optimize(&planned.plan, &catalog, reader.ts())?;
+            let found = self.optimize(&planned.plan, &catalog, reader.ts(), &remarks)?;
             for (table, name) in facts.tables.iter_mut().zip(&names) {
                 table.narrow = found.narrow.get(name).copied().unwrap_or(false);
             }
             optimized = Some(found);
         }
         let route = router::route(&facts);
-        Ok(Prepared { planned, optimized, route, text, reader, catalog, described })
+        Ok(Prepared { planned, optimized, remarks, route, text, reader, catalog, described })
     }
 
     /// The plan, optimised for what it is.
@@ -220,8 +240,10 @@ impl Session {
         plan: &LogicalPlan,
         catalog: &Catalog,
         ts: Timestamp,
+        remarks: &Remarks,
     ) -> SqlResult<Optimized> {
         let Engine { state, short, .. } = &self.engine;
+        let before = remarks.count();
         if short::is_chain(plan)? {
             let plan = short.optimize(plan)?;
             let narrow = narrow(&plan, catalog, ts)?;
@@ -229,6 +251,8 @@ impl Session {
                 return Ok(Optimized { plan, state: short.clone(), narrow });
             }
         }
+        // Constants are computed while a plan is optimised: now once more.
+        remarks.forget_from(before);
         let plan = state.optimize(plan)?;
         let narrow = narrow(&plan, catalog, ts)?;
         Ok(Optimized { plan, state: state.clone(), narrow })
@@ -278,11 +302,11 @@ impl Session {
             Some(optimized) => optimized,
             None => {
                 let (catalog, ts) = (&prepared.catalog, prepared.reader.ts());
-                late = self.optimize(&prepared.planned.plan, catalog, ts)?;
+                late = self.optimize(&prepared.planned.plan, catalog, ts, &prepared.remarks)?;
                 &late
             }
         };
-        Ok(state.query_planner().create_physical_plan(plan, state).await?)
+        Ok(state.query_planner().create_physical_plan(plan, &**state).await?)
     }
 
     fn rows(&self, plan: Arc<dyn ExecutionPlan>) -> SqlResult<BatchStream> {

@@ -1,5 +1,7 @@
 //! SET: variables, character sets, isolation, and the snapshot that a session reads at.
 
+use datafusion::common::DFSchema;
+use datafusion::physical_expr::PhysicalExpr;
 use sqlparser::ast::Expr;
 use types::{SnapshotToken, Value};
 
@@ -7,7 +9,7 @@ use super::giving::{has_subquery, one_column, select_of};
 use super::{Session, done};
 use crate::coerce::{text, value_at};
 use crate::error::{SqlResult, too_many_rows, unsupported};
-use crate::planner;
+use crate::planner::{self, compile_told};
 use crate::result::{Reply, SqlError};
 use crate::statement::{Assignment, Scope, Target};
 use crate::variables::Changes;
@@ -25,7 +27,7 @@ impl Session {
                 Some(Expr::Identifier(word)) if !word.value.starts_with('@') => {
                     Some(Value::String(word.value))
                 }
-                Some(expr) => Some(self.evaluate(expr, parameters).await?),
+                Some(expr) => Some(self.assign(expr, parameters).await?),
                 None => None,
             };
             match target {
@@ -170,7 +172,12 @@ impl Session {
             return Ok(row.and_then(|mut row| row.pop()).unwrap_or(Value::Null));
         }
         self.inline(&mut expr, parameters).await?;
-        evaluate(expr, &self.context(), &self.engine.state)
+        if let Some(value) = crate::constant::literal(&expr) {
+            return Ok(value);
+        }
+        let remarks = self.remarks();
+        let schema = DFSchema::empty();
+        value_of(&*compile_told(expr, &schema, &self.context(), &self.engine.state, &remarks)?)
     }
 }
 
@@ -183,8 +190,10 @@ pub fn evaluate(
     if let Some(value) = crate::constant::literal(&expr) {
         return Ok(value);
     }
-    let schema = datafusion::common::DFSchema::empty();
-    let compiled = planner::compile(expr, &schema, context, state)?;
+    value_of(&*planner::compile(expr, &DFSchema::empty(), context, state)?)
+}
+
+fn value_of(compiled: &dyn PhysicalExpr) -> SqlResult<Value> {
     let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(1));
     let empty = std::sync::Arc::new(arrow::datatypes::Schema::empty());
     let row = arrow::record_batch::RecordBatch::try_new_with_options(empty, vec![], &options)

@@ -27,8 +27,14 @@ impl Session {
     /// SHOW.
     pub(super) async fn show(&mut self, show: Show) -> SqlResult<Reply> {
         let listing = match show.kind {
-            ShowKind::Warnings => warnings(&self.warnings, |_| true),
-            ShowKind::Errors => warnings(&self.warnings, |w| w.level == "Error"),
+            ShowKind::Warnings { errors, window } => {
+                let told = self.diagnostics().into_iter();
+                warnings(told.filter(|told| !errors || told.level == "Error"), window)
+            }
+            ShowKind::WarningCount { errors } => match (errors, self.warnings.counts()) {
+                (true, (_, errors)) => counted("error_count", errors),
+                (false, (all, _)) => counted("warning_count", all),
+            },
             ShowKind::Variables { global } => self.show_variables(global).await?,
             ShowKind::Status => self.show_status(),
             ShowKind::Grants(user) => self.show_grants(user).await?,
@@ -290,10 +296,18 @@ fn renamed(mut listing: Listing, names: &[&str]) -> Listing {
     listing
 }
 
-fn warnings(warnings: &[Warning], keep: impl Fn(&Warning) -> bool) -> Listing {
+/// A number under the name of the variable that has it, too.
+fn counted(name: &str, count: u64) -> Listing {
+    let mut listing = Listing::of(&[&format!("#@@session.{name}")]);
+    listing.rows.push(vec![int(count)]);
+    listing
+}
+
+fn warnings(told: impl Iterator<Item = Warning>, (skip, most): (u64, u64)) -> Listing {
     let mut listing = Listing::of(&["Level", "#Code", "Message"]);
-    let row = |w: &Warning| vec![string(w.level), int(w.code), string(&w.message)];
-    listing.rows = warnings.iter().filter(|w| keep(w)).map(row).collect();
+    let row = |told: Warning| vec![string(told.level), int(told.code), string(told.message)];
+    let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    listing.rows = told.skip(count(skip)).take(count(most)).map(row).collect();
     listing
 }
 

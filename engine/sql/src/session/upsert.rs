@@ -47,6 +47,14 @@ struct Tally {
     last_id: u64,
 }
 
+/// Ends a row that another one replaces; what that counts. As MySQL: a row met by its last key is
+/// changed in place, and an equal one is not counted.
+fn replaced(staged: &mut Staged, clash: Clash, by: &[Value]) -> SqlResult<u64> {
+    let same = clash.last && clash.row == by;
+    staged.delete(clash.row)?;
+    Ok(u64::from(!same))
+}
+
 /// Whether an INSERT says what to do about rows of the same key.
 pub(super) fn meets(insert: &Insert) -> bool {
     insert.ignore || insert.replace_into || insert.on.is_some()
@@ -103,14 +111,7 @@ impl Session {
                         fitting.leave_out(rows::duplicate(&table, &clash.key))?;
                         break false;
                     }
-                    Meeting::Replace => {
-                        // As MySQL: a row met by its last key is changed in place, and an equal one
-                        // is not counted.
-                        if !(clash.last && clash.row == row) {
-                            tally.changed += 1;
-                        }
-                        staged.delete(clash.row)?;
-                    }
+                    Meeting::Replace => tally.changed += replaced(&mut staged, clash, &row)?,
                     Meeting::Update(assigning) => {
                         let beside = beside.get(at).map(Vec::as_slice).unwrap_or_default();
                         let new =
@@ -138,6 +139,38 @@ impl Session {
         let ignored = matches!(meeting, Meeting::Ignore);
         self.warnings.extend(fitting.into_warnings());
         Ok(Reply::Done(self.tallied(&tally, records, ignored)))
+    }
+
+    /// Puts rows into a transaction, one after the other; of those that meet others of the same key,
+    /// either the others go or they are left out. How many came, and how many went.
+    pub(super) async fn meet_rows(
+        &self,
+        table: &Arc<Table>,
+        rows: &[Vec<Value>],
+        replace: bool,
+        open: &Open,
+        fitting: &mut Fitting,
+    ) -> SqlResult<(u64, u64)> {
+        let finding = self.finding(open);
+        let mut staged = Staged::new(table.clone());
+        self.learn(&mut staged, table, rows.iter(), open, &finding).await?;
+        let (mut copied, mut deleted) = (0, 0);
+        for row in rows {
+            loop {
+                let Some(clash) = staged.clash(row, None)? else {
+                    staged.insert(row.clone())?;
+                    copied += 1;
+                    break;
+                };
+                if !replace {
+                    fitting.leave_out(rows::duplicate(table, &clash.key))?;
+                    break;
+                }
+                deleted += replaced(&mut staged, clash, row)?;
+            }
+        }
+        self.write_staged(&staged, table, open, &finding).await?;
+        Ok((copied, deleted))
     }
 
     /// Changes a row that was met, unless it stays as it is or may not be changed so.

@@ -341,7 +341,7 @@ async fn a_load_by_an_old_description_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_file_is_loaded_whole_or_not_at_all() {
+async fn a_file_is_loaded_field_by_field() {
     let (_engine, mut one) = accounts().await;
     done(&mut one, "CREATE TABLE f (id INT PRIMARY KEY, name VARCHAR(10), delay INT, day DATE)")
         .await
@@ -357,20 +357,141 @@ async fn a_file_is_loaded_whole_or_not_at_all() {
     );
     let stored = rows(&mut one, "SELECT * FROM f ORDER BY id").await.unwrap();
     assert_eq!(stored, ["1|plain|5|2013-01-01", "2|a, \"b\"\nc|NULL|NULL", "3|NULL|-7|2013-12-31"]);
-    for (bad, code, line) in [
-        ("h\n4,x,1,2013-01-01\n5,y,z,2013-01-01\n", 1366, "line 3"),
-        ("h\n4,x,1,2013-01-01\n\n", 1261, "Line 3"),
-        ("h\n4,x,1,2013-13-01\n", 1292, "line 2"),
-        ("h\n4,x,1,2013-01-01,9\n", 1262, "Line 2"),
-        ("h\n4,this is too long,1,2013-01-01\n", 1406, "line 2"),
+}
+
+async fn warnings(session: &mut Session) -> Vec<String> {
+    rows(session, "SHOW WARNINGS").await.unwrap()
+}
+
+/// LOCAL means IGNORE: what does not fit is mended, and says so.
+#[tokio::test]
+async fn what_does_not_fit_of_a_file_is_mended_with_a_warning() {
+    let (_engine, mut one) = accounts().await;
+    done(&mut one, "CREATE TABLE f (id INT PRIMARY KEY, name VARCHAR(10), delay INT, day DATE)")
+        .await
+        .unwrap();
+    let sql = "LOAD DATA LOCAL INFILE 'f.csv' IGNORE INTO TABLE f FIELDS TERMINATED BY ',' \
+               IGNORE 1 LINES (id, name, @delay, @day) \
+               SET delay = NULLIF(@delay, 'NA'), day = NULLIF(@day, 'NA')";
+    for (file, records, skipped, told) in [
+        (
+            "h\n4,x,1,2013-01-01\n5,y,z,2013-01-01\n",
+            2,
+            0,
+            vec!["Warning|1366|Incorrect integer value: 'z' for column 'delay' at row 2"],
+        ),
+        (
+            "h\n6,x,1,2013-01-01\n\n",
+            2,
+            0,
+            vec![
+                "Warning|1261|Row 2 doesn't contain data for all columns",
+                "Warning|1366|Incorrect integer value: '' for column 'id' at row 2",
+            ],
+        ),
+        (
+            "h\n7,x,1,2013-13-01\n",
+            1,
+            0,
+            vec!["Warning|1265|Data truncated for column 'day' at row 1"],
+        ),
+        (
+            "h\n8,x,1,2013-01-01,9\n",
+            1,
+            0,
+            vec![
+                "Warning|1262|Row 1 was truncated; it contained more data than there were input columns",
+            ],
+        ),
+        (
+            "h\n9,this is too long,1,2013-01-01\n",
+            1,
+            0,
+            vec!["Warning|1265|Data truncated for column 'name' at row 1"],
+        ),
+        (
+            "h\n10,x,1,2013-01-01\n4,y,1,2013-01-01\n10,z,1,2013-01-01\n",
+            3,
+            2,
+            vec![
+                "Warning|1062|Duplicate entry '4' for key 'f.PRIMARY'",
+                "Warning|1062|Duplicate entry '10' for key 'f.PRIMARY'",
+            ],
+        ),
     ] {
-        let error = load(&mut one, sql, bad).await.unwrap_err();
-        assert_eq!(error.code, code, "{error}");
-        assert!(error.message.contains(line), "{error}");
+        let summary = load(&mut one, sql, file).await.unwrap();
+        let count = told.len();
+        let info = format!("Records: {records}  Deleted: 0  Skipped: {skipped}  Warnings: {count}");
+        assert_eq!((summary.info, summary.affected_rows), (info, records - skipped), "{file}");
+        assert_eq!(usize::from(summary.warnings), count, "{file}");
+        assert_eq!(warnings(&mut one).await, told, "{file}");
     }
-    let error = load(&mut one, sql, "h\n4,x,1,2013-01-01\n1,y,1,2013-01-01\n").await.unwrap_err();
-    assert_eq!(error.message, "Duplicate entry '1' for key 'f.PRIMARY'");
-    assert_eq!(rows(&mut one, "SELECT COUNT(*) FROM f").await.unwrap(), ["3"]);
+    let stored = rows(&mut one, "SELECT * FROM f ORDER BY id").await.unwrap();
+    let expected = [
+        "0|NULL|NULL|NULL",
+        "4|x|1|2013-01-01",
+        "5|y|0|2013-01-01",
+        "6|x|1|2013-01-01",
+        "7|x|1|NULL",
+        "8|x|1|2013-01-01",
+        "9|this is to|1|2013-01-01",
+        "10|x|1|2013-01-01",
+    ];
+    assert_eq!(stored, expected);
+}
+
+#[tokio::test]
+async fn warnings_of_rows_are_counted_as_the_rows_are_computed() {
+    let (_engine, mut one) = accounts().await;
+    done(&mut one, "CREATE TABLE w (id INT PRIMARY KEY, n INT)").await.unwrap();
+    done(&mut one, "INSERT INTO w VALUES (1, 0), (2, 5), (3, 0)").await.unwrap();
+    let cancel = CancellationToken::new();
+    let sql = b"SELECT id, 10 / n, 1 / 0 FROM w";
+    let Reply::Rows { mut batches, warnings: count, .. } = one.execute(sql, &cancel).await.unwrap()
+    else {
+        panic!("no rows");
+    };
+    // The constant is computed when the query is planned.
+    assert_eq!(count.now(), 1);
+    while let Some(batch) = batches.next().await {
+        batch.unwrap();
+    }
+    assert_eq!(count.now(), 3);
+    assert_eq!(warnings(&mut one).await, ["Warning|1365|Division by 0"; 3]);
+    // What is only described or explained warns of nothing.
+    one.prepare(sql).await.unwrap();
+    assert_eq!(warnings(&mut one).await.len(), 3);
+    rows(&mut one, "EXPLAIN SELECT 1 / 0").await.unwrap();
+    assert!(warnings(&mut one).await.is_empty());
+}
+
+#[tokio::test]
+async fn rows_of_a_file_replace_others_or_are_left_out() {
+    let (_engine, mut one) = accounts().await;
+    let table = "CREATE TABLE f (id INT PRIMARY KEY, u INT, v INT, UNIQUE KEY (u))";
+    done(&mut one, table).await.unwrap();
+    done(&mut one, "INSERT INTO f VALUES (1, 10, 0), (2, 20, 0), (3, 30, 0)").await.unwrap();
+    let replace = "LOAD DATA LOCAL INFILE 'f.csv' REPLACE INTO TABLE f FIELDS TERMINATED BY ','";
+    // The first takes the places of two rows, the second of the first.
+    let summary = load(&mut one, replace, "1,20,1\n1,20,2\n4,40,2\n").await.unwrap();
+    assert_eq!(
+        (summary.affected_rows, summary.info.as_str()),
+        (6, "Records: 3  Deleted: 3  Skipped: 0  Warnings: 0")
+    );
+    let all = "SELECT * FROM f ORDER BY id";
+    assert_eq!(rows(&mut one, all).await.unwrap(), ["1|20|2", "3|30|0", "4|40|2"]);
+    // Within a transaction, against rows that it has written itself.
+    let ignore = "LOAD DATA LOCAL INFILE 'f.csv' INTO TABLE f FIELDS TERMINATED BY ','";
+    done(&mut one, "BEGIN").await.unwrap();
+    done(&mut one, "INSERT INTO f VALUES (5, 50, 5)").await.unwrap();
+    let summary = load(&mut one, ignore, "5,51,6\n6,50,6\n7,70,6\n").await.unwrap();
+    assert_eq!(summary.info, "Records: 3  Deleted: 0  Skipped: 2  Warnings: 2");
+    let summary = load(&mut one, replace, "7,30,7\n").await.unwrap();
+    assert_eq!(summary.info, "Records: 1  Deleted: 2  Skipped: 0  Warnings: 0");
+    let both = ["1|20|2", "4|40|2", "5|50|5", "7|30|7"];
+    assert_eq!(rows(&mut one, all).await.unwrap(), both);
+    done(&mut one, "ROLLBACK").await.unwrap();
+    assert_eq!(rows(&mut one, all).await.unwrap(), ["1|20|2", "3|30|0", "4|40|2"]);
 }
 
 #[tokio::test]
@@ -381,8 +502,9 @@ async fn a_line_may_end_in_what_separates_its_fields() {
     load(&mut one, sql, "1|a|\n2||\n3|b").await.unwrap();
     let stored = rows(&mut one, "SELECT * FROM f ORDER BY id").await.unwrap();
     assert_eq!(stored, ["1|a", "2|", "3|b"]);
-    let error = load(&mut one, sql, "4|c|\n5|d|e|\n").await.unwrap_err();
-    assert_eq!((error.code, error.message.contains("Line 2")), (1262, true), "{error}");
+    let summary = load(&mut one, sql, "4|c|\n5|d|e|\n").await.unwrap();
+    assert_eq!(summary.info, "Records: 2  Deleted: 0  Skipped: 0  Warnings: 1");
+    assert!(warnings(&mut one).await[0].starts_with("Warning|1262|Row 2 was truncated"));
 }
 
 #[tokio::test]

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use txn::Fact;
 use txn::api::{Mutation, Op};
 use txn::decide::{Prewrite, Rollback, Status};
 use txn::layout::Fate;

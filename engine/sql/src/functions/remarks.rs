@@ -1,0 +1,221 @@
+//! Remarks of expressions: what MySQL warns of where it goes on with NULL, or with the part of a text
+//! that is a number.
+//!
+//! A function says what it met to whoever listens on its thread, and knows nobody. A statement listens
+//! by the functions of its plan, wherever in the process they run; to those that other nodes run
+//! nobody listens. A remark changes no value and is never an error.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, ScalarUDF};
+use parking_lot::Mutex;
+
+use super::Udf;
+
+/// Most bytes of a value that a remark shows.
+const MOST_SHOWN: usize = 128;
+/// Functions whose first argument decides which of the others count.
+const CHOOSING: [&str; 3] = ["mysql_if", "mysql_coalesce", "mysql_elt"];
+
+/// What the expressions of one statement met.
+#[derive(Debug)]
+pub struct Remarks {
+    /// How many are kept; all are counted.
+    most: u64,
+    /// Whether a division by zero is worth a remark (ERROR_FOR_DIVISION_BY_ZERO).
+    divisions: bool,
+    count: AtomicU64,
+    kept: Mutex<Vec<(u16, String)>>,
+}
+
+impl Remarks {
+    /// None yet.
+    pub fn new(most: usize, divisions: bool) -> Self {
+        Remarks { most: most as u64, divisions, count: AtomicU64::new(0), kept: Mutex::default() }
+    }
+
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Those that are kept: MySQL's number and what was met.
+    pub fn kept(&self) -> Vec<(u16, String)> {
+        self.kept.lock().clone()
+    }
+
+    /// Forgets all but the first: what gave rise to the others is done again.
+    pub fn forget_from(&self, count: u64) {
+        self.count.store(count, Ordering::Release);
+        self.kept.lock().truncate(usize::try_from(count).unwrap_or(usize::MAX));
+    }
+
+    fn add(&self, code: u16, message: impl FnOnce() -> String) {
+        // Beyond what is kept, rows only count: no text is made and nobody waits.
+        if self.count.fetch_add(1, Ordering::AcqRel) < self.most {
+            self.kept.lock().push((code, message()));
+        }
+    }
+}
+
+thread_local! {
+    static LISTENER: RefCell<Option<Arc<Remarks>>> = const { RefCell::new(None) };
+}
+
+/// Computes something while a statement listens on this thread.
+pub fn heard<T>(remarks: &Arc<Remarks>, compute: impl FnOnce() -> T) -> T {
+    struct Before(Option<Arc<Remarks>>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            LISTENER.set(self.0.take());
+        }
+    }
+    let _before = Before(LISTENER.replace(Some(remarks.clone())));
+    compute()
+}
+
+/// Awaits something while a statement listens, on whatever thread it is polled.
+pub async fn heard_until<F: Future>(remarks: &Arc<Remarks>, work: F) -> F::Output {
+    let mut work = pin!(work);
+    poll_fn(|context| heard(remarks, || work.as_mut().poll(context))).await
+}
+
+/// Says something to who listens, if anybody does.
+pub(super) fn remark(code: u16, message: impl FnOnce() -> String) {
+    LISTENER.with_borrow(|listener| {
+        if let Some(remarks) = listener {
+            remarks.add(code, message);
+        }
+    });
+}
+
+/// A division by zero.
+pub(super) fn division() {
+    LISTENER.with_borrow(|listener| {
+        if let Some(remarks) = listener
+            && remarks.divisions
+        {
+            remarks.add(1365, || "Division by 0".into());
+        }
+    });
+}
+
+/// A value that was taken for less than it says.
+pub(super) fn truncated(kind: &str, value: &str) {
+    remark(1292, || format!("Truncated incorrect {kind} value: '{}'", shown(value)));
+}
+
+/// A value that is no date.
+pub(super) fn no_moment(value: &str) {
+    remark(1292, || format!("Incorrect datetime value: '{}'", shown(value)));
+}
+
+/// A text that was read as the number it begins with; blanks around that count for nothing.
+pub(crate) fn read(kind: &str, text: &str, number: &str) {
+    let rest = match text.trim_start().strip_prefix(number) {
+        Some(rest) => rest,
+        // It begins with none, and was read as 0.
+        None => text,
+    };
+    if !rest.trim_end_matches(' ').is_empty() {
+        truncated(kind, text);
+    }
+}
+
+/// As much of a value as a remark shows.
+pub(super) fn shown(value: &str) -> String {
+    let end = value.floor_char_boundary(MOST_SHOWN);
+    let more = if end < value.len() { "..." } else { "" };
+    format!("{}{more}", value.get(..end).unwrap_or_default())
+}
+
+/// A plan whose functions tell a statement what they meet.
+pub fn listened(plan: LogicalPlan, remarks: &Arc<Remarks>) -> Result<LogicalPlan> {
+    let told = |node: LogicalPlan| node.map_expressions(|expr| told(expr, remarks));
+    Ok(plan.transform_down_with_subqueries(told)?.data)
+}
+
+/// An expression whose functions tell a statement what they meet. Not those that MySQL would compute
+/// for some rows only: here they may be computed for the others, too.
+pub fn told(expr: Expr, remarks: &Arc<Remarks>) -> Result<Transformed<Expr>> {
+    expr.transform_down(|expr| match expr {
+        Expr::Case(_) => Ok(Transformed::new(expr, false, TreeNodeRecursion::Jump)),
+        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
+            let left = told(*left, remarks)?;
+            let expr = Expr::BinaryExpr(BinaryExpr::new(Box::new(left.data), op, right));
+            Ok(Transformed::new(expr, left.transformed, TreeNodeRecursion::Jump))
+        }
+        Expr::ScalarFunction(function) => {
+            let Some(ours) = function.func.inner().downcast_ref::<Udf>() else {
+                return Ok(Transformed::no(Expr::ScalarFunction(function)));
+            };
+            let telling = Udf { remarks: Some(remarks.clone()), ..ours.clone() };
+            let func = Arc::new(ScalarUDF::new_from_impl(telling));
+            let mut args = function.args;
+            let recursion = match CHOOSING.contains(&func.name()) {
+                true => {
+                    if let Some(first) = args.first_mut() {
+                        *first = told(std::mem::take(first), remarks)?.data;
+                    }
+                    TreeNodeRecursion::Jump
+                }
+                false => TreeNodeRecursion::Continue,
+            };
+            let expr = Expr::ScalarFunction(ScalarFunction::new_udf(func, args));
+            Ok(Transformed::new(expr, true, recursion))
+        }
+        other => Ok(Transformed::no(other)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_are_counted_and_the_first_are_kept() {
+        let remarks = Arc::new(Remarks::new(2, true));
+        division();
+        heard(&remarks, || {
+            division();
+            truncated("DOUBLE", "abc");
+            read("DOUBLE", " 12 ", "12");
+            read("DOUBLE", "", "0");
+            read("DOUBLE", "12x", "12");
+        });
+        division();
+        assert_eq!(remarks.count(), 3);
+        let kept = remarks.kept();
+        assert_eq!(kept[0], (1365, "Division by 0".into()));
+        assert_eq!(kept[1], (1292, "Truncated incorrect DOUBLE value: 'abc'".into()));
+        assert_eq!(kept.len(), 2);
+        remarks.forget_from(1);
+        assert_eq!((remarks.count(), remarks.kept().len()), (1, 1));
+    }
+
+    #[test]
+    fn who_listened_before_listens_again() {
+        let (outer, inner) = (Arc::new(Remarks::new(9, false)), Arc::new(Remarks::new(9, true)));
+        heard(&outer, || {
+            heard(&inner, division);
+            division();
+            truncated("DOUBLE", "x");
+        });
+        assert_eq!((outer.count(), inner.count()), (1, 1));
+    }
+
+    #[test]
+    fn a_long_value_is_cut_between_characters() {
+        let remarks = Arc::new(Remarks::new(1, false));
+        heard(&remarks, || truncated("DOUBLE", &"é".repeat(100)));
+        let expected = format!("Truncated incorrect DOUBLE value: '{}...'", "é".repeat(64));
+        assert_eq!(remarks.kept()[0].1, expected);
+    }
+}

@@ -1,0 +1,105 @@
+//! What a text is taken for where a number or a time is asked for: what it begins with. What it has
+//! besides is remarked on, and never an error.
+
+use super::remarks;
+use crate::temporal;
+
+/// The double that a text is taken for.
+pub(super) fn read_f64(text: &str) -> f64 {
+    let number = leading_number(text);
+    remarks::read("DOUBLE", text, number);
+    number.parse().unwrap_or(0.0)
+}
+
+/// The number that a text is taken for where it becomes a decimal.
+pub(super) fn read_decimal(text: &str) -> &str {
+    let number = leading_number(text);
+    match text.trim().is_empty() {
+        true => remarks::truncated("DECIMAL", text),
+        false => remarks::read("DECIMAL", text, number),
+    }
+    number
+}
+
+/// The longest front of a text that is a number; `0` if there is none.
+pub fn leading_number(text: &str) -> &str {
+    let text = text.trim_start();
+    let bytes = text.as_bytes();
+    let digits = |mut at: usize| {
+        while bytes.get(at).is_some_and(u8::is_ascii_digit) {
+            at += 1;
+        }
+        at
+    };
+    let start = usize::from(matches!(bytes.first(), Some(b'+' | b'-')));
+    let mut end = digits(start);
+    let mut count = end - start;
+    if bytes.get(end) == Some(&b'.') {
+        let fraction = digits(end + 1);
+        count += fraction - end - 1;
+        end = fraction;
+    }
+    if count == 0 {
+        return "0";
+    }
+    if matches!(bytes.get(end), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
+        let exponent = digits(end + 1 + sign);
+        if exponent > end + 1 + sign {
+            end = exponent;
+        }
+    }
+    text.get(..end).unwrap_or("0")
+}
+
+/// The sign and the digits that a text starts with, and nothing behind them: `1.9` is 1, and so is
+/// `1e3`. Beyond 128 bits the number is at their end.
+pub(super) fn read_integer(text: &str) -> i128 {
+    let begin = text.trim_start();
+    let (negative, rest) = match begin.strip_prefix(['-', '+']) {
+        Some(rest) => (begin.starts_with('-'), rest),
+        None => (false, begin),
+    };
+    let digits = rest.bytes().take_while(u8::is_ascii_digit);
+    let (count, size) = digits.fold((0, 0i128), |(count, sum), digit| {
+        (count + 1, sum.saturating_mul(10).saturating_add(i128::from(digit - b'0')))
+    });
+    let size = if negative { -size } else { size };
+    let within = i128::from(i64::MIN)..=i128::from(u64::MAX);
+    if count == 0 || count < rest.trim_end_matches(' ').len() || !within.contains(&size) {
+        remarks::truncated("INTEGER", text);
+    }
+    size
+}
+
+/// The integer that a text is taken for.
+pub(super) fn read_i64(text: &str) -> i64 {
+    read_integer(text).clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+}
+
+/// The moment that a text is taken for.
+pub(super) fn read_moment(text: &str) -> Option<i64> {
+    let moment = temporal::parse_datetime(text);
+    if moment.is_none() {
+        remarks::no_moment(text);
+    }
+    moment
+}
+
+/// The moment that a number is taken for.
+pub(super) fn moment_of_number(n: i64) -> Option<i64> {
+    let moment = temporal::from_number(n);
+    if moment.is_none() && n != 0 {
+        remarks::no_moment(&n.to_string());
+    }
+    moment
+}
+
+/// The TIME that a text is taken for.
+pub(super) fn read_time(text: &str) -> Option<i64> {
+    let time = temporal::parse_time(text);
+    if time.is_none() {
+        remarks::truncated("time", text);
+    }
+    time
+}
