@@ -366,7 +366,7 @@ impl Engine {
         }
         if !at_home {
             // There they are run as joins.
-            planned.plan = sql::planner::single::counted(planned.plan)?;
+            planned.plan = sql::planner::single_rows(planned.plan)?;
         }
         let state = match at_home {
             // A query without tables, or with everything here: nothing would be gained by sending

@@ -1,4 +1,5 @@
-//! LATERAL tables of which a part is wanted: the first rows for each row outside.
+//! Subqueries that DataFusion runs as joins: LATERAL tables of which the first rows are wanted for each
+//! row outside, and those in the place of a value, which must have one row.
 //!
 //! DataFusion joins a LATERAL table by what its WHERE equates with columns outside, and can do no more
 //! than that. The first rows by LIMIT are therefore numbered among those of the same values, and the
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DataFusionError, Result};
+use datafusion::functions_aggregate::expr_fn::{count, first_value};
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::Sort;
 use datafusion::logical_expr::logical_plan::{FetchType, Projection, SkipType, Subquery};
@@ -17,7 +19,12 @@ use datafusion::logical_expr::{
     Operator, SubqueryAlias, lit,
 };
 
+use super::typing::call;
 use crate::error::{external, unsupported};
+
+/// Names of the one row's value, and of how many rows there were.
+const VALUE: &str = "__value";
+const ROWS: &str = "__rows";
 
 /// A plan whose LATERAL tables have no LIMIT any more.
 pub fn numbered(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -183,4 +190,32 @@ fn key(condition: &Expr) -> Option<Expr> {
         (_, true) => Some((**right).clone()),
         _ => None,
     }
+}
+
+/// A plan whose subqueries in the place of a value fail where they have more than one row (1242), also
+/// where they are run as joins, which take several rows for several matches. Those that read columns
+/// outside of them are never planned unless they have one.
+pub fn single_rows(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let node = |node: LogicalPlan| node.map_expressions(|expr| expr.transform_up(single_row));
+    Ok(plan.transform_down_with_subqueries(node)?.data)
+}
+
+fn single_row(expr: Expr) -> Result<Transformed<Expr>> {
+    let Expr::ScalarSubquery(query) = expr else { return Ok(Transformed::no(expr)) };
+    let one = query.subquery.max_rows().is_some_and(|rows| rows <= 1);
+    if one || !query.outer_ref_columns.is_empty() {
+        return Ok(Transformed::no(Expr::ScalarSubquery(query)));
+    }
+    let (qualifier, field) = query.subquery.schema().qualified_field(0);
+    let (name, column) = (field.name().clone(), Expr::Column(Column::from((qualifier, field))));
+    let aggregates =
+        vec![first_value(column, Vec::new()).alias(VALUE), count(lit(1i64)).alias(ROWS)];
+    let named = |name: &str| Expr::Column(Column::new_unqualified(name));
+    let only = call("isobar_only_row", vec![named(VALUE), named(ROWS)])?.alias(name);
+    let plan = LogicalPlanBuilder::from(query.subquery.as_ref().clone())
+        .aggregate(Vec::<Expr>::new(), aggregates)?
+        .project(vec![only])?
+        .build()?;
+    let query = Subquery { subquery: Arc::new(plan), ..query };
+    Ok(Transformed::yes(Expr::ScalarSubquery(query)))
 }
