@@ -451,8 +451,8 @@ async fn warnings_of_rows_are_counted_as_the_rows_are_computed() {
     else {
         panic!("no rows");
     };
-    // The constant is computed when the query is planned.
-    assert_eq!(count.now(), 1);
+    // The constant is computed when the query is planned, the rows whenever their threads come to it.
+    assert!((1..=3).contains(&count.now()));
     while let Some(batch) = batches.next().await {
         batch.unwrap();
     }
