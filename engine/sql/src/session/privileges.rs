@@ -251,7 +251,11 @@ impl Asked<'_> {
     }
 
     fn by_load(&self, load: &LoadData) -> SqlResult<Vec<Need>> {
-        let mut needs = vec![self.on(&load.table, Privileges::INSERT)?];
+        let all = match load.replace {
+            true => Privileges::INSERT.and(Privileges::DELETE),
+            false => Privileges::INSERT,
+        };
+        let mut needs = vec![self.on(&load.table, all)?];
         for (_, value) in &load.assignments {
             needs.extend(self.selects(value)?);
         }

@@ -72,7 +72,8 @@ async fn who_has_nothing_may_do_nothing() {
         ("UPDATE d.t SET a = 1", "1142 UPDATE"),
         ("DELETE FROM d.t", "1142 DELETE"),
         ("TRUNCATE TABLE d.t", "1142 DROP"),
-        ("LOAD DATA LOCAL INFILE 'x' INTO TABLE d.t", "1142 INSERT"),
+        ("LOAD DATA LOCAL INFILE 'x' INTO TABLE d.t", "1142 INSERT command"),
+        ("LOAD DATA LOCAL INFILE 'x' REPLACE INTO TABLE d.t", "1142 INSERT, DELETE command"),
         (
             "CREATE TABLE d.n (id INT PRIMARY KEY)",
             "1142 CREATE command denied to user 'ann'@'10.0.0.9' for table 'n'",
