@@ -120,7 +120,7 @@ fn missing(
                     let text = "Can't revoke all privileges for one or more of the requested users";
                     SqlError::new(1269, b"HY000", text)
                 }
-                Some(level) => no_such_grant(user, Some(level)),
+                Some(_) => no_such_grant(user, None),
             },
         ));
     };
