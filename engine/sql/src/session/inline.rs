@@ -135,6 +135,13 @@ impl Inliner<'_> {
             {
                 Some(self.variable(&vec![ident.clone()].into())?)
             }
+            // A reserved word, which the parser takes for a name.
+            Expr::Identifier(ident)
+                if ident.quote_style.is_none()
+                    && ident.value.eq_ignore_ascii_case("current_user") =>
+            {
+                self.account()
+            }
             Expr::CompoundIdentifier(idents)
                 if idents
                     .first()
@@ -167,16 +174,19 @@ impl Inliner<'_> {
                     Some("last_insert_id") => Value::UInt(self.last_insert_id),
                     Some("row_count") => Value::Int(self.row_count),
                     Some("found_rows") => Value::UInt(self.found_rows),
-                    Some("current_user") => match self.rights.map(Rights::account) {
-                        Some((name, host)) => Value::String(format!("{name}@{host}")),
-                        None => return Ok(None),
-                    },
+                    Some("current_user") => return Ok(self.account()),
                     _ => return Ok(None),
                 };
                 Some(expression(&value))
             }
             _ => None,
         })
+    }
+
+    /// CURRENT_USER().
+    fn account(&self) -> Option<Expr> {
+        let (name, host) = self.rights.map(Rights::account)?;
+        Some(expression(&Value::String(format!("{name}@{host}"))))
     }
 
     /// GROUP_CONCAT within group_concat_max_len, if the session has set that.
