@@ -235,7 +235,7 @@ fn numbered(text: &str) -> Option<SqlError> {
     if text.contains("NTILE requires a positive integer") {
         return error(1210, b"HY000", "Incorrect arguments to ntile");
     }
-    if text.starts_with("LIMIT must be >= 0") || text.starts_with("OFFSET must be >=0") {
+    if text.contains("LIMIT must be >= 0") || text.contains("OFFSET must be >=0") {
         return Some(syntax(text));
     }
     if text.contains("must appear in select list")
