@@ -227,7 +227,8 @@ def short(value: object) -> str:
 
 def cell(reader: Reader, kind: Type, column: dict[int, object]) -> str:
     """What a reader makes of a type's values, by the rows' numbers."""
-    for first, values in ((0, kind.read()), (BINARY_ROWS, kind.read_of_bound())):
+    values = kind.read()
+    for first in (0, BINARY_ROWS):
         for at in range(len(column) // 2):
             wanted = reader.natural(kind, values[at]) if at < len(values) else None
             if not is_same(wanted, column[first + at]):

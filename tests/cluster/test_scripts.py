@@ -150,7 +150,7 @@ def mariadb(tmp_path: Path, client):
     server.stop()
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(900)
 def test_scripts_agree_on_every_reader(cluster: Cluster, mariadb: MariaDb, jar: Path):
     report, numbers = Report(), {}
     whole, single = explained()
