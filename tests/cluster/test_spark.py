@@ -8,7 +8,7 @@ import pytest
 from harness import EVERY_TYPE, MORE_TYPES, Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
-SBT_TIMEOUT = 300
+SBT_TIMEOUT = 600
 
 
 @pytest.mark.timeout(SBT_TIMEOUT + 60)
