@@ -113,3 +113,8 @@ pub async fn done(session: &mut Session, sql: &str) -> Result<Done, SqlError> {
         Answer::Rows(..) => panic!("{sql} answered rows"),
     }
 }
+
+/// What the last statement warned of.
+pub async fn warnings(session: &mut Session) -> Vec<String> {
+    rows(session, "SHOW WARNINGS").await.unwrap()
+}

@@ -8,6 +8,7 @@ mod harness;
 mod indexes;
 mod json;
 mod lagging;
+mod loading;
 mod locking;
 mod memory;
 mod modify;
