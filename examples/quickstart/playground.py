@@ -17,7 +17,7 @@ from pathlib import Path
 
 START_TIMEOUT = 120.0
 STOP_TIMEOUT = 30.0
-OFFSETS = [0, 19, *range(20, 23), *range(30, 33), *range(40, 43)]
+OFFSETS = [0, 1, 18, 19, *range(20, 23), *range(30, 33), *range(40, 43)]
 READY = "Ctrl-C stops everything."
 
 
@@ -55,12 +55,15 @@ def _end_with_parent() -> None:
 class Playground:
     """One running cluster. `data` is kept: whoever made it removes it."""
 
-    def __init__(self, isobar: Path, data: Path, port_base: int | None = None, row: int = 3, columnar: int = 2):
+    def __init__(
+        self, isobar: Path, data: Path, port_base: int | None = None, row: int = 3, columnar: int = 2, sql: int = 1
+    ):
         self.isobar = Path(isobar)
         self.data = Path(data)
         self.port_base = port_base or free_port_base()
         self.row = row
         self.columnar = columnar
+        self.sql_nodes = sql
         self.process: subprocess.Popen | None = None
         self.output: deque[str] = deque(maxlen=200)
         self._ready = threading.Event()
@@ -83,7 +86,7 @@ class Playground:
     def start(self) -> "Playground":
         """Starts it and waits until it says that it is healthy."""
         command = [self.isobar, "playground", "--data", self.data, "--port-base", str(self.port_base)]
-        command += ["--row", str(self.row), "--columnar", str(self.columnar)]
+        command += ["--row", str(self.row), "--columnar", str(self.columnar), "--sql", str(self.sql_nodes)]
         self._ready.clear()
         self._ended.clear()
         self.process = subprocess.Popen(

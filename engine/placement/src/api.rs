@@ -10,6 +10,7 @@ use types::{
     SchemaVersion, Table, TableId, Timestamp,
 };
 
+use crate::advisory::{LockAnswer, LockRequest};
 pub use crate::privileges::{GrantChange, Grants, Level, Privileges};
 pub use crate::views::StoredView;
 
@@ -396,6 +397,8 @@ pub enum Request {
     },
     /// Sets how long versions stay readable without a lease, in milliseconds.
     SetLife(u64),
+    /// Is about advisory locks.
+    Advisory(LockRequest),
 }
 
 /// Placement's answer.
@@ -461,6 +464,8 @@ pub enum Response {
     Done,
     /// It did not work; [`Error::NotLeader`] of region 1 names the leader.
     Failed(Error),
+    /// Of an advisory lock.
+    Advisory(LockAnswer),
 }
 
 /// Numbers that an index needs at CREATE INDEX time.

@@ -17,6 +17,7 @@ use types::{
     Error, LeaseId, NodeId, Region, RegionId, RegionKind, Result, Table, TableId, Timestamp,
 };
 
+use crate::advisory::{LockAnswer, LockRequest};
 use crate::api::{
     Catalog, CatalogChange, Garbage, Lease, Node, NodeReport, NodeStatus, Order, PeerReport,
     Request, Response, Route, SafePoint,
@@ -373,6 +374,15 @@ impl PlacementClient {
     /// Tells that a transaction no longer waits for a key.
     pub async fn wait_ended(&self, waiter: Timestamp, key: Vec<u8>) -> Result<()> {
         self.asker.done("WaitEnded", Request::WaitEnded { waiter, key }).await
+    }
+
+    /// Asks for an advisory lock, frees some, or asks about one. A wait is held back for a moment
+    /// only: who goes on waiting asks again.
+    pub async fn advisory_lock(&self, request: LockRequest) -> Result<LockAnswer> {
+        match self.asker.ask(Request::Advisory(request)).await? {
+            Response::Advisory(answer) => Ok(answer),
+            other => Err(unexpected("Advisory", &other)),
+        }
     }
 
     // ---- leases and keys --------------------------------------------------------------------

@@ -9,6 +9,7 @@ use types::{
     Error, LeaseId, NodeId, Region, RegionId, RegionKind, Result, Table, TableId, Timestamp,
 };
 
+use crate::advisory::{self, Freed, Hold};
 use crate::api::{CatalogChange, Lease, Node, SafePoint};
 use crate::catalog::{self, Founders};
 use crate::leases;
@@ -110,6 +111,15 @@ pub enum Command {
     },
     /// Sets how long versions stay readable without a lease.
     SetLife(u64),
+    /// Gives an advisory lock to a session.
+    TakeLock {
+        /// Name.
+        name: String,
+        /// To whom.
+        by: Hold,
+    },
+    /// Frees advisory locks.
+    FreeLocks(Vec<Freed>),
 }
 
 /// What a command gave its proposer.
@@ -121,6 +131,8 @@ pub enum Outcome {
     First(u64),
     /// A lease.
     Lease(Lease),
+    /// Who else holds the advisory lock; nobody if it was given.
+    Lock(Option<Hold>),
     /// The catalog changed.
     Changed {
         /// Its version from now on.
@@ -194,6 +206,11 @@ impl State {
                 let shown = safe_point::shown(life_ms);
                 self.catalog.globals.insert(safe_point::LIFE_VARIABLE.into(), shown);
                 self.catalog.version += 1;
+                Ok(Outcome::Done)
+            }
+            Command::TakeLock { name, by } => advisory::take(self, name, by).map(Outcome::Lock),
+            Command::FreeLocks(freed) => {
+                advisory::free(self, &freed);
                 Ok(Outcome::Done)
             }
         }

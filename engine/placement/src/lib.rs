@@ -6,6 +6,7 @@
 //! reads or writes a table's rows.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
+pub mod advisory;
 pub mod api;
 pub mod batch;
 pub mod bootstrap;
@@ -13,6 +14,7 @@ pub mod catalog;
 pub mod client;
 pub mod command;
 pub mod deadlock;
+mod granting;
 pub mod leases;
 pub mod machine;
 pub mod machines;

@@ -19,7 +19,7 @@ use crate::view::View;
 const STATE_KEY: &[u8] = b"placement/state";
 
 /// First byte of the stored value and of a snapshot: the format of what follows.
-const FORMAT: u8 = 3;
+const FORMAT: u8 = 4;
 
 /// Bytes of a snapshot's chunk.
 const CHUNK: usize = 1 << 20;

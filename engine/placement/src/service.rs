@@ -21,6 +21,7 @@ use crate::batch::Batcher;
 use crate::catalog::Founders;
 use crate::command::{Command, Outcome, Proposal, Ticket};
 use crate::deadlock::WaitGraph;
+use crate::granting::Desk;
 use crate::leases;
 use crate::office::Office;
 use crate::oracle::MAX_COUNT;
@@ -60,6 +61,8 @@ pub struct PlacementService {
     office: Mutex<Option<Office>>,
     /// Who waits for whom, as heard in a term.
     waits: Mutex<(u64, WaitGraph)>,
+    /// Advisory locks, as heard of in a term.
+    pub(crate) desk: Desk,
     extending: tokio::sync::Mutex<()>,
     timestamps: OnceLock<Batcher<u32, (Timestamp, u64)>>,
 }
@@ -97,6 +100,7 @@ impl PlacementService {
             tickets: AtomicU64::new(0),
             office: Mutex::new(None),
             waits: Mutex::default(),
+            desk: Desk::default(),
             extending: tokio::sync::Mutex::new(()),
             timestamps: OnceLock::new(),
         });
@@ -161,6 +165,7 @@ impl PlacementService {
                 self.propose(Command::SetLife(life_ms)).await?;
                 Ok(Response::Done)
             }
+            Request::Advisory(request) => self.lock_request(request).await.map(Response::Advisory),
             leases => self.lease_request(leases).await,
         }
     }
@@ -228,7 +233,7 @@ impl PlacementService {
 
     /// Confirms by a quorum, after this call, that `term` is still led from here. What was
     /// allocated before the call is then older than anything a successor can allocate.
-    async fn confirm(&self, term: u64) -> Result<()> {
+    pub(crate) async fn confirm(&self, term: u64) -> Result<()> {
         self.groups.read_index(PLACEMENT_REGION).await?;
         // A deposed leader's read index is answered by its successor: that confirms nothing here.
         self.still_leads(term)

@@ -11,6 +11,7 @@ use types::{
     TableId, Timestamp, key,
 };
 
+use crate::advisory::Hold;
 use crate::api::{Catalog, Grants, Lease, Node, NodeRole, SafePoint, User};
 use crate::safe_point::DEFAULT_LIFE_MS;
 
@@ -67,6 +68,8 @@ pub struct State {
     pub leases: BTreeMap<LeaseId, Lease>,
     /// Next number for a lease.
     pub next_lease: LeaseId,
+    /// Advisory locks that sessions hold, by name.
+    pub locks: BTreeMap<String, Hold>,
     /// How far back anybody can ask.
     pub safe_point: SafePoint,
     /// How long versions stay readable without a lease, in milliseconds.
@@ -106,6 +109,7 @@ impl State {
             auto_increment: BTreeMap::new(),
             leases: BTreeMap::new(),
             next_lease: 1,
+            locks: BTreeMap::new(),
             safe_point: SafePoint::default(),
             life_ms: DEFAULT_LIFE_MS,
             signing_key: Vec::new(),

@@ -1,5 +1,5 @@
-//! What placement's leader does unasked: timestamps ahead of need, leases that ended, dropped regions
-//! that are gone, what may be collected, and the schedule.
+//! What placement's leader does unasked: timestamps ahead of need, leases that ended, advisory locks of
+//! silent sessions, dropped regions that are gone, what may be collected, and the schedule.
 //!
 //! Every round looks at everything again, so that one that failed is made good by the next.
 
@@ -22,8 +22,7 @@ const UPKEEP: Duration = Duration::from_millis(500);
 const PACE: Duration = Duration::from_millis(20);
 
 impl PlacementService {
-    /// What a leader does unasked: its first signing key, timestamps ahead of need, leases that
-    /// ended, dropped regions that are gone, what may be collected, and the schedule.
+    /// What a leader does unasked: its first signing key, and what the file is about.
     async fn look_after(&self) -> Result<()> {
         let term = self.lead()?;
         if self.view.read().signing_key.is_empty() {
@@ -45,6 +44,7 @@ impl PlacementService {
         if !buried.is_empty() {
             self.propose_in(term, Command::Bury(buried)).await?;
         }
+        self.free_silent(term).await?;
         self.collect(term).await?;
         self.schedule(term).await
     }

@@ -7,6 +7,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionConfig;
 use env::Clock;
+use types::NodeId;
 
 use crate::analytic::Analytic;
 use crate::planner::{session_state_builder, short};
@@ -59,6 +60,8 @@ pub struct Engine {
     pub(crate) state: Arc<SessionState>,
     /// Plans short reads; see [`short`].
     pub(crate) short: Arc<SessionState>,
+    /// Number of this node, to tell its connections from those of others.
+    pub(crate) node: NodeId,
 }
 
 impl Engine {
@@ -66,7 +69,7 @@ impl Engine {
     pub fn new(storage: Arc<dyn Storage>, clock: Arc<dyn Clock>) -> Self {
         let state = state(QUERY_MEMORY);
         let short = Arc::new(short::short_state(&state));
-        Engine { storage, analytic: None, host: None, clock, state, short }
+        Engine { storage, analytic: None, host: None, clock, state, short, node: 0 }
     }
 
     /// With another bound on the bytes that all its queries may hold.
@@ -79,6 +82,12 @@ impl Engine {
     /// With columns to route queries to.
     pub fn with_analytic(mut self, analytic: Arc<dyn Analytic>) -> Self {
         self.analytic = Some(analytic);
+        self
+    }
+
+    /// As one of several nodes, by its number.
+    pub fn with_node(mut self, node: NodeId) -> Self {
+        self.node = node;
         self
     }
 

@@ -39,6 +39,7 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     let connections = Arc::new(Connections::default());
     // NOW() is what the machine says, whatever that is.
     let engine = Engine::new(Arc::new(storage), Arc::new(env::RealClock::new()))
+        .with_node(node)
         .with_analytic(Arc::new(analytic))
         .with_host(Arc::new(ServerHost(connections.clone())));
     let watch = Watch::new(engine.clone());

@@ -1,5 +1,6 @@
 //! Tests of placement: scenario scripts of its pure parts, and histories of its concurrent ones.
 
+mod advisory;
 mod collection;
 mod deadlock;
 mod model;

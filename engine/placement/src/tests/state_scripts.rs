@@ -371,6 +371,7 @@ impl Script for StateScript {
             Ok(Outcome::Done) => "done".into(),
             Ok(Outcome::First(first)) => first.to_string(),
             Ok(Outcome::Lease(lease)) => format!("lease {} until {}", lease.id, lease.expires_ms),
+            Ok(Outcome::Lock(held)) => held.map_or("taken".into(), |held| format!("{held:?}")),
             Ok(Outcome::Changed { catalog, founded, .. }) => {
                 format!("version {catalog}, founded {founded:?}")
             }

@@ -46,7 +46,17 @@ impl Session {
         parameters: &[Value],
     ) -> SqlResult<()> {
         self.inline_values(statement, parameters).await?;
-        self.call_snapshot_functions(statement).await
+        self.call_functions(statement, true).await
+    }
+
+    /// As [`Session::inline`], for a statement whose expressions are computed for each row.
+    pub(super) async fn inline_for_rows<T: Visit + VisitMut>(
+        &mut self,
+        statement: &mut T,
+        parameters: &[Value],
+    ) -> SqlResult<()> {
+        self.inline_values(statement, parameters).await?;
+        self.call_functions(statement, false).await
     }
 
     /// Replaces what is the session's own by values that it has: nothing is carried out.

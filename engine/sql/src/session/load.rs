@@ -349,7 +349,7 @@ impl Session {
             positions.push(position(&table, column, &taken)?);
             let mut expr = expr.clone();
             _ = walk_mut(&mut expr, &mut Variables(&targets));
-            self.inline(&mut expr, &[]).await?;
+            self.inline_for_rows(&mut expr, &[]).await?;
             computed.push(planner::compile(expr, &frame, &self.context(), &self.engine.state)?);
         }
         let replace = load.replace;

@@ -3,6 +3,7 @@
 //! Used by one connection at a time. It holds no socket; what it answers is pulled by its reader.
 
 pub mod abandoned;
+mod advisory;
 mod alter;
 mod assigning;
 mod change;
@@ -27,6 +28,7 @@ mod joined;
 pub(crate) mod kept;
 mod limits;
 mod load;
+mod lock_calls;
 mod locking;
 pub(crate) mod numbers;
 mod point;
@@ -143,6 +145,8 @@ pub struct Session {
     variables: Variables,
     open: Option<Open>,
     savepoints: Vec<(String, Savepoint)>,
+    /// Locks of GET_LOCK, once it was called.
+    advisory: Option<Arc<advisory::Advisory>>,
     /// Isolation of the next transaction alone: whether its statements read the present.
     next_fresh: Option<bool>,
     /// Whether the next transaction alone is READ ONLY.
@@ -182,6 +186,7 @@ impl Session {
             variables: Variables::default(),
             open: None,
             savepoints: Vec::new(),
+            advisory: None,
             next_fresh: None,
             next_read_only: None,
             snapshot: None,
@@ -341,6 +346,7 @@ impl Session {
     /// Rolls back what is open and forgets everything but the user (COM_RESET_CONNECTION).
     pub async fn reset(&mut self) {
         self.rollback().await;
+        self.end_locks().await;
         let database = std::mem::take(&mut self.database);
         let kept = self.kept.clone();
         *self = Session::new(self.engine.clone(), self.info.clone());
@@ -349,9 +355,10 @@ impl Session {
         self.database = database;
     }
 
-    /// Rolls back what is open.
+    /// Rolls back what is open, and gives back what is held.
     pub async fn close(&mut self) {
         self.rollback().await;
+        self.end_locks().await;
         self.prepared.clear();
     }
 

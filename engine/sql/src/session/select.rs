@@ -364,6 +364,9 @@ impl Session {
     ) -> SqlResult<Reply> {
         let lines = match statement {
             Stmt::Query(mut query) => {
+                if !analyze {
+                    Self::describe_calls(&mut *query);
+                }
                 self.inline(&mut *query, parameters).await?;
                 let prepared = self.plan(*query).await?;
                 self.explain_lines(&prepared, analyze).await?

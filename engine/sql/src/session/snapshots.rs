@@ -1,6 +1,7 @@
 //! Functions that do something: over snapshots (`isobar_snapshot`, `isobar_renew`, `isobar_release`),
 //! and `SLEEP`. Each call runs once for its statement, before that is planned, and its value is
-//! written in its place; preparing a statement runs none.
+//! written in its place; preparing a statement runs none. Those of locks come first, where there are
+//! some, and with them the pauses between them.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -12,7 +13,7 @@ use sqlparser::ast::{
 };
 use types::{SnapshotToken, Value};
 
-use super::Session;
+use super::{Session, lock_calls};
 use crate::coerce::text;
 use crate::constant::{expression, literal};
 use crate::error::{SqlResult, unsupported};
@@ -33,13 +34,20 @@ type Call = (&'static str, Vec<String>);
 const FUNCTIONS: [&str; 4] = ["isobar_snapshot", "isobar_renew", "isobar_release", "sleep"];
 
 impl Session {
-    /// Carries out a statement's calls and replaces them by what they give.
-    pub(super) async fn call_snapshot_functions<T: Visit + VisitMut>(
+    /// Carries out a statement's calls and replaces them by what they give. `once` tells that its
+    /// expressions are computed once.
+    pub(super) async fn call_functions<T: Visit + VisitMut>(
         &mut self,
         statement: &mut T,
+        once: bool,
     ) -> SqlResult<()> {
         let mut calls = Calls::default();
         _ = walk(statement, &mut calls);
+        if calls.locks {
+            self.call_lock_functions(statement, once).await?;
+            calls = Calls::default();
+            _ = walk(statement, &mut calls);
+        }
         if calls.found.is_empty() {
             return Ok(());
         }
@@ -70,6 +78,9 @@ impl Session {
     pub(super) fn describe_calls<T: Visit + VisitMut>(statement: &mut T) {
         let mut calls = Calls::default();
         _ = walk(statement, &mut calls);
+        if calls.locks {
+            lock_calls::describe(statement);
+        }
         for ((name, _), value) in &mut calls.found {
             *value = match *name {
                 "isobar_snapshot" => Value::String(String::new()),
@@ -115,7 +126,7 @@ impl Session {
 }
 
 /// Waits so many seconds; KILL ends the statement, and with it the wait.
-async fn sleep(seconds: &str) -> SqlResult<Value> {
+pub(super) async fn sleep(seconds: &str) -> SqlResult<Value> {
     let length = seconds.trim().parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
     let length = length.filter(|length| *length <= LONGEST_SLEEP);
     let length = length.ok_or_else(|| {
@@ -162,11 +173,12 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// Calls that were met and what they gave, and whether the statement names tables.
+/// Calls that were met and what they gave, and whether the statement names tables or locks.
 #[derive(Default)]
 struct Calls {
     found: BTreeMap<Call, Value>,
     tables: bool,
+    locks: bool,
 }
 
 fn call(expr: &Expr) -> Option<Call> {
@@ -188,6 +200,7 @@ impl Visitor for Calls {
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         self.found.extend(call(expr).map(|call| (call, Value::Null)));
+        self.locks |= lock_calls::is_call(expr);
         ControlFlow::Continue(())
     }
 

@@ -37,7 +37,7 @@ impl Session {
                 let value = self.assign(expr.clone(), parameters).await?;
                 *expr = crate::constant::expression(&value);
             } else {
-                self.inline_values(expr, parameters).await?;
+                self.inline(expr, parameters).await?;
             }
         }
         Ok(())

@@ -96,9 +96,9 @@ impl Session {
         }
         self.check_targets(&write).await?;
         match &mut write {
-            Write::Insert(insert) => self.inline(insert, parameters).await?,
-            Write::Update(update) => self.inline(update, parameters).await?,
-            Write::Delete(delete) => self.inline(delete, parameters).await?,
+            Write::Insert(insert) => self.inline_for_rows(insert, parameters).await?,
+            Write::Update(update) => self.inline_for_rows(update, parameters).await?,
+            Write::Delete(delete) => self.inline_for_rows(delete, parameters).await?,
         }
         self.check_safe(&write, &self.engine.storage.catalog().await?)?;
         if let Some(open) = self.enclosing().await? {

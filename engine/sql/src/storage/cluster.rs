@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use placement::advisory::{LockAnswer, LockRequest};
 use placement::api::{Catalog, CatalogChange, Lease, Route};
 use placement::{ClusterStatus, PlacementClient};
 use tokio::time::{Instant, sleep};
@@ -391,6 +392,10 @@ impl Storage for ClusterStorage {
 
     async fn leases(&self) -> Result<Vec<Lease>> {
         self.placement.leases().await
+    }
+
+    async fn advisory_lock(&self, request: LockRequest) -> Result<LockAnswer> {
+        self.placement.advisory_lock(request).await
     }
 
     async fn set_life(&self, life: Duration) -> Result<()> {

@@ -3,6 +3,8 @@
 //! Nothing is durable, and nothing of it is meant to be: timestamps count, conflicts are found at
 //! commit, the catalog is placement's own state machine.
 
+mod advisory;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use placement::ClusterStatus;
+use placement::advisory::{LockAnswer, LockRequest};
 use placement::api::{Catalog, CatalogChange, Garbage, Lease};
 use placement::catalog::Founders;
 use placement::command::{Command, Outcome};
@@ -111,6 +114,7 @@ impl Locks {
 pub struct MemoryStorage {
     data: Arc<Mutex<Data>>,
     locks: Arc<Locks>,
+    advisory: Arc<advisory::Desk>,
 }
 
 impl MemoryStorage {
@@ -578,6 +582,10 @@ impl Storage for MemoryStorage {
 
     async fn leases(&self) -> Result<Vec<Lease>> {
         self.with_state(|state| Ok(state.leases.values().cloned().collect()))
+    }
+
+    async fn advisory_lock(&self, request: LockRequest) -> Result<LockAnswer> {
+        self.answer_lock(request).await
     }
 
     async fn set_life(&self, life: Duration) -> Result<()> {

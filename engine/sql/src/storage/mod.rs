@@ -1,4 +1,4 @@
-//! What statements need of the store below: snapshots, transactions, the catalog, leases.
+//! What statements need of the store below: snapshots, transactions, the catalog, leases, advisory locks.
 //!
 //! Narrow on purpose: [`cluster`] is the real one over regions, [`memory`] the one of the tests.
 
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use placement::ClusterStatus;
+use placement::advisory::{LockAnswer, LockRequest};
 use placement::api::{Catalog, CatalogChange, Lease};
 pub use txn::Acquired;
 pub use txn::api::{Current, Expect, Waiting};
@@ -159,6 +160,9 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Leases that live.
     async fn leases(&self) -> Result<Vec<Lease>>;
+
+    /// Asks for an advisory lock, frees some, or asks about one. Who waits may have to ask again.
+    async fn advisory_lock(&self, request: LockRequest) -> Result<LockAnswer>;
 
     /// Sets how long old versions stay readable without a lease.
     async fn set_life(&self, life: Duration) -> Result<()>;

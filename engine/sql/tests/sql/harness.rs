@@ -36,8 +36,13 @@ impl Host for NoServer {
 
 /// An engine over an empty store.
 pub fn engine() -> Engine {
+    engine_over(MemoryStorage::new())
+}
+
+/// An engine over a store.
+pub fn engine_over(store: MemoryStorage) -> Engine {
     let clock = Arc::new(SimClock::new(1_700_000_000_000_000));
-    Engine::new(Arc::new(MemoryStorage::new()), clock).with_host(Arc::new(NoServer))
+    Engine::new(Arc::new(store), clock).with_host(Arc::new(NoServer))
 }
 
 /// A session of root.

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use env::SimClock;
 use parking_lot::Mutex;
 use placement::ClusterStatus;
+use placement::advisory::{LockAnswer, LockRequest};
 use placement::api::{Catalog, CatalogChange, Lease};
 use sql::engine::Engine;
 use sql::storage::memory::MemoryStorage;
@@ -156,6 +157,10 @@ impl Storage for Node {
 
     async fn leases(&self) -> Result<Vec<Lease>> {
         self.store.leases().await
+    }
+
+    async fn advisory_lock(&self, request: LockRequest) -> Result<LockAnswer> {
+        self.store.advisory_lock(request).await
     }
 
     async fn set_life(&self, life: Duration) -> Result<()> {

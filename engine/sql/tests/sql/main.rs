@@ -1,6 +1,7 @@
 //! SQL over the store in memory: what statements mean, as scripts and as sessions.
 #![allow(clippy::unwrap_used)]
 
+mod advisory;
 mod alter;
 mod decimals;
 mod definitions;
