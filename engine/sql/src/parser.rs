@@ -398,7 +398,7 @@ fn standard(parser: &mut Parser) -> SqlResult<Stmt> {
         Statement::Query(query) => Stmt::Query(query),
         Statement::Insert(insert) => Stmt::Insert(Box::new(insert)),
         Statement::Update(update) => Stmt::Update(Box::new(update)),
-        Statement::Delete(delete) => Stmt::Delete(Box::new(delete)),
+        Statement::Delete(delete) => Stmt::Delete(Box::new(delete), false),
         Statement::CreateTable(create) => match peek_word(parser, 0) {
             // PARTITION BY, and options that are not MySQL's.
             Some(word) => return Err(unsupported(format!("CREATE TABLE … {word}"))),

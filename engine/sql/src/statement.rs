@@ -63,8 +63,8 @@ pub enum Stmt {
     Insert(Box<Insert>),
     /// UPDATE.
     Update(Box<Update>),
-    /// DELETE.
-    Delete(Box<Delete>),
+    /// DELETE, and whether with IGNORE.
+    Delete(Box<Delete>, bool),
     /// EXPLAIN of a statement.
     Explain {
         /// Whether to run it.

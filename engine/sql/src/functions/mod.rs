@@ -175,8 +175,9 @@ impl ScalarUDFImpl for Udf {
             false => (self.function.eval)(&arrays, ty),
         };
         let computed = match &self.remarks {
-            Some(remarks) => remarks::heard(remarks, compute),
-            None => compute(),
+            // A constant is computed even for no rows; then nobody has met anything.
+            Some(remarks) if args.number_rows > 0 => remarks::attended(remarks, compute),
+            _ => compute(),
         };
         let result = computed.map_err(external)?;
         if spread {

@@ -3,7 +3,9 @@
 //!
 //! A function says what it met to whoever listens on its thread, and knows nobody. A statement listens
 //! by the functions of its plan, wherever in the process they run; to those that other nodes run
-//! nobody listens. A remark changes no value and is never an error.
+//! nobody listens. A remark changes no value. To a strict statement, one that writes and may not go on,
+//! it is the error of the function that said it: a plan's constants are then left to be computed for
+//! rows, and of no rows nothing is said.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -18,6 +20,8 @@ use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, ScalarUD
 use parking_lot::Mutex;
 
 use super::Udf;
+use crate::error::SqlResult;
+use crate::result::SqlError;
 
 /// Most bytes of a value that a remark shows.
 const MOST_SHOWN: usize = 128;
@@ -31,6 +35,8 @@ pub struct Remarks {
     most: u64,
     /// Whether a division by zero is worth a remark (ERROR_FOR_DIVISION_BY_ZERO).
     divisions: bool,
+    /// Whether what is met is the statement's error.
+    strict: bool,
     count: AtomicU64,
     kept: Mutex<Vec<(u16, String)>>,
 }
@@ -38,7 +44,13 @@ pub struct Remarks {
 impl Remarks {
     /// None yet.
     pub fn new(most: usize, divisions: bool) -> Self {
-        Remarks { most: most as u64, divisions, count: AtomicU64::new(0), kept: Mutex::default() }
+        let (count, kept) = (AtomicU64::new(0), Mutex::default());
+        Remarks { most: most as u64, divisions, strict: false, count, kept }
+    }
+
+    /// The same, of a statement that what it meets is the error of.
+    pub fn strict(self) -> Self {
+        Remarks { strict: true, ..self }
     }
 
     /// How many there were.
@@ -87,6 +99,37 @@ pub async fn heard_until<F: Future>(remarks: &Arc<Remarks>, work: F) -> F::Outpu
     poll_fn(|context| heard(remarks, || work.as_mut().poll(context))).await
 }
 
+/// Computes a function that a statement listens to; what a strict one hears is an error.
+pub(super) fn attended<T>(
+    remarks: &Arc<Remarks>,
+    compute: impl FnOnce() -> SqlResult<T>,
+) -> SqlResult<T> {
+    if !remarks.strict {
+        return heard(remarks, compute);
+    }
+    let met = Arc::new(Remarks::new(1, remarks.divisions));
+    let computed = heard(&met, compute)?;
+    match met.kept().into_iter().next() {
+        Some((code, message)) => Err(SqlError::new(code, state(code), message)),
+        None => Ok(computed),
+    }
+}
+
+/// Whether to who listens on this thread a remark is an error.
+pub(crate) fn are_errors() -> bool {
+    LISTENER.with_borrow(|listener| listener.as_ref().is_some_and(|remarks| remarks.strict))
+}
+
+/// The SQLSTATE of a remark that is an error.
+fn state(code: u16) -> &'static [u8; 5] {
+    match code {
+        1292 => b"22007",
+        1365 => b"22012",
+        3020 => b"2201E",
+        _ => b"HY000",
+    }
+}
+
 /// Says something to who listens, if anybody does.
 pub(super) fn remark(code: u16, message: impl FnOnce() -> String) {
     LISTENER.with_borrow(|listener| {
@@ -117,16 +160,21 @@ pub(super) fn no_moment(value: &str) {
     remark(1292, || format!("Incorrect datetime value: '{}'", shown(value)));
 }
 
-/// A text that was read as the number it begins with; blanks around that count for nothing.
+/// A text that was read as the number it begins with.
 pub(crate) fn read(kind: &str, text: &str, number: &str) {
+    if says_more(text, number) {
+        truncated(kind, text);
+    }
+}
+
+/// Whether a text is more than the number it begins with; blanks around that count for nothing.
+pub(crate) fn says_more(text: &str, number: &str) -> bool {
     let rest = match text.trim_start().strip_prefix(number) {
         Some(rest) => rest,
         // It begins with none, and was read as 0.
         None => text,
     };
-    if !rest.trim_end_matches(' ').is_empty() {
-        truncated(kind, text);
-    }
+    !rest.trim_end_matches(' ').is_empty()
 }
 
 /// As much of a value as a remark shows.
@@ -136,19 +184,42 @@ pub(super) fn shown(value: &str) -> String {
     format!("{}{more}", value.get(..end).unwrap_or_default())
 }
 
-/// A plan whose functions tell a statement what they meet.
+/// A plan whose functions tell a statement what they meet. Below a LIMIT, rows are computed that MySQL
+/// would not come to: there only constants tell a strict statement anything.
 pub fn listened(plan: LogicalPlan, remarks: &Arc<Remarks>) -> Result<LogicalPlan> {
-    let told = |node: LogicalPlan| node.map_expressions(|expr| told(expr, remarks));
+    let told = |node: LogicalPlan| {
+        if !remarks.strict || !matches!(node, LogicalPlan::Limit(_)) {
+            return node.map_expressions(|expr| told(expr, remarks));
+        }
+        let constants = |node: LogicalPlan| {
+            node.map_expressions(|expr| told_of(expr, remarks, Telling::Constants))
+        };
+        let below = node.transform_down_with_subqueries(constants)?;
+        Ok(Transformed::new(below.data, below.transformed, TreeNodeRecursion::Jump))
+    };
     Ok(plan.transform_down_with_subqueries(told)?.data)
 }
 
 /// An expression whose functions tell a statement what they meet. Not those that MySQL would compute
 /// for some rows only: here they may be computed for the others, too.
 pub fn told(expr: Expr, remarks: &Arc<Remarks>) -> Result<Transformed<Expr>> {
+    told_of(expr, remarks, Telling::All)
+}
+
+/// Which functions tell what they meet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Telling {
+    /// All.
+    All,
+    /// Those of constants, which are the same for any row.
+    Constants,
+}
+
+fn told_of(expr: Expr, remarks: &Arc<Remarks>, telling: Telling) -> Result<Transformed<Expr>> {
     expr.transform_down(|expr| match expr {
         Expr::Case(_) => Ok(Transformed::new(expr, false, TreeNodeRecursion::Jump)),
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
-            let left = told(*left, remarks)?;
+            let left = told_of(*left, remarks, telling)?;
             let expr = Expr::BinaryExpr(BinaryExpr::new(Box::new(left.data), op, right));
             Ok(Transformed::new(expr, left.transformed, TreeNodeRecursion::Jump))
         }
@@ -156,13 +227,19 @@ pub fn told(expr: Expr, remarks: &Arc<Remarks>) -> Result<Transformed<Expr>> {
             let Some(ours) = function.func.inner().downcast_ref::<Udf>() else {
                 return Ok(Transformed::no(Expr::ScalarFunction(function)));
             };
-            let telling = Udf { remarks: Some(remarks.clone()), ..ours.clone() };
-            let func = Arc::new(ScalarUDF::new_from_impl(telling));
+            let tells = telling == Telling::All || function.args.iter().all(is_constant);
+            let func = match tells {
+                true => {
+                    let telling = Udf { remarks: Some(remarks.clone()), ..ours.clone() };
+                    Arc::new(ScalarUDF::new_from_impl(telling))
+                }
+                false => function.func.clone(),
+            };
             let mut args = function.args;
             let recursion = match CHOOSING.contains(&func.name()) {
                 true => {
                     if let Some(first) = args.first_mut() {
-                        *first = told(std::mem::take(first), remarks)?.data;
+                        *first = told_of(std::mem::take(first), remarks, telling)?.data;
                     }
                     TreeNodeRecursion::Jump
                 }
@@ -173,6 +250,22 @@ pub fn told(expr: Expr, remarks: &Arc<Remarks>) -> Result<Transformed<Expr>> {
         }
         other => Ok(Transformed::no(other)),
     })
+}
+
+/// Whether an expression is made of literals alone, as far as that is easily seen.
+fn is_constant(expr: &Expr) -> bool {
+    let other = |expr: &Expr| {
+        let made = matches!(
+            expr,
+            Expr::Literal(..)
+                | Expr::ScalarFunction(_)
+                | Expr::Cast(_)
+                | Expr::Alias(_)
+                | Expr::BinaryExpr(_)
+        );
+        Ok(!made)
+    };
+    !expr.exists(other).unwrap_or(true)
 }
 
 #[cfg(test)]
@@ -209,6 +302,31 @@ mod tests {
             truncated("DOUBLE", "x");
         });
         assert_eq!((outer.count(), inner.count()), (1, 1));
+    }
+
+    #[test]
+    fn a_strict_statement_hears_the_first_as_an_error() {
+        let strict = Arc::new(Remarks::new(9, true).strict());
+        let met = || {
+            division();
+            truncated("DOUBLE", "x");
+            Ok(1)
+        };
+        let error = attended(&strict, met).unwrap_err();
+        assert_eq!((error.code, &error.sqlstate), (1365, b"22012"));
+        assert_eq!(error.message, "Division by 0");
+        assert_eq!(attended(&strict, || Ok(2)), Ok(2));
+        let lenient = Arc::new(Remarks::new(9, true));
+        assert_eq!(attended(&lenient, met), Ok(1));
+        assert_eq!((strict.count(), lenient.count()), (0, 2));
+        // A division that is worth no remark is no error either.
+        let silent = Arc::new(Remarks::new(9, false).strict());
+        let divided = attended(&silent, || {
+            division();
+            Ok(3)
+        });
+        assert_eq!(divided, Ok(3));
+        assert!(heard(&strict, are_errors) && !heard(&lenient, are_errors) && !are_errors());
     }
 
     #[test]

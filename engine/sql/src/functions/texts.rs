@@ -1,5 +1,5 @@
 //! What a text is taken for where a number or a time is asked for: what it begins with. What it has
-//! besides is remarked on, and never an error.
+//! besides is remarked on.
 
 use super::remarks;
 use crate::temporal;

@@ -69,14 +69,15 @@ fn joined(tables: Vec<TableWithJoins>) -> Result<TableWithJoins, ParserError> {
     Ok(all)
 }
 
-/// DELETE [LOW_PRIORITY] [QUICK] [IGNORE] …: no error of a DELETE is one that IGNORE is about.
+/// DELETE [LOW_PRIORITY] [QUICK] [IGNORE] …
 pub(super) fn delete(parser: &mut Parser) -> SqlResult<Stmt> {
     let first = parser.next_token();
-    for word in ["LOW_PRIORITY", "QUICK", "IGNORE"] {
+    for word in ["LOW_PRIORITY", "QUICK"] {
         _ = take(parser, &[word]);
     }
+    let ignore = take(parser, &["IGNORE"]);
     match parser.parse_delete(first).map_err(|error| refused(&error))? {
-        Statement::Delete(delete) => Ok(Stmt::Delete(Box::new(delete))),
+        Statement::Delete(delete) => Ok(Stmt::Delete(Box::new(delete), ignore)),
         _ => Err(syntax("no DELETE")),
     }
 }

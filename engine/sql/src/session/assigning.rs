@@ -23,7 +23,7 @@ use super::fitting::Fitting;
 use super::insert::is_default;
 use crate::coerce::{Place, value_at};
 use crate::error::{SqlResult, no_column, unknown, unsupported};
-use crate::planner::{self, parts, planning_schema};
+use crate::planner::{parts, planning_schema};
 use crate::result::SqlError;
 use crate::walk::walk_mut;
 
@@ -124,11 +124,9 @@ impl Assigning {
         let plain: Vec<Arc<Field>> = fields.iter().map(|(_, field)| field.clone()).collect();
         self.schema = Arc::new(Schema::new(plain));
         let frame = DFSchema::new_with_metadata(fields, Default::default())?;
-        let (context, state) = (session.context(), &session.engine.state);
         for (_, given) in &mut self.set {
             if let Given::Written(expr) = given {
-                let compiled = planner::compile(expr.clone(), &frame, &context, state)?;
-                *given = Given::Compiled(compiled);
+                *given = Given::Compiled(session.compiled(expr.clone(), &frame)?);
             }
         }
         Ok(())

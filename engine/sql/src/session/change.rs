@@ -86,14 +86,23 @@ impl Session {
                 self.compute(&target, olds, &set)?
             }
             None => {
+                // A plan computes values of rows behind a LIMIT, too, and they may be errors.
+                let late = update.limit.is_some() && !planned;
                 let query = target.query(
                     &update.table,
                     update.selection.clone(),
                     &update.order_by,
                     update.limit.clone(),
-                    &set,
+                    if late { &[] } else { &set },
                 )?;
-                self.found_by_plan(query, catalog, finding, (&table, weight)).await?
+                let found = self.found_by_plan(query, catalog, finding, (&table, weight)).await?;
+                match late {
+                    true => {
+                        let olds = found.into_iter().map(|(old, _)| old).collect();
+                        self.compute(&target, olds, &set)?
+                    }
+                    false => found,
+                }
             }
         };
         let zone = self.context().zone()?;
@@ -205,8 +214,7 @@ impl Session {
                 computed.iter_mut().for_each(|values| values.push(value.clone()));
                 continue;
             }
-            let compiled =
-                planner::compile(expr.clone(), &schema, &self.context(), &self.engine.state)?;
+            let compiled = self.compiled(expr.clone(), &schema)?;
             let array = compiled.evaluate(&batch)?.into_array(rows.len())?;
             for (at, values) in computed.iter_mut().enumerate() {
                 values.push(value_at(&array, at)?);

@@ -21,10 +21,10 @@ use super::{Session, impossible};
 use crate::coerce::{Place, value_at};
 use crate::error::{SqlResult, too_many_rows, unknown};
 use crate::parser;
-use crate::planner::{self, planning_schema};
+use crate::planner::planning_schema;
 use crate::reader::Reader;
 use crate::result::SqlError;
-use crate::session::settings::evaluate;
+use crate::session::settings::value_of;
 use crate::walk::finds;
 
 impl Session {
@@ -69,7 +69,7 @@ impl Session {
                 };
                 self.over_earlier(expr, table, positions, &row)?
             } else {
-                evaluate(expr.clone(), &self.context(), &self.engine.state)?
+                value_of(&*self.compiled(expr.clone(), &DFSchema::empty())?)?
             };
             row.push(Some(value));
         }
@@ -127,7 +127,7 @@ impl Session {
             .map_err(|error| unknown(error.to_string()))?;
         let own = TableReference::bare(table.name.to_lowercase());
         let frame = DFSchema::try_from_qualified_schema(own, &schema)?;
-        let compiled = planner::compile(expr, &frame, &self.context(), &self.engine.state)?;
+        let compiled = self.compiled(expr, &frame)?;
         value_at(&compiled.evaluate(&batch)?.into_array(1)?, 0)
     }
 

@@ -70,7 +70,7 @@ impl Session {
             Write::Update(update) => {
                 (std::slice::from_ref(&update.table), &update.selection, update.limit.is_some())
             }
-            Write::Delete(delete) => {
+            Write::Delete(delete, _) => {
                 let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) =
                     &delete.from;
                 (from, &delete.selection, delete.limit.is_some())

@@ -156,7 +156,7 @@ impl Session {
             let changes = changes.map(|(table, pairs)| (table, Changes::Update { pairs }));
             self.write_several(changes.collect(), at).await?;
         }
-        let warnings = self.warnings.len();
+        let warnings = self.warnings.count();
         let info = format!("Rows matched: {found}  Changed: {count}  Warnings: {warnings}");
         let affected = if self.info.found_rows { found } else { count };
         Ok(Reply::Done(Done { affected_rows: affected as u64, info, ..Done::default() }))
@@ -302,7 +302,9 @@ impl Session {
     ) -> SqlResult<Found> {
         let query = joined_query(from, selection, targets, computed)?;
         let width = targets.values().map(|one| one.table.columns.len()).sum();
+        let (_, met) = self.warnings.mark();
         for _ in 0..READS {
+            self.warnings.forget_met(met);
             let reader = self.beside(finding).await?;
             weight.clear();
             let mut found = Found::new();

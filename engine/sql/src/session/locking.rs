@@ -152,7 +152,9 @@ impl Session {
             }
             Finding::Lock(open, waiting, expect) => (open, (open, *waiting, *expect)),
         };
+        let (_, met) = self.warnings.mark();
         for _ in 0..READS {
+            self.warnings.forget_met(met);
             let at = self.engine.storage.timestamp().await?;
             let reader = Reader::Transaction(open.shared.clone(), at);
             weight.clear();

@@ -461,7 +461,9 @@ impl Session {
             Stmt::Deallocate(name) => self.deallocate(&name),
             Stmt::Insert(insert) => self.write(write::Write::Insert(insert), parameters).await,
             Stmt::Update(update) => self.write(write::Write::Update(update), parameters).await,
-            Stmt::Delete(delete) => self.write(write::Write::Delete(delete), parameters).await,
+            Stmt::Delete(delete, ignore) => {
+                self.write(write::Write::Delete(delete, ignore), parameters).await
+            }
             Stmt::Explain { analyze, statement } => {
                 self.explain(*statement, analyze, parameters).await
             }

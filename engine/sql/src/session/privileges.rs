@@ -122,7 +122,7 @@ impl Asked<'_> {
             Stmt::Query(query) | Stmt::SelectInto(query, _) => self.by_query(query),
             Stmt::Insert(insert) => self.by_insert(insert),
             Stmt::Update(update) => self.by_update(update),
-            Stmt::Delete(delete) => self.by_delete(delete),
+            Stmt::Delete(delete, _) => self.by_delete(delete),
             Stmt::LoadData(load) => self.by_load(load),
             Stmt::Prepare { source, .. } => self.selects(source),
             Stmt::Do(exprs) => self.selects(exprs),

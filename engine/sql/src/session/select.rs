@@ -74,7 +74,11 @@ impl Session {
         if !query.locks.is_empty()
             && let Some(open) = self.enclosing().await?
         {
-            match self.locking_select(&mut query, &open).await? {
+            // Finding rows to lock says nothing: the query itself will.
+            let remarks = self.take_remarks();
+            let locked = self.locking_select(&mut query, &open).await;
+            self.put_remarks(remarks);
+            match locked? {
                 Locked::Answer(reply) => return Ok(reply),
                 Locked::Read(reader, catalog) => {
                     source = Some((self.kept_as_is(reader).await?, catalog));
@@ -176,8 +180,16 @@ impl Session {
         query: Query,
         tables: &Tables,
     ) -> SqlResult<(Vec<ResultColumn>, BatchStream)> {
-        let state = &self.engine.state;
-        let planned = planner::plan_query(query, &self.context(), state, tables).await?;
+        let (context, state) = (self.context(), &self.engine.state);
+        let planning = planner::plan_query(query, &context, state, tables);
+        let planned = match self.listening() {
+            Some(remarks) => {
+                let mut planned = remarks::heard_until(&remarks, planning).await?;
+                planned.plan = remarks::listened(planned.plan, &remarks)?;
+                planned
+            }
+            None => planning.await?,
+        };
         let plan = state.create_physical_plan(&planned.plan).await?;
         Ok((planned.columns, self.rows(plan)?))
     }
@@ -371,7 +383,7 @@ impl Session {
                 let prepared = self.plan(*query).await?;
                 self.explain_lines(&prepared, analyze).await?
             }
-            Stmt::Insert(_) | Stmt::Update(_) | Stmt::Delete(_) if !analyze => {
+            Stmt::Insert(_) | Stmt::Update(_) | Stmt::Delete(..) if !analyze => {
                 vec!["written through rows".into()]
             }
             _ => return Err(unsupported("EXPLAIN of this statement")),

@@ -9,7 +9,6 @@ use super::giving::{has_subquery, one_column, select_of};
 use super::{Session, done};
 use crate::coerce::{text, value_at};
 use crate::error::{SqlResult, too_many_rows, unsupported};
-use crate::planner::{self, compile_told};
 use crate::result::{Reply, SqlError};
 use crate::statement::{Assignment, Scope, Target};
 use crate::variables::Changes;
@@ -175,25 +174,13 @@ impl Session {
         if let Some(value) = crate::constant::literal(&expr) {
             return Ok(value);
         }
-        let remarks = self.remarks();
-        let schema = DFSchema::empty();
-        value_of(&*compile_told(expr, &schema, &self.context(), &self.engine.state, &remarks)?)
+        _ = self.remarks();
+        value_of(&*self.compiled(expr, &DFSchema::empty())?)
     }
 }
 
-/// The value of an expression without columns and without variables.
-pub fn evaluate(
-    expr: Expr,
-    context: &planner::QueryContext,
-    state: &datafusion::execution::session_state::SessionState,
-) -> SqlResult<Value> {
-    if let Some(value) = crate::constant::literal(&expr) {
-        return Ok(value);
-    }
-    value_of(&*planner::compile(expr, &DFSchema::empty(), context, state)?)
-}
-
-fn value_of(compiled: &dyn PhysicalExpr) -> SqlResult<Value> {
+/// The value of an expression without columns.
+pub(super) fn value_of(compiled: &dyn PhysicalExpr) -> SqlResult<Value> {
     let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(1));
     let empty = std::sync::Arc::new(arrow::datatypes::Schema::empty());
     let row = arrow::record_batch::RecordBatch::try_new_with_options(empty, vec![], &options)

@@ -206,7 +206,7 @@ impl Session {
         let found = pairs.len();
         let (staged, changed) = self.stage_ignoring(table, pairs, open, finding).await?;
         self.write_staged(&staged, table, open, finding).await?;
-        let warnings = self.warnings.len();
+        let warnings = self.warnings.count();
         let info = format!("Rows matched: {found}  Changed: {changed}  Warnings: {warnings}");
         let affected_rows = if self.info.found_rows { found as u64 } else { changed };
         Ok(Reply::Done(Done { affected_rows, info, ..Done::default() }))
@@ -368,7 +368,7 @@ impl Session {
             if self.info.found_rows { tally.touched.max(tally.changed) } else { tally.changed };
         let last = if tally.copied > 0 { tally.last_id } else { 0 };
         let last_insert_id = if tally.first_id > 0 { tally.first_id } else { last };
-        let warnings = self.warnings.len();
+        let warnings = self.warnings.count();
         let duplicates = if ignored { records as u64 - tally.copied } else { met };
         let info = match records {
             0 | 1 => String::new(),

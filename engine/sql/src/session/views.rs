@@ -164,7 +164,7 @@ impl Session {
                 return Err(SqlError::new(1471, b"HY000", text));
             }
             Write::Update(update) => (of(std::slice::from_ref(&update.table)), "UPDATE"),
-            Write::Delete(delete) => {
+            Write::Delete(delete, _) => {
                 let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) =
                     &delete.from;
                 (of(from).or_else(|| delete.tables.iter().find_map(&view)), "DELETE")

@@ -5,8 +5,14 @@
 
 use std::sync::Arc;
 
+use datafusion::common::DFSchema;
+use datafusion::physical_expr::PhysicalExpr;
+use sqlparser::ast::Expr;
+
 use super::Session;
+use crate::error::SqlResult;
 use crate::functions::remarks::Remarks;
+use crate::planner;
 use crate::result::WarningCount;
 
 /// A remark on the last statement.
@@ -53,9 +59,22 @@ impl Warnings {
         self.own.len()
     }
 
-    /// Takes back all of its own but the first.
-    pub(super) fn truncate(&mut self, length: usize) {
-        self.own.truncate(length);
+    /// How far it has come: its own, and what its expressions have met.
+    pub(super) fn mark(&self) -> (usize, u64) {
+        (self.own.len(), self.remarks.as_ref().map_or(0, |remarks| remarks.count()))
+    }
+
+    /// Takes back all since a mark.
+    pub(super) fn back_to(&mut self, (own, met): (usize, u64)) {
+        self.own.truncate(own);
+        self.forget_met(met);
+    }
+
+    /// Takes back what its expressions have met since a mark.
+    pub(super) fn forget_met(&self, met: u64) {
+        if let Some(remarks) = &self.remarks {
+            remarks.forget_from(met);
+        }
     }
 
     fn bound(&mut self, most: usize) {
@@ -113,11 +132,46 @@ impl Session {
         if let Some(remarks) = &self.warnings.remarks {
             return remarks.clone();
         }
-        let sql_mode = self.variables.get("sql_mode").unwrap_or_default();
-        let divisions = sql_mode.to_uppercase().contains("ERROR_FOR_DIVISION_BY_ZERO");
-        let remarks = Arc::new(Remarks::new(self.most_warnings(), divisions));
+        let remarks = Arc::new(self.no_remarks());
         self.warnings.remarks = Some(remarks.clone());
         remarks
+    }
+
+    fn no_remarks(&self) -> Remarks {
+        Remarks::new(self.most_warnings(), self.has_mode("ERROR_FOR_DIVISION_BY_ZERO"))
+    }
+
+    fn has_mode(&self, mode: &str) -> bool {
+        let sql_mode = self.variables.get("sql_mode").unwrap_or_default();
+        sql_mode.split(',').any(|one| one.eq_ignore_ascii_case(mode))
+    }
+
+    /// Listens to the expressions of a statement that writes: in strict mode and without IGNORE,
+    /// what they meet is its error.
+    pub(super) fn listen_writing(&mut self, ignore: bool) {
+        let strict = ["STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"];
+        let strict = !ignore && strict.iter().any(|mode| self.has_mode(mode));
+        let remarks = self.no_remarks();
+        self.warnings.remarks = Some(Arc::new(if strict { remarks.strict() } else { remarks }));
+    }
+
+    /// Where expressions say what they meet, if the statement listens.
+    pub(super) fn listening(&self) -> Option<Arc<Remarks>> {
+        self.warnings.remarks.clone()
+    }
+
+    /// An expression over the columns of a schema, ready to evaluate, which is listened to if the
+    /// statement listens.
+    pub(super) fn compiled(
+        &self,
+        expr: Expr,
+        schema: &DFSchema,
+    ) -> SqlResult<Arc<dyn PhysicalExpr>> {
+        let (context, state) = (self.context(), &self.engine.state);
+        match &self.warnings.remarks {
+            Some(remarks) => planner::compile_told(expr, schema, &context, state, remarks),
+            None => planner::compile(expr, schema, &context, state),
+        }
     }
 
     /// Takes away what the statement's expressions have met, to put it back later or never.

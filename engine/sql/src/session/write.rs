@@ -23,8 +23,8 @@ pub enum Write {
     Insert(Box<Insert>),
     /// UPDATE.
     Update(Box<Update>),
-    /// DELETE.
-    Delete(Box<Delete>),
+    /// DELETE, and whether with IGNORE.
+    Delete(Box<Delete>, bool),
 }
 
 impl Write {
@@ -33,7 +33,16 @@ impl Write {
         match self {
             Write::Insert(insert) => upsert::meets(insert),
             Write::Update(update) => update.or.is_some(),
-            Write::Delete(_) => false,
+            Write::Delete(..) => false,
+        }
+    }
+
+    /// Whether it goes on with what it can, and warns of the rest.
+    fn ignores(&self) -> bool {
+        match self {
+            Write::Insert(insert) => insert.ignore,
+            Write::Update(update) => change::ignores(update),
+            Write::Delete(_, ignore) => *ignore,
         }
     }
 }
@@ -98,9 +107,10 @@ impl Session {
         match &mut write {
             Write::Insert(insert) => self.inline_for_rows(insert, parameters).await?,
             Write::Update(update) => self.inline_for_rows(update, parameters).await?,
-            Write::Delete(delete) => self.inline_for_rows(delete, parameters).await?,
+            Write::Delete(delete, _) => self.inline_for_rows(delete, parameters).await?,
         }
         self.check_safe(&write, &self.engine.storage.catalog().await?)?;
+        self.listen_writing(write.ignores());
         if let Some(open) = self.enclosing().await? {
             return self.write_within(&write, &open, true).await;
         }
@@ -112,10 +122,10 @@ impl Session {
         }
         // What a row meets decides what is done with it: it is locked before it is looked at.
         let deciding = write.decides();
-        let (remarks, generated) = (self.warnings.len(), self.last_insert_id);
+        let (said, generated) = (self.warnings.mark(), self.last_insert_id);
         for attempt in 1.. {
             // Of an attempt that was thrown away nothing stays.
-            self.warnings.truncate(remarks);
+            self.warnings.back_to(said);
             if attempt > 1 {
                 _ = self.adopt_kept();
                 self.last_insert_id = generated;
@@ -177,11 +187,13 @@ impl Session {
             Write::Update(update) if joined::updates_joined(update) => {
                 return self.update_joined(update, &catalog, (open, &finding, explicit)).await;
             }
-            Write::Delete(delete) if joined::deletes_joined(delete) => {
+            Write::Delete(delete, _) if joined::deletes_joined(delete) => {
                 return self.delete_joined(delete, &catalog, (open, &finding, explicit)).await;
             }
             Write::Update(update) => self.update_pairs(update, &catalog, &finding, &weight).await?,
-            Write::Delete(delete) => self.delete_rows(delete, &catalog, &finding, &weight).await?,
+            Write::Delete(delete, _) => {
+                self.delete_rows(delete, &catalog, &finding, &weight).await?
+            }
         };
         if let (Write::Update(update), Changes::Update { .. }) = (write, &changes)
             && change::ignores(update)
@@ -332,6 +344,7 @@ impl Session {
     }
 
     fn summary(&mut self, changes: &Changes) -> Done {
+        let warnings = self.warnings.count();
         match changes {
             Changes::Insert { rows, first_id } => {
                 if *first_id > 0 {
@@ -340,14 +353,15 @@ impl Session {
                 let count = rows.len();
                 let info = match count {
                     0 | 1 => String::new(),
-                    _ => format!("Records: {count}  Duplicates: 0  Warnings: 0"),
+                    _ => format!("Records: {count}  Duplicates: 0  Warnings: {warnings}"),
                 };
                 Done { affected_rows: count as u64, last_insert_id: *first_id, warnings: 0, info }
             }
             Changes::Update { pairs } => {
                 let found = pairs.len();
                 let changed = pairs.iter().filter(|(old, new)| old != new).count();
-                let info = format!("Rows matched: {found}  Changed: {changed}  Warnings: 0");
+                let info =
+                    format!("Rows matched: {found}  Changed: {changed}  Warnings: {warnings}");
                 let affected = if self.info.found_rows { found } else { changed };
                 Done { affected_rows: affected as u64, last_insert_id: 0, warnings: 0, info }
             }

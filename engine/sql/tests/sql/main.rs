@@ -20,3 +20,4 @@ mod router;
 mod scripts;
 mod session;
 mod statements;
+mod strict;

@@ -84,7 +84,7 @@ fn reading(mut statement: Stmt) -> String {
             _ = VisitMut::visit(update, &mut Parentheses);
             format!("Update {update}")
         }
-        Stmt::Delete(delete) => {
+        Stmt::Delete(delete, _) => {
             _ = VisitMut::visit(delete, &mut Parentheses);
             format!("Delete {delete}")
         }
