@@ -21,6 +21,7 @@ mod decimal;
 pub mod expressions;
 mod labels;
 pub mod options;
+pub mod queried;
 mod show;
 
 pub use decimal::{check_replica, digits};
@@ -70,6 +71,15 @@ pub struct Described {
 
 /// What CREATE TABLE describes, with its warnings. `database` is the current one.
 pub fn describe(create: &CreateTable, database: &str) -> SqlResult<Described> {
+    describe_filled(create, Vec::new(), database)
+}
+
+/// The same, with the columns of the query that fills the table.
+pub fn describe_filled(
+    create: &CreateTable,
+    queried: Vec<Column>,
+    database: &str,
+) -> SqlResult<Described> {
     let (database, name) = spelled(&create.name, database)?;
     let mut table = Table {
         id: 0,
@@ -96,6 +106,7 @@ pub fn describe(create: &CreateTable, database: &str) -> SqlResult<Described> {
     for definition in &create.columns {
         column(definition, &mut table, &mut remarks)?;
     }
+    queried::add(queried, &mut table)?;
     for constraint in &create.constraints {
         add_constraint(constraint, &mut table, &mut remarks)?;
     }

@@ -10,8 +10,11 @@ mod foreign;
 pub mod forms;
 mod grants;
 mod load;
+mod maintenance;
+mod moot;
 mod prepared;
 mod show;
+mod unbuilt;
 mod view;
 mod words;
 mod write;
@@ -29,6 +32,8 @@ use crate::statement::Stmt;
 
 /// Deepest nesting of a statement, as sqlparser counts it: a parenthesis is one or two.
 const DEPTH: usize = 600;
+/// Error of a text that is no statement.
+const SYNTAX: u16 = 1064;
 /// Longest statement.
 const LONGEST: usize = 64 << 20;
 
@@ -57,6 +62,16 @@ pub fn parse(sql: &str) -> SqlResult<Stmt> {
 
 /// One statement under a session's sql_mode.
 pub fn parse_in(sql: &str, dialect: &Mysql) -> SqlResult<Stmt> {
+    match read(sql, dialect) {
+        Err(error) if error.code == SYNTAX => match tokens(sql, dialect) {
+            Ok(tokens) => Err(unbuilt::instead(error, &tokens)),
+            Err(_) => Err(error),
+        },
+        other => other,
+    }
+}
+
+fn read(sql: &str, dialect: &Mysql) -> SqlResult<Stmt> {
     let mut tokens = measured(sql, dialect)?;
     let into = prepared::take_into(&mut tokens);
     let mut parser = parser_of(tokens, dialect);
@@ -95,7 +110,8 @@ fn tokens(sql: &str, dialect: &Mysql) -> SqlResult<Vec<TokenWithSpan>> {
     let tokens = Tokenizer::new(dialect, &text)
         .tokenize_with_location()
         .map_err(|error| syntax(error.to_string()))?;
-    let mut tokens = table_as_select(lock_in_share_mode(tokens));
+    let tokens = as_before_query(moot::take_out(lock_in_share_mode(tokens))?);
+    let mut tokens = table_as_select(tokens);
     words::settle(&mut tokens, dialect)?;
     chains::check(&tokens, dialect)?;
     number_placeholders(&mut tokens);
@@ -123,6 +139,30 @@ fn lock_in_share_mode(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens[first].token = Token::make_keyword("FOR");
     tokens[second].token = Token::make_keyword("SHARE");
     tokens.drain(second + 1..=last);
+    tokens
+}
+
+/// `CREATE TABLE t (SELECT …)` is `CREATE TABLE t AS (SELECT …)`: behind that `(`, sqlparser reads columns.
+fn as_before_query(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    // A word in quotes is no keyword.
+    let is = |token: &Token, wanted: Keyword| matches!(token, Token::Word(word) if word.keyword == wanted);
+    let solid = |(_, token): &(usize, &TokenWithSpan)| !matches!(token.token, Token::Whitespace(_));
+    let mut solid = tokens.iter().enumerate().filter(solid);
+    let creates = solid.next().is_some_and(|(_, first)| is(&first.token, Keyword::CREATE))
+        && solid.next().is_some_and(|(_, second)| is(&second.token, Keyword::TABLE));
+    if !creates {
+        return tokens;
+    }
+    let opening = solid.find(|(_, token)| {
+        token.token == Token::LParen
+            || is(&token.token, Keyword::SELECT)
+            || is(&token.token, Keyword::AS)
+    });
+    let select = solid.next().is_some_and(|(_, behind)| is(&behind.token, Keyword::SELECT));
+    if let (Some((at, TokenWithSpan { token: Token::LParen, span })), true) = (opening, select) {
+        let added = TokenWithSpan { token: Token::make_keyword("AS"), span: *span };
+        tokens.insert(at, added);
+    }
     tokens
 }
 
@@ -307,12 +347,18 @@ fn statement(parser: &mut Parser) -> SqlResult<Stmt> {
             parser.next_token();
             Ok(Stmt::Nothing)
         }
-        ("LOCK", "TABLES" | "TABLE") => {
-            Err(unsupported("LOCK TABLES (dump with --single-transaction --skip-add-locks)"))
-        }
+        ("LOCK", "TABLES" | "TABLE") => maintenance::lock_tables(parser),
+        ("ANALYZE", "TABLE" | "TABLES" | "LOCAL" | "NO_WRITE_TO_BINLOG")
+        | ("CHECK" | "OPTIMIZE", _) => maintenance::maintain(parser),
+        ("ADMIN", "CHECK") => maintenance::admin_check(parser),
         ("CREATE" | "ALTER" | "DROP", _) => match foreign_object(parser) {
             _ if foreign::named(&first, &second).is_some() => {
                 Err(unsupported(format!("{first} {second}")))
+            }
+            _ if peek_word(parser, 2).is_some_and(|third| third == "BINDING")
+                && matches!(second.as_str(), "GLOBAL" | "SESSION") =>
+            {
+                Err(unsupported(format!("{first} {second} BINDING")))
             }
             Some(object) if object == "VIEW" => match first.as_str() {
                 "DROP" => view::drop_views(parser),
@@ -359,6 +405,9 @@ fn foreign_object(parser: &Parser) -> Option<String> {
 
 fn explain(parser: &mut Parser) -> SqlResult<Stmt> {
     let word = parser.next_token();
+    if take(parser, &["FOR", "CONNECTION"]) {
+        return Err(unsupported("EXPLAIN FOR CONNECTION"));
+    }
     let starts = [
         "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "TABLE", "VALUES", "ANALYZE",
         "FORMAT", "(",

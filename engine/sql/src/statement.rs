@@ -36,6 +36,19 @@ pub enum Mode {
     Optimistic,
 }
 
+/// What is to be done with whole tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// ANALYZE TABLE.
+    Analyze,
+    /// CHECK TABLE: what is wrong is a row of the answer.
+    Check,
+    /// ADMIN CHECK TABLE: what is wrong is an error.
+    AdminCheck,
+    /// OPTIMIZE TABLE.
+    Optimize,
+}
+
 /// A statement.
 #[derive(Clone, Debug)]
 pub enum Stmt {
@@ -146,6 +159,8 @@ pub enum Stmt {
         /// IF EXISTS.
         if_exists: bool,
     },
+    /// ALTER DATABASE, to what every database has: of the current one without a name.
+    AlterDatabase(Option<String>),
     /// CREATE TABLE.
     CreateTable(Box<CreateTable>),
     /// DROP TABLE.
@@ -198,6 +213,15 @@ pub enum Stmt {
         /// How many.
         regions: u64,
     },
+    /// ANALYZE, CHECK, OPTIMIZE TABLE.
+    Maintain {
+        /// What to do.
+        task: Task,
+        /// With which tables.
+        tables: Vec<ObjectName>,
+    },
+    /// LOCK TABLES.
+    LockTables(Vec<ObjectName>),
     /// LOAD DATA LOCAL INFILE.
     LoadData(Box<LoadData>),
     /// SHOW.

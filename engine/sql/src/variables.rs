@@ -14,6 +14,9 @@ pub const VERSION: &str = "8.0.11-Isobar-0.1.0";
 /// sql_mode as it begins: the strictness of MySQL 8 is always on.
 pub const SQL_MODE: &str = "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION";
 
+/// Whether statements are accepted that do nothing here: OFF, ON, or WARN.
+pub const NOOP_FUNCTIONS: &str = "tidb_enable_noop_functions";
+
 /// Variables and their first values. Those marked can be set.
 const VARIABLES: &[(&str, &str, bool)] = &[
     ("auto_increment_increment", "1", false),
@@ -77,6 +80,7 @@ const VARIABLES: &[(&str, &str, bool)] = &[
     ("sql_warnings", "OFF", true),
     ("ssl_cipher", "", false),
     ("system_time_zone", "UTC", false),
+    (NOOP_FUNCTIONS, "OFF", true),
     ("tidb_gc_life_time", "10m0s", false),
     ("tidb_isolation_read_engines", "rows,columns", true),
     ("tidb_snapshot", "", true),
@@ -96,9 +100,10 @@ const VARIABLES: &[(&str, &str, bool)] = &[
 
 /// Variables that can be set for all sessions that begin from then on. Others would change what a
 /// statement means for clients that never asked for it.
-const SHARED: [&str; 4] = [
+const SHARED: [&str; 5] = [
     "innodb_deadlock_detect",
     "innodb_lock_wait_timeout",
+    NOOP_FUNCTIONS,
     "tidb_txn_mode",
     "transaction_isolation",
 ];
@@ -143,8 +148,8 @@ fn known(name: &str) -> SqlResult<&'static (&'static str, &'static str, bool)> {
 }
 
 /// Whether a variable is one of switches: clients read it as 0 or 1.
-fn is_switch(default: &str) -> bool {
-    default == "ON" || default == "OFF"
+fn is_switch(name: &str, default: &str) -> bool {
+    name != NOOP_FUNCTIONS && (default == "ON" || default == "OFF")
 }
 
 impl Variables {
@@ -213,9 +218,9 @@ impl Variables {
 
     /// The value of `@@name`.
     pub fn value(&self, name: &str) -> SqlResult<Value> {
-        let (_, default, _) = known(name)?;
+        let (name, default, _) = known(name)?;
         let text = self.get(name)?;
-        Ok(match (is_switch(default), text.parse::<i64>()) {
+        Ok(match (is_switch(name, default), text.parse::<i64>()) {
             (true, _) => Value::Int(i64::from(text == "ON")),
             (false, Ok(n)) => Value::Int(n),
             (false, Err(_)) => match text.parse::<u64>() {
@@ -308,7 +313,7 @@ fn checked(name: &str, default: &str, text: String) -> SqlResult<String> {
         let text = format!("Variable '{name}' can't be set to the value of '{asked}'");
         SqlError::new(1231, b"42000", text)
     };
-    let text = if is_switch(default) {
+    let text = if is_switch(name, default) {
         match text.to_uppercase().as_str() {
             "1" | "ON" | "TRUE" => "ON".to_owned(),
             "0" | "OFF" | "FALSE" => "OFF".to_owned(),
@@ -342,6 +347,7 @@ fn checked(name: &str, default: &str, text: String) -> SqlResult<String> {
             {
                 return Err(wrong());
             }
+            NOOP_FUNCTIONS => return noop_functions(&text).map(Into::into).ok_or_else(wrong),
             "sql_mode" => return crate::sql_mode::checked(&text),
             "sql_select_limit"
             | "max_execution_time"
@@ -366,6 +372,15 @@ fn checked(name: &str, default: &str, text: String) -> SqlResult<String> {
             | ("sql_quote_show_create", "OFF")
     );
     if fixed { Err(wrong()) } else { Ok(text) }
+}
+
+fn noop_functions(text: &str) -> Option<&'static str> {
+    match text.to_uppercase().as_str() {
+        "0" | "OFF" | "FALSE" => Some("OFF"),
+        "1" | "ON" | "TRUE" => Some("ON"),
+        "2" | "WARN" => Some("WARN"),
+        _ => None,
+    }
 }
 
 /// A whole number; what is below the least of a variable, or beyond its most, becomes that, as in

@@ -194,13 +194,12 @@ fn of_option(option: &SqlOption, table: &str) -> SqlResult<Treated> {
 }
 
 /// Refuses what other systems say in a CREATE TABLE, and the parser takes in.
-fn refuse_forms(create: &CreateTable) -> SqlResult<()> {
+pub fn refuse_forms(create: &CreateTable) -> SqlResult<()> {
     let forms = [
         (create.or_replace, "CREATE OR REPLACE TABLE"),
         (create.temporary || create.global.is_some() || create.volatile, "TEMPORARY TABLE"),
         (create.external || create.transient || create.dynamic, "EXTERNAL TABLE"),
         (create.iceberg || create.snapshot, "ICEBERG TABLE"),
-        (create.query.is_some(), "CREATE TABLE … SELECT"),
         (create.like.is_some(), "CREATE TABLE … LIKE"),
         (create.clone.is_some(), "CREATE TABLE … CLONE"),
         (create.partition_by.is_some() || create.partition_of.is_some(), "PARTITION BY"),

@@ -402,7 +402,19 @@ pub fn database(parser: &mut Parser) -> SqlResult<Stmt> {
             let if_exists = take(parser, &["IF", "EXISTS"]);
             Ok(Stmt::DropDatabase { name: name(parser)?, if_exists })
         }
-        _ => Err(unsupported("ALTER DATABASE")),
+        _ => {
+            let options = ["CHARACTER", "CHARSET", "COLLATE", "DEFAULT", "ENCRYPTION", "READ"];
+            let named = !peek_word(parser, 0).is_some_and(|word| options.contains(&word.as_str()));
+            let name = if named { Some(name(parser)?) } else { None };
+            if matches!(parser.peek_token().token, Token::EOF | Token::SemiColon) {
+                return Err(unexpected(&parser.peek_token(), "an option of a database"));
+            }
+            database_options(parser)?;
+            match peek_word(parser, 0) {
+                Some(word) => Err(unsupported(format!("ALTER DATABASE … {word}"))),
+                None => Ok(Stmt::AlterDatabase(name)),
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! Only first words that begin nothing of ours stand here.
 
 /// Statements whose first word says what they are.
-const FIRST: [&str; 34] = [
+const FIRST: [&str; 32] = [
     "ADMIN",
     "BACKUP",
     "BATCH",
@@ -14,7 +14,6 @@ const FIRST: [&str; 34] = [
     "CALL",
     "CANCEL",
     "CHANGE",
-    "CHECK",
     "CHECKSUM",
     "CLONE",
     "FLASHBACK",
@@ -23,7 +22,6 @@ const FIRST: [&str; 34] = [
     "HELP",
     "IMPORT",
     "INSTALL",
-    "OPTIMIZE",
     "PLAN",
     "PURGE",
     "QUERY",
@@ -42,11 +40,10 @@ const FIRST: [&str; 34] = [
 ];
 
 /// Statements that their second word tells from ours.
-const BOTH: [(&str, &str); 13] = [
+const BOTH: [(&str, &str); 12] = [
     ("ALTER", "INSTANCE"),
     ("ALTER", "PLACEMENT"),
     ("ALTER", "RESOURCE"),
-    ("ANALYZE", "TABLE"),
     ("CREATE", "BINDING"),
     ("CREATE", "PLACEMENT"),
     ("CREATE", "RESOURCE"),

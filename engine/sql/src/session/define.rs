@@ -55,6 +55,7 @@ impl Session {
                 }
             }
             Stmt::DropDatabase { name, if_exists } => self.drop_database(name, if_exists).await,
+            Stmt::AlterDatabase(name) => self.alter_database(name).await,
             Stmt::CreateTable(create) => self.create_table(&create).await,
             Stmt::DropTable { names, if_exists } => self.drop_tables(&names, if_exists).await,
             Stmt::CreateIndex(create) => {

@@ -32,9 +32,14 @@ impl Shield {
 
     /// Ends once the statement is cancelled and nothing is held.
     pub(super) async fn interruption(&self, cancel: &CancellationToken) {
+        self.interruption_but(cancel, 0).await;
+    }
+
+    /// The same for who holds as many parts itself: it can end by taking back what it has begun.
+    pub(super) async fn interruption_but(&self, cancel: &CancellationToken, own: usize) {
         cancel.cancelled().await;
         // The sender lives as long as the shield, so waiting cannot fail.
-        _ = self.0.subscribe().wait_for(|holders| *holders == 0).await;
+        _ = self.0.subscribe().wait_for(|holders| *holders <= own).await;
     }
 }
 

@@ -9,6 +9,7 @@ mod assigning;
 mod change;
 mod checks;
 mod converting;
+mod creating;
 mod define;
 mod derived;
 mod earlier;
@@ -30,6 +31,7 @@ mod limits;
 mod load;
 mod lock_calls;
 mod locking;
+mod maintenance;
 pub(crate) mod numbers;
 mod point;
 mod prepared;
@@ -516,6 +518,11 @@ impl Session {
                 Ok(done())
             }
             Stmt::Flush | Stmt::Nothing => Ok(done()),
+            Stmt::Maintain { task, tables } => self.maintain(task, &tables).await,
+            Stmt::LockTables(tables) => self.lock_tables(&tables).await,
+            Stmt::CreateTable(create) if create.query.is_some() => {
+                self.create_filled(*create, parameters, cancel).await
+            }
             definition => {
                 self.commit().await?;
                 // What a definition has begun, it ends: regions must not know less than the catalog.

@@ -22,7 +22,7 @@ use crate::planner::{TableName, parts, table_name};
 use crate::privileges::{Need, Rights, check_views, reads};
 use crate::result::SqlError;
 use crate::statement::{
-    Alter, Assignment, DefineView, LoadData, Scope, Show, ShowKind, Stmt, Target, UserName,
+    Alter, Assignment, DefineView, LoadData, Scope, Show, ShowKind, Stmt, Target, Task, UserName,
 };
 use crate::walk::finds;
 
@@ -156,6 +156,22 @@ impl Asked<'_> {
         Ok(match statement {
             Stmt::CreateDatabase { name, .. } => database(name, P::CREATE),
             Stmt::DropDatabase { name, .. } => database(name, P::DROP),
+            Stmt::AlterDatabase(name) => {
+                let name = name.as_deref().unwrap_or(self.database);
+                // Without a database there is another error.
+                if name.is_empty() { Vec::new() } else { database(name, P::ALTER) }
+            }
+            Stmt::Maintain { task, tables } => {
+                let all = match task {
+                    Task::Check | Task::AdminCheck => P::SELECT,
+                    Task::Analyze | Task::Optimize => P::SELECT.and(P::INSERT),
+                };
+                tables.iter().map(|name| self.on(name, all)).collect::<SqlResult<_>>()?
+            }
+            Stmt::LockTables(tables) => {
+                let all = P::SELECT.and(P::LOCK_TABLES);
+                tables.iter().map(|name| self.on(name, all)).collect::<SqlResult<_>>()?
+            }
             Stmt::CreateTable(create) => self.by_create(create)?,
             Stmt::DropTable { names, .. } | Stmt::DropViews { names, .. } => {
                 names.iter().map(|name| self.on(name, P::DROP)).collect::<SqlResult<_>>()?
