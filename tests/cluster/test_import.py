@@ -197,6 +197,20 @@ def test_what_is_wrong_is_named_and_nothing_is_changed(filled: Cluster, tmp_path
     check(filled, wrong, rows)
 
 
+def test_indexes_of_prefixes_are_filled(filled: Cluster, tmp_path: Path):
+    rows = sample(300)
+    file = write_csv(tmp_path / "rows.csv", rows)
+    prefixed = table(filled, "prefixed", "KEY by_u (u), KEY by_s (s(6), d)")
+    run(filled, prefixed, "--header", file)
+    check(filled, prefixed, rows)
+    for row in [row for row in rows if row[1] is not None][:20]:
+        query = f"SELECT id FROM {prefixed} WHERE s = '{row[1]}'"
+        assert "by_s" in str(filled.read("tikv", f"EXPLAIN {query}"))
+        assert list(filled.read("tikv", query)) == [(row[0],)], query
+    alike = table(filled, "alike", "UNIQUE KEY by_start (s(4))")
+    assert "Duplicate entry 'name' for key 'alike.by_start'" in refused(filled, alike, "--header", file)
+
+
 def lease_of(cluster: Cluster, name: str) -> int | None:
     """The moment that an import of a table holds."""
     query = "SELECT snapshot_ts FROM information_schema.snapshot_leases"

@@ -586,6 +586,9 @@ pub(crate) fn check_shape(table: &Table) -> Result<()> {
             return invalid(format!("index number {} cannot be used (again)", index.id));
         }
         check_key(table, &index.name, &index.columns)?;
+        if index.parts.keys().any(|id| !index.columns.contains(id)) {
+            return invalid(format!("index {} has a prefix of a column it lacks", index.name));
+        }
     }
     Ok(())
 }

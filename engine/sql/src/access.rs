@@ -69,19 +69,40 @@ struct Bounds {
     high: Option<(Value, bool)>,
 }
 
+impl Bounds {
+    /// Widens them to what entries hold that have only the beginning of the column's values. Bounds
+    /// are included then: what begins as they do may lie on either side of them.
+    fn shorten(&mut self, index: &Index, column: u32) {
+        if index.prefix(column).is_none() {
+            return;
+        }
+        for point in self.points.iter_mut().flatten() {
+            index.shorten(column, point);
+        }
+        for (value, included) in [&mut self.low, &mut self.high].into_iter().flatten() {
+            index.shorten(column, value);
+            *included = true;
+        }
+    }
+}
+
 /// The best way at a timestamp to rows that satisfy all conditions. Columns are named as in
 /// [`crate::planner::planning_schema`].
 pub fn choose(table: &Table, conditions: &[Expr], ts: Timestamp) -> Access {
-    let primary = ranges(table, &table.primary_key, conditions, &key::records_start(table.id));
+    let start = key::records_start(table.id);
+    let primary = ranges(table, &table.primary_key, None, conditions, &start);
     let mut best = primary.map(|(ranges, depth, full)| {
         let path = if full { Path::Points } else { Path::Records };
         (depth, Access { path, ranges })
     });
-    for index in table.indexes.iter().filter(|index| index.serves(ts)) {
+    // Of two that are fixed as far, one that holds whole values leads to fewer rows.
+    let serving = |cut: bool| {
+        table.indexes.iter().filter(move |index| index.serves(ts) && index.has_prefix() == cut)
+    };
+    for index in serving(false).chain(serving(true)) {
         let start = key::index_start(table.id, index.id);
-        let Some((ranges, depth, full)) = ranges(table, &index.columns, conditions, &start) else {
-            continue;
-        };
+        let found = ranges(table, &index.columns, Some(index), conditions, &start);
+        let Some((ranges, depth, full)) = found else { continue };
         // A unique index that is met in full is nearly as good as the primary key.
         let depth = if full && index.unique { depth + 10 } else { depth };
         let better = best
@@ -94,11 +115,12 @@ pub fn choose(table: &Table, conditions: &[Expr], ts: Timestamp) -> Access {
     best.map_or_else(|| Access::full(table), |(_, access)| access)
 }
 
-/// Ranges of a key made of these columns; how many half-columns of it the conditions fix; whether
-/// they fix all of it. `None` if they say nothing about the first.
+/// Ranges of a key made of these columns, of which an index may hold prefixes; how many half-columns
+/// of it the conditions fix; whether they fix all of it. `None` if they say nothing about the first.
 fn ranges(
     table: &Table,
     columns: &[u32],
+    index: Option<&Index>,
     conditions: &[Expr],
     start: &[u8],
 ) -> Option<(Vec<Range>, usize, bool)> {
@@ -106,14 +128,18 @@ fn ranges(
     let mut depth = 0;
     for (at, id) in columns.iter().enumerate() {
         let column = table.column(*id)?;
-        let bounds = bounds(&column.name.to_lowercase(), column.ty, conditions);
+        let mut bounds = bounds(&column.name.to_lowercase(), column.ty, conditions);
+        if let Some(index) = index {
+            bounds.shorten(index, *id);
+        }
         if let Some(points) = &bounds.points
             && prefixes.len() * points.len() <= MAX_POINTS
         {
             prefixes = extend(&prefixes, points);
             depth += 2;
             if at + 1 == columns.len() {
-                return Some((finish(prefixes.into_iter().map(whole).collect()), depth, true));
+                let full = !index.is_some_and(Index::has_prefix);
+                return Some((finish(prefixes.into_iter().map(whole).collect()), depth, full));
             }
             continue;
         }

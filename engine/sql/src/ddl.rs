@@ -1,15 +1,12 @@
-//! CREATE TABLE and CREATE INDEX as descriptions for the catalog.
+//! CREATE TABLE as a description for the catalog.
 //!
 //! Only shapes are checked here; names and numbers are placement's business.
 
 use sqlparser::ast::{
-    CharacterLength, ColumnDef, ColumnOption, CreateIndex, CreateTable, DataType, ExactNumberInfo,
-    Expr, GeneratedExpressionMode, IndexColumn, IndexOption, IndexType, ObjectName,
-    TableConstraint,
+    CharacterLength, ColumnDef, ColumnOption, CreateTable, DataType, ExactNumberInfo, Expr,
+    GeneratedExpressionMode, ObjectName, TableConstraint,
 };
-use types::{
-    Column, ColumnId, ColumnType, Default, Index, IndexState, IntWidth, Table, Timestamp, Value,
-};
+use types::{Column, ColumnId, ColumnType, Default, IntWidth, Table, Value};
 
 use crate::coerce::{self, Place};
 use crate::error::{SqlResult, syntax, unsupported};
@@ -19,12 +16,14 @@ use crate::temporal::Zone;
 
 mod decimal;
 pub mod expressions;
+pub mod keys;
 mod labels;
 pub mod options;
 pub mod queried;
 mod show;
 
 pub use decimal::{check_replica, digits};
+use keys::{Form, Key, new_index};
 pub use show::show_create;
 
 /// The column that numbers the rows of a table without a primary key.
@@ -166,7 +165,7 @@ pub fn column(
             ColumnOption::NotNull => column.nullable = false,
             ColumnOption::Default(expr) => default = Some(expr),
             ColumnOption::PrimaryKey(_) => {
-                check_key(&column)?;
+                keys::check_whole(&column)?;
                 if !table.primary_key.is_empty() {
                     return Err(multiple_keys());
                 }
@@ -174,8 +173,8 @@ pub fn column(
                 column.nullable = false;
             }
             ColumnOption::Unique(_) => {
-                check_key(&column)?;
-                let index = new_index(table, None, &column.name, vec![id], true)?;
+                keys::check_whole(&column)?;
+                let index = new_index(table, None, &column.name, Key::unique(id))?;
                 table.indexes.push(index);
             }
             ColumnOption::Comment(text) => {
@@ -244,18 +243,6 @@ pub fn column(
 fn wrong_specifier(column: &str) -> SqlError {
     let text = format!("Incorrect column specifier for column '{column}'");
     SqlError::new(1063, b"42000", text)
-}
-
-/// Error 3152 for a column that cannot be part of a key.
-pub fn check_key(column: &Column) -> SqlResult<()> {
-    if column.ty != ColumnType::Json {
-        return Ok(());
-    }
-    let text = format!(
-        "JSON column '{}' supports indexing only via generated columns on a specified JSON path.",
-        column.name
-    );
-    Err(SqlError::new(3152, b"42000", text))
 }
 
 fn multiple_keys() -> SqlError {
@@ -465,17 +452,17 @@ fn add_constraint(
             if !table.primary_key.is_empty() {
                 return Err(multiple_keys());
             }
-            index_options(key.index_type.as_ref(), &key.index_options, remarks)?;
-            table.primary_key = columns(&key.columns, table)?;
+            let form = keys::form(key.index_type.as_ref(), &key.index_options, remarks)?;
+            table.primary_key = keys::primary(&key.columns, form, table)?;
         }
-        TableConstraint::Unique(unique) => {
-            index_options(unique.index_type.as_ref(), &unique.index_options, remarks)?;
-            let name = unique.index_name.as_ref().or(unique.name.as_ref()).map(|i| i.value.clone());
-            push_index(table, name, &unique.columns, true)?;
+        TableConstraint::Unique(key) => {
+            let form = keys::form(key.index_type.as_ref(), &key.index_options, remarks)?;
+            let name = key.index_name.as_ref().or(key.name.as_ref());
+            keys::push(table, name, &key.columns, Form { unique: true, ..form })?;
         }
-        TableConstraint::Index(index) => {
-            index_options(index.index_type.as_ref(), &index.index_options, remarks)?;
-            push_index(table, index.name.as_ref().map(|i| i.value.clone()), &index.columns, false)?;
+        TableConstraint::Index(key) => {
+            let form = keys::form(key.index_type.as_ref(), &key.index_options, remarks)?;
+            keys::push(table, key.name.as_ref(), &key.columns, form)?;
         }
         TableConstraint::ForeignKey(_) => return Err(unsupported("FOREIGN KEY")),
         TableConstraint::Check(check) => {
@@ -485,123 +472,6 @@ fn add_constraint(
         other => return Err(unsupported(other)),
     }
     Ok(())
-}
-
-/// Refuses what a CREATE INDEX says and we do not; what is to be said of the rest.
-pub fn index_form(create: &CreateIndex) -> SqlResult<Vec<(u16, String)>> {
-    let forms = [
-        (create.concurrently, "CREATE INDEX CONCURRENTLY"),
-        (create.if_not_exists, "CREATE INDEX IF NOT EXISTS"),
-        (!create.include.is_empty(), "CREATE INDEX … INCLUDE"),
-        (create.predicate.is_some(), "CREATE INDEX … WHERE"),
-        (!create.with.is_empty(), "CREATE INDEX … WITH"),
-        (create.nulls_distinct.is_some(), "CREATE INDEX … NULLS DISTINCT"),
-    ];
-    if let Some((_, form)) = forms.iter().find(|(there, _)| *there) {
-        return Err(unsupported(form));
-    }
-    let mut remarks = Vec::new();
-    index_options(create.using.as_ref(), &create.index_options, &mut remarks)?;
-    Ok(remarks)
-}
-
-/// Options of a key: all are trees, and comments on them are not kept.
-fn index_options(
-    first: Option<&IndexType>,
-    options: &[IndexOption],
-    remarks: &mut Vec<(u16, String)>,
-) -> SqlResult<()> {
-    let kinds = options.iter().filter_map(|option| match option {
-        IndexOption::Using(kind) => Some(kind),
-        IndexOption::Comment(_) => None,
-    });
-    for kind in first.into_iter().chain(kinds) {
-        match kind {
-            IndexType::BTree => {}
-            IndexType::Hash => remarks.push((
-                3502,
-                "This storage engine does not support the HASH index algorithm, storage engine \
-                 default was used instead."
-                    .into(),
-            )),
-            other => return Err(unsupported(format!("USING {other}"))),
-        }
-    }
-    if options.iter().any(|option| matches!(option, IndexOption::Comment(_))) {
-        remarks.push((1105, "comments on indexes are not kept".into()));
-    }
-    Ok(())
-}
-
-fn push_index(
-    table: &mut Table,
-    name: Option<String>,
-    columns_: &[IndexColumn],
-    unique: bool,
-) -> SqlResult<()> {
-    let ids = columns(columns_, table)?;
-    let first =
-        ids.first().and_then(|id| table.column(*id)).map(|c| c.name.clone()).unwrap_or_default();
-    let index = new_index(table, name, &first, ids, unique)?;
-    table.indexes.push(index);
-    Ok(())
-}
-
-/// A new index of a table, not yet part of it. `first` names it if nothing else does.
-pub fn new_index(
-    table: &Table,
-    name: Option<String>,
-    first: &str,
-    columns: Vec<ColumnId>,
-    unique: bool,
-) -> SqlResult<Index> {
-    let taken = |name: &str| table.index_named(name).is_some();
-    let name = match name {
-        Some(name) if name.eq_ignore_ascii_case("PRIMARY") => {
-            return Err(SqlError::new(1280, b"42000", format!("Incorrect index name '{name}'")));
-        }
-        Some(name) if taken(&name) => {
-            return Err(SqlError::new(1061, b"42000", format!("Duplicate key name '{name}'")));
-        }
-        Some(name) => name,
-        None => {
-            let numbered = (2..).map(|n| format!("{first}_{n}"));
-            std::iter::once(first.to_owned())
-                .chain(numbered)
-                .find(|n| !taken(n))
-                .unwrap_or_default()
-        }
-    };
-    let id = placement::api::next_index_id(table);
-    Ok(Index { id, name, columns, unique, state: IndexState::Public { since: Timestamp::ZERO } })
-}
-
-/// Columns of an index by number.
-pub fn columns(columns: &[IndexColumn], table: &Table) -> SqlResult<Vec<ColumnId>> {
-    let mut ids = Vec::with_capacity(columns.len());
-    for column in columns {
-        let Expr::Identifier(ident) = &column.column.expr else {
-            return Err(unsupported(format!("index on {}", column.column.expr)));
-        };
-        if column.column.options.asc == Some(false) {
-            return Err(unsupported("descending index columns"));
-        }
-        let found = table.column_named(&ident.value).filter(|(_, column)| !column.hidden);
-        let Some((_, found)) = found else {
-            let text = format!("Key column '{}' doesn't exist in table", ident.value);
-            return Err(SqlError::new(1072, b"42000", text));
-        };
-        check_key(found)?;
-        if ids.contains(&found.id) {
-            return Err(SqlError::new(
-                1060,
-                b"42S21",
-                format!("Duplicate column name '{}'", ident.value),
-            ));
-        }
-        ids.push(found.id);
-    }
-    Ok(ids)
 }
 
 /// The primary key that every table has, and what it demands of its columns.

@@ -115,7 +115,7 @@ fn tokens(sql: &str, dialect: &Mysql) -> SqlResult<Vec<TokenWithSpan>> {
     words::settle(&mut tokens, dialect)?;
     chains::check(&tokens, dialect)?;
     number_placeholders(&mut tokens);
-    Ok(tokens)
+    Ok(words::visibility(tokens))
 }
 
 /// `LOCK IN SHARE MODE` is `FOR SHARE`, which sqlparser knows.

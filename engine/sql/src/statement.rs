@@ -341,6 +341,13 @@ pub enum Alter {
         /// From now on.
         new: String,
     },
+    /// ALTER INDEX … VISIBLE or INVISIBLE.
+    ShowIndex {
+        /// Index.
+        name: String,
+        /// Whether reads may use it.
+        visible: bool,
+    },
     /// DROP INDEX.
     DropIndex(String),
     /// COMMENT = '…'.

@@ -6,12 +6,14 @@
 //! ```
 //!
 //! An index entry carries the primary key unless the index is unique and no column is NULL; then
-//! the entry's value carries it. A column is one marker byte, then its payload. DECIMALs are their
-//! unscaled numbers in 128 bits, those of more than 38 digits in 256. Strings are
-//! escaped in the manner of CockroachDB's encoding: `00` becomes `00 FF`, the end is `00 01`.
+//! the entry's value carries it. Of a column that is indexed by a prefix, the entry has that much.
+//! A column is one marker byte, then its payload. DECIMALs are their unscaled numbers in 128 bits,
+//! those of more than 38 digits in 256. Strings are escaped in the manner of CockroachDB's encoding:
+//! `00` becomes `00 FF`, the end is `00 01`.
 
 use crate::error::{Error, Result};
-use crate::schema::{ColumnType, Index, IndexId, Table, TableId};
+use crate::index::Index;
+use crate::schema::{ColumnType, IndexId, Table, TableId};
 use crate::value::{Decimal, Value};
 use crate::wide::Wide;
 
@@ -71,7 +73,11 @@ pub fn index_entry(table: &Table, index: &Index, row: &[Value]) -> Result<(Vec<u
             })
             .collect()
     };
-    let columns = pick(&index.columns)?;
+    let mut columns = pick(&index.columns)?;
+    if !index.parts.is_empty() {
+        let both = index.columns.iter().zip(&mut columns);
+        both.for_each(|(id, value)| index.shorten(*id, value));
+    }
     let mut key = index_prefix(table.id, index.id, &columns);
     let mut tail = Vec::new();
     pick(&table.primary_key)?.iter().for_each(|value| encode(&mut tail, value));

@@ -4,6 +4,7 @@
 
 pub mod columns;
 pub mod error;
+pub mod index;
 pub mod key;
 pub mod labels;
 pub mod region;
@@ -15,12 +16,12 @@ pub mod value;
 pub mod wide;
 
 pub use error::{Error, Result};
+pub use index::{Index, IndexState, KeyPart};
 pub use labels::Labels;
 pub use region::{Epoch, NodeId, Peer, PeerId, PeerRole, Region, RegionId, RegionKind, ReplicaLag};
 pub use row::Row;
 pub use schema::{
-    Check, Column, ColumnId, ColumnType, Default, Index, IndexId, IndexState, IntWidth,
-    SchemaVersion, Table, TableId,
+    Check, Column, ColumnId, ColumnType, Default, IndexId, IntWidth, SchemaVersion, Table, TableId,
 };
 pub use time::Timestamp;
 pub use token::{LeaseId, SnapshotToken};

@@ -1,4 +1,4 @@
-//! Tables, columns and indexes as the catalog knows them, at one version.
+//! Tables and columns as the catalog knows them, at one version.
 //!
 //! A schema says what stored bytes mean; it never says where they are.
 
@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::index::{Index, IndexState};
 use crate::labels::Labels;
 use crate::time::Timestamp;
 use crate::value::{DECIMAL_MAX_PRECISION, Value};
@@ -316,55 +317,6 @@ pub struct Check {
     pub expression: String,
     /// Whether rows are held against it.
     pub enforced: bool,
-}
-
-/// How far an index has come into being (online schema change, after F1). Writers of two versions
-/// that follow each other may be at work at once, so a state only relies on what the one before it
-/// does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum IndexState {
-    /// Writers take entries away and add none: others may not know the index yet.
-    DeleteOnly,
-    /// Writers keep it; readers do not use it; back-fill is under way.
-    WriteOnly,
-    /// In use by readers of this timestamp and later ones. Entries of older rows were written just
-    /// before it, so an earlier snapshot has none.
-    Public {
-        /// From when on.
-        since: Timestamp,
-    },
-}
-
-/// One secondary index.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Index {
-    /// Number within the table.
-    pub id: IndexId,
-    /// Name.
-    pub name: String,
-    /// Columns, in key order.
-    pub columns: Vec<ColumnId>,
-    /// Whether entries without NULLs are unique.
-    pub unique: bool,
-    /// State.
-    pub state: IndexState,
-}
-
-impl Index {
-    /// Whether a read at a timestamp finds every row through this index.
-    pub fn serves(&self, ts: Timestamp) -> bool {
-        matches!(self.state, IndexState::Public { since } if since <= ts)
-    }
-
-    /// Whether it is complete.
-    pub fn is_public(&self) -> bool {
-        matches!(self.state, IndexState::Public { .. })
-    }
-
-    /// Whether writers add entries.
-    pub fn is_kept(&self) -> bool {
-        self.state != IndexState::DeleteOnly
-    }
 }
 
 /// One table at one schema version.

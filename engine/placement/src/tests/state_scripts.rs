@@ -1,5 +1,6 @@
 //! Scripts of commands and the state that they lead to: catalog, regions, numbers, leases.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use types::{
@@ -36,7 +37,9 @@ pub fn table(database: &str, name: &str, indexes: &[String]) -> Table {
         id: at as u32 + 1,
         name: name.clone(),
         columns: vec![2],
+        parts: BTreeMap::new(),
         unique: false,
+        visible: true,
         state: IndexState::Public { since: Timestamp::ZERO },
     };
     Table {
@@ -93,7 +96,9 @@ impl StateScript {
         for name in args.list("add") {
             let id = crate::api::next_index_id(&table);
             let state = IndexState::WriteOnly;
-            table.indexes.push(Index { id, name, columns: vec![2], unique: true, state });
+            let (columns, parts) = (vec![2], BTreeMap::new());
+            let index = Index { id, name, columns, parts, unique: true, visible: true, state };
+            table.indexes.push(index);
         }
         let dropped = args.list("drop");
         table.indexes.retain(|index| !dropped.contains(&index.name));

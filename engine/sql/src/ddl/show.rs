@@ -8,7 +8,6 @@ use types::{ColumnId, ColumnType, Default, Table, Value};
 pub fn show_create(table: &Table, next_number: Option<u64>) -> String {
     let quote = |name: &str| format!("`{}`", name.replace('`', "``"));
     let name_of = |id: &ColumnId| table.column(*id).map(|c| quote(&c.name)).unwrap_or_default();
-    let names = |ids: &[ColumnId]| ids.iter().map(name_of).collect::<Vec<_>>().join(",");
     let mut lines = Vec::new();
     for column in table.columns.iter().filter(|column| !column.hidden) {
         let mut line = format!("  {} {}", quote(&column.name), column.ty);
@@ -46,11 +45,19 @@ pub fn show_create(table: &Table, next_number: Option<u64>) -> String {
     }
     let hidden = |id: &ColumnId| table.column(*id).is_some_and(|c| c.hidden);
     if !table.primary_key.iter().any(hidden) {
-        lines.push(format!("  PRIMARY KEY ({})", names(&table.primary_key)));
+        let names: Vec<String> = table.primary_key.iter().map(name_of).collect();
+        lines.push(format!("  PRIMARY KEY ({})", names.join(",")));
     }
     for index in table.indexes.iter().filter(|index| !index.columns.iter().any(hidden)) {
         let unique = if index.unique { "UNIQUE " } else { "" };
-        lines.push(format!("  {unique}KEY {} ({})", quote(&index.name), names(&index.columns)));
+        let part = |id: &ColumnId| {
+            let prefix = index.prefix(*id).map(|length| format!("({length})")).unwrap_or_default();
+            let order = if index.is_descending(*id) { " DESC" } else { "" };
+            format!("{}{prefix}{order}", name_of(id))
+        };
+        let parts = index.columns.iter().map(part).collect::<Vec<_>>().join(",");
+        let invisible = if index.visible { "" } else { " /*!80000 INVISIBLE */" };
+        lines.push(format!("  {unique}KEY {} ({parts}){invisible}", quote(&index.name)));
     }
     for check in &table.checks {
         let (name, expression) = (quote(&check.name), &check.expression);

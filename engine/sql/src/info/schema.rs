@@ -258,26 +258,25 @@ impl Source<'_> {
             "EXPRESSION",
         ]);
         for table in &self.catalog.tables {
-            for (index, unique, at, column) in keys(table) {
-                let nullable = table.column_named(&column).is_some_and(|(_, c)| c.nullable);
+            for part in keys(table) {
                 listing.rows.push(vec![
                     string(CATALOG),
                     string(&table.database),
                     string(&table.name),
-                    int(i64::from(!unique)),
+                    int(i64::from(!part.unique)),
                     string(&table.database),
-                    string(index),
-                    int(at),
-                    string(column),
-                    string("A"),
+                    string(part.key),
+                    int(part.at),
+                    string(part.column),
+                    string(if part.descending { "D" } else { "A" }),
                     Value::Null,
+                    part.prefix.map_or(Value::Null, int),
                     Value::Null,
-                    Value::Null,
-                    string(if nullable { "YES" } else { "" }),
+                    string(if part.nullable { "YES" } else { "" }),
                     string("BTREE"),
                     string(""),
                     string(""),
-                    string("YES"),
+                    yes(part.visible),
                     Value::Null,
                 ]);
             }
@@ -301,18 +300,16 @@ impl Source<'_> {
             "REFERENCED_COLUMN_NAME",
         ]);
         for table in &self.catalog.tables {
-            for (index, _, at, column) in
-                keys(table).into_iter().filter(|(_, unique, _, _)| *unique)
-            {
+            for part in keys(table).into_iter().filter(|part| part.unique) {
                 listing.rows.push(vec![
                     string(CATALOG),
                     string(&table.database),
-                    string(index),
+                    string(part.key),
                     string(CATALOG),
                     string(&table.database),
                     string(&table.name),
-                    string(column),
-                    int(at),
+                    string(part.column),
+                    int(part.at),
                     Value::Null,
                     Value::Null,
                     Value::Null,
@@ -334,14 +331,12 @@ impl Source<'_> {
             "ENFORCED",
         ]);
         for table in &self.catalog.tables {
-            for (index, _, _, _) in
-                keys(table).into_iter().filter(|(_, unique, at, _)| *unique && *at == 1)
-            {
-                let kind = if index == "PRIMARY" { "PRIMARY KEY" } else { "UNIQUE" };
+            for part in keys(table).into_iter().filter(|part| part.unique && part.at == 1) {
+                let kind = if part.key == "PRIMARY" { "PRIMARY KEY" } else { "UNIQUE" };
                 listing.rows.push(vec![
                     string(CATALOG),
                     string(&table.database),
-                    string(index),
+                    string(part.key),
                     string(&table.database),
                     string(&table.name),
                     string(kind),
@@ -440,22 +435,47 @@ pub fn character_sets() -> Listing {
     listing
 }
 
-/// Name, uniqueness, position from 1 and column of each part of each key; PRIMARY first.
-pub fn keys(table: &Table) -> Vec<(String, bool, usize, String)> {
-    let shown =
-        |id: &u32| table.column(*id).filter(|column| !column.hidden).map(|c| c.name.clone());
-    let mut keys = Vec::new();
-    let mut add = |name: &str, unique: bool, columns: &[u32]| {
-        for (at, column) in columns.iter().filter_map(shown).enumerate() {
-            keys.push((name.to_owned(), unique, at + 1, column));
-        }
+/// One column's part in a key, as lists of keys show it.
+pub struct ShownPart {
+    /// Name of the key.
+    pub key: String,
+    /// Whether the key is unique.
+    pub unique: bool,
+    /// Position within it, from 1.
+    pub at: usize,
+    /// The column.
+    pub column: String,
+    /// Whether the column may be NULL.
+    pub nullable: bool,
+    /// How much of the column is in the key, if not all.
+    pub prefix: Option<u32>,
+    /// Whether it was declared DESC.
+    pub descending: bool,
+    /// Whether reads may use the key.
+    pub visible: bool,
+}
+
+/// The parts of all keys; PRIMARY first.
+pub fn keys(table: &Table) -> Vec<ShownPart> {
+    let shown = |id: &u32| table.column(*id).filter(|column| !column.hidden);
+    let part = |(at, column): (usize, &types::Column), index: Option<&Index>| ShownPart {
+        key: index.map_or("PRIMARY", |index| index.name.as_str()).to_owned(),
+        unique: index.is_none_or(|index| index.unique),
+        at: at + 1,
+        column: column.name.clone(),
+        nullable: column.nullable,
+        prefix: index.and_then(|index| index.prefix(column.id)),
+        descending: index.is_some_and(|index| index.is_descending(column.id)),
+        visible: index.is_none_or(|index| index.visible),
     };
-    add("PRIMARY", true, &table.primary_key);
+    let primary = table.primary_key.iter().filter_map(shown).enumerate();
+    let mut parts: Vec<ShownPart> = primary.map(|column| part(column, None)).collect();
     let whole = |index: &&Index| index.columns.iter().all(|id| shown(id).is_some());
     for index in table.indexes.iter().filter(whole) {
-        add(&index.name, index.unique, &index.columns);
+        let columns = index.columns.iter().filter_map(shown).enumerate();
+        parts.extend(columns.map(|column| part(column, Some(index))));
     }
-    keys
+    parts
 }
 
 /// PRI, UNI, MUL or nothing.

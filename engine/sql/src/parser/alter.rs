@@ -108,17 +108,16 @@ fn add_index(
     unique: bool,
     named: Option<ObjectName>,
 ) -> SqlResult<Stmt> {
-    let index =
-        if parser.peek_token().token == Token::LParen { named } else { Some(object(parser)?) };
+    let unnamed = parser.peek_token().token == Token::LParen
+        || peek_word(parser, 0).as_deref() == Some("USING");
+    let index = if unnamed { named } else { Some(object(parser)?) };
+    let using = parser.parse_optional_using_then_index_type().map_err(|error| refused(&error))?;
     if !parser.consume_token(&Token::LParen) {
         return Err(unexpected(&parser.peek_token(), "("));
     }
     let mut columns = Vec::new();
     loop {
-        let ident = parser.parse_identifier().map_err(|error| refused(&error))?;
-        let options = OrderByOptions { asc: None, nulls_first: None };
-        let column = OrderByExpr { expr: Expr::Identifier(ident), options, with_fill: None };
-        columns.push(IndexColumn { column, operator_class: None });
+        columns.push(key_part(parser)?);
         if !parser.consume_token(&Token::Comma) {
             break;
         }
@@ -126,10 +125,11 @@ fn add_index(
     if !parser.consume_token(&Token::RParen) {
         return Err(unexpected(&parser.peek_token(), ")"));
     }
+    let index_options = parser.parse_index_options().map_err(|error| refused(&error))?;
     Ok(Stmt::CreateIndex(Box::new(CreateIndex {
         name: index,
         table_name: table,
-        using: None,
+        using,
         columns,
         unique,
         concurrently: false,
@@ -138,9 +138,26 @@ fn add_index(
         nulls_distinct: None,
         with: Vec::new(),
         predicate: None,
-        index_options: Vec::new(),
+        index_options,
         alter_options: Vec::new(),
     })))
+}
+
+/// column[(length)] [ASC | DESC]
+fn key_part(parser: &mut Parser) -> SqlResult<IndexColumn> {
+    let parenthesis = |ahead| parser.peek_nth_token(ahead).token == Token::LParen;
+    if parenthesis(0) || parenthesis(1) {
+        return parser.parse_create_index_expr().map_err(|error| refused(&error));
+    }
+    // Words that begin an expression are names of columns, too.
+    let ident = parser.parse_identifier().map_err(|error| refused(&error))?;
+    let asc = match take(parser, &["DESC"]) {
+        true => Some(false),
+        false => take(parser, &["ASC"]).then_some(true),
+    };
+    let options = OrderByOptions { asc, nulls_first: None };
+    let column = OrderByExpr { expr: Expr::Identifier(ident), options, with_fill: None };
+    Ok(IndexColumn { column, operator_class: None })
 }
 
 /// One action; whether it is an option of the table.
@@ -269,6 +286,14 @@ fn alter_column(parser: &mut Parser) -> SqlResult<Alter> {
         let enforced = !take(parser, &["NOT"]);
         expect(parser, &["ENFORCED"])?;
         return Ok(Alter::Enforce { name, enforced });
+    }
+    if take(parser, &["INDEX"]) {
+        let name = name(parser)?;
+        let visible = take(parser, &["VISIBLE"]);
+        if !visible {
+            expect(parser, &["INVISIBLE"])?;
+        }
+        return Ok(Alter::ShowIndex { name, visible });
     }
     _ = take(parser, &["COLUMN"]);
     let column = name(parser)?;

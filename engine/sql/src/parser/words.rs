@@ -63,6 +63,46 @@ pub fn settle(tokens: &mut [TokenWithSpan], dialect: &Mysql) -> SqlResult<()> {
     Ok(())
 }
 
+/// VISIBLE and INVISIBLE behind a key become `USING …`, an option of keys that sqlparser hands on.
+pub fn visibility(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let named = |token: &Token| {
+        let word =
+            |word: &str| ["VISIBLE", "INVISIBLE"].iter().any(|w| w.eq_ignore_ascii_case(word));
+        matches!(token, Token::Word(w) if w.quote_style.is_none() && word(&w.value))
+    };
+    if !defines_keys(&tokens) || !tokens.iter().any(|token| named(&token.token)) {
+        return tokens;
+    }
+    let mut out = Vec::with_capacity(tokens.len() + 1);
+    let (mut behind_key, mut in_query) = (false, false);
+    for token in tokens {
+        // Of the query that fills a table, they are names.
+        in_query |= is(&token.token, Keyword::SELECT);
+        if behind_key && named(&token.token) {
+            out.push(TokenWithSpan { token: Token::make_keyword("USING"), span: token.span });
+        }
+        behind_key = match &token.token {
+            Token::Whitespace(_) => behind_key,
+            _ if in_query => false,
+            // A key's columns, or another option of it.
+            Token::RParen | Token::SingleQuotedString(_) | Token::DoubleQuotedString(_) => true,
+            token => is(token, Keyword::BTREE) || is(token, Keyword::HASH),
+        };
+        out.push(token);
+    }
+    out
+}
+
+/// Whether a statement is of those that define keys.
+fn defines_keys(tokens: &[TokenWithSpan]) -> bool {
+    let mut solid = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_)));
+    let mut next = |wanted: &[Keyword]| {
+        solid.next().is_some_and(|token| wanted.iter().any(|keyword| is(&token.token, *keyword)))
+    };
+    next(&[Keyword::CREATE, Keyword::ALTER])
+        && next(&[Keyword::TABLE, Keyword::INDEX, Keyword::UNIQUE])
+}
+
 fn is(token: &Token, keyword: Keyword) -> bool {
     matches!(token, Token::Word(word) if word.quote_style.is_none() && word.keyword == keyword)
 }
@@ -94,6 +134,24 @@ mod tests {
         ] {
             let error = parse(wrong).unwrap_err();
             assert_eq!(error.code, 1064, "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn keys_may_be_invisible_and_names_may_be_these_words() {
+        for right in [
+            "CREATE TABLE t (a INT, visible INT, KEY k (a) INVISIBLE, KEY invisible (visible) VISIBLE)",
+            "CREATE TABLE t (a INT, KEY k (a) USING BTREE COMMENT 'x' /*!80000 INVISIBLE */)",
+            "CREATE UNIQUE INDEX k ON t (a(3) DESC) invisible",
+            "ALTER TABLE t ADD KEY k (a(3), b DESC) USING BTREE INVISIBLE",
+            "ALTER TABLE t ALTER INDEX k INVISIBLE, ALTER INDEX visible VISIBLE",
+            "CREATE VIEW v AS SELECT (a) visible, 'b' invisible FROM t",
+        ] {
+            parse(right).unwrap_or_else(|error| panic!("{right}: {error}"));
+        }
+        for wrong in ["CREATE TABLE t (a INT, KEY k INVISIBLE (a))", "ALTER TABLE t ALTER INDEX k"]
+        {
+            assert_eq!(parse(wrong).unwrap_err().code, 1064, "{wrong}");
         }
     }
 

@@ -14,7 +14,7 @@ use types::{Column, ColumnId, ColumnType, Default, Index, Table, TableId, Value}
 use super::publish::{check_at_rest, is_as, restless};
 use super::{ATTEMPTS, Session, done, impossible};
 use crate::coerce::{self, Place, converted};
-use crate::ddl::{self, expressions};
+use crate::ddl::{self, expressions, keys};
 use crate::error::{SqlResult, TABLE_CHANGED, no_column, table_changed, unsupported};
 use crate::result::{Reply, SqlError};
 use crate::statement::{Alter, Position};
@@ -189,6 +189,7 @@ impl Session {
                 Ok(())
             }
             Alter::RenameIndex { old, new } => rename_index(&mut plan.after, old, new),
+            Alter::ShowIndex { name, visible } => show_index(&mut plan.after, name, *visible),
             Alter::DropIndex(name) => {
                 if plan.after.index_named(name).is_none() {
                     return Err(cannot_drop(name));
@@ -326,6 +327,7 @@ impl Plan {
         for index in &mut table.indexes {
             if let Some(at) = same(index, after) {
                 index.name.clone_from(&after.indexes[at].name);
+                index.visible = after.indexes[at].visible;
             }
         }
         Ok(())
@@ -416,12 +418,18 @@ fn change_column(
             "changing column {old} to AUTO_INCREMENT, where rows have their numbers"
         )));
     }
+    if wanted.ty != known.ty {
+        if plan.after.primary_key.contains(&known.id) && wanted.ty.holds_all(known.ty) {
+            keys::check_whole(&wanted)?;
+        }
+        let mut indexes = plan.after.indexes.iter_mut();
+        indexes.try_for_each(|index| keys::refit(index, &wanted))?;
+    }
     if !wanted.ty.holds_all(known.ty) || known.nullable && !wanted.nullable {
         plan.check_convertible(known, &wanted)?;
         (wanted.id, wanted.original) = (plan.next_id(), Some(converted::stand_in(&wanted)?));
         let (gone, come) = (known.id, wanted.id);
-        let indexed = plan.after.indexes.iter_mut().flat_map(|index| &mut index.columns);
-        indexed.filter(|id| **id == gone).for_each(|id| *id = come);
+        plan.after.indexes.iter_mut().for_each(|index| index.replace_column(gone, come));
         plan.converted.push((gone, come));
     }
     let known = std::mem::replace(&mut plan.after.columns[from], wanted);
@@ -440,10 +448,28 @@ fn change_column(
     Ok(())
 }
 
+/// ALTER INDEX … VISIBLE or INVISIBLE.
+fn show_index(table: &mut Table, name: &str, visible: bool) -> SqlResult<()> {
+    if name.eq_ignore_ascii_case("PRIMARY") {
+        return if visible { Ok(()) } else { Err(keys::invisible_primary()) };
+    }
+    let mut indexes = table.indexes.iter_mut();
+    match indexes.find(|index| index.name.eq_ignore_ascii_case(name)) {
+        Some(index) => index.visible = visible,
+        None => return Err(no_index(table, name)),
+    }
+    Ok(())
+}
+
+/// Error 1176.
+fn no_index(table: &Table, name: &str) -> SqlError {
+    let text = format!("Key '{name}' doesn't exist in table '{}'", table.name);
+    SqlError::new(1176, b"42000", text)
+}
+
 fn rename_index(table: &mut Table, old: &str, new: &str) -> SqlResult<()> {
     let Some(id) = table.index_named(old).map(|index| index.id) else {
-        let text = format!("Key '{old}' doesn't exist in table '{}'", table.name);
-        return Err(SqlError::new(1176, b"42000", text));
+        return Err(no_index(table, old));
     };
     if new.eq_ignore_ascii_case("PRIMARY") {
         return Err(SqlError::new(1280, b"42000", format!("Incorrect index name '{new}'")));

@@ -20,7 +20,7 @@ use super::filling::others_first;
 use super::publish::{check_at_rest, is_as, restless};
 use super::{Session, impossible};
 use crate::coerce::converted;
-use crate::ddl::{self, expressions};
+use crate::ddl::expressions;
 use crate::error::{SqlResult, TABLE_CHANGED, unsupported};
 use crate::result::SqlError;
 use crate::statement::Alter;
@@ -159,9 +159,6 @@ impl Plan {
         };
         if self.after.primary_key.contains(&known.id) {
             return cannot("it is a part of the primary key, by which rows are stored");
-        }
-        if self.after.indexes.iter().any(|index| index.columns.contains(&known.id)) {
-            ddl::check_key(wanted)?;
         }
         if known.auto_increment || known.is_derived() || wanted.is_derived() {
             return cannot("its values are not a client's");

@@ -13,6 +13,7 @@ use types::{Error, Index, IndexId, IndexState, Table, key, row};
 
 use super::tables::stored;
 use super::{ATTEMPTS, Session, checks, done, generating, impossible, pause};
+use crate::ddl::keys::{self, Form};
 use crate::ddl::{self, Described};
 use crate::error::{SqlResult, interrupted, no_database, unsupported};
 use crate::planner::{parts, table_name};
@@ -59,8 +60,8 @@ impl Session {
             Stmt::CreateTable(create) => self.create_table(&create).await,
             Stmt::DropTable { names, if_exists } => self.drop_tables(&names, if_exists).await,
             Stmt::CreateIndex(create) => {
-                let remarks = ddl::index_form(&create)?;
-                let reply = self.create_index(&create, cancel).await?;
+                let (form, remarks) = keys::index_form(&create)?;
+                let reply = self.create_index(&create, form, cancel).await?;
                 remarks.into_iter().for_each(|(code, text)| self.warn(code, text));
                 Ok(reply)
             }
@@ -207,18 +208,17 @@ impl Session {
     async fn create_index(
         &mut self,
         create: &CreateIndex,
+        form: Form,
         cancel: &CancellationToken,
     ) -> SqlResult<Reply> {
         let table = self.current(&create.table_name).await?;
         let name = create.name.as_ref().map(|name| parts(name).pop().unwrap_or_default());
-        let unique = create.unique;
         let table = self
             .publish(table, |table| {
                 // By name each time: others may have renamed or dropped columns meanwhile.
-                let columns = ddl::columns(&create.columns, table)?;
-                let first = columns.first().and_then(|id| table.column(*id));
-                let first = first.map(|column| column.name.clone()).unwrap_or_default();
-                let mut index = ddl::new_index(table, name.clone(), &first, columns, unique)?;
+                let key = keys::key(&create.columns, form, table)?;
+                let first = keys::first_name(&key, table);
+                let mut index = keys::new_index(table, name.clone(), &first, key)?;
                 index.state = IndexState::DeleteOnly;
                 table.indexes.push(index);
                 Ok(())

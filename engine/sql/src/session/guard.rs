@@ -135,6 +135,7 @@ fn is_key(expr: &Expr, table: &Table) -> bool {
         _ => return false,
     };
     let Some((_, column)) = table.column_named(&name) else { return false };
-    let firsts = table.indexes.iter().filter_map(|index| index.columns.first());
+    let usable = table.indexes.iter().filter(|index| index.visible);
+    let firsts = usable.filter_map(|index| index.columns.first());
     table.primary_key.first().into_iter().chain(firsts).any(|first| *first == column.id)
 }

@@ -119,7 +119,7 @@ impl Session {
 /// What is wrong with a table first; nothing if every row has its entries and every entry its row.
 async fn fault(table: &Table, now: &dyn Snapshot) -> SqlResult<Option<String>> {
     let indexes: Vec<&Index> =
-        table.indexes.iter().filter(|index| index.serves(now.ts())).collect();
+        table.indexes.iter().filter(|index| index.is_whole_at(now.ts())).collect();
     let mut rows = 0;
     let mut scan = now.scan(key::records_start(table.id), key::records_end(table.id), false, None);
     while let Some(page) = scan.next_page().await? {

@@ -66,7 +66,9 @@ pub(super) fn lookup(
     if let Some(points) = fixed.points(&table.primary_key) {
         return Some(Lookup::Records(keys(&points, |point| key::record(table.id, point))));
     }
-    for index in table.indexes.iter().filter(|index| index.unique && index.serves(ts)) {
+    // An entry of a prefix may be another value's: who looks it up has to look at the row again.
+    let whole = |index: &&Index| index.unique && index.serves(ts) && !index.has_prefix();
+    for index in table.indexes.iter().filter(whole) {
         if let Some(points) = fixed.points(&index.columns) {
             let keys = keys(&points, |point| key::index_prefix(table.id, index.id, point));
             return Some(Lookup::Entries(Box::new(index.clone()), keys));

@@ -381,23 +381,22 @@ fn show_index(table: &Table) -> Listing {
         "Visible",
         "Expression",
     ]);
-    for (name, unique, at, column) in info::keys(table) {
-        let nullable = table.column_named(&column).is_some_and(|(_, c)| c.nullable);
+    for part in info::keys(table) {
         listing.rows.push(vec![
             string(&table.name),
-            int(i64::from(!unique)),
-            string(name),
-            int(at),
-            string(column),
-            string("A"),
+            int(i64::from(!part.unique)),
+            string(part.key),
+            int(part.at),
+            string(part.column),
+            string(if part.descending { "D" } else { "A" }),
             Value::Null,
+            part.prefix.map_or(Value::Null, int),
             Value::Null,
-            Value::Null,
-            string(if nullable { "YES" } else { "" }),
+            string(if part.nullable { "YES" } else { "" }),
             string("BTREE"),
             string(""),
             string(""),
-            string("YES"),
+            string(if part.visible { "YES" } else { "NO" }),
             Value::Null,
         ]);
     }

@@ -1,5 +1,7 @@
 //! Indexes that come into being under writers and readers (online schema change, after F1).
 
+use std::collections::BTreeMap;
+
 use placement::api::CatalogChange;
 use sql::engine::Engine;
 use sql::session::Session;
@@ -26,8 +28,10 @@ async fn enter(engine: &Engine, state: IndexState) {
     match table.indexes.first_mut() {
         Some(index) => index.state = state,
         None => {
-            let columns = vec![table.columns[1].id];
-            table.indexes.push(Index { id: 1, name: "by_v".into(), columns, unique: true, state });
+            let (columns, parts) = (vec![table.columns[1].id], BTreeMap::new());
+            let name = "by_v".to_owned();
+            let index = Index { id: 1, name, columns, parts, unique: true, visible: true, state };
+            table.indexes.push(index);
         }
     }
     engine.storage().change(CatalogChange::AlterTable(Box::new(table))).await.unwrap();

@@ -16,6 +16,7 @@ mod maintenance;
 mod memory;
 mod modify;
 mod planner;
+mod prefixes;
 mod privileges;
 mod readings;
 mod router;
