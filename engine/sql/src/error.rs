@@ -238,6 +238,10 @@ fn numbered(text: &str) -> Option<SqlError> {
     if text.contains("LIMIT must be >= 0") || text.contains("OFFSET must be >=0") {
         return Some(syntax(text));
     }
+    if text.contains("ORDER BY expressions must appear in argument list") {
+        let what = "GROUP_CONCAT(DISTINCT … ORDER BY …) in the order of something else";
+        return Some(unsupported(what));
+    }
     if text.contains("must appear in select list")
         && let Some(name) = between("ORDER BY expressions ", " must appear in select list")
     {
