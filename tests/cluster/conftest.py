@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import Bank, Cluster
+from harness import Bank, Cluster, absent
 
 ROOT = Path(__file__).resolve().parents[2]
 JDBC_DRIVERS = ["com.mysql:mysql-connector-j:9.5.0", "org.mariadb.jdbc:mariadb-java-client:3.5.3"]
@@ -73,10 +73,7 @@ def client():
             path = shutil.which(name)
             if path:
                 return path
-        text = f"{names[0]} is not installed"
-        if os.environ.get("REQUIRE_CLIENTS") == "1":
-            pytest.fail(text)
-        pytest.skip(text)
+        absent(names[0])
 
     return find
 

@@ -12,10 +12,11 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import pyarrow
 import pymysql
+import pytest
 from pyarrow import flight
 from pymysql.connections import Connection
 
@@ -51,6 +52,14 @@ MORE_TYPES = [
     " (3, '', '', '', 0, 0.25, 1901, '-838:59:59', 0, 'null')",
 ]
 DOOR_ERRORS = (flight.FlightError, pyarrow.ArrowException)
+
+
+def absent(name: str) -> NoReturn:
+    """Skips a test whose client is not installed, or fails it under REQUIRE_CLIENTS=1."""
+    text = f"{name} is not installed"
+    if os.environ.get("REQUIRE_CLIENTS") == "1":
+        pytest.fail(text)
+    pytest.skip(text)
 
 
 def wait_until(what: str, condition: Callable[[], T], seconds: float = 30) -> T:

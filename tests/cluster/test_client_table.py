@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import adbc_driver_flightsql.dbapi as flight_sql
+import duckdb
 import pandas
 import polars
 import pytest
@@ -15,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from clients_table import Steps
-from harness import Cluster
+from harness import Cluster, absent
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests/clients"
@@ -121,6 +122,16 @@ def test_django(cluster: Cluster, tmp_path: Path):
     steps.check(8)
 
 
+def test_mysqlclient(cluster: Cluster):
+    # The module is compiled for the system's Python, and is not in this environment.
+    python = "/usr/bin/python3"
+    if subprocess.run([python, "-c", "import MySQLdb"], capture_output=True, timeout=30).returncode != 0:
+        absent("python3-mysqldb")
+    steps = Steps("mysqlclient 1.4.6", {})
+    steps.lines(run([python, PROGRAMS / "mysqlclient/work.py", cluster.mysql_port]))
+    steps.check(8)
+
+
 def test_mycli(cluster: Cluster, tmp_path: Path):
     program = Path(sys.executable).parent / "mycli"
     cluster.sql("CREATE DATABASE IF NOT EXISTS my", "CREATE TABLE IF NOT EXISTS my.t (id INT PRIMARY KEY, s TEXT)")
@@ -164,6 +175,14 @@ def test_adbc_flight_sql(cluster: Cluster):
             frame = polars.read_database(everything, c)
             assert frame["at"][0] == datetime.datetime(2020, 1, 2, 3, 4, 5, 6) and frame["name"][0] == "ann ☃", frame
 
+        def into_duckdb() -> None:
+            with c.cursor() as cursor:
+                cursor.execute(everything)
+                rows = cursor.fetch_record_batch()
+                found = duckdb.execute('SELECT COUNT(*), COUNT(name), SUM(pay), MAX("at") FROM rows').fetchone()
+                del rows  # it is the statement that names it
+            assert found == (2, 1, Decimal("1.50"), datetime.datetime(2020, 1, 2, 3, 4, 5, 6)), found
+
         def wrong() -> None:
             try:
                 with c.cursor() as cursor:
@@ -176,10 +195,11 @@ def test_adbc_flight_sql(cluster: Cluster):
         steps.step("query into Arrow", arrow)
         steps.step("query into pandas", into_pandas)
         steps.step("query into polars", into_polars)
+        steps.step("query into DuckDB", into_duckdb)
         steps.step("an error is told", wrong)
         steps.step("list tables", lambda: c.adbc_get_objects().read_all())
         steps.step("table types", c.adbc_get_table_types)
-    steps.check(6)
+    steps.check(7)
 
 
 def test_go_sql_driver(cluster: Cluster, tmp_path: Path):
