@@ -167,6 +167,9 @@ pub(crate) fn read(kind: &str, text: &str, number: &str) {
     }
 }
 
+/// What may stand behind a number in a text as if it were not there: MySQL's `my_isspace`.
+pub(super) const BLANKS: [char; 6] = [' ', '\t', '\n', '\x0b', '\x0c', '\r'];
+
 /// Whether a text is more than the number it begins with; blanks around that count for nothing.
 pub(crate) fn says_more(text: &str, number: &str) -> bool {
     let rest = match text.trim_start().strip_prefix(number) {
@@ -174,7 +177,7 @@ pub(crate) fn says_more(text: &str, number: &str) -> bool {
         // It begins with none, and was read as 0.
         None => text,
     };
-    !rest.trim_end_matches(' ').is_empty()
+    !rest.trim_end_matches(BLANKS).is_empty()
 }
 
 /// As much of a value as a remark shows.

@@ -66,7 +66,8 @@ pub(super) fn read_integer(text: &str) -> i128 {
     });
     let size = if negative { -size } else { size };
     let within = i128::from(i64::MIN)..=i128::from(u64::MAX);
-    if count == 0 || count < rest.trim_end_matches(' ').len() || !within.contains(&size) {
+    if count == 0 || count < rest.trim_end_matches(remarks::BLANKS).len() || !within.contains(&size)
+    {
         remarks::truncated("INTEGER", text);
     }
     size

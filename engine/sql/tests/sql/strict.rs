@@ -77,6 +77,17 @@ async fn what_is_computed_for_no_row_is_no_error() {
 }
 
 #[tokio::test]
+async fn blanks_behind_a_number_are_no_error() {
+    let mut one = numbers().await;
+    let sql = "UPDATE t SET n = '70\\r\\n' + CAST('7\\t' AS SIGNED) WHERE id = 3";
+    assert_eq!(done(&mut one, sql).await.unwrap().affected_rows, 1);
+    assert!(warnings(&mut one).await.is_empty());
+    assert_eq!(rows(&mut one, "SELECT n FROM t WHERE id = 3").await.unwrap(), ["77"]);
+    let error = done(&mut one, "UPDATE t SET n = '70\\nx' + 0").await.unwrap_err();
+    assert_eq!(error.code, 1292);
+}
+
+#[tokio::test]
 async fn behind_a_limit_nothing_is_met() {
     let mut one = numbers().await;
     // The last row alone is divided by nothing.
