@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, TimeUnit};
-use chrono::NaiveDate;
+use chrono::{Datelike, NaiveDate};
 use datafusion::common::{Result, ScalarValue};
 
 use super::convert::{DATETIME, to_strings, to_type};
@@ -77,6 +77,11 @@ struct Read {
     month: i64,
     day: i64,
     day_of_year: Option<i64>,
+    /// The day of the week, Monday the first.
+    weekday: Option<i64>,
+    /// The week and the year that it belongs to, with their directives.
+    week: Option<(char, i64)>,
+    week_year: Option<(char, i64)>,
     hour: i64,
     minute: i64,
     second: i64,
@@ -125,9 +130,17 @@ impl Read {
             'j' => self.day_of_year = Some(digits(rest, 3)?),
             'M' => self.month = named(rest, &MONTHS, usize::MAX)?,
             'b' => self.month = named(rest, &MONTHS, 3)?,
-            'W' => _ = named(rest, &DAYS, usize::MAX)?,
-            'a' => _ = named(rest, &DAYS, 3)?,
-            'w' => _ = digits(rest, 1)?,
+            'W' => self.weekday = Some(named(rest, &DAYS, usize::MAX)?),
+            'a' => self.weekday = Some(named(rest, &DAYS, 3)?),
+            'w' => {
+                self.weekday = Some(match digits(rest, 1)? {
+                    0 => 7,
+                    day @ 1..=6 => day,
+                    _ => return None,
+                });
+            }
+            'U' | 'u' | 'V' | 'v' => self.week = Some((directive, digits(rest, 2)?)),
+            'X' | 'x' => self.week_year = Some((directive, digits(rest, 4)?)),
             'H' | 'k' => self.hour = digits(rest, 2)?,
             'h' | 'I' | 'l' => {
                 self.hour = digits(rest, 2)?;
@@ -171,6 +184,9 @@ impl Read {
 
     /// The day, in days since 1970.
     fn day(&self) -> Option<i64> {
+        if let (Some((directive, week)), Some(weekday)) = (self.week, self.weekday) {
+            return self.day_of_week(directive, week, weekday);
+        }
         let year = i32::try_from(self.year).ok()?;
         let date = match self.day_of_year {
             Some(day) => NaiveDate::from_yo_opt(year, u32::try_from(day).ok()?)?,
@@ -180,6 +196,30 @@ impl Read {
             }
         };
         Some(i64::from(temporal::days(date)))
+    }
+
+    /// The day of a week, in days since 1970: `%V` and `%v` count in the years of `%X` and `%x`, others in those of `%Y`.
+    fn day_of_week(&self, directive: char, week: i64, weekday: i64) -> Option<i64> {
+        let year = match (directive, self.week_year) {
+            ('V', Some(('X', year))) | ('v', Some(('x', year))) if week > 0 => year,
+            ('U' | 'u', None) => self.year,
+            _ => return None,
+        };
+        if week > 53 || !(1..=9999).contains(&year) {
+            return None;
+        }
+        let new_year = NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, 1, 1)?;
+        // The first week of %U and %V is that of the first Sunday; of others, the one that has four days of the year.
+        let (to_first, within) = if matches!(directive, 'U' | 'V') {
+            let past = i64::from(new_year.weekday().num_days_from_sunday());
+            (if past == 0 { 0 } else { 7 - past }, weekday % 7)
+        } else {
+            let past = i64::from(new_year.weekday().num_days_from_monday());
+            (if past <= 3 { -past } else { 7 - past }, weekday - 1)
+        };
+        let day = i64::from(temporal::days(new_year)) + to_first + (week - 1) * 7 + within;
+        let last = i64::from(temporal::days(NaiveDate::from_ymd_opt(9999, 12, 31)?));
+        (day <= last).then_some(day)
     }
 
     /// The time of the day, in microseconds.

@@ -131,6 +131,7 @@ impl Source<'_> {
             row.push(string("VIEW"));
             listing.rows.push(row);
         }
+        listing.rows.extend(super::names().into_iter().map(system_view));
         listing
     }
 
@@ -196,8 +197,8 @@ impl Source<'_> {
         for table in self.catalog.tables.iter().chain(&views) {
             let privileges = self.rights.on_columns(&table.database, &table.name);
             for (at, column) in table.columns.iter().filter(|column| !column.hidden).enumerate() {
-                let is_text = text_length(column.ty).is_some() && !column.ty.is_binary();
-                let character_bytes = if is_text { 4 } else { 1 };
+                let length = text_length(column.ty);
+                let is_text = length.is_some() && !column.ty.is_binary();
                 let (precision, scale) = numeric(column.ty);
                 let fraction = match column.ty {
                     ColumnType::DateTime(digits)
@@ -215,9 +216,8 @@ impl Source<'_> {
                     default_text(column),
                     yes(column.nullable),
                     string(data_type(column.ty)),
-                    text_length(column.ty).map_or(Value::Null, int),
-                    text_length(column.ty)
-                        .map_or(Value::Null, |n| int(n.saturating_mul(character_bytes))),
+                    length.map_or(Value::Null, int),
+                    octet_length(column.ty).map_or(Value::Null, int),
                     precision,
                     scale,
                     fraction,
@@ -382,6 +382,15 @@ impl Source<'_> {
     }
 }
 
+/// A table of information_schema among TABLES: DBeaver shows CHECKs only if it finds CHECK_CONSTRAINTS there.
+fn system_view(name: &str) -> Vec<Value> {
+    let mut row = vec![string(CATALOG), string("information_schema"), string(name.to_uppercase())];
+    row.extend([string("SYSTEM VIEW"), Value::Null, int(10)]);
+    row.extend(std::iter::repeat_n(Value::Null, 13));
+    row.extend([string(""), string("")]);
+    row
+}
+
 /// SHOW ENGINES.
 pub fn engines() -> Listing {
     let mut listing =
@@ -531,6 +540,13 @@ pub fn default_text(column: &types::Column) -> Value {
 fn data_type(ty: ColumnType) -> String {
     let text = ty.to_string();
     text.split(['(', ' ']).next().unwrap_or_default().to_owned()
+}
+
+/// The most bytes of a text: four a character, but the length of a TEXT is one of bytes already.
+fn octet_length(ty: ColumnType) -> Option<i64> {
+    let length = text_length(ty)?;
+    let counts_bytes = ty.is_binary() || matches!(ty, ColumnType::Text(_));
+    Some(if counts_bytes { length } else { length.saturating_mul(4) })
 }
 
 fn text_length(ty: ColumnType) -> Option<i64> {

@@ -53,9 +53,7 @@ impl Session {
                 listing.rows.iter_mut().for_each(|row| row.swap(1, 2));
                 renamed(listing, &["Charset", "Description", "Default collation", "Maxlen"])
             }
-            ShowKind::Empty(of) => {
-                Listing::of(&[if of.contains("STATUS") { "Db" } else { "Name" }, "Type"])
-            }
+            ShowKind::Empty(of) => Listing::of(columns_of_none(&of)),
             other => {
                 let catalog = self.shown_catalog().await?;
                 self.show_counted(other, &catalog, &show.filter).await?
@@ -286,6 +284,58 @@ impl Session {
             }
         }
         Ok(listing)
+    }
+}
+
+/// The columns of a list of what there is none of.
+fn columns_of_none(of: &str) -> &'static [&'static str] {
+    match of {
+        "PLUGINS" => &["Name", "Status", "Type", "Library", "License"],
+        "PRIVILEGES" => &["Privilege", "Context", "Comment"],
+        "PROFILES" => &["#Query_ID", "Duration", "Query"],
+        "TRIGGERS" => &[
+            "Trigger",
+            "Event",
+            "Table",
+            "Statement",
+            "Timing",
+            "Created",
+            "sql_mode",
+            "Definer",
+            "character_set_client",
+            "collation_connection",
+            "Database Collation",
+        ],
+        "EVENTS" => &[
+            "Db",
+            "Name",
+            "Definer",
+            "Time zone",
+            "Type",
+            "Execute at",
+            "Interval value",
+            "Interval field",
+            "Starts",
+            "Ends",
+            "Status",
+            "#Originator",
+            "character_set_client",
+            "collation_connection",
+            "Database Collation",
+        ],
+        _ => &[
+            "Db",
+            "Name",
+            "Type",
+            "Definer",
+            "Modified",
+            "Created",
+            "Security_type",
+            "Comment",
+            "character_set_client",
+            "collation_connection",
+            "Database Collation",
+        ],
     }
 }
 
