@@ -34,7 +34,8 @@ class Run:
             [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
         )
         self.lines: list[str] = []
-        threading.Thread(target=self._read, daemon=True).start()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
 
     def _read(self) -> None:
         for line in self.process.stderr:
@@ -47,6 +48,8 @@ class Run:
 
     def end(self, seconds: float) -> tuple[int, str]:
         out = self.process.stdout.read() if self.process.wait(seconds) is not None else ""
+        # The last lines, which are what a test asks for, may still be on their way.
+        self.reader.join(seconds)
         return self.process.returncode, out + "".join(self.lines)
 
 
