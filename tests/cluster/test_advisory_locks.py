@@ -4,12 +4,12 @@ import os
 import shutil
 import signal
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
 
 import pymysql
 import pytest
 
 from harness import Cluster, wait_until
+from sessions import Waiting
 
 INTERRUPTED, DEADLOCK = 1317, 3058
 COM_RESET_CONNECTION = 0x1F
@@ -28,47 +28,23 @@ def cluster(isobar, tmp_path_factory):
     shutil.rmtree(data, ignore_errors=True)
 
 
-class Session:
-    """A session of the first or the second SQL node, whose statements can be left waiting."""
+class Session(Waiting):
+    """A session of the first or the second SQL node."""
 
     def __init__(self, cluster: Cluster, node: int = 1):
-        self.connection = pymysql.connect(
-            host="127.0.0.1", port=cluster.mysql_port + node - 1, user="root", autocommit=True,
-            connect_timeout=10, read_timeout=60, write_timeout=60,
-        )  # fmt: skip
-        self.thread = ThreadPoolExecutor(1)
+        port = cluster.mysql_port + node - 1
+        bounds = {"connect_timeout": 10, "read_timeout": 60, "write_timeout": 60}
+        super().__init__(pymysql.connect(host="127.0.0.1", port=port, user="root", autocommit=True, **bounds))
 
-    def run(self, sql: str, *values: object) -> tuple:
-        """The only row, or nothing."""
-        with self.connection.cursor() as cursor:
-            cursor.execute(sql, values)
-            return cursor.fetchone() or ()
+    def row(self, sql: str) -> tuple:
+        """The only row."""
+        (row,) = self.run(sql)
+        return row
 
     def value(self, sql: str, *values: object) -> object:
-        return self.run(sql, *values)[0]
-
-    def later(self, sql: str, seconds: float = 0.5) -> Future:
-        """Runs a statement in the background; it must still be waiting after a moment."""
-        future = self.thread.submit(self.value, sql)
-        with pytest.raises(TimeoutError):
-            future.result(seconds)
-        return future
-
-    def error(self, sql: str) -> int:
-        with pytest.raises(pymysql.err.MySQLError) as raised:
-            self.run(sql)
-        return raised.value.args[0]
-
-    def close(self) -> None:
-        if self.connection.open:
-            self.connection.close()
-
-    def __enter__(self) -> "Session":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-        self.thread.shutdown()
+        """The only value."""
+        ((value,),) = self.run(sql, *values)
+        return value
 
 
 @pytest.fixture
@@ -87,15 +63,15 @@ def test_sessions_of_two_nodes_exclude_each_other(cluster: Cluster, one: Session
     assert one.value("SELECT GET_LOCK(%s, %s)", "ex", 10) == 1
     assert one.value("SELECT GET_LOCK('EX', 10)") == 1
     began = time.monotonic()
-    assert two.run("SELECT GET_LOCK('ex', 0), RELEASE_LOCK('ex'), IS_FREE_LOCK('ex')") == (0, 0, 0)
+    assert two.row("SELECT GET_LOCK('ex', 0), RELEASE_LOCK('ex'), IS_FREE_LOCK('ex')") == (0, 0, 0)
     assert time.monotonic() - began < 5
     own = one.connection.thread_id()
-    assert one.run("SELECT IS_USED_LOCK('ex'), CONNECTION_ID()") == (own, own)
+    assert one.row("SELECT IS_USED_LOCK('ex'), CONNECTION_ID()") == (own, own)
     holder = two.value("SELECT IS_USED_LOCK('ex')")
     assert holder & 0xFFFFFFFF == own and holder >> 32 > 0, "a connection of another node"
-    assert one.run("SELECT RELEASE_LOCK('ex'), IS_FREE_LOCK('ex')") == (1, 0), "it was taken twice"
-    assert one.run("SELECT RELEASE_LOCK('ex'), IS_FREE_LOCK('ex')") == (1, 1)
-    assert two.run("SELECT RELEASE_LOCK('ex'), GET_LOCK('ex', 0)") == (None, 1)
+    assert one.row("SELECT RELEASE_LOCK('ex'), IS_FREE_LOCK('ex')") == (1, 0), "it was taken twice"
+    assert one.row("SELECT RELEASE_LOCK('ex'), IS_FREE_LOCK('ex')") == (1, 1)
+    assert two.row("SELECT RELEASE_LOCK('ex'), GET_LOCK('ex', 0)") == (None, 1)
     assert two.value("SELECT RELEASE_ALL_LOCKS()") == 1
 
 
@@ -105,12 +81,12 @@ def test_who_waits_is_granted_and_the_rest_go_on_waiting(cluster: Cluster, one: 
         first, second = two.later("SELECT GET_LOCK('w', 50)"), three.later("SELECT GET_LOCK('w', -1)", 1.5)
         began = time.monotonic()
         assert one.value("SELECT RELEASE_LOCK('w')") == 1
-        assert first.result(30) == 1
+        assert first.result(30) == ((1,),)
         # Woken, not found out by the next look a second later; with room for a busy machine.
         assert time.monotonic() - began < 5
         assert not second.done()
         two.close()
-        assert second.result(30) == 1
+        assert second.result(30) == ((1,),)
 
 
 def test_neither_commit_nor_rollback_frees_and_the_end_of_the_session_does(one: Session, two: Session):
@@ -149,7 +125,7 @@ def test_a_circle_over_two_nodes_is_told(one: Session, two: Session):
     waiting = one.later("SELECT GET_LOCK('c2', 60)")
     assert two.error("SELECT GET_LOCK('c1', 60)") == DEADLOCK
     assert two.value("SELECT RELEASE_LOCK('c2')") == 1
-    assert waiting.result(30) == 1
+    assert waiting.result(30) == ((1,),)
 
 
 def test_an_idle_session_keeps_its_lock_also_when_the_leader_of_placement_dies(
@@ -159,10 +135,10 @@ def test_an_idle_session_keeps_its_lock_also_when_the_leader_of_placement_dies(
     assert two.value(f"SELECT GET_LOCK('idle', {KEPT_FOR + 3})") == 0
     leader = f"row-{cluster.status()['placement_leader']}"
     old = cluster.kill(leader)
-    answer = wait_until("there is another leader", lambda: two.run("SELECT GET_LOCK('idle', 0)"), 40)
+    answer = wait_until("there is another leader", lambda: two.row("SELECT GET_LOCK('idle', 0)"), 40)
     assert answer == (0,), "the lock went with the leader"
     cluster.wait_restarted(leader, old)
-    assert one.run("SELECT IS_USED_LOCK('idle') = CONNECTION_ID(), RELEASE_LOCK('idle')") == (1, 1)
+    assert one.row("SELECT IS_USED_LOCK('idle') = CONNECTION_ID(), RELEASE_LOCK('idle')") == (1, 1)
     assert two.value("SELECT GET_LOCK('idle', 0)") == 1
 
 
@@ -171,7 +147,7 @@ def test_locks_of_a_killed_node_are_freed(cluster: Cluster, one: Session, two: S
     waiting = one.later("SELECT GET_LOCK('dead', 60)")
     began = time.monotonic()
     old = cluster.kill("sql-2")
-    assert waiting.result(50) == 1
+    assert waiting.result(50) == ((1,),)
     assert time.monotonic() - began < FREED_WITHIN
     cluster.wait_restarted("sql-2", old)
     with Session(cluster, 2) as again:

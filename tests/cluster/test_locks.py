@@ -8,12 +8,12 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
 
 import pymysql
 import pytest
 
 from harness import Cluster, wait_until
+from sessions import Waiting
 
 DEADLOCK, LOCK_WAIT, NOWAIT, INTERRUPTED = 1213, 1205, 3572, 1317
 ACCOUNTS, START = 6, 100
@@ -39,37 +39,12 @@ def table(cluster: Cluster, request) -> str:
     return name
 
 
-class Session:
-    """A MySQL session in a transaction, whose statements can be left waiting."""
+class Session(Waiting):
+    """A session in a transaction."""
 
     def __init__(self, cluster: Cluster, begin: str = "BEGIN"):
-        self.connection = cluster.connect(autocommit=True)
-        self.thread = ThreadPoolExecutor(1)
+        super().__init__(cluster.connect(autocommit=True))
         self.run(begin)
-
-    def run(self, sql: str):
-        with self.connection.cursor() as cursor:
-            cursor.execute(sql)
-            return cursor.fetchall()
-
-    def later(self, sql: str, seconds: float = 0.5) -> Future:
-        """Runs a statement in the background; it must still be waiting after a moment."""
-        future = self.thread.submit(self.run, sql)
-        with pytest.raises(TimeoutError):
-            future.result(seconds)
-        return future
-
-    def error(self, sql: str) -> int:
-        with pytest.raises(pymysql.err.MySQLError) as raised:
-            self.run(sql)
-        return raised.value.args[0]
-
-    def __enter__(self) -> "Session":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.connection.close()
-        self.thread.shutdown()
 
 
 def lock(table: str, number: int, more: str = "") -> str:
