@@ -117,9 +117,9 @@ def writer_for(port: int, parts: list[Source], planted: list[Planted], folder: P
     for source, plant in zip(parts, planted):
         names = ", ".join(f'CAST("{name}" AS VARCHAR)' for name in source.key)
         files = folder / "lake" / Path(*source.name.split(".")) / "*.parquet"
-        found = duckdb.sql(
-            f"SELECT {names} FROM (SELECT * FROM read_parquet('{files}') USING SAMPLE reservoir({SAMPLE} ROWS) REPEATABLE (5))"
-        ).fetchall()
+        sample = f"SELECT * FROM read_parquet('{files}') USING SAMPLE reservoir({SAMPLE} ROWS) REPEATABLE (5)"
+        with duckdb.connect() as database:
+            found = database.execute(f"SELECT {names} FROM ({sample})").fetchall()
         apart = {tuple(key) for key in (*plant.missing, *plant.extra, *plant.changed)}
         keys[source.name] = [key for key in found if key not in apart]
         hot[source.name] = [tuple(key) for key in (*plant.changed, *plant.extra)[::5]]

@@ -176,10 +176,11 @@ def test_adbc_flight_sql(cluster: Cluster):
             assert frame["at"][0] == datetime.datetime(2020, 1, 2, 3, 4, 5, 6) and frame["name"][0] == "ann ☃", frame
 
         def into_duckdb() -> None:
-            with c.cursor() as cursor:
+            # A connection of its own: one result left unread on the process's would refuse whoever asks it next.
+            with c.cursor() as cursor, duckdb.connect() as database:
                 cursor.execute(everything)
                 rows = cursor.fetch_record_batch()
-                found = duckdb.execute('SELECT COUNT(*), COUNT(name), SUM(pay), MAX("at") FROM rows').fetchone()
+                found = database.execute('SELECT COUNT(*), COUNT(name), SUM(pay), MAX("at") FROM rows').fetchone()
                 del rows  # it is the statement that names it
             assert found == (2, 1, Decimal("1.50"), datetime.datetime(2020, 1, 2, 3, 4, 5, 6)), found
 
