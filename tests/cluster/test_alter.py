@@ -144,46 +144,61 @@ def test_columns_follow_a_column_that_changes_its_type_under_writers(cluster: Cl
 
 
 @pytest.mark.timeout(360)
-def test_a_sql_node_that_dies_while_a_type_changes_leaves_what_was_there(cluster: Cluster):
+def test_a_sql_node_that_dies_while_a_type_changes_or_an_index_is_made_leaves_what_was_there(cluster: Cluster):
     cluster.sql("CREATE DATABASE dying", "CREATE TABLE dying.t (id INT PRIMARY KEY, s VARCHAR(9))")
+    cluster.sql("CREATE TABLE dying.u (id INT PRIMARY KEY, v INT)", "INSERT INTO dying.u VALUES (1, 1)")
     rows = [(n, str(n)) for n in range(ROWS)]
     cluster.sql("INSERT INTO dying.t VALUES " + ",".join(f"({n}, '{s}')" for n, s in rows))
     cluster.replicate("dying.t")
     holder, ended = cluster.connect(), []
 
-    def alter() -> None:
+    def define(statement: str) -> None:
         try:
-            cluster.sql("ALTER TABLE dying.t MODIFY s INT")
+            cluster.sql(statement)
             ended.append("done")
         except (pymysql.err.MySQLError, OSError) as error:
             ended.append(error)
 
-    def refused() -> bool:
-        """Whether writers are held to the new type."""
+    def refused(statement: str, code: int) -> bool:
+        """Whether writers are held to what is being made."""
         try:
-            cluster.sql("INSERT INTO dying.t VALUES (-1, 'text')", "DELETE FROM dying.t WHERE id = -1")
-            return False
+            cluster.sql(statement)
         except pymysql.err.MySQLError as error:
-            assert error.args[0] in {1213, 1366}, error
-            return error.args[0] == 1366
+            assert error.args[0] in {1213, code}, error
+            return error.args[0] == code
+        cluster.sql("DELETE FROM dying.t WHERE id < 0", "DELETE FROM dying.u WHERE id < 0")
+        return False
+
+    def typed() -> bool:
+        return refused("INSERT INTO dying.t VALUES (-1, 'text')", 1366)
+
+    def unique() -> bool:
+        return refused("INSERT INTO dying.u VALUES (-1, -1), (-2, -1)", 1062)
 
     with holder.cursor() as cursor:
         cursor.execute("BEGIN")
         cursor.execute(f"SELECT s FROM dying.t WHERE id = {ROWS - 1} FOR UPDATE")
-    altering = threading.Thread(target=alter, daemon=True)
-    altering.start()
-    wait_until("the change is under way", refused)
+        cursor.execute("SELECT v FROM dying.u WHERE id = 1 FOR UPDATE")
+    definitions = ("ALTER TABLE dying.t MODIFY s INT", "CREATE UNIQUE INDEX by_v ON dying.u (v)")
+    defining = [threading.Thread(target=define, args=(each,), daemon=True) for each in definitions]
+    for one in defining:
+        one.start()
+    wait_until("the change is under way", typed)
+    wait_until("the index is under way", unique)
     cluster.wait_restarted("sql", cluster.kill("sql"))
-    altering.join(60)
-    assert len(ended) == 1 and ended[0] != "done", ended
+    for one in defining:
+        one.join(60)
+    assert len(ended) == 2 and "done" not in ended, ended
     cluster.sql("DELETE FROM dying.t WHERE id = -1", "INSERT INTO dying.t VALUES (10000, '10000')")
     rows.append((10000, "10000"))
     token, query = cluster.token(), "SELECT id, s FROM dying.t ORDER BY id"
     for engine in ("tikv", "tiflash"):
         assert cluster.read(engine, query, token) == rows
-    # The next SQL node finds it after a while: writers are as free as before.
-    wait_until("the change is taken back", lambda: not refused(), 200)
-    cluster.sql("ALTER TABLE dying.t MODIFY s VARCHAR(10) FIRST")
+    # The next SQL node finds them after a while: writers are as free as before.
+    wait_until("the change is taken back", lambda: not typed(), 200)
+    wait_until("the index is taken back", lambda: not unique(), 200)
+    cluster.sql("ALTER TABLE dying.t MODIFY s VARCHAR(10) FIRST", "CREATE UNIQUE INDEX by_v ON dying.u (v)")
+    assert unique()
     for engine in ("tikv", "tiflash"):
         assert cluster.read(engine, "SELECT * FROM dying.t ORDER BY id") == [(s, n) for n, s in rows]
 

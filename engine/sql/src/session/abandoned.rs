@@ -1,15 +1,17 @@
-//! Changes of columns that were left half done, because their session's node has died: ended without
-//! an ALTER TABLE that would have to wait for them.
+//! Changes of columns and new indexes that were left half done, because their session's node has
+//! died: ended without a statement that would have to wait for them.
 //!
-//! Until then, writers have to fit what the change was about. Any number of nodes may look for them.
+//! Until then, writers have to fit what the change was about, and keep the index that nobody will
+//! read. Any number of nodes may look for them. What shows signs of life is never ended here.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
+use env::Instant;
 use tokio::time::sleep;
-use types::TableId;
+use types::{Index, IndexId, IndexState, LeaseId, Table, TableId};
 
-use super::publish::{Half, is_as};
+use super::publish::{GIVEN_UP, Half, is_as};
 use super::{Session, SessionInfo};
 use crate::engine::Engine;
 use crate::error::SqlResult;
@@ -21,6 +23,15 @@ const LOOK: Duration = Duration::from_secs(15);
 pub struct Watch {
     session: Session,
     found: HashMap<TableId, Half>,
+    building: HashMap<TableId, Building>,
+}
+
+/// Indexes of a table that are not complete, as they have been for some time.
+struct Building {
+    indexes: Vec<(IndexId, IndexState)>,
+    since: Instant,
+    /// The newest sign of life of who is at the table's rows.
+    sign: Option<LeaseId>,
 }
 
 impl Watch {
@@ -28,7 +39,8 @@ impl Watch {
     pub fn new(engine: Engine) -> Self {
         let (user, host) = (String::new(), String::new());
         let info = SessionInfo { id: 0, user, host, found_rows: false };
-        Watch { session: Session::new(engine, info), found: HashMap::new() }
+        let (found, building) = (HashMap::new(), HashMap::new());
+        Watch { session: Session::new(engine, info), found, building }
     }
 
     /// Looks again and again, until it is dropped.
@@ -47,7 +59,7 @@ impl Watch {
     ///
     /// What the store says; the next look may find more.
     pub async fn look(&mut self) -> SqlResult<()> {
-        let Watch { session, found } = self;
+        let Watch { session, found, building } = self;
         session.engine.storage.timestamp().await?;
         let catalog = session.engine.storage.catalog().await?;
         found.retain(|id, half| catalog.table(*id).is_some_and(|table| is_as(table, &half.table)));
@@ -56,6 +68,48 @@ impl Watch {
             let half = found.entry(table.id).or_insert_with(|| Half::found(table.clone(), now));
             session.end_if_given_up(half).await?;
         }
+        // Indexes of a change of columns end with it.
+        let tables = catalog.tables.iter().filter(|table| !table.is_changing());
+        let now_building: HashMap<TableId, (&Table, Vec<_>)> = tables
+            .map(|table| (table.id, (table, incomplete(table))))
+            .filter(|(_, (_, indexes))| !indexes.is_empty())
+            .collect();
+        building.retain(|id, was| {
+            now_building.get(id).is_some_and(|(_, indexes)| *indexes == was.indexes)
+        });
+        for (id, (table, indexes)) in now_building {
+            let was = Building { indexes, since: now, sign: None };
+            session.drop_if_given_up(table, building.entry(id).or_insert(was)).await?;
+        }
         Ok(())
     }
+}
+
+impl Session {
+    /// Takes indexes back that have been as they are for too long without a sign of life.
+    async fn drop_if_given_up(&self, table: &Table, building: &mut Building) -> SqlResult<()> {
+        let now = self.engine.clock.now();
+        if now.since(building.since) < GIVEN_UP {
+            return Ok(());
+        }
+        let sign = self.sign_of_life(table.id).await?;
+        if sign != building.sign {
+            (building.sign, building.since) = (sign, now);
+            return Ok(());
+        }
+        tracing::warn!(
+            table = format!("{}.{}", table.database, table.name),
+            "a CREATE INDEX was left half done: its index is taken back"
+        );
+        let given_up = |id: IndexId| building.indexes.iter().any(|(known, _)| *known == id);
+        let stays = |index: &Index| index.is_public() || !given_up(index.id);
+        self.alter(table.clone(), |table| table.indexes.retain(stays)).await?;
+        Ok(())
+    }
+}
+
+/// The indexes of a table that are not complete.
+fn incomplete(table: &Table) -> Vec<(IndexId, IndexState)> {
+    let indexes = table.indexes.iter().filter(|index| !index.is_public());
+    indexes.map(|index| (index.id, index.state)).collect()
 }

@@ -227,7 +227,8 @@ impl Session {
         let Some(id) = table.indexes.last().map(|index| index.id) else {
             return Err(impossible("an index that was not added"));
         };
-        match self.complete_index(table.clone(), id, cancel).await {
+        let completed = self.complete_index(table.clone(), id, cancel);
+        match self.showing_life(table.id, completed).await {
             Ok(()) => Ok(done()),
             Err(error) => {
                 self.alter(table, |table| table.indexes.retain(|index| index.id != id)).await?;

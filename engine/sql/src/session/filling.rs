@@ -59,7 +59,7 @@ impl Session {
         };
         let last = *lease.lock();
         if let Err(error) = storage.release_lease(last).await {
-            tracing::warn!(%error, "the lease of an ALTER TABLE stays until it ends by itself");
+            tracing::warn!(%error, "the lease of a change of a table stays until it ends by itself");
         }
         done
     }
@@ -75,7 +75,7 @@ impl Session {
                     let former = std::mem::replace(&mut *lease.lock(), next.id);
                     _ = storage.release_lease(former).await;
                 }
-                Err(error) => tracing::warn!(%error, "an ALTER TABLE could not renew its lease"),
+                Err(error) => tracing::warn!(%error, "a change of a table could not renew its lease"),
             }
         }
     }

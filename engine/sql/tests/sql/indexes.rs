@@ -1,15 +1,17 @@
 //! Indexes that come into being under writers and readers (online schema change, after F1).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use placement::api::CatalogChange;
 use sql::engine::Engine;
 use sql::session::Session;
+use sql::session::abandoned::Watch;
 use tokio_util::sync::CancellationToken;
 use types::{Index, IndexState, Timestamp};
 
 use super::harness::{done, engine, in_database, rows};
-use super::lagging::{Steps, two_nodes};
+use super::lagging::{Cluster, Steps, two_nodes};
 
 const PUBLIC: IndexState = IndexState::Public { since: Timestamp::ZERO };
 
@@ -162,6 +164,62 @@ async fn an_index_made_under_writers_misses_nothing() {
     for writer in writers {
         writer.await.unwrap();
     }
+}
+
+/// A node that dies in the midst: writers have to keep a unique index that nobody reads, until it is
+/// taken back. That is not done while there are signs of life.
+#[tokio::test]
+async fn an_index_that_is_left_half_done_is_taken_back_by_who_watches() {
+    let steps = Steps::new();
+    let cluster = Cluster::new();
+    let (dying, engine) = (cluster.node(Some(steps.clone()), 0), cluster.node(None, 0));
+    let mut two = in_database(&engine).await;
+    done(&mut two, "CREATE TABLE a (id INT PRIMARY KEY, v INT)").await.unwrap();
+    done(&mut two, "INSERT INTO a VALUES (1, 5)").await.unwrap();
+    let mut one = in_database(&dying).await;
+    let create =
+        tokio::spawn(
+            async move { done(&mut one, "CREATE UNIQUE INDEX by_v ON a (v)").await.map(drop) },
+        );
+    for _ in 0..2 {
+        steps.arrive().await;
+        steps.go_on(1);
+    }
+    steps.arrive().await;
+    let owner = &engine.storage().leases().await.unwrap()[0].owner;
+    create.abort();
+    assert!(create.await.unwrap_err().is_cancelled());
+    done(&mut two, "INSERT INTO a VALUES (2, 6)").await.unwrap();
+    assert_eq!(done(&mut two, "INSERT INTO a VALUES (3, 6)").await.unwrap_err().code, 1062);
+
+    let mut watch = Watch::new(engine.clone());
+    let looks = async {
+        for _ in 0..60 {
+            engine.storage().take_lease(None, Duration::from_secs(60), owner).await.unwrap();
+            watch.look().await.unwrap();
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    cluster.minutes_pass(looks).await;
+    assert_eq!(indexes(&engine, "a").await, 1);
+    let looks = async {
+        while indexes(&engine, "a").await == 1 {
+            watch.look().await.unwrap();
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let looks = tokio::time::timeout(Duration::from_secs(20), looks);
+    cluster.minutes_pass(looks).await.unwrap();
+    done(&mut two, "INSERT INTO a VALUES (3, 6)").await.unwrap();
+    let refused = done(&mut two, "CREATE UNIQUE INDEX by_v ON a (v)").await.unwrap_err();
+    assert_eq!(refused.code, 1062, "{refused}");
+    assert_eq!(indexes(&engine, "a").await, 0);
+}
+
+/// How many indexes a table has, complete or not.
+async fn indexes(engine: &Engine, table: &str) -> usize {
+    let catalog = engine.storage().catalog().await.unwrap();
+    catalog.table_named("d", table).unwrap().indexes.len()
 }
 
 /// Changes rows of `a` at random until it is told to stop.
