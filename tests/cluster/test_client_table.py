@@ -291,3 +291,61 @@ def test_mysqldump(cluster: Cluster, client, tmp_path: Path):
     accepted = "SET tidb_enable_noop_functions = 'ON'"
     steps.step("restore with LOCK TABLES", lambda: copy("restored_locks", "--add-locks", first=accepted))
     steps.check(4)
+
+
+def test_the_programs_that_come_with_the_server(cluster: Cluster, client, tmp_path: Path):
+    where = ["--no-defaults", "-h", "127.0.0.1", "-P", cluster.mysql_port, "-u", "root"]
+    cluster.sql(
+        "CREATE DATABASE tools",
+        "CREATE TABLE tools.t (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(20), KEY by_name (name))",
+        "CREATE USER worker IDENTIFIED BY ''",
+        "GRANT ALL ON *.* TO worker",
+    )
+    (tmp_path / "t.txt").write_text("1\tone\n2\t\\N\n", encoding="utf-8")
+    steps = Steps("mysqladmin, mysqlimport, mysqlshow, mysqlcheck, mysqlslap (MariaDB's 10.11)", {})
+
+    def program(name: str, *words: object, user: str = "root") -> str:
+        return run([client(f"mariadb-{name}", f"mysql{name}"), *where[:-1], user, *words])
+
+    def administer() -> None:
+        assert "alive" in program("admin", "ping") and "Uptime:" in program("admin", "status")
+        assert "8.0.11-isobar" in program("admin", "version") and "max_allowed_packet" in program("admin", "variables")
+        program("admin", "create", "made")
+        program("admin", "-f", "drop", "made")
+        for command in ("reload", "refresh", "flush-tables", "flush-logs", "flush-privileges"):
+            program("admin", command)
+        assert "show processlist" in program("admin", "processlist").lower()
+
+    def password() -> None:
+        program("admin", "password", "secret", user="worker")
+        assert "alive" in program("admin", "-psecret", "status", "ping", user="worker")
+        cluster.sql("DROP USER worker")
+
+    def load() -> None:
+        assert "Records: 2" in program("import", "--local", "tools", tmp_path / "t.txt")
+        assert "Records: 2" in program("import", "--local", "--replace", "tools", tmp_path / "t.txt")
+        assert cluster.sql("SELECT * FROM tools.t ORDER BY id") == [(1, "one"), (2, None)]
+
+    def show() -> None:
+        assert "tools" in program("show") and "by_name" in program("show", "-k", "tools", "t")
+        counted = program("show", "-vv", "tools").split()
+        assert counted[counted.index("t") + 1 :][:4] == ["|", "2", "|", "2"], counted
+        assert [word for word in program("show", "mysql").split() if word.isalpha()][-1] == "user"
+
+    def check() -> None:
+        # All that there is, with the databases that no table is stored in.
+        lines = [line.split() for line in program("check", "--all-databases").splitlines()]
+        assert ["tools.t", "OK"] in lines and all(line[-1] == "OK" for line in lines), lines
+        assert "OK" in program("check", "--analyze", "tools") and "OK" in program("check", "--optimize", "tools")
+
+    def slap() -> None:
+        words = ["--auto-generate-sql", "--concurrency=4", "--iterations=1", "--number-of-queries=80"]
+        assert "Number of clients running queries: 4" in program("slap", *words)
+
+    steps.step("mysqladmin administers", administer)
+    steps.step("mysqladmin sets a password", password)
+    steps.step("mysqlimport loads and replaces", load)
+    steps.step("mysqlshow shows", show)
+    steps.step("mysqlcheck checks, analyzes, optimizes", check)
+    steps.step("mysqlslap makes load", slap)
+    steps.check(6)

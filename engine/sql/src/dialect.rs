@@ -116,6 +116,11 @@ impl Dialect for Mysql {
         supports_key_column_option
     );
 
+    /// `FROM (t)`.
+    fn supports_parens_around_table_factor(&self) -> bool {
+        true
+    }
+
     fn supports_group_by_with_modifier(&self) -> bool {
         true
     }

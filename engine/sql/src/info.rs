@@ -34,6 +34,17 @@ pub fn is_virtual(database: &str) -> bool {
     VIRTUAL.iter().any(|name| name.eq_ignore_ascii_case(database))
 }
 
+/// Names and kinds of what such a database shows, as they are shown.
+pub fn shown_in(database: &str) -> Vec<(String, &'static str)> {
+    match database.to_lowercase().as_str() {
+        "information_schema" => {
+            names().iter().map(|name| (name.to_uppercase(), "SYSTEM VIEW")).collect()
+        }
+        "mysql" => vec![("user".to_owned(), "BASE TABLE")],
+        _ => Vec::new(),
+    }
+}
+
 /// Tables of information_schema.
 pub fn names() -> Vec<&'static str> {
     let mut names = schema::NAMES.to_vec();

@@ -9,6 +9,7 @@ mod comments;
 mod foreign;
 pub mod forms;
 mod grants;
+mod lists;
 mod load;
 mod maintenance;
 mod moot;
@@ -111,7 +112,7 @@ fn tokens(sql: &str, dialect: &Mysql) -> SqlResult<Vec<TokenWithSpan>> {
         .tokenize_with_location()
         .map_err(|error| syntax(error.to_string()))?;
     let tokens = as_before_query(moot::take_out(lock_in_share_mode(tokens))?);
-    let mut tokens = table_as_select(tokens);
+    let mut tokens = lists::joined(table_as_select(tokens));
     words::settle(&mut tokens, dialect)?;
     chains::check(&tokens, dialect)?;
     number_placeholders(&mut tokens);

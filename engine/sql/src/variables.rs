@@ -72,6 +72,7 @@ const VARIABLES: &[(&str, &str, bool)] = &[
     ("session_track_transaction_info", "OFF", true),
     ("sql_auto_is_null", "OFF", true),
     ("sql_log_bin", "ON", true),
+    ("sql_log_off", "OFF", true),
     ("sql_mode", SQL_MODE, true),
     ("sql_notes", "ON", true),
     ("sql_quote_show_create", "ON", true),

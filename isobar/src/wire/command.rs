@@ -26,6 +26,8 @@ pub enum Command<'a> {
         /// LIKE pattern of column names; empty for all.
         pattern: &'a [u8],
     },
+    /// FLUSH of whatever there is.
+    Refresh,
     /// One line of figures.
     Statistics,
     /// SHOW PROCESSLIST.
@@ -116,6 +118,7 @@ impl<'a> Command<'a> {
             c if c == Code::COM_FIELD_LIST as u8 => {
                 Command::FieldList { table: buf.eat_null_str(), pattern: buf.eat_null_str() }
             }
+            c if c == Code::COM_REFRESH as u8 => Command::Refresh,
             c if c == Code::COM_STATISTICS as u8 => Command::Statistics,
             c if c == Code::COM_PROCESS_INFO as u8 => Command::ProcessInfo,
             c if c == Code::COM_PROCESS_KILL as u8 => Command::ProcessKill(id(&mut buf)?),
@@ -165,6 +168,7 @@ impl<'a> Command<'a> {
             Command::InitDb(_) => "Init DB",
             Command::Query(_) => "Query",
             Command::FieldList { .. } => "Field List",
+            Command::Refresh => "Refresh",
             Command::Statistics => "Statistics",
             Command::ProcessInfo => "Processlist",
             Command::ProcessKill(_) => "Kill",

@@ -219,6 +219,7 @@ impl Connection {
             Command::Ping => self.put_ok(&Done::default()),
             Command::Query(text) => self.query(text, &cancel).await?,
             Command::ProcessInfo => self.query(b"SHOW PROCESSLIST", &cancel).await?,
+            Command::Refresh => self.query(b"FLUSH TABLES", &cancel).await?,
             Command::ProcessKill(id) => {
                 self.query(format!("KILL {id}").as_bytes(), &cancel).await?;
             }

@@ -7,9 +7,11 @@
 /// comments are left out, so `SELECT 1;` is one statement and an empty text none.
 ///
 /// `backslash_escapes` is off under sql_mode NO_BACKSLASH_ESCAPES.
+///
+/// A text that ends with a zero, as mysqlslap sends it, is one without, as for MySQL.
 pub fn split(text: &[u8], backslash_escapes: bool) -> Vec<&[u8]> {
     let mut statements = Vec::new();
-    let mut rest = text;
+    let mut rest = text.strip_suffix(b"\0").unwrap_or(text);
     while !rest.is_empty() {
         let (length, matters) = statement_length(rest, backslash_escapes);
         let (statement, tail) = rest.split_at(length);
@@ -90,6 +92,8 @@ mod tests {
         check(" SELECT 1 ; SELECT 2\n;", &["SELECT 1", "SELECT 2"]);
         check("", &[]);
         check(" ; ;; ", &[]);
+        check("SELECT 1\0", &["SELECT 1"]);
+        check("\0", &[]);
     }
 
     #[test]

@@ -137,13 +137,13 @@ impl Session {
                 } else {
                     Listing::of(&[&title])
                 };
-                let kind = if info::is_virtual(&database) { "SYSTEM VIEW" } else { "BASE TABLE" };
                 let mut names: Vec<(String, &str)> = if info::is_virtual(&database) {
-                    info::names().iter().map(|name| (name.to_uppercase(), kind)).collect()
+                    info::shown_in(&database)
                 } else {
                     let tables = catalog.tables_of(&database);
+                    let tables = tables.map(|table| (table.name.clone(), "BASE TABLE"));
                     let views = catalog.views_of(&database).map(|view| (view.name.clone(), "VIEW"));
-                    tables.map(|table| (table.name.clone(), kind)).chain(views).collect()
+                    tables.chain(views).collect()
                 };
                 names.sort();
                 let row = |(name, kind): (String, &str)| match full {
