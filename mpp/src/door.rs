@@ -1,4 +1,5 @@
-//! The front door: Arrow Flight and the part of Flight SQL that ADBC drivers need to query.
+//! The front door: Arrow Flight and the part of Flight SQL that ADBC drivers need to query, and to
+//! ask about the catalog.
 //!
 //! It authenticates every call, hands out signed tickets, and streams what they stand for. It
 //! holds no state of a client between calls.
@@ -30,7 +31,8 @@ use types::SnapshotToken;
 use crate::actions::{ACTIONS, DEFAULT_TTL_MS, SnapshotInfo, by_node};
 use crate::auth::{Bearers, Caller, PasswordCheck, authenticate, bearer};
 use crate::error::{DoorCode, DoorError, DoorResult};
-use crate::exec::{Engine, answer_schema, scan_schema};
+use crate::exec::{Answer, Engine, answer_schema, scan_schema};
+use crate::metadata::Question;
 use crate::picture;
 use crate::request::{Command, ScanCommand, SqlCommand};
 use crate::ticket::{ScanTicket, SqlTicket, Ticket, Work};
@@ -221,6 +223,9 @@ impl Door {
         let any = Any::decode(bytes).map_err(|_| {
             bad("the descriptor's command is neither JSON nor a Flight SQL message")
         })?;
+        if let Some(question) = Question::of(&any)? {
+            return question_info(question);
+        }
         let statement: Option<CommandStatementQuery> = any
             .unpack()
             .map_err(|error| bad(&format!("unreadable Flight SQL message: {error}")))?;
@@ -237,7 +242,14 @@ impl Door {
         self.sql_info(command, caller, true).await
     }
 
-    async fn redeem(&self, ticket: FlightTicket) -> DoorResult<crate::exec::Answer> {
+    /// Answers a question about the catalog by what its caller may see of it now.
+    async fn tell(&self, question: &Question, caller: &Caller) -> DoorResult<Answer> {
+        let batch = question.answer(&*self.engine.visible_catalog(caller).await?)?;
+        let schema = batch.schema();
+        Ok(Answer { schema, batches: futures::stream::iter([Ok(batch)]).boxed() })
+    }
+
+    async fn redeem(&self, ticket: FlightTicket) -> DoorResult<Answer> {
         let mut bytes = ticket.ticket;
         if let Ok(any) = Any::decode(bytes.clone())
             && let Ok(Some(wrapped)) = any.unpack::<TicketStatementQuery>()
@@ -262,6 +274,14 @@ impl Door {
             }
         }
     }
+}
+
+/// How to get the answer to a question: here, on the same connection, by asking it again.
+fn question_info(question: Question) -> DoorResult<FlightInfo> {
+    let schema = question.schema()?;
+    let ticket = FlightTicket { ticket: question.ticket().into() };
+    let endpoint = FlightEndpoint { ticket: Some(ticket), ..Default::default() };
+    flight_info(&schema, vec![endpoint], -1, -1, &serde_json::json!({}))
 }
 
 fn flight_info(
@@ -339,8 +359,14 @@ impl FlightService for Door {
         &self,
         request: Request<FlightTicket>,
     ) -> Result<Response<Self::DoGetStream>, Status> {
-        self.admit(request.metadata(), request.extensions(), Bearers::Genuine).await?;
-        let answer = self.redeem(request.into_inner()).await?;
+        // A question is no permission, so whoever asks has to be known now.
+        let question = Question::in_ticket(&request.get_ref().ticket)?;
+        let taken = if question.is_some() { Bearers::Current } else { Bearers::Genuine };
+        let caller = self.admit(request.metadata(), request.extensions(), taken).await?;
+        let answer = match question {
+            Some(question) => self.tell(&question, &caller).await?,
+            None => self.redeem(request.into_inner()).await?,
+        };
         let batches =
             answer.batches.map_err(|error| FlightError::Tonic(Box::new(Status::from(error))));
         let stream = FlightDataEncoderBuilder::new()

@@ -11,6 +11,7 @@ from harness import Bank, Cluster, absent
 
 ROOT = Path(__file__).resolve().parents[2]
 JDBC_DRIVERS = ["com.mysql:mysql-connector-j:9.5.0", "org.mariadb.jdbc:mariadb-java-client:3.5.3"]
+FLIGHT_DRIVER = "org.apache.arrow:flight-sql-jdbc-driver:18.3.0"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,9 +38,20 @@ def jar(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="session")
 def jars() -> Path:
-    """The JDBC drivers' folder, filled from Maven; kept outside the checkout."""
-    folder = Path(os.environ.get("ISOBAR_CACHE", Path.home() / ".cache/isobar")) / "jdbc"
-    for artifact in JDBC_DRIVERS:
+    """The JDBC drivers' folder."""
+    return filled("jdbc", JDBC_DRIVERS)
+
+
+@pytest.fixture(scope="session")
+def flight_jars() -> Path:
+    """The folder of Arrow Flight SQL's JDBC driver, apart from MySQL's."""
+    return filled("jdbc-flight", [FLIGHT_DRIVER])
+
+
+def filled(name: str, artifacts: list[str]) -> Path:
+    """A folder filled from Maven; kept outside the checkout."""
+    folder = Path(os.environ.get("ISOBAR_CACHE", Path.home() / ".cache/isobar")) / name
+    for artifact in artifacts:
         if not list(folder.glob(artifact.split(":")[1] + "*.jar")):
             plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
             command = ["mvn", "-q", "-B", plugin, f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from clients_table import Steps
-from harness import Cluster, absent
+from harness import EVERY_TYPE, Cluster, absent
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests/clients"
@@ -148,7 +148,8 @@ def test_mycli(cluster: Cluster, tmp_path: Path):
     steps.check(3)
 
 
-def test_adbc_flight_sql(cluster: Cluster):
+@pytest.mark.timeout(300)
+def test_adbc_flight_sql(cluster: Cluster, flight_jars: Path):
     cluster.sql(
         "CREATE DATABASE adbc",
         "CREATE TABLE adbc.t (id INT PRIMARY KEY, name VARCHAR(20), pay DECIMAL(10,2), hired DATE, at DATETIME(6))",
@@ -156,9 +157,15 @@ def test_adbc_flight_sql(cluster: Cluster):
         " (2, NULL, NULL, NULL, NULL)",
     )
     cluster.replicate("adbc.t")
-    refused = "Flight SQL's questions about the catalog are not offered: queries only"
-    known = {"list tables": refused, "table types": refused}
-    steps = Steps("ADBC Flight SQL", known)
+    cluster.sql(*EVERY_TYPE)
+    cluster.sql(
+        "CREATE TABLE adbc.rows_only (a INT, b INT, j JSON, PRIMARY KEY (b, a))",
+        "CREATE VIEW adbc.paid AS SELECT id, pay FROM adbc.t",
+        "CREATE USER few IDENTIFIED BY 'secret'",
+        "GRANT SELECT ON adbc.t TO few",
+    )
+    cluster.replicate("typed.t")
+    steps = Steps("ADBC Flight SQL", {})
     everything = "SELECT * FROM adbc.t ORDER BY id"
     with flight_sql.connect(f"grpc://{cluster.flight[0]}", db_kwargs={"username": "root", "password": ""}, autocommit=True) as c:
 
@@ -198,9 +205,97 @@ def test_adbc_flight_sql(cluster: Cluster):
         steps.step("query into polars", into_polars)
         steps.step("query into DuckDB", into_duckdb)
         steps.step("an error is told", wrong)
-        steps.step("list tables", lambda: c.adbc_get_objects().read_all())
-        steps.step("table types", c.adbc_get_table_types)
-    steps.check(7)
+
+
+        def objects(connection=c, **asked) -> list:
+            """Of each database its name, and of each table its name, type and columns; None for what was not asked."""
+            (only,) = connection.adbc_get_objects(**asked).read_all().to_pylist()
+            assert only["catalog_name"] == "def", only
+            if only["catalog_db_schemas"] is None:
+                return None
+            return [
+                (
+                    schema["db_schema_name"],
+                    schema["db_schema_tables"]
+                    and [
+                        (
+                            table["table_name"],
+                            table["table_type"],
+                            table["table_columns"] and [column["column_name"] for column in table["table_columns"]],
+                        )
+                        for table in schema["db_schema_tables"]
+                    ],
+                )
+                for schema in only["catalog_db_schemas"]
+            ]
+
+        def same(got: object, want: object) -> None:
+            assert got == want, got
+
+        columns = {"paid": ["id", "pay"], "rows_only": ["a", "b", "j"], "t": ["id", "name", "pay", "hired", "at"]}
+        listed = [("paid", "VIEW"), ("rows_only", "TABLE"), ("t", "TABLE")]
+
+        def depths() -> None:
+            same(objects(depth="catalogs"), None)
+            databases = sorted(row[0] for row in cluster.sql("SHOW DATABASES"))
+            same([name for name, _ in objects(depth="db_schemas")], databases)
+            shallow = objects(depth="tables", db_schema_filter="adbc")
+            same(shallow, [("adbc", [(name, kind, None) for name, kind in listed])])
+            deep = objects(depth="all", db_schema_filter="adbc")
+            same(deep, [("adbc", [(name, kind, columns[name]) for name, kind in listed])])
+
+        def filtered() -> None:
+            def names(**asked) -> list[str]:
+                found = dict(objects(depth="tables", db_schema_filter="adbc", **asked))["adbc"]
+                return [name for name, *_ in found or []]
+
+            same(names(table_name_filter="%o%"), ["rows_only"])
+            same(names(table_name_filter="_"), ["t"])
+            same(names(table_types_filter=["VIEW"]), ["paid"])
+            same(names(table_types_filter=["TABLE"], table_name_filter="%a%"), [])
+            same(names(table_name_filter="nosuch"), [])
+
+        def schemas() -> None:
+            for name in ("adbc.t", "typed.t"):
+                database, table = name.split(".")
+                told = c.adbc_get_table_schema(table, db_schema_filter=database)
+                with c.cursor() as cursor:
+                    cursor.execute(f"SELECT * FROM {name}")
+                    read = cursor.fetch_arrow_table().schema
+                assert told.equals(read, check_metadata=True), f"{name}: {told}, not {read}"
+            try:
+                c.adbc_get_table_schema("nosuch", db_schema_filter="adbc")
+            except flight_sql.Error:
+                return
+            raise AssertionError("a table that is not there has a schema")
+
+        def few_privileges() -> None:
+            login = {"username": "few", "password": "secret"}
+            with flight_sql.connect(f"grpc://{cluster.flight[0]}", db_kwargs=login, autocommit=True) as few:
+                seen = dict(objects(few, depth="tables"))
+                shown = sorted(row[0] for row in cluster.sql("SHOW DATABASES", user="few", password="secret"))
+                same(sorted(seen), shown)
+                same(sorted(seen), ["adbc", "information_schema"])
+                same(seen["adbc"], [("t", "TABLE", None)])
+
+        def info() -> None:
+            told = c.adbc_get_info()
+            same(told["vendor_name"], "Isobar")
+            assert told["vendor_version"][0].isdigit(), told
+
+        steps.step("get_objects by depth", depths)
+        steps.step("get_objects by pattern and type", filtered)
+        steps.step("get_objects with few privileges", few_privileges)
+        steps.step("get_table_schema is a query's", schemas)
+        steps.step("table types", lambda: same(c.adbc_get_table_types(), ["TABLE", "VIEW"]))
+        steps.step("get_info", info)
+    steps.check(11)
+
+    # Every query is a prepared statement to it.
+    steps = Steps("Arrow Flight SQL JDBC 18.3.0", {"query": "Flight SQL's prepared statements are not offered"})
+    command = ["java", "--add-opens=java.base/java.nio=ALL-UNNAMED", "-cp", f"{flight_jars}/*", PROGRAMS / "java/Door.java"]
+    steps.lines(run([*command, cluster.flight[0], "few", "secret"]))
+    steps.check(9)
 
 
 def test_go_sql_driver(cluster: Cluster, tmp_path: Path):

@@ -1,0 +1,386 @@
+//! Flight SQL's questions about the catalog, answered from what the caller may see of it.
+//!
+//! One catalog `def`, and databases as db schemas, as information_schema says it. It must never
+//! see more than it is given: whose catalog that is, is the door's to know.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int32Array, StringArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::record_batch::RecordBatch;
+use arrow_flight::error::FlightError;
+use arrow_flight::sql::metadata::GetCatalogsBuilder;
+use arrow_flight::sql::{
+    Any, Command, CommandGetDbSchemas, CommandGetPrimaryKeys, CommandGetTableTypes,
+    CommandGetTables,
+};
+use placement::api::Catalog;
+use prost::Message;
+use types::columns::told_field;
+use types::{Column, Table};
+
+use crate::error::{DoorCode, DoorError, DoorResult};
+use crate::server_info;
+
+/// The one catalog, under information_schema's name for it.
+const CATALOG: &str = "def";
+/// Stored tables: JDBC's tools ask for this type, and Connector/J calls MySQL's tables so.
+const TABLE: &str = "TABLE";
+const VIEW: &str = "VIEW";
+/// Most entries of a list in a question.
+const LONGEST_LIST: usize = 1_000;
+
+/// A question about the catalog or the server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question(Command);
+
+impl Question {
+    /// The question that a message is; none where it is something else.
+    pub fn of(message: &Any) -> DoorResult<Option<Question>> {
+        let command = Command::try_from(message.clone())
+            .map_err(|error| invalid(format!("unreadable Flight SQL message: {error}")))?;
+        let is_one = matches!(
+            command,
+            Command::CommandGetSqlInfo(_)
+                | Command::CommandGetXdbcTypeInfo(_)
+                | Command::CommandGetCatalogs(_)
+                | Command::CommandGetDbSchemas(_)
+                | Command::CommandGetTables(_)
+                | Command::CommandGetTableTypes(_)
+                | Command::CommandGetPrimaryKeys(_)
+                | Command::CommandGetExportedKeys(_)
+                | Command::CommandGetImportedKeys(_)
+                | Command::CommandGetCrossReference(_)
+        );
+        Ok(is_one.then_some(Question(command)))
+    }
+
+    /// The question that a ticket repeats; none where it is a ticket of another kind.
+    pub fn in_ticket(bytes: &[u8]) -> DoorResult<Option<Question>> {
+        Any::decode(bytes).map_or(Ok(None), |message| Question::of(&message))
+    }
+
+    /// As a ticket: the question itself, for whoever redeems it is asked who it is again.
+    pub fn ticket(self) -> Vec<u8> {
+        self.0.into_any().encode_to_vec()
+    }
+
+    /// What the answer's columns are.
+    pub fn schema(&self) -> DoorResult<SchemaRef> {
+        Ok(self.answer(&Catalog::default())?.schema())
+    }
+
+    /// The answer, by a catalog without what the caller may not see.
+    pub fn answer(&self, catalog: &Catalog) -> DoorResult<RecordBatch> {
+        match self.0.clone() {
+            Command::CommandGetSqlInfo(ask) => {
+                check_length("info", ask.info.len())?;
+                let info = server_info::info().map_err(wrong)?;
+                ask.into_builder(&info).build().map_err(wrong)
+            }
+            Command::CommandGetXdbcTypeInfo(ask) => {
+                let types = server_info::types().map_err(wrong)?;
+                ask.into_builder(&types).build().map_err(wrong)
+            }
+            Command::CommandGetCatalogs(_) => {
+                let mut builder = GetCatalogsBuilder::new();
+                builder.append(CATALOG);
+                builder.build().map_err(wrong)
+            }
+            Command::CommandGetDbSchemas(ask) => db_schemas(ask, catalog),
+            Command::CommandGetTables(ask) => tables(ask, catalog),
+            Command::CommandGetTableTypes(ask) => table_types(ask),
+            Command::CommandGetPrimaryKeys(ask) => primary_keys(&ask, catalog),
+            // There are no foreign keys.
+            Command::CommandGetExportedKeys(_)
+            | Command::CommandGetImportedKeys(_)
+            | Command::CommandGetCrossReference(_) => Ok(RecordBatch::new_empty(foreign_keys())),
+            other => {
+                let text = format!("Flight SQL's {} is no question", other.type_url());
+                Err(DoorError::new(DoorCode::Unsupported, text))
+            }
+        }
+    }
+}
+
+fn invalid(text: String) -> DoorError {
+    DoorError::new(DoorCode::Invalid, text)
+}
+
+fn wrong(error: FlightError) -> DoorError {
+    invalid(format!("this question cannot be answered: {error}"))
+}
+
+fn check_length(what: &str, length: usize) -> DoorResult<()> {
+    match length {
+        0..=LONGEST_LIST => Ok(()),
+        _ => Err(invalid(format!("{what} lists {length} entries: at most {LONGEST_LIST}"))),
+    }
+}
+
+fn db_schemas(ask: CommandGetDbSchemas, catalog: &Catalog) -> DoorResult<RecordBatch> {
+    let mut builder = ask.into_builder();
+    for database in &catalog.databases {
+        builder.append(CATALOG, database);
+    }
+    builder.build().map_err(wrong)
+}
+
+/// Tables and views. What information_schema holds is not among them: the door has no such tables.
+fn tables(ask: CommandGetTables, catalog: &Catalog) -> DoorResult<RecordBatch> {
+    check_length("table_types", ask.table_types.len())?;
+    let with_schema = ask.include_schema;
+    let schema = |columns: &[Column]| match with_schema {
+        true => told(columns),
+        false => Schema::empty(),
+    };
+    let mut builder = ask.into_builder();
+    for table in &catalog.tables {
+        let columns = schema(&table.columns);
+        builder.append(CATALOG, &table.database, &table.name, TABLE, &columns).map_err(wrong)?;
+    }
+    for view in &catalog.views {
+        let columns = schema(&view.columns);
+        builder.append(CATALOG, &view.database, &view.name, VIEW, &columns).map_err(wrong)?;
+    }
+    builder.build().map_err(wrong)
+}
+
+/// A table's columns as the answer to `SELECT *` shows them: any may be NULL.
+fn told(columns: &[Column]) -> Schema {
+    let shown = columns.iter().filter(|column| !column.hidden);
+    let fields = shown.map(|column| told_field(&column.name, Some(column.ty), true));
+    Schema::new(fields.collect::<Vec<_>>())
+}
+
+fn table_types(ask: CommandGetTableTypes) -> DoorResult<RecordBatch> {
+    let mut builder = ask.into_builder();
+    builder.append(TABLE);
+    builder.append(VIEW);
+    builder.build().map_err(wrong)
+}
+
+fn primary_keys(ask: &CommandGetPrimaryKeys, catalog: &Catalog) -> DoorResult<RecordBatch> {
+    let asked_for = |table: &&Table| {
+        let database = ask.db_schema.as_ref();
+        ask.catalog.as_ref().is_none_or(|name| name == CATALOG)
+            && database.is_none_or(|name| name.eq_ignore_ascii_case(&table.database))
+            && ask.table.eq_ignore_ascii_case(&table.name)
+    };
+    let mut found: Vec<&Table> = catalog.tables.iter().filter(asked_for).collect();
+    found.sort_by(|a, b| (&a.database, &a.name).cmp(&(&b.database, &b.name)));
+    let (mut databases, mut names, mut columns, mut at) = (vec![], vec![], vec![], vec![]);
+    for table in found {
+        for part in sql::info::keys(table).into_iter().filter(|part| part.key == "PRIMARY") {
+            databases.push(table.database.as_str());
+            names.push(table.name.as_str());
+            columns.push(part.column);
+            at.push(i32::try_from(part.at).unwrap_or(i32::MAX));
+        }
+    }
+    let rows = at.len();
+    let repeated = |text: &str| Arc::new(StringArray::from(vec![text; rows])) as ArrayRef;
+    let arrays: Vec<ArrayRef> = vec![
+        repeated(CATALOG),
+        Arc::new(StringArray::from(databases)),
+        Arc::new(StringArray::from(names)),
+        Arc::new(StringArray::from(columns)),
+        repeated("PRIMARY"),
+        Arc::new(Int32Array::from(at)),
+    ];
+    let schema = Schema::new(vec![
+        Field::new("catalog_name", DataType::Utf8, true),
+        Field::new("db_schema_name", DataType::Utf8, true),
+        Field::new("table_name", DataType::Utf8, false),
+        Field::new("column_name", DataType::Utf8, false),
+        Field::new("key_name", DataType::Utf8, true),
+        Field::new("key_sequence", DataType::Int32, false),
+    ]);
+    RecordBatch::try_new(Arc::new(schema), arrays).map_err(|error| invalid(error.to_string()))
+}
+
+/// What answers about foreign keys look like.
+fn foreign_keys() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("pk_catalog_name", DataType::Utf8, true),
+        Field::new("pk_db_schema_name", DataType::Utf8, true),
+        Field::new("pk_table_name", DataType::Utf8, false),
+        Field::new("pk_column_name", DataType::Utf8, false),
+        Field::new("fk_catalog_name", DataType::Utf8, true),
+        Field::new("fk_db_schema_name", DataType::Utf8, true),
+        Field::new("fk_table_name", DataType::Utf8, false),
+        Field::new("fk_column_name", DataType::Utf8, false),
+        Field::new("key_sequence", DataType::Int32, false),
+        Field::new("fk_key_name", DataType::Utf8, true),
+        Field::new("pk_key_name", DataType::Utf8, true),
+        Field::new("update_rule", DataType::UInt8, false),
+        Field::new("delete_rule", DataType::UInt8, false),
+    ]))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::AsArray;
+    use arrow::util::pretty::pretty_format_batches;
+    use arrow_flight::sql::{
+        CommandGetCatalogs, CommandGetExportedKeys, CommandGetSqlInfo, CommandGetXdbcTypeInfo,
+        CommandStatementQuery, ProstMessageExt, SqlInfo,
+    };
+    use placement::api::StoredView;
+    use types::{ColumnType, IntWidth};
+
+    use super::*;
+
+    fn column(id: u32, name: &str, ty: ColumnType) -> Column {
+        Column {
+            id,
+            name: name.into(),
+            ty,
+            nullable: false,
+            default: None,
+            original: None,
+            auto_increment: false,
+            on_update_now: false,
+            hidden: false,
+            comment: String::new(),
+        }
+    }
+
+    fn catalog() -> Catalog {
+        let big = ColumnType::Int { width: IntWidth::Big, unsigned: false };
+        let mut hidden = column(3, "gone", big);
+        hidden.hidden = true;
+        let columns = vec![column(1, "a", big), hidden, column(2, "b", ColumnType::Varchar(9))];
+        let table = |database: &str, name: &str| Table {
+            id: 1,
+            version: 1,
+            database: database.into(),
+            name: name.into(),
+            columns: columns.clone(),
+            primary_key: vec![2, 1],
+            indexes: Vec::new(),
+            columnar_replicas: 0,
+            comment: String::new(),
+            dropped: Vec::new(),
+            checks: Vec::new(),
+        };
+        let view = StoredView {
+            database: "d".into(),
+            name: "v_1".into(),
+            columns: vec![column(1, "n", ColumnType::Json)],
+            query: "SELECT 1".into(),
+            tables: Vec::new(),
+            definer: "root@%".into(),
+            invoker: false,
+        };
+        Catalog {
+            databases: vec!["d".into(), "e".into(), "information_schema".into()],
+            tables: vec![table("e", "u"), table("d", "t"), table("d", "vx1")],
+            views: vec![view],
+            ..Catalog::default()
+        }
+    }
+
+    fn answer(message: &impl ProstMessageExt) -> RecordBatch {
+        let question = Question::of(&message.as_any()).unwrap().unwrap();
+        let again = Question::in_ticket(&question.clone().ticket()).unwrap();
+        assert_eq!(again, Some(question.clone()), "a ticket repeats its question");
+        let batch = question.answer(&catalog()).unwrap();
+        assert_eq!(batch.schema(), question.schema().unwrap());
+        batch
+    }
+
+    fn names(batch: &RecordBatch, column: usize) -> Vec<String> {
+        let texts = batch.column(column).as_string::<i32>().iter();
+        texts.map(|text| text.unwrap().to_owned()).collect()
+    }
+
+    fn all_tables() -> CommandGetTables {
+        CommandGetTables::default()
+    }
+
+    #[test]
+    fn databases_are_schemas_of_one_catalog() {
+        assert_eq!(names(&answer(&CommandGetCatalogs {}), 0), ["def"]);
+        let schemas = |catalog: Option<&str>, pattern: Option<&str>| {
+            let (catalog, pattern) = (catalog.map(str::to_owned), pattern.map(str::to_owned));
+            let ask = CommandGetDbSchemas { catalog, db_schema_filter_pattern: pattern };
+            names(&answer(&ask), 1)
+        };
+        assert_eq!(schemas(None, None), ["d", "e", "information_schema"]);
+        assert_eq!(schemas(Some("def"), Some("_")), ["d", "e"]);
+        assert!(schemas(Some(""), None).is_empty() && schemas(Some("d"), None).is_empty());
+        assert_eq!(names(&answer(&CommandGetTableTypes {}), 0), ["TABLE", "VIEW"]);
+    }
+
+    #[test]
+    fn tables_are_found_by_type_and_pattern() {
+        let found = |ask: CommandGetTables| names(&answer(&ask), 2);
+        assert_eq!(found(all_tables()), ["t", "v_1", "vx1", "u"]);
+        let of_type = |ty: &str| CommandGetTables { table_types: vec![ty.into()], ..all_tables() };
+        assert_eq!(found(of_type("TABLE")), ["t", "vx1", "u"]);
+        assert_eq!(found(of_type("VIEW")), ["v_1"]);
+        assert!(found(of_type("BASE TABLE")).is_empty());
+        let named = |pattern: &str| CommandGetTables {
+            db_schema_filter_pattern: Some("d".into()),
+            table_name_filter_pattern: Some(pattern.into()),
+            ..all_tables()
+        };
+        assert_eq!(found(named("v_1")), ["v_1", "vx1"]);
+        assert_eq!(found(named("v\\_1")), ["v_1"]);
+        assert!(found(named("u")).is_empty());
+    }
+
+    #[test]
+    fn a_list_without_end_is_refused() {
+        let long = CommandGetTables { table_types: vec!["x".into(); 1_001], ..all_tables() };
+        let question = Question::of(&long.as_any()).unwrap().unwrap();
+        assert_eq!(question.answer(&catalog()).unwrap_err().code, DoorCode::Invalid);
+    }
+
+    #[test]
+    fn a_tables_schema_is_what_a_query_shows() {
+        let batch = answer(&CommandGetTables { include_schema: true, ..all_tables() });
+        let schemas = batch.column(4).as_binary::<i32>();
+        let schema = |at: usize| {
+            let message = arrow_flight::IpcMessage(schemas.value(at).to_vec().into());
+            Schema::try_from(message).unwrap()
+        };
+        let fields = [("a", DataType::Int64), ("b", DataType::Utf8)];
+        let fields = fields.map(|(name, ty)| Field::new(name, ty, true));
+        assert_eq!(schema(0), Schema::new(fields.to_vec()));
+        assert_eq!(schema(1), Schema::new(vec![told_field("n", Some(ColumnType::Json), true)]));
+    }
+
+    #[test]
+    fn primary_keys_are_in_their_own_order_and_foreign_keys_are_none() {
+        let ask = CommandGetPrimaryKeys { catalog: None, db_schema: None, table: "T".into() };
+        let shown = pretty_format_batches(&[answer(&ask)]).unwrap().to_string();
+        let rows: Vec<String> = shown.lines().skip(3).map(|line| line.replace(' ', "")).collect();
+        assert_eq!(rows[..2], ["|def|d|t|b|PRIMARY|1|", "|def|d|t|a|PRIMARY|2|"]);
+        assert_eq!(rows.len(), 3);
+        let elsewhere = CommandGetPrimaryKeys { db_schema: Some("e".into()), ..ask };
+        assert_eq!(answer(&elsewhere).num_rows(), 0);
+        let ask = CommandGetExportedKeys { catalog: None, db_schema: None, table: "t".into() };
+        let none = answer(&ask);
+        assert_eq!((none.num_rows(), none.num_columns()), (0, 13));
+    }
+
+    #[test]
+    fn the_server_tells_what_it_is_asked() {
+        let asked = vec![SqlInfo::FlightSqlServerName as u32, 9_999];
+        let told = answer(&CommandGetSqlInfo { info: asked });
+        let shown = pretty_format_batches(&[told]).unwrap().to_string();
+        assert!(shown.contains("{string_value=Isobar}") && shown.lines().count() == 5, "{shown}");
+        assert!(answer(&CommandGetSqlInfo { info: vec![] }).num_rows() > 50);
+        let dates = answer(&CommandGetXdbcTypeInfo { data_type: Some(91) });
+        assert_eq!(names(&dates, 0), ["DATE"]);
+    }
+
+    #[test]
+    fn a_query_is_no_question() {
+        let query = CommandStatementQuery { query: "SELECT 1".into(), transaction_id: None };
+        assert_eq!(Question::of(&query.as_any()).unwrap(), None);
+        assert_eq!(Question::in_ticket(b"{no ticket").unwrap(), None);
+    }
+}
