@@ -121,12 +121,14 @@ impl Listing {
         Listing { columns: columns.collect(), rows: Vec::new() }
     }
 
-    fn table(&self) -> Table {
+    /// The table that it is the rows of. Names of information_schema are shown in upper case.
+    pub fn table(&self, database: &str, name: &str) -> Table {
+        let is_schema = database.eq_ignore_ascii_case("information_schema");
         Table {
             id: 0,
             version: 1,
-            database: "information_schema".into(),
-            name: String::new(),
+            database: database.to_owned(),
+            name: if is_schema { name.to_uppercase() } else { name.to_owned() },
             columns: self.columns.clone(),
             primary_key: Vec::new(),
             indexes: Vec::new(),
@@ -139,7 +141,7 @@ impl Listing {
 
     /// The rows as one batch, under the names that plans know columns by.
     pub fn batch(&self) -> SqlResult<RecordBatch> {
-        let table = self.table();
+        let table = self.table("", "");
         let all: Vec<usize> = (0..self.columns.len()).collect();
         let mut builder = ColumnsBuilder::new(&table, &all)?;
         for row in &self.rows {

@@ -21,8 +21,9 @@ pub fn show_create(table: &Table, next_number: Option<u64>) -> String {
             line.push_str(" NULL");
         }
         match &column.default {
-            // MySQL names no default of a BLOB.
-            Some(Default::Constant(Value::Null)) if matches!(column.ty, ColumnType::Blob(_)) => {}
+            // MySQL names no NULL as the default of a BLOB or TEXT, but of JSON.
+            Some(Default::Constant(Value::Null))
+                if matches!(column.ty, ColumnType::Blob(_) | ColumnType::Text(_)) => {}
             Some(Default::Constant(Value::Null)) => line.push_str(" DEFAULT NULL"),
             Some(Default::Constant(value)) => {
                 line.push_str(&format!(" DEFAULT {}", default_literal(value, column.ty)));

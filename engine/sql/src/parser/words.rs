@@ -63,7 +63,12 @@ pub fn settle(tokens: &mut [TokenWithSpan], dialect: &Mysql) -> SqlResult<()> {
     Ok(())
 }
 
-/// VISIBLE and INVISIBLE behind a key become `USING …`, an option of keys that sqlparser hands on.
+/// Words that begin the definition of a key.
+const KEYS: [Keyword; 5] =
+    [Keyword::KEY, Keyword::INDEX, Keyword::UNIQUE, Keyword::PRIMARY, Keyword::CONSTRAINT];
+
+/// VISIBLE and INVISIBLE behind a key become `USING …`, an option of keys that sqlparser hands on. Behind a column they
+/// stay what they are.
 pub fn visibility(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let named = |token: &Token| {
         let word =
@@ -75,10 +80,12 @@ pub fn visibility(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     }
     let mut out = Vec::with_capacity(tokens.len() + 1);
     let (mut behind_key, mut in_query) = (false, false);
+    let mut definition = Definition::first(&tokens);
     for token in tokens {
         // Of the query that fills a table, they are names.
         in_query |= is(&token.token, Keyword::SELECT);
-        if behind_key && named(&token.token) {
+        definition.read(&token.token);
+        if behind_key && definition.of_key && named(&token.token) {
             out.push(TokenWithSpan { token: Token::make_keyword("USING"), span: token.span });
         }
         behind_key = match &token.token {
@@ -91,6 +98,53 @@ pub fn visibility(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         out.push(token);
     }
     out
+}
+
+/// The definition that is being read of those that a statement lists.
+struct Definition {
+    of_key: bool,
+    /// The next token is its first.
+    begins: bool,
+    depth: usize,
+    /// The depth of the list's commas.
+    list: usize,
+}
+
+impl Definition {
+    fn first(tokens: &[TokenWithSpan]) -> Definition {
+        let mut solid = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_)));
+        let create = solid.next().is_some_and(|token| is(&token.token, Keyword::CREATE));
+        let table = solid.next().is_some_and(|token| is(&token.token, Keyword::TABLE));
+        let list = usize::from(create && table);
+        Definition { of_key: create && !table, begins: false, depth: 0, list }
+    }
+
+    fn read(&mut self, token: &Token) {
+        if matches!(token, Token::Whitespace(_)) {
+            return;
+        }
+        let begins = std::mem::take(&mut self.begins);
+        match token {
+            Token::LParen => {
+                self.depth += 1;
+                // ADD (…) is a list as in CREATE TABLE.
+                if begins {
+                    self.list = self.depth;
+                }
+                self.begins = self.depth == self.list;
+            }
+            Token::RParen => {
+                self.depth = self.depth.saturating_sub(1);
+                if self.depth == 0 {
+                    self.list = 0;
+                }
+            }
+            Token::Comma => self.begins = self.depth == self.list,
+            token if self.depth == 0 && is(token, Keyword::ADD) => self.begins = true,
+            token if begins => self.of_key = KEYS.iter().any(|word| is(token, *word)),
+            _ => {}
+        }
+    }
 }
 
 /// Whether a statement is of those that define keys.
@@ -142,7 +196,12 @@ mod tests {
         for right in [
             "CREATE TABLE t (a INT, visible INT, KEY k (a) INVISIBLE, KEY invisible (visible) VISIBLE)",
             "CREATE TABLE t (a INT, KEY k (a) USING BTREE COMMENT 'x' /*!80000 INVISIBLE */)",
+            "CREATE TABLE t (a VARCHAR(9), KEY k (a(3), b) INVISIBLE, b INT, UNIQUE (b) COMMENT 'x' INVISIBLE)",
             "CREATE UNIQUE INDEX k ON t (a(3) DESC) invisible",
+            "CREATE INDEX k ON t (a, b) INVISIBLE",
+            "ALTER TABLE t MODIFY a VARCHAR(9), ADD UNIQUE k (a, b) INVISIBLE, ADD c VARCHAR(9)",
+            // Refused by whoever knows columns.
+            "CREATE TABLE t (a VARCHAR(9) INVISIBLE, b INT AS (1) INVISIBLE, KEY k (b) INVISIBLE)",
             "ALTER TABLE t ADD KEY k (a(3), b DESC) USING BTREE INVISIBLE",
             "ALTER TABLE t ALTER INDEX k INVISIBLE, ALTER INDEX visible VISIBLE",
             "CREATE VIEW v AS SELECT (a) visible, 'b' invisible FROM t",

@@ -11,6 +11,7 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Projection, Union};
 
+use super::caseless::is_marked;
 use super::labels::type_of_field;
 use super::typing::{MysqlOperators, call};
 use crate::functions::control::common;
@@ -40,21 +41,30 @@ impl MysqlOperators {
             common(&types.map(|field| field.data_type().clone()).collect::<Vec<_>>())
         };
         let types: Vec<_> = (0..union.schema.fields().len()).map(types).collect();
+        // Of a table of information_schema and of elsewhere: the planner below keeps one mark for both, or none.
+        let mixed = |column: usize| {
+            let marks = union.inputs.iter().map(|input| is_marked(input.schema().field(column)));
+            let marked = marks.filter(|marked| *marked).count();
+            marked > 0 && marked < union.inputs.len()
+        };
+        let mixed: Vec<_> = (0..union.schema.fields().len()).map(mixed).collect();
         let mut changed =
             union.schema.fields().iter().zip(&types).any(|(field, ty)| field.data_type() != ty);
         let mut inputs = Vec::with_capacity(union.inputs.len());
         for input in &union.inputs {
-            let fields = input.schema().fields().iter().zip(&types);
-            if fields.clone().all(|(field, ty)| is_as(field, ty)) {
+            let fields = input.schema().fields().iter().zip(&types).zip(&mixed);
+            if fields.clone().all(|((field, ty), mixed)| is_as(field, ty, *mixed)) {
                 inputs.push(input.clone());
                 continue;
             }
             changed = true;
-            let columns = input.schema().iter().zip(&types).map(|((qualifier, field), ty)| {
+            let columns = input.schema().iter().zip(&types).zip(&mixed);
+            let columns = columns.map(|(((qualifier, field), ty), mixed)| {
                 let column = Expr::from((qualifier, field));
                 let column = match type_of_field(field) {
                     // Of several places it is a text.
                     Some(_) => call("cast_char", vec![column])?,
+                    None if *mixed && is_marked(field) => call("cast_char", vec![column])?,
                     None => self.at(column, field.data_type(), ty)?,
                 };
                 Ok(column.alias_qualified(qualifier.cloned(), field.name()))
@@ -82,8 +92,8 @@ impl MysqlOperators {
 }
 
 /// Whether a column of a UNION's input is one of the UNION already.
-fn is_as(field: &Field, ty: &DataType) -> bool {
-    field.data_type() == ty && type_of_field(field).is_none()
+fn is_as(field: &Field, ty: &DataType, mixed: bool) -> bool {
+    field.data_type() == ty && type_of_field(field).is_none() && !(mixed && is_marked(field))
 }
 
 /// Whether a result needs no cast: a bare NULL takes any type.

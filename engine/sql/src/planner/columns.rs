@@ -44,7 +44,7 @@ pub fn finish(
         let mut column = describe(origin, ty, field.is_nullable());
         if let Some(name) = names.get(at).and_then(Clone::clone) {
             column.name = name;
-        } else if column.name.is_empty() {
+        } else if column.name.is_empty() || is_alias(field.name(), &column.name) {
             column.name = field.name().split(TWIN).next().unwrap_or_default().to_owned();
         }
         if column.ty == Some(ColumnType::Double) {
@@ -65,6 +65,11 @@ pub fn finish(
     }
     let plan = if recast { LogicalPlanBuilder::from(plan).project(exprs)?.build()? } else { plan };
     Ok(PlannedSelect { plan, columns })
+}
+
+/// Whether a derived table calls a column otherwise than the table that it comes from.
+fn is_alias(name: &str, source: &str) -> bool {
+    !name.contains(TWIN) && name != source.to_lowercase()
 }
 
 /// Calls the columns of a result what a select list says: for whoever planned a query with

@@ -7,6 +7,7 @@ mod aggregates;
 mod branches;
 mod calls;
 mod canonical;
+mod caseless;
 mod columns;
 mod context;
 mod counted;
@@ -24,6 +25,7 @@ mod ordering;
 pub(crate) use calls::call;
 pub use calls::{bytes_of_bits, bytes_of_hex, text_of_hex};
 pub use canonical::canonical;
+pub use caseless::caseless;
 pub use lateral::single_rows;
 pub use names::parts;
 pub use rewrite::truth;
@@ -93,7 +95,7 @@ impl QueryContext {
 pub struct ResolvedTable {
     /// Its rows. The provider's schema must be [`planning_schema`] of its description.
     pub provider: Arc<dyn TableProvider>,
-    /// Its description, if it is stored.
+    /// Its description; a virtual table has one too.
     pub table: Option<Arc<Table>>,
 }
 

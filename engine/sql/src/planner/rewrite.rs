@@ -337,7 +337,7 @@ impl Rewriter<'_> {
             Expr::Collate { expr, collation } => {
                 let name = collation.to_string().to_lowercase();
                 if name.contains("_bin") || name == "binary" {
-                    *expr
+                    super::caseless::as_bytes(*expr, self.resolved)
                 } else {
                     return Err(unsupported(format!("COLLATE {name} (only utf8mb4_bin compares)")));
                 }

@@ -108,6 +108,7 @@ impl MysqlOperators {
         let left = number_of_truth(left, schema)?;
         let right = number_of_truth(right, schema)?;
         let (left, right) = super::labels::aligned(left, right, schema)?;
+        let (left, right) = super::caseless::aligned(left, right, schema)?;
         let (lt, rt) = (left.get_type(schema)?, right.get_type(schema)?);
         if lt == rt || lt == DataType::Null || rt == DataType::Null {
             return Ok((left, right));
@@ -258,6 +259,10 @@ impl MysqlOperators {
                 Some(sorted) => Transformed::yes(sorted),
                 None => plan,
             };
+            let plan = match super::caseless::arranged(&plan.data, &schema)? {
+                Some(arranged) => Transformed::yes(arranged),
+                None => plan,
+            };
             retyped |= plan.transformed;
             if !retyped {
                 return Ok(plan);
@@ -270,13 +275,14 @@ impl MysqlOperators {
     /// One node of an expression whose operands are typed already.
     pub fn typed(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         let expr = super::json::checked(expr, schema)?;
+        let (expr, caseless) = super::caseless::typed(expr, schema)?;
         let (expr, ordered) = super::labels::ordered(expr, schema)?;
         let (expr, numbered) = match expr {
             Expr::ScalarFunction(function) => super::labels::asked(function, schema)?,
             expr => (expr, ordered),
         };
         let typed = self.typed_node(expr, schema)?;
-        Ok(if numbered { Transformed::yes(typed.data) } else { typed })
+        Ok(if numbered || caseless { Transformed::yes(typed.data) } else { typed })
     }
 
     fn typed_node(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {

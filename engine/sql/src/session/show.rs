@@ -14,7 +14,7 @@ use super::{Session, Warning};
 use crate::error::{SqlResult, no_database, no_database_selected};
 use crate::functions::regexp::matches;
 use crate::info::{self, LONGEST_INFO, Listing, Source, int, string};
-use crate::planner::{self, table_name};
+use crate::planner::{self, TableName, table_name};
 use crate::result::Reply;
 use crate::statement::{Filter, Show, ShowKind};
 use crate::variables::Variables;
@@ -106,6 +106,12 @@ impl Session {
                 listing.rows.push(vec![string(&table.name), string(text)]);
                 listing
             }
+            ShowKind::Columns { table, full } => {
+                let table = self.shown_table(&table, &source).await?;
+                let own = rights.on_columns(&table.database, &table.name);
+                show_columns(&table, full.then_some(own.as_str()))
+            }
+            ShowKind::Index { table } => show_index(&*self.shown_table(&table, &source).await?),
             other => self.show_named(other, catalog, filter)?,
         })
     }
@@ -153,12 +159,6 @@ impl Session {
                 listing.rows = names.into_iter().map(row).collect();
                 listing
             }
-            ShowKind::Columns { table, full } => {
-                let table = self.named_table(&table, catalog)?;
-                let own = rights.on_columns(&table.database, &table.name);
-                show_columns(&table, full.then_some(own.as_str()))
-            }
-            ShowKind::Index { table } => show_index(&*self.named_table(&table, catalog)?),
             ShowKind::CreateDatabase(name) => {
                 let name = self.named_database(Some(name), catalog)?;
                 let mut listing = Listing::of(&["Database", "Create Database"]);
@@ -199,6 +199,16 @@ impl Session {
         }
     }
 
+    /// A table, a view, or a virtual table, as its columns are shown.
+    async fn shown_table(&self, name: &ObjectName, source: &Source<'_>) -> SqlResult<Arc<Table>> {
+        let TableName { database, table } = table_name(name, &self.database)?;
+        if info::is_virtual(&database) {
+            let listing = source.listing(&database, &table).await?;
+            return Ok(Arc::new(listing.table(&database, &table)));
+        }
+        self.named_table(name, source.catalog)
+    }
+
     async fn show_variables(&self, global: bool) -> SqlResult<Listing> {
         let mut listing = Listing::of(&["Variable_name", "Value"]);
         let globals = self.globals().await?;
@@ -234,14 +244,9 @@ impl Session {
         column: Option<String>,
     ) -> SqlResult<Reply> {
         let catalog = self.shown_catalog().await?;
-        let name = table_name(table, &self.database)?;
-        let listing = if info::is_virtual(&name.database) {
-            let rights = &self.known_rights();
-            let source = Source { engine: &self.engine, catalog: &catalog, rights };
-            describe_listing(&source.listing(&name.database, &name.table).await?)
-        } else {
-            show_columns(&*self.named_table(table, &catalog)?, None)
-        };
+        let rights = &self.known_rights();
+        let source = Source { engine: &self.engine, catalog: &catalog, rights };
+        let listing = show_columns(&*self.shown_table(table, &source).await?, None);
         let filter = column.map_or(Filter::All, Filter::Like);
         self.filtered(listing, filter)?.reply()
     }
@@ -260,7 +265,7 @@ impl Session {
             }
             Filter::Where(condition) => {
                 let batch = listing.batch()?;
-                let schema = DFSchema::try_from(batch.schema())?;
+                let schema = DFSchema::try_from(planner::caseless(&batch.schema()))?;
                 let condition = planner::truth(*condition);
                 let compiled =
                     planner::compile(condition, &schema, &self.context(), &self.engine.state)?;
@@ -392,22 +397,6 @@ fn show_columns(table: &Table, full: Option<&str>) -> Listing {
             row.push(string(privileges));
             row.push(string(&column.comment));
         }
-        listing.rows.push(row);
-    }
-    listing
-}
-
-fn describe_listing(of: &Listing) -> Listing {
-    let mut listing = Listing::of(&["Field", "Type", "Null", "Key", "Default", "Extra"]);
-    for column in &of.columns {
-        let row = vec![
-            string(&column.name),
-            string(column.ty.to_string()),
-            info::yes(column.nullable),
-            string(""),
-            Value::Null,
-            string(""),
-        ];
         listing.rows.push(row);
     }
     listing

@@ -9,9 +9,9 @@ use placement::api::Catalog;
 use types::{Table, Timestamp};
 
 use crate::engine::Engine;
-use crate::error::{SqlResult, no_database, no_table, younger_table};
+use crate::error::{SqlResult, no_database, no_table, unknown, younger_table};
 use crate::info;
-use crate::planner::{ResolvedTable, TableResolver};
+use crate::planner::{ResolvedTable, TableResolver, caseless};
 use crate::privileges::Rights;
 use crate::provider::RowTable;
 use crate::reader::Reader;
@@ -68,9 +68,15 @@ impl TableResolver for Tables {
             let catalog = &self.rights.visible(&self.catalog);
             let source = info::Source { engine: &self.engine, catalog, rights: &self.rights };
             let listing = source.listing(database, table).await?;
-            let batch = listing.batch()?;
+            let mut batch = listing.batch()?;
+            // Names of users, in mysql.user, compare as bytes.
+            if database.eq_ignore_ascii_case("information_schema") {
+                let marked = caseless(&batch.schema());
+                batch = batch.with_schema(marked).map_err(|error| unknown(error.to_string()))?;
+            }
             let provider = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
-            return Ok(ResolvedTable { provider: Arc::new(provider), table: None });
+            let table = Arc::new(listing.table(database, table));
+            return Ok(ResolvedTable { provider: Arc::new(provider), table: Some(table) });
         }
         let table = readable(&self.catalog, database, table, self.reader.ts())?;
         let provider = Arc::new(RowTable::new(table.clone(), self.reader.clone()));

@@ -8,6 +8,7 @@ mod definitions;
 mod filled;
 mod harness;
 mod indexes;
+mod introspection;
 mod json;
 mod lagging;
 mod loading;
