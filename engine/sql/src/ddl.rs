@@ -24,6 +24,7 @@ mod show;
 
 pub use decimal::{check_replica, digits};
 use keys::{Form, Key, new_index};
+pub(crate) use show::now_of;
 pub use show::show_create;
 
 /// The column that numbers the rows of a table without a primary key.
@@ -56,6 +57,11 @@ pub fn check_collation(name: &str) -> SqlResult<()> {
             ),
         )),
     }
+}
+
+/// A name of a character set or a collation, which may stand in quotes.
+fn unquoted(name: &ObjectName) -> String {
+    name.0.iter().filter_map(|part| part.as_ident()).map(|ident| ident.value.as_str()).collect()
 }
 
 /// What a CREATE TABLE describes.
@@ -188,9 +194,9 @@ pub fn column(
                 column.on_update_now = true;
             }
             ColumnOption::CharacterSet(charset) => {
-                remarks.extend(check_charset(&charset.to_string())?);
+                remarks.extend(check_charset(&unquoted(charset))?);
             }
-            ColumnOption::Collation(collation) => check_collation(&collation.to_string())?,
+            ColumnOption::Collation(collation) => check_collation(&unquoted(collation))?,
             ColumnOption::Check(check) => {
                 let name = option.name.as_ref().or(check.name.as_ref());
                 checks.push((name.map(|name| name.value.as_str()), check));
@@ -330,6 +336,9 @@ fn column_type(ty: &DataType, name: &str) -> SqlResult<ColumnType> {
         DataType::BigIntUnsigned(_) | DataType::UBigInt | DataType::Int8Unsigned(_) => {
             int(IntWidth::Big, true)
         }
+        DataType::Double(ExactNumberInfo::PrecisionAndScale(m, d)) => {
+            Err(unsupported(format!("DOUBLE({m},{d}) columns (use DOUBLE or DECIMAL)")))
+        }
         DataType::Double(_) | DataType::DoublePrecision | DataType::Real | DataType::Float8 => {
             Ok(ColumnType::Double)
         }
@@ -413,7 +422,7 @@ fn fraction(digits: Option<u64>) -> SqlResult<u8> {
     }
 }
 
-/// FLOAT(p) is DOUBLE from 25 bits on; FLOAT(m,d) would round to d digits, which is not kept.
+/// FLOAT(p) is DOUBLE from 25 bits on; FLOAT(m,d) would round to d digits, which is not kept (nor is DOUBLE(m,d)).
 fn float(info: ExactNumberInfo) -> SqlResult<ColumnType> {
     match info {
         ExactNumberInfo::None | ExactNumberInfo::Precision(0..=24) => Ok(ColumnType::Float),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use types::{ColumnType, Default, Index, Table, TableId, Value};
 
 use super::{Listing, Source, int, string, yes};
+use crate::ddl::now_of;
 
 pub(super) const CATALOG: &str = "def";
 
@@ -503,6 +504,7 @@ pub fn column_key(table: &Table, id: u32) -> &'static str {
 
 /// The Extra column of SHOW COLUMNS.
 pub fn extra(column: &types::Column) -> String {
+    let updated = format!("on update {}", now_of(column.ty));
     let mut parts = Vec::new();
     if let Some((_, stored)) = column.generated() {
         parts.push(if stored { "STORED GENERATED" } else { "VIRTUAL GENERATED" });
@@ -514,7 +516,7 @@ pub fn extra(column: &types::Column) -> String {
         parts.push("DEFAULT_GENERATED");
     }
     if column.on_update_now {
-        parts.push("on update CURRENT_TIMESTAMP");
+        parts.push(&updated);
     }
     parts.join(" ")
 }
@@ -533,7 +535,7 @@ pub fn default_text(column: &types::Column) -> Value {
             string(format!("{n:04}"))
         }
         Some(Default::Constant(value)) => string(value.to_string()),
-        Some(Default::CurrentTimestamp) => string("CURRENT_TIMESTAMP"),
+        Some(Default::CurrentTimestamp) => string(now_of(column.ty)),
     }
 }
 

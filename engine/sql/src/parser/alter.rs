@@ -23,10 +23,7 @@ pub fn alter_table(parser: &mut Parser) -> SqlResult<Stmt> {
         return Ok(Stmt::SetReplica { table, count: number(parser)? });
     }
     if let Some(index) = new_index(parser, &table)? {
-        return match parser.peek_token().token {
-            Token::Comma => Err(beside_others("ADD INDEX")),
-            _ => Ok(index),
-        };
+        return alone(parser, index);
     }
     let mut actions = Vec::new();
     loop {
@@ -39,10 +36,26 @@ pub fn alter_table(parser: &mut Parser) -> SqlResult<Stmt> {
             _ => break,
         }
         if starts_index(parser) {
-            return Err(beside_others("ADD INDEX"));
+            return match new_index(parser, &table)? {
+                Some(index) if actions.is_empty() => alone(parser, index),
+                _ => Err(beside_others("ADD INDEX")),
+            };
         }
     }
     Ok(Stmt::AlterTable { table, actions })
+}
+
+/// An index, with nothing behind it but how it is to be built, which is ours.
+fn alone(parser: &mut Parser, index: Stmt) -> SqlResult<Stmt> {
+    while parser.peek_token().token == Token::Comma {
+        if !["ALGORITHM", "LOCK"].contains(&peek_word(parser, 1).unwrap_or_default().as_str()) {
+            return Err(beside_others("ADD INDEX"));
+        }
+        parser.next_token();
+        parser.next_token();
+        value(parser)?;
+    }
+    Ok(index)
 }
 
 /// TRUNCATE TABLE.

@@ -1,6 +1,6 @@
 //! Words that say what is so anyhow, and that sqlparser does not know: CLUSTERED behind a primary key,
-//! the character set in a CAST, the braces of ODBC's `{OJ … }`, `.*` behind the tables of a DELETE. They
-//! are taken out before it looks.
+//! BINARY behind the type of a column of texts, the character set in a CAST, the braces of ODBC's `{OJ … }`, `.*`
+//! behind the tables of a DELETE. They are taken out before it looks.
 //!
 //! Tokens go or stay; none becomes another.
 
@@ -18,6 +18,8 @@ enum Opened {
     Cast,
     /// The columns of a primary key.
     Key,
+    /// The length of a type of texts.
+    Length,
     /// `{OJ`: which of the tokens the brace is.
     Join(usize),
     Other,
@@ -31,7 +33,9 @@ enum Opened {
 pub(super) fn take_out(mut tokens: Vec<TokenWithSpan>) -> SqlResult<Vec<TokenWithSpan>> {
     let concerned = |token: &TokenWithSpan| {
         token.token == Token::LBrace
-            || ["CLUSTERED", "CHARACTER", "CHARSET"].iter().any(|word| is(&token.token, word))
+            || ["BINARY", "CLUSTERED", "CHARACTER", "CHARSET"]
+                .iter()
+                .any(|word| is(&token.token, word))
     };
     let first = tokens.iter().find(|token| !matches!(token.token, Token::Whitespace(_)));
     let deletes = first.is_some_and(|first| is(&first.token, "DELETE"));
@@ -55,6 +59,7 @@ fn to_go(tokens: &[TokenWithSpan], mut deletes: bool) -> SqlResult<BTreeSet<usiz
     let word = |nth: Option<usize>, wanted: &str| {
         nth.and_then(token).is_some_and(|token| is(token, wanted))
     };
+    let defines = word(Some(0), "CREATE") || word(Some(0), "ALTER");
     let (mut gone, mut opened, mut closed) = (BTreeSet::new(), Vec::new(), Opened::Other);
     for (nth, at) in solid.iter().enumerate() {
         let Some(found) = token(nth) else { break };
@@ -70,6 +75,9 @@ fn to_go(tokens: &[TokenWithSpan], mut deletes: bool) -> SqlResult<BTreeSet<usiz
             }
             Token::LParen if word(one, "CAST") || word(one, "CONVERT") => opened.push(Opened::Cast),
             Token::LParen if behind_key => opened.push(Opened::Key),
+            Token::LParen if defines && (word(one, "CHAR") || word(one, "VARCHAR")) => {
+                opened.push(Opened::Length);
+            }
             Token::LBrace if word(Some(nth + 1), "OJ") => opened.push(Opened::Join(nth)),
             Token::LParen | Token::LBrace => opened.push(Opened::Other),
             Token::RParen => closed = opened.pop().unwrap_or(Opened::Other),
@@ -80,6 +88,10 @@ fn to_go(tokens: &[TokenWithSpan], mut deletes: bool) -> SqlResult<BTreeSet<usiz
                 }
             }
             found if is(found, "CLUSTERED") && (behind_key || just_closed == Opened::Key) => {
+                gone.insert(*at);
+            }
+            // The attribute asks for the collation that all columns have.
+            found if is(found, "BINARY") && just_closed == Opened::Length => {
                 gone.insert(*at);
             }
             found if opened.last() == Some(&Opened::Cast) => {
@@ -149,6 +161,10 @@ mod tests {
             (
                 "SELECT CAST(a AS CHAR(10) CHARACTER SET utf8mb4), CONVERT(b, CHAR CHARSET utf8mb4)",
                 "SELECT CAST(a AS CHAR(10)), CONVERT(b, CHAR)",
+            ),
+            (
+                "CREATE TABLE t (a CHAR(36) BINARY NOT NULL, b VARCHAR(9) binary, c BINARY(16), `varchar` BINARY)",
+                "CREATE TABLE t (a CHAR(36) NOT NULL, b VARCHAR(9), c BINARY(16), `varchar` BINARY)",
             ),
             (
                 "SELECT * FROM {OJ a LEFT OUTER JOIN b ON a.x = (b.x)}, c",

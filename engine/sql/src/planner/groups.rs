@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, ObjectNamePart, Query, Select, SelectItem, Visit, Visitor,
-    VisitorMut,
+    BinaryOperator, Expr, GroupByExpr, ObjectNamePart, OrderByKind, Query, Select, SelectItem,
+    SetExpr, Visit, Visitor, VisitorMut,
 };
 
 use super::calls::call;
@@ -109,6 +109,83 @@ pub fn any_of_group(select: &mut Select) {
             *item = SelectItem::ExprWithAlias { expr, alias: plain(shown) };
         }
     }
+}
+
+/// The same in HAVING, for columns of the select list, and in ORDER BY, for columns that name their table: a
+/// bare name there may be one of the select list, or no column at all.
+pub fn any_of_group_behind(query: &mut Query) {
+    let SetExpr::Select(select) = &mut *query.body else { return };
+    let select = &mut **select;
+    let GroupByExpr::Expressions(groups, _) = &select.group_by else { return };
+    let by_position = groups.iter().any(|group| matches!(group, Expr::Value(_)));
+    if groups.is_empty() || by_position || select.distinct.is_some() {
+        return;
+    }
+    let mut anywhere = Anywhere { groups: groups.clone(), shown: None, within: 0 };
+    if let Some(order) = &mut query.order_by
+        && let OrderByKind::Expressions(orders) = &mut order.kind
+    {
+        for order in orders.iter_mut().filter(|order| !groups.contains(&order.expr)) {
+            _ = walk_mut(&mut order.expr, &mut anywhere);
+        }
+    }
+    if let Some(having) = &mut select.having {
+        let shown = select.projection.iter().filter_map(|item| match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => column(expr),
+            _ => None,
+        });
+        anywhere.shown = Some(shown.collect());
+        _ = walk_mut(having, &mut anywhere);
+    }
+}
+
+/// Takes any value of the group for columns outside of aggregates, windows and subqueries.
+struct Anywhere {
+    groups: Vec<Expr>,
+    /// Names of the only columns that it may be.
+    shown: Option<Vec<String>>,
+    /// How many of those the visitor is in.
+    within: usize,
+}
+
+impl VisitorMut for Anywhere {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.within += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.within -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.within += usize::from(is_of_rows(expr));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.within -= usize::from(is_of_rows(expr));
+        if self.within == 0
+            && let Expr::CompoundIdentifier(_) = expr
+            && let Some(name) = column(expr)
+            && !self.groups.iter().any(|group| column(group).as_ref() == Some(&name))
+            && self.shown.as_ref().is_none_or(|shown| shown.contains(&name))
+        {
+            *expr = call("any_value", vec![expr.clone()]);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Whether an expression is an aggregate or a window's function, whose arguments are columns of single rows.
+fn is_of_rows(expr: &Expr) -> bool {
+    let Expr::Function(function) = expr else { return false };
+    let aggregate = matches!(&function.name.0[..], [ObjectNamePart::Identifier(name)]
+        if AGGREGATES.contains(&name.value.to_lowercase().as_str()));
+    aggregate || function.over.is_some()
 }
 
 /// The name of a column, in lower case, if the expression is no more than that.

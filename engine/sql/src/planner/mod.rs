@@ -17,6 +17,7 @@ pub mod introducer;
 mod json;
 mod labels;
 mod lateral;
+mod limits;
 pub mod literal;
 mod membership;
 mod moments;
@@ -87,6 +88,11 @@ impl QueryContext {
     /// The session's time zone.
     pub fn zone(&self) -> SqlResult<Zone> {
         Ok(Zone::parse(&self.time_zone)?)
+    }
+
+    /// Whether columns that are neither grouped nor aggregated are refused.
+    pub fn full_groups(&self) -> bool {
+        self.sql_mode.to_uppercase().contains("ONLY_FULL_GROUP_BY")
     }
 }
 

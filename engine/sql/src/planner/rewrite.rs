@@ -124,6 +124,10 @@ impl Rewriter<'_> {
             }
         }
         super::ordering::of_set(query)?;
+        super::limits::within_reach(query);
+        if !self.context.full_groups() {
+            super::groups::any_of_group_behind(query);
+        }
         super::counted::write_out(&mut query.body, &|name| self.shown(name))?;
         super::membership::spread_order(query)?;
         // Locks are taken by whoever runs the query; a plan only reads.
@@ -168,7 +172,7 @@ impl Rewriter<'_> {
         super::windows::write_out(select)?;
         super::windows::bounds(select)?;
         super::groups::having_without_groups(select);
-        if self.context.sql_mode.to_uppercase().contains("ONLY_FULL_GROUP_BY") {
+        if self.context.full_groups() {
             super::groups::mixed(select)?;
         } else {
             super::groups::any_of_group(select);

@@ -477,6 +477,7 @@ fn table_status(catalog: &Catalog, database: &str, numbers: &BTreeMap<TableId, u
         row.push(string("VIEW"));
         listing.rows.push(row);
     }
+    listing.rows.sort_by_cached_key(|row| row.first().map(ToString::to_string));
     listing
 }
 

@@ -1,0 +1,35 @@
+//! LIMIT and OFFSET that DataFusion cannot count to, for it counts in signed numbers: MySQL's own way to say "all
+//! rows from the tenth on" is `LIMIT 18446744073709551615 OFFSET 9`. Smaller ones are left as they are.
+
+use sqlparser::ast::{Expr, LimitClause, Query, Value as SqlValue};
+use types::Value;
+
+/// Takes such a LIMIT away, which no query reaches, and makes such an OFFSET the farthest that there is.
+pub fn within_reach(query: &mut Query) {
+    let farthest = || Expr::value(SqlValue::Number(i64::MAX.to_string(), false));
+    match &mut query.limit_clause {
+        Some(LimitClause::LimitOffset { limit, offset, .. }) => {
+            if limit.as_ref().is_some_and(beyond) {
+                *limit = None;
+            }
+            if let Some(offset) = offset
+                && beyond(&offset.value)
+            {
+                offset.value = farthest();
+            }
+        }
+        Some(LimitClause::OffsetCommaLimit { offset, limit }) => {
+            if beyond(offset) {
+                *offset = farthest();
+            }
+            if beyond(limit) {
+                *limit = farthest();
+            }
+        }
+        None => {}
+    }
+}
+
+fn beyond(expr: &Expr) -> bool {
+    matches!(crate::constant::literal(expr), Some(Value::UInt(n)) if i64::try_from(n).is_err())
+}
