@@ -11,7 +11,7 @@ use datafusion::common::{Result, ScalarValue};
 use types::value::DECIMAL_MAX_PRECISION;
 
 use super::convert::{is_time, number_type, to_type};
-use super::decimal::{decimals, exact, power};
+use super::decimal::{decimals, exact, power, quotients};
 use super::wide::{self, digits_of, is_wide};
 use super::{Function, remarks};
 use crate::error::{SqlResult, out_of_range, unknown};
@@ -29,6 +29,7 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("mysql_sub", 2..=2, |t, _| sum_type(t), |a, t| binary(Op::Sub, a, t)),
     Function::new("mysql_mul", 2..=2, |t, _| product_type(t), |a, t| binary(Op::Mul, a, t)),
     Function::new("mysql_div", 2..=2, |t, _| quotient_type(t), |a, t| binary(Op::Div, a, t)),
+    Function::new("mysql_quotient", 2..=2, |t, _| all_digits_type(t), quotient),
     Function::new("mysql_int_div", 2..=2, |t, _| int_div_type(t), int_div),
     Function::new("mysql_mod", 2..=2, |t, _| mod_type(t), |a, t| binary(Op::Mod, a, t)),
     Function::new("mysql_neg", 1..=1, |t, _| neg_type(t), neg),
@@ -132,6 +133,22 @@ fn quotient_type(types: &[DataType]) -> Result<DataType> {
     Ok(decimal([&a, &b], wa + i16::from(sb), sa + DIVISION_DIGITS))
 }
 
+/// The type of a quotient inside an expression, which MySQL keeps in words of nine digits: whole words
+/// of both operands' digits behind the point, and one more where those have no four to spare.
+fn all_digits_type(types: &[DataType]) -> Result<DataType> {
+    const WORD: i16 = 9;
+    let (a, b) = operands(types);
+    if is_double(&a, &b) || is_wide(&a) || is_wide(&b) {
+        return quotient_type(types);
+    }
+    let ((wa, sa), (_, sb)) = (digits(&a), digits(&b));
+    let words = |digits: i16| (digits + WORD - 1) / WORD * WORD;
+    let of_both = words(i16::from(sa)) + words(i16::from(sb));
+    let spare = of_both - i16::from(sa) - i16::from(sb);
+    let scale = words(of_both + (i16::from(DIVISION_DIGITS) - spare).max(0));
+    Ok(decimal([&a, &b], wa + i16::from(sb), scale.min(i16::from(MAX_SCALE)) as i8))
+}
+
 fn int_div_type(types: &[DataType]) -> Result<DataType> {
     let (a, b) = operands(types);
     Ok(integer(&a, &b))
@@ -217,6 +234,14 @@ fn binary(op: Op, args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
         DataType::Float64 => doubles(op, a, b),
         DataType::Int64 | DataType::UInt64 => integers(op, a, b, ty),
         _ => decimals(op, a, b, ty),
+    }
+}
+
+/// `/` with the digits that it is computed with, none of them rounded.
+fn quotient(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
+    match ty {
+        DataType::Decimal128(precision, scale) => quotients(&args[0], &args[1], *precision, *scale),
+        _ => binary(Op::Div, args, ty),
     }
 }
 

@@ -21,6 +21,8 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("cast_unsigned", 1..=1, |_, _| Ok(DataType::UInt64), |a, t| to_type(&a[0], t)),
     Function::new("cast_double", 1..=1, double, |a, t| to_type(&a[0], t)),
     Function::new("cast_decimal", 3..=3, decimal_type, |a, t| to_type(&a[0], t)),
+    // The same of what only loses digits behind the point; the planner's own.
+    Function::new("isobar_rounded", 3..=3, decimal_type, |a, t| to_type(&a[0], t)),
     Function::new("cast_date", 1..=1, day, |a, t| to_type(&a[0], t)),
     Function::new("cast_datetime", 1..=2, moment, cast_datetime),
     Function::new("cast_char", 1..=2, text, cast_char),

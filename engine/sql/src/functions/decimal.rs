@@ -156,6 +156,38 @@ fn divide(a: i128, b: i128, digits: i8) -> Option<i128> {
     round_div(a, b)
 }
 
+/// Quotients cut behind the last digit. Division by zero is NULL.
+///
+/// # Errors
+///
+/// 1690 where one has more digits than the type.
+pub(super) fn quotients(
+    a: &ArrayRef,
+    b: &ArrayRef,
+    precision: u8,
+    scale: i8,
+) -> SqlResult<ArrayRef> {
+    let overflow = || out_of_range("DECIMAL", Op::Div.symbol());
+    let digits = i16::from(scale) + i16::from(scale_of(b)) - i16::from(scale_of(a));
+    let digits = i8::try_from(digits).ok().filter(|n| (0..=38).contains(n)).ok_or_else(overflow)?;
+    let factor = i256::from_i128(power(digits));
+    let (a, b) = (exact(a)?, exact(b)?);
+    let most = power(precision as i8);
+    let compute = |(a, b): (Option<i128>, Option<i128>)| {
+        let (Some(a), Some(b)) = (a, b) else { return Ok(None) };
+        if b == 0 {
+            remarks::division();
+            return Ok(None);
+        }
+        let cut = i256::from_i128(a).checked_mul(factor);
+        let cut = cut.and_then(|a| a.checked_div(i256::from_i128(b))).and_then(i256::to_i128);
+        cut.filter(|n| n.unsigned_abs() < most.unsigned_abs()).map(Some).ok_or_else(overflow)
+    };
+    let numbers: Decimal128Array = a.iter().zip(b.iter()).map(compute).collect::<SqlResult<_>>()?;
+    let numbers = numbers.with_precision_and_scale(precision, scale).map_err(|_| overflow())?;
+    Ok(Arc::new(numbers))
+}
+
 fn round_div(a: i256, b: i256) -> Option<i128> {
     let quotient = a.checked_div(b)?;
     let rest = a.checked_rem(b)?;

@@ -327,7 +327,7 @@ fn crc32(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
 fn conv(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let (numbers, from, to) = (to_strings(&args[0])?, to_i64(&args[1])?, to_i64(&args[2])?);
     let rows = numbers.iter().zip(from.iter()).zip(to.iter()).map(|((n, from), to)| {
-        let (n, from, to) = (n?.trim(), from?, to?);
+        let (n, from, to) = (n.filter(|n| !n.is_empty())?.trim(), from?, to?);
         let base = |n: i64| u32::try_from(n.unsigned_abs()).ok().filter(|n| (2..=36).contains(n));
         let (from, base) = (base(from)?, base(to)?);
         let digits = n.strip_prefix(['-', '+']).unwrap_or(n);

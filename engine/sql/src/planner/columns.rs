@@ -277,6 +277,8 @@ pub(super) fn expr_fraction(
             scale.clamp(0, 6).unsigned_abs()
         }
         Ok(DataType::Float64) => 6,
+        // Whatever it was made of: FLOOR(UNIX_TIMESTAMP(t)) has no fraction.
+        Ok(ty) if ty.is_integer() => 0,
         _ => of(expr),
     };
     let text = |expr: &Expr| match expr {

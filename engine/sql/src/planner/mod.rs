@@ -23,6 +23,7 @@ mod membership;
 mod moments;
 mod names;
 mod ordering;
+mod quotients;
 pub(crate) use calls::call;
 pub use calls::{bytes_of_bits, bytes_of_hex, text_of_hex};
 pub use canonical::canonical;

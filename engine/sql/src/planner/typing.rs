@@ -237,19 +237,19 @@ impl MysqlOperators {
                 _ => None,
             };
             let plan = plan.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let typed = expr.transform_up(|expr| {
-                    let typed = self.typed(expr, &schema)?;
-                    match (&input, typed.data) {
-                        (Some(input), Expr::ScalarFunction(function)) => {
-                            let spelled = spelled(function, &schema, input, tables)?;
-                            let changed = typed.transformed || spelled.transformed;
-                            Ok(Transformed { transformed: changed, ..spelled })
+                each_named(expr, &names, |expr| {
+                    expr.transform_up(|expr| {
+                        let typed = self.typed(expr, &schema)?;
+                        match (&input, typed.data) {
+                            (Some(input), Expr::ScalarFunction(function)) => {
+                                let spelled = spelled(function, &schema, input, tables)?;
+                                let changed = typed.transformed || spelled.transformed;
+                                Ok(Transformed { transformed: changed, ..spelled })
+                            }
+                            (_, data) => Ok(Transformed::new(data, typed.transformed, typed.tnr)),
                         }
-                        (_, data) => Ok(Transformed::new(data, typed.transformed, typed.tnr)),
-                    }
-                })?;
-                Ok(typed.update_data(|expr| name.restore(expr)))
+                    })
+                })
             })?;
             let plan = match super::json::sorted(&plan.data, &schema)? {
                 Some(sorted) => Transformed::yes(sorted),
@@ -282,7 +282,9 @@ impl MysqlOperators {
             expr => (expr, ordered),
         };
         let typed = self.typed_node(expr, schema)?;
-        Ok(if numbered || caseless { Transformed::yes(typed.data) } else { typed })
+        let changed = numbered || caseless || typed.transformed;
+        let (expr, kept) = super::quotients::kept(typed.data, schema)?;
+        Ok(if changed || kept { Transformed::yes(expr) } else { Transformed::no(expr) })
     }
 
     fn typed_node(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -344,6 +346,22 @@ impl MysqlOperators {
         });
         let any = equal.reduce(|a, b| a.or(b)).unwrap_or_else(|| lit(false));
         Ok(Transformed::yes(if negated { Expr::Not(Box::new(any)) } else { any }))
+    }
+}
+
+/// An expression typed, under the name that it had; of ROLLUP's, each.
+fn each_named(
+    expr: Expr,
+    names: &NamePreserver,
+    mut typed: impl FnMut(Expr) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<Expr>> {
+    let mut named = |expr: Expr| -> Result<Transformed<Expr>> {
+        let name = names.save(&expr);
+        Ok(typed(expr)?.update_data(|expr| name.restore(expr)))
+    };
+    match expr {
+        Expr::GroupingSet(_) => expr.map_children(named),
+        expr => named(expr),
     }
 }
 
