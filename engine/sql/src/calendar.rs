@@ -12,7 +12,7 @@ pub fn week(date: NaiveDate, mode: i64) -> Option<(i32, i32)> {
     let monday_first = mode & 1 != 0;
     let own_year = mode & 2 == 0;
     // Whether the first week is the first one that begins in the year, or the first with four days.
-    let whole_first = (mode & 4 != 0) != !monday_first;
+    let whole_first = (mode & 4 != 0) == monday_first;
     let begin = |year: i32| {
         let first = NaiveDate::from_ymd_opt(year, 1, 1)?;
         let weekday = first.weekday();

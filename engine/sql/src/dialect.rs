@@ -5,7 +5,7 @@
 
 use std::any::TypeId;
 
-use sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value};
+use sqlparser::ast::{BinaryOperator, Expr, Ident, ObjectName, UnaryOperator, Value};
 use sqlparser::dialect::{Dialect, MySqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
@@ -207,7 +207,11 @@ impl Dialect for Mysql {
         let operand = parser.parse_subexpr(binds - 1);
         Some(operand.map(|expr| match op {
             Some(op) => Expr::UnaryOp { op, expr: Box::new(expr) },
-            None => expr,
+            // BINARY: compared as bytes.
+            None => Expr::Collate {
+                expr: Box::new(expr),
+                collation: ObjectName::from(Ident::new("binary")),
+            },
         }))
     }
 

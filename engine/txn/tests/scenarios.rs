@@ -357,7 +357,7 @@ impl goldenscript::Runner for Scripts {
                     self.runtime.block_on(pause);
                     return Ok(String::new());
                 }
-                let began = std::time::Instant::now();
+                let began = tokio::time::Instant::now();
                 let (open, acquired) = self.runtime.block_on(work);
                 let waited = began.elapsed() > Duration::from_secs(1);
                 assert!(!waited || matches!(waiting, Waiting::For(_)), "NOWAIT has waited");

@@ -110,7 +110,7 @@ impl FileTable {
                 places.iter().map(|at| from.get(*at).cloned().flatten()).collect::<Vec<_>>()
             };
             let rules: Vec<_> = places.iter().filter_map(|at| rules.get(*at).copied()).collect();
-            if row_digest(&of(values), &rules) % *every == 0 {
+            if row_digest(&of(values), &rules).is_multiple_of(*every) {
                 keys.push(key.clone());
             }
         });

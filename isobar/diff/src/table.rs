@@ -45,11 +45,14 @@ pub struct Comparison {
     pub quiet: bool,
 }
 
+/// Rows of both, keys between chunks, columns.
+type Begun = ((u64, u64), Vec<Key>, Vec<String>);
+
 /// What the journal knows of a table.
 #[derive(Default)]
 pub struct Known {
-    /// Rows of both, keys between chunks, columns.
-    pub begun: Option<((u64, u64), Vec<Key>, Vec<String>)>,
+    /// With what it was begun.
+    pub begun: Option<Begun>,
     /// Finished chunks.
     pub done: BTreeSet<usize>,
     /// Their rows.
@@ -69,10 +72,11 @@ impl Known {
                 Line::Table { table, rows, cuts, columns } if table == label => {
                     known.begun = Some((rows, cuts, columns));
                 }
-                Line::Chunk { table, chunk, digests, differences } if table == label => {
-                    if known.done.insert(chunk) {
-                        known.add(digests, differences.len() as u64);
-                    }
+                // A chunk that is there twice counts once.
+                Line::Chunk { table, chunk, digests, differences }
+                    if table == label && known.done.insert(chunk) =>
+                {
+                    known.add(digests, differences.len() as u64);
                 }
                 _ => {}
             }

@@ -101,8 +101,8 @@ impl Shape {
             }
             Some(ColumnType::Binary(n)) => Self::bytes(WireType::MYSQL_TYPE_STRING, n),
             Some(ColumnType::Varbinary(n)) => Self::bytes(WireType::MYSQL_TYPE_VAR_STRING, n),
-            Some(ColumnType::Blob(n)) => Self::bytes(WireType::MYSQL_TYPE_BLOB, n).as_blob(),
-            Some(ColumnType::Json) => Self::bytes(WireType::MYSQL_TYPE_JSON, u32::MAX).as_blob(),
+            Some(ColumnType::Blob(n)) => Self::bytes(WireType::MYSQL_TYPE_BLOB, n).into_blob(),
+            Some(ColumnType::Json) => Self::bytes(WireType::MYSQL_TYPE_JSON, u32::MAX).into_blob(),
             // Drivers know both by their flags, as texts of the longest value's length.
             Some(ColumnType::Enum(labels)) => {
                 Self::text(WireType::MYSQL_TYPE_STRING, short(labels.longest()))
@@ -177,7 +177,7 @@ impl Shape {
         Self { flags: self.flags | flags, ..self }
     }
 
-    fn as_blob(self) -> Self {
+    fn into_blob(self) -> Self {
         self.with(ColumnFlags::BLOB_FLAG)
     }
 

@@ -102,7 +102,7 @@ impl Cursor {
 
     /// Makes sure that there is a row to send, unless there is none left.
     async fn fill(&mut self, cancel: &CancellationToken) -> Result<(), SqlError> {
-        while !self.batch.as_ref().is_some_and(|(batch, from)| *from < batch.num_rows()) {
+        while self.batch.as_ref().is_none_or(|(batch, from)| *from >= batch.num_rows()) {
             self.batch = None;
             let batch = tokio::select! {
                 biased;

@@ -114,10 +114,9 @@ fn make_set(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let texts = args.iter().skip(1).map(to_strings).collect::<SqlResult<Vec<_>>>()?;
     let rows = wanted.into_iter().enumerate().map(|(row, wanted)| {
         let wanted = wanted?;
-        let chosen = texts.iter().take(64).enumerate().filter_map(|(bit, texts)| {
-            (wanted >> bit & 1 == 1 && texts.is_valid(row)).then(|| texts.value(row))
-        });
-        Some(chosen.collect::<Vec<_>>().join(","))
+        let texts = texts.iter().take(64).enumerate();
+        let chosen = texts.filter(|(bit, texts)| wanted >> bit & 1 == 1 && texts.is_valid(row));
+        Some(chosen.map(|(_, texts)| texts.value(row)).collect::<Vec<_>>().join(","))
     });
     Ok(Arc::new(rows.collect::<StringArray>()))
 }

@@ -124,7 +124,7 @@ mod tests {
             ),
             (
                 "SELECT * FROM a, ((b, c), d) WHERE x IN (1, 2)",
-                "SELECT * FROM a, ((b CROSS JOIN c) CROSS JOIN d) WHERE x IN (1, 2)",
+                "SELECT * FROM a, (((b CROSS JOIN c)) CROSS JOIN d) WHERE x IN (1, 2)",
             ),
             (
                 "SELECT f(1, 2) FROM ((SELECT 1, 2) AS a, b) LEFT JOIN c USING (x, y)",

@@ -199,7 +199,7 @@ mod tests {
             "CREATE TABLE t (a VARCHAR(9), KEY k (a(3), b) INVISIBLE, b INT, UNIQUE (b) COMMENT 'x' INVISIBLE)",
             "CREATE UNIQUE INDEX k ON t (a(3) DESC) invisible",
             "CREATE INDEX k ON t (a, b) INVISIBLE",
-            "ALTER TABLE t MODIFY a VARCHAR(9), ADD UNIQUE k (a, b) INVISIBLE, ADD c VARCHAR(9)",
+            "CREATE TABLE t (a VARCHAR(9), UNIQUE k (a, b) INVISIBLE, c VARCHAR(9))",
             // Refused by whoever knows columns.
             "CREATE TABLE t (a VARCHAR(9) INVISIBLE, b INT AS (1) INVISIBLE, KEY k (b) INVISIBLE)",
             "ALTER TABLE t ADD KEY k (a(3), b DESC) USING BTREE INVISIBLE",

@@ -70,7 +70,7 @@ pub fn spelled(
     for arg in function.args {
         let ty = arg.get_type(schema)?;
         let is_moment = matches!(ty, DataType::Timestamp(..));
-        if !is_moment && !(is_time(&ty) && matches!(taken, Taken::Text)) {
+        if !(is_moment || is_time(&ty) && matches!(taken, Taken::Text)) {
             args.push(arg);
             continue;
         }

@@ -57,18 +57,18 @@ pub fn short_state(full: &SessionState) -> SessionState {
 pub fn is_chain(plan: &LogicalPlan) -> Result<bool> {
     let mut chain = true;
     plan.apply_with_subqueries(|node| {
-        chain &= match node {
+        chain &= matches!(
+            node,
             LogicalPlan::Projection(_)
-            | LogicalPlan::Filter(_)
-            | LogicalPlan::Aggregate(_)
-            | LogicalPlan::Sort(_)
-            | LogicalPlan::Limit(_)
-            | LogicalPlan::Distinct(_)
-            | LogicalPlan::SubqueryAlias(_)
-            | LogicalPlan::TableScan(_)
-            | LogicalPlan::EmptyRelation(_) => true,
-            _ => false,
-        };
+                | LogicalPlan::Filter(_)
+                | LogicalPlan::Aggregate(_)
+                | LogicalPlan::Sort(_)
+                | LogicalPlan::Limit(_)
+                | LogicalPlan::Distinct(_)
+                | LogicalPlan::SubqueryAlias(_)
+                | LogicalPlan::TableScan(_)
+                | LogicalPlan::EmptyRelation(_)
+        );
         Ok(if chain { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
     })?;
     Ok(chain)

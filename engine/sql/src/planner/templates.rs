@@ -74,7 +74,7 @@ impl VisitorMut for Queries<'_> {
         if let TableFactor::Derived { subquery, alias: Some(alias), .. } = factor
             && alias.name.value == self.hole
         {
-            *subquery = Box::new(self.subquery.clone());
+            **subquery = self.subquery.clone();
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())

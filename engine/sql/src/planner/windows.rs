@@ -69,7 +69,7 @@ fn bounds_of(spec: &mut WindowSpec) -> SqlResult<()> {
         else {
             return Err(unsupported(format!("a frame's bound of INTERVAL … {unit}")));
         };
-        interval.value = Box::new(string(format!("{count} {unit}")));
+        *interval.value = string(format!("{count} {unit}"));
     }
     Ok(())
 }

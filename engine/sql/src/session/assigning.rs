@@ -36,7 +36,7 @@ enum Given {
     /// A literal.
     Literal(Value),
     /// Anything else, until it is compiled.
-    Written(Expr),
+    Written(Box<Expr>),
     /// The same, ready.
     Compiled(Arc<dyn PhysicalExpr>),
 }
@@ -89,7 +89,8 @@ impl Assigning {
                     (Some(column), _) => Given::Values(column),
                     (None, Some(value)) => Given::Literal(value),
                     (None, None) => {
-                        Given::Written(crate::constant::number_of_column(expr, column.ty))
+                        let number = crate::constant::number_of_column(expr, column.ty);
+                        Given::Written(Box::new(number))
                     }
                 },
             ));
@@ -126,7 +127,7 @@ impl Assigning {
         let frame = DFSchema::new_with_metadata(fields, Default::default())?;
         for (_, given) in &mut self.set {
             if let Given::Written(expr) = given {
-                *given = Given::Compiled(session.compiled(expr.clone(), &frame)?);
+                *given = Given::Compiled(session.compiled((**expr).clone(), &frame)?);
             }
         }
         Ok(())

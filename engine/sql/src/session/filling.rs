@@ -75,7 +75,9 @@ impl Session {
                     let former = std::mem::replace(&mut *lease.lock(), next.id);
                     _ = storage.release_lease(former).await;
                 }
-                Err(error) => tracing::warn!(%error, "a change of a table could not renew its lease"),
+                Err(error) => {
+                    tracing::warn!(%error, "a change of a table could not renew its lease")
+                }
             }
         }
     }

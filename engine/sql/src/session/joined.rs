@@ -34,6 +34,11 @@ use crate::rows;
 use crate::storage::Savepoint;
 use crate::walk::finds;
 
+/// A row as it was, and as it is to be.
+type OldAndNew = (Vec<Value>, Vec<Value>);
+/// Rows by their record keys.
+type ByKey = BTreeMap<Vec<u8>, Vec<Value>>;
+
 /// A table of the FROM, by the name it goes by there.
 struct Named {
     name: String,
@@ -104,7 +109,7 @@ impl Session {
             .found_joined(from, update.selection.as_ref(), &targets, &computed, catalog, by)
             .await?;
         let mut fitting = Fitting::ignoring(ignores(update));
-        let mut changed: Vec<(Arc<Table>, Vec<(Vec<Value>, Vec<Value>)>)> = Vec::new();
+        let mut changed: Vec<(Arc<Table>, Vec<OldAndNew>)> = Vec::new();
         for (of, rows) in found {
             let Some(target) = targets.get(&of) else { continue };
             let mut pairs = Vec::with_capacity(rows.len());
@@ -141,7 +146,7 @@ impl Session {
 
     async fn write_updates(
         &mut self,
-        changed: Vec<(Arc<Table>, Vec<(Vec<Value>, Vec<Value>)>)>,
+        changed: Vec<(Arc<Table>, Vec<OldAndNew>)>,
         ignore: bool,
         at: (&Open, &Finding, bool),
     ) -> SqlResult<Reply> {
@@ -166,7 +171,7 @@ impl Session {
     /// changed. Everything that is waited for comes before the first write.
     async fn write_ignoring(
         &mut self,
-        changed: Vec<(Arc<Table>, Vec<(Vec<Value>, Vec<Value>)>)>,
+        changed: Vec<(Arc<Table>, Vec<OldAndNew>)>,
         open: &Open,
         finding: &Finding,
     ) -> SqlResult<usize> {
@@ -229,7 +234,7 @@ impl Session {
         let found =
             self.found_joined(from, delete.selection.as_ref(), &targets, &[], catalog, by).await?;
         // A table may be a target under two names: a row goes once all the same.
-        let mut ended: BTreeMap<u64, (Arc<Table>, BTreeMap<Vec<u8>, Vec<Value>>)> = BTreeMap::new();
+        let mut ended: BTreeMap<u64, (Arc<Table>, ByKey)> = BTreeMap::new();
         for (of, rows) in found {
             let Some(target) = targets.get(&of) else { continue };
             let table = &target.table;

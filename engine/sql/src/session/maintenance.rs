@@ -12,7 +12,7 @@ use super::tables::{readable, stored};
 use super::{Session, done};
 use crate::ddl;
 use crate::error::{SqlResult, no_database, no_database_selected, no_table, unsupported};
-use crate::info::{Listing, string};
+use crate::info::{Listing, is_virtual, shown_in, string};
 use crate::result::{Done, Reply, SqlError};
 use crate::rows::record_key;
 use crate::statement::Task;
@@ -39,7 +39,13 @@ impl Session {
         let mut listing = Listing::of(&["Table", "Op", "Msg_type", "Msg_text"]);
         for name in names {
             let (database, table) = ddl::spelled(name, &self.database)?;
+            let shown = |(name, _): &(String, _)| name.eq_ignore_ascii_case(&table);
+            let made = is_virtual(&database) && shown_in(&database).iter().any(shown);
             let said = match self.maintained(task, &database, &table).await {
+                Err(_) if made && task != Task::AdminCheck => {
+                    let text = format!("The storage engine for the table doesn't support {op}");
+                    vec![("note", text)]
+                }
                 Err(error) if task != Task::AdminCheck && NO_TABLE.contains(&error.code) => {
                     vec![("Error", error.message), ("status", "Operation failed".into())]
                 }

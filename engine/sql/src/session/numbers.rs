@@ -40,11 +40,11 @@ impl Session {
         actions: &[Alter],
         cancel: &CancellationToken,
     ) -> SqlResult<Reply> {
-        let numbers = actions.iter().filter_map(|action| match action {
+        let mut numbers = actions.iter().filter_map(|action| match action {
             Alter::Number(number) => Some(*number),
             _ => None,
         });
-        let Some(number) = numbers.last() else {
+        let Some(number) = numbers.next_back() else {
             return self.alter_table(name, actions, cancel).await;
         };
         // It may have another name afterwards.

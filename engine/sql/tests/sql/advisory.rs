@@ -73,7 +73,7 @@ async fn later(mut session: Session, sql: &'static str, cancel: CancellationToke
 }
 
 async fn joined(task: Later) -> (Session, Result<Vec<String>, SqlError>) {
-    tokio::time::timeout(Duration::from_secs(20), task).await.expect("it goes on").unwrap()
+    tokio::time::timeout(Duration::from_secs(20), task).await.unwrap().unwrap()
 }
 
 #[tokio::test]

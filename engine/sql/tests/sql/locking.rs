@@ -53,7 +53,7 @@ async fn later(mut session: Session, sql: &'static str) -> Later {
 }
 
 async fn joined(task: Later) -> (Session, Result<Rows, SqlError>) {
-    tokio::time::timeout(Duration::from_secs(20), task).await.expect("it goes on").unwrap()
+    tokio::time::timeout(Duration::from_secs(20), task).await.unwrap().unwrap()
 }
 
 #[tokio::test]
