@@ -128,7 +128,9 @@ pub fn plan(
     let plan = planner.sql_statement_to_plan(Statement::Query(Box::new(query)))?;
     let plan = super::lateral::numbered(operators.finish(plan, resolved)?)?;
     let plan = super::ordering::by_columns(plan)?;
-    columns::finish(plan, resolved, displayed)
+    let mut planned = columns::finish(plan, resolved, displayed)?;
+    planned.plan = super::correlated::joined(planned.plan)?;
+    Ok(planned)
 }
 
 /// One expression over the columns of a schema, ready to evaluate. Names in the schema are in
