@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, ObjectNamePart, OrderByKind, Query, Select, SelectItem,
-    SetExpr, Visit, Visitor, VisitorMut,
+    BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, ObjectNamePart, OrderBy, OrderByExpr,
+    OrderByKind, OrderByOptions, Query, Select, SelectItem, SetExpr, Visit, Visitor, VisitorMut,
 };
 
 use super::calls::call;
@@ -137,6 +137,34 @@ pub fn any_of_group_behind(query: &mut Query) {
         anywhere.shown = Some(shown.collect());
         _ = walk_mut(having, &mut anywhere);
     }
+}
+
+/// Orders the answer of a ROLLUP that has no ORDER BY: each total behind its groups, as clients show them. Only
+/// where columns are grouped by, and no other thing of the select list has the name of one.
+pub fn totals_behind(query: &mut Query) {
+    let SetExpr::Select(select) = &*query.body else { return };
+    let GroupByExpr::Expressions(groups, modifiers) = &select.group_by else { return };
+    let rolled_up = modifiers.iter().any(|m| matches!(m, GroupByWithModifier::Rollup));
+    if !rolled_up || query.order_by.is_some() || select.distinct.is_some() {
+        return;
+    }
+    let hidden = |name: &String| {
+        select.projection.iter().any(|item| {
+            matches!(item, SelectItem::ExprWithAlias { expr, alias }
+                if alias.value.to_lowercase() == *name && column(expr).as_ref() != Some(name))
+        })
+    };
+    if groups.iter().any(|group| column(group).as_ref().is_none_or(hidden)) {
+        return;
+    }
+    let by = |expr: Expr| OrderByExpr {
+        expr,
+        options: OrderByOptions { asc: None, nulls_first: None },
+        with_fill: None,
+    };
+    let pair = |group: &Expr| [by(call("grouping", vec![group.clone()])), by(group.clone())];
+    let orders = groups.iter().flat_map(pair).collect();
+    query.order_by = Some(OrderBy { kind: OrderByKind::Expressions(orders), interpolate: None });
 }
 
 /// Takes any value of the group for columns outside of aggregates, windows and subqueries.

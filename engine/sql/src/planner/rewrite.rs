@@ -47,6 +47,7 @@ pub fn rewrite(
     context: &QueryContext,
     resolved: &HashMap<TableName, ResolvedTable>,
 ) -> SqlResult<Query> {
+    super::groups::totals_behind(&mut query);
     let mut rewriter = Rewriter::new(context, resolved);
     walk_mut(&mut query, &mut rewriter)?;
     Ok(query)
