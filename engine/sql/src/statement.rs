@@ -170,7 +170,7 @@ pub enum Stmt {
         /// IF EXISTS.
         if_exists: bool,
     },
-    /// CREATE INDEX, ALTER TABLE … ADD INDEX.
+    /// CREATE INDEX, ALTER TABLE … ADD INDEX and nothing else.
     CreateIndex(Box<CreateIndex>),
     /// DROP INDEX, ALTER TABLE … DROP INDEX.
     DropIndex {
@@ -350,6 +350,8 @@ pub enum Alter {
     },
     /// DROP INDEX.
     DropIndex(String),
+    /// ADD INDEX or ADD UNIQUE, beside other actions.
+    AddIndex(Box<CreateIndex>),
     /// COMMENT = '…'.
     Comment(String),
     /// AUTO_INCREMENT = n.

@@ -2,7 +2,7 @@
 //!
 //! What it prints, run under the default sql_mode, makes the same table.
 
-use types::{ColumnId, ColumnType, Default, Table, Value};
+use types::{ColumnId, ColumnType, Default, Index, Table, Value};
 
 /// CREATE TABLE that makes a table like this one; `next_number` is the next of AUTO_INCREMENT.
 pub fn show_create(table: &Table, next_number: Option<u64>) -> String {
@@ -49,7 +49,8 @@ pub fn show_create(table: &Table, next_number: Option<u64>) -> String {
         let names: Vec<String> = table.primary_key.iter().map(name_of).collect();
         lines.push(format!("  PRIMARY KEY ({})", names.join(",")));
     }
-    for index in table.indexes.iter().filter(|index| !index.columns.iter().any(hidden)) {
+    let whole = |index: &&Index| index.is_public() && !index.columns.iter().any(hidden);
+    for index in table.indexes.iter().filter(whole) {
         let unique = if index.unique { "UNIQUE " } else { "" };
         let part = |id: &ColumnId| {
             let prefix = index.prefix(*id).map(|length| format!("({length})")).unwrap_or_default();

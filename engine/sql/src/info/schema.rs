@@ -480,7 +480,8 @@ pub fn keys(table: &Table) -> Vec<ShownPart> {
     };
     let primary = table.primary_key.iter().filter_map(shown).enumerate();
     let mut parts: Vec<ShownPart> = primary.map(|column| part(column, None)).collect();
-    let whole = |index: &&Index| index.columns.iter().all(|id| shown(id).is_some());
+    let is_shown = |id: &u32| shown(id).is_some();
+    let whole = |index: &&Index| index.is_public() && index.columns.iter().all(is_shown);
     for index in table.indexes.iter().filter(whole) {
         let columns = index.columns.iter().filter_map(shown).enumerate();
         parts.extend(columns.map(|column| part(column, Some(index))));
@@ -490,7 +491,7 @@ pub fn keys(table: &Table) -> Vec<ShownPart> {
 
 /// PRI, UNI, MUL or nothing.
 pub fn column_key(table: &Table, id: u32) -> &'static str {
-    let leads = |index: &&Index| index.columns.first() == Some(&id);
+    let leads = |index: &&Index| index.is_public() && index.columns.first() == Some(&id);
     if table.primary_key.contains(&id) {
         "PRI"
     } else if table.indexes.iter().filter(leads).any(|i| i.unique && i.columns.len() == 1) {

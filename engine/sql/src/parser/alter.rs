@@ -22,12 +22,15 @@ pub fn alter_table(parser: &mut Parser) -> SqlResult<Stmt> {
     {
         return Ok(Stmt::SetReplica { table, count: number(parser)? });
     }
-    if let Some(index) = new_index(parser, &table)? {
-        return alone(parser, index);
-    }
     let mut actions = Vec::new();
     loop {
-        let is_option = action(parser, &mut actions)?;
+        let is_option = match new_index(parser, &table)? {
+            Some(index) => {
+                actions.push(Alter::AddIndex(index));
+                false
+            }
+            None => action(parser, &mut actions)?,
+        };
         match parser.peek_token().token {
             Token::Comma => _ = parser.next_token(),
             Token::EOF | Token::SemiColon => break,
@@ -35,27 +38,12 @@ pub fn alter_table(parser: &mut Parser) -> SqlResult<Stmt> {
             _ if is_option => {}
             _ => break,
         }
-        if starts_index(parser) {
-            return match new_index(parser, &table)? {
-                Some(index) if actions.is_empty() => alone(parser, index),
-                _ => Err(beside_others("ADD INDEX")),
-            };
-        }
     }
-    Ok(Stmt::AlterTable { table, actions })
-}
-
-/// An index, with nothing behind it but how it is to be built, which is ours.
-fn alone(parser: &mut Parser, index: Stmt) -> SqlResult<Stmt> {
-    while parser.peek_token().token == Token::Comma {
-        if !["ALGORITHM", "LOCK"].contains(&peek_word(parser, 1).unwrap_or_default().as_str()) {
-            return Err(beside_others("ADD INDEX"));
-        }
-        parser.next_token();
-        parser.next_token();
-        value(parser)?;
+    match <[Alter; 1]>::try_from(actions) {
+        Ok([Alter::AddIndex(index)]) => Ok(Stmt::CreateIndex(index)),
+        Ok([other]) => Ok(Stmt::AlterTable { table, actions: vec![other] }),
+        Err(actions) => Ok(Stmt::AlterTable { table, actions }),
     }
-    Ok(index)
 }
 
 /// TRUNCATE TABLE.
@@ -79,12 +67,6 @@ pub fn rename_tables(parser: &mut Parser) -> SqlResult<Stmt> {
     }
 }
 
-fn beside_others(what: &str) -> crate::result::SqlError {
-    unsupported(format!(
-        "ALTER TABLE … {what} beside other actions (its rows are read; give it a statement of its own)"
-    ))
-}
-
 /// Whether ADD [CONSTRAINT [name]] [UNIQUE] {INDEX | KEY} or ADD … UNIQUE comes next.
 fn starts_index(parser: &Parser) -> bool {
     let word = |at| peek_word(parser, at).unwrap_or_default();
@@ -92,7 +74,7 @@ fn starts_index(parser: &Parser) -> bool {
 }
 
 /// ADD [CONSTRAINT [name]] UNIQUE …, ADD {INDEX | KEY} …
-fn new_index(parser: &mut Parser, table: &ObjectName) -> SqlResult<Option<Stmt>> {
+fn new_index(parser: &mut Parser, table: &ObjectName) -> SqlResult<Option<Box<CreateIndex>>> {
     let word = |parser: &Parser, at| peek_word(parser, at).unwrap_or_default();
     let mut named = None;
     if word(parser, 0) == "ADD" && word(parser, 1) == "CONSTRAINT" {
@@ -120,7 +102,7 @@ fn add_index(
     table: ObjectName,
     unique: bool,
     named: Option<ObjectName>,
-) -> SqlResult<Stmt> {
+) -> SqlResult<Box<CreateIndex>> {
     let unnamed = parser.peek_token().token == Token::LParen
         || peek_word(parser, 0).as_deref() == Some("USING");
     let index = if unnamed { named } else { Some(object(parser)?) };
@@ -139,7 +121,7 @@ fn add_index(
         return Err(unexpected(&parser.peek_token(), ")"));
     }
     let index_options = parser.parse_index_options().map_err(|error| refused(&error))?;
-    Ok(Stmt::CreateIndex(Box::new(CreateIndex {
+    Ok(Box::new(CreateIndex {
         name: index,
         table_name: table,
         using,
@@ -153,7 +135,7 @@ fn add_index(
         predicate: None,
         index_options,
         alter_options: Vec::new(),
-    })))
+    }))
 }
 
 /// column[(length)] [ASC | DESC]

@@ -11,6 +11,7 @@ use sqlparser::ast::{ColumnDef, ObjectName};
 use tokio_util::sync::CancellationToken;
 use types::{Column, ColumnId, ColumnType, Default, Index, Table, TableId, Value};
 
+use super::indexing::{rename_index, show_index};
 use super::publish::{check_at_rest, is_as, restless};
 use super::{ATTEMPTS, Session, done, impossible};
 use crate::coerce::{self, Place, converted};
@@ -28,8 +29,12 @@ pub(super) struct Plan {
     pub after: Table,
     /// Columns that others come in the place of, with the same values under another type.
     pub converted: Vec<(ColumnId, ColumnId)>,
+    /// Columns that are added as UNIQUE, before they have their indexes.
+    pub unique: Vec<ColumnId>,
+    /// New indexes: what each is called while it is made, and what afterwards.
+    pub added: Vec<(String, String)>,
     /// Warnings and notes.
-    remarks: Vec<(u16, String)>,
+    pub remarks: Vec<(u16, String)>,
 }
 
 impl Session {
@@ -64,6 +69,7 @@ impl Session {
                 return Ok(plan.remarks);
             }
             let changed = match (plan.converts(), plan.hides()) {
+                _ if !plan.added.is_empty() => self.with_indexes(table, actions, cancel).await,
                 (true, _) => self.convert(table, actions, cancel).await,
                 (false, false) => self.in_one_step(table, actions).await,
                 (false, true) => self.by_way_of_hidden(table, actions).await,
@@ -133,7 +139,7 @@ impl Session {
             },
         };
         // Whether or not anybody could be told of it, the first version may be there.
-        if let Err(also) = self.end(&hiding).await {
+        if let Err(also) = self.end(&hiding, |_| false).await {
             tracing::warn!(error = also.message, "a failed ALTER TABLE is left to the next one");
         }
         Err(error)
@@ -145,11 +151,14 @@ impl Session {
             before: table.clone(),
             after: table.clone(),
             converted: Vec::new(),
+            unique: Vec::new(),
+            added: Vec::new(),
             remarks: Vec::new(),
         };
         for action in actions {
             self.act(&mut plan, action)?;
         }
+        plan.add_indexes(actions)?;
         plan.check_converted()?;
         check_numbered(&plan.after)?;
         ddl::check_replica(&plan.after)?;
@@ -197,6 +206,8 @@ impl Session {
                 plan.after.indexes.retain(|index| !index.name.eq_ignore_ascii_case(name));
                 Ok(())
             }
+            // Behind all others: it may name columns that they add, and have a name that they free.
+            Alter::AddIndex(_) => Ok(()),
             Alter::Comment(text) => {
                 plan.after.comment.clone_from(text);
                 Ok(())
@@ -229,11 +240,17 @@ impl Session {
             }
             return Err(SqlError::new(1060, b"42S21", text));
         }
-        let mut column = defined(plan, definition)?;
+        let (mut column, unique) = defined(plan, definition)?;
         if column.auto_increment {
             return Err(unsupported("ADD COLUMN … AUTO_INCREMENT"));
         }
+        if unique && column.generated().is_some() {
+            return Err(unsupported(
+                "UNIQUE at a generated column of ALTER TABLE (use ADD UNIQUE INDEX)",
+            ));
+        }
         column.id = plan.next_id();
+        plan.unique.extend(unique.then_some(column.id));
         column.original = Some(match &column.default {
             // What older snapshots show; rows that are there are written anew.
             Some(Default::Generated { .. }) if column.nullable => Value::Null,
@@ -277,6 +294,13 @@ impl Plan {
     /// without the indexes that go with them.
     fn hiding(&self, session: &Session) -> SqlResult<Table> {
         let mut table = self.before.clone();
+        self.hide_leaving(session, &mut table)?;
+        self.hide_arriving(&mut table);
+        Ok(table)
+    }
+
+    /// Hides the columns that go, and drops their indexes.
+    pub(super) fn hide_leaving(&self, session: &Session, table: &mut Table) -> SqlResult<()> {
         let leaving: Vec<ColumnId> = self.leaving().map(|column| column.id).collect();
         for column in table.columns.iter_mut().filter(|column| leaving.contains(&column.id)) {
             // Whoever knows it still, and locks a row that was added meanwhile, finds a value.
@@ -293,6 +317,11 @@ impl Plan {
             hide(self.before.id, column);
         }
         table.indexes.retain(|index| !index.columns.iter().any(|id| leaving.contains(id)));
+        Ok(())
+    }
+
+    /// Adds the columns that come, hidden.
+    pub(super) fn hide_arriving(&self, table: &mut Table) {
         for column in self.arriving() {
             let mut column = column.clone();
             column.default = column.original.clone().map(Default::Constant);
@@ -300,21 +329,30 @@ impl Plan {
             hide(table.id, &mut column);
             table.columns.push(column);
         }
-        Ok(table)
     }
 
     /// The last version, over what stands in the catalog by now: the table with its columns as the
     /// first version has left them, and with whatever others have changed besides.
-    fn finish(&self, hiding: &Table, table: &mut Table) -> SqlResult<()> {
+    pub(super) fn finish(&self, hiding: &Table, table: &mut Table) -> SqlResult<()> {
         let (before, after) = (&self.before, &self.after);
         let name = |table: &Table| (table.database.clone(), table.name.clone());
         let renamed = name(before) != name(after);
-        if !is_as(table, hiding) || renamed && name(table) != name(before) {
-            let why = "was changed by others before this statement had ended: its new columns were \
-                       not added, what it drops is dropped";
+        let reshaped = before.columns != after.columns;
+        if reshaped && !is_as(table, hiding) || renamed && name(table) != name(before) {
+            let why = match self.leaving().next() {
+                Some(_) => {
+                    "was changed by others before this statement had ended: nothing was added, and \
+                     columns that it drops may be dropped"
+                }
+                None => {
+                    "was changed by others before this statement had ended: nothing of it was done"
+                }
+            };
             return Err(table_changed(&table.database, &table.name, why));
         }
-        table.columns.clone_from(&after.columns);
+        if reshaped {
+            table.columns.clone_from(&after.columns);
+        }
         if renamed {
             table.database.clone_from(&after.database);
             table.rename(after.name.clone());
@@ -322,16 +360,25 @@ impl Plan {
         if before.comment != after.comment {
             table.comment.clone_from(&after.comment);
         }
-        let same = |index: &Index, of: &Table| of.indexes.iter().position(|i| i.id == index.id);
         table.indexes.retain(|index| same(index, before).is_none() || same(index, after).is_some());
         for index in &mut table.indexes {
-            if let Some(at) = same(index, after) {
-                index.name.clone_from(&after.indexes[at].name);
-                index.visible = after.indexes[at].visible;
+            let Some(becomes) = same(index, after) else { continue };
+            // Others may have changed what this statement says nothing of.
+            let was = same(index, before);
+            if was.is_none_or(|was| was.name != becomes.name) {
+                index.name.clone_from(&becomes.name);
+            }
+            if was.is_none_or(|was| was.visible != becomes.visible) {
+                index.visible = becomes.visible;
             }
         }
         Ok(())
     }
+}
+
+/// An index in another description of its table.
+fn same<'a>(index: &Index, of: &'a Table) -> Option<&'a Index> {
+    of.indexes.iter().find(|other| other.id == index.id)
 }
 
 /// Hides a column under a name that nobody gives, and that no other table's column has.
@@ -340,8 +387,8 @@ pub(super) fn hide(table: TableId, column: &mut Column) {
     column.name = format!("_isobar_column_{table}_{}", column.id);
 }
 
-/// A column as a definition describes it, apart from its table.
-fn defined(plan: &mut Plan, definition: &ColumnDef) -> SqlResult<Column> {
+/// A column as a definition describes it, apart from its table, and whether it is UNIQUE.
+fn defined(plan: &mut Plan, definition: &ColumnDef) -> SqlResult<(Column, bool)> {
     let mut alone = Table {
         columns: Vec::new(),
         primary_key: Vec::new(),
@@ -357,10 +404,9 @@ fn defined(plan: &mut Plan, definition: &ColumnDef) -> SqlResult<Column> {
     if !alone.primary_key.is_empty() {
         return Err(unsupported("ALTER TABLE … PRIMARY KEY (rows are stored by it)"));
     }
-    if !alone.indexes.is_empty() {
-        return Err(unsupported("UNIQUE at a column of ALTER TABLE (use ADD UNIQUE INDEX)"));
-    }
-    alone.columns.pop().ok_or_else(|| impossible("a definition without a column"))
+    let column = alone.columns.pop();
+    let column = column.ok_or_else(|| impossible("a definition without a column"))?;
+    Ok((column, !alone.indexes.is_empty()))
 }
 
 fn drop_column(plan: &mut Plan, name: &str, lenient: bool) -> SqlResult<()> {
@@ -403,7 +449,12 @@ fn change_column(
 ) -> SqlResult<()> {
     let from = shown(&plan.after, old)?;
     free_name(&plan.after, from, &definition.name.value)?;
-    let mut wanted = defined(plan, definition)?;
+    let (mut wanted, unique) = defined(plan, definition)?;
+    if unique {
+        return Err(unsupported(
+            "UNIQUE at a changed column of ALTER TABLE (use ADD UNIQUE INDEX)",
+        ));
+    }
     let known = &plan.after.columns[from];
     (wanted.id, wanted.original) = (known.id, known.original.clone());
     let dependent = wanted.generated().is_some() || known.generated().is_some();
@@ -444,41 +495,6 @@ fn change_column(
         let column = plan.after.columns.remove(from);
         let to = if from < to { to - 1 } else { to };
         plan.after.columns.insert(to, column);
-    }
-    Ok(())
-}
-
-/// ALTER INDEX … VISIBLE or INVISIBLE.
-fn show_index(table: &mut Table, name: &str, visible: bool) -> SqlResult<()> {
-    if name.eq_ignore_ascii_case("PRIMARY") {
-        return if visible { Ok(()) } else { Err(keys::invisible_primary()) };
-    }
-    let mut indexes = table.indexes.iter_mut();
-    match indexes.find(|index| index.name.eq_ignore_ascii_case(name)) {
-        Some(index) => index.visible = visible,
-        None => return Err(no_index(table, name)),
-    }
-    Ok(())
-}
-
-/// Error 1176.
-fn no_index(table: &Table, name: &str) -> SqlError {
-    let text = format!("Key '{name}' doesn't exist in table '{}'", table.name);
-    SqlError::new(1176, b"42000", text)
-}
-
-fn rename_index(table: &mut Table, old: &str, new: &str) -> SqlResult<()> {
-    let Some(id) = table.index_named(old).map(|index| index.id) else {
-        return Err(no_index(table, old));
-    };
-    if new.eq_ignore_ascii_case("PRIMARY") {
-        return Err(SqlError::new(1280, b"42000", format!("Incorrect index name '{new}'")));
-    }
-    if table.index_named(new).is_some_and(|other| other.id != id) {
-        return Err(SqlError::new(1061, b"42000", format!("Duplicate key name '{new}'")));
-    }
-    for index in table.indexes.iter_mut().filter(|index| index.id == id) {
-        new.clone_into(&mut index.name);
     }
     Ok(())
 }

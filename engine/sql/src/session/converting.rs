@@ -67,7 +67,7 @@ impl Session {
         };
         let Err(error) = shown else { return Ok(None) };
         // Whether or not anybody could be told of it, the first version may be there.
-        if let Err(also) = self.end(&half).await {
+        if let Err(also) = self.end(&half, |_| false).await {
             tracing::warn!(error = also.message, "a failed ALTER TABLE is left to the next one");
         }
         Err(match error.code {
@@ -103,7 +103,7 @@ impl Session {
                 .await?;
             let made = table.index_named(&name).map(|index| index.id);
             let made = made.ok_or_else(|| impossible("an index that was not added"))?;
-            table = self.fill_index(table, made, cancel).await?;
+            table = self.fill_indexes(table, &[made], cancel).await?;
         }
         let since = self.engine.storage.timestamp().await?;
         self.publish(table, |table| {
@@ -176,8 +176,14 @@ impl Plan {
         converted::check(*ty, wanted.ty, name)
     }
 
-    /// Refuses such columns beside others that come or go.
+    /// Refuses such columns beside others that come or go, and beside new indexes.
     pub(super) fn check_converted(&self) -> SqlResult<()> {
+        if self.converts() && !self.added.is_empty() {
+            return Err(unsupported(
+                "another type of a column beside ADD INDEX (rows are written anew; give it a \
+                 statement of its own)",
+            ));
+        }
         let (from, to): (BTreeSet<ColumnId>, BTreeSet<ColumnId>) =
             self.converted.iter().copied().unzip();
         let leaving: BTreeSet<ColumnId> = self.leaving().map(|column| column.id).collect();

@@ -244,30 +244,33 @@ impl Session {
         id: IndexId,
         cancel: &CancellationToken,
     ) -> SqlResult<()> {
-        let table = self.fill_index(table, id, cancel).await?;
+        let table = self.fill_indexes(table, &[id], cancel).await?;
         let since = self.engine.storage.timestamp().await?;
-        self.publish(table, enter(id, IndexState::Public { since })).await?;
+        self.publish(table, enter(&[id], IndexState::Public { since })).await?;
         Ok(())
     }
 
-    /// Leads an index from its first state to the one before its last: all rows have their entries.
-    /// Regions take rows of the newest two versions only, so with each version the writers of the
-    /// last but one are shut out.
-    pub(super) async fn fill_index(
+    /// Leads indexes from their first state to the one before their last: all rows have their
+    /// entries. Regions take rows of the newest two versions only, so with each version the writers
+    /// of the last but one are shut out.
+    pub(super) async fn fill_indexes(
         &self,
         table: Table,
-        id: IndexId,
+        ids: &[IndexId],
         cancel: &CancellationToken,
     ) -> SqlResult<Table> {
-        let table = self.publish(table, enter(id, IndexState::WriteOnly)).await?;
-        // Once more: now nobody is left who would add a row without its entry.
-        let table = self.publish(table, enter(id, IndexState::WriteOnly)).await?;
-        let index = table.indexes.iter().find(|index| index.id == id).cloned();
-        let index = index.ok_or_else(|| impossible("an index that was not added"))?;
+        let table = self.publish(table, enter(ids, IndexState::WriteOnly)).await?;
+        // Once more: now nobody is left who would add a row without its entries.
+        let table = self.publish(table, enter(ids, IndexState::WriteOnly)).await?;
         let filled = Arc::new(table.clone());
         let fill = async {
             self.settle(&filled).await?;
-            self.backfill(&filled, &index).await
+            for index in &filled.indexes {
+                if ids.contains(&index.id) {
+                    self.backfill(&filled, index).await?;
+                }
+            }
+            Ok::<(), SqlError>(())
         };
         cancel.run_until_cancelled(fill).await.ok_or_else(interrupted)??;
         Ok(table)
@@ -324,14 +327,16 @@ impl Session {
     }
 }
 
-/// Puts an index into a state.
-fn enter(id: IndexId, state: IndexState) -> impl Fn(&mut Table) -> SqlResult<()> {
-    move |table| match table.indexes.iter_mut().find(|index| index.id == id) {
-        Some(index) => {
+/// Puts indexes into a state.
+pub(super) fn enter(ids: &[IndexId], state: IndexState) -> impl Fn(&mut Table) -> SqlResult<()> {
+    move |table| {
+        for id in ids {
+            let Some(index) = table.indexes.iter_mut().find(|index| index.id == *id) else {
+                return Err(SqlError::new(1091, b"42000", "the index was dropped meanwhile"));
+            };
             index.state = state;
-            Ok(())
         }
-        None => Err(SqlError::new(1091, b"42000", "the index was dropped meanwhile")),
+        Ok(())
     }
 }
 

@@ -13,7 +13,7 @@ use placement::api::CatalogChange;
 use sqlparser::ast::ObjectName;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use types::{ColumnId, Error, LeaseId, Table};
+use types::{ColumnId, Error, Index, LeaseId, Table};
 
 use super::{ATTEMPTS, Session, impossible};
 use crate::ddl::check_replica;
@@ -172,27 +172,32 @@ impl Session {
             "an ALTER TABLE was left half done: what it was adding is taken back, and what it was \
              dropping is dropped"
         );
-        self.end(&half.table).await
+        // Who makes an index gives the same signs, so those in the making are nobody's any more.
+        self.end(&half.table, |index| !index.is_public()).await
     }
 
     /// Ends a change of the columns that was left half done, unless it is another one's by now: the
     /// columns that were to be added were never shown, and those that were to be dropped are hidden
-    /// already, so all of them go.
-    pub(super) async fn end(&self, half: &Table) -> SqlResult<()> {
-        self.engine.storage.timestamp().await?;
-        let catalog = self.engine.storage.catalog().await?;
-        let Some(table) = catalog.table(half.id).filter(|table| is_as(table, half)) else {
-            return Ok(());
-        };
-        let mut ended = table.clone();
-        ended.columns.retain(|column| !half.is_passing(column));
-        let left: Vec<ColumnId> = ended.columns.iter().map(|column| column.id).collect();
-        ended.indexes.retain(|index| index.columns.iter().all(|id| left.contains(id)));
-        ended.version += 1;
-        if let Replaced::Done(table) = self.replace(ended).await? {
-            self.engine.storage.publish_schema(&table).await?;
+    /// already, so all of them go; with them their indexes, and others that are said to.
+    pub(super) async fn end(&self, half: &Table, goes: impl Fn(&Index) -> bool) -> SqlResult<()> {
+        for _ in 0..ATTEMPTS {
+            self.engine.storage.timestamp().await?;
+            let catalog = self.engine.storage.catalog().await?;
+            let Some(table) = catalog.table(half.id).filter(|table| is_as(table, half)) else {
+                return Ok(());
+            };
+            let mut ended = table.clone();
+            ended.columns.retain(|column| !half.is_passing(column));
+            let left: Vec<ColumnId> = ended.columns.iter().map(|column| column.id).collect();
+            ended.indexes.retain(|index| index.columns.iter().all(|id| left.contains(id)));
+            ended.indexes.retain(|index| !goes(index));
+            ended.version += 1;
+            if let Replaced::Done(table) = self.replace(ended).await? {
+                self.engine.storage.publish_schema(&table).await?;
+                return Ok(());
+            }
         }
-        Ok(())
+        Err(restless(half))
     }
 }
 

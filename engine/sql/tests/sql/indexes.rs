@@ -223,7 +223,7 @@ async fn indexes(engine: &Engine, table: &str) -> usize {
 }
 
 /// Changes rows of `a` at random until it is told to stop.
-async fn write_on(mut session: Session, seed: u32, stop: CancellationToken) {
+pub async fn write_on(mut session: Session, seed: u32, stop: CancellationToken) {
     let mut n = seed;
     while !stop.is_cancelled() {
         n = n.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

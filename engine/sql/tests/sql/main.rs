@@ -3,6 +3,7 @@
 
 mod advisory;
 mod alter;
+mod alter_indexes;
 mod decimals;
 mod definitions;
 mod filled;
