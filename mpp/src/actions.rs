@@ -17,7 +17,7 @@ pub const DEFAULT_TTL_MS: u64 = 600_000;
 const MAX_TTL_MS: u64 = 24 * 3_600_000;
 
 /// The actions and what they do, for `ListActions`.
-pub const ACTIONS: [(&str, &str); 7] = [
+pub const ACTIONS: [(&str, &str); 9] = [
     ("snapshot.take", "{\"ttl\":\"10m\"} takes a snapshot and a lease that keeps it readable"),
     ("snapshot.renew", "{\"snapshot\":…,\"ttl\":\"10m\"} prolongs a lease"),
     ("snapshot.release", "{\"snapshot\":…} ends a lease"),
@@ -25,6 +25,8 @@ pub const ACTIONS: [(&str, &str); 7] = [
     ("catalog.tables", "{\"database\":…} lists a database's tables"),
     ("catalog.table", "{\"database\":…,\"table\":…} describes a table"),
     ("explain", "{\"query\":…,\"database\":…,\"analyze\":bool} shows a distributed plan"),
+    ("CreatePreparedStatement", "Flight SQL's: a handle for a query with parameters"),
+    ("ClosePreparedStatement", "Flight SQL's: the end of a handle"),
 ];
 
 #[derive(Deserialize)]

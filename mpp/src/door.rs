@@ -4,6 +4,8 @@
 //! It authenticates every call, hands out signed tickets, and streams what they stand for. It
 //! holds no state of a client between calls.
 
+mod statements;
+
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +15,10 @@ use arrow::ipc::writer::IpcWriteOptions;
 use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::error::FlightError;
 use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
-use arrow_flight::sql::{Any, CommandStatementQuery, ProstMessageExt, TicketStatementQuery};
+use arrow_flight::sql::{
+    Any, CommandPreparedStatementQuery, CommandStatementQuery, ProstMessageExt,
+    TicketStatementQuery,
+};
 use arrow_flight::{
     Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightEndpoint, FlightInfo,
     HandshakeRequest, HandshakeResponse, PollInfo, PutResult, Result as ActionResult, SchemaAsIpc,
@@ -226,9 +231,14 @@ impl Door {
         if let Some(question) = Question::of(&any)? {
             return question_info(question);
         }
-        let statement: Option<CommandStatementQuery> = any
-            .unpack()
-            .map_err(|error| bad(&format!("unreadable Flight SQL message: {error}")))?;
+        let unreadable = |error: arrow::error::ArrowError| {
+            bad(&format!("unreadable Flight SQL message: {error}"))
+        };
+        if let Some(prepared) = any.unpack::<CommandPreparedStatementQuery>().map_err(unreadable)? {
+            let command = self.bound_command(&prepared.prepared_statement_handle).await?;
+            return self.sql_info(command, caller, true).await;
+        }
+        let statement: Option<CommandStatementQuery> = any.unpack().map_err(unreadable)?;
         let Some(statement) = statement else {
             let text = format!("Flight SQL's {} is not offered: send a query", any.type_url);
             return Err(DoorError::new(DoorCode::Unsupported, text));
@@ -383,8 +393,17 @@ impl FlightService for Door {
     ) -> Result<Response<Self::DoActionStream>, Status> {
         let caller = self.user(request.metadata(), request.extensions()).await?;
         let action = request.into_inner();
-        let answer = self.engine.act(&action.r#type, &action.body, &caller).await?;
-        let result = ActionResult { body: answer.to_string().into() };
+        let body = match action.r#type.as_str() {
+            statements::CREATE => self.create_statement(&action.body, &caller).await?,
+            statements::CLOSE => {
+                self.close_statement(&action.body).await?;
+                return Ok(Response::new(Box::pin(futures::stream::empty::<
+                    Result<ActionResult, Status>,
+                >())));
+            }
+            other => self.engine.act(other, &action.body, &caller).await?.to_string().into(),
+        };
+        let result = ActionResult { body };
         Ok(Response::new(Box::pin(futures::stream::once(async { Ok(result) }))))
     }
 
@@ -415,9 +434,11 @@ impl FlightService for Door {
 
     async fn do_put(
         &self,
-        _: Request<Streaming<FlightData>>,
+        request: Request<Streaming<FlightData>>,
     ) -> Result<Response<Self::DoPutStream>, Status> {
-        Err(unsupported("DoPut"))
+        self.user(request.metadata(), request.extensions()).await?;
+        let result = self.bind(request.into_inner()).await?;
+        Ok(Response::new(Box::pin(futures::stream::once(async { Ok(result) }))))
     }
 
     async fn do_exchange(

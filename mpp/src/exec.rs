@@ -493,7 +493,7 @@ fn changed(ticket: &ScanTicket, what: &str) -> DoorError {
     )
 }
 
-fn refused(error: &sql::result::SqlError) -> DoorError {
+pub(crate) fn refused(error: &sql::result::SqlError) -> DoorError {
     let code = match error.code {
         1049 | 1051 | 1054 | 1146 => DoorCode::NotFound,
         1235 => DoorCode::Unsupported,

@@ -14,6 +14,7 @@ pub mod handlers;
 mod life;
 pub mod metadata;
 pub mod picture;
+pub mod prepared;
 mod privileges;
 pub mod pruning;
 pub mod reader;

@@ -11,6 +11,7 @@ import adbc_driver_flightsql.dbapi as flight_sql
 import duckdb
 import pandas
 import polars
+import pyarrow
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -283,16 +284,38 @@ def test_adbc_flight_sql(cluster: Cluster, flight_jars: Path):
             same(told["vendor_name"], "Isobar")
             assert told["vendor_version"][0].isdigit(), told
 
+        def bound() -> None:
+            values = (7, "it's", Decimal("1.50"), datetime.date(2020, 1, 2), datetime.datetime(2020, 1, 2, 3, 4, 5), None)
+            types = [pyarrow.int64(), pyarrow.string(), pyarrow.decimal128(5, 2), pyarrow.date32(), pyarrow.timestamp("us"), None]
+            arrays = [pyarrow.array([v], t) if t else pyarrow.nulls(1) for v, t in zip(values, types, strict=True)]
+            row = pyarrow.record_batch(arrays, names=[str(at) for at in range(len(arrays))])
+            text = "SELECT ? + 1, ?, ? * 2, CAST(? AS DATE), CAST(? AS DATETIME), ? IS NULL"
+            with c.cursor() as cursor:
+                cursor.execute(text, row)
+                same(cursor.fetchone(), (8, "it's", Decimal("3.00"), values[3], values[4], 1))
+
+        def unbound() -> None:
+            with c.cursor() as cursor:
+                cursor.adbc_prepare("SELECT ?")
+                try:
+                    cursor.execute("SELECT ?")
+                except flight_sql.Error as error:
+                    assert "takes 1 parameters" in str(error), error
+                else:
+                    raise AssertionError("a query ran without its parameter")
+
+        steps.step("parameters of every kind", bound)
+        steps.step("a missing parameter is told", unbound)
         steps.step("get_objects by depth", depths)
         steps.step("get_objects by pattern and type", filtered)
         steps.step("get_objects with few privileges", few_privileges)
         steps.step("get_table_schema is a query's", schemas)
         steps.step("table types", lambda: same(c.adbc_get_table_types(), ["TABLE", "VIEW"]))
         steps.step("get_info", info)
-    steps.check(11)
+    steps.check(13)
 
     # Every query is a prepared statement to it.
-    steps = Steps("Arrow Flight SQL JDBC 18.3.0", {"query": "Flight SQL's prepared statements are not offered"})
+    steps = Steps("Arrow Flight SQL JDBC 18.3.0", {})
     command = ["java", "--add-opens=java.base/java.nio=ALL-UNNAMED", "-cp", f"{flight_jars}/*", PROGRAMS / "java/Door.java"]
     steps.lines(run([*command, cluster.flight[0], "few", "secret"]))
     steps.check(9)

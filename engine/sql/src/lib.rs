@@ -6,6 +6,7 @@
 pub mod access;
 pub mod analytic;
 pub mod anybyte;
+pub mod bound;
 pub mod calendar;
 pub mod coerce;
 pub mod constant;
