@@ -3,6 +3,8 @@
 //! Nothing is kept between calls, so any node takes the next one. A handle is no permission: whoever
 //! presents it is checked as if it had sent the query. It must never be logged.
 
+use std::panic::AssertUnwindSafe;
+
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{
@@ -10,6 +12,10 @@ use arrow::datatypes::{
     Int64Type, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType, UInt64Type,
 };
 use arrow::record_batch::RecordBatch;
+use arrow_flight::FlightData;
+use arrow_flight::decode::FlightRecordBatchStream;
+use arrow_flight::error::FlightError;
+use futures::{FutureExt, Stream, TryStreamExt};
 use serde::{Deserialize, Serialize};
 use types::{Decimal, Value, token};
 
@@ -21,6 +27,8 @@ const PURPOSE: &[u8] = b"prepared statement";
 const TAG: usize = 16;
 /// Longest handle, in bytes: every call carries it.
 const LONGEST: usize = 4 << 20;
+/// Most batches in which one row may come.
+const MOST_BATCHES: usize = 16;
 const DAY_US: i64 = 86_400_000_000;
 /// The years 0000 to 9999, in days since 1970-01-01.
 const DAYS: std::ops::RangeInclusive<i64> = -719_528..=2_932_896;
@@ -90,6 +98,31 @@ impl Prepared {
 pub fn fuzz_prepared(data: &[u8]) -> bool {
     let key = [7; 32];
     Prepared::open(data, &key).is_ok() | Prepared::decode(data).is_ok()
+}
+
+/// The batches that a client sends, up to the second row.
+pub async fn few_rows(
+    stream: impl Stream<Item = Result<FlightData, FlightError>> + Send + 'static,
+) -> DoorResult<Vec<RecordBatch>> {
+    let read = async {
+        let mut stream = FlightRecordBatchStream::new_from_flight_data(stream);
+        let (mut batches, mut rows) = (Vec::new(), 0);
+        while let Some(batch) = stream.try_next().await? {
+            rows += batch.num_rows();
+            batches.push(batch);
+            if rows > 1 || batches.len() > MOST_BATCHES {
+                break;
+            }
+        }
+        Ok::<_, FlightError>(batches)
+    };
+    // arrow-ipc asserts that a message's buffers lie within its body.
+    match AssertUnwindSafe(read).catch_unwind().await {
+        Ok(read) => {
+            read.map_err(|error| invalid(format!("the parameters cannot be read: {error}")))
+        }
+        Err(_) => Err(invalid("the parameters cannot be read: a message contradicts itself")),
+    }
 }
 
 /// The values of the one row that a client binds.
@@ -177,6 +210,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{Decimal128Array, Int32Array, NullArray, StringArray};
+    use arrow_flight::utils::batches_to_flight_data;
 
     use super::*;
 
@@ -203,6 +237,37 @@ mod tests {
         }
         let long = Prepared { query: "x".repeat(LONGEST), parameters: vec![] };
         assert_eq!(long.seal(&key).unwrap_err().code, DoorCode::Invalid);
+    }
+
+    #[test]
+    fn a_damaged_message_is_refused_or_read_and_nothing_else() {
+        let batch = row(vec![
+            Arc::new(Int32Array::from(vec![7])),
+            Arc::new(StringArray::from(vec!["ann"])),
+            Arc::new(Decimal128Array::from(vec![150]).with_precision_and_scale(5, 2).unwrap()),
+        ]);
+        let sent = batches_to_flight_data(&batch.schema(), vec![batch]).unwrap();
+        let read = |sent: Vec<FlightData>| {
+            let batches = few_rows(futures::stream::iter(sent.into_iter().map(Ok)));
+            batches.now_or_never().unwrap().and_then(|batches| parameters(&batches))
+        };
+        assert_eq!(read(sent.clone()).unwrap().len(), 3);
+        let mut refused = 0;
+        for message in 0..sent.len() {
+            for at in 0..sent[message].data_header.len() {
+                for bit in [0, 3, 7] {
+                    let mut damaged = sent.clone();
+                    let mut header = damaged[message].data_header.to_vec();
+                    header[at] ^= 1 << bit;
+                    damaged[message].data_header = header.into();
+                    refused += usize::from(read(damaged).is_err());
+                }
+            }
+            let mut short = sent.clone();
+            short[message].data_body = bytes::Bytes::new();
+            assert_eq!(read(short).is_err(), !sent[message].data_body.is_empty());
+        }
+        assert!(refused > 100, "{refused}");
     }
 
     #[test]

@@ -318,7 +318,7 @@ def test_adbc_flight_sql(cluster: Cluster, flight_jars: Path):
     steps = Steps("Arrow Flight SQL JDBC 18.3.0", {})
     command = ["java", "--add-opens=java.base/java.nio=ALL-UNNAMED", "-cp", f"{flight_jars}/*", PROGRAMS / "java/Door.java"]
     steps.lines(run([*command, cluster.flight[0], "few", "secret"]))
-    steps.check(9)
+    steps.check(10)
 
 
 def test_go_sql_driver(cluster: Cluster, tmp_path: Path):

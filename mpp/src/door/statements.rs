@@ -4,7 +4,6 @@
 
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::ipc::writer::IpcWriteOptions;
-use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_flight::error::FlightError;
 use arrow_flight::sql::{
     ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest,
@@ -22,15 +21,13 @@ use super::{Door, unsupported};
 use crate::auth::Caller;
 use crate::error::{DoorCode, DoorError, DoorResult};
 use crate::exec::{answer_schema, refused};
-use crate::prepared::{Prepared, parameters};
+use crate::prepared::{Prepared, few_rows, parameters};
 use crate::request::{SqlCommand, SqlContext};
 
 pub(super) const CREATE: &str = "CreatePreparedStatement";
 pub(super) const CLOSE: &str = "ClosePreparedStatement";
 /// Most parameters of a statement, as in MySQL.
 const MOST_PARAMETERS: usize = 65_535;
-/// Most batches in which one row may come.
-const MOST_BATCHES: usize = 16;
 
 fn invalid(text: impl Into<String>) -> DoorError {
     DoorError::new(DoorCode::Invalid, text)
@@ -117,16 +114,7 @@ impl Door {
         let Some(command) = command else { return Err(unsupported("DoPut")) };
         let mut prepared = self.opened(&command.prepared_statement_handle).await?;
         let rest = stream.map_err(|status| FlightError::Tonic(Box::new(status)));
-        let all = futures::stream::once(async { Ok(first) }).chain(rest);
-        let mut read = FlightRecordBatchStream::new_from_flight_data(all);
-        let (mut batches, mut rows) = (Vec::new(), 0);
-        while let Some(batch) = read.try_next().await.map_err(Status::from)? {
-            rows += batch.num_rows();
-            batches.push(batch);
-            if rows > 1 || batches.len() > MOST_BATCHES {
-                break;
-            }
-        }
+        let batches = few_rows(futures::stream::once(async { Ok(first) }).chain(rest)).await?;
         prepared.parameters = parameters(&batches)?;
         let handle =
             prepared.seal(&self.engine.placement.signing_key().await.map_err(DoorError::from)?)?;

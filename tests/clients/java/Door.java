@@ -42,6 +42,20 @@ public class Door {
             if (!"Isobar".equals(name)) throw new Exception("it is " + name);
         });
         step("query", () -> { try (Statement s = c.createStatement()) { s.executeQuery("SELECT 1"); } });
+        step("query with parameters, twice", () -> {
+            try (PreparedStatement s = c.prepareStatement("SELECT pay, ? FROM adbc.t WHERE id = ?")) {
+                for (int id = 1; id <= 2; id++) {
+                    s.setString(1, "it's " + id);
+                    s.setInt(2, id);
+                    try (ResultSet r = s.executeQuery()) {
+                        if (!r.next()) throw new Exception("no row of " + id);
+                        String got = r.getString(1) + ", " + r.getString(2);
+                        if (!got.equals((id == 1 ? "1.50" : "null") + ", it's " + id)) throw new Exception("it is " + got);
+                        if (r.next()) throw new Exception("more than one row of " + id);
+                    }
+                }
+            }
+        });
         c.close();
     }
 }

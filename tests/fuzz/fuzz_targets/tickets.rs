@@ -1,5 +1,5 @@
-//! Arbitrary bytes as a Flight ticket or the handle of a prepared statement, signed and behind the signature. It must never panic, hang or allocate without
-//! bound.
+//! Arbitrary bytes as a Flight ticket or the handle of a prepared statement, signed and behind the
+//! signature. It must never panic, hang or allocate without bound.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
