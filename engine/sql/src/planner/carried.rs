@@ -147,7 +147,9 @@ impl<'a> Carried<'a> {
 
     /// Rows with their numbers among those of the same values.
     fn numbered(&mut self, below: Through, order: Vec<Sort>) -> Result<Through> {
-        let number = row_number().partition_by(below.keys().collect()).order_by(order).build()?;
+        let number = row_number().partition_by(below.keys().collect());
+        // An empty order is an error, and none is not.
+        let number = if order.is_empty() { number } else { number.order_by(order) }.build()?;
         let computed = Expr::Column(Column::new_unqualified(number.schema_name().to_string()));
         let name = self.names.next("number");
         let own = below.plan.schema().columns().into_iter().map(Expr::Column);
