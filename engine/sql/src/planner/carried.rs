@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, NullEquality, Result};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, Result};
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::{Exists, InSubquery, Sort};
 use datafusion::logical_expr::logical_plan::{FetchType, Projection, SkipType};
@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
     LogicalPlanBuilder, SubqueryAlias, lit, when,
 };
 
-use super::correlated::{Names, read_outside, renamed};
+use super::correlated::{Names, left_joined, read_outside, renamed};
 
 /// Values outside on their way through a subquery.
 pub(super) struct Carried<'a> {
@@ -181,7 +181,8 @@ impl<'a> Carried<'a> {
     /// Grouped by the values, too. An aggregate of all rows has a row also where there are none: for
     /// every value outside, with what the functions say to nothing.
     fn aggregate(&mut self, aggregate: &Aggregate) -> Result<Option<Through>> {
-        if aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
+        let grouping_sets = aggregate.group_expr.iter().any(|e| matches!(e, Expr::GroupingSet(_)));
+        if grouping_sets || is_of_outside(aggregate)? {
             return Ok(None);
         }
         let Some(below) = self.through(&aggregate.input, false)? else { return Ok(None) };
@@ -235,11 +236,9 @@ impl<'a> Carried<'a> {
         let (all, every) = self.values()?;
         let mut shown = named(values, aggregate);
         shown.extend(every.iter().cloned().map(Expr::Column));
-        let on = (every.clone(), keys.to_vec());
-        let plan = LogicalPlanBuilder::from(all)
-            .join_detailed(grouped, JoinType::Left, on, None, NullEquality::NullEqualsNull)?
-            .project(shown)?
-            .build()?;
+        let of = |columns: &[Column]| columns.iter().cloned().map(Expr::Column).collect();
+        let joined = left_joined(all, of(&every), grouped, of(keys))?;
+        let plan = LogicalPlanBuilder::from(joined).project(shown)?.build()?;
         Ok(Some(Through { plan, keys: every, number: None }))
     }
 
@@ -300,6 +299,22 @@ impl<'a> Carried<'a> {
         };
         Ok(expr.transform_up(inward)?.data)
     }
+}
+
+/// Whether an aggregate function's arguments are all from outside: in SQL, the query there computes it.
+fn is_of_outside(aggregate: &Aggregate) -> Result<bool> {
+    for expr in &aggregate.aggr_expr {
+        let (mut own, mut outer) = (false, false);
+        expr.apply(|part| {
+            own |= matches!(part, Expr::Column(_));
+            outer |= matches!(part, Expr::OuterReferenceColumn(..));
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        if outer && !own {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// What an aggregate computes, by the names that it has for it.

@@ -18,6 +18,7 @@ use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use sqlparser::ast::{Expr, Query, Statement};
 
 use super::names::{Displayed, TableName};
+use super::scopes::Around;
 use super::typing::{MysqlOperators, operators};
 use super::{PlannedSelect, QueryContext, ResolvedTable, columns, rewrite};
 use crate::error::{SqlResult, external, no_table};
@@ -108,11 +109,13 @@ fn context<'a>(
     resolved: &HashMap<TableName, ResolvedTable>,
 ) -> SqlResult<(Context<'a>, Arc<MysqlOperators>)> {
     let operators = operators(context.zone()?, &context.time_zone);
+    let schemas = resolved.iter().map(|(name, table)| (name.clone(), table.provider.schema()));
+    let around = Arc::new(Around(schemas.collect()));
     let tables = resolved
         .iter()
         .map(|(name, table)| (name.clone(), provider_as_source(table.provider.clone())))
         .collect();
-    Ok((Context { state, tables, planners: vec![operators.clone()] }, operators))
+    Ok((Context { state, tables, planners: vec![operators.clone(), around] }, operators))
 }
 
 /// Plans a rewritten query.
@@ -129,7 +132,7 @@ pub fn plan(
     let plan = super::lateral::numbered(operators.finish(plan, resolved)?)?;
     let plan = super::ordering::by_columns(plan)?;
     let mut planned = columns::finish(plan, resolved, displayed)?;
-    planned.plan = super::correlated::joined(planned.plan)?;
+    planned.plan = super::nullsafe::equations(super::correlated::joined(planned.plan)?)?;
     Ok(planned)
 }
 

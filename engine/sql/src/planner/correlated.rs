@@ -1,5 +1,6 @@
-//! Subqueries in the place of a value that read columns outside of them in a way that DataFusion has no
-//! join for: `x.id <= t.id`, `OR`, the first row of an order, columns outside in a select list.
+//! Subqueries that read columns outside of them in a way that DataFusion has no join for: in the place
+//! of a value by `x.id <= t.id`, `OR`, the first row of an order, in a select list; anywhere from
+//! within another subquery.
 //!
 //! The distinct values of those columns are joined with the subquery's tables, every operator above
 //! carries them along, and the rows outside are joined with what comes out by them (Neumann and
@@ -8,14 +9,15 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, NullEquality, Result};
+use datafusion::common::{Column, DFSchema, Result};
 use datafusion::functions_aggregate::expr_fn::{count, first_value};
-use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::logical_plan::{Subquery, check_subquery_expr};
 use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder, lit};
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
 
 use super::carried::Carried;
+use super::nullsafe;
+use super::questions::{self, subquery};
 use super::typing::call;
 use crate::error::{external, unsupported};
 
@@ -24,23 +26,27 @@ pub fn joined(plan: LogicalPlan) -> Result<LogicalPlan> {
     if !has_subquery(&plan)? {
         return Ok(plan);
     }
-    let mut names = Names(0);
-    // From above: a subquery within another that reads columns outside of both is of one level once
-    // the outer one carries those columns.
-    let joined = plan.transform_down_with_subqueries(|node| in_node(node, &mut names))?;
-    if names.0 == 0 {
-        return Ok(joined.data);
+    let (mut plan, mut names) = (plan, Names(0));
+    loop {
+        let before = names.0;
+        // From above: a subquery within another that reads columns outside of both is of one level
+        // once the outer one carries those columns.
+        let joined = plan.transform_down_with_subqueries(|node| in_node(node, &mut names))?;
+        if names.0 == before {
+            return Ok(joined.data);
+        }
+        let anew = |node: LogicalPlan| node.recompute_schema().map(Transformed::yes);
+        // Once more: what is known of a subquery may have got lost with one that was within it.
+        plan = joined.data.transform_up_with_subqueries(anew)?.data;
     }
-    let anew = |node: LogicalPlan| node.recompute_schema().map(Transformed::yes);
-    Ok(joined.data.transform_up_with_subqueries(anew)?.data)
 }
 
-/// Whether there is a subquery in the place of a value: most statements have none.
+/// Whether there is any subquery: most statements have none.
 fn has_subquery(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
-    plan.apply_with_subqueries(|node| {
+    plan.apply(|node| {
         node.apply_expressions(|expr| {
-            found |= expr.exists(|expr| Ok(matches!(expr, Expr::ScalarSubquery(_))))?;
+            found |= expr.exists(|expr| Ok(subquery(expr).is_some()))?;
             Ok(TreeNodeRecursion::Continue)
         })?;
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
@@ -70,25 +76,26 @@ fn in_node(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPl
     let (true, [input]) = (known, &inputs[..]) else { return Ok(Transformed::no(node)) };
     let mut plan = (*input).clone();
     let mut values = Vec::new();
-    for query in unplanned(&node)? {
-        let Some((joined, value)) = with_value(plan.clone(), input, &query, names)? else {
+    for asked in unplanned(&node)? {
+        let joined = match questions::value(&asked, input.schema())? {
+            Some(query) => with_value(plan.clone(), input, &query, names)?,
+            None => None,
+        };
+        let Some((joined, value)) = joined else {
             return Err(external(unsupported("a correlated subquery of this form")));
         };
         plan = joined;
-        values.push((query, value));
+        values.push((asked, value));
     }
     if values.is_empty() {
         return Ok(Transformed::no(node));
     }
-    let value = |expr: Expr| {
-        let Expr::ScalarSubquery(query) = &expr else { return Ok(Transformed::no(expr)) };
-        match values.iter().find(|(known, _)| known == query) {
-            Some((_, value)) => Ok(Transformed::yes(value.clone())),
-            None => Ok(Transformed::no(expr)),
-        }
+    let value = |expr: Expr| match values.iter().find(|(asked, _)| *asked == expr) {
+        Some((_, value)) => Ok(Transformed::new(value.clone(), true, TreeNodeRecursion::Jump)),
+        None => Ok(Transformed::no(expr)),
     };
     let exprs = node.expressions().into_iter();
-    let exprs = exprs.map(|expr| expr.transform_up(value).map(|expr| expr.data));
+    let exprs = exprs.map(|expr| expr.transform_down(value).map(|expr| expr.data));
     let written = node.with_new_exprs(exprs.collect::<Result<Vec<_>>>()?, vec![plan])?;
     as_named(written, node.schema()).map(Transformed::yes)
 }
@@ -109,15 +116,15 @@ fn as_named(plan: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
 }
 
 /// The subqueries of a node's own expressions that DataFusion has no join for.
-fn unplanned(node: &LogicalPlan) -> Result<Vec<Subquery>> {
-    let mut found: Vec<Subquery> = Vec::new();
+fn unplanned(node: &LogicalPlan) -> Result<Vec<Expr>> {
+    let mut found: Vec<Expr> = Vec::new();
     node.apply_expressions(|expr| {
         expr.apply(|expr| {
-            if let Expr::ScalarSubquery(query) = expr
-                && !found.contains(query)
-                && !is_planned(node, query)?
+            if let Some(query) = subquery(expr)
+                && !found.contains(expr)
+                && !is_planned(node, expr, query)?
             {
-                found.push(query.clone());
+                found.push(expr.clone());
             }
             Ok(TreeNodeRecursion::Continue)
         })
@@ -126,24 +133,32 @@ fn unplanned(node: &LogicalPlan) -> Result<Vec<Subquery>> {
 }
 
 /// Whether a subquery reads nothing outside, or only in a way that DataFusion makes a join of.
-fn is_planned(node: &LogicalPlan, query: &Subquery) -> Result<bool> {
-    let outside = read_outside(&query.subquery)?;
-    if outside.is_empty() {
+fn is_planned(node: &LogicalPlan, expr: &Expr, query: &Subquery) -> Result<bool> {
+    if read_outside(&query.subquery)?.is_empty() {
         return Ok(true);
     }
-    let expr = Expr::ScalarSubquery(query.clone());
-    let direct = query.subquery.all_out_ref_exprs();
-    let is_direct = |column: &Column| {
-        direct.iter().any(|e| matches!(e, Expr::OuterReferenceColumn(_, c) if c == column))
+    let joins = match expr {
+        Expr::ScalarSubquery(_) => {
+            matches!(node, LogicalPlan::Projection(_) | LogicalPlan::Filter(_))
+        }
+        _ => matches!(node, LogicalPlan::Filter(_)),
     };
-    if !matches!(node, LogicalPlan::Projection(_) | LogicalPlan::Filter(_))
-        || check_subquery_expr(node, &query.subquery, &expr).is_err()
-        || !outside.iter().all(is_direct)
+    if !joins
+        || check_subquery_expr(node, &query.subquery, expr).is_err()
+        || !read_by_others(&query.subquery)?.is_empty()
         || is_renamed(&query.subquery)?
     {
         return Ok(false);
     }
-    let mut pull = PullUpCorrelatedExpr::new().with_need_handle_count_bug(true);
+    let pull = PullUpCorrelatedExpr::new();
+    let mut pull = match expr {
+        Expr::ScalarSubquery(_) => pull.with_need_handle_count_bug(true),
+        Expr::InSubquery(question) => {
+            let found = Expr::Column(Column::from(query.subquery.schema().qualified_field(0)));
+            pull.with_in_predicate_opt(Some(question.expr.as_ref().clone().eq(found)))
+        }
+        _ => pull.with_exists_sub_query(true),
+    };
     let pulled = query.subquery.as_ref().clone().rewrite(&mut pull);
     Ok(pulled.is_ok() && pull.can_pull_up)
 }
@@ -164,28 +179,32 @@ fn is_renamed(plan: &LogicalPlan) -> Result<bool> {
 
 /// The columns outside of it that a plan reads, also in its own subqueries.
 pub(super) fn read_outside(plan: &LogicalPlan) -> Result<Vec<Column>> {
-    let mut found: Vec<Column> = Vec::new();
-    let add = |found: &mut Vec<Column>, column: Column| {
-        if !found.contains(&column) {
-            found.push(column);
-        }
-    };
+    let mut found = read_by_others(plan)?;
     plan.apply(|node| {
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
-                let query = match expr {
-                    Expr::OuterReferenceColumn(_, column) => {
-                        add(&mut found, column.clone());
-                        return Ok(TreeNodeRecursion::Continue);
-                    }
-                    Expr::ScalarSubquery(query)
-                    | Expr::Exists(Exists { subquery: query, .. })
-                    | Expr::InSubquery(InSubquery { subquery: query, .. }) => query,
-                    _ => return Ok(TreeNodeRecursion::Continue),
-                };
+                if let Expr::OuterReferenceColumn(_, column) = expr
+                    && !found.contains(column)
+                {
+                    found.push(column.clone());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(found)
+}
+
+/// The columns outside of a plan that its own subqueries read.
+fn read_by_others(plan: &LogicalPlan) -> Result<Vec<Column>> {
+    let mut found: Vec<Column> = Vec::new();
+    plan.apply(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                let Some(query) = subquery(expr) else { return Ok(TreeNodeRecursion::Continue) };
                 for column in read_outside(&query.subquery)? {
-                    if !has(node, &column) {
-                        add(&mut found, column);
+                    if !has(node, &column) && !found.contains(&column) {
+                        found.push(column);
                     }
                 }
                 Ok(TreeNodeRecursion::Continue)
@@ -235,11 +254,24 @@ fn with_value(
         call("isobar_only_row", vec![column(&valued), column(&counted)])?
     };
     let values = builder.project(shown)?.build()?;
-    let keys = renamed.into_iter().map(Column::new_unqualified).collect::<Vec<_>>();
-    let joined = LogicalPlanBuilder::from(rows)
-        .join_detailed(values, JoinType::Left, (columns, keys), None, NullEquality::NullEqualsNull)?
-        .build()?;
+    let columns: Vec<Expr> = columns.into_iter().map(Expr::Column).collect();
+    let keys: Vec<Expr> = renamed.iter().map(column).collect();
+    let joined = left_joined(rows, columns, values, keys)?;
     Ok(Some((joined, found)))
+}
+
+/// A plan with what another has for its values, NULL among them; NULL where that has nothing.
+pub(super) fn left_joined(
+    left: LogicalPlan,
+    values: Vec<Expr>,
+    right: LogicalPlan,
+    keys: Vec<Expr>,
+) -> Result<LogicalPlan> {
+    let mut on = (Vec::new(), Vec::new());
+    for (value, key) in values.iter().zip(&keys) {
+        on.extend(nullsafe::equal((value, left.schema()), (key, right.schema()))?);
+    }
+    LogicalPlanBuilder::from(left).join_with_expr_keys(right, JoinType::Left, on, None)?.build()
 }
 
 /// Whether a plan has the same rows however often it is run: it is run once more for its distinct

@@ -5,13 +5,44 @@
 //! given by AS, WITH and to derived tables have no database and stay as they are.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
+use arrow::datatypes::{Field, SchemaRef};
+use datafusion::common::{Column, Result, TableReference};
+use datafusion::logical_expr::Expr as PlanExpr;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult};
 use sqlparser::ast::{Ident, ObjectName, Select, SetExpr, TableFactor, TableWithJoins};
 
-use super::names::{parts, table_name};
+use super::names::{TableName, parts, table_name};
 use super::rewrite::plain;
 use crate::error::SqlResult;
 use crate::result::SqlError;
+
+/// The columns of stored tables. The planner below takes `d.a.id` for a part of a column `d`, should the
+/// subquery have one; no column of MySQL has parts, so it is a column of a query around.
+#[derive(Debug)]
+pub struct Around(pub HashMap<TableName, SchemaRef>);
+
+impl ExprPlanner for Around {
+    fn plan_compound_identifier(
+        &self,
+        field: &Field,
+        qualifier: Option<&TableReference>,
+        rest: &[String],
+    ) -> Result<PlannerResult<Vec<PlanExpr>>> {
+        let (database, table, column) = match (qualifier, rest) {
+            (_, [table, column]) => (field.name().as_str(), table.as_str(), column),
+            (Some(alias), [column]) => (alias.table(), field.name().as_str(), column),
+            _ => return Ok(PlannerResult::Original(Vec::new())),
+        };
+        let name = TableName { database: database.to_owned(), table: table.to_owned() };
+        let known = self.0.get(&name).and_then(|schema| schema.column_with_name(column));
+        let Some((_, field)) = known else { return Ok(PlannerResult::Original(Vec::new())) };
+        let column = Column::new(Some(TableReference::partial(database, table)), column);
+        let field = Arc::new(field.clone());
+        Ok(PlannerResult::Planned(PlanExpr::OuterReferenceColumn(field, column)))
+    }
+}
 
 /// The tables of one FROM: for each name the database, if the name is a stored table's own.
 type Scope = HashMap<String, Option<String>>;
