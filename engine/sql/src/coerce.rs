@@ -99,10 +99,11 @@ pub struct Place<'a> {
 impl Place<'_> {
     fn incorrect(&self, code: u16, state: &[u8; 5], kind: &str, value: &Value) -> SqlError {
         let (name, row) = (&self.column.name, self.row);
+        let besides = of_zero_date(value, self.column.ty);
         SqlError::new(
             code,
             state,
-            format!("Incorrect {kind} value: '{value}' for column '{name}' at row {row}"),
+            format!("Incorrect {kind} value: '{value}'{besides} for column '{name}' at row {row}"),
         )
     }
 
@@ -441,4 +442,20 @@ fn wall_time(value: &Value, place: Place<'_>, kind: &str) -> SqlResult<i64> {
         _ => None,
     };
     us.ok_or_else(|| place.incorrect(1292, b"22007", kind, value))
+}
+
+/// What an error says besides of a zero date on its way into a column; nothing of any other value.
+pub fn of_zero_date(value: &Value, ty: ColumnType) -> &'static str {
+    let is_zero = match value {
+        Value::String(text) => temporal::is_zero(text),
+        Value::Bytes(bytes) => std::str::from_utf8(bytes).is_ok_and(temporal::is_zero),
+        Value::Int(0) | Value::UInt(0) => true,
+        _ => false,
+    };
+    match ty {
+        ColumnType::Date | ColumnType::DateTime(_) | ColumnType::Timestamp(_) if is_zero => {
+            " (zero dates are not kept: write NULL or a day of the calendar)"
+        }
+        _ => "",
+    }
 }

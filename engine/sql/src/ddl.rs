@@ -309,8 +309,9 @@ pub fn default_of(column: &Column, expr: Option<&Expr>) -> SqlResult<Option<Defa
         let value = labels::default_value(column.ty, value).ok_or_else(invalid)?;
         return Ok(Some(Default::Constant(value)));
     }
+    let besides = coerce::of_zero_date(&value, column.ty);
     let value = coerce::to_column(value, Place { column, row: 1, zone: Zone::UTC })
-        .map_err(|_| invalid())?;
+        .map_err(|_| SqlError { message: invalid().message + besides, ..invalid() })?;
     Ok(Some(Default::Constant(value)))
 }
 

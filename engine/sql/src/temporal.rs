@@ -125,6 +125,20 @@ pub fn parse_datetime(text: &str) -> Option<i64> {
     Some(i64::from(days(date)) * DAY_US + clock(rest)?)
 }
 
+/// What stands for `0000-00-00 00:00:00` in comparisons: before every moment that is kept. No row has it.
+pub const ZERO_US: i64 = -719_529 * DAY_US;
+
+/// Whether a text is a zero date: one of which every number is 0, which no calendar has.
+pub fn is_zero(text: &str) -> bool {
+    let parts: Vec<&str> = text.trim().split(['-', '/', '.', ':', '^', 'T', 't', ' ']).collect();
+    let zeros = parts.iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte == b'0'));
+    zeros
+        && match &parts[..] {
+            [digits] => matches!(digits.len(), 6 | 8 | 12 | 14),
+            _ => (3..=7).contains(&parts.len()),
+        }
+}
+
 /// Microseconds of `hh:mm[:ss[.ffffff]]`, within one day.
 fn clock(text: &str) -> Option<i64> {
     let mut rest = text;

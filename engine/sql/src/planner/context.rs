@@ -108,7 +108,7 @@ fn context<'a>(
     state: &'a SessionState,
     resolved: &HashMap<TableName, ResolvedTable>,
 ) -> SqlResult<(Context<'a>, Arc<MysqlOperators>)> {
-    let operators = operators(context.zone()?, &context.time_zone);
+    let operators = operators(context.zone()?, &context.time_zone, context.zero_dates());
     let schemas = resolved.iter().map(|(name, table)| (name.clone(), table.provider.schema()));
     let around = Arc::new(Around(schemas.collect()));
     let tables = resolved

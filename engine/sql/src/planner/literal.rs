@@ -7,12 +7,13 @@ use types::Wide;
 use types::value::DECIMAL_MAX_PRECISION;
 use types::wide::{DECIMAL_MAX_SCALE, WIDE_MAX_PRECISION};
 
+use super::typing::MysqlOperators;
 use crate::error::{SqlResult, unsupported};
 use crate::functions::remarks;
 use crate::functions::texts::leading_number;
 use crate::functions::wide::digits_of;
 use crate::result::SqlError;
-use crate::temporal::{DAY_US, Zone, parse_datetime};
+use crate::temporal::{DAY_US, ZERO_US, is_zero, parse_datetime};
 
 /// The text of a text literal.
 pub fn text(expr: &Expr) -> Option<&str> {
@@ -38,7 +39,7 @@ pub fn number(expr: Expr) -> Expr {
 }
 
 /// A literal text as a literal of the other operand's type, where MySQL compares it as such.
-pub fn typed(literal: &str, ty: &DataType, zone: Zone) -> SqlResult<Option<Expr>> {
+pub fn typed(literal: &str, ty: &DataType, by: &MysqlOperators) -> SqlResult<Option<Expr>> {
     // What would be an error is computed instead, for such rows as there are.
     if ty.is_numeric()
         && remarks::are_errors()
@@ -46,9 +47,10 @@ pub fn typed(literal: &str, ty: &DataType, zone: Zone) -> SqlResult<Option<Expr>
     {
         return Ok(None);
     }
+    let time = |kind: &str| time(literal, kind, by.zero_dates);
     let value = match ty {
         DataType::Date32 => {
-            let us = time(literal, "DATE")?;
+            let us = time("DATE")?;
             if us.rem_euclid(DAY_US) == 0 {
                 ScalarValue::Date32(i32::try_from(us.div_euclid(DAY_US)).ok())
             } else {
@@ -56,10 +58,10 @@ pub fn typed(literal: &str, ty: &DataType, zone: Zone) -> SqlResult<Option<Expr>
             }
         }
         DataType::Timestamp(TimeUnit::Microsecond, None) => {
-            ScalarValue::TimestampMicrosecond(Some(time(literal, "DATETIME")?), None)
+            ScalarValue::TimestampMicrosecond(Some(time("DATETIME")?), None)
         }
         DataType::Timestamp(TimeUnit::Microsecond, Some(utc)) => {
-            let us = zone.to_utc(time(literal, "TIMESTAMP")?);
+            let us = by.zone.to_utc(time("TIMESTAMP")?);
             ScalarValue::TimestampMicrosecond(Some(us), Some(utc.clone()))
         }
         DataType::Binary => ScalarValue::Binary(Some(literal.as_bytes().to_vec())),
@@ -140,8 +142,10 @@ pub fn check_digits(number: &str) -> SqlResult<()> {
     )))
 }
 
-fn time(literal: &str, kind: &str) -> SqlResult<i64> {
-    parse_datetime(literal).ok_or_else(|| {
+/// The moment that a literal is compared as; that of a zero date where there may be one.
+fn time(literal: &str, kind: &str, zero_dates: bool) -> SqlResult<i64> {
+    let zero = || (zero_dates && is_zero(literal)).then_some(ZERO_US);
+    parse_datetime(literal).or_else(zero).ok_or_else(|| {
         SqlError::new(1525, b"HY000", format!("Incorrect {kind} value: '{literal}'"))
     })
 }

@@ -99,6 +99,11 @@ impl QueryContext {
     pub fn full_groups(&self) -> bool {
         self.sql_mode.to_uppercase().contains("ONLY_FULL_GROUP_BY")
     }
+
+    /// Whether times may be compared with zero dates.
+    pub fn zero_dates(&self) -> bool {
+        !self.sql_mode.split(',').any(|mode| mode.eq_ignore_ascii_case("NO_ZERO_DATE"))
+    }
 }
 
 /// A table that a query names.

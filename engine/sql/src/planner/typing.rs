@@ -30,6 +30,8 @@ pub struct MysqlOperators {
     pub zone: Zone,
     /// The same as text, for functions that take it.
     pub zone_name: String,
+    /// Whether times may be compared with zero dates.
+    pub zero_dates: bool,
 }
 
 /// A call of one of our functions.
@@ -114,7 +116,7 @@ impl MysqlOperators {
             return Ok((left, right));
         }
         if let Some(text) = literal::text(&right)
-            && let Some(right) = literal::typed(text, &lt, self.zone).map_err(external)?
+            && let Some(right) = literal::typed(text, &lt, self).map_err(external)?
         {
             return match is_wide(&lt) {
                 true => align_wide(left, right, schema),
@@ -122,7 +124,7 @@ impl MysqlOperators {
             };
         }
         if let Some(text) = literal::text(&left)
-            && let Some(left) = literal::typed(text, &rt, self.zone).map_err(external)?
+            && let Some(left) = literal::typed(text, &rt, self).map_err(external)?
         {
             return match is_wide(&rt) {
                 true => align_wide(left, right, schema),
@@ -428,6 +430,6 @@ fn text(expr: Expr, schema: &DFSchema) -> Result<Expr> {
 }
 
 /// The operators of a session, shared.
-pub fn operators(zone: Zone, zone_name: &str) -> Arc<MysqlOperators> {
-    Arc::new(MysqlOperators { zone, zone_name: zone_name.to_owned() })
+pub fn operators(zone: Zone, zone_name: &str, zero_dates: bool) -> Arc<MysqlOperators> {
+    Arc::new(MysqlOperators { zone, zone_name: zone_name.to_owned(), zero_dates })
 }

@@ -98,21 +98,31 @@ fn near(
             }
         }
         1292 => {
-            // Of a text that only begins with a time, the beginning counts; what is none at all has
-            // no value here, zero dates not being kept, but NULL.
-            let written = text(value);
-            let begin = |end: usize| {
-                let begin = written.trim().get(..end)?;
-                to_column(Value::String(begin.to_owned()), place).ok()
-            };
-            let found = (8..written.trim().len()).rev().find_map(begin);
-            (found.or(place.column.nullable.then_some(Value::Null)), 1265, truncated())
+            // What is no time at all has no value here, zero dates not being kept, but NULL.
+            let null = place.column.nullable.then_some(Value::Null);
+            (begun(text(value).trim(), place).or(null), 1265, truncated())
         }
         _ => (None, 0, String::new()),
     };
     let nearest = nearest.ok_or(error)?;
     warnings.push(warning(code, message));
     Ok(nearest)
+}
+
+/// The time that a text begins with. It ends where no number goes on, nor another follows: of
+/// `2024-02-30` there is no third of February.
+fn begun(written: &str, place: Place<'_>) -> Option<Value> {
+    let ends = |end: &usize| {
+        let rest = written.get(*end..).unwrap_or_default();
+        !rest
+            .trim_start_matches(|c: char| " Tt:.-/^".contains(c))
+            .starts_with(|c: char| c.is_ascii_digit())
+    };
+    let begin = |end: usize| {
+        let begin = written.get(..end)?;
+        to_column(Value::String(begin.to_owned()), place).ok()
+    };
+    (8..written.len()).rev().filter(ends).find_map(begin)
 }
 
 /// As much of bytes as is text, in a column of text.

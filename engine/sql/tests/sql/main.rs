@@ -26,3 +26,4 @@ mod scripts;
 mod session;
 mod statements;
 mod strict;
+mod zero_dates;
