@@ -21,10 +21,12 @@ mod absent;
 mod cluster;
 mod privileges;
 mod schema;
+mod sizes;
 
 pub(crate) use cluster::LONGEST_INFO;
 pub(crate) use privileges::grants_of;
 pub use schema::{character_sets, collations, column_key, default_text, engines, extra, keys};
+pub(crate) use sizes::Sizes;
 
 /// Databases that hold no stored tables.
 pub const VIRTUAL: &[&str] = &["information_schema", "performance_schema", "mysql", "sys"];
@@ -199,6 +201,11 @@ impl Source<'_> {
         Ok(numbers)
     }
 
+    /// How large tables are, as placement knows it.
+    pub(crate) async fn sizes(&self) -> SqlResult<Sizes> {
+        Ok(Sizes::of(&self.engine.storage.status().await?.routes))
+    }
+
     /// The listing that a virtual table is; error 1146 if there is none.
     pub async fn listing(&self, database: &str, table: &str) -> SqlResult<Listing> {
         let missing = || no_table(database, table);
@@ -215,7 +222,10 @@ impl Source<'_> {
             "cluster_info" => self.cluster_info().await,
             "regions" => self.regions().await,
             "processlist" => Ok(self.processlist(LONGEST_INFO)),
-            "tables" => Ok(self.tables(&self.next_numbers(&self.catalog.tables).await?)),
+            "tables" => {
+                let numbers = self.next_numbers(&self.catalog.tables).await?;
+                Ok(self.tables(&numbers, &self.sizes().await?))
+            }
             _ => self.described(table).ok_or_else(missing),
         }
     }

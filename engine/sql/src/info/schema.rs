@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use types::{ColumnType, Default, Index, Table, TableId, Value};
 
-use super::{Listing, Source, int, string, yes};
+use super::{Listing, Sizes, Source, int, string, yes};
 use crate::ddl::now_of;
 
 pub(super) const CATALOG: &str = "def";
@@ -76,7 +76,7 @@ impl Source<'_> {
     }
 
     /// Tables, with the next AUTO_INCREMENT number of those that have one.
-    pub(super) fn tables(&self, numbers: &BTreeMap<TableId, u64>) -> Listing {
+    pub(super) fn tables(&self, numbers: &BTreeMap<TableId, u64>, sizes: &Sizes) -> Listing {
         let mut listing = Listing::of(&[
             "TABLE_CATALOG",
             "TABLE_SCHEMA",
@@ -101,29 +101,13 @@ impl Source<'_> {
             "TABLE_COMMENT",
         ]);
         for table in &self.catalog.tables {
-            listing.rows.push(vec![
-                string(CATALOG),
-                string(&table.database),
-                string(&table.name),
-                string("BASE TABLE"),
-                string("InnoDB"),
-                int(10),
-                string("Dynamic"),
-                Value::Null,
-                Value::Null,
-                Value::Null,
-                Value::Null,
-                Value::Null,
-                Value::Null,
-                numbers.get(&table.id).map_or(Value::Null, |number| int(*number)),
-                Value::Null,
-                Value::Null,
-                Value::Null,
-                string("utf8mb4_bin"),
-                Value::Null,
-                string(""),
-                string(&table.comment),
-            ]);
+            let mut row = vec![string(CATALOG), string(&table.database), string(&table.name)];
+            row.extend([string("BASE TABLE"), string("InnoDB"), int(10), string("Dynamic")]);
+            row.extend(sizes.of_table(table.id));
+            row.push(numbers.get(&table.id).map_or(Value::Null, |number| int(*number)));
+            row.extend(std::iter::repeat_n(Value::Null, 3));
+            row.extend([string("utf8mb4_bin"), Value::Null, string(""), string(&table.comment)]);
+            listing.rows.push(row);
         }
         for view in &self.catalog.views {
             let mut row = vec![string(CATALOG), string(&view.database), string(&view.name)];

@@ -13,7 +13,7 @@ use super::views::{self, not_a};
 use super::{Session, Warning};
 use crate::error::{SqlResult, no_database, no_database_selected};
 use crate::functions::regexp::matches;
-use crate::info::{self, LONGEST_INFO, Listing, Source, int, string};
+use crate::info::{self, LONGEST_INFO, Listing, Sizes, Source, int, string};
 use crate::planner::{self, TableName, table_name};
 use crate::result::Reply;
 use crate::statement::{Filter, Show, ShowKind};
@@ -82,7 +82,7 @@ impl Session {
             ShowKind::TableStatus { database } => {
                 let database = self.named_database(database, catalog)?;
                 let numbers = source.next_numbers(catalog.tables_of(&database)).await?;
-                table_status(catalog, &database, &numbers)
+                table_status(catalog, &database, &numbers, &source.sizes().await?)
             }
             ShowKind::CreateView(name) => {
                 let found = table_name(&name, &self.database)?;
@@ -442,7 +442,12 @@ fn show_index(table: &Table) -> Listing {
     listing
 }
 
-fn table_status(catalog: &Catalog, database: &str, numbers: &BTreeMap<TableId, u64>) -> Listing {
+fn table_status(
+    catalog: &Catalog,
+    database: &str,
+    numbers: &BTreeMap<TableId, u64>,
+    sizes: &Sizes,
+) -> Listing {
     let mut listing = Listing::of(&[
         "Name",
         "Engine",
@@ -465,7 +470,7 @@ fn table_status(catalog: &Catalog, database: &str, numbers: &BTreeMap<TableId, u
     ]);
     for table in catalog.tables_of(database) {
         let mut row = vec![string(&table.name), string("InnoDB"), int(10), string("Dynamic")];
-        row.extend(std::iter::repeat_n(Value::Null, 6));
+        row.extend(sizes.of_table(table.id));
         row.push(numbers.get(&table.id).map_or(Value::Null, |number| int(*number)));
         row.extend(std::iter::repeat_n(Value::Null, 3));
         row.extend([string("utf8mb4_bin"), Value::Null, string(""), string(&table.comment)]);

@@ -1,0 +1,42 @@
+"""How large tables are, as tools ask: what regions report of themselves, in information_schema and SHOW TABLE STATUS."""
+
+from harness import Cluster, wait_until
+
+ROWS = 3000
+SIZES = "table_rows, avg_row_length, data_length, max_data_length, index_length, data_free"
+
+
+def sizes(cluster: Cluster, table: str) -> tuple:
+    where = f"table_schema = 'sized' AND table_name = '{table}'"
+    return cluster.sql(f"SELECT {SIZES} FROM information_schema.tables WHERE {where}")[0]
+
+
+def wait_reported(cluster: Cluster, rows: int) -> None:
+    """Waits until the records and the index of sized.t are reported with so many rows each."""
+    query = "SELECT row_count FROM information_schema.regions WHERE table_schema = 'sized' AND table_name = 't'"
+    wait_until(f"{rows} rows are reported", lambda: cluster.sql(query) == [(rows,), (rows,)])
+
+
+def test_sizes_are_those_of_the_regions(cluster: Cluster):
+    cluster.sql(
+        "CREATE DATABASE sized",
+        "CREATE TABLE sized.t (id INT PRIMARY KEY AUTO_INCREMENT, v INT NOT NULL, pad CHAR(100) NOT NULL, KEY by_v (v))",
+        "CREATE TABLE sized.nothing (id INT PRIMARY KEY)",
+        "CREATE VIEW sized.w AS SELECT id FROM sized.t",
+    )
+    pad = "x" * 100
+    cluster.sql("INSERT INTO sized.t (v, pad) VALUES " + ",".join(f"({n}, '{pad}')" for n in range(ROWS)))
+    wait_reported(cluster, ROWS)
+    rows, average, data, most, index, free = sizes(cluster, "t")
+    assert rows == ROWS and data > ROWS * len(pad) and average == data // ROWS, (data, average)
+    assert 0 < index < data and (most, free) == (None, None), (index, data)
+    # Views have none; an empty table's are known.
+    assert sizes(cluster, "w") == (None,) * 6
+    wait_until("the empty table is reported", lambda: sizes(cluster, "nothing") == (0, 0, 0, None, 0, None))
+    shown = {row[0]: row[4:11] for row in cluster.sql("SHOW TABLE STATUS FROM sized")}
+    assert shown["t"] == (rows, average, data, most, index, free, ROWS + 1)
+    assert shown["nothing"][:6] == sizes(cluster, "nothing") and shown["w"][:6] == (None,) * 6
+    # What is deleted is not counted.
+    cluster.sql(f"DELETE FROM sized.t WHERE id > {ROWS // 2}")
+    wait_reported(cluster, ROWS // 2)
+    assert sizes(cluster, "t")[0] == ROWS // 2
