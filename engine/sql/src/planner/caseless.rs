@@ -1,21 +1,23 @@
 //! Texts of information_schema, which compare without case, as MySQL's do.
 //!
 //! A text column of such a table carries a mark in its field's metadata, as an ENUM carries its labels. Where a
-//! comparison, a sort or a group has a marked column, both its sides are put in upper case: by that the collation of
-//! those columns orders, too. No column of a stored table is ever marked, and one beside a marked column makes the
-//! comparison one of bytes: of two collations, MySQL takes that of utf8mb4.
+//! comparison, a join, a sort, a group, MIN or MAX has a marked column, all its sides are put in upper case: by that
+//! the collation of those columns orders, too. No column of a stored table is ever marked, and one beside a marked
+//! column makes the comparison one of bytes: of two collations, MySQL takes that of utf8mb4.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::{Column, DFSchema, Result};
+use datafusion::common::{Column, DFSchema, JoinConstraint, Result};
 use datafusion::functions_aggregate::expr_fn::min;
+use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::logical_expr::expr::{
-    FieldMetadata, InList, InSubquery, Like, ScalarFunction, Sort, WindowFunction,
+    AggregateFunction, FieldMetadata, InList, InSubquery, Like, NullTreatment, ScalarFunction,
+    Sort, WindowFunction,
 };
 use datafusion::logical_expr::{
-    Aggregate, Distinct, Expr, ExprSchemable, LogicalPlan, Projection, lit,
+    Aggregate, Distinct, Expr, ExprSchemable, Join, LogicalPlan, Projection, lit,
 };
 
 use super::typing::call;
@@ -102,6 +104,9 @@ impl Asks {
                 Asks::of_all(results.chain(&case.else_expr).map(|result| &**result), schema)
             }
             Expr::ScalarFunction(function) => Asks::of_function(function, schema),
+            Expr::AggregateFunction(call) if matches!(call.func.name(), "min" | "max") => {
+                Asks::of_all(&call.params.args, schema)
+            }
             _ => Asks::Nothing,
         }
     }
@@ -172,6 +177,7 @@ pub(super) fn typed(expr: Expr, schema: &DFSchema) -> Result<(Expr, bool)> {
             if call.params.distinct && call.func.name() == "count" {
                 found |= all(&mut call.params.args, schema)?;
             }
+            found |= extreme(&mut call, schema)?;
             Ok((Expr::AggregateFunction(call), found))
         }
         Expr::WindowFunction(mut call) => {
@@ -180,6 +186,31 @@ pub(super) fn typed(expr: Expr, schema: &DFSchema) -> Result<(Expr, bool)> {
         }
         expr => Ok((expr, false)),
     }
+}
+
+/// MIN and MAX: the first text in the order of upper case.
+fn extreme(call: &mut AggregateFunction, schema: &DFSchema) -> Result<bool> {
+    let ascending = match call.func.name() {
+        "min" => true,
+        "max" => false,
+        _ => return Ok(false),
+    };
+    let [text] = &call.params.args[..] else { return Ok(false) };
+    if Asks::of(text, schema) != Asks::WithoutCase {
+        return Ok(false);
+    }
+    let text = text.clone();
+    let by = upper(text.clone(), schema)?;
+    let mut order = vec![by.clone().sort(ascending, false)];
+    // Of texts that are alike, always the same one.
+    if by != text {
+        order.push(text.sort(ascending, false));
+    }
+    call.func = first_value_udaf();
+    call.params.order_by = order;
+    call.params.distinct = false;
+    call.params.null_treatment = Some(NullTreatment::IgnoreNulls);
+    Ok(true)
 }
 
 fn windowed(call: &mut WindowFunction, schema: &DFSchema) -> Result<bool> {
@@ -263,13 +294,14 @@ fn sort(orders: &mut [Sort], schema: &DFSchema) -> Result<bool> {
     Ok(found)
 }
 
-/// A plan that sorts or groups, without case; `None` if it does not, or not by marked columns.
+/// A plan that sorts, groups or joins, without case; `None` if it does not, or not by marked columns.
 pub(super) fn arranged(plan: &LogicalPlan, schema: &DFSchema) -> Result<Option<LogicalPlan>> {
     match plan {
         LogicalPlan::Sort(by) => {
             let mut by = by.clone();
             Ok(sort(&mut by.expr, schema)?.then_some(LogicalPlan::Sort(by)))
         }
+        LogicalPlan::Join(join) => joined(join),
         LogicalPlan::Aggregate(of) => grouped(
             Group { input: &of.input, by: of.group_expr.clone(), counts: of.aggr_expr.clone() },
             &of.schema,
@@ -280,6 +312,26 @@ pub(super) fn arranged(plan: &LogicalPlan, schema: &DFSchema) -> Result<Option<L
         }
         _ => Ok(None),
     }
+}
+
+/// A join by USING or NATURAL, or what INTERSECT and EXCEPT are. Its sides are no plain columns any more, so from here
+/// on it is one by conditions.
+fn joined(join: &Join) -> Result<Option<LogicalPlan>> {
+    let (left, right) = (join.left.schema(), join.right.schema());
+    let mut on = join.on.clone();
+    let mut found = false;
+    for (one, other) in &mut on {
+        if Asks::of(one, left).and(Asks::of(other, right)) == Asks::WithoutCase {
+            *one = upper(std::mem::take(one), left)?;
+            *other = upper(std::mem::take(other), right)?;
+            found = true;
+        }
+    }
+    if !found {
+        return Ok(None);
+    }
+    let join = Join { on, join_constraint: JoinConstraint::On, ..join.clone() };
+    Ok(Some(LogicalPlan::Join(join)))
 }
 
 /// Rows that become one where they are equal.
