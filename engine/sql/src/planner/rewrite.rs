@@ -80,6 +80,7 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+        super::stars::name_shared(select, &|name| self.shown(name), &self.scopes);
         self.scopes.leave();
         flow(select_after(select))
     }

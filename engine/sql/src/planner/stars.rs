@@ -1,16 +1,21 @@
-//! `*` over joins by USING and NATURAL, and what a shared column is in a RIGHT JOIN.
+//! `*` over joins by USING and NATURAL, and what a shared column is in a RIGHT JOIN and in WHERE.
 //!
 //! The planner below keeps the shared columns of whichever table sorts first, and of an outer join
 //! that may be the side without a row. So `*` is written out as MySQL has it: the shared columns
 //! first, of the side that always has a row, then what is left of that table and of the other.
 
+use std::ops::ControlFlow;
+
 use sqlparser::ast::{
-    Expr, Join, JoinConstraint, JoinOperator, Select, SelectItem, TableFactor, TableWithJoins,
+    Expr, Join, JoinConstraint, JoinOperator, Query, Select, SelectItem, TableFactor,
+    TableWithJoins, VisitorMut,
 };
 
 use super::counted::{Shown, columns};
 use super::names::parts;
 use super::rewrite::plain;
+use super::scopes::Scopes;
+use crate::walk::walk_mut;
 
 /// A column's name, and what stands for it in a select list.
 type Column = (String, Expr);
@@ -42,6 +47,51 @@ pub fn write_out(select: &mut Select, shown: Shown) {
     {
         join.join_operator = JoinOperator::LeftOuter(constraint.clone());
         std::mem::swap(&mut from.relation, &mut join.relation);
+    }
+}
+
+/// Puts its table before a column of such joins that stands alone in WHERE: the planner below takes a shared one for
+/// ambiguous there, and nowhere else. For conditions whose expressions are rewritten, so that every name is a column's.
+pub fn name_shared(select: &mut Select, shown: Shown, scopes: &Scopes) {
+    let ([from], Some(condition)) = (&select.from[..], &mut select.selection) else { return };
+    if from.joins.iter().any(by_name)
+        && let Some(columns) = columns_of(from, shown)
+    {
+        _ = walk_mut(condition, &mut Named { columns: &columns, scopes, queries: 0 });
+    }
+}
+
+struct Named<'a> {
+    columns: &'a [Column],
+    scopes: &'a Scopes,
+    /// How many subqueries the expression is within: there a name may mean another column.
+    queries: usize,
+}
+
+impl VisitorMut for Named<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.queries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Identifier(name) = expr
+            && self.queries == 0
+        {
+            let mut found = self.columns.iter().filter(|(column, _)| *column == name.value);
+            if let (Some((_, Expr::CompoundIdentifier(full))), None) = (found.next(), found.next())
+            {
+                *expr = Expr::CompoundIdentifier(self.scopes.column(full.clone()));
+            }
+        }
+        ControlFlow::Continue(())
     }
 }
 
