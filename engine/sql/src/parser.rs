@@ -9,6 +9,7 @@ mod comments;
 mod foreign;
 pub mod forms;
 mod grants;
+mod labels;
 mod lists;
 mod load;
 mod maintenance;
@@ -21,6 +22,7 @@ mod words;
 mod write;
 
 pub use admin::target_of;
+use labels::Labels;
 use sqlparser::ast::{ObjectType, Statement};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
@@ -56,45 +58,60 @@ pub fn parse_expression(sql: &str) -> SqlResult<sqlparser::ast::Expr> {
     Ok(expr)
 }
 
-/// One statement under the default sql_mode.
+/// One statement under the default sql_mode, as its tree is.
 pub fn parse(sql: &str) -> SqlResult<Stmt> {
-    parse_in(sql, &Mysql::default())
+    let dialect = Mysql::default();
+    read(sql, &dialect)
+        .map(|(statement, _)| statement)
+        .map_err(|error| explained(error, sql, &dialect))
 }
 
-/// One statement under a session's sql_mode.
+/// One statement under a session's sql_mode; its columns are called as they were written.
 pub fn parse_in(sql: &str, dialect: &Mysql) -> SqlResult<Stmt> {
-    match read(sql, dialect) {
-        Err(error) if error.code == SYNTAX => match tokens(sql, dialect) {
-            Ok(tokens) => Err(unbuilt::instead(error, &tokens)),
-            Err(_) => Err(error),
-        },
-        other => other,
+    let (mut statement, labels) =
+        read(sql, dialect).map_err(|error| explained(error, sql, dialect))?;
+    labels.write(&mut statement);
+    Ok(statement)
+}
+
+/// A refusal that says what is not built, where that is why.
+fn explained(error: SqlError, sql: &str, dialect: &Mysql) -> SqlError {
+    if error.code != SYNTAX {
+        return error;
+    }
+    match tokens(sql, dialect) {
+        Ok(tokens) => unbuilt::instead(error, &tokens),
+        Err(_) => error,
     }
 }
 
-fn read(sql: &str, dialect: &Mysql) -> SqlResult<Stmt> {
-    let mut tokens = measured(sql, dialect)?;
+fn read(sql: &str, dialect: &Mysql) -> SqlResult<(Stmt, Labels)> {
+    check_length(sql)?;
+    let text = comments::opened(sql, dialect);
+    let tokens = as_written(&text, dialect)?;
+    let labels = Labels::of(&text, &tokens);
+    let mut tokens = settled(tokens, dialect)?;
     let into = prepared::take_into(&mut tokens);
     let mut parser = parser_of(tokens, dialect);
     let statement = statement(&mut parser)?;
     end(&mut parser)?;
     match statement {
-        statement if into.is_empty() => Ok(statement),
-        Stmt::Query(query) => Ok(Stmt::SelectInto(query, into)),
+        statement if into.is_empty() => Ok((statement, labels)),
+        Stmt::Query(query) => Ok((Stmt::SelectInto(query, into), labels)),
         _ => Err(unsupported("INTO variables in a statement of this form")),
     }
 }
 
 fn parser<'a>(sql: &str, dialect: &'a Mysql) -> SqlResult<Parser<'a>> {
-    Ok(parser_of(measured(sql, dialect)?, dialect))
+    check_length(sql)?;
+    Ok(parser_of(tokens(sql, dialect)?, dialect))
 }
 
 fn parser_of(tokens: Vec<TokenWithSpan>, dialect: &Mysql) -> Parser<'_> {
     Parser::new(dialect).with_recursion_limit(DEPTH).with_tokens_with_locations(tokens)
 }
 
-/// A statement's tokens, if it is not too long.
-fn measured(sql: &str, dialect: &Mysql) -> SqlResult<Vec<TokenWithSpan>> {
+fn check_length(sql: &str) -> SqlResult<()> {
     if sql.len() > LONGEST {
         return Err(SqlError::new(
             1153,
@@ -102,15 +119,20 @@ fn measured(sql: &str, dialect: &Mysql) -> SqlResult<Vec<TokenWithSpan>> {
             "Got a packet bigger than 'max_allowed_packet' bytes",
         ));
     }
-    tokens(sql, dialect)
+    Ok(())
 }
 
 /// A statement's tokens, with its parameters numbered and nothing left of sql_mode's doing.
 fn tokens(sql: &str, dialect: &Mysql) -> SqlResult<Vec<TokenWithSpan>> {
-    let text = comments::opened(sql, dialect);
-    let tokens = Tokenizer::new(dialect, &text)
-        .tokenize_with_location()
-        .map_err(|error| syntax(error.to_string()))?;
+    settled(as_written(&comments::opened(sql, dialect), dialect)?, dialect)
+}
+
+fn as_written(text: &str, dialect: &Mysql) -> SqlResult<Vec<TokenWithSpan>> {
+    let tokens = Tokenizer::new(dialect, text).tokenize_with_location();
+    tokens.map_err(|error| syntax(error.to_string()))
+}
+
+fn settled(tokens: Vec<TokenWithSpan>, dialect: &Mysql) -> SqlResult<Vec<TokenWithSpan>> {
     let tokens = as_before_query(moot::take_out(lock_in_share_mode(tokens))?);
     let mut tokens = lists::joined(table_as_select(tokens));
     words::settle(&mut tokens, dialect)?;

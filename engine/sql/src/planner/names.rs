@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, Visitor,
+    Expr, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, Value, Visitor,
 };
 
 use crate::error::{SqlResult, no_database_selected, unsupported};
@@ -115,19 +115,34 @@ pub fn displayed(query: &Query) -> Vec<Displayed> {
         .collect()
 }
 
-fn expression_name(expr: &Expr) -> String {
+/// What a column is called that has no alias, as far as the tree knows.
+pub fn expression_name(expr: &Expr) -> String {
     match expr {
         Expr::Identifier(ident) => ident.value.clone(),
         Expr::CompoundIdentifier(idents) => {
             idents.last().map(|ident| ident.value.clone()).unwrap_or_default()
         }
+        Expr::Prefixed { value, .. } => expression_name(value),
         Expr::Value(value) => match &value.value {
-            sqlparser::ast::Value::SingleQuotedString(text)
-            | sqlparser::ast::Value::DoubleQuotedString(text) => text.clone(),
+            Value::SingleQuotedString(text)
+            | Value::DoubleQuotedString(text)
+            | Value::NationalStringLiteral(text) => {
+                cut(text.trim_start_matches(|c: char| c == ' ' || c.is_ascii_control())).to_owned()
+            }
+            Value::Boolean(truth) => truth.to_string().to_uppercase(),
             other => unnumbered(&other.to_string()),
         },
         other => unnumbered(&other.to_string()),
     }
+}
+
+/// A text as far as it goes into a name that nobody gave: 256 bytes.
+pub fn cut(text: &str) -> &str {
+    let mut end = text.len().min(256);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default()
 }
 
 /// `?1` as the client wrote it.
