@@ -14,6 +14,7 @@ mod context;
 mod correlated;
 mod counted;
 mod decimals;
+mod distinct;
 mod groups;
 pub mod introducer;
 mod json;

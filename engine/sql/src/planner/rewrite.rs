@@ -127,6 +127,7 @@ impl Rewriter<'_> {
         }
         super::ordering::of_set(query)?;
         super::limits::within_reach(query);
+        super::distinct::ordered(query, self.context.full_groups());
         if !self.context.full_groups() {
             super::groups::any_of_group_behind(query);
         }
