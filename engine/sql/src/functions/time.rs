@@ -3,20 +3,22 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, Date32Array, Int64Array, StringArray, TimestampMicrosecondArray,
+    Array, ArrayRef, Date32Array, DurationMicrosecondArray, Int64Array, StringArray,
+    TimestampMicrosecondArray,
 };
 use arrow::datatypes::DataType;
 use chrono::{Datelike, Timelike};
 use datafusion::common::{Result, ScalarValue};
 
 use super::convert::{
-    DATETIME, is_string, is_temporal, to_date, to_datetime, to_decimal, to_i64, to_strings, to_time,
+    DATETIME, is_string, is_temporal, is_time, to_date, to_datetime, to_decimal, to_i64,
+    to_strings, to_time,
 };
 use super::{Function, day, moment, text, whole};
 use crate::calendar::{self, Compound};
 use crate::error::{SqlResult, out_of_range, unsupported};
 use crate::result::SqlError;
-use crate::temporal::{self, DAY_US, Unit, Zone};
+use crate::temporal::{self, DAY_US, TIME_END_US, Unit, Zone};
 
 macro_rules! parts {
     ($($name:literal => $part:expr),* $(,)?) => {
@@ -128,12 +130,20 @@ fn whole_days(name: &str) -> bool {
     }
 }
 
+/// Whether a unit has hours and what is less, and nothing of the calendar.
+fn of_clock(name: &str) -> bool {
+    !["DAY", "WEEK", "MONTH", "QUARTER", "YEAR"].iter().any(|unit| name.contains(unit))
+}
+
 fn shift_type(types: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<DataType> {
-    let whole_days = match literals.get(2).copied().flatten() {
-        Some(ScalarValue::Utf8(Some(name))) => whole_days(name),
-        _ => false,
+    let unit = match literals.get(2).copied().flatten() {
+        Some(ScalarValue::Utf8(Some(name))) => name.as_str(),
+        _ => "",
     };
+    let whole_days = whole_days(unit);
     Ok(match types.first() {
+        // With days, MySQL counts from the present one, and nothing here knows the present.
+        Some(ty) if is_time(ty) && of_clock(unit) => return super::span(types, literals),
         Some(DataType::Date32) if whole_days => DataType::Date32,
         Some(ty) if is_string(ty) => DataType::Utf8,
         _ => DATETIME,
@@ -162,8 +172,15 @@ fn amounts(counts: &ArrayRef, name: &str) -> SqlResult<(Vec<Option<i64>>, Unit)>
 fn date_shift(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
     let names = to_strings(&args[2])?;
     let name = names.iter().next().flatten().unwrap_or_default();
-    let times = to_datetime(&args[0])?;
     let (counts, unit) = amounts(&args[1], name)?;
+    if is_time(ty) {
+        let times = to_time(&args[0])?;
+        let moved = times.iter().zip(counts).map(|(us, n)| {
+            unit.shift(us?, n?).filter(|us| (-TIME_END_US..=TIME_END_US).contains(us))
+        });
+        return Ok(Arc::new(moved.collect::<DurationMicrosecondArray>()));
+    }
+    let times = to_datetime(&args[0])?;
     let moved =
         times.iter().zip(counts).map(|(us, n)| unit.shift(us?, n?).and_then(temporal::in_calendar));
     if is_string(ty) {
