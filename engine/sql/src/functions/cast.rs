@@ -15,6 +15,10 @@ use super::{Function, day, double, literal_int, moment, remarks, span, text, who
 use crate::error::SqlResult;
 use crate::temporal::{TIME_END_US, Zone, round_fraction, round_time};
 
+/// CAST(… AS CHAR) and CONVERT(… USING …) as a statement has them. Where a value becomes text unasked, bytes that are
+/// none are an error.
+pub const STATED_CHAR: &str = "stated_char";
+
 /// One function for each target type.
 pub const FUNCTIONS: &[Function] = &[
     Function::new("cast_signed", 1..=1, whole, cast_signed),
@@ -26,6 +30,7 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("cast_date", 1..=1, day, |a, t| to_type(&a[0], t)),
     Function::new("cast_datetime", 1..=2, moment, cast_datetime),
     Function::new("cast_char", 1..=2, text, cast_char),
+    Function::new(STATED_CHAR, 1..=2, text, stated_char),
     Function::new("cast_binary", 1..=2, |_, _| Ok(DataType::Binary), cast_binary),
     Function::new("cast_time", 1..=2, span, cast_time),
     Function::new("ts_local", 2..=2, moment, ts_local),
@@ -79,6 +84,30 @@ fn cast_char(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
         text.get(..end.unwrap_or(text.len()))
     });
     Ok(Arc::new(cut.collect::<StringArray>()))
+}
+
+/// Bytes that are no UTF-8 are NULL.
+fn stated_char(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
+    if !is_binary(args[0].data_type()) {
+        return cast_char(args, ty);
+    }
+    let bytes = to_bytes(&args[0])?;
+    let texts: StringArray = bytes.iter().map(|bytes| bytes.and_then(text_of)).collect();
+    let mut cast: Vec<ArrayRef> = vec![Arc::new(texts)];
+    cast.extend(args.iter().skip(1).cloned());
+    cast_char(&cast, ty)
+}
+
+fn text_of(bytes: &[u8]) -> Option<&str> {
+    let found = std::str::from_utf8(bytes);
+    if let Err(error) = found {
+        remarks::remark(1300, || {
+            let wrong = bytes.iter().skip(error.valid_up_to()).take(3);
+            let hex: String = wrong.map(|byte| format!("{byte:02X}")).collect();
+            format!("Invalid utf8mb4 character string: '{hex}'")
+        });
+    }
+    found.ok()
 }
 
 /// CAST(… AS BINARY(n)) cuts, or fills up with zero bytes.

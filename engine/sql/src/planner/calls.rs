@@ -14,6 +14,7 @@ use super::rewrite::{null, number_of_hex, plain, value};
 use super::scalars::{NATIVE, SCALARS};
 use crate::calendar::Compound;
 use crate::error::{SqlResult, no_function, syntax, unsupported};
+use crate::functions::cast::STATED_CHAR;
 use crate::functions::{self, random};
 use crate::result::SqlError;
 use crate::temporal::{Unit, format_datetime, fraction_digits, parse_datetime, parse_time};
@@ -158,7 +159,7 @@ pub fn rewritten(expr: Expr, context: &QueryContext) -> SqlResult<Expr> {
         Expr::Convert { expr, charset: Some(_), .. } => {
             let of_char = matches!(&*expr, Expr::Function(function)
                 if parts(&function.name) == ["mysql_char"]);
-            call(if of_char { "mysql_char_text" } else { "cast_char" }, vec![*expr])
+            call(if of_char { "mysql_char_text" } else { STATED_CHAR }, vec![*expr])
         }
         Expr::TypedString(typed) => {
             time_literal(typed.value.into_string().unwrap_or_default(), &typed.data_type)?
@@ -243,9 +244,9 @@ fn cast(expr: Expr, ty: &DataType) -> SqlResult<Expr> {
             if let Some(sqlparser::ast::CharacterLength::IntegerLength { length, .. }) = length {
                 args.push(number(length));
             }
-            Ok(call("cast_char", args))
+            Ok(call(STATED_CHAR, args))
         }
-        DataType::Text => Ok(call("cast_char", vec![expr])),
+        DataType::Text => Ok(call(STATED_CHAR, vec![expr])),
         DataType::JSON => Ok(call("cast_json", vec![expr])),
         DataType::Binary(length) => {
             let mut args = vec![expr];

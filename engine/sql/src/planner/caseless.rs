@@ -22,6 +22,7 @@ use datafusion::logical_expr::{
 
 use super::typing::call;
 use super::{ResolvedTable, TableName};
+use crate::functions::cast::STATED_CHAR;
 
 /// Marks a field.
 const MARK: &str = "isobar.caseless";
@@ -115,7 +116,7 @@ impl Asks {
     fn of_function(function: &ScalarFunction, schema: &DFSchema) -> Asks {
         let args = &function.args;
         match function.name() {
-            "cast_char" => Asks::Bytes,
+            "cast_char" | STATED_CHAR => Asks::Bytes,
             "mysql_if" => Asks::of_all(args.iter().skip(1), schema),
             "mysql_coalesce" | "mysql_concat" | "mysql_concat_ws" | "mysql_replace" => {
                 Asks::of_all(args, schema)

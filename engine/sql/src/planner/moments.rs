@@ -17,6 +17,7 @@ use super::ResolvedTable;
 use super::columns::expr_fraction;
 use super::names::TableName;
 use super::typing::call;
+use crate::functions::cast::STATED_CHAR;
 use crate::functions::convert::is_time;
 use crate::functions::{arithmetic, string};
 
@@ -42,7 +43,7 @@ enum Taken {
 }
 
 fn taken(name: &str) -> Option<Taken> {
-    let others = ["cast_char", "mysql_like", "mysql_regexp"];
+    let others = ["cast_char", STATED_CHAR, "mysql_like", "mysql_regexp"];
     if name == "mysql_format" {
         return None;
     }
