@@ -25,6 +25,9 @@ enum Opened {
     Other,
 }
 
+/// Types of texts with something in parentheses behind them.
+const SIZED: [&str; 4] = ["CHAR", "VARCHAR", "TEXT", "ENUM"];
+
 /// The tokens without such words.
 ///
 /// # Errors
@@ -60,6 +63,8 @@ fn to_go(tokens: &[TokenWithSpan], mut deletes: bool) -> SqlResult<BTreeSet<usiz
         nth.and_then(token).is_some_and(|token| is(token, wanted))
     };
     let defines = word(Some(0), "CREATE") || word(Some(0), "ALTER");
+    let attribute =
+        |nth: usize| defines && is_attribute(|back| nth.checked_sub(back).and_then(token));
     let (mut gone, mut opened, mut closed) = (BTreeSet::new(), Vec::new(), Opened::Other);
     for (nth, at) in solid.iter().enumerate() {
         let Some(found) = token(nth) else { break };
@@ -75,7 +80,7 @@ fn to_go(tokens: &[TokenWithSpan], mut deletes: bool) -> SqlResult<BTreeSet<usiz
             }
             Token::LParen if word(one, "CAST") || word(one, "CONVERT") => opened.push(Opened::Cast),
             Token::LParen if behind_key => opened.push(Opened::Key),
-            Token::LParen if defines && (word(one, "CHAR") || word(one, "VARCHAR")) => {
+            Token::LParen if defines && SIZED.iter().any(|ty| word(one, ty)) => {
                 opened.push(Opened::Length);
             }
             Token::LBrace if word(Some(nth + 1), "OJ") => opened.push(Opened::Join(nth)),
@@ -91,7 +96,7 @@ fn to_go(tokens: &[TokenWithSpan], mut deletes: bool) -> SqlResult<BTreeSet<usiz
                 gone.insert(*at);
             }
             // The attribute asks for the collation that all columns have.
-            found if is(found, "BINARY") && just_closed == Opened::Length => {
+            found if is(found, "BINARY") && (just_closed == Opened::Length || attribute(nth)) => {
                 gone.insert(*at);
             }
             found if opened.last() == Some(&Opened::Cast) => {
@@ -112,6 +117,23 @@ fn to_go(tokens: &[TokenWithSpan], mut deletes: bool) -> SqlResult<BTreeSet<usiz
         }
     }
     Ok(gone)
+}
+
+/// Whether BINARY is an attribute of a type, by the tokens so many before it.
+fn is_attribute<'a>(back: impl Fn(usize) -> Option<&'a Token>) -> bool {
+    let word = |n: usize, wanted: &[&str]| {
+        back(n).is_some_and(|token| wanted.iter().any(|wanted| is(token, wanted)))
+    };
+    if word(2, &["CHARSET"]) || (word(2, &["SET"]) && word(3, &["CHARACTER"])) {
+        return true;
+    }
+    // A type is behind a column's name; where a definition begins, such a word is a name itself.
+    let named =
+        matches!(back(2), Some(Token::Word(_))) && !word(2, &["ADD", "CHANGE", "COLUMN", "MODIFY"]);
+    let begins = matches!(back(3), Some(Token::LParen | Token::Comma))
+        || word(3, &["ADD", "MODIFY"])
+        || (word(3, &["COLUMN"]) && !word(4, &["CHANGE"]));
+    word(1, &["CHAR", "TEXT", "TINYTEXT", "MEDIUMTEXT", "LONGTEXT"]) && named && begins
 }
 
 /// Refuses a character set that a CAST cannot give.
@@ -167,6 +189,14 @@ mod tests {
                 "CREATE TABLE t (a CHAR(36) NOT NULL, b VARCHAR(9), c BINARY(16), `varchar` BINARY)",
             ),
             (
+                "CREATE TABLE t (a TEXT BINARY, b CHAR BINARY NULL, c LONGTEXT binary, d TEXT(9) BINARY, e ENUM('x') BINARY)",
+                "CREATE TABLE t (a TEXT, b CHAR NULL, c LONGTEXT, d TEXT(9), e ENUM('x'))",
+            ),
+            (
+                "CREATE TABLE t (a VARCHAR(9) CHARACTER SET utf8mb4 BINARY, text BINARY(3), b TEXT)",
+                "CREATE TABLE t (a VARCHAR(9) CHARACTER SET utf8mb4, text BINARY(3), b TEXT)",
+            ),
+            (
                 "SELECT * FROM {OJ a LEFT OUTER JOIN b ON a.x = (b.x)}, c",
                 "SELECT * FROM a LEFT OUTER JOIN b ON a.x = (b.x), c",
             ),
@@ -184,6 +214,8 @@ mod tests {
         for kept in [
             "CREATE TABLE t (clustered INT, charset INT, PRIMARY KEY (clustered))",
             "CREATE TABLE t (a CHAR(3) CHARACTER SET utf8mb4)",
+            "ALTER TABLE t ADD text BINARY(3), ADD COLUMN text BINARY(3), MODIFY text BINARY(3)",
+            "ALTER TABLE t ADD a TEXT BINARY, ADD COLUMN b TEXT BINARY, MODIFY COLUMN c CHAR BINARY",
             "SELECT {d '2024-01-01'}, CAST(charset AS CHAR(3)) FROM t",
         ] {
             parse(kept).unwrap();

@@ -15,13 +15,17 @@ enum Piece {
     Word(&'static str),
     /// A number.
     Number,
+    /// `(`.
+    Opened,
     /// `)`.
     Closed,
     /// Neither of `(`, `,` and `.`, behind which a word is a name.
     NoName,
 }
 
-use Piece::{Closed, NoName, Number, Word};
+use Piece::{Closed, NoName, Number, Opened, Word};
+
+const CHARSET: &str = "columns of ASCII or UNICODE (texts are utf8mb4)";
 
 /// Parts by what they consist of, and what is said of them.
 const PARTS: &[(&[Piece], &str)] = &[
@@ -52,6 +56,22 @@ const PARTS: &[(&[Piece], &str)] = &[
         "NONCLUSTERED (leave it out: rows are clustered by their primary key)",
     ),
     (&[NoName, Word("CLUSTERED")], "CLUSTERED but behind a primary key"),
+    (
+        &[Word("DOUBLE"), Word("PRECISION"), Opened, Number],
+        "DOUBLE PRECISION(m,d) columns (use DOUBLE or DECIMAL)",
+    ),
+    (&[Word("REAL"), Opened, Number], "REAL(m,d) columns (use DOUBLE or DECIMAL)"),
+    (&[Word("CHAR"), Opened, Number, Closed, Word("ASCII")], CHARSET),
+    (&[Word("CHAR"), Opened, Number, Closed, Word("UNICODE")], CHARSET),
+    (&[Word("CHAR"), Opened, Number, Closed, Word("BYTE")], "CHAR(n) BYTE (use BINARY(n))"),
+    (&[Word("VARCHAR"), Opened, Number, Closed, Word("ASCII")], CHARSET),
+    (&[Word("VARCHAR"), Opened, Number, Closed, Word("UNICODE")], CHARSET),
+    (
+        &[Word("VARCHAR"), Opened, Number, Closed, Word("BYTE")],
+        "VARCHAR(n) BYTE (use VARBINARY(n))",
+    ),
+    (&[NoName, Word("TEXT"), Word("ASCII")], CHARSET),
+    (&[NoName, Word("TEXT"), Word("UNICODE")], CHARSET),
     (&[Word("WEIGHT_STRING")], "WEIGHT_STRING(… AS …) (CAST its argument)"),
 ];
 
@@ -77,7 +97,7 @@ fn is(token: &Token, piece: Piece) -> bool {
         (Word(wanted), Token::Word(word)) => {
             word.quote_style.is_none() && word.value.eq_ignore_ascii_case(wanted)
         }
-        (Number, Token::Number(..)) | (Closed, Token::RParen) => true,
+        (Number, Token::Number(..)) | (Opened, Token::LParen) | (Closed, Token::RParen) => true,
         (NoName, token) => !matches!(token, Token::LParen | Token::Comma | Token::Period),
         _ => false,
     }
@@ -97,6 +117,12 @@ mod tests {
             ("SELECT 1 FROM (SELECT * FROM t AS OF TIMESTAMP NOW()) d", "AS OF TIMESTAMP"),
             ("CREATE TABLE t (a BIGINT PRIMARY KEY AUTO_RANDOM(5))", "AUTO_RANDOM"),
             ("CREATE TABLE t (a INT(4) ZEROFILL)", "ZEROFILL"),
+            ("CREATE TABLE t (a DOUBLE PRECISION(8,2))", "DOUBLE PRECISION(m,d)"),
+            ("CREATE TABLE t (a REAL(8,2) NOT NULL)", "REAL(m,d)"),
+            ("CREATE TABLE t (a CHAR(10) ASCII)", "ASCII or UNICODE"),
+            ("CREATE TABLE t (a VARCHAR(10) unicode NULL)", "ASCII or UNICODE"),
+            ("CREATE TABLE t (a TEXT ASCII)", "ASCII or UNICODE"),
+            ("CREATE TABLE t (a VARCHAR(10) BYTE)", "use VARBINARY(n)"),
             ("CREATE TABLE t (a INT PRIMARY KEY NONCLUSTERED)", "NONCLUSTERED"),
             ("CREATE TABLE t (a INT STORAGE DISK)", "STORAGE DISK"),
             ("CREATE INDEX i ON t (a) GLOBAL", "GLOBAL indexes"),
