@@ -94,7 +94,7 @@ pub fn count_of_rows(function: &mut Function) {
 
 fn group_concat(mut function: Function) -> SqlResult<Expr> {
     let mut separator = ",".to_owned();
-    let mut distinct_in_order = false;
+    let (mut distinct, mut in_order) = (false, false);
     if let FunctionArguments::List(list) = &mut function.args {
         list.clauses.retain(|clause| match clause {
             FunctionArgumentClause::Separator(text) => {
@@ -113,12 +113,14 @@ fn group_concat(mut function: Function) -> SqlResult<Expr> {
             let whole = call("mysql_concat", parts.collect::<SqlResult<_>>()?);
             list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(whole))];
         }
-        distinct_in_order = list.duplicate_treatment == Some(DuplicateTreatment::Distinct)
-            && list.clauses.iter().any(|c| matches!(c, FunctionArgumentClause::OrderBy(_)));
+        distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
+        in_order = list.clauses.iter().any(|c| matches!(c, FunctionArgumentClause::OrderBy(_)));
     }
-    // Distinct values are put in order as what they are, and become text afterwards.
-    if distinct_in_order {
-        let list = renamed(function, "array_agg", |expr| expr);
+    // Of several lists each may have an order of its own, where string_agg wants one for all.
+    if in_order {
+        // Distinct values are put in order as what they are, and become text afterwards.
+        let text = |expr| if distinct { expr } else { call("cast_char", vec![expr]) };
+        let list = renamed(function, "array_agg", text);
         return Ok(call("isobar_join", vec![list, string(separator)]));
     }
     let mut joined = renamed(function, "string_agg", |expr| call("cast_char", vec![expr]));
