@@ -3,8 +3,9 @@
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
-use super::{admin, expect, name, object, peek_word, refused, take, unexpected};
+use super::{admin, expect, name, object, refused, take, unexpected};
 use crate::error::SqlResult;
+use crate::planner::parts;
 use crate::result::SqlError;
 use crate::statement::{DefineView, Stmt};
 
@@ -52,8 +53,13 @@ pub fn put_view(parser: &mut Parser) -> SqlResult<Stmt> {
     }
     expect(parser, &["AS"])?;
     let query = parser.parse_query().map_err(|error| refused(&error))?;
-    if peek_word(parser, 0).as_deref() == Some("WITH") {
-        return Err(SqlError::new(1368, b"HY000", "CHECK OPTION on non-updatable view"));
+    if take(parser, &["WITH"]) {
+        _ = take(parser, &["CASCADED"]) || take(parser, &["LOCAL"]);
+        expect(parser, &["CHECK", "OPTION"])?;
+        // No view takes writes, so there are none to check.
+        let name = parts(&view).join(".");
+        let text = format!("CHECK OPTION on non-updatable view '{name}'");
+        return Err(SqlError::new(1368, b"HY000", text));
     }
     let name = view;
     Ok(Stmt::PutView(Box::new(DefineView {
