@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, TimeUnit};
-use datafusion::common::{Column as PlanColumn, ScalarValue};
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
+use datafusion::common::{Column as PlanColumn, JoinType, ScalarValue};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder};
 use types::columns::arrow_type;
 use types::{ColumnType, IntWidth, Table};
 
@@ -180,10 +180,7 @@ fn origin(
         LogicalPlan::Join(join) => {
             let left = join.left.schema().fields().len();
             match join.join_type {
-                datafusion::common::JoinType::Inner
-                | datafusion::common::JoinType::Left
-                | datafusion::common::JoinType::Right
-                | datafusion::common::JoinType::Full => {
+                JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full => {
                     if at < left {
                         origin(&join.left, at, resolved)
                     } else {
@@ -240,6 +237,19 @@ fn fraction(plan: &LogicalPlan, at: usize, resolved: &HashMap<TableName, Resolve
         LogicalPlan::Limit(l) => fraction(&l.input, at, resolved),
         LogicalPlan::Distinct(d) => fraction(d.input(), at, resolved),
         LogicalPlan::SubqueryAlias(a) => fraction(&a.input, at, resolved),
+        LogicalPlan::Union(u) => {
+            u.inputs.iter().map(|input| fraction(input, at, resolved)).max().unwrap_or(0)
+        }
+        LogicalPlan::Window(w) => {
+            let columns = w.input.schema().fields().len();
+            match at.checked_sub(columns) {
+                None => fraction(&w.input, at, resolved),
+                Some(at) => {
+                    w.window_expr.get(at).map_or(0, |e| expr_fraction(e, &w.input, resolved))
+                }
+            }
+        }
+        LogicalPlan::Join(join) => fraction_of_join(join, at, resolved),
         _ => match origin(plan, at, resolved) {
             Some(origin) => match origin.table.columns.get(origin.position).map(|c| c.ty) {
                 Some(
@@ -251,6 +261,17 @@ fn fraction(plan: &LogicalPlan, at: usize, resolved: &HashMap<TableName, Resolve
             },
             None => 0,
         },
+    }
+}
+
+fn fraction_of_join(join: &Join, at: usize, resolved: &HashMap<TableName, ResolvedTable>) -> u8 {
+    let left = join.left.schema().fields().len();
+    match join.join_type {
+        JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => {
+            fraction(&join.right, at, resolved)
+        }
+        _ if at < left => fraction(&join.left, at, resolved),
+        _ => fraction(&join.right, at - left, resolved),
     }
 }
 
@@ -267,6 +288,14 @@ pub(super) fn expr_fraction(
             return at.map_or(0, |at| fraction(input, at, resolved));
         }
         Expr::ScalarFunction(function) => function,
+        Expr::Case(case) => {
+            let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
+            return results.map(|result| of(result)).max().unwrap_or(0);
+        }
+        Expr::WindowFunction(window) => {
+            return window.params.args.iter().map(of).max().unwrap_or(0);
+        }
+        Expr::ScalarSubquery(query) => return fraction(&query.subquery, 0, resolved),
         other => {
             let columns = other.column_refs().into_iter();
             return columns.map(|c| of(&Expr::Column(c.clone()))).max().unwrap_or(0);

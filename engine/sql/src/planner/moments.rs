@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, lit};
@@ -20,6 +20,9 @@ use super::typing::call;
 use crate::functions::cast::STATED_CHAR;
 use crate::functions::convert::is_time;
 use crate::functions::{arithmetic, string};
+
+/// Digits of a TIME as the number HHMMSS.
+const TIME_DIGITS: i64 = 7;
 
 /// The tables of a query, by which the digits of their columns are known.
 pub type Tables = HashMap<TableName, ResolvedTable>;
@@ -62,6 +65,9 @@ pub fn spelled(
     input: &LogicalPlan,
     tables: &Tables,
 ) -> Result<Transformed<Expr>> {
+    if function.name() == "sum_arg" {
+        return summed(function, schema, input, tables);
+    }
     let Some(taken) = taken(function.name()) else {
         return Ok(Transformed::no(Expr::ScalarFunction(function)));
     };
@@ -94,4 +100,41 @@ pub fn spelled(
     }
     let call = Expr::ScalarFunction(ScalarFunction::new_udf(function.func, args));
     Ok(if changed { Transformed::yes(call) } else { Transformed::no(call) })
+}
+
+/// SUM's argument; a TIME is the number HHMMSS with as many digits behind the point as it has.
+fn summed(
+    function: ScalarFunction,
+    schema: &DFSchema,
+    input: &LogicalPlan,
+    tables: &Tables,
+) -> Result<Transformed<Expr>> {
+    let [arg] = &function.args[..] else {
+        return Ok(Transformed::no(Expr::ScalarFunction(function)));
+    };
+    if !is_time(&arg.get_type(schema)?) || !is_traced(arg, input)? {
+        return Ok(Transformed::no(Expr::ScalarFunction(function)));
+    }
+    let digits = i64::from(expr_fraction(arg, input, tables).min(6));
+    let number = call("cast_decimal", vec![arg.clone(), lit(TIME_DIGITS + digits), lit(digits)])?;
+    let sum = ScalarFunction::new_udf(function.func, vec![number]);
+    Ok(Transformed::yes(Expr::ScalarFunction(sum)))
+}
+
+/// Whether no digit of a TIME can come from where its digits are not known: what is known to have none
+/// is rounded.
+fn is_traced(arg: &Expr, input: &LogicalPlan) -> Result<bool> {
+    let outer = arg.exists(|expr| Ok(matches!(expr, Expr::OuterReferenceColumn(..))))?;
+    let untraced = input.exists(|plan| {
+        Ok(matches!(
+            plan,
+            LogicalPlan::Values(_)
+                | LogicalPlan::Unnest(_)
+                | LogicalPlan::Extension(_)
+                | LogicalPlan::RecursiveQuery(_)
+                | LogicalPlan::Repartition(_)
+                | LogicalPlan::Subquery(_)
+        ))
+    })?;
+    Ok(!outer && !untraced)
 }

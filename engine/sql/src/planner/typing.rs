@@ -234,8 +234,9 @@ impl MysqlOperators {
                     .merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &source)?);
             }
             let names = NamePreserver::new(&plan);
+            let sums = matches!(plan, LogicalPlan::Aggregate(_) | LogicalPlan::Window(_));
             let input = match &plan.inputs()[..] {
-                [input] if fractions => Some((*input).clone()),
+                [input] if fractions || sums => Some((*input).clone()),
                 _ => None,
             };
             let plan = plan.map_expressions(|expr| {
@@ -243,7 +244,9 @@ impl MysqlOperators {
                     expr.transform_up(|expr| {
                         let typed = self.typed(expr, &schema)?;
                         match (&input, typed.data) {
-                            (Some(input), Expr::ScalarFunction(function)) => {
+                            (Some(input), Expr::ScalarFunction(function))
+                                if fractions || function.name() == "sum_arg" =>
+                            {
                                 let spelled = spelled(function, &schema, input, tables)?;
                                 let changed = typed.transformed || spelled.transformed;
                                 Ok(Transformed { transformed: changed, ..spelled })
