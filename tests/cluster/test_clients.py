@@ -5,8 +5,10 @@ import subprocess
 from decimal import Decimal
 
 import mysql.connector
+import prepared
 import pymysql
 import pytest
+from pymysql.constants import FIELD_TYPE
 
 from harness import Cluster
 
@@ -141,6 +143,43 @@ def test_mysql_connector_knows_labels(cluster: Cluster):
         assert not (number[1] | text[1]) & (enum_flag | set_flag), (number, text)
     finally:
         connection.close()
+
+
+def test_years_are_told_as_years(cluster: Cluster):
+    """Drivers tell a YEAR by its type: of a table's column, and of what chooses among such values."""
+    cluster.sql(
+        "CREATE TABLE shop.years (id INT PRIMARY KEY, y YEAR, z YEAR NOT NULL, s SMALLINT UNSIGNED)",
+        "INSERT INTO shop.years VALUES (1, 2001, 1999, 5), (2, NULL, 0, 6)",
+        "CREATE VIEW shop.seen AS SELECT id, y FROM shop.years",
+    )
+    unsigned, zerofill = 32, 64
+    stored, computed = (FIELD_TYPE.YEAR, 4, unsigned | zerofill), (FIELD_TYPE.YEAR, 4, unsigned)
+    short, long = (FIELD_TYPE.SHORT, 5, unsigned), (FIELD_TYPE.LONGLONG, 20, unsigned)
+    questions = (
+        ("SELECT y, z, s FROM years ORDER BY id", [stored, stored, short], [(2001, 1999, 5), (None, 0, 6)]),
+        ("SELECT q FROM (SELECT y q FROM seen LIMIT 5) d ORDER BY q", [stored], [(None,), (2001,)]),
+        ("SELECT MAX(y), MIN(z), MAX(s) FROM years", [computed, computed, short], [(2001, 0, 6)]),
+        (
+            "SELECT COALESCE(y, z), IF(id = 1, y, NULL), CASE WHEN id = 1 THEN z END, GREATEST(y, z) FROM years ORDER BY id",
+            [computed] * 4,
+            [(2001, 2001, 1999, 2001), (0, None, None, None)],
+        ),
+        ("SELECT MAX(y) OVER (), LAG(z) OVER (ORDER BY id) FROM years ORDER BY id", [computed] * 2, [(2001, None), (2001, 1999)]),
+        ("SELECT (SELECT y FROM years WHERE id = 1)", [computed], [(2001,)]),
+        ("SELECT COALESCE(y, s), y + z FROM years WHERE id = 1", [short, long], [(2001, 4000)]),
+    )
+    with cluster.connect(database="shop") as connection, connection.cursor() as cursor:
+        for sql, told, rows in questions:
+            cursor.execute(sql)
+            fields = cursor._result.fields
+            assert [(field.type_code, field.length, field.flags & (unsigned | zerofill)) for field in fields] == told, sql
+            assert list(cursor.fetchall()) == rows, sql
+            assert prepared.execute(connection, sql) == rows, sql
+        cursor.execute("SELECT y FROM years UNION SELECT z FROM years")
+        assert [column[1] for column in cursor.description] == [FIELD_TYPE.YEAR]
+        cursor.execute("CREATE TABLE latest AS SELECT MAX(y) y, MAX(s) s FROM years")
+        cursor.execute("SELECT DATA_TYPE FROM information_schema.COLUMNS WHERE TABLE_NAME = 'latest' ORDER BY ORDINAL_POSITION")
+        assert cursor.fetchall() == (("year",), ("smallint",))
 
 
 def test_optimistic_transactions_that_conflict_are_told_at_commit(cluster: Cluster):

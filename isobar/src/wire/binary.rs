@@ -68,6 +68,10 @@ fn put_cell(out: &mut BytesMut, cell: &Cell<'_>, column: &CellReader<'_>) -> Res
 }
 
 fn put_int(out: &mut BytesMut, n: i128, column: &CellReader<'_>) -> Result<(), SqlError> {
+    if column.ty() == Some(ColumnType::Year) {
+        out.put_u16_le(n as u16);
+        return Ok(());
+    }
     let Some(ColumnType::Int { width, .. }) = column.ty() else {
         return Err(errors::internal(format!("column '{}' is no integer column", column.name())));
     };

@@ -46,7 +46,7 @@ pub enum Cell<'a> {
     Wide(&'a i256, u8),
     /// FLOAT.
     Float(f32),
-    /// YEAR.
+    /// YEAR of a table, which shows four digits; a computed one is an unsigned integer.
     Year(u16),
     /// BIT: the number, and how many bytes its column has.
     Bit(u64, usize),
@@ -139,6 +139,9 @@ impl<'a> CellReader<'a> {
             },
             (Some(ColumnType::Double | ColumnType::Float), DataType::Float32) => {
                 Values::F32(array.as_primitive())
+            }
+            (Some(ColumnType::Year), DataType::UInt16) if column.org_table.is_empty() => {
+                Values::U16(array.as_primitive())
             }
             (Some(ColumnType::Year), DataType::UInt16) => Values::Year(array.as_primitive()),
             (Some(ColumnType::Bit(bits)), DataType::UInt64) => {

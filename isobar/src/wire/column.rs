@@ -23,7 +23,10 @@ pub fn put_definition(out: &mut BytesMut, column: &ResultColumn) {
         (Some(ColumnType::Double), Some(digits)) => digits,
         _ => shape.decimals,
     };
-    let flags = shape.flags | key_flags(column);
+    // What is computed of YEARs is a YEAR that is not filled up with zeros.
+    let computed = column.ty == Some(ColumnType::Year) && column.org_table.is_empty();
+    let dropped = if computed { ColumnFlags::ZEROFILL_FLAG } else { ColumnFlags::empty() };
+    let flags = (shape.flags - dropped) | key_flags(column);
     let names =
         [&column.database, &column.table, &column.org_table, &column.name, &column.org_name];
     put(out, names.map(String::as_bytes), &Shape { flags, decimals, ..shape });

@@ -11,6 +11,7 @@ use types::{ColumnType, IntWidth, Table};
 
 use super::names::{Displayed, TableName};
 use super::twins::TWIN;
+use super::years::is_year;
 use super::{PlannedSelect, ResolvedTable};
 use crate::error::SqlResult;
 use crate::functions::convert::is_string;
@@ -40,7 +41,12 @@ pub fn finish(
     for (at, (qualifier, field)) in plan.schema().iter().enumerate() {
         let origin = origin(&plan, at, resolved);
         let labelled = super::labels::type_of_field(field);
-        let ty = labelled.or_else(|| result_type(field.data_type(), fraction(&plan, at, resolved)));
+        let ty = match is_year(&plan, at, resolved) {
+            true => Some(ColumnType::Year),
+            false => {
+                labelled.or_else(|| result_type(field.data_type(), fraction(&plan, at, resolved)))
+            }
+        };
         let mut column = describe(origin, ty, field.is_nullable());
         if let Some(name) = names.get(at).and_then(Clone::clone) {
             column.name = name;
@@ -218,6 +224,16 @@ fn column_origin(
         Expr::Alias(alias) => column_origin(&alias.expr, input, resolved),
         _ => None,
     }
+}
+
+/// The type of the table column that a plan's column is, if it is no more than that.
+pub(super) fn stored_type(
+    plan: &LogicalPlan,
+    at: usize,
+    resolved: &HashMap<TableName, ResolvedTable>,
+) -> Option<ColumnType> {
+    let origin = origin(plan, at, resolved)?;
+    origin.table.columns.get(origin.position).map(|column| column.ty)
 }
 
 /// Digits of a second's fraction that a time expression may have: those of the columns in it.

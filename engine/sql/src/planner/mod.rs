@@ -47,6 +47,7 @@ mod twins;
 pub mod typing;
 mod wildcards;
 mod windows;
+mod years;
 mod yielding;
 
 use std::collections::HashMap;
