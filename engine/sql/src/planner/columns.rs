@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{Column as PlanColumn, JoinType, ScalarValue};
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder};
 use types::columns::arrow_type;
 use types::{ColumnType, IntWidth, Table};
@@ -297,26 +298,32 @@ pub(super) fn expr_fraction(
     resolved: &HashMap<TableName, ResolvedTable>,
 ) -> u8 {
     let of = |expr: &Expr| expr_fraction(expr, input, resolved);
-    let function = match expr {
-        Expr::Alias(alias) => return of(&alias.expr),
+    match expr {
+        Expr::Alias(alias) => of(&alias.expr),
         Expr::Column(column) => {
             let at = input.schema().maybe_index_of_column(column);
-            return at.map_or(0, |at| fraction(input, at, resolved));
+            at.map_or(0, |at| fraction(input, at, resolved))
         }
-        Expr::ScalarFunction(function) => function,
+        Expr::ScalarFunction(function) => function_fraction(function, input, resolved),
         Expr::Case(case) => {
             let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
-            return results.map(|result| of(result)).max().unwrap_or(0);
+            results.map(|result| of(result)).max().unwrap_or(0)
         }
-        Expr::WindowFunction(window) => {
-            return window.params.args.iter().map(of).max().unwrap_or(0);
-        }
-        Expr::ScalarSubquery(query) => return fraction(&query.subquery, 0, resolved),
+        Expr::WindowFunction(window) => window.params.args.iter().map(of).max().unwrap_or(0),
+        Expr::ScalarSubquery(query) => fraction(&query.subquery, 0, resolved),
         other => {
             let columns = other.column_refs().into_iter();
-            return columns.map(|c| of(&Expr::Column(c.clone()))).max().unwrap_or(0);
+            columns.map(|c| of(&Expr::Column(c.clone()))).max().unwrap_or(0)
         }
-    };
+    }
+}
+
+fn function_fraction(
+    function: &ScalarFunction,
+    input: &LogicalPlan,
+    resolved: &HashMap<TableName, ResolvedTable>,
+) -> u8 {
+    let of = |expr: &Expr| expr_fraction(expr, input, resolved);
     let number = |expr: &Expr| match expr.get_type(input.schema().as_ref()) {
         Ok(DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale)) => {
             scale.clamp(0, 6).unsigned_abs()

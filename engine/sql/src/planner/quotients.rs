@@ -97,7 +97,7 @@ pub fn kept(expr: Expr, schema: &DFSchema) -> Result<(Expr, bool)> {
 fn called(expr: &Expr, function: &ScalarFunction, schema: &DFSchema) -> Result<Option<Expr>> {
     let name = function.name();
     let otherwise = OTHERWISE.contains(&name);
-    if !otherwise && !EXACT.contains(&name) {
+    if !(otherwise || EXACT.contains(&name)) || !function.args.iter().any(is_quotient) {
         return Ok(None);
     }
     let shown = expr.get_type(schema)?;

@@ -256,18 +256,7 @@ impl MysqlOperators {
                     })
                 })
             })?;
-            let plan = match super::json::sorted(&plan.data, &schema)? {
-                Some(sorted) => Transformed::yes(sorted),
-                None => plan,
-            };
-            let plan = match super::labels::sorted(&plan.data, &schema)? {
-                Some(sorted) => Transformed::yes(sorted),
-                None => plan,
-            };
-            let plan = match super::caseless::arranged(&plan.data, &schema)? {
-                Some(arranged) => Transformed::yes(arranged),
-                None => plan,
-            };
+            let plan = arranged(plan, &schema)?;
             retyped |= plan.transformed;
             if !retyped {
                 return Ok(plan);
@@ -352,6 +341,22 @@ impl MysqlOperators {
         let any = equal.reduce(|a, b| a.or(b)).unwrap_or_else(|| lit(false));
         Ok(Transformed::yes(if negated { Expr::Not(Box::new(any)) } else { any }))
     }
+}
+
+/// A node that sorts or groups by what has another order than its values in the plan.
+fn arranged(plan: Transformed<LogicalPlan>, schema: &DFSchema) -> Result<Transformed<LogicalPlan>> {
+    let plan = match super::json::sorted(&plan.data, schema)? {
+        Some(sorted) => Transformed::yes(sorted),
+        None => plan,
+    };
+    let plan = match super::labels::sorted(&plan.data, schema)? {
+        Some(sorted) => Transformed::yes(sorted),
+        None => plan,
+    };
+    Ok(match super::caseless::arranged(&plan.data, schema)? {
+        Some(arranged) => Transformed::yes(arranged),
+        None => plan,
+    })
 }
 
 /// An expression typed, under the name that it had; of ROLLUP's, each.
