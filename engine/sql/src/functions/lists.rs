@@ -13,7 +13,7 @@ use crate::error::{SqlResult, unknown};
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[
     Function::new("isobar_row", 1..=999, |_, _| Ok(DataType::Binary), row_key),
-    Function::new("isobar_join", 2..=2, text, join),
+    Function::new("isobar_join", 3..=3, text, join),
 ];
 
 /// Bytes that are the same for the same row and for no other; NULL for a row with a NULL.
@@ -32,7 +32,8 @@ fn row_key(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     Ok(Arc::new((0..args[0].len()).map(key).collect::<BinaryArray>()))
 }
 
-/// The values of each row's list, without its NULLs, as one text; NULL where none is left.
+/// The values of each row's list, without its NULLs, as one text; NULL where none is left. The third
+/// operand is 1 for those that take them from the list's end.
 fn join(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     if *args[0].data_type() == DataType::Null {
         return Ok(Arc::new(StringArray::new_null(args[0].len())));
@@ -41,6 +42,7 @@ fn join(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
         .as_list_opt::<i32>()
         .ok_or_else(|| unknown(format!("a list is due where {} is", args[0].data_type())))?;
     let (texts, separators) = (to_strings(lists.values())?, to_strings(&args[1])?);
+    let backwards = to_strings(&args[2])?;
     let joined = |row: usize| {
         if lists.is_null(row) || separators.is_null(row) {
             return None;
@@ -49,7 +51,10 @@ fn join(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
         let (from, to) = (usize::try_from(*from).ok()?, usize::try_from(*to).ok()?);
         let values = (from..to).filter(|at| texts.is_valid(*at));
         let values = values.map(|at| unranked(texts.value(at), lists.values().data_type()));
-        let values: Vec<&str> = values.collect();
+        let mut values: Vec<&str> = values.collect();
+        if backwards.value(row) == "1" {
+            values.reverse();
+        }
         (!values.is_empty()).then(|| values.join(separators.value(row)))
     };
     Ok(Arc::new((0..lists.len()).map(joined).collect::<StringArray>()))

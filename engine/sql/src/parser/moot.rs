@@ -124,7 +124,8 @@ fn is_attribute<'a>(back: impl Fn(usize) -> Option<&'a Token>) -> bool {
     let word = |n: usize, wanted: &[&str]| {
         back(n).is_some_and(|token| wanted.iter().any(|wanted| is(token, wanted)))
     };
-    if word(2, &["CHARSET"]) || (word(2, &["SET"]) && word(3, &["CHARACTER"])) {
+    let set = word(2, &["CHARSET"]) || (word(2, &["SET"]) && word(3, &["CHARACTER"]));
+    if set && back(1) != Some(&Token::Eq) {
         return true;
     }
     // A type is behind a column's name; where a definition begins, such a word is a name itself.

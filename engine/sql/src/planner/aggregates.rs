@@ -3,7 +3,7 @@
 
 use sqlparser::ast::{
     BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentClause, FunctionArguments, Value,
+    FunctionArgumentClause, FunctionArguments, OrderByExpr, Value,
 };
 
 use super::calls::{call, number, string};
@@ -92,9 +92,22 @@ pub fn count_of_rows(function: &mut Function) {
     }
 }
 
+/// Turns an order around if it begins downwards, and says so. Where DataFusion has one list for an order
+/// and one for its opposite, it makes both in the same, and lists of distinct values stay so.
+fn upwards(order: &mut [OrderByExpr]) -> bool {
+    let down = |by: &OrderByExpr| by.options.asc == Some(false);
+    if !order.first().is_some_and(down) {
+        return false;
+    }
+    for by in order {
+        by.options.asc = Some(down(by));
+    }
+    true
+}
+
 fn group_concat(mut function: Function) -> SqlResult<Expr> {
     let mut separator = ",".to_owned();
-    let (mut distinct, mut in_order) = (false, false);
+    let (mut distinct, mut in_order, mut backwards) = (false, false, false);
     if let FunctionArguments::List(list) = &mut function.args {
         list.clauses.retain(|clause| match clause {
             FunctionArgumentClause::Separator(text) => {
@@ -114,14 +127,20 @@ fn group_concat(mut function: Function) -> SqlResult<Expr> {
             list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(whole))];
         }
         distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
-        in_order = list.clauses.iter().any(|c| matches!(c, FunctionArgumentClause::OrderBy(_)));
+        for clause in &mut list.clauses {
+            if let FunctionArgumentClause::OrderBy(order) = clause {
+                in_order = true;
+                backwards = upwards(order);
+            }
+        }
     }
     // Of several lists each may have an order of its own, where string_agg wants one for all.
     if in_order {
         // Distinct values are put in order as what they are, and become text afterwards.
         let text = |expr| if distinct { expr } else { call("cast_char", vec![expr]) };
         let list = renamed(function, "array_agg", text);
-        return Ok(call("isobar_join", vec![list, string(separator)]));
+        let backwards = number(u64::from(backwards));
+        return Ok(call("isobar_join", vec![list, string(separator), backwards]));
     }
     let mut joined = renamed(function, "string_agg", |expr| call("cast_char", vec![expr]));
     if let Expr::Function(Function { args: FunctionArguments::List(list), .. }) = &mut joined {

@@ -241,6 +241,8 @@ async fn indexes_made_together_under_writers_miss_nothing() {
     let (engine, lagging) = two_nodes(None);
     let mut one = in_database(&engine).await;
     done(&mut one, "CREATE TABLE a (id INT PRIMARY KEY, v INT)").await.unwrap();
+    // The node that lags knows the table one change later.
+    done(&mut one, "CREATE TABLE b (id INT PRIMARY KEY)").await.unwrap();
     let many: Vec<String> = (10..400).map(|n| format!("({n}, {})", n % 7)).collect();
     done(&mut one, &format!("INSERT INTO a VALUES {}", many.join(","))).await.unwrap();
     let stop = CancellationToken::new();
