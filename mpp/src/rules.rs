@@ -1,5 +1,5 @@
-//! What the distributed planner cannot do by itself: a plan rule that it needs, and the queries
-//! that it must not get.
+//! What the distributed planner cannot do by itself: plan rules that it needs, and the queries that
+//! it must not get.
 
 use std::sync::Arc;
 
@@ -7,10 +7,13 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, Tr
 use datafusion::common::{JoinType, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::error::{DoorCode, DoorError, DoorResult};
@@ -57,6 +60,59 @@ impl PhysicalOptimizerRule for IsolateSingleTaskJoins {
         })
         .data()
     }
+}
+
+/// A window's input is not sorted by a key of PARTITION BY that equals another one, by a join, say.
+/// Nobody knows that any more where the input comes from another node, and the window fails there:
+/// so sorts name all of the keys.
+#[derive(Debug)]
+pub struct SortByWholePartitions;
+
+impl PhysicalOptimizerRule for SortByWholePartitions {
+    fn name(&self) -> &str {
+        "SortByWholePartitions"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|node| {
+            let bounded = node.downcast_ref::<BoundedWindowAggExec>().map(|w| w.window_expr());
+            let windows = bounded.or_else(|| {
+                node.downcast_ref::<WindowAggExec>().map(|window| window.window_expr())
+            });
+            let keys = windows.and_then(|all| all.first()).map_or(&[][..], |w| w.partition_by());
+            let children = node.children();
+            let sort = children.first().and_then(|child| child.downcast_ref::<SortExec>());
+            let Some(sorted) = sort.and_then(|sort| sorted_by(sort, keys)) else {
+                return Ok(Transformed::no(node));
+            };
+            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+            Ok(Transformed::yes(node.replace_children(vec![Arc::new(sorted)], options)?))
+        })
+        .data()
+    }
+}
+
+/// A sort by keys that it lacks, too, which are constant among rows of the same other keys.
+fn sorted_by(sort: &SortExec, keys: &[Arc<dyn PhysicalExpr>]) -> Option<SortExec> {
+    let is_known = |key: &&Arc<dyn PhysicalExpr>| sort.expr().iter().any(|by| by.expr.eq(*key));
+    let (known, lacking): (Vec<_>, Vec<_>) = keys.iter().partition(is_known);
+    if lacking.is_empty() {
+        return None;
+    }
+    let mut order: Vec<PhysicalSortExpr> = sort.expr().iter().cloned().collect();
+    let rest = order.split_off(known.len().min(order.len()));
+    order.extend(lacking.into_iter().cloned().map(PhysicalSortExpr::new_default));
+    order.extend(rest);
+    let sorted = SortExec::new(LexOrdering::new(order)?, sort.input().clone());
+    Some(sorted.with_preserve_partitioning(sort.preserve_partitioning()).with_fetch(sort.fetch()))
 }
 
 /// Refuses WITH RECURSIVE over tables: each round would have to run the other nodes' tasks again,

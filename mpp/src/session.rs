@@ -18,7 +18,7 @@ use crate::channel::WorkerChannels;
 use crate::handlers::{QueryNodes, desired, route, scale_up};
 use crate::life::{self, Life};
 use crate::reader::Reader;
-use crate::rules::IsolateSingleTaskJoins;
+use crate::rules::{IsolateSingleTaskJoins, SortByWholePartitions};
 use crate::scan::{PARTITIONS, ScanCodec};
 
 /// Rows in a batch.
@@ -61,6 +61,7 @@ pub fn coordinator(
     let builder = sql::planner::session_state_builder(config)
         .with_runtime_env(runtime)
         .with_physical_optimizer_rule(Arc::new(IsolateSingleTaskJoins))
+        .with_physical_optimizer_rule(Arc::new(SortByWholePartitions))
         .with_distributed_planner()
         .with_distributed_worker_resolver(FixedWorkers(urls))
         .with_distributed_channel_resolver(channels)

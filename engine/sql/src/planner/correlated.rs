@@ -141,6 +141,8 @@ fn is_planned(node: &LogicalPlan, expr: &Expr, query: &Subquery) -> Result<bool>
         Expr::ScalarSubquery(_) => {
             matches!(node, LogicalPlan::Projection(_) | LogicalPlan::Filter(_))
         }
+        // DataFusion's join for NOT IN has one key alone.
+        Expr::InSubquery(question) if question.negated => false,
         _ => matches!(node, LogicalPlan::Filter(_)),
     };
     if !joins
