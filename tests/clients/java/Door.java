@@ -46,7 +46,7 @@ public class Door {
             try (PreparedStatement s = c.prepareStatement("SELECT pay, ? FROM adbc.t WHERE id = ?")) {
                 for (int id = 1; id <= 2; id++) {
                     s.setString(1, "it's " + id);
-                    s.setInt(2, id);
+                    s.setString(2, "" + id);
                     try (ResultSet r = s.executeQuery()) {
                         if (!r.next()) throw new Exception("no row of " + id);
                         String got = r.getString(1) + ", " + r.getString(2);

@@ -51,13 +51,20 @@ pub fn write_out(select: &mut Select, shown: Shown) {
 }
 
 /// Puts its table before a column of such joins that stands alone in WHERE: the planner below takes a shared one for
-/// ambiguous there, and nowhere else. For conditions whose expressions are rewritten, so that every name is a column's.
+/// ambiguous there, and of three tables everywhere. For expressions that are rewritten, so that every name is a column's.
 pub fn name_shared(select: &mut Select, shown: Shown, scopes: &Scopes) {
-    let ([from], Some(condition)) = (&select.from[..], &mut select.selection) else { return };
-    if from.joins.iter().any(by_name)
-        && let Some(columns) = columns_of(from, shown)
-    {
-        _ = walk_mut(condition, &mut Named { columns: &columns, scopes, queries: 0 });
+    let [from] = &select.from[..] else { return };
+    let joins = from.joins.iter().filter(|join| by_name(join)).count();
+    if joins == 0 {
+        return;
+    }
+    let Some(columns) = columns_of(from, shown) else { return };
+    let mut named = Named { columns: &columns, scopes, queries: 0 };
+    _ = walk_mut(&mut select.selection, &mut named);
+    if joins > 1 {
+        _ = walk_mut(&mut select.projection, &mut named);
+        _ = walk_mut(&mut select.group_by, &mut named);
+        _ = walk_mut(&mut select.having, &mut named);
     }
 }
 
