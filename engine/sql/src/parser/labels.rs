@@ -48,7 +48,7 @@ const ENDS: [Keyword; 14] = [
     Keyword::WITH,
 ];
 
-/// Texts of the items of select lists, by the place of their SELECT.
+/// Texts of the items of select lists, cut to a name's length, by the place of their SELECT.
 #[derive(Default)]
 pub struct Labels(HashMap<Location, Vec<String>>);
 
@@ -85,7 +85,8 @@ impl Labels {
         let written = |&(first, last): &(usize, usize)| {
             let start = starts.get(first).copied().unwrap_or(text.len());
             let end = starts.get(last + 1).copied().unwrap_or(text.len());
-            text.get(start..end).unwrap_or_default().to_owned()
+            // Cut at once: of subqueries within subqueries the whole texts would be their square.
+            planner::cut(text.get(start..end).unwrap_or_default()).to_owned()
         };
         let texts = |list: List| (list.select, list.items.iter().map(&written).collect::<Vec<_>>());
         Labels(lists.into_iter().map(texts).collect())
@@ -145,7 +146,6 @@ fn label(item: &mut SelectItem, text: &str) {
         Expr::CompoundIdentifier(path) => !path.first().is_some_and(is_variable),
         _ => false,
     };
-    let text = planner::cut(text);
     // Between backquotes these would be read back as something else.
     let ambiguous = text.contains("``") || text.contains("\\`");
     if !named && !ambiguous && text != planner::expression_name(expr) {
