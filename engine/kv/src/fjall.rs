@@ -1,7 +1,8 @@
 //! The key-value store on disk: fjall, held to the contract of [`KvEngine`].
 //!
 //! fjall gives atomic batches over keyspaces through one journal, which is its write-ahead log. Two
-//! of its habits would break "a prefix of the batches, across keyspaces", and are kept away here:
+//! of its habits would break "a prefix of the batches, across keyspaces", and a third "all of a batch
+//! or nothing"; they are kept away here:
 //!
 //! - *A keyspace's table must never hold a batch that the journal can still lose.* fjall syncs the
 //!   journal before it flushes, but then flushes every memtable sealed by that time, so one sealed
@@ -10,6 +11,9 @@
 //!   keyspaces together, and ingests, behind a gate: no write, sync the journal, mark how far it is
 //!   synced, then act. (This also keeps its workers from waiting for room in their own queue, which
 //!   they alone empty.)
+//! - *A snapshot must never be opened within a batch.* What is visible is one number for the whole
+//!   database, and the end of a flush or a compaction raises it beyond the number of a batch that is
+//!   still on its way into the memtables. So snapshots and what puts changes in exclude each other.
 //! - *A torn tail must not keep the store closed*: see [`crate::journal`].
 //!
 //! Nothing may write to the database except through [`FjallKv`].
@@ -23,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use env::{Disk, Format, RealDisk, atomic_write, parent_of, read_whole};
 use fjall::{AbstractTree, Database, KeyspaceCreateOptions, LsmError, PersistMode, Readable};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use types::{Error, Result};
 
 use crate::engine::{
@@ -55,8 +59,11 @@ pub struct FjallKv {
     database: Database,
     spaces: Handles,
     path: PathBuf,
-    /// Shared by writers; alone, one may make tables of what is in memory.
-    gate: RwLock<()>,
+    /// Held by a batch that is written, and to make tables of what is in memory.
+    gate: Mutex<()>,
+    /// Alone while changes are put in, shared to open snapshots. Taken behind the gate, and never held
+    /// while the journal is synced: reads would wait for the disk.
+    putting: RwLock<()>,
     /// Bytes written since memtables were sealed.
     unsealed: AtomicU64,
     seal_bytes: u64,
@@ -95,7 +102,8 @@ impl FjallKv {
             database,
             spaces,
             path: path.to_path_buf(),
-            gate: RwLock::new(()),
+            gate: Mutex::new(()),
+            putting: RwLock::new(()),
             unsealed: AtomicU64::new(0),
             seal_bytes,
         })
@@ -147,7 +155,7 @@ impl FjallKv {
     /// Hands what is in memory to the background threads that write tables.
     fn seal(&self) -> Result<()> {
         self.wait_for_room()?;
-        let _alone = self.gate.write();
+        let _gate = self.gate.lock();
         if self.unsealed.load(Ordering::Relaxed) < self.seal_bytes {
             return Ok(());
         }
@@ -285,6 +293,7 @@ impl KvRead for FjallRead {
 
 impl KvEngine for FjallKv {
     fn snapshot(&self) -> Box<dyn KvRead> {
+        let _together = self.putting.read();
         Box::new(FjallRead { snapshot: self.database.snapshot(), spaces: self.spaces.clone() })
     }
 
@@ -322,7 +331,8 @@ impl KvEngine for FjallKv {
                 Change::Delete => out.remove(self.space(space)?, key),
             }
         }
-        let _together = self.gate.read();
+        let _gate = self.gate.lock();
+        let _alone = self.putting.write();
         out.commit().map_err(self.failed("write to"))?;
         self.unsealed.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
@@ -355,8 +365,9 @@ impl KvEngine for FjallKv {
             last.clone_from(&key);
             tables.write(key, value).map_err(self.failed("ingest into"))?;
         }
-        let _alone = self.gate.write();
+        let _gate = self.gate.lock();
         self.sync_and_mark()?;
+        let _alone = self.putting.write();
         tables.finish().map_err(self.failed("finish an ingest into"))
     }
 

@@ -235,22 +235,23 @@ fn fjall_obeys() {
 
 #[test]
 fn threads_see_whole_batches_in_snapshots() {
+    // Sealed after every few batches, so that tables are finished all the while.
     let directory = scratch();
-    let disk = FjallKv::open_with(directory.path(), 1 << 20, 20_000).unwrap();
+    let disk = FjallKv::open_with(directory.path(), 1 << 20, 4_000).unwrap();
     for engine in [&disk as &dyn KvEngine, &MemoryKv::new()] {
         std::thread::scope(|scope| {
-            for writer in 0..2u8 {
+            let writers = [0, 1u8].map(|writer| {
                 scope.spawn(move || {
-                    for round in 0..400u32 {
+                    for round in 0..4_000u32 {
                         let mut batch = WriteBatch::default();
                         for space in Keyspace::ALL {
                             batch.put(space, [writer], round.to_be_bytes());
                         }
                         engine.write(batch).unwrap();
                     }
-                });
-            }
-            for _ in 0..400 {
+                })
+            });
+            while !writers.iter().all(|writer| writer.is_finished()) {
                 let snapshot = engine.snapshot();
                 for writer in 0..2u8 {
                     let found = Keyspace::ALL.map(|s| snapshot.get(s, &[writer]).unwrap());
