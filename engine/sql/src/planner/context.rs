@@ -172,5 +172,6 @@ fn typed(
     let planner = SqlToRel::new_with_options(&provider, parser_options());
     let expr = rewrite::rewrite_expr(expr, query_context)?;
     let planned = planner.sql_to_expr(expr, schema, &mut PlannerContext::new())?;
-    Ok(planned.transform_up(|e| operators.typed(e, schema))?.data)
+    let typed = planned.transform_up(|e| operators.typed(e, schema))?.data;
+    Ok(super::quotients::whole(typed, schema)?)
 }

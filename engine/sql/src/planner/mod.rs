@@ -73,6 +73,7 @@ use crate::temporal::Zone;
 pub use columns::{rename, result_type};
 pub use context::{compile, compile_told};
 pub use names::{Displayed, TableName, cut, displayed, expression_name, table_name, tables_of};
+pub use quotients::written;
 
 /// All that gives a query its meaning besides its text and its snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]

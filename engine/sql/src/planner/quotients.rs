@@ -1,17 +1,18 @@
 //! How many digits a quotient has inside an expression. MySQL shows four more than the dividend has,
 //! and computes with more: `1 / 3 * 100` is 33.3333, and not 33.3300.
 //!
-//! It changes no type but that of ROUND and TRUNCATE, which show what was asked of them: what else is
-//! computed from a quotient is rounded to the digits that it would have had without, where it leaves
-//! the expression. It never takes so many digits that numbers no longer fit.
+//! It changes no type but that of ROUND and TRUNCATE, which show what was asked of them, and of what is
+//! written to a table: what else is computed from a quotient is rounded to the digits that it would have
+//! had without, where it leaves the expression; a sum, where it leaves the SELECT that sums. It never takes so many digits that numbers no longer fit.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::TreeNode;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{Case, ScalarFunction};
-use datafusion::logical_expr::{Expr, ExprSchemable, Operator, lit};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, Projection, lit};
 
 use super::typing::call;
 use crate::functions::control::common;
@@ -79,6 +80,100 @@ const COMPARISONS: [Operator; 8] = [
 ];
 /// Digits before the point that are never given up for some behind it.
 const WHOLE: i16 = 18;
+
+/// Sums of quotients with all of their digits, by the names of their columns: the types that they have,
+/// and those of the sums that are shown.
+#[derive(Default)]
+pub struct Sums(HashMap<String, (DataType, DataType)>);
+
+/// Whether a node sums quotients with all of their digits. MySQL keeps groups in a table, in which a sum
+/// has the digits that are shown; but for ROLLUP, and where all rows are one group.
+pub fn are_summed(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::Aggregate(aggregate)
+        if matches!(aggregate.group_expr[..], [] | [Expr::GroupingSet(_)]))
+}
+
+impl Sums {
+    /// An aggregate and the name of its column: if it sums quotients, then all of their digits. Not where
+    /// it sums distinct ones, which are distinct as they are shown.
+    pub fn collect(
+        &mut self,
+        expr: Expr,
+        name: String,
+        schema: &DFSchema,
+    ) -> Result<Transformed<Expr>> {
+        let Expr::AggregateFunction(sum) = &expr else { return Ok(Transformed::no(expr)) };
+        let [Expr::ScalarFunction(summand)] = &sum.params.args[..] else {
+            return Ok(Transformed::no(expr));
+        };
+        if sum.func.name() != "sum" || sum.params.distinct || summand.name() != "sum_arg" {
+            return Ok(Transformed::no(expr));
+        }
+        let exacts = summand.args.iter().map(|arg| exact(arg, schema));
+        let Some(exacts) = exacts.collect::<Result<Option<Vec<_>>>>()? else {
+            return Ok(Transformed::no(expr));
+        };
+        let summand = ScalarFunction::new_udf(Arc::clone(&summand.func), exacts);
+        let mut all = sum.clone();
+        all.params.args = vec![Expr::ScalarFunction(summand)];
+        let all = Expr::AggregateFunction(all);
+        let result = |sum: &Expr| call("sum_result", vec![sum.clone()])?.get_type(schema);
+        let shown = result(&expr)?;
+        if !has_room(&shown, &result(&all)?) {
+            return Ok(Transformed::no(expr));
+        }
+        let types = (all.get_type(schema)?, shown);
+        let known = self.0.entry(name).or_insert_with(|| types.clone());
+        Ok(if *known == types { Transformed::yes(all) } else { Transformed::no(expr) })
+    }
+
+    /// A sum as it is shown, if it has more digits.
+    pub fn shown(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        if let Expr::ScalarFunction(function) = &expr
+            && function.name() == "sum_result"
+            && let [Expr::Column(column)] = &function.args[..]
+            && let Some((all, shown)) = self.0.get(&column.name)
+            && *all == function.args[0].get_type(schema)?
+        {
+            return Ok(Transformed::yes(rounded(expr, shown)?));
+        }
+        Ok(Transformed::no(expr))
+    }
+}
+
+/// What a query gives for columns of a table: quotients with all of their digits, as far as those
+/// have room for them. Distinct and grouped values are those that are shown.
+pub fn written(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let passes_on = |expr: &Expr| matches!(expr.clone().unalias(), Expr::Column(_));
+    match plan {
+        LogicalPlan::Projection(projection) if projection.expr.iter().all(passes_on) => {
+            let input = Arc::new(written(Arc::unwrap_or_clone(projection.input))?);
+            Ok(LogicalPlan::Projection(Projection::try_new(projection.expr, input)?))
+        }
+        LogicalPlan::Projection(projection) => {
+            let schema = projection.input.schema();
+            let exprs = projection.expr.into_iter().map(|expr| {
+                let (name, inner) = (expr.qualified_name(), expr.clone().unalias());
+                Ok(match exact(&inner, schema)? {
+                    Some(exact) => exact.alias_qualified(name.0, name.1),
+                    None => expr,
+                })
+            });
+            let exprs = exprs.collect::<Result<Vec<_>>>()?;
+            Ok(LogicalPlan::Projection(Projection::try_new(exprs, projection.input)?))
+        }
+        LogicalPlan::Sort(_) | LogicalPlan::Limit(_) => plan
+            .map_children(|input| Ok(Transformed::yes(written(input)?)))?
+            .data
+            .recompute_schema(),
+        other => Ok(other),
+    }
+}
+
+/// A value for a column, the same way.
+pub fn whole(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    Ok(exact(&expr, schema)?.unwrap_or(expr))
+}
 
 /// An expression over quotients, with their digits; and whether it was one.
 pub fn kept(expr: Expr, schema: &DFSchema) -> Result<(Expr, bool)> {
@@ -210,13 +305,41 @@ fn comes_from_elsewhere(operand: &Expr) -> Result<bool> {
 }
 
 fn is_quotient(expr: &Expr) -> bool {
-    matches!(expr, Expr::ScalarFunction(function)
-        if matches!(function.name(), "mysql_div" | "isobar_rounded"))
+    match expr {
+        Expr::ScalarFunction(function) => {
+            matches!(function.name(), "mysql_div" | "isobar_rounded")
+        }
+        Expr::ScalarSubquery(query) => given(&query.subquery).is_some_and(is_quotient),
+        _ => false,
+    }
+}
+
+/// What a subquery in the place of a value gives.
+fn given(query: &LogicalPlan) -> Option<&Expr> {
+    match query {
+        LogicalPlan::Projection(projection) => match &projection.expr[..] {
+            [Expr::Alias(alias)] => Some(&alias.expr),
+            [expr] => Some(expr),
+            _ => None,
+        },
+        LogicalPlan::Sort(sort) => given(&sort.input),
+        LogicalPlan::Limit(limit) => given(&limit.input),
+        _ => None,
+    }
 }
 
 /// An operand before it is rounded; `None` if it has no more digits than it shows.
 fn exact(operand: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
-    let Expr::ScalarFunction(function) = operand else { return Ok(None) };
+    let function = match operand {
+        Expr::ScalarFunction(function) => function,
+        Expr::ScalarSubquery(query) if is_quotient(operand) => {
+            let all = written(query.subquery.as_ref().clone())?;
+            let all = Expr::ScalarSubquery(query.with_plan(Arc::new(all)));
+            let (shown, ty) = (operand.get_type(schema)?, all.get_type(schema)?);
+            return Ok((shown != ty && has_room(&shown, &ty)).then_some(all));
+        }
+        _ => return Ok(None),
+    };
     match (function.name(), &function.args[..]) {
         ("isobar_rounded", [behind, ..]) => {
             Ok(Some(exact(behind, schema)?.unwrap_or_else(|| behind.clone())))

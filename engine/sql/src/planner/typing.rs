@@ -17,6 +17,7 @@ use sqlparser::ast::BinaryOperator;
 
 use super::literal;
 use super::moments::{Tables, has_fractions, spelled};
+use super::quotients::{self, Sums};
 use crate::error::{external, unknown, unsupported};
 use crate::functions;
 use crate::functions::convert::{DATETIME, is_binary, is_json, is_string, is_temporal, is_time};
@@ -220,6 +221,7 @@ impl MysqlOperators {
         let fractions = has_fractions(tables);
         // What lies above a changed type has another one, too.
         let mut retyped = false;
+        let mut sums_of_quotients = Sums::default();
         let typed = plan.transform_up_with_subqueries(|plan| {
             if let LogicalPlan::Union(union) = &plan
                 && let Some(plan) = self.union(union)?
@@ -235,14 +237,17 @@ impl MysqlOperators {
             }
             let names = NamePreserver::new(&plan);
             let sums = matches!(plan, LogicalPlan::Aggregate(_) | LogicalPlan::Window(_));
+            let keeps_digits = quotients::are_summed(&plan);
             let input = match &plan.inputs()[..] {
                 [input] if fractions || sums => Some((*input).clone()),
                 _ => None,
             };
             let plan = plan.map_expressions(|expr| {
                 each_named(expr, &names, |expr| {
-                    expr.transform_up(|expr| {
-                        let typed = self.typed(expr, &schema)?;
+                    let name = expr.schema_name().to_string();
+                    let typed = expr.transform_up(|expr| {
+                        let expr = sums_of_quotients.shown(expr, &schema)?;
+                        let typed = expr.transform_data(|expr| self.typed(expr, &schema))?;
                         match (&input, typed.data) {
                             (Some(input), Expr::ScalarFunction(function))
                                 if fractions || function.name() == "sum_arg" =>
@@ -253,7 +258,12 @@ impl MysqlOperators {
                             }
                             (_, data) => Ok(Transformed::new(data, typed.transformed, typed.tnr)),
                         }
-                    })
+                    })?;
+                    match keeps_digits {
+                        true => typed
+                            .transform_data(|expr| sums_of_quotients.collect(expr, name, &schema)),
+                        false => Ok(typed),
+                    }
                 })
             })?;
             let plan = arranged(plan, &schema)?;
@@ -277,7 +287,7 @@ impl MysqlOperators {
         };
         let typed = self.typed_node(expr, schema)?;
         let changed = numbered || caseless || typed.transformed;
-        let (expr, kept) = super::quotients::kept(typed.data, schema)?;
+        let (expr, kept) = quotients::kept(typed.data, schema)?;
         Ok(if changed || kept { Transformed::yes(expr) } else { Transformed::no(expr) })
     }
 

@@ -182,14 +182,15 @@ impl Session {
     ) -> SqlResult<(Vec<ResultColumn>, BatchStream)> {
         let (context, state) = (self.context(), &self.engine.state);
         let planning = planner::plan_query(query, &context, state, tables);
-        let planned = match self.listening() {
-            Some(remarks) => {
-                let mut planned = remarks::heard_until(&remarks, planning).await?;
-                planned.plan = remarks::listened(planned.plan, &remarks)?;
-                planned
-            }
+        let listening = self.listening();
+        let mut planned = match &listening {
+            Some(remarks) => remarks::heard_until(remarks, planning).await?,
             None => planning.await?,
         };
+        planned.plan = planner::written(planned.plan)?;
+        if let Some(remarks) = &listening {
+            planned.plan = remarks::listened(planned.plan, remarks)?;
+        }
         let plan = state.create_physical_plan(&planned.plan).await?;
         Ok((planned.columns, self.rows(plan)?))
     }
