@@ -114,6 +114,22 @@ fn cases() -> Vec<(&'static str, Vec<String>)> {
                     .map(|o| o.id.to_string()),
             ),
         ),
+        (
+            "SELECT SUM((SELECT MAX(cid) FROM customers)), COUNT((SELECT MAX(cid) FROM customers)) FROM orders",
+            vec![format!("{}|{ORDERS}", 24 * ORDERS)],
+        ),
+        (
+            "SELECT COUNT(*) FROM customers GROUP BY cid > (SELECT AVG(cid) FROM customers)",
+            vec!["12".into(), "13".into()],
+        ),
+        (
+            "SELECT cid FROM customers ORDER BY ABS(cid - (SELECT MAX(cid) - 4 FROM customers)) LIMIT 1",
+            vec!["20".into()],
+        ),
+        (
+            "SELECT cid, SUM((SELECT MIN(id) + 2 FROM orders)) OVER (ORDER BY cid) FROM customers WHERE cid < 3",
+            vec!["0|2".into(), "1|4".into(), "2|6".into()],
+        ),
         ("SELECT COUNT(*), MAX(city) FROM customers", vec![format!("{CUSTOMERS}|c3")]),
         ("SELECT COUNT(*) FROM nothing", vec!["0".to_owned()]),
         ("SELECT n.id, c.cid FROM nothing n JOIN customers c ON n.id = c.cid", vec![]),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result};
 use datafusion::functions_aggregate::expr_fn::{count, first_value};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::logical_plan::{Subquery, check_subquery_expr};
 use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder, lit};
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
@@ -26,7 +27,7 @@ pub fn joined(plan: LogicalPlan) -> Result<LogicalPlan> {
     if !has_subquery(&plan)? {
         return Ok(plan);
     }
-    let (mut plan, mut names) = (plan, Names(0));
+    let (mut plan, mut names) = (plan, Names::default());
     loop {
         let before = names.0;
         // From above: a subquery within another that reads columns outside of both is of one level
@@ -55,6 +56,7 @@ fn has_subquery(plan: &LogicalPlan) -> Result<bool> {
 }
 
 /// Names that no column has.
+#[derive(Default)]
 pub(super) struct Names(usize);
 
 impl Names {
@@ -90,14 +92,29 @@ fn in_node(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPl
     if values.is_empty() {
         return Ok(Transformed::no(node));
     }
-    let value = |expr: Expr| match values.iter().find(|(asked, _)| *asked == expr) {
-        Some((_, value)) => Ok(Transformed::new(value.clone(), true, TreeNodeRecursion::Jump)),
+    with_columns(&node, plan, &values).map(Transformed::yes)
+}
+
+/// A node over a plan that has columns for some of its subqueries. Names and types of its own stay.
+pub(super) fn with_columns(
+    node: &LogicalPlan,
+    plan: LogicalPlan,
+    columns: &[(Expr, Expr)],
+) -> Result<LogicalPlan> {
+    let column = |expr: Expr| match columns.iter().find(|(asked, _)| *asked == expr) {
+        Some((_, column)) => Ok(Transformed::new(column.clone(), true, TreeNodeRecursion::Jump)),
         None => Ok(Transformed::no(expr)),
     };
-    let exprs = node.expressions().into_iter();
-    let exprs = exprs.map(|expr| expr.transform_down(value).map(|expr| expr.data));
+    let names = NamePreserver::new_for_projection();
+    let window = matches!(node, LogicalPlan::Window(_));
+    let exprs = node.expressions().into_iter().map(|expr| {
+        let name = names.save(&expr);
+        let expr = expr.transform_down(column)?.data;
+        // Else it would be found by its place, which is behind the new columns.
+        Ok(if window { name.restore(expr) } else { expr })
+    });
     let written = node.with_new_exprs(exprs.collect::<Result<Vec<_>>>()?, vec![plan])?;
-    as_named(written, node.schema()).map(Transformed::yes)
+    as_named(written, node.schema())
 }
 
 /// A plan with the columns of a schema alone: those of the same name, else those of the same place.

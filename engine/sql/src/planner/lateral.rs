@@ -19,6 +19,7 @@ use datafusion::logical_expr::{
     Operator, SubqueryAlias, lit,
 };
 
+use super::correlated::{Names, with_columns};
 use super::typing::call;
 use crate::error::{external, unsupported};
 
@@ -193,11 +194,42 @@ fn key(condition: &Expr) -> Option<Expr> {
 }
 
 /// A plan whose subqueries in the place of a value fail where they have more than one row (1242), also
-/// where they are run as joins, which take several rows for several matches. Those that read columns
-/// outside of them are never planned unless they have one.
+/// where they are run as joins, which take several rows for several matches, and where DataFusion can
+/// join them. Those that read columns outside of them are never planned unless they have one.
 pub fn single_rows(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let node = |node: LogicalPlan| node.map_expressions(|expr| expr.transform_up(single_row));
+    let mut names = Names::default();
+    let node = |node: LogicalPlan| {
+        let node = below_node(node, &mut names)?;
+        node.transform_data(|node| node.map_expressions(|expr| expr.transform_up(single_row)))
+    };
     Ok(plan.transform_down_with_subqueries(node)?.data)
+}
+
+/// DataFusion joins what a SELECT shows or asks for; subqueries of aggregates, windows and orders become
+/// columns of what those are of.
+fn below_node(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
+    let computes =
+        matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) | LogicalPlan::Sort(_));
+    let inputs = node.inputs();
+    let (true, [input]) = (computes, &inputs[..]) else { return Ok(Transformed::no(node)) };
+    let mut columns: Vec<(Expr, Expr)> = Vec::new();
+    let mut shown: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
+    node.apply_expressions(|expr| {
+        expr.apply(|expr| {
+            let known = columns.iter().any(|(asked, _)| asked == expr);
+            if matches!(expr, Expr::ScalarSubquery(_)) && !known {
+                let name = names.next("single");
+                shown.push(expr.clone().alias(&name));
+                columns.push((expr.clone(), Expr::Column(Column::new_unqualified(name))));
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    if columns.is_empty() {
+        return Ok(Transformed::no(node));
+    }
+    let plan = LogicalPlanBuilder::from((*input).clone()).project(shown)?.build()?;
+    with_columns(&node, plan, &columns).map(Transformed::yes)
 }
 
 fn single_row(expr: Expr) -> Result<Transformed<Expr>> {
