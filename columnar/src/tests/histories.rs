@@ -7,7 +7,7 @@ use types::{RegionId, Timestamp};
 
 use super::harness::{Cells, World, narrowed, small, widened};
 
-/// Seeds of a normal run; `COLUMNAR_SEEDS` asks for another number.
+/// Seeds of a normal run.
 const SEEDS: u64 = 60;
 const STEPS: usize = 200;
 const IDS: i64 = 24;
@@ -35,9 +35,7 @@ struct Seen {
 
 #[test]
 fn random_histories_show_what_the_model_shows() {
-    let seeds = std::env::var("COLUMNAR_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(SEEDS);
-    let only = std::env::var("COLUMNAR_SEED").ok().and_then(|n| n.parse().ok());
-    let range = only.map_or(0..seeds, |seed: u64| seed..seed + 1);
+    let range = env::seeds::range(SEEDS);
     let all = range.end - range.start;
     let mut seen = Seen::default();
     for seed in range {

@@ -9,6 +9,7 @@ pub mod disk;
 pub mod frame;
 pub mod random;
 pub mod real_disk;
+pub mod seeds;
 pub mod sim_disk;
 pub mod steady;
 pub mod whole;

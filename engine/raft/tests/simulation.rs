@@ -1,5 +1,5 @@
 //! Random histories under crashes, partitions, loss, splits and membership changes, on disks that
-//! forget what was not synced. `RAFT_SEEDS` sets how many seeds run, `RAFT_SEED` one of them.
+//! forget what was not synced. Seeds are chosen by `env::seeds`.
 //!
 //! Checked: an acknowledged write is applied exactly once and in one order everywhere; a refused
 //! one never is; a read index misses no write that was acknowledged before it was asked for.
@@ -436,22 +436,18 @@ fn run(seed: u64) -> Outcome {
 
 #[test]
 fn random_histories_keep_every_promise() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let seeds = match number("RAFT_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("RAFT_SEEDS").unwrap_or(20),
-    };
     let mut total = Outcome::default();
-    let count = seeds.end - seeds.start;
-    for seed in seeds {
+    let mut count = 0;
+    env::seeds::each("-p isobar-raft --test simulation", 20, |seed| {
         let outcome = run(seed);
+        count += 1;
         total.acknowledged += outcome.acknowledged;
         total.refused += outcome.refused;
         total.unknown += outcome.unknown;
         total.reads += outcome.reads;
         total.regions += outcome.regions;
         total.confs += outcome.confs;
-    }
+    });
     println!(
         "{count} seeds: {} writes acknowledged, {} refused, {} unknown, {} reads; {} regions, {} \
          membership steps",

@@ -1,6 +1,6 @@
 //! Row machines through crashes: the store may lose any tail of what was not synced, and range
 //! deletions and snapshots stop halfway. Whatever comes back, replaying the log from the recovered
-//! position, or taking the snapshot again, must end in the same state. `SEEDS=n` runs n histories.
+//! position, or taking the snapshot again, must end in the same state. Seeds are chosen by `env::seeds`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
@@ -237,18 +237,10 @@ fn items(machine: &dyn Machine) -> (Region, Vec<SnapshotItem>) {
     (machine.region().clone(), items)
 }
 
-fn seeds() -> std::ops::Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match number("SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 1..number("SEEDS").unwrap_or(200) + 1,
-    }
-}
-
 #[test]
 fn a_log_replayed_after_crashes_ends_in_the_same_state() {
     let (mut crashes, mut splits) = (0, 0);
-    for seed in seeds() {
+    for seed in env::seeds::range(200) {
         let random = Random::seeded(seed);
         let mut leader = Leader::new(random.fork(), founded());
         (0..400).for_each(|_| leader.step());
@@ -303,7 +295,7 @@ fn small(chunks: &VecDeque<Vec<u8>>, size: usize) -> VecDeque<Vec<u8>> {
 
 #[test]
 fn a_snapshot_taken_in_again_after_crashes_gives_the_senders_state() {
-    for seed in seeds() {
+    for seed in env::seeds::range(200) {
         let random = Random::seeded(seed);
         let mut leader = Leader::new(random.fork(), founded());
         (0..300).for_each(|_| leader.step());

@@ -1,5 +1,5 @@
 //! Transfers that lock what they read, over regions: while nothing fails, nobody who holds its rows
-//! fails at commit; and whatever fails, no update is lost. `SEEDS=n` runs n histories, `SEED=n` one.
+//! fails at commit; and whatever fails, no update is lost. Seeds are chosen by `env::seeds`.
 //! And rows are free once their holder is told that it is over.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -275,11 +275,7 @@ async fn rows_are_free_once_their_holder_is_told_that_it_is_over() {
 
 #[test]
 fn who_holds_its_rows_commits_and_no_update_is_lost() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match number("SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 1..number("SEEDS").unwrap_or(12) + 1,
-    };
+    let seeds = env::seeds::range(12);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_time()

@@ -1,7 +1,7 @@
 //! Bank transfers under faults: the sum is the same at every timestamp, a snapshot never changes,
 //! what was acknowledged is there and what was refused is not, and replaying a region's log gives
 //! the same state. Messages get lost and repeated, coordinators crash, leaders change, regions
-//! split. `SEEDS=n` runs n histories, `SEED=n` one.
+//! split. Seeds are chosen by `env::seeds`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
@@ -318,11 +318,7 @@ async fn history(seed: u64) -> (usize, usize, usize, usize) {
 
 #[test]
 fn transfers_conserve_the_sum_at_every_timestamp() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match number("SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 1..number("SEEDS").unwrap_or(24) + 1,
-    };
+    let seeds = env::seeds::range(24);
     let count = seeds.end - seeds.start;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

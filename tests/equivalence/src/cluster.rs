@@ -16,7 +16,6 @@ use types::{NodeId, Region, Timestamp};
 
 use crate::columns;
 use crate::rows;
-use crate::seeds;
 use crate::table::{self, REGION, key_of};
 
 const LEARNER: NodeId = 4;
@@ -260,7 +259,8 @@ impl Run {
 #[test]
 fn a_cluster_survives_a_crash_at_each_sync_of_its_raft_logs() {
     let (mut crashes, mut acknowledged) = (0, 0);
-    seeds::each("a_cluster_survives_a_crash_at_each_sync_of_its_raft_logs", 100, |seed| {
+    let test = "-p isobar-equivalence a_cluster_survives_a_crash_at_each_sync_of_its_raft_logs";
+    env::seeds::each(test, 2, |seed| {
         let mut calm = Run::new(seed);
         let syncs = |run: &Run, node| run.cluster.disk(node).unwrap().syncs();
         let before: Vec<u64> = calm.cluster.nodes().into_iter().map(|n| syncs(&calm, n)).collect();
@@ -285,7 +285,8 @@ fn a_cluster_survives_a_crash_at_each_sync_of_its_raft_logs() {
 #[test]
 fn acknowledged_writes_are_in_rows_and_columns_of_a_cluster() {
     let mut acknowledged = 0;
-    seeds::each("acknowledged_writes_are_in_rows_and_columns_of_a_cluster", 10, |seed| {
+    let test = "-p isobar-equivalence acknowledged_writes_are_in_rows_and_columns_of_a_cluster";
+    env::seeds::each(test, 20, |seed| {
         let mut run = Run::new(seed);
         for _ in 0..TICKS * 10 {
             run.cluster.step();

@@ -14,7 +14,6 @@ use crate::columns::Columns;
 use crate::follower::{Follower, Replica};
 use crate::leader::Leader;
 use crate::rows::{self, Rows};
-use crate::seeds;
 use crate::table::{self, REGION, key_of};
 use transactions::Txn;
 
@@ -453,7 +452,8 @@ impl History {
 #[test]
 fn rows_and_columns_show_the_same_at_every_timestamp() {
     let mut tally = Tally::default();
-    seeds::each("rows_and_columns_show_the_same_at_every_timestamp", 1, |seed| {
+    let test = "-p isobar-equivalence rows_and_columns_show_the_same_at_every_timestamp";
+    env::seeds::each(test, 200, |seed| {
         let mut history = History::new(seed, true);
         history.run(STEPS, 1);
         history.add_to(&mut tally);
@@ -464,7 +464,8 @@ fn rows_and_columns_show_the_same_at_every_timestamp() {
 #[test]
 fn columns_survive_a_crash_at_each_of_their_syncs() {
     let mut tally = Tally::default();
-    seeds::each("columns_survive_a_crash_at_each_of_their_syncs", 50, |seed| {
+    let test = "-p isobar-equivalence columns_survive_a_crash_at_each_of_their_syncs";
+    env::seeds::each(test, 4, |seed| {
         let mut calm = History::new(seed, false);
         let before = calm.columns.replica.disk.syncs();
         calm.run(SHORT, 10);

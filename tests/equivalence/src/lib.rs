@@ -1,7 +1,7 @@
 //! One log, two state machines: whatever a leader may decide, rows and columns show the same rows
 //! at every timestamp, through crashes, snapshots, splits and merges of segments.
 //!
-//! Every history comes from a seed. `ISOBAR_SEEDS` sets how many run, `ISOBAR_SEED` one of them.
+//! Every history comes from a seed (`env::seeds`).
 #![cfg(test)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -12,5 +12,4 @@ mod history;
 mod leader;
 mod model;
 mod rows;
-mod seeds;
 mod table;
