@@ -75,11 +75,48 @@ reconcile: build jar venv ## Rehearse the nightly reconciliation under a live wr
 	$(PYTHON) examples/reconciliation/rehearsal.py --isobar $(ISOBAR) --jar $(JAR) --cache $(ISOBAR_CACHE) \
 		--scale $(SCALE) --kills $(KILLS)
 
+# Clusters that are tested at a time: much of a test is waiting, so that more than one pays even on two processors.
+WORKERS ?= $(shell nproc)
+REPORTS := $(ISOBAR_CACHE)/reports
+
 .PHONY: test
-test: build venv ## Run the tests: Rust, Scala, then whole clusters
-	ISOBAR_PYTHON=$(PYTHON) cargo test --locked --workspace
+test: tools venv ## Run the tests: Rust, Scala, then whole clusters; WORKERS=clusters at a time
+	rm -rf $(REPORTS) && mkdir -p $(REPORTS)
+	$(MAKE) --output-sync=target -j2 compiled scala
+	ISOBAR_PYTHON=$(PYTHON) cargo test --locked --workspace 2>&1 | tee $(REPORTS)/rust.log
+	$(PYTHON) -m pytest -q tests/cluster -n $(WORKERS) --dist loadgroup --isobar $(ISOBAR) --jar $(JAR) \
+		--junitxml $(REPORTS)/cluster.xml
+	$(PYTHON) tests/slowest.py $(REPORTS) spark-connector/target/test-reports
+
+# Beside each other: the last crates are compiled one after another, and leave a processor to Scala.
+.PHONY: compiled scala
+compiled:
+	cargo build --locked -p isobar
+	cargo test --locked --workspace --no-run
+scala:
 	$(SBT) test "spark-connector/assembly"
-	$(PYTHON) -m pytest -q tests/cluster --isobar $(ISOBAR) --jar $(JAR)
+
+QUERIES ?= 10000
+SEED ?= 1
+DIFFERENCES ?= differences
+.PHONY: differential
+differential: build venv ## Ask random queries of rows, columns and MariaDB; QUERIES=how many SEED=first
+	$(PYTHON) tests/differential/compare.py --isobar $(ISOBAR) --queries $(QUERIES) --seed $(SEED) --out $(DIFFERENCES)
+
+ROUNDS ?= 20
+.PHONY: nemeses
+nemeses: build venv ## Kill, pause, cut off and empty nodes under load, and judge what clients saw; ROUNDS=how many SEED=of choices
+	$(PYTHON) tests/nemeses/rounds.py --isobar $(ISOBAR) --rounds $(ROUNDS) --seed $(SEED)
+
+HOURS ?= 1
+.PHONY: soak
+soak: build venv ## The random tests for HOURS: long seeds, random queries and nemeses in turn, from seeds not used before
+	$(PYTHON) tests/soak.py --hours $(HOURS) --isobar $(ISOBAR)
+
+BUGS ?= *
+.PHONY: planted
+planted: tools venv ## Plant each bug of tests/planted in a copy, and see its test fail; BUGS='names with *'
+	$(PYTHON) tests/planted/run.py --copy $(ISOBAR_CACHE)/planted $(foreach bug,$(BUGS),'$(bug)')
 
 TABLES := $(ISOBAR_CACHE)/tables.jsonl
 .PHONY: tables
@@ -91,6 +128,7 @@ tables: build venv ## Run every client, script and column type, and print what w
 	$(PYTHON) tests/cluster/tables.py $(TABLES)
 
 .PHONY: lint
-lint: tools ## Check formatting and lints
+lint: tools ## Check formatting, lints and the documentation's links
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps

@@ -59,13 +59,30 @@ def filled(name: str, artifacts: list[str]) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def cluster(isobar: Path, tmp_path_factory: pytest.TempPathFactory):
-    """One cluster for all tests of a module: a test leaves it healthy."""
-    data = tmp_path_factory.mktemp("cluster")
+@pytest.fixture(scope="session")
+def shared(isobar: Path, tmp_path_factory: pytest.TempPathFactory):
+    """One cluster for all modules that kill nothing and change nothing for everybody."""
+    data = tmp_path_factory.mktemp("shared")
     with Cluster(isobar, data) as running:
         yield running
     shutil.rmtree(data, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def cluster(request: pytest.FixtureRequest, isobar: Path, tmp_path_factory: pytest.TempPathFactory):
+    """The cluster of a module's tests: the shared one, without a trace of other modules, or one of its own where the
+    module is marked `own_cluster`."""
+    if request.node.get_closest_marker("own_cluster"):
+        data = tmp_path_factory.mktemp("cluster")
+        with Cluster(isobar, data) as running:
+            yield running
+        shutil.rmtree(data, ignore_errors=True)
+        return
+    running = request.getfixturevalue("shared")
+    running.clear()
+    before = running.pids()
+    yield running
+    assert running.pids() == before, "a node of the shared cluster ended: mark the module own_cluster, or mend the node"
 
 
 @pytest.fixture
@@ -88,6 +105,13 @@ def client():
         absent(names[0])
 
     return find
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Modules are what workers take turns with, for their fixtures are dear; scripts are dealt out in two hands."""
+    for number, item in enumerate(items):
+        module = item.path.stem
+        item.add_marker(pytest.mark.xdist_group(f"{module}-{number % 2}" if module == "test_scripts" else module))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -25,6 +25,7 @@ from playground import OFFSETS, Playground, is_free
 T = TypeVar("T")
 
 CONFLICT = 1213
+SYSTEM_DATABASES = {"information_schema", "mysql", "performance_schema", "sys"}
 # typed.t: a column of each type, with extremes, NULLs and zeros.
 EVERY_TYPE = [
     "CREATE DATABASE typed",
@@ -97,11 +98,13 @@ class StatusError(Exception):
 class Cluster(Playground):
     """A playground with clients."""
 
+    host = "127.0.0.1"  # of the SQL node
+
     def connect(self, user: str = "root", password: str = "", **more) -> Connection:
         """A connection to the MySQL port; every wait of it is bounded."""
         options = dict(autocommit=True, local_infile=True, connect_timeout=10, read_timeout=60, write_timeout=60)
         return pymysql.connect(
-            host="127.0.0.1", port=self.mysql_port, user=user, password=password, **{**options, **more}
+            **{**options, **more}, host=self.host, port=self.mysql_port, user=user, password=password
         )
 
     def sql(self, *statements: str, **more) -> list[tuple]:
@@ -128,6 +131,14 @@ class Cluster(Playground):
         if done.returncode != 0:
             raise StatusError(done.stderr)
         return json.loads(done.stdout)
+
+    def clear(self) -> None:
+        """Drops every database and every user but root: what the next tests find is as new."""
+        for (name,) in self.sql("SHOW DATABASES"):
+            if name not in SYSTEM_DATABASES:
+                self.sql(f"DROP DATABASE `{name}`")
+        for user, host in self.sql("SELECT user, host FROM mysql.user WHERE user <> 'root'"):
+            self.sql(f"DROP USER '{user}'@'{host}'")
 
     def names(self) -> list[str]:
         """Names of the nodes, in no order that matters."""

@@ -23,8 +23,9 @@ from pathlib import Path
 import pymysql
 from pymysql.constants import FIELD_TYPE
 
+from harness import SYSTEM_DATABASES
+
 FLOATING = {FIELD_TYPE.FLOAT, FIELD_TYPE.DOUBLE}
-SYSTEM = {"information_schema", "mysql", "performance_schema", "sys"}
 ORDERED = re.compile(r"\bORDER\s+BY\b", re.IGNORECASE)
 USER = re.compile(r"CREATE USER (?:IF NOT EXISTS )?(\S+)", re.IGNORECASE)
 # A cell: its text, and whether it is of a floating type.
@@ -188,7 +189,7 @@ class Server:
         """No databases but a new, empty `d`, and a new session in it."""
         self.end()
         for (name,) in self.admin("SHOW DATABASES"):
-            if name.lower() not in SYSTEM:
+            if name.lower() not in SYSTEM_DATABASES:
                 self.admin(f"DROP DATABASE `{name}`")
         self.admin(create)
         # Without decoders, cells come as the server wrote them.

@@ -5,8 +5,10 @@ It must never count anything that a test did not note.
 
 import json
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
+
+KINDS = ("agrees", "differs", "refused", "not asked")
 
 
 def main(path: Path) -> None:
@@ -21,15 +23,18 @@ def main(path: Path) -> None:
         reasons = "; ".join(f"{step['did']}: {step.get('why', step['result'])}" for step in failed)
         print(f"| {client} | {len(steps) - len(failed)} | {len(failed)} | {reasons} |")
     print("\n| reader | agrees | differs | refused | not asked |\n|---|---|---|---|---|")
+    readers: dict[str, Counter] = defaultdict(Counter)
     for line in lines:
         if line["table"] == "scripts":
-            print("| " + " | ".join(str(line[k]) for k in ("reader", "agrees", "differs", "refused", "not asked")) + " |")
+            readers[line["reader"]].update({kind: line[kind] for kind in KINDS})
+    for reader, counts in readers.items():
+        print(f"| {reader} | " + " | ".join(str(counts[kind]) for kind in KINDS) + " |")
     types = [line for line in lines if line["table"] == "types"]
     if types:
-        readers = list(types[0]["cells"])
-        print("\n| type | " + " | ".join(readers) + " |\n|" + "---|" * (1 + len(readers)))
+        names = list(types[0]["cells"])
+        print("\n| type | " + " | ".join(names) + " |\n|" + "---|" * (1 + len(readers)))
     for line in types:
-        print(f"| {line['type']} | " + " | ".join(line["cells"][reader] for reader in readers) + " |")
+        print(f"| {line['type']} | " + " | ".join(line["cells"][reader] for reader in names) + " |")
 
 
 main(Path(sys.argv[1]))

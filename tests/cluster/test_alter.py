@@ -9,6 +9,8 @@ import pytest
 
 from harness import DOOR_ERRORS, Cluster, Door, wait_until
 
+pytestmark = pytest.mark.own_cluster
+
 ROWS = 600
 # What a writer may be told: that the change, or another, was first; that a column is hidden as yet.
 EXPECTED = {1213}

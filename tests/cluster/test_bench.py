@@ -15,6 +15,8 @@ from harness import Cluster, wait_until
 
 from playground import free_port_base
 
+pytestmark = pytest.mark.own_cluster
+
 ROOT = Path(__file__).resolve().parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
 ARMS = ["alone", "learners", "rows", "columns", "spark", "control"]

@@ -1,7 +1,5 @@
 """Read-only cursors by real clients: large results in small memory, and what ends a cursor."""
 
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -15,18 +13,12 @@ CURSOR_EXISTS, LAST_ROW_SENT = 0x40, 0x80
 READ_ONLY = 1
 
 
-@pytest.fixture(scope="module")
-def cluster(isobar, tmp_path_factory):
-    """Row nodes only."""
-    data = tmp_path_factory.mktemp("cursors")
-    base = os.environ.get("ISOBAR_PORT_BASE")
-    with Cluster(isobar, data, port_base=int(base) if base else None, columnar=0) as running:
-        path = data / "t.csv"
-        path.write_text("".join(f"{n}\n" for n in range(ROWS)), encoding="ascii")
-        running.sql("CREATE DATABASE c", "CREATE TABLE c.t (id INT PRIMARY KEY)")
-        running.sql(f"LOAD DATA LOCAL INFILE '{path}' INTO TABLE c.t")
-        yield running
-    shutil.rmtree(data, ignore_errors=True)
+@pytest.fixture(scope="module", autouse=True)
+def filled(cluster: Cluster, tmp_path_factory):
+    path = tmp_path_factory.mktemp("cursors") / "t.csv"
+    path.write_text("".join(f"{n}\n" for n in range(ROWS)), encoding="ascii")
+    cluster.sql("CREATE DATABASE c", "CREATE TABLE c.t (id INT PRIMARY KEY)")
+    cluster.sql(f"LOAD DATA LOCAL INFILE '{path}' INTO TABLE c.t")
 
 
 @pytest.mark.timeout(400)

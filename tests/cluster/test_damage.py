@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from harness import Cluster, wait_until
+
+pytestmark = pytest.mark.own_cluster
 
 ROWS = 60_000
 QUESTION = "SELECT COUNT(*), SUM(n), MIN(text), MAX(text) FROM damaged.t"

@@ -9,6 +9,8 @@ import pytest
 
 from harness import Cluster, wait_until
 
+pytestmark = pytest.mark.own_cluster
+
 
 def apart(cluster: Cluster, tables: list[str]) -> tuple[str, str, str]:
     """Makes tables, and waits until two of them have different leaders: these two, the lower first, and the row

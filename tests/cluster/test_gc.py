@@ -9,6 +9,8 @@ from pymysql.cursors import SSCursor
 
 from harness import DOOR_ERRORS, Cluster, Door, wait_until
 
+pytestmark = pytest.mark.own_cluster
+
 ROWS = 3000
 LIFE = 3
 TOO_OLD, FLIGHT_TOO_OLD = 9006, "ISOBAR-SNAPSHOT_TOO_OLD"

@@ -18,6 +18,8 @@ import pytest
 from harness import DOOR_ERRORS, Cluster, Door, wait_until
 from pyarrow import parquet
 
+pytestmark = pytest.mark.own_cluster
+
 CLOSED = "is being filled by `isobar import`"
 COLUMNS = "id INT PRIMARY KEY, s VARCHAR(40), d DECIMAL(12,2), day DATE, at DATETIME(6), u INT UNSIGNED"
 INDEXES = "INDEX by_s (s), UNIQUE INDEX by_u (u)"

@@ -6,6 +6,8 @@ import pytest
 
 from harness import Bank, Cluster, Door, wait_until
 
+pytestmark = pytest.mark.own_cluster
+
 ROUNDS = int(os.environ.get("ISOBAR_KILL_ROUNDS", "1"))
 NODES = ["row-1", "row-2", "row-3", "sql", "columnar-1", "columnar-2"]
 

@@ -13,6 +13,8 @@ from pymysql.cursors import SSCursor
 
 from harness import DOOR_ERRORS, Cluster, Door, wait_until
 
+pytestmark = pytest.mark.own_cluster
+
 ROWS = 40_000
 PAD = 500
 # Sixty megabytes: more than sockets, windows and buffers between nodes hold.

@@ -8,6 +8,8 @@ from pyarrow import flight
 
 from harness import DOOR_ERRORS, Cluster, Door, wait_until
 
+pytestmark = pytest.mark.own_cluster
+
 ANN = {"user": "ann", "password": "Sesame-ann"}
 
 

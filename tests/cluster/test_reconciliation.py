@@ -28,6 +28,8 @@ from judge import judge  # noqa: E402
 from rehearsal import Job  # noqa: E402
 from target import Target  # noqa: E402
 
+pytestmark = pytest.mark.own_cluster
+
 JOB_SECONDS = 240
 
 

@@ -5,6 +5,8 @@ import pytest
 
 from harness import Cluster, Door, wait_until
 
+pytestmark = pytest.mark.own_cluster
+
 
 def columnar_nodes(cluster: Cluster) -> set[int]:
     return {node["id"] for node in cluster.status()["nodes"] if node["role"] == "columnar"}

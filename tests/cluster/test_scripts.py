@@ -7,6 +7,7 @@ must still be one.
 
 import json
 import os
+import shutil
 import tomllib
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import scripts
-from harness import Cluster
+from harness import SYSTEM_DATABASES, Cluster, absent
 from mariadb_server import MariaDb
 from scripts import Answer, Record, Server, parse, verdict
 
@@ -32,8 +33,6 @@ LIKE_ISOBAR = [
     "SET div_precision_increment = 4",
 ]
 DEFINES = ("CREATE", "ALTER", "RENAME", "TRUNCATE")
-# Of each script, reader by reader: the statement and what is wrong with it.
-Found = dict[tuple[str, str], list[tuple[Record, str]]]
 
 
 class Spark:
@@ -85,7 +84,7 @@ class Columns(Server):
 
     def replicate(self) -> None:
         tables = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
-        now = {row for row in self.admin(tables) if row[0].lower() not in scripts.SYSTEM}
+        now = {row for row in self.admin(tables) if row[0].lower() not in SYSTEM_DATABASES}
         for database, name in sorted(now - self.stored):
             self.admin(f"ALTER TABLE `{database}`.`{name}` SET COLUMNAR REPLICA 1")
             self.cluster.wait_available(f"{database}.{name}")
@@ -93,24 +92,38 @@ class Columns(Server):
 
 
 class Report:
-    """Counts of all readers, and every difference."""
+    """Counts of all readers of one script, and every difference."""
 
-    def __init__(self) -> None:
+    def __init__(self, script: str) -> None:
+        self.script = script
         self.counts: dict[str, Counter] = defaultdict(Counter)
-        self.found: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+        self.found: dict[str, dict[str, str]] = defaultdict(dict)
 
-    def add(self, script: str, reader: str, record: Record, wrong: str | None) -> None:
+    def add(self, reader: str, record: Record, wrong: str | None) -> None:
         self.counts[reader][wrong.split(":")[0] if wrong else "agrees"] += 1
         if wrong:
             # The same statement twice in one script is one difference.
-            self.found[script, reader].setdefault(" ".join(record.sql.split()), f"line {record.line}: {wrong}")
+            self.found[reader].setdefault(" ".join(record.sql.split()), f"line {record.line}: {wrong}")
 
     def skip(self, reader: str, records: int) -> None:
         self.counts[reader]["not asked"] += records
 
-    def table(self) -> list[dict]:
+    def note(self) -> None:
+        """Appends counts and differences to the file that ISOBAR_RESULTS names, for `make tables`."""
+        if not os.environ.get("ISOBAR_RESULTS"):
+            return
         kinds = ["agrees", "differs", "refused", "not asked"]
-        return [{"reader": name, **{kind: count[kind] for kind in kinds}} for name, count in self.counts.items()]
+        lines = [
+            {"table": "scripts", "reader": reader, **{kind: count[kind] for kind in kinds}}
+            for reader, count in self.counts.items()
+        ]
+        lines += [
+            {"table": "differences", "script": self.script, "reader": reader, "statement": statement, "wrong": wrong}
+            for reader, statements in self.found.items()
+            for statement, wrong in statements.items()
+        ]
+        with open(os.environ["ISOBAR_RESULTS"], "a", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
 
 
 def explained() -> tuple[dict[tuple[str, str], str], dict[tuple[str, str], dict[str, str]]]:
@@ -128,65 +141,69 @@ def explained() -> tuple[dict[tuple[str, str], str], dict[tuple[str, str], dict[
     return whole, single
 
 
-def run(path: Path, reader: str, server: Server, report: Report, numbers: dict, spark: Spark) -> None:
+def run(path: Path, reader: str, server: Server, report: Report, numbers: dict[int, int | None], spark: Spark) -> None:
     """One script on one server, and in Spark while its tables have columns."""
     server.begin("CREATE DATABASE d" if server.own else "CREATE DATABASE d CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin")
     for record in parse(path):
         answer = server.run(record)
-        at = path.name, record.line
         if reader == "rows":
-            numbers[at] = answer.error[0] if answer.error else None
-        report.add(path.name, reader, record, verdict(record, answer, server.own, numbers.get(at)))
+            numbers[record.line] = answer.error[0] if answer.error else None
+        report.add(reader, record, verdict(record, answer, server.own, numbers.get(record.line)))
         if reader == "columns" and record.spark:
             spark.begin()
-            report.add(path.name, "spark", record, verdict(record, spark.run(record), True, None))
+            report.add("spark", record, verdict(record, spark.run(record), True, None))
     server.end()
 
 
-@pytest.fixture
-def mariadb(tmp_path: Path, client):
-    server = MariaDb(client("mariadbd", "/usr/sbin/mariadbd"), tmp_path)
-    yield server
-    server.stop()
+@pytest.fixture(scope="module")
+def readers(cluster: Cluster, jar: Path, tmp_path_factory: pytest.TempPathFactory):
+    """Who answers the scripts: rows, columns and MariaDB by name, and Spark."""
+    program = shutil.which("mariadbd") or shutil.which("/usr/sbin/mariadbd") or absent("mariadbd")
+    mariadb = MariaDb(program, tmp_path_factory.mktemp("mariadb"))
+    try:
+        spark = Spark(jar, cluster)
+        yield {
+            "rows": Server(cluster.connect, ["SET isobar_read_engines = 'rows'"], True),
+            "columns": Columns(cluster),
+            "mariadb": Server(mariadb.connect, LIKE_ISOBAR, False),
+        }, spark
+        spark.reader.close()
+    finally:
+        mariadb.stop()
 
 
-@pytest.mark.timeout(900)
-def test_scripts_agree_on_every_reader(cluster: Cluster, mariadb: MariaDb, jar: Path):
-    report, numbers = Report(), {}
-    whole, single = explained()
-    servers = {
-        "rows": Server(cluster.connect, ["SET isobar_read_engines = 'rows'"], True),
-        "columns": Columns(cluster),
-        "mariadb": Server(mariadb.connect, LIKE_ISOBAR, False),
-    }
-    spark = Spark(jar, cluster)
-    for path in scripts.scripts(*FOLDERS):
-        for reader, server in servers.items():
-            if (path.name, reader) in whole:
-                report.skip(reader, len(parse(path)))
-            else:
-                run(path, reader, server, report, numbers, spark)
-    spark.reader.close()
-    for line in report.table():
-        print(json.dumps(line))
-    if os.environ.get("ISOBAR_RESULTS"):
-        with open(os.environ["ISOBAR_RESULTS"], "a", encoding="utf-8") as file:
-            file.writelines(json.dumps({"table": "scripts", **line}) + "\n" for line in report.table())
-            for (script, reader), statements in report.found.items():
-                for statement, wrong in statements.items():
-                    line = {"script": script, "reader": reader, "statement": statement, "wrong": wrong}
-                    file.write(json.dumps({"table": "differences", **line}) + "\n")
+WHOLE, SINGLE = explained()
+PATHS = list(scripts.scripts(*FOLDERS))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_script_agrees_on_every_reader(path: Path, readers):
+    servers, spark = readers
+    report, numbers = Report(path.name), {}
+    for reader, server in servers.items():
+        if (path.name, reader) in WHOLE:
+            report.skip(reader, len(parse(path)))
+        else:
+            run(path, reader, server, report, numbers, spark)
+    report.note()
+    names = {reader for script, reader in SINGLE if script == path.name} | set(report.found)
+    known = {reader: SINGLE.get((path.name, reader), {}) for reader in names}
     new = [
-        f"{script} on {reader}, {wrong}\n    {statement}"
-        for (script, reader), statements in report.found.items()
+        f"on {reader}, {wrong}\n    {statement}"
+        for reader, statements in report.found.items()
         for statement, wrong in statements.items()
-        if statement not in single[script, reader]
+        if statement not in known[reader]
     ]
     gone = [
-        f"{script} on {reader} agrees now: {statement}"
-        for (script, reader), statements in single.items()
+        f"on {reader}: {statement}"
+        for reader, statements in known.items()
         for statement in statements
-        if statement not in report.found[script, reader]
+        if statement not in report.found[reader]
     ]
     text = f"{len(new)} differences are not explained:\n" + "\n".join(new)
     assert not new and not gone, text + f"\n{len(gone)} explained differences are none:\n" + "\n".join(gone)
+
+
+def test_every_explained_difference_names_a_script():
+    assert {script for script, _ in [*WHOLE, *SINGLE]} <= {path.name for path in PATHS}

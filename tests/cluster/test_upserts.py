@@ -1,7 +1,5 @@
 """INSERT … ON DUPLICATE KEY UPDATE and its kin by many at once, over a whole cluster: nothing is lost, nothing fails."""
 
-import os
-import shutil
 import threading
 
 import pymysql
@@ -12,15 +10,9 @@ from harness import Cluster
 SESSIONS, ROUNDS, KEYS = 6, 40, 3
 
 
-@pytest.fixture(scope="module")
-def cluster(isobar, tmp_path_factory):
-    """Row nodes only: columns have no part in this."""
-    data = tmp_path_factory.mktemp("upserts")
-    base = os.environ.get("ISOBAR_PORT_BASE")
-    with Cluster(isobar, data, port_base=int(base) if base else None, columnar=0) as running:
-        running.sql("CREATE DATABASE u")
-        yield running
-    shutil.rmtree(data, ignore_errors=True)
+@pytest.fixture(scope="module", autouse=True)
+def database(cluster: Cluster):
+    cluster.sql("CREATE DATABASE u")
 
 
 def at_once(cluster: Cluster, work) -> None:
