@@ -9,7 +9,7 @@ use sqlparser::ast::{
     OrderByKind, OrderByOptions, Query, Select, SelectItem, SetExpr, Visit, Visitor, VisitorMut,
 };
 
-use super::calls::call;
+use super::calls::{call, number};
 use super::rewrite::{op, plain};
 use crate::error::SqlResult;
 use crate::result::SqlError;
@@ -165,6 +165,15 @@ pub fn totals_behind(query: &mut Query) {
     let pair = |group: &Expr| [by(call("grouping", vec![group.clone()])), by(group.clone())];
     let orders = groups.iter().flat_map(pair).collect();
     query.order_by = Some(OrderBy { kind: OrderByKind::Expressions(orders), interpolate: None });
+}
+
+/// HAVING of a ROLLUP: no rows have no total, but the planner below makes a row of them.
+pub fn of_rows(having: Option<Expr>) -> Expr {
+    let some = op(call("count", vec![number(1)]), BinaryOperator::Gt, number(0));
+    match having {
+        Some(having) => op(having, BinaryOperator::And, some),
+        None => some,
+    }
 }
 
 /// Takes any value of the group for columns outside of aggregates, windows and subqueries.

@@ -199,6 +199,7 @@ impl Rewriter<'_> {
             let columns = std::mem::take(exprs).into_iter().map(|e| vec![e]).collect();
             exprs.push(Expr::Rollup(columns));
             modifiers.clear();
+            select.having = Some(super::groups::of_rows(select.having.take()));
         }
         Ok(())
     }
