@@ -28,6 +28,8 @@ const MOST_TABLES: usize = 61;
 struct Rewriter<'a> {
     context: &'a QueryContext,
     resolved: &'a HashMap<TableName, ResolvedTable>,
+    /// Whether hidden columns are in scope.
+    hidden: bool,
     ctes: HashSet<String>,
     scopes: Scopes,
 }
@@ -36,8 +38,9 @@ impl<'a> Rewriter<'a> {
     fn new(
         context: &'a QueryContext,
         resolved: &'a HashMap<TableName, ResolvedTable>,
+        hidden: bool,
     ) -> Rewriter<'a> {
-        Rewriter { context, resolved, ctes: HashSet::new(), scopes: Scopes::default() }
+        Rewriter { context, resolved, hidden, ctes: HashSet::new(), scopes: Scopes::default() }
     }
 }
 
@@ -46,9 +49,10 @@ pub fn rewrite(
     mut query: Query,
     context: &QueryContext,
     resolved: &HashMap<TableName, ResolvedTable>,
+    hidden: bool,
 ) -> SqlResult<Query> {
     super::groups::totals_behind(&mut query);
-    let mut rewriter = Rewriter::new(context, resolved);
+    let mut rewriter = Rewriter::new(context, resolved, hidden);
     walk_mut(&mut query, &mut rewriter)?;
     Ok(query)
 }
@@ -56,7 +60,7 @@ pub fn rewrite(
 /// Rewrites one expression that stands outside of a query.
 pub fn rewrite_expr(mut expr: Expr, context: &QueryContext) -> SqlResult<Expr> {
     let resolved = HashMap::new();
-    let mut rewriter = Rewriter::new(context, &resolved);
+    let mut rewriter = Rewriter::new(context, &resolved, false);
     walk_mut(&mut expr, &mut rewriter)?;
     Ok(expr)
 }
@@ -180,6 +184,9 @@ impl Rewriter<'_> {
         } else {
             super::groups::any_of_group(select);
         }
+        if self.hidden {
+            super::stars::name_joined(select, &|name| self.shown(name))?;
+        }
         super::stars::write_out(select, &|name| self.shown(name));
         wildcards::write_out(select, &|name: &ObjectName| self.hidden_of(name));
         super::twins::name_columns(select);
@@ -200,11 +207,12 @@ impl Rewriter<'_> {
             exprs.push(Expr::Rollup(columns));
             modifiers.clear();
             select.having = Some(super::groups::of_rows(select.having.take()));
+            super::windows::with_ties(select)?;
         }
         Ok(())
     }
 
-    /// What plans call a table of a FROM, and its hidden columns.
+    /// What plans call a table of a FROM, and those of its hidden columns that are in scope.
     fn hidden_of(&self, name: &ObjectName) -> wildcards::Shown {
         let written = parts(name);
         let is_cte = matches!(&written[..], [one] if self.ctes.contains(one));
@@ -212,7 +220,10 @@ impl Rewriter<'_> {
             Ok(name) if !is_cte => {
                 let table = self.resolved.get(&name).and_then(|r| r.table.as_ref());
                 let columns = table.map(|t| t.columns.as_slice()).unwrap_or_default();
-                let hidden = columns.iter().filter(|c| c.hidden).map(|c| c.name.to_lowercase());
+                let hidden = columns
+                    .iter()
+                    .filter(|c| self.hidden && c.hidden)
+                    .map(|c| c.name.to_lowercase());
                 wildcards::Shown {
                     hidden: hidden.collect(),
                     called: vec![name.database, name.table],
