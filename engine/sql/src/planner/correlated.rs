@@ -166,6 +166,7 @@ fn is_planned(node: &LogicalPlan, expr: &Expr, query: &Subquery) -> Result<bool>
         || check_subquery_expr(node, &query.subquery, expr).is_err()
         || !read_by_others(&query.subquery)?.is_empty()
         || is_renamed(&query.subquery)?
+        || asks_of_outside(&query.subquery)?
     {
         return Ok(false);
     }
@@ -194,6 +195,25 @@ fn is_renamed(plan: &LogicalPlan) -> Result<bool> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(renamed)
+}
+
+/// Whether a plan asks of a column outside whether it is IN a subquery: DataFusion would make a condition of a join of it,
+/// where it has no join for it.
+fn asks_of_outside(plan: &LogicalPlan) -> Result<bool> {
+    let mut asks = false;
+    plan.apply(|node| {
+        node.apply_expressions(|expr| {
+            asks |= expr.exists(|part| match part {
+                Expr::InSubquery(question) => {
+                    question.expr.exists(|part| Ok(matches!(part, Expr::OuterReferenceColumn(..))))
+                }
+                _ => Ok(false),
+            })?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(if asks { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(asks)
 }
 
 /// The columns outside of it that a plan reads, also in its own subqueries.

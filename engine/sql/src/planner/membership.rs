@@ -125,7 +125,7 @@ fn condition_of(expr: &mut Expr, place: Place) -> SqlResult<()> {
             Ok(())
         }
         Expr::InSubquery { expr: left, negated, .. }
-            if place.positive && (!*negated || place.top) =>
+            if place.positive && (!*negated || place.top && reads_columns(left)) =>
         {
             values(left, false)
         }
@@ -148,6 +148,35 @@ fn negated(expr: &Expr) -> Option<Expr> {
         }
         _ => None,
     }
+}
+
+/// Whether an expression reads columns itself, not within a subquery. The join that the planner below has for NOT IN
+/// knows NULL by its keys alone: one without a column on its left is no key, and lets every row pass.
+fn reads_columns(expr: &Expr) -> bool {
+    struct Columns(usize);
+    impl Visitor for Columns {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.0 += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.0 -= 1;
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Identifier(_) | Expr::CompoundIdentifier(_) if self.0 == 0 => {
+                    ControlFlow::Break(())
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    finds(expr, &mut Columns(0))
 }
 
 fn is_row(expr: &Expr) -> bool {
