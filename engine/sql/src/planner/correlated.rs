@@ -80,6 +80,9 @@ fn in_node(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPl
     let mut values = Vec::new();
     for asked in unplanned(&node)? {
         let joined = match questions::value(&asked, input.schema())? {
+            Some(query) if read_outside(&query.subquery)?.is_empty() => {
+                Some((plan.clone(), Expr::ScalarSubquery(query)))
+            }
             Some(query) => with_value(plan.clone(), input, &query, names)?,
             None => None,
         };
@@ -151,6 +154,9 @@ fn unplanned(node: &LogicalPlan) -> Result<Vec<Expr>> {
 
 /// Whether a subquery reads nothing outside, or only in a way that DataFusion makes a join of.
 fn is_planned(node: &LogicalPlan, expr: &Expr, query: &Subquery) -> Result<bool> {
+    if is_not_in_without_column(expr)? {
+        return Ok(false);
+    }
     if read_outside(&query.subquery)?.is_empty() {
         return Ok(true);
     }
@@ -181,6 +187,14 @@ fn is_planned(node: &LogicalPlan, expr: &Expr, query: &Subquery) -> Result<bool>
     };
     let pulled = query.subquery.as_ref().clone().rewrite(&mut pull);
     Ok(pulled.is_ok() && pull.can_pull_up)
+}
+
+/// Whether NOT IN is asked of what reads no column, such as a constant that HAVING names: DataFusion's join for NOT IN
+/// knows NULL by its keys alone, and this is none.
+fn is_not_in_without_column(expr: &Expr) -> Result<bool> {
+    let Expr::InSubquery(question) = expr else { return Ok(false) };
+    let reads = |part: &Expr| Ok(matches!(part, Expr::Column(_) | Expr::OuterReferenceColumn(..)));
+    Ok(question.negated && !question.expr.exists(reads)?)
 }
 
 /// Whether what reads columns outside stands below a derived table: DataFusion would take the

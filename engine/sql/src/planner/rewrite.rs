@@ -191,6 +191,7 @@ impl Rewriter<'_> {
         wildcards::write_out(select, &|name: &ObjectName| self.hidden_of(name));
         super::twins::name_columns(select);
         super::membership::spread(select)?;
+        super::groups::having_of_all_rows(select);
         for item in &mut select.projection {
             if let SelectItem::QualifiedWildcard(
                 SelectItemQualifiedWildcardKind::ObjectName(name),

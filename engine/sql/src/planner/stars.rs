@@ -167,7 +167,8 @@ fn constraint(join: &Join) -> Option<(&JoinConstraint, bool)> {
     }
 }
 
-fn constraint_mut(join: &mut Join) -> Option<&mut JoinConstraint> {
+/// How a join is made.
+pub(super) fn constraint_mut(join: &mut Join) -> Option<&mut JoinConstraint> {
     match &mut join.join_operator {
         JoinOperator::Join(constraint)
         | JoinOperator::Inner(constraint)
