@@ -2,7 +2,7 @@
 //!
 //! Names only and forms only: what depends on types is `typing`'s business.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
@@ -30,7 +30,8 @@ struct Rewriter<'a> {
     resolved: &'a HashMap<TableName, ResolvedTable>,
     /// Whether hidden columns are in scope.
     hidden: bool,
-    ctes: HashSet<String>,
+    /// Names of WITH, and their columns where those are known.
+    ctes: HashMap<String, Option<Vec<String>>>,
     scopes: Scopes,
 }
 
@@ -40,7 +41,7 @@ impl<'a> Rewriter<'a> {
         resolved: &'a HashMap<TableName, ResolvedTable>,
         hidden: bool,
     ) -> Rewriter<'a> {
-        Rewriter { context, resolved, hidden, ctes: HashSet::new(), scopes: Scopes::default() }
+        Rewriter { context, resolved, hidden, ctes: HashMap::new(), scopes: Scopes::default() }
     }
 }
 
@@ -78,7 +79,7 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
-        let is_with = |name: &str| self.ctes.contains(name);
+        let is_with = |name: &str| self.ctes.contains_key(name);
         self.scopes.enter(select, &self.context.database, is_with);
         flow(self.select_before(select))
     }
@@ -126,7 +127,12 @@ impl Rewriter<'_> {
         if let Some(with) = &mut query.with {
             for cte in &mut with.cte_tables {
                 lower_alias(&mut cte.alias);
-                self.ctes.insert(cte.alias.name.value.clone());
+                let named = &cte.alias.columns;
+                let columns = match named.is_empty() {
+                    true => super::counted::columns(&cte.query.body, &|name| self.shown(name)),
+                    false => Some(named.iter().map(|column| column.name.value.clone()).collect()),
+                };
+                self.ctes.insert(cte.alias.name.value.clone(), columns);
             }
         }
         super::ordering::of_set(query)?;
@@ -139,15 +145,19 @@ impl Rewriter<'_> {
         super::membership::spread_order(query)?;
         // Locks are taken by whoever runs the query; a plan only reads.
         query.locks.clear();
-        let is_with = |name: &str| self.ctes.contains(name);
+        let is_with = |name: &str| self.ctes.contains_key(name);
         self.scopes.enter_body(&query.body, &self.context.database, is_with);
         Ok(())
     }
 
-    /// The columns of a stored table that `*` shows.
+    /// The columns of a stored table, or of a name of WITH, that `*` shows.
     fn shown(&self, name: &ObjectName) -> Option<Vec<String>> {
-        let with = matches!(&parts(name)[..], [one] if self.ctes.contains(one));
-        let name = table_name(name, &self.context.database).ok().filter(|_| !with)?;
+        if let [one] = &parts(name)[..]
+            && let Some(columns) = self.ctes.get(one)
+        {
+            return columns.clone();
+        }
+        let name = table_name(name, &self.context.database).ok()?;
         let table = self.resolved.get(&name)?.table.as_ref()?;
         let shown = table.columns.iter().filter(|column| !column.hidden);
         Some(shown.map(|column| column.name.clone()).collect())
@@ -216,7 +226,7 @@ impl Rewriter<'_> {
     /// What plans call a table of a FROM, and those of its hidden columns that are in scope.
     fn hidden_of(&self, name: &ObjectName) -> wildcards::Shown {
         let written = parts(name);
-        let is_cte = matches!(&written[..], [one] if self.ctes.contains(one));
+        let is_cte = matches!(&written[..], [one] if self.ctes.contains_key(one));
         match table_name(name, &self.context.database) {
             Ok(name) if !is_cte => {
                 let table = self.resolved.get(&name).and_then(|r| r.table.as_ref());
@@ -281,7 +291,7 @@ impl Rewriter<'_> {
     fn relation(&mut self, relation: &mut ObjectName) -> SqlResult<()> {
         let names = parts(relation);
         if let [one] = &names[..]
-            && self.ctes.contains(one)
+            && self.ctes.contains_key(one)
         {
             *relation = vec![plain(one.clone())].into();
             return Ok(());

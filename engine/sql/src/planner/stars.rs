@@ -186,7 +186,8 @@ fn by_name(join: &Join) -> bool {
     matches!(constraint(join), Some((JoinConstraint::Using(_) | JoinConstraint::Natural, _)))
 }
 
-fn columns_of(from: &TableWithJoins, shown: Shown) -> Option<Vec<Column>> {
+/// The columns that `*` stands for over some joins, in order.
+pub(super) fn columns_of(from: &TableWithJoins, shown: Shown) -> Option<Vec<Column>> {
     let mut all = factor(&from.relation, shown)?;
     for join in &from.joins {
         let mut right = factor(&join.relation, shown)?;
