@@ -194,6 +194,9 @@ impl Dialect for Mysql {
         if let Some(assignment) = crate::parser::forms::assignment(parser) {
             return Some(assignment);
         }
+        if let Some(negated) = not_exists(parser) {
+            return Some(negated);
+        }
         let (op, binds) = match &parser.peek_token_ref().token {
             Token::Word(w) if w.keyword == Keyword::BINARY => (None, binds::PREFIX),
             Token::ExclamationMark => (Some(UnaryOperator::BangNot), binds::PREFIX),
@@ -260,6 +263,22 @@ impl Dialect for Mysql {
             _ => return None,
         }))
     }
+}
+
+/// `NOT EXISTS (…) …`, if it comes next: NOT takes in all that binds more strongly, `NOT EXISTS (…) + 1` is
+/// `NOT (EXISTS (…) + 1)`. sqlparser would take in the subquery alone.
+fn not_exists(parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+    let is = |token: &Token, keyword| matches!(token, Token::Word(w) if w.keyword == keyword);
+    if !is(&parser.peek_token_ref().token, Keyword::NOT)
+        || !is(&parser.peek_nth_token(1).token, Keyword::EXISTS)
+    {
+        return None;
+    }
+    parser.next_token();
+    Some(parser.parse_subexpr(binds::NOT).map(|operand| match operand {
+        Expr::Exists { subquery, negated: false } => Expr::Exists { subquery, negated: true },
+        operand => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(operand) },
+    }))
 }
 
 /// `a || b` under PIPES_AS_CONCAT, in a form that means the same under any sql_mode.

@@ -220,13 +220,14 @@ fn separator(rest: &mut &str) -> Option<()> {
     Some(())
 }
 
-/// Reads a date or time given as a number: 20240102 or 20240102030405.
+/// Reads a date or time given as a number: 20240102 or 20240102030405, also with years of two digits.
 pub fn from_number(n: i64) -> Option<i64> {
     if n <= 0 {
         return None;
     }
     let text = match n {
         101..=991_231 => format!("{n:06}"),
+        101_000_000..=991_231_235_959 => format!("{n:012}"),
         _ => n.to_string(),
     };
     parse_digits(&text)

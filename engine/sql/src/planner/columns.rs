@@ -6,7 +6,10 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{Column as PlanColumn, JoinType, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::utils::grouping_set_to_exprlist;
+use datafusion::logical_expr::{
+    Aggregate, Cast, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder,
+};
 use types::columns::arrow_type;
 use types::{ColumnType, IntWidth, Table};
 
@@ -173,7 +176,7 @@ fn origin(
             column_origin(projection.expr.get(at)?, &projection.input, resolved)
         }
         LogicalPlan::Aggregate(aggregate) => {
-            column_origin(aggregate.group_expr.get(at)?, &aggregate.input, resolved)
+            column_origin(expr_of(aggregate, at)?, &aggregate.input, resolved)
         }
         LogicalPlan::Filter(filter) => origin(&filter.input, at, resolved),
         LogicalPlan::Sort(sort) => origin(&sort.input, at, resolved),
@@ -227,6 +230,15 @@ fn column_origin(
     }
 }
 
+/// What an output column of an aggregate is computed by. ROLLUP has a column of its own behind the groups.
+pub(super) fn expr_of(aggregate: &Aggregate, at: usize) -> Option<&Expr> {
+    let columns = aggregate.schema.fields().len();
+    match at.checked_sub(columns.checked_sub(aggregate.aggr_expr.len())?) {
+        Some(at) => aggregate.aggr_expr.get(at),
+        None => grouping_set_to_exprlist(&aggregate.group_expr).ok()?.get(at).copied(),
+    }
+}
+
 /// The type of the table column that a plan's column is, if it is no more than that.
 pub(super) fn stored_type(
     plan: &LogicalPlan,
@@ -244,10 +256,7 @@ fn fraction(plan: &LogicalPlan, at: usize, resolved: &HashMap<TableName, Resolve
             p.expr.get(at).map_or(0, |e| expr_fraction(e, &p.input, resolved))
         }
         LogicalPlan::Aggregate(a) => {
-            let groups = a.group_expr.len();
-            let expr =
-                if at < groups { a.group_expr.get(at) } else { a.aggr_expr.get(at - groups) };
-            expr.map_or(0, |e| expr_fraction(e, &a.input, resolved))
+            expr_of(a, at).map_or(0, |e| expr_fraction(e, &a.input, resolved))
         }
         LogicalPlan::Filter(f) => fraction(&f.input, at, resolved),
         LogicalPlan::Sort(s) => fraction(&s.input, at, resolved),

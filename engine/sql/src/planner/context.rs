@@ -9,7 +9,7 @@ use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, Result, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner};
 use datafusion::logical_expr::{
     AggregateUDF, Expr as PlanExpr, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF,
 };
@@ -17,6 +17,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use sqlparser::ast::{Expr, Query, Statement};
 
+use super::dependencies::Relations;
 use super::names::{Displayed, TableName};
 use super::scopes::Around;
 use super::typing::{MysqlOperators, operators};
@@ -29,6 +30,7 @@ struct Context<'a> {
     state: &'a SessionState,
     tables: HashMap<TableName, Arc<dyn TableSource>>,
     planners: Vec<Arc<dyn ExprPlanner>>,
+    relations: [Arc<dyn RelationPlanner>; 1],
 }
 
 impl ContextProvider for Context<'_> {
@@ -43,6 +45,10 @@ impl ContextProvider for Context<'_> {
 
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
         &self.planners
+    }
+
+    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
+        &self.relations
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
@@ -106,27 +112,48 @@ fn parser_options() -> ParserOptions {
 fn context<'a>(
     context: &QueryContext,
     state: &'a SessionState,
-    resolved: &HashMap<TableName, ResolvedTable>,
+    (resolved, hidden): (&HashMap<TableName, ResolvedTable>, bool),
 ) -> SqlResult<(Context<'a>, Arc<MysqlOperators>)> {
     let operators = operators(context.zone()?, &context.time_zone, context.zero_dates());
-    let schemas = resolved.iter().map(|(name, table)| (name.clone(), table.provider.schema()));
-    let around = Arc::new(Around(schemas.collect()));
+    let shown = |table: &ResolvedTable| if hidden { None } else { shown(table) };
+    let schemas = resolved.iter().map(|(name, table)| {
+        let schema = table.provider.schema();
+        Ok((
+            name.clone(),
+            match shown(table) {
+                Some(columns) => Arc::new(schema.project(&columns)?),
+                None => schema,
+            },
+        ))
+    });
+    let around = Arc::new(Around(schemas.collect::<Result<_>>()?));
     let tables = resolved
         .iter()
         .map(|(name, table)| (name.clone(), provider_as_source(table.provider.clone())))
         .collect();
-    Ok((Context { state, tables, planners: vec![operators.clone(), around] }, operators))
+    let planners: Vec<Arc<dyn ExprPlanner>> = vec![operators.clone(), around];
+    let shown = resolved.iter().filter_map(|(name, table)| Some((name.clone(), shown(table)?)));
+    let relations: [Arc<dyn RelationPlanner>; 1] = [Arc::new(Relations::new(shown.collect()))];
+    Ok((Context { state, tables, planners, relations }, operators))
 }
 
-/// Plans a rewritten query.
+/// Where a table's columns are that are not hidden; `None` if none is.
+fn shown(table: &ResolvedTable) -> Option<Vec<usize>> {
+    let columns = &table.table.as_ref()?.columns;
+    let shown = columns.iter().enumerate().filter(|(_, column)| !column.hidden);
+    let shown: Vec<usize> = shown.map(|(at, _)| at).collect();
+    (shown.len() < columns.len()).then_some(shown)
+}
+
+/// Plans a rewritten query. The tables come with whether their hidden columns are in scope.
 pub fn plan(
     query: Query,
     query_context: &QueryContext,
     state: &SessionState,
-    resolved: &HashMap<TableName, ResolvedTable>,
+    (resolved, hidden): (&HashMap<TableName, ResolvedTable>, bool),
     displayed: &[Displayed],
 ) -> SqlResult<PlannedSelect> {
-    let (provider, operators) = context(query_context, state, resolved)?;
+    let (provider, operators) = context(query_context, state, (resolved, hidden))?;
     let planner = SqlToRel::new_with_options(&provider, parser_options());
     let plan = planner.sql_statement_to_plan(Statement::Query(Box::new(query)))?;
     let plan = super::lateral::numbered(operators.finish(plan, resolved)?)?;
@@ -168,7 +195,7 @@ fn typed(
     state: &SessionState,
 ) -> SqlResult<PlanExpr> {
     let resolved = HashMap::new();
-    let (provider, operators) = context(query_context, state, &resolved)?;
+    let (provider, operators) = context(query_context, state, (&resolved, false))?;
     let planner = SqlToRel::new_with_options(&provider, parser_options());
     let expr = rewrite::rewrite_expr(expr, query_context)?;
     let planned = planner.sql_to_expr(expr, schema, &mut PlannerContext::new())?;

@@ -80,6 +80,9 @@ fn in_node(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPl
     let mut values = Vec::new();
     for asked in unplanned(&node)? {
         let joined = match questions::value(&asked, input.schema())? {
+            Some(query) if read_outside(&query.subquery)?.is_empty() => {
+                Some((plan.clone(), Expr::ScalarSubquery(query)))
+            }
             Some(query) => with_value(plan.clone(), input, &query, names)?,
             None => None,
         };
@@ -151,6 +154,9 @@ fn unplanned(node: &LogicalPlan) -> Result<Vec<Expr>> {
 
 /// Whether a subquery reads nothing outside, or only in a way that DataFusion makes a join of.
 fn is_planned(node: &LogicalPlan, expr: &Expr, query: &Subquery) -> Result<bool> {
+    if is_not_in_without_column(expr)? {
+        return Ok(false);
+    }
     if read_outside(&query.subquery)?.is_empty() {
         return Ok(true);
     }
@@ -166,6 +172,7 @@ fn is_planned(node: &LogicalPlan, expr: &Expr, query: &Subquery) -> Result<bool>
         || check_subquery_expr(node, &query.subquery, expr).is_err()
         || !read_by_others(&query.subquery)?.is_empty()
         || is_renamed(&query.subquery)?
+        || asks_of_outside(&query.subquery)?
     {
         return Ok(false);
     }
@@ -182,6 +189,14 @@ fn is_planned(node: &LogicalPlan, expr: &Expr, query: &Subquery) -> Result<bool>
     Ok(pulled.is_ok() && pull.can_pull_up)
 }
 
+/// Whether NOT IN is asked of what reads no column, such as a constant that HAVING names: DataFusion's join for NOT IN
+/// knows NULL by its keys alone, and this is none.
+fn is_not_in_without_column(expr: &Expr) -> Result<bool> {
+    let Expr::InSubquery(question) = expr else { return Ok(false) };
+    let reads = |part: &Expr| Ok(matches!(part, Expr::Column(_) | Expr::OuterReferenceColumn(..)));
+    Ok(question.negated && !question.expr.exists(reads)?)
+}
+
 /// Whether what reads columns outside stands below a derived table: DataFusion would take the
 /// columns of its condition for the derived table's.
 fn is_renamed(plan: &LogicalPlan) -> Result<bool> {
@@ -194,6 +209,25 @@ fn is_renamed(plan: &LogicalPlan) -> Result<bool> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(renamed)
+}
+
+/// Whether a plan asks of a column outside whether it is IN a subquery: DataFusion would make a condition of a join of it,
+/// where it has no join for it.
+fn asks_of_outside(plan: &LogicalPlan) -> Result<bool> {
+    let mut asks = false;
+    plan.apply(|node| {
+        node.apply_expressions(|expr| {
+            asks |= expr.exists(|part| match part {
+                Expr::InSubquery(question) => {
+                    question.expr.exists(|part| Ok(matches!(part, Expr::OuterReferenceColumn(..))))
+                }
+                _ => Ok(false),
+            })?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(if asks { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(asks)
 }
 
 /// The columns outside of it that a plan reads, also in its own subqueries.

@@ -4,11 +4,10 @@
 //! equals on either side, and the numbered rows are a set: the n-th of some equal rows is on both
 //! sides if each side has at least n of them.
 
-use sqlparser::ast::{
-    Expr, ObjectName, SelectItem, SetExpr, SetOperator, SetQuantifier, TableFactor,
-};
+use sqlparser::ast::{Expr, ObjectName, SelectItem, SetExpr, SetOperator, SetQuantifier};
 
 use super::names::outermost;
+use super::stars::columns_of;
 use super::templates::{fill_query, query, query_of};
 use crate::error::{SqlResult, unsupported};
 use crate::result::SqlError;
@@ -66,12 +65,7 @@ pub fn columns(body: &SetExpr, shown: Shown) -> Option<Vec<String>> {
             SelectItem::UnnamedExpr(expr) => names.push(expr.to_string()),
             SelectItem::Wildcard(_) => {
                 for from in &select.from {
-                    // The columns of NATURAL JOIN and USING come in another order.
-                    if !from.joins.is_empty() {
-                        return None;
-                    }
-                    let TableFactor::Table { name, .. } = &from.relation else { return None };
-                    names.extend(shown(name)?);
+                    names.extend(columns_of(from, shown)?.into_iter().map(|(name, _)| name));
                 }
             }
             _ => return None,

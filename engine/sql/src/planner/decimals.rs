@@ -7,6 +7,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 
+use super::columns::expr_of;
 use crate::functions::wide::digits_of;
 
 /// As many as it has; MySQL counts with this number, too.
@@ -25,8 +26,7 @@ fn of_column(plan: &LogicalPlan, at: usize) -> u8 {
             projection.expr.get(at).map_or(NOT_FIXED, |expr| of(expr, &projection.input))
         }
         LogicalPlan::Aggregate(aggregate) => {
-            let mut exprs = aggregate.group_expr.iter().chain(&aggregate.aggr_expr);
-            exprs.nth(at).map_or(NOT_FIXED, |expr| of(expr, &aggregate.input))
+            expr_of(aggregate, at).map_or(NOT_FIXED, |expr| of(expr, &aggregate.input))
         }
         LogicalPlan::Filter(filter) => of_column(&filter.input, at),
         LogicalPlan::Sort(sort) => of_column(&sort.input, at),

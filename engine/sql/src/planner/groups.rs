@@ -4,12 +4,14 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
+use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, ObjectNamePart, OrderBy, OrderByExpr,
-    OrderByKind, OrderByOptions, Query, Select, SelectItem, SetExpr, Visit, Visitor, VisitorMut,
+    BinaryOperator, CaseWhen, Expr, GroupByExpr, GroupByWithModifier, ObjectNamePart, OrderBy,
+    OrderByExpr, OrderByKind, OrderByOptions, Query, Select, SelectItem, SetExpr, Visit, Visitor,
+    VisitorMut,
 };
 
-use super::calls::call;
+use super::calls::{call, number};
 use super::rewrite::{op, plain};
 use crate::error::SqlResult;
 use crate::result::SqlError;
@@ -165,6 +167,37 @@ pub fn totals_behind(query: &mut Query) {
     let pair = |group: &Expr| [by(call("grouping", vec![group.clone()])), by(group.clone())];
     let orders = groups.iter().flat_map(pair).collect();
     query.order_by = Some(OrderBy { kind: OrderByKind::Expressions(orders), interpolate: None });
+}
+
+/// HAVING of all rows in one group, whatever its condition asks, stays a condition on that group: the planner below would
+/// make one of the rows of what reads no column, and the group would be there without them.
+pub fn having_of_all_rows(select: &mut Select) {
+    let grouped = match &select.group_by {
+        GroupByExpr::Expressions(exprs, _) => !exprs.is_empty(),
+        GroupByExpr::All(_) => true,
+    };
+    let Some(having) = select.having.take() else { return };
+    if grouped || aggregates(&having) || !aggregates(&select.projection) {
+        select.having = Some(having);
+        return;
+    }
+    let always = op(call("count", vec![number(1)]), BinaryOperator::GtEq, number(0));
+    select.having = Some(Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: vec![CaseWhen { condition: always, result: having }],
+        else_result: None,
+    });
+}
+
+/// HAVING of a ROLLUP: no rows have no total, but the planner below makes a row of them.
+pub fn of_rows(having: Option<Expr>) -> Expr {
+    let some = op(call("count", vec![number(1)]), BinaryOperator::Gt, number(0));
+    match having {
+        Some(having) => op(having, BinaryOperator::And, some),
+        None => some,
+    }
 }
 
 /// Takes any value of the group for columns outside of aggregates, windows and subqueries.

@@ -13,7 +13,7 @@ use crate::functions::remarks;
 use crate::functions::texts::leading_number;
 use crate::functions::wide::digits_of;
 use crate::result::SqlError;
-use crate::temporal::{DAY_US, ZERO_US, is_zero, parse_datetime};
+use crate::temporal::{DAY_US, ZERO_US, from_number, is_zero, parse_datetime};
 
 /// The text of a text literal.
 pub fn text(expr: &Expr) -> Option<&str> {
@@ -49,20 +49,10 @@ pub fn typed(literal: &str, ty: &DataType, by: &MysqlOperators) -> SqlResult<Opt
     }
     let time = |kind: &str| time(literal, kind, by.zero_dates);
     let value = match ty {
-        DataType::Date32 => {
-            let us = time("DATE")?;
-            if us.rem_euclid(DAY_US) == 0 {
-                ScalarValue::Date32(i32::try_from(us.div_euclid(DAY_US)).ok())
-            } else {
-                ScalarValue::TimestampMicrosecond(Some(us), None)
-            }
-        }
-        DataType::Timestamp(TimeUnit::Microsecond, None) => {
-            ScalarValue::TimestampMicrosecond(Some(time("DATETIME")?), None)
-        }
-        DataType::Timestamp(TimeUnit::Microsecond, Some(utc)) => {
-            let us = by.zone.to_utc(time("TIMESTAMP")?);
-            ScalarValue::TimestampMicrosecond(Some(us), Some(utc.clone()))
+        DataType::Date32 => return Ok(moment_at(time("DATE")?, ty, by)),
+        DataType::Timestamp(TimeUnit::Microsecond, zone) => {
+            let kind = if zone.is_some() { "TIMESTAMP" } else { "DATETIME" };
+            return Ok(moment_at(time(kind)?, ty, by));
         }
         DataType::Binary => ScalarValue::Binary(Some(literal.as_bytes().to_vec())),
         DataType::Duration(TimeUnit::Microsecond) => match crate::temporal::parse_time(literal) {
@@ -96,6 +86,44 @@ pub fn typed(literal: &str, ty: &DataType, by: &MysqlOperators) -> SqlResult<Opt
         _ => return Ok(None),
     };
     Ok(Some(Expr::Literal(value, None)))
+}
+
+/// A literal number as the day or moment that MySQL takes it for beside a column of a temporal type: 20240102 or
+/// 20240102030405. `None` if it is no literal, or no moment: then it compares as a number.
+pub fn moment_of_number(literal: &Expr, ty: &DataType, by: &MysqlOperators) -> Option<Expr> {
+    let (number, fraction_us) = match literal {
+        Expr::Alias(alias) => return moment_of_number(&alias.expr, ty, by),
+        Expr::Literal(ScalarValue::Int64(Some(n)), _) => (*n, 0),
+        Expr::Literal(ScalarValue::UInt64(Some(n)), _) => (i64::try_from(*n).ok()?, 0),
+        Expr::Literal(ScalarValue::Decimal128(Some(n), _, scale), _) => {
+            let unit = 10_i128.checked_pow(u32::try_from(*scale).ok()?)?;
+            // Rounded at the seventh digit, as in a text.
+            let fraction = n.rem_euclid(unit).checked_mul(1_000_000)?.checked_add(unit / 2)? / unit;
+            (i64::try_from(n.div_euclid(unit)).ok()?, i64::try_from(fraction).ok()?)
+        }
+        Expr::Literal(ScalarValue::Float64(Some(n)), _) if n.fract() == 0.0 && n.abs() < 1e15 => {
+            (*n as i64, 0)
+        }
+        _ => return None,
+    };
+    moment_at(from_number(number)?.checked_add(fraction_us)?, ty, by)
+}
+
+/// A literal of a moment of the session's clocks beside a temporal type; a day beside a day.
+fn moment_at(us: i64, ty: &DataType, by: &MysqlOperators) -> Option<Expr> {
+    let value = match ty {
+        DataType::Date32 if us.rem_euclid(DAY_US) == 0 => {
+            ScalarValue::Date32(i32::try_from(us.div_euclid(DAY_US)).ok())
+        }
+        DataType::Date32 | DataType::Timestamp(TimeUnit::Microsecond, None) => {
+            ScalarValue::TimestampMicrosecond(Some(us), None)
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, zone) => {
+            ScalarValue::TimestampMicrosecond(Some(by.zone.to_utc(us)), zone.clone())
+        }
+        _ => return None,
+    };
+    Some(Expr::Literal(value, None))
 }
 
 /// A literal of an exact number as one of a decimal type; `None` if it is none, or no number of the

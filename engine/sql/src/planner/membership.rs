@@ -9,13 +9,14 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    BinaryOperator, Distinct, Expr, GroupByExpr, JoinConstraint, JoinOperator, OrderByKind, Query,
-    Select, SelectItem, SetExpr, Visitor, VisitorMut,
+    BinaryOperator, Distinct, Expr, GroupByExpr, Join, JoinConstraint, JoinOperator, OrderByKind,
+    Query, Select, SelectItem, SetExpr, Visitor, VisitorMut,
 };
 
 use super::calls::{call, number};
 use super::groups::aggregates;
 use super::rewrite::{not, null, op};
+use super::stars::constraint_mut;
 use super::templates::{fill_expr, fill_query, query};
 use crate::error::{SqlResult, unsupported};
 use crate::result::SqlError;
@@ -32,10 +33,19 @@ pub fn spread(select: &mut Select) -> SqlResult<()> {
     if let GroupByExpr::Expressions(exprs, _) = &mut select.group_by {
         exprs.iter_mut().try_for_each(|expr| values(expr, true))?;
     }
-    for condition in [&mut select.selection, &mut select.having].into_iter().flatten() {
+    let conditions = [&mut select.selection, &mut select.having].into_iter().flatten();
+    let joins = select.from.iter_mut().flat_map(|from| &mut from.joins);
+    for condition in conditions.chain(joins.filter_map(condition_of_join)) {
         condition_of(condition, Place { top: true, positive: true })?;
     }
     Ok(())
+}
+
+fn condition_of_join(join: &mut Join) -> Option<&mut Expr> {
+    match constraint_mut(join)? {
+        JoinConstraint::On(condition) => Some(condition),
+        _ => None,
+    }
 }
 
 /// Rewrites what a query's ORDER BY has of them.
@@ -125,7 +135,8 @@ fn condition_of(expr: &mut Expr, place: Place) -> SqlResult<()> {
             Ok(())
         }
         Expr::InSubquery { expr: left, negated, .. }
-            if place.positive && (!*negated || place.top) =>
+            if place.positive
+                && (!*negated || place.top && (is_column(left) || aggregates(left.as_ref()))) =>
         {
             values(left, false)
         }
@@ -147,6 +158,15 @@ fn negated(expr: &Expr) -> Option<Expr> {
             Some(Expr::Exists { subquery: subquery.clone(), negated: !negated })
         }
         _ => None,
+    }
+}
+
+/// Whether an expression is a column. The join that the planner below has for NOT IN knows NULL by its keys alone: what
+/// is a constant, or becomes one when the plan is optimised, is no key, and lets every row pass.
+fn is_column(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_column(inner),
+        expr => matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_)),
     }
 }
 

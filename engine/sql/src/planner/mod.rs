@@ -14,6 +14,7 @@ mod context;
 mod correlated;
 mod counted;
 mod decimals;
+mod dependencies;
 mod distinct;
 mod groups;
 pub mod introducer;
@@ -123,6 +124,11 @@ pub struct ResolvedTable {
 pub trait TableResolver: Send + Sync {
     /// The table; MySQL's error 1146 if there is none. Names come in lower case.
     async fn resolve(&self, database: &str, table: &str) -> SqlResult<ResolvedTable>;
+
+    /// Whether queries may name hidden columns: those that a statement makes to find the rows that it changes.
+    fn shows_hidden(&self) -> bool {
+        false
+    }
 }
 
 /// A planned query.
@@ -170,6 +176,7 @@ pub fn session_state_builder(config: SessionConfig) -> SessionStateBuilder {
     let mut builder = SessionStateBuilder::new()
         .with_config(config)
         .with_default_features()
+        .with_optimizer_rules(dependencies::rules())
         .with_physical_optimizer_rule(Arc::new(yielding::YieldingJoins));
     builder.scalar_functions().get_or_insert_with(Vec::new).extend(functions::all());
     builder
@@ -202,8 +209,9 @@ pub async fn plan_query(
         resolved.insert(name, table);
     }
     let displayed = names::displayed(&query);
-    let query = rewrite::rewrite(query, context, &resolved)?;
-    context::plan(query, context, state, &resolved, &displayed)
+    let hidden = tables.shows_hidden();
+    let query = rewrite::rewrite(query, context, &resolved, hidden)?;
+    context::plan(query, context, state, (&resolved, hidden), &displayed)
 }
 
 fn first_word(statement: &Statement) -> String {

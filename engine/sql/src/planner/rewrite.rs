@@ -2,7 +2,7 @@
 //!
 //! Names only and forms only: what depends on types is `typing`'s business.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
@@ -28,7 +28,10 @@ const MOST_TABLES: usize = 61;
 struct Rewriter<'a> {
     context: &'a QueryContext,
     resolved: &'a HashMap<TableName, ResolvedTable>,
-    ctes: HashSet<String>,
+    /// Whether hidden columns are in scope.
+    hidden: bool,
+    /// Names of WITH, and their columns where those are known.
+    ctes: HashMap<String, Option<Vec<String>>>,
     scopes: Scopes,
 }
 
@@ -36,8 +39,9 @@ impl<'a> Rewriter<'a> {
     fn new(
         context: &'a QueryContext,
         resolved: &'a HashMap<TableName, ResolvedTable>,
+        hidden: bool,
     ) -> Rewriter<'a> {
-        Rewriter { context, resolved, ctes: HashSet::new(), scopes: Scopes::default() }
+        Rewriter { context, resolved, hidden, ctes: HashMap::new(), scopes: Scopes::default() }
     }
 }
 
@@ -46,9 +50,10 @@ pub fn rewrite(
     mut query: Query,
     context: &QueryContext,
     resolved: &HashMap<TableName, ResolvedTable>,
+    hidden: bool,
 ) -> SqlResult<Query> {
     super::groups::totals_behind(&mut query);
-    let mut rewriter = Rewriter::new(context, resolved);
+    let mut rewriter = Rewriter::new(context, resolved, hidden);
     walk_mut(&mut query, &mut rewriter)?;
     Ok(query)
 }
@@ -56,7 +61,7 @@ pub fn rewrite(
 /// Rewrites one expression that stands outside of a query.
 pub fn rewrite_expr(mut expr: Expr, context: &QueryContext) -> SqlResult<Expr> {
     let resolved = HashMap::new();
-    let mut rewriter = Rewriter::new(context, &resolved);
+    let mut rewriter = Rewriter::new(context, &resolved, false);
     walk_mut(&mut expr, &mut rewriter)?;
     Ok(expr)
 }
@@ -74,7 +79,7 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
-        let is_with = |name: &str| self.ctes.contains(name);
+        let is_with = |name: &str| self.ctes.contains_key(name);
         self.scopes.enter(select, &self.context.database, is_with);
         flow(self.select_before(select))
     }
@@ -122,7 +127,12 @@ impl Rewriter<'_> {
         if let Some(with) = &mut query.with {
             for cte in &mut with.cte_tables {
                 lower_alias(&mut cte.alias);
-                self.ctes.insert(cte.alias.name.value.clone());
+                let named = &cte.alias.columns;
+                let columns = match named.is_empty() {
+                    true => super::counted::columns(&cte.query.body, &|name| self.shown(name)),
+                    false => Some(named.iter().map(|column| column.name.value.clone()).collect()),
+                };
+                self.ctes.insert(cte.alias.name.value.clone(), columns);
             }
         }
         super::ordering::of_set(query)?;
@@ -135,15 +145,19 @@ impl Rewriter<'_> {
         super::membership::spread_order(query)?;
         // Locks are taken by whoever runs the query; a plan only reads.
         query.locks.clear();
-        let is_with = |name: &str| self.ctes.contains(name);
+        let is_with = |name: &str| self.ctes.contains_key(name);
         self.scopes.enter_body(&query.body, &self.context.database, is_with);
         Ok(())
     }
 
-    /// The columns of a stored table that `*` shows.
+    /// The columns of a stored table, or of a name of WITH, that `*` shows.
     fn shown(&self, name: &ObjectName) -> Option<Vec<String>> {
-        let with = matches!(&parts(name)[..], [one] if self.ctes.contains(one));
-        let name = table_name(name, &self.context.database).ok().filter(|_| !with)?;
+        if let [one] = &parts(name)[..]
+            && let Some(columns) = self.ctes.get(one)
+        {
+            return columns.clone();
+        }
+        let name = table_name(name, &self.context.database).ok()?;
         let table = self.resolved.get(&name)?.table.as_ref()?;
         let shown = table.columns.iter().filter(|column| !column.hidden);
         Some(shown.map(|column| column.name.clone()).collect())
@@ -180,10 +194,14 @@ impl Rewriter<'_> {
         } else {
             super::groups::any_of_group(select);
         }
+        if self.hidden {
+            super::stars::name_joined(select, &|name| self.shown(name))?;
+        }
         super::stars::write_out(select, &|name| self.shown(name));
         wildcards::write_out(select, &|name: &ObjectName| self.hidden_of(name));
         super::twins::name_columns(select);
         super::membership::spread(select)?;
+        super::groups::having_of_all_rows(select);
         for item in &mut select.projection {
             if let SelectItem::QualifiedWildcard(
                 SelectItemQualifiedWildcardKind::ObjectName(name),
@@ -199,19 +217,24 @@ impl Rewriter<'_> {
             let columns = std::mem::take(exprs).into_iter().map(|e| vec![e]).collect();
             exprs.push(Expr::Rollup(columns));
             modifiers.clear();
+            select.having = Some(super::groups::of_rows(select.having.take()));
+            super::windows::with_ties(select)?;
         }
         Ok(())
     }
 
-    /// What plans call a table of a FROM, and its hidden columns.
+    /// What plans call a table of a FROM, and those of its hidden columns that are in scope.
     fn hidden_of(&self, name: &ObjectName) -> wildcards::Shown {
         let written = parts(name);
-        let is_cte = matches!(&written[..], [one] if self.ctes.contains(one));
+        let is_cte = matches!(&written[..], [one] if self.ctes.contains_key(one));
         match table_name(name, &self.context.database) {
             Ok(name) if !is_cte => {
                 let table = self.resolved.get(&name).and_then(|r| r.table.as_ref());
                 let columns = table.map(|t| t.columns.as_slice()).unwrap_or_default();
-                let hidden = columns.iter().filter(|c| c.hidden).map(|c| c.name.to_lowercase());
+                let hidden = columns
+                    .iter()
+                    .filter(|c| self.hidden && c.hidden)
+                    .map(|c| c.name.to_lowercase());
                 wildcards::Shown {
                     hidden: hidden.collect(),
                     called: vec![name.database, name.table],
@@ -268,7 +291,7 @@ impl Rewriter<'_> {
     fn relation(&mut self, relation: &mut ObjectName) -> SqlResult<()> {
         let names = parts(relation);
         if let [one] = &names[..]
-            && self.ctes.contains(one)
+            && self.ctes.contains_key(one)
         {
             *relation = vec![plain(one.clone())].into();
             return Ok(());

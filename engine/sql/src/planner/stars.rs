@@ -7,14 +7,16 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, Join, JoinConstraint, JoinOperator, Query, Select, SelectItem, TableFactor,
-    TableWithJoins, VisitorMut,
+    BinaryOperator, Expr, Join, JoinConstraint, JoinOperator, ObjectName, Query, Select,
+    SelectItem, TableFactor, TableWithJoins, VisitorMut,
 };
 
+use super::calls::number;
 use super::counted::{Shown, columns};
 use super::names::parts;
-use super::rewrite::plain;
+use super::rewrite::{op, plain};
 use super::scopes::Scopes;
+use crate::error::{SqlResult, unsupported};
 use crate::walk::walk_mut;
 
 /// A column's name, and what stands for it in a select list.
@@ -48,6 +50,53 @@ pub fn write_out(select: &mut Select, shown: Shown) {
         join.join_operator = JoinOperator::LeftOuter(constraint.clone());
         std::mem::swap(&mut from.relation, &mut join.relation);
     }
+}
+
+/// Names the columns of every NATURAL JOIN, where the planner below would take hidden columns for common ones.
+pub fn name_joined(select: &mut Select, shown: Shown) -> SqlResult<()> {
+    select.from.iter_mut().try_for_each(|from| name_joined_of(from, shown))
+}
+
+fn name_joined_of(from: &mut TableWithJoins, shown: Shown) -> SqlResult<()> {
+    for at in 0..=from.joins.len() {
+        let table = match at.checked_sub(1) {
+            None => &mut from.relation,
+            Some(join) => &mut from.joins[join].relation,
+        };
+        if let TableFactor::NestedJoin { table_with_joins, .. } = table {
+            name_joined_of(table_with_joins, shown)?;
+        }
+    }
+    for at in 0..from.joins.len() {
+        if !matches!(constraint(&from.joins[at]), Some((JoinConstraint::Natural, _))) {
+            continue;
+        }
+        let left =
+            TableWithJoins { relation: from.relation.clone(), joins: from.joins[..at].to_vec() };
+        let join = &mut from.joins[at];
+        let (Some(left), Some(right)) = (columns_of(&left, shown), factor(&join.relation, shown))
+        else {
+            return Err(unsupported(
+                "NATURAL JOIN of this form in a statement that changes or locks rows",
+            ));
+        };
+        let common = common(&left, &right).into_iter().map(|name| vec![plain(name)].into());
+        let common: Vec<ObjectName> = common.collect();
+        let named = match common.is_empty() {
+            true => JoinConstraint::On(op(number(1), BinaryOperator::Eq, number(1))),
+            false => JoinConstraint::Using(common),
+        };
+        if let Some(constraint) = constraint_mut(join) {
+            *constraint = named;
+        }
+    }
+    Ok(())
+}
+
+/// Names of columns that two sides of a join have, in the order of the left one.
+fn common(left: &[Column], right: &[Column]) -> Vec<String> {
+    let is_there = |name: &String| right.iter().any(|(other, _)| other == name);
+    left.iter().map(|(name, _)| name.clone()).filter(is_there).collect()
 }
 
 /// Puts its table before a column of such joins that stands alone in WHERE: the planner below takes a shared one for
@@ -118,11 +167,27 @@ fn constraint(join: &Join) -> Option<(&JoinConstraint, bool)> {
     }
 }
 
+/// How a join is made.
+pub(super) fn constraint_mut(join: &mut Join) -> Option<&mut JoinConstraint> {
+    match &mut join.join_operator {
+        JoinOperator::Join(constraint)
+        | JoinOperator::Inner(constraint)
+        | JoinOperator::CrossJoin(constraint)
+        | JoinOperator::StraightJoin(constraint)
+        | JoinOperator::Left(constraint)
+        | JoinOperator::LeftOuter(constraint)
+        | JoinOperator::Right(constraint)
+        | JoinOperator::RightOuter(constraint) => Some(constraint),
+        _ => None,
+    }
+}
+
 fn by_name(join: &Join) -> bool {
     matches!(constraint(join), Some((JoinConstraint::Using(_) | JoinConstraint::Natural, _)))
 }
 
-fn columns_of(from: &TableWithJoins, shown: Shown) -> Option<Vec<Column>> {
+/// The columns that `*` stands for over some joins, in order.
+pub(super) fn columns_of(from: &TableWithJoins, shown: Shown) -> Option<Vec<Column>> {
     let mut all = factor(&from.relation, shown)?;
     for join in &from.joins {
         let mut right = factor(&join.relation, shown)?;
@@ -135,10 +200,7 @@ fn columns_of(from: &TableWithJoins, shown: Shown) -> Option<Vec<Column>> {
             JoinConstraint::Using(names) => {
                 names.iter().map(|name| parts(name).pop()).collect::<Option<_>>()?
             }
-            JoinConstraint::Natural => {
-                let is_there = |name: &String| right.iter().any(|(other, _)| other == name);
-                all.iter().map(|(name, _)| name.clone()).filter(is_there).collect()
-            }
+            JoinConstraint::Natural => common(&all, &right),
             _ => Vec::new(),
         };
         let is_shared = |(name, _): &Column| shared.contains(name);
@@ -167,6 +229,9 @@ fn factor(factor: &TableFactor, shown: Shown) -> Option<Vec<Column>> {
                 alias.columns.iter().map(|column| column.name.value.clone()).collect()
             };
             (alias.name.value.clone(), names)
+        }
+        TableFactor::NestedJoin { table_with_joins, alias: None } => {
+            return columns_of(table_with_joins, shown);
         }
         _ => return None,
     };

@@ -138,6 +138,18 @@ impl MysqlOperators {
         if is_time(&lt) || is_time(&rt) {
             return align_times(left, right, &lt, &rt);
         }
+        if is_temporal(&lt)
+            && is_column(&left)
+            && let Some(right) = literal::moment_of_number(&right, &lt, self)
+        {
+            return self.align_days(left, right, schema);
+        }
+        if is_temporal(&rt)
+            && is_column(&right)
+            && let Some(left) = literal::moment_of_number(&left, &rt, self)
+        {
+            return self.align_days(left, right, schema);
+        }
         if is_temporal(&lt) || is_temporal(&rt) {
             if lt.is_numeric() || rt.is_numeric() {
                 let number = |e| call("cast_double", vec![e]);
@@ -416,6 +428,14 @@ fn align_times(left: Expr, right: Expr, lt: &DataType, rt: &DataType) -> Result<
         _ => call(name, vec![expr]),
     };
     Ok((as_one(left, lt)?, as_one(right, rt)?))
+}
+
+/// Whether an expression is a column, of this query or of one around it.
+fn is_column(expr: &Expr) -> bool {
+    match expr {
+        Expr::Alias(alias) => is_column(&alias.expr),
+        expr => matches!(expr, Expr::Column(_) | Expr::OuterReferenceColumn(..)),
+    }
 }
 
 fn truth(expr: Expr, schema: &DFSchema) -> Result<Expr> {

@@ -7,12 +7,11 @@ use std::collections::HashMap;
 
 use arrow::datatypes::DataType;
 use datafusion::common::{JoinType, ScalarValue};
-use datafusion::logical_expr::utils::grouping_set_to_exprlist;
-use datafusion::logical_expr::{Aggregate, Expr, Join, LogicalPlan};
+use datafusion::logical_expr::{Expr, Join, LogicalPlan};
 use types::ColumnType;
 
 use super::ResolvedTable;
-use super::columns::stored_type;
+use super::columns::{expr_of, stored_type};
 use super::names::TableName;
 
 /// Aggregates and window functions that give one of their argument's values.
@@ -59,15 +58,6 @@ fn comes_of_years(
         LogicalPlan::Distinct(distinct) => of(distinct.input(), at),
         LogicalPlan::SubqueryAlias(alias) => of(&alias.input, at),
         scan => stored_type(scan, at, resolved) == Some(ColumnType::Year),
-    }
-}
-
-/// What an output column of an aggregate is computed by. ROLLUP has a column of its own behind the groups.
-fn expr_of(aggregate: &Aggregate, at: usize) -> Option<&Expr> {
-    let columns = aggregate.schema.fields().len();
-    match at.checked_sub(columns.checked_sub(aggregate.aggr_expr.len())?) {
-        Some(at) => aggregate.aggr_expr.get(at),
-        None => grouping_set_to_exprlist(&aggregate.group_expr).ok()?.get(at).copied(),
     }
 }
 

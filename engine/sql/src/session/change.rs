@@ -7,7 +7,7 @@ use datafusion::common::{DFSchema, TableReference};
 use placement::api::Catalog;
 use sqlparser::ast::{
     AssignmentTarget, Delete, Expr, FromTable, Ident, Query, SelectItem, SetExpr, TableWithJoins,
-    Update,
+    Update, Visit,
 };
 use types::columns::ColumnsBuilder;
 use types::{Column, Table, Timestamp, Value};
@@ -17,6 +17,7 @@ use super::earlier::Earlier;
 use super::fitting::Fitting;
 use super::found::Weight;
 use super::giving::has_subquery;
+use super::hidden::refuse_hidden;
 use super::insert::is_default;
 use super::joined::refuse_reading;
 use super::locking::Finding;
@@ -69,6 +70,9 @@ impl Session {
             set.push((at, crate::constant::for_column(value, column.ty)));
         }
         refuse_reading(&table, &self.database, (&update.selection, &update.assignments))?;
+        target.refuse_hidden(&update.selection)?;
+        target.refuse_hidden(&update.assignments)?;
+        target.refuse_hidden(&update.order_by)?;
         // A row's subqueries are the planner's.
         let planned = set.iter().any(|(_, expr)| has_subquery(expr));
         let point = || {
@@ -147,6 +151,8 @@ impl Session {
         let target = self.target(from, catalog, finding.ts(), "DELETE")?;
         let table = target.table.clone();
         refuse_reading(&table, &self.database, (&delete.selection, &delete.order_by))?;
+        target.refuse_hidden(&delete.selection)?;
+        target.refuse_hidden(&delete.order_by)?;
         let rows = match target.point(
             delete.selection.as_ref(),
             &delete.order_by,
@@ -233,6 +239,10 @@ struct Target {
 impl Target {
     fn own_name(&self) -> String {
         self.alias.clone().unwrap_or_else(|| self.table.name.to_lowercase())
+    }
+
+    fn refuse_hidden(&self, part: &impl Visit) -> SqlResult<()> {
+        refuse_hidden(&[(&self.own_name(), &self.table)], part)
     }
 
     /// The condition as a look-up by key, if it is no more.

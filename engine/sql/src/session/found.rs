@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use futures::TryStreamExt;
 use placement::api::Catalog;
@@ -15,6 +16,7 @@ use super::Session;
 use super::tables::Tables;
 use crate::coerce::value_at;
 use crate::error::SqlResult;
+use crate::planner::{ResolvedTable, TableResolver};
 use crate::reader::Reader;
 
 /// What rows that a statement holds take of the queries' memory, until this is dropped.
@@ -43,6 +45,20 @@ impl Weight {
     }
 }
 
+/// Tables with their hidden columns: whoever changes a row has all of it.
+struct Whole(Tables);
+
+#[async_trait]
+impl TableResolver for Whole {
+    async fn resolve(&self, database: &str, table: &str) -> SqlResult<ResolvedTable> {
+        self.0.resolve(database, table).await
+    }
+
+    fn shows_hidden(&self) -> bool {
+        true
+    }
+}
+
 impl Session {
     /// Nothing yet.
     pub(super) fn weight(&self) -> Weight {
@@ -58,12 +74,12 @@ impl Session {
         width: usize,
         mut each: impl FnMut(Vec<Value>, Vec<Value>) -> SqlResult<()> + Send,
     ) -> SqlResult<()> {
-        let tables = Tables {
+        let tables = Whole(Tables {
             engine: self.engine.clone(),
             catalog: catalog.clone(),
             reader: reader.clone(),
             rights: self.known_rights(),
-        };
+        });
         let (_, mut batches) = self.batches_from_rows(query, &tables).await?;
         while let Some(batch) = batches.try_next().await? {
             for at in 0..batch.num_rows() {

@@ -20,6 +20,7 @@ use super::change::{assigned, ignores};
 use super::derived::not_to_be_given;
 use super::fitting::Fitting;
 use super::found::Weight;
+use super::hidden::refuse_hidden;
 use super::insert::is_default;
 use super::locking::{Finding, READS, factors, is_row, restless};
 use super::tables::readable;
@@ -103,6 +104,10 @@ impl Session {
         for one in targets.values() {
             refuse_reading(&one.table, &self.database, (&update.selection, &update.assignments))?;
         }
+        let called = called(&named);
+        refuse_hidden(&called, &update.table)?;
+        refuse_hidden(&called, &update.selection)?;
+        refuse_hidden(&called, &update.assignments)?;
         let weight = self.weight();
         let by = (at.1, &weight);
         let found = self
@@ -229,6 +234,8 @@ impl Session {
         for one in targets.values() {
             refuse_reading(&one.table, &self.database, (&delete.selection, &delete.order_by))?;
         }
+        refuse_hidden(&called(&named), from)?;
+        refuse_hidden(&called(&named), &delete.selection)?;
         let weight = self.weight();
         let by = (at.1, &weight);
         let found =
@@ -365,6 +372,11 @@ async fn taken_back(open: &Open, before: Savepoint, error: SqlError) -> SqlError
         transaction.rollback_to(before);
     }
     error
+}
+
+/// The tables by the names that they go by.
+fn called(named: &[Named]) -> Vec<(&str, &Table)> {
+    named.iter().map(|one| (one.name.as_str(), one.table.as_ref())).collect()
 }
 
 fn targets_of(

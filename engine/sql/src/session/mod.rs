@@ -21,6 +21,7 @@ mod giving;
 mod globals;
 mod grants;
 mod guard;
+mod hidden;
 mod indexing;
 pub mod ingest;
 mod inline;

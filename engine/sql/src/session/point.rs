@@ -212,7 +212,8 @@ fn column_of(table: &Table, alias: Option<&str>, expr: &Expr) -> Option<(usize, 
     if qualifier.is_some_and(|qualifier| qualifier != own) {
         return None;
     }
-    table.column_named(&name.value).map(|(at, column)| (at, column.ty))
+    let named = table.column_named(&name.value).filter(|(_, column)| !column.hidden);
+    named.map(|(at, column)| (at, column.ty))
 }
 
 /// A literal that compares with the column as itself; conversions are left to the planner.

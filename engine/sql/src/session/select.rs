@@ -25,7 +25,7 @@ use crate::engine::Engine;
 use crate::error::{SqlResult, TABLE_CHANGED, unsupported};
 use crate::functions::remarks::{self, Remarks};
 use crate::lane;
-use crate::planner::{self, PlannedSelect, TableName, short, tables_of};
+use crate::planner::{self, PlannedSelect, TableName, TableResolver, short, tables_of};
 use crate::reader::Reader;
 use crate::result::{BatchStream, Reply, ResultColumn, SqlError, WarningCount};
 use crate::router::{self, QueryFacts, Route, TableFacts};
@@ -178,7 +178,7 @@ impl Session {
     pub(super) async fn batches_from_rows(
         &self,
         query: Query,
-        tables: &Tables,
+        tables: &dyn TableResolver,
     ) -> SqlResult<(Vec<ResultColumn>, BatchStream)> {
         let (context, state) = (self.context(), &self.engine.state);
         let planning = planner::plan_query(query, &context, state, tables);

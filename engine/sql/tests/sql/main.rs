@@ -26,4 +26,5 @@ mod scripts;
 mod session;
 mod statements;
 mod strict;
+mod totals;
 mod zero_dates;
