@@ -299,10 +299,17 @@ impl PlacementClient {
     /// led and [`PlacementClient::catalog`] shows the change.
     ///
     /// # Errors
-    /// `Timeout` leaves open whether the change took place; every other error means that it did
-    /// not.
+    /// `OutcomeUnknown` leaves open whether the change took place; every other error means that it
+    /// did not.
     pub async fn change(&self, change: CatalogChange) -> Result<Option<Table>> {
-        match self.asker.ask(Request::Change(change)).await? {
+        let answer = self.asker.ask(Request::Change(change)).await;
+        let answer = answer.map_err(|error| match error {
+            Error::Timeout { what, millis } => {
+                Error::OutcomeUnknown { what: format!("a change of the catalog ({what})"), millis }
+            }
+            error => error,
+        });
+        match answer? {
             Response::Changed { catalog, table } => {
                 let mut memory = self.asker.memory.lock();
                 memory.newest = memory.newest.max(catalog);

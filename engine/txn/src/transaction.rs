@@ -381,8 +381,8 @@ impl Transaction {
 
     /// Commits, and says when: the changes are visible to every read at that timestamp or later.
     ///
-    /// [`Error::is_conflict`] errors mean that nothing was written and that a new attempt may
-    /// succeed. [`Error::Timeout`] means that the outcome could not be learned.
+    /// [`Error::OutcomeUnknown`] means that the outcome could not be learned. Every other error means
+    /// that nothing was committed; after [`Error::is_conflict`] a new attempt may succeed.
     pub async fn commit(mut self) -> Result<Timestamp> {
         if self.writes.is_empty() {
             let held = self.held.take();

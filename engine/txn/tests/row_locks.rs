@@ -155,7 +155,12 @@ impl Bank {
                 Some(Err(error)) => {
                     let expected = error.is_conflict()
                         || error.is_retryable()
-                        || matches!(error, Error::Timeout { .. } | Error::LockWait { .. });
+                        || matches!(
+                            error,
+                            Error::Timeout { .. }
+                                | Error::OutcomeUnknown { .. }
+                                | Error::LockWait { .. }
+                        );
                     let storm = self.weather == Weather::Storm;
                     assert!(storm && expected, "seed {}, {:?}: {error}", self.seed, self.weather);
                     counts.refused.fetch_add(1, Ordering::Relaxed);
