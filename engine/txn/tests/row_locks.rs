@@ -40,6 +40,7 @@ struct Counts {
     refused: AtomicUsize,
     reads: AtomicUsize,
     optimists: AtomicUsize,
+    audits: AtomicUsize,
 }
 
 struct Bank {
@@ -193,6 +194,31 @@ impl Bank {
         }
     }
 
+    /// Locks every account, one after the other, and writes nothing. Told that it has committed, it
+    /// has seen one moment of the bank.
+    async fn audit(&self, client: &TxnClient) -> Result<()> {
+        let mut transaction = client.begin().await?;
+        let mut sum = 0;
+        for number in 0..ACCOUNTS {
+            let expect = if self.random.chance(0.5) { Expect::Rows } else { Expect::Nothing };
+            let keys = vec![account(number)];
+            let acquired = transaction.acquire(&table(1), keys, wait(), None, expect).await?;
+            sum += acquired.rows.iter().map(|one| amount(one.row.as_ref().unwrap())).sum::<i64>();
+        }
+        transaction.commit().await?;
+        assert_eq!(sum, START * ACCOUNTS as i64, "seed {}: the sum under locks", self.seed);
+        self.counts.audits.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn auditor(self: Arc<Self>) {
+        let client = self.world.client();
+        while !self.over.load(Ordering::Relaxed) {
+            _ = self.audit(&client).await;
+            tokio::time::sleep(Duration::from_millis(self.random.below(100))).await;
+        }
+    }
+
     async fn look(&self, client: &TxnClient) -> Result<()> {
         let ts = client.timestamp().await?;
         let (start, end) = (types::key::records_start(TABLE), types::key::records_end(TABLE));
@@ -235,6 +261,7 @@ async fn history(seed: u64, weather: Weather) -> Arc<Bank> {
     let others = [
         tokio::spawn(bank.clone().reader()),
         tokio::spawn(bank.clone().optimist()),
+        tokio::spawn(bank.clone().auditor()),
         tokio::spawn(bank.clone().nemesis()),
     ];
     for client in clients {
@@ -304,9 +331,10 @@ fn who_holds_its_rows_commits_and_no_update_is_lost() {
         let (commits, deadlocks) = (sum(|one| &one.commits), sum(|one| &one.deadlocks));
         let (refused, reads) = (sum(|one| &one.refused), sum(|one| &one.reads));
         let optimists = sum(|one| &one.optimists);
+        let audits = sum(|one| &one.audits);
         println!(
             "{weather:?}: {commits} commits, {deadlocks} deadlocks, {refused} refused, \
-             {reads} reads, {optimists} writes without locks"
+             {reads} reads, {optimists} writes without locks, {audits} audits under locks"
         );
         let all = banks.len() * CLIENTS as usize * TRANSFERS;
         match weather {
@@ -314,6 +342,6 @@ fn who_holds_its_rows_commits_and_no_update_is_lost() {
             Weather::Calm => assert!(commits + deadlocks == all && deadlocks > 0),
             Weather::Storm => assert!(commits > all / 4, "{commits} of {all}"),
         }
-        assert!(reads > banks.len() && optimists > banks.len());
+        assert!(reads > banks.len() && optimists > banks.len() && audits > banks.len());
     }
 }
