@@ -319,7 +319,7 @@ impl PlacementTransport for Office {
         Ok(match request {
             Request::Timestamps { .. } => {
                 let catalog = self.catalog.lock().version;
-                Response::Timestamps { first: self.known.timestamp().await?, catalog }
+                Response::Timestamps { first: self.known.timestamp().await?, catalog, term: 1 }
             }
             Request::Catalog { .. } => {
                 Response::Catalog(Some(Box::new(self.catalog.lock().clone())))
