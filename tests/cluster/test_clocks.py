@@ -211,12 +211,12 @@ def test_a_placement_leader_with_its_clock_ahead_takes_nobody_along(cluster: Own
     lead_placement(cluster, wrong)
     off = physical_ms(cluster) - 1_000 * time.time()
     assert abs(off) < 20_000, f"timestamps are {off} ms ahead of the clocks of a majority"
-    told = wait_until(
-        "status tells whose clock is wrong",
+    shown = wait_until(
+        "status names the wrong clock",
         lambda: [clock for clock in cluster.status()["timestamps"]["clocks"] if clock["ahead_ms"] > 500_000],
         20,
     )
-    assert len(told) == 1, told
+    assert len(shown) == 1, shown
 
     # The SQL node dies amid the commits of many clients, each to two regions, and the leader with it.
     commits = [0] * clients

@@ -629,7 +629,7 @@ fn gave_up(last: Error, patience: Duration) -> Error {
     }
 }
 
-/// A timestamp that is not greater than one given before. The heartbeat tells placement's leader.
+/// A timestamp that is not greater than one given before. The heartbeat reports what was seen to placement's leader.
 fn went_back(first: Timestamp, seen: Timestamp) -> Error {
     Error::Corrupt(format!(
         "placement gave timestamp {first} after {seen}: its log has gone back. Nothing is read or \

@@ -15,7 +15,7 @@ use crate::api::{
 };
 use crate::catalog::FOUNDING_EPOCH;
 use crate::command::is_newer;
-use crate::oracle::{FIRST_CLOCKS, Oracle, Reading, median_ms};
+use crate::oracle::{CLOCK_WAIT, Oracle, Reading, median_ms};
 use crate::safe_point;
 use crate::scheduler::{Health, Move, NodeView, Picture, RegionView};
 use crate::state::{RegionRecord, State};
@@ -110,7 +110,7 @@ impl Office {
     pub fn reading(&self, voters: &[NodeId], own: (NodeId, u64), at: Instant) -> Reading {
         let clocks = self.clocks(voters, own, at).into_iter().map(|(_, clock)| clock).collect();
         // A new cluster has no mark to go on from.
-        let first = self.oracle.begun_ms() == 0 && at.since(self.since) >= FIRST_CLOCKS;
+        let first = self.oracle.begun_ms() == 0 && at.since(self.since) >= CLOCK_WAIT;
         let alone = first.then_some(own.1);
         let clock_ms = median_ms(clocks, voters.len()).or(alone);
         Reading { at, clock_ms, own_ms: own.1 }
@@ -129,7 +129,7 @@ impl Office {
         voters.iter().filter_map(clock).collect()
     }
 
-    /// Timestamps as people are told of them.
+    /// Timestamps and clocks as status shows them.
     pub fn time(
         &self,
         state: &State,
@@ -152,15 +152,15 @@ impl Office {
 
     /// A timestamp of those that a node reports which cannot be, if the log that this leader goes by
     /// is whole. Says nothing of a leader that may be deposed.
-    pub fn belied_by(&self, report: &NodeReport, peers: &[PeerReport]) -> Option<Timestamp> {
+    pub fn contradiction(&self, report: &NodeReport, peers: &[PeerReport]) -> Option<Timestamp> {
         let given = report.newest.map(|(seen, term)| (seen, Some(term)));
         let stored = peers.iter().map(|peer| (peer.floor, None));
         let stored = stored.chain(report.newest_applied.map(|seen| (seen, None)));
         let seen = given.into_iter().chain(stored);
-        let belies = |(seen, term): &(Timestamp, Option<u64>)| {
-            *seen > Timestamp::ZERO && self.oracle.is_belied_by(*seen, *term)
+        let contradicts = |(seen, term): &(Timestamp, Option<u64>)| {
+            *seen > Timestamp::ZERO && self.oracle.is_contradicted_by(*seen, *term)
         };
-        seen.filter(belies).map(|(seen, _)| seen).max()
+        seen.filter(contradicts).map(|(seen, _)| seen).max()
     }
 
     /// Node of a region's leader, where known.

@@ -11,8 +11,8 @@
 //! Physical time never goes back and never stands still. It is the median of the clocks of a
 //! majority of placement's voters, so one clock that is wrong moves nothing. Where the persisted
 //! mark lies ahead of that, or no majority has been heard yet, it goes on from the mark at half the
-//! speed of monotonic time until the clocks have caught up: the age of a lock can be told by it at
-//! any time.
+//! speed of monotonic time until the clocks have caught up: the age of a lock can be measured by it
+//! at any time.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub const SHORT_WINDOW_MS: u64 = 500;
 
 /// How long a leader whose own clock is far ahead of the mark waits for the clocks of a majority: the
 /// cluster is new or was down, or that clock is wrong.
-pub const FIRST_CLOCKS: Duration = Duration::from_secs(3);
+pub const CLOCK_WAIT: Duration = Duration::from_secs(3);
 
 /// Most timestamps in one allocation: a millisecond's worth.
 pub const MAX_COUNT: u32 = 1 << LOGICAL_BITS;
@@ -91,7 +91,7 @@ impl Oracle {
     /// heartbeats.
     pub fn waits_for_clocks(&self, now: Reading) -> bool {
         now.clock_ms.is_none()
-            && now.at.since(self.from.0) < FIRST_CLOCKS
+            && now.at.since(self.from.0) < CLOCK_WAIT
             && self.time_ms(now).saturating_add(AHEAD_MS) < now.own_ms
     }
 
@@ -149,7 +149,7 @@ impl Oracle {
     ///
     /// The leader must have been confirmed by a quorum after the timestamp was reported: a deposed
     /// one may hear of its successor's.
-    pub fn is_belied_by(&self, seen: Timestamp, given_in: Option<u64>) -> bool {
+    pub fn is_contradicted_by(&self, seen: Timestamp, given_in: Option<u64>) -> bool {
         let earlier = seen.physical_ms() >= self.begun_ms;
         match given_in {
             Some(term) if term < self.term => earlier,

@@ -392,20 +392,21 @@ impl PlacementService {
 
     /// Stops this leader where a node has seen a timestamp that cannot be: its log is not the one by
     /// which earlier leaders gave timestamps, numbers and names.
-    async fn hold_against(
+    async fn check_report(
         &self,
         term: u64,
         node: NodeId,
         report: &NodeReport,
         peers: &[PeerReport],
     ) -> Result<()> {
-        if self.office(term)?.belied_by(report, peers).is_none() {
+        if self.office(term)?.contradiction(report, peers).is_none() {
             return Ok(());
         }
         // It may be deposed, and the timestamp its successor's.
         self.confirm(term).await?;
         let mut office = self.office(term)?;
-        let Some(seen) = office.belied_by(report, peers).filter(|_| office.damage.is_none()) else {
+        let Some(seen) = office.contradiction(report, peers).filter(|_| office.damage.is_none())
+        else {
             return Ok(());
         };
         let damage = format!(
@@ -447,7 +448,7 @@ impl PlacementService {
         if !self.view.read().nodes.contains_key(&node) {
             return Err(Error::not_found("node", node.to_string()));
         }
-        self.hold_against(term, node, &report, &peers).await?;
+        self.check_report(term, node, &report, &peers).await?;
         let mut changes = self.view.subscribe();
         let (regions, founded) = {
             let mut office = self.office(term)?;

@@ -194,8 +194,8 @@ impl Bank {
         }
     }
 
-    /// Locks every account, one after the other, and writes nothing. Told that it has committed, it
-    /// has seen one moment of the bank.
+    /// Locks every account, one after the other, and writes nothing. If its commit
+    /// succeeds, it has seen one moment of the bank.
     async fn audit(&self, client: &TxnClient) -> Result<()> {
         let mut transaction = client.begin().await?;
         let mut sum = 0;

@@ -147,7 +147,7 @@ struct CannedSession {
     database: Option<String>,
     info: ConnectionInfo,
     in_transaction: bool,
-    /// Nobody will tell what becomes of the next commit.
+    /// The outcome of the next commit stays unknown.
     severed: bool,
     changes: Changes,
     next_statement: u32,
@@ -345,7 +345,7 @@ impl CannedSession {
             }
             ["KILL", id] => self.kill(id, KillScope::Connection),
             ["KILL", "QUERY", id] => self.kill(id, KillScope::Query),
-            // A commit of which nobody can tell whether it took place.
+            // A commit whose outcome cannot be learned.
             ["COMMIT"] if std::mem::take(&mut self.severed) => {
                 self.in_transaction = false;
                 let what = "the transaction that began at 7";

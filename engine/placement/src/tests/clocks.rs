@@ -13,7 +13,7 @@ use super::model::{Flaw, Model, Node, group_with};
 use crate::api::{self, NodeReport, NodeRole, Request, Response};
 use crate::client::{PlacementClient, PlacementTransport};
 use crate::command::Command;
-use crate::oracle::{AHEAD_MS, FIRST_CLOCKS};
+use crate::oracle::{AHEAD_MS, CLOCK_WAIT};
 
 /// When the machines were started, in Unix milliseconds.
 const START_MS: u64 = 1_767_225_600_000;
@@ -127,7 +127,7 @@ async fn a_mark_far_ahead_neither_stops_time_nor_grows() {
         assert!(before > last);
         pass(&nodes, Duration::from_secs(6));
         last = timestamp(node).await.unwrap();
-        // What a lock's age is told by: it goes on, within a second and all the time.
+        // What a lock's age is measured by: it goes on, within a second and all the time.
         assert!(last.physical_ms() >= before.physical_ms() + 3_000, "{before} {last}");
         let now = ahead(last, 6_000 * (round + 1));
         assert!(now < lead, "round {round}: {now} ms ahead after {lead}");
@@ -149,9 +149,9 @@ async fn a_new_cluster_that_hears_nobody_goes_by_its_own_clock_after_a_while() {
     let (model, nodes) = members(&[]);
     model.elect(1).unwrap();
     assert!(timestamp(&nodes[0]).await.is_err());
-    pass(&nodes, FIRST_CLOCKS);
+    pass(&nodes, CLOCK_WAIT);
     let first = timestamp(&nodes[0]).await.unwrap();
-    assert_eq!(first.physical_ms(), START_MS + FIRST_CLOCKS.as_millis() as u64);
+    assert_eq!(first.physical_ms(), START_MS + CLOCK_WAIT.as_millis() as u64);
 }
 
 #[tokio::test]
@@ -232,8 +232,8 @@ async fn a_deposed_leader_that_hears_of_its_successors_timestamps_is_not_damaged
     }
     let newest = Some((Timestamp::pack(START_MS + 3_600_000, 0), 99));
     let report = NodeReport { newest, ..NodeReport::default() };
-    let told = heartbeat(&nodes[0], 3, report).await;
-    assert!(matches!(told, Response::Failed(Error::NotLeader { .. } | Error::Timeout { .. })));
+    let answer = heartbeat(&nodes[0], 3, report).await;
+    assert!(matches!(answer, Response::Failed(Error::NotLeader { .. } | Error::Timeout { .. })));
     model.elect(1).unwrap();
     report_all(&nodes);
     timestamp(&nodes[0]).await.unwrap();

@@ -60,10 +60,10 @@ impl Script for OracleScript {
             "in-use" => oracle.in_use(now).to_string(),
             "waits" => oracle.waits_for_clocks(now).to_string(),
             "ahead" => oracle.ahead_ms(now).map_or("unknown".into(), |ahead| ahead.to_string()),
-            "belied" => {
+            "contradicted" => {
                 let given_in = args.named("in").map(|text| text.parse().unwrap());
                 let seen = Timestamp::pack(args.number(0), args.named_number("logical", 0));
-                oracle.is_belied_by(seen, given_in).to_string()
+                oracle.is_contradicted_by(seen, given_in).to_string()
             }
             "extended" => {
                 oracle.extended(args.number(0));

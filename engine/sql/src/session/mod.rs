@@ -591,7 +591,7 @@ impl Session {
         }
     }
 
-    /// What a client is told of a failed commit. Only the message of a duplicate needs the catalog:
+    /// The error that a client gets for a failed commit. Only the message of a duplicate needs the catalog:
     /// one that cannot be had must hide nothing else, an unknown outcome least of all.
     async fn commit_error(&self, error: Error) -> SqlError {
         match error {
