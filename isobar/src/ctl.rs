@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 
 use anyhow::Result;
 use clap::Subcommand;
-use placement::api::{NodeRole, PeerReport, Route};
+use placement::api::{NodeRole, PeerReport, Route, TimeStatus};
 use placement::client::ClusterStatus;
+use placement::oracle::AHEAD_MS;
 use serde_json::{Value, json};
 use types::{NodeId, RegionKind};
 
@@ -128,7 +129,42 @@ pub fn as_json(status: &ClusterStatus) -> Value {
             })
         })
         .collect();
-    json!({ "placement_leader": status.leader, "nodes": nodes, "regions": regions })
+    let clocks = status.time.clocks.iter();
+    json!({
+        "placement_leader": status.leader,
+        "nodes": nodes,
+        "regions": regions,
+        "timestamps": {
+            "high_water_ms": status.time.high_water_ms,
+            "ahead_ms": status.time.ahead_ms,
+            "clocks": clocks.map(|(node, off)| json!({ "node": node, "ahead_ms": off })).collect::<Vec<_>>(),
+            "damage": status.time.damage,
+        },
+    })
+}
+
+/// What is to be said of timestamps and clocks, a line each; nothing while all is well.
+fn time_notes(time: &TimeStatus) -> Vec<String> {
+    let seconds = |ms: u64| format!("{:.1} s", ms as f64 / 1_000.0);
+    let mut notes: Vec<String> = time.damage.iter().map(|why| format!("fault: {why}")).collect();
+    match time.ahead_ms {
+        Some(ahead) if ahead > AHEAD_MS => notes.push(format!(
+            "timestamps run {} ahead of the clocks of a majority of the row nodes, and go at half \
+             speed until those have caught up",
+            seconds(ahead)
+        )),
+        Some(_) => {}
+        None => notes.push(
+            "placement's leader has not heard the clocks of a majority of the row nodes".to_owned(),
+        ),
+    }
+    let wrong = time.clocks.iter().filter(|(_, off)| off.unsigned_abs() > AHEAD_MS);
+    notes.extend(wrong.map(|(node, off)| {
+        let way = if *off > 0 { "ahead of" } else { "behind" };
+        let off = seconds(off.unsigned_abs());
+        format!("the clock of node {node} is {off} {way} the median of the row nodes: set it")
+    }));
+    notes
 }
 
 fn as_text(status: &ClusterStatus) -> String {
@@ -156,7 +192,11 @@ fn as_text(status: &ClusterStatus) -> String {
             let _ = writeln!(text, "        fault: {fault}");
         }
     }
-    let _ = writeln!(text, "(* leads placement)\n");
+    let _ = writeln!(text, "(* leads placement)");
+    for note in time_notes(&status.time) {
+        let _ = writeln!(text, "{note}");
+    }
+    let _ = writeln!(text);
     let _ = writeln!(
         text,
         "{:>7}  {:<26} {:>6} {:>10} {:>12}  columnar (lag)",

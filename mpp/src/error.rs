@@ -159,7 +159,8 @@ impl From<Error> for DoorError {
             Error::Invalid(_) | Error::Exists { .. } | Error::Duplicate { .. } => DoorCode::Invalid,
             Error::Timeout { .. } => DoorCode::Timeout,
             Error::Corrupt(_) => DoorCode::Corrupt,
-            Error::Cancelled(_) => DoorCode::Cancelled,
+            // Not for another try.
+            Error::Cancelled(_) | Error::OutcomeUnknown { .. } => DoorCode::Cancelled,
             Error::NotLeader { .. }
             | Error::Conflict { .. }
             | Error::Locked(_)

@@ -1,4 +1,5 @@
 """A node's wall clock jumps by minutes, either way, under load: answers stay right and leases last as long as they said.
+And a placement leader that was started with its clock ten minutes ahead takes nobody along.
 
 The nodes run under libfaketime, each with a clock of its own that the test sets. Monotonic time is left alone, as it is
 when somebody sets a machine's clock.
@@ -7,6 +8,7 @@ when somebody sets a machine's clock.
 import os
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -30,31 +32,46 @@ class OwnClocks(Cluster):
     """A cluster that a playground has laid out, whose processes the test runs itself."""
 
     def start(self) -> "OwnClocks":
-        library = next((path for path in LIBRARIES if os.path.exists(path)), None)
-        assert library, "libfaketime is gone"
         super().start()
         super().stop()
         self.nodes: dict[str, subprocess.Popen] = {}
         for name in self.names():
-            self.set_clock(name, "+0")
-            environment = {
-                **os.environ,
-                "LD_PRELOAD": library,
-                "FAKETIME_TIMESTAMP_FILE": str(self.data / f"{name}.time"),
-                "FAKETIME_CACHE_DURATION": "1",
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-                "DONT_FAKE_MONOTONIC": "1",
-            }
-            with open(self.data / name / "isobar.log", "a") as log:
-                self.nodes[name] = subprocess.Popen(
-                    [self.isobar, "serve", "--config", self.data / name / "isobar.toml", "--parent", str(os.getpid())],
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                )
+            self.run(name, "+0")
         self.wait_healthy(60)
         return self
+
+    def run(self, name: str, offset: str) -> None:
+        """Starts a node's process with its wall clock so many seconds off."""
+        library = next((path for path in LIBRARIES if os.path.exists(path)), None)
+        assert library, "libfaketime is gone"
+        self.set_clock(name, offset)
+        environment = {
+            **os.environ,
+            "LD_PRELOAD": library,
+            "FAKETIME_TIMESTAMP_FILE": str(self.data / f"{name}.time"),
+            "FAKETIME_CACHE_DURATION": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "DONT_FAKE_MONOTONIC": "1",
+        }
+        with open(self.data / name / "isobar.log", "a") as log:
+            self.nodes[name] = subprocess.Popen(
+                [self.isobar, "serve", "--config", self.data / name / "isobar.toml", "--parent", str(os.getpid())],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill_node(self, name: str) -> None:
+        """Kills a node's process with SIGKILL."""
+        self.nodes[name].kill()
+        self.nodes[name].wait()
+
+    def placement_leader(self) -> str:
+        """Name of the node that leads placement."""
+        status = self.status()
+        leader = next(node for node in status["nodes"] if node["id"] == status["placement_leader"])
+        return f"row-{self.placement.index(leader['rpc_address']) + 1}"
 
     def set_clock(self, name: str, offset: str) -> None:
         """Sets a node's wall clock so many seconds off; it notices within a second."""
@@ -160,3 +177,78 @@ def test_clocks_that_jump_change_no_answer_and_no_lease(cluster: OwnClocks):
         assert cluster.read(engine, "SELECT * FROM jumps.account ORDER BY id", token) == at_token
     assert sorted(Door(cluster).scan("jumps.account", ["id"], token)) == [(row[0],) for row in at_token]
     bank.check()
+
+
+def lead_placement(cluster: OwnClocks, name: str) -> None:
+    """Makes a node the leader of placement: others are killed, and started again, until it is."""
+    for _ in range(12):
+        leader = wait_until("placement has a leader", cluster.placement_leader, 30)
+        if leader == name:
+            return
+        cluster.kill_node(leader)
+        wait_until("another node leads placement", lambda was=leader: cluster.placement_leader() != was, 30)
+        cluster.run(leader, "+0")
+        cluster.wait_healthy(60)
+    pytest.fail(f"{name} was never elected")
+
+
+def physical_ms(cluster: Cluster) -> int:
+    """Physical part of a timestamp that was handed out now."""
+    return wait_until("a timestamp", lambda: timestamp(cluster), 20) >> 18
+
+
+@pytest.mark.timeout(240)
+def test_a_placement_leader_with_its_clock_ahead_takes_nobody_along(cluster: OwnClocks):
+    rows, clients = 300, 12
+    cluster.sql("CREATE DATABASE ahead", "CREATE TABLE ahead.t (id INT PRIMARY KEY, v INT NOT NULL)")
+    values = ",".join(f"({number},0)" for number in range(rows))
+    cluster.sql(f"INSERT INTO ahead.t VALUES {values}", "SPLIT TABLE ahead.t REGIONS 3")
+
+    wrong = "row-3" if cluster.placement_leader() != "row-3" else "row-2"
+    cluster.kill_node(wrong)
+    cluster.run(wrong, JUMPS[0])
+    cluster.wait_healthy(60)
+    lead_placement(cluster, wrong)
+    off = physical_ms(cluster) - 1_000 * time.time()
+    assert abs(off) < 20_000, f"timestamps are {off} ms ahead of the clocks of a majority"
+    shown = wait_until(
+        "status names the wrong clock",
+        lambda: [clock for clock in cluster.status()["timestamps"]["clocks"] if clock["ahead_ms"] > 500_000],
+        20,
+    )
+    assert len(shown) == 1, shown
+
+    # The SQL node dies amid the commits of many clients, each to two regions, and the leader with it.
+    commits = [0] * clients
+
+    def change(client: int) -> None:
+        try:
+            with cluster.connect() as connection, connection.cursor() as cursor:
+                while True:
+                    cursor.execute(f"UPDATE ahead.t SET v = v + 1 WHERE id IN ({client}, {rows - 1 - client})")
+                    commits[client] += 1
+        except pymysql.err.MySQLError:
+            pass
+
+    threads = [threading.Thread(target=change, args=(client,)) for client in range(clients)]
+    for thread in threads:
+        thread.start()
+    wait_until("every client commits", lambda: min(commits) >= 3, 60)
+    cluster.kill_node("sql")
+    cluster.kill_node(wrong)
+    for thread in threads:
+        thread.join(60)
+    cluster.run("sql", "+0")
+    # What they had locked is free within a few times the life of a lock, which is three seconds.
+    began = time.monotonic()
+    read, write = "SELECT SUM(v) FROM ahead.t", "UPDATE ahead.t SET v = v + 2"
+    total = wait_until("rows that a dead SQL node has locked can be read", lambda: cluster.sql(read), 45)[0][0]
+    assert total % 2 == 0 and total >= 2 * sum(commits), f"{total} after {sum(commits)} commits"
+    wait_until("they can be written", lambda: cluster.sql(write) is not None, 30)
+    print(f"free after {time.monotonic() - began:.1f} s")
+    # Time goes on under the successor.
+    one, began = physical_ms(cluster), time.monotonic()
+    wait_until("time goes on", lambda: physical_ms(cluster) >= one + 1_000, 15)
+    assert physical_ms(cluster) - one < 1_000 * (time.monotonic() - began) + 10_000
+    cluster.run(wrong, "+0")
+    cluster.wait_healthy(60)

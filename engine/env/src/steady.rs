@@ -35,13 +35,6 @@ impl SteadyClock {
         let (at, unix) = (source.now(), source.unix_micros());
         SteadyClock { source, shown: Mutex::new(Shown { at, unix, told: unix }) }
     }
-
-    /// Puts it forward to a time that is known to have come, in Unix milliseconds.
-    pub fn at_least(&self, unix_ms: u64) {
-        let (now, least) = (self.unix_micros(), unix_ms.saturating_mul(1_000));
-        let mut shown = self.shown.lock();
-        shown.unix = shown.unix.saturating_add(least.saturating_sub(now));
-    }
 }
 
 impl Clock for SteadyClock {
@@ -95,17 +88,10 @@ mod tests {
     }
 
     #[test]
-    fn it_follows_the_machine_where_that_goes_evenly_and_is_put_forward() {
+    fn it_follows_the_machine_where_that_goes_evenly() {
         let source = SimClock::new(START);
         let steady = SteadyClock::new(Arc::new(source.clone()));
         source.advance(Duration::from_secs(5));
         assert_eq!(steady.unix_micros(), source.unix_micros());
-        steady.at_least((START + MINUTE) / 1_000);
-        assert_eq!(steady.unix_micros(), START + MINUTE);
-        steady.at_least(START / 1_000);
-        assert_eq!(steady.unix_micros(), START + MINUTE);
-        source.advance(Duration::from_secs(100));
-        let ahead = steady.unix_micros() - source.unix_micros();
-        assert_eq!(ahead, MINUTE - 5_000_000 - 1_000_000);
     }
 }

@@ -61,6 +61,30 @@ pub struct NodeReport {
     pub faults: Vec<String>,
     /// Start of the oldest transaction that reads or writes through it.
     pub oldest_start: Option<Timestamp>,
+    /// Row nodes: their clock, in Unix milliseconds. Timestamps follow the clocks of a majority of
+    /// placement's voters.
+    pub clock_ms: Option<u64>,
+    /// The largest timestamp that placement gave it since it started, and the term of the leader who
+    /// gave it. The client fills it in.
+    pub newest: Option<(Timestamp, u64)>,
+    /// Row nodes: the largest timestamp in what their regions have applied since they started.
+    pub newest_applied: Option<Timestamp>,
+}
+
+/// Timestamps and the clocks that they follow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimeStatus {
+    /// Every timestamp handed out lies before this Unix millisecond.
+    pub high_water_ms: u64,
+    /// How far timestamps lie ahead of the clocks of a majority, in milliseconds; none while the
+    /// leader has not heard of so many.
+    pub ahead_ms: Option<u64>,
+    /// By how many milliseconds the clock of each of placement's voters is ahead of the median, or
+    /// behind.
+    pub clocks: Vec<(NodeId, i64)>,
+    /// Why placement's leader has stopped, if it has: a node has seen a timestamp that its log knows
+    /// nothing of.
+    pub damage: Option<String>,
 }
 
 /// How far back anybody can ask. Only ever rises.
@@ -411,6 +435,8 @@ pub enum Response {
         first: Timestamp,
         /// Version of the catalog.
         catalog: u64,
+        /// Term of the leader who gives them.
+        term: u64,
     },
     /// First of the numbers.
     Ids(u64),
@@ -448,6 +474,8 @@ pub enum Response {
         leader: NodeId,
         /// Garbage collection.
         garbage: Garbage,
+        /// Timestamps and clocks.
+        time: TimeStatus,
     },
     /// First of the numbers.
     AutoIncrement(u64),

@@ -20,7 +20,7 @@ use types::{
 use crate::advisory::{LockAnswer, LockRequest};
 use crate::api::{
     Catalog, CatalogChange, Garbage, Lease, Node, NodeReport, NodeStatus, Order, PeerReport,
-    Request, Response, Route, SafePoint,
+    Request, Response, Route, SafePoint, TimeStatus,
 };
 use crate::batch::Batcher;
 use crate::routes::Routes;
@@ -68,6 +68,8 @@ pub struct ClusterStatus {
     pub leader: NodeId,
     /// Garbage collection.
     pub garbage: Garbage,
+    /// Timestamps and clocks.
+    pub time: TimeStatus,
 }
 
 /// A handle to placement; clones share what they remember.
@@ -99,6 +101,8 @@ struct Memory {
     routes: Routes,
     signing_key: Option<Arc<[u8]>>,
     safe_point: SafePoint,
+    /// The largest timestamp that was given, and the term of the leader who gave it.
+    given: Option<(Timestamp, u64)>,
 }
 
 impl PlacementClient {
@@ -231,6 +235,8 @@ impl PlacementClient {
         report: NodeReport,
         peers: Vec<PeerReport>,
     ) -> Result<Vec<Order>> {
+        let newest = self.asker.memory.lock().given;
+        let report = NodeReport { newest, ..report };
         match self.asker.ask(Request::Heartbeat { node, report, peers }).await? {
             Response::Orders { orders, catalog, nodes, safe_point } => {
                 let mut memory = self.asker.memory.lock();
@@ -265,11 +271,11 @@ impl PlacementClient {
     /// Everything placement knows.
     pub async fn status(&self) -> Result<ClusterStatus> {
         match self.asker.ask(Request::Status).await? {
-            Response::Status { nodes, routes, peers, leader, garbage } => {
+            Response::Status { nodes, routes, peers, leader, garbage, time } => {
                 let mut memory = self.asker.memory.lock();
                 memory.nodes =
                     nodes.iter().map(|status| (status.node.id, status.node.clone())).collect();
-                Ok(ClusterStatus { nodes, routes, peers, leader, garbage })
+                Ok(ClusterStatus { nodes, routes, peers, leader, garbage, time })
             }
             other => Err(unexpected("Status", &other)),
         }
@@ -299,10 +305,17 @@ impl PlacementClient {
     /// led and [`PlacementClient::catalog`] shows the change.
     ///
     /// # Errors
-    /// `Timeout` leaves open whether the change took place; every other error means that it did
-    /// not.
+    /// `OutcomeUnknown` leaves open whether the change took place; every other error means that it
+    /// did not.
     pub async fn change(&self, change: CatalogChange) -> Result<Option<Table>> {
-        match self.asker.ask(Request::Change(change)).await? {
+        let answer = self.asker.ask(Request::Change(change)).await;
+        let answer = answer.map_err(|error| match error {
+            Error::Timeout { what, millis } => {
+                Error::OutcomeUnknown { what: format!("a change of the catalog ({what})"), millis }
+            }
+            error => error,
+        });
+        match answer? {
             Response::Changed { catalog, table } => {
                 let mut memory = self.asker.memory.lock();
                 memory.newest = memory.newest.max(catalog);
@@ -450,9 +463,16 @@ impl Asker {
         let total: u64 = counts.iter().map(|count| u64::from(*count)).sum();
         let count = u32::try_from(total)
             .map_err(|_| Error::Invalid(format!("{total} timestamps at once are too many")))?;
+        // Batches follow one another: what was given before this one is smaller than all of it.
+        let before = self.memory.lock().given;
         match self.ask(Request::Timestamps { count }).await? {
-            Response::Timestamps { first, catalog } => {
+            Response::Timestamps { first, catalog, term } => {
+                let last = Timestamp(first.0.saturating_add(total.saturating_sub(1)));
                 let mut memory = self.memory.lock();
+                if let Some((seen, _)) = before.filter(|(seen, _)| first <= *seen) {
+                    return Err(went_back(first, seen));
+                }
+                memory.given = Some((last, term));
                 memory.newest = memory.newest.max(catalog);
                 let mut next = first;
                 let each = counts.into_iter().map(|count| {
@@ -607,6 +627,14 @@ fn gave_up(last: Error, patience: Duration) -> Error {
             patience.as_secs()
         )),
     }
+}
+
+/// A timestamp that is not greater than one given before. The heartbeat reports what was seen to placement's leader.
+fn went_back(first: Timestamp, seen: Timestamp) -> Error {
+    Error::Corrupt(format!(
+        "placement gave timestamp {first} after {seen}: its log has gone back. Nothing is read or \
+         written with such timestamps; `isobar ctl status` shows what its leader knows"
+    ))
 }
 
 fn too_many(table: TableId) -> Error {

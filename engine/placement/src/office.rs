@@ -10,10 +10,12 @@ use std::time::Duration;
 use env::Instant;
 use types::{Epoch, NodeId, Peer, PeerId, Region, RegionId, RegionKind, Timestamp};
 
-use crate::api::{Garbage, NodeReport, NodeRole, NodeStatus, Order, PeerReport, Route, SafePoint};
+use crate::api::{
+    Garbage, NodeReport, NodeRole, NodeStatus, Order, PeerReport, Route, SafePoint, TimeStatus,
+};
 use crate::catalog::FOUNDING_EPOCH;
 use crate::command::is_newer;
-use crate::oracle::Oracle;
+use crate::oracle::{CLOCK_WAIT, Oracle, Reading, median_ms};
 use crate::safe_point;
 use crate::scheduler::{Health, Move, NodeView, Picture, RegionView};
 use crate::state::{RegionRecord, State};
@@ -51,6 +53,8 @@ pub struct Office {
     pub oracle: Oracle,
     /// When the safe point was last looked at.
     pub collected: Option<Instant>,
+    /// Why nothing is done in this term any more: placement's log is not what it was.
+    pub damage: Option<String>,
     since: Instant,
     nodes: BTreeMap<NodeId, Heard>,
     leaders: BTreeMap<RegionId, (NodeId, u64)>,
@@ -63,8 +67,9 @@ impl Office {
     /// An empty office. `high_water_ms` is the persisted mark as of an entry of `term`.
     pub fn new(term: u64, high_water_ms: u64, now: Instant) -> Self {
         Office {
-            oracle: Oracle::begin(term, high_water_ms),
+            oracle: Oracle::begin(term, high_water_ms, now),
             collected: None,
+            damage: None,
             since: now,
             nodes: BTreeMap::new(),
             leaders: BTreeMap::new(),
@@ -98,6 +103,64 @@ impl Office {
         }
         self.nodes.insert(node, Heard { at: now, report, peers: by_region });
         changed
+    }
+
+    /// What the clocks say. `own` is this node, one of the `voters`, and its clock; the others' go on
+    /// from what they last reported, by this node's monotonic time.
+    pub fn reading(&self, voters: &[NodeId], own: (NodeId, u64), at: Instant) -> Reading {
+        let clocks = self.clocks(voters, own, at).into_iter().map(|(_, clock)| clock).collect();
+        // A new cluster has no mark to go on from.
+        let first = self.oracle.begun_ms() == 0 && at.since(self.since) >= CLOCK_WAIT;
+        let alone = first.then_some(own.1);
+        let clock_ms = median_ms(clocks, voters.len()).or(alone);
+        Reading { at, clock_ms, own_ms: own.1 }
+    }
+
+    /// Clocks of voters as of now, where known.
+    fn clocks(&self, voters: &[NodeId], own: (NodeId, u64), at: Instant) -> Vec<(NodeId, u64)> {
+        let clock = |node: &NodeId| {
+            if *node == own.0 {
+                return Some(own);
+            }
+            let heard = self.nodes.get(node)?;
+            let passed = at.since(heard.at).as_millis() as u64;
+            Some((*node, heard.report.clock_ms?.saturating_add(passed)))
+        };
+        voters.iter().filter_map(clock).collect()
+    }
+
+    /// Timestamps and clocks as status shows them.
+    pub fn time(
+        &self,
+        state: &State,
+        voters: &[NodeId],
+        own: (NodeId, u64),
+        at: Instant,
+    ) -> TimeStatus {
+        let now = self.reading(voters, own, at);
+        let off = |(node, clock): (NodeId, u64)| {
+            let median = now.clock_ms?;
+            Some((node, i64::try_from(clock).ok()?.saturating_sub_unsigned(median)))
+        };
+        TimeStatus {
+            high_water_ms: state.high_water_ms,
+            ahead_ms: self.oracle.ahead_ms(now),
+            clocks: self.clocks(voters, own, at).into_iter().filter_map(off).collect(),
+            damage: self.damage.clone(),
+        }
+    }
+
+    /// A timestamp of those that a node reports which cannot be, if the log that this leader goes by
+    /// is whole. Says nothing of a leader that may be deposed.
+    pub fn contradiction(&self, report: &NodeReport, peers: &[PeerReport]) -> Option<Timestamp> {
+        let given = report.newest.map(|(seen, term)| (seen, Some(term)));
+        let stored = peers.iter().map(|peer| (peer.floor, None));
+        let stored = stored.chain(report.newest_applied.map(|seen| (seen, None)));
+        let seen = given.into_iter().chain(stored);
+        let contradicts = |(seen, term): &(Timestamp, Option<u64>)| {
+            *seen > Timestamp::ZERO && self.oracle.is_contradicted_by(*seen, *term)
+        };
+        seen.filter(contradicts).map(|(seen, _)| seen).max()
     }
 
     /// Node of a region's leader, where known.

@@ -24,7 +24,7 @@ use crate::deadlock::WaitGraph;
 use crate::granting::Desk;
 use crate::leases;
 use crate::office::Office;
-use crate::oracle::MAX_COUNT;
+use crate::oracle::{MAX_COUNT, Reading};
 use crate::safe_point;
 use crate::state::{State, range_of};
 use crate::upkeep;
@@ -64,8 +64,11 @@ pub struct PlacementService {
     /// Advisory locks, as heard of in a term.
     pub(crate) desk: Desk,
     extending: tokio::sync::Mutex<()>,
-    timestamps: OnceLock<Batcher<u32, (Timestamp, u64)>>,
+    timestamps: OnceLock<Batcher<u32, Given>>,
 }
+
+/// A timestamp, the catalog's version as of then, and the term of the leader who gives both.
+type Given = (Timestamp, u64, u64);
 
 impl PlacementService {
     /// A service over this node's groups and the view of its placement machine, with its upkeep,
@@ -120,10 +123,13 @@ impl PlacementService {
     }
 
     async fn answer(&self, request: Request) -> Result<Response> {
+        if !matches!(request, Request::Status | Request::Heartbeat { .. }) {
+            self.check_sound(self.lead()?)?;
+        }
         match request {
             Request::Timestamps { count } => {
-                let (first, catalog) = self.timestamps(count).await?;
-                Ok(Response::Timestamps { first, catalog })
+                let (first, catalog, term) = self.timestamps(count).await?;
+                Ok(Response::Timestamps { first, catalog, term })
             }
             Request::Ids { count } => {
                 check_count(count, MAX_IDS, "numbers")?;
@@ -185,7 +191,7 @@ impl PlacementService {
     }
 
     async fn lease_request(&self, request: Request) -> Result<Response> {
-        let now_ms = self.clock.unix_millis();
+        let now_ms = self.lease_ms(self.lead()?)?;
         let command = match request {
             Request::TakeLease { ts, ttl_ms, owner } => {
                 leases::check_ttl(ttl_ms)?;
@@ -256,13 +262,7 @@ impl PlacementService {
             }
             // `decides` held in `term`, so the mark holds what every earlier leader persisted.
             _ => {
-                let (high_water_ms, taken_ms) = {
-                    let state = self.view.read();
-                    let taken = state.leases.values().map(|lease| lease.taken_ms);
-                    (state.high_water_ms, taken.max().unwrap_or(0))
-                };
-                // A leader before has seen this time: leases must not gain by a clock behind its.
-                self.clock.at_least(taken_ms);
+                let high_water_ms = self.view.read().high_water_ms;
                 *office = Some(Office::new(term, high_water_ms, self.clock.now()));
             }
         }
@@ -301,7 +301,7 @@ impl PlacementService {
 
     // ---- timestamps -------------------------------------------------------------------------
 
-    async fn timestamps(&self, count: u32) -> Result<(Timestamp, u64)> {
+    async fn timestamps(&self, count: u32) -> Result<Given> {
         check_count(count, MAX_COUNT, "timestamps")?;
         let batcher = self
             .timestamps
@@ -311,7 +311,7 @@ impl PlacementService {
     }
 
     /// One allocation and one confirmation for many callers: allocate first, confirm second.
-    async fn timestamp_batch(&self, counts: &[u32]) -> Result<Vec<(Timestamp, u64)>> {
+    async fn timestamp_batch(&self, counts: &[u32]) -> Result<Vec<Given>> {
         let mut answers = Vec::with_capacity(counts.len());
         let mut rest = counts;
         while !rest.is_empty() {
@@ -327,7 +327,7 @@ impl PlacementService {
             self.confirm(term).await?;
             let catalog = self.view.read().catalog.version;
             for count in now {
-                answers.push((first, catalog));
+                answers.push((first, catalog, term));
                 first = Timestamp(first.0 + u64::from(*count));
             }
             rest = later;
@@ -338,8 +338,17 @@ impl PlacementService {
     /// Allocates in `term`, prolonging the window where needed. Not yet confirmed.
     pub(crate) async fn allocate(&self, term: u64, count: u32) -> Result<Timestamp> {
         for _ in 0..WINDOWS {
-            let now_ms = self.clock.unix_millis();
-            let allocated = self.office(term)?.oracle.allocate(now_ms, count);
+            let allocated = {
+                let (mut office, now) = self.reading(term)?;
+                if office.oracle.waits_for_clocks(now) {
+                    return Err(Error::Unavailable(
+                        "placement's leader has not heard the clocks of a majority of the row nodes \
+                         yet: retry"
+                            .into(),
+                    ));
+                }
+                office.oracle.allocate(now, count)
+            };
             match allocated {
                 Some(first) => return Ok(first),
                 None => self.extend(term).await?,
@@ -348,10 +357,78 @@ impl PlacementService {
         Err(Error::Unavailable("the clock runs ahead faster than timestamps can follow".into()))
     }
 
+    /// What the clocks say, with the office that has heard them.
+    pub(crate) fn reading(&self, term: u64) -> Result<(MappedMutexGuard<'_, Office>, Reading)> {
+        let voters = self.voters()?;
+        let office = self.office(term)?;
+        let now = office.reading(&voters, self.own_clock(), self.clock.now());
+        Ok((office, now))
+    }
+
+    /// Nodes whose clocks count.
+    fn voters(&self) -> Result<Vec<NodeId>> {
+        Ok(self.peer()?.region.voters().map(|peer| peer.node).collect())
+    }
+
+    fn own_clock(&self) -> (NodeId, u64) {
+        (self.node, self.clock.unix_millis())
+    }
+
+    /// The time that leases go by: the clocks of a majority, so that none ends early or late because
+    /// one machine's clock is wrong. Until so many were heard, timestamps' own time is near enough to
+    /// give and prolong leases by, and no lease ends by it.
+    pub(crate) fn lease_ms(&self, term: u64) -> Result<u64> {
+        let (office, now) = self.reading(term)?;
+        Ok(now.clock_ms.unwrap_or_else(|| office.oracle.time_ms(now)))
+    }
+
+    /// Refuses everything once this leader's log is known to have gone back.
+    pub(crate) fn check_sound(&self, term: u64) -> Result<()> {
+        match &self.office(term)?.damage {
+            None => Ok(()),
+            Some(damage) => Err(Error::Corrupt(damage.clone())),
+        }
+    }
+
+    /// Stops this leader where a node has seen a timestamp that cannot be: its log is not the one by
+    /// which earlier leaders gave timestamps, numbers and names.
+    async fn check_report(
+        &self,
+        term: u64,
+        node: NodeId,
+        report: &NodeReport,
+        peers: &[PeerReport],
+    ) -> Result<()> {
+        if self.office(term)?.contradiction(report, peers).is_none() {
+            return Ok(());
+        }
+        // It may be deposed, and the timestamp its successor's.
+        self.confirm(term).await?;
+        let mut office = self.office(term)?;
+        let Some(seen) = office.contradiction(report, peers).filter(|_| office.damage.is_none())
+        else {
+            return Ok(());
+        };
+        let damage = format!(
+            "placement's log on node {} has gone back: node {node} has seen timestamp {seen}, and \
+             the leader of term {term} began at {}, below it. Placement does nothing until that is \
+             mended: bring back a row node that still has the log, or give up what is lost with \
+             `isobar ctl recover-unsafe`",
+            self.node,
+            Timestamp::pack(office.oracle.begun_ms(), 0)
+        );
+        tracing::error!(%damage, "placement has stopped");
+        office.damage = Some(damage);
+        Ok(())
+    }
+
     /// Persists a longer window, once for all who wait for it.
     pub(crate) async fn extend(&self, term: u64) -> Result<()> {
         let _alone = self.extending.lock().await;
-        let wanted = self.office(term)?.oracle.wanted(self.clock.unix_millis());
+        let wanted = {
+            let (office, now) = self.reading(term)?;
+            office.oracle.wanted(now)
+        };
         if let Some(until_ms) = wanted {
             self.propose_in(term, Command::ExtendWindow { until_ms }).await?;
             self.office(term)?.oracle.extended(until_ms);
@@ -371,6 +448,7 @@ impl PlacementService {
         if !self.view.read().nodes.contains_key(&node) {
             return Err(Error::not_found("node", node.to_string()));
         }
+        self.check_report(term, node, &report, &peers).await?;
         let mut changes = self.view.subscribe();
         let (regions, founded) = {
             let mut office = self.office(term)?;
@@ -379,7 +457,7 @@ impl PlacementService {
             }
             office.news(&self.view.read(), node)
         };
-        if !regions.is_empty() || !founded.is_empty() {
+        if (!regions.is_empty() || !founded.is_empty()) && self.check_sound(term).is_ok() {
             let now = self.allocate(term, 1).await?;
             self.propose_in(term, Command::Report { regions, founded, now }).await?;
         }
@@ -407,6 +485,9 @@ impl PlacementService {
 
     fn orders(&self, term: u64, node: NodeId) -> Result<Vec<Order>> {
         let mut office = self.office(term)?;
+        if office.damage.is_some() {
+            return Ok(Vec::new());
+        }
         let state = self.view.read();
         office.settle(&state, self.clock.now());
         Ok(office.orders(&state, node))
@@ -474,6 +555,7 @@ impl PlacementService {
     async fn status(&self) -> Result<Response> {
         let term = self.lead()?;
         self.confirm(term).await?;
+        let (voters, own) = (self.voters()?, self.own_clock());
         let office = self.office(term)?;
         let state = self.view.read();
         Ok(Response::Status {
@@ -482,6 +564,7 @@ impl PlacementService {
             peers: office.peer_reports(),
             leader: self.node,
             garbage: office.garbage(&state),
+            time: office.time(&state, &voters, own, self.clock.now()),
         })
     }
 

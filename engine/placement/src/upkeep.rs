@@ -25,20 +25,26 @@ impl PlacementService {
     /// What a leader does unasked: its first signing key, and what the file is about.
     async fn look_after(&self) -> Result<()> {
         let term = self.lead()?;
+        if self.check_sound(term).is_err() {
+            return Ok(());
+        }
         if self.view.read().signing_key.is_empty() {
             self.signing_key().await?;
         }
-        let now_ms = self.clock.unix_millis();
-        if self.office(term)?.oracle.in_use(now_ms) {
+        let in_use = {
+            let (office, now) = self.reading(term)?;
+            office.oracle.in_use(now)
+        };
+        if in_use {
             self.extend(term).await?;
         }
         let (ended, buried) = {
-            let office = self.office(term)?;
+            let (office, now) = self.reading(term)?;
             let state = self.view.read();
-            let ended = state.leases.values().any(|lease| lease.expires_ms <= now_ms);
-            (ended, office.burials(&state))
+            let over = |now_ms: &u64| state.leases.values().any(|one| one.expires_ms <= *now_ms);
+            (now.clock_ms.filter(over), office.burials(&state))
         };
-        if ended {
+        if let Some(now_ms) = ended {
             self.propose_in(term, Command::ExpireLeases { now_ms }).await?;
         }
         if !buried.is_empty() {
@@ -52,14 +58,17 @@ impl PlacementService {
     /// Raises the point below which old versions may go.
     async fn collect(&self, term: u64) -> Result<()> {
         let at = self.clock.now();
-        {
-            let mut office = self.office(term)?;
+        let now_ms = {
+            let (mut office, now) = self.reading(term)?;
+            // No lease may end by anything else than the clocks of a majority.
+            let Some(now_ms) = now.clock_ms else { return Ok(()) };
             let pace = safe_point::pace(self.view.read().life_ms);
             if office.collected.is_some_and(|last| at.since(last) < pace) {
                 return Ok(());
             }
             office.collected = Some(at);
-        }
+            now_ms
+        };
         let now = self.allocate(term, 1).await?;
         let (known, point) = {
             let (office, state) = (self.office(term)?, self.view.read());
@@ -67,7 +76,6 @@ impl PlacementService {
         };
         match point {
             Some(point) if point.floor > known.floor || point.settled > known.settled => {
-                let now_ms = self.clock.unix_millis();
                 self.propose_in(term, Command::Collect { point, now_ms }).await?;
                 Ok(())
             }

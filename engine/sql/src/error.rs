@@ -13,6 +13,11 @@ pub type SqlResult<T> = Result<T, SqlError>;
 /// Error of a statement that met another table, or description, than it began with.
 pub const TABLE_CHANGED: u16 = 1412;
 
+/// Error of a commit, or a change of the catalog, that may have taken effect or not. A number that
+/// no client library and no framework knows as one after which to try again, and a state outside of
+/// the classes that they retry or reconnect by: 40 (rolled back, also 40003) and 08 (connection).
+pub const OUTCOME_UNKNOWN: u16 = 8501;
+
 /// Error 1064: the text is not a statement.
 pub fn syntax(detail: impl std::fmt::Display) -> SqlError {
     SqlError::new(1064, b"42000", format!("You have an error in your SQL syntax: {detail}"))
@@ -113,6 +118,9 @@ impl From<Error> for SqlError {
             }
             Error::Timeout { .. } => {
                 SqlError::new(9002, b"HY000", format!("Server timeout: {text}"))
+            }
+            Error::OutcomeUnknown { .. } => {
+                SqlError::new(OUTCOME_UNKNOWN, b"HY000", format!("Outcome unknown: {text}"))
             }
             Error::NotLeader { .. }
             | Error::StaleEpoch { .. }

@@ -267,12 +267,8 @@ impl Plan {
                 false => Err(error),
             };
             if over.is_err() {
-                let what = format!(
-                    "the outcome of the transaction that began at {}: it may have committed; \
-                     check before running it again",
-                    self.start_ts
-                );
-                return Err(Error::timeout(what, 2 * self.client.patience));
+                let what = format!("the transaction that began at {}", self.start_ts);
+                return Err(Error::outcome_unknown(what, 2 * self.client.patience));
             }
         }
     }

@@ -1,12 +1,11 @@
-//! What a transaction knows of the rows that it has locked: their newest versions, and how sure that
-//! is. While a row is locked it is as it was seen, so a statement that writes asks nobody twice.
+//! What a transaction knows of the rows that it has locked: their newest versions. While a row is
+//! locked it is as it was seen, so a statement that writes asks nobody twice.
 //!
 //! Pure: asks nobody. Should a lock have been lost with its leader, what is known here may be old;
-//! the first phase finds that out, and a transaction without one verifies it.
+//! the first phase finds that out, and a transaction without one confirms its locks instead.
 
 use std::collections::BTreeMap;
 
-use kv::Pair;
 use types::{Error, Result, Timestamp};
 
 use crate::api::{Current, Expect};
@@ -21,10 +20,10 @@ struct Row {
     seen: Timestamp,
     /// When the key was last written; zero if never.
     newest: Timestamp,
+    /// Whether it had a row.
+    live: bool,
     /// The row, or none if there is none; unknown if it was read elsewhere.
     row: Option<Option<Vec<u8>>>,
-    /// Whether a quorum stood behind everything that was told of it.
-    sure: bool,
 }
 
 /// The rows that a transaction has locked.
@@ -64,19 +63,17 @@ impl Locked {
     /// A locked key as it was seen, if it is as expected: that is what may be told without asking.
     /// `own` is what the transaction has made of it: a row, or none.
     pub fn recall(
-        &mut self,
+        &self,
         key: &[u8],
         own: Option<&Option<Vec<u8>>>,
         expect: Expect,
     ) -> Option<Current> {
-        let known = self.rows.get_mut(key)?;
+        let known = self.rows.get(key)?;
         let row = own.or(known.row.as_ref())?;
         if !expect.is_met(row.is_some()) {
             return None;
         }
         let (newest, floor, row) = (known.newest, known.seen, row.clone());
-        // Its lock may have been lost meanwhile.
-        known.sure &= known.row.is_none();
         Some(Current { key: key.to_vec(), newest, floor, live: row.is_some(), row })
     }
 
@@ -106,7 +103,6 @@ impl Locked {
                 self.row_bytes += weigh(&row);
                 known.row = row;
             }
-            known.sure &= sure;
             return Ok(None);
         }
         if read_at.is_some_and(|read_at| one.newest > read_at) {
@@ -115,29 +111,24 @@ impl Locked {
         self.key_bytes += one.key.len();
         self.row_bytes += weigh(&row);
         let seen = read_at.unwrap_or(one.newest.max(one.floor));
-        self.rows.insert(one.key.clone(), Row { seen, newest: one.newest, row, sure });
+        let row = Row { seen, newest: one.newest, live: one.live, row };
+        self.rows.insert(one.key.clone(), row);
         Ok(None)
     }
 
-    /// Keys of which more was told than a quorum stood behind.
-    pub fn unsure(&self) -> Vec<Vec<u8>> {
-        let unsure = self.rows.iter().filter(|(_, row)| !row.sure);
-        unsure.map(|(key, _)| key.clone()).collect()
-    }
-
-    /// Whether those keys are in a strong read at `ts` what they were told to be.
+    /// Whether a locked key is still as it was seen, by what its leader says with a quorum behind
+    /// it. A row that was deleted may be collected since, and leave no version at all.
     ///
     /// # Errors
     ///
-    /// `Conflict` that names a key which is another.
-    pub fn verify(&self, start: Timestamp, ts: Timestamp, found: &[Pair]) -> Result<()> {
-        for (key, known) in self.rows.iter().filter(|(_, row)| !row.sure) {
-            let now = found.iter().find(|(other, _)| other == key).map(|(_, row)| row);
-            if now != known.row.as_ref().and_then(Option::as_ref) {
-                return Err(Error::Conflict { key: key.clone(), start, committed: ts });
-            }
+    /// `Conflict` if another transaction has changed it: the lock was lost.
+    pub fn confirm(&self, start: Timestamp, now: &Current) -> Result<()> {
+        let Some(known) = self.rows.get(&now.key) else { return Ok(()) };
+        if now.newest <= known.seen && now.live == known.live {
+            return Ok(());
         }
-        Ok(())
+        let committed = now.newest.max(now.floor);
+        Err(Error::Conflict { key: now.key.clone(), start, committed })
     }
 }
 

@@ -123,6 +123,7 @@ impl RowMachine {
                 Fact::Rollback { key, start_ts } => self.rollback(key, start_ts)?,
                 Fact::Write { key, commit_ts, kind: _, row, replaces } => {
                     self.check_key(&key)?;
+                    self.store.note_timestamp(commit_ts);
                     self.version(key, commit_ts, Timestamp::ZERO, row, replaces)?;
                 }
                 Fact::Split { children } => effect = Effect::Split(self.split(&children)?),
@@ -147,6 +148,7 @@ impl RowMachine {
     fn lock(&mut self, fact: Fact) -> Result<()> {
         let Some(lock) = Lock::from_fact(fact) else { return Ok(()) };
         self.check_key(&lock.key)?;
+        self.store.note_timestamp(lock.start_ts);
         if self.locked(&lock.key).is_some_and(|held| held.start_ts != lock.start_ts) {
             return Err(self.corrupt("a lock meets another transaction's lock"));
         }
@@ -157,6 +159,7 @@ impl RowMachine {
 
     fn commit(&mut self, key: Vec<u8>, start_ts: Timestamp, commit_ts: Timestamp) -> Result<()> {
         self.check_key(&key)?;
+        self.store.note_timestamp(commit_ts);
         let Some(lock) = self.locked(&key).filter(|lock| lock.start_ts == start_ts) else {
             return match mvcc::fate(self.store.snapshot().as_ref(), &key, start_ts)? {
                 Some(Fate::Committed(at)) if at == commit_ts => Ok(()),

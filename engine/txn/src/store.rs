@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use kv::{Keyspace, KvEngine, KvRead, WriteBatch};
 use parking_lot::{Mutex, RwLock};
 use raft::Position;
-use types::{Error, Region, RegionId, Result, SchemaVersion, Table, TableId};
+use types::{Error, Region, RegionId, Result, SchemaVersion, Table, TableId, Timestamp};
 
 use crate::fact::Floors;
 use crate::layout::{self, Size};
@@ -65,6 +65,8 @@ pub struct RowStore {
     written: AtomicU64,
     /// Batches that survive a crash.
     synced: Mutex<u64>,
+    /// Largest timestamp in what was applied here since the start.
+    newest: AtomicU64,
     /// Small writes applied here and rows read by key: what the online path has asked for.
     pub(crate) online: Arc<AtomicU64>,
 }
@@ -80,6 +82,7 @@ impl RowStore {
             regions: RwLock::default(),
             written: AtomicU64::new(0),
             synced: Mutex::new(0),
+            newest: AtomicU64::new(0),
             online: Arc::default(),
         }))
     }
@@ -102,6 +105,16 @@ impl RowStore {
     /// Every region on this node.
     pub fn regions(&self) -> Vec<Arc<RegionView>> {
         self.regions.read().values().cloned().collect()
+    }
+
+    /// Takes note of a timestamp in what is applied: placement has given it to somebody.
+    pub(crate) fn note_timestamp(&self, ts: Timestamp) {
+        self.newest.fetch_max(ts.0, Ordering::Relaxed);
+    }
+
+    /// The largest timestamp in what was applied here since the start, if there was one.
+    pub fn newest_timestamp(&self) -> Option<Timestamp> {
+        Some(Timestamp(self.newest.load(Ordering::Relaxed))).filter(|ts| *ts > Timestamp::ZERO)
     }
 
     /// Bytes on disk, about.

@@ -381,16 +381,15 @@ impl Transaction {
 
     /// Commits, and says when: the changes are visible to every read at that timestamp or later.
     ///
-    /// [`Error::is_conflict`] errors mean that nothing was written and that a new attempt may
-    /// succeed. [`Error::Timeout`] means that the outcome could not be learned.
+    /// [`Error::OutcomeUnknown`] means that the outcome could not be learned. Every other error means
+    /// that nothing was committed; after [`Error::is_conflict`] a new attempt may succeed.
     pub async fn commit(mut self) -> Result<Timestamp> {
         if self.writes.is_empty() {
-            let held = self.held.take();
-            let ts = self.verify().await?;
-            if let Some(held) = held {
+            let confirmed = self.confirm_locks().await;
+            if let Some(held) = self.held.take() {
                 held.give_back().await;
             }
-            return Ok(ts);
+            return confirmed;
         }
         let mutations = self.mutations();
         let keys: Vec<_> = mutations.iter().map(|mutation| mutation.key.clone()).collect();
@@ -405,16 +404,25 @@ impl Transaction {
         Ok(committed)
     }
 
-    /// The end of a transaction that writes nothing: what its statements have told of rows must
-    /// have been true.
-    async fn verify(self) -> Result<Timestamp> {
-        let unsure = self.locked.unsure();
-        if !unsure.is_empty() {
-            let ts = self.snapshot.client.timestamp().await?;
-            let found = self.at(ts).batch_get(unsure).await?;
-            self.locked.verify(self.snapshot.ts, ts, &found)?;
-        }
-        Ok(self.snapshot.ts)
+    /// The end of a transaction that writes nothing. Its locks lie in the memory of leaders, so each
+    /// of them is confirmed: it is still this transaction's, and a quorum stands behind the leader
+    /// that says so and that nobody has changed the row. All locks were taken before the first is
+    /// confirmed, so at that moment everything that was read under them was true at once.
+    async fn confirm_locks(&self) -> Result<Timestamp> {
+        let start_ts = self.snapshot.ts;
+        let keys: Vec<Vec<u8>> = self.locked.keys().cloned().collect();
+        let Some(held) = self.held.as_ref().filter(|_| !keys.is_empty()) else {
+            return Ok(start_ts);
+        };
+        let look = Look { rows: false, expect: Expect::Nothing };
+        let found = self.snapshot.client.acquire(held, keys, Waiting::No, look).await;
+        let found = found.map_err(|error| match error {
+            // It was lost with its leader, and is another transaction's by now.
+            Error::LockBusy(holder) => Error::Held { start: start_ts, holder },
+            error => error,
+        })?;
+        found.iter().try_for_each(|now| self.locked.confirm(start_ts, now))?;
+        Ok(start_ts)
     }
 
     /// Everything that the commit writes or holds, ascending.

@@ -40,6 +40,7 @@ struct Counts {
     refused: AtomicUsize,
     reads: AtomicUsize,
     optimists: AtomicUsize,
+    audits: AtomicUsize,
 }
 
 struct Bank {
@@ -155,7 +156,12 @@ impl Bank {
                 Some(Err(error)) => {
                     let expected = error.is_conflict()
                         || error.is_retryable()
-                        || matches!(error, Error::Timeout { .. } | Error::LockWait { .. });
+                        || matches!(
+                            error,
+                            Error::Timeout { .. }
+                                | Error::OutcomeUnknown { .. }
+                                | Error::LockWait { .. }
+                        );
                     let storm = self.weather == Weather::Storm;
                     assert!(storm && expected, "seed {}, {:?}: {error}", self.seed, self.weather);
                     counts.refused.fetch_add(1, Ordering::Relaxed);
@@ -185,6 +191,31 @@ impl Bank {
                 self.counts.optimists.fetch_add(1, Ordering::Relaxed);
             }
             tokio::time::sleep(Duration::from_millis(self.random.below(10))).await;
+        }
+    }
+
+    /// Locks every account, one after the other, and writes nothing. If its commit
+    /// succeeds, it has seen one moment of the bank.
+    async fn audit(&self, client: &TxnClient) -> Result<()> {
+        let mut transaction = client.begin().await?;
+        let mut sum = 0;
+        for number in 0..ACCOUNTS {
+            let expect = if self.random.chance(0.5) { Expect::Rows } else { Expect::Nothing };
+            let keys = vec![account(number)];
+            let acquired = transaction.acquire(&table(1), keys, wait(), None, expect).await?;
+            sum += acquired.rows.iter().map(|one| amount(one.row.as_ref().unwrap())).sum::<i64>();
+        }
+        transaction.commit().await?;
+        assert_eq!(sum, START * ACCOUNTS as i64, "seed {}: the sum under locks", self.seed);
+        self.counts.audits.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn auditor(self: Arc<Self>) {
+        let client = self.world.client();
+        while !self.over.load(Ordering::Relaxed) {
+            _ = self.audit(&client).await;
+            tokio::time::sleep(Duration::from_millis(self.random.below(100))).await;
         }
     }
 
@@ -230,6 +261,7 @@ async fn history(seed: u64, weather: Weather) -> Arc<Bank> {
     let others = [
         tokio::spawn(bank.clone().reader()),
         tokio::spawn(bank.clone().optimist()),
+        tokio::spawn(bank.clone().auditor()),
         tokio::spawn(bank.clone().nemesis()),
     ];
     for client in clients {
@@ -295,9 +327,10 @@ fn who_holds_its_rows_commits_and_no_update_is_lost() {
         let (commits, deadlocks) = (sum(|one| &one.commits), sum(|one| &one.deadlocks));
         let (refused, reads) = (sum(|one| &one.refused), sum(|one| &one.reads));
         let optimists = sum(|one| &one.optimists);
+        let audits = sum(|one| &one.audits);
         println!(
             "{weather:?}: {commits} commits, {deadlocks} deadlocks, {refused} refused, \
-             {reads} reads, {optimists} writes without locks"
+             {reads} reads, {optimists} writes without locks, {audits} audits under locks"
         );
         let all = banks.len() * CLIENTS as usize * TRANSFERS;
         match weather {
@@ -305,6 +338,6 @@ fn who_holds_its_rows_commits_and_no_update_is_lost() {
             Weather::Calm => assert!(commits + deadlocks == all && deadlocks > 0),
             Weather::Storm => assert!(commits > all / 4, "{commits} of {all}"),
         }
-        assert!(reads > banks.len() && optimists > banks.len());
+        assert!(reads > banks.len() && optimists > banks.len() && audits > banks.len());
     }
 }

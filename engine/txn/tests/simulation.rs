@@ -126,11 +126,7 @@ impl Bank {
             let told = match tokio::time::timeout(Duration::from_secs(30), work).await {
                 Ok(None) => Told::Nothing,
                 Ok(Some(Ok(ts))) => Told::Committed(ts),
-                Ok(Some(Err(Error::Timeout { what, .. })))
-                    if what.contains("may have committed") =>
-                {
-                    Told::Nothing
-                }
+                Ok(Some(Err(Error::OutcomeUnknown { .. }))) => Told::Nothing,
                 Ok(Some(Err(error))) => {
                     let known = error.is_conflict() || error.is_retryable();
                     let timeout = matches!(error, Error::Timeout { .. });

@@ -65,7 +65,7 @@ pub enum Error {
     Deadlock(Timestamp),
     /// A row is held by a living transaction: for longer than a writer waits that has seen no
     /// value of the row under a lock. Run the transaction again.
-    #[error("the transaction that began at {start} writes a row that the one of {holder} holds")]
+    #[error("the transaction that began at {start} needs a row that the one of {holder} holds")]
     Held {
         /// Who would write.
         start: Timestamp,
@@ -107,7 +107,8 @@ pub enum Error {
     /// A snapshot lease ran out or was never granted.
     #[error("snapshot lease {0} has expired or is unknown: take a new snapshot")]
     LeaseLost(u64),
-    /// A bounded wait ran out. The outcome of what was asked is not known unless `what` says so.
+    /// A bounded wait ran out. Of a single request it leaves open whether it took effect; of a whole
+    /// transaction it says that nothing was committed ([`Error::OutcomeUnknown`] is the other case).
     #[error("timed out after {millis} ms waiting for {what}")]
     Timeout {
         /// What was awaited.
@@ -149,6 +150,18 @@ pub enum Error {
     /// The work was cancelled by its owner.
     #[error("cancelled: {0}")]
     Cancelled(String),
+    /// What was asked may have taken effect or not, and nobody who knows answers: neither a failure
+    /// nor a success, so it must not be repeated without a look at what is there.
+    #[error(
+        "the outcome of {what} could not be learned within {millis} ms: it may have taken effect; \
+         check before running it again"
+    )]
+    OutcomeUnknown {
+        /// What was asked.
+        what: String,
+        /// How long the outcome was asked for, in milliseconds.
+        millis: u64,
+    },
 }
 
 /// What a reader needs to know of a lock that it met.
@@ -193,6 +206,11 @@ impl Error {
     /// A bounded wait that ran out.
     pub fn timeout(what: impl Into<String>, after: std::time::Duration) -> Self {
         Error::Timeout { what: what.into(), millis: after.as_millis() as u64 }
+    }
+
+    /// An outcome that could not be learned.
+    pub fn outcome_unknown(what: impl Into<String>, after: std::time::Duration) -> Self {
+        Error::OutcomeUnknown { what: what.into(), millis: after.as_millis() as u64 }
     }
 
     /// A named thing that does not exist.

@@ -30,6 +30,11 @@ pub(super) trait Sizes: Send + Sync {
         (Timestamp::ZERO, 0)
     }
 
+    /// The largest timestamp in what row nodes have applied.
+    fn newest_applied(&self) -> Option<Timestamp> {
+        None
+    }
+
     /// Bytes on disk.
     fn disk_bytes(&self) -> u64;
 
@@ -49,6 +54,10 @@ impl Sizes for RowSizes {
     fn history(&self, region: RegionId) -> (Timestamp, u64) {
         let view = self.0.region(region).filter(|view| view.whole);
         view.map_or((Timestamp::ZERO, 0), |view| (view.floors.read, view.history_bytes()))
+    }
+
+    fn newest_applied(&self) -> Option<Timestamp> {
+        self.0.newest_timestamp()
     }
 
     fn disk_bytes(&self) -> u64 {
@@ -86,6 +95,7 @@ pub(super) struct Beat {
     node: NodeId,
     data_dir: std::path::PathBuf,
     disk: Arc<dyn env::Disk>,
+    clock: Arc<dyn env::Clock>,
     placement: PlacementClient,
     book: AddressBook,
     groups: Arc<dyn Groups>,
@@ -105,6 +115,7 @@ impl Beat {
             node,
             data_dir: common.config.data_dir.clone(),
             disk: common.disk.clone(),
+            clock: common.clock.clone(),
             placement: common.placement.clone(),
             book: common.rpc.book().clone(),
             orders: Orders::new(groups.clone(), txn, common.placement.clone(), common.rpc.clone()),
@@ -145,7 +156,9 @@ impl Beat {
             disk_bytes: self.sizes.disk_bytes(),
             disk_free: self.disk.free_bytes(&self.data_dir).unwrap_or_default(),
             faults: faults.chain(stopped).collect(),
-            oldest_start: None,
+            clock_ms: Some(self.clock.unix_millis()),
+            newest_applied: self.sizes.newest_applied(),
+            ..NodeReport::default()
         };
         let peers = statuses
             .into_iter()

@@ -129,6 +129,7 @@ impl Backend for Canned {
             database: None,
             info: info.clone(),
             in_transaction: false,
+            severed: false,
             changes: Changes::default(),
             next_statement: 1,
             prepared: HashMap::new(),
@@ -146,6 +147,8 @@ struct CannedSession {
     database: Option<String>,
     info: ConnectionInfo,
     in_transaction: bool,
+    /// The outcome of the next commit stays unknown.
+    severed: bool,
     changes: Changes,
     next_statement: u32,
     prepared: HashMap<u32, String>,
@@ -342,6 +345,16 @@ impl CannedSession {
             }
             ["KILL", id] => self.kill(id, KillScope::Connection),
             ["KILL", "QUERY", id] => self.kill(id, KillScope::Query),
+            // A commit whose outcome cannot be learned.
+            ["COMMIT"] if std::mem::take(&mut self.severed) => {
+                self.in_transaction = false;
+                let what = "the transaction that began at 7";
+                Err(types::Error::outcome_unknown(what, Duration::from_secs(40)).into())
+            }
+            ["SET", "SEVERED"] => {
+                self.severed = true;
+                Ok(Reply::Done(Done::default()))
+            }
             ["BEGIN"] => {
                 self.in_transaction = true;
                 Ok(Reply::Done(Done::default()))

@@ -158,6 +158,28 @@ async fn results_carry_counts_state_and_errors() {
 }
 
 #[tokio::test]
+async fn an_unknown_outcome_has_a_number_and_a_state_that_nobody_retries_by() {
+    let server = start(Options::default()).await;
+    let mut conn = connect(&server).await;
+    for statement in ["SET SEVERED", "BEGIN", "INSERT"] {
+        conn.query_drop(statement).await.unwrap();
+    }
+    let Err(Error::Server(error)) = conn.query_drop("COMMIT").await else {
+        panic!("an outcome was guessed");
+    };
+    assert_eq!((error.code, error.state.as_str()), (8501, "HY000"), "{error}");
+    assert!(error.message.contains("check before running it again"), "{error}");
+    // Timeouts that leave nothing behind, conflicts and lost connections have other numbers, by which
+    // programs try again.
+    assert!(![1205, 1213, 2006, 2013, 9002, 9005].contains(&error.code));
+    assert!(["08", "40"].iter().all(|class| !error.state.starts_with(class)));
+    // The session is whole, and outside of the transaction.
+    let one: Option<i64> = conn.query_first("SELECT 1").await.unwrap();
+    assert_eq!(one, Some(1));
+    conn.disconnect().await.unwrap();
+}
+
+#[tokio::test]
 async fn reset_and_change_user_begin_a_new_session() {
     let server = start(Options::default()).await;
     let mut conn = connect(&server).await;

@@ -63,7 +63,7 @@ impl PlacementTransport for Placement {
             Request::Timestamps { count } => {
                 let first = Timestamp(known.now);
                 known.now += u64::from(count);
-                Response::Timestamps { first, catalog: known.catalog.version }
+                Response::Timestamps { first, catalog: known.catalog.version, term: 1 }
             }
             Request::Catalog { known: version } => {
                 let new = version != known.catalog.version;
@@ -88,6 +88,7 @@ impl PlacementTransport for Placement {
                 peers: Vec::new(),
                 leader: 1,
                 garbage: placement::api::Garbage::default(),
+                time: placement::api::TimeStatus::default(),
             },
             Request::TakeLease { ts, ttl_ms, owner } => {
                 known.now += 1;

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use env::{Random, SimClock};
+use env::{Clock, Random, SimClock};
 use futures::FutureExt;
 use kv::MemoryKv;
 use parking_lot::Mutex;
@@ -19,6 +19,7 @@ use raft::{
 use types::region::PLACEMENT_REGION;
 use types::{Error, NodeId, Peer, PeerId, Region, RegionId, Result};
 
+use crate::api::NodeReport;
 use crate::bootstrap::placement_region;
 use crate::machines::PlacementMachines;
 use crate::service::PlacementService;
@@ -66,9 +67,33 @@ pub struct Node {
     pub service: Arc<PlacementService>,
 }
 
+impl Node {
+    /// Its clock reaches everybody who believes to lead, as with a heartbeat.
+    pub fn report_clock(&self, nodes: &[Node]) {
+        let report =
+            NodeReport { clock_ms: Some(self.clock.unix_millis()), ..NodeReport::default() };
+        for node in nodes {
+            let Ok(term) = node.service.lead() else { continue };
+            let Ok(mut office) = node.service.office(term) else { continue };
+            office.hear(self.id, report.clone(), Vec::new(), node.clock.now());
+        }
+    }
+}
+
 /// A group of `count` members, numbered from 1, without a leader.
 pub fn group(count: u64, seed: u64, flaw: Flaw, upkeep: bool) -> (Arc<Model>, Vec<Node>) {
-    let ids: Vec<NodeId> = (1..=count).collect();
+    let clocks = (0..count).map(|_| SimClock::default()).collect();
+    group_with(clocks, seed, flaw, upkeep)
+}
+
+/// A group of members with such clocks, numbered from 1, without a leader.
+pub fn group_with(
+    clocks: Vec<SimClock>,
+    seed: u64,
+    flaw: Flaw,
+    upkeep: bool,
+) -> (Arc<Model>, Vec<Node>) {
+    let ids: Vec<NodeId> = (1..=clocks.len() as u64).collect();
     let region = placement_region(&ids).unwrap();
     let random = Random::seeded(seed);
     let mut members = Vec::new();
@@ -83,9 +108,8 @@ pub fn group(count: u64, seed: u64, flaw: Flaw, upkeep: bool) -> (Arc<Model>, Ve
     }
     let world = Mutex::new(World { log: Vec::new(), members, region });
     let model = Arc::new(Model { world, random: random.clone(), flaw });
-    let nodes = ids.into_iter().zip(views).map(|(id, view)| {
+    let nodes = ids.into_iter().zip(views).zip(clocks).map(|((id, view), clock)| {
         let groups = Arc::new(ModelGroups { model: model.clone(), node: id });
-        let clock = SimClock::default();
         let make = if upkeep { PlacementService::start } else { PlacementService::new };
         let shared = Arc::new(clock.clone());
         let service = make(id, groups, view, shared, random.fork());

@@ -13,7 +13,7 @@ use types::NodeId;
 use types::region::PLACEMENT_REGION;
 
 use super::timestamps::{Told, client};
-use crate::api::{Request, Response};
+use crate::api::{NodeReport, Request, Response};
 use crate::bootstrap::placement_region;
 use crate::machines::PlacementMachines;
 use crate::service::PlacementService;
@@ -77,6 +77,19 @@ fn harm(cluster: &mut SimCluster, members: &BTreeMap<NodeId, Arc<Member>>, rando
     }
 }
 
+/// Every clock reaches who believes to lead, as with heartbeats.
+fn report_clocks(services: &[Arc<PlacementService>], members: &BTreeMap<NodeId, Arc<Member>>) {
+    for service in services {
+        let Ok(term) = service.lead() else { continue };
+        let Ok(mut office) = service.office(term) else { continue };
+        for (id, member) in members {
+            let clock_ms = Some(member.clock.unix_millis());
+            let report = NodeReport { clock_ms, ..NodeReport::default() };
+            office.hear(*id, report, Vec::new(), service.clock.now());
+        }
+    }
+}
+
 async fn history(seed: u64) -> usize {
     let root = tempfile::tempdir().unwrap();
     let (mut cluster, members) = cluster(seed, root.path());
@@ -100,6 +113,9 @@ async fn history(seed: u64) -> usize {
         assert!(steps < 200_000, "seed {seed}: the history hangs");
         if random.below(120) == 0 {
             harm(&mut cluster, &members, &random);
+        }
+        if random.below(5) == 0 {
+            report_clocks(&services, &members);
         }
         // Nobody waits for ever for a majority.
         if steps % 1_500 == 0 {

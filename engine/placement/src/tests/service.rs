@@ -31,6 +31,7 @@ impl Cluster {
             network.attach(address(member.id), member.service.clone());
         }
         model.elect(1).unwrap();
+        members.iter().for_each(|member| member.report_clock(&members));
         let client = PlacementClient::new(network.clone(), (1..=rows).map(|n| (n, address(n))));
         Cluster { model, members, network, client }
     }

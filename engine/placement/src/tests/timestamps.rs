@@ -82,7 +82,7 @@ pub async fn client(
             _ => {
                 let count = 1 + random.below(50) as u32;
                 let answer = service.handle(Request::Timestamps { count }).await;
-                if let Response::Timestamps { first, catalog: version } = answer {
+                if let Response::Timestamps { first, catalog: version, .. } = answer {
                     let mut told = told.lock();
                     if first.0 <= before {
                         told.fail(format!("{} was told after {before}", first.0));
@@ -103,10 +103,15 @@ async fn nemesis(nodes: Arc<Vec<Node>>, model: Arc<Model>, random: Random) {
     for _ in 0..60 {
         model.pause(60).await;
         let node = &nodes[random.below(nodes.len() as u64) as usize];
-        match random.below(5) {
+        match random.below(6) {
             0 | 1 => {
                 model.elect(node.id).unwrap();
+                // Mostly it hears the others soon.
+                if random.below(3) > 0 {
+                    nodes.iter().for_each(|node| node.report_clock(&nodes));
+                }
             }
+            4 => node.report_clock(&nodes),
             2 => {
                 let to = node.clock.unix_micros() + random.below(20_000_000);
                 node.clock.set_unix_micros(to);
@@ -127,6 +132,7 @@ fn history(seed: u64, flaw: Flaw) -> (Option<String>, usize) {
         let (model, nodes) = group(3, seed, flaw, false);
         let random = Random::seeded(seed.wrapping_mul(31) + 1);
         model.elect(1).unwrap();
+        nodes.iter().for_each(|node| node.report_clock(&nodes));
         let nodes = Arc::new(nodes);
         let told = Arc::new(Mutex::new(Told::default()));
         let mut tasks = tokio::task::JoinSet::new();

@@ -64,7 +64,7 @@ use std::time::Duration;
 use futures::{StreamExt, TryStreamExt};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
-use types::{SnapshotToken, Timestamp, Value};
+use types::{Error, SnapshotToken, Timestamp, Value};
 
 use crate::anybyte;
 use crate::dialect::Mysql;
@@ -588,10 +588,19 @@ impl Session {
         let _held = self.shield.hold();
         match transaction.commit().await {
             Ok(_) => Ok(()),
-            Err(error) => {
-                let catalog = self.engine.storage.catalog().await?;
-                Err(rows::error(error, &catalog.tables))
-            }
+            Err(error) => Err(self.commit_error(error).await),
+        }
+    }
+
+    /// The error that a client gets for a failed commit. Only the message of a duplicate needs the catalog:
+    /// one that cannot be had must hide nothing else, an unknown outcome least of all.
+    async fn commit_error(&self, error: Error) -> SqlError {
+        match error {
+            Error::Duplicate { .. } => match self.engine.storage.catalog().await {
+                Ok(catalog) => rows::error(error, &catalog.tables),
+                Err(_) => error.into(),
+            },
+            error => error.into(),
         }
     }
 

@@ -105,13 +105,13 @@ impl Session {
             let error = match storage.change(change).await {
                 Ok(Some(table)) => return Ok(Replaced::Done(table)),
                 Ok(None) => return Err(impossible("a table without a description")),
-                Err(error @ (Error::Invalid(_) | Error::Timeout { .. })) => error,
+                Err(error @ (Error::Invalid(_) | Error::OutcomeUnknown { .. })) => error,
                 Err(Error::NotFound { kind, .. }) if kind == "table" => {
                     return Err(no_table(&altered.database, &altered.name));
                 }
                 Err(error) => return Err(error.into()),
             };
-            unsure |= matches!(error, Error::Timeout { .. });
+            unsure |= matches!(error, Error::OutcomeUnknown { .. });
             storage.timestamp().await?;
             let catalog = storage.catalog().await?;
             match catalog.table(altered.id) {
@@ -121,7 +121,7 @@ impl Session {
                 Some(now) if now.version + 1 != altered.version => {
                     return Ok(Replaced::By(now.clone()));
                 }
-                Some(_) if matches!(error, Error::Timeout { .. }) && attempt < ATTEMPTS => {}
+                Some(_) if matches!(error, Error::OutcomeUnknown { .. }) && attempt < ATTEMPTS => {}
                 _ => return Err(error.into()),
             }
         }

@@ -162,8 +162,7 @@ impl Session {
                 }
                 Err(error) => {
                     self.last_insert_id = generated;
-                    let catalog = self.engine.storage.catalog().await?;
-                    return Err(rows::error(error, &catalog.tables));
+                    return Err(self.commit_error(error).await);
                 }
             }
         }

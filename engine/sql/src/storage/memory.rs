@@ -601,6 +601,7 @@ impl Storage for MemoryStorage {
         let life_ms = self.with_state(|state| Ok(state.life_ms))?;
         let garbage = Garbage { life_ms, ..Garbage::default() };
         let (nodes, routes, peers) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(ClusterStatus { nodes, routes, peers, leader: 0, garbage })
+        let time = Default::default();
+        Ok(ClusterStatus { nodes, routes, peers, leader: 0, garbage, time })
     }
 }
