@@ -3,8 +3,8 @@
     make planted                      # all of them
     make planted BUGS='raft-* sql-*'  # some
 
-A patch begins with lines `breaks: …` (the promise) and `caught by: …` (a command, run at the top of the copy; `{isobar}`
-stands for the copy's own binary, which is built first where it occurs). A bug is caught if the command fails; one whose
+A patch begins with what it breaks, and a line `Caught by: …`: a command, run at the top of the copy; `{isobar}` stands for
+the copy's own binary, which is built first where it occurs. A bug is caught if the command fails; one whose
 command passes, or whose patch does not apply any more, fails the run. Nothing planted ever touches the checkout itself.
 """
 
@@ -29,13 +29,12 @@ class Bug:
     def __init__(self, path: Path):
         self.path, self.name = path, path.stem
         head = path.read_text(encoding="utf-8").split("diff --git", 1)[0]
-        self.breaks, self.command = (self.line(head, key) for key in ("breaks", "caught by"))
-
-    def line(self, head: str, key: str) -> str:
-        found = re.search(rf"^{key}: (.+)$", head, re.MULTILINE)
+        found = re.search(r"^caught by: (.+)$", head, re.MULTILINE | re.IGNORECASE)
         if not found:
-            raise SystemExit(f"{self.path}: no line `{key}: …` above the patch")
-        return found[1].strip()
+            raise SystemExit(f"{path}: no line `Caught by: …` above the patch")
+        # Where several tests catch it, the first is run.
+        self.command = found[1].removesuffix(", and").strip()
+        self.breaks = " ".join(head[: found.start()].split())
 
 
 def run(command: str, where: Path, log: Path, seconds: float) -> int:
