@@ -32,8 +32,8 @@ class Bug:
         found = re.search(r"^caught by: (.+)$", head, re.MULTILINE | re.IGNORECASE)
         if not found:
             raise SystemExit(f"{path}: no line `Caught by: …` above the patch")
-        # Where several tests catch it, the first is run.
-        self.command = found[1].removesuffix(", and").strip()
+        # Where several tests catch it, the first is run; what stands in brackets is for the reader.
+        self.command = found[1].split(" (")[0].removesuffix(", and").strip()
         self.breaks = " ".join(head[: found.start()].split())
 
 
