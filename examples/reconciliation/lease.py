@@ -11,6 +11,9 @@ from door import LOST, Door, Gone, Refused
 from errors import LeaseLost, TargetGone
 
 RENEWALS_PER_LEASE = 4
+# A new snapshot's lease is this short until its token is saved, so that what a killed process cannot give back lapses
+# soon; `Lease` prolongs it.
+UNSAVED_LEASE_SECONDS = 30
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from comparison import Comparison
 from corrections import Corrections
 from door import Door, LiveTable
 from errors import CorrectionsUndone, LeaseLost, ReconciliationError
-from lease import Lease, release
+from lease import UNSAVED_LEASE_SECONDS, Lease, release
 from plan import Plan, Summary, digest, replace
 from target import Target
 
@@ -158,7 +158,8 @@ class Reconciliation:
         known = token is not None
         if not known:
             owner = f"reconciliation {run.name} {purpose}"
-            token = self.target.query(f"SELECT isobar_snapshot('{self.options.ttl}s', '{owner}')")[0][0]
+            first = min(UNSAVED_LEASE_SECONDS, self.options.ttl)
+            token = self.target.query(f"SELECT isobar_snapshot('{first}s', '{owner}')")[0][0]
             run.save(tokens={**run.state["tokens"], purpose: token})
         lease = Lease(self.door, token, self.options.ttl)
         self.leases.append(lease)

@@ -23,6 +23,7 @@ import pymysql
 import make_lake
 import tables
 from judge import Verdict, judge
+from lease import UNSAVED_LEASE_SECONDS
 from live_writer import LiveWriter, percentile
 from make_lake import Planted
 from tables import Source, dataset
@@ -244,12 +245,20 @@ def make_time(text: str) -> float:
 
 
 def left_behind(port: int) -> list[str]:
-    """Leases and claims that nobody gave back."""
+    """Leases and claims that nobody gave back, and that do not lapse within seconds.
+
+    A job that was killed before it had saved its lease's token leaves a lease of UNSAVED_LEASE_SECONDS.
+    """
+    deadline = time.monotonic() + UNSAVED_LEASE_SECONDS + 5
     with connect(port) as connection, connection.cursor() as cursor:
-        cursor.execute("SELECT owner FROM information_schema.snapshot_leases")
-        found = [f"a lease of {row[0]}" for row in cursor.fetchall()]
-        cursor.execute("SELECT target FROM reconciliation.claims")
-        return found + [f"the claim of {row[0]}" for row in cursor.fetchall()]
+        while True:
+            cursor.execute("SELECT owner FROM information_schema.snapshot_leases")
+            found = [f"a lease of {row[0]}" for row in cursor.fetchall()]
+            cursor.execute("SELECT target FROM reconciliation.claims")
+            found += [f"the claim of {row[0]}" for row in cursor.fetchall()]
+            if not found or time.monotonic() > deadline:
+                return found
+            time.sleep(0.5)
 
 
 def rehearse(options: argparse.Namespace, folder: Path) -> tuple[Verdict, dict, list[str]]:
