@@ -28,6 +28,8 @@ from harness import SYSTEM_DATABASES
 FLOATING = {FIELD_TYPE.FLOAT, FIELD_TYPE.DOUBLE}
 ORDERED = re.compile(r"\bORDER\s+BY\b", re.IGNORECASE)
 USER = re.compile(r"CREATE USER (?:IF NOT EXISTS )?(\S+)", re.IGNORECASE)
+# Words of the libraries that plan and run queries, one a line.
+MARKS = (Path(__file__).resolve().parents[1] / "scripts/library_marks.txt").read_text(encoding="utf-8").splitlines()
 # A cell: its text, and whether it is of a floating type.
 Cell = tuple[str, bool]
 
@@ -153,8 +155,15 @@ def same_rows(expected: list[str], rows: list[list[Cell]], bag: bool) -> bool:
     return left == right
 
 
+def library_words(message: str) -> str | None:
+    """What a message has of the libraries that plan and run queries: none of their texts may reach a client."""
+    return next((mark for mark in MARKS if mark in message), None)
+
+
 def verdict(record: Record, answer: Answer, own: bool, number_of_ours: int | None) -> str | None:
     """None if the answer is the script's; else `refused: …` or `differs: …`."""
+    if own and answer.error and answer.error[0] and (mark := library_words(answer.error[1])):
+        return f"differs: '{mark}' is a library's: error {answer.error[0]} {answer.error[1]}"
     if record.error is not None:
         if answer.error is None:
             return "differs: no error"

@@ -28,11 +28,10 @@ from tqdm import tqdm  # noqa: E402
 from grammar import Grammar, Query, Table  # noqa: E402
 from harness import Cluster  # noqa: E402
 from mariadb_server import MariaDb  # noqa: E402
+from scripts import library_words  # noqa: E402
 from test_scripts import LIKE_ISOBAR  # noqa: E402
 
 FLOATS = {pymysql.constants.FIELD_TYPE.FLOAT, pymysql.constants.FIELD_TYPE.DOUBLE}
-# Texts that only a fault of ours puts into an error: of the planner below, or of a thread that ended.
-FAULTS = re.compile(r"DataFusion|Arrow|panick|Schema error|Internal error|physical plan|This feature is not implemented", re.I)
 PER_SCHEMA = 100
 
 
@@ -136,7 +135,7 @@ class Run:
         """What is wrong with the answers: nothing, a fault, or who differs from whom."""
         ours = {name: answer for name, answer in answers.items() if name != "mariadb"}
         for name, answer in ours.items():
-            if answer.error and FAULTS.search(answer.text):
+            if answer.error and library_words(answer.text):
                 return f"fault on {name}"
         rows = ours.pop("rows")
         for name, answer in ours.items():

@@ -7,6 +7,7 @@ randomness, or on an order of rows that it does not ask for.
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -38,6 +39,9 @@ TYPES: list[tuple[str, str, list[str]]] = [
     ("TIME", TIME, ["'-838:59:59'", "'838:59:59'", "'00:00:00'", "'12:34:56'"]),
     ("TIME(3)", TIME, ["'-00:00:00.001'", "'23:59:59.999'", "'100:00:00'"]),
     ("YEAR", YEAR, ["1901", "2155", "2000", "2013"]),
+    ("MEDIUMINT", INT, ["-8388608", "8388607", "0", "5"]),
+    ("BINARY(4)", BYTES, ["X'00010203'", "'ab'"]),
+    ("SET('x','y','z')", TEXT, ["''", "'x'", "'x,z'", "'y,z'"]),
     ("ENUM('red','green','Blue')", TEXT, ["'red'", "'green'", "'Blue'"]),
     ("JSON", JSON, ["'null'", "'[1, 2.5, \"a\"]'", "'{\"a\": null, \"b\": {\"c\": [true]}}'", "'\"text\"'", "'-3'"]),
 ]
@@ -100,6 +104,23 @@ CALLS: list[Form] = [
     ("CAST({} AS SIGNED)", ((DECIMAL, TEXT, DATE, TIME),), INT), ("CAST({} AS CHAR)", (ANY,), TEXT),
     ("CAST({} AS DECIMAL(20,4))", ((INT, DECIMAL, TEXT),), DECIMAL), ("CAST({} AS DATE)", (MOMENT,), DATE), ("CAST({} AS DATETIME)", (DATE,), MOMENT),
     ("JSON_EXTRACT({}, '$.a')", (JSON,), JSON), ("JSON_UNQUOTE(JSON_EXTRACT({}, '$[0]'))", (JSON,), TEXT), ("JSON_TYPE({})", (JSON,), TEXT),
+    ("EXP({})", (SMALL,), DOUBLE), ("LN({})", (NUMBER,), DOUBLE), ("LOG2({})", (NUMBER,), DOUBLE), ("LOG10({})", (NUMBER,), DOUBLE),
+    ("LOG({}, {})", (SMALL, NUMBER), DOUBLE), ("RADIANS({})", (NUMBER,), DOUBLE), ("DEGREES({})", (SMALL,), DOUBLE), ("ATAN2({}, {})", (SMALL, SMALL), DOUBLE),
+    ("INTERVAL({}, {}, {})", (INT, SMALL, SMALL), INT), ("OCT({})", (INT,), TEXT), ("CONV({}, 16, 10)", (TEXT,), TEXT), ("CONV({}, 36, -2)", (TEXT,), TEXT),
+    ("FORMAT({}, {})", ((INT, DECIMAL), SMALL), TEXT), ("UNHEX({})", (TEXT,), BYTES), ("SHA2({}, 256)", (TEXT,), TEXT), ("SOUNDEX({})", (TEXT,), TEXT),
+    ("MAKE_SET({}, {}, {})", (SMALL, TEXT, TEXT), TEXT), ("EXPORT_SET({}, {}, {}, '-', 5)", (SMALL, TEXT, TEXT), TEXT), ("INET_NTOA({})", (INT,), TEXT),
+    ("INET_ATON({})", (TEXT,), INT), ("TRIM(TRAILING {} FROM {})", (TEXT, TEXT), TEXT), ("TRIM(BOTH {} FROM {})", (TEXT, TEXT), TEXT), ("BIT_LENGTH({})", (TEXT,), INT),
+    ("ADDTIME({}, {})", ((TIME, MOMENT), TIME), 0), ("SUBTIME({}, {})", ((TIME, MOMENT), TIME), 0), ("TIMEDIFF({}, {})", (TIME, TIME), TIME),
+    ("MAKETIME({}, {}, {})", (SMALL, SMALL, SMALL), TIME), ("PERIOD_ADD(202001, {})", (SMALL,), INT), ("FROM_DAYS(TO_DAYS({}) + {})", ((DATE, MOMENT), SMALL), DATE),
+    ("TO_SECONDS({})", ((DATE, MOMENT),), INT), ("DAYNAME({})", ((DATE, MOMENT),), TEXT), ("MONTHNAME({})", ((DATE, MOMENT),), TEXT),
+    ("TIME_FORMAT({}, '%H:%i:%s %f')", (TIME,), TEXT), ("DATE_FORMAT({}, '%a %b %c %D %e %f %h %k %l %p %r %T %U %u %V %v %w %X %x %y %%')", ((DATE, MOMENT),), TEXT),
+    ("STR_TO_DATE({}, '%Y-%m-%d')", (TEXT,), DATE), ("UNIX_TIMESTAMP({})", (DATE,), INT), ("FROM_UNIXTIME({})", (SMALL,), MOMENT),
+    ("CONVERT_TZ({}, '+00:00', '+05:30')", (MOMENT,), MOMENT), ("({} + INTERVAL {} HOUR)", (MOMENT, SMALL), MOMENT), ("({} - INTERVAL {} MICROSECOND)", (MOMENT, SMALL), MOMENT),
+    ("({} + INTERVAL {} WEEK)", ((DATE, MOMENT), SMALL), 0), ("({} + INTERVAL {} QUARTER)", ((DATE, MOMENT), SMALL), 0), ("({} - INTERVAL {} YEAR)", ((DATE, MOMENT), SMALL), 0),
+    ("DATE_ADD({}, INTERVAL '1:2' MINUTE_SECOND)", (MOMENT,), MOMENT), ("TIMESTAMPDIFF(MONTH, {}, {})", ((DATE, MOMENT), (DATE, MOMENT)), INT),
+    ("TIMESTAMPDIFF(SECOND, {}, {})", (MOMENT, MOMENT), INT), ("EXTRACT(DAY_SECOND FROM {})", (MOMENT,), INT), ("EXTRACT(HOUR_MICROSECOND FROM {})", (TIME,), INT),
+    ("WEEK({}, {})", ((DATE, MOMENT), SMALL), INT), ("CAST({} AS TIME)", (MOMENT,), TIME), ("CAST({} AS UNSIGNED)", (INT,), INT), ("CAST({} AS DOUBLE)", ((INT, DECIMAL),), DOUBLE),
+    ("({} REGEXP '^[a-c]')", (TEXT,), INT), ("CASE {} WHEN {} THEN {} ELSE {} END", (INT, INT, TEXT, TEXT), TEXT), ("CASE {} WHEN {} THEN {} END", (TEXT, TEXT, INT), INT),
     ("JSON_LENGTH({})", (JSON,), INT), ("JSON_VALID({})", (TEXT,), INT), ("JSON_DEPTH({})", (JSON,), INT), ("JSON_KEYS({})", (JSON,), JSON),
 ]
 # Operators over two operands of one kind, and conditions over any.
@@ -107,6 +128,8 @@ COMPARISONS = ["=", "<>", "<", "<=", ">", ">=", "<=>"]
 AGGREGATES: list[Form] = [
     ("COUNT({})", (ANY,), INT), ("COUNT(DISTINCT {})", (ANY,), INT), ("SUM({})", ((INT, DECIMAL),), DECIMAL), ("AVG({})", ((INT, DECIMAL),), DECIMAL),
     ("MIN({})", (ANY,), 0), ("MAX({})", (ANY,), 0), ("BIT_OR({})", (INT,), INT), ("BIT_AND({})", (INT,), INT), ("SUM(DISTINCT {})", ((INT, DECIMAL),), DECIMAL),
+    ("BIT_XOR({})", (INT,), INT), ("STDDEV({})", ((INT, DECIMAL),), DOUBLE), ("VAR_SAMP({})", ((INT, DECIMAL),), DOUBLE),
+    ("GROUP_CONCAT({0} ORDER BY {0})", ((INT, TEXT),), TEXT), ("AVG(DISTINCT {})", ((INT, DECIMAL),), DECIMAL),
 ]
 WINDOWS: list[Form] = [
     ("ROW_NUMBER() OVER (ORDER BY {}, {{key}})", (ANY,), INT), ("RANK() OVER (ORDER BY {})", (ANY,), INT),
@@ -114,6 +137,11 @@ WINDOWS: list[Form] = [
     ("LAG({}) OVER (ORDER BY {{key}})", (ANY,), 0), ("LEAD({}, 2) OVER (ORDER BY {{key}})", (ANY,), 0),
     ("COUNT({}) OVER (ORDER BY {{key}} ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)", (ANY,), INT),
     ("FIRST_VALUE({}) OVER (PARTITION BY {} ORDER BY {{key}})", (ANY, ANY), 0),
+    ("LAST_VALUE({}) OVER (ORDER BY {{key}} ROWS BETWEEN UNBOUNDED PRECEDING AND 2 FOLLOWING)", (ANY,), 0),
+    ("NTH_VALUE({}, 2) OVER (PARTITION BY {} ORDER BY {{key}})", (ANY, ANY), 0), ("NTILE(3) OVER (ORDER BY {}, {{key}})", (ANY,), INT),
+    ("PERCENT_RANK() OVER (ORDER BY {})", (ANY,), DOUBLE), ("CUME_DIST() OVER (PARTITION BY {} ORDER BY {})", (ANY, ANY), DOUBLE),
+    ("MIN({}) OVER (ORDER BY {{key}} ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)", (ANY,), 0), ("LAG({}, 0) OVER (ORDER BY {{key}})", (ANY,), 0),
+    ("AVG({}) OVER (ORDER BY {{key}})", ((INT, DECIMAL),), DECIMAL),
 ]
 
 
@@ -333,3 +361,16 @@ class Grammar:
     def kinds(call: Form) -> tuple:
         kinds = call[1][call[2]]
         return kinds if isinstance(kinds, tuple) else (kinds,)
+
+
+if __name__ == "__main__":
+    # The statements of so many seeds, with so many queries each: a corpus for whoever has no server to compare with.
+    seeds, queries = map(int, sys.argv[1:3])
+    print("-- python tests/differential/grammar.py", seeds, queries)
+    for seed in range(1, seeds + 1):
+        grammar = Grammar(seed)
+        tables = grammar.tables()
+        for table in tables:
+            print(f"DROP TABLE IF EXISTS {table.name}", *table.create(), sep="\n")
+        for _ in range(queries):
+            print(grammar.query(tables))

@@ -74,11 +74,9 @@ pub fn value_at(array: &ArrayRef, row: usize) -> SqlResult<Value> {
 pub fn value_of(scalar: &ScalarValue) -> SqlResult<Value> {
     let array = scalar.to_array()?;
     let array = match array.data_type() {
-        DataType::Utf8View => arrow::compute::cast(&array, &DataType::Utf8)
-            .map_err(|error| unknown(error.to_string()))?,
+        DataType::Utf8View => arrow::compute::cast(&array, &DataType::Utf8)?,
         DataType::BinaryView | DataType::LargeBinary => {
-            arrow::compute::cast(&array, &DataType::Binary)
-                .map_err(|error| unknown(error.to_string()))?
+            arrow::compute::cast(&array, &DataType::Binary)?
         }
         _ => array,
     };
@@ -162,8 +160,12 @@ pub fn to_column(value: Value, place: Place<'_>) -> SqlResult<Value> {
             Ok(Value::Date(days))
         }
         ColumnType::DateTime(digits) => {
-            let us = wall_time(&value, place, "datetime")?;
-            Ok(Value::DateTime(temporal::round_fraction(us, digits)))
+            let us = temporal::round_fraction(wall_time(&value, place, "datetime")?, digits);
+            // The last half second of the year 9999 is rounded out of the calendar.
+            match temporal::in_calendar(us) {
+                None if us > 0 => Err(place.incorrect(1292, b"22007", "datetime", &value)),
+                _ => Ok(Value::DateTime(us)),
+            }
         }
         ColumnType::Timestamp(digits) => {
             let us = match value {

@@ -2,8 +2,12 @@
 //!
 //! It never puts row values into a message, except the one MySQL promises: the key of a duplicate.
 
-use datafusion::common::{DataFusionError, SchemaError};
+mod library;
+
+use datafusion::common::DataFusionError;
 use types::Error;
+
+pub use library::of_words;
 
 use crate::result::SqlError;
 
@@ -166,186 +170,15 @@ fn named(kind: &str, name: &str, exists: bool) -> Option<SqlError> {
     })
 }
 
-impl From<DataFusionError> for SqlError {
-    fn from(error: DataFusionError) -> Self {
-        match error {
-            DataFusionError::External(inner) => match inner.downcast::<SqlError>() {
-                Ok(error) => *error,
-                Err(inner) => match inner.downcast::<Error>() {
-                    Ok(error) => (*error).into(),
-                    Err(inner) => unknown(inner.to_string()),
-                },
-            },
-            DataFusionError::ArrowError(inner, _) => match *inner {
-                arrow::error::ArrowError::ExternalError(inner) => {
-                    match inner.downcast::<SqlError>() {
-                        Ok(error) => *error,
-                        Err(inner) => unknown(inner.to_string()),
-                    }
-                }
-                other => unknown(other.to_string()),
-            },
-            DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
-                (*inner).into()
-            }
-            // Several faults: the first is the one that MySQL would name.
-            DataFusionError::Collection(errors) => match errors.into_iter().next() {
-                Some(first) => first.into(),
-                None => unknown("planning failed"),
-            },
-            DataFusionError::Shared(inner) => shared(&inner),
-            DataFusionError::SchemaError(inner, _) => schema_error(&inner),
-            DataFusionError::NotImplemented(text) if text.contains("undecorrelated Subquery") => {
-                unsupported("a LATERAL table of this form (it is joined by what its WHERE equates)")
-            }
-            DataFusionError::NotImplemented(text) => unsupported(first_line(&text)),
-            DataFusionError::Plan(text) => plan_error(&text),
-            DataFusionError::ResourcesExhausted(text) => {
-                SqlError::new(8175, b"HY000", format!("Out of memory quota: {}", first_line(&text)))
-            }
-            other => {
-                let text = first_line(&other.strip_backtrace());
-                numbered(&text).unwrap_or_else(|| unknown(text))
-            }
-        }
-    }
-}
-
 /// Error 1242.
 pub fn too_many_rows() -> SqlError {
     SqlError::new(1242, b"21000", "Subquery returns more than 1 row")
 }
 
-/// MySQL's number for what DataFusion says in words only.
-fn numbered(text: &str) -> Option<SqlError> {
-    let between = |before: &str, after: &str| {
-        let rest = text.split_once(before)?.1;
-        Some(rest.split_once(after).map_or(rest, |(word, _)| word).to_owned())
-    };
-    let error = |code, state, text: &str| Some(SqlError::new(code, state, text));
-    if text.contains("The subquery should only return one column")
-        || text.contains("names given as column alias")
-    {
-        return error(1241, b"21000", "Operand should contain 1 column(s)");
+impl From<SqlError> for DataFusionError {
+    fn from(error: SqlError) -> Self {
+        external(error)
     }
-    if text.contains("Scalar subquery returned more than one row") {
-        return error(1242, b"21000", "Subquery returns more than 1 row");
-    }
-    if text.contains("queries have different number of columns") {
-        let text = "The used SELECT statements have a different number of columns";
-        return error(1222, b"21000", text);
-    }
-    if text.contains("Aggregate functions are not allowed in the WHERE clause")
-        || text.contains("Aggregate function calls cannot be nested")
-    {
-        return error(1111, b"HY000", "Invalid use of group function");
-    }
-    if text.contains("NTILE requires a positive integer") {
-        return error(1210, b"HY000", "Incorrect arguments to ntile");
-    }
-    if text.contains("LIMIT must be >= 0") || text.contains("OFFSET must be >=0") {
-        return Some(syntax(text));
-    }
-    if text.contains("ORDER BY expressions must appear in argument list") {
-        let what = "GROUP_CONCAT(DISTINCT … ORDER BY …) in the order of something else";
-        return Some(unsupported(what));
-    }
-    if text.contains("must appear in select list")
-        && let Some(name) = between("ORDER BY expressions ", " must appear in select list")
-    {
-        let text = format!(
-            "Expression of ORDER BY clause is not in SELECT list, references column '{name}' which \
-             is not in SELECT list; this is incompatible with DISTINCT"
-        );
-        return Some(SqlError::new(3065, b"HY000", text));
-    }
-    if let Some(position) = between("Order by column out of bounds, specified: ", ",") {
-        return Some(no_column(&position, "order clause"));
-    }
-    if let Some(position) = between("Cannot find column with position ", " ") {
-        return Some(no_column(&position, "group statement"));
-    }
-    if let Some(name) = between("The window ", " is not defined") {
-        return Some(SqlError::new(
-            3579,
-            b"HY000",
-            format!("Window name '{name}' is not defined."),
-        ));
-    }
-    let name = between("Incorrect parameter count in the call to function '", "'")?;
-    let name = name.strip_prefix("mysql_").unwrap_or(&name);
-    // MySQL's grammar has these with their arguments.
-    if matches!(name, "left" | "right") {
-        return Some(syntax(format!("{name} takes two arguments")));
-    }
-    let text = format!("Incorrect parameter count in the call to native function '{name}'");
-    error(1582, b"42000", &text)
-}
-
-/// An error of which another node has sent the words alone; `None` if they tell no number.
-pub fn of_words(text: &str) -> Option<SqlError> {
-    let spelled = || {
-        let (code, rest) = text.split_once("ERROR ")?.1.split_once(" (")?;
-        let (state, message) = rest.split_once("): ")?;
-        let state: &[u8; 5] = state.as_bytes().try_into().ok()?;
-        Some(SqlError::new(code.parse().ok()?, state, message))
-    };
-    spelled().or_else(|| numbered(text))
-}
-
-/// An error that several consumers of one input received.
-fn shared(error: &DataFusionError) -> SqlError {
-    match error.find_root() {
-        DataFusionError::External(inner) => {
-            if let Some(error) = inner.downcast_ref::<SqlError>() {
-                return error.clone();
-            }
-            if let Some(error) = inner.downcast_ref::<Error>() {
-                return error.clone().into();
-            }
-            unknown(inner.to_string())
-        }
-        other => {
-            let text = first_line(&other.strip_backtrace());
-            numbered(&text).unwrap_or_else(|| unknown(text))
-        }
-    }
-}
-
-fn schema_error(error: &SchemaError) -> SqlError {
-    match error {
-        SchemaError::FieldNotFound { field, .. } => {
-            let name = match &field.relation {
-                Some(relation) => format!("{}.{}", relation.table(), field.name),
-                None => field.name.clone(),
-            };
-            no_column(&name, "field list")
-        }
-        SchemaError::AmbiguousReference { field } => SqlError::new(
-            1052,
-            b"23000",
-            format!("Column '{}' in field list is ambiguous", field.name),
-        ),
-        SchemaError::DuplicateUnqualifiedField { name }
-        | SchemaError::DuplicateQualifiedField { name, .. } => {
-            SqlError::new(1060, b"42S21", format!("Duplicate column name '{name}'"))
-        }
-    }
-}
-
-fn plan_error(text: &str) -> SqlError {
-    let text = first_line(text);
-    if let Some(error) = numbered(&text) {
-        return error;
-    }
-    if text.contains("must be in GROUP BY") || text.contains("must appear in the GROUP BY") {
-        return SqlError::new(1055, b"42000", format!("Not in GROUP BY: {text}"));
-    }
-    unknown(text)
-}
-
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().trim().to_owned()
 }
 
 /// An error on its way through DataFusion.

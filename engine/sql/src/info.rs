@@ -11,7 +11,7 @@ use types::columns::ColumnsBuilder;
 use types::{Column, ColumnType, Error, IntWidth, Table, TableId, Value};
 
 use crate::engine::Engine;
-use crate::error::{SqlResult, no_table, unknown};
+use crate::error::{SqlResult, no_table};
 use crate::planner::planning_schema;
 use crate::privileges::Rights;
 use crate::result::{Reply, ResultColumn, WarningCount};
@@ -152,7 +152,7 @@ impl Listing {
         let arrays = builder.finish()?.columns().to_vec();
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(self.rows.len()));
         RecordBatch::try_new_with_options(planning_schema(&table), arrays, &options)
-            .map_err(|error| unknown(error.to_string()))
+            .map_err(Into::into)
     }
 
     /// The rows as an answer.

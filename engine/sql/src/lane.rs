@@ -2,7 +2,7 @@
 //!
 //! A plan computes for as long as it likes between two awaits. On a server's own threads that
 //! would hold up every other session, and a node that is busy would look dead. Nothing that waits
-//! for a client's socket may run here.
+//! for a client's socket may run here. A plan that panics fails, and takes nothing else with it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,6 +12,8 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
 use tokio::runtime::{Builder, Handle, Runtime};
 use types::{Error, Result};
+
+use crate::panics::guarded;
 
 /// Batches that wait for a reader before a plan is held back.
 const READY_BATCHES: usize = 2;
@@ -56,6 +58,44 @@ pub fn run(
         }
         Ok(())
     };
-    builder.spawn_on(work, &handle);
+    // A panic would go on where the stream is read, on a thread that serves clients.
+    builder.spawn_on(guarded(work), &handle);
     Ok(builder.build())
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Int64Array};
+    use arrow::datatypes::DataType;
+    use arrow::record_batch::RecordBatch;
+    use datafusion::logical_expr::{Volatility, col, create_udf};
+    use datafusion::prelude::SessionContext;
+    use futures::TryStreamExt;
+
+    use super::*;
+    use crate::panics::is_fault;
+    use crate::result::SqlError;
+
+    #[tokio::test]
+    async fn a_plan_that_panics_fails() {
+        let types = (vec![DataType::Int64], DataType::Int64);
+        let panics = create_udf(
+            "panics",
+            types.0,
+            types.1,
+            Volatility::Volatile,
+            Arc::new(|_| panic!("a value")),
+        );
+        let rows: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let batch = RecordBatch::try_from_iter([("a", rows)]).unwrap();
+        let context = SessionContext::new();
+        let frame = context.read_batch(batch).unwrap();
+        let frame = frame.select(vec![panics.call(vec![col("a")])]).unwrap();
+        let plan = frame.create_physical_plan().await.unwrap();
+        for _ in 0..2 {
+            let stream = run(plan.clone(), context.task_ctx()).unwrap();
+            let error = stream.try_collect::<Vec<_>>().await.unwrap_err();
+            assert!(is_fault(&SqlError::from(error)));
+        }
+    }
 }

@@ -19,6 +19,7 @@ pub mod functions;
 pub mod info;
 pub mod json;
 pub mod lane;
+pub mod panics;
 pub mod parser;
 pub mod planner;
 pub mod privileges;

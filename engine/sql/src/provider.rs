@@ -224,7 +224,7 @@ impl Batches {
             batch.columns().to_vec(),
             &options,
         );
-        batch.map(Some).map_err(|error| crate::error::unknown(error.to_string()))
+        batch.map(Some).map_err(Into::into)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Rows or columns: which engine answers a query, and why.
 //!
 //! A pure decision over facts that the session gathers. A query is answered by one engine as a
-//! whole; what columns cannot answer for one table, rows answer for all.
+//! whole; what columns are not meant to answer for one table, rows answer for all. Columns that
+//! are away for now are no reason for rows to be scanned.
 
 use std::collections::BTreeMap;
 
@@ -36,6 +37,8 @@ pub struct TableFacts {
     pub replicas: u8,
     /// Whether every region has a columnar replica with data.
     pub available: bool,
+    /// Whether that was so before, since replicas were asked for.
+    pub complete: bool,
     /// Whether the open transaction has written it.
     pub written: bool,
     /// Whether the conditions leave only a part of it, by key or index.
@@ -57,6 +60,8 @@ pub struct QueryFacts {
     pub locking: bool,
     /// Whether there is an analytic tier.
     pub tier: bool,
+    /// Whether rows are to answer where columns are away (`isobar_fallback`).
+    pub fallback: bool,
 }
 
 /// The decision.
@@ -142,8 +147,10 @@ fn verdict(
         Some("no columnar node serves this SQL node")
     } else if table.replicas == 0 {
         Some("it has no columnar replica")
-    } else if !table.available {
+    } else if !table.available && !table.complete {
         Some("its columnar replica is not available yet")
+    } else if !table.available && facts.fallback && facts.rows_allowed {
+        Some("its columnar replica is away, and isobar_fallback is rows")
     } else {
         None
     };
@@ -162,11 +169,11 @@ fn verdict(
             (Some(Engine::Columns), true, "isobar_read_engines allows columns only".into())
         }
         (None, None) if table.narrow => (Some(Engine::Rows), false, "access by key".into()),
-        (None, None) => (
-            Some(Engine::Columns),
-            false,
-            "full scan of a table with an available columnar replica".into(),
-        ),
+        (None, None) => {
+            let replica = if table.available { "an available" } else { "a (now unavailable)" };
+            let why = format!("full scan of a table with {replica} columnar replica");
+            (Some(Engine::Columns), false, why)
+        }
     }
 }
 

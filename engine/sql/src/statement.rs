@@ -358,7 +358,7 @@ pub enum Alter {
     Number(u64),
     /// An option that has no effect, and what the client is told of it.
     Remark(u16, String),
-    /// ADD [CONSTRAINT [name]] CHECK.
+    /// `ADD [CONSTRAINT [name]] CHECK`.
     AddCheck {
         /// Name; one is made up without.
         name: Option<String>,
@@ -374,7 +374,7 @@ pub enum Alter {
         /// DROP CONSTRAINT, which names keys, too.
         constraint: bool,
     },
-    /// ALTER CHECK or ALTER CONSTRAINT … [NOT] ENFORCED.
+    /// `ALTER CHECK` or `ALTER CONSTRAINT … [NOT] ENFORCED`.
     Enforce {
         /// Name.
         name: String,

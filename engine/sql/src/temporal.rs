@@ -37,7 +37,7 @@ impl Zone {
             Some(b'-') => -1,
             _ => return text.parse().map(Zone::Named).map_err(|_| bad()),
         };
-        let (hours, minutes) = text[1..].split_once(':').ok_or_else(bad)?;
+        let (hours, minutes) = text.get(1..).and_then(|t| t.split_once(':')).ok_or_else(bad)?;
         let hours: i32 = hours.parse().map_err(|_| bad())?;
         let minutes: i32 = minutes.parse().map_err(|_| bad())?;
         if !(0..=14).contains(&hours) || !(0..60).contains(&minutes) {
@@ -53,7 +53,7 @@ impl Zone {
             Zone::Named(zone) => match DateTime::from_timestamp_micros(utc_us) {
                 Some(at) => {
                     let offset = zone.offset_from_utc_datetime(&at.naive_utc()).fix();
-                    utc_us + i64::from(offset.local_minus_utc()) * 1_000_000
+                    utc_us.saturating_add(i64::from(offset.local_minus_utc()) * 1_000_000)
                 }
                 None => utc_us,
             },
@@ -70,9 +70,9 @@ impl Zone {
                 match zone.from_local_datetime(&at).earliest() {
                     Some(at) => at.timestamp_micros(),
                     None => {
-                        let later = at + Duration::hours(1);
-                        zone.from_local_datetime(&later)
-                            .earliest()
+                        let later = at.checked_add_signed(Duration::hours(1));
+                        later
+                            .and_then(|later| zone.from_local_datetime(&later).earliest())
                             .map_or(local_us, |at| at.timestamp_micros() - 3_600_000_000)
                     }
                 }
@@ -88,7 +88,7 @@ pub fn datetime(us: i64) -> Option<NaiveDateTime> {
 
 /// The calendar day of a count of days.
 pub fn date(days: i32) -> Option<NaiveDate> {
-    datetime(i64::from(days) * DAY_US).map(|at| at.date())
+    datetime(i64::from(days).checked_mul(DAY_US)?).map(|at| at.date())
 }
 
 /// Days since 1970-01-01.
@@ -119,10 +119,18 @@ pub fn parse_datetime(text: &str) -> Option<i64> {
     let day = number(&mut rest)?;
     let date = NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, month, day)?;
     if rest.is_empty() {
-        return Some(micros(date.and_hms_opt(0, 0, 0)?));
+        return before_end(micros(date.and_hms_opt(0, 0, 0)?));
     }
     rest = rest.strip_prefix(['T', 't', ' '])?.trim_start();
-    Some(i64::from(days(date)) * DAY_US + clock(rest)?)
+    before_end(i64::from(days(date)) * DAY_US + clock(rest)?)
+}
+
+/// The end of the calendar: the first moment of the year 10000.
+const END_US: i64 = 253_402_300_800_000_000;
+
+/// A moment before the year 10000, where rounding may end; `None` for a later one.
+fn before_end(us: i64) -> Option<i64> {
+    (us < END_US).then_some(us)
 }
 
 /// What stands for `0000-00-00 00:00:00` in comparisons: before every moment that is kept. No row has it.
@@ -197,7 +205,7 @@ fn parse_digits(text: &str) -> Option<i64> {
         us += micros(NaiveDate::from_ymd_opt(1970, 1, 1)?.and_hms_opt(h, m, s)?);
         us += fraction_us(fraction)?;
     }
-    Some(us)
+    before_end(us)
 }
 
 fn two_digit_year(year: u32, digits: usize) -> u32 {
@@ -269,10 +277,11 @@ pub fn format_datetime_auto(us: i64) -> String {
     format_datetime(us, if us.rem_euclid(1_000_000) == 0 { 0 } else { 6 })
 }
 
-/// Rounds to so many digits of a second, half up, as MySQL does on storing.
+/// Rounds to so many digits of a second, half up, as MySQL does on storing. The last half second of the calendar
+/// ends beyond it.
 pub fn round_fraction(us: i64, digits: u8) -> i64 {
     let unit = 10i64.pow(u32::from(6 - digits.min(6)));
-    (us + unit / 2).div_euclid(unit) * unit
+    us.saturating_add(unit / 2).div_euclid(unit).saturating_mul(unit)
 }
 
 /// Units of an interval.
@@ -329,7 +338,7 @@ impl Unit {
     /// How many whole units lie between two times.
     pub fn between(self, from: i64, to: i64) -> Option<i64> {
         match self {
-            Unit::Micros(unit) => Some((to - from) / unit),
+            Unit::Micros(unit) => to.checked_sub(from)?.checked_div(unit),
             Unit::Months(unit) => {
                 let (a, b) = (datetime(from)?, datetime(to)?);
                 let month = |at: &NaiveDateTime| i64::from(at.year()) * 12 + i64::from(at.month0());
@@ -348,7 +357,7 @@ impl Unit {
 
 /// A moment that a DATETIME can be, from the year 1 to 9999; `None` for any other.
 pub fn in_calendar(us: i64) -> Option<i64> {
-    (-62_135_596_800_000_000..253_402_300_800_000_000).contains(&us).then_some(us)
+    (-62_135_596_800_000_000..END_US).contains(&us).then_some(us)
 }
 
 /// How many digits of a second's fraction a text ends with, at most six.
@@ -471,8 +480,13 @@ pub fn parse_time(text: &str) -> Option<i64> {
         return None;
     }
     let hours = hours.checked_add(i64::from(days.unwrap_or(0)) * 24)?;
-    let seconds = hours.checked_mul(3600)? + minutes * 60 + seconds;
-    Some(sign * (seconds.checked_mul(1_000_000)? + fraction))
+    let seconds = hours.checked_mul(3600)?.checked_add(minutes * 60 + seconds)?;
+    Some(sign * seconds.checked_mul(1_000_000)?.checked_add(fraction)?)
+}
+
+/// The TIME nearest to so many microseconds.
+pub fn within_time(us: i64) -> i64 {
+    us.clamp(-TIME_END_US, TIME_END_US)
 }
 
 /// Reads a TIME given as the number HHMMSS.

@@ -44,6 +44,7 @@ const VARIABLES: &[(&str, &str, bool)] = &[
     ("innodb_deadlock_detect", "ON", false),
     ("innodb_lock_wait_timeout", "50", true),
     ("interactive_timeout", "28800", true),
+    ("isobar_fallback", "none", true),
     ("isobar_read_engines", "rows,columns", true),
     ("isobar_snapshot", "", true),
     ("license", "Apache-2.0", false),
@@ -85,6 +86,7 @@ const VARIABLES: &[(&str, &str, bool)] = &[
     ("ssl_cipher", "", false),
     ("system_time_zone", "UTC", false),
     (NOOP_FUNCTIONS, "OFF", true),
+    ("tidb_allow_fallback_to_tikv", "", true),
     ("tidb_gc_life_time", "10m0s", false),
     ("tidb_isolation_read_engines", "rows,columns", true),
     ("tidb_snapshot", "", true),
@@ -104,10 +106,12 @@ const VARIABLES: &[(&str, &str, bool)] = &[
 
 /// Variables that can be set for all sessions that begin from then on. Others would change what a
 /// statement means for clients that never asked for it.
-const SHARED: [&str; 5] = [
+const SHARED: [&str; 7] = [
     "innodb_deadlock_detect",
     "innodb_lock_wait_timeout",
+    "isobar_fallback",
     NOOP_FUNCTIONS,
+    "tidb_allow_fallback_to_tikv",
     "tidb_txn_mode",
     "transaction_isolation",
 ];
@@ -351,6 +355,15 @@ fn checked(name: &str, default: &str, text: String) -> SqlResult<String> {
             {
                 return Err(wrong());
             }
+            "isobar_fallback" if ["none", "rows"].contains(&text.to_lowercase().as_str()) => {
+                return Ok(text.to_lowercase());
+            }
+            "tidb_allow_fallback_to_tikv"
+                if ["", "tiflash"].contains(&text.to_lowercase().as_str()) =>
+            {
+                return Ok(text.to_lowercase());
+            }
+            "isobar_fallback" | "tidb_allow_fallback_to_tikv" => return Err(wrong()),
             NOOP_FUNCTIONS => return noop_functions(&text).map(Into::into).ok_or_else(wrong),
             "sql_mode" => return crate::sql_mode::checked(&text),
             "sql_select_limit"

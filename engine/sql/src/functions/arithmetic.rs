@@ -10,11 +10,11 @@ use arrow::datatypes::{DataType, Decimal256Type, Float64Type, Int64Type, i256};
 use datafusion::common::{Result, ScalarValue};
 use types::value::DECIMAL_MAX_PRECISION;
 
-use super::convert::{is_time, number_type, to_type};
+use super::convert::{is_time, number_type, to_strings, to_type};
 use super::decimal::{decimals, exact, power, quotients};
 use super::wide::{self, digits_of, is_wide};
 use super::{Function, remarks};
-use crate::error::{SqlResult, out_of_range, unknown};
+use crate::error::{SqlResult, out_of_range};
 
 /// Digits that `/` adds to the dividend's scale (div_precision_increment).
 const DIVISION_DIGITS: i8 = 4;
@@ -35,6 +35,7 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("mysql_neg", 1..=1, |t, _| neg_type(t), neg),
     Function::new("sum_arg", 1..=1, sum_arg_type, |a, t| wide::summand(&a[0], t)),
     Function::new("sum_result", 1..=1, sum_result_type, sum_result),
+    Function::new("isobar_finite", 2..=2, super::double, finite_result),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -211,6 +212,9 @@ fn sum_result(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
         let sums = args[0].as_primitive::<Decimal256Type>().iter();
         return wide::typed(sums.map(Ok), ty, "sum");
     }
+    if *ty == DataType::Float64 {
+        return finite(&args[0], "sum");
+    }
     let (DataType::Decimal256(..), DataType::Decimal128(precision, scale)) =
         (args[0].data_type(), ty)
     else {
@@ -225,7 +229,22 @@ fn sum_result(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
         args[0].as_primitive::<Decimal256Type>().iter().map(|sum| sum.map(narrow).transpose());
     let sums: Decimal128Array = sums.collect::<SqlResult<_>>()?;
     let sums = sums.with_precision_and_scale(*precision, *scale);
-    Ok(Arc::new(sums.map_err(|error| unknown(error.to_string()))?))
+    Ok(Arc::new(sums?))
+}
+
+/// Doubles that an aggregate gives: one of more than there is ends beyond them, or nowhere.
+fn finite(numbers: &ArrayRef, name: &str) -> SqlResult<ArrayRef> {
+    let doubles = to_type(numbers, &DataType::Float64)?;
+    match doubles.as_primitive::<Float64Type>().iter().flatten().all(f64::is_finite) {
+        true => Ok(doubles),
+        false => Err(out_of_range("DOUBLE", name)),
+    }
+}
+
+/// The same of an aggregate whose name stands behind it.
+fn finite_result(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    let names = to_strings(&args[1])?;
+    finite(&args[0], names.iter().next().flatten().unwrap_or("double"))
 }
 
 fn binary(op: Op, args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
@@ -351,11 +370,16 @@ fn int_div(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
     let (a, b) = (exact(a)?, exact(b)?);
     let (fa, fb) = (power(scale - sa), power(scale - sb));
     let quotients = a.iter().zip(b.iter()).map(|(a, b)| {
-        let (a, b) = (a?.checked_mul(fa)?, b?.checked_mul(fb)?);
+        let (a, b) = (a?, b?);
         if b == 0 {
             remarks::division();
+            return None;
         }
-        a.checked_div(b)
+        let (a, b) = (i256::from_i128(a), i256::from_i128(b));
+        // Less than 256 bits: each of 38 digits and as many zeros.
+        let quotient =
+            a.wrapping_mul(i256::from_i128(fa)).wrapping_div(b.wrapping_mul(i256::from_i128(fb)));
+        Some(quotient.to_i128().unwrap_or(i128::MAX))
     });
     narrow(quotients, ty, "DIV")
 }

@@ -75,6 +75,10 @@ pub fn eval(function: &Function, args: &[ArrayRef], ty: &DataType) -> SqlResult<
         "mysql_ascii" => count(|bytes| bytes.first().copied().map_or(0, i64::from)),
         "mysql_hex" => text(|bytes| bytes.iter().map(|byte| format!("{byte:02X}")).collect()),
         "mysql_md5" => text(|bytes| format!("{:x}", Md5::digest(bytes))),
+        "mysql_substring_index" => {
+            let wide = args.iter().map(widened).collect::<SqlResult<Vec<_>>>()?;
+            narrowed(&super::string::substring_index(&wide, true)?)
+        }
         // Bytes have no case.
         "mysql_upper" | "mysql_lower" => Ok(Arc::new(to_bytes(&args[0])?)),
         _ => {

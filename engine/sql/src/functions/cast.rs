@@ -13,7 +13,7 @@ use super::convert::{
 };
 use super::{Function, day, double, literal_int, moment, remarks, span, text, whole};
 use crate::error::SqlResult;
-use crate::temporal::{TIME_END_US, Zone, round_fraction, round_time};
+use crate::temporal::{Zone, in_calendar, round_fraction, round_time, within_time};
 
 /// CAST(… AS CHAR) and CONVERT(… USING …) as a statement has them. Where a value becomes text unasked, bytes that are
 /// none are an error.
@@ -67,7 +67,15 @@ fn cast_datetime(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
         Some(digits) => to_i64(digits)?.iter().next().flatten().unwrap_or(0).clamp(0, 6) as u8,
         None => 6,
     };
-    let rounded = times.iter().map(|us| us.map(|us| round_fraction(us, digits)));
+    let rounded = times.iter().map(|us| {
+        let us = us?;
+        let rounded = round_fraction(us, digits);
+        // The year 0 stays what it was; only rounding leads beyond the end.
+        if rounded > us && in_calendar(rounded).is_none() {
+            return remarks::overflow("datetime");
+        }
+        Some(rounded)
+    });
     Ok(Arc::new(rounded.collect::<TimestampMicrosecondArray>()))
 }
 
@@ -130,8 +138,7 @@ fn cast_time(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
         Some(digits) => to_i64(digits)?.iter().next().flatten().unwrap_or(0).clamp(0, 6) as u8,
         None => 6,
     };
-    let within = |us: i64| us.clamp(-TIME_END_US, TIME_END_US);
-    let rounded = times.iter().map(|us| us.map(|us| within(round_time(us, digits))));
+    let rounded = times.iter().map(|us| us.map(|us| within_time(round_time(us, digits))));
     Ok(Arc::new(rounded.collect::<DurationMicrosecondArray>()))
 }
 

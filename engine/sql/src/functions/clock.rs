@@ -13,10 +13,11 @@ use super::convert::{
     DATETIME, is_binary, is_string, is_temporal, is_time, to_datetime, to_decimal, to_i64,
     to_strings, to_time,
 };
-use super::{Function, span, text, whole};
+use super::texts::{read_moment, read_time};
+use super::{Function, remarks, span, text, whole};
 use crate::error::{SqlResult, out_of_range};
 use crate::result::SqlError;
-use crate::temporal::{self, DAY_US, TIME_END_US};
+use crate::temporal::{self, DAY_US, TIME_END_US, within_time};
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[
@@ -37,8 +38,7 @@ pub const FUNCTIONS: &[Function] = &[
         let (periods, counts) = (to_i64(&a[0])?, to_i64(&a[1])?);
         let moved = periods.iter().zip(counts.iter()).map(|(period, n)| {
             let (Some(period), Some(n)) = (period, n) else { return Ok(None) };
-            let months = months(period, "period_add")?.saturating_add(n);
-            Ok(Some(months.div_euclid(12) * 100 + months.rem_euclid(12) + 1))
+            Ok(Some(period_of(months(period, "period_add")?, n)))
         });
         Ok(Arc::new(moved.collect::<SqlResult<Int64Array>>()?))
     }),
@@ -52,8 +52,22 @@ pub const FUNCTIONS: &[Function] = &[
     }),
 ];
 
-fn within(us: i64) -> i64 {
-    us.clamp(-TIME_END_US, TIME_END_US)
+/// The period of so many months and some more. MySQL counts months in 32 bits, as these do.
+fn period_of(months: i64, more: i64) -> i64 {
+    let months = i64::from((months as i32).wrapping_add(more as i32).cast_unsigned());
+    if months == 0 {
+        return 0;
+    }
+    of_century(months / 12) * 100 + months % 12 + 1
+}
+
+/// A year; of one of two digits the year that is meant.
+fn of_century(year: i64) -> i64 {
+    match year {
+        0..70 => 2000 + year,
+        70..100 => 1900 + year,
+        _ => year,
+    }
 }
 
 /// Seconds with their fraction, in microseconds.
@@ -73,13 +87,13 @@ fn maketime(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
             return None;
         }
         let size = (hour.abs() * 3600 + minute * 60) * 1_000_000 + us;
-        Some(within(if hour < 0 { -size } else { size }))
+        Some(within_time(if hour < 0 { -size } else { size }))
     });
     Ok(Arc::new(times.collect::<DurationMicrosecondArray>()))
 }
 
 fn sec_to_time(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
-    let times = seconds(&args[0])?.into_iter().map(|us| us.map(within));
+    let times = seconds(&args[0])?.into_iter().map(|us| us.map(within_time));
     Ok(Arc::new(times.collect::<DurationMicrosecondArray>()))
 }
 
@@ -99,30 +113,44 @@ fn has_day(text: &str) -> bool {
 /// ADDTIME and SUBTIME: a TIME more or less than a moment, a TIME, or a text of either.
 fn added(args: &[ArrayRef], ty: &DataType, sign: i64) -> SqlResult<ArrayRef> {
     let more = to_time(&args[1])?;
-    let more = more.iter().map(|us| Some(sign * us?));
+    let more = more.iter().map(|us| us?.checked_mul(sign));
     if *ty == DataType::Utf8 {
         let texts = to_strings(&args[0])?;
         let sums = texts.iter().zip(more).map(|(text, more)| {
             let (text, more) = (text?, more?);
             if has_day(text) {
-                let sum = temporal::parse_datetime(text)?.checked_add(more)?;
-                return temporal::in_calendar(sum).map(temporal::format_datetime_auto);
+                return moment_and(read_moment(text)?, more).map(temporal::format_datetime_auto);
             }
-            Some(temporal::format_time_auto(within(temporal::parse_time(text)? + more)))
+            Some(temporal::format_time_auto(time_and(read_time(text)?, more)))
         });
         return Ok(Arc::new(sums.collect::<StringArray>()));
     }
     let sums: ArrayRef = if *ty == DATETIME {
         let sums = to_datetime(&args[0])?;
-        let sums =
-            sums.iter().zip(more).map(|(us, more)| temporal::in_calendar(us?.checked_add(more?)?));
+        let sums = sums.iter().zip(more).map(|(us, more)| moment_and(us?, more?));
         Arc::new(sums.collect::<arrow::array::TimestampMicrosecondArray>())
     } else {
         let sums = to_time(&args[0])?;
-        let sums = sums.iter().zip(more).map(|(us, more)| Some(within(us? + more?)));
+        let sums = sums.iter().zip(more).map(|(us, more)| Some(time_and(us?, more?)));
         Arc::new(sums.collect::<DurationMicrosecondArray>())
     };
     Ok(sums)
+}
+
+/// A moment and a TIME; NULL beyond the calendar.
+fn moment_and(us: i64, more: i64) -> Option<i64> {
+    let sum = us.checked_add(more).and_then(temporal::in_calendar);
+    sum.or_else(|| remarks::overflow("add_time"))
+}
+
+/// A TIME and another, up to the last TIME.
+fn time_and(us: i64, more: i64) -> i64 {
+    let sum = us.saturating_add(more);
+    let within = within_time(sum);
+    if within != sum {
+        remarks::truncated("time", &temporal::format_time_auto(sum));
+    }
+    within
 }
 
 /// A value as a moment, or as a TIME; which of them it is stands first.
@@ -134,8 +162,8 @@ fn eithers(array: &ArrayRef) -> SqlResult<Vec<Either>> {
         to_datetime(array)?.iter().map(|us| Some((true, us?))).collect()
     } else if is_string(ty) || is_binary(ty) {
         let of = |text: &str| match has_day(text) {
-            true => Some((true, temporal::parse_datetime(text)?)),
-            false => Some((false, temporal::parse_time(text)?)),
+            true => Some((true, read_moment(text)?)),
+            false => Some((false, read_time(text)?)),
         };
         to_strings(array)?.iter().map(|text| of(text?)).collect()
     } else {
@@ -148,7 +176,7 @@ fn timediff(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let (left, right) = (eithers(&args[0])?, eithers(&args[1])?);
     let spans = left.into_iter().zip(right).map(|(left, right)| {
         let ((moment, a), (other, b)) = (left?, right?);
-        (moment == other).then(|| within(a - b))
+        (moment == other).then(|| time_and(a, b.saturating_neg()))
     });
     Ok(Arc::new(spans.collect::<DurationMicrosecondArray>()))
 }
@@ -183,12 +211,7 @@ fn months(period: i64, function: &str) -> SqlResult<i64> {
         let text = format!("Incorrect arguments to {function}");
         return Err(SqlError::new(1210, b"HY000", text));
     }
-    let year = match year {
-        0..70 => 2000 + year,
-        70..100 => 1900 + year,
-        _ => year,
-    };
-    Ok(year * 12 + month - 1)
+    Ok(of_century(year) * 12 + month - 1)
 }
 
 /// How many digits of a second's fraction are asked for.

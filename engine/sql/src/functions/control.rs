@@ -15,7 +15,7 @@ use super::convert::{
 };
 use super::wide::{self, digits_of, is_wide};
 use super::{Function, truth, whole};
-use crate::error::{SqlResult, too_many_rows, unknown};
+use crate::error::{SqlResult, too_many_rows};
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[
@@ -88,7 +88,7 @@ fn first_type(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType
 }
 
 fn arrow<T>(result: std::result::Result<T, arrow::error::ArrowError>) -> SqlResult<T> {
-    result.map_err(|error| unknown(error.to_string()))
+    result.map_err(Into::into)
 }
 
 /// Where `mask` is true the first column, else the second; NULL counts as false.

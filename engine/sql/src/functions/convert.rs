@@ -19,9 +19,10 @@ use types::{Decimal, Wide};
 use super::decimal::largest;
 use super::texts::{
     moment_of_number, read_decimal, read_f64, read_i64, read_integer, read_moment, read_time,
+    time_of_number,
 };
 use super::wide;
-use crate::error::{SqlResult, unknown};
+use crate::error::SqlResult;
 use crate::temporal;
 
 /// DATETIME in Arrow.
@@ -99,7 +100,7 @@ pub fn to_type(array: &ArrayRef, ty: &DataType) -> SqlResult<ArrayRef> {
 
 /// Arrow's own cast, where it means the same as MySQL's.
 fn arrow_cast(array: &ArrayRef, ty: &DataType) -> SqlResult<ArrayRef> {
-    cast(array, ty).map_err(|error| unknown(error.to_string()))
+    cast(array, ty).map_err(Into::into)
 }
 
 /// As text.
@@ -176,10 +177,9 @@ pub fn to_time(array: &ArrayRef) -> SqlResult<DurationMicrosecondArray> {
             let us = to_datetime(array)?;
             us.iter().map(|us| us.map(|us| us.rem_euclid(temporal::DAY_US))).collect()
         }
-        ty if ty.is_integer() => to_i64(array)?
-            .iter()
-            .map(|n| n.and_then(|n| temporal::time_from_number(n, 0)))
-            .collect(),
+        ty if ty.is_integer() => {
+            to_i64(array)?.iter().map(|n| n.and_then(time_of_number)).collect()
+        }
         _ => scalars(array)?.iter().map(|text| text.and_then(read_time)).collect(),
     })
 }
@@ -379,7 +379,7 @@ pub fn to_decimal(array: &ArrayRef, precision: u8, scale: i8) -> SqlResult<Decim
         }
         _ => rescale(&to_i64(array)?.unary(i128::from), 0, digits, most),
     };
-    values.with_precision_and_scale(precision, scale).map_err(|error| unknown(error.to_string()))
+    values.with_precision_and_scale(precision, scale).map_err(Into::into)
 }
 
 /// Numbers of one scale with another. Whether all of them fit is asked once, of the largest.

@@ -13,7 +13,7 @@ use super::arithmetic::{Op, scale_of};
 use super::convert::{number_type, to_type};
 use super::remarks;
 use super::wide::{is_wide, wides};
-use crate::error::{SqlResult, out_of_range, unknown};
+use crate::error::{SqlResult, out_of_range};
 
 /// `10^n`, for at most 38 digits.
 pub(super) fn power(n: i8) -> i128 {
@@ -93,7 +93,7 @@ fn at_once(
         }
         _ => binary(a, b, i128::wrapping_mul),
     };
-    numbers.map(Some).map_err(|error| unknown(error.to_string()))
+    numbers.map(Some).map_err(Into::into)
 }
 
 /// The largest absolute value, of what lies under NULLs too.

@@ -105,7 +105,7 @@ pub fn extract(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
         let texts = to_strings(&args[1])?;
         let parts = |text: &str| match temporal::parse_datetime(text) {
             Some(us) => Parts::of_moment(us),
-            None => Parts::of_time(temporal::parse_time(text)?),
+            None => Parts::of_time(temporal::within_time(temporal::parse_time(text)?)),
         };
         texts.iter().map(|text| parts(text?)?.number(&unit)).collect()
     };

@@ -11,15 +11,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, Int64Array, LargeStringArray, LargeStringBuilder,
-    StringArray,
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Int64Array, LargeStringArray,
+    LargeStringBuilder, StringArray,
 };
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
 use types::Value;
 
 use super::convert::{decimal_f64, is_binary, is_json, is_string, to_strings};
-use super::{Function, text, whole};
+use super::{Function, text, truth, whole};
 use crate::coerce::value_at;
 use crate::error::SqlResult;
 use crate::json::{self, DEEPEST, Doc, Fault, Path};
@@ -45,6 +45,7 @@ pub const FUNCTIONS: &[Function] = &[
     // What the planner writes for MEMBER OF, and for comparisons.
     Function::new("mysql_json_member_of", 2..=2, whole, member_of),
     Function::new("mysql_json_key", 1..=1, |_, _| Ok(DataType::Binary), key),
+    Function::new("isobar_json_spells", 2..=2, truth, spells),
 ];
 
 /// Returns: JSON.
@@ -513,4 +514,14 @@ pub fn key(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
         if args.is_null(0, row) { Ok(None) } else { Ok(Some(json::key(&args.value(0, row)?))) }
     };
     Ok(Arc::new((0..args.rows).map(key).collect::<SqlResult<BinaryArray>>()?))
+}
+
+/// Whether a value is JSON of just this text; never NULL.
+fn spells(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    if !is_json(args[0].data_type()) {
+        return Ok(Arc::new(BooleanArray::from(vec![false; args[0].len()])));
+    }
+    let (documents, texts) = (args[0].as_string::<i64>(), to_strings(&args[1])?);
+    let same = documents.iter().zip(texts.iter()).map(|(a, b)| Some(a.is_some() && a == b));
+    Ok(Arc::new(same.collect::<BooleanArray>()))
 }

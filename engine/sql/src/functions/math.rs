@@ -23,24 +23,32 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("mysql_ceil", 1..=1, whole_type, |a, t| to_whole(a, t, f64::ceil, true)),
     Function::new("mysql_abs", 1..=1, same_number, abs),
     Function::new("mysql_sign", 1..=1, whole, sign),
-    Function::new("mysql_sqrt", 1..=1, double, |a, _| map(a, |n| (n >= 0.0).then(|| n.sqrt()))),
-    Function::new("mysql_exp", 1..=1, double, |a, _| map(a, |n| Some(n.exp()))),
-    Function::new("mysql_ln", 1..=1, double, |a, _| map(a, |n| logarithm(n, f64::ln))),
-    Function::new("mysql_log2", 1..=1, double, |a, _| map(a, |n| logarithm(n, f64::log2))),
-    Function::new("mysql_log10", 1..=1, double, |a, _| map(a, |n| logarithm(n, f64::log10))),
-    Function::new("mysql_pow", 2..=2, double, |a, _| map2(a, f64::powf)),
-    Function::new("mysql_atan2", 2..=2, double, |a, _| map2(a, f64::atan2)),
-    Function::new("mysql_sin", 1..=1, double, |a, _| map(a, |n| Some(n.sin()))),
-    Function::new("mysql_cos", 1..=1, double, |a, _| map(a, |n| Some(n.cos()))),
-    Function::new("mysql_tan", 1..=1, double, |a, _| map(a, |n| Some(n.tan()))),
-    Function::new("mysql_asin", 1..=1, double, |a, _| map(a, |n| Some(n.asin()))),
-    Function::new("mysql_acos", 1..=1, double, |a, _| map(a, |n| Some(n.acos()))),
-    Function::new("mysql_atan", 1..=2, double, |a, _| match a {
-        [_, _] => map2(a, f64::atan2),
-        _ => map(a, |n| Some(n.atan())),
+    Function::new("mysql_sqrt", 1..=1, double, |a, _| {
+        map("sqrt", a, |n| (n >= 0.0).then(|| n.sqrt()))
     }),
-    Function::new("mysql_radians", 1..=1, double, |a, _| map(a, |n| Some(n.to_radians()))),
-    Function::new("mysql_degrees", 1..=1, double, |a, _| map(a, |n| Some(n.to_degrees()))),
+    Function::new("mysql_exp", 1..=1, double, |a, _| map("exp", a, |n| Some(n.exp()))),
+    Function::new("mysql_ln", 1..=1, double, |a, _| map("ln", a, |n| logarithm(n, f64::ln))),
+    Function::new("mysql_log2", 1..=1, double, |a, _| map("log2", a, |n| logarithm(n, f64::log2))),
+    Function::new("mysql_log10", 1..=1, double, |a, _| {
+        map("log10", a, |n| logarithm(n, f64::log10))
+    }),
+    Function::new("mysql_pow", 2..=2, double, |a, _| map2("pow", a, f64::powf)),
+    Function::new("mysql_atan2", 2..=2, double, |a, _| map2("atan2", a, f64::atan2)),
+    Function::new("mysql_sin", 1..=1, double, |a, _| map("sin", a, |n| Some(n.sin()))),
+    Function::new("mysql_cos", 1..=1, double, |a, _| map("cos", a, |n| Some(n.cos()))),
+    Function::new("mysql_tan", 1..=1, double, |a, _| map("tan", a, |n| Some(n.tan()))),
+    Function::new("mysql_asin", 1..=1, double, |a, _| map("asin", a, |n| Some(n.asin()))),
+    Function::new("mysql_acos", 1..=1, double, |a, _| map("acos", a, |n| Some(n.acos()))),
+    Function::new("mysql_atan", 1..=2, double, |a, _| match a {
+        [_, _] => map2("atan", a, f64::atan2),
+        _ => map("atan", a, |n| Some(n.atan())),
+    }),
+    Function::new("mysql_radians", 1..=1, double, |a, _| {
+        map("radians", a, |n| Some(n.to_radians()))
+    }),
+    Function::new("mysql_degrees", 1..=1, double, |a, _| {
+        map("degrees", a, |n| Some(n.to_degrees()))
+    }),
     Function::new("mysql_pi", 0..=0, double, |a, _| {
         Ok(Arc::new(Float64Array::from(vec![std::f64::consts::PI; a[0].len()])))
     }),
@@ -83,11 +91,11 @@ fn same_number(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataTyp
 fn whole_type(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
     Ok(match first(types) {
         DataType::Decimal128(p, s) if i16::from(p) - i16::from(s) > 18 => {
-            DataType::Decimal128((p - s as u8 + 1).min(38), 0)
+            DataType::Decimal128(p.saturating_sub(s as u8).saturating_add(1).min(38), 0)
         }
         DataType::Decimal128(_, _) => DataType::Int64,
         DataType::Decimal256(p, s) if i16::from(p) - i16::from(s) > 18 => {
-            wide::decimal_type((p - s as u8 + 1).min(wide::MOST), 0)
+            wide::decimal_type(p.saturating_sub(s as u8).saturating_add(1).min(wide::MOST), 0)
         }
         DataType::Decimal256(_, _) => DataType::Int64,
         ty => ty,
@@ -196,8 +204,9 @@ fn round_exact(n: i128, digits: i64, cut: bool) -> Option<i128> {
     let Some(unit) = 10i128.checked_pow(digits as u32) else { return Some(0) };
     let rest = n % unit;
     let down = n - rest;
-    if !cut && rest.unsigned_abs() * 2 >= unit.unsigned_abs() {
-        return down.checked_add(unit * n.signum());
+    // The half of a power of ten is whole: twice the rest might be too large.
+    if !cut && rest.unsigned_abs() >= unit.unsigned_abs().div_ceil(2) {
+        return down.checked_add(unit.checked_mul(n.signum())?);
     }
     Some(down)
 }
@@ -209,16 +218,17 @@ fn to_whole(args: &[ArrayRef], ty: &DataType, of: fn(f64) -> f64, up: bool) -> S
         DataType::Decimal128(_, scale) => {
             let unit = 10i128.pow(u32::from(scale.unsigned_abs()));
             let numbers = number.as_primitive::<Decimal128Type>();
-            let wholes = numbers
-                .iter()
-                .map(|n| n.map(|n| n.div_euclid(unit) + i128::from(up && n.rem_euclid(unit) != 0)));
+            let wholes = numbers.iter().map(|n| {
+                let n = n?;
+                n.div_euclid(unit).checked_add(i128::from(up && n.rem_euclid(unit) != 0))
+            });
             let wholes = wholes.collect::<Decimal128Array>();
             let wholes = wholes
                 .with_precision_and_scale(38, 0)
                 .map_err(|_| out_of_range("DECIMAL", "floor"))?;
             to_type(&(Arc::new(wholes) as ArrayRef), ty)
         }
-        _ if *ty == DataType::Float64 => map(args, |n| Some(of(n))),
+        _ if *ty == DataType::Float64 => map("floor", args, |n| Some(of(n))),
         _ => to_type(&number, ty),
     }
 }
@@ -226,12 +236,11 @@ fn to_whole(args: &[ArrayRef], ty: &DataType, of: fn(f64) -> f64, up: bool) -> S
 fn abs(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
     let numbers = to_type(&args[0], ty)?;
     Ok(match ty {
-        DataType::Float64 => map(&[numbers], |n| Some(n.abs()))?,
+        DataType::Float64 => map("abs", &[numbers], |n| Some(n.abs()))?,
         DataType::Decimal256(..) => wide::abs(&numbers, ty)?,
         DataType::Decimal128(p, s) => {
-            let positive =
-                numbers.as_primitive::<Decimal128Type>().iter().map(|n| n.map(i128::abs));
-            let positive = positive.collect::<Decimal128Array>();
+            let numbers = numbers.as_primitive::<Decimal128Type>();
+            let positive: Decimal128Array = numbers.unary(i128::saturating_abs);
             Arc::new(
                 positive
                     .with_precision_and_scale(*p, *s)
@@ -263,20 +272,23 @@ fn logarithm(n: f64, of: fn(f64) -> f64) -> Option<f64> {
     Some(of(n))
 }
 
-fn map(args: &[ArrayRef], f: impl Fn(f64) -> Option<f64>) -> SqlResult<ArrayRef> {
+/// NULL where there is no number; error 1690 where it is beyond all doubles.
+fn map(name: &str, args: &[ArrayRef], f: impl Fn(f64) -> Option<f64>) -> SqlResult<ArrayRef> {
     let numbers = to_f64(&args[0])?;
-    Ok(Arc::new(
-        numbers.iter().map(|n| n.and_then(&f).filter(|n| !n.is_nan())).collect::<Float64Array>(),
-    ))
+    let results = numbers.iter().map(|n| match n.and_then(&f) {
+        Some(n) if n.is_infinite() => Err(out_of_range("DOUBLE", name)),
+        n => Ok(n.filter(|n| !n.is_nan())),
+    });
+    Ok(Arc::new(results.collect::<SqlResult<Float64Array>>()?))
 }
 
-fn map2(args: &[ArrayRef], f: fn(f64, f64) -> f64) -> SqlResult<ArrayRef> {
+fn map2(name: &str, args: &[ArrayRef], f: fn(f64, f64) -> f64) -> SqlResult<ArrayRef> {
     let (a, b) = (to_type(&args[0], &DataType::Float64)?, to_type(&args[1], &DataType::Float64)?);
     let pairs = a.as_primitive::<Float64Type>().iter().zip(b.as_primitive::<Float64Type>().iter());
     let results = pairs.map(|(a, b)| {
         let (Some(a), Some(b)) = (a, b) else { return Ok(None) };
         let n = f(a, b);
-        if n.is_finite() { Ok(Some(n)) } else { Err(out_of_range("DOUBLE", "pow")) }
+        if n.is_finite() { Ok(Some(n)) } else { Err(out_of_range("DOUBLE", name)) }
     });
     Ok(Arc::new(results.collect::<SqlResult<Float64Array>>()?))
 }

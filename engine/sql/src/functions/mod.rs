@@ -25,6 +25,8 @@ pub mod control;
 pub mod convert;
 mod decimal;
 pub mod digest;
+#[cfg(test)]
+mod edges;
 pub mod encoding;
 mod extract;
 pub mod json;
@@ -155,6 +157,11 @@ impl ScalarUDFImpl for Udf {
         // A volatile function is evaluated row by row even without columns.
         let spread = !scalar || self.function.volatile;
         let rows = if spread { args.number_rows } else { 1 };
+        if rows == 0 {
+            // What a literal says, such as a unit, cannot be read from a column of no rows.
+            let none = arrow::array::new_empty_array(args.return_field.data_type());
+            return Ok(ColumnarValue::Array(none));
+        }
         let arrays = args
             .args
             .iter()

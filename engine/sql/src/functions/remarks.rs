@@ -125,6 +125,7 @@ fn state(code: u16) -> &'static [u8; 5] {
     match code {
         1292 => b"22007",
         1365 => b"22012",
+        1441 => b"22008",
         3020 => b"2201E",
         _ => b"HY000",
     }
@@ -158,6 +159,12 @@ pub(super) fn truncated(kind: &str, value: &str) {
 /// A value that is no date.
 pub(super) fn no_moment(value: &str) {
     remark(1292, || format!("Incorrect datetime value: '{}'", shown(value)));
+}
+
+/// A moment or TIME beyond the end of its kind, which is NULL.
+pub(super) fn overflow<T>(kind: &str) -> Option<T> {
+    remark(1441, || format!("Datetime function: {kind} field overflow"));
+    None
 }
 
 /// A text that was read as the number it begins with.

@@ -7,9 +7,8 @@ use arrow::datatypes::DataType;
 
 use super::convert::{number_type, to_f64, to_i64, to_strings, to_type, to_u64};
 use super::math::round_double;
-use super::{Function, text, whole};
+use super::{Function, remarks, text, whole};
 use crate::error::SqlResult;
-use crate::result::SqlError;
 
 /// Longest text a function may build (max_allowed_packet).
 pub const LONGEST: usize = 64 << 20;
@@ -23,9 +22,7 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("mysql_reverse", 1..=1, text, |a, _| map(a, |s| s.chars().rev().collect())),
     Function::new("mysql_hex", 1..=1, text, hex),
     Function::new("mysql_unhex", 1..=1, |_, _| Ok(DataType::Binary), unhex),
-    Function::new("mysql_quote", 1..=1, text, |a, _| {
-        map(a, |s| format!("'{}'", s.replace('\\', "\\\\").replace('\'', "\\'")))
-    }),
+    Function::new("mysql_quote", 1..=1, text, quote),
     Function::new("mysql_length", 1..=1, whole, |a, _| count(a, |s| s.len() as i64)),
     Function::new("mysql_char_length", 1..=1, whole, |a, _| count(a, |s| s.chars().count() as i64)),
     Function::new("mysql_bit_length", 1..=1, whole, |a, _| count(a, |s| s.len() as i64 * 8)),
@@ -37,7 +34,7 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("mysql_repeat", 2..=2, text, repeat),
     Function::new("mysql_space", 1..=1, text, space),
     Function::new("mysql_substring", 2..=3, text, substring),
-    Function::new("mysql_substring_index", 3..=3, text, substring_index),
+    Function::new("mysql_substring_index", 3..=3, text, |a, _| substring_index(a, false)),
     Function::new("mysql_replace", 3..=3, text, replace),
     Function::new("mysql_trim", 1..=2, text, |a, _| trim(a, true, true)),
     Function::new("mysql_ltrim", 1..=2, text, |a, _| trim(a, true, false)),
@@ -77,7 +74,9 @@ fn with_int(args: &[ArrayRef], f: impl Fn(&str, i64) -> Option<String>) -> SqlRe
 fn concat(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let columns = strings(args)?;
     let rows = (0..args[0].len()).map(|row| {
-        columns.iter().map(|c| of(c, row)).collect::<Option<Vec<_>>>().map(|p| p.concat())
+        let parts = columns.iter().map(|c| of(c, row)).collect::<Option<Vec<_>>>()?;
+        within("concat", parts.iter().map(|part| part.len()))?;
+        Some(parts.concat())
     });
     Ok(Arc::new(rows.collect::<StringArray>()))
 }
@@ -86,7 +85,9 @@ fn concat_ws(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let columns = strings(args)?;
     let rows = (0..args[0].len()).map(|row| {
         let separator = of(&columns[0], row)?;
-        Some(columns[1..].iter().filter_map(|c| of(c, row)).collect::<Vec<_>>().join(separator))
+        let parts: Vec<&str> = columns[1..].iter().filter_map(|c| of(c, row)).collect();
+        within("concat_ws", parts.iter().map(|part| part.len().saturating_add(separator.len())))?;
+        Some(parts.join(separator))
     });
     Ok(Arc::new(rows.collect::<StringArray>()))
 }
@@ -117,6 +118,27 @@ fn unhex(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     Ok(Arc::new(bytes.collect::<BinaryArray>()))
 }
 
+/// A text as a statement spells it; the word NULL for none.
+fn quote(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    let quoted = |s: &str| {
+        let mut quoted = String::with_capacity(s.len().saturating_add(2));
+        quoted.push('\'');
+        for c in s.chars() {
+            match c {
+                '\\' | '\'' => quoted.extend(['\\', c]),
+                '\0' => quoted.push_str("\\0"),
+                '\x1A' => quoted.push_str("\\Z"),
+                c => quoted.push(c),
+            }
+        }
+        quoted.push('\'');
+        quoted
+    };
+    let texts = to_strings(&args[0])?;
+    let texts = texts.iter().map(|s| s.map_or_else(|| "NULL".to_owned(), quoted));
+    Ok(Arc::new(texts.map(Some).collect::<StringArray>()))
+}
+
 fn head(s: &str, n: i64) -> String {
     s.chars().take(usize::try_from(n).unwrap_or(0)).collect()
 }
@@ -126,26 +148,25 @@ fn tail(s: &str, n: i64) -> String {
     s.chars().skip(length.saturating_sub(usize::try_from(n).unwrap_or(0))).collect()
 }
 
-fn too_long(name: &str) -> SqlError {
-    SqlError::new(
-        1301,
-        b"HY000",
-        format!("Result of {name}() was larger than max_allowed_packet ({LONGEST}) - truncated"),
-    )
+/// Whether a text of such parts is short enough; NULL, with a remark, if not.
+fn within(name: &str, parts: impl Iterator<Item = usize>) -> Option<()> {
+    if parts.fold(0usize, usize::saturating_add) <= LONGEST {
+        return Some(());
+    }
+    remarks::remark(1301, || {
+        format!("Result of {name}() was larger than max_allowed_packet ({LONGEST}) - truncated")
+    });
+    None
 }
 
 fn repeat(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let (texts, numbers) = (to_strings(&args[0])?, to_i64(&args[1])?);
     let rows = texts.iter().zip(numbers.iter()).map(|(s, n)| {
-        let (Some(s), Some(n)) = (s, n) else { return Ok(None) };
-        let n = usize::try_from(n).unwrap_or(0);
-        if s.len().saturating_mul(n) > LONGEST {
-            Err(too_long("repeat"))
-        } else {
-            Ok(Some(s.repeat(n)))
-        }
+        let (s, n) = (s?, usize::try_from(n?).unwrap_or(0));
+        within("repeat", std::iter::once(s.len().saturating_mul(n)))?;
+        Some(s.repeat(n))
     });
-    Ok(Arc::new(rows.collect::<SqlResult<StringArray>>()?))
+    Ok(Arc::new(rows.collect::<StringArray>()))
 }
 
 fn space(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
@@ -167,8 +188,10 @@ fn substring(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
         let from = match start {
             0 => return Some(String::new()),
             1.. => start - 1,
-            _ if -start > total => return Some(String::new()),
-            _ => total + start,
+            _ => match total.checked_add(start) {
+                Some(from) if from >= 0 => from,
+                _ => return Some(String::new()),
+            },
         };
         let take = usize::try_from(length).unwrap_or(0);
         Some(s.chars().skip(usize::try_from(from).unwrap_or(usize::MAX)).take(take).collect())
@@ -176,7 +199,9 @@ fn substring(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     Ok(Arc::new(rows.collect::<StringArray>()))
 }
 
-fn substring_index(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+/// SUBSTRING_INDEX. From the right, the delimiters of a text are the ones found from its left; those of bytes are
+/// found from the right.
+pub(super) fn substring_index(args: &[ArrayRef], of_bytes: bool) -> SqlResult<ArrayRef> {
     let (texts, delimiters, counts) =
         (to_strings(&args[0])?, to_strings(&args[1])?, to_i64(&args[2])?);
     let rows = (0..texts.len()).map(|row| {
@@ -185,14 +210,19 @@ fn substring_index(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
         if delimiter.is_empty() || n == 0 {
             return Some("");
         }
-        let nth = usize::try_from(n.unsigned_abs()).unwrap_or(usize::MAX) - 1;
+        let count = usize::try_from(n.unsigned_abs()).unwrap_or(usize::MAX);
         if n > 0 {
-            let end = s.match_indices(delimiter).nth(nth).map_or(s.len(), |(at, _)| at);
-            s.get(..end)
-        } else {
-            let start = s.rmatch_indices(delimiter).nth(nth).map_or(0, |(at, d)| at + d.len());
-            s.get(start..)
+            let end = s.match_indices(delimiter).nth(count - 1).map_or(s.len(), |(at, _)| at);
+            return s.get(..end);
         }
+        if of_bytes {
+            let start = s.rmatch_indices(delimiter).nth(count - 1);
+            return s.get(start.map_or(0, |(at, delimiter)| at + delimiter.len())..);
+        }
+        let delimiters = s.match_indices(delimiter).count();
+        let nth = delimiters.checked_sub(count);
+        let start = nth.and_then(|nth| s.match_indices(delimiter).nth(nth));
+        s.get(start.map_or(0, |(at, delimiter)| at + delimiter.len())..)
     });
     Ok(Arc::new(rows.collect::<StringArray>()))
 }
@@ -201,7 +231,15 @@ fn replace(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let columns = strings(args)?;
     let rows = (0..args[0].len()).map(|row| {
         let (s, from, to) = (of(&columns[0], row)?, of(&columns[1], row)?, of(&columns[2], row)?);
-        Some(if from.is_empty() { s.to_owned() } else { s.replace(from, to) })
+        if from.is_empty() {
+            return Some(s.to_owned());
+        }
+        if to.len() > from.len() {
+            let more = to.len() - from.len();
+            let grows = s.matches(from).count().saturating_mul(more);
+            within("replace", [s.len(), grows].into_iter())?;
+        }
+        Some(s.replace(from, to))
     });
     Ok(Arc::new(rows.collect::<StringArray>()))
 }
@@ -238,7 +276,8 @@ fn pad(args: &[ArrayRef], front: bool) -> SqlResult<ArrayRef> {
         let (s, fill) = (of(&texts, row)?, of(&fills, row)?);
         let length = usize::try_from(lengths.is_valid(row).then(|| lengths.value(row))?).ok()?;
         let missing = length.saturating_sub(s.chars().count());
-        if length > LONGEST || (missing > 0 && fill.is_empty()) {
+        within(if front { "lpad" } else { "rpad" }, std::iter::once(length))?;
+        if missing > 0 && fill.is_empty() {
             return None;
         }
         let padding: String = fill.chars().cycle().take(missing).collect();
@@ -258,7 +297,7 @@ fn locate(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
             Some(starts) => starts.is_valid(row).then(|| starts.value(row))?,
             None => 1,
         };
-        let skip = usize::try_from(start - 1).ok();
+        let skip = start.checked_sub(1).and_then(|skip| usize::try_from(skip).ok());
         let Some(skip) = skip.filter(|skip| *skip <= s.chars().count()) else { return Some(0) };
         let offset = s.char_indices().nth(skip).map_or(s.len(), |(at, _)| at);
         let rest = s.get(offset..)?;

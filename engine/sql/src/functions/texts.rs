@@ -4,11 +4,16 @@
 use super::remarks;
 use crate::temporal;
 
-/// The double that a text is taken for.
+/// The double that a text is taken for: beyond the largest, that.
 pub(super) fn read_f64(text: &str) -> f64 {
     let number = leading_number(text);
+    let double = number.parse().unwrap_or(0.0);
+    if !f64::is_finite(double) {
+        remarks::truncated("DOUBLE", text);
+        return f64::MAX.copysign(double);
+    }
     remarks::read("DOUBLE", text, number);
-    number.parse().unwrap_or(0.0)
+    double
 }
 
 /// The number that a text is taken for where it becomes a decimal.
@@ -96,11 +101,21 @@ pub(super) fn moment_of_number(n: i64) -> Option<i64> {
     moment
 }
 
-/// The TIME that a text is taken for.
+/// The TIME that a text is taken for: beyond its ends, the nearest.
 pub(super) fn read_time(text: &str) -> Option<i64> {
-    let time = temporal::parse_time(text);
-    if time.is_none() {
-        remarks::truncated("time", text);
+    within_time(temporal::parse_time(text), text)
+}
+
+/// The TIME that a number HHMMSS is taken for.
+pub(super) fn time_of_number(n: i64) -> Option<i64> {
+    let time = temporal::time_from_number(n, 0);
+    time.and_then(|us| within_time(Some(us), &n.to_string()))
+}
+
+fn within_time(us: Option<i64>, written: &str) -> Option<i64> {
+    let within = us.map(temporal::within_time);
+    if us.is_none() || within != us {
+        remarks::truncated("time", written);
     }
-    time
+    within
 }

@@ -14,11 +14,11 @@ use super::convert::{
     DATETIME, is_string, is_temporal, is_time, to_date, to_datetime, to_decimal, to_i64,
     to_strings, to_time,
 };
-use super::{Function, day, moment, text, whole};
+use super::{Function, day, moment, remarks, text, whole};
 use crate::calendar::{self, Compound};
 use crate::error::{SqlResult, out_of_range, unsupported};
 use crate::result::SqlError;
-use crate::temporal::{self, DAY_US, TIME_END_US, Unit, Zone};
+use crate::temporal::{self, DAY_US, Unit, Zone};
 
 macro_rules! parts {
     ($($name:literal => $part:expr),* $(,)?) => {
@@ -163,7 +163,10 @@ fn amounts(counts: &ArrayRef, name: &str) -> SqlResult<(Vec<Option<i64>>, Unit)>
     // Of the units, only seconds have a fraction.
     if unit == Unit::Micros(1_000_000) && !counts.data_type().is_integer() {
         let micros = to_decimal(counts, 38, 6)?;
-        let micros = micros.iter().map(|us| i64::try_from(us?).ok()).collect();
+        let ends = i128::from(i64::MIN)..=i128::from(i64::MAX);
+        // What is beyond them leads out of any calendar.
+        let micros = micros.iter().map(|us| Some(us?.clamp(*ends.start(), *ends.end()) as i64));
+        let micros = micros.collect();
         return Ok((micros, Unit::Micros(1)));
     }
     Ok((to_i64(counts)?.iter().collect(), unit))
@@ -176,13 +179,16 @@ fn date_shift(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
     if is_time(ty) {
         let times = to_time(&args[0])?;
         let moved = times.iter().zip(counts).map(|(us, n)| {
-            unit.shift(us?, n?).filter(|us| (-TIME_END_US..=TIME_END_US).contains(us))
+            let moved = unit.shift(us?, n?).filter(|us| temporal::within_time(*us) == *us);
+            moved.or_else(|| remarks::overflow("time"))
         });
         return Ok(Arc::new(moved.collect::<DurationMicrosecondArray>()));
     }
     let times = to_datetime(&args[0])?;
-    let moved =
-        times.iter().zip(counts).map(|(us, n)| unit.shift(us?, n?).and_then(temporal::in_calendar));
+    let moved = times.iter().zip(counts).map(|(us, n)| {
+        let moved = unit.shift(us?, n?).and_then(temporal::in_calendar);
+        moved.or_else(|| remarks::overflow("datetime"))
+    });
     if is_string(ty) {
         let (dates, whole_days) = (to_strings(&args[0])?, whole_days(name));
         let texts = moved.zip(dates.iter()).map(|(us, text)| {
@@ -217,9 +223,15 @@ fn last_day(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     Ok(Arc::new(dates.iter().map(|d| d.and_then(temporal::last_day)).collect::<Date32Array>()))
 }
 
+/// The numbers of the first day of the year 1 and of the last one of 9999.
+const DAY_NUMBERS: std::ops::RangeInclusive<i64> = 366..=3_652_424;
+
 fn from_days(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let counts = to_i64(&args[0])?;
-    let dates = counts.iter().map(|n| n.and_then(|n| i32::try_from(n - 719_528).ok()));
+    let dates = counts.iter().map(|n| {
+        let days = n.filter(|n| DAY_NUMBERS.contains(n))?.checked_sub(719_528)?;
+        i32::try_from(days).ok()
+    });
     Ok(Arc::new(dates.collect::<Date32Array>()))
 }
 
@@ -240,9 +252,15 @@ fn convert_tz(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
 fn makedate(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let (years, days) = (to_i64(&args[0])?, to_i64(&args[1])?);
     let dates = years.iter().zip(days.iter()).map(|(year, day)| {
-        let first = chrono::NaiveDate::from_ymd_opt(i32::try_from(year?).ok()?, 1, 1)?;
+        let year = match year? {
+            year @ 0..70 => 2000 + year,
+            year @ 70..100 => 1900 + year,
+            year => year,
+        };
+        let first = chrono::NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, 1, 1)?;
         let day = i32::try_from(day?).ok().filter(|day| *day > 0)?;
-        temporal::days(first).checked_add(day - 1)
+        let date = temporal::days(first).checked_add(day - 1)?;
+        temporal::in_calendar(i64::from(date).checked_mul(DAY_US)?).map(|_| date)
     });
     Ok(Arc::new(dates.collect::<Date32Array>()))
 }

@@ -22,7 +22,7 @@ use super::arithmetic::{Op, scale_of};
 use super::convert::{number_type, to_type};
 use super::remarks;
 use super::texts::read_decimal;
-use crate::error::{SqlResult, out_of_range, unknown};
+use crate::error::{SqlResult, out_of_range};
 
 /// Most digits of what is computed.
 pub const MOST: u8 = DECIMAL256_MAX_PRECISION;
@@ -254,7 +254,7 @@ pub(super) fn to_wide(array: &ArrayRef, precision: u8, scale: i8) -> SqlResult<D
             return to_wide(&narrow, precision, scale);
         }
     };
-    values.with_precision_and_scale(precision, scale).map_err(|error| unknown(error.to_string()))
+    values.with_precision_and_scale(precision, scale).map_err(Into::into)
 }
 
 /// A column as the type that it shares with others. To a wide one no number is cut down.

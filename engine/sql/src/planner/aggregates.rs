@@ -45,7 +45,10 @@ fn renamed(mut function: Function, name: &str, wrap: impl Fn(Expr) -> Expr) -> E
 /// One of [`AGGREGATES`].
 pub fn aggregate(name: &str, mut function: Function) -> SqlResult<Expr> {
     let summed = |function| renamed(function, "sum", |expr| call("sum_arg", vec![expr]));
-    let double = |function, name| renamed(function, name, |expr| call("cast_double", vec![expr]));
+    let double = |function, name| {
+        let aggregate = renamed(function, name, |expr| call("cast_double", vec![expr]));
+        call("isobar_finite", vec![aggregate, string(name)])
+    };
     Ok(match name {
         "sum" => call("sum_result", vec![summed(function)]),
         "avg" => {

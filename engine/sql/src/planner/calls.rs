@@ -155,6 +155,7 @@ pub fn rewritten(expr: Expr, context: &QueryContext) -> SqlResult<Expr> {
     Ok(match expr {
         Expr::Function(function) => function_call(function, context)?,
         Expr::Cast { expr, data_type, array: false, .. } => cast(*expr, &data_type)?,
+        Expr::Cast { array: true, .. } => return Err(unsupported("CAST(… AS … ARRAY)")),
         Expr::Convert { expr, data_type: Some(data_type), .. } => cast(*expr, &data_type)?,
         Expr::Convert { expr, charset: Some(_), .. } => {
             let of_char = matches!(&*expr, Expr::Function(function)
@@ -311,6 +312,9 @@ fn function_call(mut function: Function, context: &QueryContext) -> SqlResult<Ex
         }
         if name == "count" {
             count_of_rows(&mut function);
+        }
+        if let Some((_, args)) = name_and_args(&function) {
+            super::windows::count_within(&name, args.get(1).copied())?;
         }
         function.name = vec![plain(name)].into();
         return Ok(Expr::Function(function));

@@ -319,6 +319,7 @@ pub(super) fn expr_fraction(
             results.map(|result| of(result)).max().unwrap_or(0)
         }
         Expr::WindowFunction(window) => window.params.args.iter().map(of).max().unwrap_or(0),
+        Expr::AggregateFunction(call) => call.params.args.iter().map(of).max().unwrap_or(0),
         Expr::ScalarSubquery(query) => fraction(&query.subquery, 0, resolved),
         other => {
             let columns = other.column_refs().into_iter();

@@ -33,13 +33,17 @@ const RELIANT: [&str; 4] = [
     "optimize_projections",
 ];
 
-type Rule = Arc<dyn OptimizerRule + Send + Sync>;
+/// The rule that sums twice.
+const SINGLE_DISTINCT: &str = "single_distinct_aggregation_to_group_by";
+
+pub(super) type Rule = Arc<dyn OptimizerRule + Send + Sync>;
 
 /// DataFusion's rules, of which those that rely on dependencies are given the right ones.
 pub(super) fn rules() -> Vec<Rule> {
-    let with_right_ones = |rule: Rule| match RELIANT.contains(&rule.name()) {
-        true => Arc::new(Informed(rule)) as Rule,
-        false => rule,
+    let with_right_ones = |rule: Rule| match rule.name() {
+        SINGLE_DISTINCT => Arc::new(super::distinct::SameSums(rule)) as Rule,
+        name if RELIANT.contains(&name) => Arc::new(Informed(rule)) as Rule,
+        _ => rule,
     };
     Optimizer::new().rules.into_iter().map(with_right_ones).collect()
 }

@@ -1,16 +1,23 @@
-//! ORDER BY behind SELECT DISTINCT, which DataFusion lets name columns of the select list and nothing else.
+//! ORDER BY behind SELECT DISTINCT, which DataFusion lets name columns of the select list and nothing else; and its rule
+//! for aggregates of distinct values.
 //!
 //! An expression of the list becomes its place there. Without ONLY_FULL_GROUP_BY, anything else may be ordered by:
 //! then equal rows are a group, and the order is by any value of it. What neither covers stays as it is, for error 3065.
 
 use std::ops::ControlFlow;
 
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType};
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::{Expr as PlanExpr, ExprSchemable, LogicalPlan};
+use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use sqlparser::ast::{
     Distinct, Expr, GroupByExpr, Ident, OrderByExpr, OrderByKind, Query, Select, SelectItem,
     SetExpr, Value, Visitor,
 };
 
 use super::calls::call;
+use super::dependencies::Rule;
 use super::rewrite::value;
 use crate::walk::{finds, walk};
 
@@ -143,4 +150,46 @@ fn computes_of_rows(select: &Select) -> bool {
         }
     }
     super::groups::aggregates(&select.projection) || finds(&select.projection, &mut Search)
+}
+
+/// DataFusion's rule that groups by a distinct argument first, and sums sums: where a sum of sums has another type than
+/// the sums, which has more digits, the plan would be of another type, and is refused.
+#[derive(Debug)]
+pub(super) struct SameSums(pub(super) Rule);
+
+impl OptimizerRule for SameSums {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        if let LogicalPlan::Aggregate(aggregate) = &plan {
+            let schema = aggregate.input.schema();
+            for expr in &aggregate.aggr_expr {
+                if gains_digits(expr, schema)? {
+                    return Ok(Transformed::no(plan));
+                }
+            }
+        }
+        self.0.rewrite(plan, config)
+    }
+}
+
+/// Whether an aggregate is a sum whose type has room for more digits: a sum of such sums has another type.
+fn gains_digits(expr: &PlanExpr, schema: &DFSchema) -> Result<bool> {
+    let PlanExpr::AggregateFunction(call) = expr else { return Ok(false) };
+    Ok(call.func.name() == "sum"
+        && match expr.get_type(schema)? {
+            DataType::Decimal128(digits, _) => digits < DECIMAL128_MAX_PRECISION,
+            DataType::Decimal256(digits, _) => digits < DECIMAL256_MAX_PRECISION,
+            _ => false,
+        })
 }

@@ -1,5 +1,4 @@
-//! What MySQL allows of groups beyond the standard: HAVING without any, and columns that are neither
-//! grouped nor aggregated unless sql_mode says ONLY_FULL_GROUP_BY. It never changes a standard query.
+//! What MySQL allows of groups beyond the standard: HAVING without any, totals. It never changes a standard query.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -12,18 +11,21 @@ use sqlparser::ast::{
 };
 
 use super::calls::{call, number};
-use super::rewrite::{op, plain};
+use super::rewrite::op;
 use crate::error::SqlResult;
 use crate::result::SqlError;
 use crate::walk::{finds, walk_mut};
 
+/// Aggregates by the names that MySQL has for them, and by those of their rewritten forms.
 const AGGREGATES: &[&str] = &[
     "any_value",
+    "array_agg",
     "avg",
     "bit_and",
     "bit_or",
     "bit_xor",
     "count",
+    "first_value",
     "group_concat",
     "grouping",
     "json_arrayagg",
@@ -34,7 +36,9 @@ const AGGREGATES: &[&str] = &[
     "stddev",
     "stddev_pop",
     "stddev_samp",
+    "string_agg",
     "sum",
+    "var",
     "var_pop",
     "var_samp",
     "variance",
@@ -89,55 +93,6 @@ pub fn mixed(select: &Select) -> SqlResult<()> {
             Err(SqlError::new(1140, b"42000", text))
         }
         None => Ok(()),
-    }
-}
-
-/// Takes any value of its group for a column that the query does not group by.
-pub fn any_of_group(select: &mut Select) {
-    let GroupByExpr::Expressions(groups, _) = &select.group_by else { return };
-    if groups.is_empty() || groups.iter().any(|group| matches!(group, Expr::Value(_))) {
-        return;
-    }
-    let names: Vec<String> = groups.iter().filter_map(column).collect();
-    for item in &mut select.projection {
-        let (expr, shown) = match item {
-            SelectItem::UnnamedExpr(expr) => (&*expr, column(expr)),
-            SelectItem::ExprWithAlias { expr, alias } => (&*expr, Some(alias.value.clone())),
-            _ => continue,
-        };
-        let (Some(name), Some(shown)) = (column(expr), shown) else { continue };
-        if !names.contains(&name) && !names.contains(&shown.to_lowercase()) {
-            let expr = call("any_value", vec![expr.clone()]);
-            *item = SelectItem::ExprWithAlias { expr, alias: plain(shown) };
-        }
-    }
-}
-
-/// The same in HAVING, for columns of the select list, and in ORDER BY, for columns that name their table: a
-/// bare name there may be one of the select list, or no column at all.
-pub fn any_of_group_behind(query: &mut Query) {
-    let SetExpr::Select(select) = &mut *query.body else { return };
-    let select = &mut **select;
-    let GroupByExpr::Expressions(groups, _) = &select.group_by else { return };
-    let by_position = groups.iter().any(|group| matches!(group, Expr::Value(_)));
-    if groups.is_empty() || by_position || select.distinct.is_some() {
-        return;
-    }
-    let mut anywhere = Anywhere { groups: groups.clone(), shown: None, within: 0 };
-    if let Some(order) = &mut query.order_by
-        && let OrderByKind::Expressions(orders) = &mut order.kind
-    {
-        for order in orders.iter_mut().filter(|order| !groups.contains(&order.expr)) {
-            _ = walk_mut(&mut order.expr, &mut anywhere);
-        }
-    }
-    if let Some(having) = &mut select.having {
-        let shown = select.projection.iter().filter_map(|item| match item {
-            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => column(expr),
-            _ => None,
-        });
-        anywhere.shown = Some(shown.collect());
-        _ = walk_mut(having, &mut anywhere);
     }
 }
 
@@ -200,53 +155,12 @@ pub fn of_rows(having: Option<Expr>) -> Expr {
     }
 }
 
-/// Takes any value of the group for columns outside of aggregates, windows and subqueries.
-struct Anywhere {
-    groups: Vec<Expr>,
-    /// Names of the only columns that it may be.
-    shown: Option<Vec<String>>,
-    /// How many of those the visitor is in.
-    within: usize,
-}
-
-impl VisitorMut for Anywhere {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.within += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.within -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        self.within += usize::from(is_of_rows(expr));
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        self.within -= usize::from(is_of_rows(expr));
-        if self.within == 0
-            && let Expr::CompoundIdentifier(_) = expr
-            && let Some(name) = column(expr)
-            && !self.groups.iter().any(|group| column(group).as_ref() == Some(&name))
-            && self.shown.as_ref().is_none_or(|shown| shown.contains(&name))
-        {
-            *expr = call("any_value", vec![expr.clone()]);
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// Whether an expression is an aggregate or a window's function, whose arguments are columns of single rows.
-fn is_of_rows(expr: &Expr) -> bool {
+/// Whether an expression is an aggregate, whose arguments are columns of single rows.
+pub fn is_aggregate(expr: &Expr) -> bool {
     let Expr::Function(function) = expr else { return false };
-    let aggregate = matches!(&function.name.0[..], [ObjectNamePart::Identifier(name)]
-        if AGGREGATES.contains(&name.value.to_lowercase().as_str()));
-    aggregate || function.over.is_some()
+    function.over.is_none()
+        && matches!(&function.name.0[..], [ObjectNamePart::Identifier(name)]
+            if AGGREGATES.contains(&name.value.to_lowercase().as_str()))
 }
 
 /// The name of a column, in lower case, if the expression is no more than that.
@@ -281,15 +195,10 @@ pub fn aggregates(part: &impl Visit) -> bool {
         }
 
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            if let Expr::Function(function) = expr
-                && self.depth == 0
-                && function.over.is_none()
-                && let [ObjectNamePart::Identifier(name)] = &function.name.0[..]
-                && AGGREGATES.contains(&name.value.to_lowercase().as_str())
-            {
-                return ControlFlow::Break(());
+            match self.depth == 0 && is_aggregate(expr) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
             }
-            ControlFlow::Continue(())
         }
     }
     finds(part, &mut Search { depth: 0 })

@@ -14,7 +14,7 @@ use sqlparser::ast::{
 
 use super::calls::{call, number, string};
 use super::names::parts;
-use super::rewrite::plain;
+use super::rewrite::{op, plain};
 use super::typing;
 use crate::error::{SqlResult, external, no_function, syntax, unsupported};
 use crate::functions;
@@ -160,6 +160,18 @@ pub fn mark_truths(expr: &mut Expr) {
     }
 }
 
+/// Whether the operand of a CASE is what stands behind a WHEN. Beside a text, JSON may also be what that text
+/// spells, as it is where both are texts: `null` is 'null'.
+pub fn case_equal(operand: Expr, when: Expr) -> Expr {
+    let text = match &when {
+        Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(_), .. }) => when.clone(),
+        _ => return op(operand, BinaryOperator::Eq, when),
+    };
+    let spelled = call("isobar_json_spells", vec![operand.clone(), text]);
+    let equal = op(operand, BinaryOperator::Eq, when);
+    Expr::Nested(Box::new(op(equal, BinaryOperator::Or, spelled)))
+}
+
 fn mark(expr: &mut Expr) {
     match expr {
         Expr::Nested(inner) => mark(inner),
@@ -218,13 +230,13 @@ pub(super) fn checked(mut expr: PlanExpr, schema: &DFSchema) -> Result<PlanExpr>
             if matches!(name, "min" | "max") && any(&call.params.args) {
                 return Err(of_json(&name.to_uppercase()));
             }
-            // DataFusion has no frames over bytes; their hexadecimal text has the same order.
             for order in &mut call.params.order_by {
                 if gives_json(&order.expr, schema) {
-                    let bytes = key(std::mem::take(&mut order.expr))?;
-                    order.expr = typing::call("mysql_hex", vec![bytes])?;
+                    order.expr = key(std::mem::take(&mut order.expr))?;
                 }
             }
+            let frame = &call.params.window_frame;
+            super::windows::in_ranges(&mut call.params.order_by, frame, schema)?;
         }
         PlanExpr::ScalarFunction(call)
             if matches!(call.name(), "mysql_greatest" | "mysql_least") && any(&call.args) =>

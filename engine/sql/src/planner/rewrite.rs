@@ -16,7 +16,7 @@ use super::calls::{call, string};
 use super::introducer::introduced;
 use super::names::{TableName, parts, table_name};
 use super::scopes::Scopes;
-use super::{QueryContext, ResolvedTable, calls, tuples, wildcards};
+use super::{QueryContext, ResolvedTable, calls, tuples, ungrouped, wildcards};
 use crate::dialect::Mysql;
 use crate::error::{SqlResult, no_table, syntax, unsupported};
 use crate::result::SqlError;
@@ -73,7 +73,9 @@ impl VisitorMut for Rewriter<'_> {
         flow(self.query(query))
     }
 
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<SqlError> {
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        let (all, nested) = (!self.context.full_groups(), self.scopes.is_nested());
+        ungrouped::order_by_any(query, all, &|name| self.shown(name), nested);
         self.scopes.leave();
         ControlFlow::Continue(())
     }
@@ -86,6 +88,9 @@ impl VisitorMut for Rewriter<'_> {
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
         super::stars::name_shared(select, &|name| self.shown(name), &self.scopes);
+        if !self.context.full_groups() {
+            ungrouped::take_any(select, &|name| self.shown(name), self.scopes.is_nested());
+        }
         self.scopes.leave();
         flow(select_after(select))
     }
@@ -138,9 +143,6 @@ impl Rewriter<'_> {
         super::ordering::of_set(query)?;
         super::limits::within_reach(query);
         super::distinct::ordered(query, self.context.full_groups());
-        if !self.context.full_groups() {
-            super::groups::any_of_group_behind(query);
-        }
         super::counted::write_out(&mut query.body, &|name| self.shown(name))?;
         super::membership::spread_order(query)?;
         // Locks are taken by whoever runs the query; a plan only reads.
@@ -161,6 +163,19 @@ impl Rewriter<'_> {
         let table = self.resolved.get(&name)?.table.as_ref()?;
         let shown = table.columns.iter().filter(|column| !column.hidden);
         Some(shown.map(|column| column.name.clone()).collect())
+    }
+
+    /// The columns of a stored table's primary key.
+    fn key(&self, name: &ObjectName) -> Option<Vec<String>> {
+        if matches!(&parts(name)[..], [one] if self.ctes.contains_key(one)) {
+            return None;
+        }
+        let name = table_name(name, &self.context.database).ok()?;
+        let table = self.resolved.get(&name)?.table.as_ref()?;
+        let column = |id: &types::ColumnId| {
+            Some(table.columns.iter().find(|c| c.id == *id)?.name.to_lowercase())
+        };
+        table.primary_key.iter().map(column).collect()
     }
 
     fn select_before(&mut self, select: &mut Select) -> SqlResult<()> {
@@ -191,13 +206,14 @@ impl Rewriter<'_> {
         super::groups::having_without_groups(select);
         if self.context.full_groups() {
             super::groups::mixed(select)?;
-        } else {
-            super::groups::any_of_group(select);
         }
         if self.hidden {
             super::stars::name_joined(select, &|name| self.shown(name))?;
         }
         super::stars::write_out(select, &|name| self.shown(name));
+        if !self.context.full_groups() {
+            ungrouped::spell_out(select, &|name| self.shown(name), &|name| self.key(name));
+        }
         wildcards::write_out(select, &|name: &ObjectName| self.hidden_of(name));
         super::twins::name_columns(select);
         super::membership::spread(select)?;
@@ -349,7 +365,7 @@ impl Rewriter<'_> {
                 let when = |when: CaseWhen| CaseWhen {
                     condition: match &operand {
                         Some(operand) => {
-                            op((**operand).clone(), BinaryOperator::Eq, when.condition)
+                            super::json::case_equal((**operand).clone(), when.condition)
                         }
                         None => truth(when.condition),
                     },
@@ -481,6 +497,10 @@ fn literal(literal: ValueWithSpan) -> SqlResult<Expr> {
     Ok(match literal.value {
         Value::Boolean(truth) => value(Value::Number(i32::from(truth).to_string(), false)),
         Value::Number(text, _) if text.contains(['e', 'E']) => {
+            if text.parse().is_ok_and(f64::is_infinite) {
+                let text = format!("Illegal double '{text}' value found during parsing");
+                return Err(SqlError::new(1367, b"22007", text));
+            }
             call("cast_double", vec![string(text)])
         }
         Value::Number(text, long) => {

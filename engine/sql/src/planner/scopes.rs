@@ -76,6 +76,12 @@ impl Scopes {
         self.stack.pop();
     }
 
+    /// Whether the SELECT that was entered last is within another one.
+    pub fn is_nested(&self) -> bool {
+        // A query enters the tables of its SELECT for its ORDER BY, too.
+        self.stack.len() > 2
+    }
+
     fn database_of(&self, table: &str) -> Option<&str> {
         self.stack.iter().rev().find_map(|scope| scope.get(table))?.as_deref()
     }

@@ -91,7 +91,8 @@ impl Columns {
     }
 }
 
-fn unique(seen: &mut HashSet<String>, name: String) -> String {
+/// A name that none of those seen is.
+pub(super) fn unique(seen: &mut HashSet<String>, name: String) -> String {
     let mut candidate = name.clone();
     let mut n = 1;
     while !seen.insert(candidate.clone()) {

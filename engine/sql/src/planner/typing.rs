@@ -1,17 +1,19 @@
 //! MySQL's typing of operators: which function computes one, and at which type two values are
 //! compared. Replaces DataFusion's coercion where the two disagree.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::expr::{InList, Like, ScalarFunction};
+use datafusion::common::{Column, DFSchema, Result};
+use datafusion::logical_expr::expr::{InList, InSubquery, Like, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, Operator, binary_expr, lit,
+    BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr,
+    lit,
 };
 use sqlparser::ast::BinaryOperator;
 
@@ -23,6 +25,9 @@ use crate::functions;
 use crate::functions::convert::{DATETIME, is_binary, is_json, is_string, is_temporal, is_time};
 use crate::functions::wide::{comparable, digits_of, is_wide};
 use crate::temporal::Zone;
+
+/// What the column of a subquery is called while types are compared; no client's column is.
+const FOUND: &str = "__found";
 
 /// Plans binary operators as MySQL means them.
 #[derive(Debug)]
@@ -306,6 +311,7 @@ impl MysqlOperators {
     fn typed_node(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         match expr {
             Expr::InList(list) => self.list(list, schema),
+            Expr::InSubquery(question) => self.member(question, schema),
             Expr::Case(case) => Ok(match self.case(&case, schema)? {
                 Some(case) => Transformed::yes(case),
                 None => Transformed::no(Expr::Case(case)),
@@ -362,6 +368,42 @@ impl MysqlOperators {
         });
         let any = equal.reduce(|a, b| a.or(b)).unwrap_or_else(|| lit(false));
         Ok(Transformed::yes(if negated { Expr::Not(Box::new(any)) } else { any }))
+    }
+}
+
+impl MysqlOperators {
+    /// IN (SELECT …) with both sides at the type at which they are compared.
+    fn member(&self, question: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        // One of several columns is refused later.
+        if question.subquery.subquery.schema().fields().len() != 1 {
+            return Ok(Transformed::no(Expr::InSubquery(question)));
+        }
+        let InSubquery { expr, subquery, negated } = question;
+        let (qualifier, field) = subquery.subquery.schema().qualified_field(0);
+        let column = Expr::Column(Column::from((qualifier, field)));
+        let found = Expr::Column(Column::new_unqualified(FOUND));
+        let named = Field::clone(field).with_name(FOUND);
+        let mut both = schema.clone();
+        both.merge(&DFSchema::from_unqualified_fields(vec![named].into(), HashMap::new())?);
+        let (left, right) = self.align((*expr).clone(), found.clone(), &both)?;
+        let changed = left != *expr || right != found;
+        let subquery = match right == found {
+            true => subquery,
+            false => {
+                let right = right.transform_up(|part| {
+                    Ok(match part == found {
+                        true => Transformed::yes(column.clone()),
+                        false => Transformed::no(part),
+                    })
+                })?;
+                let plan = LogicalPlanBuilder::from(subquery.subquery.as_ref().clone());
+                let plan = plan.project([right.data])?.build()?;
+                subquery.with_plan(Arc::new(plan))
+            }
+        };
+        let question = InSubquery { expr: Box::new(left), subquery, negated };
+        let question = Expr::InSubquery(question);
+        Ok(if changed { Transformed::yes(question) } else { Transformed::no(question) })
     }
 }
 

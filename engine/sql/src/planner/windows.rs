@@ -5,13 +5,23 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{
-    DateTimeField, Expr, Function, NamedWindowDefinition, NamedWindowExpr, Query, Select, Visitor,
-    WindowFrame, WindowFrameBound, WindowSpec, WindowType,
+use arrow::datatypes::DataType;
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr::Sort;
+use datafusion::logical_expr::{
+    Cast, Expr as PlanExpr, ExprSchemable, WindowFrame as PlanFrame, WindowFrameBound as PlanBound,
+    WindowFrameUnits,
 };
+use sqlparser::ast::{
+    DateTimeField, Expr, Function, NamedWindowDefinition, NamedWindowExpr, Query, Select,
+    UnaryOperator, Visitor, WindowFrame, WindowFrameBound, WindowSpec, WindowType,
+};
+use types::Value;
 
 use super::calls::string;
-use crate::error::{SqlResult, unsupported};
+use super::typing;
+use crate::error::{SqlResult, external, syntax, unsupported};
+use crate::functions::convert::{is_binary, is_temporal, is_time};
 use crate::result::SqlError;
 use crate::walk::{each_expr, walk};
 
@@ -95,6 +105,55 @@ pub fn with_ties(select: &mut Select) -> SqlResult<()> {
     })
 }
 
+/// Orders of windows by TIME and by bytes, which the planner below has no ranges over, as orders by numbers and by
+/// hexadecimal texts that sort alike.
+pub(super) fn in_ranges(orders: &mut [Sort], frame: &PlanFrame, schema: &DFSchema) -> Result<()> {
+    if frame.units != WindowFrameUnits::Range {
+        return Ok(());
+    }
+    let bounds = [&frame.start_bound, &frame.end_bound];
+    let distance = bounds.into_iter().find_map(|bound| match bound {
+        PlanBound::Preceding(by) | PlanBound::Following(by) if !by.is_null() => Some(by),
+        _ => None,
+    });
+    for order in orders {
+        let ty = order.expr.get_type(schema)?;
+        if let Some(distance) = distance {
+            measurable(&ty, distance.to_string().contains(char::is_alphabetic))?;
+        }
+        if !(is_time(&ty) || is_binary(&ty)) {
+            continue;
+        }
+        let by = std::mem::take(&mut order.expr);
+        order.expr = match is_time(&ty) {
+            true => PlanExpr::Cast(Cast::new(Box::new(by), DataType::Int64)),
+            false => typing::call("mysql_hex", vec![by])?,
+        };
+    }
+    Ok(())
+}
+
+/// Errors 3587 to 3589 for a frame's bound at a distance, which may be an interval, from values of a type.
+fn measurable(ty: &DataType, by_interval: bool) -> Result<()> {
+    let (code, text) = match (ty.is_numeric(), is_temporal(ty) || is_time(ty)) {
+        (true, _) if by_interval => (
+            3589,
+            "with RANGE frame has ORDER BY expression of numeric type, INTERVAL bound value not allowed.",
+        ),
+        (_, true) if !by_interval => (
+            3588,
+            "with RANGE frame has ORDER BY expression of datetime type. Only INTERVAL bound value allowed.",
+        ),
+        (false, false) => (
+            3587,
+            "with RANGE N PRECEDING/FOLLOWING frame requires exactly one ORDER BY expression, of numeric or temporal type",
+        ),
+        _ if is_time(ty) => return Err(external(unsupported("a frame of a RANGE of TIME"))),
+        _ => return Ok(()),
+    };
+    Err(external(SqlError::new(code, b"HY000", format!("Window '<unnamed window>' {text}"))))
+}
+
 /// Whether a unit means the same to the planner below.
 fn of_one_part(unit: &DateTimeField) -> bool {
     matches!(
@@ -124,6 +183,24 @@ pub const ONLY: [&str; 11] = [
     "last_value",
     "nth_value",
 ];
+
+/// Refuses a number that a window function counts rows by where there are no such rows.
+pub fn count_within(name: &str, count: Option<&Expr>) -> SqlResult<()> {
+    let negative = matches!(count, Some(Expr::UnaryOp { op: UnaryOperator::Minus, .. }));
+    let zero = match count.and_then(crate::constant::literal) {
+        Some(Value::Int(n)) => n == 0,
+        Some(Value::UInt(n)) => n == 0,
+        _ => false,
+    };
+    match name {
+        "nth_value" if negative || zero => {
+            Err(SqlError::new(1210, b"HY000", "Incorrect arguments to nth_value"))
+        }
+        // Their grammar has no sign there.
+        "lag" | "lead" if negative => Err(syntax(format!("{name} takes no negative number"))),
+        _ => Ok(()),
+    }
+}
 
 /// Error 3593 for a window function where rows are still being chosen or grouped.
 pub fn misplaced(select: &Select) -> SqlResult<()> {

@@ -189,8 +189,7 @@ impl Assigning {
         // What was met may hold NULL where the new row may not, and the other way round.
         let fields = self.schema.fields().iter().map(|f| f.as_ref().clone().with_nullable(true));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        RecordBatch::try_new_with_options(schema, arrays, &options)
-            .map_err(|error| unknown(error.to_string()))
+        RecordBatch::try_new_with_options(schema, arrays, &options).map_err(Into::into)
     }
 }
 

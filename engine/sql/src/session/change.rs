@@ -210,8 +210,7 @@ impl Session {
         }
         let arrays = builder.finish()?.columns().to_vec();
         let schema = planning_schema(table);
-        let batch = RecordBatch::try_new(schema.clone(), arrays)
-            .map_err(|error| crate::error::unknown(error.to_string()))?;
+        let batch = RecordBatch::try_new(schema.clone(), arrays)?;
         let qualifier = TableReference::bare(target.own_name());
         let schema = DFSchema::try_from_qualified_schema(qualifier, &schema)?;
         let mut computed: Vec<Vec<Value>> = vec![Vec::with_capacity(set.len()); rows.len()];

@@ -20,7 +20,7 @@ use super::Session;
 use super::fitting::Fitting;
 use crate::coerce::{Place, converted, value_at};
 use crate::ddl::expressions;
-use crate::error::{SqlResult, unknown};
+use crate::error::SqlResult;
 use crate::planner::{self, QueryContext, planning_schema};
 use crate::result::SqlError;
 use crate::temporal::Zone;
@@ -78,8 +78,7 @@ impl Planned {
         }
         let arrays = builder.finish()?.columns().to_vec();
         let options = RecordBatchOptions::new().with_row_count(Some(count));
-        let batch = RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)
-            .map_err(|error| unknown(error.to_string()))?;
+        let batch = RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)?;
         Ok(self.expr.evaluate(&batch)?.into_array(count)?)
     }
 

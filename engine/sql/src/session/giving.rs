@@ -19,7 +19,7 @@ use super::locking::Finding;
 use super::tables::Tables;
 use super::{Session, impossible};
 use crate::coerce::{Place, value_at};
-use crate::error::{SqlResult, too_many_rows, unknown};
+use crate::error::{SqlResult, too_many_rows};
 use crate::parser;
 use crate::planner::planning_schema;
 use crate::reader::Reader;
@@ -123,8 +123,7 @@ impl Session {
         let fields =
             columns.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<Field>>()));
-        let batch = RecordBatch::try_new(schema.clone(), builder.finish()?.columns().to_vec())
-            .map_err(|error| unknown(error.to_string()))?;
+        let batch = RecordBatch::try_new(schema.clone(), builder.finish()?.columns().to_vec())?;
         let own = TableReference::bare(table.name.to_lowercase());
         let frame = DFSchema::try_from_qualified_schema(own, &schema)?;
         let compiled = self.compiled(expr, &frame)?;

@@ -28,7 +28,8 @@ use super::tables::writable;
 use super::{ATTEMPTS, DEADLOCK, Open, Session, impossible, pause};
 use crate::coerce::value_at;
 use crate::delimited::{Field, Format, Records};
-use crate::error::{SqlResult, interrupted, table_changed, unknown};
+use crate::error::{SqlResult, interrupted, table_changed};
+use crate::panics;
 use crate::planner::{self, table_name};
 use crate::result::{Done, Reply, SqlError};
 use crate::rows;
@@ -101,7 +102,7 @@ impl Session {
         let mut answer = tokio::select! {
             biased;
             () = shield.interruption(cancel) => Err(interrupted()),
-            answer = run => answer,
+            answer = panics::guarded(run) => answer,
         };
         if let Err(error) = &mut answer {
             self.take_back(before).await;
@@ -414,8 +415,7 @@ impl Plan {
         };
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(records.len()));
         let arrays = (0..self.targets.len()).map(column).collect();
-        let batch = RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)
-            .map_err(|error| unknown(error.to_string()))?;
+        let batch = RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)?;
         for expr in &self.computed {
             let values = expr
                 .evaluate(&batch)

@@ -8,6 +8,7 @@ mod alter;
 mod assigning;
 mod change;
 mod checks;
+mod columns;
 mod converting;
 mod creating;
 mod define;
@@ -70,6 +71,7 @@ use crate::anybyte;
 use crate::dialect::Mysql;
 use crate::engine::Engine;
 use crate::error::{SqlResult, interrupted, no_database, unknown};
+use crate::panics;
 use crate::planner::QueryContext;
 use crate::privileges::{Need, Rights};
 use crate::reader::Shared;
@@ -359,6 +361,11 @@ impl Session {
         self.database = database;
     }
 
+    /// Rolls back what is open, of which nobody knows any more how far it came.
+    pub async fn give_up(&mut self) {
+        self.rollback().await;
+    }
+
     /// Rolls back what is open, and gives back what is held.
     pub async fn close(&mut self) {
         self.rollback().await;
@@ -399,12 +406,12 @@ impl Session {
             biased;
             () = shield.interruption(cancel) => Err(interrupted()),
             () = limits::passed(deadline) => Err(limits::too_slow()),
-            answer = run => answer,
+            answer = panics::guarded(run) => answer,
         };
         match answer {
             Ok(Reply::Rows { columns, batches, .. }) => {
                 self.row_count = -1;
-                let batches = limits::until(batches, deadline);
+                let batches = panics::guarded_stream(limits::until(batches, deadline));
                 let token = cancel.clone();
                 let batches = batches.take_until(token.clone().cancelled_owned());
                 let ended = futures::stream::once(async move {
@@ -438,8 +445,9 @@ impl Session {
             Ok(other) => Ok(other),
             Err(error) => {
                 self.row_count = -1;
-                // As in MySQL: who gives way loses the whole transaction, not only the statement.
-                if alone || error.code == DEADLOCK {
+                // As in MySQL: who gives way loses the whole transaction, not only the statement. Of a
+                // statement that panicked, nobody knows how far it came.
+                if alone || error.code == DEADLOCK || panics::is_fault(&error) {
                     self.rollback().await;
                 }
                 let (code, message) = (error.code, error.message.clone());

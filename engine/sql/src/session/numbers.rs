@@ -72,7 +72,9 @@ impl Session {
     pub(super) async fn count_changed(&self, table: &Table, pairs: &[Pair]) -> SqlResult<()> {
         let Some(at) = number_of(table) else { return Ok(()) };
         let changed = pairs.iter().filter(|(old, new)| old.get(at) != new.get(at));
-        let highest = changed.map(|(_, new)| whole(new.get(at))).max().unwrap_or(0);
+        // Behind the very last number none is left to be given.
+        let number = |new: &Vec<types::Value>| whole(new.get(at)).min(u64::MAX - 1);
+        let highest = changed.map(|(_, new)| number(new)).max().unwrap_or(0);
         if highest > 0 {
             self.engine.storage.raise_auto_increment(table.id, highest).await?;
         }

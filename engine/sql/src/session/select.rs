@@ -15,14 +15,15 @@ use placement::api::Catalog;
 use sqlparser::ast::{Query, Select, SetExpr, TableFactor, Visitor};
 use types::{Column, ColumnType, SchemaVersion, SnapshotToken, TableId, Timestamp, Value};
 
+use super::columns::Answer;
 use super::locking::Locked;
 use super::tables::{Tables, stored};
 use super::user_variables::without_assignments;
-use super::{ATTEMPTS, Session, impossible, pause};
+use super::{Session, impossible};
 use crate::access;
 use crate::analytic::AnalyticQuery;
 use crate::engine::Engine;
-use crate::error::{SqlResult, TABLE_CHANGED, unsupported};
+use crate::error::{SqlResult, unsupported};
 use crate::functions::remarks::{self, Remarks};
 use crate::lane;
 use crate::planner::{self, PlannedSelect, TableName, TableResolver, short, tables_of};
@@ -33,7 +34,7 @@ use crate::statement::Stmt;
 use crate::walk::walk;
 
 /// A plan for rows.
-struct Optimized {
+pub(super) struct Optimized {
     plan: LogicalPlan,
     /// Plans what is left to plan.
     state: Arc<SessionState>,
@@ -41,14 +42,21 @@ struct Optimized {
     narrow: BTreeMap<TableName, bool>,
 }
 
+impl Optimized {
+    /// Whether it reads every stored table by key or by a small range.
+    pub(super) fn reads_little(&self) -> bool {
+        self.narrow.values().all(|narrow| *narrow)
+    }
+}
+
 /// A query that is planned and routed.
-struct Prepared {
-    planned: PlannedSelect,
+pub(super) struct Prepared {
+    pub(super) planned: PlannedSelect,
     /// What rows would run; none yet where columns are sure to answer, which optimise it themselves.
     optimized: Option<Optimized>,
     /// What its expressions met.
     remarks: Arc<Remarks>,
-    route: Route,
+    pub(super) route: Route,
     text: String,
     reader: Reader,
     catalog: Arc<Catalog>,
@@ -91,72 +99,24 @@ impl Session {
             Some(source) => source,
             None => self.reader().await?,
         };
-        let again = (!self.read_engines().0).then(|| query.clone());
-        let prepared = self.plan_from(query, source).await?;
+        let again = query.clone();
+        let mut prepared = Box::new(self.plan_from(query, source).await?);
         if let Some(why) = &prepared.route.refused {
             return Err(SqlError::new(1815, b"HY000", why.clone()));
         }
         for warning in &prepared.route.warnings {
             self.warn(1815, warning.clone());
         }
+        if prepared.route.engine == router::Engine::Columns {
+            prepared = match Box::pin(self.by_columns(again, prepared, &displayed)).await? {
+                Answer::Columns(reply) => return Ok(reply),
+                Answer::Rows(prepared) => prepared,
+            };
+        }
         let mut columns = prepared.planned.columns.clone();
         planner::rename(&mut columns, &displayed);
-        if prepared.route.engine == router::Engine::Columns {
-            match self.on_columns(&prepared).await {
-                Ok((batches, _)) => return Ok(self.answer_of_columns(columns, batches)),
-                Err(error) => {
-                    if let Some(query) = again {
-                        return Box::pin(self.on_columns_again(query, error, &displayed)).await;
-                    }
-                    self.warn(
-                        1815,
-                        format!("columns failed, answered from rows: {}", error.message),
-                    );
-                }
-            }
-        }
-        let plan = self.physical(&prepared).await?;
+        let plan = self.physical(&mut prepared).await?;
         Ok(Reply::Rows { columns, batches: self.rows(plan)?, warnings: WarningCount::default() })
-    }
-
-    /// Nobody hears what expressions met on other nodes; then those that were computed here tell
-    /// nothing either.
-    fn answer_of_columns(&mut self, columns: Vec<ResultColumn>, batches: BatchStream) -> Reply {
-        _ = self.take_remarks();
-        Reply::Rows { columns, batches, warnings: WarningCount::default() }
-    }
-
-    /// Where rows may not answer: plans a query anew while a table changes between its planning and
-    /// its reading, as one does in several versions when its columns change.
-    async fn on_columns_again(
-        &mut self,
-        query: Query,
-        mut error: SqlError,
-        displayed: &[planner::Displayed],
-    ) -> SqlResult<Reply> {
-        for attempt in 1..ATTEMPTS {
-            if error.code != TABLE_CHANGED {
-                break;
-            }
-            pause(attempt).await;
-            self.engine.storage.timestamp().await?;
-            let source = self.reader().await?;
-            _ = self.take_remarks();
-            let prepared = self.plan_from(query.clone(), source).await?;
-            if prepared.route.refused.is_some() || prepared.route.engine != router::Engine::Columns
-            {
-                break;
-            }
-            match self.on_columns(&prepared).await {
-                Ok((batches, _)) => {
-                    let mut columns = prepared.planned.columns.clone();
-                    planner::rename(&mut columns, displayed);
-                    return Ok(self.answer_of_columns(columns, batches));
-                }
-                Err(other) => error = other,
-            }
-        }
-        Err(error)
     }
 
     /// Columns of a query's result, without running it.
@@ -204,7 +164,7 @@ impl Session {
         prepared
     }
 
-    async fn plan_from(
+    pub(super) async fn plan_from(
         &mut self,
         query: Query,
         (reader, catalog): (Reader, Arc<Catalog>),
@@ -233,8 +193,16 @@ impl Session {
         }
         let (rows_allowed, columns_allowed) = self.read_engines();
         let tier = self.engine.analytic.is_some();
-        let mut facts =
-            QueryFacts { tables: facts, hints, rows_allowed, columns_allowed, locking, tier };
+        let fallback = self.falls_back();
+        let mut facts = QueryFacts {
+            tables: facts,
+            hints,
+            rows_allowed,
+            columns_allowed,
+            locking,
+            tier,
+            fallback,
+        };
         let mut optimized = None;
         if !router::is_sure_of_columns(&facts) {
             let found = self.optimize(&planned.plan, &catalog, reader.ts(), &remarks)?;
@@ -296,6 +264,7 @@ impl Session {
             stored: table.is_some(),
             replicas,
             available,
+            complete: table.is_some_and(|table| catalog.complete_columns.contains(&table.id)),
             written,
             narrow: false,
         }
@@ -309,17 +278,21 @@ impl Session {
         (rows && tikv, columns && tiflash)
     }
 
-    async fn physical(&self, prepared: &Prepared) -> SqlResult<Arc<dyn ExecutionPlan>> {
-        let late;
-        let Optimized { plan, state, .. } = match &prepared.optimized {
-            Some(optimized) => optimized,
-            None => {
-                let (catalog, ts) = (&prepared.catalog, prepared.reader.ts());
-                late = self.optimize(&prepared.planned.plan, catalog, ts, &prepared.remarks)?;
-                &late
-            }
-        };
+    async fn physical(&self, prepared: &mut Prepared) -> SqlResult<Arc<dyn ExecutionPlan>> {
+        let Optimized { plan, state, .. } = self.optimized(prepared)?;
         Ok(state.query_planner().create_physical_plan(plan, &**state).await?)
+    }
+
+    /// What rows would run, made now where nobody needed it before.
+    pub(super) fn optimized<'a>(&self, prepared: &'a mut Prepared) -> SqlResult<&'a Optimized> {
+        let Prepared { planned, optimized, remarks, reader, catalog, .. } = prepared;
+        match optimized {
+            Some(optimized) => Ok(optimized),
+            None => {
+                let made = self.optimize(&planned.plan, catalog, reader.ts(), remarks)?;
+                Ok(optimized.insert(made))
+            }
+        }
     }
 
     fn rows(&self, plan: Arc<dyn ExecutionPlan>) -> SqlResult<BatchStream> {
@@ -328,12 +301,15 @@ impl Session {
     }
 
     /// Runs a query on columns; an error means that no row was seen yet.
-    async fn on_columns(&self, prepared: &Prepared) -> SqlResult<(BatchStream, Vec<String>)> {
+    pub(super) async fn on_columns(
+        &self,
+        prepared: &Prepared,
+    ) -> SqlResult<(BatchStream, Vec<String>)> {
         let analytic =
             self.engine.analytic.clone().ok_or_else(|| impossible("columns without a tier"))?;
         let answer = analytic.query(self.analytic_query(prepared)).await?;
         let mut batches = answer.batches;
-        // The first batch is awaited here: until it comes, rows may still answer.
+        // The first batch is awaited here: until it comes, others may still answer.
         let first = match batches.next().await {
             Some(first) => Some(first?),
             None => None,
@@ -381,8 +357,8 @@ impl Session {
                     Self::describe_calls(&mut *query);
                 }
                 self.inline(&mut *query, parameters).await?;
-                let prepared = self.plan(*query).await?;
-                self.explain_lines(&prepared, analyze).await?
+                let mut prepared = self.plan(*query).await?;
+                self.explain_lines(&mut prepared, analyze).await?
             }
             Stmt::Insert(_) | Stmt::Update(_) | Stmt::Delete(..) if !analyze => {
                 vec!["written through rows".into()]
@@ -407,7 +383,7 @@ impl Session {
 
     async fn explain_lines(
         &mut self,
-        prepared: &Prepared,
+        prepared: &mut Prepared,
         analyze: bool,
     ) -> SqlResult<Vec<String>> {
         let mut lines = Vec::new();
@@ -424,7 +400,15 @@ impl Session {
                     lines.extend(plan);
                     return Ok(lines);
                 }
-                Err(error) => lines.push(format!("columns failed, rows answer: {}", error.message)),
+                Err(error) if self.rows_may_answer(prepared)? => {
+                    lines.push(format!("columns failed, rows answer: {}", error.message));
+                }
+                Err(error) if analyze => return Err(self.not_scanned(error)),
+                Err(error) => {
+                    let error = self.not_scanned(error);
+                    lines.push(format!("columns fail with {}: {}", error.code, error.message));
+                    return Ok(lines);
+                }
             }
         }
         let plan = self.physical(prepared).await?;

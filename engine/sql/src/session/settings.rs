@@ -183,8 +183,7 @@ impl Session {
 pub(super) fn value_of(compiled: &dyn PhysicalExpr) -> SqlResult<Value> {
     let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(1));
     let empty = std::sync::Arc::new(arrow::datatypes::Schema::empty());
-    let row = arrow::record_batch::RecordBatch::try_new_with_options(empty, vec![], &options)
-        .map_err(|error| crate::error::unknown(error.to_string()))?;
+    let row = arrow::record_batch::RecordBatch::try_new_with_options(empty, vec![], &options)?;
     let value = compiled.evaluate(&row)?.into_array(1)?;
     value_at(&value, 0)
 }

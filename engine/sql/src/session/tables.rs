@@ -9,7 +9,7 @@ use placement::api::Catalog;
 use types::{Table, Timestamp};
 
 use crate::engine::Engine;
-use crate::error::{SqlResult, no_database, no_table, unknown, younger_table};
+use crate::error::{SqlResult, no_database, no_table, younger_table};
 use crate::info;
 use crate::planner::{ResolvedTable, TableResolver, caseless};
 use crate::privileges::Rights;
@@ -72,7 +72,7 @@ impl TableResolver for Tables {
             // Names of users, in mysql.user, compare as bytes.
             if database.eq_ignore_ascii_case("information_schema") {
                 let marked = caseless(&batch.schema());
-                batch = batch.with_schema(marked).map_err(|error| unknown(error.to_string()))?;
+                batch = batch.with_schema(marked)?;
             }
             let provider = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
             let table = Arc::new(listing.table(database, table));

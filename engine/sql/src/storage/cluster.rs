@@ -12,7 +12,7 @@ use placement::api::{Catalog, CatalogChange, Lease, Route};
 use placement::{ClusterStatus, PlacementClient};
 use tokio::time::{Instant, sleep};
 use txn::api::{RegionRef, Request, Response};
-use txn::client::{RowTransport, TxnClient};
+use txn::client::TxnClient;
 use types::{Error, LeaseId, NodeId, Region, RegionKind, Result, Table, TableId, Timestamp};
 
 use super::{Acquired, Expect, Pair, Savepoint, Scan, Snapshot, Storage, Transaction, Waiting};
@@ -29,17 +29,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub struct ClusterStorage {
     txn: TxnClient,
     placement: PlacementClient,
-    transport: Arc<dyn RowTransport>,
 }
 
 impl ClusterStorage {
-    /// A store over clients, and over the way to region leaders that they use.
-    pub fn new(
-        txn: TxnClient,
-        placement: PlacementClient,
-        transport: Arc<dyn RowTransport>,
-    ) -> Self {
-        ClusterStorage { txn, placement, transport }
+    /// A store over clients.
+    pub fn new(txn: TxnClient, placement: PlacementClient) -> Self {
+        ClusterStorage { txn, placement }
     }
 
     /// Asks a region's leader; other peers are tried for where it is.
@@ -53,8 +48,8 @@ impl ClusterStorage {
             if nodes[..at - 1].contains(&node) {
                 continue;
             }
-            match self.transport.call(node, request.clone()).await {
-                Ok(Response::Failed(error)) | Err(error) => {
+            match self.txn.ask_node(&route.region, node, request.clone()).await {
+                Err(error) => {
                     if let Error::NotLeader { leader: Some(leader), .. } = &error
                         && !nodes[..at].contains(leader)
                     {

@@ -573,7 +573,7 @@ impl Storage for MemoryStorage {
 
     async fn renew_lease(&self, lease: LeaseId, ttl: Duration) -> Result<Lease> {
         let (now_ms, ttl_ms) = (self.now_ms(), ttl.as_millis() as u64);
-        self.lease(Command::RenewLease { lease, now_ms, ttl_ms })
+        self.lease(Command::RenewLease { lease, now_ms, from_ms: now_ms, ttl_ms })
     }
 
     async fn release_lease(&self, lease: LeaseId) -> Result<()> {

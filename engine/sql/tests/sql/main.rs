@@ -4,14 +4,17 @@
 mod advisory;
 mod alter;
 mod alter_indexes;
+mod columns;
 mod decimals;
 mod definitions;
+mod edges;
 mod filled;
 mod harness;
 mod indexes;
 mod introspection;
 mod json;
 mod lagging;
+mod library_texts;
 mod loading;
 mod locking;
 mod maintenance;

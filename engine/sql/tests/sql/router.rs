@@ -11,6 +11,7 @@ fn table(name: &str) -> TableFacts {
         stored: true,
         replicas: 1,
         available: true,
+        complete: false,
         written: false,
         narrow: false,
     }
@@ -24,6 +25,7 @@ fn query(tables: Vec<TableFacts>) -> QueryFacts {
         columns_allowed: true,
         locking: false,
         tier: true,
+        fallback: false,
     }
 }
 
@@ -50,6 +52,20 @@ fn one_table_that_needs_rows_takes_the_query_there() {
         assert_eq!(routed.engine, Engine::Rows);
         assert!(routed.warnings.is_empty());
     }
+}
+
+#[test]
+fn columns_that_are_away_are_no_reason_to_scan_rows() {
+    let away = TableFacts { available: false, complete: true, ..table("a") };
+    assert_eq!(route(&query(vec![away.clone()])).engine, Engine::Columns);
+    let narrow = TableFacts { narrow: true, ..away.clone() };
+    assert_eq!(route(&query(vec![narrow])).engine, Engine::Rows);
+    let mut facts = query(vec![away.clone()]);
+    facts.fallback = true;
+    assert_eq!(route(&facts).engine, Engine::Rows);
+    let mut facts = query(vec![away]);
+    (facts.fallback, facts.rows_allowed) = (true, false);
+    assert_eq!(route(&facts).engine, Engine::Columns);
 }
 
 #[test]

@@ -1,0 +1,109 @@
+//! A panic of a statement, turned into its error: it ends neither the connection nor the node.
+//!
+//! A panic is a fault of ours and never passed over in silence: the hook writes where it happened, and from
+//! where, to the node's log. Its text stays there, for it may show values of rows.
+
+use std::any::Any;
+use std::backtrace::Backtrace;
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+
+use futures::{FutureExt, Stream, StreamExt};
+
+use crate::error::{SqlResult, unknown};
+use crate::result::SqlError;
+
+/// What a client is given instead of what the panic says.
+const TEXT: &str = "Internal fault: the statement was given up. The log of the node that ran it \
+                    says where; please report that";
+
+/// Error 1105 in the place of a panic.
+pub fn fault() -> SqlError {
+    unknown(TEXT)
+}
+
+/// Whether an error stands for a panic.
+pub fn is_fault(error: &SqlError) -> bool {
+    error.code == fault().code && error.message == TEXT
+}
+
+/// The error for what was caught; what it says is in the log already.
+fn of_panic(_: Box<dyn Any + Send>) -> SqlError {
+    fault()
+}
+
+/// Computes something; a panic in it is its error.
+///
+/// # Errors
+///
+/// What `compute` returns, or [`fault`].
+pub fn caught<T>(compute: impl FnOnce() -> SqlResult<T>) -> SqlResult<T> {
+    catch_unwind(AssertUnwindSafe(compute)).unwrap_or_else(|panic| Err(of_panic(panic)))
+}
+
+/// Awaits something; a panic in it is its error.
+///
+/// # Errors
+///
+/// What `work` returns, or [`fault`].
+pub async fn guarded<T, E: From<SqlError>>(
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let done = AssertUnwindSafe(work).catch_unwind().await;
+    done.unwrap_or_else(|panic| Err(of_panic(panic).into()))
+}
+
+/// A stream that ends with an error where it would panic.
+pub fn guarded_stream<T, E: From<SqlError>>(
+    items: impl Stream<Item = Result<T, E>>,
+) -> impl Stream<Item = Result<T, E>> {
+    let caught = AssertUnwindSafe(items).catch_unwind();
+    caught.map(|item| item.unwrap_or_else(|panic| Err(of_panic(panic).into())))
+}
+
+/// Writes every panic of the process to its log, with a backtrace. It takes the place of the standard hook,
+/// which fails on a standard error that cannot be written to.
+pub fn log_all() {
+    std::panic::set_hook(Box::new(log));
+}
+
+fn log(panic: &PanicHookInfo<'_>) {
+    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    let what = panic.payload_as_str().unwrap_or("a value that is no text");
+    let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
+    let backtrace = Backtrace::force_capture();
+    tracing::error!(%place, %thread, "a thread panicked: {what}\n{backtrace}");
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::TryStreamExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_the_error_of_what_it_happened_in() {
+        let error = caught(|| -> SqlResult<()> { panic!("a value") }).unwrap_err();
+        assert!(is_fault(&error) && !error.message.contains("a value"), "{error}");
+        let awaited = async {
+            tokio::task::yield_now().await;
+            panic!("a value")
+        };
+        let error = guarded::<(), SqlError>(awaited).await.unwrap_err();
+        assert!(is_fault(&error));
+        assert_eq!(guarded(async { Ok::<_, SqlError>(1) }).await, Ok(1));
+        assert_eq!(caught(|| Err::<(), _>(unknown("other"))), Err(unknown("other")));
+    }
+
+    #[tokio::test]
+    async fn a_stream_gives_what_came_before_its_panic() {
+        let items = futures::stream::iter([1, 2, 0, 4]).map(|n| match 4i32.checked_div(n) {
+            Some(n) => Ok::<_, SqlError>(n),
+            None => panic!("a value"),
+        });
+        let mut items = Box::pin(guarded_stream(items));
+        assert_eq!(items.try_next().await, Ok(Some(4)));
+        assert_eq!(items.try_next().await, Ok(Some(2)));
+        assert!(is_fault(&items.try_next().await.unwrap_err()));
+        assert_eq!(items.try_next().await, Ok(None));
+    }
+}

@@ -1,0 +1,109 @@
+//! Queries whose columns fail: an error, and rows only where they were asked for or read little.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use sql::analytic::{Analytic, AnalyticAnswer, AnalyticQuery};
+use sql::engine::Engine;
+use sql::result::SqlError;
+use sql::session::Session;
+use types::TableId;
+
+use super::harness::{done, engine, in_database, rows, warnings};
+
+/// Columnar nodes that hold everything and answer nothing.
+struct Broken {
+    code: u16,
+    asked: AtomicUsize,
+}
+
+#[async_trait]
+impl Analytic for Broken {
+    async fn available(&self, _: TableId) -> bool {
+        true
+    }
+
+    async fn query(&self, _: AnalyticQuery) -> Result<AnalyticAnswer, SqlError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        Err(SqlError::new(self.code, b"HY000", "no columnar node answers"))
+    }
+
+    async fn explain(&self, _: AnalyticQuery, _: bool) -> Result<Vec<String>, SqlError> {
+        Err(SqlError::new(self.code, b"HY000", "no columnar node answers"))
+    }
+}
+
+/// A session beside columnar nodes that fail with this number.
+async fn beside(code: u16) -> (Session, Arc<Broken>) {
+    let tier = Arc::new(Broken { code, asked: AtomicUsize::new(0) });
+    let engine: Engine = engine().with_analytic(tier.clone());
+    let mut session = in_database(&engine).await;
+    for statement in [
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
+        "INSERT INTO t VALUES (1, 10), (2, 20), (3, 30)",
+        "ALTER TABLE t SET COLUMNAR REPLICA 1",
+    ] {
+        done(&mut session, statement).await.unwrap();
+    }
+    (session, tier)
+}
+
+const SCAN: &str = "SELECT SUM(v) FROM t";
+
+#[tokio::test]
+async fn rows_are_not_scanned_where_columns_fail() {
+    let (mut session, tier) = beside(9013).await;
+    let error = rows(&mut session, SCAN).await.unwrap_err();
+    assert_eq!(error.code, 9013, "{error}");
+    for words in ["no columnar node answers", "isobar_fallback = 'rows'"] {
+        assert!(error.message.contains(words), "{error}");
+    }
+    assert_eq!(tier.asked.load(Ordering::Relaxed), 1, "the tier tries every replica itself");
+    // What the data itself is to blame for is said as it is.
+    let (mut session, _) = beside(1690).await;
+    let error = rows(&mut session, SCAN).await.unwrap_err();
+    assert_eq!((error.code, error.message.as_str()), (1690, "no columnar node answers"));
+}
+
+#[tokio::test]
+async fn rows_answer_by_key_and_where_they_were_asked_for() {
+    let (mut session, tier) = beside(9013).await;
+    assert_eq!(rows(&mut session, "SELECT v FROM t WHERE id = 2").await.unwrap(), ["20"]);
+    assert_eq!(rows(&mut session, "SELECT SUM(v) FROM t WHERE id < 3").await.unwrap(), ["30"]);
+    assert_eq!(tier.asked.load(Ordering::Relaxed), 0);
+    // Columns first, as the hint says; but by key rows would do.
+    let hinted = "SELECT /*+ READ_FROM_STORAGE(COLUMNS[t]) */ SUM(v) FROM t WHERE id < 3";
+    assert_eq!(rows(&mut session, hinted).await.unwrap(), ["30"]);
+    assert!(warnings(&mut session).await[0].contains("1815"));
+    let hinted = "SELECT /*+ READ_FROM_STORAGE(ROWS[t]) */ SUM(v) FROM t";
+    assert_eq!(rows(&mut session, hinted).await.unwrap(), ["60"]);
+    for (ask, withdraw) in [
+        ("SET isobar_fallback = 'rows'", "SET isobar_fallback = DEFAULT"),
+        ("SET tidb_allow_fallback_to_tikv = 'tiflash'", "SET tidb_allow_fallback_to_tikv = ''"),
+    ] {
+        done(&mut session, ask).await.unwrap();
+        assert_eq!(rows(&mut session, SCAN).await.unwrap(), ["60"]);
+        assert!(warnings(&mut session).await[0].contains("answered from rows"));
+        done(&mut session, withdraw).await.unwrap();
+        assert_eq!(rows(&mut session, SCAN).await.unwrap_err().code, 9013);
+    }
+    let wrong = done(&mut session, "SET isobar_fallback = 'columns'").await.unwrap_err();
+    assert_eq!(wrong.code, 1231);
+    done(&mut session, "SET isobar_fallback = rows").await.unwrap();
+    done(&mut session, "SET isobar_read_engines = 'columns'").await.unwrap();
+    assert_eq!(rows(&mut session, SCAN).await.unwrap_err().code, 9013);
+}
+
+#[tokio::test]
+async fn explain_says_that_nobody_would_answer() {
+    let (mut session, _) = beside(9013).await;
+    let lines = rows(&mut session, "EXPLAIN SELECT SUM(v) FROM t").await.unwrap();
+    assert!(lines.iter().any(|line| line.contains("columns fail with 9013")), "{lines:?}");
+    let error = rows(&mut session, "EXPLAIN ANALYZE SELECT SUM(v) FROM t").await.unwrap_err();
+    assert_eq!(error.code, 9013);
+    done(&mut session, "SET GLOBAL isobar_fallback = 'rows'").await.unwrap();
+    done(&mut session, "SET isobar_fallback = 'rows'").await.unwrap();
+    let lines = rows(&mut session, "EXPLAIN ANALYZE SELECT SUM(v) FROM t").await.unwrap();
+    assert!(lines.iter().any(|line| line.contains("rows answer")), "{lines:?}");
+}
