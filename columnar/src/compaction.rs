@@ -5,11 +5,12 @@
 //! back. A row goes only if its death is in the manifest already and no reader may ask for it any
 //! more; the floor rises with it, in the same edit.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::interleave;
-use types::{Column, Result, Table, Timestamp};
+use types::{Column, ColumnId, Result, SchemaVersion, Table, Timestamp};
 
 use crate::deaths::{Death, DeathLog, within};
 use crate::index::KeyBlock;
@@ -70,8 +71,7 @@ impl Tablet {
         if state.applied.index == 0 {
             return None;
         }
-        let table = state.schemas.newest()?.clone();
-        let chosen = choose(&state.parts, safe_point)?;
+        let (chosen, table) = state.choose(safe_point)?;
         let mut floor = Timestamp::ZERO;
         let inputs = chosen
             .into_iter()
@@ -140,6 +140,31 @@ impl Tablet {
         state.parts.extend(part);
         state.floor = state.floor.max(merge.floor);
         self.publish(&mut state).inspect_err(|error| self.quarantine(error))
+    }
+}
+
+impl State {
+    /// The parts to merge next, if any, and the columns of what comes of them. A column that was
+    /// dropped stays while somebody may read it at an older snapshot, and rows that never had it
+    /// are not mixed with those that do: they would read as NULL.
+    fn choose(&self, safe_point: Timestamp) -> Option<(Vec<Part>, Arc<Table>)> {
+        let dropped = self.schemas.dropped();
+        let read: Vec<(ColumnId, SchemaVersion)> = dropped
+            .map(|(column, last)| (column.id, last))
+            .filter(|(column, _)| safe_point < self.last_use(*column))
+            .collect();
+        let mut groups: BTreeMap<Vec<bool>, Vec<Part>> = BTreeMap::new();
+        for part in &self.parts {
+            let has =
+                |(column, last): &(ColumnId, SchemaVersion)| part.segment.still_has(*column, *last);
+            groups.entry(read.iter().map(has).collect()).or_default().push(part.clone());
+        }
+        groups.into_iter().find_map(|(has, parts)| {
+            let chosen = choose(&parts, safe_point)?;
+            let kept: Vec<ColumnId> =
+                read.iter().zip(has).filter(|(_, has)| *has).map(|((id, _), _)| *id).collect();
+            Some((chosen, self.schemas.layout(|column| kept.contains(&column))?))
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
 use types::columns::ColumnsBuilder;
-use types::{Error, Result, Table, Timestamp, Value};
+use types::{ColumnId, Error, Result, SchemaVersion, Table, Timestamp, Value};
 
 use crate::deaths::{Death, DeathLog, DeathsAt};
 use crate::schemas::{arrow_error, record_batch, relayout, stored_schema};
@@ -38,6 +38,12 @@ impl Chunk {
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.begins.len()
+    }
+
+    /// Whether its rows were stored with a column that `last` had as the last version, or before
+    /// it was added: then they read as its default.
+    pub fn still_has(&self, column: ColumnId, last: SchemaVersion) -> bool {
+        self.table.version <= last || self.table.position(column).is_some()
     }
 }
 

@@ -20,7 +20,7 @@ use parquet::bloom_filter::Sbbf;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::PageIndexPolicy;
 use parquet::file::reader::{ChunkReader, Length};
-use types::{ColumnId, Error, Result, Timestamp};
+use types::{ColumnId, Error, Result, SchemaVersion, Timestamp};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cache::Cache;
@@ -72,6 +72,12 @@ impl Segment {
     /// Position of a column in the file, if the file has it.
     pub fn position(&self, column: ColumnId) -> Option<usize> {
         self.record.columns.iter().position(|id| *id == column)
+    }
+
+    /// Whether its rows were stored with a column that `last` had as the last version, or before
+    /// it was added: then they read as its default.
+    pub fn still_has(&self, column: ColumnId, last: SchemaVersion) -> bool {
+        self.record.schema <= last || self.position(column).is_some()
     }
 
     /// Opens the files, if they are not, and checks what is needed to read them.

@@ -115,8 +115,12 @@ impl Restore<'_> {
                 self.record.pending.insert(key, row);
             }
             SnapshotItem::Lock(_) => return Err(self.corrupt("a lock is another fact")),
+            // The sender has removed versions below its floor: nobody may ask this replica for them.
+            SnapshotItem::Collected(floors) => {
+                self.record.floor = self.record.floor.max(floors.read);
+            }
             // A learner decides nothing, so it need not know who lost.
-            SnapshotItem::Fate { .. } | SnapshotItem::Collected(_) => {}
+            SnapshotItem::Fate { .. } => {}
         }
         Ok(())
     }

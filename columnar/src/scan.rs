@@ -17,7 +17,7 @@ use types::{Column, Result, Timestamp};
 use crate::deaths::within;
 use crate::delta::{Chunk, DeltaView};
 use crate::predicate::{Predicate, Prepared};
-use crate::schemas::{arrow_error, missing_array, record_batch, widened};
+use crate::schemas::{Schemas, arrow_error, missing_array, record_batch, widened};
 use crate::segment::Group;
 use crate::tablet::Tablet;
 use crate::view::{PartView, TabletSnapshot};
@@ -71,6 +71,7 @@ pub struct TabletScan {
 struct Plan {
     tablet: Arc<Tablet>,
     ts: Timestamp,
+    schemas: Arc<Schemas>,
     columns: Vec<Column>,
     schema: SchemaRef,
     predicate: Vec<Prepared>,
@@ -99,12 +100,18 @@ impl TabletScan {
     pub(crate) fn new(snapshot: &TabletSnapshot, request: ScanRequest) -> Result<Self> {
         for column in request.columns.iter().chain(request.predicate.all.iter().map(|c| &c.column))
         {
-            snapshot.view.schemas.check_readable(column)?;
+            let schemas = &snapshot.view.schemas;
+            if let Some(last) = schemas.dropped_after(column)?
+                && !snapshot.still_has(column.id, last)
+            {
+                return Err(schemas.changed(column));
+            }
         }
         let fields: Vec<_> = request.columns.iter().map(arrow_field).collect();
         let plan = Plan {
             tablet: snapshot.tablet.clone(),
             ts: snapshot.ts,
+            schemas: snapshot.view.schemas.clone(),
             schema: Arc::new(Schema::new(fields)),
             columns: request.columns,
             predicate: request.predicate.prepare(),
@@ -274,9 +281,9 @@ impl Plan {
             };
             if segment.cached(number, at).is_none() && selection.count() * SPARSE < rows {
                 let array = segment.column_at(number, at, selection.to_parquet(rows))?;
-                return widened(array, column);
+                return self.as_read(array, column);
             }
-            widened(select(&segment.column(number, at, true)?, selection)?, column)
+            self.as_read(select(&segment.column(number, at, true)?, selection)?, column)
         };
         let batches = self.assemble(selection, rows, column)?;
         let read = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
@@ -297,13 +304,19 @@ impl Plan {
         let column = |column: &Column, selection: &Selection| -> Result<ArrayRef> {
             let at = chunk.table.position(column.id);
             match at.and_then(|at| chunk.columns.columns().get(at)) {
-                Some(array) => widened(select(array, selection)?, column),
+                Some(array) => self.as_read(select(array, selection)?, column),
                 None => missing_array(column, selection.count()),
             }
         };
         let batches = self.assemble(selection, rows, column)?;
         add(&self.stats.delta_rows, batches.iter().map(RecordBatch::num_rows).sum());
         Ok(batches)
+    }
+
+    /// Values in the reader's type. Where the column was widened since, those of the reader's
+    /// snapshot still fit; a reader that sees others has planned with too old a schema.
+    fn as_read(&self, array: ArrayRef, column: &Column) -> Result<ArrayRef> {
+        widened(array, column).map_err(|_| self.schemas.changed(column))
     }
 
     /// Batches of the rows that are selected and that the predicate does not rule out. Columns

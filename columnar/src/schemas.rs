@@ -9,7 +9,7 @@ use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use types::columns::{ColumnBuilder, arrow_field, arrow_type};
-use types::{Column, Error, Result, Row, SchemaVersion, Table, Value, row};
+use types::{Column, ColumnId, ColumnType, Error, Result, Row, SchemaVersion, Table, Value, row};
 
 /// Schema versions by number.
 #[derive(Clone, Debug, Default)]
@@ -42,29 +42,64 @@ impl Schemas {
         self.versions.values().map(|table| table.as_ref().clone()).collect()
     }
 
-    /// Fails if the newest version has not the column that an earlier one has, or has it wider than
-    /// the reader knows it.
+    /// How a reader's column stands to the newest version: none if that has it, or if the reader
+    /// knows more than the log has told; the last version that had it if it was dropped since.
     ///
     /// # Errors
     ///
-    /// `SchemaChanged`: the reader's plan is older than what it reads.
-    pub fn check_readable(&self, column: &Column) -> Result<()> {
-        let Some(newest) = self.newest() else { return Ok(()) };
-        let readable = |table: &Table| {
+    /// `SchemaChanged`: the reader's plan is older than what it reads, and its column is not to be
+    /// had from what is stored now.
+    pub fn dropped_after(&self, column: &Column) -> Result<Option<SchemaVersion>> {
+        let Some(newest) = self.newest() else { return Ok(None) };
+        let known = |table: &&Arc<Table>| table.column(column.id).is_some();
+        let last = self.versions.values().rev().find(known);
+        let Some(last) = last else {
+            let never = newest.dropped.iter().all(|dropped| dropped.id != column.id);
+            return if never { Ok(None) } else { Err(self.changed(column)) };
+        };
+        let stored = last.column(column.id).map(|stored| stored.ty);
+        if !stored.is_some_and(|stored| is_convertible(stored, column.ty)) {
+            return Err(self.changed(column));
+        }
+        Ok((last.version < newest.version).then_some(last.version))
+    }
+
+    /// The error of a reader whose plan is too old.
+    pub fn changed(&self, column: &Column) -> Error {
+        let readable = |table: &&Arc<Table>| {
             table.column(column.id).is_some_and(|stored| {
                 arrow_type(stored.ty) == arrow_type(column.ty) || column.ty.holds_all(stored.ty)
             })
         };
-        if readable(newest) {
-            return Ok(());
-        }
-        let sent = match self.versions.values().rev().find(|table| readable(table)) {
+        let (table, known) = self.newest().map_or((0, 0), |newest| (newest.id, newest.version));
+        let sent = match self.versions.values().rev().find(readable) {
             Some(last) => last.version,
-            None if newest.column(column.id).is_some() => newest.version.saturating_sub(1),
-            // Newer than all that the log has told.
-            None => return Ok(()),
+            None => known.saturating_sub(1),
         };
-        Err(Error::SchemaChanged { table: newest.id, sent, known: Some(newest.version) })
+        Error::SchemaChanged { table, sent, known: Some(known) }
+    }
+
+    /// Columns that the newest version does not have any more, and the last version that had each.
+    pub fn dropped(&self) -> impl Iterator<Item = (&Column, SchemaVersion)> {
+        let last = |column: &Column| {
+            let mut versions = self.versions.values().rev();
+            versions.find(|table| table.column(column.id).is_some()).map(|table| table.version)
+        };
+        let all = self.newest().map_or(&[][..], |newest| newest.dropped.as_slice()).iter();
+        all.filter_map(move |column| Some((column, last(column)?)))
+    }
+
+    /// The newest version, with those columns at its end that were dropped and are to be `kept`.
+    pub fn layout(&self, kept: impl Fn(ColumnId) -> bool) -> Option<Arc<Table>> {
+        let newest = self.newest()?;
+        let dropped: Vec<Column> =
+            newest.dropped.iter().filter(|column| kept(column.id)).cloned().collect();
+        if dropped.is_empty() {
+            return Some(newest.clone());
+        }
+        let mut table = Table::clone(newest);
+        table.columns.extend(dropped);
+        Some(Arc::new(table))
     }
 
     /// A stored row in the layout of the newest version: columns added since hold their default
@@ -98,6 +133,12 @@ pub fn missing_array(column: &Column, rows: usize) -> Result<ArrayRef> {
         builder.push(&value)?;
     }
     Ok(builder.finish())
+}
+
+/// Whether values of a stored type can be those of a reader's: it is as wide, or wider, or was
+/// narrower when the reader's snapshot was written.
+fn is_convertible(stored: ColumnType, read: ColumnType) -> bool {
+    arrow_type(stored) == arrow_type(read) || read.holds_all(stored) || stored.holds_all(read)
 }
 
 /// Values of a column as it is now; those that were stored when it was narrower are widened.

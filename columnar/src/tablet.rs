@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use raft::{Command, Position};
 use txn::{Fact, Facts, WriteKind};
 use types::error::LockInfo;
-use types::{Error, Region, RegionId, ReplicaLag, Result, Timestamp};
+use types::{ColumnId, Error, Region, RegionId, ReplicaLag, Result, Table, Timestamp};
 
 use crate::deaths::{Death, DeathLog};
 use crate::delta::Delta;
@@ -23,6 +23,9 @@ use crate::record::{FileId, PartRecord, PendingRow, TabletRecord, position, stor
 use crate::schemas::Schemas;
 use crate::store::{OVERFULL, Shared};
 use crate::view::{PartView, View};
+
+/// How far this node's clock may be behind those that timestamps come from.
+const CLOCKS_APART_MS: u64 = 60_000;
 
 /// One region's columns on this node, shared by its machine, its readers and maintenance.
 pub struct Tablet {
@@ -74,6 +77,10 @@ pub(crate) struct State {
     endings: Vec<Ending>,
     /// An entry was applied in part: nothing may be written from this state any more.
     failed: bool,
+    /// When columns were dropped since this state was made, in Unix milliseconds.
+    dropped_ms: BTreeMap<ColumnId, u64>,
+    /// When this state was made.
+    made_ms: u64,
     /// Earliest commit since the last view that was acknowledged while this process ran.
     oldest_commit: Option<Timestamp>,
 }
@@ -256,6 +263,7 @@ impl Tablet {
                     self.delete_range(state, &start, &end)?;
                     cut = true;
                 }
+                Fact::Schema(table) => cut |= self.adopt_schema(state, *table)?,
                 fact => state.apply_fact(fact, self.shared.opened_ms)?,
             }
         }
@@ -263,6 +271,29 @@ impl Tablet {
             self.rewrite(state)?;
         }
         Ok(applied)
+    }
+
+    /// Takes in a schema version; whether the whole tablet must be written at the end of the entry.
+    /// Rows in memory are laid out with the columns that go, apart from rows that never have them.
+    fn adopt_schema(&self, state: &mut State, table: Table) -> Result<bool> {
+        if state.region.table() != Some(table.id) {
+            return Err(state.corrupt("a schema of another table"));
+        }
+        let before = state.schemas.newest().filter(|known| known.version < table.version);
+        let before = before.map_or(&[][..], |known| known.columns.as_slice());
+        let gone: Vec<ColumnId> = before
+            .iter()
+            .map(|column| column.id)
+            .filter(|id| table.column(*id).is_none())
+            .collect();
+        if !gone.is_empty() {
+            let parts = state.fold(&self.shared)?;
+            state.adopt(parts);
+            let now_ms = self.shared.clock.unix_millis();
+            state.dropped_ms.extend(gone.iter().map(|column| (*column, now_ms)));
+        }
+        Arc::make_mut(&mut state.schemas).add(table);
+        Ok(!gone.is_empty())
     }
 }
 
@@ -284,6 +315,8 @@ impl State {
             departed: Vec::new(),
             endings: Vec::new(),
             failed: false,
+            dropped_ms: BTreeMap::new(),
+            made_ms: shared.clock.unix_millis(),
             oldest_commit: None,
         }
     }
@@ -357,19 +390,20 @@ impl State {
                     self.version(key, commit_ts, row, replaces, opened_ms)?;
                 }
             }
-            Fact::Schema(table) => {
-                if self.region.table() != Some(table.id) {
-                    return Err(self.corrupt("a schema of another table"));
-                }
-                Arc::make_mut(&mut self.schemas).add(*table);
-            }
-            // What columns drop follows the safe point and their own deaths.
+            // What columns drop follows the safe point and their own deaths; a snapshot's floor says
+            // what its sender has dropped.
             Fact::Collect(_) => {}
-            Fact::Split { .. } | Fact::DeleteRange { .. } => {
+            Fact::Schema(_) | Fact::Split { .. } | Fact::DeleteRange { .. } => {
                 return Err(self.corrupt("a change of shape out of place"));
             }
         }
         Ok(())
+    }
+
+    /// Snapshots from before this may still be read with a dropped column.
+    pub(crate) fn last_use(&self, column: ColumnId) -> Timestamp {
+        let heard_ms = self.dropped_ms.get(&column).copied().unwrap_or(self.made_ms);
+        Timestamp::pack(heard_ms.saturating_add(CLOCKS_APART_MS), 0)
     }
 
     fn commit(

@@ -14,6 +14,7 @@ use types::{ColumnType, Decimal, Error, IntWidth, RegionId, Result, Row, Timesta
 
 use crate::scan::ScanRequest;
 use crate::store::ColumnarStore;
+use crate::view::TabletSnapshot;
 
 impl ColumnarStore {
     /// Reads and checks every byte of a region's files. Damage quarantines its tablet.
@@ -29,11 +30,17 @@ impl ColumnarStore {
     /// rows under one key are corruption. For tests and comparisons of replicas, not for queries.
     pub fn visible_rows(&self, region: RegionId, ts: Timestamp) -> Result<BTreeMap<Vec<u8>, Row>> {
         let handle = self.tablet(region).ok_or(Error::RegionNotFound(region))?;
-        let snapshot = handle.snapshot_at(ts, handle.region().epoch)?;
-        let Some(table) = snapshot.table() else { return Ok(BTreeMap::new()) };
+        handle.snapshot_at(ts, handle.region().epoch)?.rows()
+    }
+}
+
+impl TabletSnapshot {
+    /// As [`ColumnarStore::visible_rows`], of what is pinned.
+    pub fn rows(&self) -> Result<BTreeMap<Vec<u8>, Row>> {
+        let Some(table) = self.table() else { return Ok(BTreeMap::new()) };
         let request = ScanRequest { columns: table.columns.clone(), ..ScanRequest::default() };
         let mut rows = BTreeMap::new();
-        for batch in snapshot.scan(request)? {
+        for batch in self.scan(request)? {
             let batch = batch?;
             for at in 0..batch.num_rows() {
                 let columns = table.columns.iter().zip(batch.columns());
@@ -45,7 +52,9 @@ impl ColumnarStore {
                 let key = key::record(table.id, &keys.collect::<Vec<_>>());
                 if rows.insert(key, row).is_some() {
                     return Err(Error::Corrupt(format!(
-                        "region {region} shows two rows of one key at {ts}"
+                        "region {} shows two rows of one key at {}",
+                        self.region_id(),
+                        self.ts()
                     )));
                 }
             }

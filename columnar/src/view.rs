@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use raft::Position;
 use types::error::LockInfo;
-use types::{Epoch, Error, Region, RegionId, ReplicaLag, Result, Table, Timestamp};
+use types::{
+    ColumnId, Epoch, Error, Region, RegionId, ReplicaLag, Result, SchemaVersion, Table, Timestamp,
+};
 
 use crate::deaths::DeathsAt;
-use crate::delta::DeltaView;
+use crate::delta::{Chunk, DeltaView};
 use crate::reader::Segment;
 use crate::scan::{ScanRequest, TabletScan};
 use crate::schemas::Schemas;
@@ -163,8 +165,25 @@ impl TabletSnapshot {
         self.view.parts.iter().map(share).sum()
     }
 
-    /// Prepares a scan. Errors: `SchemaChanged` if a column was dropped or widened since the reader
-    /// planned.
+    /// Whether every row that can be seen was stored with a column that `last` had as the last
+    /// version, or before it was added.
+    pub(crate) fn still_has(&self, column: ColumnId, last: SchemaVersion) -> bool {
+        let part = |part: &PartView| {
+            part.segment.record().min_begin > self.ts || part.segment.still_has(column, last)
+        };
+        let chunk = |chunk: &Arc<Chunk>| {
+            chunk.still_has(column, last) || chunk.begins.iter().all(|begin| *begin > self.ts)
+        };
+        self.view.parts.iter().all(part)
+            && self.view.deltas.iter().flat_map(|delta| &delta.chunks).all(chunk)
+    }
+
+    /// Prepares a scan. A column that was dropped or widened since the reader planned is read as it
+    /// was, as long as its values are there.
+    ///
+    /// # Errors
+    ///
+    /// `SchemaChanged` if they are not.
     pub fn scan(&self, request: ScanRequest) -> Result<TabletScan> {
         TabletScan::new(self, request)
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use types::{NodeId, RegionKind, SnapshotToken, Timestamp};
+use types::{RegionKind, SnapshotToken, Timestamp};
 
 use crate::auth::Caller;
 use crate::error::{DoorCode, DoorError, DoorResult};
@@ -266,15 +266,4 @@ impl Engine {
 fn to_json(value: &impl Serialize) -> DoorResult<Value> {
     serde_json::to_value(value)
         .map_err(|error| DoorError::new(DoorCode::Invalid, error.to_string()))
-}
-
-/// Groups a placed table's regions by the node that scans them, in node order.
-pub fn by_node(
-    regions: &[crate::picture::PlacedRegion],
-) -> Vec<(NodeId, Vec<(types::RegionId, types::Epoch)>)> {
-    let mut groups: std::collections::BTreeMap<NodeId, Vec<_>> = Default::default();
-    for region in regions {
-        groups.entry(region.node).or_default().push((region.id, region.epoch));
-    }
-    groups.into_iter().collect()
 }

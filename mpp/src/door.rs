@@ -33,14 +33,15 @@ use tonic::transport::server::TcpConnectInfo;
 use tonic::{Extensions, Request, Response, Status, Streaming};
 use types::SnapshotToken;
 
-use crate::actions::{ACTIONS, DEFAULT_TTL_MS, SnapshotInfo, by_node};
+use crate::actions::{ACTIONS, DEFAULT_TTL_MS, SnapshotInfo};
 use crate::auth::{Bearers, Caller, PasswordCheck, authenticate, bearer};
 use crate::error::{DoorCode, DoorError, DoorResult};
 use crate::exec::{Answer, Engine, answer_schema, scan_schema};
+use crate::guard::Guarded;
 use crate::metadata::Question;
-use crate::picture;
 use crate::request::{Command, ScanCommand, SqlCommand};
 use crate::ticket::{ScanTicket, SqlTicket, Ticket, Work};
+use crate::{parts, picture};
 
 /// How long a ticket may be redeemed at all, in milliseconds; its lease may end sooner.
 const TICKET_TTL_MS: u64 = 24 * 3_600_000;
@@ -62,10 +63,10 @@ pub fn service(
     engine: Arc<Engine>,
     check: PasswordCheck,
     address: SocketAddr,
-) -> FlightServiceServer<impl FlightService> {
-    FlightServiceServer::new(Door { engine, check, address })
-        .max_decoding_message_size(REQUEST_LIMIT)
-        .max_encoding_message_size(usize::MAX)
+) -> Guarded<FlightServiceServer<impl FlightService>> {
+    let service = FlightServiceServer::new(Door { engine, check, address });
+    let service = service.max_decoding_message_size(REQUEST_LIMIT);
+    Guarded(service.max_encoding_message_size(usize::MAX))
 }
 
 fn unsupported(what: &str) -> Status {
@@ -140,21 +141,20 @@ impl Door {
         let owners = self.engine.owners()?;
         let picture =
             picture::take(&self.engine.placement, table.clone(), &owners, &[], true).await?;
+        let described = Arc::new(parts::described(&table, &command));
         let mut endpoints = Vec::new();
-        for (node, regions) in by_node(&picture.regions) {
+        for part in parts::parts(&picture.regions, &owners) {
             let ticket = Work::Scan(ScanTicket {
-                database: table.database.clone(),
-                table: table.name.clone(),
-                table_id: table.id,
-                schema_version: table.version,
+                table: described.clone(),
                 columns: command.columns.clone(),
                 filter: command.filter.clone(),
-                regions,
+                ranges: part.ranges,
                 limit: command.limit,
             });
             endpoints.push(FlightEndpoint {
                 ticket: Some(self.seal(ticket, token).await?),
-                location: vec![location(owners.get(node)?.door.clone())],
+                location: part.locations.into_iter().map(location).collect(),
+                app_metadata: serde_json::json!({ "replicas": part.replicas }).to_string().into(),
                 ..Default::default()
             });
         }
@@ -303,7 +303,7 @@ fn flight_info(
 ) -> DoorResult<FlightInfo> {
     let mut info = FlightInfo::new()
         .try_with_schema(schema)
-        .map_err(|error| DoorError::new(DoorCode::Invalid, error.to_string()))?
+        .map_err(DoorError::from)?
         .with_total_records(rows)
         .with_total_bytes(bytes)
         .with_app_metadata(metadata.to_string());

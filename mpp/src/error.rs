@@ -3,13 +3,22 @@
 //! The code travels inside the text (`ISOBAR-CODE: …`), because DataFusion and gRPC both keep
 //! texts and lose types.
 
+use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
+use sql::result::SqlError;
 use tonic::{Code, Status};
 use types::Error;
 
 const MARK: &str = "ISOBAR-";
-/// What tonic and hyper say of connections that cannot be made or break.
-const BROKEN: [&str; 4] = ["transport error", "tcp connect", "http2 error", "h2 protocol error"];
+/// What tonic and hyper say of connections that cannot be made or break, and workers of a coordinator
+/// that is gone before they have its plan.
+const BROKEN: [&str; 5] = [
+    "transport error",
+    "tcp connect",
+    "http2 error",
+    "h2 protocol error",
+    "waiting for the plan to be set by the coordinator",
+];
 
 /// A stable name for what went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +170,7 @@ impl From<Error> for DoorError {
             Error::Corrupt(_) => DoorCode::Corrupt,
             // Not for another try.
             Error::Cancelled(_) | Error::OutcomeUnknown { .. } => DoorCode::Cancelled,
+            Error::Revoked(_) => DoorCode::Unavailable,
             Error::NotLeader { .. }
             | Error::Conflict { .. }
             | Error::Locked(_)
@@ -177,6 +187,7 @@ impl From<Error> for DoorError {
     }
 }
 
+/// The one place where an error of the libraries below becomes one of a client's: their texts go to the node's log alone.
 impl From<DataFusionError> for DoorError {
     fn from(error: DataFusionError) -> Self {
         let text = error.to_string();
@@ -184,20 +195,43 @@ impl From<DataFusionError> for DoorError {
             return coded;
         }
         let root = error.find_root();
+        if let DataFusionError::ExecutionJoin(task) = root
+            && task.is_panic()
+        {
+            return DoorError::new(DoorCode::Invalid, sql::panics::fault().to_string());
+        }
         if let DataFusionError::External(cause) = root
             && let Some(status) = cause.downcast_ref::<Status>()
         {
             return status.clone().into();
         }
-        let code = match root {
-            DataFusionError::NotImplemented(_) => DoorCode::Unsupported,
-            DataFusionError::ResourcesExhausted(_) => DoorCode::Unavailable,
-            // A worker that cannot be reached is reported by gRPC in words only.
-            _ if BROKEN.iter().any(|words| text.contains(words)) => DoorCode::Unavailable,
-            _ => DoorCode::Invalid,
-        };
-        DoorError::new(code, text)
+        // A worker that cannot be reached is reported by gRPC in words only.
+        if BROKEN.iter().any(|words| text.contains(words)) {
+            tracing::warn!(cause = text, "a worker's answer broke off");
+            let text =
+                "a columnar node that the query runs on cannot be reached: run the query again";
+            return DoorError::new(DoorCode::Unavailable, text);
+        }
+        refused(&SqlError::from(error))
     }
+}
+
+impl From<ArrowError> for DoorError {
+    fn from(error: ArrowError) -> Self {
+        DataFusionError::from(error).into()
+    }
+}
+
+/// An error that has a number in MySQL.
+pub(crate) fn refused(error: &SqlError) -> DoorError {
+    let code = match error.code {
+        1049 | 1051 | 1054 | 1146 => DoorCode::NotFound,
+        1235 => DoorCode::Unsupported,
+        1412 => DoorCode::TableChanged,
+        8175 | 9005 => DoorCode::Unavailable,
+        _ => DoorCode::Invalid,
+    };
+    DoorError::new(code, error.to_string())
 }
 
 impl From<DoorError> for DataFusionError {

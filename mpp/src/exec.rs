@@ -3,7 +3,7 @@
 //! A failure before the first row is planned again, elsewhere if it can be; after the first row it
 //! is the client's to see. No plan runs unverified.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,31 +21,32 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use placement::client::PlacementClient;
+use rpc::Pulse;
 use sql::lane;
 use sql::planner::{PlannedSelect, QueryContext, TableResolver};
-use sql::result::ResultColumn;
+use sql::result::{ResultColumn, SqlError};
 use tonic::service::Routes;
 use types::columns::told_field;
 use types::{LeaseId, NodeId, SnapshotToken, Table, Timestamp};
 
 use crate::channel::{self, WorkerChannels};
-use crate::error::{DoorCode, DoorError, DoorResult};
+use crate::error::{DoorCode, DoorError, DoorResult, refused};
+use crate::guard::Guarded;
 use crate::handlers::QueryNodes;
 use crate::picture::Owners;
 use crate::reader::Reader;
 use crate::request::SqlContext;
-use crate::scan::{ColumnarScanExec, ScanSpec};
 use crate::table::{ColumnarTables, Expected};
-use crate::ticket::ScanTicket;
 use crate::worker::OnLane;
-use crate::{pruning, rules, session, verifier};
+use crate::{rules, session, verifier};
 
 /// How often a query is planned before its failure is the client's.
-const ATTEMPTS: usize = 3;
+const ATTEMPTS: usize = 4;
 /// No attempt begins later than this after the first, so that a mute cluster is an error soon.
 const ATTEMPT_WINDOW: Duration = Duration::from_secs(4);
-/// Pause before another attempt, so that a moving region can arrive.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Pauses before another attempt, so that a moving region can arrive; nodes report four times a second.
+const PAUSES: [Duration; ATTEMPTS - 1] =
+    [Duration::from_millis(100), Duration::from_millis(200), Duration::from_millis(400)];
 /// A node not heard of for this long is avoided, if another holds the data.
 const SILENT_MS: u64 = 3_000;
 /// How long EXPLAIN ANALYZE waits for the workers' metrics, some of which may never come.
@@ -57,10 +58,11 @@ const LEASE_MEMORY_MS: u64 = 500;
 pub struct Engine {
     pub(crate) placement: PlacementClient,
     pub(crate) clock: Arc<dyn Clock>,
-    reader: Arc<Reader>,
-    runtime: Arc<RuntimeEnv>,
+    pub(crate) reader: Arc<Reader>,
+    pub(crate) runtime: Arc<RuntimeEnv>,
     worker: Worker,
-    channels: WorkerChannels,
+    pub(crate) channels: WorkerChannels,
+    pub(crate) pulse: Pulse,
     leases: Mutex<KnownLeases>,
 }
 
@@ -87,6 +89,7 @@ struct Prepared {
     context: SessionContext,
     /// The answer's columns, as clients are told them.
     schema: SchemaRef,
+    tables: Arc<ColumnarTables>,
 }
 
 impl Engine {
@@ -99,8 +102,8 @@ impl Engine {
     ) -> Arc<Self> {
         let channels = WorkerChannels::default();
         let worker = session::worker(reader.clone(), runtime.clone(), channels.clone());
-        let leases = Mutex::default();
-        Arc::new(Engine { placement, clock, reader, runtime, worker, channels, leases })
+        let (leases, pulse) = (Mutex::default(), Pulse::default());
+        Arc::new(Engine { placement, clock, reader, runtime, worker, channels, pulse, leases })
     }
 
     /// The worker as a service for the node's internal port.
@@ -109,7 +112,8 @@ impl Engine {
     ///
     /// `Unavailable` if there are no threads for queries.
     pub fn worker_routes(&self) -> types::Result<Routes> {
-        Ok(Routes::new(OnLane::new(self.worker.clone().into_worker_server(), lane::handle()?)))
+        let worker = Guarded(self.worker.clone().into_worker_server());
+        Ok(Routes::new(OnLane::new(worker, lane::handle()?)))
     }
 
     /// Unix milliseconds now.
@@ -211,8 +215,8 @@ impl Engine {
         let mut failure = None;
         let begun = tokio::time::Instant::now();
         for attempt in 0..ATTEMPTS {
-            if attempt > 0 {
-                tokio::time::sleep(PAUSE).await;
+            if let Some(pause) = attempt.checked_sub(1).and_then(|pause| PAUSES.get(pause)) {
+                tokio::time::sleep(*pause).await;
             }
             match self.attempt(query, context, token.ts, attempt > 0).await {
                 Ok(answer) => return Ok(answer),
@@ -237,11 +241,14 @@ impl Engine {
             // A region may be gone because its table is: that is for the catalog to say.
             self.timestamp().await?;
         }
+        self.check_readable(ts)?;
         self.catch_up(context).await?;
-        let avoid = if again { self.doubtful_nodes().await } else { Vec::new() };
-        let Prepared { plan, context, schema } =
+        let avoid = self.nodes_to_avoid(&context.avoid, again).await;
+        let Prepared { plan, context, schema, tables } =
             self.prepare(query, context, ts, &avoid, again).await?;
-        let mut answer = first_batch(lane::run(plan, context.task_ctx())?).await?;
+        let first = first_batch(lane::run(plan, context.task_ctx())?);
+        let without = |silent: &BTreeSet<NodeId>| tables.can_do_without(silent);
+        let mut answer = self.while_answered(tables.used(), without, first).await?;
         answer.schema = schema.clone();
         answer.batches = answer.batches.map(move |batch| rename(batch?, &schema)).boxed();
         Ok(answer)
@@ -255,8 +262,29 @@ impl Engine {
         ts: Timestamp,
         analyze: bool,
     ) -> DoorResult<Vec<String>> {
+        let first = self.explain_once(query, context, ts, analyze, false).await;
+        match first {
+            // As a query itself is planned again.
+            Err(error) if error.code.is_retryable() => {
+                self.explain_once(query, context, ts, analyze, true).await
+            }
+            other => other,
+        }
+    }
+
+    async fn explain_once(
+        &self,
+        query: &str,
+        context: &SqlContext,
+        ts: Timestamp,
+        analyze: bool,
+        again: bool,
+    ) -> DoorResult<Vec<String>> {
+        self.check_readable(ts)?;
         self.catch_up(context).await?;
-        let Prepared { plan, context, .. } = self.prepare(query, context, ts, &[], false).await?;
+        let avoid = self.nodes_to_avoid(&context.avoid, again).await;
+        let Prepared { plan, context, .. } =
+            self.prepare(query, context, ts, &avoid, again).await?;
         if !analyze {
             return Ok(lines(&display_plan_ascii(plan.as_ref(), false)));
         }
@@ -275,74 +303,6 @@ impl Engine {
                 Ok(all)
             }
         }
-    }
-
-    /// Scans this node's part of a table.
-    pub async fn scan(&self, ticket: &ScanTicket, ts: Timestamp) -> DoorResult<Answer> {
-        // Brings the catalog up to date: the ticket may be older than a change.
-        self.timestamp().await?;
-        let table =
-            self.table(&ticket.database, &ticket.table).await.map_err(|error| {
-                match error.code {
-                    DoorCode::NotFound => changed(ticket, "it was dropped"),
-                    _ => error,
-                }
-            })?;
-        if table.id != ticket.table_id {
-            return Err(changed(ticket, "it was dropped and created again"));
-        }
-        if table.version != ticket.schema_version {
-            return Err(changed(ticket, "it was altered"));
-        }
-        let position = |name: &String| {
-            let found = table.column_named(name);
-            found.map(|(at, _)| at).ok_or_else(|| changed(ticket, "a column is gone"))
-        };
-        let wanted: Vec<usize> = ticket.columns.iter().map(position).collect::<DoorResult<_>>()?;
-        let filter = ticket.filter.as_ref().map(|filter| filter.to_expr(&table)).transpose()?;
-        // The filter may need columns that are not in the answer.
-        let node = self.reader.node();
-        let spec = ScanSpec {
-            table: table.clone(),
-            projection: (0..table.columns.len()).collect(),
-            regions: ticket.regions.iter().map(|(id, epoch)| (*id, *epoch, node)).collect(),
-            node: Some(node),
-            ts,
-            rows: 0,
-            bytes: 0,
-            prune: Vec::new(),
-        };
-        let provider = Arc::new(LocalScan { spec });
-        let context = SessionContext::new_with_state(session::local(
-            self.reader.clone(),
-            self.runtime.clone(),
-        ));
-        let mut frame = context.read_table(provider)?;
-        if let Some(filter) = filter {
-            frame = frame.filter(filter)?;
-        }
-        let names = sql::planner::planning_schema(&table);
-        let columns = wanted
-            .iter()
-            .filter_map(|at| names.fields().get(*at))
-            .map(|field| {
-                datafusion::logical_expr::col(datafusion::common::Column::new_unqualified(
-                    field.name().clone(),
-                ))
-            })
-            .collect::<Vec<_>>();
-        frame = frame.select(columns)?;
-        if let Some(limit) = ticket.limit {
-            frame = frame.limit(0, Some(limit as usize))?;
-        }
-        let tasks = Arc::new(frame.task_ctx());
-        let plan = frame.create_physical_plan().await?;
-        let mut answer = first_batch(lane::run(plan, tasks)?).await?;
-        let schema = scan_schema(&table, &wanted)?;
-        let renamed = schema.clone();
-        answer.batches = answer.batches.map(move |batch| rename(batch?, &renamed)).boxed();
-        answer.schema = schema;
-        Ok(answer)
     }
 
     async fn prepare(
@@ -383,7 +343,7 @@ impl Engine {
             false => verifier::verify(&plan)?,
         };
         let schema = answer_schema(&planned.columns);
-        Ok(Prepared { plan, context: SessionContext::new_with_state(state), schema })
+        Ok(Prepared { plan, context: SessionContext::new_with_state(state), schema, tables })
     }
 
     async fn plan_logical(
@@ -428,7 +388,7 @@ impl Engine {
     }
 
     /// Columnar nodes that placement has not heard of lately, or that accept no connection.
-    async fn doubtful_nodes(&self) -> Vec<NodeId> {
+    pub(crate) async fn doubtful_nodes(&self) -> Vec<NodeId> {
         let Ok(status) = self.placement.status().await else { return Vec::new() };
         let silent = |node: &NodeId| {
             let of = status.nodes.iter().find(|status| status.node.id == *node);
@@ -462,7 +422,7 @@ pub fn answer_schema(columns: &[ResultColumn]) -> SchemaRef {
 }
 
 /// The batch under the names, and with exactly the types, that clients are told.
-fn rename(batch: RecordBatch, schema: &SchemaRef) -> DoorResult<RecordBatch> {
+pub(crate) fn rename(batch: RecordBatch, schema: &SchemaRef) -> DoorResult<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     let typed = |(column, field): (&ArrayRef, &FieldRef)| match column.data_type() {
         ty if ty == field.data_type() => Ok(column.clone()),
@@ -471,11 +431,11 @@ fn rename(batch: RecordBatch, schema: &SchemaRef) -> DoorResult<RecordBatch> {
     let columns = batch.columns().iter().zip(schema.fields()).map(typed).collect::<Result<_, _>>();
     columns
         .and_then(|columns| RecordBatch::try_new_with_options(schema.clone(), columns, &options))
-        .map_err(|error| DoorError::new(DoorCode::Corrupt, error.to_string()))
+        .map_err(|error| DoorError::new(DoorCode::Corrupt, SqlError::from(error).message))
 }
 
 /// Runs a stream up to its first batch, so that an early failure can still be planned again.
-async fn first_batch(mut stream: SendableRecordBatchStream) -> DoorResult<Answer> {
+pub(crate) async fn first_batch(mut stream: SendableRecordBatchStream) -> DoorResult<Answer> {
     let schema = stream.schema();
     let first = stream.next().await.transpose()?;
     let rest = stream.map_err(DoorError::from);
@@ -483,67 +443,6 @@ async fn first_batch(mut stream: SendableRecordBatchStream) -> DoorResult<Answer
     Ok(Answer { schema, batches })
 }
 
-fn changed(ticket: &ScanTicket, what: &str) -> DoorError {
-    DoorError::new(
-        DoorCode::TableChanged,
-        format!(
-            "table {}.{} changed since this read was planned ({what}): plan the read again",
-            ticket.database, ticket.table
-        ),
-    )
-}
-
-pub(crate) fn refused(error: &sql::result::SqlError) -> DoorError {
-    let code = match error.code {
-        1049 | 1051 | 1054 | 1146 => DoorCode::NotFound,
-        1235 => DoorCode::Unsupported,
-        1412 => DoorCode::TableChanged,
-        9005 => DoorCode::Unavailable,
-        _ => DoorCode::Invalid,
-    };
-    DoorError::new(code, error.to_string())
-}
-
 fn lines(text: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
-}
-
-/// One node's part of a table, as a table.
-#[derive(Debug)]
-struct LocalScan {
-    spec: ScanSpec,
-}
-
-#[async_trait::async_trait]
-impl datafusion::catalog::TableProvider for LocalScan {
-    fn schema(&self) -> SchemaRef {
-        sql::planner::planning_schema(&self.spec.table)
-    }
-
-    fn table_type(&self) -> datafusion::logical_expr::TableType {
-        datafusion::logical_expr::TableType::Base
-    }
-
-    fn supports_filters_pushdown(
-        &self,
-        filters: &[&datafusion::logical_expr::Expr],
-    ) -> datafusion::common::Result<Vec<datafusion::logical_expr::TableProviderFilterPushDown>>
-    {
-        Ok(pruning::support(filters, &self.spec.table))
-    }
-
-    async fn scan(
-        &self,
-        _: &dyn datafusion::catalog::Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[datafusion::logical_expr::Expr],
-        _: Option<usize>,
-    ) -> datafusion::common::Result<Arc<dyn ExecutionPlan>> {
-        let mut spec = self.spec.clone();
-        spec.prune = pruning::bounds(filters, &spec.table);
-        if let Some(projection) = projection {
-            spec.projection.clone_from(projection);
-        }
-        Ok(Arc::new(ColumnarScanExec::try_new(spec)?))
-    }
 }

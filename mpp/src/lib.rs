@@ -5,14 +5,17 @@
 //! row store's leader except for one batched read index per region.
 
 pub mod actions;
+mod answering;
 pub mod auth;
 pub mod channel;
 pub mod door;
 pub mod error;
 pub mod exec;
+pub mod guard;
 pub mod handlers;
 mod life;
 pub mod metadata;
+pub mod parts;
 pub mod picture;
 pub mod prepared;
 mod privileges;

@@ -12,6 +12,7 @@ use types::{Epoch, NodeId, RegionId, RegionKind, Table};
 use url::Url;
 
 use crate::error::{DoorCode, DoorError, DoorResult};
+use crate::ticket::KeyRange;
 
 /// A columnar node that can take part.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct PlacedRegion {
     pub id: RegionId,
     /// Its epoch at planning.
     pub epoch: Epoch,
+    /// Its keys.
+    pub range: KeyRange,
     /// Chosen node.
     pub node: NodeId,
     /// Every node that could do it, the chosen one first.
@@ -88,6 +91,17 @@ pub fn assign(
     owners: &Owners,
     avoid: &[NodeId],
 ) -> DoorResult<Vec<PlacedRegion>> {
+    assign_near(name, routes, owners, avoid, None)
+}
+
+/// As [`assign`], but a node that is named as `near` takes every region that it holds.
+pub fn assign_near(
+    name: &str,
+    routes: &[Route],
+    owners: &Owners,
+    avoid: &[NodeId],
+    near: Option<NodeId>,
+) -> DoorResult<Vec<PlacedRegion>> {
     let mut load: BTreeMap<NodeId, usize> = BTreeMap::new();
     let mut placed = Vec::with_capacity(routes.len());
     for route in routes {
@@ -98,7 +112,8 @@ pub fn assign(
             .filter(|node| owners.0.contains_key(node))
             .collect();
         replicas.sort_by_key(|node| {
-            (avoid.contains(node), load.get(node).copied().unwrap_or(0), *node)
+            let load = load.get(node).copied().unwrap_or(0);
+            (avoid.contains(node), near.is_some() && near != Some(*node), load, *node)
         });
         let Some(node) = replicas.first().copied() else {
             return Err(DoorError::new(
@@ -114,6 +129,7 @@ pub fn assign(
         placed.push(PlacedRegion {
             id: route.region.id,
             epoch: route.region.epoch,
+            range: (route.region.start.clone(), route.region.end.clone()),
             node,
             replicas,
         });

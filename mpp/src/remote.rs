@@ -2,6 +2,7 @@
 //!
 //! One round trip: the query is planned once, by the columnar node that coordinates it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +11,12 @@ use arrow_flight::{Action, FlightClient, Ticket as FlightTicket};
 use async_trait::async_trait;
 use env::Clock;
 use futures::{StreamExt, TryStreamExt};
-use placement::api::NodeRole;
+use placement::api::{Node, NodeRole};
 use placement::client::PlacementClient;
-use rpc::Channels;
+use rpc::{Channels, Pulse};
 use sql::analytic::{Analytic, AnalyticAnswer, AnalyticQuery, Receipt};
 use sql::result::SqlError;
-use types::{RegionKind, TableId};
+use types::{NodeId, RegionKind, TableId};
 
 use crate::auth::voucher;
 use crate::error::{DoorCode, DoorError, DoorResult};
@@ -33,44 +34,77 @@ pub struct RemoteAnalytic {
     placement: PlacementClient,
     channels: Channels,
     clock: Arc<dyn Clock>,
+    pulse: Pulse,
 }
 
 impl RemoteAnalytic {
     /// A client of every columnar node that placement knows.
     pub fn new(placement: PlacementClient, channels: Channels, clock: Arc<dyn Clock>) -> Self {
-        RemoteAnalytic { placement, channels, clock }
+        let pulse = Pulse::new(channels.clone());
+        RemoteAnalytic { placement, channels, clock, pulse }
     }
 
-    /// Doors, those of live nodes first, in an order that shifts with each query.
-    async fn doors(&self) -> DoorResult<Vec<String>> {
-        let mut doors: Vec<String> = self
-            .placement
-            .known_nodes()
-            .into_iter()
-            .filter(|node| node.role == NodeRole::Columnar)
-            .map(|node| node.client_address)
-            .collect();
-        if doors.is_empty() {
+    /// Columnar nodes in an order that shifts with each query, those that did not answer last.
+    async fn nodes(&self) -> DoorResult<Vec<Node>> {
+        let known = self.placement.known_nodes().into_iter();
+        let mut nodes: Vec<Node> = known.filter(|one| one.role == NodeRole::Columnar).collect();
+        if nodes.is_empty() {
             let text = "there is no columnar node: start one, or read rows";
             return Err(DoorError::new(DoorCode::Unavailable, text));
         }
-        let shift = (self.clock.unix_micros() as usize) % doors.len();
-        doors.rotate_left(shift);
-        Ok(doors)
+        let shift = (self.clock.unix_micros() as usize) % nodes.len();
+        nodes.rotate_left(shift);
+        let mut silent = self.pulse.silent();
+        if nodes.iter().all(|node| silent.contains(&node.id)) {
+            let all: Vec<_> = nodes.iter().map(address).collect();
+            silent = self.pulse.ask(&all).await;
+            if nodes.iter().all(|node| silent.contains(&node.id)) {
+                let text = "no columnar node answers: check that they run, or read rows";
+                return Err(DoorError::new(DoorCode::Unavailable, text));
+            }
+        }
+        nodes.sort_by_key(|node| silent.contains(&node.id));
+        Ok(nodes)
     }
 
-    async fn client(&self, door: &str, user: &str) -> DoorResult<FlightClient> {
+    /// Runs a query at one of these nodes, the first of them if it answers.
+    async fn get_from(
+        &self,
+        (node, others): (&Node, &[Node]),
+        query: &AnalyticQuery,
+        key: &[u8],
+    ) -> DoorResult<AnalyticAnswer> {
+        let mut context = context(query);
+        context.avoid = self.pulse.silent().into_iter().collect();
+        let work = Work::Sql(SqlTicket { query: query.sql.clone(), context });
+        let expires_ms = self.clock.unix_millis() + TICKET_TTL_MS;
+        let ticket = Ticket { work, token: query.token, expires_ms }.seal(key)?;
+        let without = |_: &BTreeSet<NodeId>| {
+            let silent = self.pulse.silent();
+            others.iter().any(|other| !silent.contains(&other.id))
+        };
+        let answer = self.get(&node.client_address, &query.user, &ticket);
+        match self.pulse.watch(&[address(node)], without, answer).await {
+            Ok(answer) => answer,
+            Err(_) => Err(DoorError::new(
+                DoorCode::Unavailable,
+                format!("the columnar node at {} does not answer", node.client_address),
+            )),
+        }
+    }
+
+    async fn client(&self, node: &str, user: &str) -> DoorResult<FlightClient> {
         let key = self.placement.signing_key().await?;
         let token = voucher(user, &key, self.clock.unix_millis())?;
-        let mut client = FlightClient::new(self.channels.get(door)?);
+        let mut client = FlightClient::new(self.channels.get(node)?);
         client
             .add_header("authorization", &format!("Bearer {token}"))
             .map_err(|error| DoorError::new(DoorCode::Invalid, error.to_string()))?;
         Ok(client)
     }
 
-    async fn get(&self, door: &str, user: &str, ticket: &[u8]) -> DoorResult<AnalyticAnswer> {
-        let mut client = self.client(door, user).await?;
+    async fn get(&self, node: &str, user: &str, ticket: &[u8]) -> DoorResult<AnalyticAnswer> {
+        let mut client = self.client(node, user).await?;
         let ticket = FlightTicket { ticket: ticket.to_vec().into() };
         let first = async {
             let mut stream = client.do_get(ticket).await.map_err(flight_error)?;
@@ -81,7 +115,7 @@ impl RemoteAnalytic {
         let (stream, first) =
             tokio::time::timeout(FIRST_MESSAGE, first).await.map_err(|_| {
                 DoorError::from(types::Error::timeout(
-                    format!("columnar node {door}"),
+                    format!("columnar node {node}"),
                     FIRST_MESSAGE,
                 ))
             })??;
@@ -90,7 +124,8 @@ impl RemoteAnalytic {
             .cloned()
             .or_else(|| first.as_ref().map(|batch| batch.schema()))
             .ok_or_else(|| DoorError::new(DoorCode::Unavailable, "an answer without a schema"))?;
-        let node = door.to_owned();
+        let lines = vec![format!("coordinator: columnar node at {node}")];
+        let node = node.to_owned();
         let rest = stream.map_err(move |error| {
             let mut error = flight_error(error);
             if error.code.is_retryable() {
@@ -103,9 +138,12 @@ impl RemoteAnalytic {
             sql_error(error)
         });
         let batches = futures::stream::iter(first.map(Ok)).chain(rest).boxed();
-        let lines = vec![format!("coordinator: columnar node at {door}")];
         Ok(AnalyticAnswer { schema, batches, receipt: Receipt { lines } })
     }
+}
+
+fn address(node: &Node) -> rpc::pulse::Address {
+    (node.id, node.rpc_address.clone())
 }
 
 fn context(query: &AnalyticQuery) -> SqlContext {
@@ -118,6 +156,7 @@ fn context(query: &AnalyticQuery) -> SqlContext {
         sql_mode: query.sql_mode.clone(),
         user: query.user.clone(),
         connection_id: query.connection_id,
+        avoid: Vec::new(),
     }
 }
 
@@ -130,6 +169,11 @@ fn flight_error(error: FlightError) -> DoorError {
 }
 
 fn sql_error(error: DoorError) -> SqlError {
+    if !error.code.is_retryable()
+        && let Some(error) = sql::error::of_words(&error.text)
+    {
+        return error;
+    }
     let (code, state): (u16, &[u8; 5]) = match error.code {
         DoorCode::NotFound => (1146, b"42S02"),
         DoorCode::Unsupported => (1235, b"42000"),
@@ -138,10 +182,7 @@ fn sql_error(error: DoorError) -> SqlError {
         DoorCode::Timeout => (9012, b"HY000"),
         DoorCode::StaleRegion | DoorCode::Unavailable => (9013, b"HY000"),
         DoorCode::Cancelled => (1317, b"70100"),
-        _ => match sql::error::of_words(&error.text) {
-            Some(error) => return error,
-            None => (1105, b"HY000"),
-        },
+        _ => (1105, b"HY000"),
     };
     SqlError::new(code, state, error.to_string())
 }
@@ -168,21 +209,24 @@ impl Analytic for RemoteAnalytic {
     async fn query(&self, query: AnalyticQuery) -> Result<AnalyticAnswer, SqlError> {
         let run = async {
             let key = self.placement.signing_key().await?;
-            let work = Work::Sql(SqlTicket { query: query.sql.clone(), context: context(&query) });
-            let expires_ms = self.clock.unix_millis() + TICKET_TTL_MS;
-            let ticket = Ticket { work, token: query.token, expires_ms }.seal(&key)?;
             let mut failure = None;
-            for door in self.doors().await? {
-                match self.get(&door, &query.user, &ticket).await {
+            let nodes = self.nodes().await?;
+            let mut left = nodes.as_slice();
+            while let Some((node, others)) = left.split_first() {
+                left = others;
+                match self.get_from((node, others), &query, &key).await {
                     Ok(answer) => return Ok(answer),
                     Err(error) if error.code.is_retryable() => {
-                        tracing::info!(door, %error, "another columnar node is tried");
+                        let node = node.client_address.as_str();
+                        tracing::info!(node, %error, "another columnar node is tried");
                         failure = Some(error);
                     }
                     Err(error) => return Err(error),
                 }
             }
-            Err(failure.unwrap_or_else(|| DoorError::new(DoorCode::Unavailable, "no door")))
+            Err(failure.unwrap_or_else(|| {
+                DoorError::new(DoorCode::Unavailable, "no columnar node answered")
+            }))
         };
         run.await.map_err(sql_error)
     }
@@ -200,8 +244,9 @@ impl Analytic for RemoteAnalytic {
                 .map_err(|error| DoorError::new(DoorCode::Invalid, error.to_string()))?;
             body["analyze"] = analyze.into();
             let mut failure = None;
-            for door in self.doors().await? {
-                let mut client = self.client(&door, &query.user).await?;
+            for node in self.nodes().await? {
+                let node = node.client_address;
+                let mut client = self.client(&node, &query.user).await?;
                 let action = Action::new("explain", body.to_string());
                 let answer = async {
                     let results = client.do_action(action).await.map_err(flight_error)?;
@@ -215,10 +260,12 @@ impl Analytic for RemoteAnalytic {
                     }
                     Ok(Err(error)) if !error.code.is_retryable() => return Err(error),
                     Ok(Err(error)) => failure = Some(error),
-                    Err(_) => failure = Some(types::Error::timeout(door, FIRST_MESSAGE).into()),
+                    Err(_) => failure = Some(types::Error::timeout(node, FIRST_MESSAGE).into()),
                 }
             }
-            Err(failure.unwrap_or_else(|| DoorError::new(DoorCode::Unavailable, "no door")))
+            Err(failure.unwrap_or_else(|| {
+                DoorError::new(DoorCode::Unavailable, "no columnar node answered")
+            }))
         };
         run.await.map_err(sql_error)
     }

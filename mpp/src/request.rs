@@ -6,7 +6,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Expr, Operator, binary_expr, col, lit};
 use serde::{Deserialize, Serialize};
-use types::{ColumnType, Decimal, SchemaVersion, Table, TableId};
+use types::{ColumnType, Decimal, NodeId, SchemaVersion, Table, TableId};
 
 use crate::error::{DoorCode, DoorError, DoorResult};
 
@@ -81,6 +81,8 @@ pub struct SqlContext {
     pub user: String,
     /// Connection number.
     pub connection_id: u64,
+    /// Columnar nodes that did not answer the caller: others are taken where they hold the data.
+    pub avoid: Vec<NodeId>,
 }
 
 impl Default for SqlContext {
@@ -94,6 +96,7 @@ impl Default for SqlContext {
             sql_mode: sql::variables::SQL_MODE.to_owned(),
             user: String::new(),
             connection_id: 0,
+            avoid: Vec::new(),
         }
     }
 }
@@ -213,6 +216,12 @@ impl Filter {
             }
             other => Err(invalid(format!("'{other}' is no filter operator"))),
         }
+    }
+
+    /// Whether a column is named anywhere in it.
+    pub fn names(&self, column: &str) -> bool {
+        self.column.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(column))
+            || self.args.iter().chain(self.arg.as_deref()).any(|arg| arg.names(column))
     }
 
     fn column(&self, table: &Table) -> DoorResult<(Expr, ColumnType)> {

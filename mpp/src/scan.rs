@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 use types::{Epoch, NodeId, RegionId, Table, Timestamp};
 
+use crate::error::{DoorCode, DoorError};
 use crate::life;
 use crate::pruning::Bound;
 use crate::reader::{Pinned, Reader};
@@ -196,13 +197,15 @@ impl ExecutionPlan for ColumnarScanExec {
                 self.spec.table.name
             );
         };
-        if let Some((id, ..)) = self.spec.regions.iter().find(|(_, _, node)| *node != reader.node())
-        {
-            return exec_err!(
-                "region {id} of {} was planned onto node {}: this is a planner fault",
-                self.spec.table.name,
-                reader.node()
+        let here = reader.node();
+        if let Some((id, _, node)) = self.spec.regions.iter().find(|(.., node)| *node != here) {
+            // The node has lost its disk since, and is another one at the same address.
+            let text = format!(
+                "region {id} of {} was planned onto node {node}, and node {here} answers at its \
+                 address now: plan the query again",
+                self.spec.table.name
             );
+            return Err(DoorError::new(DoorCode::StaleRegion, text).into());
         }
         let rows = MetricBuilder::new(&self.metrics).output_rows(partition);
         let wait = MetricBuilder::new(&self.metrics).subset_time("snapshot_wait", partition);

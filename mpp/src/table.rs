@@ -1,5 +1,6 @@
 //! Tables as columns: what a query's planner sees of them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -99,6 +100,8 @@ pub struct ColumnarTables {
     avoid: Vec<NodeId>,
     fresh: bool,
     used: Mutex<Vec<NodeId>>,
+    /// Of each region: the nodes that could scan it.
+    replicas: Mutex<Vec<Vec<NodeId>>>,
     resolved: Mutex<Vec<(TableId, SchemaVersion)>>,
 }
 
@@ -112,8 +115,8 @@ impl ColumnarTables {
         avoid: Vec<NodeId>,
         fresh: bool,
     ) -> Self {
-        let (used, resolved) = Default::default();
-        ColumnarTables { placement, owners, expected, ts, avoid, fresh, used, resolved }
+        let (used, replicas, resolved) = Default::default();
+        ColumnarTables { placement, owners, expected, ts, avoid, fresh, used, replicas, resolved }
     }
 
     /// The catalog's version, and the tables of it that the query names.
@@ -122,6 +125,12 @@ impl ColumnarTables {
         tables.sort_unstable();
         tables.dedup();
         (self.expected.catalog.version, tables)
+    }
+
+    /// Whether every region of the resolved tables is held by a node that is not among these.
+    pub fn can_do_without(&self, nodes: &BTreeSet<NodeId>) -> bool {
+        let elsewhere = |held: &Vec<NodeId>| held.iter().any(|node| !nodes.contains(node));
+        self.replicas.lock().iter().all(elsewhere)
     }
 
     /// The nodes that the resolved tables need, in a canonical order.
@@ -160,6 +169,8 @@ impl TableResolver for ColumnarTables {
                 .await
                 .map_err(|error| unavailable(error.to_string()))?;
         self.used.lock().extend(picture.regions.iter().map(|region| region.node));
+        let replicas = picture.regions.iter().map(|region| region.replicas.clone());
+        self.replicas.lock().extend(replicas);
         Ok(ResolvedTable {
             provider: Arc::new(ColumnarTable::new(picture, self.ts)),
             table: Some(found),

@@ -1,37 +1,68 @@
 //! Tickets: what a DoGet is allowed to read, signed so that no client can make one up.
 //!
 //! A ticket says everything about its work, so it can be redeemed again after a failure, on any
-//! node that holds what it names. It is never logged.
+//! columnar node. A part of a table is named by what no split, move or ALTER changes: the table's
+//! number, ranges of its keys, and the columns as they were described. It never names a region or
+//! a node, and it is never logged.
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use types::token;
-use types::{Epoch, LeaseId, RegionId, SchemaVersion, SnapshotToken, TableId};
+use types::{LeaseId, SnapshotToken, Table};
 
 use crate::error::{DoorCode, DoorError, DoorResult};
 use crate::request::{Filter, SqlContext};
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 const TAG: usize = 16;
+/// Longest ticket, in bytes: no message of a client may be longer.
+const LONGEST: usize = 16 << 20;
+
+/// Keys from the first to before the second.
+pub type KeyRange = (Vec<u8>, Vec<u8>);
 
 /// A part of a table at a snapshot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScanTicket {
-    /// Database, for messages.
-    pub database: String,
-    /// Table, for messages.
-    pub table: String,
-    /// The very table: a recreated one has another number.
-    pub table_id: TableId,
-    /// The schema that the client was told.
-    pub schema_version: SchemaVersion,
+    /// The very table, at the schema version that the client was told of, with the columns that
+    /// this ticket needs and no others. Names in it are for messages, and for `columns` and
+    /// `filter` to refer to.
+    #[serde(with = "packed")]
+    pub table: Arc<Table>,
     /// Columns, in the order of the answer.
     pub columns: Vec<String>,
     /// Rows to return.
     pub filter: Option<Filter>,
-    /// Regions of one node.
-    pub regions: Vec<(RegionId, Epoch)>,
+    /// Where the rows are: ascending, none touching the next.
+    #[serde(with = "packed")]
+    pub ranges: Vec<KeyRange>,
     /// Most rows to return.
     pub limit: Option<u64>,
+}
+
+/// Keys and descriptions, which JSON would blow up, as base64 of a compact form.
+mod packed {
+    use base64::prelude::{BASE64_STANDARD, Engine as _};
+    use serde::de::{DeserializeOwned, Error as _};
+    use serde::ser::Error as _;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<T: Serialize, S: Serializer>(
+        value: &T,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let bytes = postcard::to_allocvec(value).map_err(S::Error::custom)?;
+        BASE64_STANDARD.encode(bytes).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<T, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = BASE64_STANDARD.decode(text).map_err(D::Error::custom)?;
+        postcard::from_bytes(&bytes).map_err(D::Error::custom)
+    }
 }
 
 /// A query at a snapshot.
@@ -76,7 +107,16 @@ impl Ticket {
             .map_err(|error| DoorError::new(DoorCode::Invalid, format!("ticket: {error}")))?;
         let tag = token::sign(key, &bytes);
         bytes.extend_from_slice(&tag);
-        Ok(bytes)
+        match bytes.len() {
+            0..=LONGEST => Ok(bytes),
+            length => Err(DoorError::new(
+                DoorCode::Invalid,
+                format!(
+                    "the ticket would be {length} bytes, at most {LONGEST} are allowed: ask for fewer \
+                     columns, with a shorter filter or query"
+                ),
+            )),
+        }
     }
 
     /// From bytes that anybody may have made up: checks the signature before reading anything.
@@ -87,8 +127,8 @@ impl Ticket {
                 "this ticket was not issued by this cluster: call GetFlightInfo for a new one",
             )
         };
-        let at = bytes.len().checked_sub(TAG).ok_or_else(forged)?;
-        let (body, tag) = bytes.split_at(at);
+        let at = bytes.len().checked_sub(TAG).filter(|_| bytes.len() <= LONGEST);
+        let (body, tag) = bytes.split_at(at.ok_or_else(forged)?);
         token::verify(key, body, tag).map_err(|_| forged())?;
         let ticket = Self::decode(body)?;
         if ticket.expires_ms < now_ms {
@@ -108,7 +148,7 @@ impl Ticket {
         let bad = || {
             DoorError::new(
                 DoorCode::Invalid,
-                "this ticket is of an unknown format: call GetFlightInfo for a new one",
+                "this ticket is of the format of another version: call GetFlightInfo for a new one",
             )
         };
         match body.split_first() {

@@ -55,7 +55,8 @@ where
         let call = life.scope(self.inner.call(request));
         let call = AbortOnDropHandle::new(self.lane.spawn(call));
         let answer = |ended: Result<_, tokio::task::JoinError>| {
-            ended.unwrap_or_else(|error| Ok(Status::internal(error.to_string()).into_http()))
+            // The service has its own error for a panic: it was cut off.
+            ended.unwrap_or_else(|_| Ok(Status::cancelled("the call was ended").into_http()))
         };
         call.map(answer).boxed()
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use env::{SimClock, SimDisk};
 use raft::{Command, Effect, INITIAL_POSITION, Machine, Machines, Position, SnapshotChunks};
-use txn::{Fact, Facts, SnapshotItem, SplitChild, WriteKind, encode_chunk, split_region};
+use txn::{Fact, Facts, Floors, SnapshotItem, SplitChild, WriteKind, encode_chunk, split_region};
 use types::{
     Column, ColumnId, ColumnType, Epoch, Error, IntWidth, Peer, PeerRole, Region, RegionId,
     RegionKind, Result, Row, Table, Timestamp, Value, key, row,
@@ -77,6 +77,8 @@ pub fn narrowed(table: &Table, name: &str) -> Table {
     let mut narrower = table.clone();
     narrower.version += 1;
     narrower.columns.retain(|column| column.name != name);
+    let gone = table.columns.iter().filter(|column| column.name == name);
+    narrower.dropped.extend(gone.cloned());
     narrower
 }
 
@@ -133,6 +135,8 @@ pub struct World {
     parents: BTreeMap<RegionId, (RegionId, u64)>,
     /// Highest durable index that the node has reported of each region.
     reported: BTreeMap<RegionId, u64>,
+    /// How far each region's leader has removed versions.
+    collected: BTreeMap<RegionId, u64>,
 }
 
 struct OneChunk(Option<Vec<u8>>);
@@ -177,6 +181,7 @@ impl World {
             held: BTreeMap::new(),
             parents: BTreeMap::new(),
             reported: BTreeMap::new(),
+            collected: BTreeMap::new(),
         };
         let learner = world.machines.create(&region(), false).unwrap();
         world.learners.insert(REGION, learner);
@@ -303,6 +308,8 @@ impl World {
         let index = self.last_index(region);
         for child in regions {
             self.parents.insert(child.id, (region, index));
+            let collected = self.collected.get(&region).copied().unwrap_or_default();
+            self.collected.insert(child.id, collected);
             self.groups.insert(child.id, Group { region: child, log: Vec::new() });
         }
     }
@@ -428,8 +435,15 @@ impl World {
 
     /// Gives a region's learner a snapshot of everything in its log.
     pub fn resnapshot(&mut self, region: RegionId) -> Result<()> {
+        self.resnapshot_from(region, 0)
+    }
+
+    /// As [`World::resnapshot`], from a leader that has removed what was superseded before `floor`.
+    pub fn resnapshot_from(&mut self, region: RegionId, floor: u64) -> Result<()> {
+        let floor = self.collected.get(&region).copied().unwrap_or_default().max(floor);
+        self.collected.insert(region, floor);
         let at = Position { index: self.last_index(region), term: TERM };
-        let items = self.items(region);
+        let items = self.items(region, floor);
         let chunk = encode_chunk(&items).unwrap();
         let descriptor = self.groups[&region].region.clone();
         // A replica that is being replaced promises nothing until it has the snapshot.
@@ -440,14 +454,20 @@ impl World {
         Ok(())
     }
 
-    /// A region's state as snapshot items, newest versions last.
-    fn items(&self, region: RegionId) -> Vec<SnapshotItem> {
+    /// A region's state as snapshot items, newest versions last; without what was superseded before
+    /// `floor`.
+    fn items(&self, region: RegionId, floor: u64) -> Vec<SnapshotItem> {
         let region = &self.groups[&region].region;
         let schema = |table: &Table| SnapshotItem::Schema(Box::new(table.clone()));
         let mut items: Vec<SnapshotItem> = self.schemas.iter().map(schema).collect();
+        let read = Timestamp(floor);
+        items.push(SnapshotItem::Collected(Floors { read, settled: Timestamp::ZERO }));
         for (id, versions) in self.versions.iter().filter(|(id, _)| region.contains(&key_of(**id)))
         {
             for (at, (ts, cells)) in versions.iter().enumerate() {
+                if versions.get(at + 1).is_some_and(|(end, _)| *end <= floor) {
+                    continue;
+                }
                 items.push(SnapshotItem::Version {
                     key: key_of(*id),
                     commit_ts: Timestamp(*ts),

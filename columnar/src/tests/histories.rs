@@ -325,7 +325,9 @@ impl History {
             }
         }
         if self.world.learners.contains_key(&region) {
-            self.world.resnapshot(region)?;
+            // Its sender has removed versions up to some point that no reader asks before.
+            let floor = self.random.random_range(0..=self.safe);
+            self.world.resnapshot_from(region, floor)?;
             self.seen.snapshots += 1;
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Tests of the room: scenario scripts, random histories against a model, and damage.
 
 mod damage;
+mod dropping;
 mod figures;
 mod harness;
 mod histories;

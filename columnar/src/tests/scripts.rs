@@ -201,7 +201,8 @@ impl goldenscript::Runner for Script {
                 Ok(String::new())
             }
             "create" => Ok(self.world.create(region).map(|()| String::new())?),
-            "snapshot" => Ok(self.world.resnapshot(region).map(|()| String::new())?),
+            // From a leader that has removed what was superseded before `safe`.
+            "snapshot" => Ok(self.world.resnapshot_from(region, safe).map(|()| String::new())?),
             "alter" => {
                 let newest = self.world.schemas.last().ok_or("no schema")?.clone();
                 let table = match word {

@@ -31,6 +31,9 @@ fn table(model: &Table, version: u32, width: IntWidth, precision: u8) -> Table {
     Table { columns, version, ..model.clone() }
 }
 
+/// Rows that are written while the columns are narrow.
+const NARROW: u64 = 70;
+
 struct Widening {
     world: World,
     rows: BTreeMap<Vec<u8>, Row>,
@@ -66,8 +69,30 @@ impl Widening {
     }
 
     fn found(&self, table: &Table, comparison: Option<Comparison>) -> Result<usize, Error> {
+        self.found_at(Timestamp::MAX, table, comparison)
+    }
+
+    /// Who reads at a snapshot of before, by the narrower columns, finds what they held.
+    fn check_narrow(&self, table: &Table) {
+        let before = Timestamp(20 + NARROW - 1);
+        assert_eq!(self.found_at(before, table, None).unwrap(), NARROW as usize);
+        for row in self.rows.values().take(NARROW as usize).filter(|row| !row[1].is_null()) {
+            for (column, value) in table.columns.iter().zip(row.iter()).skip(1) {
+                let (column, value) = (column.clone(), value.clone());
+                let equal = Comparison { column, op: Compare::Eq, value };
+                assert_eq!(self.found_at(before, table, Some(equal)).unwrap(), 1, "{row:?}");
+            }
+        }
+    }
+
+    fn found_at(
+        &self,
+        ts: Timestamp,
+        table: &Table,
+        comparison: Option<Comparison>,
+    ) -> Result<usize, Error> {
         let handle = self.world.store.tablet(REGION).unwrap();
-        let snapshot = handle.snapshot_at(Timestamp::MAX, handle.region().epoch)?;
+        let snapshot = handle.snapshot_at(ts, handle.region().epoch)?;
         let predicate = Predicate { all: comparison.into_iter().collect() };
         let request = ScanRequest { columns: table.columns.clone(), predicate, batch_rows: 0 };
         let mut found = 0;
@@ -113,12 +138,15 @@ fn numbers_of_a_narrower_column_are_found_among_wider_ones() {
     // Who plans by the narrower columns is told, and finds nothing that it cannot hold.
     let stale = widening.found(&narrow, None).unwrap_err();
     assert!(matches!(stale, Error::SchemaChanged { sent: 2, known: Some(3), .. }), "{stale}");
+    widening.check_narrow(&narrow);
     widening.world.persist(REGION).unwrap();
     widening.check(&wide);
     for numbers in [0..10, 4_000_000_000..4_000_000_010] {
         widening.write(&wide, numbers);
         widening.world.persist(REGION).unwrap();
     }
+    widening.check_narrow(&narrow);
     while widening.world.store.maintain(Timestamp(10)).unwrap() {}
     widening.check(&wide);
+    widening.check_narrow(&narrow);
 }

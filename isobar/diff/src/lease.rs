@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::expr::quoted;
 use crate::server::{Engine, Moment, Server};
 use crate::sides::Place;
@@ -18,18 +19,40 @@ const RELEASE: Duration = Duration::from_secs(2);
 
 /// The leases of a run.
 #[derive(Default)]
-pub struct Leases(Mutex<Vec<Keeper>>);
+pub struct Leases {
+    kept: Mutex<Vec<Keeper>>,
+    /// Whether a side is being opened: its server may have given a lease that is not yet kept.
+    opening: watch::Sender<bool>,
+}
 
 impl Leases {
-    /// Keeps the lease of a side's snapshot, if it has one.
-    pub fn keep(&self, place: &Place, lease: &str) {
-        let keeper = place.server.as_ref().and_then(|server| Keeper::start(server, lease));
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(keeper);
+    /// Opens a side, and keeps the lease of its snapshot, if it has one.
+    pub async fn open(
+        &self,
+        place: impl Future<Output = Result<Place>>,
+        lease: &str,
+    ) -> Result<Place> {
+        self.opening.send_replace(true);
+        let place = place.await;
+        if let Ok(Place { server: Some(server), .. }) = &place {
+            let keeper = Keeper::start(server, lease);
+            self.kept.lock().unwrap_or_else(PoisonError::into_inner).extend(keeper);
+        }
+        self.opening.send_replace(false);
+        place
+    }
+
+    /// Waits until no side is being opened, as long as a server may take to end a lease: only its
+    /// answer names the lease that it gave.
+    pub async fn settled(&self) {
+        let mut opening = self.opening.subscribe();
+        _ = tokio::time::timeout(RELEASE, opening.wait_for(|opening| !opening)).await;
     }
 
     /// Ends them: nobody will read there any more.
     pub async fn release(&self) {
-        let keepers = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let keepers =
+            std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner));
         for keeper in keepers {
             _ = tokio::time::timeout(RELEASE, keeper.release()).await;
         }

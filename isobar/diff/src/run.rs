@@ -25,12 +25,21 @@ use crate::throttle::Throttle;
 /// Runs `isobar diff`. Exit code: 0 the same, 1 different, 2 could not tell.
 pub async fn run(args: Args) -> ExitCode {
     let leases = Leases::default();
-    let outcome = tokio::select! {
-        outcome = compare(&args, &leases) => outcome,
-        name = interrupted() => Err(Error::Interrupted(match &args.checkpoint {
-            Some(file) => format!(" by {name}; what is done is in {}: go on with --resume", file.display()),
-            None => format!(" by {name}; with --checkpoint FILE, the next run could go on from here"),
-        })),
+    let outcome = {
+        let mut comparison = std::pin::pin!(compare(&args, &leases));
+        tokio::select! {
+            outcome = &mut comparison => outcome,
+            name = interrupted() => {
+                tokio::select! {
+                    _ = &mut comparison => {}
+                    () = leases.settled() => {}
+                }
+                Err(Error::Interrupted(match &args.checkpoint {
+                    Some(file) => format!(" by {name}; what is done is in {}: go on with --resume", file.display()),
+                    None => format!(" by {name}; with --checkpoint FILE, the next run could go on from here"),
+                }))
+            }
+        }
     };
     // Who goes on from a checkpoint reads at the same snapshot.
     if outcome.is_err() && args.checkpoint.is_none() {
@@ -115,10 +124,10 @@ async fn compare(args: &Args, leases: &Leases) -> Result<Verdict> {
     let (mut journal, tokens) = open_journal(args, &parameters)?;
     let resumed = tokens.is_some();
     let [ours, theirs] = tokens.unwrap_or_default();
-    let source = Place::open(Side::Source, source, args, ours, None).await?;
-    leases.keep(&source, &args.lease);
-    let target = Place::open(Side::Target, target, args, theirs, source.token()).await?;
-    leases.keep(&target, &args.lease);
+    let source = Place::open(Side::Source, source, args, ours, None);
+    let source = leases.open(source, &args.lease).await?;
+    let target = Place::open(Side::Target, target, args, theirs, source.token());
+    let target = leases.open(target, &args.lease).await?;
     if resumed {
         check_resumed(&[&source, &target])?;
     } else {

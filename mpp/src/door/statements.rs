@@ -19,8 +19,8 @@ use types::Value;
 
 use super::{Door, unsupported};
 use crate::auth::Caller;
-use crate::error::{DoorCode, DoorError, DoorResult};
-use crate::exec::{answer_schema, refused};
+use crate::error::{DoorCode, DoorError, DoorResult, refused};
+use crate::exec::answer_schema;
 use crate::prepared::{Prepared, few_rows, parameters};
 use crate::request::{SqlCommand, SqlContext};
 

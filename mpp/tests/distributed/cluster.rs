@@ -20,7 +20,7 @@ use mpp::exec::Engine;
 use mpp::reader::Reader;
 use parking_lot::Mutex;
 use placement::api::{
-    Catalog, Lease, Node, NodeReport, NodeRole, NodeStatus, Request, Response, Route,
+    Catalog, Lease, Node, NodeReport, NodeRole, NodeStatus, Request, Response, Route, SafePoint,
 };
 use placement::client::{PlacementClient, PlacementTransport};
 use raft::testing::SoloGroups;
@@ -47,8 +47,12 @@ pub struct Known {
     pub nodes: Vec<Node>,
     pub routes: Vec<Route>,
     pub leases: BTreeMap<u64, Lease>,
+    /// Regions of dropped tables that are not collected.
+    pub dropped: Vec<Route>,
     /// How often regions were asked for.
     pub asked: usize,
+    /// Oldest timestamp that can be read, for the next heartbeat.
+    pub floor: Timestamp,
 }
 
 /// Placement, in process.
@@ -71,9 +75,9 @@ impl PlacementTransport for Placement {
             }
             Request::Regions { kind } => {
                 known.asked += 1;
-                let of = known.routes.iter().filter(|route| route.region.kind == kind);
-                Response::Routes(of.cloned().collect())
+                routes_of(&known.routes, kind)
             }
+            Request::DroppedRegions { kind } => routes_of(&known.dropped, kind),
             Request::Status => Response::Status {
                 nodes: known
                     .nodes
@@ -109,10 +113,24 @@ impl PlacementTransport for Placement {
                 known.leases.remove(&lease);
                 Response::Done
             }
+            Request::Heartbeat { .. } => Response::Orders {
+                orders: Vec::new(),
+                catalog: known.catalog.version,
+                nodes: known.nodes.clone(),
+                safe_point: SafePoint { floor: known.floor, ..SafePoint::default() },
+            },
             Request::Leases => Response::Leases(known.leases.values().cloned().collect()),
             Request::SigningKey => Response::SigningKey(KEY.to_vec()),
             other => Response::Failed(Error::Invalid(format!("not asked here: {other:?}"))),
         })
+    }
+}
+
+fn routes_of(routes: &[Route], kind: RegionKind) -> Response {
+    let of: Vec<Route> = routes.iter().filter(|route| route.region.kind == kind).cloned().collect();
+    match of.is_empty() {
+        true => Response::Failed(Error::not_found("table", format!("of {kind:?}"))),
+        false => Response::Routes(of),
     }
 }
 
@@ -148,6 +166,7 @@ pub struct ColumnarNode {
     pub groups: Arc<SoloGroups>,
     pub reader: Arc<Reader>,
     pub engine: Arc<Engine>,
+    pub placement: PlacementClient,
     pub door: SocketAddr,
     runtime: Option<Runtime>,
 }
@@ -309,8 +328,10 @@ impl Cluster {
             client_address: door.local_addr().unwrap().to_string(),
         });
         let nodes = described.collect();
+        let (leases, dropped) = Default::default();
+        let floor = Timestamp::ZERO;
         let known =
-            Known { now: 1 << 40, catalog, nodes, routes, leases: BTreeMap::new(), asked: 0 };
+            Known { now: 1 << 40, catalog, nodes, routes, leases, dropped, asked: 0, floor };
         let placement = Arc::new(Placement(Mutex::new(known)));
         let mut nodes = BTreeMap::new();
         for (id, (worker, door)) in NODES.into_iter().zip(ports) {
@@ -348,6 +369,46 @@ impl Cluster {
         }
     }
 
+    /// Has the log of every region of a table say something, on each node that holds it.
+    pub fn append(&self, table: u64, facts: impl Fn(&Region) -> Vec<Fact>) {
+        let routes = self.placement.0.lock().routes.clone();
+        for route in routes.iter().filter(|route| route.region.table() == Some(table)) {
+            for node in &route.ready_learners {
+                propose(&self.node(*node).groups, &route.region, facts(&route.region));
+            }
+        }
+    }
+
+    /// Drops a table as placement does: its regions stay until they are collected.
+    pub fn drop_table(&self, table: u64) {
+        self.alter(|tables| tables.retain(|known| known.id != table));
+        let mut known = self.placement.0.lock();
+        let (gone, kept) = std::mem::take(&mut known.routes)
+            .into_iter()
+            .partition(|route| route.region.table() == Some(table));
+        (known.dropped, known.routes) = (gone, kept);
+    }
+
+    /// Collects dropped tables: no node holds anything of them any more.
+    pub async fn collect(&self) {
+        let gone = std::mem::take(&mut self.placement.0.lock().dropped);
+        for route in gone {
+            for node in &route.ready_learners {
+                self.node(*node).groups.destroy(route.region.id).await.unwrap();
+            }
+        }
+    }
+
+    /// Moves a region's only copy, as far as anybody may read it, to a node that holds one.
+    pub async fn leave(&self, node: NodeId, region: RegionId) {
+        for route in &mut self.placement.0.lock().routes {
+            if route.region.id == region {
+                route.ready_learners.retain(|holder| *holder != node);
+            }
+        }
+        self.node(node).groups.destroy(region).await.unwrap();
+    }
+
     /// Changes the catalog as placement does: with a new version.
     pub fn alter(&self, change: impl FnOnce(&mut Vec<Table>)) {
         let mut known = self.placement.0.lock();
@@ -383,7 +444,7 @@ async fn start_node(
     let reader = Arc::new(Reader::new(id, store, groups.clone(), txn));
     let engine =
         Engine::new(client.clone(), clock, reader.clone(), Arc::new(RuntimeEnv::default()));
-    let serving = engine.clone();
+    let (serving, placement) = (engine.clone(), client.clone());
     let started = runtime.spawn(async move {
         client.status().await.unwrap();
         let routes = serving.worker_routes().unwrap();
@@ -394,7 +455,7 @@ async fn start_node(
         );
     });
     started.await.unwrap();
-    ColumnarNode { groups, reader, engine, door: address, runtime: Some(runtime) }
+    ColumnarNode { groups, reader, engine, placement, door: address, runtime: Some(runtime) }
 }
 
 fn incoming(listener: TcpListener) -> TcpIncoming {

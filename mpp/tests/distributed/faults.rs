@@ -5,9 +5,13 @@ use std::time::{Duration, Instant};
 
 use arrow_flight::FlightClient;
 use futures::TryStreamExt;
+use mpp::error::DoorCode;
+use mpp::request::SqlContext;
+use placement::api::NodeReport;
 use serde_json::json;
+use types::{SnapshotToken, Timestamp};
 
-use crate::cluster::{fetch, info, query, refusal, shown};
+use crate::cluster::{info, query, refusal, shown};
 use crate::data::{cluster, wide_cluster};
 
 const COUNT: &str = "SELECT COUNT(*), MIN(id), MAX(id) FROM orders";
@@ -21,20 +25,6 @@ async fn a_split_region_is_planned_again() {
     // The coordinator still believes in one region, is told otherwise, and asks placement.
     assert_eq!(query(&cluster, 11, COUNT).await.unwrap(), ["600|0|599"]);
     assert!(cluster.placement.0.lock().asked > asked, "it did not ask again");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_ticket_for_a_split_region_is_stale() {
-    let cluster = cluster().await;
-    let scan = json!({ "scan": { "database": "d", "table": "orders", "columns": ["id"] } });
-    let mut client = cluster.client(11).await;
-    let old = info(&mut client, scan.clone()).await.unwrap();
-    cluster.split(12, 702, 250, 790);
-    let (code, message) = refusal(fetch(old).await);
-    assert_eq!(code, tonic::Code::Unavailable);
-    assert!(message.starts_with("ISOBAR-STALE_REGION"), "{message}");
-    let new = info(&mut client, scan).await.unwrap();
-    assert_eq!(shown(&fetch(new).await.unwrap()).len(), 600);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -71,6 +61,47 @@ async fn a_mute_node_is_an_error_soon() {
     assert_eq!(code, tonic::Code::Unavailable, "{message}");
     assert!(message.starts_with("ISOBAR-UNAVAILABLE"), "{message}");
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mute_node_is_left_out_where_another_one_holds_its_regions() {
+    let cluster = cluster().await;
+    assert_eq!(query(&cluster, 11, COUNT).await.unwrap(), ["600|0|599"]);
+    // Node 13's only region is on node 12 too.
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    for node in &mut cluster.placement.0.lock().nodes {
+        if node.id == 13 {
+            node.rpc_address = mute.local_addr().unwrap().to_string();
+        }
+    }
+    cluster.node(11).engine.refresh_nodes().await.unwrap();
+    let mut took = Vec::new();
+    for _ in 0..4 {
+        let begun = Instant::now();
+        assert_eq!(query(&cluster, 11, COUNT).await.unwrap(), ["600|0|599"]);
+        took.push(begun.elapsed());
+    }
+    println!("with a mute node: {took:?}");
+    assert!(took[0] < Duration::from_millis(2_700), "{took:?}");
+    assert!(took[1..].iter().all(|took| *took < Duration::from_millis(1_000)), "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_below_the_safe_point_is_refused() {
+    let cluster = cluster().await;
+    let node = cluster.node(11);
+    let context = SqlContext { database: "d".into(), ..SqlContext::default() };
+    let read = async |ts| {
+        let token = SnapshotToken { ts: Timestamp(ts), lease: 0 };
+        let answer = node.engine.query(COUNT, &context, token).await?;
+        answer.batches.try_collect::<Vec<_>>().await
+    };
+    assert_eq!(shown(&read(1_000).await.unwrap()), ["600|0|599"]);
+    cluster.placement.0.lock().floor = Timestamp(1_001);
+    node.placement.heartbeat(11, NodeReport::default(), Vec::new()).await.unwrap();
+    let refused = read(1_000).await.unwrap_err();
+    assert_eq!(refused.code, DoorCode::SnapshotTooOld, "{refused}");
+    assert_eq!(shown(&read(1_001).await.unwrap()), ["600|0|599"]);
 }
 
 /// Waits until the count of batches stands still, and returns it.

@@ -36,6 +36,9 @@ struct Tally {
     column_crashes: u64,
     compared: u64,
     too_old: u64,
+    /// Where rows refuse: columns that answered, and that refused.
+    below: u64,
+    refused: u64,
     /// Floors raised, records removed, fates asked for while a lock was left.
     collections: u64,
     removed: u64,
@@ -373,8 +376,12 @@ impl History {
     /// what the model says.
     fn compare(&mut self, region: RegionId, ts: Timestamp, settled: bool) {
         let store = &self.rows.replica.store;
-        if store.region(region).is_some_and(|view| view.floors.check(ts).is_err()) {
+        let floors = store.region(region).map(|view| view.floors).unwrap_or_default();
+        if floors.check(ts).is_err() {
             self.tally.too_old += 1;
+            if settled {
+                self.compare_below(region, ts, floors.read);
+            }
             return;
         }
         let (_, descriptor, rows) = rows::visible(store, region, &self.leader.schemas, ts).unwrap();
@@ -391,6 +398,26 @@ impl History {
             Err(Error::SnapshotTooOld { floor, .. }) => {
                 self.tally.too_old += 1;
                 assert!(ts < floor && floor.0 <= self.safe, "{ts} {floor} {}", self.safe);
+            }
+            // A sync of its disk failed on the way to it.
+            Err(error) => self.columns.recover(&error, self.random.u64()),
+        }
+    }
+
+    /// Where rows refuse, columns may still answer, but then with every row: what was copied from a
+    /// voter without its older versions refuses as well.
+    fn compare_below(&mut self, region: RegionId, ts: Timestamp, floor: Timestamp) {
+        let safe = floor.max(Timestamp(self.safe));
+        match self.columns.replica.store.visible_rows(region, ts) {
+            Ok(columns) => {
+                let (descriptor, newest) = (self.leader.region(region), self.leader.newest(region));
+                let model = self.leader.model.rows(&descriptor, &self.leader.schemas, &newest, ts);
+                assert_eq!(columns, model, "columns (left) and model of region {region} at {ts}");
+                self.tally.below += 1;
+            }
+            Err(Error::SnapshotTooOld { floor, .. }) => {
+                assert!(ts < floor && floor <= safe, "{ts} {floor} {safe}");
+                self.tally.refused += 1;
             }
             // A sync of its disk failed on the way to it.
             Err(error) => self.columns.recover(&error, self.random.u64()),
@@ -442,6 +469,8 @@ impl History {
         tally.column_crashes += self.columns.crashes;
         tally.compared += self.tally.compared;
         tally.too_old += self.tally.too_old;
+        tally.below += self.tally.below;
+        tally.refused += self.tally.refused;
         tally.collections += self.tally.collections;
         tally.removed += self.tally.removed;
         tally.asked += self.tally.asked;

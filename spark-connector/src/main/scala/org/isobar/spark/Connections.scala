@@ -18,6 +18,28 @@ object Connections {
   private lazy val root = new RootAllocator(Long.MaxValue)
   private val channels = new ConcurrentHashMap[Endpoint, ManagedChannel]
 
+  /** A hung node is noticed by pings that it does not answer, long before any request times out. */
+  private val pingSeconds = 10L
+  private val pongSeconds = 5L
+
+  /** How long a node that did not answer is asked after the others. */
+  private val silenceNanos = 30_000_000_000L
+  private val silent = new ConcurrentHashMap[Endpoint, Long] // until System.nanoTime
+
+  /** Notes that a node did not answer. */
+  def noteSilence(endpoint: Endpoint): Unit = {
+    silent.put(endpoint, System.nanoTime + silenceNanos)
+    ()
+  }
+
+  /** The same locations in the same order, those last that did not answer lately. */
+  def answeringFirst(locations: Seq[Endpoint]): Seq[Endpoint] = {
+    val now = System.nanoTime
+    silent.values.removeIf(until => until - now <= 0)
+    val (others, answering) = locations.partition(silent.containsKey(_))
+    answering ++ others
+  }
+
   private lazy val timer: ScheduledExecutorService = Executors.newSingleThreadScheduledExecutor(daemon("isobar-timer"))
   private lazy val helpers: ExecutorService = Executors.newCachedThreadPool(daemon("isobar-stream"))
 
@@ -49,6 +71,8 @@ object Connections {
           .usePlaintext()
           .withOption[Integer](ChannelOption.CONNECT_TIMEOUT_MILLIS, connectTimeoutMillis)
           .maxInboundMessageSize(maxMessageBytes)
+          .keepAliveTime(pingSeconds, TimeUnit.SECONDS)
+          .keepAliveTimeout(pongSeconds, TimeUnit.SECONDS)
           .build()
     )
     // Otherwise a node that has just come back stays unreachable for up to two minutes of gRPC's own back-off.

@@ -34,14 +34,17 @@ final class FlightBatches(task: ReadTask, partition: IsobarPartition) {
 
   private def advance(): Boolean = open.exists(_.next())
 
-  /** Opens the stream and reads its first batch, at one location after the other, a few times around. */
+  /** Opens the stream and reads its first batch, at one location after the other, a few times around; nodes that did
+    * not answer lately come last.
+    */
   private def first(): Boolean = {
-    val order = partition.locations
+    val order = Connections.answeringFirst(partition.locations)
     @tailrec def from(turn: Int): Boolean = {
       val endpoint = order(turn % order.length)
       val outcome =
         try Right(openAt(endpoint))
         catch { case failure: IsobarException => Left(failure) }
+      outcome.left.foreach(failure => if (failure.isSilence) Connections.noteSilence(endpoint))
       outcome match {
         case Right(hasBatch) => hasBatch
         case Left(failure) if !failure.isRetryable || turn + 1 >= order.length * FlightBatches.rounds => throw failure

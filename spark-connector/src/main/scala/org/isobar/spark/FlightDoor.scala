@@ -58,7 +58,8 @@ final class FlightDoor private (val options: ConnectionOptions) {
     if (schema.isEmpty) throw IsobarException(Code.Protocol, s"$doing: the answer has no schema")
     val (readTimestamp, tableId) = Protocol.scanMetadata(info.getAppMetadata)
     val parts = info.getEndpoints.asScala.toSeq.map { endpoint =>
-      ScanPart(endpoint.getTicket.getBytes, locations(doing, endpoint.getLocations.asScala.toSeq))
+      val nodes = locations(doing, endpoint.getLocations.asScala.toSeq)
+      ScanPart(endpoint.getTicket.getBytes, nodes, Protocol.replicas(endpoint.getAppMetadata, nodes.length))
     }
     ScanPlan(schema.get, parts, info.getRecords, info.getBytes, readTimestamp, tableId)
   }

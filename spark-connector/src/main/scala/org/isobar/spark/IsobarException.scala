@@ -20,6 +20,9 @@ final class IsobarException(val code: String, val detail: String, val advice: St
 
   /** True when the same request may succeed at another node or a moment later. */
   def isRetryable: Boolean = IsobarException.retryable(code)
+
+  /** True when the node may be down or hung, so that others are better asked first for a while. */
+  def isSilence: Boolean = code == IsobarException.Code.Unavailable || code == IsobarException.Code.Timeout
 }
 
 object IsobarException {
@@ -44,7 +47,7 @@ object IsobarException {
     val Protocol = "PROTOCOL"
   }
 
-  private val retryable = Set(Code.Unavailable, Code.Timeout, Code.StaleRegion)
+  private val retryable = Set(Code.Unavailable, Code.Timeout, Code.StaleRegion, Code.Corrupt)
 
   private val coded: Regex = """(?s).*?ISOBAR-([A-Z_]+):\s*(.*)""".r
 

@@ -13,9 +13,13 @@ import scala.jdk.CollectionConverters._
 
 import org.isobar.spark.IsobarException.Code
 
-/** One ticket, and the nodes where it can be redeemed. Tickets are replayable, so Spark may retry the task. */
-final class IsobarPartition(val ticket: Array[Byte], val locations: Seq[Endpoint]) extends InputPartition {
-  override def preferredLocations: Array[String] = locations.map(_.host).distinct.toArray
+/** One ticket, and the nodes where it can be redeemed. Tickets are replayable, and name no region: Spark may run the
+  * task again, and late, whatever has happened to the table.
+  */
+final class IsobarPartition(part: ScanPart) extends InputPartition {
+  def ticket: Array[Byte] = part.ticket
+  def locations: Seq[Endpoint] = part.locations
+  override def preferredLocations: Array[String] = locations.take(part.replicas).map(_.host).distinct.toArray
 }
 
 /** What all tasks of a scan have in common. `bearer` is a short-lived log-in, never the password. */

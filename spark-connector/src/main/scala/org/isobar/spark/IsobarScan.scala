@@ -91,7 +91,7 @@ final class IsobarScan(
   private def known(value: Long): OptionalLong = if (value >= 0) OptionalLong.of(value) else OptionalLong.empty
 
   override def planInputPartitions(): Array[InputPartition] =
-    planAt(snapshot.pin()).parts.map(part => new IsobarPartition(part.ticket, part.locations): InputPartition).toArray
+    planAt(snapshot.pin()).parts.map(part => new IsobarPartition(part): InputPartition).toArray
 
   override def createReaderFactory(): PartitionReaderFactory = new IsobarReaderFactory(
     new ReadTask(

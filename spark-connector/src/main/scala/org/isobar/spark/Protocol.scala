@@ -41,8 +41,10 @@ final case class ScanRequest(
     limit: Option[Int]
 )
 
-/** One group of regions: the ticket to read it with, and the nodes that own it, the preferred one first. */
-final case class ScanPart(ticket: Array[Byte], locations: Seq[Endpoint])
+/** A part of a table: the ticket to read it with, and where that is redeemed, the preferred node first. The first
+  * `replicas` of the locations hold all of the part; the others fetch it from those that do.
+  */
+final case class ScanPart(ticket: Array[Byte], locations: Seq[Endpoint], replicas: Int)
 
 /** What GetFlightInfo answers; `records` and `bytes` are estimates, -1 if unknown. */
 final case class ScanPlan(
@@ -107,6 +109,12 @@ object Protocol {
   def scanMetadata(body: Array[Byte]): (String, String) = reading("a scan's metadata", body) { node =>
     (text(node, "read_ts"), text(node, "table_id"))
   }
+
+  /** How many of a part's locations hold it, from the `app_metadata` of its endpoint; all of them if it does not say.
+    */
+  def replicas(body: Array[Byte], locations: Int): Int =
+    if (body == null || body.isEmpty) locations
+    else reading("a part's metadata", body)(node => number(node, "replicas").max(0L).min(locations.toLong).toInt)
 
   private def reading[T](what: String, body: Array[Byte])(read: JsonNode => T): T =
     try read(mapper.readTree(new String(body, UTF_8)))

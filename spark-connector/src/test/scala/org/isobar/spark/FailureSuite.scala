@@ -3,7 +3,7 @@ package org.isobar.spark
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.arrow.flight.CallStatus
+import org.apache.arrow.flight.{CallStatus, Location}
 
 class FailureSuite extends SparkTest {
   private def plain(rows: Int = 30): Unit = cluster.create("d", "t", TestTables.plain, TestTables.plainRows(rows))
@@ -40,6 +40,22 @@ class FailureSuite extends SparkTest {
     cluster.beforeBatch =
       (node, _, _) => if (node == 0) throw cluster.fail(CallStatus.UNAVAILABLE, "STALE_REGION: region 4 has moved")
     assert(rows(spark.sql(s"SELECT sum(n) FROM ${catalog()}.d.t")).head.getLong(0) == 465)
+  }
+
+  test("a node that accepts connections and says nothing is passed over, and costs later tasks nothing") {
+    plain()
+    val mute = new java.net.ServerSocket(0, 50, java.net.InetAddress.getByName("127.0.0.1"))
+    try {
+      cluster.otherLocations = Seq(Location.forGrpcInsecure("127.0.0.1", mute.getLocalPort))
+      val name = catalog("requestTimeout" -> "2s")
+      def timed(): Long = {
+        val start = System.nanoTime
+        assert(rows(spark.sql(s"SELECT sum(n), count(*) FROM $name.d.t")).map(_.toSeq) == Seq(Seq(465L, 30L)))
+        (System.nanoTime - start) / 1_000_000L
+      }
+      val (first, second) = (timed(), timed())
+      assert(first >= 2000 && second < 2000, s"first $first ms, then $second ms")
+    } finally mute.close()
   }
 
   test("when no node answers, the error says so within a bounded time") {

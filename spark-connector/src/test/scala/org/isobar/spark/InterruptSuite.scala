@@ -13,7 +13,7 @@ class InterruptSuite extends SparkTest {
     val task = new ReadTask("d.t", columns, bearer, 5_000, 20_000)
     val problem = new AtomicReference[Option[Throwable]](None)
     val thread = new Thread(() => {
-      val batches = new FlightBatches(task, new IsobarPartition(part.ticket, part.locations))
+      val batches = new FlightBatches(task, new IsobarPartition(part))
       try while (batches.next().isDefined) {}
       catch {
         case _: InterruptedException | _: IsobarException => ()

@@ -6,6 +6,7 @@ import java.time.{Duration, Instant, LocalDate, LocalDateTime}
 
 import scala.jdk.CollectionConverters._
 
+import org.apache.arrow.flight.Location
 import org.apache.spark.sql.AnalysisException
 import org.apache.spark.sql.execution.datasources.v2.BatchScanExec
 import org.apache.spark.sql.types._
@@ -265,6 +266,16 @@ class ReadSuite extends SparkTest {
     assert(partitions.map(_.preferredLocations.toSeq) == Seq.fill(3)(Seq("127.0.0.1")))
     // Each part was read at its first owner: the parts go around the nodes.
     assert(cluster.streams.asScala.toSet == Set((0, 0), (1, 1), (0, 2)))
+  }
+
+  test("tasks do not prefer the hosts that would only fetch their rows from others") {
+    cluster.create("d", "t", TestTables.plain, TestTables.plainRows(9))
+    cluster.otherLocations = Seq(Location.forGrpcInsecure("localhost", cluster.ports.head))
+    cluster.coordinators = cluster.ports.length
+    val frame = spark.table(s"${catalog()}.d.t")
+    rows(frame)
+    val partitions = executed[BatchScanExec](frame).head.inputPartitions
+    assert(partitions.map(_.preferredLocations.toSeq) == Seq.fill(3)(Seq("localhost")))
   }
 
   /** One field of all scans so far, which must be a list of names. */

@@ -48,6 +48,10 @@ final class TestCluster(nodes: Int, val parts: Int = 3, val batchRows: Int = 2, 
   /** Turned on to send another schema than the plan said. */
   @volatile var spoil: TestSpoil = TestSpoil.None
 
+  /** Locations that plans name before those of the nodes, and how many of the last named hold nothing of a part. */
+  @volatile var otherLocations: Seq[Location] = Nil
+  @volatile var coordinators: Int = 0
+
   /** Statistics that plans carry. */
   @volatile var estimates: (Long, Long) = (-1L, -1L)
 

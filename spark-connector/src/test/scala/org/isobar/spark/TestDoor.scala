@@ -26,7 +26,12 @@ final class TestDoor(cluster: TestCluster, node: Int) extends NoOpFlightProducer
     val endpoints = (0 until cluster.parts).map { part =>
       // The preferred owner first, then the others.
       val owners = ports.indices.map(i => ports((part + i) % ports.length))
-      new FlightEndpoint(ticket(scan, table, part), owners.map(Location.forGrpcInsecure("127.0.0.1", _)): _*)
+      val locations = cluster.otherLocations ++ owners.map(Location.forGrpcInsecure("127.0.0.1", _))
+      val held = s"""{"replicas": ${locations.length - cluster.coordinators}}"""
+      FlightEndpoint
+        .builder(ticket(scan, table, part), locations: _*)
+        .setAppMetadata(held.getBytes(UTF_8))
+        .build()
     }
     val metadata = mapper.createObjectNode
       .put("snapshot", token)
