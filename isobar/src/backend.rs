@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use placement::client::PlacementClient;
 use sql::engine::{Engine, Host, Process};
+use sql::panics::{self, guarded};
 use sql::result::{Reply, SqlError};
 use sql::session::SessionInfo;
 use sql::variables::Changes;
@@ -67,17 +68,28 @@ impl Backend for SqlBackend {
     }
 }
 
-/// A session of the engine, as the wire asks for it.
+/// A session of the engine, as the wire asks for it. A call that panics fails, and the session goes on.
 struct SqlSession(sql::session::Session);
+
+impl SqlSession {
+    async fn settled<T>(&mut self, done: Result<T, SqlError>) -> Result<T, SqlError> {
+        if done.as_ref().err().is_some_and(panics::is_fault) {
+            self.0.give_up().await;
+        }
+        done
+    }
+}
 
 #[async_trait]
 impl Session for SqlSession {
     async fn execute(&mut self, sql: &[u8], cancel: &CancellationToken) -> Result<Reply, SqlError> {
-        self.0.execute(sql, cancel).await
+        let done = guarded(self.0.execute(sql, cancel)).await;
+        self.settled(done).await
     }
 
     async fn prepare(&mut self, sql: &[u8]) -> Result<Prepared, SqlError> {
-        let prepared = self.0.prepare(sql).await?;
+        let prepared = guarded(self.0.prepare(sql)).await;
+        let prepared = self.settled(prepared).await?;
         Ok(Prepared {
             id: prepared.id,
             params: prepared.parameters,
@@ -92,7 +104,8 @@ impl Session for SqlSession {
         params: Vec<Value>,
         cancel: &CancellationToken,
     ) -> Result<Reply, SqlError> {
-        self.0.execute_prepared(id, params, cancel).await
+        let done = guarded(self.0.execute_prepared(id, params, cancel)).await;
+        self.settled(done).await
     }
 
     async fn open_prepared(
@@ -101,7 +114,8 @@ impl Session for SqlSession {
         params: Vec<Value>,
         cancel: &CancellationToken,
     ) -> Result<Reply, SqlError> {
-        self.0.open_prepared(id, params, cancel).await
+        let done = guarded(self.0.open_prepared(id, params, cancel)).await;
+        self.settled(done).await
     }
 
     async fn close_prepared(&mut self, id: u32) {
@@ -113,11 +127,12 @@ impl Session for SqlSession {
         file: InfileReceiver,
         cancel: &CancellationToken,
     ) -> Result<Reply, SqlError> {
-        self.0.load_data(file, cancel).await
+        let done = guarded(self.0.load_data(file, cancel)).await;
+        self.settled(done).await
     }
 
     async fn use_database(&mut self, name: &str) -> Result<(), SqlError> {
-        self.0.use_database(name).await
+        guarded(self.0.use_database(name)).await
     }
 
     fn database(&self) -> Option<String> {

@@ -102,6 +102,7 @@ fn execute(cli: Cli) -> Result<ExitCode> {
                 signals::die_with_parent(parent)?;
             }
             log_to_stderr();
+            sql::panics::log_all();
             let outcome = serve(&runtime, &args);
             if let Err(error) = &outcome {
                 tracing::error!("{error:#}");

@@ -52,7 +52,7 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Internal address that other nodes reach it at.
     pub rpc_address: SocketAddr,
-    /// Row nodes: the number in `placement`. Other roles are given one at their first start.
+    /// Row nodes: the number in `placement`, a label. Who a node is stands in its directories.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_id: Option<NodeId>,
     /// Row nodes: where the Raft log lives; `raft-log` in `data_dir` if not given. A disk of its

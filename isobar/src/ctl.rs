@@ -68,6 +68,15 @@ fn kind(kind: RegionKind) -> String {
     }
 }
 
+/// Nodes of the voters of placement's own group, as its leader reports it.
+fn placement_voters(status: &ClusterStatus) -> Vec<NodeId> {
+    let own = status
+        .peers
+        .iter()
+        .find(|(node, peer)| *node == status.leader && peer.region.kind == RegionKind::Placement);
+    own.map(|(_, peer)| peer.region.voters().map(|voter| voter.node).collect()).unwrap_or_default()
+}
+
 fn reports<'a>(
     status: &'a ClusterStatus,
     route: &'a Route,
@@ -122,6 +131,7 @@ pub fn as_json(status: &ClusterStatus) -> Value {
                 "kind": kind(route.region.kind),
                 "epoch": [route.region.epoch.version, route.region.epoch.conf],
                 "leader": route.leader,
+                "voters": route.region.voters().map(|voter| voter.node).collect::<Vec<_>>(),
                 "columnar": route.ready_learners,
                 "rows": route.rows,
                 "bytes": route.bytes,
@@ -132,6 +142,7 @@ pub fn as_json(status: &ClusterStatus) -> Value {
     let clocks = status.time.clocks.iter();
     json!({
         "placement_leader": status.leader,
+        "placement": { "voters": placement_voters(status) },
         "nodes": nodes,
         "regions": regions,
         "timestamps": {

@@ -2,8 +2,10 @@
 //!
 //! Nothing is decided here; a room that needs another gets it as an argument.
 
+mod addresses;
 mod beat;
 mod columnar;
+mod entry;
 mod garbage;
 mod orders;
 mod row;
@@ -13,20 +15,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use placement::api::Node;
 use placement::client::PlacementClient;
 use rpc::{AddressBook, Channels, RpcClient};
 use types::NodeId;
 
 use crate::config::{Config, Role};
 
-/// How long a node waits for placement at its start before it gives up.
-const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long each part of a node may take to end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
-/// File that keeps a node's number, and its format.
-const IDENTITY_FILE: &str = "node-id";
-const IDENTITY_FORMAT: env::Format = env::Format::new(*b"ISBRNODE", 1);
 
 /// Runs a node until `shutdown` resolves.
 pub async fn run(config: Config, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
@@ -72,57 +68,16 @@ impl Common {
         }
     }
 
-    /// This node's number: kept in its directory, given by placement at the first start.
-    async fn identity(&self) -> Result<NodeId> {
-        let path = self.config.data_dir.join(IDENTITY_FILE);
-        if let Some(bytes) = env::read_whole(self.disk.as_ref(), &path, IDENTITY_FORMAT)? {
-            let bytes: [u8; 8] = bytes
-                .as_slice()
-                .try_into()
-                .ok()
-                .with_context(|| format!("{} does not hold a node's number", path.display()))?;
-            return Ok(NodeId::from_le_bytes(bytes));
-        }
-        let ids = async {
-            loop {
-                match self.placement.ids(1).await {
-                    Ok(id) => return id,
-                    Err(error) => tracing::info!(%error, "waiting for placement"),
-                }
-            }
-        };
-        let id = tokio::time::timeout(JOIN_TIMEOUT, ids).await.with_context(|| {
-            format!(
-                "placement did not answer within {} s: are the row nodes up?",
-                JOIN_TIMEOUT.as_secs()
-            )
-        })?;
-        env::atomic_write(self.disk.as_ref(), &path, IDENTITY_FORMAT, &id.to_le_bytes())?;
-        Ok(id)
-    }
-
-    /// Makes this node known; retried, because placement may only be electing.
-    async fn register(&self, node: Node) -> Result<()> {
-        let register = async {
-            while let Err(error) = self.placement.register(node.clone()).await {
-                tracing::info!(%error, "waiting for placement");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        };
-        tokio::time::timeout(JOIN_TIMEOUT, register).await.with_context(|| {
-            format!("placement did not register this node within {} s", JOIN_TIMEOUT.as_secs())
-        })
-    }
-
     fn raft_log_dir(&self) -> std::path::PathBuf {
         let own = || self.config.data_dir.join("raft-log");
         self.config.raft_log_dir.clone().unwrap_or_else(own)
     }
 
-    /// Opens the Raft store over `machines` and starts its thread.
+    /// Opens the Raft store over `machines` and starts its thread. It takes part in no group before
+    /// the process is registered.
     fn raft_store(
         &self,
-        node: NodeId,
+        me: &entry::Me,
         machines: Box<dyn raft::Machines>,
     ) -> Result<raft::StoreHandle> {
         let transport = rpc::GrpcTransport::new(
@@ -130,7 +85,13 @@ impl Common {
             self.channels.clone(),
             tokio::runtime::Handle::current(),
         );
-        let mut settings = raft::StoreConfig::new(node);
+        let mut settings = raft::StoreConfig::new(me.node);
+        settings.session = raft::Session { boot: me.session.boot, id: me.session.id };
+        settings.participation = match me.identity.founding() {
+            // There is nobody yet to register with.
+            Some(_) => raft::Participation::Placement,
+            None => raft::Participation::None,
+        };
         settings.seed = env::Random::from_os().u64();
         let disk = raft::StoreDisk {
             disk: self.disk.clone(),
@@ -145,13 +106,6 @@ impl Common {
         .context("cannot open the Raft log")?;
         Ok(handle)
     }
-}
-
-/// Registers the node, then beats until something breaks for good.
-async fn register_and_beat(common: &Common, me: Node, beat: beat::Beat) -> Result<()> {
-    common.register(me).await?;
-    beat.run().await;
-    Ok(())
 }
 
 /// Waits a bounded time for a part of the node to end, then ends it: other nodes hold streams

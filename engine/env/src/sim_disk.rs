@@ -55,6 +55,8 @@ struct State {
     down: bool,
     syncs: u64,
     crash_at_sync: Option<u64>,
+    /// Writes until the power is cut within one.
+    crash_at_write: Option<u64>,
     /// Countdown to an injected error.
     faults: HashMap<Operation, u64>,
     capacity: Option<u64>,
@@ -118,6 +120,7 @@ impl SimDisk {
         state.generation += 1;
         state.down = false;
         state.crash_at_sync = None;
+        state.crash_at_write = None;
         state.faults.clear();
     }
 
@@ -126,6 +129,12 @@ impl SimDisk {
     pub fn crash_at_sync(&self, nth: u64) {
         let mut state = self.state.lock();
         state.crash_at_sync = Some(state.syncs + nth.max(1));
+    }
+
+    /// Cuts the power within the `nth` write from now (1 = the next one): a part of it may survive.
+    /// Everything after it fails until [`SimDisk::crash`] restarts the disk.
+    pub fn crash_at_write(&self, nth: u64) {
+        self.state.lock().crash_at_write = Some(nth.max(1));
     }
 
     /// Whether a planned crash has happened and the disk waits for [`SimDisk::crash`].
@@ -143,6 +152,14 @@ impl SimDisk {
     /// to save, even if a later sync succeeds, as on Linux.
     pub fn fail_nth(&self, operation: Operation, nth: u64) {
         self.state.lock().faults.insert(operation, nth.max(1));
+    }
+
+    /// Forgets planned failures and crashes that have not come yet.
+    pub fn forget_faults(&self) {
+        let mut state = self.state.lock();
+        state.faults.clear();
+        state.crash_at_sync = None;
+        state.crash_at_write = None;
     }
 
     /// Limits the sum of all files' bytes; a write beyond it fails as a full disk does, after as
@@ -195,6 +212,16 @@ impl State {
             return Err(io::Error::other("the simulated disk crashed at this sync"));
         }
         Ok(())
+    }
+
+    /// Counts a write; whether the power is cut within it.
+    fn is_cut_by_write(&mut self) -> bool {
+        match self.crash_at_write {
+            Some(1) => self.down = true,
+            Some(left) => self.crash_at_write = Some(left - 1),
+            None => {}
+        }
+        self.down
     }
 
     fn lookup(&self, path: &Path) -> io::Result<FileId> {
@@ -287,6 +314,9 @@ impl State {
         let (head, _) = bytes.split_at(fitting);
         if !head.is_empty() || missing == 0 {
             content.write(head, offset);
+        }
+        if self.is_cut_by_write() {
+            return Err(io::Error::other("the simulated disk crashed within this write"));
         }
         if missing == 0 { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
     }

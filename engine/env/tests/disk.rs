@@ -189,3 +189,23 @@ fn planned_crashes_and_injected_errors() {
     assert_eq!(contents(&disk, "/f").unwrap(), [0, 0, 8, 0]);
     assert!(disk.flip_bit(path, 4, 0).is_err());
 }
+
+#[test]
+fn power_that_is_cut_within_a_write_leaves_a_part_of_it_at_most() {
+    let path = Path::new("/file");
+    let mut lengths = BTreeSet::new();
+    for seed in 0..40 {
+        let disk = SimDisk::new();
+        let file = disk.create(path).unwrap();
+        disk.sync_dir(Path::new("/")).unwrap();
+        disk.crash_at_write(2);
+        file.append(&[1; 700]).unwrap();
+        assert!(file.append(&[2; 700]).is_err() && disk.is_down());
+        assert!(file.append(&[3; 700]).is_err() && file.sync().is_err());
+        disk.crash(seed);
+        let after = disk.open(path, Access::Read).unwrap();
+        assert!(after.len().unwrap() <= 1_400, "nothing is written once the power is cut");
+        lengths.insert(after.len().unwrap());
+    }
+    assert!(lengths.len() > 3, "the write is torn in many ways: {lengths:?}");
+}

@@ -2,7 +2,7 @@
 //!
 //! Plain data: `rpc` carries it, `service` answers it, `client` asks it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use types::{
@@ -12,6 +12,7 @@ use types::{
 
 use crate::advisory::{LockAnswer, LockRequest};
 pub use crate::privileges::{GrantChange, Grants, Level, Privileges};
+pub use crate::sessions::Session;
 pub use crate::views::StoredView;
 
 /// What a process is for.
@@ -69,6 +70,10 @@ pub struct NodeReport {
     pub newest: Option<(Timestamp, u64)>,
     /// Row nodes: the largest timestamp in what their regions have applied since they started.
     pub newest_applied: Option<Timestamp>,
+    /// The process's session; the client fills it in.
+    pub session: Option<u64>,
+    /// The session's last mark that is on its disk.
+    pub mark: u64,
 }
 
 /// Timestamps and the clocks that they follow.
@@ -217,6 +222,9 @@ pub struct Catalog {
     pub globals: BTreeMap<String, String>,
     /// Views.
     pub views: Vec<StoredView>,
+    /// Tables of which columns have been complete since replicas were asked for. When columns are
+    /// away later, that is a failure to show, and no reason to scan rows.
+    pub complete_columns: BTreeSet<TableId>,
 }
 
 /// A bulk import that has begun and is not done.
@@ -340,7 +348,12 @@ pub enum Request {
         count: u32,
     },
     /// Makes a node known, or updates its addresses.
-    Register(Node),
+    Register {
+        /// The node.
+        node: Node,
+        /// Its process.
+        session: Session,
+    },
     /// A node's regular sign of life.
     Heartbeat {
         /// Which.
@@ -423,6 +436,14 @@ pub enum Request {
     SetLife(u64),
     /// Is about advisory locks.
     Advisory(LockRequest),
+    /// The regions of a table that was dropped, in key order, as long as somebody may still read
+    /// it at an older timestamp.
+    DroppedRegions {
+        /// Which keys.
+        kind: RegionKind,
+    },
+    /// Who leads placement, as the node that is asked knows it; every member answers, at once.
+    Leader,
 }
 
 /// Placement's answer.
@@ -494,6 +515,13 @@ pub enum Response {
     Failed(Error),
     /// Of an advisory lock.
     Advisory(LockAnswer),
+    /// Who leads placement, as far as this node knows: a hint, confirmed by nobody.
+    Leader {
+        /// The leader's node.
+        leader: Option<NodeId>,
+        /// In which term.
+        term: u64,
+    },
 }
 
 /// Numbers that an index needs at CREATE INDEX time.

@@ -15,7 +15,7 @@ use types::{
 use crate::api::{Catalog, CatalogChange, Import, User};
 use crate::command::Outcome;
 use crate::state::{BUILT_IN_DATABASES, RegionRecord, State, Tomb, range_of};
-use crate::{privileges, renewal, views};
+use crate::{privileges, renewal, replicas, views};
 
 /// Voters of a region, where there are as many row nodes.
 pub const VOTERS: usize = 3;
@@ -243,6 +243,7 @@ fn alter_table(
     if let Some(slot) = state.catalog.tables.iter_mut().find(|listed| listed.id == table.id) {
         slot.clone_from(&table);
     }
+    replicas::note_replicas(state, table.id, table.columnar_replicas);
     Ok((Some(table), founded))
 }
 
@@ -327,6 +328,7 @@ pub(crate) fn drop_table(state: &mut State, id: TableId, now: Timestamp) {
     state.catalog.tables.retain(|table| table.id != id);
     state.catalog.created.remove(&id);
     state.catalog.importing.remove(&id);
+    replicas::note_replicas(state, id, 0);
     state.auto_increment.remove(&id);
     state.used_numbers.remove(&id);
 }

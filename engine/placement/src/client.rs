@@ -1,7 +1,7 @@
 //! Placement as every node uses it: finds the leader and follows it, asks once for many, remembers
 //! what may be remembered.
 //!
-//! Every call is bounded by [`PATIENCE`] (changes of the catalog by [`CHANGE_PATIENCE`]). It never
+//! Every call is bounded by [`CALL_LIMIT`] (changes of the catalog by [`CHANGE_LIMIT`]). It never
 //! makes up an answer: what is remembered is marked by a version or corrected by region leaders.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,8 +11,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt;
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep, timeout};
-use types::region::PLACEMENT_REGION;
 use types::{
     Error, LeaseId, NodeId, Region, RegionId, RegionKind, Result, Table, TableId, Timestamp,
 };
@@ -20,27 +18,16 @@ use types::{
 use crate::advisory::{LockAnswer, LockRequest};
 use crate::api::{
     Catalog, CatalogChange, Garbage, Lease, Node, NodeReport, NodeStatus, Order, PeerReport,
-    Request, Response, Route, SafePoint, TimeStatus,
+    Request, Response, Route, SafePoint, Session, TimeStatus,
 };
 use crate::batch::Batcher;
 use crate::routes::Routes;
 
 /// How long a call looks for a leader that answers.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const CALL_LIMIT: Duration = Duration::from_secs(10);
 
 /// The same for a change of the catalog, which may have to wait for new regions.
-pub const CHANGE_PATIENCE: Duration = Duration::from_secs(30);
-
-/// How long one node is waited for before another is asked.
-const ONE_ASK: Duration = Duration::from_secs(2);
-
-/// Pauses between rounds in which nobody led.
-const PAUSES: [Duration; 4] = [
-    Duration::from_millis(10),
-    Duration::from_millis(30),
-    Duration::from_millis(100),
-    Duration::from_millis(200),
-];
+pub const CHANGE_LIMIT: Duration = Duration::from_secs(30);
 
 /// AUTO_INCREMENT numbers fetched at a time.
 const NUMBERS: u64 = 1_000;
@@ -75,16 +62,16 @@ pub struct ClusterStatus {
 /// A handle to placement; clones share what they remember.
 #[derive(Clone)]
 pub struct PlacementClient {
-    asker: Arc<Asker>,
+    caller: Arc<Caller>,
     timestamps: Arc<Batcher<u32, (Timestamp, u64)>>,
 }
 
 /// Finds the leader and holds what all handles share.
-struct Asker {
-    transport: Arc<dyn PlacementTransport>,
+pub(crate) struct Caller {
+    pub(crate) transport: Arc<dyn PlacementTransport>,
     /// Initial row nodes and their addresses: where to look for the leader.
-    members: BTreeMap<NodeId, String>,
-    memory: Mutex<Memory>,
+    pub(crate) members: BTreeMap<NodeId, String>,
+    pub(crate) memory: Mutex<Memory>,
     /// Lets one caller fetch a catalog for all who wait for it.
     fetching: tokio::sync::Mutex<()>,
     /// Lets one caller fetch AUTO_INCREMENT numbers for all who wait for them.
@@ -92,9 +79,11 @@ struct Asker {
 }
 
 #[derive(Default)]
-struct Memory {
-    leader: Option<NodeId>,
-    nodes: BTreeMap<NodeId, Node>,
+pub(crate) struct Memory {
+    pub(crate) leader: Option<NodeId>,
+    /// Members that did not answer when they were last asked.
+    pub(crate) silent: BTreeSet<NodeId>,
+    pub(crate) nodes: BTreeMap<NodeId, Node>,
     catalog: Option<Arc<Catalog>>,
     /// Newest catalog version heard of.
     newest: u64,
@@ -103,6 +92,22 @@ struct Memory {
     safe_point: SafePoint,
     /// The largest timestamp that was given, and the term of the leader who gave it.
     given: Option<(Timestamp, u64)>,
+    /// Under which this process has registered.
+    session: Option<u64>,
+}
+
+impl Memory {
+    /// Takes over the nodes that there are. Regions with a peer on one that is gone are looked up
+    /// anew: what is remembered of them names it.
+    fn take_nodes(&mut self, nodes: impl Iterator<Item = Node>) {
+        let nodes: BTreeMap<NodeId, Node> = nodes.map(|node| (node.id, node)).collect();
+        let gone: BTreeSet<NodeId> =
+            self.nodes.keys().filter(|node| !nodes.contains_key(node)).copied().collect();
+        if !gone.is_empty() {
+            self.routes.retain(|region| region.peers.iter().all(|peer| !gone.contains(&peer.node)));
+        }
+        self.nodes = nodes;
+    }
 }
 
 impl PlacementClient {
@@ -112,25 +117,25 @@ impl PlacementClient {
         transport: Arc<dyn PlacementTransport>,
         members: impl IntoIterator<Item = (NodeId, String)>,
     ) -> Self {
-        let asker = Arc::new(Asker {
+        let caller = Arc::new(Caller {
             transport,
             members: members.into_iter().collect(),
             memory: Mutex::new(Memory::default()),
             fetching: tokio::sync::Mutex::new(()),
             numbering: tokio::sync::Mutex::new(BTreeMap::new()),
         });
-        let weak = Arc::downgrade(&asker);
+        let weak = Arc::downgrade(&caller);
         let timestamps = Batcher::start(move |counts: Vec<u32>| {
             let weak = weak.clone();
             async move {
-                let asker = weak
+                let caller = weak
                     .upgrade()
                     .ok_or_else(|| Error::Unavailable("this node is shutting down".into()))?;
-                asker.timestamp_batch(counts).await
+                caller.timestamp_batch(counts).await
             }
             .boxed()
         });
-        PlacementClient { asker, timestamps: Arc::new(timestamps) }
+        PlacementClient { caller, timestamps: Arc::new(timestamps) }
     }
 
     // ---- time and numbers -------------------------------------------------------------------
@@ -149,7 +154,7 @@ impl PlacementClient {
 
     /// First of `count` consecutive numbers for nodes, regions and peers.
     pub async fn ids(&self, count: u32) -> Result<u64> {
-        match self.asker.ask(Request::Ids { count }).await? {
+        match self.caller.ask(Request::Ids { count }).await? {
             Response::Ids(first) => Ok(first),
             other => Err(unexpected("Ids", &other)),
         }
@@ -158,7 +163,7 @@ impl PlacementClient {
     /// First of `count` consecutive AUTO_INCREMENT numbers of a table, from a stock that is
     /// fetched in advance: numbers left in it when the process ends are skipped for good.
     pub async fn auto_increment(&self, table: TableId, count: u64) -> Result<u64> {
-        let mut stocks = self.asker.numbering.lock().await;
+        let mut stocks = self.caller.numbering.lock().await;
         if let Some((next, end)) = stocks.get_mut(&table)
             && end.saturating_sub(*next) >= count
         {
@@ -167,10 +172,10 @@ impl PlacementClient {
             return Ok(first);
         }
         let fetched = count.max(NUMBERS);
-        let first = match self.asker.numbers(table, fetched, 0).await {
+        let first = match self.caller.numbers(table, fetched, 0).await {
             // Near the end of the number space the stock is left out.
             Err(Error::Invalid(_)) if fetched > count => {
-                return self.asker.numbers(table, count, 0).await;
+                return self.caller.numbers(table, count, 0).await;
             }
             other => other?,
         };
@@ -183,7 +188,7 @@ impl PlacementClient {
     /// Makes later AUTO_INCREMENT numbers of a table greater than `value`, which a row was given
     /// by hand.
     pub async fn raise_auto_increment(&self, table: TableId, value: u64) -> Result<()> {
-        let mut stocks = self.asker.numbering.lock().await;
+        let mut stocks = self.caller.numbering.lock().await;
         if let Some((next, end)) = stocks.get_mut(&table) {
             if value < *next {
                 return Ok(());
@@ -195,9 +200,9 @@ impl PlacementClient {
         }
         // Who goes on giving numbers by hand gets a stock, too, and need not ask for each of them.
         let fetched = if stocks.remove(&table).is_some() { NUMBERS } else { 0 };
-        let (first, fetched) = match self.asker.numbers(table, fetched, value).await {
+        let (first, fetched) = match self.caller.numbers(table, fetched, value).await {
             Err(Error::Invalid(_)) if fetched > 0 => {
-                (self.asker.numbers(table, 0, value).await?, 0)
+                (self.caller.numbers(table, 0, value).await?, 0)
             }
             other => (other?, fetched),
         };
@@ -209,11 +214,11 @@ impl PlacementClient {
 
     /// The AUTO_INCREMENT number that would be given next: of the stock, if there is one.
     pub async fn next_auto_increment(&self, table: TableId) -> Result<u64> {
-        let mut stocks = self.asker.numbering.lock().await;
+        let mut stocks = self.caller.numbering.lock().await;
         match stocks.get(&table) {
             Some((next, end)) if next < end => Ok(*next),
             _ => {
-                let first = self.asker.numbers(table, 0, 0).await?;
+                let first = self.caller.numbers(table, 0, 0).await?;
                 stocks.insert(table, (first, first));
                 Ok(first)
             }
@@ -223,8 +228,14 @@ impl PlacementClient {
     // ---- nodes ------------------------------------------------------------------------------
 
     /// Makes a node known, or updates its addresses.
-    pub async fn register(&self, node: Node) -> Result<()> {
-        self.asker.done("Register", Request::Register(node)).await
+    ///
+    /// # Errors
+    /// `Revoked` is for good: the node has to be emptied.
+    pub async fn register(&self, node: Node, session: Session) -> Result<()> {
+        let id = session.id;
+        self.caller.done("Register", Request::Register { node, session }).await?;
+        self.caller.memory.lock().session = Some(id);
+        Ok(())
     }
 
     /// A node's sign of life; what it is to do. Held back for a moment while there is nothing to
@@ -235,13 +246,15 @@ impl PlacementClient {
         report: NodeReport,
         peers: Vec<PeerReport>,
     ) -> Result<Vec<Order>> {
-        let newest = self.asker.memory.lock().given;
-        let report = NodeReport { newest, ..report };
-        match self.asker.ask(Request::Heartbeat { node, report, peers }).await? {
+        let report = {
+            let memory = self.caller.memory.lock();
+            NodeReport { newest: memory.given, session: memory.session, ..report }
+        };
+        match self.caller.ask(Request::Heartbeat { node, report, peers }).await? {
             Response::Orders { orders, catalog, nodes, safe_point } => {
-                let mut memory = self.asker.memory.lock();
+                let mut memory = self.caller.memory.lock();
                 memory.newest = memory.newest.max(catalog);
-                memory.nodes = nodes.into_iter().map(|node| (node.id, node)).collect();
+                memory.take_nodes(nodes.into_iter());
                 // A leader that was deposed may tell less than was heard already.
                 let known = memory.safe_point;
                 if safe_point.floor >= known.floor && safe_point.settled >= known.settled {
@@ -255,26 +268,25 @@ impl PlacementClient {
 
     /// A node by number; placement is asked if it is not remembered.
     pub async fn node(&self, id: NodeId) -> Result<Node> {
-        if let Some(node) = self.asker.memory.lock().nodes.get(&id) {
+        if let Some(node) = self.caller.memory.lock().nodes.get(&id) {
             return Ok(node.clone());
         }
         self.status().await?;
-        let memory = self.asker.memory.lock();
+        let memory = self.caller.memory.lock();
         memory.nodes.get(&id).cloned().ok_or_else(|| Error::not_found("node", id.to_string()))
     }
 
     /// The nodes that were last heard of, without asking.
     pub fn known_nodes(&self) -> Vec<Node> {
-        self.asker.memory.lock().nodes.values().cloned().collect()
+        self.caller.memory.lock().nodes.values().cloned().collect()
     }
 
     /// Everything placement knows.
     pub async fn status(&self) -> Result<ClusterStatus> {
-        match self.asker.ask(Request::Status).await? {
+        match self.caller.ask(Request::Status).await? {
             Response::Status { nodes, routes, peers, leader, garbage, time } => {
-                let mut memory = self.asker.memory.lock();
-                memory.nodes =
-                    nodes.iter().map(|status| (status.node.id, status.node.clone())).collect();
+                let mut memory = self.caller.memory.lock();
+                memory.take_nodes(nodes.iter().map(|status| status.node.clone()));
                 Ok(ClusterStatus { nodes, routes, peers, leader, garbage, time })
             }
             other => Err(unexpected("Status", &other)),
@@ -286,19 +298,19 @@ impl PlacementClient {
     /// The catalog, at least as new as any version that this client has heard of: take a timestamp
     /// first, and it holds every change that was acknowledged before.
     pub async fn catalog(&self) -> Result<Arc<Catalog>> {
-        if let Some(catalog) = self.asker.current_catalog() {
+        if let Some(catalog) = self.caller.current_catalog() {
             return Ok(catalog);
         }
-        let _alone = self.asker.fetching.lock().await;
-        match self.asker.current_catalog() {
+        let _alone = self.caller.fetching.lock().await;
+        match self.caller.current_catalog() {
             Some(catalog) => Ok(catalog),
-            None => self.asker.fetch_catalog().await,
+            None => self.caller.fetch_catalog().await,
         }
     }
 
     /// Newest catalog version that this client has heard of, without asking.
     pub fn newest_catalog(&self) -> u64 {
-        self.asker.memory.lock().newest
+        self.caller.memory.lock().newest
     }
 
     /// Changes the catalog; the table as changed, where one was. Once it returns, new regions are
@@ -308,7 +320,7 @@ impl PlacementClient {
     /// `OutcomeUnknown` leaves open whether the change took place; every other error means that it
     /// did not.
     pub async fn change(&self, change: CatalogChange) -> Result<Option<Table>> {
-        let answer = self.asker.ask(Request::Change(change)).await;
+        let answer = self.caller.ask(Request::Change(change)).await;
         let answer = answer.map_err(|error| match error {
             Error::Timeout { what, millis } => {
                 Error::OutcomeUnknown { what: format!("a change of the catalog ({what})"), millis }
@@ -317,7 +329,7 @@ impl PlacementClient {
         });
         match answer? {
             Response::Changed { catalog, table } => {
-                let mut memory = self.asker.memory.lock();
+                let mut memory = self.caller.memory.lock();
                 memory.newest = memory.newest.max(catalog);
                 Ok(table.map(|table| *table))
             }
@@ -329,10 +341,10 @@ impl PlacementClient {
 
     /// The region of a key, as remembered or as placement knows it.
     pub async fn locate(&self, key: &[u8]) -> Result<Route> {
-        if let Some(route) = self.asker.memory.lock().routes.locate(key) {
+        if let Some(route) = self.caller.memory.lock().routes.locate(key) {
             return Ok(route.clone());
         }
-        let routes = self.asker.routes(Request::Locate { key: key.to_vec() }).await?;
+        let routes = self.caller.routes(Request::Locate { key: key.to_vec() }).await?;
         routes
             .into_iter()
             .find(|route| route.region.contains(key))
@@ -341,31 +353,40 @@ impl PlacementClient {
 
     /// The regions of a kind, in key order, without gaps; as remembered or as placement knows them.
     pub async fn regions(&self, kind: RegionKind) -> Result<Vec<Route>> {
-        if let Some(routes) = self.asker.memory.lock().routes.regions(kind) {
+        if let Some(routes) = self.caller.memory.lock().routes.regions(kind) {
             return Ok(routes);
         }
-        self.asker.routes(Request::Regions { kind }).await
+        self.caller.routes(Request::Regions { kind }).await
     }
 
     /// As [`PlacementClient::regions`], but always asks placement.
     pub async fn fresh_regions(&self, kind: RegionKind) -> Result<Vec<Route>> {
-        self.asker.routes(Request::Regions { kind }).await
+        self.caller.routes(Request::Regions { kind }).await
+    }
+
+    /// The regions of a table that was dropped, for who reads it at an older timestamp. They are
+    /// not remembered: whoever plans now must not find them.
+    pub async fn dropped_regions(&self, kind: RegionKind) -> Result<Vec<Route>> {
+        match self.caller.ask(Request::DroppedRegions { kind }).await? {
+            Response::Routes(routes) => Ok(routes),
+            other => Err(unexpected("Routes", &other)),
+        }
     }
 
     /// Forgets a region: the next look-up asks placement.
     pub fn invalidate(&self, region: RegionId) {
-        self.asker.memory.lock().routes.remove(region);
+        self.caller.memory.lock().routes.remove(region);
     }
 
     /// Takes in descriptors that a peer told (`StaleEpoch`, splits).
     pub fn learn(&self, regions: &[Region]) {
-        let mut memory = self.asker.memory.lock();
+        let mut memory = self.caller.memory.lock();
         regions.iter().for_each(|region| memory.routes.learn(region, None));
     }
 
     /// Takes note of where a region's leader is said to be (`NotLeader`).
     pub fn learn_leader(&self, region: RegionId, leader: Option<NodeId>) {
-        self.asker.memory.lock().routes.learn_leader(region, leader);
+        self.caller.memory.lock().routes.learn_leader(region, leader);
     }
 
     // ---- waits ------------------------------------------------------------------------------
@@ -378,7 +399,7 @@ impl PlacementClient {
         holder: Timestamp,
         key: Vec<u8>,
     ) -> Result<Vec<Timestamp>> {
-        match self.asker.ask(Request::Wait { waiter, holder, key }).await? {
+        match self.caller.ask(Request::Wait { waiter, holder, key }).await? {
             Response::Circle(circle) => Ok(circle),
             other => Err(unexpected("Wait", &other)),
         }
@@ -386,13 +407,13 @@ impl PlacementClient {
 
     /// Tells that a transaction no longer waits for a key.
     pub async fn wait_ended(&self, waiter: Timestamp, key: Vec<u8>) -> Result<()> {
-        self.asker.done("WaitEnded", Request::WaitEnded { waiter, key }).await
+        self.caller.done("WaitEnded", Request::WaitEnded { waiter, key }).await
     }
 
     /// Asks for an advisory lock, frees some, or asks about one. A wait is held back for a moment
     /// only: who goes on waiting asks again.
     pub async fn advisory_lock(&self, request: LockRequest) -> Result<LockAnswer> {
-        match self.asker.ask(Request::Advisory(request)).await? {
+        match self.caller.ask(Request::Advisory(request)).await? {
             Response::Advisory(answer) => Ok(answer),
             other => Err(unexpected("Advisory", &other)),
         }
@@ -408,34 +429,34 @@ impl PlacementClient {
         owner: impl Into<String>,
     ) -> Result<Lease> {
         let ttl_ms = ttl.as_millis() as u64;
-        self.asker.lease(Request::TakeLease { ts, ttl_ms, owner: owner.into() }).await
+        self.caller.lease(Request::TakeLease { ts, ttl_ms, owner: owner.into() }).await
     }
 
     /// Prolongs a lease from now on. `LeaseLost` if it ended.
     pub async fn renew_lease(&self, lease: LeaseId, ttl: Duration) -> Result<Lease> {
         let ttl_ms = ttl.as_millis() as u64;
-        self.asker.lease(Request::RenewLease { lease, ttl_ms }).await
+        self.caller.lease(Request::RenewLease { lease, ttl_ms }).await
     }
 
     /// Ends a lease; one that ended already is no error.
     pub async fn release_lease(&self, lease: LeaseId) -> Result<()> {
-        self.asker.done("ReleaseLease", Request::ReleaseLease { lease }).await
+        self.caller.done("ReleaseLease", Request::ReleaseLease { lease }).await
     }
 
     /// Sets how long versions stay readable without a lease.
     pub async fn set_life(&self, life: Duration) -> Result<()> {
         let life_ms = u64::try_from(life.as_millis()).unwrap_or(u64::MAX);
-        self.asker.done("SetLife", Request::SetLife(life_ms)).await
+        self.caller.done("SetLife", Request::SetLife(life_ms)).await
     }
 
     /// What may be collected, as the last heartbeat told; it never falls.
     pub fn safe_point(&self) -> SafePoint {
-        self.asker.memory.lock().safe_point
+        self.caller.memory.lock().safe_point
     }
 
     /// Leases that live.
     pub async fn leases(&self) -> Result<Vec<Lease>> {
-        match self.asker.ask(Request::Leases).await? {
+        match self.caller.ask(Request::Leases).await? {
             Response::Leases(leases) => Ok(leases),
             other => Err(unexpected("Leases", &other)),
         }
@@ -443,13 +464,13 @@ impl PlacementClient {
 
     /// The key that signs tokens and tickets; never to be logged.
     pub async fn signing_key(&self) -> Result<Arc<[u8]>> {
-        if let Some(key) = self.asker.memory.lock().signing_key.clone() {
+        if let Some(key) = self.caller.memory.lock().signing_key.clone() {
             return Ok(key);
         }
-        match self.asker.ask(Request::SigningKey).await? {
+        match self.caller.ask(Request::SigningKey).await? {
             Response::SigningKey(key) => {
                 let key: Arc<[u8]> = key.into();
-                self.asker.memory.lock().signing_key = Some(key.clone());
+                self.caller.memory.lock().signing_key = Some(key.clone());
                 Ok(key)
             }
             // Not `unexpected`: the answer must not be printed.
@@ -458,7 +479,7 @@ impl PlacementClient {
     }
 }
 
-impl Asker {
+impl Caller {
     async fn timestamp_batch(&self, counts: Vec<u32>) -> Result<Vec<(Timestamp, u64)>> {
         let total: u64 = counts.iter().map(|count| u64::from(*count)).sum();
         let count = u32::try_from(total)
@@ -537,95 +558,6 @@ impl Asker {
             Response::Done => Ok(()),
             other => Err(unexpected(what, &other)),
         }
-    }
-
-    /// Asks the leader, wherever it is, within the bound.
-    async fn ask(&self, request: Request) -> Result<Response> {
-        // Asking twice is harmless but for changes of the catalog: the second would fail for what
-        // the first did.
-        let once = matches!(request, Request::Change(_));
-        let patience = if once { CHANGE_PATIENCE } else { PATIENCE };
-        let deadline = Instant::now() + patience;
-        let mut last = Error::Unavailable("no address of placement is known".into());
-        let mut round = 0;
-        loop {
-            // The node believed to lead first, then every other one.
-            let mut untried: Vec<NodeId> = self.members.keys().copied().collect();
-            let mut next = self.memory.lock().leader.or(untried.first().copied());
-            while let Some(node) = next {
-                untried.retain(|other| *other != node);
-                let left = deadline.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    return Err(gave_up(last, patience));
-                }
-                let limit = if once { left } else { left.min(ONE_ASK) };
-                let answer = self.ask_node(node, request.clone(), limit).await;
-                let error = match answer {
-                    Ok(response) => {
-                        self.memory.lock().leader = Some(node);
-                        return Ok(response);
-                    }
-                    Err(error) => error,
-                };
-                if !may_retry(&error, once) {
-                    return Err(error);
-                }
-                let hint = match &error {
-                    Error::NotLeader { leader, .. } => leader.filter(|id| untried.contains(id)),
-                    _ => None,
-                };
-                last = error;
-                next = hint.or(untried.first().copied());
-            }
-            self.memory.lock().leader = None;
-            let pause = PAUSES.get(round).or(PAUSES.last()).copied().unwrap_or_default();
-            round += 1;
-            if Instant::now() + pause >= deadline {
-                return Err(gave_up(last, patience));
-            }
-            sleep(pause).await;
-        }
-    }
-
-    async fn ask_node(&self, node: NodeId, request: Request, limit: Duration) -> Result<Response> {
-        let address = {
-            let memory = self.memory.lock();
-            memory
-                .nodes
-                .get(&node)
-                .map(|node| node.rpc_address.clone())
-                .or_else(|| self.members.get(&node).cloned())
-        };
-        let address = address.ok_or_else(|| Error::not_found("node", node.to_string()))?;
-        let call = self.transport.call(&address, request);
-        let answer = timeout(limit, call)
-            .await
-            .unwrap_or_else(|_| Err(Error::timeout(format!("placement on node {node}"), limit)));
-        match answer? {
-            Response::Failed(error) => Err(error),
-            response => Ok(response),
-        }
-    }
-}
-
-/// Whether another node, or the same one later, may be asked the same.
-fn may_retry(error: &Error, once: bool) -> bool {
-    match error {
-        Error::NotLeader { region, .. } => *region == PLACEMENT_REGION,
-        Error::Unavailable(_) | Error::Dropped(_) => true,
-        Error::Timeout { .. } | Error::RegionNotFound(_) => !once,
-        _ => false,
-    }
-}
-
-fn gave_up(last: Error, patience: Duration) -> Error {
-    match last {
-        Error::Timeout { .. } => last,
-        other => Error::Unavailable(format!(
-            "placement did not answer within {} s ({other}): check that a majority of the row \
-             nodes runs",
-            patience.as_secs()
-        )),
     }
 }
 

@@ -13,7 +13,9 @@ use crate::advisory::{self, Freed, Hold};
 use crate::api::{CatalogChange, Lease, Node, SafePoint};
 use crate::catalog::{self, Founders};
 use crate::leases;
+use crate::replicas;
 use crate::safe_point;
+use crate::sessions::Session;
 use crate::state::{RegionRecord, State, Tomb};
 
 /// What a proposal is known by, so that its proposer finds its outcome. Never repeated: the first
@@ -43,7 +45,12 @@ pub enum Command {
         count: u32,
     },
     /// Makes a node known or updates its addresses.
-    Register(Node),
+    Register {
+        /// The node.
+        node: Node,
+        /// Its process.
+        session: Session,
+    },
     /// What leaders and founding voters say of their regions.
     Report {
         /// Descriptors, as leaders know them.
@@ -88,9 +95,11 @@ pub enum Command {
     RenewLease {
         /// Which.
         lease: LeaseId,
-        /// Unix milliseconds now.
+        /// Unix milliseconds by which it must not have ended.
         now_ms: u64,
-        /// How long it lives from now on.
+        /// Unix milliseconds from which it is prolonged.
+        from_ms: u64,
+        /// How long it lives from then on.
         ttl_ms: u64,
     },
     /// Ends a lease.
@@ -120,6 +129,17 @@ pub enum Command {
     },
     /// Frees advisory locks.
     FreeLocks(Vec<Freed>),
+    /// Columns are complete of these tables for the first time since replicas were asked for.
+    NoteComplete(Vec<TableId>),
+    /// A session has synced a mark.
+    Mark {
+        /// Node.
+        node: NodeId,
+        /// Its session.
+        session: u64,
+        /// The mark.
+        mark: u64,
+    },
 }
 
 /// What a command gave its proposer.
@@ -153,7 +173,13 @@ impl State {
                 Ok(Outcome::Done)
             }
             Command::TakeIds { count } => self.take_ids(u64::from(count)).map(Outcome::First),
-            Command::Register(node) => self.register(node),
+            Command::Register { node, session } => {
+                self.register(node, &session).map(|()| Outcome::Done)
+            }
+            Command::Mark { node, session, mark } => {
+                self.mark(node, session, mark);
+                Ok(Outcome::Done)
+            }
             Command::Report { regions, founded, now } => {
                 regions.into_iter().for_each(|region| self.report(region, now));
                 for (region, node) in founded {
@@ -178,8 +204,8 @@ impl State {
             Command::TakeLease { ts, owner, now_ms, ttl_ms } => {
                 leases::take(self, ts, owner, now_ms, ttl_ms).map(Outcome::Lease)
             }
-            Command::RenewLease { lease, now_ms, ttl_ms } => {
-                leases::renew(self, lease, now_ms, ttl_ms).map(Outcome::Lease)
+            Command::RenewLease { lease, now_ms, from_ms, ttl_ms } => {
+                leases::renew(self, lease, now_ms, from_ms, ttl_ms).map(Outcome::Lease)
             }
             Command::ReleaseLease(lease) => {
                 self.leases.remove(&lease);
@@ -213,22 +239,11 @@ impl State {
                 advisory::free(self, &freed);
                 Ok(Outcome::Done)
             }
+            Command::NoteComplete(tables) => {
+                replicas::note_complete(self, &tables);
+                Ok(Outcome::Done)
+            }
         }
-    }
-
-    fn register(&mut self, node: Node) -> Result<Outcome> {
-        if let Some(known) = self.nodes.get(&node.id)
-            && known.role != node.role
-        {
-            return Err(Error::Invalid(format!(
-                "node {} is a {:?} node already and cannot become a {:?} node: give the new node \
-                 another number",
-                node.id, known.role, node.role
-            )));
-        }
-        self.next_id = self.next_id.max(node.id.saturating_add(1));
-        self.nodes.insert(node.id, node);
-        Ok(Outcome::Done)
     }
 
     /// Takes over a leader's descriptor if it is newer than the one known.

@@ -63,7 +63,13 @@ pub fn take(
 
 /// Prolongs a live lease; its end never moves back. A renewal may be overtaken in the log by the
 /// collection that saw the lease end: then it has ended.
-pub fn renew(state: &mut State, id: LeaseId, now_ms: u64, ttl_ms: u64) -> Result<Lease> {
+pub fn renew(
+    state: &mut State,
+    id: LeaseId,
+    now_ms: u64,
+    from_ms: u64,
+    ttl_ms: u64,
+) -> Result<Lease> {
     check_ttl(ttl_ms)?;
     let floor = state.safe_point.floor;
     let lease = state
@@ -79,7 +85,7 @@ pub fn renew(state: &mut State, id: LeaseId, now_ms: u64, ttl_ms: u64) -> Result
             MAX_LIFE_MS / (24 * 60 * 60 * 1_000)
         )));
     }
-    lease.expires_ms = lease.expires_ms.max(now_ms.saturating_add(ttl_ms).min(last));
+    lease.expires_ms = lease.expires_ms.max(from_ms.saturating_add(ttl_ms).min(last));
     Ok(lease.clone())
 }
 

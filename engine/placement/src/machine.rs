@@ -19,7 +19,7 @@ use crate::view::View;
 const STATE_KEY: &[u8] = b"placement/state";
 
 /// First byte of the stored value and of a snapshot: the format of what follows.
-const FORMAT: u8 = 4;
+const FORMAT: u8 = 5;
 
 /// Bytes of a snapshot's chunk.
 const CHUNK: usize = 1 << 20;
@@ -83,7 +83,7 @@ impl PlacementMachine {
         // Timestamps and numbers come often and interest no waiter.
         self.announce |= matches!(
             command,
-            Command::Register(_)
+            Command::Register { .. }
                 | Command::Report { .. }
                 | Command::Bury(_)
                 | Command::Change { .. }

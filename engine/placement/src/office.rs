@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use env::Instant;
-use types::{Epoch, NodeId, Peer, PeerId, Region, RegionId, RegionKind, Timestamp};
+use types::{Epoch, NodeId, Peer, PeerId, PeerRole, Region, RegionId, RegionKind, Timestamp};
 
 use crate::api::{
     Garbage, NodeReport, NodeRole, NodeStatus, Order, PeerReport, Route, SafePoint, TimeStatus,
@@ -45,6 +45,21 @@ struct Plan {
     epoch: Epoch,
     heir: Option<NodeId>,
     until: Instant,
+}
+
+impl Plan {
+    /// Whether a region, as it is now, still lacks what was ordered. A change of members takes several
+    /// steps: a learner on the way to being a voter is no surplus learner.
+    fn goes_on(&self, region: &Region) -> bool {
+        match &self.order {
+            Order::Membership(_, wanted) => {
+                let there = wanted.iter().all(|peer| region.peers.contains(peer));
+                region.epoch.version == self.epoch.version
+                    && !(there && wanted.len() == region.peers.len())
+            }
+            _ => region.epoch == self.epoch,
+        }
+    }
 }
 
 /// A leader's memory.
@@ -103,6 +118,23 @@ impl Office {
         }
         self.nodes.insert(node, Heard { at: now, report, peers: by_region });
         changed
+    }
+
+    /// Whether a node's process with another session was heard of not long ago, or may have been: by
+    /// then a leader that is new has heard everybody.
+    pub fn may_live(&self, node: NodeId, other_than: u64, now: Instant) -> bool {
+        match self.nodes.get(&node) {
+            Some(heard) => {
+                heard.report.session != Some(other_than) && now.since(heard.at) <= LIVE_FOR
+            }
+            None => now.since(self.since) <= LIVE_FOR,
+        }
+    }
+
+    /// Forgets nodes that are gone for good.
+    pub fn forget_gone(&mut self, state: &State) {
+        self.nodes.retain(|node, _| !state.gone.contains_key(node));
+        self.leaders.retain(|_, (node, _)| !state.gone.contains_key(node));
     }
 
     /// What the clocks say. `own` is this node, one of the `voters`, and its clock; the others' go on
@@ -228,7 +260,9 @@ impl Office {
     fn is_over(&self, state: &State, node: NodeId, id: RegionId, peer: &PeerReport) -> bool {
         if let Some(tomb) = state.tombs.get(&id) {
             let votes = tomb.region.voters().any(|voter| voter.node == node);
-            return !votes || is_done_with(state, tomb.dropped);
+            // Learners serve readers only; the fates of transactions are for voters to know.
+            let unread = !votes && !state.is_readable(tomb.dropped);
+            return unread || is_done_with(state, tomb.dropped);
         }
         let Some(record) = state.regions.get(&id) else { return false };
         // Removed: the leader's descriptor is younger than the peer's and does not list it. With
@@ -240,11 +274,14 @@ impl Office {
 
     /// Dropped regions that no member holds any more.
     pub fn burials(&self, state: &State) -> Vec<RegionId> {
+        // Of a learner whose node's number is gone, nothing is left to hear.
+        let lost =
+            |peer: &Peer| peer.role == PeerRole::Learner && !state.nodes.contains_key(&peer.node);
         let gone = |region: &Region| {
-            region.peers.iter().all(|peer| {
-                self.nodes
-                    .get(&peer.node)
-                    .is_some_and(|heard| !heard.peers.contains_key(&region.id))
+            region.peers.iter().filter(|peer| !lost(peer)).all(|peer| {
+                let heard = self.nodes.get(&peer.node);
+                state.gone.contains_key(&peer.node)
+                    || heard.is_some_and(|heard| !heard.peers.contains_key(&region.id))
             })
         };
         let held = |id: RegionId| self.nodes.values().any(|heard| heard.peers.contains_key(&id));
@@ -288,7 +325,7 @@ impl Office {
         let live = state.regions.values().map(|record| &record.region);
         // Locks of dropped regions that nobody can read any more ask for nothing, and a dropped
         // region waits for this very point: were it counted, it would wait for itself.
-        let tombs = state.tombs.values().filter(|tomb| is_readable(state, tomb.dropped));
+        let tombs = state.tombs.values().filter(|tomb| state.is_readable(tomb.dropped));
         let all = live.chain(tombs.map(|tomb| &tomb.region));
         all.map(|region| self.floor_of(region)).min().unwrap_or(floor)
     }
@@ -315,12 +352,14 @@ impl Office {
         }
     }
 
-    /// Forgets moves that the reports show, and those that took too long.
+    /// Forgets moves that the reports show, those that took too long, and what nodes said whose
+    /// numbers are gone.
     pub fn settle(&mut self, state: &State, now: Instant) {
+        self.forget_gone(state);
         let leaders = &self.leaders;
         self.plans.retain(|id, plan| {
             let leader = leaders.get(id).map(|(node, _)| *node);
-            state.regions.get(id).is_some_and(|record| record.region.epoch == plan.epoch)
+            state.regions.get(id).is_some_and(|record| plan.goes_on(&record.region))
                 && now < plan.until
                 && (plan.heir.is_none() || leader != plan.heir)
         });
@@ -484,6 +523,7 @@ impl Office {
     pub fn founders(&self, state: &State, placement: &Region, now: Instant) -> Vec<NodeId> {
         let mut nodes: BTreeSet<NodeId> = placement.voters().map(|peer| peer.node).collect();
         nodes.extend(state.voter_loads().keys());
+        nodes.retain(|node| !state.gone.contains_key(node));
         let spare = |live: &BTreeSet<NodeId>| live.len() >= crate::catalog::VOTERS;
         let live: BTreeSet<NodeId> =
             nodes.iter().copied().filter(|node| self.health(*node, now) == Health::Live).collect();
@@ -491,14 +531,9 @@ impl Office {
     }
 }
 
-/// Whether somebody may still read what was dropped then.
-fn is_readable(state: &State, dropped: Timestamp) -> bool {
-    state.safe_point.floor <= dropped
-}
-
 /// Whether nothing is asked any more of what was dropped then. It is not read, and the fates that
 /// are decided there are known everywhere: a lock elsewhere of a dead transaction, in a region that
 /// is slow to be collected, needs its primary for longer than any reader does.
 fn is_done_with(state: &State, dropped: Timestamp) -> bool {
-    state.safe_point.settled > dropped && !is_readable(state, dropped)
+    state.safe_point.settled > dropped && !state.is_readable(dropped)
 }

@@ -4,7 +4,7 @@
 //! goes through the log; what may be read is confirmed by a quorum first. It never waits without a
 //! bound.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use crate::leases;
 use crate::office::Office;
 use crate::oracle::{MAX_COUNT, Reading};
 use crate::safe_point;
-use crate::state::{State, range_of};
+use crate::state::{State, range_of, tiles};
 use crate::upkeep;
 use crate::view::View;
 
@@ -51,7 +51,7 @@ const KEY_BYTES: usize = 32;
 /// Placement on one row node.
 pub struct PlacementService {
     node: NodeId,
-    groups: Arc<dyn Groups>,
+    pub(crate) groups: Arc<dyn Groups>,
     pub(crate) view: Arc<View>,
     /// What leases and timestamps go by: a machine's clock that is set moves neither.
     pub(crate) clock: SteadyClock,
@@ -64,11 +64,23 @@ pub struct PlacementService {
     /// Advisory locks, as heard of in a term.
     pub(crate) desk: Desk,
     extending: tokio::sync::Mutex<()>,
+    /// Whether the members of placement's own group are being changed.
+    pub(crate) tending: Arc<AtomicBool>,
     timestamps: OnceLock<Batcher<u32, Given>>,
 }
 
 /// A timestamp, the catalog's version as of then, and the term of the leader who gives both.
 type Given = (Timestamp, u64, u64);
+
+/// Unix milliseconds that leases go by.
+struct LeaseTimes {
+    /// By the clocks of a majority, so that none ends early or late because one machine's clock is wrong.
+    /// Until so many were heard, timestamps' own time.
+    now_ms: u64,
+    /// What leases are given and prolonged from: timestamps' own time, which never goes back. The clocks
+    /// of a majority may: of two that are known one may be far behind, until the third is heard.
+    from_ms: u64,
+}
 
 impl PlacementService {
     /// A service over this node's groups and the view of its placement machine, with its upkeep,
@@ -105,6 +117,7 @@ impl PlacementService {
             waits: Mutex::default(),
             desk: Desk::default(),
             extending: tokio::sync::Mutex::new(()),
+            tending: Arc::default(),
             timestamps: OnceLock::new(),
         });
         let weak = Arc::downgrade(&service);
@@ -123,6 +136,10 @@ impl PlacementService {
     }
 
     async fn answer(&self, request: Request) -> Result<Response> {
+        if request == Request::Leader {
+            let PeerStatus { leader, term, .. } = self.peer()?;
+            return Ok(Response::Leader { leader: leader.map(|peer| peer.node), term });
+        }
         if !matches!(request, Request::Status | Request::Heartbeat { .. }) {
             self.check_sound(self.lead()?)?;
         }
@@ -135,10 +152,7 @@ impl PlacementService {
                 check_count(count, MAX_IDS, "numbers")?;
                 self.first(Command::TakeIds { count }).await.map(Response::Ids)
             }
-            Request::Register(node) => {
-                self.propose(Command::Register(node)).await?;
-                Ok(Response::Done)
-            }
+            Request::Register { node, session } => self.register(node, session).await,
             Request::Heartbeat { node, report, peers } => self.heartbeat(node, report, peers).await,
             Request::Catalog { known } => {
                 self.confirm(self.lead()?).await?;
@@ -149,6 +163,7 @@ impl PlacementService {
             Request::Change(change) => self.change(change).await,
             Request::Locate { key } => self.locate(&key).await,
             Request::Regions { kind } => self.regions(kind).await,
+            Request::DroppedRegions { kind } => self.dropped_regions(kind).await,
             Request::Status => self.status().await,
             Request::AutoIncrement { table, count, above } => {
                 let command = Command::AutoIncrement { table, count, above };
@@ -191,7 +206,7 @@ impl PlacementService {
     }
 
     async fn lease_request(&self, request: Request) -> Result<Response> {
-        let now_ms = self.lease_ms(self.lead()?)?;
+        let LeaseTimes { now_ms, from_ms } = self.lease_times(self.lead()?)?;
         let command = match request {
             Request::TakeLease { ts, ttl_ms, owner } => {
                 leases::check_ttl(ttl_ms)?;
@@ -203,9 +218,11 @@ impl PlacementService {
                          timestamps that were handed out"
                     )));
                 }
-                Command::TakeLease { ts, owner, now_ms, ttl_ms }
+                Command::TakeLease { ts, owner, now_ms: from_ms, ttl_ms }
             }
-            Request::RenewLease { lease, ttl_ms } => Command::RenewLease { lease, now_ms, ttl_ms },
+            Request::RenewLease { lease, ttl_ms } => {
+                Command::RenewLease { lease, now_ms, from_ms, ttl_ms }
+            }
             Request::ReleaseLease { lease } => Command::ReleaseLease(lease),
             _ => {
                 self.confirm(self.lead()?).await?;
@@ -221,7 +238,7 @@ impl PlacementService {
 
     // ---- leadership -------------------------------------------------------------------------
 
-    fn peer(&self) -> Result<PeerStatus> {
+    pub(crate) fn peer(&self) -> Result<PeerStatus> {
         self.groups
             .status(PLACEMENT_REGION)
             .ok_or(Error::NotLeader { region: PLACEMENT_REGION, leader: None })
@@ -374,12 +391,11 @@ impl PlacementService {
         (self.node, self.clock.unix_millis())
     }
 
-    /// The time that leases go by: the clocks of a majority, so that none ends early or late because
-    /// one machine's clock is wrong. Until so many were heard, timestamps' own time is near enough to
-    /// give and prolong leases by, and no lease ends by it.
-    pub(crate) fn lease_ms(&self, term: u64) -> Result<u64> {
-        let (office, now) = self.reading(term)?;
-        Ok(now.clock_ms.unwrap_or_else(|| office.oracle.time_ms(now)))
+    /// The times that leases go by.
+    fn lease_times(&self, term: u64) -> Result<LeaseTimes> {
+        let (leader, now) = self.reading(term)?;
+        let from_ms = leader.oracle.time_ms(now);
+        Ok(LeaseTimes { now_ms: now.clock_ms.unwrap_or(from_ms), from_ms })
     }
 
     /// Refuses everything once this leader's log is known to have gone back.
@@ -412,8 +428,7 @@ impl PlacementService {
         let damage = format!(
             "placement's log on node {} has gone back: node {node} has seen timestamp {seen}, and \
              the leader of term {term} began at {}, below it. Placement does nothing until that is \
-             mended: bring back a row node that still has the log, or give up what is lost with \
-             `isobar ctl recover-unsafe`",
+             mended: bring back a row node that still has the log",
             self.node,
             Timestamp::pack(office.oracle.begun_ms(), 0)
         );
@@ -445,10 +460,15 @@ impl PlacementService {
         peers: Vec<PeerReport>,
     ) -> Result<Response> {
         let term = self.lead()?;
-        if !self.view.read().nodes.contains_key(&node) {
-            return Err(Error::not_found("node", node.to_string()));
+        {
+            let state = self.view.read();
+            state.check_session(node, report.session)?;
+            if !state.nodes.contains_key(&node) {
+                return Err(Error::not_found("node", node.to_string()));
+            }
         }
         self.check_report(term, node, &report, &peers).await?;
+        self.note_mark(term, node, &report).await?;
         let mut changes = self.view.subscribe();
         let (regions, founded) = {
             let mut office = self.office(term)?;
@@ -520,6 +540,18 @@ impl PlacementService {
             let tiles = state.tiling(kind);
             Ok(tiles
                 .map(|tiles| tiles.into_iter().map(|tile| office.route(&tile.region)).collect()))
+        })
+        .await
+    }
+
+    async fn dropped_regions(&self, kind: RegionKind) -> Result<Response> {
+        self.settled(|state, office| {
+            let regions = state.readable_tombs(kind);
+            if regions.is_empty() {
+                return Err(Error::not_found("dropped table", format!("of {kind:?}")));
+            }
+            let whole = tiles(kind, regions.iter().copied());
+            Ok(whole.then(|| regions.into_iter().map(|region| office.route(region)).collect()))
         })
         .await
     }

@@ -14,6 +14,7 @@ use types::{
 use crate::advisory::Hold;
 use crate::api::{Catalog, Grants, Lease, Node, NodeRole, SafePoint, User};
 use crate::safe_point::DEFAULT_LIFE_MS;
+use crate::sessions::Known;
 
 /// First number given to nodes, regions and peers: those below are for row nodes, whose numbers
 /// stand in their configuration, and for placement's own region and peers.
@@ -50,6 +51,10 @@ pub struct Tomb {
 pub struct State {
     /// Known processes.
     pub nodes: BTreeMap<NodeId, Node>,
+    /// The session of each that registered one.
+    pub sessions: BTreeMap<NodeId, Known>,
+    /// Nodes that will never come back, and which took the place of each.
+    pub gone: BTreeMap<NodeId, NodeId>,
     /// Next number for a node, region or peer.
     pub next_id: u64,
     /// Next number for a table.
@@ -91,6 +96,8 @@ impl State {
         };
         State {
             nodes: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            gone: BTreeMap::new(),
             next_id: FIRST_ID,
             next_table: FIRST_TABLE,
             regions: BTreeMap::new(),
@@ -104,6 +111,7 @@ impl State {
                 users: vec![root("127.0.0.1"), root("localhost")],
                 globals: BTreeMap::new(),
                 views: Vec::new(),
+                complete_columns: BTreeSet::new(),
             },
             used_numbers: BTreeMap::new(),
             auto_increment: BTreeMap::new(),
@@ -147,18 +155,25 @@ impl State {
     /// The live regions of a kind in key order, provided that they cover the kind's whole range
     /// without gap or overlap; none while a split has been reported by one half only.
     pub fn tiling(&self, kind: RegionKind) -> Option<Vec<&RegionRecord>> {
-        let (start, end) = range_of(kind)?;
         let mut found: Vec<&RegionRecord> =
             self.regions.values().filter(|record| record.region.kind == kind).collect();
         found.sort_by(|a, b| a.region.start.cmp(&b.region.start));
-        let mut at = start;
-        for record in &found {
-            if record.region.start != at {
-                return None;
-            }
-            at.clone_from(&record.region.end);
-        }
-        (at == end).then_some(found)
+        tiles(kind, found.iter().map(|record| &record.region)).then_some(found)
+    }
+
+    /// The dropped regions of a kind that somebody may still read, in key order; whether they cover
+    /// the kind's whole range is for [`tiles`] to say.
+    pub fn readable_tombs(&self, kind: RegionKind) -> Vec<&Region> {
+        let readable = |tomb: &&Tomb| self.is_readable(tomb.dropped);
+        let tombs = self.tombs.values().filter(|tomb| tomb.region.kind == kind);
+        let mut found: Vec<&Region> = tombs.filter(readable).map(|tomb| &tomb.region).collect();
+        found.sort_by(|a, b| a.start.cmp(&b.start));
+        found
+    }
+
+    /// Whether somebody may still read what was dropped then.
+    pub fn is_readable(&self, dropped: Timestamp) -> bool {
+        self.safe_point.floor <= dropped
     }
 
     /// Whether the live regions cover every range that they lie in, without gap or overlap.
@@ -203,6 +218,18 @@ impl Default for State {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Whether regions in key order cover a kind's whole range without gap or overlap.
+pub fn tiles<'a>(kind: RegionKind, regions: impl Iterator<Item = &'a Region>) -> bool {
+    let Some((mut at, end)) = range_of(kind) else { return false };
+    for region in regions {
+        if region.start != at {
+            return false;
+        }
+        at.clone_from(&region.end);
+    }
+    at == end
 }
 
 /// First key and end of everything of a kind; none for placement's own region.

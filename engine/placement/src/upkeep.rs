@@ -51,7 +51,12 @@ impl PlacementService {
             self.propose_in(term, Command::Bury(buried)).await?;
         }
         self.free_silent(term).await?;
+        let complete = self.office(term)?.newly_complete(&self.view.read());
+        if !complete.is_empty() {
+            self.propose_in(term, Command::NoteComplete(complete)).await?;
+        }
         self.collect(term).await?;
+        self.tend_own_group(term).await?;
         self.schedule(term).await
     }
 

@@ -3,9 +3,12 @@
 //! The machine writes here, the service reads here. Nothing is decided here.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use types::Result;
 
 use crate::command::{Outcome, Ticket};
@@ -15,7 +18,43 @@ use crate::state::State;
 pub struct View {
     state: RwLock<State>,
     outcomes: Mutex<HashMap<Ticket, Option<Result<Outcome>>>>,
-    changed: watch::Sender<u64>,
+    changed: Arc<Changed>,
+}
+
+/// How often something changed, and who waits for the next time. They are woken in the order in which they began to wait,
+/// so that one seed replays one history.
+#[derive(Default)]
+struct Changed {
+    count: AtomicU64,
+    next: Notify,
+}
+
+/// Waits for changes of a view.
+pub struct Changes {
+    changed: Arc<Changed>,
+    seen: u64,
+}
+
+impl Changes {
+    /// What has changed up to now is known.
+    pub fn mark_unchanged(&mut self) {
+        self.seen = self.changed.count.load(Ordering::Acquire);
+    }
+
+    /// Resolves when there is a change that is not known, and marks it as known.
+    pub async fn changed(&mut self) -> std::result::Result<(), Infallible> {
+        loop {
+            let next = self.changed.next.notified();
+            tokio::pin!(next);
+            // Waits from here on: a change between the look and the wait is not missed.
+            next.as_mut().enable();
+            let count = self.changed.count.load(Ordering::Acquire);
+            if std::mem::replace(&mut self.seen, count) != count {
+                return Ok(());
+            }
+            next.await;
+        }
+    }
 }
 
 impl View {
@@ -24,7 +63,7 @@ impl View {
         View {
             state: RwLock::new(State::new()),
             outcomes: Mutex::new(HashMap::new()),
-            changed: watch::Sender::new(0),
+            changed: Arc::default(),
         }
     }
 
@@ -34,8 +73,10 @@ impl View {
     }
 
     /// Tells when the catalog or the regions changed.
-    pub fn subscribe(&self) -> watch::Receiver<u64> {
-        self.changed.subscribe()
+    pub fn subscribe(&self) -> Changes {
+        let changed = self.changed.clone();
+        let seen = changed.count.load(Ordering::Acquire);
+        Changes { changed, seen }
     }
 
     pub(crate) fn replace(&self, state: State) {
@@ -48,7 +89,8 @@ impl View {
     }
 
     pub(crate) fn announce(&self) {
-        self.changed.send_modify(|changes| *changes += 1);
+        self.changed.count.fetch_add(1, Ordering::AcqRel);
+        self.changed.next.notify_waiters();
     }
 
     /// Registers a proposer before its proposal can be applied.

@@ -1,12 +1,42 @@
 //! What a store is told at start. Counts of ticks, never times: the store reads no clock.
 
-use types::NodeId;
+use types::region::PLACEMENT_REGION;
+use types::{NodeId, RegionId};
+
+use crate::transport::Session;
+
+/// In which of its groups a store takes part: it sends, counts time and takes messages for these only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Participation {
+    /// In none: it is not known yet whether another process stands for the node.
+    None,
+    /// In placement's own, without which nobody could be registered.
+    Placement,
+    /// In all.
+    #[default]
+    All,
+}
+
+impl Participation {
+    /// Whether a group is among them.
+    pub(crate) fn includes(self, region: RegionId) -> bool {
+        match self {
+            Participation::None => false,
+            Participation::Placement => region == PLACEMENT_REGION,
+            Participation::All => true,
+        }
+    }
+}
 
 /// Settings of one node's store.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
     /// This node.
     pub node: NodeId,
+    /// This process.
+    pub session: Session,
+    /// In which groups it takes part at first.
+    pub participation: Participation,
     /// Spreads election timeouts; any number will do, a simulation passes its own.
     pub seed: u64,
     /// Ticks without a leader after which a voter campaigns, before the per-peer spread.
@@ -39,6 +69,8 @@ impl StoreConfig {
     pub fn new(node: NodeId) -> Self {
         StoreConfig {
             node,
+            session: Session::default(),
+            participation: Participation::All,
             seed: 0,
             election_ticks: 10,
             heartbeat_ticks: 2,

@@ -13,6 +13,7 @@ use env::{Clock, Instant};
 use parking_lot::Mutex;
 use types::{Error, Peer, PeerId, Region, RegionId, Result};
 
+use crate::config::Participation;
 use crate::groups::{Groups, PeerStatus, Pending};
 use crate::log::RaftLog;
 use crate::machine::Position;
@@ -43,6 +44,7 @@ enum Mail {
     Destroy(RegionId, Reply<()>),
     Returned(Box<Returned>),
     Purged(Vec<RegionId>),
+    Participate(Participation),
     Stop,
 }
 
@@ -78,6 +80,12 @@ impl StoreHandle {
     pub fn receive(&self, messages: Vec<Envelope>) {
         // Raft repeats what was lost.
         let _ = self.mail.try_send(Mail::Messages(messages));
+    }
+
+    /// Takes part in these groups from now on.
+    pub fn participate(&self, participation: Participation) {
+        // A store that has stopped takes part in none.
+        let _ = self.mail.send(Mail::Participate(participation));
     }
 
     /// Begins to receive a snapshot: push its chunks, then [`StoreHandle::spooled`]. Both write to
@@ -232,6 +240,7 @@ fn deliver(store: &mut Store, mail: Mail) -> bool {
         Mail::Destroy(region, reply) => store.destroy(region, reply),
         Mail::Returned(returned) => store.returned(*returned),
         Mail::Purged(behind) => store.purged(behind),
+        Mail::Participate(participation) => store.participate(participation),
         Mail::Stop => return false,
     }
     true

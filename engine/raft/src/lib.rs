@@ -11,6 +11,7 @@ pub mod transport;
 mod apply;
 mod compaction;
 mod config;
+mod fence;
 mod files;
 mod handle;
 mod held;
@@ -29,7 +30,7 @@ mod storage;
 mod store;
 mod work;
 
-pub use config::StoreConfig;
+pub use config::{Participation, StoreConfig};
 pub use groups::{Groups, PeerStatus, Pending};
 pub use handle::{StoreHandle, TICK};
 pub use log::{LogSizes, RaftLog};
@@ -38,5 +39,5 @@ pub use machine::{
 };
 pub use snapshot::{SpoolWriter, Spooled};
 pub use store::{Store, StoreDisk};
-pub use transport::{Envelope, SnapshotReport, SnapshotStream, Transport};
+pub use transport::{Envelope, Session, SnapshotReport, SnapshotStream, Transport};
 pub use work::{Inline, Job, Returned, Worker};

@@ -23,7 +23,7 @@ use crate::reads::Reads;
 use crate::reply::{Answers, Reply, Wait};
 use crate::snapshot::Spooled;
 use crate::storage::{GroupStorage, KEY_SPOOL, PendingSpool, conf_state, write_cut, write_hard};
-use crate::transport::Envelope;
+use crate::transport::{Envelope, Session};
 
 /// Bytes of one proposal.
 const MAX_PROPOSAL: usize = 32 << 20;
@@ -67,6 +67,7 @@ pub(crate) struct Outbox {
 /// One member of one group on this node.
 pub(crate) struct Peer {
     pub me: types::Peer,
+    session: Session,
     /// As applied; of a peer that holds nothing, as it was told.
     pub region: Region,
     pub applied: Position,
@@ -128,6 +129,7 @@ impl Peer {
         Ok(Peer {
             known: region.peers.iter().map(|peer| (peer.id, *peer)).collect(),
             me,
+            session: config.session,
             region,
             applied,
             raw,
@@ -244,8 +246,30 @@ impl Peer {
         if foreign || message.to != self.me.id {
             return;
         }
+        if let Some(why) = self.has_lost(&message) {
+            return self.fail(&why);
+        }
         // raft-rs refuses what is stale; there is nobody to tell.
         self.guarded(|raw| raw.step(message).ok());
+    }
+
+    /// Why a leader's message shows that this peer has lost what it acknowledged, if it does. raft-rs
+    /// would take it for a bug of its own and panic. An append names what it follows, and is refused
+    /// where that is not here.
+    fn has_lost(&self, message: &Message) -> Option<String> {
+        let raft = &self.raw.raft;
+        let last = raft.raft_log.last_index();
+        // A leader's heartbeat names no more than what this peer has acknowledged to it.
+        let lost = message.get_msg_type() == MessageType::MsgHeartbeat
+            && message.term >= raft.term
+            && message.commit > last;
+        lost.then(|| {
+            format!(
+                "its log ends at {last}, and it has acknowledged {} to its leader: what it held is \
+                 lost; replace this replica",
+                message.commit
+            )
+        })
     }
 
     /// A spooled snapshot: offered to Raft. Returns the file if it is not wanted.
@@ -503,6 +527,7 @@ impl Peer {
             epoch: self.region.epoch,
             from: self.me,
             to,
+            session: self.session,
             message: bytes,
             region_bytes: if new { self.descriptor() } else { None },
         })
@@ -519,6 +544,7 @@ impl Peer {
             epoch: self.region.epoch,
             from: self.me,
             to,
+            session: self.session,
             message: Vec::new(),
             region_bytes: self.descriptor(),
         }
@@ -546,12 +572,16 @@ impl Peer {
         self.raw.raft.prs().iter().map(|(_, progress)| progress.matched).min()
     }
 
-    /// Whether a member has nearly everything.
+    /// Whether a member has everything, or nearly everything and is being sent the rest.
     pub fn caught_up(&self, id: PeerId) -> bool {
         const NEAR: u64 = 64;
         let last = self.raw.raft.raft_log.last_index();
         self.raw.raft.prs().get(id).is_some_and(|progress| {
-            progress.state == raft_rs::ProgressState::Replicate && progress.matched + NEAR >= last
+            // Raft goes on probing a member that acknowledged its snapshot before the snapshot's
+            // sender heard of it, until the next entry; an idle region has none for a long time.
+            progress.matched >= last
+                || progress.state == raft_rs::ProgressState::Replicate
+                    && progress.matched + NEAR >= last
         })
     }
 }

@@ -7,6 +7,7 @@
 
 use types::{Error, Peer as Member, PeerId, Result};
 
+use crate::fence::is_alone;
 use crate::groups::PeerStatus;
 use crate::log::{LogWrite, NODE_GROUP, RaftLog};
 use crate::machine::{INITIAL_POSITION, Machine, Position};
@@ -143,7 +144,7 @@ impl Store {
         peer.removed = gone;
         if gone {
             self.graves.entry(region.id).or_default();
-        } else if region.voters().map(|voter| voter.id).eq([me.id]) {
+        } else if is_alone(&peer) && self.participates(region.id) {
             // Nobody else could lead, so there is nothing to wait for.
             peer.guarded(|raw| raw.campaign().ok());
         }

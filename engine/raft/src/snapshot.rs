@@ -181,7 +181,7 @@ impl SpoolWriter {
     }
 
     /// Ends and syncs the file.
-    pub(crate) fn finish(mut self) -> Result<Spooled> {
+    pub fn finish(mut self) -> Result<Spooled> {
         self.append(&SpoolRecord::End { chunks: self.chunks })?;
         self.writer.sync()?;
         let (header, message) = self

@@ -19,6 +19,7 @@ use raft_rs::eraftpb::Message;
 use types::{Error, PeerId, Region, RegionId, Result};
 
 use crate::config::StoreConfig;
+use crate::fence::Fence;
 use crate::groups::PeerStatus;
 use crate::held::Held;
 use crate::log::{LogSizes, LogWrite, RaftLog};
@@ -74,6 +75,7 @@ pub struct Store {
     /// Peers that were destroyed here; they never come back.
     pub(crate) dead: BTreeSet<PeerId>,
     pub(crate) boot: u64,
+    pub(crate) fence: Fence,
     /// Ticks since start.
     pub(crate) now: u64,
     pub(crate) dirty: BTreeSet<RegionId>,
@@ -124,6 +126,7 @@ impl Store {
             broken: BTreeMap::new(),
             dead,
             boot,
+            fence: Fence::default(),
             now: 0,
             dirty: BTreeSet::new(),
             touched: BTreeSet::new(),
@@ -175,6 +178,9 @@ impl Store {
     }
 
     fn receive_one(&mut self, envelope: Envelope) {
+        if !self.participates(envelope.region) || !self.heeds(&envelope) {
+            return;
+        }
         if !self.admit(&envelope) || envelope.message.is_empty() {
             return;
         }
@@ -195,7 +201,9 @@ impl Store {
         let region = spooled.header.region;
         let file = spooled.spool.file.clone();
         let free = !self.overlaps(&spooled.spool.region);
-        let unwanted = if self.stalled.is_some() || !free || !self.admit(&spooled.header) {
+        let taken = self.participates(region) && self.heeds(&spooled.header);
+        let unwanted = if self.stalled.is_some() || !free || !taken || !self.admit(&spooled.header)
+        {
             Some(file)
         } else {
             self.dirty.insert(region);
@@ -315,8 +323,9 @@ impl Store {
             self.settle();
             return;
         }
+        let participation = self.config.participation;
         for (region, peer) in &mut self.peers {
-            if peer.tick(self.now, &self.config) {
+            if participation.includes(*region) && peer.tick(self.now, &self.config) {
                 self.dirty.insert(*region);
             }
         }

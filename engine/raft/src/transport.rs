@@ -6,6 +6,15 @@ use types::{Epoch, Peer, PeerId, RegionId};
 
 use crate::machine::SnapshotSource;
 
+/// The process that sends for a node. Of two processes of one node the later start is heard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Session {
+    /// Which start of the node; 0 where nobody counts.
+    pub boot: u64,
+    /// Drawn for it.
+    pub id: u64,
+}
+
 /// One Raft message between two peers of a region; the message itself is opaque bytes.
 ///
 /// An empty `message` carries no Raft message. With `region_bytes` it tells the receiver what the
@@ -20,6 +29,8 @@ pub struct Envelope {
     pub from: Peer,
     /// Receiver.
     pub to: Peer,
+    /// The sender's process.
+    pub session: Session,
     /// Encoded `eraftpb::Message`, or empty.
     pub message: Vec<u8>,
     /// Descriptor of the region, sent along when the receiver may not hold the peer yet.

@@ -4,9 +4,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
+use placement::identity::ClusterId;
 use tonic::transport::{Channel, Endpoint};
 use types::{Error, NodeId, Result};
 
@@ -15,7 +17,10 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest message accepted from another node, in bytes.
 pub const MESSAGE_LIMIT: usize = 64 << 20;
 
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// Pause between pings of a connection that is in use.
+const KEEP_ALIVE: Duration = Duration::from_secs(2);
+/// How long an answer to such a ping may take before everything under way over the connection fails.
+const KEEP_ALIVE_LIMIT: Duration = Duration::from_secs(4);
 const WINDOW: u32 = 4 << 20;
 
 /// Which node listens where.
@@ -40,11 +45,21 @@ impl AddressBook {
     }
 }
 
-/// Channels by address.
+/// Channels by address, and the cluster that this node says it belongs to on each.
 #[derive(Clone, Default)]
-pub struct Channels(Arc<RwLock<HashMap<String, Channel>>>);
+pub struct Channels(Arc<RwLock<HashMap<String, Channel>>>, Arc<AtomicU64>);
 
 impl Channels {
+    /// Says from now on which cluster this node belongs to.
+    pub fn join(&self, cluster: ClusterId) {
+        self.1.store(cluster, Ordering::Release);
+    }
+
+    /// The cluster; 0 if there is none yet.
+    pub fn cluster(&self) -> ClusterId {
+        self.1.load(Ordering::Acquire)
+    }
+
     /// The channel to an address, opened at its first use and reopened by itself when it breaks.
     pub fn get(&self, address: &str) -> Result<Channel> {
         if let Some(channel) = self.0.read().get(address) {
@@ -55,7 +70,7 @@ impl Channels {
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_nodelay(true)
             .http2_keep_alive_interval(KEEP_ALIVE)
-            .keep_alive_timeout(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE_LIMIT)
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(2 * WINDOW);
         let channel = endpoint.connect_lazy();

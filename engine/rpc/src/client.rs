@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use placement::founding;
+use placement::identity::ClusterId;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use types::{Error, NodeId, Result};
@@ -15,6 +17,9 @@ use crate::proto::node_client::NodeClient;
 pub(crate) const FORMAT: u32 = 1;
 /// How long a request may take in all; servers bound their own waits below this.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long a node may take to say how far it is; it may have to write that down first.
+const FOUNDING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Asks other nodes.
 #[derive(Clone)]
@@ -34,6 +39,24 @@ impl RpcClient {
         &self.book
     }
 
+    /// Asks the node at an address how far it is in becoming part of a cluster.
+    pub async fn founding(
+        &self,
+        address: &str,
+        request: &founding::Request,
+    ) -> Result<founding::Answer> {
+        let payload = pack(request, 0)?;
+        let call = async {
+            let mut client = self.node(address)?;
+            let answer = client.founding(payload).await;
+            answer.map_err(|status| Error::Unavailable(status.message().to_owned()))
+        };
+        let answer = tokio::time::timeout(FOUNDING_TIMEOUT, call)
+            .await
+            .unwrap_or_else(|_| Err(Error::timeout(address, FOUNDING_TIMEOUT)))?;
+        unpack(answer.get_ref())
+    }
+
     fn node(&self, address: &str) -> Result<NodeClient<tonic::transport::Channel>> {
         Ok(NodeClient::new(self.channels.get(address)?)
             .max_decoding_message_size(MESSAGE_LIMIT)
@@ -41,10 +64,10 @@ impl RpcClient {
     }
 }
 
-pub(crate) fn pack<T: Serialize>(body: &T) -> Result<Payload> {
+pub(crate) fn pack<T: Serialize>(body: &T, cluster: ClusterId) -> Result<Payload> {
     let body = postcard::to_stdvec(body)
         .map_err(|error| Error::Invalid(format!("message cannot be encoded: {error}")))?;
-    Ok(Payload { format: FORMAT, body })
+    Ok(Payload { format: FORMAT, body, cluster })
 }
 
 pub(crate) fn unpack<T: DeserializeOwned>(payload: &Payload) -> Result<T> {
@@ -91,7 +114,7 @@ fn never_arrived(status: &tonic::Status) -> bool {
 impl txn::client::RowTransport for RpcClient {
     async fn call(&self, node: NodeId, request: txn::api::Request) -> Result<txn::api::Response> {
         let address = self.book.get(node)?;
-        let payload = pack(&request)?;
+        let payload = pack(&request, self.channels.cluster())?;
         let mut client = self.node(&address)?;
         let answer = bounded(&format!("row node {node} at {address}"), client.txn(payload)).await?;
         unpack(&answer)
@@ -105,7 +128,7 @@ impl placement::client::PlacementTransport for RpcClient {
         node_address: &str,
         request: placement::api::Request,
     ) -> Result<placement::api::Response> {
-        let payload = pack(&request)?;
+        let payload = pack(&request, self.channels.cluster())?;
         let mut client = self.node(node_address)?;
         let answer =
             bounded(&format!("placement at {node_address}"), client.placement(payload)).await?;

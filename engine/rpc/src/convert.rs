@@ -1,6 +1,6 @@
 //! Between protobuf messages and the rooms' types. Everything from outside is checked here.
 
-use raft::Envelope;
+use raft::{Envelope, Session};
 use types::{Epoch, Error, Peer, PeerRole, Result};
 
 use crate::proto;
@@ -28,6 +28,8 @@ impl From<Envelope> for proto::Envelope {
             to: Some(envelope.to.into()),
             message: envelope.message,
             descriptor: envelope.region_bytes,
+            boot: envelope.session.boot,
+            session: envelope.session.id,
         }
     }
 }
@@ -45,6 +47,7 @@ impl TryFrom<proto::Envelope> for Envelope {
             epoch: Epoch { version: envelope.epoch_version, conf: envelope.epoch_conf },
             from: peer(envelope.from)?,
             to: peer(envelope.to)?,
+            session: Session { boot: envelope.boot, id: envelope.session },
             message: envelope.message,
             region_bytes: envelope.descriptor,
         })

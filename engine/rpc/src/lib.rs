@@ -6,6 +6,7 @@
 pub mod channel;
 pub mod client;
 pub mod convert;
+pub mod pulse;
 pub mod server;
 pub mod transport;
 
@@ -16,5 +17,6 @@ pub(crate) mod proto {
 
 pub use channel::{AddressBook, Channels};
 pub use client::RpcClient;
-pub use server::{Handlers, listen, serve};
+pub use pulse::Pulse;
+pub use server::{Handlers, Port, listen, serve};
 pub use transport::GrpcTransport;

@@ -1,13 +1,20 @@
 //! The internal port of a node: takes Raft messages, snapshots and requests from other nodes.
 //!
-//! It answers nothing by itself; a node without a service says so with a typed error.
+//! It answers nothing by itself; a node without a service, or that has not begun its work, says so with a
+//! typed error.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use placement::desk::Desk;
+use placement::founding;
+use placement::identity::ClusterId;
 use placement::service::PlacementService;
 use raft::{Envelope, SpoolWriter, StoreHandle};
+use serde::Serialize;
 use tokio::net::TcpListener;
+use tokio::sync::SetOnce;
 use tokio_stream::StreamExt;
 use tonic::service::Routes;
 use tonic::transport::server::TcpIncoming;
@@ -15,10 +22,13 @@ use tonic::{Request, Response, Status, Streaming};
 use txn::service::TxnService;
 use types::{Error, Result};
 
-use crate::channel::MESSAGE_LIMIT;
+use crate::channel::{Channels, MESSAGE_LIMIT};
 use crate::client::{pack, unpack};
 use crate::proto::node_server::{Node, NodeServer};
 use crate::proto::{self, Ack, Payload, RaftBatch, SnapshotPart};
+
+/// How long Raft's messages wait for a node that has not begun its work.
+const START_WAIT: Duration = Duration::from_secs(2);
 
 /// What a node does with what arrives.
 #[derive(Clone)]
@@ -27,28 +37,39 @@ pub struct Handlers {
     pub store: StoreHandle,
     /// Present on row nodes.
     pub txn: Option<Arc<TxnService>>,
-    /// Present on members of placement.
+    /// Present on row nodes, any of which may become a member of placement.
     pub placement: Option<Arc<PlacementService>>,
-    /// Present on columnar nodes: the service that runs tasks of distributed plans.
-    pub worker: Option<Routes>,
 }
 
-/// Serves the internal port until `shutdown` resolves.
+/// The internal port: open before the node knows who it is, so that others can ask it.
+#[derive(Clone)]
+pub struct Port {
+    /// Says how far the node is in becoming part of a cluster.
+    pub desk: Arc<Desk>,
+    /// Knows the cluster.
+    pub channels: Channels,
+    /// Set once the node has begun its work.
+    pub handlers: Arc<SetOnce<Handlers>>,
+}
+
+/// Serves the internal port until `shutdown` resolves. Columnar nodes have a `worker`, the service that
+/// runs tasks of distributed plans.
 pub async fn serve(
     listener: TcpListener,
-    handlers: Handlers,
+    port: Port,
+    worker: Option<Routes>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<()> {
     let address = listener.local_addr().ok();
-    let worker = handlers.worker.clone().unwrap_or_default();
-    let node = NodeServer::new(handlers)
+    let worker = worker.unwrap_or_default();
+    let node = NodeServer::new(port)
         .max_decoding_message_size(MESSAGE_LIMIT)
         .max_encoding_message_size(MESSAGE_LIMIT);
     // The builder's own setting is for sockets that it binds itself. Without it, small answers wait
     // 40 ms for the client's delayed acknowledgement.
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     tonic::transport::Server::builder()
-        .http2_keepalive_interval(Some(std::time::Duration::from_secs(10)))
+        .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .initial_stream_window_size(4 << 20)
         .initial_connection_window_size(8 << 20)
         .add_routes(worker.add_service(node))
@@ -64,18 +85,49 @@ pub async fn listen(address: SocketAddr, setting: &str) -> Result<TcpListener> {
     })
 }
 
+impl Port {
+    fn handlers(&self) -> Result<&Handlers> {
+        self.handlers.get().ok_or_else(|| Error::Unavailable("this node is starting".into()))
+    }
+
+    /// What answers a request, unless it comes from another cluster.
+    fn ready(&self, payload: &Payload) -> Result<&Handlers> {
+        let handlers = self.handlers()?;
+        self.check_cluster(payload.cluster, false)?;
+        Ok(handlers)
+    }
+
+    /// Refuses what comes from another cluster. Raft's messages name one, requests of people's programs
+    /// need not.
+    fn check_cluster(&self, theirs: ClusterId, needed: bool) -> Result<()> {
+        let ours = self.channels.cluster();
+        if theirs == ours || (theirs == 0 && !needed) {
+            return Ok(());
+        }
+        Err(Error::Revoked(format!(
+            "this node belongs to cluster {ours:016x}, and the caller to {theirs:016x}: correct the \
+             addresses in `placement`, or empty the caller's directories to let it join here"
+        )))
+    }
+}
+
 #[tonic::async_trait]
-impl Node for Handlers {
+impl Node for Port {
     async fn raft(&self, request: Request<Streaming<RaftBatch>>) -> Result<Response<Ack>, Status> {
         let mut batches = request.into_inner();
+        // The first vote of a new cluster must not be lost because this member opens its files.
+        let started = tokio::time::timeout(START_WAIT, self.handlers.wait()).await;
+        let handlers = started.map_err(|_| Status::unavailable("this node is starting"))?;
         while let Some(batch) = batches.next().await {
-            let envelopes = batch?
+            let batch = batch?;
+            self.check_cluster(batch.cluster, true).map_err(refused)?;
+            let envelopes = batch
                 .envelopes
                 .into_iter()
                 .map(Envelope::try_from)
                 .collect::<Result<Vec<_>>>()
                 .map_err(refused)?;
-            self.store.receive(envelopes);
+            handlers.store.receive(envelopes);
         }
         Ok(Response::new(Ack {}))
     }
@@ -89,13 +141,15 @@ impl Node for Handlers {
         let header = first.header.ok_or_else(|| Status::invalid_argument("no header"))?;
         let header = <proto::Envelope as prost::Message>::decode(header.as_slice())
             .map_err(|error| Status::invalid_argument(error.to_string()))?;
-        let store = self.store.clone();
+        let handlers = self.handlers().map_err(refused)?;
+        self.check_cluster(first.cluster, true).map_err(refused)?;
+        let store = handlers.store.clone();
         let header = header.try_into().map_err(refused)?;
         let mut spool = blocking(move || store.spool(header)).await?;
         while let Some(part) = parts.next().await {
             let part = part?;
             if part.chunk.is_empty() {
-                let store = self.store.clone();
+                let store = handlers.store.clone();
                 blocking(move || store.spooled(spool)).await?;
                 return Ok(Response::new(Ack {}));
             }
@@ -104,26 +158,49 @@ impl Node for Handlers {
         Err(Status::aborted("the snapshot ended before its end mark"))
     }
 
+    async fn ping(&self, _: Request<Ack>) -> Result<Response<Ack>, Status> {
+        Ok(Response::new(Ack {}))
+    }
+
     async fn txn(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        let request = unpack(request.get_ref()).map_err(refused)?;
-        let response = match &self.txn {
-            Some(service) => service.handle(request).await,
-            None => {
+        let payload = request.get_ref();
+        let request = unpack(payload).map_err(refused)?;
+        let ready = self.ready(payload);
+        let response = match ready.map(|handlers| &handlers.txn) {
+            Ok(Some(service)) => service.handle(request).await,
+            Ok(None) => {
                 txn::api::Response::Failed(Error::Unavailable("this node holds no rows".into()))
             }
+            Err(error) => txn::api::Response::Failed(error),
         };
-        Ok(Response::new(pack(&response).map_err(refused)?))
+        self.reply(&response)
     }
 
     async fn placement(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        let request = unpack(request.get_ref()).map_err(refused)?;
-        let response = match &self.placement {
-            Some(service) => service.handle(request).await,
-            None => placement::api::Response::Failed(Error::Unavailable(
+        let payload = request.get_ref();
+        let request = unpack(payload).map_err(refused)?;
+        let ready = self.ready(payload);
+        let response = match ready.map(|handlers| &handlers.placement) {
+            Ok(Some(service)) => service.handle(request).await,
+            Ok(None) => placement::api::Response::Failed(Error::Unavailable(
                 "this node is no member of placement".into(),
             )),
+            Err(error) => placement::api::Response::Failed(error),
         };
-        Ok(Response::new(pack(&response).map_err(refused)?))
+        self.reply(&response)
+    }
+
+    async fn founding(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
+        let request: founding::Request = unpack(request.get_ref()).map_err(refused)?;
+        let desk = self.desk.clone();
+        let answer = blocking(move || desk.hear(&request)).await?;
+        self.reply(&answer)
+    }
+}
+
+impl Port {
+    fn reply<T: Serialize>(&self, answer: &T) -> Result<Response<Payload>, Status> {
+        Ok(Response::new(pack(answer, self.channels.cluster()).map_err(refused)?))
     }
 }
 
@@ -144,6 +221,7 @@ async fn blocking<T: Send + 'static>(
 fn refused(error: Error) -> Status {
     match error {
         Error::Invalid(_) | Error::Corrupt(_) => Status::invalid_argument(error.to_string()),
+        Error::Revoked(_) => Status::failed_precondition(error.to_string()),
         _ => Status::unavailable(error.to_string()),
     }
 }

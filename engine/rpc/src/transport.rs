@@ -105,7 +105,8 @@ async fn stream_to(
         };
         let pump = async {
             while let Some(first) = receiver.recv().await {
-                if batches.send(gather(first, &mut receiver)).await.is_err() {
+                let batch = gather(first, &mut receiver, channels.cluster());
+                if batches.send(batch).await.is_err() {
                     return true;
                 }
             }
@@ -125,7 +126,11 @@ async fn stream_to(
     }
 }
 
-fn gather(first: proto::Envelope, receiver: &mut mpsc::Receiver<proto::Envelope>) -> RaftBatch {
+fn gather(
+    first: proto::Envelope,
+    receiver: &mut mpsc::Receiver<proto::Envelope>,
+    cluster: u64,
+) -> RaftBatch {
     let mut bytes = first.message.len();
     let mut envelopes = vec![first];
     while envelopes.len() < BATCH && bytes < BATCH_BYTES {
@@ -137,7 +142,7 @@ fn gather(first: proto::Envelope, receiver: &mut mpsc::Receiver<proto::Envelope>
             Err(_) => break,
         }
     }
-    RaftBatch { envelopes }
+    RaftBatch { envelopes, cluster }
 }
 
 async fn snapshot_to(
@@ -151,6 +156,7 @@ async fn snapshot_to(
     let first = SnapshotPart {
         header: Some(prost::Message::encode_to_vec(&proto::Envelope::from(header))),
         chunk: Vec::new(),
+        cluster: channels.cluster(),
     };
     // Reading a snapshot is disk work, kept off the runtime's threads; a part that failed ends the
     // stream with an error in its place, so the receiver never takes a short snapshot for whole.
@@ -175,7 +181,9 @@ fn read_parts(
     let gone = || types::Error::Unavailable("the receiver hung up".into());
     parts.blocking_send(Ok(first)).map_err(|_| gone())?;
     while let Some(chunk) = source.next_chunk()? {
-        parts.blocking_send(Ok(SnapshotPart { header: None, chunk })).map_err(|_| gone())?;
+        parts
+            .blocking_send(Ok(SnapshotPart { chunk, ..SnapshotPart::default() }))
+            .map_err(|_| gone())?;
     }
     // An empty part without a header is the end mark: a cut stream lacks it.
     parts.blocking_send(Ok(SnapshotPart::default())).map_err(|_| gone())

@@ -4,7 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 use types::error::LockInfo;
-use types::{Epoch, Error, PeerId, Region, RegionId, SchemaVersion, Table, TableId, Timestamp};
+use types::{
+    Epoch, Error, NodeId, PeerId, Region, RegionId, SchemaVersion, Table, TableId, Timestamp,
+};
 
 /// Which region is addressed, as the caller last saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -292,6 +294,11 @@ pub enum Request {
         /// Number of parts, at least 2.
         parts: u32,
     },
+    /// Who leads the region, as the voter that is asked knows it; answered at once.
+    Leader {
+        /// Region.
+        region: RegionId,
+    },
 }
 
 /// A leader's answer.
@@ -326,4 +333,11 @@ pub enum Response {
     Regions(Vec<Region>),
     /// It did not work. [`Error::Locked`] names one lock in the way.
     Failed(Error),
+    /// Who leads the region, as far as this voter knows: a hint, confirmed by nobody.
+    Leader {
+        /// The leader's node.
+        leader: Option<NodeId>,
+        /// In which term.
+        term: u64,
+    },
 }

@@ -18,6 +18,7 @@ use types::{
 };
 
 use crate::api::{Request, Response};
+use crate::liveness::{Called, Liveness};
 use crate::living::Living;
 use crate::routes::{Routes, Target};
 use crate::transaction::{Snapshot, Transaction};
@@ -74,6 +75,7 @@ pub struct TxnClient {
     transport: Arc<dyn RowTransport>,
     directory: Arc<dyn Directory>,
     routes: Arc<Routes>,
+    liveness: Arc<Liveness>,
     /// How transactions ended: commit timestamp, or none for a rollback.
     fates: Arc<Mutex<LruCache<Timestamp, Option<Timestamp>>>>,
     /// Second phases and rollbacks that go on behind their transactions.
@@ -91,6 +93,7 @@ impl TxnClient {
             transport,
             directory,
             routes: Arc::default(),
+            liveness: Arc::default(),
             fates: Arc::new(Mutex::new(LruCache::new(capacity))),
             tasks: TaskTracker::new(),
             living: Arc::default(),
@@ -241,14 +244,30 @@ impl TxnClient {
     }
 
     /// Asks a region's leader once. Errors that say something of the region's place mend the
-    /// picture of it; the caller looks its keys up again.
+    /// picture of it; the caller looks its keys up again. `Timeout` where the request was sent and
+    /// the region has another leader by now: it may have been carried out.
     pub(crate) async fn ask(&self, target: &Target, request: Request) -> Result<Response> {
-        let answer = within_call("a row node", self.transport.call(target.node, request)).await;
+        let (region, begun) = (&target.region, Instant::now());
+        let answer = match self.liveness.call(self.transport.as_ref(), target, request).await {
+            Called::Answered(answer) => answer,
+            Called::Moved { leader, sent } => {
+                self.routes.led_by(region, leader);
+                return Err(match sent {
+                    true => Error::timeout(
+                        format!(
+                            "an answer of row node {}, in whose place node {leader} leads region {}",
+                            target.node, region.id
+                        ),
+                        begun.elapsed(),
+                    ),
+                    false => Error::NotLeader { region: region.id, leader: Some(leader) },
+                });
+            }
+        };
         let error = match answer {
             Ok(Response::Failed(error)) | Err(error) => error,
             Ok(response) => return Ok(response),
         };
-        let region = &target.region;
         match &error {
             Error::NotLeader { leader: Some(leader), .. } if *leader != target.node => {
                 self.routes.led_by(region, *leader);
@@ -273,6 +292,21 @@ impl TxnClient {
             _ => {}
         }
         Err(error)
+    }
+
+    /// Asks a node that is believed to lead a region, once, about the region as a whole.
+    ///
+    /// # Errors
+    ///
+    /// What it answers; `NotLeader` where it was silent before and another node leads, `Timeout` where
+    /// it has been asked and another node leads by now, so that nobody knows what it did.
+    pub async fn ask_node(
+        &self,
+        region: &Region,
+        node: NodeId,
+        request: Request,
+    ) -> Result<Response> {
+        self.ask(&Target { region: Arc::new(region.clone()), node }, request).await
     }
 
     fn forget(&self, region: &Region) {

@@ -4,7 +4,7 @@
 //!
 //! An outcome is learned or forced at the primary, never guessed.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -41,7 +41,7 @@ struct Plan {
     client: TxnClient,
     start_ts: Timestamp,
     began: Instant,
-    tables: HashMap<TableId, Arc<Table>>,
+    tables: BTreeMap<TableId, Arc<Table>>,
     /// How long to wait for rows that others hold.
     row_wait: Duration,
     primary: Vec<u8>,
@@ -66,7 +66,7 @@ impl Commit {
     pub(crate) fn new(
         client: TxnClient,
         (start_ts, began, row_wait): (Timestamp, Instant, Duration),
-        tables: HashMap<TableId, Arc<Table>>,
+        tables: BTreeMap<TableId, Arc<Table>>,
         mutations: Vec<Mutation>,
     ) -> Self {
         let changes = mutations.iter().find(|mutation| mutation.op != Op::Lock);

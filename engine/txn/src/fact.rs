@@ -90,7 +90,8 @@ pub enum Fact {
     /// Nobody may ask the region for less than these points any more, so versions and fates below
     /// them may go, everywhere in its own time. Alone in its entry, which is dropped if the region
     /// holds an older lock.
-    /// Learners take no note: what they may drop, their own reads decide.
+    /// Learners take no note: what they may drop, their own reads decide. One that is copied from a
+    /// voter keeps the voter's floor, below which it was sent nothing.
     Collect(Floors),
 }
 

@@ -15,6 +15,7 @@ mod hold;
 mod import;
 pub mod latches;
 pub mod layout;
+mod liveness;
 mod living;
 mod locked;
 pub mod locks;

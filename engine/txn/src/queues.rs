@@ -5,7 +5,7 @@
 //! lost with a leader costs a transaction its commit, never anybody an update. Pure: time is passed
 //! in, in milliseconds since some fixed moment, and nobody is woken here.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use types::{RegionId, Timestamp};
 
@@ -46,7 +46,7 @@ struct Queue {
 /// The queues of one node.
 #[derive(Default)]
 pub struct Queues {
-    keys: HashMap<Vec<u8>, Queue>,
+    keys: BTreeMap<Vec<u8>, Queue>,
     granted: Vec<Grant>,
 }
 

@@ -390,7 +390,9 @@ impl TxnService {
             let next = (now + LOOK).min(until);
             let next = if waiter.report.is_none() { next.min(due) } else { next };
             let waker = waiter.waker.clone();
+            // In this order, so that one seed replays one history.
             tokio::select! {
+                biased;
                 () = waker.notified() => {}
                 circle = waiter.answer() => if circle {
                     return Err(Error::Deadlock(owner));

@@ -159,6 +159,11 @@ impl TxnService {
                 let keys = sample::split_keys(self.store.snapshot(), range, parts).await?;
                 Ok(Response::Keys(keys))
             }
+            Request::Leader { region } => {
+                let status = self.groups.status(region).ok_or(Error::RegionNotFound(region))?;
+                let PeerStatus { leader, term, .. } = status;
+                Ok(Response::Leader { leader: leader.map(|peer| peer.node), term })
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 //! Readers and writers are kept apart by order alone: new locks are published before a batch is
 //! written, and settled ones forgotten after.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -60,7 +60,7 @@ pub(crate) type KeyRange = (Vec<u8>, Vec<u8>);
 pub struct RowStore {
     engine: Arc<dyn KvEngine>,
     locks: LockTable,
-    regions: RwLock<HashMap<RegionId, Arc<RegionView>>>,
+    regions: RwLock<BTreeMap<RegionId, Arc<RegionView>>>,
     /// Batches written; machines remember the number of their last one.
     written: AtomicU64,
     /// Batches that survive a crash.

@@ -4,7 +4,7 @@
 //! The buffer is in memory only; nothing of a transaction exists elsewhere before its commit but
 //! its row locks, in the memory of leaders.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,7 +138,7 @@ pub struct Transaction {
     snapshot: Snapshot,
     began: Instant,
     writes: BTreeMap<Vec<u8>, Op>,
-    tables: HashMap<TableId, Arc<Table>>,
+    tables: BTreeMap<TableId, Arc<Table>>,
     bytes: usize,
     /// What each change replaced in `writes`, oldest first.
     undo: Vec<(Vec<u8>, Option<Op>)>,
@@ -155,7 +155,7 @@ impl Transaction {
             snapshot: Snapshot::new(client, start_ts, Some(alive)),
             began: Instant::now(),
             writes: BTreeMap::new(),
-            tables: HashMap::new(),
+            tables: BTreeMap::new(),
             bytes: 0,
             undo: Vec::new(),
             held: None,

@@ -117,6 +117,7 @@ impl Scripts {
             Response::Fate(Some(ts)) => format!("committed at {}", self.named(ts)),
             Response::Fate(None) => "rolled back".into(),
             Response::Alive(left) => format!("alive for {left} ms"),
+            Response::Leader { leader, term } => format!("led by {leader:?} in term {term}"),
             Response::Pairs { pairs, resume } => {
                 let resume = resume.map(|key| format!(" … {}", name(&key).escape_debug()));
                 format!("{}{}", list(&pairs), resume.unwrap_or_default())

@@ -162,6 +162,10 @@ pub enum Error {
         /// How long the outcome was asked for, in milliseconds.
         millis: u64,
     },
+    /// A node's identity is not valid here (any more): nothing that it says under it is taken. The text
+    /// says what to do.
+    #[error("identity refused: {0}")]
+    Revoked(String),
 }
 
 /// What a reader needs to know of a lock that it met.

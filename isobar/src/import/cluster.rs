@@ -97,8 +97,8 @@ impl Cluster {
             rpc.book().insert(*id, address.clone());
         }
         let placement = PlacementClient::new(Arc::new(rpc.clone()), rows);
-        let txn = TxnClient::new(Arc::new(rpc.clone()), Arc::new(placement.clone()));
-        let storage = ClusterStorage::new(txn.clone(), placement.clone(), Arc::new(rpc));
+        let txn = TxnClient::new(Arc::new(rpc), Arc::new(placement.clone()));
+        let storage = ClusterStorage::new(txn.clone(), placement.clone());
         Cluster { placement, txn, storage }
     }
 

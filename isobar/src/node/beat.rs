@@ -1,23 +1,28 @@
 //! A node's heartbeat: tells placement what it holds, and carries out what it is told.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use columnar::ColumnarStore;
 use placement::api::{NodeReport, PeerReport};
 use placement::client::PlacementClient;
+use placement::identity::Identity;
 use raft::{Groups, PeerStatus};
-use rpc::AddressBook;
 use txn::{RowStore, TxnService};
-use types::{NodeId, RegionId, ReplicaLag, Timestamp};
+use types::{Error, NodeId, RegionId, ReplicaLag, Timestamp};
 
 use super::Common;
+use super::addresses::Addresses;
+use super::entry::Me;
 use super::orders::Orders;
 
 /// Pause after a heartbeat that failed.
 const RETRY: Duration = Duration::from_millis(200);
 /// Least time between heartbeats; placement holds one back while there is nothing to order.
 const PACE: Duration = Duration::from_millis(50);
+
+/// How often a mark is synced to this node's directories and reported.
+const MARK_EVERY: Duration = Duration::from_secs(10);
 
 /// How much a node's peers hold, by its role.
 pub(super) trait Sizes: Send + Sync {
@@ -93,11 +98,12 @@ impl Sizes for ColumnSizes {
 /// The heartbeat loop of one node.
 pub(super) struct Beat {
     node: NodeId,
+    identity: Arc<Identity>,
     data_dir: std::path::PathBuf,
     disk: Arc<dyn env::Disk>,
     clock: Arc<dyn env::Clock>,
     placement: PlacementClient,
-    book: AddressBook,
+    addresses: Addresses,
     groups: Arc<dyn Groups>,
     sizes: Box<dyn Sizes>,
     orders: Orders,
@@ -106,40 +112,63 @@ pub(super) struct Beat {
 impl Beat {
     pub(super) fn new(
         common: &Common,
-        node: NodeId,
+        me: &Me,
         groups: Arc<dyn Groups>,
         txn: Option<Arc<TxnService>>,
         sizes: Box<dyn Sizes>,
     ) -> Self {
         Beat {
-            node,
+            node: me.node,
+            identity: me.identity.clone(),
             data_dir: common.config.data_dir.clone(),
             disk: common.disk.clone(),
             clock: common.clock.clone(),
             placement: common.placement.clone(),
-            book: common.rpc.book().clone(),
+            addresses: Addresses::open(
+                common.disk.clone(),
+                &common.config.data_dir,
+                common.rpc.book().clone(),
+            ),
             orders: Orders::new(groups.clone(), txn, common.placement.clone(), common.rpc.clone()),
             groups,
             sizes,
         }
     }
 
-    /// Beats for as long as it is polled.
-    pub(super) async fn run(self) {
+    /// Beats until this process stands for its node no more.
+    pub(super) async fn run(mut self) -> anyhow::Result<()> {
+        let mut mark = (Instant::now(), 0);
         loop {
+            if mark.0.elapsed() >= MARK_EVERY {
+                mark = (Instant::now(), self.mark().await?);
+            }
             let (report, peers) = self.report();
+            let report = NodeReport { mark: mark.1, ..report };
             match self.placement.heartbeat(self.node, report, peers).await {
                 Ok(orders) => {
-                    for node in self.placement.known_nodes() {
-                        self.book.insert(node.id, node.rpc_address);
-                    }
+                    self.addresses.note(self.placement.known_nodes());
                     orders.into_iter().for_each(|order| self.orders.carry_out(order));
                     tokio::time::sleep(PACE).await;
                 }
+                // Peers here must not go on beside those of another process.
+                Err(error @ Error::Revoked(_)) => return Err(error.into()),
                 Err(error) => {
                     tracing::warn!(%error, "placement did not take this node's heartbeat");
                     tokio::time::sleep(RETRY).await;
                 }
+            }
+        }
+    }
+
+    /// A new mark, synced: a directory that lacks it is an older copy of this one.
+    async fn mark(&self) -> anyhow::Result<u64> {
+        let identity = self.identity.clone();
+        match tokio::task::spawn_blocking(move || identity.mark()).await? {
+            Ok(mark) => Ok(mark),
+            // A full disk must not end the node: the last mark stands.
+            Err(error) => {
+                tracing::warn!(%error, "no mark could be written");
+                Ok(0)
             }
         }
     }

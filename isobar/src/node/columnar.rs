@@ -12,6 +12,7 @@ use mpp::reader::Reader;
 use placement::PlacementClient;
 use placement::api::{Node, NodeRole};
 use raft::Groups;
+use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
 use txn::TxnClient;
@@ -29,7 +30,9 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
         common.config.flight_address.context("role = \"columnar\" needs `flight_address`")?;
     let rpc_listener = rpc::listen(common.config.rpc_address, "rpc_address").await?;
     let flight_listener = rpc::listen(flight, "flight_address").await?;
-    let node = common.identity().await?;
+    let desk = common.desk()?;
+    let me = common.establish(&desk).await?;
+    let node = me.node;
 
     let path = common.config.data_dir.join("columns");
     let config = ColumnarConfig {
@@ -38,18 +41,17 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     };
     let columns = ColumnarStore::open(common.disk.clone(), common.clock.clone(), &path, config)
         .with_context(|| format!("cannot open {}", path.display()))?;
-    let store = common.raft_store(node, Box::new(ColumnarMachines::new(&columns)))?;
+    let store = common.raft_store(&me, Box::new(ColumnarMachines::new(&columns)))?;
     let groups: Arc<dyn Groups> = Arc::new(store.clone());
     let engine = query_engine(&common, node, &columns, &groups)?;
 
     let stop = CancellationToken::new();
-    let handlers = rpc::Handlers {
-        store: store.clone(),
-        txn: None,
-        placement: None,
-        worker: Some(engine.worker_routes()?),
-    };
-    let serving = tokio::spawn(rpc::serve(rpc_listener, handlers, stop.clone().cancelled_owned()));
+    let handlers = rpc::Handlers { store: store.clone(), txn: None, placement: None };
+    let handlers = Arc::new(SetOnce::new_with(Some(handlers)));
+    let port = rpc::Port { desk, channels: common.channels.clone(), handlers };
+    let worker = Some(engine.worker_routes()?);
+    let serving =
+        tokio::spawn(rpc::serve(rpc_listener, port, worker, stop.clone().cancelled_owned()));
     let check = users::password_check(common.placement.clone());
     let door = mpp::door::service(engine, check, flight);
     // As for the internal port: the builder's setting does not reach sockets it did not bind.
@@ -67,15 +69,19 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
         move || maintain(&columns, &stop, &placement)
     })?;
     tracing::info!(node, address = %flight, "columnar node is listening");
-    let me = Node {
+    let described = Node {
         id: node,
         role: NodeRole::Columnar,
         rpc_address: common.config.rpc_address.to_string(),
         client_address: flight.to_string(),
     };
-    let beat = Beat::new(&common, node, groups, None, Box::new(ColumnSizes(columns)));
+    let beat = Beat::new(&common, &me, groups, None, Box::new(ColumnSizes(columns)));
+    let work = async {
+        common.take_part(&me, described, &store, false).await?;
+        beat.run().await
+    };
     tokio::select! {
-        outcome = super::register_and_beat(&common, me, beat) => outcome?,
+        outcome = work => outcome?,
         () = shutdown => tracing::info!("stopping"),
     }
     stop.cancel();

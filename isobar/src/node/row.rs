@@ -12,15 +12,30 @@ use types::NodeId;
 
 use super::Common;
 use super::beat::{Beat, RowSizes};
+use super::entry::Me;
 use super::garbage::{self, Collector};
 
 /// Memory for the key-value store's blocks, in bytes.
 const KV_CACHE: u64 = 256 << 20;
 
 pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
-    let node = common.config.node_id.context("role = \"row\" needs `node_id`")?;
-    let members: Vec<NodeId> = common.config.placement.iter().map(|member| member.id).collect();
+    let desk = common.desk()?;
     let listener = rpc::listen(common.config.rpc_address, "rpc_address").await?;
+    let stop = tokio_util::sync::CancellationToken::new();
+    let port = rpc::Port {
+        desk: desk.clone(),
+        channels: common.channels.clone(),
+        handlers: Arc::default(),
+    };
+    // Before it is known who this is: the other members ask that.
+    let ended = stop.clone().cancelled_owned();
+    let serving = tokio::spawn(rpc::serve(listener, port.clone(), None, ended));
+    tokio::pin!(shutdown);
+    let me = tokio::select! {
+        me = common.establish(&desk) => me?,
+        () = &mut shutdown => return Ok(()),
+    };
+    let node = me.node;
 
     let path = common.config.data_dir.join("rows");
     let engine: Arc<dyn KvEngine> = Arc::new(
@@ -34,29 +49,20 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
         view.clone(),
         Some(Box::new(RowMachines::new(rows.clone()))),
     );
-    let store = common.raft_store(node, Box::new(machines))?;
+    let store = common.raft_store(&me, Box::new(machines))?;
     let groups: Arc<dyn Groups> = Arc::new(store.clone());
     let txn = TxnService::new(groups.clone(), rows.clone());
     let txn = Arc::new(txn.with_wait_graph(Arc::new(common.placement.clone())));
 
-    let placement = if members.contains(&node) {
-        let region = placement_region(&members)?;
-        if groups.status(region.id).is_none() {
-            groups.create(region).await.context("cannot found placement")?;
-        }
-        let random = env::Random::from_os();
-        let clock = common.clock.clone();
-        Some(PlacementService::start(node, groups.clone(), view, clock, random))
-    } else {
-        None
-    };
+    let founder = found_placement(&me, &groups).await?;
+    let (clock, random) = (common.clock.clone(), env::Random::from_os());
+    let placement = PlacementService::start(node, groups.clone(), view, clock, random);
     let handlers =
-        rpc::Handlers { store: store.clone(), txn: Some(txn.clone()), placement, worker: None };
-
-    let stop = tokio_util::sync::CancellationToken::new();
-    let serving = tokio::spawn(rpc::serve(listener, handlers, stop.clone().cancelled_owned()));
+        rpc::Handlers { store: store.clone(), txn: Some(txn.clone()), placement: Some(placement) };
+    // Set once, here.
+    let _ = port.handlers.set(handlers);
     tracing::info!(node, address = %common.config.rpc_address, "row node is listening");
-    let me = Node {
+    let described = Node {
         id: node,
         role: NodeRole::Row,
         rpc_address: common.config.rpc_address.to_string(),
@@ -68,11 +74,15 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
         let (rows, stop) = (rows.clone(), stop.clone());
         move || garbage::sweep(&rows, &stop)
     })?;
-    let beat = Beat::new(&common, node, groups, Some(txn), Box::new(RowSizes(rows)));
+    let beat = Beat::new(&common, &me, groups, Some(txn), Box::new(RowSizes(rows)));
+    let work = async {
+        common.take_part(&me, described, &store, founder).await?;
+        beat.run().await
+    };
     tokio::select! {
-        outcome = super::register_and_beat(&common, me, beat) => outcome?,
+        outcome = work => outcome?,
         () = collector.run() => {}
-        () = shutdown => tracing::info!("stopping"),
+        () = &mut shutdown => tracing::info!("stopping"),
     }
     stop.cancel();
     super::end("internal port", serving).await;
@@ -82,4 +92,13 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     });
     super::end("raft store", ended).await;
     Ok(())
+}
+
+/// Creates this node's peer of placement's group if the cluster was just founded; whether it was.
+async fn found_placement(me: &Me, groups: &Arc<dyn Groups>) -> Result<bool> {
+    let Some(plan) = me.identity.founding() else { return Ok(false) };
+    let members: Vec<NodeId> = plan.members.iter().map(|member| member.node).collect();
+    groups.create(placement_region(&members)?).await.context("cannot found placement")?;
+    me.identity.founded()?;
+    Ok(true)
 }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use txn::TxnClient;
 
 use super::Common;
+use super::entry::Me;
 use crate::backend::{ServerHost, SqlBackend};
 use crate::wire::tls::{CertificatePaths, server_config};
 use crate::wire::{Connections, Options, Server};
@@ -26,11 +27,11 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     let given = config.tls_certificate.clone().zip(config.tls_key.clone());
     let given = given.map(|(certificate, key)| CertificatePaths { certificate, key });
     let tls = server_config(given.as_ref(), &config.data_dir).context("TLS certificate")?;
-    let node = common.identity().await?;
+    let identity = common.establish(&common.desk()?).await?;
+    let node = identity.node;
 
     let txn = TxnClient::new(Arc::new(common.rpc.clone()), Arc::new(common.placement.clone()));
-    let storage =
-        ClusterStorage::new(txn.clone(), common.placement.clone(), Arc::new(common.rpc.clone()));
+    let storage = ClusterStorage::new(txn.clone(), common.placement.clone());
     let analytic = RemoteAnalytic::new(
         common.placement.clone(),
         common.channels.clone(),
@@ -60,7 +61,7 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
         client_address: address.to_string(),
     };
     tokio::select! {
-        outcome = register_and_beat(&common, me, &txn) => outcome?,
+        outcome = register_and_beat(&common, &identity, me, &txn) => outcome?,
         () = watch.run() => {}
         () = shutdown => tracing::info!("stopping"),
     }
@@ -74,9 +75,9 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
 }
 
 /// Tells placement regularly that this node lives, and the oldest of its transactions.
-async fn register_and_beat(common: &Common, me: Node, txn: &TxnClient) -> Result<()> {
+async fn register_and_beat(common: &Common, who: &Me, me: Node, txn: &TxnClient) -> Result<()> {
     let id = me.id;
-    common.register(me).await?;
+    common.register(who, me).await?;
     loop {
         let report = NodeReport { oldest_start: txn.oldest_start(), ..NodeReport::default() };
         match common.placement.heartbeat(id, report, Vec::new()).await {
@@ -85,6 +86,8 @@ async fn register_and_beat(common: &Common, me: Node, txn: &TxnClient) -> Result
                     common.rpc.book().insert(node.id, node.rpc_address);
                 }
             }
+            // This process stands for no node any more.
+            Err(error @ types::Error::Revoked(_)) => return Err(error.into()),
             Err(error) => {
                 tracing::warn!(%error, "placement did not take this node's heartbeat");
                 tokio::time::sleep(RETRY).await;

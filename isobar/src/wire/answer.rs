@@ -11,6 +11,7 @@ use bytes::{BufMut, BytesMut};
 use futures::StreamExt;
 use mysql_common::constants::{CapabilityFlags, StatusFlags};
 use mysql_common::io::BufMutExt;
+use sql::panics;
 use sql::result::{BatchStream, Done, ResultColumn, SqlError, WarningCount};
 use tokio::io::AsyncWrite;
 use tokio_util::sync::CancellationToken;
@@ -322,7 +323,7 @@ pub async fn put_rows<W: AsyncWrite + Unpin>(
     range: Range<usize>,
     cancel: &CancellationToken,
 ) -> Result<Result<(), SqlError>, PacketError> {
-    let readers = match cell::readers(batch, columns, zone) {
+    let readers = match panics::caught(|| cell::readers(batch, columns, zone)) {
         Ok(readers) => readers,
         Err(error) => return Ok(Err(error)),
     };
@@ -349,7 +350,7 @@ fn put_row<W: AsyncWrite + Unpin>(
     row: usize,
     format: Format,
 ) -> Result<(), SqlError> {
-    writer.packet(|out| match format {
+    let fill = |out: &mut BytesMut| match format {
         Format::Binary => binary::put_row(out, readers, row),
         Format::Text => {
             for reader in readers {
@@ -357,5 +358,7 @@ fn put_row<W: AsyncWrite + Unpin>(
             }
             Ok(())
         }
-    })
+    };
+    // Within the packet: what a row that fails has written is taken back.
+    writer.packet(|out| panics::caught(|| fill(out)))
 }

@@ -60,7 +60,8 @@ async fn register(leader: &Node, nodes: &[Node]) {
     for node in nodes {
         let (rpc_address, client_address) = (String::new(), String::new());
         let node = api::Node { id: node.id, role: NodeRole::Row, rpc_address, client_address };
-        assert_eq!(ask(leader, Request::Register(node)).await, Response::Done);
+        let register = Request::Register { node, session: api::Session::default() };
+        assert_eq!(ask(leader, register).await, Response::Done);
     }
 }
 
@@ -174,6 +175,31 @@ async fn leases_last_as_long_as_they_said_under_a_leader_whose_clock_is_ahead() 
     assert!(matches!(ask(&nodes[1], renew).await, Response::Lease(_)));
     pass(&nodes, Duration::from_secs(121));
     assert_eq!(held().await, 0);
+}
+
+#[tokio::test]
+async fn a_lease_stands_when_the_third_clock_shows_that_the_second_was_behind() {
+    // The third clock is ten minutes behind those of the others.
+    let (model, nodes) = members(&[1, 2]);
+    model.elect(1).unwrap();
+    report_all(&nodes);
+    let take = |owner: &str| Request::TakeLease { ts: None, ttl_ms: 120_000, owner: owner.into() };
+    let taken = ask(&nodes[0], take("before")).await;
+    let Response::Lease(before) = taken else { panic!("{taken:?}") };
+    model.elect(2).unwrap();
+    nodes[2].report_clock(&nodes);
+    let taken = ask(&nodes[1], take("meanwhile")).await;
+    let Response::Lease(meanwhile) = taken else { panic!("{taken:?}") };
+    pass(&nodes, Duration::from_secs(100));
+    for id in [before.id, meanwhile.id] {
+        let renewed = ask(&nodes[1], Request::RenewLease { lease: id, ttl_ms: 120_000 }).await;
+        assert!(matches!(renewed, Response::Lease(_)), "{renewed:?}");
+    }
+    pass(&nodes, Duration::from_secs(30));
+    report_all(&nodes);
+    let Response::Leases(held) = ask(&nodes[1], Request::Leases).await else { panic!() };
+    let held: Vec<_> = held.iter().map(|lease| lease.id).collect();
+    assert_eq!(held, [before.id, meanwhile.id]);
 }
 
 #[tokio::test]

@@ -12,7 +12,9 @@ use env::{Instant, Random};
 use types::{NodeId, Region, RegionId, Timestamp};
 
 use super::state_scripts::table;
-use crate::api::{CatalogChange, Node, NodeReport, NodeRole, Order, PeerReport, SafePoint};
+use crate::api::{
+    CatalogChange, Node, NodeReport, NodeRole, Order, PeerReport, SafePoint, Session,
+};
 use crate::catalog::Founders;
 use crate::command::Command;
 use crate::office::{LIVE_FOR, Office};
@@ -84,7 +86,8 @@ impl World {
             for id in nodes {
                 let (rpc_address, client_address) = (String::new(), String::new());
                 let node = Node { id: *id, role, rpc_address, client_address };
-                world.state.apply(Command::Register(node)).unwrap();
+                let session = Session::default();
+                world.state.apply(Command::Register { node, session }).unwrap();
             }
         }
         world.change(CatalogChange::CreateDatabase("d".into()));
@@ -298,7 +301,7 @@ impl World {
         let ids: Vec<_> = self.state.leases.keys().copied().collect();
         let command = match (self.random.below(5), self.pick(&ids)) {
             (0, Some(lease)) => Command::ReleaseLease(lease),
-            (1 | 2, Some(lease)) => Command::RenewLease { lease, now_ms, ttl_ms },
+            (1 | 2, Some(lease)) => Command::RenewLease { lease, now_ms, from_ms: now_ms, ttl_ms },
             (3, _) => Command::ExpireLeases { now_ms },
             _ => {
                 let ago = self.random.below(2 * self.state.life_ms);

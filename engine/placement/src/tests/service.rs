@@ -7,7 +7,9 @@ use types::{Error, Peer, PeerRole, Region, RegionKind, Timestamp};
 
 use super::model::{Flaw, Model, Node as Member, group};
 use super::state_scripts::table;
-use crate::api::{CatalogChange, Grants, Node, NodeReport, NodeRole, Order, PeerReport, User};
+use crate::api::{
+    CatalogChange, Grants, Node, NodeReport, NodeRole, Order, PeerReport, Session, User,
+};
 use crate::client::PlacementClient;
 use crate::safe_point::DEFAULT_LIFE_MS;
 use crate::testing::InProcess;
@@ -38,7 +40,7 @@ impl Cluster {
 
     async fn register(&self, id: u64, role: NodeRole) {
         let node = Node { id, role, rpc_address: address(id), client_address: String::new() };
-        self.client.register(node).await.unwrap();
+        self.client.register(node, Session::default()).await.unwrap();
     }
 
     async fn beat(&self, node: u64, peers: Vec<PeerReport>) -> Vec<Order> {
@@ -276,6 +278,54 @@ async fn leases_protect_the_rows_of_dropped_tables() {
 }
 
 #[tokio::test]
+async fn columns_of_a_dropped_table_stay_while_a_lease_may_read_them() {
+    let cluster = Cluster::start(1);
+    cluster.register(1, NodeRole::Row).await;
+    let node = cluster.client.ids(1).await.unwrap();
+    cluster.register(node, NodeRole::Columnar).await;
+    let client = cluster.client.clone();
+    client.change(CatalogChange::CreateDatabase("d".into())).await.unwrap();
+    let mut wanted = table("d", "t", &[]);
+    wanted.columnar_replicas = 1;
+    let change = CatalogChange::CreateTable(Box::new(wanted));
+    let creating = tokio::spawn(async move { client.change(change).await });
+    let orders = cluster.beat_until(1, vec![], |orders| !orders.is_empty()).await;
+    let Some(Order::Create(region)) = orders.first() else { panic!("{orders:?}") };
+    let mut region = region.clone();
+    cluster.beat(1, vec![peer(&region, true)]).await;
+    let table = creating.await.unwrap().unwrap().unwrap();
+    cluster.beat(node, vec![]).await;
+    let orders =
+        cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
+    let [Order::Membership(_, peers)] = orders.as_slice() else { panic!("{orders:?}") };
+    region.peers.clone_from(peers);
+    region.epoch.conf += 1;
+    cluster.beat(1, vec![peer(&region, true)]).await;
+    cluster.beat(node, vec![peer(&region, false)]).await;
+
+    let lease = cluster.client.take_lease(None, Duration::from_secs(600), "a job").await.unwrap();
+    cluster.client.change(CatalogChange::DropTable(table.id)).await.unwrap();
+    let live = cluster.client.fresh_regions(region.kind).await;
+    assert!(matches!(live, Err(Error::NotFound { .. })), "{live:?}");
+    cluster.members[0].clock.advance(Duration::from_millis(DEFAULT_LIFE_MS / 2));
+    for _ in 0..3 {
+        cluster.beat(1, vec![peer(&region, true)]).await;
+        assert_eq!(cluster.beat(node, vec![peer(&region, false)]).await, vec![]);
+    }
+    let dropped = cluster.client.dropped_regions(region.kind).await.unwrap();
+    let found: Vec<_> =
+        dropped.iter().map(|route| (route.region.id, &route.ready_learners)).collect();
+    assert_eq!(found, [(region.id, &vec![node])]);
+
+    cluster.client.release_lease(lease.id).await.unwrap();
+    cluster.members[0].clock.advance(Duration::from_millis(DEFAULT_LIFE_MS + 1_000));
+    let orders = cluster.beat_until_destroyed(node, vec![peer(&region, false)], 1).await;
+    assert_eq!(orders, [Order::Destroy(region.id)]);
+    let dropped = cluster.client.dropped_regions(region.kind).await;
+    assert!(matches!(dropped, Err(Error::NotFound { .. })), "{dropped:?}");
+}
+
+#[tokio::test]
 async fn learner_is_ordered_until_reported_and_destroyed_once_removed() {
     let cluster = Cluster::start(1);
     cluster.register(1, NodeRole::Row).await;
@@ -383,4 +433,81 @@ async fn signing_key_is_made_once_for_the_cluster() {
     cluster.model.elect(2).unwrap();
     let other = PlacementClient::new(cluster.network.clone(), (1..=3).map(|n| (n, address(n))));
     assert_eq!(other.signing_key().await.unwrap(), key);
+}
+
+#[tokio::test]
+async fn columnar_node_that_lost_its_disk_is_replaced_at_once() {
+    let cluster = Cluster::start(1);
+    cluster.register(1, NodeRole::Row).await;
+    let (old, new) = {
+        let first = cluster.client.ids(2).await.unwrap();
+        (first, first + 1)
+    };
+    cluster.register(old, NodeRole::Columnar).await;
+    let client = cluster.client.clone();
+    client.change(CatalogChange::CreateDatabase("d".into())).await.unwrap();
+    let mut wanted = table("d", "t", &[]);
+    wanted.columnar_replicas = 1;
+    let creating =
+        tokio::spawn(
+            async move { client.change(CatalogChange::CreateTable(Box::new(wanted))).await },
+        );
+    let orders = cluster.beat_until(1, vec![], |orders| !orders.is_empty()).await;
+    let Some(Order::Create(region)) = orders.first() else { panic!("{orders:?}") };
+    let mut region = region.clone();
+    cluster.beat(1, vec![peer(&region, true)]).await;
+    let table = creating.await.unwrap().unwrap().unwrap();
+    cluster.beat(old, vec![]).await;
+    let orders =
+        cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
+    let Some(Order::Membership(_, peers)) = orders.first() else { panic!("{orders:?}") };
+    region.peers.clone_from(peers);
+    region.epoch.conf += 1;
+    cluster.beat(1, vec![peer(&region, true)]).await;
+    cluster.beat(old, vec![peer(&region, false)]).await;
+    assert_eq!(cluster.client.regions(region.kind).await.unwrap()[0].ready_learners, [old]);
+    let complete = || async { cluster.client.catalog().await.unwrap().complete_columns.clone() };
+    for _ in 0..100 {
+        cluster.client.timestamp().await.unwrap();
+        if complete().await.contains(&table.id) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(complete().await.contains(&table.id), "columns are complete, and nobody notes it");
+
+    // The same address under another number, and no time passes.
+    let node = Node {
+        id: new,
+        role: NodeRole::Columnar,
+        rpc_address: address(old),
+        client_address: String::new(),
+    };
+    cluster.client.register(node, Session::default()).await.unwrap();
+    let refused = cluster.client.heartbeat(old, NodeReport::default(), vec![]).await;
+    assert!(matches!(refused, Err(Error::Revoked(_))), "{refused:?}");
+    cluster.beat(new, vec![]).await;
+    // What was remembered names the old number, and is looked up anew.
+    let route = cluster.client.regions(region.kind).await.unwrap();
+    assert!(route[0].ready_learners.is_empty(), "{route:?}");
+    let status = cluster.client.status().await.unwrap();
+    let nodes: Vec<u64> = status.nodes.iter().map(|status| status.node.id).collect();
+    assert_eq!(nodes, [1, new]);
+    assert!(status.peers.iter().all(|(node, _)| *node != old));
+
+    // Added on the new number first, then the old peer goes.
+    let leads = |region: &types::Region| vec![peer(region, true)];
+    let orders = cluster.beat_until(1, leads(&region), |orders| !orders.is_empty()).await;
+    let [Order::Membership(_, peers)] = orders.as_slice() else { panic!("{orders:?}") };
+    assert!(peers.iter().any(|peer| peer.node == new && peer.role == PeerRole::Learner));
+    region.peers.clone_from(peers);
+    region.epoch.conf += 1;
+    let orders = cluster.beat_until(1, leads(&region), |orders| !orders.is_empty()).await;
+    let [Order::Membership(_, peers)] = orders.as_slice() else { panic!("{orders:?}") };
+    assert!(peers.iter().all(|peer| peer.node != old) && peers.iter().any(|peer| peer.node == new));
+    // Columns were there before: that they are away for now is known to be a failure.
+    assert!(complete().await.contains(&table.id));
+    let fewer = types::Table { version: 2, columnar_replicas: 0, ..table.clone() };
+    cluster.client.change(CatalogChange::AlterTable(Box::new(fewer))).await.unwrap();
+    assert!(!complete().await.contains(&table.id));
 }

@@ -9,7 +9,7 @@ use types::{
 };
 
 use super::scripts::{Args, Script, run_all};
-use crate::api::{CatalogChange, Grants, Import, Node, NodeRole, Renamed, User};
+use crate::api::{CatalogChange, Grants, Import, Node, NodeRole, Renamed, Session, User};
 use crate::catalog::Founders;
 use crate::command::{Command, Outcome};
 use crate::state::State;
@@ -205,12 +205,15 @@ impl StateScript {
                 above: args.named_number("above", 0),
             },
             "ids" => Command::TakeIds { count: args.number(0) as u32 },
-            "register" => Command::Register(Node {
-                id: args.number(0),
-                role: if args.text(1) == "row" { NodeRole::Row } else { NodeRole::Columnar },
-                rpc_address: args.named("at").unwrap_or("127.0.0.1:1").into(),
-                client_address: String::new(),
-            }),
+            "register" => Command::Register {
+                session: Session::default(),
+                node: Node {
+                    id: args.number(0),
+                    role: if args.text(1) == "row" { NodeRole::Row } else { NodeRole::Columnar },
+                    rpc_address: args.named("at").unwrap_or("127.0.0.1:1").into(),
+                    client_address: String::new(),
+                },
+            },
             "report" => self.report(args),
             "founded" => Command::Report {
                 regions: Vec::new(),
@@ -227,6 +230,7 @@ impl StateScript {
             "renew-lease" => Command::RenewLease {
                 lease: args.number(0),
                 now_ms: args.named_number("now", 0),
+                from_ms: args.named_number("now", 0),
                 ttl_ms: args.named_number("ttl", 1_000),
             },
             "release-lease" => Command::ReleaseLease(args.number(0)),

@@ -10,7 +10,7 @@ use env::{Random, SimDisk};
 use parking_lot::Mutex;
 use types::{Error, NodeId, Peer, PeerId, Region, RegionId, Result};
 
-use crate::config::StoreConfig;
+use crate::config::{Participation, StoreConfig};
 use crate::groups::{Groups, PeerStatus, Pending};
 use crate::log::{LogSizes, RaftLog};
 use crate::machine::{Machines, Position};
@@ -155,6 +155,14 @@ impl SimCluster {
         Ok(())
     }
 
+    /// Lets a node that runs take part in these groups from now on.
+    pub fn participate(&mut self, node: NodeId, participation: Participation) -> Result<()> {
+        if let Some(store) = self.node(node)?.store.lock().as_mut() {
+            store.participate(participation);
+        }
+        Ok(())
+    }
+
     /// Kills a node: its memory and what its disk had not synced are gone.
     pub fn crash(&mut self, node: NodeId) -> Result<()> {
         let seed = self.random.u64();
@@ -219,7 +227,7 @@ impl SimCluster {
             if let Some(node) = self.nodes.get(&to)
                 && let Some(store) = node.store.lock().as_mut()
             {
-                deliver(store, parcel);
+                deliver(&self.wire, store, parcel);
             }
         }
         for (id, node) in &self.nodes {
@@ -281,17 +289,19 @@ impl SimCluster {
     }
 }
 
-fn deliver(store: &mut Store, parcel: Parcel) {
+fn deliver(wire: &Wire, store: &mut Store, parcel: Parcel) {
     match parcel {
         Parcel::Message(envelope) => store.receive(vec![envelope]),
+        Parcel::Arrived(report) => report.arrived(),
         Parcel::Snapshot { header, chunks, report } => {
+            let (from, to) = (header.from.node, header.to.node);
             let spooled = store.spool(header).and_then(|mut spool| {
                 chunks.into_iter().try_for_each(|chunk| spool.push(chunk))?;
                 spool.finish()
             });
             // What cannot be spooled fails at the sender, who tries again.
             if let Ok(spooled) = spooled {
-                report.arrived();
+                wire.post(to, from, Parcel::Arrived(report));
                 store.receive_snapshot(spooled);
             }
         }
@@ -305,6 +315,11 @@ pub struct SimGroups {
 }
 
 impl SimGroups {
+    /// The groups of a store that somebody else drives; requests fail while there is none.
+    pub fn over(store: Arc<Mutex<Option<Store>>>) -> Self {
+        SimGroups { store }
+    }
+
     fn with<T: Send + 'static>(&self, call: impl FnOnce(&mut Store) -> Pending<T>) -> Pending<T> {
         match self.store.lock().as_mut() {
             Some(store) => call(store),

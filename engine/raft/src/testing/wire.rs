@@ -12,7 +12,13 @@ use crate::transport::{Envelope, SnapshotReport, SnapshotStream, Transport};
 /// Something under way.
 pub(crate) enum Parcel {
     Message(Envelope),
-    Snapshot { header: Envelope, chunks: Vec<Vec<u8>>, report: SnapshotReport },
+    Snapshot {
+        header: Envelope,
+        chunks: Vec<Vec<u8>>,
+        report: SnapshotReport,
+    },
+    /// The answer to a snapshot that arrived. The new member's messages do not wait for it.
+    Arrived(SnapshotReport),
 }
 
 struct State {
@@ -87,7 +93,7 @@ impl Wire {
         self.0.lock().sent
     }
 
-    fn post(&self, from: NodeId, to: NodeId, parcel: Parcel) {
+    pub fn post(&self, from: NodeId, to: NodeId, parcel: Parcel) {
         let mut guard = self.0.lock();
         let state = &mut *guard;
         state.sent += 1;
@@ -98,7 +104,9 @@ impl Wire {
             drop(parcel);
             return;
         }
-        let due = state.now + 1 + state.random.below(state.max_delay);
+        // Two ways lead back from a member: its answer may come after what it says as a member.
+        let longest = state.max_delay + u64::from(matches!(parcel, Parcel::Arrived(_)));
+        let due = state.now + 1 + state.random.below(longest);
         state.sequence += 1;
         state.under_way.insert((due, state.sequence), (to, parcel));
     }

@@ -1,0 +1,144 @@
+//! Who takes part: registration of nodes, and the members of placement's own group.
+//!
+//! A member that is gone is replaced by the node that took its place, one step of membership at a time.
+//! Nothing is done for a member that is only silent.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use env::Clock;
+use types::region::PLACEMENT_REGION;
+use types::{Error, NodeId, Peer, PeerId, PeerRole, Region, Result};
+
+use crate::api::{Node, NodeReport, NodeRole, Response, Session};
+use crate::command::{Command, Outcome};
+use crate::service::PlacementService;
+use crate::state::State;
+
+impl PlacementService {
+    /// Makes a node known, unless another process stands for it.
+    pub(crate) async fn register(&self, node: Node, session: Session) -> Result<Response> {
+        let term = self.lead()?;
+        self.check_alone(term, &node, &session)?;
+        self.propose_in(term, Command::Register { node, session }).await?;
+        let mut office = self.office(term)?;
+        office.forget_gone(&self.view.read());
+        Ok(Response::Done)
+    }
+
+    /// Refuses a second process of a node: from the same address there can be only one.
+    fn check_alone(&self, term: u64, node: &Node, session: &Session) -> Result<()> {
+        let office = self.office(term)?;
+        let state = self.view.read();
+        let (Some(last), Some(known)) = (state.sessions.get(&node.id), state.nodes.get(&node.id))
+        else {
+            return Ok(());
+        };
+        let elsewhere = known.rpc_address != node.rpc_address;
+        if last.id == session.id
+            || !elsewhere
+            || !office.may_live(node.id, session.id, self.clock.now())
+        {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!(
+            "a process of node {} is alive at {}, or was a moment ago: if this is a copy of its \
+             directories, empty them; if the node has moved here, end the other process",
+            node.id, known.rpc_address
+        )))
+    }
+
+    /// Writes down a mark that a node has reported.
+    pub(crate) async fn note_mark(
+        &self,
+        term: u64,
+        node: NodeId,
+        report: &NodeReport,
+    ) -> Result<()> {
+        let Some(session) = report.session else { return Ok(()) };
+        let new = {
+            let state = self.view.read();
+            let known = state.sessions.get(&node).filter(|known| known.id == session);
+            known.is_some_and(|known| known.mark < report.mark)
+        };
+        if new && self.check_sound(term).is_ok() {
+            let mark = report.mark;
+            self.propose_in(term, Command::Mark { node, session, mark }).await?;
+        }
+        Ok(())
+    }
+
+    /// Replaces members of placement's own group that are gone.
+    pub(crate) async fn tend_own_group(&self, term: u64) -> Result<()> {
+        let region = self.peer()?.region;
+        let wanted = wanted(&region, &self.view.read());
+        if wanted.is_none() || self.tending.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let tended = Tending(self.tending.clone());
+        let Some(Wanted { mut peers, new }) = wanted else { return Ok(()) };
+        if let Some(node) = new {
+            match self.propose_in(term, Command::TakeIds { count: 1 }).await? {
+                Outcome::First(id) => peers.push(voter(id, node)),
+                other => {
+                    return Err(Error::Corrupt(format!(
+                        "placement answered {other:?} for a number"
+                    )));
+                }
+            }
+        }
+        tracing::info!(?peers, "placement's own group changes its members");
+        let change = self.groups.change_membership(PLACEMENT_REGION, peers);
+        // It waits for the new member to catch up: upkeep goes on meanwhile.
+        tokio::spawn(async move {
+            if let Err(error) = change.await {
+                tracing::warn!(%error, "placement's own group has not changed its members yet");
+            }
+            drop(tended);
+        });
+        Ok(())
+    }
+}
+
+/// Lets the next change begin when this one ends, however it ends.
+struct Tending(Arc<std::sync::atomic::AtomicBool>);
+
+impl Drop for Tending {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// Members as they should be, and a node that needs a peer number for its new member.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub peers: Vec<Peer>,
+    pub new: Option<NodeId>,
+}
+
+fn voter(id: PeerId, node: NodeId) -> Peer {
+    Peer { id, node, role: PeerRole::Voter }
+}
+
+/// The next members of placement's own group, if they should change: one gone member less, and in its
+/// place the node that is where it was. Without such a node the gone one stays: fewer voters would be
+/// worse than a silent one.
+pub(crate) fn wanted(region: &Region, state: &State) -> Option<Wanted> {
+    let gone = |peer: &&Peer| state.gone.contains_key(&peer.node);
+    for lost in region.peers.iter().filter(gone) {
+        let row = |node: &NodeId| state.nodes.get(node).is_some_and(|n| n.role == NodeRole::Row);
+        let Some(node) = state.successor(lost.node).filter(row) else { continue };
+        let mut peers = region.peers.clone();
+        peers.retain(|peer| peer.id != lost.id);
+        let new = match peers.iter_mut().find(|peer| peer.node == node) {
+            // An earlier attempt has come so far.
+            Some(begun) => {
+                begun.role = PeerRole::Voter;
+                None
+            }
+            None => Some(node),
+        };
+        return Some(Wanted { peers, new });
+    }
+    None
+}
