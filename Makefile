@@ -84,6 +84,7 @@ test: tools venv ## Run the tests: Rust, Scala, then whole clusters; WORKERS=clu
 	rm -rf $(REPORTS) && mkdir -p $(REPORTS)
 	$(MAKE) --output-sync=target -j2 compiled scala
 	ISOBAR_PYTHON=$(PYTHON) cargo test --locked --workspace 2>&1 | tee $(REPORTS)/rust.log
+	cargo test --locked -p isobar-simulation --features clock 2>&1 | tee -a $(REPORTS)/rust.log
 	$(PYTHON) -m pytest -q tests/cluster -n $(WORKERS) --dist loadgroup --isobar $(ISOBAR) --jar $(JAR) \
 		--junitxml $(REPORTS)/cluster.xml
 	$(PYTHON) tests/slowest.py $(REPORTS) spark-connector/target/test-reports
@@ -93,6 +94,7 @@ test: tools venv ## Run the tests: Rust, Scala, then whole clusters; WORKERS=clu
 compiled:
 	cargo build --locked -p isobar
 	cargo test --locked --workspace --no-run
+	cargo test --locked -p isobar-simulation --features clock --no-run
 scala:
 	$(SBT) test "spark-connector/assembly"
 
@@ -107,6 +109,18 @@ ROUNDS ?= 20
 .PHONY: nemeses
 nemeses: build venv ## Kill, pause, cut off and empty nodes under load, and judge what clients saw; ROUNDS=how many SEED=of choices
 	$(PYTHON) tests/nemeses/rounds.py --isobar $(ISOBAR) --rounds $(ROUNDS) --seed $(SEED)
+
+SEEDS ?= 200
+LENGTH ?= 60
+SIMULATION := -p isobar-simulation --features clock
+.PHONY: simulation
+simulation: tools ## Run whole clusters in simulated time, under every fault; SEEDS=how many SEED=first LENGTH=simulated seconds of each
+	cargo run --locked $(SIMULATION) -- --seeds $(SEEDS) --from $(SEED) --seconds $(LENGTH)
+
+TIMES ?= 5
+.PHONY: failover
+failover: build venv ## Kill and stop leaders and a columnar node TIMES times each, and measure for how long nothing is answered
+	$(PYTHON) tests/nemeses/failover.py --isobar $(ISOBAR) --times $(TIMES)
 
 HOURS ?= 1
 .PHONY: soak
@@ -127,8 +141,10 @@ tables: build venv ## Run every client, script and column type, and print what w
 		tests/cluster/test_column_types.py --isobar $(ISOBAR) --jar $(JAR) || true
 	$(PYTHON) tests/cluster/tables.py $(TABLES)
 
+# Beside what is built to run, so that neither waits for the other nor makes it anew.
 .PHONY: lint
+lint: export CARGO_TARGET_DIR := $(ISOBAR_CACHE)/lint
 lint: tools ## Check formatting, lints and the documentation's links
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps

@@ -2,7 +2,8 @@
 
     make soak HOURS=8
 
-In turn: the seeds of the Rust tests (ten times as many as usual), random queries, and nemeses. What fails is printed with
+In turn: the seeds of the Rust tests (ten times as many as usual), whole clusters in simulated time, random queries, and
+nemeses. What fails is printed with
 the command that shows it again, and the rest goes on; the exit code is 1 if anything failed. Ctrl-C ends it after the
 summary. It must never call a run good that was cut short: that one is left out of the counts.
 """
@@ -26,9 +27,11 @@ def commands(turn: int, isobar: Path, results: Path) -> list[str]:
     python, program = shlex.quote(sys.executable), shlex.quote(str(isobar))
     first = turn * 10_000
     seeded = [f"ISOBAR_SOAK=10 ISOBAR_FIRST_SEED={first} cargo test --locked -p {tests}" for tests in SEEDED]
+    simulated = "cargo run --locked -p isobar-simulation --features clock --"
+    clusters = f"{simulated} --seeds 100 --from {first} --keep-going"
     random = f"{python} tests/differential/compare.py --isobar {program} --seed {first} --queries 5000"
     rounds = f"{python} tests/nemeses/rounds.py --isobar {program} --seed {first} --rounds 12"
-    return [*seeded, f"{random} --out {shlex.quote(str(results))}/queries-{turn}", rounds]
+    return [*seeded, clusters, f"{random} --out {shlex.quote(str(results))}/queries-{turn}", rounds]
 
 
 def main() -> int:

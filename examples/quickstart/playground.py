@@ -140,7 +140,7 @@ class Playground:
         parts = ["\n".join(self.output)]
         for path in self.logs():
             tail = path.read_text(errors="replace").splitlines()[-lines:]
-            parts.append("\n".join([f"--- {path.parent.name}", *tail]))
+            parts.append("\n".join([f"--- {path.relative_to(self.data)}", *tail]))
         return "\n".join(part for part in parts if part)
 
     def __enter__(self) -> "Playground":

@@ -117,7 +117,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
     report = yield
-    running = getattr(item, "funcargs", {}).get("cluster")
-    if report.failed and isinstance(running, Cluster):
-        report.sections.append(("cluster", running.story(lines=25)))
+    if not report.failed:
+        return report
+    for name, running in getattr(item, "funcargs", {}).items():
+        if isinstance(running, Cluster):
+            report.sections.append((name, running.story(lines=60)))
+            report.sections.append((f"{name}'s status", running.status_text()))
     return report

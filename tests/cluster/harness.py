@@ -6,11 +6,13 @@ Nothing here sleeps instead of waiting for a condition, and only processes of it
 import base64
 import json
 import os
+import shutil
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -132,6 +134,13 @@ class Cluster(Playground):
             raise StatusError(done.stderr)
         return json.loads(done.stdout)
 
+    def status_text(self) -> str:
+        """The status for a failure's report, or why there is none."""
+        try:
+            return json.dumps(self.status())
+        except (StatusError, OSError, subprocess.SubprocessError, ValueError) as error:
+            return repr(error)
+
     def clear(self) -> None:
         """Drops every database and every user but root: what the next tests find is as new."""
         for (name,) in self.sql("SHOW DATABASES"):
@@ -165,6 +174,28 @@ class Cluster(Playground):
         os.kill(pid, signal.SIGKILL)
         return pid
 
+    @contextmanager
+    def down(self, *names: str) -> Iterator[None]:
+        """Nodes that are killed and cannot be started again meanwhile, for their settings are away."""
+        settings = [self.data / name / "isobar.toml" for name in names]
+        for path in settings:
+            path.rename(path.with_suffix(".away"))
+        try:
+            for name in names:
+                self.kill(name)
+            yield
+        finally:
+            for path in settings:
+                path.with_suffix(".away").rename(path)
+
+    def empty(self, name: str) -> None:
+        """Takes everything from the disk of a node that is down but its settings and what it logged."""
+        for path in (self.data / name).iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name not in ("isobar.away", "isobar.log"):
+                path.unlink()
+
     def wait_restarted(self, name: str, old: int, seconds: float = 40) -> None:
         """Waits until another process runs the node and every node is heard of."""
         wait_until(f"{name} is started again", lambda: self.pids().get(name) not in (None, old), seconds)
@@ -177,6 +208,14 @@ class Cluster(Playground):
             "every node is up", lambda: sum(node["up"] for node in self.status()["nodes"]) >= expected, seconds
         )
         wait_until("SQL answers", lambda: self.sql("SELECT 1") == [(1,)], seconds)
+
+    def is_whole(self) -> bool:
+        """Whether every region, placement's own included, has three voters that live and hold data. For three row nodes."""
+        status = self.status()
+        up = {node["id"] for node in status["nodes"] if node["up"] and node["role"] == "row"}
+        ready = [{peer["node"] for peer in region["peers"] if peer["ready"]} for region in status["regions"]]
+        voters = [set(group["voters"]) for group in [status["placement"], *status["regions"]]]
+        return len(up) == 3 and all(nodes == up for nodes in voters) and all(up <= nodes for nodes in ready)
 
     def replica(self, table: str) -> dict[str, object] | None:
         """A table's line of information_schema.columnar_replica."""

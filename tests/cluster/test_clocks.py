@@ -181,15 +181,17 @@ def test_clocks_that_jump_change_no_answer_and_no_lease(cluster: OwnClocks):
 
 def lead_placement(cluster: OwnClocks, name: str) -> None:
     """Makes a node the leader of placement: others are killed, and started again, until it is."""
+    led = []
     for _ in range(12):
         leader = wait_until("placement has a leader", cluster.placement_leader, 30)
         if leader == name:
             return
+        led.append(leader)
         cluster.kill_node(leader)
         wait_until("another node leads placement", lambda was=leader: cluster.placement_leader() != was, 30)
         cluster.run(leader, "+0")
         cluster.wait_healthy(60)
-    pytest.fail(f"{name} was never elected")
+    pytest.fail(f"{name} was never elected, but {', '.join(led)}\n{cluster.story(lines=80)}")
 
 
 def physical_ms(cluster: Cluster) -> int:

@@ -1,11 +1,14 @@
 """`isobar diff`: planted differences are found, no others; corrections correct; interruptions lose nothing."""
 
+import contextlib
 import csv
 import datetime
 import json
 import random
 import shutil
 import signal
+import socket
+import socketserver
 import subprocess
 import threading
 from decimal import Decimal
@@ -403,6 +406,52 @@ def test_a_run_that_cannot_go_on_leaves_no_lease(cluster: Cluster, differ: Diffe
     code, _, text = differ.run(*sides, "--key", "nosuch")
     assert code == 2 and "nosuch" in text, text
     assert len(cluster.sql(LEASES)) <= left, "a failed run left its lease"
+
+
+class HeldAnswer(socketserver.ThreadingTCPServer):
+    """Passes a server's bytes on, but from a request for a snapshot on none of its answers until `go_on` is set."""
+
+    allow_reuse_address = daemon_threads = True
+
+    def __init__(self, port: int):
+        self.port, self.asked, self.go_on = port, threading.Event(), threading.Event()
+        super().__init__(("127.0.0.1", 0), None)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def finish_request(self, request, client_address):
+        with socket.create_connection(("127.0.0.1", self.port)) as server:
+
+            def answers() -> None:
+                with contextlib.suppress(OSError):
+                    while data := server.recv(1 << 16):
+                        if self.asked.is_set():
+                            self.go_on.wait(60)
+                        request.sendall(data)
+                    request.shutdown(socket.SHUT_WR)
+
+            threading.Thread(target=answers, daemon=True).start()
+            with contextlib.suppress(OSError):
+                while data := request.recv(1 << 16):
+                    if b"isobar_snapshot(" in data:
+                        self.asked.set()
+                    server.sendall(data)
+
+
+def test_a_run_interrupted_while_its_lease_is_given_leaves_none(cluster: Cluster, differ: Differ):
+    left = len(cluster.sql(LEASES))
+    with HeldAnswer(cluster.mysql_port) as held:
+        sides = differ.at("d.t", held.server_address[1]), differ.at("d.other", held.server_address[1])
+        run = subprocess.Popen(differ.command(*sides), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        wait_until("its lease is there", lambda: len(cluster.sql(LEASES)) > left)
+        assert held.asked.is_set()
+        run.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            run.wait(1)
+        held.go_on.set()
+        said = run.communicate(timeout=20)[1]
+        held.shutdown()
+    assert run.returncode == 2 and "SIGINT" in said, said
+    assert len(cluster.sql(LEASES)) <= left, "an interrupted run left its lease"
 
 
 def test_a_live_table_is_compared_at_one_snapshot(cluster: Cluster, differ: Differ):

@@ -90,6 +90,24 @@ def empty_columnar(cluster: Hosts, chance: random.Random) -> str:
     return name
 
 
+def lose_power(cluster: Hosts, chance: random.Random) -> str:
+    """Power is lost on one node, or on all of them at once: what was acknowledged was synced on a majority."""
+    names = list(cluster.roles) if chance.random() < 0.5 else [row(cluster, chance)]
+    lost = {name: cluster.lose_power(name, chance) for name in names}
+    return ", ".join(f"{name}: {what}" for name, what in lost.items())
+
+
+def fill_disk(cluster: Hosts, chance: random.Random) -> str:
+    name = row(cluster, chance) if chance.random() < 0.6 else some(cluster, chance, "columnar")
+    cluster.set_disk(name, "full")
+    return name
+
+
+def slow_disk(cluster: Hosts, chance: random.Random) -> str:
+    cluster.set_disk(name := row(cluster, chance), "slow")
+    return name
+
+
 def flip_segment(cluster: Hosts, chance: random.Random) -> str:
     """A bit of a file of columns, while its node runs."""
     return flip(cluster, chance, some(cluster, chance, "columnar"), "**/*.parquet")
@@ -121,5 +139,8 @@ FAULTS: dict[str, Fault] = {
     "set a clock": clock,
     "empty a row node": empty_row,
     "empty a columnar node": empty_columnar,
+    "lose power": lose_power,
+    "fill a disk": fill_disk,
+    "slow a disk": slow_disk,
     "flip a bit of columns": flip_segment,
 }

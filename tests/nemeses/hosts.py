@@ -5,6 +5,7 @@ namespaces (root), touches none that it did not make, and leaves none behind.
 """
 
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 import pymysql
 from pymysql.connections import Connection
 
+import disk
 from harness import Cluster, wait_until
 
 LIBFAKETIME = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))), None)
@@ -75,6 +77,7 @@ class Hosts(Cluster):
 
     def start(self) -> "Hosts":
         self.remove_network()
+        self.preloaded = [str(library) for library in (LIBFAKETIME, disk.build(self.data)) if library]
         try:
             ip("link", "add", self.bridge, "type", "bridge")
             ip("addr", "add", f"{self.gateway}/24", "dev", self.bridge)
@@ -128,11 +131,11 @@ class Hosts(Cluster):
         self.set_clock(name, "+0")
 
     def run(self, name: str) -> None:
-        """Starts a node's process on its host, under a clock that can be set."""
-        environment = dict(os.environ)
+        """Starts a node's process on its host, under a clock that can be set, on a disk that can lose what is not synced."""
+        environment = {**os.environ, "LD_PRELOAD": ":".join(self.preloaded)}
+        environment |= disk.environment(self.data / name, self.disk(name))
         if LIBFAKETIME:
             environment |= {
-                "LD_PRELOAD": str(LIBFAKETIME),
                 "FAKETIME_TIMESTAMP_FILE": str(self.data / f"{name}.time"),
                 "FAKETIME_CACHE_DURATION": "1",
                 "FAKETIME_DONT_FAKE_MONOTONIC": "1",
@@ -144,6 +147,10 @@ class Hosts(Cluster):
                 ["ip", "netns", "exec", self.space(name), *command],
                 env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )
+
+    def disk(self, name: str) -> Path:
+        """The folder of what a node has written and not synced."""
+        return self.data / f"{name}.disk"
 
     def logs(self) -> list[Path]:
         return sorted(self.data.glob("*.log"))
@@ -171,6 +178,16 @@ class Hosts(Cluster):
         for path in (self.data / name).iterdir():
             if path.name != "isobar.toml":
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
+        shutil.rmtree(self.disk(name))
+
+    def lose_power(self, name: str, chance: random.Random) -> str:
+        """Kills a node, and takes from its disk what was not synced."""
+        self.kill(name)
+        return disk.lose(self.data / name, self.disk(name), chance)
+
+    def set_disk(self, name: str, state: str) -> None:
+        """Makes a node's disk `full` or `slow`."""
+        (self.disk(name) / state).touch()
 
     def cut(self, one: str, other: str) -> None:
         """What `one` sends to `other` is lost from now on; the other direction stays."""
@@ -183,10 +200,12 @@ class Hosts(Cluster):
                 self.cut(other, name)
 
     def heal(self) -> None:
-        """Links, clocks and processes as at first."""
+        """Links, clocks, disks and processes as at first."""
         for name in self.roles:
             ip("-n", self.space(name), "route", "flush", "type", "blackhole", check=False)
             self.set_clock(name, "+0")
+            for state in ("full", "slow"):
+                (self.disk(name) / state).unlink(missing_ok=True)
             if name in self.paused:
                 self.nodes[name].send_signal(signal.SIGCONT)
             if self.nodes[name].poll() is not None:

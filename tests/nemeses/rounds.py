@@ -25,6 +25,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "examples/quickstart"), str(HER
 from tqdm import tqdm  # noqa: E402
 
 from faults import FAULTS  # noqa: E402
+from harness import wait_until  # noqa: E402
 from hosts import Hosts, may_make_namespaces  # noqa: E402
 from workloads import WORKLOADS  # noqa: E402
 
@@ -62,6 +63,8 @@ def play(cluster: Hosts, number: int, seed: int, workload: str, fault: str) -> R
         healed = time.monotonic()
         try:
             cluster.wait_healthy(HEALTHY)
+            # An emptied row node is a new one: the next fault must not be a second one of the same three.
+            wait_until("every region has three voters", cluster.is_whole, HEALTHY)
             cluster.wait_replicas(*(f"{work.database}.{table}" for table in work.tables), seconds=HEALTHY)
         except AssertionError as error:
             result.wrong.append(f"not healthy: {error}")

@@ -1,7 +1,7 @@
 """What clients do while nodes fail, and what must be true of it afterwards.
 
 A workload notes every attempt with its outcome: acknowledged, refused, or unknown (the connection ended first, or error
-9002). It reads from rows and from columns by chance, and never counts an attempt as more than what what its answer said.
+8501). It reads from rows and from columns by chance, and never counts an attempt as more than what what its answer said.
 """
 
 from __future__ import annotations

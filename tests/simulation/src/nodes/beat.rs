@@ -1,0 +1,141 @@
+//! A node's heartbeat: tells placement what it holds, and carries out its orders.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::columnar::ColumnarStore;
+use env::{Clock, Disk, SimDisk};
+use placement::PlacementClient;
+use placement::api::{Node, NodeReport, PeerReport, Session};
+use raft::{Groups, PeerStatus};
+use tokio::time::sleep;
+use txn::RowStore;
+use types::{NodeId, RegionId, ReplicaLag, Timestamp};
+
+use super::orders::Orders;
+
+/// Pause after a heartbeat that failed.
+const RETRY: Duration = Duration::from_millis(200);
+/// Least time between heartbeats.
+const PACE: Duration = Duration::from_millis(50);
+
+/// What a node holds.
+pub(crate) enum Holds {
+    Rows(Arc<RowStore>),
+    Columns(ColumnarStore),
+}
+
+impl Holds {
+    fn sizes(&self, region: RegionId) -> (u64, u64, Option<ReplicaLag>) {
+        match self {
+            Holds::Rows(rows) => {
+                let size = rows.region(region).map(|view| view.size).unwrap_or_default();
+                (size.rows, size.bytes, None)
+            }
+            Holds::Columns(columns) => {
+                let Some(tablet) = columns.tablet(region) else { return (0, 0, None) };
+                match tablet.snapshot_at(Timestamp::MAX, tablet.region().epoch) {
+                    Ok(now) => (now.row_count_estimate(), now.bytes_estimate(), Some(tablet.lag())),
+                    Err(_) => (0, 0, Some(tablet.lag())),
+                }
+            }
+        }
+    }
+
+    fn history(&self, region: RegionId) -> (Timestamp, u64) {
+        let Holds::Rows(rows) = self else { return (Timestamp::ZERO, 0) };
+        let view = rows.region(region).filter(|view| view.whole);
+        view.map_or((Timestamp::ZERO, 0), |view| (view.floors.read, view.history_bytes()))
+    }
+
+    fn newest_applied(&self) -> Option<Timestamp> {
+        match self {
+            Holds::Rows(rows) => rows.newest_timestamp(),
+            Holds::Columns(_) => None,
+        }
+    }
+
+    fn damaged(&self) -> Vec<(RegionId, String)> {
+        match self {
+            Holds::Rows(_) => Vec::new(),
+            Holds::Columns(columns) => columns.needs_repair(),
+        }
+    }
+}
+
+/// The heartbeat loop of one node.
+pub(crate) struct Beat {
+    pub me: Node,
+    pub placement: PlacementClient,
+    pub groups: Arc<dyn Groups>,
+    pub holds: Holds,
+    pub disk: SimDisk,
+    pub clock: Arc<dyn Clock>,
+    pub orders: Orders,
+}
+
+/// Makes a node known; retried, because placement may only be electing.
+pub(crate) async fn register(placement: &PlacementClient, node: Node) {
+    while placement.register(node.clone(), Session::default()).await.is_err() {
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+impl Beat {
+    pub(crate) async fn run(self) {
+        register(&self.placement, self.me.clone()).await;
+        let node: NodeId = self.me.id;
+        loop {
+            let (report, peers) = self.report();
+            match self.placement.heartbeat(node, report, peers).await {
+                Ok(orders) => {
+                    orders.into_iter().for_each(|order| self.orders.carry_out(order));
+                    sleep(PACE).await;
+                }
+                Err(_) => sleep(RETRY).await,
+            }
+        }
+    }
+
+    fn report(&self) -> (NodeReport, Vec<PeerReport>) {
+        let statuses = self.groups.statuses();
+        let damaged = self.holds.damaged();
+        let stopped = statuses.iter().filter_map(|status| {
+            let fault = status.fault.as_ref()?;
+            Some(format!("region {}: {fault}", status.region.id))
+        });
+        let faults = damaged.iter().map(|(region, what)| format!("region {region}: {what}"));
+        let report = NodeReport {
+            disk_free: self.disk.free_bytes(std::path::Path::new("/")).unwrap_or_default(),
+            faults: faults.chain(stopped).collect(),
+            clock_ms: Some(self.clock.unix_millis()),
+            newest_applied: self.holds.newest_applied(),
+            ..NodeReport::default()
+        };
+        let broken = |id| damaged.iter().any(|(region, _)| *region == id);
+        let peers = statuses.into_iter().map(|status| {
+            let broken = broken(status.region.id);
+            self.peer_report(status, broken)
+        });
+        (report, peers.collect())
+    }
+
+    fn peer_report(&self, status: PeerStatus, broken: bool) -> PeerReport {
+        let (rows, bytes, lag) = self.holds.sizes(status.region.id);
+        let (floor, history_bytes) = self.holds.history(status.region.id);
+        PeerReport {
+            leader: status.decides,
+            term: status.term,
+            applied: status.applied.index,
+            committed: status.committed,
+            ready: status.ready && status.fault.is_none() && !broken,
+            damaged: broken,
+            region: status.region,
+            rows,
+            bytes,
+            lag,
+            floor,
+            history_bytes,
+        }
+    }
+}

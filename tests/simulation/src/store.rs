@@ -1,0 +1,203 @@
+//! Drives a node's Raft store as its thread does: takes what has come, ticks, goes round by round.
+//!
+//! One store, one driver; what takes long on helpers' threads in production takes simulated time here.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use env::{Random, SimDisk};
+use parking_lot::Mutex;
+use raft::testing::SimGroups;
+use raft::{
+    Envelope, Groups, Inline, Job, PeerStatus, Pending, Position, RaftLog, Returned, SpoolWriter,
+    Spooled, Store, TICK, Worker,
+};
+use tokio::sync::Notify;
+use tokio::time::{MissedTickBehavior, interval_at, sleep};
+use types::{Error, Peer, PeerId, Region, RegionId, Result};
+
+use crate::process::Process;
+
+type Slot = Arc<Mutex<Option<Store>>>;
+
+/// How long a sync of a host's disk takes.
+#[derive(Default)]
+pub(crate) struct Pace(AtomicU64);
+
+impl Pace {
+    /// Every sync takes up to so many milliseconds more.
+    pub(crate) fn slow_down(&self, millis: u64) {
+        self.0.store(millis, Ordering::Relaxed);
+    }
+
+    fn most(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A node's Raft store, reached from its other parts and from the network.
+#[derive(Clone)]
+pub(crate) struct RaftNode {
+    store: Slot,
+    groups: SimGroups,
+    wake: Arc<Notify>,
+}
+
+impl RaftNode {
+    /// A node whose store is opened by `open`, with the worker to pass on.
+    pub(crate) fn open(
+        random: Random,
+        open: impl FnOnce(Box<dyn Worker>) -> Result<Store>,
+    ) -> Result<Self> {
+        let store = Slot::default();
+        let wake = Arc::new(Notify::new());
+        let helper = Helper { random, store: store.clone(), wake: wake.clone() };
+        let opened = open(Box::new(helper))?;
+        *store.lock() = Some(opened);
+        Ok(RaftNode { groups: SimGroups::over(store.clone()), store, wake })
+    }
+
+    /// The process is gone, and its memory with it.
+    pub(crate) fn close(&self) {
+        // Dropped outside of the lock: who waits for answers gets them as the store goes.
+        let gone = self.store.lock().take();
+        drop(gone);
+    }
+
+    pub(crate) fn receive(&self, envelope: Envelope) {
+        if let Some(store) = self.store.lock().as_mut() {
+            store.receive(vec![envelope]);
+        }
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn spool(&self, header: Envelope) -> Result<SpoolWriter> {
+        let gone = || Error::Unavailable("the node is down".into());
+        self.store.lock().as_ref().ok_or_else(gone)?.spool(header)
+    }
+
+    pub(crate) fn receive_snapshot(&self, spooled: Spooled) {
+        if let Some(store) = self.store.lock().as_mut() {
+            store.receive_snapshot(spooled);
+        }
+        self.wake.notify_one();
+    }
+
+    /// Drives the store until the process dies or its disk goes down.
+    pub(crate) async fn drive(
+        self,
+        process: Arc<Process>,
+        disk: SimDisk,
+        pace: Arc<Pace>,
+        random: Random,
+    ) {
+        // Nodes' clocks are not in step.
+        let first = Duration::from_millis(random.below(TICK.as_millis() as u64));
+        let mut ticks = interval_at(tokio::time::Instant::now() + first, TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let tick = tokio::select! {
+                biased;
+                _ = ticks.tick() => true,
+                () = self.wake.notified() => false,
+            };
+            if !process.running().await {
+                return;
+            }
+            let most = pace.most();
+            if most > 0 {
+                sleep(Duration::from_millis(random.below(most + 1))).await;
+            }
+            if tick && let Some(store) = self.store.lock().as_mut() {
+                store.tick();
+            }
+            loop {
+                let more = match self.store.lock().as_mut() {
+                    Some(store) => store.drive(),
+                    None => return,
+                };
+                if disk.is_down() {
+                    return;
+                }
+                if !more {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn woken<T>(&self, answer: T) -> T {
+        self.wake.notify_one();
+        answer
+    }
+}
+
+/// Does long jobs beside the rounds, in simulated time.
+struct Helper {
+    random: Random,
+    store: Slot,
+    wake: Arc<Notify>,
+}
+
+impl Worker for Helper {
+    fn run(&mut self, job: Job) -> Option<Returned> {
+        let takes = self.random.below(40);
+        // At opening nobody drives the store yet, who could take it back.
+        if takes < 10 || self.store.try_lock().is_some() {
+            return Some(job.run());
+        }
+        let (store, wake) = (self.store.clone(), self.wake.clone());
+        tokio::spawn(async move {
+            sleep(Duration::from_millis(takes)).await;
+            if store.lock().is_none() {
+                return;
+            }
+            let returned = job.run();
+            if let Some(store) = store.lock().as_mut() {
+                store.returned(returned);
+            }
+            wake.notify_one();
+        });
+        None
+    }
+
+    fn purge(&mut self, log: &Arc<RaftLog>) -> Option<Vec<RegionId>> {
+        Inline.purge(log)
+    }
+}
+
+impl Groups for RaftNode {
+    fn status(&self, region: RegionId) -> Option<PeerStatus> {
+        self.groups.status(region)
+    }
+
+    fn statuses(&self) -> Vec<PeerStatus> {
+        self.groups.statuses()
+    }
+
+    fn propose(&self, region: RegionId, term: u64, data: Vec<u8>) -> Pending<Position> {
+        self.woken(self.groups.propose(region, term, data))
+    }
+
+    fn read_index(&self, region: RegionId) -> Pending<u64> {
+        self.woken(self.groups.read_index(region))
+    }
+
+    fn change_membership(&self, region: RegionId, peers: Vec<Peer>) -> Pending<Region> {
+        self.woken(self.groups.change_membership(region, peers))
+    }
+
+    fn transfer(&self, region: RegionId, to: PeerId) {
+        self.groups.transfer(region, to);
+        self.wake.notify_one();
+    }
+
+    fn create(&self, region: Region) -> Pending<()> {
+        self.woken(self.groups.create(region))
+    }
+
+    fn destroy(&self, region: RegionId) -> Pending<()> {
+        self.woken(self.groups.destroy(region))
+    }
+}
