@@ -46,8 +46,12 @@ impl RemoteAnalytic {
 
     /// Columnar nodes in an order that shifts with each query, those that did not answer last.
     async fn nodes(&self) -> DoorResult<Vec<Node>> {
-        let known = self.placement.known_nodes().into_iter();
-        let mut nodes: Vec<Node> = known.filter(|one| one.role == NodeRole::Columnar).collect();
+        let mut nodes = self.known();
+        if nodes.is_empty() {
+            // A SQL node that has just started may be asked before its first heartbeat is answered.
+            self.placement.status().await?;
+            nodes = self.known();
+        }
         if nodes.is_empty() {
             let text = "there is no columnar node: start one, or read rows";
             return Err(DoorError::new(DoorCode::Unavailable, text));
@@ -65,6 +69,11 @@ impl RemoteAnalytic {
         }
         nodes.sort_by_key(|node| silent.contains(&node.id));
         Ok(nodes)
+    }
+
+    fn known(&self) -> Vec<Node> {
+        let nodes = self.placement.known_nodes().into_iter();
+        nodes.filter(|node| node.role == NodeRole::Columnar).collect()
     }
 
     /// Runs a query at one of these nodes, the first of them if it answers.

@@ -75,6 +75,16 @@ def test_a_columnar_node_killed_amid_queries_is_an_answer_or_a_typed_error(clust
     assert sorted(Door(cluster, 1).sql("SELECT COUNT(*) FROM t", "mid")) == [(20_000,)]
 
 
+@pytest.mark.timeout(120)
+def test_a_sql_node_that_has_just_started_reads_columns(cluster: Cluster):
+    cluster.sql("CREATE DATABASE fresh", "CREATE TABLE fresh.t (id INT PRIMARY KEY)", "INSERT INTO fresh.t VALUES (1)")
+    cluster.replicate("fresh.t")
+    old = cluster.kill("sql")
+    wait_until("another SQL node listens", lambda: cluster.pids().get("sql") not in (None, old) and cluster.connect(), 40)
+    # Its first statement, likely before its first heartbeat is answered.
+    assert cluster.read("tiflash", "SELECT COUNT(*) FROM fresh.t") == [(1,)]
+
+
 @pytest.mark.timeout(150)
 def test_everything_is_there_after_all_were_killed_and_started_again(isobar, tmp_path):
     first = Cluster(isobar, tmp_path / "data").start()
