@@ -19,8 +19,10 @@
 //! Nothing may write to the database except through [`FjallKv`].
 
 use std::collections::HashSet;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,10 +32,12 @@ use fjall::{AbstractTree, Database, KeyspaceCreateOptions, LsmError, PersistMode
 use parking_lot::{Mutex, RwLock};
 use types::{Error, Result};
 
+use crate::damage::{self, Damage};
 use crate::engine::{
     Change, Keyspace, KvEngine, KvRead, Pair, PairIter, WriteBatch, check_key, check_value,
 };
 use crate::journal::{self, Mark};
+use crate::versions;
 
 /// The file that makes a directory a store.
 const MARKER_FORMAT: Format = Format::new(*b"ISOBARKV", 1);
@@ -54,6 +58,11 @@ const DELETE_STEP: usize = 1_024;
 
 type Handles = [fjall::Keyspace; Keyspace::ALL.len()];
 
+/// Free bytes of a disk below which a store that cannot be opened is not thought to be damaged.
+const ROOM_TO_OPEN: u64 = 64 << 20;
+/// Bytes of a table that are read together to see whether it is whole.
+const SCRUB_STEP: usize = 256 << 10;
+
 /// A store in a directory. One process has it open at a time.
 pub struct FjallKv {
     database: Database,
@@ -67,11 +76,13 @@ pub struct FjallKv {
     /// Bytes written since memtables were sealed.
     unsealed: AtomicU64,
     seal_bytes: u64,
+    damage: Arc<Damage>,
 }
 
 struct FjallRead {
     snapshot: fjall::Snapshot,
     spaces: Handles,
+    damage: Arc<Damage>,
 }
 
 impl FjallKv {
@@ -86,6 +97,29 @@ impl FjallKv {
         Self::open_with(path, cache_bytes, SEAL_BYTES)
     }
 
+    /// As [`FjallKv::open`], but a store that is damaged is set aside and an empty one begun: why, in
+    /// that case. Whoever held state in it has lost it.
+    ///
+    /// # Errors
+    ///
+    /// As of [`FjallKv::open`], but never `Corrupt` for what is in the directory.
+    pub fn open_or_begin_anew(path: &Path, cache_bytes: u64) -> Result<(Self, Option<String>)> {
+        let disk = RealDisk;
+        let opened = match damage::noted(&disk, path)? {
+            Some(what) => Err(Error::Corrupt(what)),
+            None => Self::open(path, cache_bytes),
+        };
+        let why = match opened {
+            Err(Error::Corrupt(why)) => why,
+            opened => return Ok((opened?, None)),
+        };
+        damage::set_aside(&disk, path, &[DATABASE, MARKER, journal::MARK_FILE], &why)?;
+        atomic_write(&disk, &path.join(MARKER), MARKER_FORMAT, b"")?;
+        let store = Self::open(path, cache_bytes)?;
+        damage::forget(&disk, path)?;
+        Ok((store, Some(why)))
+    }
+
     /// As [`FjallKv::open`], sealing memtables after another number of bytes; for tests, which
     /// have not the time to write many megabytes.
     #[doc(hidden)]
@@ -96,6 +130,7 @@ impl FjallKv {
         if !disk.exists(&home)? {
             create(&disk, &home, cache_bytes)?;
         }
+        versions::check(&disk, &home)?;
         journal::mend(&disk, path, &home)?;
         let (database, spaces) = open_database(&home, cache_bytes)?;
         Ok(FjallKv {
@@ -106,7 +141,44 @@ impl FjallKv {
             putting: RwLock::new(()),
             unsealed: AtomicU64::new(0),
             seal_bytes,
+            damage: Arc::new(Damage::none_yet(path)),
         })
+    }
+
+    /// The first damage that was met since the store was opened. It stays damaged: end the process, and
+    /// open the store by [`FjallKv::open_or_begin_anew`].
+    pub fn damage(&self) -> Option<String> {
+        self.damage.met().map(str::to_owned)
+    }
+
+    /// Reads the file of every table whole and compares its checksum; what is wrong shows in
+    /// [`FjallKv::damage`]. `pause` is told of the bytes that were read, some 256 KiB at a time, and ends
+    /// the walk by `false`.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` at the first damage, `Io`.
+    pub fn scrub(&self, mut pause: impl FnMut(usize) -> bool) -> Result<()> {
+        for space in &self.spaces {
+            // The version holds its tables: they are not removed while they are read.
+            let version = space.tree.current_version();
+            for table in version.iter_tables() {
+                let expected = table.checksum().into_u128();
+                match checksum_of(&table.path, &mut pause) {
+                    Ok(Some(sum)) if sum == expected => {}
+                    Ok(None) => return Ok(()),
+                    Ok(Some(_)) => {
+                        let what = format!("{}: its checksum does not match", table.path.display());
+                        return Err(self.damage.note(Error::Corrupt(what)));
+                    }
+                    Err(error) => {
+                        let what = format!("{}: {error}", table.path.display());
+                        return Err(self.damage.note(of_shape(error.kind(), what)));
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     fn space(&self, space: Keyspace) -> Result<&fjall::Keyspace> {
@@ -114,7 +186,7 @@ impl FjallKv {
     }
 
     fn failed(&self, doing: &str) -> impl Fn(fjall::Error) -> Error {
-        move |error| explain(doing, &self.path, error)
+        move |error| self.damage.note(explain(doing, &self.path, error))
     }
 
     /// Waits until flushes and compactions have caught up, so that fjall does not stall a writer
@@ -220,10 +292,42 @@ fn open_database(home: &Path, cache_bytes: u64) -> Result<(Database, Handles)> {
         let [data, hist, fate, lock, meta] = Keyspace::ALL.map(space);
         Ok((database, [data?, hist?, fate?, lock?, meta?]))
     };
-    // Damaged tables and manifests make fjall panic in places.
-    catch_unwind(AssertUnwindSafe(open))
-        .unwrap_or(Err(fjall::Error::Unrecoverable))
-        .map_err(|error| explain("open", home, error))
+    match catch_unwind(AssertUnwindSafe(open)) {
+        Ok(opened) => opened.map_err(|error| explain("open", home, error)),
+        // Damaged tables and manifests make fjall panic in places; so may a disk that is full.
+        Err(_) if RealDisk.free_bytes(home)? < ROOM_TO_OPEN => Err(Error::Io(format!(
+            "cannot open {}: fewer than {} MiB are free on its disk",
+            home.display(),
+            ROOM_TO_OPEN >> 20
+        ))),
+        Err(_) => Err(explain("open", home, fjall::Error::Unrecoverable)),
+    }
+}
+
+/// The checksum of a file, as a table's is made; none if `pause` ended it.
+fn checksum_of(path: &Path, pause: &mut impl FnMut(usize) -> bool) -> io::Result<Option<u128>> {
+    let mut file = std::fs::File::open(path)?;
+    let mut hash = xxhash_rust::xxh3::Xxh3Default::new();
+    let mut buffer = vec![0; SCRUB_STEP];
+    loop {
+        match io::Read::read(&mut file, &mut buffer)? {
+            0 => return Ok(Some(hash.digest128())),
+            read => hash.update(buffer.get(..read).unwrap_or_default()),
+        }
+        if !pause(SCRUB_STEP) {
+            return Ok(None);
+        }
+    }
+}
+
+/// An I/O error that says that a file is gone, short or not what it should be is damage: the disk did
+/// what it was asked.
+fn of_shape(kind: io::ErrorKind, what: String) -> Error {
+    use io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
+    match kind {
+        InvalidData | InvalidInput | NotFound | UnexpectedEof => Error::Corrupt(what),
+        _ => Error::Io(what),
+    }
 }
 
 /// Sorts fjall's errors by what to do about them.
@@ -231,7 +335,7 @@ fn explain(doing: &str, path: &Path, error: fjall::Error) -> Error {
     let what = format!("cannot {doing} {}", path.display());
     match error {
         fjall::Error::Io(e) | fjall::Error::Storage(LsmError::Io(e)) => {
-            Error::Io(format!("{what}: {e}"))
+            of_shape(e.kind(), format!("{what}: {e}"))
         }
         fjall::Error::Poisoned => Error::Io(format!(
             "{what}: an earlier write or sync failed, so it takes no more; free disk space or \
@@ -240,25 +344,31 @@ fn explain(doing: &str, path: &Path, error: fjall::Error) -> Error {
         fjall::Error::Locked => {
             Error::Unavailable(format!("{what}: another process has it open; stop that one"))
         }
-        fjall::Error::InvalidVersion(version) => Error::Invalid(format!(
+        fjall::Error::InvalidVersion(Some(version)) => Error::Invalid(format!(
             "{what}: its files have version {version:?}; use the build that wrote them"
         )),
         damage => Error::Corrupt(format!("{what}: {damage}")),
     }
 }
 
-fn pairs<'a>(
-    iter: impl Iterator<Item = fjall::Guard> + Send + 'a,
-    space: Keyspace,
-) -> PairIter<'a> {
-    Box::new(iter.map(move |guard| {
-        let (key, value) =
-            guard.into_inner().map_err(|e| explain("read keyspace", Path::new(space.name()), e))?;
-        Ok((key.to_vec(), value.to_vec()))
-    }))
-}
-
 impl FjallRead {
+    fn failed(&self, space: Keyspace) -> impl Fn(fjall::Error) -> Error + use<> {
+        let damage = self.damage.clone();
+        move |error| damage.note(explain("read keyspace", Path::new(space.name()), error))
+    }
+
+    fn pairs<'a>(
+        &self,
+        iter: impl Iterator<Item = fjall::Guard> + Send + 'a,
+        space: Keyspace,
+    ) -> PairIter<'a> {
+        let failed = self.failed(space);
+        Box::new(iter.map(move |guard| {
+            let (key, value) = guard.into_inner().map_err(&failed)?;
+            Ok((key.to_vec(), value.to_vec()))
+        }))
+    }
+
     fn range(&self, space: Keyspace, start: &[u8], end: &[u8]) -> Result<Option<fjall::Iter>> {
         if start >= end {
             return Ok(None);
@@ -269,23 +379,21 @@ impl FjallRead {
 
 impl KvRead for FjallRead {
     fn get(&self, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let value = self
-            .snapshot
-            .get(handle(&self.spaces, space)?, key)
-            .map_err(|e| explain("read keyspace", Path::new(space.name()), e))?;
+        let value =
+            self.snapshot.get(handle(&self.spaces, space)?, key).map_err(self.failed(space))?;
         Ok(value.map(|value| value.to_vec()))
     }
 
     fn scan(&self, space: Keyspace, start: &[u8], end: &[u8]) -> PairIter<'_> {
         match self.range(space, start, end) {
-            Ok(range) => pairs(range.into_iter().flatten(), space),
+            Ok(range) => self.pairs(range.into_iter().flatten(), space),
             Err(error) => Box::new(std::iter::once(Err(error))),
         }
     }
 
     fn scan_reverse(&self, space: Keyspace, start: &[u8], end: &[u8]) -> PairIter<'_> {
         match self.range(space, start, end) {
-            Ok(range) => pairs(range.into_iter().flat_map(Iterator::rev), space),
+            Ok(range) => self.pairs(range.into_iter().flat_map(Iterator::rev), space),
             Err(error) => Box::new(std::iter::once(Err(error))),
         }
     }
@@ -294,7 +402,11 @@ impl KvRead for FjallRead {
 impl KvEngine for FjallKv {
     fn snapshot(&self) -> Box<dyn KvRead> {
         let _together = self.putting.read();
-        Box::new(FjallRead { snapshot: self.database.snapshot(), spaces: self.spaces.clone() })
+        Box::new(FjallRead {
+            snapshot: self.database.snapshot(),
+            spaces: self.spaces.clone(),
+            damage: self.damage.clone(),
+        })
     }
 
     fn get(&self, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {

@@ -38,7 +38,7 @@ const STRIDE: usize = WINDOW / 4;
 static ZEROS: [u8; STRIDE] = [0; STRIDE];
 
 const MARK_FORMAT: Format = Format::new(*b"ISOBRMRK", 1);
-const MARK_FILE: &str = "SYNCED";
+pub(crate) const MARK_FILE: &str = "SYNCED";
 
 /// How far the journals are known to be synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
