@@ -28,9 +28,23 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Opens the manifest of a store, or begins one.
+    /// Opens the manifest of a store, or begins one. One that is damaged is set aside: the store begins
+    /// anew, and its groups find that their data is gone.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path) -> Result<Self> {
         let path = dir.join("manifest");
+        match Self::read(disk.clone(), &path) {
+            Err(Error::Corrupt(why)) => {
+                tracing::error!(why, "the columnar store begins anew: its replicas are replaced");
+                disk.rename(&path, &path.with_extension("damaged"))?;
+                disk.sync_dir(dir)?;
+                Self::read(disk, &path)
+            }
+            opened => opened,
+        }
+    }
+
+    fn read(disk: Arc<dyn Disk>, path: &Path) -> Result<Self> {
+        let path = path.to_path_buf();
         let mut picture = Picture::default();
         let writer = if disk.exists(&path)? {
             FrameWriter::open(disk.as_ref(), &path, FORMAT, |record| {

@@ -192,8 +192,8 @@ impl Segment {
         builder.get_row_group_column_bloom_filter(group, at).map_err(|error| self.parquet(error))
     }
 
-    /// Reads and checks every byte of both files.
-    pub fn verify(&self) -> Result<()> {
+    /// Reads and checks every byte of both files; how many there are.
+    pub fn verify(&self) -> Result<u64> {
         let opened = Opened::new(&self.record, &self.files)?;
         for at in 0..opened.data.sums.len() as u64 {
             opened.data.block(at).map_err(|error| self.name(error))?;
@@ -204,7 +204,7 @@ impl Segment {
                 .map_err(|error| self.name(error))?;
             KeyBlock::decode(reference, &bytes).map_err(|error| self.name(error))?;
         }
-        Ok(())
+        Ok(opened.data.len + opened.keys.len()?)
     }
 
     fn decode(&self, group: usize, at: usize, rows: Option<RowSelection>) -> Result<ArrayRef> {

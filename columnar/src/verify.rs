@@ -17,13 +17,14 @@ use crate::store::ColumnarStore;
 use crate::view::TabletSnapshot;
 
 impl ColumnarStore {
-    /// Reads and checks every byte of a region's files. Damage quarantines its tablet.
-    pub fn verify(&self, region: RegionId) -> Result<()> {
+    /// Reads and checks every byte of a region's files; how many there are. Damage quarantines its tablet.
+    pub fn verify(&self, region: RegionId) -> Result<u64> {
         let tablet = self.shared.tablet(region).ok_or(Error::RegionNotFound(region))?;
+        let mut bytes = 0;
         for part in &tablet.view().parts {
-            part.segment.verify().inspect_err(|error| tablet.quarantine(error))?;
+            bytes += part.segment.verify().inspect_err(|error| tablet.quarantine(error))?;
         }
-        Ok(())
+        Ok(bytes)
     }
 
     /// Every row of a region that is seen at `ts`, by record key, with all of its columns. Two

@@ -48,7 +48,7 @@ impl Peer {
             }
             Some(Work::Entries(entries)) => match self.apply_entries(entries, answers) {
                 Ok(children) => applied.children = children,
-                Err(error) => self.fail(&format!("entry cannot be applied: {error}")),
+                Err(error) => self.fail_by(&error, "entry cannot be applied: "),
             },
         }
         applied
@@ -80,10 +80,13 @@ impl Peer {
         let at = machine.applied();
         self.slot = Slot::Here(machine);
         if let Err(error) = result {
-            return self.fail(&match task {
-                Task::Restore(_) => format!("snapshot cannot be taken over: {error}"),
-                Task::Persist => format!("state cannot be made durable: {error}"),
-            });
+            return self.fail_by(
+                &error,
+                match task {
+                    Task::Restore(_) => "snapshot cannot be taken over: ",
+                    Task::Persist => "state cannot be made durable: ",
+                },
+            );
         }
         if let Task::Restore(spool) = task {
             write.delete(self.region.id, KEY_SPOOL);

@@ -1,23 +1,50 @@
 //! raft-engine's files on `env`'s disk, so that a simulated disk can forget what was not synced.
 //!
-//! It holds no policy. raft-engine lists its directory and syncs it through the operating system,
+//! It holds no policy but one: raft-engine may not cut off what was synced (see [`crate::synced`]). raft-engine lists its directory and syncs it through the operating system,
 //! past any file system it is given; over a simulated disk a *shadow* directory therefore mirrors
 //! the file names, empty.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use env::{Access, Disk, DiskFile};
 use raft_engine::env::{FileSystem, Handle, Permission, WriteExt};
+
+use crate::synced::{LogFileId, Synced};
+
+/// What the files of a log share.
+pub(crate) struct Health {
+    synced: Synced,
+    /// Set before the log is closed: raft-engine then syncs once more and panics if that fails,
+    /// although everything that anyone was told of is synced already.
+    pub closing: AtomicBool,
+    failed: AtomicBool,
+}
+
+impl Health {
+    /// What is damaged, as far as opening has found.
+    pub fn damage(&self) -> Option<&str> {
+        self.synced.damage()
+    }
+
+    /// Whether the disk refused anything: what the files hold is then not to blame.
+    pub fn disk_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    fn watch<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        result.inspect_err(|_| self.failed.store(true, Ordering::Release))
+    }
+}
 
 /// The file system that raft-engine is given.
 pub(crate) struct LogFiles {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     shadow: Option<PathBuf>,
-    closing: Arc<AtomicBool>,
+    health: Arc<Health>,
 }
 
 impl LogFiles {
@@ -36,22 +63,25 @@ impl LogFiles {
                 }
             }
         }
+        let synced = Synced::open(disk.as_ref(), dir)?;
+        let (closing, failed) = (AtomicBool::new(false), AtomicBool::new(false));
         Ok(LogFiles {
             disk,
             dir: dir.to_owned(),
             shadow: shadow.map(Path::to_owned),
-            closing: Arc::default(),
+            health: Arc::new(Health { synced, closing, failed }),
         })
     }
 
-    /// Set before the log is closed: raft-engine then syncs once more and panics if that fails,
-    /// although everything that anyone was told of is synced already.
-    pub fn closing(&self) -> Arc<AtomicBool> {
-        self.closing.clone()
+    /// What is known of these files.
+    pub fn health(&self) -> Arc<Health> {
+        self.health.clone()
     }
 
-    fn file(&self, file: Arc<dyn DiskFile>) -> LogFile {
-        LogFile { file, closing: self.closing.clone() }
+    fn file(&self, path: &Path, file: io::Result<Arc<dyn DiskFile>>) -> io::Result<LogFile> {
+        let file = self.health.watch(file)?;
+        let (id, written) = (LogFileId::of(path), Arc::default());
+        Ok(LogFile { file, id, written, health: self.health.clone() })
     }
 
     /// The directory to name to raft-engine.
@@ -81,10 +111,11 @@ impl FileSystem for LogFiles {
     type Writer = Cursor;
 
     fn create<P: AsRef<Path>>(&self, path: P) -> io::Result<LogFile> {
-        let file = self.disk.create(&self.place(path.as_ref()))?;
-        self.disk.sync_dir(&self.dir)?;
+        let file = self.disk.create(&self.place(path.as_ref()));
+        let file = self.file(path.as_ref(), file)?;
+        self.health.watch(self.disk.sync_dir(&self.dir))?;
         self.mirror(|real| real.create(path.as_ref()).map(drop))?;
-        Ok(self.file(file))
+        Ok(file)
     }
 
     fn open<P: AsRef<Path>>(&self, path: P, permission: Permission) -> io::Result<LogFile> {
@@ -92,58 +123,81 @@ impl FileSystem for LogFiles {
             Permission::ReadOnly => Access::Read,
             Permission::ReadWrite => Access::Write,
         };
-        Ok(self.file(self.disk.open(&self.place(path.as_ref()), access)?))
+        self.file(path.as_ref(), self.disk.open(&self.place(path.as_ref()), access))
     }
 
     fn delete<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
-        self.disk.remove(&self.place(path.as_ref()))?;
+        self.health.watch(self.disk.remove(&self.place(path.as_ref())))?;
         self.mirror(|real| real.remove(path.as_ref()))
     }
 
     fn rename<P: AsRef<Path>>(&self, from: P, to: P) -> io::Result<()> {
-        self.disk.rename(&self.place(from.as_ref()), &self.place(to.as_ref()))?;
-        self.disk.sync_dir(&self.dir)?;
+        let renamed = self.disk.rename(&self.place(from.as_ref()), &self.place(to.as_ref()));
+        self.health.watch(renamed)?;
+        self.health.watch(self.disk.sync_dir(&self.dir))?;
         self.mirror(|real| real.rename(from.as_ref(), to.as_ref()))
     }
 
     fn new_reader(&self, handle: Arc<LogFile>) -> io::Result<Cursor> {
-        Ok(Cursor { file: handle.file.clone(), at: 0 })
+        Ok(Cursor { file: handle, at: 0 })
     }
 
     fn new_writer(&self, handle: Arc<LogFile>) -> io::Result<Cursor> {
-        Ok(Cursor { file: handle.file.clone(), at: 0 })
+        Ok(Cursor { file: handle, at: 0 })
     }
 }
 
 /// An open file of the log.
 pub(crate) struct LogFile {
     file: Arc<dyn DiskFile>,
-    closing: Arc<AtomicBool>,
+    id: Option<LogFileId>,
+    /// Where what was written through this handle ends.
+    written: Arc<AtomicU64>,
+    health: Arc<Health>,
+}
+
+impl LogFile {
+    fn cut(&self, to: u64) -> io::Result<()> {
+        if let Some(id) = self.id {
+            self.health.synced.check_cut(id, to)?;
+        }
+        self.health.watch(self.file.truncate(to))?;
+        self.written.fetch_min(to, Ordering::AcqRel);
+        Ok(())
+    }
 }
 
 impl Handle for LogFile {
     fn truncate(&self, offset: usize) -> io::Result<()> {
-        self.file.truncate(offset as u64)
+        self.cut(offset as u64)
     }
 
     fn file_size(&self) -> io::Result<usize> {
-        self.file.len().map(|length| length as usize)
+        self.health.watch(self.file.len()).map(|length| length as usize)
     }
 
     fn sync(&self) -> io::Result<()> {
+        let written = self.written.load(Ordering::Acquire);
         match self.file.sync() {
-            Err(error) if self.closing.load(Ordering::Acquire) => {
+            Err(error) if self.health.closing.load(Ordering::Acquire) => {
                 tracing::warn!(%error, "a Raft log file was closed without its last sync");
-                Ok(())
+                return Ok(());
             }
-            result => result,
+            result => self.health.watch(result)?,
         }
+        // The note is a help, not a promise: without it the next one says the same and more.
+        if let Some(id) = self.id
+            && let Err(error) = self.health.synced.note(id, written)
+        {
+            tracing::warn!(%error, "how far the Raft log is synced could not be noted");
+        }
+        Ok(())
     }
 }
 
 /// A position in a file, to read from or write to.
 pub(crate) struct Cursor {
-    file: Arc<dyn DiskFile>,
+    file: Arc<LogFile>,
     at: u64,
 }
 
@@ -151,7 +205,7 @@ impl Seek for Cursor {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let target = match to {
             SeekFrom::Start(offset) => Some(offset),
-            SeekFrom::End(delta) => self.file.len()?.checked_add_signed(delta),
+            SeekFrom::End(delta) => self.file.file.len()?.checked_add_signed(delta),
             SeekFrom::Current(delta) => self.at.checked_add_signed(delta),
         };
         self.at = target.ok_or_else(|| {
@@ -163,7 +217,7 @@ impl Seek for Cursor {
 
 impl Read for Cursor {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read_at(buffer, self.at)?;
+        let read = self.file.health.watch(self.file.file.read_at(buffer, self.at))?;
         self.at += read as u64;
         Ok(read)
     }
@@ -171,8 +225,9 @@ impl Read for Cursor {
 
 impl Write for Cursor {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write_at(bytes, self.at)?;
+        self.file.health.watch(self.file.file.write_at(bytes, self.at))?;
         self.at += bytes.len() as u64;
+        self.file.written.fetch_max(self.at, Ordering::AcqRel);
         Ok(bytes.len())
     }
 
@@ -183,7 +238,7 @@ impl Write for Cursor {
 
 impl WriteExt for Cursor {
     fn truncate(&mut self, offset: usize) -> io::Result<()> {
-        self.file.truncate(offset as u64)?;
+        self.file.cut(offset as u64)?;
         self.at = offset as u64;
         Ok(())
     }

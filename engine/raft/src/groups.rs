@@ -32,6 +32,8 @@ pub struct PeerStatus {
     pub ready: bool,
     /// Why the peer stopped, if it did.
     pub fault: Option<String>,
+    /// Whether it cannot go on after a restart either: it has to be replaced.
+    pub lost: bool,
 }
 
 /// Access to a node's groups.

@@ -45,6 +45,7 @@ enum Mail {
     Returned(Box<Returned>),
     Purged(Vec<RegionId>),
     Participate(Participation),
+    Lose(RegionId, String),
     Stop,
 }
 
@@ -54,6 +55,7 @@ pub struct StoreHandle {
     mail: Sender<Mail>,
     board: Board,
     spools: Arc<SpoolDir>,
+    log: Arc<RaftLog>,
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
@@ -67,12 +69,12 @@ impl StoreHandle {
         let (worker, mut threads) = Helpers::start(&mail)?;
         let store = open(Box::new(worker))?;
         let board = store.board();
-        let spools = store.spool_dir();
+        let (spools, log) = (store.spool_dir(), store.log.clone());
         let driver = Driver { store, inbox, clock };
         let loop_thread =
             std::thread::Builder::new().name("raft".to_owned()).spawn(move || driver.run())?;
         threads.insert(0, loop_thread);
-        Ok(StoreHandle { mail, board, spools, threads: Arc::new(Mutex::new(threads)) })
+        Ok(StoreHandle { mail, board, spools, log, threads: Arc::new(Mutex::new(threads)) })
     }
 
     /// Takes messages from other nodes; drops them when the store cannot keep up, as a network
@@ -86,6 +88,22 @@ impl StoreHandle {
     pub fn participate(&self, participation: Participation) {
         // A store that has stopped takes part in none.
         let _ = self.mail.send(Mail::Participate(participation));
+    }
+
+    /// Reads the whole log of each peer that is sound as far as is known; one that has lost an entry
+    /// goes on no more. Reads from disk and takes its time: `pause` is called after each group, and ends
+    /// the walk by `false`.
+    pub fn scrub(&self, mut pause: impl FnMut() -> bool) {
+        for status in self.statuses().into_iter().filter(|status| status.fault.is_none()) {
+            let region = status.region.id;
+            if let Err(error @ Error::Corrupt(_)) = self.log.verify(region) {
+                // A store that has stopped is found to be so by everyone else.
+                let _ = self.mail.send(Mail::Lose(region, error.to_string()));
+            }
+            if !pause() {
+                return;
+            }
+        }
     }
 
     /// Begins to receive a snapshot: push its chunks, then [`StoreHandle::spooled`]. Both write to
@@ -241,6 +259,7 @@ fn deliver(store: &mut Store, mail: Mail) -> bool {
         Mail::Returned(returned) => store.returned(*returned),
         Mail::Purged(behind) => store.purged(behind),
         Mail::Participate(participation) => store.participate(participation),
+        Mail::Lose(region, why) => store.lose_peer(region, &why),
         Mail::Stop => return false,
     }
     true

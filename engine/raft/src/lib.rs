@@ -18,6 +18,7 @@ mod held;
 mod lifecycle;
 mod log;
 mod logging;
+mod lost;
 mod members;
 mod membership;
 mod peer;
@@ -28,6 +29,7 @@ mod reply;
 mod snapshot;
 mod storage;
 mod store;
+mod synced;
 mod work;
 
 pub use config::{Participation, StoreConfig};

@@ -7,6 +7,7 @@ use protobuf::Message as _;
 use raft_rs::eraftpb::Message;
 use types::{Error, Region, RegionId, RegionKind, Result};
 
+use crate::groups::PeerStatus;
 use crate::log::{LogWrite, NODE_GROUP};
 use crate::machine::{INITIAL_POSITION, Machine, Position};
 use crate::peer::{Peer, Slot, asks_for_vote};
@@ -20,15 +21,22 @@ impl Store {
     /// Whether a message may go to a peer here; creates the peer where it should exist, and tells
     /// a sender that was removed that it was.
     pub(crate) fn admit(&mut self, envelope: &Envelope) -> bool {
-        if envelope.to.node != self.config.node
-            || self.dead.contains(&envelope.to.id)
-            || self.broken.contains_key(&envelope.region)
-        {
+        if envelope.to.node != self.config.node || self.dead.contains(&envelope.to.id) {
             return false;
         }
         let told: Option<Region> =
             envelope.region_bytes.as_ref().and_then(|bytes| postcard::from_bytes(bytes).ok());
         let told = told.filter(|region| region.id == envelope.region);
+        if let Some(broken) = self.broken.get(&envelope.region) {
+            // One that cannot go on makes way for its successor.
+            let PeerStatus { region: known, peer, .. } = &broken.status;
+            let newer = |told: &Region| told.epoch.conf > known.epoch.conf;
+            if told.is_some_and(|told| newer(&told) && told.peer(peer.id).is_none()) {
+                self.graves.entry(envelope.region).or_default();
+                self.dirty.insert(envelope.region);
+            }
+            return false;
+        }
         if let Some(peer) = self.peers.get_mut(&envelope.region) {
             if peer.removed {
                 return false;

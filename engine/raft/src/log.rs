@@ -6,7 +6,7 @@
 //! full) changes nothing and may be repeated.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,7 +16,11 @@ use raft_engine::{Command, Config, Engine, LogBatch, MessageExt, ReadableSize, R
 use raft_rs::eraftpb::Entry;
 use types::{Error, RegionId, Result};
 
-use crate::files::LogFiles;
+use crate::files::{Health, LogFiles};
+use crate::lost;
+
+/// Bytes of entries that are read together to see whether they are whole.
+const VERIFY_BYTES: u64 = 1 << 20;
 
 /// Under which a node's own records are kept; no region has this number.
 pub(crate) const NODE_GROUP: RegionId = u64::MAX;
@@ -109,19 +113,24 @@ pub struct RaftLog {
     /// range", fixed after it in tikv/raft-engine#370): readers and purge exclude each other.
     purging: RwLock<()>,
     broken: AtomicBool,
-    closing: Arc<AtomicBool>,
+    health: Arc<Health>,
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    /// Why it was begun anew.
+    lost: Option<String>,
     /// Over a simulated disk: other logs live in this process, and earlier lives of this one.
     simulated: bool,
 }
 
 impl Drop for RaftLog {
     fn drop(&mut self) {
-        self.closing.store(true, Ordering::Release);
+        self.health.closing.store(true, Ordering::Release);
     }
 }
 
 impl RaftLog {
-    /// Opens the log in `dir`, or creates it. A torn tail, which a crash leaves, is cut off.
+    /// Opens the log in `dir`, or creates it. A torn tail, which a crash leaves, is cut off; where
+    /// what was synced is damaged, the log is set aside and an empty one begun: see [`RaftLog::lost`].
     /// `shadow`: see [`crate::files`]; none on a real disk.
     pub fn open(
         disk: Arc<dyn Disk>,
@@ -129,7 +138,33 @@ impl RaftLog {
         shadow: Option<&Path>,
         sizes: LogSizes,
     ) -> Result<Self> {
-        let files = LogFiles::open(disk, dir, shadow)?;
+        disk.create_dir_all(dir)?;
+        let lost = lost::reason(disk.as_ref(), dir)?;
+        match Self::open_files(disk.clone(), dir, shadow, sizes, lost) {
+            Err(Error::Corrupt(why)) => {
+                tracing::error!(why, "the Raft log is set aside: peers of this node are replaced");
+                lost::set_aside(disk.as_ref(), dir, &why)?;
+                Self::open_files(disk, dir, shadow, sizes, Some(why))
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_files(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        shadow: Option<&Path>,
+        sizes: LogSizes,
+        lost: Option<String>,
+    ) -> Result<Self> {
+        let files = LogFiles::open(disk.clone(), dir, shadow)?;
+        let health = files.health();
+        let damaged = |what: &str| {
+            Error::Corrupt(format!("the Raft log in {} is damaged: {what}", dir.display()))
+        };
+        if let Some(what) = health.damage() {
+            return Err(damaged(what));
+        }
         let engine_dir = files.engine_dir().to_str().ok_or_else(|| {
             Error::Invalid(format!("raft log directory {} is not UTF-8", dir.display()))
         })?;
@@ -141,12 +176,53 @@ impl RaftLog {
             purge_threshold: ReadableSize(sizes.purge),
             ..Config::default()
         };
-        let closing = files.closing();
-        let engine = guarded(|| Engine::open_with_file_system(config, Arc::new(files)))
-            .map_err(|error| explain(dir, "opened", &error))?;
+        let opened = guarded(|| Engine::open_with_file_system(config, Arc::new(files)));
+        let engine = opened.map_err(|error| match health.damage() {
+            Some(what) => damaged(what),
+            None if health.disk_failed() => {
+                Error::Io(format!("the Raft log in {} cannot be opened: {error}", dir.display()))
+            }
+            None => explain(dir, "opened", &error),
+        })?;
         let broken = AtomicBool::new(false);
         let simulated = shadow.is_some();
-        Ok(RaftLog { engine, purging: RwLock::new(()), broken, closing, simulated })
+        let (purging, dir) = (RwLock::new(()), dir.to_owned());
+        Ok(RaftLog { engine, purging, broken, health, disk, dir, lost, simulated })
+    }
+
+    /// Why an earlier log was set aside, until [`RaftLog::forget_lost`]: groups that are not in this
+    /// one may have acknowledged what nobody here remembers.
+    pub fn lost(&self) -> Option<&str> {
+        self.lost.as_deref()
+    }
+
+    /// No peer of the log that was set aside is left.
+    pub(crate) fn forget_lost(&self) -> Result<()> {
+        lost::forget(self.disk.as_ref(), &self.dir)
+    }
+
+    /// Reads every entry of a group that there is: `Corrupt` if one is damaged or missing.
+    pub(crate) fn verify(&self, region: RegionId) -> Result<()> {
+        let Some((mut next, last)) = self.bounds(region) else { return Ok(()) };
+        while next <= last {
+            let read = self.entries(region, next, last + 1, Some(VERIFY_BYTES));
+            let read = read.map_err(|error| match error {
+                Error::Corrupt(what) => {
+                    Error::Corrupt(format!("its log is damaged: {what}: replace this replica"))
+                }
+                other => other,
+            })?;
+            next = match read.last() {
+                Some(entry) => entry.index + 1,
+                None => return Ok(()),
+            };
+        }
+        Ok(())
+    }
+
+    /// Indexes of a group's first and last entry.
+    fn bounds(&self, region: RegionId) -> Option<(u64, u64)> {
+        Some((self.engine.first_index(region)?, self.engine.last_index(region)?))
     }
 
     /// Writes a batch, and syncs it if it holds anything that others are told of.

@@ -78,6 +78,8 @@ pub(crate) struct Peer {
     pub reads: Reads,
     pub change: Option<Change>,
     pub fault: Option<String>,
+    /// Whether it has to be replaced.
+    lost: bool,
     /// Applied its own removal, or was told of it.
     pub removed: bool,
     /// Members to whom a snapshot is under way.
@@ -139,6 +141,7 @@ impl Peer {
             reads: Reads::new(me.id, boot),
             change: None,
             fault: None,
+            lost: false,
             removed: false,
             sending: BTreeSet::new(),
             offered: None,
@@ -166,18 +169,30 @@ impl Peer {
         match catch_unwind(AssertUnwindSafe(|| call(&mut self.raw))) {
             Ok(result) => Some(result),
             Err(panic) => {
-                self.fail(&format!("Raft stopped: {}", describe_panic(&panic)));
+                self.lose(&format!("Raft stopped: {}", describe_panic(&panic)));
                 None
             }
         }
     }
 
-    /// Stops the peer for good; the store reports it and answers nothing on its behalf.
+    /// Stops the peer until the next start; the store reports it and answers nothing on its behalf.
     pub fn fail(&mut self, why: &str) {
         if self.fault.is_none() {
             tracing::error!(region = self.region.id, peer = self.me.id, why, "peer stopped");
             self.fault = Some(why.to_owned());
         }
+    }
+
+    /// Stops the peer for good: what it holds is not what it should be.
+    pub fn lose(&mut self, why: &str) {
+        self.lost = true;
+        self.fail(why);
+    }
+
+    /// Stops the peer because of an error, for good if what it holds is damaged.
+    pub fn fail_by(&mut self, error: &Error, what: &str) {
+        self.lost |= matches!(error, Error::Corrupt(_));
+        self.fail(&format!("{what}{error}"));
     }
 
     /// Tells those who wait that the peer stopped.
@@ -212,6 +227,7 @@ impl Peer {
             applied: self.applied,
             committed: self.raw.raft.raft_log.committed,
             ready: whole && fault.is_none(),
+            lost: self.lost,
             fault,
         }
     }
@@ -247,7 +263,7 @@ impl Peer {
             return;
         }
         if let Some(why) = self.has_lost(&message) {
-            return self.fail(&why);
+            return self.lose(&why);
         }
         // raft-rs refuses what is stale; there is nobody to tell.
         self.guarded(|raw| raw.step(message).ok());

@@ -3,7 +3,8 @@
 //!
 //! A machine is made durable before its group is written to the log, and a destroyed peer is
 //! noted in the log before its machine goes. So a machine without a group was being created or
-//! destroyed, and a group without a machine has lost it.
+//! destroyed, and a group without a machine has lost it. Where an earlier log was set aside, a machine
+//! without a group has lost its log, whatever it holds.
 
 use types::{Error, Peer as Member, PeerId, Result};
 
@@ -24,17 +25,19 @@ pub(crate) fn dead_key(peer: PeerId) -> Vec<u8> {
     [PREFIX_DEAD, &peer.to_be_bytes()].concat()
 }
 
-/// Counts this start, durably: numbers derived from it are never used twice.
-pub(crate) fn next_boot(log: &RaftLog) -> Result<u64> {
+/// Counts this start, durably: numbers derived from it are never used twice. `session` is the node's own
+/// count of its starts, which outlives a log that was set aside.
+pub(crate) fn next_boot(log: &RaftLog, session: u64) -> Result<u64> {
     let last: u64 = match log.get(NODE_GROUP, KEY_BOOT) {
         Some(bytes) => postcard::from_bytes(&bytes)?,
         None => 0,
     };
+    let boot = session.max(last + 1);
     let mut write = LogWrite::default();
-    write.put(NODE_GROUP, KEY_BOOT, postcard::to_stdvec(&(last + 1))?);
+    write.put(NODE_GROUP, KEY_BOOT, postcard::to_stdvec(&boot)?);
     write.sync();
     log.write(&write)?;
-    Ok(last + 1)
+    Ok(boot)
 }
 
 /// Peers that were destroyed on this node.
@@ -70,6 +73,9 @@ impl Store {
                 self.recover_group(postcard::from_bytes(&bytes)?)?;
             }
         }
+        if self.broken.is_empty() {
+            self.log.forget_lost()?;
+        }
         Ok(())
     }
 
@@ -82,7 +88,7 @@ impl Store {
         }
         let me = region.peer_on(self.config.node).copied();
         match me.filter(|me| !self.dead.contains(&me.id)) {
-            Some(me) if machine.applied() == INITIAL_POSITION => {
+            Some(me) if machine.applied() == INITIAL_POSITION && self.log.lost().is_none() => {
                 // It was founded, and the crash came before its group was written.
                 let mut write = LogWrite::default();
                 let local = LocalPeer { peer: me, region };
@@ -91,7 +97,8 @@ impl Store {
                 self.revive(me, machine)
             }
             Some(me) if machine.applied().index > 0 => {
-                let why = "its Raft log is gone: replace this replica".to_owned();
+                let how = self.log.lost().unwrap_or("its Raft log is gone");
+                let why = format!("{how}: replace this replica");
                 self.break_peer(me, region, Some(machine), why);
                 Ok(())
             }
@@ -129,8 +136,11 @@ impl Store {
         let applied = machine.applied();
         let gone = applied.index > 0 && machine.region().peer(me.id).is_none();
         let region = machine.region().clone();
-        // Opening takes the machine, so what could fail is tried first.
-        if let Err(error) = GroupStorage::open(self.log.clone(), &region, applied) {
+        // Opening takes the machine, so what could fail is tried first. A damaged entry that nobody asks
+        // for would be found when it is needed most: when this peer leads.
+        let whole = self.log.verify(region.id);
+        let opened = whole.and_then(|()| GroupStorage::open(self.log.clone(), &region, applied));
+        if let Err(error) = opened {
             self.break_peer(me, region, Some(machine), error.to_string());
             return Ok(());
         }
@@ -191,6 +201,7 @@ impl Store {
             committed: 0,
             ready: false,
             fault: Some(fault),
+            lost: true,
         };
         self.broken.insert(id, Broken { status, machine });
         self.touched.insert(id);

@@ -110,7 +110,7 @@ impl Store {
             disk.shadow.as_deref(),
             disk.sizes,
         )?);
-        let boot = crate::recovery::next_boot(&log)?;
+        let boot = crate::recovery::next_boot(&log, config.session.boot)?;
         let dead = crate::recovery::dead_peers(&log)?;
         let waiting = crate::recovery::pending_spools(&log)?;
         let keep = |name: &str| waiting.iter().any(|spool| spool == name);
@@ -276,6 +276,15 @@ impl Store {
         Wait { since: self.now, deadline: self.now + ticks }
     }
 
+    /// A peer was found to have lost what it holds: it takes part no more, and is shown to be so.
+    pub(crate) fn lose_peer(&mut self, region: RegionId, why: &str) {
+        if let Some(peer) = self.peers.get_mut(&region) {
+            peer.lose(why);
+            self.touched.insert(region);
+            self.dirty.insert(region);
+        }
+    }
+
     /// A peer that takes part in its group; it will be looked at in the next round.
     pub(crate) fn running(&mut self, region: RegionId) -> Result<&mut Peer> {
         self.check_writable()?;
@@ -362,7 +371,7 @@ impl Store {
             match peer.begin_round(self.now, &mut out, &mut write, &mut confirmed) {
                 Ok(Some(ready)) => readies.push((region, ready)),
                 Ok(None) => {}
-                Err(error) => peer.fail(&error.to_string()),
+                Err(error) => peer.fail_by(&error, ""),
             }
         }
         self.send(out);

@@ -3,11 +3,13 @@
 
 mod common;
 
+use std::path::Path;
+
 use common::{Rig, put, region};
-use env::Operation;
+use env::{Access, Disk, Operation};
 use futures::FutureExt;
 use raft::Groups;
-use types::Error;
+use types::{Error, Peer, PeerRole, Region};
 
 #[test]
 fn a_full_log_disk_refuses_typed_and_goes_on_once_there_is_room() {
@@ -122,4 +124,124 @@ fn a_machine_that_fails_stops_its_peer_and_no_other() {
     other.end = vec![0xff, 1];
     drop(groups.create(other));
     rig.wait_leader(2);
+}
+
+/// Regions 1 and 2 on nodes 1 to 3, beside each other.
+fn two_regions(rig: &mut Rig) {
+    for (id, start, end) in [(1, 0, b'm'), (2, b'm', 0xff)] {
+        let range = (vec![start], vec![end]);
+        let region = region(id, &[1, 2, 3]);
+        rig.cluster.create(&Region { start: range.0, end: range.1, ..region }).unwrap();
+    }
+    rig.cluster.run(60);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Damage {
+    FirstByte,
+    /// A part of the last record's checksum: a torn tail could look like that.
+    LastByte,
+    Cut,
+}
+
+/// Damages the newest file of a node's log.
+fn damage(rig: &Rig, node: u64, damage: Damage) {
+    let disk = rig.cluster.disk(node).unwrap();
+    let files = disk.list(Path::new("/raft")).unwrap();
+    let is_log = |path: &&std::path::PathBuf| path.extension().is_some_and(|e| e == "raftlog");
+    let file = disk.open(files.iter().rfind(is_log).unwrap(), Access::Write).unwrap();
+    let length = file.len().unwrap();
+    let flip = |at| {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_at(&[byte[0] ^ 0x10], at).unwrap();
+    };
+    match damage {
+        Damage::FirstByte => flip(0),
+        Damage::LastByte => flip(length - 1),
+        Damage::Cut => file.truncate(length / 2).unwrap(),
+    }
+    file.sync().unwrap();
+}
+
+#[test]
+fn a_log_that_is_damaged_below_what_was_synced_is_set_aside_and_its_peers_are_replaced() {
+    for case in [Damage::FirstByte, Damage::LastByte, Damage::Cut] {
+        let mut rig = Rig::new(3, 7);
+        two_regions(&mut rig);
+        for value in 0..40 {
+            rig.write(1, "a", value).unwrap();
+        }
+        let leader = rig.wait_leader(1);
+        let victim = (1..=3).find(|node| *node != leader).unwrap();
+        rig.cluster.run(20);
+        // As after a kill: the note of what is synced is what it was.
+        let disk = rig.cluster.disk(victim).unwrap();
+        disk.open(Path::new("/raft/SYNCED"), Access::Write).unwrap().sync().unwrap();
+        rig.crash(victim, true);
+        damage(&rig, victim, case);
+        for _ in 0..2 {
+            rig.cluster.restart(victim).unwrap();
+            let groups = rig.cluster.groups(victim).unwrap();
+            for region in [1, 2] {
+                let status = groups.status(region).unwrap();
+                assert!(status.lost && !status.ready, "{case:?}: {status:?}");
+                assert!(status.fault.unwrap().contains("replace this replica"));
+            }
+            rig.cluster.run(50);
+            rig.crash(victim, true);
+        }
+        rig.cluster.restart(victim).unwrap();
+        rig.write(1, "b", 1).unwrap();
+        for id in [1, 2] {
+            let leader = rig.wait_leader(id);
+            let members = rig.cluster.groups(leader).unwrap().status(id).unwrap().region.peers;
+            let fresh = Peer { id: id * 1_000 + 900, node: victim, role: PeerRole::Voter };
+            let target = members.into_iter().filter(|p| p.node != victim).chain([fresh]).collect();
+            let change = rig.cluster.groups(leader).unwrap().change_membership(id, target);
+            rig.answer(change, 400).unwrap();
+            let status = rig.cluster.groups(victim).unwrap().status(id).unwrap();
+            assert!(status.ready && !status.lost && status.peer.id == fresh.id, "{status:?}");
+        }
+        rig.crash(victim, true);
+        rig.cluster.restart(victim).unwrap();
+        let disk = rig.cluster.disk(victim).unwrap();
+        let left = disk.list(Path::new("/raft")).unwrap();
+        let kept = left.iter().any(|path| path.extension().is_some_and(|e| e == "damaged"));
+        assert!(!kept && !disk.exists(Path::new("/raft/LOST")).unwrap(), "{left:?}");
+        rig.write(1, "c", 2).unwrap();
+    }
+}
+
+#[test]
+fn a_damaged_entry_costs_the_peer_that_it_belongs_to() {
+    let mut rig = Rig::new(3, 8);
+    two_regions(&mut rig);
+    let leader = rig.wait_leader(1);
+    let victim = (1..=3).find(|node| *node != leader).unwrap();
+    for value in 0..20 {
+        rig.write(1, "a", value).unwrap();
+    }
+    let disk = rig.cluster.disk(victim).unwrap();
+    let files = disk.list(Path::new("/raft")).unwrap();
+    let path = files.iter().rfind(|path| path.to_string_lossy().ends_with(".raftlog")).unwrap();
+    // An entry of what is written next, which no later record of its block's is the last of.
+    let before = disk.open(path, Access::Read).unwrap().len().unwrap();
+    rig.write(1, &"in here ".repeat(20), 100).unwrap();
+    for value in 0..20 {
+        rig.write(2, "x", value).unwrap();
+    }
+    rig.cluster.run(20);
+    rig.crash(victim, true);
+    let file = disk.open(path, Access::Write).unwrap();
+    let mut bytes = vec![0; (file.len().unwrap() - before) as usize];
+    file.read_exact_at(&mut bytes, before).unwrap();
+    let at = bytes.windows(8).position(|piece| piece == b"in here ").unwrap() as u64;
+    file.write_at(b"!", before + at).unwrap();
+    file.sync().unwrap();
+    rig.cluster.restart(victim).unwrap();
+    let groups = rig.cluster.groups(victim).unwrap();
+    assert!(groups.status(1).unwrap().lost);
+    assert!(!groups.status(2).unwrap().lost && groups.status(2).unwrap().fault.is_none());
+    rig.write(2, "y", 1).unwrap();
 }

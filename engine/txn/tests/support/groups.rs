@@ -225,6 +225,7 @@ impl Groups for SimGroups {
             committed: applied.index,
             ready: true,
             fault: None,
+            lost: false,
         })
     }
 
