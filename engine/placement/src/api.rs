@@ -127,6 +127,8 @@ pub struct Garbage {
 pub struct PeerReport {
     /// The region as this peer knows it.
     pub region: Region,
+    /// The peer's number: what one says of itself does not hold for its successor on the same node.
+    pub peer: PeerId,
     /// Whether this peer leads it.
     pub leader: bool,
     /// Raft term.
@@ -141,7 +143,7 @@ pub struct PeerReport {
     pub rows: u64,
     /// Whether it holds data, that is, does not wait for a snapshot.
     pub ready: bool,
-    /// Whether what it holds is damaged: it answers nothing and is to be made anew.
+    /// Whether what it holds is damaged or it cannot go on: it answers nothing and is to be made anew.
     pub damaged: bool,
     /// For learners that hold columns: how far they are behind.
     pub lag: Option<ReplicaLag>,

@@ -48,6 +48,11 @@ struct Plan {
 }
 
 impl Plan {
+    /// Whether the peer is among the members that were ordered.
+    fn adds(&self, peer: PeerId) -> bool {
+        matches!(&self.order, Order::Membership(_, wanted) if wanted.iter().any(|one| one.id == peer))
+    }
+
     /// Whether a region, as it is now, still lacks what was ordered. A change of members takes several
     /// steps: a learner on the way to being a voter is no surplus learner.
     fn goes_on(&self, region: &Region) -> bool {
@@ -265,11 +270,11 @@ impl Office {
             return unread || is_done_with(state, tomb.dropped);
         }
         let Some(record) = state.regions.get(&id) else { return false };
-        // Removed: the leader's descriptor is younger than the peer's and does not list it. With
-        // a move under way the peer may be on the list already.
-        record.region.peer_on(node).is_none()
+        // Removed: the leader's descriptor is younger than the peer's and does not list it. One that is
+        // being added may be on the list by now.
+        record.region.peer(peer.peer).is_none()
             && record.region.epoch.conf > peer.region.epoch.conf
-            && !self.plans.contains_key(&id)
+            && !self.plans.get(&id).is_some_and(|plan| plan.adds(peer.peer))
     }
 
     /// Dropped regions that no member holds any more.
@@ -401,22 +406,32 @@ impl Office {
     fn view(&self, record: &RegionRecord, now: Instant) -> RegionView {
         let region = &record.region;
         let report = |node| self.nodes.get(&node).and_then(|heard| heard.peers.get(&region.id));
-        let ready = |peer: &&Peer| report(peer.node).is_some_and(|report| report.ready);
-        let missing = |node: &NodeId| {
-            let absent = self.absent.get(&(region.id, *node));
+        let ready = |peer: &&Peer| self.report(region.id, peer).is_some_and(|report| report.ready);
+        let missing = |peer: &&Peer| {
+            let absent = self.absent.get(&(region.id, peer.node));
             absent.is_some_and(|since| now.since(*since) > GONE_AFTER)
-                || report(*node).is_some_and(|report| report.damaged)
+                || self.is_damaged(region.id, peer)
         };
-        let nodes = || region.peers.iter().map(|peer| peer.node);
         let leader = self.leader(region.id).filter(|node| region.peer_on(*node).is_some());
         RegionView {
             region: region.clone(),
             leader,
             bytes: leader.and_then(report).map_or(0, |report| report.bytes),
             ready: region.peers.iter().filter(ready).map(|peer| peer.node).collect(),
-            missing: nodes().filter(missing).collect(),
+            missing: region.peers.iter().filter(missing).map(|peer| peer.node).collect(),
             busy: self.plans.contains_key(&region.id),
         }
+    }
+
+    /// What a member last said of itself; nothing while another peer is in its place.
+    fn report(&self, region: RegionId, member: &Peer) -> Option<&PeerReport> {
+        let report = self.nodes.get(&member.node)?.peers.get(&region)?;
+        (report.peer == member.id).then_some(report)
+    }
+
+    /// Whether a member says that it cannot go on.
+    pub fn is_damaged(&self, region: RegionId, member: &Peer) -> bool {
+        self.report(region, member).is_some_and(|report| report.damaged)
     }
 
     /// Since when live nodes report no peer of a region that they should hold.
@@ -425,8 +440,8 @@ impl Office {
         for record in state.regions.values() {
             for peer in &record.region.peers {
                 let at = (record.region.id, peer.node);
-                let heard = self.nodes.get(&peer.node);
-                let lost = heard.is_some_and(|heard| !heard.peers.contains_key(&at.0))
+                let lost = self.nodes.contains_key(&peer.node)
+                    && self.report(at.0, peer).is_none()
                     && !record.unfounded.contains(&peer.node);
                 if lost {
                     absent.insert(at, self.absent.get(&at).copied().unwrap_or(now));

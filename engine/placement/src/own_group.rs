@@ -1,7 +1,7 @@
 //! Who takes part: registration of nodes, and the members of placement's own group.
 //!
-//! A member that is gone is replaced by the node that took its place, one step of membership at a time.
-//! Nothing is done for a member that is only silent.
+//! A member that is gone is replaced by the node that took its place, one that is damaged by a new one on
+//! its own node, one step of membership at a time. Nothing is done for a member that is only silent.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -68,10 +68,14 @@ impl PlacementService {
         Ok(())
     }
 
-    /// Replaces members of placement's own group that are gone.
+    /// Replaces members of placement's own group that are gone or damaged.
     pub(crate) async fn tend_own_group(&self, term: u64) -> Result<()> {
         let region = self.peer()?.region;
-        let wanted = wanted(&region, &self.view.read());
+        let wanted = {
+            let (office, state) = (self.office(term)?, self.view.read());
+            let damaged = |member: &Peer| office.is_damaged(PLACEMENT_REGION, member);
+            wanted(&region, &state, damaged)
+        };
         if wanted.is_none() || self.tending.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
@@ -110,7 +114,7 @@ impl Drop for Tending {
 }
 
 /// Members as they should be, and a node that needs a peer number for its new member.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub peers: Vec<Peer>,
     pub new: Option<NodeId>,
@@ -122,12 +126,21 @@ fn voter(id: PeerId, node: NodeId) -> Peer {
 
 /// The next members of placement's own group, if they should change: one gone member less, and in its
 /// place the node that is where it was. Without such a node the gone one stays: fewer voters would be
-/// worse than a silent one.
-pub(crate) fn wanted(region: &Region, state: &State) -> Option<Wanted> {
-    let gone = |peer: &&Peer| state.gone.contains_key(&peer.node);
-    for lost in region.peers.iter().filter(gone) {
-        let row = |node: &NodeId| state.nodes.get(node).is_some_and(|n| n.role == NodeRole::Row);
-        let Some(node) = state.successor(lost.node).filter(row) else { continue };
+/// worse than a silent one. A damaged member is replaced on its own node, which it has to leave first; so
+/// what an earlier leader has begun is completed: learners are to vote, and two voters to become three.
+pub(crate) fn wanted(
+    region: &Region,
+    state: &State,
+    damaged: impl Fn(&Peer) -> bool,
+) -> Option<Wanted> {
+    let row = |node: &NodeId| state.nodes.get(node).is_some_and(|n| n.role == NodeRole::Row);
+    for lost in &region.peers {
+        let node = match (state.gone.contains_key(&lost.node), damaged(lost)) {
+            (true, _) => state.successor(lost.node).filter(row),
+            (false, true) => Some(lost.node),
+            (false, false) => None,
+        };
+        let Some(node) = node else { continue };
         let mut peers = region.peers.clone();
         peers.retain(|peer| peer.id != lost.id);
         let new = match peers.iter_mut().find(|peer| peer.node == node) {
@@ -140,5 +153,12 @@ pub(crate) fn wanted(region: &Region, state: &State) -> Option<Wanted> {
         };
         return Some(Wanted { peers, new });
     }
-    None
+    let mut peers = region.peers.clone();
+    if peers.iter().any(|peer| peer.role == PeerRole::Learner) {
+        peers.iter_mut().for_each(|peer| peer.role = PeerRole::Voter);
+        return Some(Wanted { peers, new: None });
+    }
+    let free = |node: &NodeId| row(node) && region.peer_on(*node).is_none();
+    let third = state.nodes.keys().copied().find(free).filter(|_| peers.len() == 2);
+    third.map(|node| Wanted { peers, new: Some(node) })
 }

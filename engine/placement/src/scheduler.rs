@@ -17,6 +17,10 @@ pub const SPLIT_BYTES: u64 = 96 << 20;
 /// Most learners that one node may be filling at a time, so that snapshots do not pile up.
 pub const MAX_FILLING: usize = 8;
 
+/// Most regions that may lack a voter at a time because a damaged one made way for its successor on
+/// the same node: each of them can lose one voter less meanwhile.
+pub const MAX_LACKING: usize = 8;
+
 /// Most regions of one table that go from node to node at a time for the sake of balance.
 const MAX_SPREADING: usize = 4;
 
@@ -119,7 +123,9 @@ impl Move {
 
 /// The moves that are due now, at most one for each region.
 pub fn plan(picture: &Picture) -> Vec<Move> {
-    let mut plan = Plan { picture, loads: Loads::count(picture), moves: Vec::new() };
+    let mut plan = Plan { picture, loads: Loads::count(picture), lacking: 0, moves: Vec::new() };
+    let lacks = |view: &&RegionView| view.region.voters().count() < plan.voters_wanted(view);
+    plan.lacking = picture.regions.iter().filter(lacks).count();
     for view in &picture.regions {
         if let Some(due) = plan.due(view) {
             plan.push(view, due);
@@ -133,11 +139,19 @@ pub fn plan(picture: &Picture) -> Vec<Move> {
 struct Plan<'a> {
     picture: &'a Picture,
     loads: Loads,
+    /// Regions with fewer voters than they should have, moves of this plan included.
+    lacking: usize,
     moves: Vec<Move>,
 }
 
 impl Plan<'_> {
     fn push(&mut self, view: &RegionView, due: Move) {
+        if let Move::Remove { peer, .. } = due
+            && view.region.voters().any(|voter| voter.id == peer)
+            && view.region.voters().count() <= self.voters_wanted(view)
+        {
+            self.lacking += 1;
+        }
         self.loads.expect(view, &due);
         self.moves.push(due);
     }
@@ -201,8 +215,12 @@ impl Plan<'_> {
         // A lost peer on a live node blocks that node for its own replacement.
         let blocks = |peer: &&&Peer| view.missing.contains(&peer.node);
         let useless = lost.iter().find(blocks).or(lost.first());
+        let makes_way = |peer: &Peer| {
+            let bounded = role == PeerRole::Learner || self.lacking < MAX_LACKING;
+            view.missing.contains(&peer.node) && bounded
+        };
         if let Some(peer) = useless
-            && (working.len() >= wanted || view.missing.contains(&peer.node))
+            && (working.len() >= wanted || makes_way(peer))
             && view.leader != Some(peer.node)
         {
             return Some(Move::Remove { region, peer: peer.id });

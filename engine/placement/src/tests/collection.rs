@@ -141,7 +141,8 @@ impl World {
         let mine = self.living.iter().filter(|(_, living)| living.node == node);
         let oldest_start = mine.map(|(start, _)| *start).min();
         let peers = self.regions.iter().filter(|(_, held)| held.on.contains(&node));
-        let peers = peers.filter_map(|(id, held)| Some(report(self.described(*id)?, held.floor)));
+        let peers =
+            peers.filter_map(|(id, held)| Some(report(self.described(*id)?, node, held.floor)));
         let peers = peers.collect();
         let report = NodeReport { oldest_start, ..NodeReport::default() };
         let at = self.at();
@@ -376,8 +377,9 @@ impl World {
     }
 }
 
-fn report(region: Region, floor: Timestamp) -> PeerReport {
+fn report(region: Region, node: NodeId, floor: Timestamp) -> PeerReport {
     PeerReport {
+        peer: region.peer_on(node).map_or(0, |peer| peer.id),
         region,
         leader: false,
         term: 1,

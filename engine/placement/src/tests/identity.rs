@@ -300,14 +300,38 @@ fn a_node_that_was_replaced_at_its_address_never_comes_back() {
     let region = placement_region(&[1, 2, 3]).unwrap();
     let voter = |id| Peer { id, node: id, role: PeerRole::Voter };
     let left = vec![voter(1), voter(3)];
-    assert_eq!(wanted(&region, &state), Some(Wanted { peers: left, new: Some(1_001) }));
+    assert_eq!(wanted(&region, &state, |_| false), Some(Wanted { peers: left, new: Some(1_001) }));
     let mut begun = region.clone();
     begun.peers.push(Peer { id: 1_002, node: 1_001, role: PeerRole::Learner });
     let new = Peer { id: 1_002, node: 1_001, role: PeerRole::Voter };
     let peers = vec![voter(1), voter(3), new];
-    assert_eq!(wanted(&begun, &state), Some(Wanted { peers: peers.clone(), new: None }));
+    assert_eq!(wanted(&begun, &state, |_| false), Some(Wanted { peers: peers.clone(), new: None }));
     begun.peers = peers;
-    assert_eq!(wanted(&begun, &state), None);
+    assert_eq!(wanted(&begun, &state, |_| false), None);
+}
+
+#[test]
+fn a_damaged_member_is_replaced_on_its_own_node_whoever_leads_meanwhile() {
+    let mut state = State::new();
+    for id in 1..=4 {
+        register(&mut state, &node(id, &format!("h:{id}")), &Session::default()).unwrap();
+    }
+    let voter = |id, node| Peer { id, node, role: PeerRole::Voter };
+    let damaged = |peer: &Peer| peer.id == 2;
+    let mut region = placement_region(&[1, 2, 3]).unwrap();
+    let left = vec![voter(1, 1), voter(3, 3)];
+    let first = Wanted { peers: left.clone(), new: Some(2) };
+    assert_eq!(wanted(&region, &state, damaged), Some(first.clone()));
+    // The leader went away when the member had left.
+    region.peers = left.clone();
+    assert_eq!(wanted(&region, &state, damaged), Some(first));
+    // Another one when the new member had begun to learn.
+    region.peers.push(Peer { id: 1_000, node: 2, role: PeerRole::Learner });
+    let peers = [left, vec![voter(1_000, 2)]].concat();
+    let last = Wanted { peers: peers.clone(), new: None };
+    assert_eq!(wanted(&region, &state, damaged), Some(last));
+    region.peers = peers;
+    assert_eq!(wanted(&region, &state, damaged), None);
 }
 
 #[test]

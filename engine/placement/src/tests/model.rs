@@ -331,6 +331,7 @@ impl Groups for ModelGroups {
             committed: 0,
             ready: true,
             fault: None,
+            lost: false,
             region: descriptor,
         })
     }

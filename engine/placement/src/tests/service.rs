@@ -43,7 +43,11 @@ impl Cluster {
         self.client.register(node, Session::default()).await.unwrap();
     }
 
-    async fn beat(&self, node: u64, peers: Vec<PeerReport>) -> Vec<Order> {
+    /// Peers that are given no number are those that the region lists.
+    async fn beat(&self, node: u64, mut peers: Vec<PeerReport>) -> Vec<Order> {
+        for peer in peers.iter_mut().filter(|peer| peer.peer == 0) {
+            peer.peer = peer.region.peer_on(node).map_or(0, |listed| listed.id);
+        }
         let report = NodeReport::default();
         let beat = self.client.heartbeat(node, report, peers);
         tokio::time::timeout(Duration::from_secs(5), beat).await.unwrap().unwrap()
@@ -88,6 +92,7 @@ impl Cluster {
 fn peer(region: &Region, leader: bool) -> PeerReport {
     PeerReport {
         region: region.clone(),
+        peer: 0,
         leader,
         term: 6,
         applied: 9,
@@ -381,6 +386,56 @@ async fn learner_is_ordered_until_reported_and_destroyed_once_removed() {
     assert_eq!(cluster.client.node(node).await.unwrap().role, NodeRole::Columnar);
     let status = cluster.client.status().await.unwrap();
     assert_eq!((status.nodes.len(), status.routes.len(), status.leader), (2, 1, 1));
+}
+
+#[tokio::test]
+async fn a_damaged_learner_is_not_held_against_its_successor_on_the_same_node() {
+    let cluster = Cluster::start(1);
+    cluster.register(1, NodeRole::Row).await;
+    let node = cluster.client.ids(1).await.unwrap();
+    cluster.register(node, NodeRole::Columnar).await;
+    let client = cluster.client.clone();
+    client.change(CatalogChange::CreateDatabase("d".into())).await.unwrap();
+    let mut wanted = table("d", "t", &[]);
+    wanted.columnar_replicas = 1;
+    let change = CatalogChange::CreateTable(Box::new(wanted));
+    let creating = tokio::spawn(async move { client.change(change).await });
+    let orders = cluster.beat_until(1, vec![], |orders| !orders.is_empty()).await;
+    let Some(Order::Create(region)) = orders.first() else { panic!("{orders:?}") };
+    let mut region = region.clone();
+    cluster.beat(1, vec![peer(&region, true)]).await;
+    creating.await.unwrap().unwrap();
+    cluster.beat(node, vec![]).await;
+    let grow = async |region: &mut Region| {
+        let orders =
+            cluster.beat_until(1, vec![peer(region, true)], |orders| !orders.is_empty()).await;
+        let [Order::Membership(_, peers)] = orders.as_slice() else { panic!("{orders:?}") };
+        region.peers.clone_from(peers);
+        region.epoch.conf += 1;
+    };
+    grow(&mut region).await;
+    let first = region.clone();
+    let id = first.peer_on(node).unwrap().id;
+    let damaged = PeerReport { peer: id, damaged: true, ready: false, ..peer(&first, false) };
+    cluster.beat(1, vec![peer(&region, true)]).await;
+    assert_eq!(cluster.beat(node, vec![damaged.clone()]).await, vec![]);
+    grow(&mut region).await;
+    assert_eq!(region.peers.len(), 1, "the damaged one makes way");
+    let orders =
+        cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
+    // While the next one is being added, the damaged one is to go: it is in the way.
+    assert_eq!(cluster.beat(node, vec![damaged.clone()]).await, [Order::Destroy(region.id)]);
+    let [Order::Membership(_, peers)] = orders.as_slice() else { panic!("{orders:?}") };
+    region.peers.clone_from(peers);
+    region.epoch.conf += 1;
+    assert_ne!(region.peer_on(node).unwrap().id, id);
+    for _ in 0..5 {
+        assert_eq!(cluster.beat(node, vec![damaged.clone()]).await, [Order::Destroy(region.id)]);
+        assert_eq!(cluster.beat(1, vec![peer(&region, true)]).await, vec![]);
+    }
+    let route = cluster.client.fresh_regions(region.kind).await.unwrap();
+    assert!(route[0].ready_learners.is_empty());
+    assert_eq!(cluster.beat(node, vec![peer(&region, false)]).await, vec![]);
 }
 
 #[tokio::test]
