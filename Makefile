@@ -117,6 +117,11 @@ SIMULATION := -p isobar-simulation --features clock
 simulation: tools ## Run whole clusters in simulated time, under every fault; SEEDS=how many SEED=first LENGTH=simulated seconds of each
 	cargo run --locked $(SIMULATION) -- --seeds $(SEEDS) --from $(SEED) --seconds $(LENGTH)
 
+FLIPS ?= 100
+.PHONY: flips
+flips: build venv ## Flip bits in and truncate files of stopped nodes, and judge what is answered after; FLIPS=how many SEED=of choices
+	$(PYTHON) tests/nemeses/flips.py --isobar $(ISOBAR) --flips $(FLIPS) --seed $(SEED)
+
 TIMES ?= 5
 .PHONY: failover
 failover: build venv ## Kill and stop leaders and a columnar node TIMES times each, and measure for how long nothing is answered

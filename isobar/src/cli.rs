@@ -109,10 +109,27 @@ fn execute(cli: Cli) -> Result<ExitCode> {
             }
             // A query that is still running does not hold the process back.
             runtime.shutdown_timeout(std::time::Duration::from_secs(1));
-            outcome?;
+            match outcome {
+                Err(error) if error.is::<node::StoreDamaged>() => return Err(begin_again()),
+                outcome => outcome?,
+            }
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Becomes a new process of the same command in place of this one, with the same number: whoever looks
+/// after it sees no end of it. Returns only if that fails.
+fn begin_again() -> anyhow::Error {
+    use std::os::unix::process::CommandExt as _;
+    let mut arguments = std::env::args_os();
+    match arguments.next() {
+        Some(program) => {
+            let error = std::process::Command::new(program).args(arguments).exec();
+            anyhow::Error::new(error).context("cannot start again: start this node by hand")
+        }
+        None => anyhow::anyhow!("cannot start again without a name: start this node by hand"),
+    }
 }
 
 fn serve(runtime: &tokio::runtime::Runtime, args: &ServeArgs) -> Result<()> {

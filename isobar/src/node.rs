@@ -9,6 +9,7 @@ mod entry;
 mod garbage;
 mod orders;
 mod row;
+mod scrub;
 mod sql;
 
 use std::sync::Arc;
@@ -20,6 +21,12 @@ use rpc::{AddressBook, Channels, RpcClient};
 use types::NodeId;
 
 use crate::config::{Config, Role};
+
+/// The key-value store of a node is damaged. Nothing more can be done with it in this process; the next
+/// one begins anew, and the node's replicas are sent again.
+#[derive(Debug, thiserror::Error)]
+#[error("the key-value store is damaged, and begins anew: {0}")]
+pub struct StoreDamaged(String);
 
 /// How long each part of a node may take to end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);

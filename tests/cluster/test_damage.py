@@ -6,6 +6,7 @@ import pymysql
 import pytest
 
 from harness import Cluster, wait_until
+from nodes import Nodes
 
 pytestmark = pytest.mark.own_cluster
 
@@ -56,3 +57,85 @@ def test_a_damaged_replica_is_made_anew_and_no_answer_is_wrong(cluster: Cluster,
     cluster.sql("INSERT INTO damaged.t VALUES (-1, 5, 'a')")
     assert cluster.read("tiflash", QUESTION)[0][0] == ROWS + 1
 
+
+
+@pytest.fixture
+def nodes(isobar, tmp_path):
+    with Nodes(isobar, tmp_path / "nodes", columnar=1) as running:
+        yield running
+
+
+def flip_at(path: Path, share: float) -> None:
+    """Changes a byte at a share of a file's length."""
+    length = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(min(length - 1, int(length * share)))
+        byte = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([byte[0] ^ 0x10]))
+
+
+def zero(path: Path) -> None:
+    """Empties the first page."""
+    with path.open("r+b") as file:
+        file.write(bytes(4096))
+
+
+def cut(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+@pytest.mark.timeout(300)
+def test_damage_on_a_row_node_costs_its_replicas_and_they_are_replaced_without_a_hand(nodes: Nodes):
+    nodes.sql("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, n INT)")
+    nodes.sql("INSERT INTO d.t VALUES " + ",".join(f"({n}, {n})" for n in range(2_000)))
+    nodes.replicate("d.t")
+    wait_until("every region has three voters", nodes.is_whole, 60)
+    right = [(2_000, 1_999_000)]
+    question = "SELECT COUNT(*), SUM(n) FROM d.t"
+
+    def log_files() -> list[Path]:
+        return sorted(nodes.log_dir(nodes.data / "row-2").glob("*.raftlog"))
+
+    def tables() -> list[Path]:
+        return sorted((nodes.data / "row-2" / "rows" / "fjall").glob("keyspaces/*/tables/*"))
+
+    before = nodes.row_ids()
+    damages = {
+        "the Raft log's first page": lambda: zero(log_files()[-1]),
+        "the Raft log's middle": lambda: flip_at(log_files()[-1], 0.5),
+        "the Raft log cut in half": lambda: cut(log_files()[-1]),
+        "a table's middle": lambda: [flip_at(path, 0.5) for path in tables()],
+        "a table cut in half": lambda: [cut(path) for path in tables()],
+    }
+    for what, damage in damages.items():
+        nodes.kill("row-2")
+        damage()
+        seen = len(nodes.log("row-2"))
+        nodes.run("row-2")
+        wait_until(f"rows answer beside {what}", lambda: nodes.sql(question) == right, 60)
+        wait_until(f"the damage is met: {what}", lambda: "damaged" in nodes.log("row-2")[seen:], 30)
+        wait_until(f"every region has three voters after {what}", nodes.is_whole, 60)
+        wait_until(f"no fault is left after {what}", lambda: not any(n["faults"] for n in nodes.status()["nodes"]), 30)
+        assert nodes.row_ids() == before, f"{what} is no reason to be another node"
+        assert nodes.read("tikv", question) == right, what
+    # What was replaced votes: it and one other are enough.
+    nodes.kill("row-1")
+    wait_until("rows are written", lambda: nodes.sql("REPLACE INTO d.t VALUES (-1, 1)", "SELECT 1"), 60)
+    assert nodes.read("tikv", question) == nodes.read("tiflash", question) == [(2_001, 1_999_001)]
+
+
+@pytest.mark.timeout(180)
+def test_a_damaged_manifest_costs_the_columns_and_they_are_sent_again(nodes: Nodes):
+    nodes.sql("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, n INT)")
+    nodes.sql("INSERT INTO d.t VALUES " + ",".join(f"({n}, {n})" for n in range(2_000)))
+    nodes.replicate("d.t")
+    question = "SELECT COUNT(*), SUM(n) FROM d.t"
+    right = nodes.read("tiflash", question)
+    nodes.kill("columnar-1")
+    flip_at(nodes.data / "columnar-1" / "columns" / "manifest", 0.1)
+    nodes.run("columnar-1")
+    wait_until("columns answer again", lambda: nodes.read("tiflash", question) == right == [(2_000, 1_999_000)], 60)
+    assert "begins anew" in nodes.log("columnar-1")
+    wait_until("no fault is left", lambda: not any(node["faults"] for node in nodes.status()["nodes"]), 30)

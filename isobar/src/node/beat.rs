@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use columnar::ColumnarStore;
+use kv::FjallKv;
 use placement::api::{NodeReport, PeerReport};
 use placement::client::PlacementClient;
 use placement::identity::Identity;
@@ -11,10 +12,10 @@ use raft::{Groups, PeerStatus};
 use txn::{RowStore, TxnService};
 use types::{Error, NodeId, RegionId, ReplicaLag, Timestamp};
 
-use super::Common;
 use super::addresses::Addresses;
 use super::entry::Me;
 use super::orders::Orders;
+use super::{Common, StoreDamaged};
 
 /// Pause after a heartbeat that failed.
 const RETRY: Duration = Duration::from_millis(200);
@@ -44,33 +45,43 @@ pub(super) trait Sizes: Send + Sync {
     fn disk_bytes(&self) -> u64;
 
     /// Regions whose stored columns are damaged, and how.
-    fn damaged(&self) -> Vec<(RegionId, String)>;
+    fn damaged(&self) -> Vec<(RegionId, String)> {
+        Vec::new()
+    }
+
+    /// What is damaged of a store that no region of this node can go on with.
+    fn store_damage(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Sizes of a row node.
-pub(super) struct RowSizes(pub Arc<RowStore>);
+pub(super) struct RowSizes {
+    pub rows: Arc<RowStore>,
+    pub kv: Arc<FjallKv>,
+}
 
 impl Sizes for RowSizes {
     fn of(&self, region: RegionId) -> (u64, u64, Option<ReplicaLag>) {
-        let size = self.0.region(region).map(|view| view.size).unwrap_or_default();
+        let size = self.rows.region(region).map(|view| view.size).unwrap_or_default();
         (size.rows, size.bytes, None)
     }
 
     fn history(&self, region: RegionId) -> (Timestamp, u64) {
-        let view = self.0.region(region).filter(|view| view.whole);
+        let view = self.rows.region(region).filter(|view| view.whole);
         view.map_or((Timestamp::ZERO, 0), |view| (view.floors.read, view.history_bytes()))
     }
 
     fn newest_applied(&self) -> Option<Timestamp> {
-        self.0.newest_timestamp()
+        self.rows.newest_timestamp()
     }
 
     fn disk_bytes(&self) -> u64 {
-        self.0.disk_bytes()
+        self.rows.disk_bytes()
     }
 
-    fn damaged(&self) -> Vec<(RegionId, String)> {
-        Vec::new()
+    fn store_damage(&self) -> Option<String> {
+        self.kv.damage()
     }
 }
 
@@ -139,6 +150,9 @@ impl Beat {
     pub(super) async fn run(mut self) -> anyhow::Result<()> {
         let mut mark = (Instant::now(), 0);
         loop {
+            if let Some(what) = self.sizes.store_damage() {
+                return Err(StoreDamaged(what).into());
+            }
             if mark.0.elapsed() >= MARK_EVERY {
                 mark = (Instant::now(), self.mark().await?);
             }
@@ -208,7 +222,8 @@ impl Beat {
             applied: status.applied.index,
             committed: status.committed,
             ready: status.ready && status.fault.is_none() && !broken,
-            damaged: broken,
+            damaged: broken || status.lost,
+            peer: status.peer.id,
             region: status.region,
             rows,
             bytes,

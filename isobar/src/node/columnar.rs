@@ -20,6 +20,7 @@ use types::NodeId;
 
 use super::Common;
 use super::beat::{Beat, ColumnSizes};
+use super::scrub;
 use crate::users;
 
 /// Pause between rounds of flushing and compaction when there was nothing to do.
@@ -75,6 +76,10 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
         rpc_address: common.config.rpc_address.to_string(),
         client_address: flight.to_string(),
     };
+    let scrubber = std::thread::Builder::new().name("scrubber".to_owned()).spawn({
+        let (store, columns, stop) = (store.clone(), columns.clone(), stop.clone());
+        move || scrub::columns(&store, &columns, &stop)
+    })?;
     let beat = Beat::new(&common, &me, groups, None, Box::new(ColumnSizes(columns)));
     let work = async {
         common.take_part(&me, described, &store, false).await?;
@@ -89,7 +94,7 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     super::end("door", door).await;
     let ended = tokio::task::spawn_blocking(move || {
         store.shutdown();
-        upkeep.join()
+        upkeep.join().and(scrubber.join())
     });
     super::end("raft store", ended).await;
     Ok(())

@@ -14,6 +14,7 @@ use super::Common;
 use super::beat::{Beat, RowSizes};
 use super::entry::Me;
 use super::garbage::{self, Collector};
+use super::scrub;
 
 /// Memory for the key-value store's blocks, in bytes.
 const KV_CACHE: u64 = 256 << 20;
@@ -38,10 +39,16 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     let node = me.node;
 
     let path = common.config.data_dir.join("rows");
-    let engine: Arc<dyn KvEngine> = Arc::new(
-        FjallKv::open(&path, KV_CACHE)
-            .with_context(|| format!("cannot open {}", path.display()))?,
-    );
+    let (kv, lost) = FjallKv::open_or_begin_anew(&path, KV_CACHE)
+        .with_context(|| format!("cannot open {}", path.display()))?;
+    if let Some(why) = lost {
+        tracing::error!(
+            why,
+            "the key-value store is damaged and has begun anew: this node's replicas are replaced"
+        );
+    }
+    let kv = Arc::new(kv);
+    let engine: Arc<dyn KvEngine> = kv.clone();
     let rows = RowStore::open(engine.clone())?;
     let view = Arc::new(View::default());
     let machines = PlacementMachines::new(
@@ -74,21 +81,29 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
         let (rows, stop) = (rows.clone(), stop.clone());
         move || garbage::sweep(&rows, &stop)
     })?;
-    let beat = Beat::new(&common, &me, groups, Some(txn), Box::new(RowSizes(rows)));
+    let scrubber = std::thread::Builder::new().name("scrubber".to_owned()).spawn({
+        let (store, kv, stop) = (store.clone(), kv.clone(), stop.clone());
+        move || scrub::rows(&store, &kv, &stop)
+    })?;
+    let beat = Beat::new(&common, &me, groups, Some(txn), Box::new(RowSizes { rows, kv }));
     let work = async {
         common.take_part(&me, described, &store, founder).await?;
         beat.run().await
     };
-    tokio::select! {
-        outcome = work => outcome?,
-        () = collector.run() => {}
-        () = &mut shutdown => tracing::info!("stopping"),
-    }
+    let outcome = tokio::select! {
+        outcome = work => outcome,
+        () = collector.run() => Ok(()),
+        () = &mut shutdown => {
+            tracing::info!("stopping");
+            Ok(())
+        }
+    };
     stop.cancel();
+    outcome?;
     super::end("internal port", serving).await;
     let ended = tokio::task::spawn_blocking(move || {
         store.shutdown();
-        sweeper.join()
+        sweeper.join().and(scrubber.join())
     });
     super::end("raft store", ended).await;
     Ok(())
