@@ -20,6 +20,7 @@ mod log;
 mod logging;
 mod members;
 mod membership;
+mod offline;
 mod peer;
 mod proposals;
 mod reads;
@@ -28,6 +29,7 @@ mod reply;
 mod snapshot;
 mod storage;
 mod store;
+mod survivors;
 mod work;
 
 pub use config::{Participation, StoreConfig};
@@ -37,7 +39,9 @@ pub use log::{LogSizes, RaftLog};
 pub use machine::{
     Command, Effect, INITIAL_POSITION, Machine, Machines, Position, SnapshotChunks, SnapshotSource,
 };
+pub use offline::{Alone, Offline, Replica};
 pub use snapshot::{SpoolWriter, Spooled};
 pub use store::{Store, StoreDisk};
+pub use survivors::{FAR, Outcome, decide};
 pub use transport::{Envelope, Session, SnapshotReport, SnapshotStream, Transport};
 pub use work::{Inline, Job, Returned, Worker};
