@@ -8,7 +8,7 @@
 //! Everything goes through the group's log: an entry by which the peer becomes the only voter, and
 //! whatever its machine has to know of that. One write makes all groups go on, or none.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use protobuf::Message as _;
