@@ -61,6 +61,12 @@ impl Replica {
         self.fault.is_none() && self.applied.index > 0
     }
 
+    /// The region as this peer goes on with it alone.
+    pub fn alone(&self, conf: u64) -> Region {
+        let change = MemberChange::Alone { peer: self.peer, conf };
+        change.apply(&self.region).unwrap_or_else(|| self.region.clone())
+    }
+
     /// Term of an entry above the committed one.
     pub(crate) fn term_at(&self, index: u64) -> Option<u64> {
         let there = index > self.committed.index && index <= self.last.index;

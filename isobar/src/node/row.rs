@@ -1,5 +1,6 @@
 //! A row node: voters of data regions and, on the first ones, of placement.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
@@ -15,8 +16,19 @@ use super::beat::{Beat, RowSizes};
 use super::entry::Me;
 use super::garbage::{self, Collector};
 
+/// What a row node keeps below its data directory: the row store, and snapshots that it receives.
+pub(crate) const CONTENTS: [&str; 2] = ["rows", "spool"];
+
 /// Memory for the key-value store's blocks, in bytes.
 const KV_CACHE: u64 = 256 << 20;
+
+/// Opens the row store below a data directory.
+pub(crate) fn open_engine(data_dir: &Path) -> Result<Arc<dyn KvEngine>> {
+    let path = data_dir.join("rows");
+    let engine =
+        FjallKv::open(&path, KV_CACHE).with_context(|| format!("cannot open {}", path.display()))?;
+    Ok(Arc::new(engine))
+}
 
 pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
     let desk = common.desk()?;
@@ -37,11 +49,7 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     };
     let node = me.node;
 
-    let path = common.config.data_dir.join("rows");
-    let engine: Arc<dyn KvEngine> = Arc::new(
-        FjallKv::open(&path, KV_CACHE)
-            .with_context(|| format!("cannot open {}", path.display()))?,
-    );
+    let engine = open_engine(&common.config.data_dir)?;
     let rows = RowStore::open(engine.clone())?;
     let view = Arc::new(View::default());
     let machines = PlacementMachines::new(
