@@ -138,29 +138,33 @@ def test_what_is_no_row_node_is_refused(nodes: Nodes, tmp_path: Path):
 
 
 @pytest.mark.timeout(240)
-def test_two_of_five_row_nodes_go_on_with_the_later_of_what_they_hold(isobar, tmp_path):
+def test_two_of_five_row_nodes_go_on_with_what_each_of_them_holds(isobar, tmp_path):
     with Nodes(isobar, tmp_path / "five", row=5, columnar=0) as nodes:
         nodes.sql("CREATE DATABASE d")
         for table in range(6):
             nodes.sql(f"CREATE TABLE d.t{table} (id INT PRIMARY KEY)", f"INSERT INTO d.t{table} VALUES (1), (2), (3)")
-        every_row = lambda: [nodes.sql(f"SELECT COUNT(*) FROM d.t{table}") for table in range(6)]  # noqa: E731
+        ids = nodes.row_ids()
+        left = {"row-3", "row-4"}  # one of placement's three, and one that is none of them
+        holders = [{peer["node"] for peer in region["peers"]} for region in nodes.status()["regions"]]
+        assert any(not nodes_of & {ids[name] for name in left} for nodes_of in holders), "some table is lost altogether"
         for name in nodes.names():
             nodes.kill(name)
-        for name in ("row-1", "row-2", "row-3"):
+        for name in ("row-1", "row-2", "row-5"):
             nodes.empty(name)
-        reports = {}
-        for name in ("row-4", "row-5"):
-            reports[name] = tmp_path / f"{name}.held"
-            recovered(nodes, "--config", nodes.data / f"{name}.toml", "--report", reports[name])
-        for name, other in (("row-4", "row-5"), ("row-5", "row-4")):
+        reports = {name: tmp_path / f"{name}.held" for name in left}
+        for name, report in reports.items():
+            recovered(nodes, "--config", nodes.data / f"{name}.toml", "--report", report)
+        alone = refused(nodes, "--config", nodes.data / "row-4.toml")
+        assert "none of these nodes holds placement's group" in alone
+        for name, other in (("row-3", "row-4"), ("row-4", "row-3")):
             said = recovered(nodes, "--config", nodes.data / f"{name}.toml", "--with", reports[other], "--yes")
-            assert "Survivors: row node 4, 5." in said
-        nodes.start("row-4", "row-5", "sql")
-        # A table of which neither of them had a peer is there and empty; all others are whole.
+            assert f"Survivors: row node {ids['row-3']}, {ids['row-4']}." in said
+        nodes.start("row-3", "row-4", "sql")
+        every_row = lambda: [nodes.sql(f"SELECT COUNT(*) FROM d.t{table}")[0][0] for table in range(6)]  # noqa: E731
         counts = wait_until("every table is there", every_row, 60)
-        assert all(count in ([(3,)], [(0,)]) for count in counts), counts
-        assert [(3,)] in counts
+        # Those of which neither had a peer are there and empty, all others are whole.
+        assert set(counts) == {0, 3}, counts
         nodes.start("row-1")
-        voters = lambda: [len(region["voters"]) for region in nodes.status()["regions"]]  # noqa: E731
-        wait_until("every region has three voters", lambda: set(voters()) == {3}, 90)
+        voters = lambda: {len(region["voters"]) for region in nodes.status()["regions"]}  # noqa: E731
+        wait_until("every region has three voters", lambda: voters() == {3}, 90)
         assert every_row() == counts
