@@ -80,7 +80,8 @@ impl State {
 
     /// Row nodes that are not among the survivors never come back under their numbers.
     fn revoke(&mut self, survivors: &Survivors) -> BTreeMap<NodeId, String> {
-        let rows = self.nodes.values().filter(|node| node.role == NodeRole::Row).map(|node| node.id);
+        let rows =
+            self.nodes.values().filter(|node| node.role == NodeRole::Row).map(|node| node.id);
         let voters = self.regions.values().flat_map(|record| record.region.voters());
         let members: BTreeSet<NodeId> = rows
             .chain(voters.map(|voter| voter.node))
@@ -177,7 +178,8 @@ impl State {
                 let unfounded = founding.filter(here).collect();
                 self.regions.insert(id, RegionRecord { region, unfounded });
             } else {
-                nameless.extend(region.table().filter(|table| self.catalog.table(*table).is_none()));
+                nameless
+                    .extend(region.table().filter(|table| self.catalog.table(*table).is_none()));
                 self.tombs.insert(id, Tomb { region, dropped: now });
             }
         }
@@ -188,7 +190,11 @@ impl State {
     fn fill_gaps(&mut self, home: NodeId) -> Result<Vec<Region>> {
         let indexes = |table: &Table| {
             let of = table.id;
-            table.indexes.iter().map(move |index| RegionKind::Index(of, index.id)).collect::<Vec<_>>()
+            table
+                .indexes
+                .iter()
+                .map(move |index| RegionKind::Index(of, index.id))
+                .collect::<Vec<_>>()
         };
         let tables = self.catalog.tables.iter();
         let kinds: Vec<RegionKind> = tables

@@ -231,9 +231,7 @@ fn entries_above(peer: &Peer, index: u64) -> Result<Vec<Entry>> {
         return Ok(Vec::new());
     }
     let context = GetEntriesContext::empty(false);
-    storage
-        .entries(low, high, None, context)
-        .map_err(|error| unreadable(peer.region.id, &error))
+    storage.entries(low, high, None, context).map_err(|error| unreadable(peer.region.id, &error))
 }
 
 fn unreadable(region: RegionId, error: &raft_rs::Error) -> Error {

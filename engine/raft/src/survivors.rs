@@ -145,7 +145,8 @@ mod tests {
         // Its last entries are of a leader of term 4 who had no majority.
         let later = replica(2, position(3, 8), &[position(4, 9)], position(4, 12));
         assert_eq!(winner(vec![knows.clone(), later]), 1);
-        let has_it = replica(2, position(3, 8), &[position(3, 9), position(4, 11)], position(4, 12));
+        let has_it =
+            replica(2, position(3, 8), &[position(3, 9), position(4, 11)], position(4, 12));
         assert_eq!(winner(vec![knows, has_it]), 2);
     }
 

@@ -103,9 +103,7 @@ fn members_that_come_back_one_by_one_are_told_that_they_are_gone() {
     rig.wait_leader(2);
     rig.write(2, "b", 1).unwrap();
     rig.cluster.restart(1).unwrap();
-    let gone = rig.cluster.run_until(300, |cluster| {
-        cluster.groups(1).unwrap().status(2).is_none()
-    });
+    let gone = rig.cluster.run_until(300, |cluster| cluster.groups(1).unwrap().status(2).is_none());
     assert!(gone, "a lost member goes on beside the one that went on without it");
     let groups = rig.cluster.groups(3).unwrap();
     let me = groups.status(2).unwrap().peer;

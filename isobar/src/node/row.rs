@@ -25,8 +25,8 @@ const KV_CACHE: u64 = 256 << 20;
 /// Opens the row store below a data directory.
 pub(crate) fn open_engine(data_dir: &Path) -> Result<Arc<dyn KvEngine>> {
     let path = data_dir.join("rows");
-    let engine =
-        FjallKv::open(&path, KV_CACHE).with_context(|| format!("cannot open {}", path.display()))?;
+    let engine = FjallKv::open(&path, KV_CACHE)
+        .with_context(|| format!("cannot open {}", path.display()))?;
     Ok(Arc::new(engine))
 }
 

@@ -84,7 +84,8 @@ fn groups<'a>(
         let region = replicas.iter().max_by_key(newest)?.1.region.clone();
         let lost = region.voters().map(|voter| voter.node).filter(|node| !nodes.contains(node));
         let lost = lost.collect();
-        let goes_on = |node: &NodeId| matches!(outcome, Outcome::Alone { node: one, .. } if one == node);
+        let goes_on =
+            |node: &NodeId| matches!(outcome, Outcome::Alone { node: one, .. } if one == node);
         let held = replicas.iter().find(|(node, _)| goes_on(node)).map(|(_, one)| (*one).clone());
         Some(Group { region, outcome: *outcome, lost, held })
     };
@@ -131,7 +132,8 @@ fn regions(plan: &Plan, own: &Report, others: &BTreeMap<NodeId, Report>) -> Vec<
             Outcome::Alone { node, conf, .. } => {
                 let report = if node == own.node { Some(own) } else { others.get(&node) };
                 let replicas = report.into_iter().flat_map(|report| &report.replicas);
-                regions.extend(replicas.filter(|one| one.region.id == id).map(|one| one.alone(conf)));
+                regions
+                    .extend(replicas.filter(|one| one.region.id == id).map(|one| one.alone(conf)));
             }
             Outcome::Lost => {}
         }

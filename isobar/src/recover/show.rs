@@ -82,7 +82,8 @@ pub(super) fn plan(plan: &Plan, preview: &Option<Preview>) -> String {
     for group in &plan.groups {
         if let Some(line) = outcome(group) {
             let (id, lost) = (group.region.id, listed(&group.lost));
-            let _ = writeln!(text, "{id:>8}  {:<28} {lost:<14} {line}", keys(&group.region, &names));
+            let _ =
+                writeln!(text, "{id:>8}  {:<28} {lost:<14} {line}", keys(&group.region, &names));
         }
     }
     let kept = plan.groups.iter().filter(|group| group.outcome == Outcome::Quorum).count();
@@ -130,7 +131,8 @@ fn lost_by_placement(preview: &Preview, names: &Names) -> String {
         let _ = writeln!(text, "  {what}: {items}");
     };
     say("never come back under their numbers", listed(lost.nodes.iter().map(node)));
-    let names_of = |tables: &BTreeSet<TableId>| listed(tables.iter().map(|id| of_table(*id, names)));
+    let names_of =
+        |tables: &BTreeSet<TableId>| listed(tables.iter().map(|id| of_table(*id, names)));
     if !lost.tables.is_empty() {
         say("dropped, for their names are lost", names_of(&lost.tables));
     }

@@ -78,12 +78,11 @@ impl Survivor {
         let lock = node::lock(data).context("stop the node first")?;
         let contents = node::row::CONTENTS;
         let directories = Directories::new(disk.clone(), data, Some(&place.log), &contents);
-        let stamp = directories.open()?.filter(|stamp| {
-            matches!(stamp.standing, Standing::Member | Standing::Founding(_))
-        });
-        let stamp = stamp.with_context(|| {
-            format!("the node of {} belongs to no cluster yet", data.display())
-        })?;
+        let stamp = directories
+            .open()?
+            .filter(|stamp| matches!(stamp.standing, Standing::Member | Standing::Founding(_)));
+        let stamp = stamp
+            .with_context(|| format!("the node of {} belongs to no cluster yet", data.display()))?;
         let engine = node::row::open_engine(data)?;
         let rows = RowStore::open(engine.clone())?;
         let view = Arc::new(View::default());
@@ -92,14 +91,7 @@ impl Survivor {
         let disk = node::store_disk(disk, data, place.log.clone());
         let offline = Offline::open(stamp.node, disk, Box::new(machines))
             .context("cannot open the Raft log")?;
-        Ok(Survivor {
-            cluster: stamp.cluster,
-            node: stamp.node,
-            rows,
-            view,
-            offline,
-            _lock: lock,
-        })
+        Ok(Survivor { cluster: stamp.cluster, node: stamp.node, rows, view, offline, _lock: lock })
     }
 
     /// What it holds, without a look at all of its rows.

@@ -227,7 +227,12 @@ fn columns_of_the_lost_are_destroyed_and_peers_of_row_nodes_are_not() {
         Region { id, epoch, kind, peers: vec![learner], ..region.clone() }
     };
     let orders = |office: &mut Office, state: &State, node, region: Region| {
-        office.hear(node, NodeReport::default(), vec![report(region)], now + Duration::from_millis(1));
+        office.hear(
+            node,
+            NodeReport::default(),
+            vec![report(region)],
+            now + Duration::from_millis(1),
+        );
         office.orders(state, node)
     };
     // Half of a region that was split by those who are lost.
