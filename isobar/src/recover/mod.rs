@@ -80,7 +80,8 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let before = survivor.glance()?;
     let plan = Plan::make(&before, &reports)?;
-    print!("{}", show::plan(&plan, &survivor.preview(&plan, &before, &reports)?));
+    let preview = survivor.preview(&plan, &before, &reports)?;
+    print!("{}", show::plan(&plan, &before, preview.as_ref()));
     if !args.yes {
         println!("\nNothing was changed. The same command with --yes does it.");
         return Ok(());

@@ -69,9 +69,9 @@ pub(super) fn report(report: &Report, path: &Path) -> String {
 }
 
 /// What will be done, and lost by it.
-pub(super) fn plan(plan: &Plan, preview: &Option<Preview>) -> String {
-    let tables = preview.iter().flat_map(|preview| &preview.tables);
-    let names = names(tables);
+pub(super) fn plan(plan: &Plan, held: &Report, preview: Option<&Preview>) -> String {
+    let catalog = preview.into_iter().flat_map(|preview| &preview.tables);
+    let names = names(held.tables.iter().chain(catalog));
     let mut text = format!("Survivors: row node {}.\n", listed(&plan.nodes));
     let _ = writeln!(
         text,
