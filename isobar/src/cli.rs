@@ -28,7 +28,7 @@ enum Command {
     Playground(playground::Args),
     /// Run one node from a config file
     Serve(ServeArgs),
-    /// Look at a running cluster
+    /// Look at a running cluster, or mend one that cannot run
     Ctl(ctl::Args),
     Diff(diff::Args),
     /// Fill an empty table from CSV or Parquet files

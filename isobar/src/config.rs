@@ -9,6 +9,9 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use types::NodeId;
 
+/// The Raft log's directory below the data directory, unless it is named.
+pub const LOG_DIR: &str = "raft-log";
+
 /// What a process is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -111,6 +114,11 @@ impl Config {
     pub fn store(&self, path: &Path) -> Result<()> {
         let text = toml::to_string_pretty(self).context("config cannot be written as TOML")?;
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Where the Raft log lives.
+    pub fn log_dir(&self) -> PathBuf {
+        self.raft_log_dir.clone().unwrap_or_else(|| self.data_dir.join(LOG_DIR))
     }
 
     /// What a role needs and what contradicts itself.

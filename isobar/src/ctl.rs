@@ -1,4 +1,4 @@
-//! `isobar ctl`: looks at a running cluster, for people and for programs.
+//! `isobar ctl`: looks at a running cluster, for people and for programs; and mends one that cannot run.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -13,8 +13,9 @@ use types::{NodeId, RegionKind};
 
 use crate::config::Member;
 use crate::health::{DOWN_MS, placement_client};
+use crate::recover;
 
-/// Look at a running cluster.
+/// Look at a running cluster, or mend one that cannot run.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
     #[command(subcommand)]
@@ -37,11 +38,17 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    RecoverUnsafe(recover::Args),
 }
 
 /// Runs it.
 pub async fn run(args: Args) -> Result<()> {
-    let Command::Status { placement, json } = args.command;
+    let (placement, json) = match args.command {
+        Command::Status { placement, json } => (placement, json),
+        Command::RecoverUnsafe(args) => {
+            return tokio::task::spawn_blocking(move || recover::run(&args)).await?;
+        }
+    };
     let members: Vec<Member> =
         (1..).zip(placement).map(|(id, address)| Member { id, address }).collect();
     let status = placement_client(&members).status().await?;

@@ -13,6 +13,7 @@ pub mod health;
 pub mod import;
 pub mod node;
 pub mod playground;
+pub mod recover;
 pub mod signals;
 pub mod users;
 pub mod wire;

@@ -8,10 +8,11 @@ mod columnar;
 mod entry;
 mod garbage;
 mod orders;
-mod row;
+pub(crate) mod row;
 mod scrub;
 mod sql;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 pub async fn run(config: Config, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
     std::fs::create_dir_all(&config.data_dir)
         .with_context(|| format!("cannot create {}", config.data_dir.display()))?;
-    let _lock = lock(&config)?;
+    let _lock = lock(&config.data_dir)?;
     let common = Common::new(config);
     match common.config.role {
         Role::Row => row::run(common, shutdown).await,
@@ -75,11 +76,6 @@ impl Common {
         }
     }
 
-    fn raft_log_dir(&self) -> std::path::PathBuf {
-        let own = || self.config.data_dir.join("raft-log");
-        self.config.raft_log_dir.clone().unwrap_or_else(own)
-    }
-
     /// Opens the Raft store over `machines` and starts its thread. It takes part in no group before
     /// the process is registered.
     fn raft_store(
@@ -100,19 +96,23 @@ impl Common {
             None => raft::Participation::None,
         };
         settings.seed = env::Random::from_os().u64();
-        let disk = raft::StoreDisk {
-            disk: self.disk.clone(),
-            log_dir: self.raft_log_dir(),
-            spool_dir: self.config.data_dir.join("spool"),
-            shadow: None,
-            sizes: raft::LogSizes::default(),
-        };
+        let disk = store_disk(self.disk.clone(), &self.config.data_dir, self.config.log_dir());
         let handle = raft::StoreHandle::start(self.clock.clone(), move |worker| {
             raft::Store::open(settings, disk, machines, transport, worker)
         })
         .context("cannot open the Raft log")?;
         Ok(handle)
     }
+}
+
+/// Where a node's Raft store is.
+pub(crate) fn store_disk(
+    disk: Arc<dyn env::Disk>,
+    data_dir: &Path,
+    log_dir: PathBuf,
+) -> raft::StoreDisk {
+    let (spool_dir, sizes) = (data_dir.join("spool"), raft::LogSizes::default());
+    raft::StoreDisk { disk, log_dir, spool_dir, shadow: None, sizes }
 }
 
 /// Waits a bounded time for a part of the node to end, then ends it: other nodes hold streams
@@ -125,12 +125,11 @@ async fn end<T>(what: &str, mut task: tokio::task::JoinHandle<T>) {
 }
 
 /// Two processes on one directory would destroy it.
-fn lock(config: &Config) -> Result<std::fs::File> {
-    let path = config.data_dir.join("LOCK");
+pub(crate) fn lock(data_dir: &Path) -> Result<std::fs::File> {
+    let path = data_dir.join("LOCK");
     let file = std::fs::File::create(&path)
         .with_context(|| format!("cannot create {}", path.display()))?;
-    file.try_lock().with_context(|| {
-        format!("{} is in use by another isobar process", config.data_dir.display())
-    })?;
+    file.try_lock()
+        .with_context(|| format!("{} is in use by another isobar process", data_dir.display()))?;
     Ok(file)
 }

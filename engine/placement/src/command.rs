@@ -10,6 +10,7 @@ use types::{
 };
 
 use crate::advisory::{self, Freed, Hold};
+use crate::alone::Survivors;
 use crate::api::{CatalogChange, Lease, Node, SafePoint};
 use crate::catalog::{self, Founders};
 use crate::leases;
@@ -140,6 +141,8 @@ pub enum Command {
         /// The mark.
         mark: u64,
     },
+    /// Goes on where a quorum is lost. Never proposed, see [`crate::alone`].
+    GoOn(Box<Survivors>),
 }
 
 /// What a command gave its proposer.
@@ -243,6 +246,7 @@ impl State {
                 replicas::note_complete(self, &tables);
                 Ok(Outcome::Done)
             }
+            Command::GoOn(survivors) => self.go_on(*survivors).map(|_| Outcome::Done),
         }
     }
 

@@ -19,7 +19,7 @@ use crate::view::View;
 const STATE_KEY: &[u8] = b"placement/state";
 
 /// First byte of the stored value and of a snapshot: the format of what follows.
-const FORMAT: u8 = 5;
+const FORMAT: u8 = 6;
 
 /// Bytes of a snapshot's chunk.
 const CHUNK: usize = 1 << 20;
@@ -88,6 +88,7 @@ impl PlacementMachine {
                 | Command::Bury(_)
                 | Command::Change { .. }
                 | Command::SetSigningKey(_)
+                | Command::GoOn(_)
         );
         let outcome = self.view.change(|state| state.apply(command));
         self.view.settle(ticket, outcome);

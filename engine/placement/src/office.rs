@@ -269,7 +269,12 @@ impl Office {
             let unread = !votes && !state.is_readable(tomb.dropped);
             return unread || is_done_with(state, tomb.dropped);
         }
-        let Some(record) = state.regions.get(&id) else { return false };
+        let Some(record) = state.regions.get(&id) else {
+            // A half that was split off by a leader who is lost. Columns are made anew; a voter's peer
+            // may be of a split that its leader has yet to report.
+            let columnar = state.nodes.get(&node).is_some_and(|n| n.role == NodeRole::Columnar);
+            return columnar && !peer.leader && state.is_lost(id);
+        };
         // Removed: the leader's descriptor is younger than the peer's and does not list it. One that is
         // being added may be on the list by now.
         record.region.peer(peer.peer).is_none()

@@ -11,6 +11,7 @@ use types::region::PLACEMENT_REGION;
 use types::{Error, NodeId, Peer, PeerId, PeerRole, Region, Result};
 
 use crate::api::{Node, NodeReport, NodeRole, Response, Session};
+use crate::catalog::VOTERS;
 use crate::command::{Command, Outcome};
 use crate::service::PlacementService;
 use crate::state::State;
@@ -160,5 +161,29 @@ pub(crate) fn wanted(
     }
     let free = |node: &NodeId| row(node) && region.peer_on(*node).is_none();
     let third = state.nodes.keys().copied().find(free).filter(|_| peers.len() == 2);
-    third.map(|node| Wanted { peers, new: Some(node) })
+    seated(region, state).or_else(|| third.map(|node| Wanted { peers, new: Some(node) }))
+}
+
+/// The next members where voters were lost with the quorum: one more of the row nodes that are where
+/// those were. It begins only once there are enough for three: two would be worse than one.
+fn seated(region: &Region, state: &State) -> Option<Wanted> {
+    let address = |node| state.nodes.get(&node).map(|known| known.rpc_address.as_str());
+    let voters: Vec<&str> = region.voters().filter_map(|voter| address(voter.node)).collect();
+    let free: Vec<&String> =
+        state.recovered.seats.iter().filter(|seat| !voters.contains(&seat.as_str())).collect();
+    let rows = state.nodes.values().filter(|node| node.role == NodeRole::Row);
+    let there: Vec<NodeId> =
+        rows.filter(|node| free.contains(&&node.rpc_address)).map(|node| node.id).collect();
+    let count = region.voters().count();
+    if count + there.len() < (count + free.len()).min(VOTERS) {
+        return None;
+    }
+    let node = *there.first()?;
+    let mut peers = region.peers.clone();
+    let begun = peers.iter_mut().find(|peer| peer.node == node);
+    let new = if begun.is_none() { Some(node) } else { None };
+    if let Some(begun) = begun {
+        begun.role = PeerRole::Voter;
+    }
+    Some(Wanted { peers, new })
 }

@@ -46,6 +46,15 @@ pub struct Tomb {
     pub dropped: Timestamp,
 }
 
+/// What is kept of a recovery without a quorum.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovered {
+    /// Addresses of lost voters of placement's own group: who is there now is to be a member.
+    pub seats: BTreeSet<String>,
+    /// Regions with lower numbers that are not known were lost.
+    pub below: RegionId,
+}
+
 /// Placement's replicated state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
@@ -53,8 +62,10 @@ pub struct State {
     pub nodes: BTreeMap<NodeId, Node>,
     /// The session of each that registered one.
     pub sessions: BTreeMap<NodeId, Known>,
-    /// Nodes that will never come back, and which took the place of each.
+    /// Nodes that will never come back, and which took the place of each; its own number where none has.
     pub gone: BTreeMap<NodeId, NodeId>,
+    /// What the last recovery without a quorum has left to do.
+    pub recovered: Recovered,
     /// Next number for a node, region or peer.
     pub next_id: u64,
     /// Next number for a table.
@@ -98,6 +109,7 @@ impl State {
             nodes: BTreeMap::new(),
             sessions: BTreeMap::new(),
             gone: BTreeMap::new(),
+            recovered: Recovered::default(),
             next_id: FIRST_ID,
             next_table: FIRST_TABLE,
             regions: BTreeMap::new(),
@@ -187,6 +199,12 @@ impl State {
             let found = ends.map(|(first, last)| (first.start.clone(), last.end.clone()));
             joined && found == tiles.first().and_then(|region| range_of(region.kind))
         })
+    }
+
+    /// Whether a region of this number was lost with those who knew of it.
+    pub fn is_lost(&self, region: RegionId) -> bool {
+        let known = self.regions.contains_key(&region) || self.tombs.contains_key(&region);
+        region < self.recovered.below && !known
     }
 
     /// Whether the catalog still has what a region's keys belong to.

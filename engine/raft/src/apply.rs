@@ -196,16 +196,19 @@ impl Peer {
             self.apply_command(at, Command::Empty)?;
             return Ok(Outcome::Effect(false));
         };
+        let steps = member.steps(machine.region());
         let outcome = self.apply_command(at, Command::Membership(&region))?;
         if let Slot::Here(machine) = &self.slot
             && machine.region() != &region
         {
             return Err(corrupt("the machine did not take it over"));
         }
-        match self.guarded(|raw| raw.apply_conf_change(&change)) {
-            Some(Ok(_)) => {}
-            Some(Err(error)) => return Err(corrupt(&error.to_string())),
-            None => return Err(corrupt("Raft stopped")),
+        for step in steps {
+            match self.guarded(|raw| raw.apply_conf_change(&step)) {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(corrupt(&error.to_string())),
+                None => return Err(corrupt("Raft stopped")),
+            }
         }
         if region.peer(self.me.id).is_none() {
             self.removed = true;

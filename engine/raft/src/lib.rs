@@ -21,6 +21,7 @@ mod logging;
 mod lost;
 mod members;
 mod membership;
+mod offline;
 mod peer;
 mod proposals;
 mod reads;
@@ -29,6 +30,7 @@ mod reply;
 mod snapshot;
 mod storage;
 mod store;
+mod survivors;
 mod synced;
 mod work;
 
@@ -39,7 +41,9 @@ pub use log::{LogSizes, RaftLog};
 pub use machine::{
     Command, Effect, INITIAL_POSITION, Machine, Machines, Position, SnapshotChunks, SnapshotSource,
 };
+pub use offline::{Alone, Offline, Replica};
 pub use snapshot::{SpoolWriter, Spooled};
 pub use store::{Store, StoreDisk};
+pub use survivors::{FAR, Outcome, decide};
 pub use transport::{Envelope, Session, SnapshotReport, SnapshotStream, Transport};
 pub use work::{Inline, Job, Returned, Worker};

@@ -150,6 +150,19 @@ impl RaftLog {
         }
     }
 
+    /// As [`RaftLog::open`], but of a log that may be all that is left: one that is damaged is `Corrupt`
+    /// and stays as it is.
+    pub(crate) fn open_whole(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        shadow: Option<&Path>,
+        sizes: LogSizes,
+    ) -> Result<Self> {
+        disk.create_dir_all(dir)?;
+        let lost = lost::reason(disk.as_ref(), dir)?;
+        Self::open_files(disk, dir, shadow, sizes, lost)
+    }
+
     fn open_files(
         disk: Arc<dyn Disk>,
         dir: &Path,

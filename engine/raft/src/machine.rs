@@ -4,10 +4,13 @@
 //! A machine never decides anything, reads no clock and contacts nobody: the same entries give the
 //! same state everywhere.
 
+use serde::{Deserialize, Serialize};
 use types::{Region, Result};
 
 /// A place in a group's log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Position {
     /// Index of the entry; the first is above [`INITIAL_POSITION`].
     pub index: u64,

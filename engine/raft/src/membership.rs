@@ -16,6 +16,14 @@ pub(crate) enum MemberChange {
     Set(Peer),
     /// Removes a member for good.
     Remove(PeerId),
+    /// All other members are lost: this one goes on as the only voter. Never proposed, see
+    /// [`crate::offline`].
+    Alone {
+        /// Who goes on, and as a voter if it was a learner.
+        peer: Peer,
+        /// The membership's count from then on, above all that lost members may have reached.
+        conf: u64,
+    },
 }
 
 /// What to do next.
@@ -36,7 +44,12 @@ impl MemberChange {
     /// The region after the change; none if it changes nothing or cannot apply.
     pub fn apply(&self, region: &Region) -> Option<Region> {
         let mut changed = region.clone();
+        let mut conf = region.epoch.conf + 1;
         match self {
+            MemberChange::Alone { peer, conf: above } => {
+                changed.peers = vec![Peer { role: PeerRole::Voter, ..*peer }];
+                conf = conf.max(*above);
+            }
             MemberChange::Set(peer) => {
                 let known = changed.peers.iter_mut().find(|known| known.id == peer.id);
                 match known {
@@ -52,28 +65,41 @@ impl MemberChange {
             }
         }
         changed.voters().next()?;
-        changed.epoch.conf += 1;
+        changed.epoch.conf = conf;
         Some(changed)
     }
 
     /// As raft-rs says it.
     pub fn conf_change(&self) -> ConfChangeV2 {
-        let mut single = ConfChangeSingle::default();
-        let (kind, id) = match self {
-            MemberChange::Set(Peer { id, role: PeerRole::Voter, .. }) => {
-                (ConfChangeType::AddNode, *id)
-            }
+        match self {
             MemberChange::Set(Peer { id, role: PeerRole::Learner, .. }) => {
-                (ConfChangeType::AddLearnerNode, *id)
+                single(ConfChangeType::AddLearnerNode, *id)
             }
-            MemberChange::Remove(id) => (ConfChangeType::RemoveNode, *id),
-        };
-        single.set_change_type(kind);
-        single.node_id = id;
-        let mut change = ConfChangeV2::default();
-        change.set_changes(vec![single].into());
-        change
+            MemberChange::Set(peer) | MemberChange::Alone { peer, .. } => {
+                single(ConfChangeType::AddNode, peer.id)
+            }
+            MemberChange::Remove(id) => single(ConfChangeType::RemoveNode, *id),
+        }
     }
+
+    /// What raft-rs is to do when the change takes effect in `region`: it changes one member at a time.
+    pub fn steps(&self, region: &Region) -> Vec<ConfChangeV2> {
+        let mut steps = vec![self.conf_change()];
+        if let MemberChange::Alone { peer, .. } = self {
+            let others = region.peers.iter().filter(|other| other.id != peer.id);
+            steps.extend(others.map(|other| MemberChange::Remove(other.id).conf_change()));
+        }
+        steps
+    }
+}
+
+fn single(kind: ConfChangeType, id: PeerId) -> ConfChangeV2 {
+    let mut single = ConfChangeSingle::default();
+    single.set_change_type(kind);
+    single.node_id = id;
+    let mut change = ConfChangeV2::default();
+    change.set_changes(vec![single].into());
+    change
 }
 
 /// Refuses what could never be reached.
@@ -211,6 +237,18 @@ mod tests {
         let target = [peer(2, PeerRole::Voter)];
         assert_eq!(next_step(&now, &target, 1, |_| true), Step::HandOver(2));
         assert_eq!(next_step(&now, &target, 2, |_| true), Step::Propose(MemberChange::Remove(1)));
+    }
+
+    #[test]
+    fn who_goes_on_alone_is_the_only_voter_and_ahead_of_all() {
+        use PeerRole::{Learner, Voter};
+        let now = region(vec![peer(1, Voter), peer(2, Voter), peer(3, Learner), peer(4, Learner)]);
+        let change = MemberChange::Alone { peer: peer(3, Learner), conf: 900 };
+        let alone = change.apply(&now).unwrap();
+        assert_eq!((alone.peers, alone.epoch.conf), (vec![peer(3, Voter)], 900));
+        assert_eq!(change.steps(&now).len(), 4, "made a voter, and the three others removed");
+        let late = MemberChange::Alone { peer: peer(3, Voter), conf: 1 };
+        assert_eq!(late.apply(&now).unwrap().epoch.conf, 2, "a count never goes back");
     }
 
     #[test]

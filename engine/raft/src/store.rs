@@ -104,12 +104,21 @@ impl Store {
         transport: Arc<dyn Transport>,
         worker: Box<dyn Worker>,
     ) -> Result<Self> {
-        let log = Arc::new(RaftLog::open(
-            disk.disk.clone(),
-            &disk.log_dir,
-            disk.shadow.as_deref(),
-            disk.sizes,
-        )?);
+        let (files, shadow) = (disk.disk.clone(), disk.shadow.as_deref());
+        let log = Arc::new(RaftLog::open(files, &disk.log_dir, shadow, disk.sizes)?);
+        crate::offline::check_whole(&log)?;
+        Self::open_over(log, config, disk, machines, transport, worker)
+    }
+
+    /// Recovers the machines and every peer.
+    pub(crate) fn open_over(
+        log: Arc<RaftLog>,
+        config: StoreConfig,
+        disk: StoreDisk,
+        machines: Box<dyn Machines>,
+        transport: Arc<dyn Transport>,
+        worker: Box<dyn Worker>,
+    ) -> Result<Self> {
         let boot = crate::recovery::next_boot(&log, config.session.boot)?;
         let dead = crate::recovery::dead_peers(&log)?;
         let waiting = crate::recovery::pending_spools(&log)?;

@@ -275,7 +275,12 @@ impl TxnClient {
             Error::NotLeader { .. }
             | Error::Timeout { .. }
             | Error::Unavailable(_)
-            | Error::Io(_) => self.routes.missed(region),
+            | Error::Io(_) => {
+                // Those that are remembered may all be gone, and others have come in their place.
+                if self.routes.missed(region) {
+                    self.forget(region);
+                }
+            }
             Error::StaleEpoch { current, .. } => {
                 let behind =
                     current.iter().any(|now| now.id == region.id && now.epoch < region.epoch);

@@ -11,6 +11,7 @@ pub mod decide;
 mod directory;
 pub mod fact;
 mod fetch;
+mod held;
 mod hold;
 mod import;
 pub mod latches;

@@ -106,12 +106,16 @@ impl Routes {
         self.change(region, |route| route.leader = Some(leader));
     }
 
-    /// The node asked did not help: try another member next.
-    pub fn missed(&self, region: &Region) {
+    /// The node asked did not help: try another member next. Whether as many were asked in vain as the
+    /// region had voters: it may have others by now.
+    pub fn missed(&self, region: &Region) -> bool {
+        let mut all = false;
         self.change(region, |route| {
             route.leader = None;
             route.misses += 1;
+            all = route.misses >= route.region.voters().count();
         });
+        all
     }
 
     /// Forgets a region.
@@ -172,11 +176,13 @@ mod tests {
         let whole = region(1, 1, "a", "z");
         routes.learn(&whole, None);
         let mut asked = Vec::new();
+        let mut all = Vec::new();
         for _ in 0..3 {
             asked.push(routes.of(b"b").unwrap().node);
-            routes.missed(&whole);
+            all.push(routes.missed(&whole));
         }
         assert_eq!(asked, [1, 2, 3]);
+        assert_eq!(all, [false, false, true], "then placement is to be asked");
         routes.led_by(&whole, 3);
         assert_eq!(routes.of(b"b").unwrap().node, 3);
     }

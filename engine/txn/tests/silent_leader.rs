@@ -216,3 +216,57 @@ async fn a_leader_that_is_only_slow_keeps_its_calls() {
     assert_eq!(client.snapshot(ts).get(&record("a")).await, Ok(None));
     assert_eq!(group.log.lock().iter().filter(|(_, request)| is_get(request)).count(), 1);
 }
+
+/// A region whose only voter is lost once another one has come in its place.
+struct Replaced {
+    known: Known,
+    lost: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl Directory for Replaced {
+    async fn timestamp(&self) -> Result<Timestamp> {
+        self.known.timestamp().await
+    }
+
+    async fn locate(&self, key: &[u8]) -> Result<Route> {
+        let mut route = self.known.locate(key).await?;
+        let node = if self.lost.load(SeqCst) { 2 } else { 1 };
+        route.region.peers = vec![Peer { id: 1_000 + node, node, role: PeerRole::Voter }];
+        route.leader = Some(node);
+        Ok(route)
+    }
+
+    async fn regions(&self, kind: RegionKind) -> Result<Vec<Route>> {
+        self.known.regions(kind).await
+    }
+
+    fn forget(&self, _: RegionId) {}
+}
+
+struct Unless(Arc<Link>, Arc<AtomicBool>);
+
+#[async_trait]
+impl RowTransport for Unless {
+    async fn call(&self, node: NodeId, request: Request) -> Result<Response> {
+        if node == 1 && self.1.load(SeqCst) {
+            return Err(Error::Unavailable("nobody listens there".into()));
+        }
+        self.0.call(1, request).await
+    }
+}
+
+#[tokio::test]
+async fn where_every_member_that_is_remembered_is_lost_placement_is_asked_again() {
+    let (world, Voters(known)) = cluster();
+    let lost = Arc::new(AtomicBool::new(false));
+    let transport = Unless(world.link(), lost.clone());
+    let directory = Replaced { known, lost: lost.clone() };
+    let client = TxnClient::new(Arc::new(transport), Arc::new(directory));
+    let ts = client.timestamp().await.unwrap();
+    assert_eq!(client.snapshot(ts).get(&record("a")).await, Ok(None));
+    lost.store(true, SeqCst);
+    let begun = Instant::now();
+    assert_eq!(client.snapshot(ts).get(&record("a")).await, Ok(None));
+    assert!(begun.elapsed() < Duration::from_secs(8), "it took {:?}", begun.elapsed());
+}

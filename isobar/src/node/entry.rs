@@ -46,9 +46,9 @@ impl Common {
     /// Opens this node's directories.
     pub(super) fn desk(&self) -> Result<Arc<Desk>> {
         let config = &self.config;
-        let log_dir = self.raft_log_dir();
+        let log_dir = self.config.log_dir();
         let (log, contents): (Option<PathBuf>, &[&str]) = match config.role {
-            Role::Row => (Some(log_dir), &["rows", "spool"]),
+            Role::Row => (Some(log_dir), &super::row::CONTENTS),
             Role::Columnar => (Some(log_dir), &["columns", "spool"]),
             Role::Sql => (None, &[]),
         };

@@ -1,5 +1,6 @@
 //! A row node: voters of data regions and, on the first ones, of placement.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
@@ -16,8 +17,23 @@ use super::entry::Me;
 use super::garbage::{self, Collector};
 use super::scrub;
 
+/// What a row node keeps below its data directory: the row store, and snapshots that it receives.
+pub(crate) const CONTENTS: [&str; 2] = ["rows", "spool"];
+
 /// Memory for the key-value store's blocks, in bytes.
 const KV_CACHE: u64 = 256 << 20;
+
+/// Opens the row store below a data directory.
+pub(crate) fn open_engine(data_dir: &Path) -> Result<Arc<dyn KvEngine>> {
+    let path = rows_of(data_dir);
+    let engine = FjallKv::open(&path, KV_CACHE)
+        .with_context(|| format!("cannot open {}", path.display()))?;
+    Ok(Arc::new(engine))
+}
+
+fn rows_of(data_dir: &Path) -> PathBuf {
+    data_dir.join("rows")
+}
 
 pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
     let desk = common.desk()?;
@@ -38,7 +54,7 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     };
     let node = me.node;
 
-    let path = common.config.data_dir.join("rows");
+    let path = rows_of(&common.config.data_dir);
     let (kv, lost) = FjallKv::open_or_begin_anew(&path, KV_CACHE)
         .with_context(|| format!("cannot open {}", path.display()))?;
     if let Some(why) = lost {

@@ -1,6 +1,7 @@
 //! Tests of placement: scenario scripts of its pure parts, and histories of its concurrent ones.
 
 mod advisory;
+mod alone;
 mod clocks;
 mod collection;
 mod deadlock;

@@ -138,21 +138,26 @@ impl SimCluster {
     /// Starts a node that is down.
     pub fn restart(&mut self, node: NodeId) -> Result<()> {
         let machines = (self.machines)(node);
-        let shadow = self.root.join(format!("node-{node}"));
-        env::Disk::create_dir_all(&env::RealDisk, &shadow)?;
+        let disk = self.store_disk(node)?;
         let config = StoreConfig { node, seed: self.options.seed, ..self.options.config.clone() };
         let found = self.node(node)?;
-        let disk = StoreDisk {
-            disk: Arc::new(found.disk.clone()),
-            log_dir: PathBuf::from("/raft"),
-            spool_dir: PathBuf::from("/spool"),
-            shadow: Some(shadow),
-            sizes: LogSizes { file: 256 << 10, purge: 1 << 20 },
-        };
         let port = self.wire.port(node);
         let store = Store::open(config, disk, machines, port, Box::new(found.bench.clone()))?;
         *found.store.lock() = Some(store);
         Ok(())
+    }
+
+    /// Where a node's store keeps its log, to look at it while the node is down.
+    pub fn store_disk(&self, node: NodeId) -> Result<StoreDisk> {
+        let shadow = self.root.join(format!("node-{node}"));
+        env::Disk::create_dir_all(&env::RealDisk, &shadow)?;
+        Ok(StoreDisk {
+            disk: Arc::new(self.node(node)?.disk.clone()),
+            log_dir: PathBuf::from("/raft"),
+            spool_dir: PathBuf::from("/spool"),
+            shadow: Some(shadow),
+            sizes: LogSizes { file: 256 << 10, purge: 1 << 20 },
+        })
     }
 
     /// Lets a node that runs take part in these groups from now on.
