@@ -1,5 +1,6 @@
 """`isobar ctl recover-unsafe`: with most disks lost, what a survivor holds goes on, and nothing that was lost comes back."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -144,27 +145,29 @@ def test_two_of_five_row_nodes_go_on_with_what_each_of_them_holds(isobar, tmp_pa
         for table in range(6):
             nodes.sql(f"CREATE TABLE d.t{table} (id INT PRIMARY KEY)", f"INSERT INTO d.t{table} VALUES (1), (2), (3)")
         ids = nodes.row_ids()
-        left = {"row-3", "row-4"}  # one of placement's three, and one that is none of them
         holders = [{peer["node"] for peer in region["peers"]} for region in nodes.status()["regions"]]
-        assert any(not nodes_of & {ids[name] for name in left} for nodes_of in holders), "some table is lost altogether"
+        # One of placement's three and one that is none of them, without whom some table is lost altogether.
+        pairs = itertools.product(("row-1", "row-2", "row-3"), ("row-4", "row-5"))
+        home, other = next(pair for pair in pairs if any(not one & {ids[name] for name in pair} for one in holders))
+        lost = sorted(set(ids) - {home, other})
         for name in nodes.names():
             nodes.kill(name)
-        for name in ("row-1", "row-2", "row-5"):
+        for name in lost:
             nodes.empty(name)
-        reports = {name: tmp_path / f"{name}.held" for name in left}
+        reports = {name: tmp_path / f"{name}.held" for name in (home, other)}
         for name, report in reports.items():
             recovered(nodes, "--config", nodes.data / f"{name}.toml", "--report", report)
-        alone = refused(nodes, "--config", nodes.data / "row-4.toml")
+        alone = refused(nodes, "--config", nodes.data / f"{other}.toml")
         assert "none of these nodes holds placement's group" in alone
-        for name, other in (("row-3", "row-4"), ("row-4", "row-3")):
-            said = recovered(nodes, "--config", nodes.data / f"{name}.toml", "--with", reports[other], "--yes")
-            assert f"Survivors: row node {ids['row-3']}, {ids['row-4']}." in said
-        nodes.start("row-3", "row-4", "sql")
+        for name, beside in ((home, other), (other, home)):
+            said = recovered(nodes, "--config", nodes.data / f"{name}.toml", "--with", reports[beside], "--yes")
+            assert f"Survivors: row node {ids[home]}, {ids[other]}." in said
+        nodes.start(home, other, "sql")
         every_row = lambda: [nodes.sql(f"SELECT COUNT(*) FROM d.t{table}")[0][0] for table in range(6)]  # noqa: E731
         counts = wait_until("every table is there", every_row, 60)
         # Those of which neither had a peer are there and empty, all others are whole.
         assert set(counts) == {0, 3}, counts
-        nodes.start("row-1")
+        nodes.start(lost[0])
         voters = lambda: {len(region["voters"]) for region in nodes.status()["regions"]}  # noqa: E731
         wait_until("every region has three voters", lambda: voters() == {3}, 90)
         assert every_row() == counts

@@ -120,20 +120,30 @@ fn the_lost_never_come_back_and_who_stands_where_they_stood_takes_their_seats() 
     let voter = |id, node| Peer { id, node, role: PeerRole::Voter };
     let mut own = placement_region(&[1, 2, 3]).unwrap();
     own.peers = vec![voter(3, 3)];
-    assert_eq!(wanted(&own, &state), None);
+    assert_eq!(wanted(&own, &state, |_| false), None);
     let (first, second) = (state.next_id, state.next_id + 1);
     register(&mut state, first, NodeRole::Row, "h:1").unwrap();
     register(&mut state, 1_600, NodeRole::Row, "h:9").unwrap();
-    assert_eq!(wanted(&own, &state), None, "two would be worse than one, and h:9 has no seat");
+    assert_eq!(
+        wanted(&own, &state, |_| false),
+        None,
+        "two would be worse than one, and h:9 has no seat"
+    );
     register(&mut state, second, NodeRole::Row, "h:2").unwrap();
-    assert_eq!(wanted(&own, &state), Some(Wanted { peers: own.peers.clone(), new: Some(first) }));
+    assert_eq!(
+        wanted(&own, &state, |_| false),
+        Some(Wanted { peers: own.peers.clone(), new: Some(first) })
+    );
     own.peers.push(Peer { role: PeerRole::Learner, ..voter(70, first) });
     let whole = vec![voter(3, 3), voter(70, first)];
-    assert_eq!(wanted(&own, &state), Some(Wanted { peers: whole.clone(), new: None }));
+    assert_eq!(wanted(&own, &state, |_| false), Some(Wanted { peers: whole.clone(), new: None }));
     own.peers = whole;
-    assert_eq!(wanted(&own, &state), Some(Wanted { peers: own.peers.clone(), new: Some(second) }));
+    assert_eq!(
+        wanted(&own, &state, |_| false),
+        Some(Wanted { peers: own.peers.clone(), new: Some(second) })
+    );
     own.peers.push(voter(71, second));
-    assert_eq!(wanted(&own, &state), None);
+    assert_eq!(wanted(&own, &state, |_| false), None);
 }
 
 #[test]
@@ -196,6 +206,7 @@ fn a_newer_description_that_regions_know_is_taken_over() {
 /// A node's heartbeat about one region that it does not lead.
 fn report(region: Region) -> PeerReport {
     PeerReport {
+        peer: region.peers.first().map_or(0, |peer| peer.id),
         region,
         leader: false,
         term: 7,
