@@ -10,7 +10,7 @@ use env::Clock;
 use types::region::PLACEMENT_REGION;
 use types::{Error, NodeId, Peer, PeerId, PeerRole, Region, Result};
 
-use crate::api::{Node, NodeReport, NodeRole, Response, Session};
+use crate::api::{Node, NodeReport, Response, Session};
 use crate::command::{Command, Outcome};
 use crate::service::PlacementService;
 use crate::state::State;
@@ -126,7 +126,7 @@ fn voter(id: PeerId, node: NodeId) -> Peer {
 pub(crate) fn wanted(region: &Region, state: &State) -> Option<Wanted> {
     let gone = |peer: &&Peer| state.gone.contains_key(&peer.node);
     for lost in region.peers.iter().filter(gone) {
-        let row = |node: &NodeId| state.nodes.get(node).is_some_and(|n| n.role == NodeRole::Row);
+        let row = |node: &NodeId| state.is_row(*node);
         let Some(node) = state.successor(lost.node).filter(row) else { continue };
         let mut peers = region.peers.clone();
         peers.retain(|peer| peer.id != lost.id);

@@ -85,6 +85,10 @@ impl Cluster {
     }
 }
 
+fn destroy(as_reported: &Region) -> Order {
+    Order::Destroy { region: as_reported.id, conf: as_reported.epoch.conf }
+}
+
 fn peer(region: &Region, leader: bool) -> PeerReport {
     PeerReport {
         region: region.clone(),
@@ -230,7 +234,7 @@ async fn table_is_created_by_heartbeats_split_and_found_again() {
     assert_eq!(cluster.client.locate(&key).await.unwrap().region.id, 5_000);
     cluster.members[0].clock.advance(Duration::from_millis(DEFAULT_LIFE_MS + 1_000));
     let orders = cluster.beat_until_destroyed(1, reports(), 3).await;
-    assert!(orders.contains(&Order::Destroy(5_000)));
+    assert!(orders.contains(&destroy(&child)));
     for _ in 0..40 {
         assert_eq!(cluster.beat(1, vec![]).await, vec![]);
         cluster.client.invalidate(5_000);
@@ -268,7 +272,7 @@ async fn leases_protect_the_rows_of_dropped_tables() {
     assert_eq!(cluster.beat(1, reports()).await, vec![]);
     clock.advance(Duration::from_secs(101));
     let orders = cluster.beat_until_destroyed(1, reports(), 1).await;
-    assert_eq!(orders, [Order::Destroy(region.id)]);
+    assert_eq!(orders, [destroy(&region)]);
     let lost = cluster.client.renew_lease(lease.id, Duration::from_secs(1)).await;
     assert_eq!(lost, Err(Error::LeaseLost(lease.id)));
     cluster.client.release_lease(lease.id).await.unwrap();
@@ -297,7 +301,7 @@ async fn columns_of_a_dropped_table_stay_while_a_lease_may_read_them() {
     cluster.beat(node, vec![]).await;
     let orders =
         cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
-    let [Order::Membership(_, peers)] = orders.as_slice() else { panic!("{orders:?}") };
+    let [Order::Membership { peers, .. }] = orders.as_slice() else { panic!("{orders:?}") };
     region.peers.clone_from(peers);
     region.epoch.conf += 1;
     cluster.beat(1, vec![peer(&region, true)]).await;
@@ -320,7 +324,7 @@ async fn columns_of_a_dropped_table_stay_while_a_lease_may_read_them() {
     cluster.client.release_lease(lease.id).await.unwrap();
     cluster.members[0].clock.advance(Duration::from_millis(DEFAULT_LIFE_MS + 1_000));
     let orders = cluster.beat_until_destroyed(node, vec![peer(&region, false)], 1).await;
-    assert_eq!(orders, [Order::Destroy(region.id)]);
+    assert_eq!(orders, [destroy(&region)]);
     let dropped = cluster.client.dropped_regions(region.kind).await;
     assert!(matches!(dropped, Err(Error::NotFound { .. })), "{dropped:?}");
 }
@@ -348,7 +352,7 @@ async fn learner_is_ordered_until_reported_and_destroyed_once_removed() {
 
     let orders =
         cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
-    let [Order::Membership(_, peers)] = orders.as_slice() else { panic!("{orders:?}") };
+    let [Order::Membership { peers, .. }] = orders.as_slice() else { panic!("{orders:?}") };
     let [_, Peer { node: on, role: PeerRole::Learner, id }] = peers.as_slice() else {
         panic!("{peers:?}")
     };
@@ -371,13 +375,14 @@ async fn learner_is_ordered_until_reported_and_destroyed_once_removed() {
     cluster.client.change(CatalogChange::AlterTable(Box::new(fewer))).await.unwrap();
     let orders =
         cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
-    assert_eq!(orders, [Order::Membership(region.id, before.peers.clone())]);
+    let (conf, peers) = (region.epoch.conf, before.peers.clone());
+    assert_eq!(orders, [Order::Membership { region: region.id, conf, peers }]);
     let learner = region.clone();
     region.peers = before.peers;
     region.epoch.conf += 1;
     assert_eq!(cluster.beat(1, vec![peer(&region, true)]).await, vec![]);
     let orders = cluster.beat(node, vec![peer(&learner, false)]).await;
-    assert_eq!(orders, [Order::Destroy(region.id)]);
+    assert_eq!(orders, [destroy(&learner)]);
     assert_eq!(cluster.client.node(node).await.unwrap().role, NodeRole::Columnar);
     let status = cluster.client.status().await.unwrap();
     assert_eq!((status.nodes.len(), status.routes.len(), status.leader), (2, 1, 1));
@@ -460,7 +465,7 @@ async fn columnar_node_that_lost_its_disk_is_replaced_at_once() {
     cluster.beat(old, vec![]).await;
     let orders =
         cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
-    let Some(Order::Membership(_, peers)) = orders.first() else { panic!("{orders:?}") };
+    let Some(Order::Membership { peers, .. }) = orders.first() else { panic!("{orders:?}") };
     region.peers.clone_from(peers);
     region.epoch.conf += 1;
     cluster.beat(1, vec![peer(&region, true)]).await;
@@ -498,12 +503,12 @@ async fn columnar_node_that_lost_its_disk_is_replaced_at_once() {
     // Added on the new number first, then the old peer goes.
     let leads = |region: &types::Region| vec![peer(region, true)];
     let orders = cluster.beat_until(1, leads(&region), |orders| !orders.is_empty()).await;
-    let [Order::Membership(_, peers)] = orders.as_slice() else { panic!("{orders:?}") };
+    let [Order::Membership { peers, .. }] = orders.as_slice() else { panic!("{orders:?}") };
     assert!(peers.iter().any(|peer| peer.node == new && peer.role == PeerRole::Learner));
     region.peers.clone_from(peers);
     region.epoch.conf += 1;
     let orders = cluster.beat_until(1, leads(&region), |orders| !orders.is_empty()).await;
-    let [Order::Membership(_, peers)] = orders.as_slice() else { panic!("{orders:?}") };
+    let [Order::Membership { peers, .. }] = orders.as_slice() else { panic!("{orders:?}") };
     assert!(peers.iter().all(|peer| peer.node != old) && peers.iter().any(|peer| peer.node == new));
     // Columns were there before: that they are away for now is known to be a failure.
     assert!(complete().await.contains(&table.id));
