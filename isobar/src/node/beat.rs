@@ -13,8 +13,8 @@ use types::{Error, NodeId, RegionId, ReplicaLag, Timestamp};
 
 use super::Common;
 use super::addresses::Addresses;
-use super::entry::Me;
 use super::orders::Orders;
+use placement::entry::Me;
 
 /// Pause after a heartbeat that failed.
 const RETRY: Duration = Duration::from_millis(200);

@@ -12,8 +12,8 @@ use types::NodeId;
 
 use super::Common;
 use super::beat::{Beat, RowSizes};
-use super::entry::Me;
 use super::garbage::{self, Collector};
+use placement::entry::Me;
 
 /// Memory for the key-value store's blocks, in bytes.
 const KV_CACHE: u64 = 256 << 20;
