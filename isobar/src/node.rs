@@ -80,7 +80,7 @@ impl Common {
     /// the process is registered.
     fn raft_store(
         &self,
-        me: &entry::Me,
+        me: &placement::entry::Me,
         machines: Box<dyn raft::Machines>,
     ) -> Result<raft::StoreHandle> {
         let transport = rpc::GrpcTransport::new(

@@ -4,10 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use raft::Groups;
 use serde::{Deserialize, Serialize};
 use types::{
     Error, IndexId, LeaseId, NodeId, Peer, PeerId, Region, RegionId, RegionKind, ReplicaLag,
-    SchemaVersion, Table, TableId, Timestamp,
+    Result, SchemaVersion, Table, TableId, Timestamp,
 };
 
 use crate::advisory::{LockAnswer, LockRequest};
@@ -159,14 +160,58 @@ pub struct PeerReport {
 pub enum Order {
     /// Create a founding voter.
     Create(Region),
-    /// Forget a region that no longer exists or that this node is no longer a member of.
-    Destroy(RegionId),
-    /// Leader: change membership to these peers (one change at a time).
-    Membership(RegionId, Vec<Peer>),
+    /// Forget a region that no longer exists or that this node is no longer a member of, unless its peer here
+    /// knows other members by now: then it may be a new one.
+    Destroy {
+        /// Which.
+        region: RegionId,
+        /// Membership's part of the epoch that the peer reported.
+        conf: u64,
+    },
+    /// Leader: change membership to these peers (one change at a time), unless it has changed since the
+    /// epoch that the order rests on.
+    Membership {
+        /// Which.
+        region: RegionId,
+        /// Membership's part of the epoch that placement knows.
+        conf: u64,
+        /// Members as they shall be.
+        peers: Vec<Peer>,
+    },
     /// Leader: hand leadership to this peer.
     Transfer(RegionId, PeerId),
     /// Leader: cut the region by size; ask `AllocIds` for numbers first.
     Split(RegionId),
+}
+
+impl Order {
+    /// The region that it is about.
+    pub fn region(&self) -> RegionId {
+        match self {
+            Order::Create(region) => region.id,
+            Order::Destroy { region, .. }
+            | Order::Membership { region, .. }
+            | Order::Transfer(region, _)
+            | Order::Split(region) => *region,
+        }
+    }
+
+    /// Refuses what rests on other members than the peer here knows: it was on its way while they changed.
+    ///
+    /// # Errors
+    /// `Dropped`: placement gives another order if one is still due.
+    pub fn check(&self, groups: &dyn Groups) -> Result<()> {
+        let (Order::Destroy { region, conf } | Order::Membership { region, conf, .. }) = self
+        else {
+            return Ok(());
+        };
+        match groups.status(*region) {
+            Some(status) if status.region.epoch.conf != *conf => Err(Error::Dropped(format!(
+                "the members of region {region} have changed since the order was given"
+            ))),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A region, as last reported, and where its leader is.

@@ -17,6 +17,7 @@ pub mod client;
 pub mod command;
 pub mod deadlock;
 pub mod desk;
+pub mod entry;
 pub mod founding;
 mod granting;
 pub mod identity;

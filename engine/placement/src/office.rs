@@ -42,7 +42,8 @@ struct Heard {
 /// A move under way: repeated to the region's leader until its reports show it.
 struct Plan {
     order: Order,
-    epoch: Epoch,
+    /// The region that it was made for.
+    of: Region,
     heir: Option<NodeId>,
     until: Instant,
 }
@@ -50,20 +51,35 @@ struct Plan {
 impl Plan {
     /// Whether the peer is among the members that were ordered.
     fn adds(&self, peer: PeerId) -> bool {
-        matches!(&self.order, Order::Membership(_, wanted) if wanted.iter().any(|one| one.id == peer))
+        let Order::Membership { peers, .. } = &self.order else { return false };
+        peers.iter().any(|one| one.id == peer)
     }
 
-    /// Whether a region, as it is now, still lacks what was ordered. A change of members takes several
-    /// steps: a learner on the way to being a voter is no surplus learner.
+    /// Whether a region, as it is now, still lacks what was ordered, and nobody else has changed its members
+    /// meanwhile: a peer that was removed never comes back. A change of members takes several steps: a
+    /// learner on the way to being a voter is no surplus learner.
     fn goes_on(&self, region: &Region) -> bool {
-        match &self.order {
-            Order::Membership(_, wanted) => {
-                let there = wanted.iter().all(|peer| region.peers.contains(peer));
-                region.epoch.version == self.epoch.version
-                    && !(there && wanted.len() == region.peers.len())
-            }
-            _ => region.epoch == self.epoch,
+        let Order::Membership { peers: wanted, .. } = &self.order else {
+            return region.epoch == self.of.epoch;
+        };
+        let holds = |peers: &[Peer], id| peers.iter().any(|peer| peer.id == id);
+        let stays = |peer: &&Peer| holds(wanted, peer.id);
+        let lost = self.of.peers.iter().filter(stays).any(|peer| region.peer(peer.id).is_none());
+        let own = |peer: &Peer| holds(wanted, peer.id) || self.of.peer(peer.id).is_some();
+        let there = wanted.iter().all(|peer| region.peers.contains(peer));
+        region.epoch.version == self.of.epoch.version
+            && !lost
+            && region.peers.iter().all(own)
+            && !(there && wanted.len() == region.peers.len())
+    }
+
+    /// What the region's leader is told, which rests on the region as it is now.
+    fn order(&self, region: &Region) -> Order {
+        let mut order = self.order.clone();
+        if let Order::Membership { conf, .. } = &mut order {
+            *conf = region.epoch.conf;
         }
+        order
     }
 }
 
@@ -249,13 +265,16 @@ impl Office {
             }
         }
         for (id, plan) in &self.plans {
-            if self.leader(*id) == Some(node) {
-                orders.push(plan.order.clone());
+            if self.leader(*id) == Some(node)
+                && let Some(record) = state.regions.get(id)
+            {
+                orders.push(plan.order(&record.region));
             }
         }
         for (id, peer) in &heard.peers {
             if self.is_over(state, node, *id, peer) {
-                orders.push(Order::Destroy(*id));
+                let conf = peer.region.epoch.conf;
+                orders.push(Order::Destroy { region: *id, conf });
             }
         }
         orders
@@ -394,7 +413,7 @@ impl Office {
         Picture {
             nodes,
             replicas: tables.map(|table| (table.id, table.columnar_replicas)).collect(),
-            regions: state.regions.values().map(|record| self.view(record, now)).collect(),
+            regions: state.regions.values().map(|record| self.view(state, record, now)).collect(),
             transferring: self.plans.values().any(|plan| plan.heir.is_some()),
         }
     }
@@ -408,13 +427,16 @@ impl Office {
         }
     }
 
-    fn view(&self, record: &RegionRecord, now: Instant) -> RegionView {
+    fn view(&self, state: &State, record: &RegionRecord, now: Instant) -> RegionView {
         let region = &record.region;
         let report = |node| self.nodes.get(&node).and_then(|heard| heard.peers.get(&region.id));
         let ready = |peer: &&Peer| self.report(region.id, peer).is_some_and(|report| report.ready);
         let missing = |peer: &&Peer| {
+            // One that is only on the way to being a voter holds nothing that is counted on.
+            let halfway = peer.role == PeerRole::Learner && state.is_row(peer.node);
+            let patience = if halfway { MEMBERSHIP_TAKES } else { GONE_AFTER };
             let absent = self.absent.get(&(region.id, peer.node));
-            absent.is_some_and(|since| now.since(*since) > GONE_AFTER)
+            absent.is_some_and(|since| now.since(*since) > patience)
                 || self.is_damaged(region.id, peer)
         };
         let leader = self.leader(region.id).filter(|node| region.peer_on(*node).is_some());
@@ -479,17 +501,23 @@ impl Office {
             let Some(record) = state.regions.get(&id) else { continue };
             let region = &record.region;
             let mut peers = region.peers.clone();
+            let conf = region.epoch.conf;
             let (order, takes, heir) = match due {
                 Move::Add { node, role, .. } => {
                     let kept = self.reserved.get(&(id, node)).map(|(_, peer)| *peer);
                     let Some(peer) = kept.or_else(|| numbers.next()) else { continue };
                     self.reserved.insert((id, node), (region.epoch, peer));
                     peers.push(Peer { id: peer, node, role });
-                    (Order::Membership(id, peers), MEMBERSHIP_TAKES, None)
+                    (Order::Membership { region: id, conf, peers }, MEMBERSHIP_TAKES, None)
+                }
+                Move::Promote { peer, .. } => {
+                    let promoted = peers.iter_mut().filter(|member| member.id == peer);
+                    promoted.for_each(|member| member.role = PeerRole::Voter);
+                    (Order::Membership { region: id, conf, peers }, MEMBERSHIP_TAKES, None)
                 }
                 Move::Remove { peer, .. } => {
                     peers.retain(|member| member.id != peer);
-                    (Order::Membership(id, peers), MEMBERSHIP_TAKES, None)
+                    (Order::Membership { region: id, conf, peers }, MEMBERSHIP_TAKES, None)
                 }
                 Move::Transfer { to, .. } => {
                     let heir = region.peer(to).map(|peer| peer.node);
@@ -497,22 +525,23 @@ impl Office {
                 }
                 Move::Split { .. } => (Order::Split(id), SPLIT_TAKES, None),
             };
-            let plan = Plan { order, epoch: region.epoch, heir, until: now + takes };
+            let plan = Plan { order, of: region.clone(), heir, until: now + takes };
             self.plans.insert(id, plan);
         }
     }
 
     /// A region as clients are told of it.
-    pub fn route(&self, region: &Region) -> Route {
+    pub fn route(&self, state: &State, region: &Region) -> Route {
         let region = region.clone();
         let report = |node| self.nodes.get(&node).and_then(|heard| heard.peers.get(&region.id));
         let leader = self.leader(region.id);
         let size = leader.and_then(report);
         let (rows, bytes) = size.map_or((0, 0), |report| (report.rows, report.bytes));
+        // Those that row nodes hold are on the way to being voters: they have no columns.
         let ready_learners = region
             .learners()
             .map(|peer| peer.node)
-            .filter(|node| report(*node).is_some_and(|report| report.ready))
+            .filter(|node| !state.is_row(*node) && report(*node).is_some_and(|report| report.ready))
             .collect();
         Route { leader, ready_learners, rows, bytes, region }
     }

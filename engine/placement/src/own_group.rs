@@ -134,7 +134,7 @@ pub(crate) fn wanted(
     state: &State,
     damaged: impl Fn(&Peer) -> bool,
 ) -> Option<Wanted> {
-    let row = |node: &NodeId| state.nodes.get(node).is_some_and(|n| n.role == NodeRole::Row);
+    let row = |node: &NodeId| state.is_row(*node);
     for lost in &region.peers {
         let node = match (state.gone.contains_key(&lost.node), damaged(lost)) {
             (true, _) => state.successor(lost.node).filter(row),

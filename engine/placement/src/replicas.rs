@@ -39,7 +39,7 @@ impl Office {
         let complete = |table: TableId| {
             let tiles = state.tiling(RegionKind::Records(table));
             tiles.is_some_and(|tiles| {
-                tiles.iter().all(|tile| !self.route(&tile.region).ready_learners.is_empty())
+                tiles.iter().all(|tile| !self.route(state, &tile.region).ready_learners.is_empty())
             })
         };
         let tables = state.catalog.tables.iter().filter(|table| {

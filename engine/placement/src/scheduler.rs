@@ -88,6 +88,13 @@ pub enum Move {
         /// As what.
         role: PeerRole,
     },
+    /// Make a voter of a member that was left halfway to being one.
+    Promote {
+        /// Region.
+        region: RegionId,
+        /// Which.
+        peer: PeerId,
+    },
     /// Remove a member.
     Remove {
         /// Region.
@@ -114,6 +121,7 @@ impl Move {
     pub fn region(&self) -> RegionId {
         match self {
             Move::Add { region, .. }
+            | Move::Promote { region, .. }
             | Move::Remove { region, .. }
             | Move::Transfer { region, .. }
             | Move::Split { region } => *region,
@@ -161,6 +169,7 @@ impl Plan<'_> {
             return None;
         }
         self.adjust(view, PeerRole::Learner, self.learners_wanted(view))
+            .or_else(|| self.finish(view))
             .or_else(|| self.adjust(view, PeerRole::Voter, self.voters_wanted(view)))
             .or_else(|| {
                 (view.bytes > SPLIT_BYTES).then_some(Move::Split { region: view.region.id })
@@ -198,15 +207,55 @@ impl Plan<'_> {
             .map(|node| node.id)
     }
 
+    /// A role of a node, where its number is known.
+    fn role(&self, node: NodeId) -> Option<NodeRole> {
+        self.picture.nodes.iter().find(|view| view.id == node).map(|view| view.role)
+    }
+
+    /// Learners that row nodes hold: on the way to being voters, and no columns.
+    fn halfway<'v>(&self, view: &'v RegionView) -> impl Iterator<Item = &'v Peer> {
+        view.region.learners().filter(|peer| self.role(peer.node) == Some(NodeRole::Row))
+    }
+
+    /// Members of a role: voters, or learners that are columnar replicas.
+    fn members<'v>(&self, view: &'v RegionView, role: PeerRole) -> impl Iterator<Item = &'v Peer> {
+        let of_role = view.region.peers.iter().filter(move |peer| peer.role == role);
+        of_role.filter(move |peer| {
+            role == PeerRole::Voter || self.role(peer.node) != Some(NodeRole::Row)
+        })
+    }
+
+    fn works(&self, view: &RegionView, peer: &Peer) -> bool {
+        self.health(peer.node) != Health::Gone && !view.missing.contains(&peer.node)
+    }
+
+    /// Ends what an earlier leader of placement began, or this one and gave up: a member that was left halfway
+    /// becomes a voter where one is lacking, and goes where none is. It is in the way otherwise: its node
+    /// can take no other peer.
+    fn finish(&self, view: &RegionView) -> Option<Move> {
+        let region = view.region.id;
+        let voters = self.members(view, PeerRole::Voter);
+        let lacking =
+            voters.filter(|peer| self.works(view, peer)).count() < self.voters_wanted(view);
+        let live = |peer: &&Peer| {
+            self.health(peer.node) == Health::Live && !view.missing.contains(&peer.node)
+        };
+        let readiest = self
+            .halfway(view)
+            .filter(live)
+            .max_by_key(|peer| (view.ready.contains(&peer.node), std::cmp::Reverse(peer.id)));
+        if let Some(peer) = readiest.filter(|_| lacking) {
+            return Some(Move::Promote { region, peer: peer.id });
+        }
+        let useless = |peer: &&Peer| !lacking || !self.works(view, peer);
+        self.halfway(view).find(useless).map(|peer| Move::Remove { region, peer: peer.id })
+    }
+
     /// One step towards `wanted` working members of a role.
     fn adjust(&self, view: &RegionView, role: PeerRole, wanted: usize) -> Option<Move> {
         let region = view.region.id;
-        let works = |peer: &&Peer| {
-            self.health(peer.node) != Health::Gone && !view.missing.contains(&peer.node)
-        };
-        let members = || view.region.peers.iter().filter(|peer| peer.role == role);
-        let working: Vec<&Peer> = members().filter(works).collect();
-        let lost: Vec<&Peer> = members().filter(|peer| !works(peer)).collect();
+        let (working, lost): (Vec<&Peer>, Vec<&Peer>) =
+            self.members(view, role).partition(|peer| self.works(view, peer));
         if working.len() < wanted
             && let Some(node) = self.free_node(view, role)
         {
@@ -219,8 +268,10 @@ impl Plan<'_> {
             let bounded = role == PeerRole::Learner || self.lacking < MAX_LACKING;
             view.missing.contains(&peer.node) && bounded
         };
+        // A learner on a number that is gone for good never comes back, and counts in no majority.
+        let over = |peer: &Peer| role == PeerRole::Learner && self.role(peer.node).is_none();
         if let Some(peer) = useless
-            && (working.len() >= wanted || makes_way(peer))
+            && (working.len() >= wanted || makes_way(peer) || over(peer))
             && view.leader != Some(peer.node)
         {
             return Some(Move::Remove { region, peer: peer.id });
@@ -271,7 +322,7 @@ impl Plan<'_> {
                 .collect();
             let rests = |view: &&RegionView| {
                 view.leader.is_some()
-                    && view.region.learners().count() == self.learners_wanted(view)
+                    && self.members(view, PeerRole::Learner).count() == self.learners_wanted(view)
                     && self.rests(view)
             };
             if !resting.iter().all(rests) {
@@ -373,6 +424,7 @@ impl Loads {
             self.add(view, *node, *role);
             *self.filling.entry(*node).or_default() += 1;
         }
+        // One that is promoted stays where it is.
         if let Move::Remove { peer, .. } = due
             && let Some(peer) = view.region.peer(*peer)
         {

@@ -520,12 +520,12 @@ impl PlacementService {
             state.regions.values().any(|record| covers(record.region.kind))
         };
         self.settled(|state, office| match state.locate(key) {
-            Some(record) => Ok(Some(vec![office.route(&record.region)])),
+            Some(record) => Ok(Some(vec![office.route(state, &record.region)])),
             None if holes(state) => Ok(None),
             // Its table or index was dropped, but locks elsewhere may have their primary there,
             // and only there it is known what became of their transaction.
             None if let Some(region) = state.locate_dropped(key) => {
-                Ok(Some(vec![office.route(region)]))
+                Ok(Some(vec![office.route(state, region)]))
             }
             None => Err(Error::not_found("table", "of the requested key")),
         })
@@ -538,8 +538,9 @@ impl PlacementService {
                 return Err(Error::not_found("table", format!("of {kind:?}")));
             }
             let tiles = state.tiling(kind);
-            Ok(tiles
-                .map(|tiles| tiles.into_iter().map(|tile| office.route(&tile.region)).collect()))
+            Ok(tiles.map(|tiles| {
+                tiles.into_iter().map(|tile| office.route(state, &tile.region)).collect()
+            }))
         })
         .await
     }
@@ -551,7 +552,8 @@ impl PlacementService {
                 return Err(Error::not_found("dropped table", format!("of {kind:?}")));
             }
             let whole = tiles(kind, regions.iter().copied());
-            Ok(whole.then(|| regions.into_iter().map(|region| office.route(region)).collect()))
+            Ok(whole
+                .then(|| regions.into_iter().map(|region| office.route(state, region)).collect()))
         })
         .await
     }
@@ -592,7 +594,11 @@ impl PlacementService {
         let state = self.view.read();
         Ok(Response::Status {
             nodes: office.node_statuses(&state, self.clock.now()),
-            routes: state.regions.values().map(|record| office.route(&record.region)).collect(),
+            routes: state
+                .regions
+                .values()
+                .map(|record| office.route(&state, &record.region))
+                .collect(),
             peers: office.peer_reports(),
             leader: self.node,
             garbage: office.garbage(&state),

@@ -146,6 +146,11 @@ impl State {
         Ok(first)
     }
 
+    /// Whether a node is known as a row node.
+    pub fn is_row(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|node| node.role == NodeRole::Row)
+    }
+
     /// The live region whose range holds the key. While a split is being reported, both halves may
     /// hold it: the younger shape is right.
     pub fn locate(&self, key: &[u8]) -> Option<&RegionRecord> {

@@ -249,6 +249,8 @@ impl Store {
             let result = self.bury_one(region);
             if let Err(error) = &result {
                 tracing::error!(region, %error, "peer cannot be destroyed yet");
+                // Until then it stays silent; the next tick's round tries again.
+                self.graves.entry(region).or_default();
             }
             for reply in replies {
                 self.answers.push(reply, result.clone());
@@ -268,11 +270,7 @@ impl Store {
         write.put(NODE_GROUP, &dead_key(id), Vec::new());
         write.forget(region);
         write.sync();
-        if let Err(error) = self.log.write(&write) {
-            // Until then the peer stays silent; the next tick's round tries again.
-            self.graves.entry(region).or_default();
-            return Err(error);
-        }
+        self.log.write(&write)?;
         self.dead.insert(id);
         self.touched.insert(region);
         if let Some(spool) = spool {

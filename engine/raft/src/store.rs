@@ -454,6 +454,10 @@ impl Store {
                 if before.epoch != peer.region.epoch {
                     peer.dismiss(&before, &mut out);
                 }
+                if !applied.children.is_empty() {
+                    // They are founded in the next round.
+                    self.dirty.insert(region);
+                }
                 let children = applied.children.into_iter().map(|child| (child, leads));
                 self.unfounded.extend(children);
                 self.send(out);
@@ -473,10 +477,13 @@ impl Store {
         if let Some(why) = peer.fault.clone() {
             peer.abandon(&why, &mut self.answers);
         }
-        if peer.removed {
-            self.graves.entry(region).or_default();
+        // Once: what cannot be buried now, because its machine is away or the log takes nothing, is buried when
+        // the machine is back, or at the next tick.
+        let leaves = peer.removed && !self.graves.contains_key(&region);
+        if leaves {
+            self.graves.insert(region, Vec::new());
         }
-        if peer.has_work() || peer.removed || !self.unfounded.is_empty() {
+        if leaves || peer.has_work() {
             self.dirty.insert(region);
         }
     }

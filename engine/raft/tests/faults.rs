@@ -8,7 +8,8 @@ use std::path::Path;
 use common::{Rig, put, region};
 use env::{Access, Disk, Operation};
 use futures::FutureExt;
-use raft::Groups;
+use raft::testing::{EchoCommand, SimOptions};
+use raft::{Groups, StoreConfig};
 use types::{Error, Peer, PeerRole, Region};
 
 #[test]
@@ -247,4 +248,68 @@ fn a_damaged_entry_costs_the_peer_that_it_belongs_to() {
     assert!(groups.status(1).unwrap().lost);
     assert!(!groups.status(2).unwrap().lost && groups.status(2).unwrap().fault.is_none());
     rig.write(2, "y", 1).unwrap();
+}
+
+#[test]
+fn a_removed_peer_waits_for_its_machine_without_going_round() {
+    let mut away = 0;
+    for seed in 0..8 {
+        let config = StoreConfig { persist_entries: 1, compact_ticks: 1, ..StoreConfig::new(0) };
+        // Making the state durable takes up to twenty ticks.
+        let options = SimOptions { nodes: 1, seed, max_work: 200, config, ..SimOptions::default() };
+        let mut rig = Rig::with(options);
+        rig.cluster.create(&region(1, &[1])).unwrap();
+        rig.write(1, "a", 1).unwrap();
+        rig.cluster.run(2);
+        let groups = rig.cluster.groups(1).unwrap();
+        let gone = groups.destroy(1);
+        let before = rig.cluster.ticks();
+        rig.answer(gone, 40).unwrap();
+        away += u64::from(rig.cluster.ticks() > before + 1);
+        assert!(groups.status(1).is_none());
+    }
+    assert!(away > 0, "no machine was ever away");
+}
+
+#[test]
+fn a_peer_that_a_full_disk_keeps_is_destroyed_once_there_is_room() {
+    let mut rig = Rig::new(1, 7);
+    rig.cluster.create(&region(1, &[1])).unwrap();
+    rig.write(1, "a", 1).unwrap();
+    let disk = rig.cluster.disk(1).unwrap();
+    disk.set_capacity(Some(0));
+    let groups = rig.cluster.groups(1).unwrap();
+    let refused = groups.destroy(1);
+    assert!(rig.answer(refused, 5).is_err());
+    rig.cluster.run(5);
+    disk.set_capacity(None);
+    rig.cluster.run(2);
+    assert!(rig.machines[&1].state(1).is_none(), "its data stays");
+    drop(groups.create(region(2, &[1])));
+    rig.wait_leader(2);
+}
+
+#[test]
+fn a_split_on_a_full_disk_is_founded_once_there_is_room() {
+    let mut waited = 0;
+    for room in (0..2_048).step_by(32) {
+        let mut rig = Rig::new(1, 8);
+        rig.cluster.create(&region(1, &[1])).unwrap();
+        rig.write(1, "a", 1).unwrap();
+        let disk = rig.cluster.disk(1).unwrap();
+        let used = u64::MAX - disk.free_bytes(std::path::Path::new("/")).unwrap();
+        disk.set_capacity(Some(used + room));
+        let groups = rig.cluster.groups(1).unwrap();
+        let status = groups.status(1).unwrap();
+        let peers = vec![Peer { id: 2_001, node: 1, role: PeerRole::Voter }];
+        let epoch = status.region.epoch;
+        let split = EchoCommand::Split { at: b"m".to_vec(), child: 2, peers, epoch };
+        drop(groups.propose(1, status.term, split.encode().unwrap()));
+        rig.cluster.run(5);
+        let cut = groups.status(1).unwrap().region.epoch.version > epoch.version;
+        waited += u64::from(cut && groups.status(2).is_none());
+        disk.set_capacity(None);
+        rig.wait_leader(2);
+    }
+    assert!(waited > 0, "the disk never was full between a split and its child");
 }

@@ -13,9 +13,9 @@ use txn::{RowStore, TxnService};
 use types::{Error, NodeId, RegionId, ReplicaLag, Timestamp};
 
 use super::addresses::Addresses;
-use super::entry::Me;
 use super::orders::Orders;
 use super::{Common, StoreDamaged};
+use placement::entry::Me;
 
 /// Pause after a heartbeat that failed.
 const RETRY: Duration = Duration::from_millis(200);

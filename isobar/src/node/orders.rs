@@ -41,13 +41,7 @@ impl Orders {
 
     /// Begins an order unless one for the region is under way. Must be called within a runtime.
     pub(super) fn carry_out(&self, order: Order) {
-        let region = match &order {
-            Order::Create(region) => region.id,
-            Order::Destroy(region)
-            | Order::Membership(region, _)
-            | Order::Transfer(region, _)
-            | Order::Split(region) => *region,
-        };
+        let region = order.region();
         if !self.busy.lock().insert(region) {
             return;
         }
@@ -74,10 +68,11 @@ async fn obey(
     rows: &RpcClient,
     order: Order,
 ) -> Result<()> {
+    order.check(groups.as_ref())?;
     match order {
         Order::Create(region) => groups.create(region).await,
-        Order::Destroy(region) => groups.destroy(region).await,
-        Order::Membership(region, peers) => {
+        Order::Destroy { region, .. } => groups.destroy(region).await,
+        Order::Membership { region, peers, .. } => {
             groups.change_membership(region, peers).await.map(|_| ())
         }
         Order::Transfer(region, to) => {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use kv::{FjallKv, KvEngine};
 use placement::api::{Node, NodeRole};
+use placement::entry::Me;
 use placement::{PlacementMachines, PlacementService, View, placement_region};
 use raft::Groups;
 use txn::{RowMachines, RowStore, TxnClient, TxnService};
@@ -13,7 +14,6 @@ use types::NodeId;
 
 use super::Common;
 use super::beat::{Beat, RowSizes};
-use super::entry::Me;
 use super::garbage::{self, Collector};
 use super::scrub;
 

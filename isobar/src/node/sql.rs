@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 use txn::TxnClient;
 
 use super::Common;
-use super::entry::Me;
 use crate::backend::{ServerHost, SqlBackend};
 use crate::wire::tls::{CertificatePaths, server_config};
 use crate::wire::{Connections, Options, Server};
+use placement::entry::Me;
 
 /// Pause after a heartbeat that failed.
 const RETRY: Duration = Duration::from_millis(200);

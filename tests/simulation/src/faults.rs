@@ -11,13 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use env::Random;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::network::Host;
+use crate::run::Span;
 use crate::world::World;
 
 /// Every fault by name, and how often it is chosen beside the others.
-pub const FAULTS: [(&str, u64); 24] = [
+pub const FAULTS: [(&str, u64); 25] = [
     ("kill-rows", 10),
     ("kill-columns", 6),
     ("kill-client", 4),
@@ -42,16 +43,8 @@ pub const FAULTS: [(&str, u64); 24] = [
     ("schema", 4),
     ("replica", 6),
     ("empty-columns", 3),
+    ("empty-rows", 4),
 ];
-
-/// Faults that are met only where they are asked for: what they find is known and being mended.
-///
-/// `empty-rows`: a row node that has lost its disk votes under its old identity. `old-columns`: a replica made anew does not
-/// know how far versions were collected, so that below that it shows too few rows.
-pub const KNOWN: [&str; 2] = ["empty-rows", OLD_COLUMNS];
-
-/// Columns are held against the model also below what rows have collected.
-pub(crate) const OLD_COLUMNS: &str = "old-columns";
 
 /// Longest time between two faults, in milliseconds.
 const PAUSE_MS: u64 = 2_400;
@@ -63,21 +56,18 @@ pub(crate) struct Nemesis {
     pub enabled: BTreeSet<String>,
     /// The row node whose clock is set.
     pub odd: Host,
-    pub until: Instant,
+    pub span: Span,
 }
 
 impl Nemesis {
     pub(crate) async fn run(self) {
-        let weights: Vec<(&'static str, u64)> = FAULTS
-            .into_iter()
-            .chain([("empty-rows", 4)])
-            .filter(|(name, _)| self.enabled.contains(*name))
-            .collect();
+        let weights: Vec<(&'static str, u64)> =
+            FAULTS.into_iter().filter(|(name, _)| self.enabled.contains(*name)).collect();
         let all: u64 = weights.iter().map(|(_, weight)| weight).sum();
         if all == 0 {
             return;
         }
-        while Instant::now() < self.until && !self.world.history.has_failed() {
+        while self.span.goes_on(&self.world) {
             sleep(Duration::from_millis(100 + self.random.below(PAUSE_MS))).await;
             let mut draw = self.random.below(all);
             let chosen = weights.iter().find(|(_, weight)| match draw.checked_sub(*weight) {
@@ -90,8 +80,7 @@ impl Nemesis {
             let Some((name, _)) = chosen else { continue };
             let state = self.world.state();
             if self.bring(name).await {
-                self.world.history.event(name, &[]);
-                state.into_iter().for_each(|state| self.world.history.count(name, state));
+                self.world.history.fault(name, state);
             }
         }
     }

@@ -25,6 +25,7 @@ struct State {
     /// What was found wrong, in the order it was found.
     failures: Vec<String>,
     counts: BTreeMap<(&'static str, &'static str), u64>,
+    faults: u64,
 }
 
 impl History {
@@ -37,6 +38,7 @@ impl History {
             trace,
             failures: Vec::new(),
             counts: BTreeMap::new(),
+            faults: 0,
         })))
     }
 
@@ -82,13 +84,20 @@ impl History {
         !self.0.lock().failures.is_empty()
     }
 
-    /// A fault, by what the system was doing.
-    pub(crate) fn count(&self, fault: &'static str, state: &'static str) {
-        *self.0.lock().counts.entry((fault, state)).or_default() += 1;
+    /// A fault, and all that the system was doing.
+    pub(crate) fn fault(&self, fault: &'static str, states: Vec<&'static str>) {
+        self.event(fault, &[]);
+        let mut history = self.0.lock();
+        history.faults += 1;
+        for state in states {
+            *history.counts.entry((fault, state)).or_default() += 1;
+        }
     }
 
-    pub(crate) fn counts(&self) -> BTreeMap<(&'static str, &'static str), u64> {
-        self.0.lock().counts.clone()
+    /// Faults by what the system was doing, and how many there were.
+    pub(crate) fn counts(&self) -> (BTreeMap<(&'static str, &'static str), u64>, u64) {
+        let state = self.0.lock();
+        (state.counts.clone(), state.faults)
     }
 
     /// Hash and number of events so far.

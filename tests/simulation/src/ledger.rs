@@ -62,8 +62,6 @@ pub(crate) enum Seen {
 #[derive(Clone)]
 pub(crate) struct Look {
     pub ts: Timestamp,
-    /// How far versions were collected anywhere when it was answered.
-    pub floor: Timestamp,
     pub whence: String,
     pub seen: Seen,
 }
@@ -71,6 +69,7 @@ pub(crate) struct Look {
 #[derive(Default)]
 struct State {
     sequence: u64,
+    ended: u64,
     next: i64,
     attempts: BTreeMap<i64, Attempt>,
     looks: Vec<Look>,
@@ -116,7 +115,13 @@ impl Ledger {
         state.sequence += 1;
         attempt.ended = Some(state.sequence);
         attempt.outcome = outcome;
+        state.ended += 1;
         state.attempts.insert(attempt.id, attempt.clone());
+    }
+
+    /// How many attempts have ended.
+    pub(crate) fn ended(&self) -> u64 {
+        self.0.lock().ended
     }
 
     pub(crate) fn look(&self, look: Look) {

@@ -22,6 +22,6 @@ mod table;
 mod workload;
 mod world;
 
-pub use faults::{FAULTS, KNOWN};
+pub use faults::FAULTS;
 pub use run::{Options, Report, note_panics, run};
 pub use settle::Figures;

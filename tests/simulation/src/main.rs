@@ -2,15 +2,19 @@
 //!
 //!     cargo run -p isobar-simulation --features clock -- --seeds 1000 --from 0
 
-use std::collections::{BTreeMap, BTreeSet};
+mod summary;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
 
 use clap::Parser;
 use simulation::{FAULTS, Options, Report, note_panics, run};
+
+use crate::summary::Sum;
 
 /// Runs whole clusters in simulated time, one seed after another.
 #[derive(Parser)]
@@ -24,12 +28,15 @@ struct Arguments {
     /// Simulated seconds under faults, each.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Names of the faults that may come, with commas between; all but those that are known to find something, unless given.
+    /// Names of the faults that may come, with commas between; all, unless given.
     #[arg(long, value_delimiter = ',')]
     faults: Vec<String>,
     /// Seeds at a time.
     #[arg(long, default_value_t = 2)]
     jobs: u64,
+    /// Seconds by the wall clock that a history may take; one that takes longer has failed.
+    #[arg(long, default_value_t = 600)]
+    limit: u64,
     /// Every so many seeds one is run twice, and must give the same history.
     #[arg(long, default_value_t = 100)]
     twice: u64,
@@ -44,26 +51,10 @@ struct Arguments {
     keep_going: bool,
 }
 
-#[derive(Default)]
-struct Sum {
-    done: u64,
-    twice: u64,
-    committed: u64,
-    refused: u64,
-    unknown: u64,
-    rows: u64,
-    columns: u64,
-    compared: u64,
-    events: u64,
-    /// Seeds with fewer than three kinds of fault, or fewer than 200 transactions.
-    thin: u64,
-    faults: BTreeMap<(&'static str, &'static str), u64>,
-    failed: Vec<u64>,
-}
-
 impl Arguments {
     fn options(&self, seed: u64) -> Options {
         let mut options = Options::new(seed, self.seconds);
+        options.transactions = summary::TRANSACTIONS;
         if !self.faults.is_empty() {
             options.faults = self.faults.iter().cloned().collect();
         }
@@ -89,10 +80,34 @@ impl Arguments {
         command
     }
 
+    fn is_run_twice(&self, seed: u64) -> bool {
+        self.twice > 0 && seed.is_multiple_of(self.twice)
+    }
+
+    /// A history, unless it takes too long. One that goes on without end cannot be stopped: its thread is left
+    /// behind, and ends with the process.
+    fn history(&self, options: Options) -> Report {
+        let seed = options.seed;
+        let (done, waiting) = mpsc::channel();
+        let thread = std::thread::Builder::new().name(format!("seed {seed}"));
+        let began = thread.spawn(move || {
+            // Who waited may have given up.
+            let _ = done.send(run(options));
+        });
+        let why = match began {
+            Ok(_) => match waiting.recv_timeout(Duration::from_secs(self.limit)) {
+                Ok(report) => return report,
+                Err(_) => format!("not done within {} s of the wall clock", self.limit),
+            },
+            Err(error) => format!("no thread: {error}"),
+        };
+        Report::failed(seed, why)
+    }
+
     fn judge(&self, seed: u64) -> Report {
-        let mut report = run(self.options(seed));
-        if self.twice > 0 && seed.is_multiple_of(self.twice) {
-            let again = run(Options { trace: None, ..self.options(seed) });
+        let mut report = self.history(self.options(seed));
+        if self.is_run_twice(seed) {
+            let again = self.history(Options { trace: None, ..self.options(seed) });
             if (again.hash, again.events) != (report.hash, report.events) {
                 report.failures.push(format!(
                     "two runs differ: {:016x} after {} events, {:016x} after {}",
@@ -102,77 +117,45 @@ impl Arguments {
         }
         report
     }
-}
 
-impl Sum {
-    fn add(&mut self, arguments: &Arguments, report: Report) {
-        let figures = report.figures;
-        self.done += 1;
-        self.twice += u64::from(arguments.twice > 0 && report.seed.is_multiple_of(arguments.twice));
-        self.committed += figures.committed;
-        self.refused += figures.refused;
-        self.unknown += figures.unknown;
-        self.rows += figures.rows_read;
-        self.columns += figures.columns_read;
-        self.compared += figures.compared;
-        self.events += report.events;
-        let kinds: BTreeSet<&str> = report.faults.keys().map(|(fault, _)| *fault).collect();
-        let attempts = figures.committed + figures.refused + figures.unknown;
-        self.thin += u64::from(kinds.len() < 3 || attempts < 200);
-        for (key, count) in report.faults {
-            *self.faults.entry(key).or_default() += count;
-        }
-        if !report.failures.is_empty() {
-            self.failed.push(report.seed);
-            println!("seed {} FAILED", report.seed);
-            report.failures.iter().for_each(|failure| println!("    {failure}"));
-            println!("    again: {}", arguments.replay(report.seed));
+    /// Runs seeds until none is left, or until one has failed and nobody goes on after that.
+    fn work(&self, next: &AtomicU64, stop: &AtomicU64, sum: &Mutex<Sum>) {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= self.seeds || stop.load(Ordering::Relaxed) > 0 {
+                return;
+            }
+            let report = self.judge(self.from + at);
+            if !report.failures.is_empty() && !self.keep_going {
+                stop.store(1, Ordering::Relaxed);
+            }
+            let Ok(mut sum) = sum.lock() else { return };
+            self.tell(&report);
+            sum.add(&report, self.is_run_twice(report.seed) && report.failures.is_empty());
+            if sum.done.is_multiple_of(25) {
+                println!(
+                    "{} of {} seeds, {} failed, {} committed",
+                    sum.done,
+                    self.seeds,
+                    sum.failed.len(),
+                    sum.committed
+                );
+            }
         }
     }
 
-    fn show(&self) {
-        println!(
-            "{} seeds, {} of them twice with the same history, {} failed: {:?}",
-            self.done,
-            self.twice,
-            self.failed.len(),
-            self.failed
-        );
-        println!(
-            "{} transactions committed, {} refused, {} unknown; {} snapshots read from rows, {} from \
-             columns; {} replicas compared; {} events; {} seeds with fewer than 200 transactions or \
-             3 kinds of fault",
-            self.committed,
-            self.refused,
-            self.unknown,
-            self.rows,
-            self.columns,
-            self.compared,
-            self.events,
-            self.thin
-        );
-        let states: BTreeSet<&str> = self.faults.keys().map(|(_, state)| *state).collect();
-        print!("{:16}", "fault");
-        states.iter().for_each(|state| print!(" {state:>16}"));
-        println!();
-        let faults: BTreeSet<&str> = self.faults.keys().map(|(fault, _)| *fault).collect();
-        for fault in faults {
-            print!("{fault:16}");
-            for state in &states {
-                print!(" {:>16}", self.faults.get(&(fault, *state)).copied().unwrap_or(0));
-            }
-            println!();
+    fn tell(&self, report: &Report) {
+        if !report.failures.is_empty() {
+            println!("seed {} FAILED", report.seed);
+            report.failures.iter().for_each(|failure| println!("    {failure}"));
+            println!("    again: {}", self.replay(report.seed));
         }
     }
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let known = |name: &String| {
-        FAULTS.iter().any(|(fault, _)| fault == name)
-            || simulation::KNOWN.contains(&name.as_str())
-            || name == "none"
-    };
+    let known = |name: &String| FAULTS.iter().any(|(fault, _)| fault == name) || name == "none";
     if let Some(unknown) = arguments.faults.iter().find(|name| !known(name)) {
         let names: Vec<&str> = FAULTS.iter().map(|(name, _)| *name).collect();
         eprintln!("no fault is called {unknown}: there are {}", names.join(", "));
@@ -191,33 +174,10 @@ fn main() -> ExitCode {
     let sum = Mutex::new(Sum::default());
     std::thread::scope(|scope| {
         for _ in 0..arguments.jobs.clamp(1, arguments.seeds.max(1)) {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    if at >= arguments.seeds || stop.load(Ordering::Relaxed) > 0 {
-                        return;
-                    }
-                    let report = arguments.judge(arguments.from + at);
-                    let failed = !report.failures.is_empty();
-                    if failed && !arguments.keep_going {
-                        stop.store(1, Ordering::Relaxed);
-                    }
-                    let Ok(mut sum) = sum.lock() else { return };
-                    sum.add(&arguments, report);
-                    if sum.done.is_multiple_of(25) {
-                        println!(
-                            "{} of {} seeds, {} failed, {} committed",
-                            sum.done,
-                            arguments.seeds,
-                            sum.failed.len(),
-                            sum.committed
-                        );
-                    }
-                }
-            });
+            scope.spawn(|| arguments.work(&next, &stop, &sum));
         }
     });
     let Ok(sum) = sum.into_inner() else { return ExitCode::FAILURE };
-    sum.show();
+    sum.show(arguments.seconds);
     if sum.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

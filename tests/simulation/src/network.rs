@@ -11,9 +11,11 @@ use async_trait::async_trait;
 use env::Random;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use placement::founding::{Answer, Request as Question};
+use placement::identity::ClusterId;
 use raft::{Envelope, SnapshotStream, Transport};
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use types::{Error, NodeId, Result};
 
 use crate::history::History;
@@ -98,11 +100,14 @@ impl Network {
         self.0.state.lock().snapshots
     }
 
-    /// A process is there to be reached; `node` is its number.
-    pub(crate) fn attach(&self, process: Arc<Process>, node: NodeId) {
-        let mut state = self.0.state.lock();
-        state.homes.insert(node, process.host);
-        state.running.insert(process.host, process);
+    /// A process is there to be reached.
+    pub(crate) fn attach(&self, process: Arc<Process>) {
+        self.0.state.lock().running.insert(process.host, process);
+    }
+
+    /// A node is on a host.
+    pub(crate) fn locate(&self, node: NodeId, host: Host) {
+        self.0.state.lock().homes.insert(node, host);
     }
 
     pub(crate) fn detach(&self, host: Host) {
@@ -292,6 +297,9 @@ impl Transport for Port {
     }
 }
 
+/// How long a member may take to say how far it is in founding a cluster.
+const FOUNDING: Duration = Duration::from_secs(2);
+
 /// How a process asks row nodes and placement.
 pub(crate) struct Caller {
     pub network: Network,
@@ -339,4 +347,22 @@ impl placement::PlacementTransport for Caller {
         });
         answer.await
     }
+}
+
+#[async_trait]
+impl placement::entry::FoundingTransport for Caller {
+    async fn ask(&self, address: &str, question: &Question) -> Result<Answer> {
+        let to: Host = address.parse().map_err(|_| Error::not_found("host", address))?;
+        let bytes = encoded(question);
+        let answer = self.network.ask(&self.process, to, ("founding", bytes), |there| {
+            let desk = there.handlers().desk?;
+            let question = question.clone();
+            Some(Box::pin(async move { desk.hear(&question) }))
+        });
+        let late = |_| Err(Error::timeout("a member", FOUNDING));
+        timeout(FOUNDING, answer).await.unwrap_or_else(late)?
+    }
+
+    // There is one cluster, and nobody else's requests.
+    fn join(&self, _: ClusterId) {}
 }

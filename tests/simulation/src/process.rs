@@ -1,13 +1,16 @@
-//! One life of a process: whether it runs, and what it answers.
+//! One life of a process: whether it runs, who it is, and what it answers.
 //!
 //! What a dead process still has on its way must reach nobody: everything that leaves or enters goes past this.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use columnar::ColumnarStore;
 use parking_lot::Mutex;
 use placement::PlacementService;
+use placement::desk::Desk;
 use tokio::sync::Notify;
-use txn::TxnService;
+use txn::{RowStore, TxnService};
+use types::NodeId;
 
 use crate::columns::ColumnReader;
 use crate::network::Host;
@@ -21,9 +24,12 @@ enum Standing {
     Dead,
 }
 
-/// What a process answers.
+/// What a process answers, and what it holds for whoever compares replicas.
 #[derive(Clone, Default)]
 pub(crate) struct Handlers {
+    pub desk: Option<Arc<Desk>>,
+    pub rows: Option<Arc<RowStore>>,
+    pub tablets: Option<ColumnarStore>,
     pub raft: Option<RaftNode>,
     pub txn: Option<Arc<TxnService>>,
     pub placement: Option<Arc<PlacementService>>,
@@ -33,6 +39,8 @@ pub(crate) struct Handlers {
 /// One life of a process.
 pub(crate) struct Process {
     pub host: Host,
+    /// The node's number, once it is known.
+    pub node: OnceLock<NodeId>,
     standing: Mutex<Standing>,
     /// Wakes in the order in which tasks began to wait.
     changed: Notify,
@@ -42,7 +50,8 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn new(host: Host) -> Arc<Self> {
         let (standing, changed) = (Mutex::new(Standing::Runs), Notify::new());
-        Arc::new(Process { host, standing, changed, handlers: Mutex::default() })
+        let (node, handlers) = (OnceLock::new(), Mutex::default());
+        Arc::new(Process { host, node, standing, changed, handlers })
     }
 
     pub(crate) fn serve(&self, handlers: Handlers) {

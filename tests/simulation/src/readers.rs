@@ -14,6 +14,7 @@ use types::{Error, RegionKind, Result, TableId, Timestamp, key};
 
 use crate::ledger::{Look, Seen};
 use crate::network::{Caller, Host};
+use crate::run::Span;
 use crate::workload::{BOUNDS, is_expected};
 use crate::world::World;
 
@@ -43,12 +44,7 @@ impl Reader<'_> {
         let rows: BTreeMap<_, _> = scan.collect().await?.into_iter().collect();
         let whence = format!("rows read by host {}", self.host);
         self.world.history.event("rows", &[self.host, ts.0, rows.len() as u64]);
-        self.world.ledger.look(Look {
-            ts,
-            floor: self.world.floor(),
-            whence,
-            seen: Seen::Rows(rows),
-        });
+        self.world.ledger.look(Look { ts, whence, seen: Seen::Rows(rows) });
         Ok(())
     }
 
@@ -78,7 +74,7 @@ impl Reader<'_> {
             self.world.history.event("columns", &numbers);
             let whence = format!("columns of region {id} on host {to}");
             let seen = Seen::Columns { start: region.start, end: region.end, table, rows };
-            self.world.ledger.look(Look { ts, floor: self.world.floor(), whence, seen });
+            self.world.ledger.look(Look { ts, whence, seen });
         }
         Ok(())
     }
@@ -141,9 +137,9 @@ pub(crate) async fn read(
     host: Host,
     table: TableId,
     random: Random,
-    until: Instant,
+    span: Span,
 ) {
-    while Instant::now() < until && !world.history.has_failed() {
+    while span.goes_on(&world) {
         sleep(Duration::from_millis(random.below(PAUSE_MS))).await;
         let Some((txn, placement, caller, process)) = world.client(host) else { continue };
         if !process.running().await {

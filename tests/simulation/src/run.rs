@@ -12,7 +12,7 @@ use placement::api::CatalogChange;
 use tokio::time::{Instant, sleep, timeout};
 use types::{Error, Result, TableId};
 
-use crate::faults::{FAULTS, Nemesis, OLD_COLUMNS};
+use crate::faults::{FAULTS, Nemesis};
 use crate::history::History;
 use crate::nodes::FIRST_ROWS;
 use crate::settle::{Figures, settle};
@@ -22,6 +22,8 @@ use crate::{readers, workload};
 
 /// How long a cluster without faults may take to be set up.
 const SET_UP: Duration = Duration::from_secs(60);
+/// How many times as long as asked a history goes on at most where few transactions were tried.
+const LONGEST: u64 = 10;
 /// Workers of a client.
 const WORKERS: u64 = 3;
 /// How long versions live without a lease, in milliseconds: histories are short.
@@ -36,8 +38,10 @@ thread_local! {
 pub struct Options {
     /// Decides everything.
     pub seed: u64,
-    /// Simulated seconds under faults.
+    /// Simulated seconds under faults, at least.
     pub seconds: u64,
+    /// Transactions that clients try, at least: faults go on until then.
+    pub transactions: u64,
     /// Names of the faults that may come.
     pub faults: BTreeSet<String>,
     /// Where every event is written as a line, if anywhere.
@@ -48,7 +52,7 @@ impl Options {
     /// A seed with every fault.
     pub fn new(seed: u64, seconds: u64) -> Self {
         let faults = FAULTS.iter().map(|(name, _)| (*name).to_owned()).collect();
-        Options { seed, seconds, faults, trace: None }
+        Options { seed, seconds, transactions: 0, faults, trace: None }
     }
 }
 
@@ -65,8 +69,25 @@ pub struct Report {
     pub figures: Figures,
     /// Faults by what the system was doing.
     pub faults: BTreeMap<(&'static str, &'static str), u64>,
+    /// How many those were: one may meet the system in several states.
+    pub brought: u64,
     /// What is wrong; nothing if all is well.
     pub failures: Vec<String>,
+}
+
+impl Report {
+    /// Of a history that says nothing but what went wrong with it.
+    pub fn failed(seed: u64, why: String) -> Self {
+        Report {
+            seed,
+            hash: 0,
+            events: 0,
+            figures: Figures::default(),
+            faults: BTreeMap::new(),
+            brought: 0,
+            failures: vec![why],
+        }
+    }
 }
 
 /// Takes note of panics of simulated processes instead of printing them: their history fails with them.
@@ -93,18 +114,10 @@ pub fn run(options: Options) -> Report {
     let seed = options.seed;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    let nothing = |what: String| Report {
-        seed,
-        hash: 0,
-        events: 0,
-        figures: Figures::default(),
-        faults: BTreeMap::new(),
-        failures: vec![what],
-    };
     let mut report = match runtime {
         Ok(runtime) => catch_unwind(AssertUnwindSafe(|| runtime.block_on(history(options))))
-            .unwrap_or_else(|_| nothing("the history ended by a panic".into())),
-        Err(error) => nothing(format!("no runtime: {error}")),
+            .unwrap_or_else(|_| Report::failed(seed, "the history ended by a panic".into())),
+        Err(error) => Report::failed(seed, format!("no runtime: {error}")),
     };
     report.failures.extend(PANICS.with_borrow_mut(Option::take).unwrap_or_default());
     report
@@ -112,16 +125,41 @@ pub fn run(options: Options) -> Report {
 
 async fn history(options: Options) -> Report {
     let (seed, history) = (options.seed, History::new(options.trace));
-    let figures = match live(seed, options.seconds, options.faults, history.clone()).await {
-        Ok(figures) => figures,
-        Err(what) => {
-            history.fail(what);
-            Figures::default()
-        }
-    };
+    let figures =
+        match live(seed, (options.seconds, options.transactions), options.faults, history.clone())
+            .await
+        {
+            Ok(figures) => figures,
+            Err(what) => {
+                history.fail(what);
+                Figures::default()
+            }
+        };
     let (hash, events) = history.digest();
-    let (faults, failures) = (history.counts(), history.failures());
-    Report { seed, hash, events, figures, faults, failures }
+    let ((faults, brought), failures) = (history.counts(), history.failures());
+    Report { seed, hash, events, figures, faults, brought, failures }
+}
+
+/// How long clients and faults go on.
+#[derive(Clone, Copy)]
+pub(crate) struct Span {
+    until: Instant,
+    /// By then even if fewer transactions were tried.
+    latest: Instant,
+    transactions: u64,
+}
+
+impl Span {
+    fn of(seconds: u64, transactions: u64) -> Self {
+        let after = |seconds| Instant::now() + Duration::from_secs(seconds);
+        Span { until: after(seconds), latest: after(LONGEST * seconds), transactions }
+    }
+
+    pub(crate) fn goes_on(&self, world: &World) -> bool {
+        let now = Instant::now();
+        let lacking = || now < self.latest && world.ledger.ended() < self.transactions;
+        !world.history.has_failed() && (now < self.until || lacking())
+    }
 }
 
 fn shape(random: &Random) -> Shape {
@@ -135,7 +173,7 @@ fn shape(random: &Random) -> Shape {
 
 async fn live(
     seed: u64,
-    seconds: u64,
+    (seconds, transactions): (u64, u64),
     faults: BTreeSet<String>,
     history: History,
 ) -> std::result::Result<Figures, String> {
@@ -152,30 +190,29 @@ async fn live(
         Err(_) => Err("the cluster was not set up in time".to_owned()),
         Ok(Err(error)) => Err(format!("the cluster could not be set up: {error}")),
         Ok(Ok(table)) => {
-            let until = Instant::now() + Duration::from_secs(seconds);
+            let span = Span::of(seconds, transactions);
             let mut tasks = Vec::new();
             for host in world.hosts(Kind::Client) {
                 for _ in 0..WORKERS {
-                    let work = workload::work(world.clone(), host, random.fork(), until);
+                    let work = workload::work(world.clone(), host, random.fork(), span);
                     tasks.push(tokio::spawn(work));
                 }
-                let read = readers::read(world.clone(), host, table, random.fork(), until);
+                let read = readers::read(world.clone(), host, table, random.fork(), span);
                 tasks.push(tokio::spawn(read));
             }
-            let old_columns = faults.contains(OLD_COLUMNS);
             let nemesis = Nemesis {
                 world: world.clone(),
                 random: random.fork(),
                 enabled: faults,
                 odd: 1 + random.below(FIRST_ROWS),
-                until,
+                span,
             };
             tasks.push(tokio::spawn(nemesis.run()));
             for task in tasks {
                 // What has panicked is noted where panics are.
                 let _ = task.await;
             }
-            settle(&world, table, old_columns).await
+            settle(&world, table).await
         }
     };
     watching.abort();

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use placement::catalog::VOTERS;
 use raft::PeerStatus;
 use tokio::time::{Instant, sleep, timeout};
 use txn::mvcc::{self, Page};
-use types::{RegionId, TableId, Timestamp, key};
+use types::{Peer, RegionId, TableId, Timestamp, key};
 
 use crate::ledger::Outcome;
 use crate::model::Model;
@@ -61,6 +62,19 @@ fn unrest(world: &World, table: TableId) -> Option<String> {
             return Some(format!("region {id} on host {host} is not where its leader is"));
         }
     }
+    for leader in leaders.values() {
+        let id = leader.region.id;
+        let there = |peer: &&Peer| {
+            statuses.iter().any(|(_, other)| other.region.id == id && other.peer.id == peer.id)
+        };
+        if let Some(lost) = leader.region.peers.iter().find(|peer| !there(peer)) {
+            return Some(format!("{lost:?} of region {id} is missing"));
+        }
+        let voters = leader.region.voters().count();
+        if voters != VOTERS {
+            return Some(format!("region {id} has {voters} voters"));
+        }
+    }
     let mut led: Vec<&PeerStatus> =
         leaders.into_values().filter(|status| status.region.table() == Some(table)).collect();
     led.sort_by(|a, b| a.region.start.cmp(&b.region.start));
@@ -70,16 +84,12 @@ fn unrest(world: &World, table: TableId) -> Option<String> {
             return Some(format!("a range is missing before region {}", status.region.id));
         }
         edge = status.region.end.clone();
-        if status.region.learners().count() == 0 {
+        let holds = |peer: &Peer| {
+            let mut learners = statuses.iter().filter(|(_, other)| other.peer.id == peer.id);
+            learners.any(|(host, _)| world.hosts(Kind::Columns).contains(host))
+        };
+        if !status.region.learners().any(holds) {
             return Some(format!("region {} has no columnar replica", status.region.id));
-        }
-        for peer in &status.region.peers {
-            let there = statuses
-                .iter()
-                .any(|(_, other)| other.region.id == status.region.id && other.peer.id == peer.id);
-            if !there {
-                return Some(format!("{peer:?} of region {} is missing", status.region.id));
-            }
         }
     }
     (edge != key::records_end(table)).then(|| "the last range is missing".to_owned())
@@ -224,12 +234,15 @@ pub struct Figures {
     pub compared: u64,
 }
 
+impl Figures {
+    /// Transactions that were tried.
+    pub fn attempts(&self) -> u64 {
+        self.committed + self.refused + self.unknown
+    }
+}
+
 /// Mends everything, and checks all that was seen.
-pub(crate) async fn settle(
-    world: &Arc<World>,
-    table: TableId,
-    old_columns: bool,
-) -> Result<Figures, String> {
+pub(crate) async fn settle(world: &Arc<World>, table: TableId) -> Result<Figures, String> {
     mend(world);
     // What is compared below should not be collected meanwhile.
     let longer = world.placement();
@@ -252,14 +265,9 @@ pub(crate) async fn settle(
         model.check_locks(attempt)?;
     }
     let looks = world.ledger.looks();
-    let of_columns = |look: &&crate::ledger::Look| {
-        old_columns || look.ts >= look.floor || matches!(look.seen, crate::ledger::Seen::Rows(_))
-    };
-    looks.iter().filter(of_columns).try_for_each(|look| model.check_look(look))?;
+    looks.iter().try_for_each(|look| model.check_look(look))?;
     let moments = sample(model.moments());
-    let floor = if old_columns { Timestamp::ZERO } else { world.floor() };
-    let younger: Vec<Timestamp> = moments.iter().copied().filter(|ts| *ts >= floor).collect();
-    let compared = check_rows(world, &model, &moments)? + check_columns(world, &model, &younger)?;
+    let compared = check_rows(world, &model, &moments)? + check_columns(world, &model, &moments)?;
     let count = |outcome: fn(&Outcome) -> bool| {
         attempts.iter().filter(|attempt| outcome(&attempt.outcome)).count() as u64
     };

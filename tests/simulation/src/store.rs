@@ -10,14 +10,17 @@ use env::{Random, SimDisk};
 use parking_lot::Mutex;
 use raft::testing::SimGroups;
 use raft::{
-    Envelope, Groups, Inline, Job, PeerStatus, Pending, Position, RaftLog, Returned, SpoolWriter,
-    Spooled, Store, TICK, Worker,
+    Envelope, Groups, Inline, Job, Participation, PeerStatus, Pending, Position, RaftLog, Returned,
+    SpoolWriter, Spooled, Store, TICK, Worker,
 };
 use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval_at, sleep};
 use types::{Error, Peer, PeerId, Region, RegionId, Result};
 
 use crate::process::Process;
+
+/// Rounds that a store may have work for at one moment.
+const MAX_ROUNDS: u64 = 100_000;
 
 type Slot = Arc<Mutex<Option<Store>>>;
 
@@ -84,6 +87,14 @@ impl RaftNode {
         self.wake.notify_one();
     }
 
+    /// Takes part in these groups from now on.
+    pub(crate) fn participate(&self, participation: Participation) {
+        if let Some(store) = self.store.lock().as_mut() {
+            store.participate(participation);
+        }
+        self.wake.notify_one();
+    }
+
     /// Drives the store until the process dies or its disk goes down.
     pub(crate) async fn drive(
         self,
@@ -112,6 +123,7 @@ impl RaftNode {
             if tick && let Some(store) = self.store.lock().as_mut() {
                 store.tick();
             }
+            let mut rounds = 0;
             loop {
                 let more = match self.store.lock().as_mut() {
                     Some(store) => store.drive(),
@@ -123,6 +135,9 @@ impl RaftNode {
                 if !more {
                     break;
                 }
+                rounds += 1;
+                // Time stands still meanwhile: nothing could come that it waits for.
+                assert!(rounds < MAX_ROUNDS, "a store goes round without end");
             }
         }
     }

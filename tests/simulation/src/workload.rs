@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use env::Random;
 use placement::PlacementClient;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use txn::api::{Expect, Waiting};
 use txn::{Transaction, TxnClient};
 use types::{Error, Result, Table};
 
 use crate::ledger::{Attempt, Held, Outcome};
 use crate::network::Host;
+use crate::run::Span;
 use crate::table::{DATABASE, NAME, Said, encode, key_of};
 use crate::world::World;
 
@@ -239,8 +240,8 @@ pub(crate) fn is_expected(error: &Error) -> bool {
 }
 
 /// Runs transactions from a host until the time is over.
-pub(crate) async fn work(world: Arc<World>, host: Host, random: Random, until: Instant) {
-    while Instant::now() < until && !world.history.has_failed() {
+pub(crate) async fn work(world: Arc<World>, host: Host, random: Random, span: Span) {
+    while span.goes_on(&world) {
         sleep(Duration::from_millis(random.below(PAUSE_MS))).await;
         let Some((txn, placement, _, process)) = world.client(host) else { continue };
         if !process.running().await {

@@ -3,7 +3,7 @@
 //! It starts, kills and mends; when and what is the business of the faults. What a disk had not synced and an engine had not
 //! made durable is lost with every process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,17 +12,20 @@ use env::{Random, SimDisk};
 use kv::MemoryKv;
 use parking_lot::Mutex;
 use placement::PlacementClient;
+use placement::catalog::VOTERS;
 use raft::{Groups, PeerStatus};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 use txn::{RowStore, TxnClient};
-use types::{NodeId, RegionId, Timestamp};
+use types::{Error, NodeId, Peer, RegionId};
 
 use crate::clock::HostClock;
 use crate::history::History;
 use crate::ledger::Ledger;
 use crate::network::{Caller, Host, Network};
-use crate::nodes::{Life, Machine, client, columnar, row};
-use crate::process::Process;
+use crate::nodes::client::{self, Ways};
+use crate::nodes::{Life, Machine, columnar, row};
+use crate::process::{Handlers, Process};
 use crate::store::{Pace, RaftNode};
 use crate::table::Schemas;
 
@@ -48,18 +51,16 @@ pub(crate) struct Shape {
     pub clients: u64,
 }
 
-enum Running {
-    Rows(row::Started),
-    Columns(columnar::Started),
-    Client(client::Started),
+struct Running {
+    life: Life,
+    /// Of clients.
+    ways: Option<Ways>,
 }
 
 struct Slot {
     machine: Machine,
     kind: Kind,
     kv: MemoryKv,
-    /// A client's number; other nodes keep theirs with their data.
-    node: Option<NodeId>,
     running: Option<Running>,
     /// Somebody is about to start it.
     starting: bool,
@@ -72,12 +73,10 @@ pub(crate) struct World {
     pub random: Random,
     pub ledger: Ledger,
     pub schemas: Mutex<Schemas>,
-    /// The greatest timestamp that any region was seen to be collected to.
-    floor: Mutex<Timestamp>,
     /// What is going on, to say in which states faults came.
     doing: Mutex<BTreeMap<&'static str, u64>>,
     hosts: Mutex<BTreeMap<Host, Slot>>,
-    operator: Mutex<Option<client::Started>>,
+    operator: Mutex<Option<Running>>,
     _root: tempfile::TempDir,
 }
 
@@ -91,24 +90,6 @@ impl Drop for Doing {
     fn drop(&mut self) {
         if let Some(count) = self.world.doing.lock().get_mut(self.what) {
             *count -= 1;
-        }
-    }
-}
-
-impl Running {
-    fn life(&self) -> &Life {
-        match self {
-            Running::Rows(started) => &started.life,
-            Running::Columns(started) => &started.life,
-            Running::Client(started) => &started.life,
-        }
-    }
-
-    fn into_life(self) -> Life {
-        match self {
-            Running::Rows(started) => started.life,
-            Running::Columns(started) => started.life,
-            Running::Client(started) => started.life,
         }
     }
 }
@@ -136,9 +117,10 @@ impl World {
                     shadow: root.path().join(format!("host-{host}")),
                     network: network.clone(),
                     random: random.fork(),
+                    history: history.clone(),
                 };
-                let (kv, node, running) = (MemoryKv::new(), None, None);
-                hosts.insert(host, Slot { machine, kind, kv, node, running, starting: false });
+                let (kv, running) = (MemoryKv::new(), None);
+                hosts.insert(host, Slot { machine, kind, kv, running, starting: false });
             }
         }
         let world = World {
@@ -147,7 +129,6 @@ impl World {
             random,
             ledger: Ledger::default(),
             schemas: Mutex::default(),
-            floor: Mutex::default(),
             doing: Mutex::default(),
             hosts: Mutex::new(hosts),
             operator: Mutex::default(),
@@ -160,8 +141,12 @@ impl World {
     fn start_operator(&self) {
         let machine = self.hosts.lock().get(&OPERATOR).map(|slot| slot.machine.clone());
         if let Some(machine) = machine {
-            // It registers as no node that anybody counts on.
-            *self.operator.lock() = Some(client::start(&machine, None));
+            // It registers as no node.
+            let process = Process::new(machine.host);
+            let placement = machine.placement_client(&process);
+            let ways = Some(Ways::new(&machine, &process, &placement));
+            let life = Life { process, placement, tasks: JoinSet::new() };
+            *self.operator.lock() = Some(Running { life, ways });
         }
     }
 
@@ -176,8 +161,9 @@ impl World {
     pub(crate) fn operator(&self) -> (TxnClient, Arc<Caller>) {
         let operator = self.operator.lock();
         #[allow(clippy::expect_used, reason = "it starts with the world")]
-        let started = operator.as_ref().expect("an operator");
-        (started.txn.clone(), started.caller.clone())
+        let Ways { txn, caller } =
+            operator.as_ref().and_then(|it| it.ways.clone()).expect("an operator");
+        (txn, caller)
     }
 
     /// Something begins.
@@ -198,7 +184,7 @@ impl World {
 
     pub(crate) fn process(&self, host: Host) -> Option<Arc<Process>> {
         let hosts = self.hosts.lock();
-        Some(hosts.get(&host)?.running.as_ref()?.life().process.clone())
+        Some(hosts.get(&host)?.running.as_ref()?.life.process.clone())
     }
 
     pub(crate) fn is_up(&self, host: Host) -> bool {
@@ -211,53 +197,56 @@ impl World {
         host: Host,
     ) -> Option<(TxnClient, PlacementClient, Arc<Caller>, Arc<Process>)> {
         let hosts = self.hosts.lock();
-        match hosts.get(&host)?.running.as_ref()? {
-            Running::Client(started) => Some((
-                started.txn.clone(),
-                started.life.placement.clone(),
-                started.caller.clone(),
-                started.life.process.clone(),
-            )),
-            _ => None,
-        }
+        let Running { life, ways } = hosts.get(&host)?.running.as_ref()?;
+        let Ways { txn, caller } = ways.clone()?;
+        Some((txn, life.placement.clone(), caller, life.process.clone()))
+    }
+
+    /// What the processes that run consist of.
+    fn parts<T>(&self, part: impl Fn(Handlers) -> Option<T>) -> Vec<(Host, T)> {
+        let hosts = self.hosts.lock();
+        let parts = hosts.iter().filter_map(|(host, slot)| {
+            let handlers = slot.running.as_ref()?.life.process.handlers();
+            Some((*host, part(handlers)?))
+        });
+        parts.collect()
     }
 
     /// Row stores and columnar stores that are there now.
     pub(crate) fn row_stores(&self) -> Vec<(Host, Arc<RowStore>)> {
-        let hosts = self.hosts.lock();
-        let stores = hosts.iter().filter_map(|(host, slot)| match slot.running.as_ref()? {
-            Running::Rows(started) => Some((*host, started.rows.clone())),
-            _ => None,
-        });
-        stores.collect()
+        self.parts(|handlers| handlers.rows)
     }
 
     pub(crate) fn column_stores(&self) -> Vec<(Host, ColumnarStore)> {
-        let hosts = self.hosts.lock();
-        let stores = hosts.iter().filter_map(|(host, slot)| match slot.running.as_ref()? {
-            Running::Columns(started) => Some((*host, started.columns.clone())),
-            _ => None,
-        });
-        stores.collect()
-    }
-
-    /// How far old versions were collected in any region, as far as was seen.
-    pub(crate) fn floor(&self) -> Timestamp {
-        let stores = self.row_stores().into_iter();
-        let views = stores.flat_map(|(_, store)| store.regions());
-        let now = views.map(|view| view.floors.read).max().unwrap_or_default();
-        let mut floor = self.floor.lock();
-        *floor = now.max(*floor);
-        *floor
+        self.parts(|handlers| handlers.tablets)
     }
 
     /// Raft stores that are there now.
     pub(crate) fn rafts(&self) -> Vec<(Host, RaftNode)> {
-        let hosts = self.hosts.lock();
-        let rafts = hosts
-            .iter()
-            .filter_map(|(host, slot)| Some((*host, slot.running.as_ref()?.life().raft.clone()?)));
-        rafts.collect()
+        self.parts(|handlers| handlers.raft)
+    }
+
+    /// Row nodes that know who they are.
+    pub(crate) fn row_nodes(&self) -> Vec<NodeId> {
+        let rows = self.hosts(Kind::Rows).into_iter();
+        rows.filter_map(|host| self.process(host)?.node.get().copied()).collect()
+    }
+
+    /// Whether every region would go on without what a host has, and without any other disk's help: all
+    /// that its other voters should hold is there.
+    pub(crate) fn can_spare(&self, host: Host) -> bool {
+        let statuses = self.statuses();
+        let others = || self.hosts(Kind::Rows).into_iter().filter(|other| *other != host);
+        let regions: BTreeSet<RegionId> = statuses.iter().map(|(_, it)| it.region.id).collect();
+        let whole = |region: RegionId| {
+            let Some((_, leader)) = self.leader(region) else { return false };
+            let holds = |peer: &Peer| {
+                let mut held = statuses.iter().filter(|(_, it)| it.region.id == region);
+                held.any(|(at, it)| it.peer.id == peer.id && (it.ready || *at == host))
+            };
+            leader.region.voters().count() >= VOTERS && leader.region.voters().all(holds)
+        };
+        others().all(|other| self.is_up(other)) && regions.into_iter().all(whole)
     }
 
     pub(crate) fn statuses(&self) -> Vec<(Host, PeerStatus)> {
@@ -282,10 +271,11 @@ impl World {
         let mut state = Vec::new();
         {
             let hosts = self.hosts.lock();
-            if hosts.values().any(|slot| slot.running.is_none()) {
+            let down = |(host, slot): (&Host, &Slot)| *host != OPERATOR && slot.running.is_none();
+            if hosts.iter().any(down) {
                 state.push("node down");
             }
-            if hosts.values().flat_map(|slot| &slot.running).any(|r| r.life().process.is_paused()) {
+            if hosts.values().flat_map(|slot| &slot.running).any(|r| r.life.process.is_paused()) {
                 state.push("node hung");
             }
         }
@@ -324,7 +314,7 @@ impl World {
             running
         };
         self.history.event("killed", &[host]);
-        gone.into_life().end(&self.network);
+        gone.life.end(&self.network);
     }
 
     /// Takes a dead host's disk away: what starts there next has nothing.
@@ -351,80 +341,56 @@ impl World {
         let world = self.clone();
         tokio::spawn(async move {
             sleep(after).await;
-            while !world.try_start(host).await {
-                sleep(Duration::from_millis(20)).await;
-            }
-            if let Some(slot) = world.hosts.lock().get_mut(&host) {
-                slot.starting = false;
-            }
+            world.start(host);
         });
     }
 
-    async fn number(&self, host: Host, machine: &Machine, kind: Kind) -> Option<NodeId> {
-        let known = match kind {
-            Kind::Rows => return Some(host),
-            Kind::Columns => columnar::identity(machine),
-            Kind::Client => Ok(self.hosts.lock().get(&host).and_then(|slot| slot.node)),
-        };
-        if let Some(node) = known.ok()? {
-            return Some(node);
-        }
-        let node = self.placement().ids(1).await.ok()?;
-        match kind {
-            Kind::Columns => columnar::identify(machine, node).ok()?,
-            _ => {
-                let mut hosts = self.hosts.lock();
-                hosts.get_mut(&host)?.node = Some(node);
-            }
-        }
-        Some(node)
-    }
-
-    /// One try to start; a disk that goes down meanwhile is a crash within recovery.
-    async fn try_start(&self, host: Host) -> bool {
+    fn start(self: &Arc<Self>, host: Host) {
         let found = {
             let hosts = self.hosts.lock();
             hosts.get(&host).map(|slot| (slot.machine.clone(), slot.kind, slot.kv.clone()))
         };
-        let Some((machine, kind, kv)) = found else { return true };
-        let Some(node) = self.number(host, &machine, kind).await else {
-            self.recover_disk(host);
-            return false;
-        };
-        let started = match kind {
-            Kind::Rows => row::start(&machine, kv).map(Running::Rows),
-            Kind::Columns => columnar::start(&machine, node).map(Running::Columns),
-            Kind::Client => Ok(Running::Client(client::start(&machine, Some(node)))),
-        };
-        match started {
-            Ok(running) => {
-                self.history.event("started", &[host, node]);
-                if let Some(slot) = self.hosts.lock().get_mut(&host) {
-                    slot.running = Some(running);
-                }
-                true
+        let Some((machine, kind, kv)) = found else { return };
+        let process = Process::new(host);
+        let placement = machine.placement_client(&process);
+        let ways = (kind == Kind::Client).then(|| Ways::new(&machine, &process, &placement));
+        let mut tasks = JoinSet::new();
+        let (world, life, ways_of_it) =
+            (self.clone(), (process.clone(), placement.clone()), ways.clone());
+        tasks.spawn(async move {
+            let (process, placement) = life;
+            let mine = process.clone();
+            let ended = match (kind, ways_of_it) {
+                (Kind::Rows, _) => row::run(machine, kv, process, placement).await,
+                (_, Some(ways)) => client::run(machine, process, placement, ways.txn).await,
+                _ => columnar::run(machine, process, placement).await,
+            };
+            if let Err(error) = ended {
+                world.ended(&mine, &error);
             }
-            Err(error) => {
-                self.network.detach(host);
-                // A full or failing disk is in its way for a while; anything else is for good.
-                if !machine.disk.is_down() && !matches!(error, types::Error::Io(_)) {
-                    self.history.fail(format!("host {host} does not start: {error}"));
-                }
-                self.recover_disk(host);
-                false
-            }
+        });
+        self.history.event("started", &[host]);
+        if let Some(slot) = self.hosts.lock().get_mut(&host) {
+            slot.running = Some(Running { life: Life { process, placement, tasks }, ways });
+            slot.starting = false;
         }
     }
 
-    fn recover_disk(&self, host: Host) {
-        let seed = self.random.u64();
-        let mut hosts = self.hosts.lock();
-        if let Some(slot) = hosts.get_mut(&host)
-            && slot.machine.disk.is_down()
-        {
-            slot.machine.disk.crash(seed);
-            slot.kv = slot.kv.crash(seed);
+    /// A process has come to its end by itself: somebody starts it again.
+    fn ended(self: &Arc<Self>, process: &Arc<Process>, error: &Error) {
+        let host = process.host;
+        if !self.process(host).is_some_and(|now| Arc::ptr_eq(&now, process)) {
+            return;
         }
+        self.history.event(&format!("ended {error}"), &[host]);
+        let down = self.machine(host).is_some_and(|machine| machine.disk.is_down());
+        // A full or failing disk, or that nobody answers, is in its way for a while; anything else is for good.
+        let for_good = matches!(error, Error::Revoked(_) | Error::Invalid(_) | Error::Corrupt(_));
+        if for_good && !down {
+            self.history.fail(format!("host {host} ended: {error}"));
+        }
+        self.kill(host);
+        self.start_later(host, Duration::from_millis(20 + self.random.below(1_000)));
     }
 
     /// Ends processes whose disk has gone down, and has them started again.

@@ -248,10 +248,16 @@ fn columns_of_the_lost_are_destroyed_and_peers_of_row_nodes_are_not() {
     };
     // Half of a region that was split by those who are lost.
     let half = before(1_700, 4);
-    assert_eq!(orders(&mut office, &state, 900, half.clone()), [Order::Destroy(1_700)]);
+    assert_eq!(
+        orders(&mut office, &state, 900, half.clone()),
+        [Order::Destroy { region: 1_700, conf: 4 }]
+    );
     assert!(orders(&mut office, &state, 3, half).is_empty());
     let own = before(region.id, 9);
-    assert_eq!(orders(&mut office, &state, 900, own), [Order::Destroy(region.id)]);
+    assert_eq!(
+        orders(&mut office, &state, 900, own),
+        [Order::Destroy { region: region.id, conf: 9 }]
+    );
     // One that is founded from now on, and not reported by its leader yet.
     let new = before(state.next_id, 1);
     assert!(orders(&mut office, &state, 900, new).is_empty());

@@ -149,7 +149,7 @@ impl World {
         self.office.hear(node, report, peers, at);
         self.heard_ms.insert(node, self.now_ms);
         for order in self.office.orders(&self.state, node) {
-            if let Order::Destroy(id) = order {
+            if let Order::Destroy { region: id, .. } = order {
                 self.destroy(id, node);
             }
         }

@@ -7,6 +7,7 @@ mod collection;
 mod deadlock;
 mod identity;
 mod model;
+mod office;
 mod oracle_scripts;
 mod real_raft;
 mod scheduler_scripts;

@@ -80,6 +80,12 @@ impl SchedulerScript {
                 view.region.peers.push(Peer { id, node: *node, role: *role });
                 view.ready.insert(*node);
             }
+            Move::Promote { peer, .. } => {
+                let mut members = view.region.peers.iter_mut();
+                let member = members.find(|member| member.id == *peer).unwrap();
+                member.role = PeerRole::Voter;
+                view.ready.insert(member.node);
+            }
             Move::Remove { peer, .. } => {
                 let node = view.region.peer(*peer).unwrap().node;
                 view.region.peers.retain(|member| member.id != *peer);

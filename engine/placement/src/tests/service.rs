@@ -89,6 +89,10 @@ impl Cluster {
     }
 }
 
+fn destroy(as_reported: &Region) -> Order {
+    Order::Destroy { region: as_reported.id, conf: as_reported.epoch.conf }
+}
+
 fn peer(region: &Region, leader: bool) -> PeerReport {
     PeerReport {
         region: region.clone(),
@@ -235,7 +239,7 @@ async fn table_is_created_by_heartbeats_split_and_found_again() {
     assert_eq!(cluster.client.locate(&key).await.unwrap().region.id, 5_000);
     cluster.members[0].clock.advance(Duration::from_millis(DEFAULT_LIFE_MS + 1_000));
     let orders = cluster.beat_until_destroyed(1, reports(), 3).await;
-    assert!(orders.contains(&Order::Destroy(5_000)));
+    assert!(orders.contains(&destroy(&child)));
     for _ in 0..40 {
         assert_eq!(cluster.beat(1, vec![]).await, vec![]);
         cluster.client.invalidate(5_000);
@@ -273,7 +277,7 @@ async fn leases_protect_the_rows_of_dropped_tables() {
     assert_eq!(cluster.beat(1, reports()).await, vec![]);
     clock.advance(Duration::from_secs(101));
     let orders = cluster.beat_until_destroyed(1, reports(), 1).await;
-    assert_eq!(orders, [Order::Destroy(region.id)]);
+    assert_eq!(orders, [destroy(&region)]);
     let lost = cluster.client.renew_lease(lease.id, Duration::from_secs(1)).await;
     assert_eq!(lost, Err(Error::LeaseLost(lease.id)));
     cluster.client.release_lease(lease.id).await.unwrap();
@@ -302,7 +306,7 @@ async fn columns_of_a_dropped_table_stay_while_a_lease_may_read_them() {
     cluster.beat(node, vec![]).await;
     let orders =
         cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
-    let [Order::Membership(_, peers)] = orders.as_slice() else { panic!("{orders:?}") };
+    let [Order::Membership { peers, .. }] = orders.as_slice() else { panic!("{orders:?}") };
     region.peers.clone_from(peers);
     region.epoch.conf += 1;
     cluster.beat(1, vec![peer(&region, true)]).await;
@@ -325,7 +329,7 @@ async fn columns_of_a_dropped_table_stay_while_a_lease_may_read_them() {
     cluster.client.release_lease(lease.id).await.unwrap();
     cluster.members[0].clock.advance(Duration::from_millis(DEFAULT_LIFE_MS + 1_000));
     let orders = cluster.beat_until_destroyed(node, vec![peer(&region, false)], 1).await;
-    assert_eq!(orders, [Order::Destroy(region.id)]);
+    assert_eq!(orders, [destroy(&region)]);
     let dropped = cluster.client.dropped_regions(region.kind).await;
     assert!(matches!(dropped, Err(Error::NotFound { .. })), "{dropped:?}");
 }
@@ -353,7 +357,7 @@ async fn learner_is_ordered_until_reported_and_destroyed_once_removed() {
 
     let orders =
         cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
-    let [Order::Membership(_, peers)] = orders.as_slice() else { panic!("{orders:?}") };
+    let [Order::Membership { peers, .. }] = orders.as_slice() else { panic!("{orders:?}") };
     let [_, Peer { node: on, role: PeerRole::Learner, id }] = peers.as_slice() else {
         panic!("{peers:?}")
     };
@@ -376,13 +380,14 @@ async fn learner_is_ordered_until_reported_and_destroyed_once_removed() {
     cluster.client.change(CatalogChange::AlterTable(Box::new(fewer))).await.unwrap();
     let orders =
         cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
-    assert_eq!(orders, [Order::Membership(region.id, before.peers.clone())]);
+    let (conf, peers) = (region.epoch.conf, before.peers.clone());
+    assert_eq!(orders, [Order::Membership { region: region.id, conf, peers }]);
     let learner = region.clone();
     region.peers = before.peers;
     region.epoch.conf += 1;
     assert_eq!(cluster.beat(1, vec![peer(&region, true)]).await, vec![]);
     let orders = cluster.beat(node, vec![peer(&learner, false)]).await;
-    assert_eq!(orders, [Order::Destroy(region.id)]);
+    assert_eq!(orders, [destroy(&learner)]);
     assert_eq!(cluster.client.node(node).await.unwrap().role, NodeRole::Columnar);
     let status = cluster.client.status().await.unwrap();
     assert_eq!((status.nodes.len(), status.routes.len(), status.leader), (2, 1, 1));
@@ -409,13 +414,14 @@ async fn a_damaged_learner_is_not_held_against_its_successor_on_the_same_node() 
     let grow = async |region: &mut Region| {
         let orders =
             cluster.beat_until(1, vec![peer(region, true)], |orders| !orders.is_empty()).await;
-        let [Order::Membership(_, peers)] = orders.as_slice() else { panic!("{orders:?}") };
+        let [Order::Membership { peers, .. }] = orders.as_slice() else { panic!("{orders:?}") };
         region.peers.clone_from(peers);
         region.epoch.conf += 1;
     };
     grow(&mut region).await;
     let first = region.clone();
     let id = first.peer_on(node).unwrap().id;
+    let destroy = Order::Destroy { region: region.id, conf: first.epoch.conf };
     let damaged = PeerReport { peer: id, damaged: true, ready: false, ..peer(&first, false) };
     cluster.beat(1, vec![peer(&region, true)]).await;
     assert_eq!(cluster.beat(node, vec![damaged.clone()]).await, vec![]);
@@ -424,13 +430,13 @@ async fn a_damaged_learner_is_not_held_against_its_successor_on_the_same_node() 
     let orders =
         cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
     // While the next one is being added, the damaged one is to go: it is in the way.
-    assert_eq!(cluster.beat(node, vec![damaged.clone()]).await, [Order::Destroy(region.id)]);
-    let [Order::Membership(_, peers)] = orders.as_slice() else { panic!("{orders:?}") };
+    assert_eq!(cluster.beat(node, vec![damaged.clone()]).await, [destroy.clone()]);
+    let [Order::Membership { peers, .. }] = orders.as_slice() else { panic!("{orders:?}") };
     region.peers.clone_from(peers);
     region.epoch.conf += 1;
     assert_ne!(region.peer_on(node).unwrap().id, id);
     for _ in 0..5 {
-        assert_eq!(cluster.beat(node, vec![damaged.clone()]).await, [Order::Destroy(region.id)]);
+        assert_eq!(cluster.beat(node, vec![damaged.clone()]).await, [destroy.clone()]);
         assert_eq!(cluster.beat(1, vec![peer(&region, true)]).await, vec![]);
     }
     let route = cluster.client.fresh_regions(region.kind).await.unwrap();
@@ -515,7 +521,7 @@ async fn columnar_node_that_lost_its_disk_is_replaced_at_once() {
     cluster.beat(old, vec![]).await;
     let orders =
         cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
-    let Some(Order::Membership(_, peers)) = orders.first() else { panic!("{orders:?}") };
+    let Some(Order::Membership { peers, .. }) = orders.first() else { panic!("{orders:?}") };
     region.peers.clone_from(peers);
     region.epoch.conf += 1;
     cluster.beat(1, vec![peer(&region, true)]).await;
@@ -553,12 +559,12 @@ async fn columnar_node_that_lost_its_disk_is_replaced_at_once() {
     // Added on the new number first, then the old peer goes.
     let leads = |region: &types::Region| vec![peer(region, true)];
     let orders = cluster.beat_until(1, leads(&region), |orders| !orders.is_empty()).await;
-    let [Order::Membership(_, peers)] = orders.as_slice() else { panic!("{orders:?}") };
+    let [Order::Membership { peers, .. }] = orders.as_slice() else { panic!("{orders:?}") };
     assert!(peers.iter().any(|peer| peer.node == new && peer.role == PeerRole::Learner));
     region.peers.clone_from(peers);
     region.epoch.conf += 1;
     let orders = cluster.beat_until(1, leads(&region), |orders| !orders.is_empty()).await;
-    let [Order::Membership(_, peers)] = orders.as_slice() else { panic!("{orders:?}") };
+    let [Order::Membership { peers, .. }] = orders.as_slice() else { panic!("{orders:?}") };
     assert!(peers.iter().all(|peer| peer.node != old) && peers.iter().any(|peer| peer.node == new));
     // Columns were there before: that they are away for now is known to be a failure.
     assert!(complete().await.contains(&table.id));

@@ -21,6 +21,8 @@ use crate::work::{Inline, Job, Returned, Worker};
 
 /// Steps in a tick.
 const STEPS: u64 = 10;
+/// Rounds that one step has work for at most: a store that goes on has nothing to wait for, and waits for it.
+const MAX_ROUNDS: u64 = 1_000;
 
 /// Makes the machines of a node, at its first start and after each crash.
 pub type MachineMaker = Box<dyn Fn(NodeId) -> Box<dyn Machines> + Send>;
@@ -245,8 +247,9 @@ impl SimCluster {
                     store.returned(returned);
                 }
                 let mut rounds = 0;
-                while store.drive() && rounds < 100 {
+                while store.drive() {
                     rounds += 1;
+                    assert!(rounds < MAX_ROUNDS, "the store of node {id} goes round without end");
                 }
             }
         }

@@ -36,6 +36,10 @@ impl Nemesis {
             _ => self.any_host(&stored),
         };
         let Some(host) = host.filter(|host| self.world.is_up(*host)) else { return false };
+        // Two of three disks are more than a cluster survives.
+        if name == "empty-rows" && !self.world.can_spare(host) {
+            return false;
+        }
         match name {
             "kill-rows" | "kill-columns" | "kill-client" => self.kill(host, self.up_to(DOWN_MS)),
             "empty-columns" | "empty-rows" => {

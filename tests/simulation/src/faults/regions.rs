@@ -54,7 +54,7 @@ impl Nemesis {
     fn move_voter(&self) -> bool {
         let Some((raft, status)) = self.led(false) else { return false };
         let mut peers = status.region.peers.clone();
-        let rows: Vec<NodeId> = self.world.hosts(Kind::Rows);
+        let rows: Vec<NodeId> = self.world.row_nodes();
         let free = |node: &NodeId| !peers.iter().any(|peer| peer.node == *node);
         let free: Vec<NodeId> = rows.into_iter().filter(free).collect();
         let voters: Vec<Peer> = status.region.voters().copied().collect();

@@ -6,11 +6,12 @@ use std::time::Duration;
 use ::columnar::ColumnarStore;
 use env::{Clock, Disk, SimDisk};
 use placement::PlacementClient;
-use placement::api::{Node, NodeReport, PeerReport, Session};
+use placement::api::{NodeReport, PeerReport};
+use placement::identity::Identity;
 use raft::{Groups, PeerStatus};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use txn::RowStore;
-use types::{NodeId, RegionId, ReplicaLag, Timestamp};
+use types::{Error, NodeId, RegionId, ReplicaLag, Result, Timestamp};
 
 use super::orders::Orders;
 
@@ -18,6 +19,8 @@ use super::orders::Orders;
 const RETRY: Duration = Duration::from_millis(200);
 /// Least time between heartbeats.
 const PACE: Duration = Duration::from_millis(50);
+/// How often a mark is synced to the node's directories and reported.
+const MARK_EVERY: Duration = Duration::from_secs(10);
 
 /// What a node holds.
 pub(crate) enum Holds {
@@ -65,7 +68,8 @@ impl Holds {
 
 /// The heartbeat loop of one node.
 pub(crate) struct Beat {
-    pub me: Node,
+    pub node: NodeId,
+    pub identity: Arc<Identity>,
     pub placement: PlacementClient,
     pub groups: Arc<dyn Groups>,
     pub holds: Holds,
@@ -74,24 +78,23 @@ pub(crate) struct Beat {
     pub orders: Orders,
 }
 
-/// Makes a node known; retried, because placement may only be electing.
-pub(crate) async fn register(placement: &PlacementClient, node: Node) {
-    while placement.register(node.clone(), Session::default()).await.is_err() {
-        sleep(Duration::from_millis(100)).await;
-    }
-}
-
 impl Beat {
-    pub(crate) async fn run(self) {
-        register(&self.placement, self.me.clone()).await;
-        let node: NodeId = self.me.id;
+    /// Beats until this process stands for its node no more.
+    pub(crate) async fn run(self) -> Result<()> {
+        let mut mark = (Instant::now(), 0);
         loop {
+            if mark.0.elapsed() >= MARK_EVERY {
+                // A full disk must not end the node: the last mark stands.
+                mark = (Instant::now(), self.identity.mark().unwrap_or(0));
+            }
             let (report, peers) = self.report();
-            match self.placement.heartbeat(node, report, peers).await {
+            let report = NodeReport { mark: mark.1, ..report };
+            match self.placement.heartbeat(self.node, report, peers).await {
                 Ok(orders) => {
                     orders.into_iter().for_each(|order| self.orders.carry_out(order));
                     sleep(PACE).await;
                 }
+                Err(error @ Error::Revoked(_)) => return Err(error),
                 Err(_) => sleep(RETRY).await,
             }
         }

@@ -3,58 +3,52 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use placement::api::{Node, NodeReport, NodeRole};
-use tokio::task::JoinSet;
+use placement::PlacementClient;
+use placement::api::{NodeReport, NodeRole};
 use tokio::time::sleep;
 use txn::TxnClient;
-use types::NodeId;
+use types::{Error, Result};
 
-use super::beat::register;
-use super::{Life, Machine};
+use super::Machine;
 use crate::network::Caller;
 use crate::process::Process;
 
 /// Pause after a heartbeat that failed.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// A life of a client.
-pub(crate) struct Started {
-    pub life: Life,
+/// How a client reaches the cluster.
+#[derive(Clone)]
+pub(crate) struct Ways {
     pub txn: TxnClient,
     pub caller: Arc<Caller>,
 }
 
-/// `node` is its number, under which it registers and says what its transactions read at.
-pub(crate) fn start(machine: &Machine, node: Option<NodeId>) -> Started {
-    let process = Process::new(machine.host);
-    let placement = machine.placement_client(&process);
-    let caller = machine.caller(&process);
-    let txn = TxnClient::new(caller.clone(), Arc::new(placement.clone()));
-    let mut tasks = JoinSet::new();
-    let Some(node) = node else {
-        let life = Life { process, raft: None, placement, tasks };
-        return Started { life, txn, caller };
-    };
-    machine.network.attach(process.clone(), node);
-    let address = machine.host.to_string();
-    let me = Node {
-        id: node,
-        role: NodeRole::Sql,
-        rpc_address: address.clone(),
-        client_address: address,
-    };
-    tasks.spawn({
-        let (placement, txn) = (placement.clone(), txn.clone());
-        async move {
-            register(&placement, me).await;
-            loop {
-                let oldest_start = txn.oldest_start();
-                let report = NodeReport { oldest_start, ..NodeReport::default() };
-                if placement.heartbeat(node, report, Vec::new()).await.is_err() {
-                    sleep(RETRY).await;
-                }
-            }
+impl Ways {
+    pub(crate) fn new(
+        machine: &Machine,
+        process: &Arc<Process>,
+        placement: &PlacementClient,
+    ) -> Self {
+        let caller = machine.caller(process);
+        Ways { txn: TxnClient::new(caller.clone(), Arc::new(placement.clone())), caller }
+    }
+}
+
+/// Registers, and says what its transactions read at.
+pub(crate) async fn run(
+    machine: Machine,
+    process: Arc<Process>,
+    placement: PlacementClient,
+    txn: TxnClient,
+) -> Result<()> {
+    let member = machine.establish(NodeRole::Sql, &process, &placement).await?;
+    member.entry.register(&member.me, member.described(machine.host)).await?;
+    loop {
+        let report = NodeReport { oldest_start: txn.oldest_start(), ..NodeReport::default() };
+        match placement.heartbeat(member.me.node, report, Vec::new()).await {
+            Ok(_) => {}
+            Err(error @ Error::Revoked(_)) => return Err(error),
+            Err(_) => sleep(RETRY).await,
         }
-    });
-    Started { life: Life { process, raft: None, placement, tasks }, txn, caller }
+    }
 }

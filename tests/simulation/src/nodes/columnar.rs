@@ -4,28 +4,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ::columnar::{ColumnarMachines, ColumnarStore, Config};
-use placement::api::{Node, NodeRole};
+use placement::PlacementClient;
+use placement::api::NodeRole;
 use raft::Groups;
 use tokio::task::JoinSet;
 use txn::TxnClient;
-use types::{NodeId, Result};
+use types::Result;
 
 use super::beat::{Beat, Holds};
 use super::orders::Orders;
-use super::upkeep;
-use super::{Life, Machine};
+use super::{COLUMNS, DATA, Machine, upkeep};
 use crate::columns::ColumnReader;
 use crate::process::{Handlers, Process};
-
-/// File that keeps a node's number, and its format.
-const IDENTITY_FILE: &str = "/node-id";
-const IDENTITY_FORMAT: env::Format = env::Format::new(*b"ISBRNODE", 1);
-
-/// A life of a columnar node, and its columns for whoever compares replicas.
-pub(crate) struct Started {
-    pub life: Life,
-    pub columns: ColumnarStore,
-}
 
 /// Budgets under which deltas are flushed and segments merged all the time.
 fn small() -> Config {
@@ -40,35 +30,29 @@ fn small() -> Config {
     }
 }
 
-/// The number of the node whose data a disk holds, if it holds any.
-pub(crate) fn identity(machine: &Machine) -> Result<Option<NodeId>> {
-    let path = Path::new(IDENTITY_FILE);
-    let bytes = env::read_whole(&machine.disk, path, IDENTITY_FORMAT)?;
-    Ok(bytes.and_then(|bytes| bytes.as_slice().try_into().ok()).map(NodeId::from_le_bytes))
-}
-
-/// Keeps the number of a new node.
-pub(crate) fn identify(machine: &Machine, node: NodeId) -> Result<()> {
-    env::atomic_write(&machine.disk, Path::new(IDENTITY_FILE), IDENTITY_FORMAT, &node.to_le_bytes())
-}
-
-pub(crate) fn start(machine: &Machine, node: NodeId) -> Result<Started> {
-    let process = Process::new(machine.host);
+pub(crate) async fn run(
+    machine: Machine,
+    process: Arc<Process>,
+    placement: PlacementClient,
+) -> Result<()> {
+    let member = machine.establish(NodeRole::Columnar, &process, &placement).await?;
     let clock = machine.steady();
     let disk = Arc::new(machine.disk.clone());
-    let columns = ColumnarStore::open(disk, clock.clone(), Path::new("/columns"), small())?;
-    let raft = machine.raft_node(&process, node, Box::new(ColumnarMachines::new(&columns)))?;
+    let path = Path::new(DATA).join(COLUMNS);
+    let columns = ColumnarStore::open(disk, clock.clone(), &path, small())?;
+    let machines = Box::new(ColumnarMachines::new(&columns));
+    let raft = machine.raft_node(&process, &member.me, machines)?;
     let groups: Arc<dyn Groups> = Arc::new(raft.clone());
-    let placement = machine.placement_client(&process);
     let caller = machine.caller(&process);
     let client = TxnClient::new(caller.clone(), Arc::new(placement.clone()));
     let reader = Arc::new(ColumnReader::new(columns.clone(), groups.clone(), client));
     process.serve(Handlers {
+        desk: Some(member.desk.clone()),
+        tablets: Some(columns.clone()),
         raft: Some(raft.clone()),
         columns: Some(reader),
         ..Handlers::default()
     });
-    machine.network.attach(process.clone(), node);
     let mut tasks = JoinSet::new();
     let (disk, pace) = (machine.disk.clone(), machine.pace.clone());
     tasks.spawn(raft.clone().drive(process.clone(), disk, pace, machine.random.fork()));
@@ -80,16 +64,18 @@ pub(crate) fn start(machine: &Machine, node: NodeId) -> Result<Started> {
         rows: caller,
         busy: Arc::default(),
     };
-    let address = machine.host.to_string();
-    let me = Node {
-        id: node,
-        role: NodeRole::Columnar,
-        rpc_address: address.clone(),
-        client_address: address,
+    let beat = Beat {
+        node: member.me.node,
+        identity: member.me.identity.clone(),
+        placement,
+        groups,
+        holds: Holds::Columns(columns),
+        disk: machine.disk.clone(),
+        clock,
+        orders,
     };
-    let holds = Holds::Columns(columns.clone());
-    let disk = machine.disk.clone();
-    let beat = Beat { me, placement: placement.clone(), groups, holds, disk, clock, orders };
-    tasks.spawn(beat.run());
-    Ok(Started { life: Life { process, raft: Some(raft), placement, tasks }, columns })
+    let participate = |participation| raft.participate(participation);
+    let described = member.described(machine.host);
+    member.entry.take_part(&member.me, described, participate, false).await?;
+    beat.run().await
 }

@@ -31,13 +31,7 @@ pub(crate) struct Orders {
 impl Orders {
     /// Begins an order unless one for the region is under way.
     pub(crate) fn carry_out(&self, order: Order) {
-        let region = match &order {
-            Order::Create(region) => region.id,
-            Order::Destroy(region)
-            | Order::Membership(region, _)
-            | Order::Transfer(region, _)
-            | Order::Split(region) => *region,
-        };
+        let region = order.region();
         if !self.busy.lock().insert(region) {
             return;
         }
@@ -50,10 +44,11 @@ impl Orders {
     }
 
     async fn obey(&self, order: Order) -> Result<()> {
+        order.check(self.groups.as_ref())?;
         match order {
             Order::Create(region) => self.groups.create(region).await,
-            Order::Destroy(region) => self.groups.destroy(region).await,
-            Order::Membership(region, peers) => {
+            Order::Destroy { region, .. } => self.groups.destroy(region).await,
+            Order::Membership { region, peers, .. } => {
                 self.groups.change_membership(region, peers).await.map(|_| ())
             }
             Order::Transfer(region, to) => {

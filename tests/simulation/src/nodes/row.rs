@@ -1,64 +1,57 @@
 //! A row node: voters of data regions and, on the first ones, of placement.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use env::Disk;
 use kv::{KvEngine, MemoryKv};
-use placement::api::{Node, NodeRole};
-use placement::{PlacementMachines, PlacementService, View, placement_region};
+use placement::api::NodeRole;
+use placement::entry::Me;
+use placement::{PlacementClient, PlacementMachines, PlacementService, View, placement_region};
 use raft::Groups;
 use tokio::task::JoinSet;
 use txn::{RowMachines, RowStore, TxnClient, TxnService};
-use types::Result;
+use types::{NodeId, Result};
 
 use super::beat::{Beat, Holds};
 use super::orders::Orders;
 use super::upkeep::{self, Collector};
-use super::{FIRST_ROWS, Life, Machine};
+use super::{DATA, Machine, ROWS};
 use crate::process::{Handlers, Process};
 
-/// A life of a row node, and its rows for whoever compares replicas.
-pub(crate) struct Started {
-    pub life: Life,
-    pub rows: Arc<RowStore>,
-}
-
-pub(crate) fn start(machine: &Machine, kv: MemoryKv) -> Result<Started> {
-    let node = machine.host;
-    let process = Process::new(machine.host);
+pub(crate) async fn run(
+    machine: Machine,
+    kv: MemoryKv,
+    process: Arc<Process>,
+    placement: PlacementClient,
+) -> Result<()> {
+    let member = machine.establish(NodeRole::Row, &process, &placement).await?;
+    let node = member.me.node;
+    // Stands for the engine, whose own disk this one is not.
+    machine.disk.create_dir_all(&Path::new(DATA).join(ROWS))?;
     let engine: Arc<dyn KvEngine> = Arc::new(kv);
     let rows = RowStore::open(engine.clone())?;
     let view = Arc::new(View::default());
     let row_machines = Box::new(RowMachines::new(rows.clone()));
     let machines = PlacementMachines::new(engine, view.clone(), Some(row_machines));
-    let raft = machine.raft_node(&process, node, Box::new(machines))?;
+    let raft = machine.raft_node(&process, &member.me, Box::new(machines))?;
     let groups: Arc<dyn Groups> = Arc::new(raft.clone());
-    let placement = machine.placement_client(&process);
     let txn = TxnService::new(groups.clone(), rows.clone());
     let txn = Arc::new(txn.with_wait_graph(Arc::new(placement.clone())));
-    let members: Vec<u64> = (1..=FIRST_ROWS).collect();
-    let clock = machine.steady();
-    let service = match members.contains(&node) {
-        true => {
-            let region = placement_region(&members)?;
-            if groups.status(region.id).is_none() {
-                // Done by the driver's first round.
-                drop(groups.create(region));
-            }
-            let random = machine.random.fork();
-            Some(PlacementService::start(node, groups.clone(), view, clock.clone(), random))
-        }
-        false => None,
-    };
-    process.serve(Handlers {
-        raft: Some(raft.clone()),
-        txn: Some(txn.clone()),
-        placement: service,
-        columns: None,
-    });
-    machine.network.attach(process.clone(), node);
     let mut tasks = JoinSet::new();
     let (disk, pace) = (machine.disk.clone(), machine.pace.clone());
     tasks.spawn(raft.clone().drive(process.clone(), disk, pace, machine.random.fork()));
+    let held = Handlers {
+        desk: Some(member.desk.clone()),
+        rows: Some(rows.clone()),
+        raft: Some(raft.clone()),
+        ..Handlers::default()
+    };
+    process.serve(held.clone());
+    let founder = found_placement(&member.me, groups.as_ref()).await?;
+    let (clock, random) = (machine.steady(), machine.random.fork());
+    let service = PlacementService::start(node, groups.clone(), view, clock.clone(), random);
+    process.serve(Handlers { txn: Some(txn.clone()), placement: Some(service), ..held });
     let caller = machine.caller(&process);
     let client = TxnClient::new(caller.clone(), Arc::new(placement.clone()));
     let collector = Collector {
@@ -76,12 +69,27 @@ pub(crate) fn start(machine: &Machine, kv: MemoryKv) -> Result<Started> {
         rows: caller,
         busy: Arc::default(),
     };
-    let address = machine.host.to_string();
-    let me =
-        Node { id: node, role: NodeRole::Row, rpc_address: address, client_address: String::new() };
-    let holds = Holds::Rows(rows.clone());
-    let (disk, placement) = (machine.disk.clone(), placement);
-    let beat = Beat { me, placement: placement.clone(), groups, holds, disk, clock, orders };
-    tasks.spawn(beat.run());
-    Ok(Started { life: Life { process, raft: Some(raft), placement, tasks }, rows })
+    let beat = Beat {
+        node,
+        identity: member.me.identity.clone(),
+        placement,
+        groups,
+        holds: Holds::Rows(rows),
+        disk: machine.disk.clone(),
+        clock,
+        orders,
+    };
+    let participate = |participation| raft.participate(participation);
+    let described = member.described(machine.host);
+    member.entry.take_part(&member.me, described, participate, founder).await?;
+    beat.run().await
+}
+
+/// Creates this node's peer of placement's group if the cluster was just founded; whether it was.
+async fn found_placement(me: &Me, groups: &dyn Groups) -> Result<bool> {
+    let Some(plan) = me.identity.founding() else { return Ok(false) };
+    let members: Vec<NodeId> = plan.members.iter().map(|member| member.node).collect();
+    groups.create(placement_region(&members)?).await?;
+    me.identity.founded()?;
+    Ok(true)
 }
