@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::Case;
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Projection, Union};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Projection, Union, lit};
 
 use super::caseless::is_marked;
 use super::labels::type_of_field;
@@ -86,6 +86,10 @@ impl MysqlOperators {
             DataType::Binary => call("cast_binary", vec![expr]),
             to if *to == DATETIME => self.moment(expr, from),
             to if *from == DataType::Boolean => Ok(cast(cast(expr, &DataType::Int64), to)),
+            DataType::Decimal256(precision, scale) => {
+                let digits = [lit(i64::from(*precision)), lit(i64::from(*scale))];
+                call("isobar_undiminished", [vec![expr], digits.to_vec()].concat())
+            }
             to => Ok(cast(expr, to)),
         }
     }

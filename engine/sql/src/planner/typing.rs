@@ -23,7 +23,7 @@ use super::quotients::{self, Sums};
 use crate::error::{external, unknown, unsupported};
 use crate::functions;
 use crate::functions::convert::{DATETIME, is_binary, is_json, is_string, is_temporal, is_time};
-use crate::functions::wide::{comparable, digits_of, is_wide};
+use crate::functions::wide::{apart, comparable, digits_of};
 use crate::temporal::Zone;
 
 /// What the column of a subquery is called while types are compared; no client's column is.
@@ -124,7 +124,7 @@ impl MysqlOperators {
         if let Some(text) = literal::text(&right)
             && let Some(right) = literal::typed(text, &lt, self).map_err(external)?
         {
-            return match is_wide(&lt) {
+            return match apart(&lt, &right.get_type(schema)?) {
                 true => align_wide(left, right, schema),
                 false => self.align_days(left, right, schema),
             };
@@ -132,7 +132,7 @@ impl MysqlOperators {
         if let Some(text) = literal::text(&left)
             && let Some(left) = literal::typed(text, &rt, self).map_err(external)?
         {
-            return match is_wide(&rt) {
+            return match apart(&left.get_type(schema)?, &rt) {
                 true => align_wide(left, right, schema),
                 false => self.align_days(left, right, schema),
             };
@@ -170,7 +170,7 @@ impl MysqlOperators {
             };
             return Ok((number(left, &lt)?, number(right, &rt)?));
         }
-        if is_wide(&lt) || is_wide(&rt) {
+        if apart(&lt, &rt) {
             return align_wide(left, right, schema);
         }
         Ok((left, right))
@@ -439,7 +439,7 @@ fn each_named(
     }
 }
 
-/// Exact numbers of which one has more than 38 digits. A literal takes the other's type where it is
+/// Exact numbers that have no type of 38 digits in common. A literal takes the other's type where it is
 /// a number of it, so that keys are found by it; else both take one that has room for either.
 fn align_wide(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
     let (lt, rt) = (left.get_type(schema)?, right.get_type(schema)?);
