@@ -36,12 +36,13 @@ impl OptimizerRule for HiddenEqualities {
         if !split_conjunction(&filter.predicate).into_iter().any(equates) {
             return Ok(Transformed::no(LogicalPlan::Filter(filter)));
         }
-        let parts = split_conjunction_owned(filter.predicate).into_iter().map(|part| {
-            match equates(&part) {
-                true => call("mysql_truth", vec![part]),
-                false => Ok(part),
-            }
-        });
+        let parts =
+            split_conjunction_owned(filter.predicate).into_iter().map(|part| {
+                match equates(&part) {
+                    true => call("mysql_truth", vec![part]),
+                    false => Ok(part),
+                }
+            });
         let Some(predicate) = conjunction(parts.collect::<Result<Vec<_>>>()?) else {
             return Ok(Transformed::yes(filter.input.as_ref().clone()));
         };

@@ -106,11 +106,9 @@ impl Group {
             matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
         };
         match place.and_then(|place| select.projection.get(place)) {
-            Some(SelectItem::UnnamedExpr(meant) | SelectItem::ExprWithAlias { expr: meant, .. })
-                if !select.projection.iter().any(is_star) =>
-            {
-                Group::new(meant, place)
-            }
+            Some(
+                SelectItem::UnnamedExpr(meant) | SelectItem::ExprWithAlias { expr: meant, .. },
+            ) if !select.projection.iter().any(is_star) => Group::new(meant, place),
             _ => Group::new(expr, None),
         }
     }

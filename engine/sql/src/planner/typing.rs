@@ -303,6 +303,13 @@ impl MysqlOperators {
             expr => (expr, ordered),
         };
         let typed = self.typed_node(expr, schema)?;
+        let typed = match &typed.data {
+            Expr::ScalarFunction(function) => match self.lazy(function, schema)? {
+                Some(case) => Transformed::yes(case),
+                None => typed,
+            },
+            _ => typed,
+        };
         let changed = numbered || caseless || typed.transformed;
         let (expr, kept) = quotients::kept(typed.data, schema)?;
         Ok(if changed || kept { Transformed::yes(expr) } else { Transformed::no(expr) })
