@@ -1,5 +1,4 @@
-//! One type for what comes from several places: the branches of a CASE and of a UNION. IF and COALESCE as a CASE, where it
-//! matters that nothing is computed of a branch that is not taken.
+//! One type for what comes from several places: the branches of a CASE and of a UNION.
 //!
 //! DataFusion takes the first branch's type until it optimises, and then its own idea of a common
 //! one; the columns of the result are announced before that. Never touches a branch that has the
@@ -8,9 +7,8 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::expr::{Case, ScalarFunction};
+use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Projection, Union, lit};
 
 use super::caseless::is_marked;
@@ -19,62 +17,7 @@ use super::typing::{MysqlOperators, call};
 use crate::functions::control::common;
 use crate::functions::convert::DATETIME;
 
-/// Functions that fail for numbers beyond their type.
-const FAIL: [&str; 13] = [
-    "mysql_add",
-    "mysql_sub",
-    "mysql_mul",
-    "mysql_div",
-    "mysql_quotient",
-    "mysql_int_div",
-    "mysql_mod",
-    "mysql_neg",
-    "mysql_round",
-    "mysql_pow",
-    "mysql_exp",
-    "mysql_degrees",
-    "mysql_cot",
-];
-/// Parts of an expression that is computed twice, once to ask whether it is NULL.
-const MOST_TWICE: usize = 16;
-
 impl MysqlOperators {
-    /// IF, IFNULL or COALESCE of numbers as a CASE, if a branch may fail; `None` if it is none.
-    pub(super) fn lazy(
-        &self,
-        function: &ScalarFunction,
-        schema: &DFSchema,
-    ) -> Result<Option<Expr>> {
-        let (when_then, last) = match (function.name(), &function.args[..]) {
-            ("mysql_if", [condition, then, last]) if may_fail(then)? || may_fail(last)? => {
-                let condition = match condition.get_type(schema)? {
-                    DataType::Boolean => condition.clone(),
-                    _ => call("mysql_truth", vec![condition.clone()])?,
-                };
-                (vec![(condition, then)], last)
-            }
-            ("mysql_coalesce", [first @ .., last]) => {
-                let later = first.iter().skip(1).chain([last]);
-                let fails = later.map(may_fail).collect::<Result<Vec<_>>>()?.contains(&true);
-                let twice = first.iter().all(|arg| !arg.is_volatile() && is_small(arg));
-                if first.is_empty() || !fails || !twice {
-                    return Ok(None);
-                }
-                (first.iter().map(|arg| (arg.clone().is_not_null(), arg)).collect(), last)
-            }
-            _ => return Ok(None),
-        };
-        let types = when_then.iter().map(|(_, then)| *then).chain([last]);
-        let types = types.map(|result| result.get_type(schema)).collect::<Result<Vec<_>>>()?;
-        if !common(&types).is_numeric() {
-            return Ok(None);
-        }
-        let when_then =
-            when_then.into_iter().map(|(when, then)| (Box::new(when), Box::new(then.clone())));
-        let case = Case::new(None, when_then.collect(), Some(Box::new(last.clone())));
-        Ok(Some(self.case(&case, schema)?.unwrap_or(Expr::Case(case))))
-    }
-
     /// A CASE whose results all have the type of MySQL's aggregation; `None` if they have.
     pub(super) fn case(&self, case: &Case, schema: &DFSchema) -> Result<Option<Expr>> {
         let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
@@ -150,23 +93,6 @@ impl MysqlOperators {
             to => Ok(cast(expr, to)),
         }
     }
-}
-
-/// Whether an expression may be error 1690.
-fn may_fail(expr: &Expr) -> Result<bool> {
-    expr.exists(|part| {
-        Ok(matches!(part, Expr::ScalarFunction(function) if FAIL.contains(&function.name())))
-    })
-}
-
-/// Whether an expression has few parts.
-fn is_small(expr: &Expr) -> bool {
-    let mut parts = 0;
-    let counted = expr.apply(|_| {
-        parts += 1;
-        Ok(if parts > MOST_TWICE { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    });
-    counted.is_ok() && parts <= MOST_TWICE
 }
 
 /// Whether a column of a UNION's input is one of the UNION already.

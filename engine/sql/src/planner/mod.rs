@@ -22,6 +22,7 @@ pub mod introducer;
 mod json;
 mod labels;
 mod lateral;
+mod lazy;
 mod limits;
 pub mod literal;
 mod membership;

@@ -95,7 +95,9 @@ impl MysqlOperators {
         };
         let (left, right) = match &op {
             BinaryOperator::And | BinaryOperator::Or | BinaryOperator::Xor => {
-                (truth(left, schema)?, truth(right, schema)?)
+                let (left, right) = (truth(left, schema)?, truth(right, schema)?);
+                let right = super::lazy::behind(&left, operator, right)?;
+                (left, right)
             }
             BinaryOperator::Eq | BinaryOperator::NotEq | BinaryOperator::Spaceship => {
                 let right = super::labels::label(right, &left, schema);
