@@ -12,8 +12,8 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr,
-    lit,
+    BinaryExpr, Cast, Expr, ExprSchemable, Join, JoinConstraint, LogicalPlan, LogicalPlanBuilder,
+    Operator, binary_expr, lit,
 };
 use sqlparser::ast::BinaryOperator;
 
@@ -261,6 +261,10 @@ impl MysqlOperators {
                 [input] if fractions || sums => Some((*input).clone()),
                 _ => None,
             };
+            let plan = match plan {
+                LogicalPlan::Join(join) => LogicalPlan::Join(self.joined_by(join, &schema)?),
+                plan => plan,
+            };
             let plan = plan.map_expressions(|expr| {
                 each_named(expr, &names, |expr| {
                     let name = expr.schema_name().to_string();
@@ -293,6 +297,19 @@ impl MysqlOperators {
             plan.map_data(LogicalPlan::recompute_schema)
         })?;
         Ok(typed.data)
+    }
+
+    /// A join whose columns of USING and NATURAL are at the types at which they are compared.
+    fn joined_by(&self, mut join: Join, schema: &DFSchema) -> Result<Join> {
+        for (left, right) in &mut join.on {
+            if left.get_type(schema)? != right.get_type(schema)? {
+                let (l, r) = (std::mem::take(left), std::mem::take(right));
+                (*left, *right) = self.align(l, r, schema)?;
+                // They are no columns any more.
+                join.join_constraint = JoinConstraint::On;
+            }
+        }
+        Ok(join)
     }
 
     /// One node of an expression whose operands are typed already.
