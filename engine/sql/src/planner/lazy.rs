@@ -54,7 +54,8 @@ impl MysqlOperators {
             ("mysql_coalesce", [first @ .., last]) => {
                 let later = first.iter().skip(1).chain([last]);
                 let fails = later.map(may_fail).collect::<Result<Vec<_>>>()?.contains(&true);
-                let twice = first.iter().all(|arg| !arg.is_volatile() && is_small(arg));
+                let twice =
+                    first.iter().all(|arg| !arg.is_volatile() && parts_of(arg) <= MOST_TWICE);
                 if first.is_empty() || !fails || !twice {
                     return Ok(None);
                 }
@@ -80,15 +81,17 @@ pub(super) fn behind(left: &Expr, operator: Operator, right: Expr) -> Result<Exp
     if !matches!(operator, Operator::And | Operator::Or) || !may_fail(&right)? {
         return Ok(right);
     }
-    let (Some(tables), true) = (tables(&right)?, is_small(left)) else { return Ok(right) };
-    if tables.len() != 1 {
-        return Ok(right);
-    }
-    let mut before = Vec::new();
+    let Some(tables) = tables(&right)?.filter(|tables| tables.len() == 1) else { return Ok(right) };
+    let (mut before, mut parts) = (Vec::new(), 0);
     for part in split_binary(left, operator) {
-        if !may_fail(part)? && self::tables(part)?.is_some_and(|of| of == tables) {
-            before.push(part.clone());
+        if may_fail(part)? || self::tables(part)?.is_none_or(|of| of != tables) {
+            continue;
         }
+        parts += parts_of(part);
+        if parts > MOST_TWICE {
+            break;
+        }
+        before.push(part.clone());
     }
     let (open, decided) = match operator {
         Operator::And => (conjunction(before).map(Expr::is_not_false), 0i64),
@@ -127,12 +130,12 @@ fn may_fail(expr: &Expr) -> Result<bool> {
     })
 }
 
-/// Whether an expression has few parts.
-fn is_small(expr: &Expr) -> bool {
+/// How many parts an expression has, counted no further than it matters.
+fn parts_of(expr: &Expr) -> usize {
     let mut parts = 0;
     let counted = expr.apply(|_| {
         parts += 1;
         Ok(if parts > MOST_TWICE { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     });
-    counted.is_ok() && parts <= MOST_TWICE
+    if counted.is_ok() { parts } else { MOST_TWICE + 1 }
 }

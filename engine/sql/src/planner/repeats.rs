@@ -48,8 +48,10 @@ pub fn told_apart(select: &mut Select, shown: Shown) {
     };
     if rolled_up {
         for (at, group) in groups.iter().enumerate().filter(|(at, _)| again[*at] > 0) {
-            let named_later = groups.iter().skip(at + 1).any(|later| later.place == group.place);
-            let Some(place) = group.place.filter(|_| !named_later) else { continue };
+            // Of two columns of the list that are the same, each is NULL in the totals of its own levels.
+            let mut later = groups.iter().skip(at + 1).filter(|later| alike.same(group, later));
+            let apart = later.all(|later| later.place.is_some() && later.place != group.place);
+            let Some(place) = group.place.filter(|_| apart) else { continue };
             if let Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) =
                 select.projection.get_mut(place)
             {
