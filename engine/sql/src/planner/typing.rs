@@ -111,6 +111,7 @@ impl MysqlOperators {
 
     /// Two operands at the type at which MySQL compares them.
     pub fn align(&self, left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
+        let (left, right) = (self.with_cases(left, schema)?, self.with_cases(right, schema)?);
         let (lt, rt) = (left.get_type(schema)?, right.get_type(schema)?);
         if is_json(&lt) || is_json(&rt) {
             return super::json::keys((left, &lt), (right, &rt));
