@@ -7,12 +7,15 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, Tr
 use datafusion::common::{JoinType, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_expr::expressions::Literal;
+use datafusion::physical_expr::window::WindowExpr;
+use datafusion::physical_expr::{LexOrdering, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
@@ -62,9 +65,9 @@ impl PhysicalOptimizerRule for IsolateSingleTaskJoins {
     }
 }
 
-/// A window's input is not sorted by a key of PARTITION BY that equals another one, by a join, say.
-/// Nobody knows that any more where the input comes from another node, and the window fails there:
-/// so sorts name all of the keys.
+/// A window's input is not sorted by a key of PARTITION BY that a condition makes constant, or that equals another one by a
+/// condition or a join. Nobody knows that any more where the input comes from another node, and the window fails there:
+/// so its input is sorted by all of the keys.
 #[derive(Debug)]
 pub struct SortByWholePartitions;
 
@@ -83,16 +86,13 @@ impl PhysicalOptimizerRule for SortByWholePartitions {
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|node| {
-            let bounded = node.downcast_ref::<BoundedWindowAggExec>().map(|w| w.window_expr());
-            let windows = bounded.or_else(|| {
-                node.downcast_ref::<WindowAggExec>().map(|window| window.window_expr())
-            });
-            let keys = windows.and_then(|all| all.first()).map_or(&[][..], |w| w.partition_by());
+            let keys = window_exprs(&node).and_then(|all| all.first()).map(|w| w.partition_by());
             let children = node.children();
-            let sort = children.first().and_then(|child| child.downcast_ref::<SortExec>());
-            let Some(sorted) = sort.and_then(|sort| sorted_by(sort, keys)) else {
-                return Ok(Transformed::no(node));
+            let sorted = match (keys, &children[..]) {
+                (Some(keys), [input]) => sorted_by(input, keys)?,
+                _ => None,
             };
+            let Some(sorted) = sorted else { return Ok(Transformed::no(node)) };
             let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
             Ok(Transformed::yes(node.replace_children(vec![Arc::new(sorted)], options)?))
         })
@@ -100,19 +100,61 @@ impl PhysicalOptimizerRule for SortByWholePartitions {
     }
 }
 
-/// A sort by keys that it lacks, too, which are constant among rows of the same other keys.
-fn sorted_by(sort: &SortExec, keys: &[Arc<dyn PhysicalExpr>]) -> Option<SortExec> {
-    let is_known = |key: &&Arc<dyn PhysicalExpr>| sort.expr().iter().any(|by| by.expr.eq(*key));
-    let (known, lacking): (Vec<_>, Vec<_>) = keys.iter().partition(is_known);
-    if lacking.is_empty() {
-        return None;
+fn window_exprs(node: &Arc<dyn ExecutionPlan>) -> Option<&[Arc<dyn WindowExpr>]> {
+    let bounded = node.downcast_ref::<BoundedWindowAggExec>().map(|window| window.window_expr());
+    bounded.or_else(|| node.downcast_ref::<WindowAggExec>().map(|window| window.window_expr()))
+}
+
+/// A window's input sorted by all of its keys; `None` if it says that it is, or if no equality hides one. Rows come in the
+/// order in which they came: what is added has one value among rows of the same other keys.
+fn sorted_by(
+    input: &Arc<dyn ExecutionPlan>,
+    keys: &[Arc<dyn PhysicalExpr>],
+) -> Result<Option<SortExec>> {
+    let leads = |order: &LexOrdering| {
+        let first = order.iter().take(keys.len()).filter(|by| keys.contains(&by.expr));
+        first.count() == keys.len()
+    };
+    if keys.is_empty() || stated_order(input).is_some_and(leads) {
+        return Ok(None);
     }
-    let mut order: Vec<PhysicalSortExpr> = sort.expr().iter().cloned().collect();
-    let rest = order.split_off(known.len().min(order.len()));
-    order.extend(lacking.into_iter().cloned().map(PhysicalSortExpr::new_default));
-    order.extend(rest);
-    let sorted = SortExec::new(LexOrdering::new(order)?, sort.input().clone());
-    Some(sorted.with_preserve_partitioning(sort.preserve_partitioning()).with_fetch(sort.fetch()))
+    let properties = input.equivalence_properties();
+    let (mut order, found) = properties.find_longest_permutation(keys)?;
+    let hidden = |key: &Arc<dyn PhysicalExpr>| {
+        key.downcast_ref::<Literal>().is_none()
+            && (properties.is_expr_constant(key).is_some()
+                || properties.eq_group().get_equivalence_class(key).is_some())
+    };
+    let sort = input.downcast_ref::<SortExec>();
+    // A window that finds its partitions in any order needs none.
+    if found.len() < keys.len() || sort.is_none() && !keys.iter().any(hidden) {
+        return Ok(None);
+    }
+    let known = sort.map(|sort| sort.expr()).or_else(|| input.output_ordering());
+    let rest = known.into_iter().flat_map(|order| order.iter());
+    order.extend(rest.filter(|by| !keys.contains(&by.expr)).cloned());
+    let Some(order) = LexOrdering::new(order) else { return Ok(None) };
+    Ok(Some(match sort {
+        Some(sort) => SortExec::new(order, sort.input().clone())
+            .with_preserve_partitioning(sort.preserve_partitioning())
+            .with_fetch(sort.fetch()),
+        None => SortExec::new(order, input.clone())
+            .with_preserve_partitioning(input.output_partitioning().partition_count() > 1),
+    }))
+}
+
+/// The order that a plan's rows are said to have by a node of it, whoever knows what else.
+fn stated_order(plan: &Arc<dyn ExecutionPlan>) -> Option<&LexOrdering> {
+    if let Some(sort) = plan.downcast_ref::<SortExec>() {
+        return Some(sort.expr());
+    }
+    if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
+        return Some(merge.expr());
+    }
+    match (window_exprs(plan), &plan.children()[..]) {
+        (Some(_), [input]) => stated_order(input),
+        _ => None,
+    }
 }
 
 /// Refuses WITH RECURSIVE over tables: each round would have to run the other nodes' tasks again,

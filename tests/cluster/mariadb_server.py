@@ -32,7 +32,8 @@ class MariaDb:
         words = ["--bind-address=127.0.0.1", f"--port={self.port}", f"--socket={folder}/s", f"--pid-file={folder}/pid"]
         words += ["--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=2", "--skip-log-bin"]
         self.process = subprocess.Popen(
-            [program, "--no-defaults", *data, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [program, "--no-defaults", *data, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         wait_until("MariaDB answers", lambda: self.connect().close() or True, 60)
 

@@ -2,19 +2,22 @@
 
     make differential QUERIES=10000 SEED=1
 
-Every difference is written as a script with the tables that show it; a difference that `known.toml` explains, with the
-page of MySQL's manual that MariaDB departs from, is counted and left out. The exit code is 1 if any other is left, or
-a server's connection ended. Nothing here changes an answer before it is compared, beyond what `Answer` says.
+Several queries are asked at once, each worker over connections and tables of its own; a seed's queries are the same
+whoever asks them. Every difference is written as a script with the tables that show it; a difference that `known.toml`
+explains, with the page of MySQL's manual that states the rule, is counted and left out. The exit code is 1 if any other
+is left, or a server's connection ended. SIGINT and SIGTERM end the run with its summary.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import re
+import signal
 import sys
-import tomllib
-from collections import Counter
-from collections.abc import Callable
+import threading
+import time
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,220 +25,256 @@ from tempfile import TemporaryDirectory
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "examples/quickstart"), str(HERE.parent / "cluster")]
 
-import pymysql  # noqa: E402
-from tqdm import tqdm  # noqa: E402
-
+from answers import Answer, Known, Lost, Reader, known  # noqa: E402
 from grammar import Grammar, Query, Table  # noqa: E402
 from harness import Cluster  # noqa: E402
 from mariadb_server import MariaDb  # noqa: E402
 from scripts import library_words  # noqa: E402
 from test_scripts import LIKE_ISOBAR  # noqa: E402
 
-FLOATS = {pymysql.constants.FIELD_TYPE.FLOAT, pymysql.constants.FIELD_TYPE.DOUBLE}
 PER_SCHEMA = 100
+WORKERS = 8
+MARIADB = "mariadb"
+# A table of so many rows is cut into regions, so that three nodes have a part of it each.
+MANY_ROWS = 5
 
 
 @dataclass
-class Answer:
-    """Rows as a server printed them (floats to 14 digits; a bag unless the query orders them), or an error's number."""
+class Findings:
+    """What all workers found, and whether they are to stop."""
 
-    rows: tuple = ()
-    error: int | None = None
-    text: str = ""
-
-    def same(self, other: Answer) -> bool:
-        return (self.rows, self.error) == (other.rows, other.error)
-
-    def __str__(self) -> str:
-        shown = " / ".join(" ".join(map(str, row)) for row in self.rows[:6])
-        return f"error {self.error}: {self.text[:160]}" if self.error else shown or "(no rows)"
-
-
-class Lost(Exception):
-    """A server's connection ended with a query."""
-
-
-class Reader:
-    """One server's session, and a database of its own for each schema."""
-
-    def __init__(self, name: str, connect: Callable[..., pymysql.Connection], begins: list[str], collation: str = ""):
-        self.name, self.connect, self.begins, self.collation = name, connect, begins, collation
-        self.session: pymysql.Connection | None = None
-        self.open()
-
-    def open(self) -> None:
-        self.session = self.connect(conv=dict(pymysql.converters.encoders), read_timeout=60)
-        for statement in self.begins:
-            self.run(statement)
-
-    def run(self, sql: str, ordered: bool = True) -> Answer:
-        try:
-            with self.session.cursor() as cursor:
-                cursor.execute(sql)
-                floats = [column[1] in FLOATS for column in cursor.description or ()]
-                rows = [tuple(cell_text(cell, floats[at]) for at, cell in enumerate(row)) for row in cursor.fetchall()]
-                return Answer(tuple(rows if ordered else sorted(rows)))
-        except (pymysql.err.InterfaceError, OSError) as error:
-            raise Lost(f"{self.name}: {error}") from error
-        except pymysql.err.MySQLError as error:
-            code, text = (*error.args, "")[:2]
-            if not isinstance(code, int) or code in (2006, 2013, 0):
-                raise Lost(f"{self.name}: {error}") from error
-            return Answer(error=code, text=str(text))
-
-
-def cell_text(cell: object, floating: bool) -> str:
-    if cell is None:
-        return "NULL"
-    text = cell.decode("utf-8", "backslashreplace") if isinstance(cell, bytes) else str(cell)
-    return f"{float(text):.13e}" if floating else text
-
-
-@dataclass
-class Known:
-    """A known difference of MariaDB from MySQL 8: a pattern of queries, and why."""
-
-    pattern: re.Pattern
-    why: str
-    readers: tuple[str, ...] = ("mariadb",)
-
-
-def known() -> list[Known]:
-    entries = tomllib.loads((HERE / "known.toml").read_text(encoding="utf-8"))["known"]
-    for entry in entries:
-        assert entry["manual"], f"no page of MySQL's manual: {entry}"
-    return [Known(re.compile(entry["query"]), entry["why"]) for entry in entries]
-
-
-@dataclass
-class Run:
-    """Counts, and what was found."""
-
-    readers: list[Reader]
-    known: list[Known]
     out: Path
+    known: list[Known] = field(default_factory=known)
     counts: Counter = field(default_factory=Counter)
     shapes: set[str] = field(default_factory=set)
+    stop: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def schema(self, database: str, tables: list[Table]) -> None:
-        for reader in self.readers:
-            reader.run(f"DROP DATABASE IF EXISTS {database}")
-            reader.run(f"CREATE DATABASE {database} {reader.collation}")
-            reader.run(f"USE {database}")
-            for table in tables:
-                for statement in table.create():
-                    answer = reader.run(statement)
-                    if answer.error:
-                        raise SystemExit(f"{reader.name} refused {statement}: {answer}")
+    def count(self, *names: str) -> None:
+        with self.lock:
+            self.counts.update(names)
 
-    def ask(self, query: Query) -> dict[str, Answer]:
-        return {reader.name: reader.run(str(query), query.ordered) for reader in self.readers}
+    def is_new(self, shape: str) -> int | None:
+        """The number of a difference that was not found before."""
+        with self.lock:
+            if shape in self.shapes:
+                return None
+            self.shapes.add(shape)
+            return len(self.shapes)
+
+    def line(self, seconds: float) -> str:
+        with self.lock:
+            asked = self.counts["queries"]
+            told = {name: self.counts[name] for name in ("answered", "asked of MariaDB", "known", "connections lost")}
+            return (
+                f"{asked} queries, {asked / max(seconds, 0.001):.1f}/s, {len(self.shapes)} different; "
+                + ", ".join(f"{count} {name}" for name, count in told.items())
+            )
+
+
+class Worker:
+    """One database, and a session of each server in it."""
+
+    def __init__(self, number: int, servers: Servers, findings: Findings, share: float):
+        self.database, self.clusters, self.findings, self.share = f"d{number}", servers.clusters, findings, share
+        self.readers = {reader.name: reader for reader in servers.readers()}
+
+    def run(self, seeds: deque[tuple[int, int]]) -> None:
+        """Takes seeds, each with how many of its queries are due, until there are none."""
+        try:
+            while seeds and not self.findings.stop.is_set():
+                try:
+                    seed, count = seeds.popleft()
+                except IndexError:
+                    return
+                self.ask_all(seed, count)
+        except BaseException:
+            stopped = self.findings.stop.is_set()
+            self.findings.stop.set()
+            # Whoever stopped the run may have stopped the servers, too.
+            if not stopped:
+                self.findings.count("workers failed")
+                raise
+
+    def ask_all(self, seed: int, count: int) -> None:
+        grammar = Grammar(seed)
+        tables = grammar.tables()
+        self.define(tables)
+        chance = random.Random(seed)
+        for _ in range(count):
+            query = grammar.query(tables)
+            names = [name for name in self.readers if name != MARIADB or chance.random() < self.share]
+            if self.findings.stop.is_set():
+                return
+            try:
+                self.judge(query, names, tables, seed)
+            except Lost as lost:
+                if not self.findings.stop.is_set():
+                    self.reconnect(lost, seed, query)
+
+    def define(self, tables: list[Table]) -> None:
+        """The tables, everywhere. Rows and columns of the first cluster are one set of tables."""
+        for reader in self.readers.values():
+            if reader.name == "columns":
+                continue
+            reader.run(f"DROP DATABASE IF EXISTS {self.database}")
+            reader.run(f"CREATE DATABASE {self.database} {reader.collation}")
+            reader.run(f"USE {self.database}")
+            for statement in (statement for table in tables for statement in table.create()):
+                answer = reader.run(statement)
+                if answer.error:
+                    raise AssertionError(f"{reader.name} refused {statement}: {answer}")
+        self.readers["columns"].run(f"USE {self.database}")
+        names = [f"{self.database}.{table.name}" for table in tables]
+        for name, table in zip(names, tables):
+            if len(table.rows) >= MANY_ROWS:
+                self.readers["columns on three"].run(f"SPLIT TABLE {name} REGIONS 3")
+        for cluster in self.clusters:
+            cluster.sql(*(f"ALTER TABLE {name} SET COLUMNAR REPLICA 1" for name in names))
+        for cluster in self.clusters:
+            for name in names:
+                cluster.wait_available(name)
+
+    def reconnect(self, lost: Lost, seed: int, query: Query) -> None:
+        self.findings.count("connections lost")
+        number = self.findings.counts["connections lost"]
+        (self.findings.out / f"lost_{number:04}.txt").write_text(f"{lost}\nseed {seed}\n{query}\n", encoding="utf-8")
+        for reader in self.readers.values():
+            reader.open()
+            reader.run(f"USE {self.database}")
+
+    def ask(self, query: Query, names: list[str]) -> dict[str, Answer]:
+        return {name: self.readers[name].run(str(query), query.ordered) for name in names}
 
     def wrong(self, query: Query, answers: dict[str, Answer]) -> str | None:
-        """What is wrong with the answers: nothing, a fault, or who differs from whom."""
-        ours = {name: answer for name, answer in answers.items() if name != "mariadb"}
-        for name, answer in ours.items():
-            if answer.error and library_words(answer.text):
+        """What is wrong with the answers: nothing, a fault, or who differs from rows."""
+        for name, answer in answers.items():
+            if name != MARIADB and answer.error and library_words(answer.text):
                 return f"fault on {name}"
-        rows = ours.pop("rows")
-        for name, answer in ours.items():
+        rows = answers["rows"]
+        for name, answer in answers.items():
             if not answer.same(rows):
-                return f"{name} differs from rows"
-        if not rows.same(answers["mariadb"]) and not any(known.pattern.search(str(query)) for known in self.known):
-            return "MariaDB differs"
+                if any(known.explains(str(query), name, answer, rows) for known in self.findings.known):
+                    self.findings.count("known")
+                else:
+                    return "MariaDB differs" if name == MARIADB else f"{name} differs from rows"
         return None
 
-    def judge(self, query: Query, tables: list[Table], seed: int) -> None:
-        self.counts["queries"] += 1
-        answers = self.ask(query)
-        self.counts["answered"] += not answers["rows"].error
+    def judge(self, query: Query, names: list[str], tables: list[Table], seed: int) -> None:
+        answers = self.ask(query, names)
         wrong = self.wrong(query, answers)
+        self.findings.count("queries", *["answered"] * (not answers["rows"].error), *["asked of MariaDB"] * (MARIADB in names))
         if not wrong:
             return
         small = self.shrink(query, wrong)
-        shape = f"{wrong}: {re.sub(r'[ab][.][a-z][0-9]+', 'c', str(small))}"
-        self.counts[wrong] += 1
-        if shape not in self.shapes:
-            self.shapes.add(shape)
-            self.note(small, tables, wrong, seed)
+        self.findings.count(wrong)
+        number = self.findings.is_new(f"{wrong}: {re.sub(r'[ab][.][a-z][0-9]+', 'c', str(small))}")
+        if number is not None:
+            self.note(small, tables, wrong, seed, number)
 
     def shrink(self, query: Query, wrong: str) -> Query:
-        """The smallest query that is wrong in the same way; bounded, for each step asks every reader."""
+        """The smallest query that is wrong in the same way; bounded, for each step asks the readers again."""
+        names = [name for name in self.readers if name != MARIADB or wrong == "MariaDB differs"]
         for _ in range(60):
             for less in query.smaller():
-                if self.wrong(less, self.ask(less)) == wrong:
+                if self.findings.stop.is_set():
+                    return query
+                if self.wrong(less, self.ask(less, names)) == wrong:
                     query = less
                     break
             else:
                 return query
         return query
 
-    def note(self, query: Query, tables: list[Table], wrong: str, seed: int) -> None:
-        answers = self.ask(query)
-        lines = [f"# {wrong}; seed {seed}", *(f"# {name}: {answer}".replace("\n", " ") for name, answer in answers.items()), ""]
+    def note(self, query: Query, tables: list[Table], wrong: str, seed: int, number: int) -> None:
+        answers = self.ask(query, list(self.readers))
+        told = (f"# {name}: {answer}".replace("\n", " ") for name, answer in answers.items())
+        lines = [f"# {wrong}; seed {seed}", *told, ""]
         for table in tables:
             if re.search(rf"\b{table.name}\b", str(query)):
                 lines += [line for statement in table.create() for line in ("statement ok", statement, "")]
         lines += ["query T" + ("" if query.ordered else " rowsort"), str(query), ""]
-        name = f"{wrong.replace(' ', '_')}_{len(self.shapes):04}.slt"
-        (self.out / name).write_text("\n".join(lines), encoding="utf-8")
+        path = self.findings.out / f"{wrong.replace(' ', '_')}_{number:04}.slt"
+        path.write_text("\n".join(lines), encoding="utf-8")
 
 
-def replicate(cluster: Cluster, database: str, tables: list[Table]) -> None:
-    for table in tables:
-        cluster.sql(f"ALTER TABLE {database}.{table.name} SET COLUMNAR REPLICA 1")
-    for table in tables:
-        cluster.wait_available(f"{database}.{table.name}")
+class Servers:
+    """Two clusters and MariaDB, for as long as it is entered."""
 
+    def __init__(self, isobar: Path, folder: Path):
+        self.maria = MariaDb("/usr/sbin/mariadbd", folder)
+        self.one = Cluster(isobar, folder / "one", row=1, columnar=1)
+        self.three = Cluster(isobar, folder / "three", row=1, columnar=3)
+        self.clusters = (self.one, self.three)
 
-def compare(isobar: Path, folder: Path, out: Path, seed: int, queries: int, quiet: bool = False) -> Run:
-    """Runs so many queries from a seed on; starts and ends every server that it asks."""
-    maria = MariaDb("/usr/sbin/mariadbd", folder)
-    one = Cluster(isobar, folder / "one", row=1, columnar=1)
-    three = Cluster(isobar, folder / "three", row=1, columnar=3)
-    try:
-        with one, three:
-            columns = ["SET isobar_read_engines = 'columns'", "SET time_zone = '+00:00'"]
-            readers = [
-                Reader("rows", one.connect, ["SET isobar_read_engines = 'rows'", "SET time_zone = '+00:00'"]),
-                Reader("columns", one.connect, columns),
-                Reader("columns on three", three.connect, columns),
-                Reader("mariadb", maria.connect, LIKE_ISOBAR, "CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin"),
-            ]
-            run = Run(readers, known(), out)
-            with tqdm(total=queries, unit="query", disable=quiet or None) as bar:
-                while run.counts["queries"] < queries:
-                    many(run, (one, three), seed, min(PER_SCHEMA, queries - run.counts["queries"]), bar)
-                    seed += 1
-            return run
-    finally:
-        maria.stop()
-
-
-def many(run: Run, clusters: tuple[Cluster, ...], seed: int, count: int, bar: tqdm) -> None:
-    """The queries of one seed, over tables of their own."""
-    grammar = Grammar(seed)
-    tables, database = grammar.tables(), "d"
-    # Rows and columns of the first cluster are one set of tables.
-    shared = run.readers[1]
-    run.readers.remove(shared)
-    run.schema(database, tables)
-    run.readers.insert(1, shared)
-    shared.run(f"USE {database}")
-    for cluster in clusters:
-        replicate(cluster, database, tables)
-    for _ in range(count):
-        query = grammar.query(tables)
+    def __enter__(self) -> Servers:
         try:
-            run.judge(query, tables, seed)
-        except Lost as lost:
-            run.counts["connections lost"] += 1
-            (run.out / f"lost_{run.counts['connections lost']:04}.txt").write_text(f"{lost}\nseed {seed}\n{query}\n")
-            for reader in run.readers:
-                reader.open()
-                reader.run(f"USE {database}")
-        bar.update()
-        bar.set_postfix(wrong=len(run.shapes), refresh=False)
+            self.one.__enter__()
+            try:
+                self.three.__enter__()
+            except BaseException:
+                self.one.__exit__(*sys.exc_info())
+                raise
+        except BaseException:
+            self.maria.stop()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            try:
+                self.three.__exit__(*error)
+            finally:
+                self.one.__exit__(*error)
+        finally:
+            self.maria.stop()
+
+    def readers(self) -> list[Reader]:
+        columns = ["SET isobar_read_engines = 'columns'", "SET time_zone = '+00:00'"]
+        return [
+            Reader("rows", self.one.connect, ["SET isobar_read_engines = 'rows'", "SET time_zone = '+00:00'"]),
+            Reader("columns", self.one.connect, columns),
+            Reader("columns on three", self.three.connect, columns),
+            Reader(MARIADB, self.maria.connect, LIKE_ISOBAR, "CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin"),
+        ]
+
+
+def watch(threads: list[threading.Thread], findings: Findings, seconds: float | None) -> None:
+    """Shows how far the workers are until they are done, or the time is up."""
+    begun = shown = time.monotonic()
+    terminal = sys.stderr.isatty()
+    while any(thread.is_alive() for thread in threads):
+        threads[0].join(0.2) if threads[0].is_alive() else time.sleep(0.2)
+        now = time.monotonic()
+        if seconds is not None and now - begun > seconds:
+            findings.stop.set()
+        if now - shown >= (1 if terminal else 30):
+            print(findings.line(now - begun), end="\r" if terminal else "\n", file=sys.stderr, flush=True)
+            shown = now
+    print(findings.line(time.monotonic() - begun), file=sys.stderr, flush=True)
+
+
+def compare(servers: Servers, findings: Findings, given: argparse.Namespace) -> None:
+    """Asks so many queries from a seed on."""
+    counts = [min(PER_SCHEMA, given.queries - first) for first in range(0, given.queries, PER_SCHEMA)]
+    seeds = deque((given.seed + at, count) for at, count in enumerate(counts))
+    workers = [Worker(number, servers, findings, given.mariadb) for number in range(min(given.workers, len(seeds)))]
+    threads = [threading.Thread(target=worker.run, args=(seeds,), daemon=True) for worker in workers]
+    for thread in threads:
+        thread.start()
+    watch(threads, findings, given.seconds)
+
+
+def stop_by_signal(findings: Findings) -> None:
+    """The first signal ends the run with its summary, a second one ends the process."""
+
+    def heard(number: int, _: object) -> None:
+        if findings.stop.is_set():
+            raise SystemExit(128 + number)
+        findings.stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, heard)
 
 
 def main() -> int:
@@ -243,15 +282,21 @@ def main() -> int:
     options.add_argument("--isobar", type=Path, required=True, help="the isobar binary")
     options.add_argument("--seed", type=int, default=1, help="the first seed; each makes a schema and a hundred queries")
     options.add_argument("--queries", type=int, default=10_000, help="how many queries to ask")
+    options.add_argument("--seconds", type=float, help="how long to ask at most")
+    options.add_argument("--workers", type=int, default=WORKERS, help="how many queries to ask at once")
+    options.add_argument("--mariadb", type=float, default=1.0, metavar="SHARE", help="share of queries asked of MariaDB, too")
     options.add_argument("--out", type=Path, default=Path("differences"), help="folder for a script of each difference")
     given = options.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix="isobar-differential-") as folder:
-        run = compare(given.isobar, Path(folder), given.out, given.seed, given.queries)
-    for name, count in sorted(run.counts.items()):
+    findings = Findings(given.out)
+    with TemporaryDirectory(prefix="isobar-differential-") as folder, Servers(given.isobar, Path(folder)) as servers:
+        stop_by_signal(findings)
+        compare(servers, findings, given)
+    for name, count in sorted(findings.counts.items()):
         print(f"{count:8}  {name}")
-    print(f"{len(run.shapes):8}  different after shrinking, in {given.out}")
-    return 1 if run.shapes or run.counts["connections lost"] else 0
+    print(f"{len(findings.shapes):8}  different after shrinking, in {given.out}")
+    failed = findings.counts["connections lost"] or findings.counts["workers failed"]
+    return 1 if findings.shapes or failed else 0
 
 
 if __name__ == "__main__":

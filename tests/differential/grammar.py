@@ -121,6 +121,8 @@ CALLS: list[Form] = [
     ("TIMESTAMPDIFF(SECOND, {}, {})", (MOMENT, MOMENT), INT), ("EXTRACT(DAY_SECOND FROM {})", (MOMENT,), INT), ("EXTRACT(HOUR_MICROSECOND FROM {})", (TIME,), INT),
     ("WEEK({}, {})", ((DATE, MOMENT), SMALL), INT), ("CAST({} AS TIME)", (MOMENT,), TIME), ("CAST({} AS UNSIGNED)", (INT,), INT), ("CAST({} AS DOUBLE)", ((INT, DECIMAL),), DOUBLE),
     ("({} REGEXP '^[a-c]')", (TEXT,), INT), ("CASE {} WHEN {} THEN {} ELSE {} END", (INT, INT, TEXT, TEXT), TEXT), ("CASE {} WHEN {} THEN {} END", (TEXT, TEXT, INT), INT),
+    ("INTERVAL({}, {}, {})", (NUMBER, NUMBER, NUMBER), INT), ("FIELD({}, {}, {})", (INT, (INT, DECIMAL), INT), INT), ("CAST({} AS DECIMAL(65,30))", ((INT, DECIMAL),), DECIMAL),
+    ("GREATEST({}, {})", (DECIMAL, (INT, DECIMAL)), DECIMAL), ("LEAST({}, {}, {})", (DECIMAL, INT, DECIMAL), DECIMAL), ("IFNULL({}, {})", (INT, DECIMAL), DECIMAL),
     ("JSON_LENGTH({})", (JSON,), INT), ("JSON_VALID({})", (TEXT,), INT), ("JSON_DEPTH({})", (JSON,), INT), ("JSON_KEYS({})", (JSON,), JSON),
 ]
 # Operators over two operands of one kind, and conditions over any.

@@ -13,3 +13,4 @@ mod queries;
 mod renumbered;
 mod scans;
 mod tickets;
+mod windows;

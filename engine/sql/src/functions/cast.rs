@@ -27,6 +27,10 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("cast_decimal", 3..=3, decimal_type, |a, t| to_type(&a[0], t)),
     // The same of what only loses digits behind the point; the planner's own.
     Function::new("isobar_rounded", 3..=3, decimal_type, |a, t| to_type(&a[0], t)),
+    // The same, where more digits than the type has are an error; the planner's own.
+    Function::new("isobar_undiminished", 3..=3, decimal_type, |a, t| {
+        super::wide::undiminished(&a[0], t)
+    }),
     Function::new("cast_date", 1..=1, day, |a, t| to_type(&a[0], t)),
     Function::new("cast_datetime", 1..=2, moment, cast_datetime),
     Function::new("cast_char", 1..=2, text, cast_char),

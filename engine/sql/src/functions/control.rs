@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::compute::kernels::cmp;
 use arrow::compute::kernels::zip::zip;
-use arrow::compute::{is_not_null, nullif};
+use arrow::compute::{is_not_null, not, nullif};
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{Result, ScalarValue};
 
@@ -13,7 +13,7 @@ use super::convert::{
     DATETIME, is_binary, is_integer, is_json, is_string, is_temporal, is_time, number_type,
     to_bool, to_i64, to_type,
 };
-use super::wide::{self, digits_of, is_wide};
+use super::wide::{self, is_wide};
 use super::{Function, truth, whole};
 use crate::error::{SqlResult, too_many_rows};
 
@@ -61,25 +61,12 @@ pub fn common(types: &[DataType]) -> DataType {
     if integers && signed && !types.contains(&&DataType::UInt64) {
         return DataType::Int64;
     }
-    types.iter().map(|ty| number_type(ty)).reduce(wider).unwrap_or(DataType::Null)
-}
-
-/// The wider of two number types.
-fn wider(a: DataType, b: DataType) -> DataType {
-    match (&a, &b) {
-        _ if a == b => a,
-        (DataType::Float64, _) | (_, DataType::Float64) => DataType::Float64,
-        _ => {
-            let parts = |ty: &DataType| match (digits_of(ty), ty) {
-                (Some((p, s)), _) => (i16::from(p) - i16::from(s), s),
-                (None, DataType::UInt64) => (20, 0),
-                _ => (19, 0),
-            };
-            let ((wa, sa), (wb, sb)) = (parts(&a), parts(&b));
-            let scale = sa.max(sb);
-            let most = if is_wide(&a) || is_wide(&b) { wide::MOST } else { 38 };
-            wide::decimal_type((wa.max(wb) + i16::from(scale)).min(i16::from(most)) as u8, scale)
-        }
+    if types.iter().any(|ty| number_type(ty) == DataType::Float64) {
+        return DataType::Float64;
+    }
+    match types.iter().all(|ty| number_type(ty) == number_type(first)) {
+        true => number_type(first),
+        false => wide::holding(&types),
     }
 }
 
@@ -91,18 +78,20 @@ fn arrow<T>(result: std::result::Result<T, arrow::error::ArrowError>) -> SqlResu
     result.map_err(Into::into)
 }
 
-/// Where `mask` is true the first column, else the second; NULL counts as false.
-fn choose(mask: &BooleanArray, a: &ArrayRef, b: &ArrayRef) -> SqlResult<ArrayRef> {
-    let known: BooleanArray = mask.iter().map(|m| Some(m.unwrap_or(false))).collect();
-    arrow(zip(&known, a, b))
+/// Where `mask` is true the first column, else the second, as `ty`; NULL counts as false. What is not chosen need not fit
+/// the type.
+fn choose(mask: &BooleanArray, a: &ArrayRef, b: &ArrayRef, ty: &DataType) -> SqlResult<ArrayRef> {
+    let mask: BooleanArray = mask.iter().map(|m| Some(m.unwrap_or(false))).collect();
+    if !is_wide(ty) {
+        return arrow(zip(&mask, &to_type(a, ty)?, &to_type(b, ty)?));
+    }
+    let a = wide::undiminished(&arrow(nullif(a, &arrow(not(&mask))?))?, ty)?;
+    let b = wide::undiminished(&arrow(nullif(b, &mask))?, ty)?;
+    arrow(zip(&mask, &a, &b))
 }
 
 fn mysql_if(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
-    choose(
-        &to_bool(&args[0])?,
-        &wide::undiminished(&args[1], ty)?,
-        &wide::undiminished(&args[2], ty)?,
-    )
+    choose(&to_bool(&args[0])?, &args[1], &args[2], ty)
 }
 
 fn coalesce(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
@@ -112,7 +101,7 @@ fn coalesce(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
             break;
         }
         let mask = arrow(is_not_null(&result))?;
-        result = choose(&mask, &result, &wide::undiminished(arg, ty)?)?;
+        result = choose(&mask, &result, arg, ty)?;
     }
     Ok(result)
 }
@@ -152,23 +141,23 @@ fn comparable(a: &DataType, b: &DataType) -> DataType {
     if is_string(a) != is_string(b) {
         return DataType::Float64;
     }
-    if is_wide(a) || is_wide(b) {
-        return match (number_type(a), number_type(b)) {
-            (DataType::Float64, _) | (_, DataType::Float64) => DataType::Float64,
-            (a, b) => wide::comparable(&a, &b),
-        };
+    match common(&[a.clone(), b.clone()]) {
+        ty if is_wide(&ty) => wide::comparable(a, b),
+        ty => ty,
     }
-    common(&[a.clone(), b.clone()])
 }
 
 fn extreme(args: &[ArrayRef], ty: &DataType, greatest: bool) -> SqlResult<ArrayRef> {
-    let mut result = wide::undiminished(&args[0], ty)?;
+    if is_wide(ty) && args.iter().all(|arg| wide::is_exact(arg.data_type())) {
+        return wide::extreme(args, ty, greatest);
+    }
+    let mut result = to_type(&args[0], ty)?;
     for arg in &args[1..] {
-        let other = wide::undiminished(arg, ty)?;
+        let other = to_type(arg, ty)?;
         let keep = if greatest { cmp::gt_eq(&result, &other) } else { cmp::lt_eq(&result, &other) };
         let keep = arrow(keep)?;
         let either_null: BooleanArray = keep.iter().map(|k| Some(k.is_none())).collect();
-        let chosen = choose(&keep, &result, &other)?;
+        let chosen = choose(&keep, &result, &other, ty)?;
         result = arrow(nullif(&chosen, &either_null))?;
     }
     Ok(result)

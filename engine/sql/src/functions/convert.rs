@@ -274,7 +274,8 @@ pub fn to_i64(array: &ArrayRef) -> SqlResult<Int64Array> {
         ty if is_string(ty) => scalars(array)?.iter().map(|text| text.map(read_i64)).collect(),
         ty if is_binary(ty) => leading_texts(array)?.iter().map(|t| t.map(read_i64)).collect(),
         ty if is_time(ty) => {
-            let number = |us| round_i64(temporal::time_number(us));
+            // Rounded as a time is: 23:59:59.9 is 240000.
+            let number = |us| round_i64(temporal::time_number(temporal::round_time(us, 0)));
             to_time(array)?.iter().map(|us| us.map(number)).collect()
         }
         DataType::UInt64 => {

@@ -1,5 +1,6 @@
 //! ROUND, FLOOR, ABS and the rest of the numeric functions.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -305,15 +306,28 @@ fn cot(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
 
 /// INTERVAL(n, a, b, …): how many of the ascending numbers behind it are not larger; -1 for NULL.
 fn interval(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
-    let numbers = args.iter().map(to_f64).collect::<SqlResult<Vec<_>>>()?;
-    let (first, bounds) =
-        numbers.split_first().ok_or_else(|| out_of_range("BIGINT", "interval"))?;
-    let counts = first.iter().enumerate().map(|(row, n)| {
-        let Some(n) = n else { return -1 };
-        let reached = |bound: &&Float64Array| bound.is_null(row) || bound.value(row) <= n;
-        bounds.iter().take_while(reached).count() as i64
+    let (first, bounds) = args.split_first().ok_or_else(|| out_of_range("BIGINT", "interval"))?;
+    let compared = bounds.iter().map(|bound| compared(first, bound));
+    let compared = compared.collect::<SqlResult<Vec<Vec<Option<Ordering>>>>>()?;
+    let nothing = to_f64(first)?;
+    let counts = (0..first.len()).map(|row| match nothing.is_null(row) {
+        true => -1,
+        // A bound that is NULL is passed by.
+        false => {
+            let reached = |bound: &&Vec<Option<Ordering>>| bound[row] != Some(Ordering::Less);
+            compared.iter().take_while(reached).count() as i64
+        }
     });
     Ok(Arc::new(counts.map(Some).collect::<Int64Array>()))
+}
+
+/// How the numbers of two columns compare: exact ones as such, all others as doubles.
+pub(super) fn compared(a: &ArrayRef, b: &ArrayRef) -> SqlResult<Vec<Option<Ordering>>> {
+    if wide::is_exact(a.data_type()) && wide::is_exact(b.data_type()) {
+        return wide::compared(a, b);
+    }
+    let (a, b) = (to_f64(a)?, to_f64(b)?);
+    Ok(a.iter().zip(b.iter()).map(|(a, b)| a?.partial_cmp(&b?)).collect())
 }
 
 fn bits(args: &[ArrayRef], f: fn(u64, u64) -> u64) -> SqlResult<ArrayRef> {

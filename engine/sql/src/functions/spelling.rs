@@ -89,9 +89,10 @@ fn soundex(text: &str) -> String {
         'R' => Some('6'),
         _ => None,
     };
-    let mut letters = text.chars().filter(|c| c.is_alphabetic());
+    // Beyond ASCII all from U+00C0 on are letters, and keep their case.
+    let mut letters = text.chars().filter(|c| c.is_ascii_alphabetic() || *c >= '\u{C0}');
     let Some(first) = letters.next() else { return String::new() };
-    let mut out: String = first.to_uppercase().collect();
+    let mut out = String::from(first.to_ascii_uppercase());
     let mut last = class(first);
     for letter in letters {
         let this = class(letter);

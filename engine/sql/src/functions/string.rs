@@ -1,12 +1,13 @@
 //! Functions of text. Positions count characters from 1.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BinaryArray, Int64Array, StringArray};
 use arrow::datatypes::DataType;
 
 use super::convert::{number_type, to_f64, to_i64, to_strings, to_type, to_u64};
-use super::math::round_double;
+use super::math::{compared, round_double};
 use super::{Function, remarks, text, whole};
 use crate::error::SqlResult;
 
@@ -315,11 +316,25 @@ fn strcmp(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     Ok(Arc::new(rows.collect::<Int64Array>()))
 }
 
+/// FIELD: texts alone compare as such; with a number among them, all are numbers.
 fn field(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    if args.iter().any(|arg| arg.data_type().is_numeric()) {
+        return field_of_numbers(args);
+    }
     let columns = strings(args)?;
     let rows = (0..args[0].len()).map(|row| {
         let Some(what) = of(&columns[0], row) else { return Some(0) };
         let at = columns[1..].iter().position(|c| of(c, row) == Some(what));
+        Some(at.map_or(0, |at| at as i64 + 1))
+    });
+    Ok(Arc::new(rows.collect::<Int64Array>()))
+}
+
+fn field_of_numbers(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
+    let compared = args[1..].iter().map(|number| compared(&args[0], number));
+    let compared = compared.collect::<SqlResult<Vec<Vec<Option<Ordering>>>>>()?;
+    let rows = (0..args[0].len()).map(|row| {
+        let at = compared.iter().position(|numbers| numbers[row] == Some(Ordering::Equal));
         Some(at.map_or(0, |at| at as i64 + 1))
     });
     Ok(Arc::new(rows.collect::<Int64Array>()))

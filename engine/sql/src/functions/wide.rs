@@ -406,9 +406,100 @@ pub(super) fn summand(numbers: &ArrayRef, ty: &DataType) -> SqlResult<ArrayRef> 
     Ok(numbers)
 }
 
+/// Whether a type's values are exact numbers.
+pub(super) fn is_exact(ty: &DataType) -> bool {
+    ty.is_integer() || *ty == DataType::Boolean || digits_of(ty).is_some()
+}
+
+/// Digits before the point of any value of an exact type, and behind it.
+fn room(ty: &DataType) -> (u8, i8) {
+    match ty {
+        DataType::Boolean => (1, 0),
+        DataType::Int8 | DataType::UInt8 => (3, 0),
+        DataType::Int16 | DataType::UInt16 => (5, 0),
+        DataType::Int32 | DataType::UInt32 => (10, 0),
+        DataType::UInt64 => (20, 0),
+        ty => match digits_of(&number_type(ty)) {
+            Some((precision, scale)) => (precision.saturating_sub(scale.unsigned_abs()), scale),
+            None => (19, 0),
+        },
+    }
+}
+
+/// The decimal type that holds every value of some exact types: narrow where 38 digits are enough, which is asked of the
+/// types as they are; else as wide as 256 bits allow.
+pub(super) fn holding(types: &[&DataType]) -> DataType {
+    let needed = |room: fn(&DataType) -> (u8, i8)| {
+        let rooms = types.iter().map(|ty| room(ty));
+        let (whole, scale) =
+            rooms.fold((0, 0), |(whole, scale), (w, s)| (w.max(whole), s.max(scale)));
+        (whole + scale.unsigned_abs(), scale)
+    };
+    // Integers count as the widest of their kind, so that a type says little of where a value came from.
+    let (digits, scale) = needed(|ty| room(&number_type(ty)));
+    let wide = types.iter().any(|ty| is_wide(ty)) || needed(room).0 > DECIMAL_MAX_PRECISION;
+    match wide {
+        true => DataType::Decimal256(digits.clamp(DECIMAL_MAX_PRECISION + 1, MOST), scale),
+        false => DataType::Decimal128(digits.min(DECIMAL_MAX_PRECISION), scale),
+    }
+}
+
+/// Whether no type of 128 bits holds the values of both: then they compare at [`comparable`].
+pub fn apart(a: &DataType, b: &DataType) -> bool {
+    is_exact(a) && is_exact(b) && is_wide(&holding(&[a, b]))
+}
+
 /// The type at which two exact types compare: every digit behind a point, and room for any
 /// number. What does not fit at that scale is larger than all that has it, and becomes the largest.
 pub fn comparable(a: &DataType, b: &DataType) -> DataType {
-    let scale = |ty: &DataType| digits_of(ty).map_or(0, |(_, scale)| scale);
+    let scale = |ty: &DataType| digits_of(&number_type(ty)).map_or(0, |(_, scale)| scale);
     DataType::Decimal256(MOST, scale(a).max(scale(b)))
+}
+
+/// How the numbers of two columns of exact types compare.
+pub(super) fn compared(a: &ArrayRef, b: &ArrayRef) -> SqlResult<Vec<Option<Ordering>>> {
+    let ty = comparable(a.data_type(), b.data_type());
+    let (a, b) = (to_type(a, &ty)?, to_type(b, &ty)?);
+    let (a, b) = (a.as_primitive::<Decimal256Type>(), b.as_primitive::<Decimal256Type>());
+    Ok(a.iter().zip(b.iter()).map(|(a, b)| Some(a?.cmp(&b?))).collect())
+}
+
+/// The greatest or the least number of each row; NULL where one is.
+///
+/// # Errors
+///
+/// 1690 where one has more digits than the type.
+pub(super) fn extreme(args: &[ArrayRef], ty: &DataType, greatest: bool) -> SqlResult<ArrayRef> {
+    let Some((first, rest)) = args.split_first() else {
+        return Err(out_of_range("DECIMAL", "decimal"));
+    };
+    let scale = args.iter().map(|arg| scale_of(arg)).max().unwrap_or(0);
+    let at_one_scale = |arg: &ArrayRef| to_wide(arg, MOST, scale);
+    let mut best = at_one_scale(first)?;
+    let mut chosen = vec![0; first.len()];
+    for (at, arg) in rest.iter().enumerate() {
+        let other = at_one_scale(arg)?;
+        let better = |(row, (best, other)): (usize, (Option<i256>, Option<i256>))| {
+            let (best, other) = (best?, other?);
+            if if greatest { other > best } else { other < best } {
+                chosen[row] = at + 1;
+                return Some(other);
+            }
+            Some(best)
+        };
+        let both = best.iter().zip(other.iter()).enumerate();
+        best = both.map(better).collect::<Decimal256Array>();
+    }
+    // At that scale the largest have lost digits: the numbers that were chosen have not.
+    let (_, scale) = digits_of(ty).unwrap_or_default();
+    let exacts = args.iter().map(exact).collect::<SqlResult<Vec<_>>>()?;
+    let digits: Vec<i8> = args.iter().map(|arg| scale - scale_of(arg)).collect();
+    let rows = best.iter().zip(chosen).enumerate().map(|(row, (best, at))| {
+        let (Some(_), Some(numbers), Some(digits)) = (best, exacts.get(at), digits.get(at)) else {
+            return Ok(None);
+        };
+        let beyond = || out_of_range("DECIMAL", if greatest { "greatest" } else { "least" });
+        scaled(numbers.value(row), *digits).map(Some).ok_or_else(beyond)
+    });
+    typed(rows, ty, if greatest { "greatest" } else { "least" })
 }

@@ -45,11 +45,16 @@ pub fn assignment(parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
     }))
 }
 
+/// `INTERVAL value UNIT`, or the function INTERVAL(n, a, …): two expressions in parentheses are the function's, whatever
+/// stands behind them, and one is the beginning of a value.
 fn interval(parser: &mut Parser) -> Result<Expr, ParserError> {
     parser.next_token();
-    let value = match parser.parse_expr()? {
-        Expr::Tuple(numbers) => return Ok(call("interval", numbers)),
-        value => value,
+    let value = match parser.peek_token_ref().token {
+        Token::LParen => match parser.parse_prefix()? {
+            Expr::Tuple(numbers) => return Ok(call("interval", numbers)),
+            first => rest_of(first, parser)?,
+        },
+        _ => parser.parse_expr()?,
     };
     let compound = match &parser.peek_token_ref().token {
         Token::Word(word) if Compound::parse(&word.value).is_some() => Some(word.value.clone()),
@@ -73,6 +78,17 @@ fn interval(parser: &mut Parser) -> Result<Expr, ParserError> {
         last_field: None,
         fractional_seconds_precision: None,
     }))
+}
+
+/// An expression whose first operand is read already.
+fn rest_of(first: Expr, parser: &mut Parser) -> Result<Expr, ParserError> {
+    let mut expr = first;
+    loop {
+        match parser.get_next_precedence()? {
+            0 => return Ok(expr),
+            precedence => expr = parser.parse_infix(expr, precedence)?,
+        }
+    }
 }
 
 /// `TRIM(LEADING FROM text)`, without what is to be trimmed off.

@@ -3,12 +3,14 @@
 
 use sqlparser::ast::{
     BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentClause, FunctionArguments, OrderByExpr, Value,
+    FunctionArgumentClause, FunctionArgumentList, FunctionArguments, OrderByExpr, Value,
+    ValueWithSpan,
 };
 
 use super::calls::{call, number, string};
 use super::rewrite::{null, op, plain};
 use crate::error::{SqlResult, unsupported};
+use crate::result::SqlError;
 
 /// The aggregates of this room.
 pub const AGGREGATES: &[&str] = &[
@@ -108,10 +110,32 @@ fn upwards(order: &mut [OrderByExpr]) -> bool {
     true
 }
 
+/// A number in GROUP_CONCAT's ORDER BY is the place of one of its arguments.
+fn by_places(list: &mut FunctionArgumentList) -> SqlResult<()> {
+    for clause in &mut list.clauses {
+        let FunctionArgumentClause::OrderBy(order) = clause else { continue };
+        for by in order {
+            let Expr::Value(ValueWithSpan { value: Value::Number(n, _), .. }) = &by.expr else {
+                continue;
+            };
+            let Ok(place) = n.parse::<usize>() else { continue };
+            match place.checked_sub(1).and_then(|place| list.args.get(place)) {
+                Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))) => by.expr = expr.clone(),
+                _ => {
+                    let text = format!("Unknown column '{n}' in 'order clause'");
+                    return Err(SqlError::new(1054, b"42S22", text));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 fn group_concat(mut function: Function) -> SqlResult<Expr> {
     let mut separator = ",".to_owned();
     let (mut distinct, mut in_order, mut backwards) = (false, false, false);
     if let FunctionArguments::List(list) = &mut function.args {
+        by_places(list)?;
         list.clauses.retain(|clause| match clause {
             FunctionArgumentClause::Separator(text) => {
                 if let Value::SingleQuotedString(s) | Value::DoubleQuotedString(s) = &text.value {

@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::Case;
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Projection, Union};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Projection, Union, lit};
 
 use super::caseless::is_marked;
 use super::labels::type_of_field;
@@ -18,6 +19,21 @@ use crate::functions::control::common;
 use crate::functions::convert::DATETIME;
 
 impl MysqlOperators {
+    /// An expression whose CASEs have the types that they will have: what is compared with one asks for it.
+    pub(super) fn with_cases(&self, expr: Expr, schema: &DFSchema) -> Result<Expr> {
+        if !expr.exists(|part| Ok(matches!(part, Expr::Case(_))))? {
+            return Ok(expr);
+        }
+        let typed = expr.transform_up(|part| {
+            let case = match &part {
+                Expr::Case(case) => self.case(case, schema)?,
+                _ => None,
+            };
+            Ok(case.map_or(Transformed::no(part), Transformed::yes))
+        });
+        Ok(typed?.data)
+    }
+
     /// A CASE whose results all have the type of MySQL's aggregation; `None` if they have.
     pub(super) fn case(&self, case: &Case, schema: &DFSchema) -> Result<Option<Expr>> {
         let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
@@ -86,6 +102,10 @@ impl MysqlOperators {
             DataType::Binary => call("cast_binary", vec![expr]),
             to if *to == DATETIME => self.moment(expr, from),
             to if *from == DataType::Boolean => Ok(cast(cast(expr, &DataType::Int64), to)),
+            DataType::Decimal256(precision, scale) => {
+                let digits = [lit(i64::from(*precision)), lit(i64::from(*scale))];
+                call("isobar_undiminished", [vec![expr], digits.to_vec()].concat())
+            }
             to => Ok(cast(expr, to)),
         }
     }

@@ -378,6 +378,7 @@ fn function_fraction(
             };
             of(moment).max(moved)
         }
+        ("mysql_nullif", [value, _]) => of(value),
         _ => args.iter().map(of).max().unwrap_or(0),
     }
 }

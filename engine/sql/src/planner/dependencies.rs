@@ -45,7 +45,8 @@ pub(super) fn rules() -> Vec<Rule> {
         name if RELIANT.contains(&name) => Arc::new(Informed(rule)) as Rule,
         _ => rule,
     };
-    Optimizer::new().rules.into_iter().map(with_right_ones).collect()
+    let hidden: Rule = Arc::new(super::equalities::HiddenEqualities);
+    Optimizer::new().rules.into_iter().map(with_right_ones).chain([hidden]).collect()
 }
 
 /// A rule that sees plans with the right dependencies.

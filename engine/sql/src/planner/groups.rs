@@ -120,7 +120,7 @@ pub fn totals_behind(query: &mut Query) {
         with_fill: None,
     };
     let pair = |group: &Expr| [by(call("grouping", vec![group.clone()])), by(group.clone())];
-    let orders = groups.iter().flat_map(pair).collect();
+    let orders = super::repeats::levels(groups, select).iter().flat_map(pair).collect();
     query.order_by = Some(OrderBy { kind: OrderByKind::Expressions(orders), interpolate: None });
 }
 

@@ -16,6 +16,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, Proje
 
 use super::typing::call;
 use crate::functions::control::common;
+use crate::functions::wide::{self, is_wide};
 
 /// What takes a quotient with all of its digits, and has as many itself.
 const EXACT: [&str; 14] = [
@@ -284,12 +285,19 @@ fn compared(mut expr: Expr, schema: &DFSchema) -> Result<(Expr, bool)> {
         shown.push(ty);
         exacts.push(exact);
     }
-    if !has_room(&common(&shown), &common(&types)) {
+    let ty = common(&types);
+    if !(is_wide(&ty) || has_room(&common(&shown), &ty)) {
         return Ok((expr, false));
     }
     for (operand, exact) in operands.iter_mut().zip(exacts) {
         if let Some(exact) = exact {
             **operand = exact;
+        }
+        // No narrow type holds them all.
+        if let DataType::Decimal256(_, scale) = ty {
+            let digits = [lit(i64::from(wide::MOST)), lit(i64::from(scale))];
+            let number = std::mem::take(&mut **operand);
+            **operand = call("cast_decimal", [vec![number], digits.to_vec()].concat())?;
         }
     }
     Ok((expr, true))

@@ -214,6 +214,7 @@ impl Rewriter<'_> {
         if !self.context.full_groups() {
             ungrouped::spell_out(select, &|name| self.shown(name), &|name| self.key(name));
         }
+        super::repeats::told_apart(select, &|name| self.shown(name));
         wildcards::write_out(select, &|name: &ObjectName| self.hidden_of(name));
         super::twins::name_columns(select);
         super::membership::spread(select)?;

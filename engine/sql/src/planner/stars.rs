@@ -182,7 +182,8 @@ pub(super) fn constraint_mut(join: &mut Join) -> Option<&mut JoinConstraint> {
     }
 }
 
-fn by_name(join: &Join) -> bool {
+/// Whether a join's tables share columns.
+pub(super) fn by_name(join: &Join) -> bool {
     matches!(constraint(join), Some((JoinConstraint::Using(_) | JoinConstraint::Natural, _)))
 }
 

@@ -12,8 +12,8 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr,
-    lit,
+    BinaryExpr, Cast, Expr, ExprSchemable, Join, JoinConstraint, LogicalPlan, LogicalPlanBuilder,
+    Operator, binary_expr, lit,
 };
 use sqlparser::ast::BinaryOperator;
 
@@ -23,7 +23,7 @@ use super::quotients::{self, Sums};
 use crate::error::{external, unknown, unsupported};
 use crate::functions;
 use crate::functions::convert::{DATETIME, is_binary, is_json, is_string, is_temporal, is_time};
-use crate::functions::wide::{comparable, digits_of, is_wide};
+use crate::functions::wide::{apart, comparable, digits_of};
 use crate::temporal::Zone;
 
 /// What the column of a subquery is called while types are compared; no client's column is.
@@ -95,7 +95,9 @@ impl MysqlOperators {
         };
         let (left, right) = match &op {
             BinaryOperator::And | BinaryOperator::Or | BinaryOperator::Xor => {
-                (truth(left, schema)?, truth(right, schema)?)
+                let (left, right) = (truth(left, schema)?, truth(right, schema)?);
+                let right = super::lazy::behind(&left, operator, right)?;
+                (left, right)
             }
             BinaryOperator::Eq | BinaryOperator::NotEq | BinaryOperator::Spaceship => {
                 let right = super::labels::label(right, &left, schema);
@@ -109,6 +111,7 @@ impl MysqlOperators {
 
     /// Two operands at the type at which MySQL compares them.
     pub fn align(&self, left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
+        let (left, right) = (self.with_cases(left, schema)?, self.with_cases(right, schema)?);
         let (lt, rt) = (left.get_type(schema)?, right.get_type(schema)?);
         if is_json(&lt) || is_json(&rt) {
             return super::json::keys((left, &lt), (right, &rt));
@@ -124,7 +127,7 @@ impl MysqlOperators {
         if let Some(text) = literal::text(&right)
             && let Some(right) = literal::typed(text, &lt, self).map_err(external)?
         {
-            return match is_wide(&lt) {
+            return match apart(&lt, &right.get_type(schema)?) {
                 true => align_wide(left, right, schema),
                 false => self.align_days(left, right, schema),
             };
@@ -132,7 +135,7 @@ impl MysqlOperators {
         if let Some(text) = literal::text(&left)
             && let Some(left) = literal::typed(text, &rt, self).map_err(external)?
         {
-            return match is_wide(&rt) {
+            return match apart(&left.get_type(schema)?, &rt) {
                 true => align_wide(left, right, schema),
                 false => self.align_days(left, right, schema),
             };
@@ -170,7 +173,7 @@ impl MysqlOperators {
             };
             return Ok((number(left, &lt)?, number(right, &rt)?));
         }
-        if is_wide(&lt) || is_wide(&rt) {
+        if apart(&lt, &rt) {
             return align_wide(left, right, schema);
         }
         Ok((left, right))
@@ -259,6 +262,10 @@ impl MysqlOperators {
                 [input] if fractions || sums => Some((*input).clone()),
                 _ => None,
             };
+            let plan = match plan {
+                LogicalPlan::Join(join) => LogicalPlan::Join(self.joined_by(join, &schema)?),
+                plan => plan,
+            };
             let plan = plan.map_expressions(|expr| {
                 each_named(expr, &names, |expr| {
                     let name = expr.schema_name().to_string();
@@ -293,6 +300,19 @@ impl MysqlOperators {
         Ok(typed.data)
     }
 
+    /// A join whose columns of USING and NATURAL are at the types at which they are compared.
+    fn joined_by(&self, mut join: Join, schema: &DFSchema) -> Result<Join> {
+        for (left, right) in &mut join.on {
+            if left.get_type(schema)? != right.get_type(schema)? {
+                let (l, r) = (std::mem::take(left), std::mem::take(right));
+                (*left, *right) = self.align(l, r, schema)?;
+                // They are no columns any more.
+                join.join_constraint = JoinConstraint::On;
+            }
+        }
+        Ok(join)
+    }
+
     /// One node of an expression whose operands are typed already.
     pub fn typed(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         let expr = super::json::checked(expr, schema)?;
@@ -303,6 +323,13 @@ impl MysqlOperators {
             expr => (expr, ordered),
         };
         let typed = self.typed_node(expr, schema)?;
+        let typed = match &typed.data {
+            Expr::ScalarFunction(function) => match self.lazy(function, schema)? {
+                Some(case) => Transformed::yes(case),
+                None => typed,
+            },
+            _ => typed,
+        };
         let changed = numbered || caseless || typed.transformed;
         let (expr, kept) = quotients::kept(typed.data, schema)?;
         Ok(if changed || kept { Transformed::yes(expr) } else { Transformed::no(expr) })
@@ -439,7 +466,7 @@ fn each_named(
     }
 }
 
-/// Exact numbers of which one has more than 38 digits. A literal takes the other's type where it is
+/// Exact numbers that have no type of 38 digits in common. A literal takes the other's type where it is
 /// a number of it, so that keys are found by it; else both take one that has room for either.
 fn align_wide(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
     let (lt, rt) = (left.get_type(schema)?, right.get_type(schema)?);
