@@ -264,6 +264,11 @@ fn quotient(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
     }
 }
 
+/// A double of which zero has no sign: to MySQL both zeros are equal, to those who compare, group and join here they are not.
+pub(super) fn unsigned_zero(n: f64) -> f64 {
+    n + 0.0
+}
+
 fn doubles(op: Op, a: &ArrayRef, b: &ArrayRef) -> SqlResult<ArrayRef> {
     let a = to_type(a, &DataType::Float64)?;
     let b = to_type(b, &DataType::Float64)?;
@@ -281,7 +286,11 @@ fn doubles(op: Op, a: &ArrayRef, b: &ArrayRef) -> SqlResult<ArrayRef> {
             Op::Div => a / b,
             Op::Mod => a % b,
         };
-        if n.is_finite() { Ok(Some(n)) } else { Err(out_of_range("DOUBLE", op.symbol())) }
+        if n.is_finite() {
+            Ok(Some(unsigned_zero(n)))
+        } else {
+            Err(out_of_range("DOUBLE", op.symbol()))
+        }
     };
     Ok(Arc::new(pairs.map(compute).collect::<SqlResult<Float64Array>>()?))
 }
@@ -388,7 +397,7 @@ fn neg(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
     let zero: ArrayRef = Arc::new(Int64Array::from(vec![0; args[0].len()]));
     if *ty == DataType::Float64 {
         let numbers = to_type(&args[0], ty)?;
-        let negated = numbers.as_primitive::<Float64Type>().iter().map(|n| n.map(|n| -n));
+        let negated = numbers.as_primitive::<Float64Type>().iter().map(|n| n.map(|n| 0.0 - n));
         return Ok(Arc::new(negated.collect::<Float64Array>()));
     }
     binary(Op::Sub, &[zero, args[0].clone()], ty)

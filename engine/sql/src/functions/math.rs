@@ -11,6 +11,7 @@ use datafusion::common::{Result, ScalarValue};
 use rand::Rng;
 use types::Decimal;
 
+use super::arithmetic::unsigned_zero;
 use super::convert::{is_time, number_type, to_bytes, to_f64, to_i64, to_strings, to_type, to_u64};
 use super::wide::{self, digits_of};
 use super::{Function, double, literal_int, remarks, text, whole};
@@ -194,7 +195,7 @@ pub(super) fn round_double(n: f64, digits: i64, cut: bool) -> f64 {
     }
     let whole = if cut { scaled.trunc() } else { scaled.round_ties_even() };
     let result = if digits >= 0 { whole / factor } else { whole * factor };
-    if result.is_finite() { result } else { n }
+    unsigned_zero(if result.is_finite() { result } else { n })
 }
 
 /// `n` with its last `digits` digits rounded or cut to zero.
@@ -278,7 +279,7 @@ fn map(name: &str, args: &[ArrayRef], f: impl Fn(f64) -> Option<f64>) -> SqlResu
     let numbers = to_f64(&args[0])?;
     let results = numbers.iter().map(|n| match n.and_then(&f) {
         Some(n) if n.is_infinite() => Err(out_of_range("DOUBLE", name)),
-        n => Ok(n.filter(|n| !n.is_nan())),
+        n => Ok(n.filter(|n| !n.is_nan()).map(unsigned_zero)),
     });
     Ok(Arc::new(results.collect::<SqlResult<Float64Array>>()?))
 }
@@ -289,7 +290,7 @@ fn map2(name: &str, args: &[ArrayRef], f: fn(f64, f64) -> f64) -> SqlResult<Arra
     let results = pairs.map(|(a, b)| {
         let (Some(a), Some(b)) = (a, b) else { return Ok(None) };
         let n = f(a, b);
-        if n.is_finite() { Ok(Some(n)) } else { Err(out_of_range("DOUBLE", name)) }
+        if n.is_finite() { Ok(Some(unsigned_zero(n))) } else { Err(out_of_range("DOUBLE", name)) }
     });
     Ok(Arc::new(results.collect::<SqlResult<Float64Array>>()?))
 }

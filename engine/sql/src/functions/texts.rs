@@ -1,6 +1,7 @@
 //! What a text is taken for where a number or a time is asked for: what it begins with. What it has
 //! besides is remarked on.
 
+use super::arithmetic::unsigned_zero;
 use super::remarks;
 use crate::temporal;
 
@@ -13,7 +14,7 @@ pub(super) fn read_f64(text: &str) -> f64 {
         return f64::MAX.copysign(double);
     }
     remarks::read("DOUBLE", text, number);
-    double
+    unsigned_zero(double)
 }
 
 /// The number that a text is taken for where it becomes a decimal.

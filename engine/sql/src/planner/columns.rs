@@ -379,6 +379,7 @@ fn function_fraction(
             of(moment).max(moved)
         }
         ("mysql_nullif", [value, _]) => of(value),
+        ("mysql_if", [_, then, last]) => of(then).max(of(last)),
         _ => args.iter().map(of).max().unwrap_or(0),
     }
 }

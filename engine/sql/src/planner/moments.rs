@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, lit};
 use types::ColumnType;
@@ -37,6 +37,25 @@ pub fn has_fractions(tables: &Tables) -> bool {
     };
     let described = tables.values().filter_map(|table| table.table.as_ref());
     described.flat_map(|table| &table.columns).any(|column| of(column.ty))
+}
+
+/// Whether a statement has literals of moments with fractions, or casts to such.
+pub fn states_fractions(plan: &LogicalPlan) -> Result<bool> {
+    let states = |expr: &Expr| {
+        let Expr::ScalarFunction(function) = expr else { return Ok(false) };
+        Ok(matches!(
+            (function.name(), &function.args[..]),
+            ("cast_datetime" | "cast_time", [_, Expr::Literal(ScalarValue::Int64(Some(1..)), _)])
+        ))
+    };
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            found |= expr.exists(states)?;
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    })?;
+    Ok(found)
 }
 
 /// What a function makes of a moment.

@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
 use sqlparser::ast::BinaryOperator;
 
 use super::literal;
-use super::moments::{Tables, has_fractions, spelled};
+use super::moments::{Tables, has_fractions, spelled, states_fractions};
 use super::quotients::{self, Sums};
 use crate::error::{external, unknown, unsupported};
 use crate::functions;
@@ -238,7 +238,7 @@ impl MysqlOperators {
 
     /// Types what has no hook at planning: lists, LIKE, and functions of a TIMESTAMP.
     pub fn finish(&self, plan: LogicalPlan, tables: &Tables) -> Result<LogicalPlan> {
-        let fractions = has_fractions(tables);
+        let fractions = has_fractions(tables) || states_fractions(&plan)?;
         // What lies above a changed type has another one, too.
         let mut retyped = false;
         let mut sums_of_quotients = Sums::default();
