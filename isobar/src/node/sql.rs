@@ -27,7 +27,8 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     let given = config.tls_certificate.clone().zip(config.tls_key.clone());
     let given = given.map(|(certificate, key)| CertificatePaths { certificate, key });
     let tls = server_config(given.as_ref(), &config.data_dir).context("TLS certificate")?;
-    let identity = common.establish(&common.desk()?).await?;
+    let desk = common.desk()?;
+    let identity = common.establish(&desk).await?;
     let node = identity.node;
 
     let txn = TxnClient::new(Arc::new(common.rpc.clone()), Arc::new(common.placement.clone()));
