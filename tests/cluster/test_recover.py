@@ -1,4 +1,4 @@
-"""`isobar ctl recover-unsafe`: with most disks lost, what a survivor holds goes on, and nothing that was lost returns."""
+"""`isobar ctl recover-unsafe`: with most disks lost, what a survivor holds goes on, and nothing lost comes back."""
 
 import itertools
 import os
