@@ -80,8 +80,7 @@ def test_the_last_row_node_goes_on_with_what_it_holds(nodes: Nodes):
 
     pause(nodes.nodes["row-3"].pid)
     wait_until("the others go on", lambda: nodes.sql("UPDATE d.t SET n = n + 1 WHERE id = 0") == [], 60)
-    for n in range(ROWS, ROWS + 200):
-        nodes.sql(f"INSERT INTO d.t VALUES ({n}, {n})")
+    nodes.sql(*(f"INSERT INTO d.t VALUES ({n}, {n})" for n in range(ROWS, ROWS + 200)))
     nodes.sql("CREATE TABLE d.later (id INT PRIMARY KEY)", "INSERT INTO d.later VALUES (1), (2)")
     nodes.replicate("d.later")
     highest_table, highest_number = max(tables(nodes)), max(numbers(nodes))
