@@ -65,7 +65,8 @@ class Findings:
     def line(self, seconds: float) -> str:
         with self.lock:
             asked = self.counts["queries"]
-            told = {name: self.counts[name] for name in ("answered", "asked of MariaDB", "known", "wrong only once", "connections lost")}
+            names = ("answered", "asked of MariaDB", "known", "wrong only once", "connections lost")
+            told = {name: self.counts[name] for name in names}
             return (
                 f"{asked} queries, {asked / max(seconds, 0.001):.1f}/s, {len(self.shapes)} different; "
                 + ", ".join(f"{count} {name}" for name, count in told.items())
