@@ -65,7 +65,8 @@ class Findings:
     def line(self, seconds: float) -> str:
         with self.lock:
             asked = self.counts["queries"]
-            told = {name: self.counts[name] for name in ("answered", "asked of MariaDB", "known", "connections lost")}
+            names = ("answered", "asked of MariaDB", "known", "wrong only once", "connections lost")
+            told = {name: self.counts[name] for name in names}
             return (
                 f"{asked} queries, {asked / max(seconds, 0.001):.1f}/s, {len(self.shapes)} different; "
                 + ", ".join(f"{count} {name}" for name, count in told.items())
@@ -166,6 +167,9 @@ class Worker:
         self.findings.count("queries", *["answered"] * (not answers["rows"].error), *["asked of MariaDB"] * (MARIADB in names))
         if not wrong:
             return
+        if self.wrong(query, self.ask(query, names)) != wrong:
+            self.note_once(query, answers, wrong, seed)
+            return
         small = self.shrink(query, wrong)
         self.findings.count(wrong)
         number = self.findings.is_new(f"{wrong}: {re.sub(r'[ab][.][a-z][0-9]+', 'c', str(small))}")
@@ -185,6 +189,13 @@ class Worker:
             else:
                 return query
         return query
+
+    def note_once(self, query: Query, answers: dict[str, Answer], wrong: str, seed: int) -> None:
+        """What was wrong once and is not any more: a node that did not answer in time, or a race."""
+        self.findings.count("wrong only once")
+        told = "\n".join(f"{name}: {answer}" for name, answer in answers.items())
+        path = self.findings.out / f"once_{self.findings.counts['wrong only once']:04}.txt"
+        path.write_text(f"{wrong}; seed {seed}\n{query}\n{told}\n", encoding="utf-8")
 
     def note(self, query: Query, tables: list[Table], wrong: str, seed: int, number: int) -> None:
         answers = self.ask(query, list(self.readers))
@@ -295,7 +306,7 @@ def main() -> int:
     for name, count in sorted(findings.counts.items()):
         print(f"{count:8}  {name}")
     print(f"{len(findings.shapes):8}  different after shrinking, in {given.out}")
-    failed = findings.counts["connections lost"] or findings.counts["workers failed"]
+    failed = any(findings.counts[name] for name in ("connections lost", "workers failed", "wrong only once"))
     return 1 if findings.shapes or failed else 0
 
 
