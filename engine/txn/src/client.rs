@@ -276,8 +276,9 @@ impl TxnClient {
             | Error::Timeout { .. }
             | Error::Unavailable(_)
             | Error::Io(_) => {
+                let in_vain = self.routes.missed(region);
                 // Those that are remembered may all be gone, and others have come in their place.
-                if self.routes.missed(region) {
+                if in_vain {
                     self.forget(region);
                 }
             }

@@ -277,7 +277,7 @@ async fn leases_protect_the_rows_of_dropped_tables() {
     assert_eq!(cluster.beat(1, reports()).await, vec![]);
     clock.advance(Duration::from_secs(101));
     let orders = cluster.beat_until_destroyed(1, reports(), 1).await;
-    assert_eq!(orders, [destroy(&region)]);
+    assert_eq!(orders, [destroy(region)]);
     let lost = cluster.client.renew_lease(lease.id, Duration::from_secs(1)).await;
     assert_eq!(lost, Err(Error::LeaseLost(lease.id)));
     cluster.client.release_lease(lease.id).await.unwrap();
@@ -421,7 +421,7 @@ async fn a_damaged_learner_is_not_held_against_its_successor_on_the_same_node() 
     grow(&mut region).await;
     let first = region.clone();
     let id = first.peer_on(node).unwrap().id;
-    let destroy = Order::Destroy { region: region.id, conf: first.epoch.conf };
+    let destroy = [Order::Destroy { region: region.id, conf: first.epoch.conf }];
     let damaged = PeerReport { peer: id, damaged: true, ready: false, ..peer(&first, false) };
     cluster.beat(1, vec![peer(&region, true)]).await;
     assert_eq!(cluster.beat(node, vec![damaged.clone()]).await, vec![]);
@@ -430,13 +430,13 @@ async fn a_damaged_learner_is_not_held_against_its_successor_on_the_same_node() 
     let orders =
         cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
     // While the next one is being added, the damaged one is to go: it is in the way.
-    assert_eq!(cluster.beat(node, vec![damaged.clone()]).await, [destroy.clone()]);
+    assert_eq!(cluster.beat(node, vec![damaged.clone()]).await, destroy);
     let [Order::Membership { peers, .. }] = orders.as_slice() else { panic!("{orders:?}") };
     region.peers.clone_from(peers);
     region.epoch.conf += 1;
     assert_ne!(region.peer_on(node).unwrap().id, id);
     for _ in 0..5 {
-        assert_eq!(cluster.beat(node, vec![damaged.clone()]).await, [destroy.clone()]);
+        assert_eq!(cluster.beat(node, vec![damaged.clone()]).await, destroy);
         assert_eq!(cluster.beat(1, vec![peer(&region, true)]).await, vec![]);
     }
     let route = cluster.client.fresh_regions(region.kind).await.unwrap();

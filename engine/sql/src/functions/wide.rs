@@ -473,7 +473,7 @@ pub(super) fn extreme(args: &[ArrayRef], ty: &DataType, greatest: bool) -> SqlRe
     let Some((first, rest)) = args.split_first() else {
         return Err(out_of_range("DECIMAL", "decimal"));
     };
-    let scale = args.iter().map(|arg| scale_of(arg)).max().unwrap_or(0);
+    let scale = args.iter().map(scale_of).max().unwrap_or(0);
     let at_one_scale = |arg: &ArrayRef| to_wide(arg, MOST, scale);
     let mut best = at_one_scale(first)?;
     let mut chosen = vec![0; first.len()];
