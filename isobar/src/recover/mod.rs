@@ -25,13 +25,13 @@ use crate::config::{Config, LOG_DIR, Role};
 ///      nodes: started again with them, they would go on as a cluster of their own. Nothing here can
 ///      keep them from that.
 ///   2. One row node is left:
-///        isobar ctl recover-unsafe --config row-3.toml           says what will be lost
-///        isobar ctl recover-unsafe --config row-3.toml --yes     does it
+///      $ isobar ctl recover-unsafe --config row-3.toml           says what will be lost
+///      $ isobar ctl recover-unsafe --config row-3.toml --yes     does it
 ///      Several are left. On each of them, before any of them is changed:
-///        isobar ctl recover-unsafe --config row-3.toml --report row-3.held
+///      $ isobar ctl recover-unsafe --config row-3.toml --report row-3.held
 ///      Then, on each of them, with the reports of all others:
-///        isobar ctl recover-unsafe --config row-3.toml --with row-4.held,row-5.held
-///        isobar ctl recover-unsafe --config row-3.toml --with row-4.held,row-5.held --yes
+///      $ isobar ctl recover-unsafe --config row-3.toml --with row-4.held,row-5.held
+///      $ isobar ctl recover-unsafe --config row-3.toml --with row-4.held,row-5.held --yes
 ///   3. Start the nodes that are left; then new row nodes, with empty directories and the settings of
 ///      those that were lost. `isobar ctl status` shows when all regions have three voters again.
 ///
