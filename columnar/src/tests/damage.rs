@@ -144,15 +144,6 @@ fn a_full_disk_is_a_typed_error_and_loses_nothing() {
 }
 
 #[test]
-fn damage_in_the_manifest_is_reported_with_the_file() {
-    let (mut world, _) = world();
-    let path = world.store.shared.files.dir.join("manifest");
-    world.disk.flip_bit(&path, 40, 0).unwrap();
-    let error = world.crash(1).unwrap_err();
-    assert!(matches!(&error, Error::Corrupt(what) if what.contains("manifest")), "{error}");
-}
-
-#[test]
 fn a_damaged_manifest_is_set_aside_and_the_store_begins_anew() {
     let (world, _) = world();
     let dir = world.store.shared.files.dir.clone();
