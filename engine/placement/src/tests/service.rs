@@ -53,6 +53,19 @@ impl Cluster {
         tokio::time::timeout(Duration::from_secs(5), beat).await.unwrap().unwrap()
     }
 
+    /// Creates `d.t`, which wants one columnar replica, on row node 1: the table and its region.
+    async fn replicated_table(&self) -> (types::Table, Region) {
+        let client = self.client.clone();
+        client.change(CatalogChange::CreateDatabase("d".into())).await.unwrap();
+        let wanted = types::Table { columnar_replicas: 1, ..table("d", "t", &[]) };
+        let change = CatalogChange::CreateTable(Box::new(wanted));
+        let creating = tokio::spawn(async move { client.change(change).await });
+        let orders = self.beat_until(1, vec![], |orders| !orders.is_empty()).await;
+        let Some(Order::Create(region)) = orders.first() else { panic!("{orders:?}") };
+        self.beat(1, vec![peer(region, true)]).await;
+        (creating.await.unwrap().unwrap().unwrap(), region.clone())
+    }
+
     /// Beats until the orders are as wanted.
     async fn beat_until(
         &self,
@@ -292,17 +305,7 @@ async fn columns_of_a_dropped_table_stay_while_a_lease_may_read_them() {
     cluster.register(1, NodeRole::Row).await;
     let node = cluster.client.ids(1).await.unwrap();
     cluster.register(node, NodeRole::Columnar).await;
-    let client = cluster.client.clone();
-    client.change(CatalogChange::CreateDatabase("d".into())).await.unwrap();
-    let mut wanted = table("d", "t", &[]);
-    wanted.columnar_replicas = 1;
-    let change = CatalogChange::CreateTable(Box::new(wanted));
-    let creating = tokio::spawn(async move { client.change(change).await });
-    let orders = cluster.beat_until(1, vec![], |orders| !orders.is_empty()).await;
-    let Some(Order::Create(region)) = orders.first() else { panic!("{orders:?}") };
-    let mut region = region.clone();
-    cluster.beat(1, vec![peer(&region, true)]).await;
-    let table = creating.await.unwrap().unwrap().unwrap();
+    let (table, mut region) = cluster.replicated_table().await;
     cluster.beat(node, vec![]).await;
     let orders =
         cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
@@ -340,19 +343,7 @@ async fn learner_is_ordered_until_reported_and_destroyed_once_removed() {
     cluster.register(1, NodeRole::Row).await;
     let node = cluster.client.ids(1).await.unwrap();
     cluster.register(node, NodeRole::Columnar).await;
-    let client = cluster.client.clone();
-    client.change(CatalogChange::CreateDatabase("d".into())).await.unwrap();
-    let mut wanted = table("d", "t", &[]);
-    wanted.columnar_replicas = 1;
-    let creating =
-        tokio::spawn(
-            async move { client.change(CatalogChange::CreateTable(Box::new(wanted))).await },
-        );
-    let orders = cluster.beat_until(1, vec![], |orders| !orders.is_empty()).await;
-    let Some(Order::Create(region)) = orders.first() else { panic!("{orders:?}") };
-    let mut region = region.clone();
-    cluster.beat(1, vec![peer(&region, true)]).await;
-    let table = creating.await.unwrap().unwrap().unwrap();
+    let (table, mut region) = cluster.replicated_table().await;
     cluster.beat(node, vec![]).await;
 
     let orders =
@@ -399,17 +390,7 @@ async fn a_damaged_learner_is_not_held_against_its_successor_on_the_same_node() 
     cluster.register(1, NodeRole::Row).await;
     let node = cluster.client.ids(1).await.unwrap();
     cluster.register(node, NodeRole::Columnar).await;
-    let client = cluster.client.clone();
-    client.change(CatalogChange::CreateDatabase("d".into())).await.unwrap();
-    let mut wanted = table("d", "t", &[]);
-    wanted.columnar_replicas = 1;
-    let change = CatalogChange::CreateTable(Box::new(wanted));
-    let creating = tokio::spawn(async move { client.change(change).await });
-    let orders = cluster.beat_until(1, vec![], |orders| !orders.is_empty()).await;
-    let Some(Order::Create(region)) = orders.first() else { panic!("{orders:?}") };
-    let mut region = region.clone();
-    cluster.beat(1, vec![peer(&region, true)]).await;
-    creating.await.unwrap().unwrap();
+    let (_, mut region) = cluster.replicated_table().await;
     cluster.beat(node, vec![]).await;
     let grow = async |region: &mut Region| {
         let orders =
@@ -505,19 +486,7 @@ async fn columnar_node_that_lost_its_disk_is_replaced_at_once() {
         (first, first + 1)
     };
     cluster.register(old, NodeRole::Columnar).await;
-    let client = cluster.client.clone();
-    client.change(CatalogChange::CreateDatabase("d".into())).await.unwrap();
-    let mut wanted = table("d", "t", &[]);
-    wanted.columnar_replicas = 1;
-    let creating =
-        tokio::spawn(
-            async move { client.change(CatalogChange::CreateTable(Box::new(wanted))).await },
-        );
-    let orders = cluster.beat_until(1, vec![], |orders| !orders.is_empty()).await;
-    let Some(Order::Create(region)) = orders.first() else { panic!("{orders:?}") };
-    let mut region = region.clone();
-    cluster.beat(1, vec![peer(&region, true)]).await;
-    let table = creating.await.unwrap().unwrap().unwrap();
+    let (table, mut region) = cluster.replicated_table().await;
     cluster.beat(old, vec![]).await;
     let orders =
         cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
