@@ -152,7 +152,8 @@ def play(nodes: Nodes, expected: Expected, number: int, each: int, chance: rando
     seen = len(nodes.log(one.node))
     process = nodes.run(one.node)
     began = time.monotonic()
-    while not look(nodes, expected, one):
+    # For some seconds placement still counts a node as up that was killed: this process has to have come up.
+    while not ("is listening" in nodes.log(one.node)[seen:] and process.poll() is None and look(nodes, expected, one)):
         if time.monotonic() - began > WHOLE:
             one.wrong.append(f"not whole after {WHOLE:.0f} s: {nodes.status_text()[:2000]}")
             break

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use env::{Disk, Format, atomic_write, read_whole};
-use types::Result;
+use types::{Error, Result};
 
 use crate::synced::{LogFileId, Synced};
 
@@ -24,7 +24,13 @@ const DONE: u8 = 1;
 /// Why the log was begun anew, if it was and not all of its peers are replaced yet. Completes what a
 /// crash has interrupted.
 pub(crate) fn reason(disk: &dyn Disk, dir: &Path) -> Result<Option<String>> {
-    let Some(note) = read_whole(disk, &dir.join(NAME), FORMAT)? else { return Ok(None) };
+    let note = match read_whole(disk, &dir.join(NAME), FORMAT) {
+        Ok(None) => return Ok(None),
+        Ok(Some(note)) => note,
+        // How far it had come is not known, so all is set aside once more.
+        Err(Error::Corrupt(what)) => [&[BEGUN], what.as_bytes()].concat(),
+        Err(error) => return Err(error),
+    };
     let (state, why) = note.split_first().unwrap_or((&BEGUN, &[]));
     let why = String::from_utf8_lossy(why).into_owned();
     if *state != DONE {

@@ -182,7 +182,12 @@ fn a_log_that_is_damaged_below_what_was_synced_is_set_aside_and_its_peers_are_re
         // Its machines had reached the disk at the initial position only: what is left looks new.
         rig.crash(victim, false);
         damage(&rig, victim, case);
-        for _ in 0..2 {
+        for again in 0..3 {
+            if again == 2 {
+                let note = disk.open(Path::new("/raft/LOST"), Access::Write).unwrap();
+                note.write_at(b"?", 26).unwrap();
+                note.sync().unwrap();
+            }
             rig.cluster.restart(victim).unwrap();
             let groups = rig.cluster.groups(victim).unwrap();
             for region in [1, 2] {
