@@ -75,6 +75,8 @@ pub struct NodeReport {
     pub session: Option<u64>,
     /// The session's last mark that is on its disk.
     pub mark: u64,
+    /// Whether its Raft log was set aside as damaged: peers that it does not report any more are lost.
+    pub begun_anew: bool,
 }
 
 /// Timestamps and the clocks that they follow.

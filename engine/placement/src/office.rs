@@ -96,6 +96,7 @@ pub struct Office {
     leaders: BTreeMap<RegionId, (NodeId, u64)>,
     plans: BTreeMap<RegionId, Plan>,
     absent: BTreeMap<(RegionId, NodeId), Instant>,
+    absent_members: BTreeMap<PeerId, Instant>,
     reserved: BTreeMap<(RegionId, NodeId), (Epoch, PeerId)>,
 }
 
@@ -111,6 +112,7 @@ impl Office {
             leaders: BTreeMap::new(),
             plans: BTreeMap::new(),
             absent: BTreeMap::new(),
+            absent_members: BTreeMap::new(),
             reserved: BTreeMap::new(),
         }
     }
@@ -434,7 +436,7 @@ impl Office {
         let missing = |peer: &&Peer| {
             // One that is only on the way to being a voter holds nothing that is counted on.
             let halfway = peer.role == PeerRole::Learner && state.is_row(peer.node);
-            let patience = if halfway { MEMBERSHIP_TAKES } else { GONE_AFTER };
+            let patience = if halfway { MEMBERSHIP_TAKES } else { self.patience(peer.node) };
             let absent = self.absent.get(&(region.id, peer.node));
             absent.is_some_and(|since| now.since(*since) > patience)
                 || self.is_damaged(region.id, peer)
@@ -456,8 +458,33 @@ impl Office {
         (report.peer == member.id).then_some(report)
     }
 
+    /// For how long a live node may report no peer that it should hold, until that peer counts as lost.
+    fn patience(&self, node: NodeId) -> Duration {
+        match self.nodes.get(&node) {
+            Some(heard) if heard.report.begun_anew => LIVE_FOR,
+            _ => GONE_AFTER,
+        }
+    }
+
+    /// Members of placement's own group that say that they cannot go on, or that are not there any more on
+    /// nodes whose log was set aside.
+    pub fn lost_members(&mut self, own: &Region, now: Instant) -> BTreeSet<PeerId> {
+        let gone = own.peers.iter().filter(|member| {
+            let anew = self.nodes.get(&member.node).is_some_and(|heard| heard.report.begun_anew);
+            anew && self.report(own.id, member).is_none()
+        });
+        let since = |peer: &Peer| self.absent_members.get(&peer.id).copied().unwrap_or(now);
+        self.absent_members = gone.map(|peer| (peer.id, since(peer))).collect();
+        let absent = |peer: &Peer| {
+            let since = self.absent_members.get(&peer.id);
+            since.is_some_and(|since| now.since(*since) > self.patience(peer.node))
+        };
+        let lost = |peer: &&Peer| self.is_damaged(own.id, peer) || absent(peer);
+        own.peers.iter().filter(lost).map(|peer| peer.id).collect()
+    }
+
     /// Whether a member says that it cannot go on.
-    pub fn is_damaged(&self, region: RegionId, member: &Peer) -> bool {
+    fn is_damaged(&self, region: RegionId, member: &Peer) -> bool {
         self.report(region, member).is_some_and(|report| report.damaged)
     }
 

@@ -73,9 +73,9 @@ impl PlacementService {
     pub(crate) async fn tend_own_group(&self, term: u64) -> Result<()> {
         let region = self.peer()?.region;
         let wanted = {
-            let (office, state) = (self.office(term)?, self.view.read());
-            let damaged = |member: &Peer| office.is_damaged(PLACEMENT_REGION, member);
-            wanted(&region, &state, damaged)
+            let (mut office, state) = (self.office(term)?, self.view.read());
+            let lost = office.lost_members(&region, self.clock.now());
+            wanted(&region, &state, |member| lost.contains(&member.id))
         };
         if wanted.is_none() || self.tending.swap(true, Ordering::AcqRel) {
             return Ok(());

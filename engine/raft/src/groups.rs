@@ -44,6 +44,12 @@ pub trait Groups: Send + Sync + 'static {
     /// Every peer on this node.
     fn statuses(&self) -> Vec<PeerStatus>;
 
+    /// Whether the log of an earlier process was set aside as damaged, and what it held is not all replaced
+    /// yet as far as this process has seen at its start.
+    fn begun_anew(&self) -> bool {
+        false
+    }
+
     /// Proposes an entry, to be appended only in `term`. Resolves once this node has applied it;
     /// `Dropped` means that it certainly never takes effect, `NotLeader` likewise, `Timeout` that
     /// nobody knows.

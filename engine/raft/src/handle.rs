@@ -159,6 +159,10 @@ impl Groups for StoreHandle {
         self.board.read().values().cloned().collect()
     }
 
+    fn begun_anew(&self) -> bool {
+        self.log.lost().is_some()
+    }
+
     fn propose(&self, region: RegionId, term: u64, data: Vec<u8>) -> Pending<Position> {
         self.ask("a proposal", |reply| Mail::Propose(region, term, data, reply))
     }

@@ -201,6 +201,7 @@ impl Beat {
             faults: faults.chain(stopped).collect(),
             clock_ms: Some(self.clock.unix_millis()),
             newest_applied: self.sizes.newest_applied(),
+            begun_anew: self.groups.begun_anew(),
             ..NodeReport::default()
         };
         let peers = statuses

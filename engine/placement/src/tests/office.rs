@@ -10,6 +10,7 @@ use raft::testing::{EchoMachines, SoloGroups};
 use types::{Epoch, Error, NodeId, Peer, PeerRole, Region, RegionKind, Timestamp};
 
 use crate::api::{Node, NodeReport, NodeRole, Order, PeerReport, Session};
+use crate::bootstrap::placement_region;
 use crate::command::Command;
 use crate::office::{GONE_AFTER, Office};
 use crate::scheduler::{Move, plan};
@@ -176,6 +177,27 @@ fn a_member_left_halfway_serves_no_reader_and_is_not_waited_for_as_long_as_a_rep
     scene.beat();
     assert_eq!(seen(&mut scene).missing, BTreeSet::from([4]));
     assert!(GONE_AFTER > Duration::from_secs(60));
+}
+
+#[test]
+fn what_a_node_whose_log_was_set_aside_does_not_report_is_lost_within_seconds() {
+    let mut scene = Scene::new();
+    let own = placement_region(&[1, 3]).unwrap();
+    let hear = |scene: &mut Scene, begun_anew| {
+        scene.beat_of(1, true);
+        let report = NodeReport { begun_anew, ..NodeReport::default() };
+        scene.office.hear(3, report, vec![], scene.now);
+        let seen = scene.office.picture(&scene.state, scene.now).regions.remove(0);
+        (seen.missing, scene.office.lost_members(&own, scene.now))
+    };
+    let none = (BTreeSet::new(), BTreeSet::new());
+    let all = (BTreeSet::from([3]), BTreeSet::from([own.peer_on(3).unwrap().id]));
+    for (anew, wanted) in [(false, &none), (true, &all)] {
+        // A peer may be on its way.
+        assert_eq!(hear(&mut scene, anew).1, none.1);
+        scene.now = scene.now + Duration::from_secs(11);
+        assert_eq!(hear(&mut scene, anew), *wanted, "begun anew: {anew}");
+    }
 }
 
 #[test]
