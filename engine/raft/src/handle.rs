@@ -4,7 +4,7 @@
 //! threads beside it, so that no region's bulk work delays another region's heartbeats.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -55,7 +55,9 @@ pub struct StoreHandle {
     mail: Sender<Mail>,
     board: Board,
     spools: Arc<SpoolDir>,
-    log: Arc<RaftLog>,
+    /// A handle outlives the store, and the log's directory is locked for as long as the log is open.
+    log: Weak<RaftLog>,
+    begun_anew: bool,
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
@@ -69,12 +71,14 @@ impl StoreHandle {
         let (worker, mut threads) = Helpers::start(&mail)?;
         let store = open(Box::new(worker))?;
         let board = store.board();
-        let (spools, log) = (store.spool_dir(), store.log.clone());
+        let (spools, log) = (store.spool_dir(), Arc::downgrade(&store.log));
+        let begun_anew = store.log.lost().is_some();
         let driver = Driver { store, inbox, clock };
         let loop_thread =
             std::thread::Builder::new().name("raft".to_owned()).spawn(move || driver.run())?;
         threads.insert(0, loop_thread);
-        Ok(StoreHandle { mail, board, spools, log, threads: Arc::new(Mutex::new(threads)) })
+        let threads = Arc::new(Mutex::new(threads));
+        Ok(StoreHandle { mail, board, spools, log, begun_anew, threads })
     }
 
     /// Takes messages from other nodes; drops them when the store cannot keep up, as a network
@@ -96,8 +100,9 @@ impl StoreHandle {
     pub fn scrub(&self, mut pause: impl FnMut() -> bool) {
         for status in self.statuses().into_iter().filter(|status| status.fault.is_none()) {
             let region = status.region.id;
-            if let Err(error @ Error::Corrupt(_)) = self.log.verify(region) {
-                // A store that has stopped is found to be so by everyone else.
+            // A store that has stopped is found to be so by everyone else.
+            let Some(read) = self.log.upgrade().map(|log| log.verify(region)) else { return };
+            if let Err(error @ Error::Corrupt(_)) = read {
                 let _ = self.mail.send(Mail::Lose(region, error.to_string()));
             }
             if !pause() {
@@ -119,7 +124,8 @@ impl StoreHandle {
         self.mail.send(Mail::Snapshot(spooled)).map_err(|_| stopped())
     }
 
-    /// Stops the threads and waits for them. What was proposed and not answered stays unknown.
+    /// Stops the threads and waits for them; unless a scrub still reads it, the log is closed by then.
+    /// What was proposed and not answered stays unknown.
     pub fn shutdown(&self) {
         // A store that stopped already has closed its mailbox.
         let _ = self.mail.send(Mail::Stop);
@@ -160,7 +166,7 @@ impl Groups for StoreHandle {
     }
 
     fn begun_anew(&self) -> bool {
-        self.log.lost().is_some()
+        self.begun_anew
     }
 
     fn propose(&self, region: RegionId, term: u64, data: Vec<u8>) -> Pending<Position> {
