@@ -76,7 +76,9 @@ def test_a_large_result_leaves_the_sql_nodes_memory_flat(large: Cluster, engine:
 @pytest.mark.parametrize("query", ["SELECT * FROM large.t", HOSTILE])
 def test_work_ends_when_its_client_leaves(large: Cluster, engine: str, query: str):
     pids = list(large.pids().values())
-    wait_until("the cluster is idle", lambda: share(pids) < 0.2)
+    # What it takes with nothing to do grows with its regions.
+    wait_until("the cluster is idle", lambda: share(pids) < 0.6)
+    idle = max(share(pids) for _ in range(4))
     connection = large.connect(cursorclass=SSCursor)
     with connection.cursor() as cursor:
         cursor.execute(f"SET tidb_isolation_read_engines = '{engine}'")
@@ -91,4 +93,4 @@ def test_work_ends_when_its_client_leaves(large: Cluster, engine: str, query: st
     assert listed()
     connection._force_close()
     wait_until("the session is gone", lambda: not listed(), 10)
-    wait_until("nothing is computed for nobody", lambda: share(pids) < 0.2, 10)
+    wait_until("nothing is computed for nobody", lambda: share(pids) < idle + 0.1, 10)
