@@ -26,51 +26,62 @@ pub struct CertificatePaths {
 }
 
 /// Configuration for the given certificate, or for the self-made one in `directory`, which is made
-/// at the first start.
+/// at the first start, and again when it is damaged.
 pub fn server_config(
     given: Option<&CertificatePaths>,
     directory: &Path,
 ) -> Result<Arc<rustls::ServerConfig>> {
-    let paths = match given {
-        Some(paths) => paths.clone(),
-        None => self_made(directory)?,
-    };
-    let unreadable = |path: &Path, error: &dyn std::fmt::Display| {
-        Error::Invalid(format!(
-            "TLS: {} is no usable PEM file: {error}; give a certificate and its key, or remove both \
-             to have them made anew",
-            path.display()
-        ))
-    };
-    let chain = CertificateDer::pem_file_iter(&paths.certificate)
-        .and_then(|certificates| certificates.collect::<Result<Vec<_>, _>>())
-        .map_err(|error| unreadable(&paths.certificate, &error))?;
-    let key =
-        PrivateKeyDer::from_pem_file(&paths.key).map_err(|error| unreadable(&paths.key, &error))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
-        .map_err(|error| unreadable(&paths.certificate, &error))?;
-    Ok(Arc::new(config))
-}
-
-fn self_made(directory: &Path) -> Result<CertificatePaths> {
+    if let Some(paths) = given {
+        return load(paths);
+    }
     let paths = CertificatePaths {
         certificate: directory.join(CERTIFICATE_FILE),
         key: directory.join(KEY_FILE),
     };
     if paths.certificate.exists() && paths.key.exists() {
-        return Ok(paths);
+        match load(&paths) {
+            Err(Error::Invalid(error)) => {
+                tracing::error!(
+                    error,
+                    "a new certificate is made: clients that trusted the old one must learn it"
+                );
+            }
+            loaded => return loaded,
+        }
     }
+    make(&paths, directory)?;
+    load(&paths)
+}
+
+fn load(paths: &CertificatePaths) -> Result<Arc<rustls::ServerConfig>> {
+    let unusable = |path: &Path, error: &dyn std::fmt::Display| {
+        Error::Invalid(format!(
+            "TLS: {} is no usable PEM file: {error}; give a certificate and its key, or neither to have \
+             them made",
+            path.display()
+        ))
+    };
+    let chain = CertificateDer::pem_file_iter(&paths.certificate)
+        .and_then(|certificates| certificates.collect::<Result<Vec<_>, _>>())
+        .map_err(|error| unusable(&paths.certificate, &error))?;
+    let key =
+        PrivateKeyDer::from_pem_file(&paths.key).map_err(|error| unusable(&paths.key, &error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+        .map_err(|error| unusable(&paths.certificate, &error))?;
+    Ok(Arc::new(config))
+}
+
+fn make(paths: &CertificatePaths, directory: &Path) -> Result<()> {
     let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
     let made = rcgen::generate_simple_self_signed(names)
         .map_err(|error| Error::Invalid(format!("TLS: cannot make a certificate: {error}")))?;
     std::fs::create_dir_all(directory)?;
     // The key first: a certificate without its key would be taken for a pair.
     write(&paths.key, made.signing_key.serialize_pem().as_bytes())?;
-    write(&paths.certificate, made.cert.pem().as_bytes())?;
-    Ok(paths)
+    write(&paths.certificate, made.cert.pem().as_bytes())
 }
 
 /// Writes a file whole or not at all, readable by its owner only.

@@ -227,6 +227,26 @@ async fn tls_carries_every_account() {
 }
 
 #[tokio::test]
+async fn a_damaged_certificate_of_its_own_is_made_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(with_tls(directory.path()));
+    for file in ["server-cert.pem", "server-key.pem"] {
+        let path = directory.path().join(file);
+        for damage in
+            [|bytes: &mut Vec<u8>| bytes.truncate(90), |bytes: &mut Vec<u8>| bytes[60] = 0]
+        {
+            let mut bytes = std::fs::read(&path).unwrap();
+            damage(&mut bytes);
+            std::fs::write(&path, bytes).unwrap();
+            let server = start(with_tls(directory.path())).await;
+            let ssl = SslOpts::default().with_danger_accept_invalid_certs(true);
+            let opts = options(&server).user(Some("alice")).ssl_opts(ssl);
+            Conn::new(opts).await.unwrap().disconnect().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_client_of_the_other_method_is_served_without_tls() {
     let server = start(Options::default()).await;
     for user in ["alice", "nora", "nate", "shay"] {
