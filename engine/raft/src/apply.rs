@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use protobuf::Message as _;
 use raft_rs::eraftpb::{ConfChangeV2, Entry, EntryType};
-use types::{Error, Result};
+use types::{Error, Region, Result};
 
 use crate::log::LogWrite;
 use crate::machine::{Command, Effect, Machine, Position};
 use crate::membership::MemberChange;
-use crate::peer::{Peer, Slot, Work};
+use crate::peer::{Peer, RESTORE_AGAIN_TICKS, Slot, Work};
 use crate::reply::Answers;
 use crate::snapshot::SpoolDir;
-use crate::storage::{KEY_SPOOL, conf_state};
+use crate::storage::{KEY_SPOOL, PendingSpool, conf_state};
 use crate::work::{Job, Returned, Task};
 
 /// What applying asks of the store.
@@ -38,7 +38,7 @@ impl Peer {
     /// Applies what is queued, up to the end of a batch, a split or a snapshot.
     pub fn apply(&mut self, spools: &Arc<SpoolDir>, answers: &mut Answers) -> Applied {
         let mut applied = Applied::default();
-        if !self.runs() || !matches!(self.slot, Slot::Here(_)) {
+        if !self.can_apply() {
             return applied;
         }
         match self.work.pop_front() {
@@ -79,27 +79,51 @@ impl Peer {
         let region = machine.region().clone();
         let at = machine.applied();
         self.slot = Slot::Here(machine);
-        if let Err(error) = result {
-            return self.fail_by(
-                &error,
-                match task {
-                    Task::Restore(_) => "snapshot cannot be taken over: ",
-                    Task::Persist => "state cannot be made durable: ",
-                },
-            );
-        }
-        if let Task::Restore(spool) = task {
-            write.delete(self.region.id, KEY_SPOOL);
-            // Until that is on disk a restart looks for the file, and finds the machine ahead.
-            if let Err(error) = spools.remove(&spool.file) {
-                tracing::warn!(%error, "a used snapshot spool stays until the next start");
+        match (result, task) {
+            (Ok(()), Task::Persist) => {}
+            (Ok(()), Task::Restore(spool)) => {
+                self.restored(&spool, region, at, (spools, write), answers)
             }
-            self.applied = at;
-            self.region_changed(region);
-            let conf = conf_state(&self.region);
-            self.raw.mut_store().set_machine(at, conf);
-            self.reads.applied(at.index, answers);
+            (Err(error @ (Error::Io(_) | Error::Unavailable(_))), Task::Restore(spool)) => {
+                self.restore_later(spool, &error);
+            }
+            (Err(error), Task::Restore(_)) => {
+                self.fail_by(&error, "snapshot cannot be taken over: ");
+            }
+            (Err(error), Task::Persist) => self.fail_by(&error, "state cannot be made durable: "),
         }
+    }
+
+    fn restored(
+        &mut self,
+        spool: &PendingSpool,
+        region: Region,
+        at: Position,
+        (spools, write): (&SpoolDir, &mut LogWrite),
+        answers: &mut Answers,
+    ) {
+        write.delete(self.region.id, KEY_SPOOL);
+        // Until that is on disk a restart looks for the file, and finds the machine ahead.
+        if let Err(error) = spools.remove(&spool.file) {
+            tracing::warn!(%error, "a used snapshot spool stays until the next start");
+        }
+        self.applied = at;
+        self.region_changed(region);
+        let conf = conf_state(&self.region);
+        self.raw.mut_store().set_machine(at, conf);
+        self.reads.applied(at.index, answers);
+    }
+
+    /// A full disk may have room again, a neighbour be split: the snapshot is kept and tried again, unless
+    /// a later one has come. A restore begins from nothing, as it does after a crash.
+    fn restore_later(&mut self, spool: PendingSpool, error: &Error) {
+        let region = self.region.id;
+        tracing::warn!(region, %error, "a snapshot cannot be taken over yet");
+        if !matches!(self.work.front(), Some(Work::Restore(_))) {
+            self.work.push_front(Work::Restore(spool));
+        }
+        let why = format!("snapshot cannot be taken over yet: {error}");
+        self.delayed = Some((RESTORE_AGAIN_TICKS, why));
     }
 
     fn apply_entries(

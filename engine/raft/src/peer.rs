@@ -35,6 +35,8 @@ const MAX_MESSAGE: u64 = 1 << 20;
 const MAX_APPLY: u64 = 4 << 20;
 /// Messages in flight to one member.
 const MAX_INFLIGHT: usize = 256;
+/// Ticks after which a snapshot is tried again that could not be taken over.
+pub(crate) const RESTORE_AGAIN_TICKS: u64 = 20;
 /// Ticks without a leader after which a peer asks whether it is still a member, and between asks.
 const LONELY_TICKS: u64 = 60;
 
@@ -78,6 +80,8 @@ pub(crate) struct Peer {
     pub reads: Reads,
     pub change: Option<Change>,
     pub fault: Option<String>,
+    /// Ticks until a snapshot that could not be taken over is tried again, and why it could not.
+    pub delayed: Option<(u64, String)>,
     /// Whether it has to be replaced.
     lost: bool,
     /// Applied its own removal, or was told of it.
@@ -141,6 +145,7 @@ impl Peer {
             reads: Reads::new(me.id, boot),
             change: None,
             fault: None,
+            delayed: None,
             lost: false,
             removed: false,
             sending: BTreeSet::new(),
@@ -217,7 +222,8 @@ impl Peer {
     pub fn status(&self, stalled: Option<&str>) -> PeerStatus {
         let term = self.raw.raft.term;
         let whole = self.applied.index > 0 && !self.restoring();
-        let fault = self.fault.as_deref().or(stalled).map(str::to_owned);
+        let delayed = self.delayed.as_ref().map(|(_, why)| why.as_str());
+        let fault = self.fault.as_deref().or(stalled).or(delayed).map(str::to_owned);
         PeerStatus {
             region: self.region.clone(),
             peer: self.me,
@@ -399,7 +405,14 @@ impl Peer {
         }
         self.lonely =
             if self.raw.raft.leader_id == raft_rs::INVALID_ID { self.lonely + 1 } else { 0 };
-        self.change.is_some() || self.lonely >= LONELY_TICKS || self.raw.has_ready()
+        let again = self.delayed.as_mut().is_some_and(|(left, _)| {
+            *left = left.saturating_sub(1);
+            *left == 0
+        });
+        if again {
+            self.delayed = None;
+        }
+        again || self.change.is_some() || self.lonely >= LONELY_TICKS || self.raw.has_ready()
     }
 
     /// Whether there is something to do in the next round.
@@ -409,7 +422,8 @@ impl Peer {
 
     /// Whether there is something for the machine to do.
     pub fn can_apply(&self) -> bool {
-        self.runs() && !self.work.is_empty() && matches!(self.slot, Slot::Here(_))
+        let here = matches!(self.slot, Slot::Here(_));
+        self.runs() && here && self.delayed.is_none() && !self.work.is_empty()
     }
 
     /// First part of a round: takes Raft's work, sends and answers what need not wait for the disk,
@@ -489,6 +503,7 @@ impl Peer {
             storage.set_machine(Position::default(), conf);
             self.proposals.jumped(self.region.id, index, answers);
             self.work.clear();
+            self.delayed = None;
             self.work.push_back(Work::Restore(spool));
         }
         let entries = ready.take_entries();

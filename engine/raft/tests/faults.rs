@@ -318,3 +318,27 @@ fn a_split_on_a_full_disk_is_founded_once_there_is_room() {
     }
     assert!(waited > 0, "the disk never was full between a split and its child");
 }
+
+#[test]
+fn a_snapshot_that_finds_no_room_is_taken_over_once_there_is_some() {
+    let mut rig = Rig::new(4, 3);
+    rig.cluster.create(&region(1, &[1, 2, 3])).unwrap();
+    rig.write(1, "a", 1).unwrap();
+    rig.machines[&4].set_full(true);
+    let mut peers = region(1, &[1, 2, 3]).peers;
+    peers.push(Peer { id: 1004, node: 4, role: PeerRole::Learner });
+    let leader = rig.wait_leader(1);
+    drop(rig.cluster.groups(leader).unwrap().change_membership(1, peers));
+    let status = |cluster: &raft::testing::SimCluster| cluster.groups(4).unwrap().status(1);
+    let says =
+        |cluster: &raft::testing::SimCluster| status(cluster).and_then(|status| status.fault);
+    assert!(rig.cluster.run_until(200, |cluster| says(cluster).is_some()), "nobody is told");
+    let fault = says(&rig.cluster).unwrap();
+    assert!(fault.contains("no storage space"), "{fault}");
+    assert!(!status(&rig.cluster).unwrap().lost, "a full disk loses nothing");
+    rig.machines[&4].set_full(false);
+    rig.write(1, "b", 2).unwrap();
+    let ready = |cluster: &_| status(cluster).is_some_and(|status| status.ready);
+    assert!(rig.cluster.run_until(200, ready), "{:?}", status(&rig.cluster));
+    assert_eq!(rig.state(4, 1).history, rig.state(leader, 1).history);
+}

@@ -66,6 +66,7 @@ impl EchoState {
 struct Disk {
     visible: BTreeMap<RegionId, EchoState>,
     durable: BTreeMap<RegionId, EchoState>,
+    full: bool,
 }
 
 /// The machines of one node. Clones share what survives a crash.
@@ -88,6 +89,11 @@ impl EchoMachines {
         } else {
             disk.visible = disk.durable.clone();
         }
+    }
+
+    /// Whether snapshots find no room.
+    pub fn set_full(&self, full: bool) {
+        self.disk.lock().full = full;
     }
 
     /// What readers see of a region.
@@ -235,6 +241,9 @@ impl Machine for Echo {
         let mut bytes = Vec::new();
         while let Some(chunk) = chunks.next_chunk()? {
             bytes.extend(chunk);
+        }
+        if self.disk.lock().full {
+            return Err(Error::Io("no storage space".to_owned()));
         }
         let state: EchoState = postcard::from_bytes(&bytes)?;
         if (state.index, state.term) != (at.index, at.term) || &state.region != region {
