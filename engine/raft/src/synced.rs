@@ -2,11 +2,12 @@
 //!
 //! A crash may leave anything beyond what was synced, and raft-engine cuts it off. What it would cut
 //! below that is damage, for others were told of it: it must never go in silence. The note itself is not
-//! synced: after a power cut it may be older than the files, never newer, and one that cannot be read
-//! claims nothing.
+//! synced: after a power cut it may be older than the files, never newer. It is written to two places in
+//! turn, so that damage to one costs what one sync added; where neither can be read it claims nothing.
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use env::{Access, Disk, DiskFile};
@@ -15,6 +16,8 @@ use parking_lot::Mutex;
 const NAME: &str = "SYNCED";
 /// Number and end for each queue, and a checksum.
 const LENGTH: usize = 36;
+/// Where the note is written in turn, in bytes: two sectors.
+const PLACES: [u64; 2] = [0, 512];
 
 /// raft-engine's two queues, by the names of their files.
 const QUEUES: [&str; 2] = ["raftlog", "rewrite"];
@@ -42,6 +45,8 @@ type Ends = [(u64, u64); QUEUES.len()];
 pub(crate) struct Synced {
     file: Arc<dyn DiskFile>,
     ends: Mutex<Ends>,
+    /// How often it was written.
+    written: AtomicUsize,
     damage: OnceLock<String>,
 }
 
@@ -53,11 +58,19 @@ impl Synced {
             Err(error) if error.kind() == io::ErrorKind::NotFound => disk.create(&path)?,
             opened => opened?,
         };
-        let mut bytes = [0; LENGTH];
-        let read = file.read_at(&mut bytes, 0)?;
-        let ends =
-            if read == LENGTH { decode(&bytes).unwrap_or_default() } else { Ends::default() };
-        let synced = Synced { file, ends: Mutex::new(ends), damage: OnceLock::new() };
+        let mut ends = Ends::default();
+        for place in PLACES {
+            let mut bytes = [0; LENGTH];
+            if file.read_at(&mut bytes, place)? == LENGTH
+                && let Some(noted) = decode(&bytes)
+            {
+                for (known, noted) in ends.iter_mut().zip(noted) {
+                    *known = noted.max(*known);
+                }
+            }
+        }
+        let written = AtomicUsize::default();
+        let synced = Synced { file, ends: Mutex::new(ends), written, damage: OnceLock::new() };
         let files = disk.list(dir)?;
         for (queue, (number, end)) in ends.into_iter().enumerate().filter(|(_, (_, end))| *end > 0)
         {
@@ -92,7 +105,8 @@ impl Synced {
             Some(known) if *known < (file.number, end) => *known = (file.number, end),
             _ => return Ok(()),
         }
-        self.file.write_at(&encode(&ends), 0)
+        let turn = self.written.fetch_add(1, Ordering::Relaxed) % PLACES.len();
+        self.file.write_at(&encode(&ends), PLACES.get(turn).copied().unwrap_or_default())
     }
 
     /// Refuses to cut a file below what is synced, and remembers why it would have been.
@@ -182,9 +196,11 @@ mod tests {
         );
         RealDisk.remove(&dir.path().join(names[1])).unwrap();
         assert!(open().damage().unwrap().contains("0003.rewrite ends at 0"));
-        // A note that is damaged claims nothing.
+        // One copy is enough; two that are damaged claim nothing.
         let note = RealDisk.open(&dir.path().join(NAME), Access::Write).unwrap();
-        note.write_at(b"?", 3).unwrap();
+        note.write_at(b"?", PLACES[0] + 3).unwrap();
+        assert!(open().check_cut(id(names[0]), 0).is_err());
+        note.write_at(b"?", PLACES[1] + 3).unwrap();
         open().check_cut(id(names[0]), 0).unwrap();
     }
 
