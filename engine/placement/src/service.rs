@@ -460,6 +460,11 @@ impl PlacementService {
         peers: Vec<PeerReport>,
     ) -> Result<Response> {
         let term = self.lead()?;
+        // A process ends by this refusal, so it must not come from a leader that was deposed and has not
+        // heard of its registration.
+        if self.view.read().check_session(node, report.session).is_err() {
+            self.confirm(term).await?;
+        }
         {
             let state = self.view.read();
             state.check_session(node, report.session)?;

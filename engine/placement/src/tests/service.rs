@@ -8,7 +8,8 @@ use types::{Error, Peer, PeerRole, Region, RegionKind, Timestamp};
 use super::model::{Flaw, Model, Node as Member, group};
 use super::state_scripts::table;
 use crate::api::{
-    CatalogChange, Grants, Node, NodeReport, NodeRole, Order, PeerReport, Session, User,
+    CatalogChange, Grants, Node, NodeReport, NodeRole, Order, PeerReport, Request, Response,
+    Session, User,
 };
 use crate::client::PlacementClient;
 use crate::safe_point::DEFAULT_LIFE_MS;
@@ -540,4 +541,32 @@ async fn columnar_node_that_lost_its_disk_is_replaced_at_once() {
     let fewer = types::Table { version: 2, columnar_replicas: 0, ..table.clone() };
     cluster.client.change(CatalogChange::AlterTable(Box::new(fewer))).await.unwrap();
     assert!(!complete().await.contains(&table.id));
+}
+
+#[tokio::test]
+async fn a_deposed_leader_ends_no_process_that_registered_with_its_successor() {
+    let cluster = Cluster::start(3);
+    let node = Node {
+        id: 1_000,
+        role: NodeRole::Columnar,
+        rpc_address: address(1_000),
+        client_address: String::new(),
+    };
+    let earlier = Session { boot: 1, id: 7, ..Session::default() };
+    cluster.client.register(node.clone(), earlier.clone()).await.unwrap();
+    // Until the first leader has not heard that it was deposed.
+    let [first, second, _] = &cluster.members[..] else { panic!("three members") };
+    while {
+        cluster.model.elect(1).unwrap();
+        cluster.model.elect(2).unwrap();
+        first.service.lead().is_err()
+    } {}
+    let later = Session { boot: 2, id: 8, known: earlier.begun(), attempts: vec![] };
+    let registered = second.service.handle(Request::Register { node, session: later.clone() });
+    assert!(matches!(registered.await, Response::Done));
+    let report = NodeReport { session: Some(later.id), ..NodeReport::default() };
+    let beat = Request::Heartbeat { node: 1_000, report, peers: vec![] };
+    let answer = first.service.handle(beat).await;
+    let Response::Failed(error) = answer else { panic!("{answer:?}") };
+    assert!(!matches!(error, Error::Revoked(_)), "{error}");
 }
