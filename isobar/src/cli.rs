@@ -110,7 +110,7 @@ fn execute(cli: Cli) -> Result<ExitCode> {
             // A query that is still running does not hold the process back.
             runtime.shutdown_timeout(std::time::Duration::from_secs(1));
             match outcome {
-                Err(error) if error.is::<node::StoreDamaged>() => return Err(begin_again()),
+                Err(error) if error.is::<node::StoreEnded>() => return Err(begin_again()),
                 outcome => outcome?,
             }
         }

@@ -23,11 +23,16 @@ use types::NodeId;
 
 use crate::config::{Config, Role};
 
-/// The key-value store of a node is damaged. Nothing more can be done with it in this process; the next
-/// one begins anew, and the node's replicas are sent again.
+/// Nothing more can be done with the key-value store in this process, but in the next.
 #[derive(Debug, thiserror::Error)]
-#[error("the key-value store is damaged, and begins anew: {0}")]
-pub struct StoreDamaged(String);
+pub enum StoreEnded {
+    /// It begins anew, and the node's replicas are sent again.
+    #[error("the key-value store is damaged, and begins anew: {0}")]
+    Damaged(String),
+    /// The disk takes writes again.
+    #[error("the key-value store could not write, and is opened again now that there is room")]
+    Refused,
+}
 
 /// How long each part of a node may take to end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);

@@ -7,6 +7,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use env::{Disk, Format, RealDisk, atomic_write, read_whole};
 use types::{Error, Result};
@@ -18,16 +19,27 @@ const NOTE: &str = "DAMAGED";
 pub(crate) struct Damage {
     note: PathBuf,
     met: OnceLock<String>,
+    refused: AtomicBool,
 }
 
 impl Damage {
     pub fn none_yet(store: &Path) -> Self {
-        Damage { note: store.join(NOTE), met: OnceLock::new() }
+        Damage { note: store.join(NOTE), met: OnceLock::new(), refused: AtomicBool::new(false) }
     }
 
     /// What was met.
     pub fn met(&self) -> Option<&str> {
         self.met.get().map(String::as_str)
+    }
+
+    /// Whether a write or sync failed, after which fjall takes no more of them.
+    pub fn refused(&self) -> bool {
+        self.refused.load(Ordering::Acquire)
+    }
+
+    /// Notes that fjall takes no more writes.
+    pub fn refuse(&self) {
+        self.refused.store(true, Ordering::Release);
     }
 
     /// Notes an error that is damage, and passes it on.

@@ -151,6 +151,12 @@ impl FjallKv {
         self.damage.met().map(str::to_owned)
     }
 
+    /// Whether the store takes no more writes, because the disk refused one or was full. It stays so: end
+    /// the process once the disk takes writes again, and open the store anew.
+    pub fn refuses_writes(&self) -> bool {
+        self.damage.refused()
+    }
+
     /// Reads the file of every table whole and compares its checksum; what is wrong shows in
     /// [`FjallKv::damage`]. `pause` is told of the bytes that were read, some 256 KiB at a time, and ends
     /// the walk by `false`.
@@ -186,7 +192,12 @@ impl FjallKv {
     }
 
     fn failed(&self, doing: &str) -> impl Fn(fjall::Error) -> Error {
-        move |error| self.damage.note(explain(doing, &self.path, error))
+        move |error| {
+            if matches!(error, fjall::Error::Poisoned) {
+                self.damage.refuse();
+            }
+            self.damage.note(explain(doing, &self.path, error))
+        }
     }
 
     /// Waits until flushes and compactions have caught up, so that fjall does not stall a writer
@@ -338,8 +349,8 @@ fn explain(doing: &str, path: &Path, error: fjall::Error) -> Error {
             of_shape(e.kind(), format!("{what}: {e}"))
         }
         fjall::Error::Poisoned => Error::Io(format!(
-            "{what}: an earlier write or sync failed, so it takes no more; free disk space or \
-             replace the disk, then restart the node"
+            "{what}: an earlier write or sync failed, so it takes no more until it is opened again, as \
+             the node does once its disk takes writes: free disk space, or replace the disk"
         )),
         fjall::Error::Locked => {
             Error::Unavailable(format!("{what}: another process has it open; stop that one"))

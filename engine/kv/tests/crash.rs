@@ -145,7 +145,8 @@ fn write_until_full(directory: &Path) {
     };
     assert!(matches!(error, Error::Io(_)), "{error}");
     let later = store.write(numbered(number + 1)).unwrap_err();
-    assert!(matches!(&later, Error::Io(text) if text.contains("restart")), "{later}");
+    assert!(matches!(&later, Error::Io(text) if text.contains("opened again")), "{later}");
+    assert!(store.refuses_writes());
     assert!(store.sync().is_err());
     assert!(store.get(Keyspace::Data, b"counter").unwrap().is_some());
     drop(store);

@@ -29,6 +29,11 @@ impl Health {
         self.synced.damage()
     }
 
+    /// Whether nothing is known of how far the files were synced, although it was noted.
+    pub fn unread(&self) -> bool {
+        self.synced.unread()
+    }
+
     /// Whether the disk refused anything: what the files hold is then not to blame.
     pub fn disk_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)

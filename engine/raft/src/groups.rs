@@ -45,7 +45,7 @@ pub trait Groups: Send + Sync + 'static {
     fn statuses(&self) -> Vec<PeerStatus>;
 
     /// Whether the log of an earlier process was set aside as damaged, and what it held is not all replaced
-    /// yet as far as this process has seen at its start.
+    /// yet as far as this process has seen at its start; or may have been cut where nobody can tell.
     fn begun_anew(&self) -> bool {
         false
     }

@@ -72,7 +72,7 @@ impl StoreHandle {
         let store = open(Box::new(worker))?;
         let board = store.board();
         let (spools, log) = (store.spool_dir(), Arc::downgrade(&store.log));
-        let begun_anew = store.log.lost().is_some();
+        let begun_anew = store.log.begun_anew();
         let driver = Driver { store, inbox, clock };
         let loop_thread =
             std::thread::Builder::new().name("raft".to_owned()).spawn(move || driver.run())?;

@@ -209,6 +209,11 @@ impl RaftLog {
         self.lost.as_deref()
     }
 
+    /// Whether peers may be missing of which nothing here remembers anything.
+    pub fn begun_anew(&self) -> bool {
+        self.lost.is_some() || self.health.unread()
+    }
+
     /// No peer of the log that was set aside is left.
     pub(crate) fn forget_lost(&self) -> Result<()> {
         lost::forget(self.disk.as_ref(), &self.dir)

@@ -48,6 +48,8 @@ pub(crate) struct Synced {
     /// How often it was written.
     written: AtomicUsize,
     damage: OnceLock<String>,
+    /// Whether there was a note that cannot be read.
+    unread: bool,
 }
 
 impl Synced {
@@ -58,21 +60,23 @@ impl Synced {
             Err(error) if error.kind() == io::ErrorKind::NotFound => disk.create(&path)?,
             opened => opened?,
         };
-        let mut ends = Ends::default();
+        let (mut ends, mut unread) = (Ends::default(), file.len()? > 0);
         for place in PLACES {
             let mut bytes = [0; LENGTH];
             if file.read_at(&mut bytes, place)? == LENGTH
                 && let Some(noted) = decode(&bytes)
             {
+                unread = false;
                 for (known, noted) in ends.iter_mut().zip(noted) {
                     *known = noted.max(*known);
                 }
             }
         }
         let written = AtomicUsize::default();
-        let synced = Synced { file, ends: Mutex::new(ends), written, damage: OnceLock::new() };
+        let (known, ends, damage) = (ends, Mutex::new(ends), OnceLock::new());
+        let synced = Synced { file, ends, written, damage, unread };
         let files = disk.list(dir)?;
-        for (queue, (number, end)) in ends.into_iter().enumerate().filter(|(_, (_, end))| *end > 0)
+        for (queue, (number, end)) in known.into_iter().enumerate().filter(|(_, (_, end))| *end > 0)
         {
             let path =
                 files.iter().find(|path| LogFileId::of(path) == Some(LogFileId { queue, number }));
@@ -122,6 +126,11 @@ impl Synced {
         );
         let _ = self.damage.set(what.clone());
         Err(io::Error::new(io::ErrorKind::InvalidData, what))
+    }
+
+    /// Whether there was a note that cannot be read: the log may have been cut below what was synced.
+    pub fn unread(&self) -> bool {
+        self.unread
     }
 
     /// What was damaged, if anything was.
@@ -175,6 +184,7 @@ mod tests {
         }
         let open = || Synced::open(&RealDisk, dir.path()).unwrap();
         let synced = open();
+        assert!(!synced.unread(), "there was none");
         synced.check_cut(id(names[0]), 0).unwrap();
         synced.note(id(names[0]), 100).unwrap();
         synced.note(id(names[0]), 90).unwrap();
@@ -201,6 +211,7 @@ mod tests {
         note.write_at(b"?", PLACES[0] + 3).unwrap();
         assert!(open().check_cut(id(names[0]), 0).is_err());
         note.write_at(b"?", PLACES[1] + 3).unwrap();
+        assert!(open().unread());
         open().check_cut(id(names[0]), 0).unwrap();
     }
 

@@ -14,13 +14,18 @@ use types::{Error, NodeId, RegionId, ReplicaLag, Timestamp};
 
 use super::addresses::Addresses;
 use super::orders::Orders;
-use super::{Common, StoreDamaged};
+use super::{Common, StoreEnded};
 use placement::entry::Me;
 
 /// Pause after a heartbeat that failed.
 const RETRY: Duration = Duration::from_millis(200);
 /// Least time between heartbeats; placement holds one back while there is nothing to order.
 const PACE: Duration = Duration::from_millis(50);
+
+/// How often it is tried whether a disk that refused a write takes writes again.
+const ROOM_EVERY: Duration = Duration::from_secs(5);
+/// Bytes that must find room then: what a node writes within seconds.
+const ROOM: usize = 8 << 20;
 
 /// How often a mark is synced to this node's directories and reported.
 const MARK_EVERY: Duration = Duration::from_secs(10);
@@ -53,6 +58,11 @@ pub(super) trait Sizes: Send + Sync {
     fn store_damage(&self) -> Option<String> {
         None
     }
+
+    /// Whether the store takes no more writes in this process.
+    fn refuses_writes(&self) -> bool {
+        false
+    }
 }
 
 /// Sizes of a row node.
@@ -82,6 +92,10 @@ impl Sizes for RowSizes {
 
     fn store_damage(&self) -> Option<String> {
         self.kv.damage()
+    }
+
+    fn refuses_writes(&self) -> bool {
+        self.kv.refuses_writes()
     }
 }
 
@@ -149,9 +163,16 @@ impl Beat {
     /// Beats until this process stands for its node no more.
     pub(super) async fn run(mut self) -> anyhow::Result<()> {
         let mut mark = (Instant::now(), 0);
+        let mut tried = Instant::now();
         loop {
             if let Some(what) = self.sizes.store_damage() {
-                return Err(StoreDamaged(what).into());
+                return Err(StoreEnded::Damaged(what).into());
+            }
+            if self.sizes.refuses_writes() && tried.elapsed() >= ROOM_EVERY {
+                if self.has_room().await {
+                    return Err(StoreEnded::Refused.into());
+                }
+                tried = Instant::now();
             }
             if mark.0.elapsed() >= MARK_EVERY {
                 mark = (Instant::now(), self.mark().await?);
@@ -172,6 +193,20 @@ impl Beat {
                 }
             }
         }
+    }
+
+    /// Whether the disk of the data directory takes a file and syncs it.
+    async fn has_room(&self) -> bool {
+        let (disk, path) = (self.disk.clone(), self.data_dir.join("room"));
+        let written = tokio::task::spawn_blocking(move || {
+            let written = disk.create(&path).and_then(|file| {
+                file.write_at(&vec![0xaa; ROOM], 0)?;
+                file.sync()
+            });
+            // What is left of it is written over by the next one.
+            disk.remove(&path).and(written)
+        });
+        matches!(written.await, Ok(Ok(())))
     }
 
     /// A new mark, synced: a directory that lacks it is an older copy of this one.
