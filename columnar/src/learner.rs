@@ -4,6 +4,7 @@
 //! snapshots.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use raft::{Command, Effect, Machine, Machines, Position, SnapshotChunks, SnapshotSource};
 use types::{Error, Region, RegionKind, Result};
@@ -69,6 +70,14 @@ impl ColumnarMachine {
         ColumnarMachine { tablet, region, applied, unseen: false }
     }
 
+    /// Takes note of a disk that refuses writes: the peer is stopped by that.
+    fn watched<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(Error::Io(_)) = result {
+            self.tablet.shared.refused.store(true, Ordering::Release);
+        }
+        result
+    }
+
     fn refresh(&mut self) {
         let state = self.tablet.lock();
         if self.region != state.region {
@@ -88,7 +97,7 @@ impl Machine for ColumnarMachine {
     }
 
     fn apply(&mut self, at: Position, command: Command<'_>) -> Result<Effect> {
-        let applied = self.tablet.apply(at, command)?;
+        let applied = self.watched(self.tablet.apply(at, command))?;
         self.unseen = true;
         self.refresh();
         Ok(match applied {
@@ -100,7 +109,7 @@ impl Machine for ColumnarMachine {
 
     fn finish_batch(&mut self) -> Result<()> {
         if std::mem::take(&mut self.unseen) {
-            self.tablet.finish_batch()?;
+            self.watched(self.tablet.finish_batch())?;
         }
         Ok(())
     }
@@ -110,7 +119,7 @@ impl Machine for ColumnarMachine {
     }
 
     fn persist(&mut self) -> Result<()> {
-        self.tablet.persist()
+        self.watched(self.tablet.persist())
     }
 
     fn snapshot(&self) -> Result<Box<dyn SnapshotSource>> {

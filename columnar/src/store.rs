@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use env::{Clock, Disk};
 use parking_lot::{Mutex, RwLock};
@@ -74,6 +74,8 @@ pub(crate) struct Shared {
     tablets: RwLock<BTreeMap<RegionId, Arc<Tablet>>>,
     segments: Mutex<BTreeMap<FileId, Arc<Segment>>>,
     next_id: AtomicU64,
+    /// Whether a peer was stopped because the disk refused a write.
+    pub refused: AtomicBool,
 }
 
 /// The columnar store of one node. Clones are the same store.
@@ -108,6 +110,7 @@ impl ColumnarStore {
             tablets: RwLock::new(BTreeMap::new()),
             segments: Mutex::new(BTreeMap::new()),
             next_id: AtomicU64::new(1),
+            refused: AtomicBool::new(false),
             files,
         });
         let mut last = 0;
@@ -142,6 +145,12 @@ impl ColumnarStore {
     pub fn needs_repair(&self) -> Vec<(RegionId, String)> {
         let faulty = |tablet: Arc<Tablet>| Some((tablet.id, tablet.fault()?));
         self.shared.all().into_iter().filter_map(faulty).collect()
+    }
+
+    /// Whether a peer stands still because the disk refused a write, or was full. It does so until the store
+    /// is opened anew: end the process once the disk takes writes again.
+    pub fn refuses_writes(&self) -> bool {
+        self.shared.refused.load(Ordering::Acquire)
     }
 
     /// Does one step of pending work: a flush, a merge, a rewrite of the manifest, the removal of

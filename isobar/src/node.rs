@@ -23,14 +23,16 @@ use types::NodeId;
 
 use crate::config::{Config, Role};
 
-/// Nothing more can be done with the key-value store in this process, but in the next.
+/// Nothing more can be done with a node's store in this process, but in the next.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreEnded {
     /// It begins anew, and the node's replicas are sent again.
     #[error("the key-value store is damaged, and begins anew: {0}")]
     Damaged(String),
     /// The disk takes writes again.
-    #[error("the key-value store could not write, and is opened again now that there is room")]
+    #[error(
+        "the disk refused a write, and takes writes again: what stands still goes on in a new process"
+    )]
     Refused,
 }
 

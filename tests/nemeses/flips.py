@@ -89,7 +89,8 @@ def damage(path: Path, chance: random.Random) -> str:
             file.truncate(at)
             return f"{path.name} cut at {at}"
         file.seek(at)
-        byte = file.read(1)
+        # One that an earlier cut has emptied gets a byte.
+        byte = file.read(1) or b"\0"
         file.seek(at)
         file.write(bytes([byte[0] ^ (1 << chance.randrange(8))]))
         return f"{path.name} flipped at {at}"

@@ -118,6 +118,10 @@ impl Sizes for ColumnSizes {
     fn damaged(&self) -> Vec<(RegionId, String)> {
         self.0.needs_repair()
     }
+
+    fn refuses_writes(&self) -> bool {
+        self.0.refuses_writes()
+    }
 }
 
 /// The heartbeat loop of one node.

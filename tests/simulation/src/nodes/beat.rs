@@ -19,6 +19,8 @@ use super::orders::Orders;
 const RETRY: Duration = Duration::from_millis(200);
 /// Least time between heartbeats.
 const PACE: Duration = Duration::from_millis(50);
+/// How often it is tried whether a disk that refused a write takes writes again.
+const ROOM_EVERY: Duration = Duration::from_secs(5);
 /// How often a mark is synced to the node's directories and reported.
 const MARK_EVERY: Duration = Duration::from_secs(10);
 
@@ -58,6 +60,13 @@ impl Holds {
         }
     }
 
+    fn refuses_writes(&self) -> bool {
+        match self {
+            Holds::Rows(_) => false,
+            Holds::Columns(columns) => columns.refuses_writes(),
+        }
+    }
+
     fn damaged(&self) -> Vec<(RegionId, String)> {
         match self {
             Holds::Rows(_) => Vec::new(),
@@ -82,7 +91,14 @@ impl Beat {
     /// Beats until this process stands for its node no more.
     pub(crate) async fn run(self) -> Result<()> {
         let mut mark = (Instant::now(), 0);
+        let mut tried = Instant::now();
         loop {
+            if self.holds.refuses_writes() && tried.elapsed() >= ROOM_EVERY {
+                if self.has_room() {
+                    return Err(Error::Unavailable("the disk takes writes again".into()));
+                }
+                tried = Instant::now();
+            }
             if mark.0.elapsed() >= MARK_EVERY {
                 // A full disk must not end the node: the last mark stands.
                 mark = (Instant::now(), self.identity.mark().unwrap_or(0));
@@ -98,6 +114,15 @@ impl Beat {
                 Err(_) => sleep(RETRY).await,
             }
         }
+    }
+
+    fn has_room(&self) -> bool {
+        let path = std::path::Path::new("/data/room");
+        let written = self.disk.create(path).and_then(|file| {
+            file.write_at(&[0xaa; 4096], 0)?;
+            file.sync()
+        });
+        self.disk.remove(path).and(written).is_ok()
     }
 
     fn report(&self) -> (NodeReport, Vec<PeerReport>) {
