@@ -436,9 +436,9 @@ impl Office {
         let missing = |peer: &&Peer| {
             // One that is only on the way to being a voter holds nothing that is counted on.
             let halfway = peer.role == PeerRole::Learner && state.is_row(peer.node);
-            let patience = if halfway { MEMBERSHIP_TAKES } else { self.patience(peer.node) };
+            let limit = if halfway { MEMBERSHIP_TAKES } else { self.absence_limit(peer.node) };
             let absent = self.absent.get(&(region.id, peer.node));
-            absent.is_some_and(|since| now.since(*since) > patience)
+            absent.is_some_and(|since| now.since(*since) > limit)
                 || self.is_damaged(region.id, peer)
         };
         let leader = self.leader(region.id).filter(|node| region.peer_on(*node).is_some());
@@ -459,7 +459,7 @@ impl Office {
     }
 
     /// For how long a live node may report no peer that it should hold, until that peer counts as lost.
-    fn patience(&self, node: NodeId) -> Duration {
+    fn absence_limit(&self, node: NodeId) -> Duration {
         match self.nodes.get(&node) {
             Some(heard) if heard.report.begun_anew => LIVE_FOR,
             _ => GONE_AFTER,
@@ -477,7 +477,7 @@ impl Office {
         self.absent_members = gone.map(|peer| (peer.id, since(peer))).collect();
         let absent = |peer: &Peer| {
             let since = self.absent_members.get(&peer.id);
-            since.is_some_and(|since| now.since(*since) > self.patience(peer.node))
+            since.is_some_and(|since| now.since(*since) > self.absence_limit(peer.node))
         };
         let lost = |peer: &&Peer| self.is_damaged(own.id, peer) || absent(peer);
         own.peers.iter().filter(lost).map(|peer| peer.id).collect()

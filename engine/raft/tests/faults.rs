@@ -332,7 +332,7 @@ fn a_snapshot_that_finds_no_room_is_taken_over_once_there_is_some() {
     let status = |cluster: &raft::testing::SimCluster| cluster.groups(4).unwrap().status(1);
     let says =
         |cluster: &raft::testing::SimCluster| status(cluster).and_then(|status| status.fault);
-    assert!(rig.cluster.run_until(200, |cluster| says(cluster).is_some()), "nobody is told");
+    assert!(rig.cluster.run_until(200, |cluster| says(cluster).is_some()), "no fault is shown");
     let fault = says(&rig.cluster).unwrap();
     assert!(fault.contains("no storage space"), "{fault}");
     assert!(!status(&rig.cluster).unwrap().lost, "a full disk loses nothing");
