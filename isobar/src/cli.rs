@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
@@ -103,14 +104,15 @@ fn execute(cli: Cli) -> Result<ExitCode> {
             }
             log_to_stderr();
             sql::panics::log_all();
+            let began = Instant::now();
             let outcome = serve(&runtime, &args);
             if let Err(error) = &outcome {
                 tracing::error!("{error:#}");
             }
             // A query that is still running does not hold the process back.
-            runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+            runtime.shutdown_timeout(Duration::from_secs(1));
             match outcome {
-                Err(error) if error.is::<node::StoreEnded>() => return Err(begin_again()),
+                Err(error) if error.is::<node::StoreEnded>() => return Err(begin_again(began.elapsed())),
                 outcome => outcome?,
             }
         }
@@ -120,12 +122,14 @@ fn execute(cli: Cli) -> Result<ExitCode> {
 
 /// Becomes a new process of the same command in place of this one, with the same number: whoever looks
 /// after it sees no end of it. Returns only if that fails.
-fn begin_again() -> anyhow::Error {
+fn begin_again(lasted: Duration) -> anyhow::Error {
     use std::os::unix::process::CommandExt as _;
+    let restarts = if lasted < node::LASTED { node::restarts().saturating_add(1) } else { 1 };
     let mut arguments = std::env::args_os();
     match arguments.next() {
         Some(program) => {
-            let error = std::process::Command::new(program).args(arguments).exec();
+            let mut next = std::process::Command::new(program);
+            let error = next.args(arguments).env(node::RESTARTS, restarts.to_string()).exec();
             anyhow::Error::new(error).context("cannot start again: start this node by hand")
         }
         None => anyhow::anyhow!("cannot start again without a name: start this node by hand"),

@@ -36,6 +36,16 @@ pub enum StoreEnded {
     Refused,
 }
 
+/// In the environment: how many processes in a row ended soon by [`StoreEnded`] and became the next one.
+pub const RESTARTS: &str = "ISOBAR_RESTARTS";
+/// A process that lasts so long was no failed restart.
+pub const LASTED: Duration = Duration::from_secs(600);
+
+/// How many restarts in a row led to this process.
+pub fn restarts() -> u32 {
+    std::env::var(RESTARTS).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
 /// How long each part of a node may take to end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 

@@ -32,12 +32,12 @@ impl Damage {
         self.met.get().map(String::as_str)
     }
 
-    /// Whether a write or sync failed, after which fjall takes no more of them.
+    /// Whether a write or a sync failed.
     pub fn refused(&self) -> bool {
         self.refused.load(Ordering::Acquire)
     }
 
-    /// Notes that fjall takes no more writes.
+    /// Notes that a write or a sync failed.
     pub fn refuse(&self) {
         self.refused.store(true, Ordering::Release);
     }

@@ -151,8 +151,8 @@ impl FjallKv {
         self.damage.met().map(str::to_owned)
     }
 
-    /// Whether the store takes no more writes, because the disk refused one or was full. It stays so: end
-    /// the process once the disk takes writes again, and open the store anew.
+    /// Whether a write or a sync failed: who made it stands still, and fjall may take no more of them. It
+    /// stays so: end the process once the disk takes writes again, and open the store anew.
     pub fn refuses_writes(&self) -> bool {
         self.damage.refused()
     }
@@ -192,12 +192,7 @@ impl FjallKv {
     }
 
     fn failed(&self, doing: &str) -> impl Fn(fjall::Error) -> Error {
-        move |error| {
-            if matches!(error, fjall::Error::Poisoned) {
-                self.damage.refuse();
-            }
-            self.damage.note(explain(doing, &self.path, error))
-        }
+        move |error| self.damage.note(explain(doing, &self.path, error))
     }
 
     /// Waits until flushes and compactions have caught up, so that fjall does not stall a writer
@@ -247,6 +242,42 @@ impl FjallKv {
             space.rotate_memtable().map_err(self.failed("seal a memtable of"))?;
         }
         self.unsealed.store(0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Puts the last change of every key in, at once.
+    fn commit(&self, batch: WriteBatch) -> Result<()> {
+        if self.unsealed.load(Ordering::Relaxed) >= self.seal_bytes {
+            self.seal()?;
+        }
+        // Within a batch fjall orders nothing: only the last change of a key may go in.
+        let mut seen = HashSet::with_capacity(batch.changes.len());
+        let last: Vec<bool> = batch
+            .changes
+            .iter()
+            .rev()
+            .map(|(space, key, _)| seen.insert((*space, key.as_slice())))
+            .collect();
+        drop(seen);
+        let mut bytes = 0;
+        let mut out = fjall::OwnedWriteBatch::with_capacity(self.database.clone(), last.len());
+        for ((space, key, change), last) in batch.changes.into_iter().zip(last.into_iter().rev()) {
+            if !last {
+                continue;
+            }
+            bytes += key.len() as u64 + CHANGE_OVERHEAD;
+            match change {
+                Change::Put(value) => {
+                    bytes += value.len() as u64;
+                    out.insert(self.space(space)?, key, value);
+                }
+                Change::Delete => out.remove(self.space(space)?, key),
+            }
+        }
+        let _gate = self.gate.lock();
+        let _alone = self.putting.write();
+        out.commit().map_err(self.failed("write to"))?;
+        self.unsealed.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
 }
@@ -427,38 +458,7 @@ impl KvEngine for FjallKv {
 
     fn write(&self, batch: WriteBatch) -> Result<()> {
         batch.check()?;
-        if self.unsealed.load(Ordering::Relaxed) >= self.seal_bytes {
-            self.seal()?;
-        }
-        // Within a batch fjall orders nothing: only the last change of a key may go in.
-        let mut seen = HashSet::with_capacity(batch.changes.len());
-        let last: Vec<bool> = batch
-            .changes
-            .iter()
-            .rev()
-            .map(|(space, key, _)| seen.insert((*space, key.as_slice())))
-            .collect();
-        drop(seen);
-        let mut bytes = 0;
-        let mut out = fjall::OwnedWriteBatch::with_capacity(self.database.clone(), last.len());
-        for ((space, key, change), last) in batch.changes.into_iter().zip(last.into_iter().rev()) {
-            if !last {
-                continue;
-            }
-            bytes += key.len() as u64 + CHANGE_OVERHEAD;
-            match change {
-                Change::Put(value) => {
-                    bytes += value.len() as u64;
-                    out.insert(self.space(space)?, key, value);
-                }
-                Change::Delete => out.remove(self.space(space)?, key),
-            }
-        }
-        let _gate = self.gate.lock();
-        let _alone = self.putting.write();
-        out.commit().map_err(self.failed("write to"))?;
-        self.unsealed.fetch_add(bytes, Ordering::Relaxed);
-        Ok(())
+        self.commit(batch).inspect_err(|_| self.damage.refuse())
     }
 
     fn delete_range(&self, space: Keyspace, start: &[u8], end: &[u8]) -> Result<()> {
@@ -495,7 +495,8 @@ impl KvEngine for FjallKv {
     }
 
     fn sync(&self) -> Result<()> {
-        self.database.persist(PersistMode::SyncData).map_err(self.failed("sync"))
+        let synced = self.database.persist(PersistMode::SyncData).map_err(self.failed("sync"));
+        synced.inspect_err(|_| self.damage.refuse())
     }
 
     fn disk_bytes(&self) -> u64 {

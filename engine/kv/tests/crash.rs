@@ -144,9 +144,10 @@ fn write_until_full(directory: &Path) {
         assert!(number < 500, "the limit on files has no effect");
     };
     assert!(matches!(error, Error::Io(_)), "{error}");
+    // Already the first: whoever made it may never write again.
+    assert!(store.refuses_writes());
     let later = store.write(numbered(number + 1)).unwrap_err();
     assert!(matches!(&later, Error::Io(text) if text.contains("opened again")), "{later}");
-    assert!(store.refuses_writes());
     assert!(store.sync().is_err());
     assert!(store.get(Keyspace::Data, b"counter").unwrap().is_some());
     drop(store);

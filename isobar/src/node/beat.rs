@@ -14,7 +14,7 @@ use types::{Error, NodeId, RegionId, ReplicaLag, Timestamp};
 
 use super::addresses::Addresses;
 use super::orders::Orders;
-use super::{Common, StoreEnded};
+use super::{Common, StoreEnded, restarts};
 use placement::entry::Me;
 
 /// Pause after a heartbeat that failed.
@@ -24,6 +24,9 @@ const PACE: Duration = Duration::from_millis(50);
 
 /// How often it is tried whether a disk that refused a write takes writes again.
 const ROOM_EVERY: Duration = Duration::from_secs(5);
+/// Twice as long before the first try after each restart in a row, but so many times at most: a disk may
+/// take the file that is tried, and still not what the store asks for.
+const ROOM_DOUBLINGS: u32 = 6;
 /// Bytes that must find room then: what a node writes within seconds.
 const ROOM: usize = 8 << 20;
 
@@ -167,16 +170,16 @@ impl Beat {
     /// Beats until this process stands for its node no more.
     pub(super) async fn run(mut self) -> anyhow::Result<()> {
         let mut mark = (Instant::now(), 0);
-        let mut tried = Instant::now();
+        let mut room_at = Instant::now() + ROOM_EVERY * (1 << restarts().min(ROOM_DOUBLINGS));
         loop {
             if let Some(what) = self.sizes.store_damage() {
                 return Err(StoreEnded::Damaged(what).into());
             }
-            if self.sizes.refuses_writes() && tried.elapsed() >= ROOM_EVERY {
+            if self.sizes.refuses_writes() && Instant::now() >= room_at {
                 if self.has_room().await {
                     return Err(StoreEnded::Refused.into());
                 }
-                tried = Instant::now();
+                room_at = Instant::now() + ROOM_EVERY;
             }
             if mark.0.elapsed() >= MARK_EVERY {
                 mark = (Instant::now(), self.mark().await?);
