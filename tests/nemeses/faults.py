@@ -90,6 +90,18 @@ def empty_columnar(cluster: Hosts, chance: random.Random) -> str:
     return name
 
 
+def put_back(cluster: Hosts, chance: random.Random) -> str:
+    """What a node has on its disk is replaced by a copy from before the round's end."""
+    cluster.put_back_later(name := row(cluster, chance) if chance.random() < 0.6 else some(cluster, chance, "columnar"))
+    return name
+
+
+def run_twin(cluster: Hosts, chance: random.Random) -> str:
+    """A second process runs on a copy of a row node's disk, while the first one lives."""
+    cluster.run_twin(name := row(cluster, chance))
+    return name
+
+
 def lose_power(cluster: Hosts, chance: random.Random) -> str:
     """Power is lost on one node, or on all of them at once: what was acknowledged was synced on a majority."""
     names = list(cluster.roles) if chance.random() < 0.5 else [row(cluster, chance)]
@@ -139,6 +151,8 @@ FAULTS: dict[str, Fault] = {
     "set a clock": clock,
     "empty a row node": empty_row,
     "empty a columnar node": empty_columnar,
+    "put an older disk back": put_back,
+    "run a copy of a disk": run_twin,
     "lose power": lose_power,
     "fill a disk": fill_disk,
     "slow a disk": slow_disk,

@@ -46,6 +46,8 @@ class Hosts(Cluster):
         self.bridge, self.gateway = f"isobar{number}", f"10.213.{number}.1"
         self.nodes: dict[str, subprocess.Popen] = {}
         self.paused: set[str] = set()
+        self.copies: dict[str, Path] = {}
+        self.twins: list[subprocess.Popen] = []
 
     # What the harness asks of a playground.
     @property
@@ -131,9 +133,13 @@ class Hosts(Cluster):
         self.set_clock(name, "+0")
 
     def run(self, name: str) -> None:
-        """Starts a node's process on its host, under a clock that can be set, on a disk that can lose what is not synced."""
+        """Starts a node's process."""
+        self.nodes[name] = self.spawn(name, self.data / name)
+
+    def spawn(self, name: str, folder: Path) -> subprocess.Popen:
+        """A process on a node's host, under a clock that can be set, on a disk that can lose what is not synced."""
         environment = {**os.environ, "LD_PRELOAD": ":".join(self.preloaded)}
-        environment |= disk.environment(self.data / name, self.disk(name))
+        environment |= disk.environment(folder, self.data / f"{folder.name}.disk")
         if LIBFAKETIME:
             environment |= {
                 "FAKETIME_TIMESTAMP_FILE": str(self.data / f"{name}.time"),
@@ -141,9 +147,9 @@ class Hosts(Cluster):
                 "FAKETIME_DONT_FAKE_MONOTONIC": "1",
                 "DONT_FAKE_MONOTONIC": "1",
             }
-        command = [self.isobar, "serve", "--config", self.data / name / "isobar.toml", "--parent", str(os.getpid())]
-        with open(self.data / f"{name}.log", "a") as log:
-            self.nodes[name] = subprocess.Popen(
+        command = [self.isobar, "serve", "--config", folder / "isobar.toml", "--parent", str(os.getpid())]
+        with open(self.data / f"{folder.name}.log", "a") as log:
+            return subprocess.Popen(
                 ["ip", "netns", "exec", self.space(name), *command],
                 env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )
@@ -180,6 +186,56 @@ class Hosts(Cluster):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         shutil.rmtree(self.disk(name))
 
+    def copy(self, name: str) -> Path:
+        """Kills a node, copies its directory, and starts it again; where the copy is."""
+        self.kill(name)
+        copy = self.data / f"{name}-copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(self.data / name, copy)
+        self.run(name)
+        return copy
+
+    def put_back_later(self, name: str) -> None:
+        """`heal` will put a copy of now in the place of what the node has by then."""
+        self.copies[name] = self.copy(name)
+
+    def run_twin(self, name: str) -> None:
+        """Starts a second process from a copy of a node's directory, at another port of the same host."""
+        log = self.data / f"{name}.log"
+        seen = log.stat().st_size
+        copy = self.copy(name)
+        # Whoever comes first is the node: this must be the original.
+        wait_until(f"{name} is back", lambda: b"is listening" in log.read_bytes()[seen:], 60)
+        settings = (copy / "isobar.toml").read_text()
+        own = f'rpc_address = "{self.address[name]}:{RPC}"'
+        settings = settings.replace(own, own.replace(str(RPC), str(RPC + 1))).replace(f"{self.data / name}", f"{copy}")
+        (copy / "isobar.toml").write_text(settings)
+        self.twins.append(self.spawn(name, copy))
+
+    def refused(self, process: subprocess.Popen, what: str) -> None:
+        """Waits until a process has ended by itself, with an error."""
+        try:
+            code = process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise AssertionError(f"{what} was not refused") from None
+        assert code > 0, f"{what} ended with {code}"
+
+    def refuse_copies(self) -> None:
+        """Nothing that runs on a copy may take part; who was replaced by one begins anew, as the refusal says."""
+        twins, self.twins = self.twins, []
+        for twin in twins:
+            self.refused(twin, "a copy beside the original")
+        copies, self.copies = self.copies, {}
+        for name, copy in copies.items():
+            self.kill(name)
+            shutil.rmtree(self.data / name)
+            copy.rename(self.data / name)
+            shutil.rmtree(self.disk(name))
+            self.run(name)
+            self.refused(self.nodes[name], f"an older copy of {name}")
+            self.empty(name)
+
     def lose_power(self, name: str, chance: random.Random) -> str:
         """Kills a node, and takes from its disk what was not synced."""
         self.kill(name)
@@ -201,6 +257,7 @@ class Hosts(Cluster):
 
     def heal(self) -> None:
         """Links, clocks, disks and processes as at first."""
+        self.refuse_copies()
         for name in self.roles:
             ip("-n", self.space(name), "route", "flush", "type", "blackhole", check=False)
             self.set_clock(name, "+0")
@@ -223,10 +280,11 @@ class Hosts(Cluster):
     def stop(self) -> None:
         for name in self.paused:
             self.nodes[name].send_signal(signal.SIGCONT)
-        for node in self.nodes.values():
+        processes = [*self.nodes.values(), *self.twins]
+        for node in processes:
             if node.poll() is None:
                 node.send_signal(signal.SIGTERM)
-        for node in self.nodes.values():
+        for node in processes:
             try:
                 node.wait(15)
             except subprocess.TimeoutExpired:

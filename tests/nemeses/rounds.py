@@ -59,9 +59,9 @@ def play(cluster: Hosts, number: int, seed: int, workload: str, fault: str) -> R
         time.sleep(CALM)
         result.victim = FAULTS[fault](cluster, chance)
         time.sleep(chance.uniform(3, 8))
-        cluster.heal()
         healed = time.monotonic()
         try:
+            cluster.heal()
             cluster.wait_healthy(HEALTHY)
             # An emptied row node is a new one: the next fault must not be a second one of the same three.
             wait_until("every region has three voters", cluster.is_whole, HEALTHY)
