@@ -353,23 +353,28 @@ fn crc32(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
 /// the target base is negative, which asks for a sign.
 fn conv(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let (numbers, from, to) = (to_strings(&args[0])?, to_i64(&args[1])?, to_i64(&args[2])?);
-    let rows = numbers.iter().zip(from.iter()).zip(to.iter()).map(|((n, from), to)| {
-        let (n, from, to) = (n.filter(|n| !n.is_empty())?.trim(), from?, to?);
-        let base = |n: i64| u32::try_from(n.unsigned_abs()).ok().filter(|n| (2..=36).contains(n));
-        let (from, base) = (base(from)?, base(to)?);
-        let digits = n.strip_prefix(['-', '+']).unwrap_or(n);
-        let value = digits.chars().map_while(|c| c.to_digit(from)).fold(0u64, |sum, digit| {
-            sum.saturating_mul(u64::from(from)).saturating_add(u64::from(digit))
-        });
-        let value = if n.starts_with('-') { value.wrapping_neg() } else { value };
-        let signed = value as i64;
-        Some(if to < 0 && signed < 0 {
-            format!("-{}", in_base(signed.unsigned_abs(), base))
-        } else {
-            in_base(value, base)
-        })
-    });
+    let rows = numbers.iter().zip(from.iter()).zip(to.iter());
+    let rows = rows.map(|((number, from), to)| converted(number?, from?, to?));
     Ok(Arc::new(rows.collect::<arrow::array::StringArray>()))
+}
+
+/// CONV(number, from, to): the digits that the number's text begins with, in another base. BIN and OCT
+/// are CONV, too, so that of a DOUBLE they see what stands before the point.
+pub(super) fn converted(number: &str, from: i64, to: i64) -> Option<String> {
+    let number = Some(number).filter(|number| !number.is_empty())?.trim();
+    let base = |n: i64| u32::try_from(n.unsigned_abs()).ok().filter(|n| (2..=36).contains(n));
+    let (from, base) = (base(from)?, base(to)?);
+    let digits = number.strip_prefix(['-', '+']).unwrap_or(number);
+    let value = digits.chars().map_while(|c| c.to_digit(from)).fold(0u64, |sum, digit| {
+        sum.saturating_mul(u64::from(from)).saturating_add(u64::from(digit))
+    });
+    let value = if number.starts_with('-') { value.wrapping_neg() } else { value };
+    let signed = value as i64;
+    Some(if to < 0 && signed < 0 {
+        format!("-{}", in_base(signed.unsigned_abs(), base))
+    } else {
+        in_base(value, base)
+    })
 }
 
 fn in_base(mut n: u64, base: u32) -> String {

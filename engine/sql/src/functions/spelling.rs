@@ -7,13 +7,14 @@ use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray};
 use arrow::datatypes::{DataType, UInt64Type};
 
 use super::convert::{to_i64, to_strings};
+use super::math::converted;
 use super::{Function, text, whole};
 use crate::error::SqlResult;
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[
-    Function::new("mysql_bin", 1..=1, text, |a, _| spelled(a, |n| format!("{n:b}"))),
-    Function::new("mysql_oct", 1..=1, text, |a, _| spelled(a, |n| format!("{n:o}"))),
+    Function::new("mysql_bin", 1..=1, text, |a, _| in_base(a, 2)),
+    Function::new("mysql_oct", 1..=1, text, |a, _| in_base(a, 8)),
     Function::new("mysql_bit_count", 1..=1, whole, bit_count),
     Function::new("mysql_ord", 1..=1, whole, ord),
     Function::new("mysql_insert", 4..=4, text, insert),
@@ -34,8 +35,9 @@ fn bits(array: &ArrayRef) -> SqlResult<Vec<Option<u64>>> {
     Ok(to_i64(array)?.iter().map(|n| n.map(i64::cast_unsigned)).collect())
 }
 
-fn spelled(args: &[ArrayRef], f: impl Fn(u64) -> String) -> SqlResult<ArrayRef> {
-    let texts = bits(&args[0])?.into_iter().map(|n| n.map(&f));
+fn in_base(args: &[ArrayRef], base: i64) -> SqlResult<ArrayRef> {
+    let numbers = to_strings(&args[0])?;
+    let texts = numbers.iter().map(|number| converted(number?, 10, base));
     Ok(Arc::new(texts.collect::<StringArray>()))
 }
 
