@@ -112,7 +112,9 @@ fn execute(cli: Cli) -> Result<ExitCode> {
             // A query that is still running does not hold the process back.
             runtime.shutdown_timeout(Duration::from_secs(1));
             match outcome {
-                Err(error) if error.is::<node::StoreEnded>() => return Err(begin_again(began.elapsed())),
+                Err(error) if error.is::<node::StoreEnded>() => {
+                    return Err(begin_again(began.elapsed()));
+                }
                 outcome => outcome?,
             }
         }
