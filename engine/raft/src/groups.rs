@@ -30,8 +30,11 @@ pub struct PeerStatus {
     pub committed: u64,
     /// Whether it holds data, that is, does not wait for a snapshot.
     pub ready: bool,
-    /// Why the peer stopped, if it did.
+    /// Why the peer does nothing, if it does nothing.
     pub fault: Option<String>,
+    /// Whether that lasts until the next start. While a disk is full, what was proposed may still be
+    /// applied once there is room.
+    pub stopped: bool,
     /// Whether it cannot go on after a restart either: it has to be replaced.
     pub lost: bool,
 }

@@ -211,6 +211,7 @@ impl Driver {
             tracing::error!(why, "restart the node");
             for status in board.write().values_mut() {
                 status.fault = Some(why.clone());
+                status.stopped = true;
                 status.leader = None;
                 status.decides = false;
                 status.ready = false;

@@ -233,6 +233,7 @@ impl Peer {
             applied: self.applied,
             committed: self.raw.raft.raft_log.committed,
             ready: whole && fault.is_none(),
+            stopped: self.fault.is_some(),
             lost: self.lost,
             fault,
         }

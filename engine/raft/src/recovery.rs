@@ -201,6 +201,7 @@ impl Store {
             committed: 0,
             ready: false,
             fault: Some(fault),
+            stopped: true,
             lost: true,
         };
         self.broken.insert(id, Broken { status, machine });

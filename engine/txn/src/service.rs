@@ -349,11 +349,12 @@ impl TxnService {
 
     /// Keeps latches while a proposal of unknown outcome may still be applied: until an empty entry
     /// of the same term has been applied behind it, or this node no longer leads that term, whose
-    /// successor decides only after applying everything before its own.
+    /// successor decides only after applying everything before its own, or the peer has stopped. A
+    /// peer whose disk is full has not: its log holds the proposal, and goes on when there is room.
     async fn hold_until_settled(self, status: PeerStatus, held: Held) {
         let region = status.region.id;
         while let Some(now) = self.groups.status(region) {
-            if now.term != status.term || now.fault.is_some() {
+            if now.term != status.term || now.stopped {
                 break;
             }
             // The region's shape of now: under the old one, the entry would be dropped for ever.

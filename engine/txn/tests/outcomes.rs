@@ -11,10 +11,12 @@ use parking_lot::Mutex;
 use placement::api::{Catalog, Route};
 use placement::client::{PlacementClient, PlacementTransport};
 use support::{Faults, Known, Link, World, record, table};
-use txn::api::{Request, Response};
+use txn::api::{Mutation, Op, Request, Response};
 use txn::{Directory, RowTransport, TxnClient};
 use types::error::LockInfo;
-use types::{Error, NodeId, RegionId, RegionKind, Result, SchemaVersion, TableId, Timestamp};
+use types::{
+    Error, NodeId, RegionId, RegionKind, Result, SchemaVersion, Table, TableId, Timestamp,
+};
 
 /// What becomes of the messages of the second phase.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -215,6 +217,49 @@ async fn latches_of_an_unknown_outcome_come_back_though_the_region_was_split() {
     second.put(&table(1), record("a"), vec![2]).unwrap();
     let bound = Duration::from_secs(4);
     tokio::time::timeout(bound, second.commit()).await.expect("the latch is back").unwrap();
+}
+
+#[tokio::test]
+async fn latches_of_an_unknown_outcome_are_kept_while_the_disk_is_full() {
+    // How much is applied at a time is the seed's; what is decided twice shows within one batch.
+    futures::future::join_all((0..8).map(commit_over_a_full_disk)).await;
+}
+
+/// A commit that is in the log when the disk gets full, and is asked for again when it has room.
+async fn commit_over_a_full_disk(seed: u64) {
+    use std::sync::atomic::Ordering::Relaxed;
+    let world = World::new(seed, 1, &[], Faults::default());
+    let (node, region) = world.home(&record("a"));
+    let region = support::reference(&region);
+    let schema = Request::Schema { region, table: Box::new(Table::clone(&table(1))) };
+    assert_eq!(node.service.handle(schema).await, Response::Done);
+    let start_ts = world.timestamp();
+    let prewrite = Request::Prewrite {
+        region,
+        start_ts,
+        primary: record("a"),
+        mutations: vec![Mutation { key: record("a"), op: Op::Put(vec![1]), for_update_ts: None }],
+        ttl: 60_000,
+        schema: (support::TABLE, 1),
+        wait: 0,
+    };
+    assert_eq!(node.service.handle(prewrite).await, Response::Done);
+    let (commit_ts, keys) = (world.timestamp(), vec![record("a")]);
+    let commit = Request::Commit { region, start_ts, commit_ts, keys };
+    node.groups.held.store(true, Relaxed);
+    node.groups.plague(Faults { unknown: 1.0, ..Faults::default() });
+    let response = node.service.handle(commit.clone()).await;
+    assert!(matches!(response, Response::Failed(Error::Timeout { .. })), "{response:?}");
+    node.groups.full.store(true, Relaxed);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    node.groups.full.store(false, Relaxed);
+    node.groups.heal();
+    let service = node.service.clone();
+    let again = tokio::spawn(async move { service.handle(commit).await });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    node.groups.held.store(false, Relaxed);
+    assert_eq!(again.await.unwrap(), Response::Done, "seed {seed}");
+    assert!(node.groups.fault().is_none(), "seed {seed}: {:?}", node.groups.fault());
 }
 
 /// A directory that repeats an old answer until it is told that it was wrong, as placement's client

@@ -331,6 +331,7 @@ impl Groups for ModelGroups {
             committed: 0,
             ready: true,
             fault: None,
+            stopped: false,
             lost: false,
             region: descriptor,
         })

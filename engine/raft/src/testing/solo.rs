@@ -137,6 +137,7 @@ impl State {
             committed: applied.index,
             ready: true,
             fault: None,
+            stopped: false,
             lost: false,
         }
     }

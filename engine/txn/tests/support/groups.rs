@@ -51,6 +51,10 @@ pub struct SimGroups {
     random: Random,
     /// No quorum answers: nothing is confirmed.
     pub alone: AtomicBool,
+    /// Nothing is applied for now.
+    pub held: AtomicBool,
+    /// The log cannot be written for now: a fault is shown, and nothing is taken in.
+    pub full: AtomicBool,
     state: Mutex<State>,
     this: std::sync::Weak<SimGroups>,
 }
@@ -63,8 +67,16 @@ impl SimGroups {
             founded: BTreeMap::new(),
             peers: BTreeMap::new(),
         });
-        let alone = AtomicBool::new(false);
-        Arc::new_cyclic(|this| SimGroups { node, random, alone, state, this: this.clone() })
+        let [alone, held, full] = [false; 3].map(AtomicBool::new);
+        Arc::new_cyclic(|this| SimGroups {
+            node,
+            random,
+            alone,
+            held,
+            full,
+            state,
+            this: this.clone(),
+        })
     }
 
     /// From now on these things go wrong.
@@ -133,6 +145,9 @@ impl SimGroups {
 
     async fn apply_all(self: Arc<Self>, region: RegionId) {
         loop {
+            while self.held.load(Ordering::Relaxed) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
             let most = self.state.lock().faults.delay_ms;
             if most > 0 {
                 tokio::time::sleep(Duration::from_millis(self.random.below(most + 1))).await;
@@ -215,16 +230,18 @@ impl Groups for SimGroups {
         let region = peer.machine.region().clone();
         let me = *region.peer_on(self.node)?;
         let applied = peer.machine.applied();
+        let full = self.full.load(Ordering::Relaxed);
         Some(PeerStatus {
             region,
             peer: me,
-            leader: Some(me),
+            leader: (!full).then_some(me),
             term: peer.term,
-            decides: peer.decides,
+            decides: peer.decides && !full,
             applied,
             committed: applied.index,
             ready: true,
-            fault: None,
+            fault: full.then(|| "the disk is full".to_owned()),
+            stopped: false,
             lost: false,
         })
     }
@@ -243,6 +260,9 @@ impl Groups for SimGroups {
         if peer.term != term {
             let leader = Some(self.node);
             return async move { Err(Error::NotLeader { region, leader }) }.boxed();
+        }
+        if self.full.load(Ordering::Relaxed) {
+            return async { Err(Error::Unavailable("the disk is full".into())) }.boxed();
         }
         if self.random.chance(faults.drop) {
             return async { Err(Error::Dropped("refused".into())) }.boxed();
