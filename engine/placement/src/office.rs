@@ -15,7 +15,7 @@ use crate::api::{
 };
 use crate::catalog::FOUNDING_EPOCH;
 use crate::command::is_newer;
-use crate::oracle::{CLOCK_WAIT, Oracle, Reading, median_ms};
+use crate::oracle::{CLOCK_WAIT, Oracle, Reading, latest_median_ms, median_ms};
 use crate::safe_point;
 use crate::scheduler::{Health, Move, NodeView, Picture, RegionView};
 use crate::state::{RegionRecord, State};
@@ -163,12 +163,14 @@ impl Office {
     /// What the clocks say. `own` is this node, one of the `voters`, and its clock; the others' go on
     /// from what they last reported, by this node's monotonic time.
     pub fn reading(&self, voters: &[NodeId], own: (NodeId, u64), at: Instant) -> Reading {
-        let clocks = self.clocks(voters, own, at).into_iter().map(|(_, clock)| clock).collect();
+        let clocks: Vec<_> =
+            self.clocks(voters, own, at).into_iter().map(|(_, clock)| clock).collect();
+        let latest_ms = latest_median_ms(clocks.clone(), voters.len()).unwrap_or(own.1);
         // A new cluster has no mark to go on from.
         let first = self.oracle.begun_ms() == 0 && at.since(self.since) >= CLOCK_WAIT;
         let alone = first.then_some(own.1);
         let clock_ms = median_ms(clocks, voters.len()).or(alone);
-        Reading { at, clock_ms, own_ms: own.1 }
+        Reading { at, clock_ms, latest_ms, own_ms: own.1 }
     }
 
     /// Clocks of voters as of now, where known.

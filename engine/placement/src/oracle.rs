@@ -45,6 +45,9 @@ pub struct Reading {
     /// Unix milliseconds by the clocks of a majority of the voters; none while it has not heard of
     /// so many.
     pub clock_ms: Option<u64>,
+    /// What that may turn out to be at most, once every voter has been heard; its own clock where no
+    /// majority has.
+    pub latest_ms: u64,
     /// Unix milliseconds by its own.
     pub own_ms: u64,
 }
@@ -173,4 +176,11 @@ pub fn median_ms(mut clocks: Vec<u64>, voters: usize) -> Option<u64> {
     }
     clocks.sort_unstable();
     clocks.get((clocks.len() - 1) / 2).copied()
+}
+
+/// The median of all voters' clocks if those that are not known are later than all that are; none
+/// where [`median_ms`] has none.
+pub fn latest_median_ms(mut clocks: Vec<u64>, voters: usize) -> Option<u64> {
+    clocks.sort_unstable();
+    clocks.get(voters.saturating_sub(1) / 2).copied().filter(|_| clocks.len() > voters / 2)
 }

@@ -77,8 +77,10 @@ struct LeaseTimes {
     /// By the clocks of a majority, so that none ends early or late because one machine's clock is wrong.
     /// Until so many were heard, timestamps' own time.
     now_ms: u64,
-    /// What leases are given and prolonged from: timestamps' own time, which never goes back. The clocks
-    /// of a majority may: of two that are known one may be far behind, until the third is heard.
+    /// What leases are given and prolonged from: timestamps' own time, which never goes back, or what
+    /// the clocks of a majority may turn out to say, if that is later. Of two that are known one may be
+    /// far behind, and timestamps that go on from an old mark with it, until the third is heard: a
+    /// lease ends late then, not early.
     from_ms: u64,
 }
 
@@ -394,7 +396,7 @@ impl PlacementService {
     /// The times that leases go by.
     fn lease_times(&self, term: u64) -> Result<LeaseTimes> {
         let (leader, now) = self.reading(term)?;
-        let from_ms = leader.oracle.time_ms(now);
+        let from_ms = leader.oracle.time_ms(now).max(now.latest_ms);
         Ok(LeaseTimes { now_ms: now.clock_ms.unwrap_or(from_ms), from_ms })
     }
 

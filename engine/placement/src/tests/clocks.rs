@@ -203,6 +203,30 @@ async fn a_lease_stands_when_the_third_clock_shows_that_the_second_was_behind() 
 }
 
 #[tokio::test]
+async fn a_lease_lasts_though_it_was_taken_after_a_standstill_by_a_clock_that_is_behind() {
+    let (model, nodes) = members(&[1, 2]);
+    model.elect(1).unwrap();
+    report_all(&nodes);
+    timestamp(&nodes[0]).await.unwrap();
+    // Nobody leads for some minutes; then the third clock is heard, which is ten minutes behind.
+    pass(&nodes, Duration::from_secs(300));
+    model.elect(2).unwrap();
+    nodes[2].report_clock(&nodes);
+    let take = Request::TakeLease { ts: None, ttl_ms: 120_000, owner: "a job".into() };
+    let taken = ask(&nodes[1], take).await;
+    assert!(matches!(taken, Response::Lease(_)), "{taken:?}");
+    pass(&nodes, Duration::from_secs(100));
+    report_all(&nodes);
+    let held = async || match ask(&nodes[1], Request::Leases).await {
+        Response::Leases(leases) => leases.len(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(held().await, 1, "it ended early");
+    pass(&nodes, Duration::from_secs(21));
+    assert_eq!(held().await, 0);
+}
+
+#[tokio::test]
 async fn a_leader_below_a_timestamp_that_a_node_has_seen_stops_as_damaged() {
     for newest_applied in [false, true] {
         let (model, nodes) = members(&[]);

@@ -26,7 +26,8 @@ impl OracleScript {
         self.at_ms = self.at_ms.max(number("at").or(now).unwrap_or(0));
         let at = Instant::from_micros(1_000 * self.at_ms);
         let clock_ms = number("clock").or(now);
-        Reading { at, clock_ms, own_ms: number("own").or(clock_ms).unwrap_or(0) }
+        let own_ms = number("own").or(clock_ms).unwrap_or(0);
+        Reading { at, clock_ms, latest_ms: clock_ms.unwrap_or(own_ms), own_ms }
     }
 }
 
