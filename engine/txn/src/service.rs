@@ -2,7 +2,8 @@
 //!
 //! A write is: check leadership, epoch and range; take the keys' latches; decide on the present
 //! state; propose the facts under exactly the term and epoch of the decision; hold the latches
-//! until they are applied or provably dropped. A read is: confirm leadership by a read index, check
+//! until they are applied or provably dropped; what is decided without an entry is confirmed by a
+//! read index before it is told. A read is: confirm leadership by a read index, check
 //! locks, then look at the store. Every wait is bounded.
 
 use std::collections::HashMap;
@@ -315,17 +316,22 @@ impl TxnService {
         if let Some((table, sent)) = schema {
             check_schema(&view, table, sent)?;
         }
-        let (applied, response) = {
+        let decided = {
             let oldest = self.oldest.read();
             let kv = self.store.snapshot();
             let floors = view.floors;
             let known =
                 Known { kv: kv.as_ref(), locks: self.store.locks(), floors, oldest: *oldest };
-            let (facts, response) = decide(known, &view)?;
-            if facts.is_empty() {
-                return Ok(response);
-            }
-            (self.propose(&status, &view, facts)?, response)
+            decide(known, &view).and_then(|(facts, response)| match facts.is_empty() {
+                true => Ok((None, response)),
+                false => Ok((Some(self.propose(&status, &view, facts)?), response)),
+            })
+        };
+        let (applied, response) = match decided {
+            Ok((Some(applied), response)) => (applied, response),
+            Ok((None, response)) => return self.confirm(&status).await.map(|()| response),
+            Err(error) if lasts(&error) => return Err(error),
+            Err(error) => return self.confirm(&status).await.and(Err(error)),
         };
         let held = Held { _latched: latched, _fence: fence };
         let service = self.clone();
@@ -340,6 +346,19 @@ impl TxnService {
         task.await
             .map_err(|error| Error::Cancelled(format!("waiting for a proposal: {error}")))??;
         Ok(response)
+    }
+
+    /// Whether this node has led the term up to now: what it decided without an entry was decided on
+    /// everything that had happened by then. One that is deposed and does not know it lacks what its
+    /// successor has committed, such as the lock that a commit asks for.
+    async fn confirm(&self, status: &PeerStatus) -> Result<()> {
+        let region = status.region.id;
+        self.groups.read_index(region).await?;
+        let now = self.groups.status(region).ok_or(Error::RegionNotFound(region))?;
+        if now.term == status.term {
+            return Ok(());
+        }
+        Err(Error::NotLeader { region, leader: now.leader.map(|leader| leader.node) })
     }
 
     /// Takes the latches of keys, within the bound.
@@ -429,6 +448,12 @@ impl TxnService {
     fn fence(&self, region: RegionId) -> Arc<RwLock<()>> {
         self.fences.lock().entry(region).or_default().clone()
     }
+}
+
+/// Whether a refusal is as good from a leader that is deposed and does not know it: a newer version
+/// stays, and who meets a lock asks about it.
+fn lasts(error: &Error) -> bool {
+    matches!(error, Error::Conflict { .. } | Error::Locked(_) | Error::Held { .. })
 }
 
 /// Whether a failed proposal certainly never takes effect.

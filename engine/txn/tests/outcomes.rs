@@ -262,6 +262,41 @@ async fn commit_over_a_full_disk(seed: u64) {
     assert!(node.groups.fault().is_none(), "seed {seed}: {:?}", node.groups.fault());
 }
 
+#[tokio::test]
+async fn nothing_is_refused_for_good_by_a_leader_that_nobody_confirms() {
+    let world = World::new(1, 1, &[], Faults::default());
+    let mut first = world.client().begin().await.unwrap();
+    first.put(&table(1), record("a"), vec![1]).unwrap();
+    first.commit().await.unwrap();
+    let (node, region) = world.home(&record("a"));
+    let region = support::reference(&region);
+    let (start_ts, commit_ts) = (world.timestamp(), world.timestamp());
+    let key = record("a");
+    let mutation = Mutation { key: key.clone(), op: Op::Insert(vec![2]), for_update_ts: None };
+    let requests = [
+        Request::Commit { region, start_ts, commit_ts, keys: vec![key.clone()] },
+        Request::KeepAlive { region, primary: key.clone(), start_ts, ttl: 60_000 },
+        Request::Prewrite {
+            region,
+            start_ts,
+            primary: key,
+            mutations: vec![mutation],
+            ttl: 60_000,
+            schema: (support::TABLE, 1),
+            wait: 0,
+        },
+    ];
+    for alone in [true, false] {
+        node.groups.alone.store(alone, std::sync::atomic::Ordering::Relaxed);
+        for request in &requests {
+            let response = node.service.handle(request.clone()).await;
+            let Response::Failed(error) = response else { panic!("{response:?}") };
+            let final_word = matches!(error, Error::RolledBack(_) | Error::Duplicate { .. });
+            assert_eq!(final_word, !alone, "{request:?}: {error}");
+        }
+    }
+}
+
 /// A directory that repeats an old answer until it is told that it was wrong, as placement's client
 /// does.
 struct Remembering {
