@@ -5,7 +5,7 @@
 
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, AsArray, UInt64Array};
 use arrow::datatypes::UInt64Type;
@@ -214,8 +214,9 @@ impl Segment {
         let mask = ProjectionMask::roots(descriptor, [at]);
         let in_group = opened.footer.groups.get(group).map_or(0, |group| group.rows as usize);
         let wanted = rows.as_ref().map_or(in_group, RowSelection::row_count);
+        let data = opened.data.watched();
         let mut builder =
-            ParquetRecordBatchReaderBuilder::new_with_metadata(opened.data.clone(), metadata)
+            ParquetRecordBatchReaderBuilder::new_with_metadata(data.clone(), metadata)
                 .with_row_groups(vec![group])
                 .with_projection(mask)
                 .with_batch_size(in_group.max(1));
@@ -224,7 +225,11 @@ impl Segment {
         }
         let mut arrays = Vec::new();
         for batch in builder.build().map_err(|error| self.parquet(error))? {
-            let batch = batch.map_err(|error| self.arrow(error))?;
+            // Parquet's reader passes on the text of what failed: whether that was damage is asked here.
+            let batch = batch.map_err(|error| match data.failed.get() {
+                Some(failed) => self.name(failed.clone()),
+                None => self.arrow(error),
+            })?;
             arrays.extend(batch.columns().first().cloned());
         }
         let array = match arrays.as_slice() {
@@ -270,7 +275,7 @@ impl Opened {
         let path = data_path(&files.dir, record.id);
         let file = open_file(files.disk.as_ref(), &path, record.data_len)?;
         let sums: Arc<[u64]> = footer.data_sums.clone().into();
-        let data = VerifiedFile { file, sums, len: record.data_len };
+        let data = VerifiedFile { file, sums, len: record.data_len, failed: Arc::default() };
         let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
         let metadata = ArrowReaderMetadata::load(&data, options)
             .map_err(|error| named(from_parquet(error), &path))?;
@@ -354,15 +359,26 @@ pub(crate) struct VerifiedFile {
     file: Arc<dyn DiskFile>,
     sums: Arc<[u64]>,
     len: u64,
+    /// The first read that failed of this clone and its own.
+    failed: Arc<OnceLock<Error>>,
 }
 
 impl VerifiedFile {
+    /// The same file, with no failure yet.
+    fn watched(&self) -> Self {
+        VerifiedFile { failed: Arc::default(), ..self.clone() }
+    }
+
     fn block(&self, at: u64) -> Result<Bytes> {
         self.range(at * BLOCK_BYTES, ((at + 1) * BLOCK_BYTES).min(self.len))
     }
 
     /// Bytes from `start`, the beginning of a block, to `end`, the end of one or of the file.
     fn range(&self, start: u64, end: u64) -> Result<Bytes> {
+        self.read(start, end).inspect_err(|error| _ = self.failed.set(error.clone()))
+    }
+
+    fn read(&self, start: u64, end: u64) -> Result<Bytes> {
         let mut bytes = vec![0; end.saturating_sub(start) as usize];
         read_exact(self.file.as_ref(), &mut bytes, start)?;
         let first = (start / BLOCK_BYTES) as usize;

@@ -74,6 +74,26 @@ fn every_flipped_byte_of_a_segment_is_noticed_or_harmless() {
     assert!(noticed > 1_000);
 }
 
+#[test]
+fn a_read_that_fails_is_no_damage() {
+    let (world, ts) = world();
+    let mut failed = 0;
+    // The first lists the files.
+    for nth in 2.. {
+        world.disk.fail_nth(Operation::Read, nth);
+        match read(&world, ts) {
+            Ok(rows) => {
+                assert_eq!(rows.len(), 40);
+                break;
+            }
+            Err(Error::Io(_)) => failed += 1,
+            Err(error) => panic!("read {nth}: {error}"),
+        }
+        assert!(world.store.needs_repair().is_empty());
+    }
+    assert!(failed > 3, "{failed} reads failed");
+}
+
 /// Puts the tablet back as the manifest has it.
 fn forgive(world: &World) {
     let tablet = world.store.shared.tablet(REGION).unwrap();

@@ -67,6 +67,8 @@ impl Reader<'_> {
             let answer = tokio::time::timeout(RELIED, answer).await.map_err(|_| late())?;
             let (table, rows) = match answer? {
                 Ok(found) => found,
+                // Of a disk that fails, or is gone, its node as good as down.
+                Err(Error::Io(_)) => continue,
                 Err(error) if is_expected(&error) => continue,
                 Err(error) => return Err(error),
             };
