@@ -77,10 +77,9 @@ struct LeaseTimes {
     /// By the clocks of a majority, so that none ends early or late because one machine's clock is wrong.
     /// Until so many were heard, timestamps' own time.
     now_ms: u64,
-    /// What leases are given and prolonged from: timestamps' own time, which never goes back, or what
-    /// the clocks of a majority may turn out to say, if that is later. Of two that are known one may be
-    /// far behind, and timestamps that go on from an old mark with it, until the third is heard: a
-    /// lease ends late then, not early.
+    /// What leases are given and prolonged from: timestamps' own time, or what the clocks of a majority
+    /// may turn out to say if that is later. Of two that are known one may be far behind, and that time
+    /// with it, until the third is heard: a lease ends late then, not early.
     from_ms: u64,
 }
 
