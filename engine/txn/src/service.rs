@@ -3,7 +3,7 @@
 //! A write is: check leadership, epoch and range; take the keys' latches; decide on the present
 //! state; propose the facts under exactly the term and epoch of the decision; hold the latches
 //! until they are applied or provably dropped; what is decided without an entry is confirmed by a
-//! read index before it is told. A read is: confirm leadership by a read index, check
+//! read index before it is answered. A read is: confirm leadership by a read index, check
 //! locks, then look at the store. Every wait is bounded.
 
 use std::collections::HashMap;
