@@ -36,6 +36,7 @@ use crate::handlers::QueryNodes;
 use crate::picture::Owners;
 use crate::reader::Reader;
 use crate::request::SqlContext;
+use crate::session::Sessions;
 use crate::table::{ColumnarTables, Expected};
 use crate::worker::OnLane;
 use crate::{rules, session, verifier};
@@ -59,9 +60,8 @@ pub struct Engine {
     pub(crate) placement: PlacementClient,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) reader: Arc<Reader>,
-    pub(crate) runtime: Arc<RuntimeEnv>,
+    pub(crate) sessions: Sessions,
     worker: Worker,
-    pub(crate) channels: WorkerChannels,
     pub(crate) pulse: Pulse,
     leases: Mutex<KnownLeases>,
 }
@@ -94,16 +94,21 @@ struct Prepared {
 
 impl Engine {
     /// A coordinator, and the worker of its node.
+    ///
+    /// # Errors
+    ///
+    /// If a setting of the planner's is not one that is known.
     pub fn new(
         placement: PlacementClient,
         clock: Arc<dyn Clock>,
         reader: Arc<Reader>,
         runtime: Arc<RuntimeEnv>,
-    ) -> Arc<Self> {
+    ) -> DoorResult<Arc<Self>> {
         let channels = WorkerChannels::default();
-        let worker = session::worker(reader.clone(), runtime.clone(), channels.clone());
+        let sessions = Sessions::new(reader.clone(), runtime.clone(), channels.clone())?;
+        let worker = session::worker(reader.clone(), runtime, channels);
         let (leases, pulse) = (Mutex::default(), Pulse::default());
-        Arc::new(Engine { placement, clock, reader, runtime, worker, channels, pulse, leases })
+        Ok(Arc::new(Engine { placement, clock, reader, sessions, worker, pulse, leases }))
     }
 
     /// The worker as a service for the node's internal port.
@@ -331,11 +336,8 @@ impl Engine {
         let state = match at_home {
             // A query without tables, or with everything here: nothing would be gained by sending
             // rows through a socket to this same process.
-            true => session::local(self.reader.clone(), self.runtime.clone()),
-            false => {
-                let nodes = QueryNodes::new(nodes);
-                session::coordinator(nodes, self.runtime.clone(), self.channels.clone())?
-            }
+            true => self.sessions.local(),
+            false => self.sessions.coordinator(QueryNodes::new(nodes)),
         };
         let plan = state.create_physical_plan(&planned.plan).await?;
         match at_home {
@@ -381,9 +383,12 @@ impl Engine {
             connection_id: context.connection_id,
         };
         let resolver: &dyn TableResolver = tables.as_ref();
-        let planned = sql::planner::plan_select(query, &context, &session::planning(), resolver)
-            .await
-            .map_err(|error| DoorError::find(&error.message).unwrap_or_else(|| refused(&error)))?;
+        let planned =
+            sql::planner::plan_select(query, &context, self.sessions.planning(), resolver)
+                .await
+                .map_err(|error| {
+                    DoorError::find(&error.message).unwrap_or_else(|| refused(&error))
+                })?;
         Ok((planned, tables))
     }
 

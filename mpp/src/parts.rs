@@ -24,7 +24,7 @@ use crate::picture::{Owners, PlacedRegion, TablePicture, assign_near};
 use crate::request::ScanCommand;
 use crate::table::ColumnarTable;
 use crate::ticket::{KeyRange, ScanTicket};
-use crate::{session, verifier};
+use crate::verifier;
 
 /// Most regions of one part, so that a ticket stays small.
 const MOST_REGIONS: usize = 256;
@@ -262,14 +262,12 @@ impl Engine {
         nodes.sort_unstable();
         nodes.dedup();
         if nodes.iter().all(|node| *node == here) {
-            return Ok((session::local(self.reader.clone(), self.runtime.clone()), true));
+            return Ok((self.sessions.local(), true));
         }
         let owners = self.owners()?;
         let nodes: Vec<_> =
             nodes.into_iter().map(|node| owners.get(node).cloned()).collect::<DoorResult<_>>()?;
-        let nodes = QueryNodes::new(nodes);
-        let state = session::coordinator(nodes, self.runtime.clone(), self.channels.clone())?;
-        Ok((state, false))
+        Ok((self.sessions.coordinator(QueryNodes::new(nodes)), false))
     }
 }
 

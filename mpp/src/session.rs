@@ -40,30 +40,66 @@ fn config() -> SessionConfig {
     SessionConfig::new().with_target_partitions(PARTITIONS).with_batch_size(BATCH_ROWS)
 }
 
-/// A state that plans, before it is known which nodes take part.
-pub fn planning() -> SessionState {
-    sql::planner::session_state_builder(config()).build()
+/// The states that queries' states are copied from, with all functions in them: to register those anew cost a short
+/// query more than its plan.
+pub struct Sessions {
+    planning: SessionState,
+    local: SessionState,
+    coordinator: SessionState,
 }
 
-/// The coordinator's state for a query on `nodes`.
-///
+impl Sessions {
+    /// States for the queries of a node that reads its own regions by `reader`.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is not one that is known.
+    pub fn new(
+        reader: Arc<Reader>,
+        runtime: Arc<RuntimeEnv>,
+        channels: WorkerChannels,
+    ) -> Result<Self> {
+        Ok(Self {
+            planning: sql::planner::session_state_builder(config()).build(),
+            local: local(reader, runtime.clone()),
+            coordinator: coordinator(runtime, channels)?,
+        })
+    }
+
+    /// A state that plans, before it is known which nodes take part.
+    pub fn planning(&self) -> &SessionState {
+        &self.planning
+    }
+
+    /// A state that scans this node's own regions, without distribution.
+    pub fn local(&self) -> SessionState {
+        self.local.clone()
+    }
+
+    /// The coordinator's state for a query on `nodes`.
+    pub fn coordinator(&self, nodes: QueryNodes) -> SessionState {
+        let mut state = self.coordinator.clone();
+        state.set_distributed_worker_resolver(FixedWorkers(nodes.urls()));
+        state.config_mut().set_extension(Arc::new(nodes));
+        state
+    }
+}
+
+fn local(reader: Arc<Reader>, runtime: Arc<RuntimeEnv>) -> SessionState {
+    let mut config = config();
+    config.set_extension(reader);
+    sql::planner::session_state_builder(config).with_runtime_env(runtime).build()
+}
+
 /// Tasks on the coordinator's own node are reached over the network too: two tasks of a stage that
 /// run in the coordinator's process without it share one plan, and the second finds the streams of
 /// the first consumed.
-pub fn coordinator(
-    nodes: QueryNodes,
-    runtime: Arc<RuntimeEnv>,
-    channels: WorkerChannels,
-) -> Result<SessionState> {
-    let urls = nodes.urls();
-    let mut config = config();
-    config.set_extension(Arc::new(nodes));
-    let builder = sql::planner::session_state_builder(config)
+fn coordinator(runtime: Arc<RuntimeEnv>, channels: WorkerChannels) -> Result<SessionState> {
+    let builder = sql::planner::session_state_builder(config())
         .with_runtime_env(runtime)
         .with_physical_optimizer_rule(Arc::new(IsolateSingleTaskJoins))
         .with_physical_optimizer_rule(Arc::new(SortByWholePartitions))
         .with_distributed_planner()
-        .with_distributed_worker_resolver(FixedWorkers(urls))
         .with_distributed_channel_resolver(channels)
         .with_distributed_user_codec(ScanCodec)
         .with_distributed_compression(Some(CompressionType::LZ4_FRAME))?
@@ -77,36 +113,23 @@ pub fn coordinator(
     Ok(builder.build())
 }
 
-/// A session that scans this node's own regions, without distribution.
-pub fn local(reader: Arc<Reader>, runtime: Arc<RuntimeEnv>) -> SessionState {
-    let mut config = config();
-    config.set_extension(reader);
-    sql::planner::session_state_builder(config).with_runtime_env(runtime).build()
-}
-
 /// This node's worker: runs the tasks that coordinators send.
 pub fn worker(reader: Arc<Reader>, runtime: Arc<RuntimeEnv>, channels: WorkerChannels) -> Worker {
-    Worker::from_session_builder(move |query: WorkerQueryContext| {
+    let functions = local(reader.clone(), runtime.clone());
+    Worker::from_session_builder(move |mut query: WorkerQueryContext| {
         let (reader, channels) = (reader.clone(), channels.clone());
+        let mut state = functions.clone();
         let life = Life::of_call();
         async move {
-            let functions = sql::planner::session_state_builder(config()).build();
-            let mut state = query
-                .builder
-                .with_scalar_functions(functions.scalar_functions().values().cloned().collect())
-                .with_aggregate_functions(
-                    functions.aggregate_functions().values().cloned().collect(),
-                )
-                .with_window_functions(functions.window_functions().values().cloned().collect())
-                .with_distributed_user_codec(ScanCodec)
-                .with_distributed_channel_resolver(channels)
-                .with_distributed_worker_plan_rewrite_handler(life::watch_joins)
-                .build();
-            let config = state.config_mut();
+            // Of what the library prepares, the settings are the task's own; its functions are not MySQL's.
+            let mut config = query.builder.config().take().unwrap_or_default();
             config.set_extension(reader);
             config.set_extension(Arc::new(life));
-            *config = config.clone().with_batch_size(BATCH_ROWS);
-            Ok(state)
+            *state.config_mut() = config.with_batch_size(BATCH_ROWS);
+            Ok(state
+                .with_distributed_user_codec(ScanCodec)
+                .with_distributed_channel_resolver(channels)
+                .with_distributed_worker_plan_rewrite_handler(life::watch_joins))
         }
     })
     .with_runtime_env(runtime)

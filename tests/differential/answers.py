@@ -5,6 +5,7 @@ Nothing here changes an answer before it is compared, beyond what `Answer` says.
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from pathlib import Path
 import pymysql
 
 FLOATS = {pymysql.constants.FIELD_TYPE.FLOAT, pymysql.constants.FIELD_TYPE.DOUBLE}
+# As `cell_text` writes a DOUBLE.
+FLOATING = re.compile(r"-?\d\.\d{13}e[+-]\d{2,3}")
 KNOWN = Path(__file__).resolve().with_name("known.toml")
 
 
@@ -26,7 +29,11 @@ class Answer:
     text: str = ""
 
     def same(self, other: Answer) -> bool:
-        return (self.rows, self.error) == (other.rows, other.error)
+        if (self.rows, self.error) == (other.rows, other.error):
+            return True
+        if self.error or other.error or [*map(len, self.rows)] != [*map(len, other.rows)]:
+            return False
+        return all(close(*cells) for rows in zip(self.rows, other.rows) for cells in zip(*rows))
 
     def __str__(self) -> str:
         shown = " / ".join(" ".join(map(str, row)) for row in self.rows[:6])
@@ -73,18 +80,31 @@ def cell_text(cell: object, floating: bool) -> str:
     return f"{float(text):.13e}" if floating else text
 
 
+def close(one: str, other: str) -> bool:
+    """Whether two cells are the same, or the same DOUBLE but for its last printed digits, which 14 digits may round apart."""
+    if one == other:
+        return True
+    return bool(FLOATING.fullmatch(one) and FLOATING.fullmatch(other)) and math.isclose(
+        float(one), float(other), rel_tol=1e-12
+    )
+
+
 @dataclass
 class Known:
-    """A known difference: a pattern of queries, who may differ from rows, and by which error of either, if only by one."""
+    """A known difference: a pattern of queries, who may differ from rows, by which error of either and by which cell of
+    the one who differs, if only by one."""
 
     pattern: re.Pattern
     why: str
     readers: list[str]
     error: int | None
+    cell: re.Pattern | None
 
     def explains(self, query: str, reader: str, answer: Answer, rows: Answer) -> bool:
         errors = (None, answer.error, rows.error)[0 if self.error is None else 1 :]
-        return reader in self.readers and self.error in errors and bool(self.pattern.search(query))
+        if reader not in self.readers or self.error not in errors or not self.pattern.search(query):
+            return False
+        return self.cell is None or any(self.cell.fullmatch(cell) for row in answer.rows for cell in row)
 
 
 def known() -> list[Known]:
@@ -92,6 +112,12 @@ def known() -> list[Known]:
     for entry in entries:
         assert entry["manual"], f"no page of MySQL's manual: {entry}"
     return [
-        Known(re.compile(entry["query"]), entry["why"], entry.get("readers", ["mariadb"]), entry.get("error"))
+        Known(
+            re.compile(entry["query"]),
+            entry["why"],
+            entry.get("readers", ["mariadb"]),
+            entry.get("error"),
+            re.compile(entry["cell"]) if "cell" in entry else None,
+        )
         for entry in entries
     ]

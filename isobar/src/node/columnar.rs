@@ -112,7 +112,7 @@ fn query_engine(
     let runtime: Arc<RuntimeEnv> = Arc::new(
         RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(bytes))).build()?,
     );
-    Ok(Engine::new(common.placement.clone(), common.clock.clone(), reader, runtime))
+    Ok(Engine::new(common.placement.clone(), common.clock.clone(), reader, runtime)?)
 }
 
 /// Flushes and compacts until asked to stop; heartbeats tell what may go.

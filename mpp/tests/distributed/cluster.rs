@@ -443,7 +443,8 @@ async fn start_node(
     let txn = TxnClient::new(Arc::new(NoRows), Arc::new(NoRows));
     let reader = Arc::new(Reader::new(id, store, groups.clone(), txn));
     let engine =
-        Engine::new(client.clone(), clock, reader.clone(), Arc::new(RuntimeEnv::default()));
+        Engine::new(client.clone(), clock, reader.clone(), Arc::new(RuntimeEnv::default()))
+            .unwrap();
     let (serving, placement) = (engine.clone(), client.clone());
     let started = runtime.spawn(async move {
         client.status().await.unwrap();

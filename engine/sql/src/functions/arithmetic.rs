@@ -134,20 +134,30 @@ fn quotient_type(types: &[DataType]) -> Result<DataType> {
     Ok(decimal([&a, &b], wa + i16::from(sb), sa + DIVISION_DIGITS))
 }
 
-/// The type of a quotient inside an expression, which MySQL keeps in words of nine digits: whole words
-/// of both operands' digits behind the point, and one more where those have no four to spare.
+/// The type of a quotient inside an expression.
 fn all_digits_type(types: &[DataType]) -> Result<DataType> {
-    const WORD: i16 = 9;
     let (a, b) = operands(types);
     if is_double(&a, &b) || is_wide(&a) || is_wide(&b) {
         return quotient_type(types);
     }
     let ((wa, sa), (_, sb)) = (digits(&a), digits(&b));
+    let scale = scale_inside(sa, sb).min(i16::from(MAX_SCALE)) as i8;
+    Ok(decimal([&a, &b], wa + i16::from(sb), scale))
+}
+
+/// Digits behind the point that MySQL computes of a quotient of operands with so many: it keeps words of nine, those of
+/// both operands, and one more where they have no four digits to spare.
+fn scale_inside(sa: i8, sb: i8) -> i16 {
+    const WORD: i16 = 9;
     let words = |digits: i16| (digits + WORD - 1) / WORD * WORD;
     let of_both = words(i16::from(sa)) + words(i16::from(sb));
     let spare = of_both - i16::from(sa) - i16::from(sb);
-    let scale = words(of_both + (i16::from(DIVISION_DIGITS) - spare).max(0));
-    Ok(decimal([&a, &b], wa + i16::from(sb), scale.min(i16::from(MAX_SCALE)) as i8))
+    words(of_both + (i16::from(DIVISION_DIGITS) - spare).max(0))
+}
+
+/// Whether a quotient shows all digits that MySQL computes: then it is cut, as there is none to round by.
+pub(super) fn shows_all(sa: i8, sb: i8, scale: i8) -> bool {
+    i16::from(scale) >= scale_inside(sa, sb)
 }
 
 fn int_div_type(types: &[DataType]) -> Result<DataType> {

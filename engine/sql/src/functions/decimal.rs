@@ -9,7 +9,7 @@ use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array};
 use arrow::compute::binary;
 use arrow::datatypes::{DataType, Decimal128Type, Int64Type, UInt64Type, i256};
 
-use super::arithmetic::{Op, scale_of};
+use super::arithmetic::{Op, scale_of, shows_all};
 use super::convert::{number_type, to_type};
 use super::remarks;
 use super::wide::{is_wide, wides};
@@ -111,6 +111,7 @@ fn one_by_one(
     let (fa, fb) = (power(scales.result - scales.a), power(scales.result - scales.b));
     let surplus = scales.a + scales.b - scales.result;
     let digits = scales.result + scales.b - scales.a;
+    let cut = shows_all(scales.a, scales.b, scales.result);
     let compute = |(a, b): (Option<i128>, Option<i128>)| {
         let (Some(a), Some(b)) = (a, b) else { return Ok(None) };
         if b == 0 && matches!(op, Op::Div | Op::Mod) {
@@ -119,7 +120,7 @@ fn one_by_one(
         }
         let n = match op {
             Op::Mul => multiply(a, b, surplus),
-            Op::Div => divide(a, b, digits),
+            Op::Div => divide(a, b, digits, cut),
             _ => match (op, a.checked_mul(fa), b.checked_mul(fb)) {
                 (Op::Add, Some(a), Some(b)) => a.checked_add(b),
                 (Op::Sub, Some(a), Some(b)) => a.checked_sub(b),
@@ -144,8 +145,8 @@ fn multiply(a: i128, b: i128, surplus: i8) -> Option<i128> {
     round_div(product, i256::from_i128(power(surplus)))
 }
 
-/// The quotient of `a·10^digits` and `b`, rounded half away from zero.
-fn divide(a: i128, b: i128, digits: i8) -> Option<i128> {
+/// The quotient of `a·10^digits` and `b`, cut or rounded half away from zero.
+fn divide(a: i128, b: i128, digits: i8, cut: bool) -> Option<i128> {
     let (mut a, mut b) = (i256::from_i128(a), i256::from_i128(b));
     let factor = i256::from_i128(power(digits));
     if digits >= 0 {
@@ -153,7 +154,7 @@ fn divide(a: i128, b: i128, digits: i8) -> Option<i128> {
     } else {
         b = b.checked_mul(factor)?;
     }
-    round_div(a, b)
+    if cut { a.checked_div(b)?.to_i128() } else { round_div(a, b) }
 }
 
 /// Quotients cut behind the last digit. Division by zero is NULL.

@@ -18,7 +18,7 @@ use num_bigint::BigInt;
 use types::value::DECIMAL_MAX_PRECISION;
 use types::wide::{WIDE_MAX_PRECISION, Wide, power, round_div};
 
-use super::arithmetic::{Op, scale_of};
+use super::arithmetic::{Op, scale_of, shows_all};
 use super::convert::{number_type, to_type};
 use super::remarks;
 use super::texts::read_decimal;
@@ -107,6 +107,7 @@ pub(super) fn wides(op: Op, a: &ArrayRef, b: &ArrayRef, ty: &DataType) -> SqlRes
     let overflow = || out_of_range("DECIMAL", op.symbol());
     let (_, scale) = digits_of(ty).ok_or_else(overflow)?;
     let (sa, sb) = (scale_of(a), scale_of(b));
+    let cut = shows_all(sa, sb, scale);
     let (a, b) = (exact(a)?, exact(b)?);
     let numbers = a.iter().zip(b.iter()).map(|(a, b)| {
         let (Some(a), Some(b)) = (a, b) else { return Ok(None) };
@@ -115,8 +116,8 @@ pub(super) fn wides(op: Op, a: &ArrayRef, b: &ArrayRef, ty: &DataType) -> SqlRes
             return Ok(None);
         }
         let n = match op {
-            Op::Mul => scaled_ratio(a, b, scale - sa - sb, i256::ONE),
-            Op::Div => scaled_ratio(a, i256::ONE, scale + sb - sa, b),
+            Op::Mul => scaled_ratio(a, b, scale - sa - sb, i256::ONE, false),
+            Op::Div => scaled_ratio(a, i256::ONE, scale + sb - sa, b, cut),
             Op::Mod => remainder(a, b, sa, sb).and_then(|n| scaled(n, scale - sa.max(sb))),
             Op::Add => scaled(a, scale - sa).zip(scaled(b, scale - sb)).and_then(plus),
             Op::Sub => scaled(a, scale - sa)
@@ -138,9 +139,9 @@ fn scaled(n: i256, digits: i8) -> Option<i256> {
     if digits >= 0 { n.checked_mul(factor) } else { round_div(n, factor) }
 }
 
-/// `a·b·10^digits / c`, rounded half away from zero; `None` where it leaves 256 bits. What lies
+/// `a·b·10^digits / c`, cut or rounded half away from zero; `None` where it leaves 256 bits. What lies
 /// between may be longer.
-fn scaled_ratio(a: i256, b: i256, digits: i8, c: i256) -> Option<i256> {
+fn scaled_ratio(a: i256, b: i256, digits: i8, c: i256, cut: bool) -> Option<i256> {
     let factor = power(digits.unsigned_abs())?;
     let product = a.checked_mul(b);
     let (above, below) = match digits >= 0 {
@@ -148,7 +149,7 @@ fn scaled_ratio(a: i256, b: i256, digits: i8, c: i256) -> Option<i256> {
         false => (product, c.checked_mul(factor)),
     };
     if let (Some(above), Some(below)) = (above, below) {
-        return round_div(above, below);
+        return if cut { above.checked_div(below) } else { round_div(above, below) };
     }
     let (mut above, mut below) = (big(a) * big(b), big(c));
     match digits >= 0 {
@@ -158,7 +159,7 @@ fn scaled_ratio(a: i256, b: i256, digits: i8, c: i256) -> Option<i256> {
     let negative = (above < BigInt::ZERO) != (below < BigInt::ZERO);
     let (above, below) = (above.magnitude().clone(), below.magnitude().clone());
     let (mut quotient, rest) = (&above / &below, &above % &below);
-    if rest * 2u8 >= below {
+    if !cut && rest * 2u8 >= below {
         quotient += 1u8;
     }
     let quotient = small(&BigInt::from(quotient))?;

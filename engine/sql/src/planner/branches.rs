@@ -14,6 +14,7 @@ use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Projectio
 
 use super::caseless::is_marked;
 use super::labels::type_of_field;
+use super::quotients;
 use super::typing::{MysqlOperators, call};
 use crate::functions::control::common;
 use crate::functions::convert::DATETIME;
@@ -106,6 +107,7 @@ impl MysqlOperators {
                 let digits = [lit(i64::from(*precision)), lit(i64::from(*scale))];
                 call("isobar_undiminished", [vec![expr], digits.to_vec()].concat())
             }
+            to if quotients::is_quotient(&expr) => quotients::rounded(expr, to),
             to => Ok(cast(expr, to)),
         }
     }

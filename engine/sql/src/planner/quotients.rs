@@ -211,7 +211,7 @@ fn called(expr: &Expr, function: &ScalarFunction, schema: &DFSchema) -> Result<O
     }
     let all = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&function.func), args));
     let ty = all.get_type(schema)?;
-    if (otherwise || asks_only) && shown == ty {
+    if (otherwise || asks_only || shown == DataType::Float64) && shown == ty {
         return Ok(Some(all));
     }
     if !has_room(&shown, &ty) {
@@ -312,7 +312,8 @@ fn comes_from_elsewhere(operand: &Expr) -> Result<bool> {
     })
 }
 
-fn is_quotient(expr: &Expr) -> bool {
+/// Whether an expression has more digits than it shows, or shows all that it has.
+pub(super) fn is_quotient(expr: &Expr) -> bool {
     match expr {
         Expr::ScalarFunction(function) => {
             matches!(function.name(), "mysql_div" | "isobar_rounded")
@@ -362,7 +363,7 @@ fn exact(operand: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
 }
 
 /// The same number with the digits of a type.
-fn rounded(expr: Expr, ty: &DataType) -> Result<Expr> {
+pub(super) fn rounded(expr: Expr, ty: &DataType) -> Result<Expr> {
     let DataType::Decimal128(precision, scale) = *ty else { return Ok(expr) };
     call("isobar_rounded", vec![expr, lit(i64::from(precision)), lit(i64::from(scale))])
 }
