@@ -44,15 +44,15 @@ jar: tools ## Build the Spark connector's runtime jar
 	$(SBT) "spark-connector/assembly"
 
 .PHONY: demo
-demo: build jar venv ## Load real data, ask three readers at one snapshot, compare
+demo: build jar venv ## Load real data, query three readers at one snapshot, compare
 	$(PYTHON) examples/quickstart/demo.py --isobar $(ISOBAR) --jar $(JAR) --cache $(ISOBAR_CACHE)
 
 FACTOR ?= 0.1
-FIGURES := --peers-command "$(PYTHON) examples/tpch/peers.py" --jar $(JAR) --scale $(FACTOR)
-.PHONY: figures
-figures: build jar venv ## Measure TPC-H, scans and replica lag beside their peers, here; FACTOR=TPC-H scale
-	$(ISOBAR) bench tpch $(FIGURES) --spark
-	$(ISOBAR) bench scan $(FIGURES)
+BENCH := --peers-command "$(PYTHON) examples/tpch/peers.py" --jar $(JAR) --scale $(FACTOR)
+.PHONY: benchmarks
+benchmarks: build jar venv ## Measure TPC-H, scans and replica lag beside their peers, here; FACTOR=TPC-H scale
+	$(ISOBAR) bench tpch $(BENCH) --spark
+	$(ISOBAR) bench scan $(BENCH)
 	$(ISOBAR) bench lag
 
 .PHONY: isolation
@@ -102,7 +102,7 @@ QUERIES ?= 10000
 SEED ?= 1
 DIFFERENCES ?= differences
 .PHONY: differential
-differential: build venv ## Ask random queries of rows, columns and MariaDB; QUERIES=how many SEED=first
+differential: build venv ## Run random queries on rows, columns and MariaDB; QUERIES=how many SEED=first
 	$(PYTHON) tests/differential/compare.py --isobar $(ISOBAR) --queries $(QUERIES) --seed $(SEED) --out $(DIFFERENCES)
 
 ROUNDS ?= 20

@@ -14,7 +14,7 @@ FINISHED = re.compile(r"^test result: .*; finished in (?P<seconds>[0-9.]+)s$")
 
 
 def rust(log: Path) -> list[tuple[float, str]]:
-    """Seconds of each test binary. Cargo does not tell those of single tests."""
+    """Seconds of each test binary. Cargo does not report those of single tests."""
     found, name = [], "?"
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
         if started := BINARY.match(line):

@@ -1,6 +1,6 @@
 //! Keeps the tree's own rules: who may import whom, what every file begins with, how long it may be.
 //!
-//! It reads sources and `cargo metadata` and must never depend on a room, so that it runs when nothing else compiles.
+//! It reads sources and `cargo metadata` and must never depend on a crate of ours, so that it runs when nothing else compiles.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use serde_json::Value;
 /// Lines that a file of production code may have.
 const MOST_LINES: usize = 700;
 
-/// Each room and the rooms that it may import, as in ARCHITECTURE.md.
+/// Each crate and those that it may import, as in ARCHITECTURE.md.
 const IMPORTS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("env", &["types"]),
@@ -52,11 +52,11 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-fn room(package: &str) -> &str {
+fn short(package: &str) -> &str {
     package.strip_prefix("isobar-").unwrap_or(package)
 }
 
-/// What each room imports in production code.
+/// What each crate imports in production code.
 fn imports() -> BTreeMap<String, BTreeSet<String>> {
     // Not through a library: one that nothing else uses would change the features that the whole
     // workspace is compiled with, against those of the binary alone.
@@ -72,24 +72,24 @@ fn imports() -> BTreeMap<String, BTreeSet<String>> {
     let ours: BTreeSet<String> = packages.iter().map(name).collect();
     let of = |package: &Value| {
         let dependencies = package["dependencies"].as_array().unwrap().iter();
-        let rooms = dependencies.filter(|d| d["kind"] != "dev" && ours.contains(&name(d)));
-        rooms.map(|d| room(&name(d)).to_owned()).collect()
+        let used = dependencies.filter(|d| d["kind"] != "dev" && ours.contains(&name(d)));
+        used.map(|d| short(&name(d)).to_owned()).collect()
     };
-    packages.iter().map(|p| (room(&name(p)).to_owned(), of(p))).collect()
+    packages.iter().map(|p| (short(&name(p)).to_owned(), of(p))).collect()
 }
 
-/// Imports that the table does not allow, as `room -> room`.
+/// Imports that the table does not allow, as `crate -> crate`.
 fn forbidden(found: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let allowed: BTreeMap<&str, &[&str]> = IMPORTS.iter().copied().collect();
     let mut wrong = Vec::new();
-    for (room, imported) in found {
-        match allowed.get(room.as_str()) {
-            None => wrong.push(format!("{room} is not in the table")),
+    for (name, imported) in found {
+        match allowed.get(name.as_str()) {
+            None => wrong.push(format!("{name} is not in the table")),
             Some(allowed) => wrong.extend(
                 imported
                     .iter()
                     .filter(|other| !allowed.contains(&other.as_str()))
-                    .map(|other| format!("{room} -> {other}")),
+                    .map(|other| format!("{name} -> {other}")),
             ),
         }
     }
@@ -144,9 +144,9 @@ fn marks() -> [String; 3] {
 }
 
 #[test]
-fn rooms_import_only_what_the_table_allows() {
+fn crates_import_only_what_the_table_allows() {
     let found = imports();
-    assert_eq!(found.len(), IMPORTS.len(), "rooms: {:?}", found.keys());
+    assert_eq!(found.len(), IMPORTS.len(), "crates: {:?}", found.keys());
     assert_eq!(forbidden(&found), Vec::<String>::new());
 }
 
@@ -163,17 +163,17 @@ fn the_table_of_imports_can_refuse() {
 fn the_table_of_imports_is_the_one_that_is_described() {
     let page = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let unlisted = ["isobar", "tests", "equivalence", "simulation"];
-    for (room, allowed) in IMPORTS.iter().filter(|(room, _)| !unlisted.contains(room)) {
+    for (package, allowed) in IMPORTS.iter().filter(|(name, _)| !unlisted.contains(name)) {
         let line = page
             .lines()
             .find(|line| {
                 let name = line.split('`').nth(1).unwrap_or_default();
-                line.starts_with("| `") && name.rsplit('/').next() == Some(room)
+                line.starts_with("| `") && name.rsplit('/').next() == Some(package)
             })
-            .unwrap_or_else(|| panic!("ARCHITECTURE.md does not describe {room}"));
+            .unwrap_or_else(|| panic!("ARCHITECTURE.md does not describe {package}"));
         let last = line.trim_end_matches([' ', '|']).rsplit('|').next().unwrap();
         let described: BTreeSet<&str> = last.split('`').skip(1).step_by(2).collect();
-        assert_eq!(described, allowed.iter().copied().collect(), "{room}");
+        assert_eq!(described, allowed.iter().copied().collect(), "{package}");
     }
 }
 

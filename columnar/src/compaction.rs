@@ -1,8 +1,8 @@
 //! Merging segments, so that files and dead rows stay few.
 //!
-//! A merge reads pinned parts without the tablet's lock. Deaths that arrive meanwhile are carried
-//! over to the merged segment in the same manifest edit, or a row killed meanwhile would come
-//! back. A row goes only if its death is in the manifest already and no reader may ask for it any
+//! A merge reads pinned parts without the tablet's lock. Deletions that arrive meanwhile are carried
+//! over to the merged segment in the same manifest edit, or a row deleted meanwhile would come
+//! back. A row is dropped only if its deletion is in the manifest already and no reader may ask for it any
 //! more; the floor rises with it, in the same edit.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use arrow::array::{Array, ArrayRef};
 use arrow::compute::interleave;
 use types::{Column, ColumnId, Result, SchemaVersion, Table, Timestamp};
 
-use crate::deaths::{Death, DeathLog, within};
+use crate::deletions::{Deletion, DeletionLog, within};
 use crate::index::KeyBlock;
 use crate::reader::Segment;
 use crate::record::{Edit, PartRecord};
@@ -76,9 +76,9 @@ impl Tablet {
         let inputs = chosen
             .into_iter()
             .map(|part| {
-                let gone: Vec<Death> = doomed(&part, safe_point);
-                floor = gone.iter().map(|death| death.end_ts).fold(floor, Timestamp::max);
-                let mut doomed: Vec<u32> = gone.iter().map(|death| death.row).collect();
+                let gone: Vec<Deletion> = doomed(&part, safe_point);
+                floor = gone.iter().map(|deletion| deletion.end_ts).fold(floor, Timestamp::max);
+                let mut doomed: Vec<u32> = gone.iter().map(|deletion| deletion.row).collect();
                 doomed.sort_unstable();
                 Input { part, doomed }
             })
@@ -107,10 +107,10 @@ impl Tablet {
         Ok(Merged { segment: Some(self.shared.segment(record)), moved: order.moved })
     }
 
-    /// Puts a merged segment in the place of its inputs, with the deaths of meanwhile. Nothing
+    /// Puts a merged segment in the place of its inputs, with the deletions that came meanwhile. Nothing
     /// happens if an input has gone since: split, snapshot and range deletion make new parts.
     pub(crate) fn install_merge(&self, merge: &Merge, merged: &Merged) -> Result<()> {
-        // A sealed delta has captured deaths by part; it must be installed before parts change.
+        // A sealed delta has captured deletions by part; it must be installed before parts change.
         while self.lock().sealed.is_some() {
             self.persist()?;
         }
@@ -128,11 +128,11 @@ impl Tablet {
             segment: segment.clone(),
             from: 0,
             to: segment.record().rows,
-            durable_deaths: durable.len(),
-            deaths: DeathLog::new([durable.as_slice(), &later].concat()),
+            durable_deletions: durable.len(),
+            deletions: DeletionLog::new([durable.as_slice(), &later].concat()),
         });
         let removed: Vec<u64> = merge.inputs.iter().map(|input| input.part.id).collect();
-        let added = part.as_ref().map(|part| PartRecord { deaths: durable, ..part.record() });
+        let added = part.as_ref().map(|part| PartRecord { deletions: durable, ..part.record() });
         let edit =
             Edit::Compact { region: self.id, removed: removed.clone(), added, floor: merge.floor };
         self.shared.manifest.lock().append(vec![edit])?;
@@ -168,28 +168,28 @@ impl State {
     }
 }
 
-/// The deaths of a merge's inputs at their new places: those the manifest holds, and the rest.
-fn carry(state: &State, merge: &Merge, merged: &Merged) -> (Vec<Death>, Vec<Death>) {
+/// The deletions of a merge's inputs at their new places: those the manifest holds, and the rest.
+fn carry(state: &State, merge: &Merge, merged: &Merged) -> (Vec<Deletion>, Vec<Deletion>) {
     let (mut durable, mut later) = (Vec::new(), Vec::new());
     for (input, moved) in merge.inputs.iter().zip(&merged.moved) {
         let Some(part) = state.parts.iter().find(|part| part.id == input.part.id) else {
             continue;
         };
-        for (number, death) in part.deaths.to_vec().into_iter().enumerate() {
-            let at = death.row.saturating_sub(part.from) as usize;
+        for (number, deletion) in part.deletions.to_vec().into_iter().enumerate() {
+            let at = deletion.row.saturating_sub(part.from) as usize;
             let Some(row) = moved.get(at).copied().filter(|row| *row != DROPPED) else { continue };
-            let target = if number < part.durable_deaths { &mut durable } else { &mut later };
-            target.push(Death { row, ..death });
+            let target = if number < part.durable_deletions { &mut durable } else { &mut later };
+            target.push(Deletion { row, ..deletion });
         }
     }
     (durable, later)
 }
 
-/// Deaths of rows that may go: in the manifest, and before the safe point.
-fn doomed(part: &Part, safe_point: Timestamp) -> Vec<Death> {
-    let mut deaths = part.deaths.range(0..part.durable_deaths);
-    deaths.retain(|death| death.end_ts <= safe_point);
-    deaths
+/// Deletions of rows that may go: in the manifest, and before the safe point.
+fn doomed(part: &Part, safe_point: Timestamp) -> Vec<Deletion> {
+    let mut deletions = part.deletions.range(0..part.durable_deletions);
+    deletions.retain(|deletion| deletion.end_ts <= safe_point);
+    deletions
 }
 
 /// The parts to merge next, if any.
@@ -212,7 +212,7 @@ fn choose(parts: &[Part], safe_point: Timestamp) -> Option<Vec<Part>> {
         }
     }
     let dying = |part: &&Part| {
-        part.durable_deaths as u32 >= part.rows() / DEAD_SHARE
+        part.durable_deletions as u32 >= part.rows() / DEAD_SHARE
             && doomed(part, safe_point).len() as u32 * DEAD_SHARE >= part.rows().max(1)
     };
     let masked = |part: &&Part| part.rows() < part.segment.record().rows / MASKED_SHARE;

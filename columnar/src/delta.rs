@@ -11,7 +11,7 @@ use arrow::compute::{concat_batches, take_record_batch};
 use types::columns::ColumnsBuilder;
 use types::{ColumnId, Error, Result, SchemaVersion, Table, Timestamp, Value};
 
-use crate::deaths::{Death, DeathLog, DeathsAt};
+use crate::deletions::{Deletion, DeletionLog, PinnedDeletions};
 use crate::schemas::{arrow_error, record_batch, relayout, stored_schema};
 
 /// Rows from which a chunk is not merged with its neighbour any more.
@@ -52,8 +52,8 @@ impl Chunk {
 pub struct DeltaView {
     /// Frozen rows.
     pub chunks: Vec<Arc<Chunk>>,
-    /// Deaths among them.
-    pub deaths: DeathsAt,
+    /// Deletions among them.
+    pub deletions: PinnedDeletions,
 }
 
 impl DeltaView {
@@ -79,7 +79,7 @@ pub struct Delta {
     bytes: usize,
     /// Versions by key: when each became visible, and where it is.
     index: BTreeMap<Box<[u8]>, Vec<(Timestamp, u32)>>,
-    deaths: Arc<DeathLog>,
+    deletions: Arc<DeletionLog>,
 }
 
 /// A delta's rows in the order of (key, begin), ready to be a segment.
@@ -108,9 +108,9 @@ impl Delta {
         self.rows == 0
     }
 
-    /// The list of deaths among its rows.
-    pub fn deaths(&self) -> &Arc<DeathLog> {
-        &self.deaths
+    /// The list of deletions among its rows.
+    pub fn deletions(&self) -> &Arc<DeletionLog> {
+        &self.deletions
     }
 
     /// Appends a version; `row` is in the layout of `table`, `size` its encoded length.
@@ -150,9 +150,9 @@ impl Delta {
         self.index.get(key)?.iter().find(|(ts, _)| *ts == begin).map(|(_, row)| *row)
     }
 
-    /// Ends a row's life.
-    pub fn kill(&self, row: u32, end_ts: Timestamp) {
-        self.deaths.push(Death { row, end_ts });
+    /// Marks a row as deleted from `end_ts` on.
+    pub fn delete(&self, row: u32, end_ts: Timestamp) {
+        self.deletions.push(Deletion { row, end_ts });
     }
 
     /// Freezes what is open, so that readers can share it. Small neighbours are merged such that
@@ -184,7 +184,7 @@ impl Delta {
 
     /// What readers may see from now on. Rows not frozen yet are not part of it.
     pub fn view(&self) -> DeltaView {
-        DeltaView { chunks: self.chunks.clone(), deaths: self.deaths.pin() }
+        DeltaView { chunks: self.chunks.clone(), deletions: self.deletions.pin() }
     }
 
     /// The frozen rows in key order, in the stored layout of `table`.

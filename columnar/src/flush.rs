@@ -1,6 +1,6 @@
 //! From delta to segment: seal under the tablet's lock, write without it, install under it.
 //!
-//! The manifest never says more than what the sealed position held: deaths and pending rows of
+//! The manifest never says more than what the sealed position held: deletions and pending rows of
 //! later entries wait for the next edit, so a replay of the log's tail meets exactly the state it
 //! met the first time. Files are synced before the edit that names them.
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use raft::Position;
 use types::{Region, Result};
 
-use crate::deaths::{Death, DeathLog};
+use crate::deletions::{Deletion, DeletionLog};
 use crate::delta::Delta;
 use crate::reader::Segment;
 use crate::record::{Edit, FileId, FlushEdit, PartRecord, PendingRow, stored};
@@ -24,9 +24,9 @@ pub(crate) struct Sealed {
     region: Region,
     applied: Position,
     schemas: Arc<Schemas>,
-    deaths: Vec<(FileId, Vec<Death>)>,
-    /// Deaths within the delta up to the position.
-    delta_deaths: usize,
+    deletions: Vec<(FileId, Vec<Deletion>)>,
+    /// Deletions within the delta up to the position.
+    delta_deletions: usize,
     parked: Vec<(Vec<u8>, PendingRow)>,
     unparked: Vec<Vec<u8>>,
 }
@@ -77,7 +77,7 @@ impl Tablet {
         state.sound()?;
         let part = written.map(|written| written.part(&self.shared, &sealed.delta));
         let added = part.as_ref().map(|part| PartRecord {
-            deaths: part.deaths.range(0..sealed.delta_deaths),
+            deletions: part.deletions.range(0..sealed.delta_deletions),
             ..part.record()
         });
         let edit = Edit::Flush(Box::new(FlushEdit {
@@ -85,18 +85,18 @@ impl Tablet {
             applied: stored(sealed.applied),
             schemas: sealed.schemas.to_vec(),
             added,
-            deaths: sealed.deaths.clone(),
+            deletions: sealed.deletions.clone(),
             parked: sealed.parked.clone(),
             unparked: sealed.unparked.clone(),
         }));
         self.shared.manifest.lock().append(vec![edit])?;
-        for (id, deaths) in &sealed.deaths {
+        for (id, deletions) in &sealed.deletions {
             if let Some(part) = state.parts.iter_mut().find(|part| part.id == *id) {
-                part.durable_deaths += deaths.len();
+                part.durable_deletions += deletions.len();
             }
         }
         if let Some(mut part) = part {
-            part.durable_deaths = sealed.delta_deaths;
+            part.durable_deletions = sealed.delta_deletions;
             state.parts.push(part);
         }
         state.sealed = None;
@@ -122,13 +122,14 @@ impl State {
                 None => unparked.push(key),
             }
         }
-        let fresh = |part: &Part| (part.id, part.deaths.range(part.durable_deaths..usize::MAX));
+        let fresh =
+            |part: &Part| (part.id, part.deletions.range(part.durable_deletions..usize::MAX));
         let sealed = Arc::new(Sealed {
             region: self.region.clone(),
             applied: self.applied,
             schemas: self.schemas.clone(),
-            deaths: self.parts.iter().map(fresh).filter(|(_, new)| !new.is_empty()).collect(),
-            delta_deaths: delta.deaths().len(),
+            deletions: self.parts.iter().map(fresh).filter(|(_, new)| !new.is_empty()).collect(),
+            delta_deletions: delta.deletions().len(),
             delta,
             parked,
             unparked,
@@ -157,7 +158,7 @@ impl State {
         self.dirty.clear();
         self.parts = parts;
         for part in &mut self.parts {
-            part.durable_deaths = part.deaths.len();
+            part.durable_deletions = part.deletions.len();
         }
     }
 }
@@ -173,22 +174,22 @@ fn write(shared: &Shared, delta: &Delta, schemas: &Schemas) -> Result<Option<Wri
     Ok(Some(Written { segment: shared.segment(record), moved: sorted.moved }))
 }
 
-/// Writes a frozen delta as a part with all of its deaths, durably; none if it has no rows.
+/// Writes a frozen delta as a part with all of its deletions, durably; none if it has no rows.
 pub(crate) fn part_of(shared: &Shared, delta: &Delta, schemas: &Schemas) -> Result<Option<Part>> {
     let written = write(shared, delta, schemas)?;
     Ok(written.map(|written| written.part(shared, delta)))
 }
 
 impl Written {
-    /// The part that takes the delta's place, with all of its deaths.
+    /// The part that takes the delta's place, with all of its deletions.
     fn part(self, shared: &Shared, delta: &Delta) -> Part {
-        let deaths: Vec<Death> = delta
-            .deaths()
+        let deletions: Vec<Deletion> = delta
+            .deletions()
             .to_vec()
             .into_iter()
-            .filter_map(|death| {
-                let row = *self.moved.get(death.row as usize)?;
-                Some(Death { row, ..death })
+            .filter_map(|deletion| {
+                let row = *self.moved.get(deletion.row as usize)?;
+                Some(Deletion { row, ..deletion })
             })
             .collect();
         Part {
@@ -196,8 +197,8 @@ impl Written {
             from: 0,
             to: self.segment.record().rows,
             segment: self.segment,
-            durable_deaths: deaths.len(),
-            deaths: DeathLog::new(deaths),
+            durable_deletions: deletions.len(),
+            deletions: DeletionLog::new(deletions),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The learner's side of a Raft group: facts into tablets.
 //!
-//! Only regions of records have columnar learners, and a learner never founds a group nor serves
+//! Only regions of records have columnar learners, and a learner never creates a group nor serves
 //! snapshots.
 
 use std::sync::Arc;
@@ -29,8 +29,8 @@ impl Machines for ColumnarMachines {
         Ok(self.shared.all().into_iter().map(machine).collect())
     }
 
-    fn create(&mut self, region: &Region, founding: bool) -> Result<Box<dyn Machine>> {
-        if founding || !matches!(region.kind, RegionKind::Records(_)) {
+    fn create(&mut self, region: &Region, initial: bool) -> Result<Box<dyn Machine>> {
+        if initial || !matches!(region.kind, RegionKind::Records(_)) {
             return Err(Error::Invalid(format!(
                 "region {} cannot begin on a columnar node: columns follow regions of records as \
                  learners",

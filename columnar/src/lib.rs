@@ -1,12 +1,12 @@
 //! Learners that turn the log into columns, and scans of them.
 //!
 //! A tablet is one region's columns on this node: rows that live over `[begin, end)`, in a delta
-//! in memory and in immutable Parquet segments, with append-only lists of deaths. There is no
+//! in memory and in immutable Parquet segments, with append-only lists of deletions. There is no
 //! merge on read. Never contacts a leader to apply, and never depends on a query engine.
 
 mod cache;
 mod compaction;
-mod deaths;
+mod deletions;
 mod delta;
 mod flush;
 mod index;

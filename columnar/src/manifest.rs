@@ -9,10 +9,10 @@ use std::sync::Arc;
 use env::{Disk, Format, FrameWriter, parent_of};
 use types::{Error, Result};
 
-use crate::record::{Edit, Picture};
+use crate::record::{Edit, ManifestState};
 
 const FORMAT: Format = Format::new(*b"ISOBARCM", 1);
-/// The log is rewritten once it is this much longer than the picture it describes …
+/// The log is rewritten once it is this much longer than the state it describes …
 const GROWTH: u64 = 4;
 /// … and longer than this, in bytes.
 const REWRITE_ABOVE: u64 = 1 << 20;
@@ -22,7 +22,7 @@ pub struct Manifest {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     writer: Option<FrameWriter>,
-    picture: Picture,
+    state: ManifestState,
     /// Length right after the last rewrite.
     base: u64,
 }
@@ -45,22 +45,22 @@ impl Manifest {
 
     fn read(disk: Arc<dyn Disk>, path: &Path) -> Result<Self> {
         let path = path.to_path_buf();
-        let mut picture = Picture::default();
+        let mut state = ManifestState::default();
         let writer = if disk.exists(&path)? {
             FrameWriter::open(disk.as_ref(), &path, FORMAT, |record| {
                 let edits: Vec<Edit> = postcard::from_bytes(&record.payload)?;
-                edits.into_iter().try_for_each(|edit| picture.apply(edit))
+                edits.into_iter().try_for_each(|edit| state.apply(edit))
             })?
         } else {
             FrameWriter::create(disk.as_ref(), &path, FORMAT)?
         };
         let base = writer.len();
-        Ok(Manifest { disk, path, writer: Some(writer), picture, base })
+        Ok(Manifest { disk, path, writer: Some(writer), state, base })
     }
 
-    /// The picture as of the last durable edit.
-    pub fn picture(&self) -> &Picture {
-        &self.picture
+    /// The state as of the last durable edit.
+    pub fn state(&self) -> &ManifestState {
+        &self.state
     }
 
     /// Length of the log in bytes.
@@ -80,7 +80,7 @@ impl Manifest {
         if self.writer.is_none() {
             self.rewrite()?;
         }
-        self.picture.check(&edits)?;
+        self.state.check(&edits)?;
         let bytes = encode(&edits)?;
         let Some(writer) = self.writer.as_mut() else {
             return Err(Error::Io(format!("{} is not open", self.path.display())));
@@ -89,7 +89,7 @@ impl Manifest {
             self.writer = None;
             return Err(error);
         }
-        edits.into_iter().try_for_each(|edit| self.picture.apply(edit))
+        edits.into_iter().try_for_each(|edit| self.state.apply(edit))
     }
 
     /// Whether a rewrite would pay.
@@ -97,11 +97,11 @@ impl Manifest {
         self.len() > REWRITE_ABOVE && self.len() > self.base.saturating_mul(GROWTH)
     }
 
-    /// Replaces the log by one that holds the picture alone.
+    /// Replaces the log by one that holds the state alone.
     pub fn rewrite(&mut self) -> Result<()> {
         let temporary = self.path.with_extension("new");
         let mut writer = FrameWriter::create(self.disk.as_ref(), &temporary, FORMAT)?;
-        for tablet in self.picture.tablets.values() {
+        for tablet in self.state.tablets.values() {
             writer.append(&encode(&[Edit::Put(Box::new(tablet.clone()))])?)?;
         }
         writer.sync()?;

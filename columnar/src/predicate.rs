@@ -158,7 +158,7 @@ impl Prepared {
         Ok(Some(excluded.map(|((start, end), _)| start..end).collect()))
     }
 
-    /// What tells the bounds of a column of a file, if they are of the constant's type.
+    /// Gives the bounds of a column of a file, if they are of the constant's type.
     fn converter<'a>(&self, opened: &'a Opened, at: usize) -> Option<StatisticsConverter<'a>> {
         let metadata = opened.metadata();
         let field = metadata.schema().fields().get(at)?;

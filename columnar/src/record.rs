@@ -1,7 +1,7 @@
-//! What the manifest says: tablets, their parts of segments, deaths and pending rows, and the
+//! What the manifest says: tablets, their parts of segments, deletions and pending rows, and the
 //! edits that change them.
 //!
-//! Plain data. Applying an edit to a picture that it does not fit is corruption.
+//! Plain data. Applying an edit to a state that it does not fit is corruption.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use txn::WriteKind;
 use types::{ColumnId, Error, Region, RegionId, Result, SchemaVersion, Table, Timestamp};
 
-use crate::deaths::Death;
+use crate::deletions::Deletion;
 
 /// A segment's or part's number; never reused within a store.
 pub type FileId = u64;
@@ -42,7 +42,7 @@ pub struct SegmentRecord {
     pub footer_sum: u64,
 }
 
-/// The rows of a segment that belong to one tablet, and their deaths.
+/// The rows of a segment that belong to one tablet, and their deletions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartRecord {
     /// Number.
@@ -53,8 +53,8 @@ pub struct PartRecord {
     pub from: u32,
     /// First position behind.
     pub to: u32,
-    /// Deaths.
-    pub deaths: Vec<Death>,
+    /// Deletions.
+    pub deletions: Vec<Deletion>,
 }
 
 /// A row that waits for its transaction's fate.
@@ -119,15 +119,15 @@ pub struct FlushEdit {
     pub schemas: Vec<Table>,
     /// The former delta, unless it was empty.
     pub added: Option<PartRecord>,
-    /// Deaths in older parts, to append.
-    pub deaths: Vec<(FileId, Vec<Death>)>,
+    /// Deletions in older parts, to append.
+    pub deletions: Vec<(FileId, Vec<Deletion>)>,
     /// Pending rows that came or changed.
     pub parked: Vec<(Vec<u8>, PendingRow)>,
     /// Keys whose pending rows are gone.
     pub unparked: Vec<Vec<u8>>,
 }
 
-/// One change of the store's picture.
+/// One change of the store's state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Edit {
     /// A tablet, as a whole.
@@ -151,12 +151,12 @@ pub enum Edit {
 
 /// Every tablet of the store, as the manifest says.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Picture {
+pub struct ManifestState {
     /// Tablets by region.
     pub tablets: BTreeMap<RegionId, TabletRecord>,
 }
 
-impl Picture {
+impl ManifestState {
     /// Applies an edit.
     pub fn apply(&mut self, edit: Edit) -> Result<()> {
         match edit {
@@ -168,11 +168,11 @@ impl Picture {
                 tablet.region = flush.region;
                 tablet.applied = flush.applied;
                 tablet.schemas = flush.schemas;
-                for (id, deaths) in flush.deaths {
+                for (id, deletions) in flush.deletions {
                     let part = tablet.parts.iter_mut().find(|part| part.id == id);
-                    part.ok_or_else(|| misfit("deaths in a part that is not there"))?
-                        .deaths
-                        .extend(deaths);
+                    part.ok_or_else(|| misfit("deletions in a part that is not there"))?
+                        .deletions
+                        .extend(deletions);
                 }
                 tablet.parts.extend(flush.added);
                 for key in flush.unparked {
@@ -210,7 +210,7 @@ impl Picture {
             Edit::Put(_) | Edit::Drop(_) => Ok(()),
             Edit::Flush(flush) => {
                 let tablet = known(&flush.region.id)?;
-                flush.deaths.iter().try_for_each(|(id, _)| has(tablet, id))
+                flush.deletions.iter().try_for_each(|(id, _)| has(tablet, id))
             }
             Edit::Compact { region, removed, .. } => {
                 let tablet = known(region)?;

@@ -10,7 +10,7 @@ use raft::INITIAL_POSITION;
 use txn::{SplitChild, split_region};
 use types::{Region, Result, Timestamp};
 
-use crate::deaths::DeathLog;
+use crate::deletions::DeletionLog;
 use crate::record::{Edit, TabletRecord, stored};
 use crate::store::Shared;
 use crate::tablet::{Part, State, Tablet};
@@ -43,7 +43,7 @@ impl Tablet {
             records.push(record);
         }
         self.shared.manifest.lock().append(edits)?;
-        // The children can be read before the parent forgets them; a reader's epoch tells.
+        // The children can be read before the parent forgets them; a reader's epoch shows it.
         let children = records.into_iter().map(|record| self.shared.install(record)).collect();
         state.pending.retain(|key, _| parent.contains(key));
         state.region = parent;
@@ -95,15 +95,15 @@ fn cut(shared: &Shared, parts: &[Part], region: &Region) -> Result<Vec<Part>> {
         if from >= to {
             continue;
         }
-        let mut deaths = part.deaths.to_vec();
-        deaths.retain(|death| (from..to).contains(&death.row));
+        let mut deletions = part.deletions.to_vec();
+        deletions.retain(|deletion| (from..to).contains(&deletion.row));
         kept.push(Part {
             id: shared.next_id(),
             segment: part.segment.clone(),
             from,
             to,
-            durable_deaths: deaths.len(),
-            deaths: DeathLog::new(deaths),
+            durable_deletions: deletions.len(),
+            deletions: DeletionLog::new(deletions),
         });
     }
     Ok(kept)

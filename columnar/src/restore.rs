@@ -91,7 +91,7 @@ impl Restore<'_> {
                 let position = self.delta.rows() as u32;
                 self.delta.push(table, &key, commit_ts, &values, bytes.len())?;
                 if let Some(end) = ended_by {
-                    self.delta.kill(position, end);
+                    self.delta.delete(position, end);
                 }
                 let config = &self.shared.config;
                 if self.delta.rows() >= config.delta_rows

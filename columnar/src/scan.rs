@@ -14,7 +14,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use types::columns::arrow_field;
 use types::{Column, Result, Timestamp};
 
-use crate::deaths::within;
+use crate::deletions::within;
 use crate::delta::{Chunk, DeltaView};
 use crate::predicate::{Predicate, Prepared};
 use crate::schemas::{Schemas, arrow_error, missing_array, record_batch, widened};
@@ -51,7 +51,7 @@ pub struct ScanStats {
     pub segment_rows: AtomicU64,
     /// Row groups read.
     pub groups_read: AtomicU64,
-    /// Row groups left out by begins, deaths, zone maps or Bloom filters.
+    /// Row groups left out by begins, deletions, zone maps or Bloom filters.
     pub groups_pruned: AtomicU64,
     /// Rows of other row groups left out by the page index.
     pub rows_pruned: AtomicU64,
@@ -250,7 +250,7 @@ impl Plan {
         number: usize,
         group: &Group,
     ) -> Result<VecDeque<RecordBatch>> {
-        let PartView { segment, from, to, deaths } = &source.part;
+        let PartView { segment, from, to, deletions } = &source.part;
         let opened = segment.open()?;
         let rows = group.rows as usize;
         for comparison in &self.predicate {
@@ -259,7 +259,7 @@ impl Plan {
                 return Ok(VecDeque::new());
             }
         }
-        let dead = source.dead.get_or_init(|| deaths.dead_at(self.ts));
+        let dead = source.dead.get_or_init(|| deletions.dead_at(self.ts));
         let dead = within(dead, group.first..group.first + group.rows);
         let begins = match group.max_begin > self.ts {
             true => Some(segment.begins(number)?),
@@ -295,7 +295,7 @@ impl Plan {
 
     fn read_chunk(&self, source: &DeltaSource, chunk: &Chunk) -> Result<VecDeque<RecordBatch>> {
         let rows = chunk.rows();
-        let dead = source.dead.get_or_init(|| source.delta.deaths.dead_at(self.ts));
+        let dead = source.dead.get_or_init(|| source.delta.deletions.dead_at(self.ts));
         let dead = within(dead, chunk.first..chunk.first + rows as u32);
         let begins: Option<Vec<u64>> =
             (chunk.max_begin > self.ts).then(|| chunk.begins.iter().map(|begin| begin.0).collect());

@@ -43,7 +43,7 @@ impl Schemas {
     }
 
     /// How a reader's column stands to the newest version: none if that has it, or if the reader
-    /// knows more than the log has told; the last version that had it if it was dropped since.
+    /// knows more than the log has delivered; the last version that had it if it was dropped since.
     ///
     /// # Errors
     ///

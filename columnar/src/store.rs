@@ -94,7 +94,7 @@ impl ColumnarStore {
     ) -> Result<Self> {
         disk.create_dir_all(dir)?;
         let manifest = Manifest::open(disk.clone(), dir)?;
-        let picture = manifest.picture().clone();
+        let state = manifest.state().clone();
         let files = Arc::new(Files {
             disk,
             dir: dir.to_path_buf(),
@@ -114,7 +114,7 @@ impl ColumnarStore {
             files,
         });
         let mut last = 0;
-        for tablet in picture.tablets.into_values() {
+        for tablet in state.tablets.into_values() {
             last = last.max(tablet.generation);
             let ids = tablet.parts.iter().flat_map(|part| [part.id, part.segment.id]);
             last = ids.fold(last, FileId::max);
@@ -155,7 +155,7 @@ impl ColumnarStore {
 
     /// Does one step of pending work: a flush, a merge, a rewrite of the manifest, the removal of
     /// files that nobody reads. `safe_point` is the oldest timestamp that readers may still ask
-    /// for; what died before it may go. Returns whether there was anything to do.
+    /// for; rows deleted before it may go. Returns whether there was anything to do.
     pub fn maintain(&self, safe_point: Timestamp) -> Result<bool> {
         let shared = &self.shared;
         if let Some(tablet) = shared.fullest() {

@@ -14,7 +14,7 @@ use txn::{Fact, Facts, WriteKind};
 use types::error::LockInfo;
 use types::{ColumnId, Error, Region, RegionId, ReplicaLag, Result, Table, Timestamp};
 
-use crate::deaths::{Death, DeathLog};
+use crate::deletions::{Deletion, DeletionLog};
 use crate::delta::Delta;
 use crate::flush::Sealed;
 use crate::lag::LagLog;
@@ -45,9 +45,9 @@ pub(crate) struct Part {
     pub segment: Arc<Segment>,
     pub from: u32,
     pub to: u32,
-    pub deaths: Arc<DeathLog>,
-    /// How many of the deaths the manifest holds.
-    pub durable_deaths: usize,
+    pub deletions: Arc<DeletionLog>,
+    /// How many of the deletions the manifest holds.
+    pub durable_deletions: usize,
 }
 
 /// The end of a version that is still to be looked up.
@@ -390,7 +390,7 @@ impl State {
                     self.version(key, commit_ts, row, replaces, opened_ms)?;
                 }
             }
-            // What columns drop follows the safe point and their own deaths; a snapshot's floor says
+            // What columns drop follows the safe point and their own deletions; a snapshot's floor says
             // what its sender has dropped.
             Fact::Collect(_) => {}
             Fact::Schema(_) | Fact::Split { .. } | Fact::DeleteRange { .. } => {
@@ -402,8 +402,8 @@ impl State {
 
     /// Snapshots from before this may still be read with a dropped column.
     pub(crate) fn last_use(&self, column: ColumnId) -> Timestamp {
-        let heard_ms = self.dropped_ms.get(&column).copied().unwrap_or(self.made_ms);
-        Timestamp::pack(heard_ms.saturating_add(CLOCKS_APART_MS), 0)
+        let since_ms = self.dropped_ms.get(&column).copied().unwrap_or(self.made_ms);
+        Timestamp::pack(since_ms.saturating_add(CLOCKS_APART_MS), 0)
     }
 
     fn commit(
@@ -471,13 +471,13 @@ impl State {
         let sealed = self.sealed.iter().map(|sealed| &sealed.delta);
         for delta in [&self.delta].into_iter().chain(sealed) {
             if let Some(row) = delta.find(key, *begin) {
-                delta.kill(row, *end);
+                delta.delete(row, *end);
                 return Ok(());
             }
         }
         for part in self.parts.iter().rev() {
             if let Some(row) = part.find(key, *begin)? {
-                part.deaths.push(Death { row, end_ts: *end });
+                part.deletions.push(Deletion { row, end_ts: *end });
                 return Ok(());
             }
         }
@@ -529,19 +529,19 @@ impl Part {
             segment: shared.segment(record.segment),
             from: record.from,
             to: record.to,
-            durable_deaths: record.deaths.len(),
-            deaths: DeathLog::new(record.deaths),
+            durable_deletions: record.deletions.len(),
+            deletions: DeletionLog::new(record.deletions),
         }
     }
 
-    /// The part with every death so far.
+    /// The part with every deletion so far.
     pub(crate) fn record(&self) -> PartRecord {
         PartRecord {
             id: self.id,
             segment: self.segment.record().clone(),
             from: self.from,
             to: self.to,
-            deaths: self.deaths.to_vec(),
+            deletions: self.deletions.to_vec(),
         }
     }
 
@@ -554,7 +554,7 @@ impl Part {
             segment: self.segment.clone(),
             from: self.from,
             to: self.to,
-            deaths: self.deaths.pin(),
+            deletions: self.deletions.pin(),
         }
     }
 

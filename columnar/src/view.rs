@@ -11,20 +11,20 @@ use types::{
     ColumnId, Epoch, Error, Region, RegionId, ReplicaLag, Result, SchemaVersion, Table, Timestamp,
 };
 
-use crate::deaths::DeathsAt;
+use crate::deletions::PinnedDeletions;
 use crate::delta::{Chunk, DeltaView};
 use crate::reader::Segment;
 use crate::scan::{ScanRequest, TabletScan};
 use crate::schemas::Schemas;
 use crate::tablet::Tablet;
 
-/// Rows of a segment, and what had died of them.
+/// Rows of a segment, and which of them are deleted.
 #[derive(Clone)]
 pub(crate) struct PartView {
     pub segment: Arc<Segment>,
     pub from: u32,
     pub to: u32,
-    pub deaths: DeathsAt,
+    pub deletions: PinnedDeletions,
 }
 
 /// A tablet as of one applied position.
@@ -142,17 +142,17 @@ impl TabletSnapshot {
         self.view.schemas.newest().cloned()
     }
 
-    /// Rows, about: versions that are not known to be dead at any time.
+    /// Rows, about: versions without a deletion.
     pub fn row_count_estimate(&self) -> u64 {
         let parts =
             self.view.parts.iter().map(|part| {
-                u64::from(part.to - part.from).saturating_sub(part.deaths.len() as u64)
+                u64::from(part.to - part.from).saturating_sub(part.deletions.len() as u64)
             });
         let deltas = self
             .view
             .deltas
             .iter()
-            .map(|delta| (delta.rows() as u64).saturating_sub(delta.deaths.len() as u64));
+            .map(|delta| (delta.rows() as u64).saturating_sub(delta.deletions.len() as u64));
         parts.chain(deltas).sum()
     }
 

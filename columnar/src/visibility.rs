@@ -1,6 +1,6 @@
 //! Which rows a reader sees: begun at or before its timestamp, and not ended by then.
 //!
-//! A selection never depends on anything but begins, deaths and the range of rows asked about.
+//! A selection never depends on anything but begins, deletions and the range of rows asked about.
 
 use std::ops::Range;
 

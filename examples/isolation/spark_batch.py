@@ -17,7 +17,7 @@ JAR = Path(__file__).resolve().parents[2] / "spark-connector/target/isobar-spark
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--endpoints", required=True, help="Flight doors of columnar nodes: host:port,host:port")
+    parser.add_argument("--endpoints", required=True, help="Flight servers of columnar nodes: host:port,host:port")
     parser.add_argument("--database", required=True)
     parser.add_argument("--tables", required=True, help="names with commas")
     parser.add_argument("--jar", type=Path, default=JAR, help="the connector's runtime jar")
@@ -25,7 +25,7 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def tell(**event: object) -> None:
+def emit(**event: object) -> None:
     print(json.dumps(event), flush=True)
 
 
@@ -85,15 +85,15 @@ def main() -> int:
                 started = time.monotonic()
                 try:
                     rows = rows_of(spark, kind, table)
-                except Exception as error:  # whatever Spark throws is told, and tried again
-                    tell(event="error", text=f"{kind} of {table}: {str(error)[:500]}")
+                except Exception as error:  # whatever Spark throws is reported, and tried again
+                    emit(event="error", text=f"{kind} of {table}: {str(error)[:500]}")
                     time.sleep(0.5)
                     continue
                 if not warm:
                     warm = True
-                    tell(event="ready")
+                    emit(event="ready")
                 seconds = time.monotonic() - started
-                tell(event="query", kind=kind, rows=rows, seconds=seconds, end_ms=int(time.time() * 1000))
+                emit(event="query", kind=kind, rows=rows, seconds=seconds, end_ms=int(time.time() * 1000))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 import dataset
 from playground import Playground, PlaygroundError
-from questions import QUESTIONS, Question, Row, differences, exact
+from queries import QUERIES, Query, Row, differences, exact
 from readers import DATABASE, SparkReader, SqlReader, connect
 from writer import OnlineWriter
 
@@ -132,23 +132,23 @@ def take_token(port: int) -> str:
         return cursor.fetchone()[0]
 
 
-def ask(readers: list, question: Question) -> tuple[list[list[Row]], list[float]]:
+def run_query(readers: list, query: Query) -> tuple[list[list[Row]], list[float]]:
     """Every reader's answer, and how long it took."""
     answers, times = [], []
     for reader in readers:
         started = time.monotonic()
-        answers.append(reader.answer(question))
+        answers.append(reader.answer(query))
         times.append(time.monotonic() - started)
     return answers, times
 
 
-def show(question: Question, readers: list, answers: list[list[Row]], times: list[float]) -> bool:
+def show(query: Query, readers: list, answers: list[list[Row]], times: list[float]) -> bool:
     """Prints the answers side by side; whether they are identical."""
-    print(f"\n  {question.title}")
+    print(f"\n  {query.title}")
     cells = []
     for rows in zip(*(answer[:SHOWN] for answer in answers)):
-        label = " ".join(exact(value) for value in rows[0][: question.labels])
-        numbers = ([v for v in row[question.labels :] if not isinstance(v, str)] for row in rows)
+        label = " ".join(exact(value) for value in rows[0][: query.labels])
+        numbers = ([v for v in row[query.labels :] if not isinstance(v, str)] for row in rows)
         cells.append([label, *(" ".join(exact(v) for v in row) for row in numbers)])
     header = ["", *(reader.name for reader in readers)]
     widths = [max(len(line[at]) for line in [header, *cells]) for at in range(len(header))]
@@ -167,7 +167,7 @@ def show(question: Question, readers: list, answers: list[list[Row]], times: lis
 
 
 def compare(port: int, spark: SparkReader | None) -> tuple[bool, list[list[Row]]]:
-    """Asks everything at one token; whether all agree, and the answers of rows."""
+    """Runs every query at one token; whether all agree, and the answers of rows."""
     token = take_token(port)
     readers: list = []
     try:
@@ -175,11 +175,11 @@ def compare(port: int, spark: SparkReader | None) -> tuple[bool, list[list[Row]]
         readers.append(SqlReader(port, "columns", "tiflash", token))
         if spark is not None:
             spark.at(token)
-        asked = [*readers, *([spark] if spark is not None else [])]
+        every = [*readers, *([spark] if spark is not None else [])]
         agreed, first = [], []
-        for question in QUESTIONS:
-            answers, times = ask(asked, question)
-            agreed.append(show(question, asked, answers, times))
+        for query in QUERIES:
+            answers, times = run_query(every, query)
+            agreed.append(show(query, every, answers, times))
             first.append(answers[0])
         return all(agreed), first
     finally:
@@ -188,16 +188,16 @@ def compare(port: int, spark: SparkReader | None) -> tuple[bool, list[list[Row]]
 
 
 def prove_writer(port: int, writer: OnlineWriter, before: list[list[Row]], commits_at_token: int) -> bool:
-    """Shows that the online writer changed data while the questions were asked."""
+    """Shows that the online writer changed data while the queries ran."""
     during = writer.commits - commits_at_token
     later = SqlReader(port, "rows", "tikv", take_token(port))
     try:
-        now = later.answer(QUESTIONS[0])
+        now = later.answer(QUERIES[0])
     finally:
         later.close()
     moved = bool(differences(before[0], now))
     minutes = [sum(row[4] for row in answer) for answer in (before[0], now)]
-    print(f"  {during:,} transactions were committed while the questions were asked ({writer.conflicts} conflicts)")
+    print(f"  {during:,} transactions were committed while the queries ran ({writer.conflicts} conflicts)")
     print(f"  minutes of delay at the token: {minutes[0]:,}; at a later one: {minutes[1]:,}")
     return moved and during > 0
 
@@ -224,7 +224,7 @@ def run(options: argparse.Namespace, scratch: Path) -> bool:
                 started = time.monotonic()
                 spark = SparkReader(options.jar, cluster.flight)
                 print(f"  up after {time.monotonic() - started:.1f} s")
-            step("An online writer starts; one token; three questions")
+            step("An online writer starts; one token; three queries")
             writer = OnlineWriter(port, [(time_of(key[0]), *key[1:]) for key in keys["flights"]])
             writer.start()
             wait_for_commits(writer, 20)

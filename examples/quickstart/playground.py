@@ -75,7 +75,7 @@ class Playground:
 
     @property
     def flight(self) -> list[str]:
-        """Addresses of the Flight doors."""
+        """Addresses of the Flight servers."""
         return [f"127.0.0.1:{self.port_base + 40 + n}" for n in range(self.columnar)]
 
     @property

@@ -10,7 +10,7 @@ from pathlib import Path
 import pymysql
 from pymysql.connections import Connection
 
-from questions import Question, Row
+from queries import Query, Row
 
 DATABASE = "nycflights"
 READ_TIMEOUT = 300
@@ -41,10 +41,10 @@ class SqlReader:
             cursor.execute("SET isobar_snapshot = %s", (token,))
             cursor.execute("SET tidb_isolation_read_engines = %s", (engine,))
 
-    def answer(self, question: Question) -> list[Row]:
-        """The rows, in the question's order."""
+    def answer(self, query: Query) -> list[Row]:
+        """The rows, in the query's order."""
         with self.connection.cursor() as cursor:
-            cursor.execute(question.sql())
+            cursor.execute(query.sql())
             return list(cursor.fetchall())
 
     def close(self) -> None:
@@ -81,9 +81,9 @@ class SparkReader:
             frame = self.spark.read.option("snapshot", token).table(f"isobar.{DATABASE}.{table}")
             frame.createOrReplaceTempView(table)
 
-    def answer(self, question: Question) -> list[Row]:
-        """The rows, in the question's order."""
-        return [tuple(row) for row in self.spark.sql(question.spark()).collect()]
+    def answer(self, query: Query) -> list[Row]:
+        """The rows, in the query's order."""
+        return [tuple(row) for row in self.spark.sql(query.spark()).collect()]
 
     def close(self) -> None:
         """Stops Spark and removes what its executors left in Spark's own folder."""

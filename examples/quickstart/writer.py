@@ -1,4 +1,4 @@
-"""An online writer: keeps changing flights until it is told to stop, and counts what was acknowledged."""
+"""An online writer: keeps changing flights until it is stopped, and counts what was acknowledged."""
 
 import random
 import threading
@@ -34,7 +34,7 @@ class OnlineWriter(threading.Thread):
                     self._once(connection)
             finally:
                 connection.close()
-        except Exception as error:  # told to whoever stops the writer
+        except Exception as error:  # raised to whoever stops the writer
             self.error = error
 
     def _once(self, connection) -> None:

@@ -17,8 +17,8 @@ from errors import AlreadyRunning, TargetGone
 from journal import DATABASE
 from target import Target
 
-BEAT_SECONDS = 2
-# A run whose heart has not beaten for so long is dead, or must not go on.
+HEARTBEAT_SECONDS = 2
+# A run without a heartbeat for so long is dead, or must not go on.
 SILENT_SECONDS = 15
 
 
@@ -31,15 +31,15 @@ class Claims:
         self._tables = sorted(tables)
         self.owner = f"{socket.gethostname()[:60]}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._beat_on, args=(target.another(BEAT_SECONDS),), daemon=True)
+        self._thread = threading.Thread(target=self._keep_alive, args=(target.another(HEARTBEAT_SECONDS),), daemon=True)
 
     def take(self) -> None:
         """Claims every table, or raises and claims none.
 
         The run's own earlier process, killed a moment ago, may still look alive: it is waited for.
         """
-        deadline = time.monotonic() + SILENT_SECONDS + 2 * BEAT_SECONDS
-        self._target.transaction(self._beat)
+        deadline = time.monotonic() + SILENT_SECONDS + 2 * HEARTBEAT_SECONDS
+        self._target.transaction(self._heartbeat)
         while True:
             held = self._target.transaction(self._try)
             if held is None:
@@ -49,10 +49,10 @@ class Claims:
             if run != self._run or time.monotonic() > deadline:
                 self._target.transaction(self._forget)
                 raise AlreadyRunning(
-                    f"{table} is being reconciled by run {run} ({owner}, heard of {silent:.0f} s ago): "
+                    f"{table} is being reconciled by run {run} ({owner}, last heartbeat {silent:.0f} s ago): "
                     f"wait for it, or stop it and try again {SILENT_SECONDS} s later"
                 )
-            time.sleep(BEAT_SECONDS / 4)
+            time.sleep(HEARTBEAT_SECONDS / 4)
 
     def hold(self, cursor: Cursor, table: str) -> None:
         """Within a transaction: keeps the table from changing hands until COMMIT, or raises because it has."""
@@ -67,7 +67,7 @@ class Claims:
         self._end.set()
         self._thread.join(60)
         try:
-            self._target.another(patience=SILENT_SECONDS).transaction(self._forget)
+            self._target.another(retry_timeout=SILENT_SECONDS).transaction(self._forget)
         except TargetGone:
             pass
 
@@ -85,9 +85,9 @@ class Claims:
             cursor.execute(
                 f"SELECT TIMESTAMPDIFF(MICROSECOND, beat, NOW(6)) FROM {DATABASE}.beats WHERE owner = %s", (owner,)
             )
-            beat = cursor.fetchone()
-            if beat is not None and beat[0] < SILENT_SECONDS * 1_000_000:
-                return table, run, owner, beat[0] / 1_000_000
+            heartbeat = cursor.fetchone()
+            if heartbeat is not None and heartbeat[0] < SILENT_SECONDS * 1_000_000:
+                return table, run, owner, heartbeat[0] / 1_000_000
             cursor.execute(f"DELETE FROM {DATABASE}.claims WHERE target = %s", (table,))
             cursor.execute(f"DELETE FROM {DATABASE}.beats WHERE owner = %s", (owner,))
         for table in self._tables:
@@ -96,15 +96,15 @@ class Claims:
             )
         return None
 
-    def _beat(self, cursor: Cursor) -> None:
+    def _heartbeat(self, cursor: Cursor) -> None:
         cursor.execute(f"UPDATE {DATABASE}.beats SET beat = NOW(6) WHERE owner = %s", (self.owner,))
         if cursor.rowcount == 0:
             cursor.execute(f"INSERT INTO {DATABASE}.beats VALUES (%s, NOW(6))", (self.owner,))
 
-    def _beat_on(self, target: Target) -> None:
-        while not self._end.wait(BEAT_SECONDS):
+    def _keep_alive(self, target: Target) -> None:
+        while not self._end.wait(HEARTBEAT_SECONDS):
             try:
-                target.transaction(self._beat)
+                target.transaction(self._heartbeat)
             except TargetGone:
                 continue  # the job itself meets the same silence, and decides
         target.drop()

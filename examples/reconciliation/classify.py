@@ -39,7 +39,7 @@ def differences(lake: DataFrame, live: DataFrame, key: list[str]) -> DataFrame:
 
 
 def ambiguous(lake: DataFrame, key: list[str]) -> DataFrame:
-    """Keys that the lake holds more than once, or with a NULL in them: such rows cannot be told apart."""
+    """Keys that the lake holds more than once, or with a NULL in them: such rows cannot be matched."""
     empty = F.lit(False)
     for name in key:
         empty = empty | F.col(name).isNull()

@@ -1,6 +1,6 @@
 """Spark: the lake's files and the live tables at one snapshot, and the differences between them.
 
-Spark only reads here. A failure is told as what it is: a lost lease, a file that cannot be read, or Spark itself.
+Spark only reads here. A failure is reported as what it is: a lost lease, a file that cannot be read, or Spark itself.
 """
 
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import classify
-from door import LOST, LiveTable
+from flight_client import LOST, LiveTable
 from errors import BadLake, LeaseLost, SparkFailed, TargetGone, TooManyDifferences
 from lake import LakeTable
 from lease import Lease
@@ -61,7 +61,7 @@ class Comparison:
     def save(self, lake: LakeTable, live: LiveTable, lease: Lease, plan: Plan, most: int) -> int:
         """Writes the differences into the plan's folder, one Parquet file in key order; the live rows compared.
 
-        Keys that do not tell the lake's rows apart are noticed by counting: they make no second pass necessary.
+        Keys that do not identify the lake's rows are noticed by counting: they make no second pass necessary.
         """
         found = self.differences(lake, live, lease).limit(most + 1)
         ordered = found.repartition(1).sortWithinPartitions(*live.key)

@@ -48,7 +48,7 @@ class Verdict:
         """Whether nothing is wrong."""
         return not any(value for value in asdict(self).values() if isinstance(value, list))
 
-    def told(self) -> dict:
+    def counts(self) -> dict:
         """Counts, and the first few of what is wrong."""
         return {
             name: value if isinstance(value, int) else {"count": len(value), "first": value[:SHOWN]}
@@ -63,11 +63,11 @@ def judge(
     planted: list[Planted],
     writer: LiveWriter,
     target: Target,
-    doors: list[str],
+    endpoints: list[str],
     token: str,
 ) -> Verdict:
     """Judges a run that has ended, at a token taken after the writer has stopped."""
-    told = json.loads((work / "report.json").read_text(encoding="utf-8"))["tables"]
+    reported = json.loads((work / "report.json").read_text(encoding="utf-8"))["tables"]
     run = json.loads((work / "run.json").read_text(encoding="utf-8"))
     total = Verdict()
     for source, plant in zip(sources, planted):
@@ -75,19 +75,19 @@ def judge(
         records = journal.all_recorded(target, run["run"], source.name).values()
         skipped = {number for record in records for number, _, _ in record.details}
         taken = run["snapshot_taken"]
-        total.add(_table(work, lake, source, plant, ledger, told[source.name], skipped, taken, doors, token))
+        total.add(_table(work, lake, source, plant, ledger, reported[source.name], skipped, taken, endpoints, token))
     return total
 
 
-def _table(work, lake, source, plant, ledger, told, skipped: set[int], taken: float, doors, token) -> Verdict:
+def _table(work, lake, source, plant, ledger, reported, skipped: set[int], taken: float, endpoints, token) -> Verdict:
     differences = {text(row.key): row for row in Plan(work, source.name).differences(source.key)}
     skipped_keys = {key for key, row in differences.items() if row.number in skipped}
     verdict = Verdict(
-        rows=told["live_rows"],
+        rows=reported["live_rows"],
         found=len(differences),
-        corrected=told["corrected"],
-        skipped_because_changed=told["changed_meanwhile"],
-        refused=told["refused"],
+        corrected=reported["corrected"],
+        skipped_because_changed=reported["changed_meanwhile"],
+        refused=reported["refused"],
     )
     keys = {tuple(key) for key in (*plant.missing, *plant.extra, *plant.changed)}
     verdict.planted = len(keys)
@@ -97,9 +97,9 @@ def _table(work, lake, source, plant, ledger, told, skipped: set[int], taken: fl
     verdict.found_without_reason = [name(key) for key in differences if key not in keys and key not in early]
     late = {key for key, writes in ledger.items() if writes[-1].ended >= taken or not writes[-1].acknowledged}
     verdict.skipped_without_reason = [name(key) for key in skipped_keys if key not in late]
-    if len(skipped) != told["changed_meanwhile"] + told["refused"] or len(differences) != told["corrected"] + told["changed_meanwhile"] + told["refused"]:
-        verdict.not_as_it_should_be.append(f"{source.name}: the report's figures do not add up")
-    final, strange = _compare(lake, source, ledger, doors, token)
+    if len(skipped) != reported["changed_meanwhile"] + reported["refused"] or len(differences) != reported["corrected"] + reported["changed_meanwhile"] + reported["refused"]:
+        verdict.not_as_it_should_be.append(f"{source.name}: the report's numbers do not add up")
+    final, strange = _compare(lake, source, ledger, endpoints, token)
     verdict.not_as_it_should_be += [name(key) for key in strange if key not in skipped_keys]
     for key, writes in ledger.items():
         row = differences.get(key)
@@ -140,7 +140,7 @@ def text(key: tuple) -> tuple[str, ...]:
     return tuple(map(str, key))
 
 
-def _compare(lake: Path, source: Source, ledger: dict, doors: list[str], token: str) -> tuple[dict, list[tuple]]:
+def _compare(lake: Path, source: Source, ledger: dict, endpoints: list[str], token: str) -> tuple[dict, list[tuple]]:
     """The final rows of keys that the writer touched; and keys of other rows that are not as in the lake."""
     folder = lake / Path(*source.name.split("."))
     scratch = lake.parent / "judge.duckdb"
@@ -150,7 +150,7 @@ def _compare(lake: Path, source: Source, ledger: dict, doors: list[str], token: 
     columns = ", ".join(f'"{name}" {source.duck(name)}' for name in source.columns)
     database.execute(f"CREATE TABLE live ({columns})")
     names = ", ".join(f'"{name}"' for name in source.columns)
-    for batch in _scan(source, doors, token):
+    for batch in _scan(source, endpoints, token):
         database.execute(f"INSERT INTO live SELECT {names} FROM batch")
     database.execute(f"CREATE VIEW lake AS SELECT {names} FROM read_parquet('{folder}/*.parquet')")
     parts = ", ".join(f"p{at} VARCHAR" for at in range(len(source.key)))
@@ -178,14 +178,14 @@ def _compare(lake: Path, source: Source, ledger: dict, doors: list[str], token: 
     return final, [key for key in strange if tuple(key) not in ledger]
 
 
-def _scan(source: Source, doors: list[str], token: str):
+def _scan(source: Source, endpoints: list[str], token: str):
     """Record batches of a whole table, from the columnar nodes."""
     basic = base64.b64encode(b"root:")
     options = flight.FlightCallOptions(headers=[(b"authorization", b"Basic " + basic)], timeout=600)
     database, table = source.name.split(".")
     scan = {"database": database, "table": table, "columns": list(source.columns), "snapshot": token, "filter": None}
     command = flight.FlightDescriptor.for_command(json.dumps({"scan": scan}))
-    for endpoint in flight.connect(f"grpc://{doors[0]}").get_flight_info(command, options).endpoints:
+    for endpoint in flight.connect(f"grpc://{endpoints[0]}").get_flight_info(command, options).endpoints:
         client = flight.connect(endpoint.locations[0])
         for chunk in client.do_get(endpoint.ticket, options):
             yield chunk.data

@@ -10,7 +10,7 @@ import pyarrow
 import pyarrow.parquet
 from pyarrow import types
 
-from door import Column, LiveTable
+from flight_client import Column, LiveTable
 from errors import BadLake
 
 

@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from door import LOST, Door, Gone, Refused
+from flight_client import LOST, FlightClient, Gone, Refused
 from errors import LeaseLost, TargetGone
 
 RENEWALS_PER_LEASE = 4
@@ -31,8 +31,8 @@ class Snapshot:
 class Lease:
     """Holds a snapshot's lease. `ttl` in seconds."""
 
-    def __init__(self, door: Door, token: str, ttl: int):
-        self._door = door
+    def __init__(self, client: FlightClient, token: str, ttl: int):
+        self._client = client
         self._ttl = ttl
         self._token = token
         self._lock = threading.Lock()
@@ -77,7 +77,7 @@ class Lease:
         with self._lock:
             started = time.monotonic()
             try:
-                grant = self._door.act("snapshot.renew", {"snapshot": self._token, "ttl": f"{self._ttl}s"})
+                grant = self._client.act("snapshot.renew", {"snapshot": self._token, "ttl": f"{self._ttl}s"})
             except Refused as error:
                 self._lost = str(error)
                 if str(error).startswith(LOST):
@@ -100,9 +100,9 @@ class Lease:
                 return
 
 
-def release(door: Door, token: str) -> None:
+def release(client: FlightClient, token: str) -> None:
     """Gives a snapshot back; one that cannot be given back lapses by itself."""
     try:
-        door.act("snapshot.release", {"snapshot": token})
+        client.act("snapshot.release", {"snapshot": token})
     except (Gone, Refused):
         pass

@@ -38,7 +38,7 @@ class Write:
 
 
 class LiveWriter(threading.Thread):
-    """Changes rows until it is told to stop. `hot`: rows that it meets far more often than others."""
+    """Changes rows until it is stopped. `hot`: rows that it meets far more often than others."""
 
     def __init__(self, port: int, sources: list[Source], keys: dict[str, list[tuple]], hot: dict[str, list[tuple]]):
         super().__init__(name="live-writer", daemon=True)
@@ -75,7 +75,7 @@ class LiveWriter(threading.Thread):
                     self.broken += 1
                     connection = self._close(connection)
                     self._end.wait(0.2)
-        except Exception as error:  # told to whoever stops the writer
+        except Exception as error:  # raised to whoever stops the writer
             self.error = error
         finally:
             self._close(connection)

@@ -119,7 +119,7 @@ class Plan:
 
 
 def digest(batch: list[Difference]) -> str:
-    """Tells batches apart by all that they hold."""
+    """Identifies a batch by all that it holds."""
     hashed = hashlib.sha256()
     for one in batch:
         hashed.update(repr((one.number, one.kind, one.changed, one.lake, one.live)).encode())

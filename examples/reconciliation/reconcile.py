@@ -25,7 +25,7 @@ import verification
 from claims import Claims
 from comparison import Comparison
 from corrections import Corrections
-from door import Door, LiveTable
+from flight_client import FlightClient, LiveTable
 from errors import CorrectionsUndone, LeaseLost, ReconciliationError
 from lease import UNSAVED_LEASE_SECONDS, Lease, release
 from plan import Plan, Summary, digest, replace
@@ -43,13 +43,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tables", required=True, help="live tables: db.table,db.table")
     parser.add_argument("--work", type=Path, required=True, help="the run's folder; the same one continues the run")
     parser.add_argument("--mysql", default="127.0.0.1:4000", help="host:port of the MySQL port")
-    parser.add_argument("--flight", default="127.0.0.1:4040,127.0.0.1:4041", help="Flight doors, host:port,host:port")
+    parser.add_argument("--flight", default="127.0.0.1:4040,127.0.0.1:4041", help="Flight servers, host:port,host:port")
     parser.add_argument("--user", default="root", help="the password is taken from ISOBAR_PASSWORD")
     parser.add_argument("--dry-run", action="store_true", help="compare and report, correct nothing")
     parser.add_argument("--ttl", type=int, default=600, help="lease of the snapshot, in seconds; renewed all the time")
     parser.add_argument("--batch-rows", type=int, default=500, help="most rows of one correcting transaction")
     parser.add_argument("--most-differences", type=int, default=200_000, help="for each table; more is an error")
-    parser.add_argument("--patience", type=float, default=120, help="seconds to wait for a database that is gone")
+    parser.add_argument("--retry-timeout", type=float, default=120, help="seconds to retry an unreachable database")
     parser.add_argument("--master", default="local[2]", help="where Spark runs")
     parser.add_argument("--memory", default="3g", help="memory of Spark's driver")
     parser.add_argument("--partitions", type=int, default=32, help="partitions of Spark's shuffle")
@@ -88,7 +88,7 @@ class Run:
         replace(self.path, json.dumps(self.state, indent=1), mode=0o600)
 
     def event(self, what: str, **more: object) -> None:
-        """Tells, and keeps, how far the run is."""
+        """Prints, and keeps, how far the run is."""
         line = {"at": now(), "event": what, **more}
         with (self.work / "events.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
@@ -102,15 +102,15 @@ class Reconciliation:
         self.options = options
         host, _, port = options.mysql.rpartition(":")
         password = os.environ.get("ISOBAR_PASSWORD", "")
-        self.target = Target(host, int(port), options.user, password, options.patience)
-        self.door = Door(options.flight.split(","), options.user, password)
+        self.target = Target(host, int(port), options.user, password, options.retry_timeout)
+        self.client = FlightClient(options.flight.split(","), options.user, password)
         self.tables = options.tables.split(",")
         self.leases: list[Lease] = []
         self._spark: Comparison | None = None
 
     def run(self) -> int:
         """All of it; the exit code."""
-        live = {name: self.door.table(name) for name in self.tables}
+        live = {name: self.client.table(name) for name in self.tables}
         files = {name: lake.check(self.options.lake, table) for name, table in live.items()}
         journal.prepare(self.target)
         run = Run(self.options.work, self.options)
@@ -133,7 +133,7 @@ class Reconciliation:
                 lease.stop()
             if ended:  # the run keeps its tokens: started again, it must find out that they are gone
                 for token in run.state["tokens"].values():
-                    release(self.door, token)
+                    release(self.client, token)
             if self._spark is not None:
                 self._spark.close()
             claims.release()
@@ -161,7 +161,7 @@ class Reconciliation:
             first = min(UNSAVED_LEASE_SECONDS, self.options.ttl)
             token = self.target.query(f"SELECT isobar_snapshot('{first}s', '{owner}')")[0][0]
             run.save(tokens={**run.state["tokens"], purpose: token})
-        lease = Lease(self.door, token, self.options.ttl)
+        lease = Lease(self.client, token, self.options.ttl)
         self.leases.append(lease)
         if not known:
             run.event("snapshot", purpose=purpose, lease=lease.snapshot.lease, read_ts=lease.snapshot.read_ts)
@@ -241,7 +241,7 @@ class Reconciliation:
 
     def _finish(self, run: Run, summaries: dict, results: dict) -> None:
         """Leaves report and history; raises if corrections were undone."""
-        figures = {
+        counts = {
             "dry_run": self.options.dry_run,
             "lease_ttl": self.options.ttl,
             "lease_renewals": sum(lease.renewals for lease in self.leases),
@@ -253,7 +253,7 @@ class Reconciliation:
             records = journal.all_recorded(self.target, run.name, name)
             tables[name] = report.table(Plan(run.work, name), summary, records, results.get(name))
         ended = now()
-        whole = report.whole(run.state, ended, tables, figures)
+        whole = report.whole(run.state, ended, tables, counts)
         journal.remember(self.target, report.history(whole))
         report.write(run.work, whole)
         run.save(ended=ended)
@@ -267,7 +267,7 @@ class Reconciliation:
 
 
 def now() -> str:
-    """This moment, in UTC."""
+    """The current time, in UTC."""
     return datetime.now(timezone.utc).replace(tzinfo=None).isoformat(sep=" ", timespec="milliseconds")
 
 

@@ -1,7 +1,7 @@
 """A night in small or in full: a cluster, a lake that differs in planted ways, a live writer, the job, and a judge.
 
 Ends with 0 only if every planted difference was found, none was corrected that should not have been, and no lease and
-no claim is left. With --kills the job is killed (SIGKILL) at random moments and started again.
+no claim is left. With --kills the job is killed (SIGKILL) at random times and started again.
 """
 
 import argparse
@@ -50,12 +50,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cache", type=Path, default=Path.home() / ".cache/isobar", help="where downloads are kept")
     parser.add_argument("--scale", type=int, default=60_000, help="rows of lineitem; 6001215 is all of TPC-H at scale 1")
     parser.add_argument("--differences", type=int, help="planted differences; one in 500 rows unless given")
-    parser.add_argument("--kills", type=int, default=0, help="kill the job so many times, at random moments")
+    parser.add_argument("--kills", type=int, default=0, help="kill the job so many times, at random times")
     parser.add_argument("--kill-within", type=float, default=40, help="longest time from the start of a phase to the kill in it")
-    parser.add_argument("--seed", type=int, help="for the moments of the kills; told at the beginning")
+    parser.add_argument("--seed", type=int, help="for the times of the kills; printed at the beginning")
     parser.add_argument("--quiet", type=float, default=10, help="seconds of online work without the job, to compare with")
     parser.add_argument("--port-base", type=int, help="ports of the cluster; free ones unless given")
-    parser.add_argument("--out", type=Path, help="folder to keep report and figures in")
+    parser.add_argument("--out", type=Path, help="folder to keep report and measurements in")
     parser.add_argument("--memory", default="3g", help="memory of Spark's driver")
     parser.add_argument("--master", default="local[2]", help="where Spark runs")
     return parser.parse_args()
@@ -180,10 +180,10 @@ def job_command(cluster: Playground, parts: list[Source], folder: Path, options:
     ]  # fmt: skip
 
 
-def moments(kills: int, batches: int, within: float, chance: random.Random) -> list[tuple[str, int, float]]:
+def kill_times(kills: int, batches: int, within: float, chance: random.Random) -> list[tuple[str, int, float]]:
     """When the job is killed, in order: after which of its lines, which of them, and how many seconds later.
 
-    Random moments of its three phases in turn: of the comparison, which lasts longest, of the corrections, and of the
+    Random times in its three phases in turn: of the comparison, which lasts longest, of the corrections, and of the
     verification.
     """
     kinds = [
@@ -196,14 +196,14 @@ def moments(kills: int, batches: int, within: float, chance: random.Random) -> l
 
 
 def run_job(command: list, kills: list[tuple[str, int, float]]) -> None:
-    """Runs the job to its end, killed at these moments on the way."""
+    """Runs the job to its end, killed at these times on the way."""
     deadline = time.monotonic() + JOB_TIMEOUT
     for after, times, delay in [*kills, (None, 0, 0)]:
         job = Job(command)
         try:
             if after is not None:
                 job.wait_for(after, times, deadline)
-                time.sleep(delay)  # the random moment itself
+                time.sleep(delay)  # the random time itself
                 if job.process.poll() is None:
                     job.kill()
                     print(f"  ✗ killed, {delay:.1f} s after its {after} number {times}", flush=True)
@@ -262,7 +262,7 @@ def left_behind(port: int) -> list[str]:
 
 
 def rehearse(options: argparse.Namespace, folder: Path) -> tuple[Verdict, dict, list[str]]:
-    """The rehearsal; the verdict, the figures, and what was left behind."""
+    """The rehearsal; the verdict, the measurements, and what was left behind."""
     parts = sources(options.scale)
     step("Data, and a lake that differs")
     (folder / "data").mkdir()
@@ -284,7 +284,7 @@ def rehearse(options: argparse.Namespace, folder: Path) -> tuple[Verdict, dict, 
             print(f"  {alone}", flush=True)
             seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10_000)
             step(f"The job, killed {options.kills} times (seed {seed})" if options.kills else "The job")
-            kills = moments(options.kills, differences // BATCH_ROWS, options.kill_within, random.Random(seed))
+            kills = kill_times(options.kills, differences // BATCH_ROWS, options.kill_within, random.Random(seed))
             begin = time.time()
             run_job(job_command(cluster, parts, folder, options), kills)
             end = time.time()
@@ -297,14 +297,14 @@ def rehearse(options: argparse.Namespace, folder: Path) -> tuple[Verdict, dict, 
             token = cursor.fetchone()[0]
         target = Target("127.0.0.1", cluster.mysql_port, "root", "", 60)
         verdict = judge(folder / "work", folder / "lake", parts, planted, writer, target, cluster.flight, token)
-    figures = {
+    measured = {
         "seconds": round(end - begin, 1),
         "kills": options.kills,
         "online": {"alone": alone, **{n: online(writer, b, e) for n, b, e in phases(folder / "work", begin, end)}},
         "online_conflicts": writer.conflicts,
         "online_broken_connections": writer.broken,
     }
-    return verdict, figures, left
+    return verdict, measured, left
 
 
 def main() -> int:
@@ -316,8 +316,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything below is stopped then, too
     try:
         with tempfile.TemporaryDirectory(prefix="isobar-reconcile-", ignore_cleanup_errors=True) as scratch:
-            verdict, figures, left = rehearse(options, Path(scratch))
-            result = {"verdict": verdict.told(), **figures, "left_behind": left}
+            verdict, measured, left = rehearse(options, Path(scratch))
+            result = {"verdict": verdict.counts(), **measured, "left_behind": left}
             print(json.dumps(result, indent=1), flush=True)
             if options.out:
                 options.out.mkdir(parents=True, exist_ok=True)

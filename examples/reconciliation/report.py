@@ -63,7 +63,7 @@ def text(value: object) -> str:
     return shown if len(shown) <= LONGEST_VALUE else f"{shown[:LONGEST_VALUE]}… ({len(shown)} characters)"
 
 
-def whole(state: dict, ended: str, tables: dict[str, dict], figures: dict) -> dict:
+def whole(state: dict, ended: str, tables: dict[str, dict], counts: dict) -> dict:
     """The report of a run."""
     seconds = (datetime.fromisoformat(ended) - datetime.fromisoformat(state["started"])).total_seconds()
     return {
@@ -74,7 +74,7 @@ def whole(state: dict, ended: str, tables: dict[str, dict], figures: dict) -> di
         "seconds": round(seconds, 1),
         "starts": state["starts"],
         "snapshot": state["snapshot"],
-        **figures,
+        **counts,
         "tables": tables,
     }
 

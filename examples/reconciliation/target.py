@@ -33,17 +33,17 @@ class Again(Exception):
 class Target:
     """Where the live tables are. One connection, made when first needed and made anew when it breaks."""
 
-    def __init__(self, host: str, port: int, user: str, password: str, patience: float):
+    def __init__(self, host: str, port: int, user: str, password: str, retry_timeout: float):
         self.host, self.port, self.user = host, port, user
         self._password = password
-        self.patience = patience
+        self.retry_timeout = retry_timeout
         self.conflicts = 0
         self.reconnects = 0
         self._connection: Connection | None = None
 
-    def another(self, patience: float) -> "Target":
+    def another(self, retry_timeout: float) -> "Target":
         """The same database by another connection."""
-        return Target(self.host, self.port, self.user, self._password, patience)
+        return Target(self.host, self.port, self.user, self._password, retry_timeout)
 
     def transaction(self, work: Callable[[Cursor], T], before_commit: Callable[[], None] = lambda: None) -> T:
         """Runs `work` in one transaction; again after a conflict or a lost connection, within bounds.
@@ -75,9 +75,9 @@ class Target:
                     f"a transaction at {self.host}:{self.port} lost {conflicts} times in a row against others ({why}): "
                     "start the run again when the tables are quieter, or with a smaller --batch-rows"
                 )
-            if since is not None and time.monotonic() - since > self.patience:
+            if since is not None and time.monotonic() - since > self.retry_timeout:
                 raise TargetGone(
-                    f"{self.host}:{self.port} did not answer for {self.patience:.0f} s ({why}): "
+                    f"{self.host}:{self.port} did not answer for {self.retry_timeout:.0f} s ({why}): "
                     "start the run again when it does; what was committed is not repeated"
                 )
             time.sleep(min(PAUSE * (1 + conflicts), LONGEST_PAUSE))
@@ -122,7 +122,7 @@ class Target:
                 read_timeout=COMMIT_SECONDS,
                 write_timeout=COMMIT_SECONDS,
                 # TIMESTAMP columns are read and written in UTC, as the lake holds them. A wait for a lock ends before
-                # the connection's own patience does, so that it is told as what it is.
+                # the connection's own timeout does, so that the error names it.
                 init_command=f"SET time_zone = '+00:00', innodb_lock_wait_timeout = {LOCK_SECONDS}",
             )
         return self._connection

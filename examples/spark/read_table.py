@@ -16,7 +16,7 @@ JAR = Path(__file__).resolve().parents[2] / "spark-connector/target/isobar-spark
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--endpoints", required=True, help="Flight doors of columnar nodes: host:port,host:port")
+    parser.add_argument("--endpoints", required=True, help="Flight servers of columnar nodes: host:port,host:port")
     parser.add_argument("--table", required=True, help="the table, as database.table")
     parser.add_argument("--user", default="root", help="the password is taken from ISOBAR_PASSWORD")
     parser.add_argument("--snapshot", help="token of the snapshot to read; without it the query takes its own")

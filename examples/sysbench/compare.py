@@ -152,7 +152,7 @@ def synced(server: Server, options: argparse.Namespace, trace: Path, workload: s
 
 
 def measure(start, options: argparse.Namespace) -> list[dict]:
-    """All of one server's figures: a server for the times, then one under the tracer for the syncs."""
+    """All measurements of one server: a server for the times, then one under the tracer for the syncs."""
     found = []
     for tracing in (False, True):
         with tempfile.TemporaryDirectory(prefix="isobar-sysbench-") as name, ExitStack() as stack:
@@ -195,7 +195,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=10, help="length of each timed run (10)")
     parser.add_argument("--tables", type=int, default=4, help="tables (4)")
     parser.add_argument("--rows", type=int, default=25_000, help="rows in each (25000)")
-    parser.add_argument("--json", type=Path, help="where to keep the figures")
+    parser.add_argument("--json", type=Path, help="where to keep the results")
     options = parser.parse_args()
     for tool in ("sysbench", "mariadb", "mariadb-install-db", "strace"):
         if shutil.which(tool) is None:

@@ -1,7 +1,7 @@
 """The peers of `isobar bench tpch` and `isobar bench scan`: DuckDB, DataFusion and Spark over the same data.
 
 The bench starts it and asks by lines of JSON, one answer a line; it ends when standard input does. Answers to queries
-are compared here, each with the first that was given. It must print nothing else to standard output, and never tell a
+are compared here, each with the first that was given. It must print nothing else to standard output, and never report a
 time of an answer that it did not fetch whole.
 """
 
@@ -36,16 +36,16 @@ class Absent(Exception):
 class DuckDb:
     """Its own tables in memory, or its views of Parquet files."""
 
-    def __init__(self, asked: dict, native: bool):
+    def __init__(self, request: dict, native: bool):
         try:
             import duckdb
         except ImportError:
             raise Absent("the Python package duckdb is missing: pip install duckdb") from None
         self.version = f"DuckDB {duckdb.__version__}"
         self.connection = duckdb.connect()
-        self.connection.execute(f"SET threads = {int(asked['threads'])}")
+        self.connection.execute(f"SET threads = {int(request['threads'])}")
         for table, columns in tpch.TABLES.items():
-            file = f"'{asked['folder']}/{table}.parquet'"
+            file = f"'{request['folder']}/{table}.parquet'"
             if native:
                 self.connection.execute(f"CREATE TABLE {table} ({columns})")
                 self.connection.execute(f"INSERT INTO {table} SELECT * FROM {file}")
@@ -59,16 +59,16 @@ class DuckDb:
 class DataFusion:
     """Over Parquet files."""
 
-    def __init__(self, asked: dict):
+    def __init__(self, request: dict):
         try:
             import datafusion
         except ImportError:
             raise Absent("the Python package datafusion is missing: pip install datafusion") from None
         self.version = f"DataFusion {datafusion.__version__}"
-        config = datafusion.SessionConfig().with_target_partitions(int(asked["threads"]))
+        config = datafusion.SessionConfig().with_target_partitions(int(request["threads"]))
         self.context = datafusion.SessionContext(config)
         for table in tpch.TABLES:
-            self.context.register_parquet(table, f"{asked['folder']}/{table}.parquet")
+            self.context.register_parquet(table, f"{request['folder']}/{table}.parquet")
 
     def answer(self, text: str) -> Answer:
         batches = self.context.sql(text).collect()
@@ -81,7 +81,7 @@ class Spark:
     started = None
 
     @classmethod
-    def start(cls, asked: dict):
+    def start(cls, request: dict):
         """The session from which the others come."""
         if cls.started is not None:
             return cls.started
@@ -90,33 +90,33 @@ class Spark:
         except ImportError:
             raise Absent("the Python package pyspark is missing: pip install pyspark") from None
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-        jars = [jar for jar in (asked.get("jar"), asked.get("jdbc_jar")) if jar and Path(jar).is_file()]
+        jars = [jar for jar in (request.get("jar"), request.get("jdbc_jar")) if jar and Path(jar).is_file()]
         builder = (
             SparkSession.builder.appName("isobar-bench")
-            .master(f"local[{int(asked['threads'])}]")
-            .config("spark.driver.memory", asked.get("spark_memory", "3g"))
+            .master(f"local[{int(request['threads'])}]")
+            .config("spark.driver.memory", request.get("spark_memory", "3g"))
             .config("spark.jars", ",".join(jars))
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.log.level", "ERROR")
-            .config("spark.sql.shuffle.partitions", str(asked["threads"]))
+            .config("spark.sql.shuffle.partitions", str(request["threads"]))
             .config("spark.sql.catalog.isobar", "org.isobar.spark.IsobarCatalog")
-            .config("spark.sql.catalog.isobar.endpoints", asked.get("endpoints", ""))
-            .config("spark.sql.catalog.isobar.user", asked.get("user", "root"))
+            .config("spark.sql.catalog.isobar.endpoints", request.get("endpoints", ""))
+            .config("spark.sql.catalog.isobar.user", request.get("user", "root"))
         )
         cls.started = builder.getOrCreate()
         return cls.started
 
-    def __init__(self, asked: dict, connector: bool):
-        if connector and not Path(asked.get("jar", "")).is_file():
-            raise Absent(f"the connector's jar {asked.get('jar')} is missing: make jar, or --jar FILE")
-        self.session = self.start(asked).newSession()
+    def __init__(self, request: dict, connector: bool):
+        if connector and not Path(request.get("jar", "")).is_file():
+            raise Absent(f"the connector's jar {request.get('jar')} is missing: make jar, or --jar FILE")
+        self.session = self.start(request).newSession()
         self.version = f"Spark {self.session.version}"
         if connector:
-            self.session.sql(f"USE isobar.{asked['database']}")
+            self.session.sql(f"USE isobar.{request['database']}")
         else:
             for table in tpch.TABLES:
-                file = Path(asked["folder"]) / f"{table}.parquet"
+                file = Path(request["folder"]) / f"{table}.parquet"
                 if file.is_file():
                     self.session.read.parquet(str(file)).createOrReplaceTempView(table)
 
@@ -130,28 +130,28 @@ class Spark:
 class Jdbc:
     """Spark's own JDBC source, which fetches by cursor, at a MySQL-protocol server."""
 
-    def __init__(self, asked: dict):
-        if not Path(asked.get("jdbc_jar") or "").is_file():
+    def __init__(self, request: dict):
+        if not Path(request.get("jdbc_jar") or "").is_file():
             raise Absent(
                 "no JDBC driver: mvn dependency:get -Dartifact=com.mysql:mysql-connector-j:9.5.0, then --jdbc-jar"
                 " ~/.m2/repository/com/mysql/mysql-connector-j/9.5.0/mysql-connector-j-9.5.0.jar"
             )
-        self.session = Spark.start(asked).newSession()
+        self.session = Spark.start(request).newSession()
         self.version = f"Spark {self.session.version}, JDBC"
         options = {
-            "url": f"jdbc:mysql://{asked['address']}/{asked['database']}?useCursorFetch=true",
+            "url": f"jdbc:mysql://{request['address']}/{request['database']}?useCursorFetch=true",
             "dbtable": "lineitem",
-            "user": asked.get("user", "root"),
+            "user": request.get("user", "root"),
             "password": os.environ.get("ISOBAR_PASSWORD", ""),
             "driver": "com.mysql.cj.jdbc.Driver",
             "fetchsize": "10000",
         }
-        if asked["partitions"] > 1:
+        if request["partitions"] > 1:
             options |= {
                 "partitionColumn": "l_orderkey",
                 "lowerBound": "1",
-                "upperBound": str(asked["highest"]),
-                "numPartitions": str(asked["partitions"]),
+                "upperBound": str(request["highest"]),
+                "numPartitions": str(request["partitions"]),
             }
         self.frame = self.session.read.format("jdbc").options(**options).load()
 
@@ -176,11 +176,11 @@ def observed(frame) -> list:
 
 
 OPEN: dict[str, Callable[[dict], object]] = {
-    "duckdb": lambda asked: DuckDb(asked, native=True),
-    "duckdb-parquet": lambda asked: DuckDb(asked, native=False),
+    "duckdb": lambda request: DuckDb(request, native=True),
+    "duckdb-parquet": lambda request: DuckDb(request, native=False),
     "datafusion-parquet": DataFusion,
-    "spark-parquet": lambda asked: Spark(asked, connector=False),
-    "spark-connector": lambda asked: Spark(asked, connector=True),
+    "spark-parquet": lambda request: Spark(request, connector=False),
+    "spark-connector": lambda request: Spark(request, connector=True),
     "jdbc": Jdbc,
 }
 
@@ -192,28 +192,28 @@ class Peers:
         self.readers: dict[str, object] = {}
         self.expected: dict[int, tuple[str, Answer]] = {}
 
-    def do(self, asked: dict) -> dict:
-        match asked["do"]:
+    def do(self, request: dict) -> dict:
+        match request["do"]:
             case "open":
                 began = time.monotonic()
-                reader = OPEN[asked["kind"]](asked)
-                self.readers[asked["reader"]] = reader
+                reader = OPEN[request["kind"]](request)
+                self.readers[request["reader"]] = reader
                 return {"version": reader.version, "seconds": time.monotonic() - began}
             case "query":
                 began = time.monotonic()
-                answer = self.readers[asked["reader"]].answer(tpch.query(asked["number"], asked["scale"]))
+                answer = self.readers[request["reader"]].answer(tpch.query(request["number"], request["scale"]))
                 seconds = time.monotonic() - began
-                against, problems = self.compare(asked["number"], asked["reader"], answer) if asked["check"] else (None, [])
+                against, problems = self.compare(request["number"], request["reader"], answer) if request["check"] else (None, [])
                 return {"seconds": seconds, "against": against, "differences": problems}
             case "check":
-                readers = [READ[kind] for kind in asked["types"]]
+                readers = [READ[kind] for kind in request["types"]]
                 cells = lambda row: (None if text is None else read(text) for read, text in zip(readers, row))  # noqa: E731
-                answer = [tuple(cells(row)) for row in asked["rows"]]
-                against, problems = self.compare(asked["number"], asked["reader"], answer)
+                answer = [tuple(cells(row)) for row in request["rows"]]
+                against, problems = self.compare(request["number"], request["reader"], answer)
                 return {"seconds": 0.0, "against": against, "differences": problems}
             case "scan":
                 began = time.monotonic()
-                seen = self.readers[asked["reader"]].scan()
+                seen = self.readers[request["reader"]].scan()
                 return {"seconds": time.monotonic() - began, "seen": seen}
             case other:
                 raise ValueError(f"{other!r} is no request")
@@ -239,7 +239,7 @@ def main() -> int:
             answer = peers.do(json.loads(line))
         except Absent as absent:
             answer = {"absent": str(absent)}
-        except Exception as error:  # whatever a peer throws is told to whoever asked
+        except Exception as error:  # whatever a peer throws is reported to the caller
             answer = {"error": f"{type(error).__name__}: {str(error)[:800]}"}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()

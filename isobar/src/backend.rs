@@ -40,7 +40,7 @@ impl Backend for SqlBackend {
         host: IpAddr,
     ) -> Result<Option<StoredPassword>, SqlError> {
         let find = async {
-            // A fresh timestamp tells whether the catalog, and so a password, has changed.
+            // A fresh timestamp shows whether the catalog, and so a password, has changed.
             self.placement.timestamp().await?;
             let catalog = self.placement.catalog().await?;
             catalog
@@ -188,11 +188,11 @@ impl Host for ServerHost {
 
     fn store_password(&self, password: &str) -> Vec<u8> {
         let stored = StoredPassword::from_plaintext(password.as_bytes(), AuthPlugin::CachingSha2);
-        // Digests always encode; an account without credentials would be an open door.
+        // Digests always encode; an account without credentials would let anyone in.
         users::encode(&stored).unwrap_or_else(|_| b"unusable".to_vec())
     }
 
-    fn figures(&self) -> (u64, u64) {
-        (self.0.uptime().as_secs(), self.0.questions())
+    fn uptime_and_statements(&self) -> (u64, u64) {
+        (self.0.uptime().as_secs(), self.0.statements())
     }
 }

@@ -152,11 +152,11 @@ fn serve(runtime: &tokio::runtime::Runtime, args: &ServeArgs) -> Result<()> {
     }
     runtime.block_on(async {
         let mut interrupt = signals::Interrupt::new()?;
-        let asked = async move {
+        let stop = async move {
             let signal = interrupt.wait().await;
             tracing::info!(signal, "asked to stop");
         };
-        node::run(config, asked).await
+        node::run(config, stop).await
     })
 }
 

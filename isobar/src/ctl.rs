@@ -92,7 +92,7 @@ fn reports<'a>(
     peers.map(|(node, peer)| (*node, peer))
 }
 
-/// The picture as JSON; numbers of nodes and regions as JSON numbers.
+/// The status as JSON; numbers of nodes and regions as JSON numbers.
 pub fn as_json(status: &ClusterStatus) -> Value {
     let nodes: Vec<Value> = status
         .nodes
@@ -173,7 +173,7 @@ fn time_notes(time: &TimeStatus) -> Vec<String> {
         )),
         Some(_) => {}
         None => notes.push(
-            "placement's leader has not heard the clocks of a majority of the row nodes".to_owned(),
+            "placement's leader does not know the clocks of a majority of the row nodes".to_owned(),
         ),
     }
     let wrong = time.clocks.iter().filter(|(_, off)| off.unsigned_abs() > AHEAD_MS);

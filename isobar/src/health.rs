@@ -1,4 +1,4 @@
-//! Whether a cluster is up: every node expected is heard of, and placement has a leader.
+//! Whether a cluster is up: every expected node sends heartbeats, and placement has a leader.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::config::Member;
 use crate::playground::Expected;
 
-/// A node not heard of for this long counts as down, in milliseconds.
+/// A node whose last heartbeat is this old counts as down, in milliseconds.
 pub const DOWN_MS: u64 = 3_000;
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -23,12 +23,12 @@ pub fn placement_client(members: &[Member]) -> PlacementClient {
     PlacementClient::new(std::sync::Arc::new(rpc), addresses)
 }
 
-/// Waits until the cluster shows what is expected; `tell` hears what is still missing.
+/// Waits until the cluster shows what is expected; `report` gets what is still missing.
 pub async fn wait(
     members: &[Member],
     expected: &Expected,
     limit: Duration,
-    mut tell: impl FnMut(String),
+    mut report: impl FnMut(String),
 ) -> Result<()> {
     let placement = placement_client(members);
     let end = Instant::now() + limit;
@@ -42,7 +42,7 @@ pub async fn wait(
         if Instant::now() >= end {
             bail!("after {} s the cluster is not healthy: {missing}", limit.as_secs());
         }
-        tell(format!("waiting for {missing}"));
+        report(format!("waiting for {missing}"));
         tokio::time::sleep(PAUSE).await;
     }
 }

@@ -1,6 +1,6 @@
 //! The one binary's library: wiring of nodes, the MySQL wire, the command line.
 //!
-//! Rooms below know nothing of processes, files of settings or terminals; this one knows little
+//! Crates below know nothing of processes, files of settings or terminals; this one knows little
 //! else.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 

@@ -1,12 +1,12 @@
-//! One node: wires the rooms together for its role and runs until it is asked to stop.
+//! One node: wires the crates together for its role and runs until it is asked to stop.
 //!
-//! Nothing is decided here; a room that needs another gets it as an argument.
+//! Nothing is decided here; a crate that needs another gets it as an argument.
 
 mod addresses;
-mod beat;
 mod columnar;
 mod entry;
 mod garbage;
+mod heartbeat;
 mod orders;
 pub(crate) mod row;
 mod scrub;
@@ -107,7 +107,7 @@ impl Common {
         );
         let mut settings = raft::StoreConfig::new(me.node);
         settings.session = raft::Session { boot: me.session.boot, id: me.session.id };
-        settings.participation = match me.identity.founding() {
+        settings.participation = match me.identity.committed_plan() {
             // There is nobody yet to register with.
             Some(_) => raft::Participation::Placement,
             None => raft::Participation::None,

@@ -1,4 +1,4 @@
-//! MySQL's users as placement keeps them, for every door of the house.
+//! MySQL's users as placement keeps them, for the MySQL port and the Flight server.
 //!
 //! Passwords are checked against stored digests and never kept or logged.
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use mpp::auth::PasswordCheck;
-use mpp::error::{DoorCode, DoorError};
+use mpp::error::{MppCode, MppError};
 use placement::client::PlacementClient;
 use types::{Error, Result};
 
@@ -29,7 +29,7 @@ pub fn decode(bytes: &[u8]) -> Result<StoredPassword> {
         .map_err(|error| Error::Corrupt(format!("stored credentials are unreadable: {error}")))
 }
 
-/// How the Flight door checks a password.
+/// How the Flight server checks a password.
 pub fn password_check(placement: PlacementClient) -> PasswordCheck {
     Arc::new(move |user, password, host| {
         let placement = placement.clone();
@@ -43,8 +43,8 @@ pub fn password_check(placement: PlacementClient) -> PasswordCheck {
             if known {
                 return Ok(());
             }
-            Err(DoorError::new(
-                DoorCode::Unauthenticated,
+            Err(MppError::new(
+                MppCode::Unauthenticated,
                 format!("access denied for user '{user}'@'{host}': wrong user name or password"),
             ))
         }

@@ -1,4 +1,4 @@
-//! Actions of the door: snapshots and the catalog, as JSON in and JSON out.
+//! Actions of the Flight server: snapshots and the catalog, as JSON in and JSON out.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use types::{RegionKind, SnapshotToken, Timestamp};
 
 use crate::auth::Caller;
-use crate::error::{DoorCode, DoorError, DoorResult};
+use crate::error::{MppCode, MppError, MppResult};
 use crate::exec::Engine;
 use crate::request::SqlCommand;
 
-/// Lease of a snapshot that the door takes when a request names none, in milliseconds.
+/// Lease of a snapshot that the Flight server takes when a request names none, in milliseconds.
 pub const DEFAULT_TTL_MS: u64 = 600_000;
 /// Longest lease that a client may ask for, in milliseconds.
 const MAX_TTL_MS: u64 = 24 * 3_600_000;
@@ -84,17 +84,17 @@ pub struct SnapshotInfo {
     pub expires_ms: u64,
 }
 
-fn parse<'a, T: Deserialize<'a>>(action: &str, body: &'a [u8]) -> DoorResult<T> {
+fn parse<'a, T: Deserialize<'a>>(action: &str, body: &'a [u8]) -> MppResult<T> {
     let body = if body.is_empty() { b"{}" } else { body };
     serde_json::from_slice(body)
-        .map_err(|error| DoorError::new(DoorCode::Invalid, format!("{action}: {error}")))
+        .map_err(|error| MppError::new(MppCode::Invalid, format!("{action}: {error}")))
 }
 
 /// A duration as people write it: `90s`, `10m`, `2h`; plain digits are seconds.
-pub fn parse_ttl(text: &str) -> DoorResult<u64> {
+pub fn parse_ttl(text: &str) -> MppResult<u64> {
     let bad = || {
-        DoorError::new(
-            DoorCode::Invalid,
+        MppError::new(
+            MppCode::Invalid,
             format!("'{text}' is no duration: write 90s, 10m or 2h, at most 24h"),
         )
     };
@@ -119,7 +119,7 @@ impl Engine {
         &self,
         ttl_ms: u64,
         owner: &str,
-    ) -> DoorResult<(SnapshotToken, SnapshotInfo)> {
+    ) -> MppResult<(SnapshotToken, SnapshotInfo)> {
         let ttl = Duration::from_millis(ttl_ms);
         let lease = self.placement.take_lease(None, ttl, owner).await?;
         let token = SnapshotToken { ts: lease.ts, lease: lease.id };
@@ -127,7 +127,7 @@ impl Engine {
         Ok((token, info))
     }
 
-    async fn snapshot_info(&self, token: SnapshotToken, until: u64) -> DoorResult<SnapshotInfo> {
+    async fn snapshot_info(&self, token: SnapshotToken, until: u64) -> MppResult<SnapshotInfo> {
         let key = self.placement.signing_key().await?;
         Ok(SnapshotInfo {
             snapshot: token.sign(&key),
@@ -138,7 +138,7 @@ impl Engine {
     }
 
     /// Reads a token that a client presents, and checks that its lease lives.
-    pub async fn redeem(&self, text: &str) -> DoorResult<(SnapshotToken, SnapshotInfo)> {
+    pub async fn redeem(&self, text: &str) -> MppResult<(SnapshotToken, SnapshotInfo)> {
         let token = self.verified(text).await?;
         let leases = self.placement.leases().await?;
         let lease = leases
@@ -150,14 +150,14 @@ impl Engine {
     }
 
     /// Reads a token, whether its lease lives or not.
-    async fn verified(&self, text: &str) -> DoorResult<SnapshotToken> {
+    async fn verified(&self, text: &str) -> MppResult<SnapshotToken> {
         let key = self.placement.signing_key().await?;
         SnapshotToken::verify(text, &key)
-            .map_err(|error| DoorError::new(DoorCode::TicketForged, error.to_string()))
+            .map_err(|error| MppError::new(MppCode::TicketForged, error.to_string()))
     }
 
     /// Carries out an action for a user.
-    pub async fn act(&self, action: &str, body: &[u8], caller: &Caller) -> DoorResult<Value> {
+    pub async fn act(&self, action: &str, body: &[u8], caller: &Caller) -> MppResult<Value> {
         match action {
             "snapshot.take" => {
                 let Take { ttl } = parse(action, body)?;
@@ -215,19 +215,19 @@ impl Engine {
                 };
                 Ok(json!(self.explain(&command.query, &context, ts, analyze).await?))
             }
-            other => Err(DoorError::new(
-                DoorCode::Unsupported,
+            other => Err(MppError::new(
+                MppCode::Unsupported,
                 format!("there is no action '{other}': ListActions names those there are"),
             )),
         }
     }
 
     /// A fresh timestamp; also learns whether the catalog changed.
-    pub async fn timestamp(&self) -> DoorResult<Timestamp> {
+    pub async fn timestamp(&self) -> MppResult<Timestamp> {
         Ok(self.placement.timestamp().await?.0)
     }
 
-    async fn describe_table(&self, database: &str, name: &str) -> DoorResult<Value> {
+    async fn describe_table(&self, database: &str, name: &str) -> MppResult<Value> {
         let table = self.table(database, name).await?;
         let routes = self.placement.fresh_regions(RegionKind::Records(table.id)).await?;
         let available = table.columnar_replicas > 0
@@ -263,7 +263,6 @@ impl Engine {
     }
 }
 
-fn to_json(value: &impl Serialize) -> DoorResult<Value> {
-    serde_json::to_value(value)
-        .map_err(|error| DoorError::new(DoorCode::Invalid, error.to_string()))
+fn to_json(value: &impl Serialize) -> MppResult<Value> {
+    serde_json::to_value(value).map_err(|error| MppError::new(MppCode::Invalid, error.to_string()))
 }

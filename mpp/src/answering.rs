@@ -7,15 +7,15 @@ use std::collections::BTreeSet;
 
 use types::{Error, NodeId, Timestamp};
 
-use crate::error::{DoorCode, DoorError, DoorResult};
+use crate::error::{MppCode, MppError, MppResult};
 use crate::exec::Engine;
-use crate::picture::Owner;
+use crate::layout::Owner;
 
 impl Engine {
-    /// Fails if versions of a snapshot may be gone, as far as this node has heard. A replica that
+    /// Fails if versions of a snapshot may be gone, as far as this node knows. A replica that
     /// has dropped some, or was copied from one that had, refuses by itself; this refuses the same
     /// snapshot on all of them, as rows do.
-    pub(crate) fn check_readable(&self, ts: Timestamp) -> DoorResult<()> {
+    pub(crate) fn check_readable(&self, ts: Timestamp) -> MppResult<()> {
         match self.placement.safe_point().floor {
             floor if ts < floor => Err(Error::SnapshotTooOld { ts, floor }.into()),
             _ => Ok(()),
@@ -23,7 +23,7 @@ impl Engine {
     }
 
     /// Nodes that did not answer this one, or its caller, who has `named` them; after a failure also
-    /// those that placement has not heard of, or that accept no connection.
+    /// those with no recent heartbeat, or that accept no connection.
     pub(crate) async fn nodes_to_avoid(&self, named: &[NodeId], again: bool) -> Vec<NodeId> {
         let silent = self.pulse.silent().into_iter().chain(named.iter().copied());
         let mut avoid: Vec<NodeId> = silent.collect();
@@ -39,8 +39,8 @@ impl Engine {
         &self,
         nodes: Vec<Owner>,
         without: impl Fn(&BTreeSet<NodeId>) -> bool,
-        first: impl Future<Output = DoorResult<T>>,
-    ) -> DoorResult<T> {
+        first: impl Future<Output = MppResult<T>>,
+    ) -> MppResult<T> {
         let address = |owner: Owner| {
             let port = owner.worker.port_or_known_default()?;
             Some((owner.node, format!("{}:{port}", owner.worker.host_str()?)))
@@ -55,8 +55,8 @@ impl Engine {
             Ok(answer) => answer,
             Err(silent) => {
                 let nodes: Vec<String> = silent.iter().map(NodeId::to_string).collect();
-                Err(DoorError::new(
-                    DoorCode::Unavailable,
+                Err(MppError::new(
+                    MppCode::Unavailable,
                     format!(
                         "columnar node {} does not answer: check that it runs, or wait until its \
                          tables have replicas elsewhere",

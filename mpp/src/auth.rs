@@ -1,4 +1,4 @@
-//! Who may use the door: MySQL's users by password, or a short-lived bearer token.
+//! Who may use the Flight server: MySQL's users by password, or a short-lived bearer token.
 //!
 //! Passwords and tokens are never logged.
 
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tonic::metadata::MetadataMap;
 use types::token;
 
-use crate::error::{DoorCode, DoorError, DoorResult};
+use crate::error::{MppCode, MppError, MppResult};
 
 /// Of Basic credentials: Go's Flight clients, and so ADBC's drivers, send them without padding.
 const BASIC: GeneralPurpose = GeneralPurpose::new(
@@ -27,7 +27,7 @@ pub const BEARER_TTL_MS: u64 = 3_600_000;
 
 /// Checks a user's password for a client at an address.
 pub type PasswordCheck =
-    Arc<dyn Fn(String, String, IpAddr) -> BoxFuture<'static, DoorResult<()>> + Send + Sync>;
+    Arc<dyn Fn(String, String, IpAddr) -> BoxFuture<'static, MppResult<()>> + Send + Sync>;
 
 /// Who calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,21 +49,21 @@ struct Bearer {
     vouched: bool,
 }
 
-fn refused(text: &str) -> DoorError {
-    DoorError::new(DoorCode::Unauthenticated, text)
+fn refused(text: &str) -> MppError {
+    MppError::new(MppCode::Unauthenticated, text)
 }
 
 /// Issues a bearer token for a user that was checked.
-pub fn bearer(user: &str, key: &[u8], now_ms: u64) -> DoorResult<String> {
+pub fn bearer(user: &str, key: &[u8], now_ms: u64) -> MppResult<String> {
     issue(user, key, now_ms, false)
 }
 
 /// Issues a bearer token for a SQL node, whose users do here what it has let them do.
-pub fn voucher(user: &str, key: &[u8], now_ms: u64) -> DoorResult<String> {
+pub fn voucher(user: &str, key: &[u8], now_ms: u64) -> MppResult<String> {
     issue(user, key, now_ms, true)
 }
 
-fn issue(user: &str, key: &[u8], now_ms: u64, vouched: bool) -> DoorResult<String> {
+fn issue(user: &str, key: &[u8], now_ms: u64, vouched: bool) -> MppResult<String> {
     let claim = Bearer { user: user.to_owned(), expires_ms: now_ms + BEARER_TTL_MS, vouched };
     let claim = serde_json::to_vec(&claim).map_err(|_| refused("the token cannot be written"))?;
     let tag = token::sign(key, &claim);
@@ -80,7 +80,7 @@ pub enum Bearers {
     Genuine,
 }
 
-fn open_bearer(text: &str, key: &[u8], now_ms: u64, taken: Bearers) -> DoorResult<Bearer> {
+fn open_bearer(text: &str, key: &[u8], now_ms: u64, taken: Bearers) -> MppResult<Bearer> {
     let forged = || refused("this bearer token was not issued by this cluster: log in again");
     let (claim, tag) = text.split_once('.').ok_or_else(forged)?;
     let claim = URL_SAFE_NO_PAD.decode(claim).map_err(|_| forged())?;
@@ -101,7 +101,7 @@ pub async fn authenticate(
     now_ms: u64,
     check: &PasswordCheck,
     taken: Bearers,
-) -> DoorResult<Caller> {
+) -> MppResult<Caller> {
     let header = metadata
         .get("authorization")
         .and_then(|value| value.to_str().ok())

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use tonic::transport::{Channel, Endpoint};
 use url::Url;
 
-use crate::error::{DoorCode, DoorError, DoorResult};
+use crate::error::{MppCode, MppError, MppResult};
 
 /// How long opening a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -34,7 +34,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 pub struct WorkerChannels(Arc<Mutex<HashMap<Url, Channel>>>);
 
 impl WorkerChannels {
-    async fn channel(&self, url: &Url) -> DoorResult<Channel> {
+    async fn channel(&self, url: &Url) -> MppResult<Channel> {
         if let Some(channel) = self.0.lock().get(url) {
             return Ok(channel.clone());
         }
@@ -43,7 +43,7 @@ impl WorkerChannels {
                 "the worker at {url} cannot be reached ({cause}): check that its node runs, or \
                  read rows"
             );
-            DoorError::new(DoorCode::Unavailable, text)
+            MppError::new(MppCode::Unavailable, text)
         };
         let endpoint = Endpoint::from_shared(url.to_string())
             .map_err(|error| failed(error.to_string()))?

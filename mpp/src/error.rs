@@ -1,4 +1,4 @@
-//! Errors of the door: a code that programs test, and a text for people.
+//! Errors of the Flight server and of distributed plans: a code that programs test, and a text for people.
 //!
 //! The code travels inside the text (`ISOBAR-CODE: …`), because DataFusion and gRPC both keep
 //! texts and lose types.
@@ -22,7 +22,7 @@ const BROKEN: [&str; 5] = [
 
 /// A stable name for what went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DoorCode {
+pub enum MppCode {
     /// The snapshot is older than what is kept.
     SnapshotTooOld,
     /// The lease ran out.
@@ -55,122 +55,122 @@ pub enum DoorCode {
     Denied,
 }
 
-impl DoorCode {
-    const ALL: [DoorCode; 15] = [
-        DoorCode::SnapshotTooOld,
-        DoorCode::LeaseLost,
-        DoorCode::TicketForged,
-        DoorCode::TicketExpired,
-        DoorCode::TableChanged,
-        DoorCode::NotFound,
-        DoorCode::Invalid,
-        DoorCode::StaleRegion,
-        DoorCode::Unavailable,
-        DoorCode::Timeout,
-        DoorCode::Corrupt,
-        DoorCode::Cancelled,
-        DoorCode::Unsupported,
-        DoorCode::Unauthenticated,
-        DoorCode::Denied,
+impl MppCode {
+    const ALL: [MppCode; 15] = [
+        MppCode::SnapshotTooOld,
+        MppCode::LeaseLost,
+        MppCode::TicketForged,
+        MppCode::TicketExpired,
+        MppCode::TableChanged,
+        MppCode::NotFound,
+        MppCode::Invalid,
+        MppCode::StaleRegion,
+        MppCode::Unavailable,
+        MppCode::Timeout,
+        MppCode::Corrupt,
+        MppCode::Cancelled,
+        MppCode::Unsupported,
+        MppCode::Unauthenticated,
+        MppCode::Denied,
     ];
 
     /// Name on the wire.
     pub const fn name(self) -> &'static str {
         match self {
-            DoorCode::SnapshotTooOld => "SNAPSHOT_TOO_OLD",
-            DoorCode::LeaseLost => "LEASE_LOST",
-            DoorCode::TicketForged => "TICKET_FORGED",
-            DoorCode::TicketExpired => "TICKET_EXPIRED",
-            DoorCode::TableChanged => "TABLE_CHANGED",
-            DoorCode::NotFound => "NOT_FOUND",
-            DoorCode::Invalid => "INVALID",
-            DoorCode::StaleRegion => "STALE_REGION",
-            DoorCode::Unavailable => "UNAVAILABLE",
-            DoorCode::Timeout => "TIMEOUT",
-            DoorCode::Corrupt => "CORRUPT",
-            DoorCode::Cancelled => "CANCELLED",
-            DoorCode::Unsupported => "UNSUPPORTED",
-            DoorCode::Unauthenticated => "UNAUTHENTICATED",
-            DoorCode::Denied => "DENIED",
+            MppCode::SnapshotTooOld => "SNAPSHOT_TOO_OLD",
+            MppCode::LeaseLost => "LEASE_LOST",
+            MppCode::TicketForged => "TICKET_FORGED",
+            MppCode::TicketExpired => "TICKET_EXPIRED",
+            MppCode::TableChanged => "TABLE_CHANGED",
+            MppCode::NotFound => "NOT_FOUND",
+            MppCode::Invalid => "INVALID",
+            MppCode::StaleRegion => "STALE_REGION",
+            MppCode::Unavailable => "UNAVAILABLE",
+            MppCode::Timeout => "TIMEOUT",
+            MppCode::Corrupt => "CORRUPT",
+            MppCode::Cancelled => "CANCELLED",
+            MppCode::Unsupported => "UNSUPPORTED",
+            MppCode::Unauthenticated => "UNAUTHENTICATED",
+            MppCode::Denied => "DENIED",
         }
     }
 
-    /// Whether planning the query anew, with a fresh picture of the cluster, may succeed.
+    /// Whether planning the query anew, with fresh routes, may succeed.
     pub fn is_retryable(self) -> bool {
         matches!(
             self,
-            DoorCode::StaleRegion | DoorCode::Unavailable | DoorCode::Corrupt | DoorCode::Timeout
+            MppCode::StaleRegion | MppCode::Unavailable | MppCode::Corrupt | MppCode::Timeout
         )
     }
 
     fn status(self) -> Code {
         match self {
-            DoorCode::TicketForged | DoorCode::Denied => Code::PermissionDenied,
-            DoorCode::SnapshotTooOld
-            | DoorCode::LeaseLost
-            | DoorCode::TicketExpired
-            | DoorCode::TableChanged => Code::FailedPrecondition,
-            DoorCode::NotFound => Code::NotFound,
-            DoorCode::Invalid => Code::InvalidArgument,
-            DoorCode::StaleRegion | DoorCode::Unavailable => Code::Unavailable,
-            DoorCode::Timeout => Code::DeadlineExceeded,
-            DoorCode::Corrupt => Code::DataLoss,
-            DoorCode::Cancelled => Code::Cancelled,
-            DoorCode::Unsupported => Code::Unimplemented,
-            DoorCode::Unauthenticated => Code::Unauthenticated,
+            MppCode::TicketForged | MppCode::Denied => Code::PermissionDenied,
+            MppCode::SnapshotTooOld
+            | MppCode::LeaseLost
+            | MppCode::TicketExpired
+            | MppCode::TableChanged => Code::FailedPrecondition,
+            MppCode::NotFound => Code::NotFound,
+            MppCode::Invalid => Code::InvalidArgument,
+            MppCode::StaleRegion | MppCode::Unavailable => Code::Unavailable,
+            MppCode::Timeout => Code::DeadlineExceeded,
+            MppCode::Corrupt => Code::DataLoss,
+            MppCode::Cancelled => Code::Cancelled,
+            MppCode::Unsupported => Code::Unimplemented,
+            MppCode::Unauthenticated => Code::Unauthenticated,
         }
     }
 }
 
-/// An error of the door.
+/// An error of the Flight server or of a distributed plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DoorError {
+pub struct MppError {
     /// For programs.
-    pub code: DoorCode,
+    pub code: MppCode,
     /// For people: object, cause, next step.
     pub text: String,
 }
 
-/// The door's result.
-pub type DoorResult<T> = Result<T, DoorError>;
+/// A result with such an error.
+pub type MppResult<T> = Result<T, MppError>;
 
-impl DoorError {
+impl MppError {
     /// An error of a code.
-    pub fn new(code: DoorCode, text: impl Into<String>) -> Self {
-        DoorError { code, text: text.into() }
+    pub fn new(code: MppCode, text: impl Into<String>) -> Self {
+        MppError { code, text: text.into() }
     }
 
     /// Finds a coded error within a text that passed through other layers.
     pub fn find(text: &str) -> Option<Self> {
         let at = text.find(MARK)?;
         let (name, rest) = text[at + MARK.len()..].split_once(": ")?;
-        let code = DoorCode::ALL.into_iter().find(|code| code.name() == name)?;
-        Some(DoorError { code, text: rest.to_owned() })
+        let code = MppCode::ALL.into_iter().find(|code| code.name() == name)?;
+        Some(MppError { code, text: rest.to_owned() })
     }
 }
 
-impl std::fmt::Display for DoorError {
+impl std::fmt::Display for MppError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{MARK}{}: {}", self.code.name(), self.text)
     }
 }
 
-impl std::error::Error for DoorError {}
+impl std::error::Error for MppError {}
 
-impl From<Error> for DoorError {
+impl From<Error> for MppError {
     fn from(error: Error) -> Self {
         let code = match &error {
-            Error::SnapshotTooOld { .. } => DoorCode::SnapshotTooOld,
-            Error::LeaseLost(_) => DoorCode::LeaseLost,
-            Error::StaleEpoch { .. } | Error::RegionNotFound(_) => DoorCode::StaleRegion,
-            Error::SchemaChanged { .. } => DoorCode::TableChanged,
-            Error::NotFound { .. } => DoorCode::NotFound,
-            Error::Invalid(_) | Error::Exists { .. } | Error::Duplicate { .. } => DoorCode::Invalid,
-            Error::Timeout { .. } => DoorCode::Timeout,
-            Error::Corrupt(_) => DoorCode::Corrupt,
+            Error::SnapshotTooOld { .. } => MppCode::SnapshotTooOld,
+            Error::LeaseLost(_) => MppCode::LeaseLost,
+            Error::StaleEpoch { .. } | Error::RegionNotFound(_) => MppCode::StaleRegion,
+            Error::SchemaChanged { .. } => MppCode::TableChanged,
+            Error::NotFound { .. } => MppCode::NotFound,
+            Error::Invalid(_) | Error::Exists { .. } | Error::Duplicate { .. } => MppCode::Invalid,
+            Error::Timeout { .. } => MppCode::Timeout,
+            Error::Corrupt(_) => MppCode::Corrupt,
             // Not for another try.
-            Error::Cancelled(_) | Error::OutcomeUnknown { .. } => DoorCode::Cancelled,
-            Error::Revoked(_) => DoorCode::Unavailable,
+            Error::Cancelled(_) | Error::OutcomeUnknown { .. } => MppCode::Cancelled,
+            Error::Revoked(_) => MppCode::Unavailable,
             Error::NotLeader { .. }
             | Error::Conflict { .. }
             | Error::Locked(_)
@@ -181,24 +181,24 @@ impl From<Error> for DoorError {
             | Error::LockBusy(_)
             | Error::Unavailable(_)
             | Error::Dropped(_)
-            | Error::Io(_) => DoorCode::Unavailable,
+            | Error::Io(_) => MppCode::Unavailable,
         };
-        DoorError::new(code, error.to_string())
+        MppError::new(code, error.to_string())
     }
 }
 
 /// The one place where an error of the libraries below becomes one of a client's: their texts go to the node's log alone.
-impl From<DataFusionError> for DoorError {
+impl From<DataFusionError> for MppError {
     fn from(error: DataFusionError) -> Self {
         let text = error.to_string();
-        if let Some(coded) = DoorError::find(&text) {
+        if let Some(coded) = MppError::find(&text) {
             return coded;
         }
         let root = error.find_root();
         if let DataFusionError::ExecutionJoin(task) = root
             && task.is_panic()
         {
-            return DoorError::new(DoorCode::Invalid, sql::panics::fault().to_string());
+            return MppError::new(MppCode::Invalid, sql::panics::fault().to_string());
         }
         if let DataFusionError::External(cause) = root
             && let Some(status) = cause.downcast_ref::<Status>()
@@ -210,52 +210,52 @@ impl From<DataFusionError> for DoorError {
             tracing::warn!(cause = text, "a worker's answer broke off");
             let text =
                 "a columnar node that the query runs on cannot be reached: run the query again";
-            return DoorError::new(DoorCode::Unavailable, text);
+            return MppError::new(MppCode::Unavailable, text);
         }
         refused(&SqlError::from(error))
     }
 }
 
-impl From<ArrowError> for DoorError {
+impl From<ArrowError> for MppError {
     fn from(error: ArrowError) -> Self {
         DataFusionError::from(error).into()
     }
 }
 
 /// An error that has a number in MySQL.
-pub(crate) fn refused(error: &SqlError) -> DoorError {
+pub(crate) fn refused(error: &SqlError) -> MppError {
     let code = match error.code {
-        1049 | 1051 | 1054 | 1146 => DoorCode::NotFound,
-        1235 => DoorCode::Unsupported,
-        1412 => DoorCode::TableChanged,
-        8175 | 9005 => DoorCode::Unavailable,
-        _ => DoorCode::Invalid,
+        1049 | 1051 | 1054 | 1146 => MppCode::NotFound,
+        1235 => MppCode::Unsupported,
+        1412 => MppCode::TableChanged,
+        8175 | 9005 => MppCode::Unavailable,
+        _ => MppCode::Invalid,
     };
-    DoorError::new(code, error.to_string())
+    MppError::new(code, error.to_string())
 }
 
-impl From<DoorError> for DataFusionError {
-    fn from(error: DoorError) -> Self {
+impl From<MppError> for DataFusionError {
+    fn from(error: MppError) -> Self {
         DataFusionError::Execution(error.to_string())
     }
 }
 
-impl From<DoorError> for Status {
-    fn from(error: DoorError) -> Self {
+impl From<MppError> for Status {
+    fn from(error: MppError) -> Self {
         Status::new(error.code.status(), error.to_string())
     }
 }
 
-impl From<Status> for DoorError {
+impl From<Status> for MppError {
     fn from(status: Status) -> Self {
-        DoorError::find(status.message()).unwrap_or_else(|| {
+        MppError::find(status.message()).unwrap_or_else(|| {
             let code = match status.code() {
-                Code::Unauthenticated => DoorCode::Unauthenticated,
-                Code::DeadlineExceeded => DoorCode::Timeout,
-                Code::Cancelled => DoorCode::Cancelled,
-                _ => DoorCode::Unavailable,
+                Code::Unauthenticated => MppCode::Unauthenticated,
+                Code::DeadlineExceeded => MppCode::Timeout,
+                Code::Cancelled => MppCode::Cancelled,
+                _ => MppCode::Unavailable,
             };
-            DoorError::new(code, status.message())
+            MppError::new(code, status.message())
         })
     }
 }

@@ -22,23 +22,23 @@ use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use placement::client::PlacementClient;
 use rpc::Pulse;
-use sql::lane;
 use sql::planner::{PlannedSelect, QueryContext, TableResolver};
+use sql::query_threads;
 use sql::result::{ResultColumn, SqlError};
 use tonic::service::Routes;
-use types::columns::told_field;
+use types::columns::client_field;
 use types::{LeaseId, NodeId, SnapshotToken, Table, Timestamp};
 
 use crate::channel::{self, WorkerChannels};
-use crate::error::{DoorCode, DoorError, DoorResult, refused};
+use crate::error::{MppCode, MppError, MppResult, refused};
 use crate::guard::Guarded;
 use crate::handlers::QueryNodes;
-use crate::picture::Owners;
+use crate::layout::Owners;
 use crate::reader::Reader;
 use crate::request::SqlContext;
 use crate::session::Sessions;
 use crate::table::{ColumnarTables, Expected};
-use crate::worker::OnLane;
+use crate::worker::OnQueryThreads;
 use crate::{rules, session, verifier};
 
 /// How often a query is planned before its failure is the client's.
@@ -48,7 +48,7 @@ const ATTEMPT_WINDOW: Duration = Duration::from_secs(4);
 /// Pauses before another attempt, so that a moving region can arrive; nodes report four times a second.
 const PAUSES: [Duration; ATTEMPTS - 1] =
     [Duration::from_millis(100), Duration::from_millis(200), Duration::from_millis(400)];
-/// A node not heard of for this long is avoided, if another holds the data.
+/// A node whose last heartbeat is this old is avoided, if another holds the data.
 const SILENT_MS: u64 = 3_000;
 /// How long EXPLAIN ANALYZE waits for the workers' metrics, some of which may never come.
 const METRICS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -66,11 +66,11 @@ pub struct Engine {
     leases: Mutex<KnownLeases>,
 }
 
-/// Leases that lived when placement was last asked.
+/// Leases that lived when they were last fetched from placement.
 #[derive(Default)]
 struct KnownLeases {
-    /// Unix milliseconds of the asking.
-    asked_ms: u64,
+    /// When they were fetched, in Unix milliseconds.
+    fetched_ms: u64,
     /// Unix milliseconds of the end, by lease.
     ends: HashMap<LeaseId, u64>,
 }
@@ -80,14 +80,14 @@ pub struct Answer {
     /// Schema of the batches.
     pub schema: SchemaRef,
     /// The rows.
-    pub batches: BoxStream<'static, DoorResult<RecordBatch>>,
+    pub batches: BoxStream<'static, MppResult<RecordBatch>>,
 }
 
 /// A query whose plan was made and verified.
 struct Prepared {
     plan: Arc<dyn ExecutionPlan>,
     context: SessionContext,
-    /// The answer's columns, as clients are told them.
+    /// The answer's columns, as clients see them.
     schema: SchemaRef,
     tables: Arc<ColumnarTables>,
 }
@@ -103,7 +103,7 @@ impl Engine {
         clock: Arc<dyn Clock>,
         reader: Arc<Reader>,
         runtime: Arc<RuntimeEnv>,
-    ) -> DoorResult<Arc<Self>> {
+    ) -> MppResult<Arc<Self>> {
         let channels = WorkerChannels::default();
         let sessions = Sessions::new(reader.clone(), runtime.clone(), channels.clone())?;
         let worker = session::worker(reader.clone(), runtime, channels);
@@ -118,7 +118,7 @@ impl Engine {
     /// `Unavailable` if there are no threads for queries.
     pub fn worker_routes(&self) -> types::Result<Routes> {
         let worker = Guarded(self.worker.clone().into_worker_server());
-        Ok(Routes::new(OnLane::new(worker, lane::handle()?)))
+        Ok(Routes::new(OnQueryThreads::new(worker, query_threads::handle()?)))
     }
 
     /// Unix milliseconds now.
@@ -127,24 +127,24 @@ impl Engine {
     }
 
     /// Columnar nodes, as far as known.
-    pub fn owners(&self) -> DoorResult<Owners> {
+    pub fn owners(&self) -> MppResult<Owners> {
         Owners::of(&self.placement.known_nodes())
     }
 
     /// Asks placement for the nodes and their addresses, which otherwise come with heartbeats.
-    pub async fn refresh_nodes(&self) -> DoorResult<()> {
+    pub async fn refresh_nodes(&self) -> MppResult<()> {
         self.placement.status().await?;
         Ok(())
     }
 
     /// Fails if a table is younger than the snapshot that is to be read.
-    pub async fn check_age(&self, table: &Table, ts: Timestamp) -> DoorResult<()> {
+    pub async fn check_age(&self, table: &Table, ts: Timestamp) -> MppResult<()> {
         let catalog = self.placement.catalog().await?;
         catalog.check_not_importing(table.id)?;
         match catalog.existed_at(table.id, ts) {
             true => Ok(()),
-            false => Err(DoorError::new(
-                DoorCode::TableChanged,
+            false => Err(MppError::new(
+                MppCode::TableChanged,
                 format!(
                     "table {}.{} was created or renamed after the snapshot that is read, or a \
                      column's type was changed: take a new snapshot",
@@ -155,22 +155,22 @@ impl Engine {
     }
 
     /// A table of the current catalog.
-    pub async fn table(&self, database: &str, name: &str) -> DoorResult<Arc<Table>> {
+    pub async fn table(&self, database: &str, name: &str) -> MppResult<Arc<Table>> {
         let catalog = self.placement.catalog().await?;
         let found = catalog.tables.iter().find(|table| {
             table.database.eq_ignore_ascii_case(database) && table.name.eq_ignore_ascii_case(name)
         });
         found.cloned().map(Arc::new).ok_or_else(|| {
-            DoorError::new(DoorCode::NotFound, format!("table {database}.{name} does not exist"))
+            MppError::new(MppCode::NotFound, format!("table {database}.{name} does not exist"))
         })
     }
 
     /// Fails unless the lease lives, as placement knew at most [`LEASE_MEMORY_MS`] ago. Number 0
     /// stands for no lease: a snapshot that its own SQL node protects.
-    pub async fn check_lease(&self, lease: LeaseId) -> DoorResult<()> {
+    pub async fn check_lease(&self, lease: LeaseId) -> MppResult<()> {
         let now = self.now_ms();
         let lives = |known: &KnownLeases| known.ends.get(&lease).is_some_and(|end| now <= *end);
-        let current = |known: &KnownLeases| now.saturating_sub(known.asked_ms) <= LEASE_MEMORY_MS;
+        let current = |known: &KnownLeases| now.saturating_sub(known.fetched_ms) <= LEASE_MEMORY_MS;
         let remembered = {
             let known = self.leases.lock();
             current(&known) && lives(&known)
@@ -180,7 +180,7 @@ impl Engine {
         }
         let alive = self.placement.leases().await?;
         let mut known = self.leases.lock();
-        known.asked_ms = now;
+        known.fetched_ms = now;
         known.ends = alive.iter().map(|lease| (lease.id, lease.expires_ms)).collect();
         match lives(&known) {
             true => Ok(()),
@@ -195,15 +195,15 @@ impl Engine {
         query: &str,
         context: &mut SqlContext,
         ts: Timestamp,
-    ) -> DoorResult<Vec<ResultColumn>> {
+    ) -> MppResult<Vec<ResultColumn>> {
         let (planned, tables) = self.plan_logical(query, context, ts, &[], false).await?;
         (context.catalog_version, context.tables) = tables.planned_with();
         Ok(planned.columns)
     }
 
-    /// Hears of the catalog that a query was planned by, if that is news. The number is somebody
+    /// Takes note of the catalog that a query was planned by, if it is newer. The number is somebody
     /// else's word, so it is a reason to ask placement and is never remembered.
-    async fn catch_up(&self, context: &SqlContext) -> DoorResult<()> {
+    async fn catch_up(&self, context: &SqlContext) -> MppResult<()> {
         if self.placement.newest_catalog() < context.catalog_version {
             self.timestamp().await?;
         }
@@ -216,7 +216,7 @@ impl Engine {
         query: &str,
         context: &SqlContext,
         token: SnapshotToken,
-    ) -> DoorResult<Answer> {
+    ) -> MppResult<Answer> {
         let mut failure = None;
         let begun = tokio::time::Instant::now();
         for attempt in 0..ATTEMPTS {
@@ -232,7 +232,7 @@ impl Engine {
                 Err(error) => return Err(error),
             }
         }
-        Err(failure.unwrap_or_else(|| DoorError::new(DoorCode::Unavailable, "no attempt was made")))
+        Err(failure.unwrap_or_else(|| MppError::new(MppCode::Unavailable, "no attempt was made")))
     }
 
     async fn attempt(
@@ -241,7 +241,7 @@ impl Engine {
         context: &SqlContext,
         ts: Timestamp,
         again: bool,
-    ) -> DoorResult<Answer> {
+    ) -> MppResult<Answer> {
         if again {
             // A region may be gone because its table is: that is for the catalog to say.
             self.timestamp().await?;
@@ -251,7 +251,7 @@ impl Engine {
         let avoid = self.nodes_to_avoid(&context.avoid, again).await;
         let Prepared { plan, context, schema, tables } =
             self.prepare(query, context, ts, &avoid, again).await?;
-        let first = first_batch(lane::run(plan, context.task_ctx())?);
+        let first = first_batch(query_threads::run(plan, context.task_ctx())?);
         let without = |silent: &BTreeSet<NodeId>| tables.can_do_without(silent);
         let mut answer = self.while_answered(tables.used(), without, first).await?;
         answer.schema = schema.clone();
@@ -266,7 +266,7 @@ impl Engine {
         context: &SqlContext,
         ts: Timestamp,
         analyze: bool,
-    ) -> DoorResult<Vec<String>> {
+    ) -> MppResult<Vec<String>> {
         let first = self.explain_once(query, context, ts, analyze, false).await;
         match first {
             // As a query itself is planned again.
@@ -284,7 +284,7 @@ impl Engine {
         ts: Timestamp,
         analyze: bool,
         again: bool,
-    ) -> DoorResult<Vec<String>> {
+    ) -> MppResult<Vec<String>> {
         self.check_readable(ts)?;
         self.catch_up(context).await?;
         let avoid = self.nodes_to_avoid(&context.avoid, again).await;
@@ -293,7 +293,7 @@ impl Engine {
         if !analyze {
             return Ok(lines(&display_plan_ascii(plan.as_ref(), false)));
         }
-        let mut rows = lane::run(plan.clone(), context.task_ctx())?;
+        let mut rows = query_threads::run(plan.clone(), context.task_ctx())?;
         while rows.try_next().await?.is_some() {}
         if plan.downcast_ref::<DistributedExec>().is_none() {
             return Ok(lines(&display_plan_ascii(plan.as_ref(), true)));
@@ -317,7 +317,7 @@ impl Engine {
         ts: Timestamp,
         avoid: &[NodeId],
         fresh: bool,
-    ) -> DoorResult<Prepared> {
+    ) -> MppResult<Prepared> {
         let (mut planned, tables) = self.plan_logical(query, context, ts, avoid, fresh).await?;
         let nodes = tables.used();
         if !nodes.is_empty() {
@@ -327,7 +327,7 @@ impl Engine {
         let at_home = nodes.iter().all(|owner| owner.node == here);
         if !at_home && sql::functions::random::within(&planned.plan)? {
             let text = "RAND(n) on more than one columnar node";
-            return Err(DoorError::new(DoorCode::Unsupported, text));
+            return Err(MppError::new(MppCode::Unsupported, text));
         }
         if !at_home {
             // There they are run as joins.
@@ -355,7 +355,7 @@ impl Engine {
         ts: Timestamp,
         avoid: &[NodeId],
         fresh: bool,
-    ) -> DoorResult<(PlannedSelect, Arc<ColumnarTables>)> {
+    ) -> MppResult<(PlannedSelect, Arc<ColumnarTables>)> {
         let expected =
             Expected { catalog: self.placement.catalog().await?, tables: context.tables.clone() };
         let tables = Arc::new(ColumnarTables::new(
@@ -387,12 +387,12 @@ impl Engine {
             sql::planner::plan_select(query, &context, self.sessions.planning(), resolver)
                 .await
                 .map_err(|error| {
-                    DoorError::find(&error.message).unwrap_or_else(|| refused(&error))
+                    MppError::find(&error.message).unwrap_or_else(|| refused(&error))
                 })?;
         Ok((planned, tables))
     }
 
-    /// Columnar nodes that placement has not heard of lately, or that accept no connection.
+    /// Columnar nodes with no recent heartbeat, or that accept no connection.
     pub(crate) async fn doubtful_nodes(&self) -> Vec<NodeId> {
         let Ok(status) = self.placement.status().await else { return Vec::new() };
         let silent = |node: &NodeId| {
@@ -408,26 +408,26 @@ impl Engine {
 }
 
 /// The answer's columns under the names that the catalog shows.
-pub fn scan_schema(table: &Table, positions: &[usize]) -> DoorResult<SchemaRef> {
-    let told = |at: &usize| {
+pub fn scan_schema(table: &Table, positions: &[usize]) -> MppResult<SchemaRef> {
+    let field = |at: &usize| {
         let column = table.columns.get(*at).ok_or_else(|| {
             let text = format!("table {} has no column at position {at}", table.name);
-            DoorError::new(DoorCode::Invalid, text)
+            MppError::new(MppCode::Invalid, text)
         })?;
-        Ok(told_field(&column.name, Some(column.ty), column.nullable))
+        Ok(client_field(&column.name, Some(column.ty), column.nullable))
     };
-    Ok(Arc::new(Schema::new(positions.iter().map(told).collect::<DoorResult<Vec<Field>>>()?)))
+    Ok(Arc::new(Schema::new(positions.iter().map(field).collect::<MppResult<Vec<Field>>>()?)))
 }
 
-/// Schema of a query's answer, as clients are told it: displayed names, types on the wire. Every
+/// Schema of a query's answer, as clients see it: displayed names, types on the wire. Every
 /// column may be NULL, whatever its table says.
 pub fn answer_schema(columns: &[ResultColumn]) -> SchemaRef {
-    let field = |column: &ResultColumn| told_field(&column.name, column.ty, true);
+    let field = |column: &ResultColumn| client_field(&column.name, column.ty, true);
     Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
 }
 
-/// The batch under the names, and with exactly the types, that clients are told.
-pub(crate) fn rename(batch: RecordBatch, schema: &SchemaRef) -> DoorResult<RecordBatch> {
+/// The batch under the names, and with exactly the types, that clients see.
+pub(crate) fn rename(batch: RecordBatch, schema: &SchemaRef) -> MppResult<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     let typed = |(column, field): (&ArrayRef, &FieldRef)| match column.data_type() {
         ty if ty == field.data_type() => Ok(column.clone()),
@@ -436,14 +436,14 @@ pub(crate) fn rename(batch: RecordBatch, schema: &SchemaRef) -> DoorResult<Recor
     let columns = batch.columns().iter().zip(schema.fields()).map(typed).collect::<Result<_, _>>();
     columns
         .and_then(|columns| RecordBatch::try_new_with_options(schema.clone(), columns, &options))
-        .map_err(|error| DoorError::new(DoorCode::Corrupt, SqlError::from(error).message))
+        .map_err(|error| MppError::new(MppCode::Corrupt, SqlError::from(error).message))
 }
 
 /// Runs a stream up to its first batch, so that an early failure can still be planned again.
-pub(crate) async fn first_batch(mut stream: SendableRecordBatchStream) -> DoorResult<Answer> {
+pub(crate) async fn first_batch(mut stream: SendableRecordBatchStream) -> MppResult<Answer> {
     let schema = stream.schema();
     let first = stream.next().await.transpose()?;
-    let rest = stream.map_err(DoorError::from);
+    let rest = stream.map_err(MppError::from);
     let batches = futures::stream::iter(first.map(Ok)).chain(rest).boxed();
     Ok(Answer { schema, batches })
 }

@@ -18,7 +18,7 @@ use tonic::codegen::Service;
 use tonic::codegen::http::{HeaderMap, Request, Response};
 use tonic::server::NamedService;
 
-use crate::error::{DoorCode, DoorError};
+use crate::error::{MppCode, MppError};
 
 /// A service whose calls fail where they panic.
 #[derive(Clone)]
@@ -54,7 +54,7 @@ where
 
 /// What a call that panicked answers: not to be tried again elsewhere, where it would do the same.
 pub(crate) fn fault() -> Status {
-    DoorError::new(DoorCode::Invalid, sql::panics::fault().to_string()).into()
+    MppError::new(MppCode::Invalid, sql::panics::fault().to_string()).into()
 }
 
 /// An answer that ends with an error where it would panic; empty behind that.

@@ -16,7 +16,7 @@ use datafusion_distributed::{
 };
 use url::Url;
 
-use crate::picture::Owner;
+use crate::layout::Owner;
 use crate::scan::ColumnarScanExec;
 
 /// The nodes of one query, in the order of its tasks; at least two, the last repeated if need be.

@@ -1,6 +1,6 @@
-//! The Flight door and distributed plans over columnar replicas.
+//! The Flight server and distributed plans over columnar replicas.
 //!
-//! A columnar node runs both: the door takes requests from Spark, ADBC clients and the SQL router,
+//! A columnar node runs both: the Flight server takes requests from Spark, ADBC clients and the SQL router,
 //! plans them, and coordinates; workers scan the regions that their node holds. It never reads a
 //! row store's leader except for one batched read index per region.
 
@@ -8,15 +8,15 @@ pub mod actions;
 mod answering;
 pub mod auth;
 pub mod channel;
-pub mod door;
 pub mod error;
 pub mod exec;
+pub mod flight;
 pub mod guard;
 pub mod handlers;
+pub mod layout;
 mod life;
 pub mod metadata;
 pub mod parts;
-pub mod picture;
 pub mod prepared;
 mod privileges;
 pub mod pruning;

@@ -1,7 +1,7 @@
-//! Flight SQL's questions about the catalog, answered from what the caller may see of it.
+//! Flight SQL's metadata requests, answered from what the caller may see of it.
 //!
 //! One catalog `def`, and databases as db schemas, as information_schema says it. It must never
-//! see more than it is given: whose catalog that is, is the door's to know.
+//! see more than it is given: the Flight server restricts the catalog to the caller.
 
 use std::sync::Arc;
 
@@ -16,27 +16,27 @@ use arrow_flight::sql::{
 };
 use placement::api::Catalog;
 use prost::Message;
-use types::columns::told_field;
+use types::columns::client_field;
 use types::{Column, Table};
 
-use crate::error::{DoorCode, DoorError, DoorResult};
+use crate::error::{MppCode, MppError, MppResult};
 use crate::server_info;
 
 /// The one catalog, under information_schema's name for it.
 const CATALOG: &str = "def";
-/// Stored tables: JDBC's tools ask for this type, and Connector/J calls MySQL's tables so.
+/// Stored tables: JDBC's tools request this type, and Connector/J calls MySQL's tables so.
 const TABLE: &str = "TABLE";
 const VIEW: &str = "VIEW";
-/// Most entries of a list in a question.
+/// Most entries of a list in a request.
 const LONGEST_LIST: usize = 1_000;
 
-/// A question about the catalog or the server.
+/// A Flight SQL request about the catalog or the server.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Question(Command);
+pub struct MetadataRequest(Command);
 
-impl Question {
-    /// The question that a message is; none where it is something else.
-    pub fn of(message: &Any) -> DoorResult<Option<Question>> {
+impl MetadataRequest {
+    /// The request that a message is; none where it is something else.
+    pub fn of(message: &Any) -> MppResult<Option<MetadataRequest>> {
         let command = Command::try_from(message.clone())
             .map_err(|error| invalid(format!("unreadable Flight SQL message: {error}")))?;
         let is_one = matches!(
@@ -52,89 +52,89 @@ impl Question {
                 | Command::CommandGetImportedKeys(_)
                 | Command::CommandGetCrossReference(_)
         );
-        Ok(is_one.then_some(Question(command)))
+        Ok(is_one.then_some(MetadataRequest(command)))
     }
 
-    /// The question that a ticket repeats; none where it is a ticket of another kind.
-    pub fn in_ticket(bytes: &[u8]) -> DoorResult<Option<Question>> {
-        Any::decode(bytes).map_or(Ok(None), |message| Question::of(&message))
+    /// The request that a ticket repeats; none where it is a ticket of another kind.
+    pub fn in_ticket(bytes: &[u8]) -> MppResult<Option<MetadataRequest>> {
+        Any::decode(bytes).map_or(Ok(None), |message| MetadataRequest::of(&message))
     }
 
-    /// As a ticket: the question itself, for whoever redeems it is asked who it is again.
+    /// As a ticket: the request itself, for whoever redeems it is authenticated again.
     pub fn ticket(self) -> Vec<u8> {
         self.0.into_any().encode_to_vec()
     }
 
     /// What the answer's columns are.
-    pub fn schema(&self) -> DoorResult<SchemaRef> {
+    pub fn schema(&self) -> MppResult<SchemaRef> {
         Ok(self.answer(&Catalog::default())?.schema())
     }
 
     /// The answer, by a catalog without what the caller may not see.
-    pub fn answer(&self, catalog: &Catalog) -> DoorResult<RecordBatch> {
+    pub fn answer(&self, catalog: &Catalog) -> MppResult<RecordBatch> {
         match self.0.clone() {
-            Command::CommandGetSqlInfo(ask) => {
-                check_length("info", ask.info.len())?;
+            Command::CommandGetSqlInfo(command) => {
+                check_length("info", command.info.len())?;
                 let info = server_info::info().map_err(wrong)?;
-                ask.into_builder(&info).build().map_err(wrong)
+                command.into_builder(&info).build().map_err(wrong)
             }
-            Command::CommandGetXdbcTypeInfo(ask) => {
+            Command::CommandGetXdbcTypeInfo(command) => {
                 let types = server_info::types().map_err(wrong)?;
-                ask.into_builder(&types).build().map_err(wrong)
+                command.into_builder(&types).build().map_err(wrong)
             }
             Command::CommandGetCatalogs(_) => {
                 let mut builder = GetCatalogsBuilder::new();
                 builder.append(CATALOG);
                 builder.build().map_err(wrong)
             }
-            Command::CommandGetDbSchemas(ask) => db_schemas(ask, catalog),
-            Command::CommandGetTables(ask) => tables(ask, catalog),
-            Command::CommandGetTableTypes(ask) => table_types(ask),
-            Command::CommandGetPrimaryKeys(ask) => primary_keys(&ask, catalog),
+            Command::CommandGetDbSchemas(command) => db_schemas(command, catalog),
+            Command::CommandGetTables(command) => tables(command, catalog),
+            Command::CommandGetTableTypes(command) => table_types(command),
+            Command::CommandGetPrimaryKeys(command) => primary_keys(&command, catalog),
             // There are no foreign keys.
             Command::CommandGetExportedKeys(_)
             | Command::CommandGetImportedKeys(_)
             | Command::CommandGetCrossReference(_) => Ok(RecordBatch::new_empty(foreign_keys())),
             other => {
-                let text = format!("Flight SQL's {} is no question", other.type_url());
-                Err(DoorError::new(DoorCode::Unsupported, text))
+                let text = format!("Flight SQL's {} is no metadata request", other.type_url());
+                Err(MppError::new(MppCode::Unsupported, text))
             }
         }
     }
 }
 
-fn invalid(text: String) -> DoorError {
-    DoorError::new(DoorCode::Invalid, text)
+fn invalid(text: String) -> MppError {
+    MppError::new(MppCode::Invalid, text)
 }
 
-fn wrong(error: FlightError) -> DoorError {
-    invalid(format!("this question cannot be answered: {error}"))
+fn wrong(error: FlightError) -> MppError {
+    invalid(format!("this request cannot be answered: {error}"))
 }
 
-fn check_length(what: &str, length: usize) -> DoorResult<()> {
+fn check_length(what: &str, length: usize) -> MppResult<()> {
     match length {
         0..=LONGEST_LIST => Ok(()),
         _ => Err(invalid(format!("{what} lists {length} entries: at most {LONGEST_LIST}"))),
     }
 }
 
-fn db_schemas(ask: CommandGetDbSchemas, catalog: &Catalog) -> DoorResult<RecordBatch> {
-    let mut builder = ask.into_builder();
+fn db_schemas(command: CommandGetDbSchemas, catalog: &Catalog) -> MppResult<RecordBatch> {
+    let mut builder = command.into_builder();
     for database in &catalog.databases {
         builder.append(CATALOG, database);
     }
     builder.build().map_err(wrong)
 }
 
-/// Tables and views. What information_schema holds is not among them: the door has no such tables.
-fn tables(ask: CommandGetTables, catalog: &Catalog) -> DoorResult<RecordBatch> {
-    check_length("table_types", ask.table_types.len())?;
-    let with_schema = ask.include_schema;
+/// Tables and views. What information_schema holds is not among them: the Flight server has no such tables.
+fn tables(command: CommandGetTables, catalog: &Catalog) -> MppResult<RecordBatch> {
+    check_length("table_types", command.table_types.len())?;
+    let with_schema = command.include_schema;
     let schema = |columns: &[Column]| match with_schema {
-        true => told(columns),
+        true => client_schema(columns),
         false => Schema::empty(),
     };
-    let mut builder = ask.into_builder();
+    let mut builder = command.into_builder();
     for table in &catalog.tables {
         let columns = schema(&table.columns);
         builder.append(CATALOG, &table.database, &table.name, TABLE, &columns).map_err(wrong)?;
@@ -147,27 +147,27 @@ fn tables(ask: CommandGetTables, catalog: &Catalog) -> DoorResult<RecordBatch> {
 }
 
 /// A table's columns as the answer to `SELECT *` shows them: any may be NULL.
-fn told(columns: &[Column]) -> Schema {
+fn client_schema(columns: &[Column]) -> Schema {
     let shown = columns.iter().filter(|column| !column.hidden);
-    let fields = shown.map(|column| told_field(&column.name, Some(column.ty), true));
+    let fields = shown.map(|column| client_field(&column.name, Some(column.ty), true));
     Schema::new(fields.collect::<Vec<_>>())
 }
 
-fn table_types(ask: CommandGetTableTypes) -> DoorResult<RecordBatch> {
-    let mut builder = ask.into_builder();
+fn table_types(command: CommandGetTableTypes) -> MppResult<RecordBatch> {
+    let mut builder = command.into_builder();
     builder.append(TABLE);
     builder.append(VIEW);
     builder.build().map_err(wrong)
 }
 
-fn primary_keys(ask: &CommandGetPrimaryKeys, catalog: &Catalog) -> DoorResult<RecordBatch> {
-    let asked_for = |table: &&Table| {
-        let database = ask.db_schema.as_ref();
-        ask.catalog.as_ref().is_none_or(|name| name == CATALOG)
+fn primary_keys(command: &CommandGetPrimaryKeys, catalog: &Catalog) -> MppResult<RecordBatch> {
+    let is_requested = |table: &&Table| {
+        let database = command.db_schema.as_ref();
+        command.catalog.as_ref().is_none_or(|name| name == CATALOG)
             && database.is_none_or(|name| name.eq_ignore_ascii_case(&table.database))
-            && ask.table.eq_ignore_ascii_case(&table.name)
+            && command.table.eq_ignore_ascii_case(&table.name)
     };
-    let mut found: Vec<&Table> = catalog.tables.iter().filter(asked_for).collect();
+    let mut found: Vec<&Table> = catalog.tables.iter().filter(is_requested).collect();
     found.sort_by(|a, b| (&a.database, &a.name).cmp(&(&b.database, &b.name)));
     let (mut databases, mut names, mut columns, mut at) = (vec![], vec![], vec![], vec![]);
     for table in found {
@@ -282,11 +282,11 @@ mod tests {
     }
 
     fn answer(message: &impl ProstMessageExt) -> RecordBatch {
-        let question = Question::of(&message.as_any()).unwrap().unwrap();
-        let again = Question::in_ticket(&question.clone().ticket()).unwrap();
-        assert_eq!(again, Some(question.clone()), "a ticket repeats its question");
-        let batch = question.answer(&catalog()).unwrap();
-        assert_eq!(batch.schema(), question.schema().unwrap());
+        let request = MetadataRequest::of(&message.as_any()).unwrap().unwrap();
+        let again = MetadataRequest::in_ticket(&request.clone().ticket()).unwrap();
+        assert_eq!(again, Some(request.clone()), "a ticket repeats its request");
+        let batch = request.answer(&catalog()).unwrap();
+        assert_eq!(batch.schema(), request.schema().unwrap());
         batch
     }
 
@@ -304,8 +304,8 @@ mod tests {
         assert_eq!(names(&answer(&CommandGetCatalogs {}), 0), ["def"]);
         let schemas = |catalog: Option<&str>, pattern: Option<&str>| {
             let (catalog, pattern) = (catalog.map(str::to_owned), pattern.map(str::to_owned));
-            let ask = CommandGetDbSchemas { catalog, db_schema_filter_pattern: pattern };
-            names(&answer(&ask), 1)
+            let command = CommandGetDbSchemas { catalog, db_schema_filter_pattern: pattern };
+            names(&answer(&command), 1)
         };
         assert_eq!(schemas(None, None), ["d", "e", "information_schema"]);
         assert_eq!(schemas(Some("def"), Some("_")), ["d", "e"]);
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn tables_are_found_by_type_and_pattern() {
-        let found = |ask: CommandGetTables| names(&answer(&ask), 2);
+        let found = |command: CommandGetTables| names(&answer(&command), 2);
         assert_eq!(found(all_tables()), ["t", "v_1", "vx1", "u"]);
         let of_type = |ty: &str| CommandGetTables { table_types: vec![ty.into()], ..all_tables() };
         assert_eq!(found(of_type("TABLE")), ["t", "vx1", "u"]);
@@ -334,8 +334,8 @@ mod tests {
     #[test]
     fn a_list_without_end_is_refused() {
         let long = CommandGetTables { table_types: vec!["x".into(); 1_001], ..all_tables() };
-        let question = Question::of(&long.as_any()).unwrap().unwrap();
-        assert_eq!(question.answer(&catalog()).unwrap_err().code, DoorCode::Invalid);
+        let request = MetadataRequest::of(&long.as_any()).unwrap().unwrap();
+        assert_eq!(request.answer(&catalog()).unwrap_err().code, MppCode::Invalid);
     }
 
     #[test]
@@ -349,28 +349,28 @@ mod tests {
         let fields = [("a", DataType::Int64), ("b", DataType::Utf8)];
         let fields = fields.map(|(name, ty)| Field::new(name, ty, true));
         assert_eq!(schema(0), Schema::new(fields.to_vec()));
-        assert_eq!(schema(1), Schema::new(vec![told_field("n", Some(ColumnType::Json), true)]));
+        assert_eq!(schema(1), Schema::new(vec![client_field("n", Some(ColumnType::Json), true)]));
     }
 
     #[test]
     fn primary_keys_are_in_their_own_order_and_foreign_keys_are_none() {
-        let ask = CommandGetPrimaryKeys { catalog: None, db_schema: None, table: "T".into() };
-        let shown = pretty_format_batches(&[answer(&ask)]).unwrap().to_string();
+        let command = CommandGetPrimaryKeys { catalog: None, db_schema: None, table: "T".into() };
+        let shown = pretty_format_batches(&[answer(&command)]).unwrap().to_string();
         let rows: Vec<String> = shown.lines().skip(3).map(|line| line.replace(' ', "")).collect();
         assert_eq!(rows[..2], ["|def|d|t|b|PRIMARY|1|", "|def|d|t|a|PRIMARY|2|"]);
         assert_eq!(rows.len(), 3);
-        let elsewhere = CommandGetPrimaryKeys { db_schema: Some("e".into()), ..ask };
+        let elsewhere = CommandGetPrimaryKeys { db_schema: Some("e".into()), ..command };
         assert_eq!(answer(&elsewhere).num_rows(), 0);
-        let ask = CommandGetExportedKeys { catalog: None, db_schema: None, table: "t".into() };
-        let none = answer(&ask);
+        let command = CommandGetExportedKeys { catalog: None, db_schema: None, table: "t".into() };
+        let none = answer(&command);
         assert_eq!((none.num_rows(), none.num_columns()), (0, 13));
     }
 
     #[test]
-    fn the_server_tells_what_it_is_asked() {
-        let asked = vec![SqlInfo::FlightSqlServerName as u32, 9_999];
-        let told = answer(&CommandGetSqlInfo { info: asked });
-        let shown = pretty_format_batches(&[told]).unwrap().to_string();
+    fn the_server_answers_what_it_is_asked() {
+        let requested = vec![SqlInfo::FlightSqlServerName as u32, 9_999];
+        let batch = answer(&CommandGetSqlInfo { info: requested });
+        let shown = pretty_format_batches(&[batch]).unwrap().to_string();
         assert!(shown.contains("{string_value=Isobar}") && shown.lines().count() == 5, "{shown}");
         assert!(answer(&CommandGetSqlInfo { info: vec![] }).num_rows() > 50);
         let dates = answer(&CommandGetXdbcTypeInfo { data_type: Some(91) });
@@ -378,9 +378,9 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_no_question() {
+    fn a_query_is_no_metadata_request() {
         let query = CommandStatementQuery { query: "SELECT 1".into(), transaction_id: None };
-        assert_eq!(Question::of(&query.as_any()).unwrap(), None);
-        assert_eq!(Question::in_ticket(b"{no ticket").unwrap(), None);
+        assert_eq!(MetadataRequest::of(&query.as_any()).unwrap(), None);
+        assert_eq!(MetadataRequest::in_ticket(b"{no ticket").unwrap(), None);
     }
 }

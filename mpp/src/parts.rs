@@ -14,13 +14,13 @@ use datafusion::logical_expr::col;
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use placement::api::Route;
-use sql::lane;
+use sql::query_threads;
 use types::{Column, Error, NodeId, RegionKind, Table, Timestamp};
 
-use crate::error::{DoorCode, DoorError, DoorResult};
+use crate::error::{MppCode, MppError, MppResult};
 use crate::exec::{Answer, Engine, first_batch, rename, scan_schema};
 use crate::handlers::QueryNodes;
-use crate::picture::{Owners, PlacedRegion, TablePicture, assign_near};
+use crate::layout::{Owners, PlacedRegion, TableLayout, assign_near};
 use crate::request::ScanCommand;
 use crate::table::ColumnarTable;
 use crate::ticket::{KeyRange, ScanTicket};
@@ -31,7 +31,7 @@ const MOST_REGIONS: usize = 256;
 /// Most nodes that are named for one part.
 const MOST_LOCATIONS: usize = 8;
 /// Pauses before a part is looked up again: long enough, together, for a region to arrive, and for
-/// placement to hear of a split.
+/// placement to know of a split.
 const PAUSES: [Duration; 6] = [
     Duration::from_millis(50),
     Duration::from_millis(100),
@@ -81,10 +81,10 @@ fn part(chosen: NodeId, regions: &[&PlacedRegion], owners: &Owners) -> Part {
         owners.0.keys().map(|node| (*node, held(*node))).collect();
     nodes.sort_by_key(|(node, held)| (*node != chosen, std::cmp::Reverse(*held), *node));
     nodes.truncate(MOST_LOCATIONS);
-    let doors = nodes.iter().filter_map(|(node, _)| owners.0.get(node));
+    let servers = nodes.iter().filter_map(|(node, _)| owners.0.get(node));
     Part {
         ranges,
-        locations: doors.map(|owner| owner.door.clone()).collect(),
+        locations: servers.map(|owner| owner.flight.clone()).collect(),
         replicas: nodes.iter().filter(|(_, held)| *held == regions.len()).count(),
     }
 }
@@ -144,7 +144,7 @@ fn covering(routes: &[Route], ranges: &[KeyRange]) -> Option<Vec<Route>> {
 
 impl Engine {
     /// Reads a part of a table, as its ticket describes it, wherever its regions are by now.
-    pub async fn scan(&self, ticket: &ScanTicket, ts: Timestamp) -> DoorResult<Answer> {
+    pub async fn scan(&self, ticket: &ScanTicket, ts: Timestamp) -> MppResult<Answer> {
         let begun = tokio::time::Instant::now();
         let mut pauses = PAUSES.iter();
         let mut before = None;
@@ -168,25 +168,25 @@ impl Engine {
         &self,
         ticket: &ScanTicket,
         ts: Timestamp,
-        before: Option<DoorCode>,
-    ) -> DoorResult<Answer> {
+        before: Option<MppCode>,
+    ) -> MppResult<Answer> {
         self.check_readable(ts)?;
         let here = self.reader.node();
         let mut avoid = self.nodes_to_avoid(&[], before.is_some()).await;
-        if !matches!(before, None | Some(DoorCode::StaleRegion)) {
+        if !matches!(before, None | Some(MppCode::StaleRegion)) {
             // It may have been this node's own replica that is damaged or late.
             avoid.push(here);
         }
-        let picture = self.place(ticket, &avoid, before.is_some()).await?;
-        let table = picture.table.clone();
-        let (state, at_home) = self.state_for(&picture)?;
+        let layout = self.place(ticket, &avoid, before.is_some()).await?;
+        let table = layout.table.clone();
+        let (state, at_home) = self.state_for(&layout)?;
         let owners = self.owners()?;
-        let needed = picture.regions.iter().filter_map(|region| owners.0.get(&region.node));
+        let needed = layout.regions.iter().filter_map(|region| owners.0.get(&region.node));
         let needed: Vec<_> = needed.cloned().collect();
         let replicas: Vec<Vec<NodeId>> =
-            picture.regions.iter().map(|region| region.replicas.clone()).collect();
+            layout.regions.iter().map(|region| region.replicas.clone()).collect();
         let context = SessionContext::new_with_state(state);
-        let mut frame = context.read_table(Arc::new(ColumnarTable::new(picture, ts)))?;
+        let mut frame = context.read_table(Arc::new(ColumnarTable::new(layout, ts)))?;
         if let Some(filter) = &ticket.filter {
             frame = frame.filter(filter.to_expr(&table)?)?;
         }
@@ -210,7 +210,7 @@ impl Engine {
         let without = |silent: &BTreeSet<NodeId>| {
             replicas.iter().all(|held| held.iter().any(|node| !silent.contains(node)))
         };
-        let first = first_batch(lane::run(plan, tasks)?);
+        let first = first_batch(query_threads::run(plan, tasks)?);
         let mut answer = self.while_answered(needed, without, first).await?;
         let schema = scan_schema(&table, &wanted)?;
         let renamed = schema.clone();
@@ -225,7 +225,7 @@ impl Engine {
         ticket: &ScanTicket,
         avoid: &[NodeId],
         fresh: bool,
-    ) -> DoorResult<TablePicture> {
+    ) -> MppResult<TableLayout> {
         let table = &ticket.table;
         let kind = RegionKind::Records(table.id);
         let routes = match fresh {
@@ -243,22 +243,22 @@ impl Engine {
         let name = format!("{}.{}", table.database, table.name);
         let routes = covering(&routes, &ticket.ranges).ok_or_else(|| {
             let text = format!("the regions of table {name} are being split");
-            DoorError::new(DoorCode::StaleRegion, text)
+            MppError::new(MppCode::StaleRegion, text)
         })?;
         let owners = self.owners()?;
         let regions = assign_near(&name, &routes, &owners, avoid, Some(self.reader.node()))?;
         let rows = routes.iter().map(|route| route.rows).sum();
         let bytes = routes.iter().map(|route| route.bytes).sum();
-        Ok(TablePicture { table: table.clone(), regions, rows, bytes })
+        Ok(TableLayout { table: table.clone(), regions, rows, bytes })
     }
 
-    /// The session that reads what a picture shows, and whether all of it is on this node.
+    /// The session that reads the regions of a layout, and whether all of them are on this node.
     fn state_for(
         &self,
-        picture: &TablePicture,
-    ) -> DoorResult<(datafusion::execution::SessionState, bool)> {
+        layout: &TableLayout,
+    ) -> MppResult<(datafusion::execution::SessionState, bool)> {
         let here = self.reader.node();
-        let mut nodes: Vec<NodeId> = picture.regions.iter().map(|region| region.node).collect();
+        let mut nodes: Vec<NodeId> = layout.regions.iter().map(|region| region.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
         if nodes.iter().all(|node| *node == here) {
@@ -266,26 +266,26 @@ impl Engine {
         }
         let owners = self.owners()?;
         let nodes: Vec<_> =
-            nodes.into_iter().map(|node| owners.get(node).cloned()).collect::<DoorResult<_>>()?;
+            nodes.into_iter().map(|node| owners.get(node).cloned()).collect::<MppResult<_>>()?;
         Ok((self.sessions.coordinator(QueryNodes::new(nodes)), false))
     }
 }
 
 /// Positions, in the ticket's description, of the columns of its answer.
-fn positions(ticket: &ScanTicket) -> DoorResult<Vec<usize>> {
+fn positions(ticket: &ScanTicket) -> MppResult<Vec<usize>> {
     let position = |name: &String| {
         let found = ticket.table.column_named(name).map(|(at, _)| at);
         found.ok_or_else(|| {
             let text = format!("a ticket does not describe its column '{name}'");
-            DoorError::new(DoorCode::Invalid, text)
+            MppError::new(MppCode::Invalid, text)
         })
     };
     ticket.columns.iter().map(position).collect()
 }
 
-fn gone(table: &Table) -> DoorError {
-    DoorError::new(
-        DoorCode::TableChanged,
+fn gone(table: &Table) -> MppError {
+    MppError::new(
+        MppCode::TableChanged,
         format!(
             "table {}.{} was dropped or emptied since this read was planned, and its rows are \
              collected: plan the read again",
@@ -300,13 +300,13 @@ mod tests {
     use url::Url;
 
     use super::*;
-    use crate::picture::Owner;
+    use crate::layout::Owner;
 
     fn owners(nodes: std::ops::Range<NodeId>) -> Owners {
         let owner = |node| Owner {
             node,
             worker: Url::parse(&format!("http://10.0.0.{node}:1")).unwrap(),
-            door: node.to_string(),
+            flight: node.to_string(),
         };
         Owners(nodes.map(|node| (node, owner(node))).collect())
     }

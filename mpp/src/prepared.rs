@@ -19,7 +19,7 @@ use futures::{FutureExt, Stream, TryStreamExt};
 use serde::{Deserialize, Serialize};
 use types::{Decimal, Value, token};
 
-use crate::error::{DoorCode, DoorError, DoorResult};
+use crate::error::{MppCode, MppError, MppResult};
 
 const FORMAT: u8 = 1;
 /// Keeps a handle from passing for a ticket, which the same key signs.
@@ -44,8 +44,8 @@ pub struct Prepared {
     pub parameters: Vec<Value>,
 }
 
-fn invalid(text: impl Into<String>) -> DoorError {
-    DoorError::new(DoorCode::Invalid, text)
+fn invalid(text: impl Into<String>) -> MppError {
+    MppError::new(MppCode::Invalid, text)
 }
 
 fn signed(body: &[u8]) -> Vec<u8> {
@@ -54,7 +54,7 @@ fn signed(body: &[u8]) -> Vec<u8> {
 
 impl Prepared {
     /// As opaque bytes: `format | content | tag`.
-    pub fn seal(&self, key: &[u8]) -> DoorResult<Vec<u8>> {
+    pub fn seal(&self, key: &[u8]) -> MppResult<Vec<u8>> {
         let content = postcard::to_allocvec(self)
             .map_err(|error| invalid(format!("prepared statement: {error}")))?;
         let mut bytes = vec![FORMAT];
@@ -70,10 +70,10 @@ impl Prepared {
     }
 
     /// From bytes that anybody may have made up: checks the signature before reading anything.
-    pub fn open(bytes: &[u8], key: &[u8]) -> DoorResult<Self> {
+    pub fn open(bytes: &[u8], key: &[u8]) -> MppResult<Self> {
         let forged = || {
-            DoorError::new(
-                DoorCode::TicketForged,
+            MppError::new(
+                MppCode::TicketForged,
                 "this prepared statement was not made by this cluster: prepare it again",
             )
         };
@@ -84,7 +84,7 @@ impl Prepared {
     }
 
     /// The part behind the signature check; [`fuzz_prepared`] tries it by itself.
-    fn decode(body: &[u8]) -> DoorResult<Self> {
+    fn decode(body: &[u8]) -> MppResult<Self> {
         let bad = || invalid("this prepared statement is of an unknown format: prepare it again");
         match body.split_first() {
             Some((&FORMAT, rest)) => postcard::from_bytes(rest).map_err(|_| bad()),
@@ -103,7 +103,7 @@ pub fn fuzz_prepared(data: &[u8]) -> bool {
 /// The batches that a client sends, up to the second row.
 pub async fn few_rows(
     stream: impl Stream<Item = Result<FlightData, FlightError>> + Send + 'static,
-) -> DoorResult<Vec<RecordBatch>> {
+) -> MppResult<Vec<RecordBatch>> {
     let read = async {
         let mut stream = FlightRecordBatchStream::new_from_flight_data(stream);
         let (mut batches, mut rows) = (Vec::new(), 0);
@@ -126,20 +126,20 @@ pub async fn few_rows(
 }
 
 /// The values of the one row that a client binds.
-pub fn parameters(batches: &[RecordBatch]) -> DoorResult<Vec<Value>> {
+pub fn parameters(batches: &[RecordBatch]) -> MppResult<Vec<Value>> {
     let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
     let row = batches.iter().find(|batch| batch.num_rows() == 1);
     let Some(row) = row.filter(|_| rows == 1) else {
         let text = format!("a query takes one row of parameters, and {rows} are bound");
-        return Err(DoorError::new(DoorCode::Unsupported, text));
+        return Err(MppError::new(MppCode::Unsupported, text));
     };
     let numbered = row.columns().iter().enumerate();
     numbered
         .map(|(at, array)| {
             value(array)?.ok_or_else(|| {
                 let text = format!("parameter {} of type {}", at + 1, array.data_type());
-                DoorError::new(
-                    DoorCode::Unsupported,
+                MppError::new(
+                    MppCode::Unsupported,
                     format!("{text} is not supported, or too large"),
                 )
             })
@@ -148,7 +148,7 @@ pub fn parameters(batches: &[RecordBatch]) -> DoorResult<Vec<Value>> {
 }
 
 /// An array's first value; none where MySQL has no such value.
-fn value(array: &ArrayRef) -> DoorResult<Option<Value>> {
+fn value(array: &ArrayRef) -> MppResult<Option<Value>> {
     let to = |ty: DataType| {
         cast(array, &ty).map_err(|error| invalid(format!("a parameter cannot be read: {error}")))
     };
@@ -229,14 +229,14 @@ mod tests {
         assert_eq!(Prepared::open(&bytes, &key).unwrap(), made);
         for at in 0..bytes.len() {
             let code = Prepared::open(&bytes[..at], &key).unwrap_err().code;
-            assert_eq!(code, DoorCode::TicketForged, "the first {at} bytes");
+            assert_eq!(code, MppCode::TicketForged, "the first {at} bytes");
             let mut other = bytes.clone();
             other[at] ^= 1;
-            assert_eq!(Prepared::open(&other, &key).unwrap_err().code, DoorCode::TicketForged);
+            assert_eq!(Prepared::open(&other, &key).unwrap_err().code, MppCode::TicketForged);
             fuzz_prepared(&bytes[..at]);
         }
         let long = Prepared { query: "x".repeat(LONGEST), parameters: vec![] };
-        assert_eq!(long.seal(&key).unwrap_err().code, DoorCode::Invalid);
+        assert_eq!(long.seal(&key).unwrap_err().code, MppCode::Invalid);
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
             Value::Null,
         ];
         assert_eq!(parameters(std::slice::from_ref(&one)).unwrap(), want);
-        assert_eq!(parameters(&[one.clone(), one]).unwrap_err().code, DoorCode::Unsupported);
-        assert_eq!(parameters(&[]).unwrap_err().code, DoorCode::Unsupported);
+        assert_eq!(parameters(&[one.clone(), one]).unwrap_err().code, MppCode::Unsupported);
+        assert_eq!(parameters(&[]).unwrap_err().code, MppCode::Unsupported);
     }
 }

@@ -1,4 +1,4 @@
-//! What callers of the door may read: the privileges of MySQL's users, checked where a request is
+//! What callers of the Flight server may read: the privileges of MySQL's users, checked where a request is
 //! planned. A ticket that was issued stays good when they are taken away.
 
 use std::sync::Arc;
@@ -9,40 +9,35 @@ use sql::privileges::{Need, Rights, check_query};
 use sql::result::SqlError;
 
 use crate::auth::Caller;
-use crate::error::{DoorCode, DoorError, DoorResult};
+use crate::error::{MppCode, MppError, MppResult};
 use crate::exec::Engine;
 
 fn named(database: &str, table: &str) -> TableName {
     TableName { database: database.to_lowercase(), table: table.to_lowercase() }
 }
 
-fn denied(error: &SqlError) -> DoorError {
+fn denied(error: &SqlError) -> MppError {
     let code = match error.code {
-        1044 | 1142 | 1227 => DoorCode::Denied,
-        _ => DoorCode::Invalid,
+        1044 | 1142 | 1227 => MppCode::Denied,
+        _ => MppCode::Invalid,
     };
-    DoorError::new(code, error.to_string())
+    MppError::new(code, error.to_string())
 }
 
 impl Engine {
     /// What a caller may do; none where its SQL node has looked already.
-    async fn rights(&self, caller: &Caller) -> DoorResult<Option<(Rights, Arc<Catalog>)>> {
+    async fn rights(&self, caller: &Caller) -> MppResult<Option<(Rights, Arc<Catalog>)>> {
         if caller.vouched {
             return Ok(None);
         }
-        // A timestamp tells whether the catalog has changed.
+        // A timestamp shows whether the catalog has changed.
         self.timestamp().await?;
         let catalog = self.placement.catalog().await?;
         Ok(Some((Rights::of(&catalog, &caller.user, &caller.host), catalog)))
     }
 
     /// Fails where a caller may not read every table of a query.
-    pub async fn check_query(
-        &self,
-        query: &str,
-        database: &str,
-        caller: &Caller,
-    ) -> DoorResult<()> {
+    pub async fn check_query(&self, query: &str, database: &str, caller: &Caller) -> MppResult<()> {
         match self.rights(caller).await? {
             Some((rights, _)) => {
                 check_query(&rights, query, database).map_err(|error| denied(&error))
@@ -52,7 +47,7 @@ impl Engine {
     }
 
     /// Fails where a caller may not read a table.
-    pub async fn check_scan(&self, database: &str, table: &str, caller: &Caller) -> DoorResult<()> {
+    pub async fn check_scan(&self, database: &str, table: &str, caller: &Caller) -> MppResult<()> {
         let need = Need::to_select(named(database, table));
         match self.rights(caller).await? {
             Some((rights, _)) => rights.check(&need).map_err(|error| denied(&error)),
@@ -61,12 +56,7 @@ impl Engine {
     }
 
     /// Fails where a caller may not know what a table is like.
-    pub async fn check_known(
-        &self,
-        database: &str,
-        table: &str,
-        caller: &Caller,
-    ) -> DoorResult<()> {
+    pub async fn check_known(&self, database: &str, table: &str, caller: &Caller) -> MppResult<()> {
         match self.rights(caller).await? {
             Some((rights, _)) if !rights.sees_table(database, table) => {
                 let need = Need::to_select(named(database, table));
@@ -77,7 +67,7 @@ impl Engine {
     }
 
     /// What a caller may see of the present catalog.
-    pub async fn visible_catalog(&self, caller: &Caller) -> DoorResult<Arc<Catalog>> {
+    pub async fn visible_catalog(&self, caller: &Caller) -> MppResult<Arc<Catalog>> {
         match self.rights(caller).await? {
             Some((rights, catalog)) => Ok(rights.visible(&catalog)),
             None => Ok(self.placement.catalog().await?),

@@ -35,7 +35,7 @@ pub struct Bound {
     pub value: Value,
 }
 
-/// What the planner is told of each filter.
+/// The answer to the planner for each filter.
 pub fn support(filters: &[&Expr], table: &Table) -> Vec<TableProviderFilterPushDown> {
     let of = |filter: &&Expr| match bound(filter, table) {
         Some(_) => TableProviderFilterPushDown::Inexact,

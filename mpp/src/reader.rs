@@ -18,7 +18,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use txn::client::TxnClient;
 use types::{Error, NodeId, RegionId, Result, Timestamp};
 
-use crate::error::DoorError;
+use crate::error::MppError;
 use crate::pruning;
 use crate::scan::ScanSpec;
 
@@ -71,10 +71,10 @@ impl Reader {
         });
         let pins = futures::future::try_join_all(all);
         match tokio::time::timeout(READ_TIMEOUT, pins).await {
-            Ok(pins) => pins.map_err(|error| DoorError::from(error).into()),
+            Ok(pins) => pins.map_err(|error| MppError::from(error).into()),
             Err(_) => {
                 let what = format!("columnar replicas of {} to catch up", spec.table.name);
-                Err(DoorError::from(Error::timeout(what, READ_TIMEOUT)).into())
+                Err(MppError::from(Error::timeout(what, READ_TIMEOUT)).into())
             }
         }
     }
@@ -115,7 +115,7 @@ impl Reader {
         for tablet in tablets {
             let request =
                 ScanRequest { columns: columns.clone(), predicate: predicate.clone(), batch_rows };
-            let parts = tablet.scan(request).map_err(DoorError::from)?.partitions(partitions);
+            let parts = tablet.scan(request).map_err(MppError::from)?.partitions(partitions);
             scans.extend(parts.into_iter().nth(partition));
         }
         let batches = self.batches.clone();
@@ -133,7 +133,7 @@ fn feed(
 ) {
     for batch in scans.into_iter().flatten() {
         let batch = batch
-            .map_err(|error| DataFusionError::from(DoorError::from(error)))
+            .map_err(|error| DataFusionError::from(MppError::from(error)))
             .and_then(|batch| named(batch, schema));
         read.fetch_add(1, Ordering::Relaxed);
         let failed = batch.is_err();

@@ -19,7 +19,7 @@ use sql::result::SqlError;
 use types::{NodeId, RegionKind, TableId};
 
 use crate::auth::voucher;
-use crate::error::{DoorCode, DoorError, DoorResult};
+use crate::error::{MppCode, MppError, MppResult};
 use crate::request::{SqlCommand, SqlContext};
 use crate::ticket::{SqlTicket, Ticket, Work};
 
@@ -45,7 +45,7 @@ impl RemoteAnalytic {
     }
 
     /// Columnar nodes in an order that shifts with each query, those that did not answer last.
-    async fn nodes(&self) -> DoorResult<Vec<Node>> {
+    async fn nodes(&self) -> MppResult<Vec<Node>> {
         let mut nodes = self.known();
         if nodes.is_empty() {
             // A SQL node that has just started may be asked before its first heartbeat is answered.
@@ -54,17 +54,17 @@ impl RemoteAnalytic {
         }
         if nodes.is_empty() {
             let text = "there is no columnar node: start one, or read rows";
-            return Err(DoorError::new(DoorCode::Unavailable, text));
+            return Err(MppError::new(MppCode::Unavailable, text));
         }
         let shift = (self.clock.unix_micros() as usize) % nodes.len();
         nodes.rotate_left(shift);
         let mut silent = self.pulse.silent();
         if nodes.iter().all(|node| silent.contains(&node.id)) {
             let all: Vec<_> = nodes.iter().map(address).collect();
-            silent = self.pulse.ask(&all).await;
+            silent = self.pulse.ping_all(&all).await;
             if nodes.iter().all(|node| silent.contains(&node.id)) {
                 let text = "no columnar node answers: check that they run, or read rows";
-                return Err(DoorError::new(DoorCode::Unavailable, text));
+                return Err(MppError::new(MppCode::Unavailable, text));
             }
         }
         nodes.sort_by_key(|node| silent.contains(&node.id));
@@ -82,7 +82,7 @@ impl RemoteAnalytic {
         (node, others): (&Node, &[Node]),
         query: &AnalyticQuery,
         key: &[u8],
-    ) -> DoorResult<AnalyticAnswer> {
+    ) -> MppResult<AnalyticAnswer> {
         let mut context = context(query);
         context.avoid = self.pulse.silent().into_iter().collect();
         let work = Work::Sql(SqlTicket { query: query.sql.clone(), context });
@@ -95,35 +95,35 @@ impl RemoteAnalytic {
         let answer = self.get(&node.client_address, &query.user, &ticket);
         match self.pulse.watch(&[address(node)], without, answer).await {
             Ok(answer) => answer,
-            Err(_) => Err(DoorError::new(
-                DoorCode::Unavailable,
+            Err(_) => Err(MppError::new(
+                MppCode::Unavailable,
                 format!("the columnar node at {} does not answer", node.client_address),
             )),
         }
     }
 
-    async fn client(&self, node: &str, user: &str) -> DoorResult<FlightClient> {
+    async fn client(&self, node: &str, user: &str) -> MppResult<FlightClient> {
         let key = self.placement.signing_key().await?;
         let token = voucher(user, &key, self.clock.unix_millis())?;
         let mut client = FlightClient::new(self.channels.get(node)?);
         client
             .add_header("authorization", &format!("Bearer {token}"))
-            .map_err(|error| DoorError::new(DoorCode::Invalid, error.to_string()))?;
+            .map_err(|error| MppError::new(MppCode::Invalid, error.to_string()))?;
         Ok(client)
     }
 
-    async fn get(&self, node: &str, user: &str, ticket: &[u8]) -> DoorResult<AnalyticAnswer> {
+    async fn get(&self, node: &str, user: &str, ticket: &[u8]) -> MppResult<AnalyticAnswer> {
         let mut client = self.client(node, user).await?;
         let ticket = FlightTicket { ticket: ticket.to_vec().into() };
         let first = async {
             let mut stream = client.do_get(ticket).await.map_err(flight_error)?;
             // Polling once brings the schema, and any failure before the first row.
             let first = stream.next().await.transpose().map_err(flight_error)?;
-            Ok::<_, DoorError>((stream, first))
+            Ok::<_, MppError>((stream, first))
         };
         let (stream, first) =
             tokio::time::timeout(FIRST_MESSAGE, first).await.map_err(|_| {
-                DoorError::from(types::Error::timeout(
+                MppError::from(types::Error::timeout(
                     format!("columnar node {node}"),
                     FIRST_MESSAGE,
                 ))
@@ -132,7 +132,7 @@ impl RemoteAnalytic {
             .schema()
             .cloned()
             .or_else(|| first.as_ref().map(|batch| batch.schema()))
-            .ok_or_else(|| DoorError::new(DoorCode::Unavailable, "an answer without a schema"))?;
+            .ok_or_else(|| MppError::new(MppCode::Unavailable, "an answer without a schema"))?;
         let lines = vec![format!("coordinator: columnar node at {node}")];
         let node = node.to_owned();
         let rest = stream.map_err(move |error| {
@@ -169,28 +169,28 @@ fn context(query: &AnalyticQuery) -> SqlContext {
     }
 }
 
-fn flight_error(error: FlightError) -> DoorError {
+fn flight_error(error: FlightError) -> MppError {
     match error {
-        FlightError::Tonic(status) => DoorError::from(*status),
-        other => DoorError::find(&other.to_string())
-            .unwrap_or_else(|| DoorError::new(DoorCode::Unavailable, other.to_string())),
+        FlightError::Tonic(status) => MppError::from(*status),
+        other => MppError::find(&other.to_string())
+            .unwrap_or_else(|| MppError::new(MppCode::Unavailable, other.to_string())),
     }
 }
 
-fn sql_error(error: DoorError) -> SqlError {
+fn sql_error(error: MppError) -> SqlError {
     if !error.code.is_retryable()
         && let Some(error) = sql::error::of_words(&error.text)
     {
         return error;
     }
     let (code, state): (u16, &[u8; 5]) = match error.code {
-        DoorCode::NotFound => (1146, b"42S02"),
-        DoorCode::Unsupported => (1235, b"42000"),
-        DoorCode::SnapshotTooOld => (9006, b"HY000"),
-        DoorCode::TableChanged => (1412, b"HY000"),
-        DoorCode::Timeout => (9012, b"HY000"),
-        DoorCode::StaleRegion | DoorCode::Unavailable => (9013, b"HY000"),
-        DoorCode::Cancelled => (1317, b"70100"),
+        MppCode::NotFound => (1146, b"42S02"),
+        MppCode::Unsupported => (1235, b"42000"),
+        MppCode::SnapshotTooOld => (9006, b"HY000"),
+        MppCode::TableChanged => (1412, b"HY000"),
+        MppCode::Timeout => (9012, b"HY000"),
+        MppCode::StaleRegion | MppCode::Unavailable => (9013, b"HY000"),
+        MppCode::Cancelled => (1317, b"70100"),
         _ => (1105, b"HY000"),
     };
     SqlError::new(code, state, error.to_string())
@@ -203,7 +203,7 @@ impl Analytic for RemoteAnalytic {
             Ok(routes) if routes.iter().all(|route| !route.ready_learners.is_empty()) => {
                 !routes.is_empty()
             }
-            // The cached picture may be older than the replica.
+            // The cached routes may be older than the replica.
             Ok(_) => match self.placement.fresh_regions(RegionKind::Records(table)).await {
                 Ok(routes) => {
                     !routes.is_empty()
@@ -234,7 +234,7 @@ impl Analytic for RemoteAnalytic {
                 }
             }
             Err(failure.unwrap_or_else(|| {
-                DoorError::new(DoorCode::Unavailable, "no columnar node answered")
+                MppError::new(MppCode::Unavailable, "no columnar node answered")
             }))
         };
         run.await.map_err(sql_error)
@@ -250,7 +250,7 @@ impl Analytic for RemoteAnalytic {
                 context: Some(context(&query)),
             };
             let mut body = serde_json::to_value(&command)
-                .map_err(|error| DoorError::new(DoorCode::Invalid, error.to_string()))?;
+                .map_err(|error| MppError::new(MppCode::Invalid, error.to_string()))?;
             body["analyze"] = analyze.into();
             let mut failure = None;
             for node in self.nodes().await? {
@@ -260,12 +260,12 @@ impl Analytic for RemoteAnalytic {
                 let answer = async {
                     let results = client.do_action(action).await.map_err(flight_error)?;
                     let all: Vec<_> = results.try_collect().await.map_err(flight_error)?;
-                    Ok::<_, DoorError>(all.concat())
+                    Ok::<_, MppError>(all.concat())
                 };
                 match tokio::time::timeout(FIRST_MESSAGE, answer).await {
                     Ok(Ok(bytes)) => {
                         return serde_json::from_slice(&bytes)
-                            .map_err(|error| DoorError::new(DoorCode::Invalid, error.to_string()));
+                            .map_err(|error| MppError::new(MppCode::Invalid, error.to_string()));
                     }
                     Ok(Err(error)) if !error.code.is_retryable() => return Err(error),
                     Ok(Err(error)) => failure = Some(error),
@@ -273,7 +273,7 @@ impl Analytic for RemoteAnalytic {
                 }
             }
             Err(failure.unwrap_or_else(|| {
-                DoorError::new(DoorCode::Unavailable, "no columnar node answered")
+                MppError::new(MppCode::Unavailable, "no columnar node answered")
             }))
         };
         run.await.map_err(sql_error)

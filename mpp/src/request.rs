@@ -8,7 +8,7 @@ use datafusion::logical_expr::{Expr, Operator, binary_expr, col, lit};
 use serde::{Deserialize, Serialize};
 use types::{ColumnType, Decimal, NodeId, SchemaVersion, Table, TableId};
 
-use crate::error::{DoorCode, DoorError, DoorResult};
+use crate::error::{MppCode, MppError, MppResult};
 
 /// How deep a filter may nest.
 const FILTER_DEPTH: usize = 64;
@@ -71,7 +71,7 @@ pub struct SqlContext {
     pub catalog_version: u64,
     /// The stored tables that the statement was planned with; none where nobody has planned it.
     pub tables: Vec<(TableId, SchemaVersion)>,
-    /// Statement time, Unix microseconds; 0 for the door's own clock.
+    /// Statement time, Unix microseconds; 0 for the node's own clock.
     pub now_us: i64,
     /// Time zone; empty for UTC.
     pub time_zone: String,
@@ -149,13 +149,13 @@ pub enum Literal {
     Time(String),
 }
 
-fn invalid(text: impl Into<String>) -> DoorError {
-    DoorError::new(DoorCode::Invalid, text)
+fn invalid(text: impl Into<String>) -> MppError {
+    MppError::new(MppCode::Invalid, text)
 }
 
 impl Command {
     /// Reads a descriptor's command.
-    pub fn parse(bytes: &[u8]) -> DoorResult<Self> {
+    pub fn parse(bytes: &[u8]) -> MppResult<Self> {
         serde_json::from_slice(bytes).map_err(|error| {
             invalid(format!("the command is not {{\"scan\": …}} or {{\"sql\": …}}: {error}"))
         })
@@ -164,20 +164,20 @@ impl Command {
 
 impl Filter {
     /// The predicate as an expression over the table's columns.
-    pub fn to_expr(&self, table: &Table) -> DoorResult<Expr> {
+    pub fn to_expr(&self, table: &Table) -> MppResult<Expr> {
         self.expr(table, 0)
     }
 
-    fn expr(&self, table: &Table, depth: usize) -> DoorResult<Expr> {
+    fn expr(&self, table: &Table, depth: usize) -> MppResult<Expr> {
         if depth > FILTER_DEPTH {
             return Err(invalid(format!("the filter nests deeper than {FILTER_DEPTH} levels")));
         }
         let sides =
             |all: Vec<Expr>, op| all.into_iter().reduce(|left, right| binary_expr(left, op, right));
-        let args = || -> DoorResult<Vec<Expr>> {
+        let args = || -> MppResult<Vec<Expr>> {
             self.args.iter().map(|arg| arg.expr(table, depth + 1)).collect()
         };
-        let compare = |op: Operator| -> DoorResult<Expr> {
+        let compare = |op: Operator| -> MppResult<Expr> {
             let (column, ty) = self.column(table)?;
             Ok(binary_expr(column, op, lit(self.value()?.to_scalar(ty)?)))
         };
@@ -201,7 +201,7 @@ impl Filter {
                     .values
                     .iter()
                     .map(|value| Ok(lit(value.to_scalar(ty)?)))
-                    .collect::<DoorResult<_>>()?;
+                    .collect::<MppResult<_>>()?;
                 Ok(column.in_list(list, false))
             }
             "is_null" => Ok(self.column(table)?.0.is_null()),
@@ -224,14 +224,14 @@ impl Filter {
             || self.args.iter().chain(self.arg.as_deref()).any(|arg| arg.names(column))
     }
 
-    fn column(&self, table: &Table) -> DoorResult<(Expr, ColumnType)> {
+    fn column(&self, table: &Table) -> MppResult<(Expr, ColumnType)> {
         let name = self
             .column
             .as_ref()
             .ok_or_else(|| invalid(format!("'{}' lacks its 'column'", self.op)))?;
         let (_, column) = table.column_named(name).ok_or_else(|| {
-            DoorError::new(
-                DoorCode::NotFound,
+            MppError::new(
+                MppCode::NotFound,
                 format!("table {}.{} has no column '{name}'", table.database, table.name),
             )
         })?;
@@ -239,14 +239,14 @@ impl Filter {
         Ok((col(reference), column.ty))
     }
 
-    fn value(&self) -> DoorResult<&Literal> {
+    fn value(&self) -> MppResult<&Literal> {
         self.value.as_ref().ok_or_else(|| invalid(format!("'{}' lacks its 'value'", self.op)))
     }
 }
 
 impl Literal {
     /// The constant in the type that comparisons with the column use.
-    fn to_scalar(&self, ty: ColumnType) -> DoorResult<ScalarValue> {
+    fn to_scalar(&self, ty: ColumnType) -> MppResult<ScalarValue> {
         let misfit = || invalid(format!("a filter's literal does not fit a column of type {ty}"));
         let number = |text: &str| text.parse::<i64>().map_err(|_| misfit());
         Ok(match (self, ty) {

@@ -19,7 +19,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
-use crate::error::{DoorCode, DoorError, DoorResult};
+use crate::error::{MppCode, MppError, MppResult};
 
 /// Joins that the distributed planner runs as one task (`NOT IN`, FULL nested loops) would drag
 /// the scans below them into that task, away from their regions. A coalesce below such a join is
@@ -159,7 +159,7 @@ fn stated_order(plan: &Arc<dyn ExecutionPlan>) -> Option<&LexOrdering> {
 
 /// Refuses WITH RECURSIVE over tables: each round would have to run the other nodes' tasks again,
 /// which streams that are read once cannot do.
-pub fn refuse_recursion(plan: &LogicalPlan) -> DoorResult<()> {
+pub fn refuse_recursion(plan: &LogicalPlan) -> MppResult<()> {
     let mut name = None;
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::RecursiveQuery(query) = node {
@@ -169,8 +169,8 @@ pub fn refuse_recursion(plan: &LogicalPlan) -> DoorResult<()> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     match name {
-        Some(name) => Err(DoorError::new(
-            DoorCode::Unsupported,
+        Some(name) => Err(MppError::new(
+            MppCode::Unsupported,
             format!("WITH RECURSIVE {name} over tables is not run on columns: read rows"),
         )),
         None => Ok(()),

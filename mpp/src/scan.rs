@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 use types::{Epoch, NodeId, RegionId, Table, Timestamp};
 
-use crate::error::{DoorCode, DoorError};
+use crate::error::{MppCode, MppError};
 use crate::life;
 use crate::pruning::Bound;
 use crate::reader::{Pinned, Reader};
@@ -205,14 +205,14 @@ impl ExecutionPlan for ColumnarScanExec {
                  address now: plan the query again",
                 self.spec.table.name
             );
-            return Err(DoorError::new(DoorCode::StaleRegion, text).into());
+            return Err(MppError::new(MppCode::StaleRegion, text).into());
         }
         let rows = MetricBuilder::new(&self.metrics).output_rows(partition);
         let wait = MetricBuilder::new(&self.metrics).subset_time("snapshot_wait", partition);
         let (spec, pinned) = (self.spec.clone(), self.pinned.clone());
         let batch_rows = context.session_config().batch_size();
         let batches = async move {
-            // Told once, by the partition that pins for all: the others wait for no more than it does.
+            // Reported once, by the partition that pins for all: the others wait for no more than it does.
             let pin = async || {
                 let _timer = wait.timer();
                 reader.pin(&spec).await

@@ -1,4 +1,4 @@
-//! What the door tells of itself as a Flight SQL server, and of MySQL's types.
+//! What the Flight SQL server reports of itself, and of MySQL's types.
 //!
 //! Facts only: drivers decide by them what they send, so nothing here promises more than is done.
 

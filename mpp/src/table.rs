@@ -16,14 +16,14 @@ use sql::planner::{ResolvedTable, TableResolver};
 use sql::result::SqlError;
 use types::{NodeId, SchemaVersion, TableId, Timestamp};
 
-use crate::picture::{self, Owner, Owners, TablePicture};
+use crate::layout::{self, Owner, Owners, TableLayout};
 use crate::pruning;
 use crate::scan::{ColumnarScanExec, ScanSpec};
 
 /// A table at a snapshot, with its regions placed.
 #[derive(Debug)]
 pub struct ColumnarTable {
-    picture: TablePicture,
+    layout: TableLayout,
     ts: Timestamp,
     schema: SchemaRef,
     constraints: Constraints,
@@ -31,10 +31,10 @@ pub struct ColumnarTable {
 
 impl ColumnarTable {
     /// A table to scan at `ts`.
-    pub fn new(picture: TablePicture, ts: Timestamp) -> Self {
-        let schema = sql::planner::planning_schema(&picture.table);
-        let constraints = sql::planner::planning_constraints(&picture.table);
-        ColumnarTable { picture, ts, schema, constraints }
+    pub fn new(layout: TableLayout, ts: Timestamp) -> Self {
+        let schema = sql::planner::planning_schema(&layout.table);
+        let constraints = sql::planner::planning_constraints(&layout.table);
+        ColumnarTable { layout, ts, schema, constraints }
     }
 }
 
@@ -56,7 +56,7 @@ impl TableProvider for ColumnarTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        Ok(pruning::support(filters, &self.picture.table))
+        Ok(pruning::support(filters, &self.layout.table))
     }
 
     async fn scan(
@@ -66,7 +66,7 @@ impl TableProvider for ColumnarTable {
         filters: &[Expr],
         _: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let TablePicture { table, regions, rows, bytes } = &self.picture;
+        let TableLayout { table, regions, rows, bytes } = &self.layout;
         let all = || (0..table.columns.len()).collect();
         Ok(Arc::new(ColumnarScanExec::try_new(ScanSpec {
             table: table.clone(),
@@ -164,15 +164,15 @@ impl TableResolver for ColumnarTables {
         }
         self.resolved.lock().push(described);
         let found = Arc::new(found.clone());
-        let picture =
-            picture::take(&self.placement, found.clone(), &self.owners, &self.avoid, self.fresh)
+        let layout =
+            layout::fetch(&self.placement, found.clone(), &self.owners, &self.avoid, self.fresh)
                 .await
                 .map_err(|error| unavailable(error.to_string()))?;
-        self.used.lock().extend(picture.regions.iter().map(|region| region.node));
-        let replicas = picture.regions.iter().map(|region| region.replicas.clone());
+        self.used.lock().extend(layout.regions.iter().map(|region| region.node));
+        let replicas = layout.regions.iter().map(|region| region.replicas.clone());
         self.replicas.lock().extend(replicas);
         Ok(ResolvedTable {
-            provider: Arc::new(ColumnarTable::new(picture, self.ts)),
+            provider: Arc::new(ColumnarTable::new(layout, self.ts)),
             table: Some(found),
         })
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use types::token;
 use types::{LeaseId, SnapshotToken, Table};
 
-use crate::error::{DoorCode, DoorError, DoorResult};
+use crate::error::{MppCode, MppError, MppResult};
 use crate::request::{Filter, SqlContext};
 
 const FORMAT: u8 = 2;
@@ -25,7 +25,7 @@ pub type KeyRange = (Vec<u8>, Vec<u8>);
 /// A part of a table at a snapshot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScanTicket {
-    /// The very table, at the schema version that the client was told of, with the columns that
+    /// The very table, at the schema version that the client got, with the columns that
     /// this ticket needs and no others. Names in it are for messages, and for `columns` and
     /// `filter` to refer to.
     #[serde(with = "packed")]
@@ -101,16 +101,16 @@ impl Ticket {
     }
 
     /// As opaque bytes: `format | JSON | tag`.
-    pub fn seal(&self, key: &[u8]) -> DoorResult<Vec<u8>> {
+    pub fn seal(&self, key: &[u8]) -> MppResult<Vec<u8>> {
         let mut bytes = vec![FORMAT];
         serde_json::to_writer(&mut bytes, self)
-            .map_err(|error| DoorError::new(DoorCode::Invalid, format!("ticket: {error}")))?;
+            .map_err(|error| MppError::new(MppCode::Invalid, format!("ticket: {error}")))?;
         let tag = token::sign(key, &bytes);
         bytes.extend_from_slice(&tag);
         match bytes.len() {
             0..=LONGEST => Ok(bytes),
-            length => Err(DoorError::new(
-                DoorCode::Invalid,
+            length => Err(MppError::new(
+                MppCode::Invalid,
                 format!(
                     "the ticket would be {length} bytes, at most {LONGEST} are allowed: ask for fewer \
                      columns, with a shorter filter or query"
@@ -120,10 +120,10 @@ impl Ticket {
     }
 
     /// From bytes that anybody may have made up: checks the signature before reading anything.
-    pub fn open(bytes: &[u8], key: &[u8], now_ms: u64) -> DoorResult<Self> {
+    pub fn open(bytes: &[u8], key: &[u8], now_ms: u64) -> MppResult<Self> {
         let forged = || {
-            DoorError::new(
-                DoorCode::TicketForged,
+            MppError::new(
+                MppCode::TicketForged,
                 "this ticket was not issued by this cluster: call GetFlightInfo for a new one",
             )
         };
@@ -132,8 +132,8 @@ impl Ticket {
         token::verify(key, body, tag).map_err(|_| forged())?;
         let ticket = Self::decode(body)?;
         if ticket.expires_ms < now_ms {
-            return Err(DoorError::new(
-                DoorCode::TicketExpired,
+            return Err(MppError::new(
+                MppCode::TicketExpired,
                 format!(
                     "this ticket ended {} ms ago: call GetFlightInfo for a new one, with a longer snapshot",
                     now_ms - ticket.expires_ms
@@ -144,10 +144,10 @@ impl Ticket {
     }
 
     /// The part behind the signature check; [`fuzz_ticket`] tries it by itself.
-    pub fn decode(body: &[u8]) -> DoorResult<Self> {
+    pub fn decode(body: &[u8]) -> MppResult<Self> {
         let bad = || {
-            DoorError::new(
-                DoorCode::Invalid,
+            MppError::new(
+                MppCode::Invalid,
                 "this ticket is of the format of another version: call GetFlightInfo for a new one",
             )
         };

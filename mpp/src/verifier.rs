@@ -12,11 +12,11 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion_distributed::{DistributedLeafExec, NetworkBoundaryExt};
 use types::{NodeId, RegionId};
 
-use crate::error::{DoorCode, DoorError};
+use crate::error::{MppCode, MppError};
 use crate::scan::ColumnarScanExec;
 
 fn fault(text: String) -> DataFusionError {
-    DoorError::new(DoorCode::Invalid, format!("the planner made a wrong plan: {text}")).into()
+    MppError::new(MppCode::Invalid, format!("the planner made a wrong plan: {text}")).into()
 }
 
 /// Walks a plan, through its stages, and checks each scan that was split into tasks.

@@ -21,22 +21,22 @@ use crate::life::Life;
 /// Runs each call of a service, and all tasks that the call starts, on other threads. What a call
 /// brings lives as long as its request is open.
 #[derive(Clone)]
-pub(crate) struct OnLane<S> {
+pub(crate) struct OnQueryThreads<S> {
     inner: S,
-    lane: Handle,
+    threads: Handle,
 }
 
-impl<S> OnLane<S> {
-    pub fn new(inner: S, lane: Handle) -> Self {
-        OnLane { inner, lane }
+impl<S> OnQueryThreads<S> {
+    pub fn new(inner: S, threads: Handle) -> Self {
+        OnQueryThreads { inner, threads }
     }
 }
 
-impl<S: NamedService> NamedService for OnLane<S> {
+impl<S: NamedService> NamedService for OnQueryThreads<S> {
     const NAME: &'static str = S::NAME;
 }
 
-impl<S> Service<Request<Body>> for OnLane<S>
+impl<S> Service<Request<Body>> for OnQueryThreads<S>
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     S::Future: Send + 'static,
@@ -53,7 +53,7 @@ where
         let life = Life::default();
         let request = request.map(|body| life.tied_to(body));
         let call = life.scope(self.inner.call(request));
-        let call = AbortOnDropHandle::new(self.lane.spawn(call));
+        let call = AbortOnDropHandle::new(self.threads.spawn(call));
         let answer = |ended: Result<_, tokio::task::JoinError>| {
             // The service has its own error for a panic: it was cut off.
             ended.unwrap_or_else(|_| Ok(Status::cancelled("the call was ended").into_http()))

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredAs:
     """A value that is stored as another."""
 
     written: object
@@ -28,10 +28,10 @@ class Type:
     note: str = "exact"
 
     def written(self) -> list:
-        return [value.written if isinstance(value, Kept) else value for value in self.values]
+        return [value.written if isinstance(value, StoredAs) else value for value in self.values]
 
     def read(self) -> list:
-        return [value.read if isinstance(value, Kept) else value for value in self.values]
+        return [value.read if isinstance(value, StoredAs) else value for value in self.values]
 
     @property
     def base(self) -> str:
@@ -69,7 +69,7 @@ def binaries(name: str, longest: int) -> Type:
     return Type(name, [b"", b"\0", b"blanks  ", b"\x00\xff\x80\xfe\xc3(", b"\xfe" * longest])
 
 
-moment = datetime.datetime
+dt = datetime.datetime
 longest, micro = span(838, 59, 59), span(0, 0, 0, 1)
 largest_float, largest = single(3.4028234663852886e38), 1.7976931348623157e308
 deep = "[" * 99 + "1" + "]" * 99
@@ -93,7 +93,7 @@ TYPES = [
     *integers("BIGINT", 64),
     Type(
         "FLOAT",
-        [-largest_float, largest_float, single(1e-45), Kept(-0.0, 0.0), single(0.1), 16777216.0, single(-1.17549435e-38)],
+        [-largest_float, largest_float, single(1e-45), StoredAs(-0.0, 0.0), single(0.1), 16777216.0, single(-1.17549435e-38)],
         note="exact, with one zero",
     ),
     Type(
@@ -107,13 +107,13 @@ TYPES = [
     decimals(38, 30),
     decimals(39, 0, ROWS_ONLY),
     decimals(65, 30, ROWS_ONLY),
-    Type("CHAR(8)", ["", "naïve ☃", Kept("blanks  ", "blanks"), "𝄞" * 8, " x"]),
+    Type("CHAR(8)", ["", "naïve ☃", StoredAs("blanks  ", "blanks"), "𝄞" * 8, " x"]),
     texts("VARCHAR(255)", 255),
     texts("TINYTEXT", 255),
     texts("TEXT", 65_535),
     texts("MEDIUMTEXT", 70_000),
     texts("LONGTEXT", 70_000),
-    Type("BINARY(4)", [Kept(b"", b"\0" * 4), b"\xff" * 4, Kept(b"a ", b"a \0\0"), b"\xc3(\x80\0"]),
+    Type("BINARY(4)", [StoredAs(b"", b"\0" * 4), b"\xff" * 4, StoredAs(b"a ", b"a \0\0"), b"\xc3(\x80\0"]),
     binaries("VARBINARY(255)", 255),
     binaries("TINYBLOB", 255),
     binaries("BLOB", 65_535),
@@ -123,17 +123,17 @@ TYPES = [
     Type(
         "DATETIME",
         [
-            moment(1000, 1, 1),
-            moment(9999, 12, 31, 23, 59, 59),
-            Kept(moment(1999, 12, 31, 23, 59, 59, 500_000), moment(2000, 1, 1)),
+            dt(1000, 1, 1),
+            dt(9999, 12, 31, 23, 59, 59),
+            StoredAs(dt(1999, 12, 31, 23, 59, 59, 500_000), dt(2000, 1, 1)),
         ],
     ),
-    Type("DATETIME(3)", [Kept(moment(1969, 12, 31, 23, 59, 59, 999_400), moment(1969, 12, 31, 23, 59, 59, 999_000))]),
-    Type("DATETIME(6)", [moment(1000, 1, 1, 0, 0, 0, 1), moment(9999, 12, 31, 23, 59, 59, 999_999), moment(1582, 10, 10)]),
-    Type("TIMESTAMP", [moment(1970, 1, 1, 0, 0, 1), moment(2038, 1, 19, 3, 14, 7), moment(2024, 3, 31, 1, 30)]),
-    Type("TIMESTAMP(6)", [moment(1970, 1, 1, 0, 0, 1, 1), moment(2038, 1, 19, 3, 14, 7, 999_999)]),
-    Type("TIME", [-longest, longest, span(0), Kept(span(23, 59, 59, 500_000), span(24)), -span(0, 0, 1)]),
-    Type("TIME(3)", [-longest, Kept(-span(0, 0, 1, 500), -span(0, 0, 1, 1000))]),
+    Type("DATETIME(3)", [StoredAs(dt(1969, 12, 31, 23, 59, 59, 999_400), dt(1969, 12, 31, 23, 59, 59, 999_000))]),
+    Type("DATETIME(6)", [dt(1000, 1, 1, 0, 0, 0, 1), dt(9999, 12, 31, 23, 59, 59, 999_999), dt(1582, 10, 10)]),
+    Type("TIMESTAMP", [dt(1970, 1, 1, 0, 0, 1), dt(2038, 1, 19, 3, 14, 7), dt(2024, 3, 31, 1, 30)]),
+    Type("TIMESTAMP(6)", [dt(1970, 1, 1, 0, 0, 1, 1), dt(2038, 1, 19, 3, 14, 7, 999_999)]),
+    Type("TIME", [-longest, longest, span(0), StoredAs(span(23, 59, 59, 500_000), span(24)), -span(0, 0, 1)]),
+    Type("TIME(3)", [-longest, StoredAs(-span(0, 0, 1, 500), -span(0, 0, 1, 1000))]),
     Type("TIME(6)", [-longest, longest, -micro, micro, longest - micro, micro - longest]),
     Type("YEAR", [0, 1901, 2155, 1970]),
     Type("BIT(1)", [0, 1]),
@@ -141,15 +141,15 @@ TYPES = [
     Type("BIT(63)", [0, 2**63 - 1]),
     Type("BIT(64)", [0, 2**64 - 1, 2**63]),
     Type("ENUM('a','b c','𝄞 é')", ["a", "b c", "𝄞 é"]),
-    Type("SET('x','y','𝄞')", ["", "x", "y,𝄞", Kept("𝄞,x", "x,𝄞")]),
+    Type("SET('x','y','𝄞')", ["", "x", "y,𝄞", StoredAs("𝄞,x", "x,𝄞")]),
     Type(
         "JSON",
         [
             "null",
             '""',
-            Kept('{"bb":1,"a":[true,{"c":[]}],"a":2}', '{"a": 2, "bb": 1}'),
+            StoredAs('{"bb":1,"a":[true,{"c":[]}],"a":2}', '{"a": 2, "bb": 1}'),
             "[-9223372036854775808, 18446744073709551615, 1.7976931348623157e308, 5e-324]",
-            Kept('"\\u00e9 \\ud834\\udd1e \\u0000 \\" \\\\ 𝄞"', '"é 𝄞 \\u0000 \\" \\\\ 𝄞"'),
+            StoredAs('"\\u00e9 \\ud834\\udd1e \\u0000 \\" \\\\ 𝄞"', '"é 𝄞 \\u0000 \\" \\\\ 𝄞"'),
             deep,
             '"' + "x" * 70_000 + '"',
         ],

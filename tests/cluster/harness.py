@@ -54,7 +54,7 @@ MORE_TYPES = [
     " (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),"
     " (3, '', '', '', 0, 0.25, 1901, '-838:59:59', 0, 'null')",
 ]
-DOOR_ERRORS = (flight.FlightError, pyarrow.ArrowException)
+FLIGHT_ERRORS = (flight.FlightError, pyarrow.ArrowException)
 
 
 def absent(name: str) -> NoReturn:
@@ -74,7 +74,7 @@ def wait_until(what: str, condition: Callable[[], T], seconds: float = 30) -> T:
             last = condition()
             if last:
                 return last
-        except (pymysql.err.MySQLError, *DOOR_ERRORS, StatusError, OSError) as error:
+        except (pymysql.err.MySQLError, *FLIGHT_ERRORS, StatusError, OSError) as error:
             last = error
         time.sleep(0.1)
     raise AssertionError(f"not within {seconds} s: {what}; last seen: {last!r}")
@@ -197,7 +197,7 @@ class Cluster(Playground):
                 path.unlink()
 
     def wait_restarted(self, name: str, old: int, seconds: float = 40) -> None:
-        """Waits until another process runs the node and every node is heard of."""
+        """Waits until another process runs the node and every node is up."""
         wait_until(f"{name} is started again", lambda: self.pids().get(name) not in (None, old), seconds)
         self.wait_healthy(seconds)
 
@@ -246,7 +246,7 @@ class Cluster(Playground):
         wait_until("every port is free", lambda: all(is_free(self.port_base + offset) for offset in OFFSETS), 15)
 
 
-class Door:
+class FlightClient:
     """A Flight client that follows endpoints to the nodes that own the regions."""
 
     def __init__(self, cluster: Cluster, node: int = 0, user: str = "root", password: str = ""):

@@ -22,7 +22,7 @@ INTEGERS = {
     FIELD_TYPE.LONGLONG: "q",
 }
 DECIMALS = (FIELD_TYPE.DECIMAL, FIELD_TYPE.NEWDECIMAL)
-MOMENTS = (FIELD_TYPE.DATE, FIELD_TYPE.DATETIME, FIELD_TYPE.TIMESTAMP)
+DATETIMES = (FIELD_TYPE.DATE, FIELD_TYPE.DATETIME, FIELD_TYPE.TIMESTAMP)
 
 
 class Single(float):
@@ -71,7 +71,7 @@ def _value(packet: MysqlPacket, field: FieldDescriptorPacket) -> object:
     if kind in (FIELD_TYPE.FLOAT, FIELD_TYPE.DOUBLE):
         return packet.read_struct("<f" if kind == FIELD_TYPE.FLOAT else "<d")[0]
     data = packet.read_length_coded_string()
-    if kind in MOMENTS:
+    if kind in DATETIMES:
         parts = struct.unpack(f"<{'HBBBBBI'[: {4: 3, 7: 6, 11: 7}[len(data)]]}", data)
         return datetime.date(*parts) if kind == FIELD_TYPE.DATE else datetime.datetime(*parts)
     if kind == FIELD_TYPE.TIME:

@@ -8,7 +8,7 @@ import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
-KINDS = ("agrees", "differs", "refused", "not asked")
+KINDS = ("agrees", "differs", "refused", "not run")
 
 
 def main(path: Path) -> None:
@@ -22,7 +22,7 @@ def main(path: Path) -> None:
         failed = [step for step in steps if step["result"] != "works"]
         reasons = "; ".join(f"{step['did']}: {step.get('why', step['result'])}" for step in failed)
         print(f"| {client} | {len(steps) - len(failed)} | {len(failed)} | {reasons} |")
-    print("\n| reader | agrees | differs | refused | not asked |\n|---|---|---|---|---|")
+    print("\n| reader | agrees | differs | refused | not run |\n|---|---|---|---|---|")
     readers: dict[str, Counter] = defaultdict(Counter)
     for line in lines:
         if line["table"] == "scripts":

@@ -119,7 +119,7 @@ def test_a_wait_ends_with_its_time_and_with_kill(cluster: Cluster, one: Session,
     assert two.value("SELECT GET_LOCK('k', 0)") == 1, "the session itself goes on"
 
 
-def test_a_circle_over_two_nodes_is_told(one: Session, two: Session):
+def test_a_circle_over_two_nodes_is_reported(one: Session, two: Session):
     assert one.value("SELECT GET_LOCK('c1', 0)") == 1
     assert two.value("SELECT GET_LOCK('c2', 0)") == 1
     waiting = one.later("SELECT GET_LOCK('c2', 60)")

@@ -3,13 +3,13 @@
 import datetime
 from decimal import Decimal
 
-from harness import EVERY_TYPE, MORE_TYPES, Bank, Cluster, Door, wait_until
+from harness import EVERY_TYPE, MORE_TYPES, Bank, Cluster, FlightClient, wait_until
 
 
 def test_rows_columns_and_flight_agree_at_every_token_while_transfers_run(cluster: Cluster, bank: Bank):
     query = "SELECT id, balance, note FROM account ORDER BY id"
     accounts = f"{bank.database}.account"
-    door = Door(cluster)
+    client = FlightClient(cluster)
     seen = []
     with bank:
         for _ in range(6):
@@ -18,13 +18,13 @@ def test_rows_columns_and_flight_agree_at_every_token_while_transfers_run(cluste
             rows = cluster.read("tikv", query.replace("account", accounts), token)
             assert sum(row[1] for row in rows) == bank.total
             assert cluster.read("tiflash", query.replace("account", accounts), token) == rows
-            assert door.sql(query, bank.database, token) == rows
-            assert sorted(door.scan(accounts, ["id", "balance", "note"], token)) == rows
+            assert client.sql(query, bank.database, token) == rows
+            assert sorted(client.scan(accounts, ["id", "balance", "note"], token)) == rows
             seen.append(rows)
         # An old token still shows its own rows, on every path.
         assert cluster.read("tikv", query.replace("account", accounts), token) == seen[-1]
         assert cluster.read("tiflash", query.replace("account", accounts), token) == seen[-1]
-    assert len({tuple(rows) for rows in seen}) == len(seen), "the tokens did not show different moments"
+    assert len({tuple(rows) for rows in seen}) == len(seen), "the tokens did not show different snapshots"
     bank.check()
 
 
@@ -65,7 +65,7 @@ def test_every_type_is_the_same_from_rows_columns_and_flight(cluster: Cluster):
     assert cluster.read("tiflash", "SELECT * FROM typed.t ORDER BY id", token) == rows
     assert rows[0][8] == 18446744073709551615 and rows[0][12] == "naïve ☃"
     columns = ["id", *"abcdefghijklmnop"]
-    flown = sorted(Door(cluster).scan("typed.t", columns, token), key=lambda row: row[0])
+    flown = sorted(FlightClient(cluster).scan("typed.t", columns, token), key=lambda row: row[0])
     without_zone = [
         tuple(v.replace(tzinfo=None) if isinstance(v, datetime.datetime) else v for v in row) for row in flown
     ]
@@ -82,15 +82,15 @@ def test_bytes_spans_bits_and_json_are_the_same_from_rows_columns_and_flight(clu
     assert rows[0][7:9] == (datetime.timedelta(hours=838, minutes=59, seconds=59), b"\xff" * 8)
     assert [row[9] for row in rows] == ['{"a": null, "b": [1, 2.5, -9223372036854775808, "naïve ☃"]}', None, "null"]
     columns = ["id", *"qrsuvwxyz"]
-    flown = sorted(Door(cluster).scan("more.t", columns, token), key=lambda row: row[0])
+    flown = sorted(FlightClient(cluster).scan("more.t", columns, token), key=lambda row: row[0])
     assert [tuple(map(as_pymysql, columns, row)) for row in flown] == rows
     scan = {"database": "more", "table": "t", "columns": ["z"], "snapshot": token, "filter": None}
-    field = Door(cluster).info({"scan": scan}).schema.field("z")
+    field = FlightClient(cluster).info({"scan": scan}).schema.field("z")
     assert "arrow.json" in f"{field.type} {field.metadata}"
 
 
 def as_pymysql(column: str, value: object) -> object:
-    """A value of the door as pymysql reads the same value from the MySQL protocol."""
+    """A value of the Flight server as pymysql reads the same value from the MySQL protocol."""
     if value is None:
         return None
     if column == "v":
@@ -120,4 +120,4 @@ def test_flight_filters_mean_what_sql_means(cluster: Cluster):
     }
     for condition, filter in pairs.items():
         rows = cluster.read("tikv", f"SELECT id FROM filters.t WHERE {condition} ORDER BY id", token)
-        assert sorted(Door(cluster).scan("filters.t", ["id"], token, filter)) == rows, condition
+        assert sorted(FlightClient(cluster).scan("filters.t", ["id"], token, filter)) == rows, condition

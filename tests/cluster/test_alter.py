@@ -7,16 +7,16 @@ from decimal import Decimal
 import pymysql
 import pytest
 
-from harness import DOOR_ERRORS, Cluster, Door, wait_until
+from harness import FLIGHT_ERRORS, Cluster, FlightClient, wait_until
 
 pytestmark = pytest.mark.own_cluster
 
 ROWS = 600
-# What a writer may be told: that the change, or another, was first; that a column is hidden as yet.
+# Errors that a writer may get: that the change, or another, was first; that a column is hidden as yet.
 EXPECTED = {1213}
 
 
-def write(cluster: Cluster, seed: int, stop: threading.Event, told: Counter, database: str = "alt"):
+def write(cluster: Cluster, seed: int, stop: threading.Event, outcomes: Counter, database: str = "alt"):
     """Counts rows up, ends some and brings others, through whatever columns the table has."""
     turn = 0
     with cluster.connect(database=database) as connection, connection.cursor() as cursor:
@@ -28,37 +28,37 @@ def write(cluster: Cluster, seed: int, stop: threading.Event, told: Counter, dat
                     cursor.execute(f"INSERT INTO t (id, n) VALUES ({fresh}, 0)")
                     cursor.execute(f"DELETE FROM t WHERE id = {fresh - 40} AND id >= {ROWS}")
                 cursor.execute(f"UPDATE t SET n = n + 1 WHERE id = {(turn * 2 + seed) % ROWS}")
-                told["done"] += 1
+                outcomes["done"] += 1
             except pymysql.err.MySQLError as error:
-                told[error.args[0]] += 1
+                outcomes[error.args[0]] += 1
 
 
-def fill(cluster: Cluster, stop: threading.Event, told: Counter):
-    """Adds rows with the next number until it is told to stop, whatever table has the name."""
+def fill(cluster: Cluster, stop: threading.Event, outcomes: Counter):
+    """Adds rows with the next number until it is stopped, whatever table has the name."""
     number = 0
     with cluster.connect(database="emptied") as connection, connection.cursor() as cursor:
         while not stop.is_set():
             number += 1
             try:
                 cursor.execute(f"INSERT INTO t VALUES ({number}, 'x')")
-                told["done"] += 1
+                outcomes["done"] += 1
             except pymysql.err.MySQLError as error:
-                told[error.args[0]] += 1
+                outcomes[error.args[0]] += 1
 
 
 class Altered:
     """The table, and what all of its readers must say."""
 
-    def __init__(self, cluster: Cluster, told: list[Counter], name: str = "alt.t"):
-        self.cluster, self.told, self.name = cluster, told, name
+    def __init__(self, cluster: Cluster, outcomes: list[Counter], name: str = "alt.t"):
+        self.cluster, self.outcomes, self.name = cluster, outcomes, name
 
     def change(self, statement: str) -> None:
         """Alters the table, and waits for writes of its new version."""
         self.cluster.sql(statement)
-        before = [told["done"] for told in self.told]
+        before = [outcomes["done"] for outcomes in self.outcomes]
         wait_until(
             f"writers go on after {statement}",
-            lambda: all(told["done"] > count + 5 for told, count in zip(self.told, before)),
+            lambda: all(outcomes["done"] > count + 5 for outcomes, count in zip(self.outcomes, before)),
         )
 
     def agree(self, columns: str) -> list[tuple]:
@@ -74,12 +74,12 @@ def test_columns_follow_every_change_of_a_table_that_is_written(cluster: Cluster
     cluster.sql("INSERT INTO alt.t VALUES " + ",".join(f"({n}, 0, 's{n % 9}')" for n in range(ROWS)))
     cluster.sql("SPLIT TABLE alt.t REGIONS 3")
     cluster.replicate("alt.t")
-    stop, told = threading.Event(), [Counter(), Counter()]
-    writers = [threading.Thread(target=write, args=(cluster, seed, stop, told[seed])) for seed in range(2)]
+    stop, outcomes = threading.Event(), [Counter(), Counter()]
+    writers = [threading.Thread(target=write, args=(cluster, seed, stop, outcomes[seed])) for seed in range(2)]
     for writer in writers:
         writer.start()
     try:
-        table = Altered(cluster, told)
+        table = Altered(cluster, outcomes)
         for turn in range(3):
             table.change(f"ALTER TABLE alt.t ADD COLUMN a INT NOT NULL DEFAULT {turn} AFTER id")
             assert {row[1] for row in table.agree("*")} == {turn}
@@ -100,9 +100,9 @@ def test_columns_follow_every_change_of_a_table_that_is_written(cluster: Cluster
         for writer in writers:
             writer.join(60)
     assert not any(writer.is_alive() for writer in writers)
-    assert set().union(*told) - {"done"} <= EXPECTED, told
+    assert set().union(*outcomes) - {"done"} <= EXPECTED, outcomes
     counted = sum(row[1] for row in table.agree("id, n"))
-    assert counted == sum(each["done"] for each in told), "an update was lost, or done twice"
+    assert counted == sum(each["done"] for each in outcomes), "an update was lost, or done twice"
 
 
 def test_columns_follow_a_column_that_changes_its_type_under_writers(cluster: Cluster):
@@ -111,12 +111,12 @@ def test_columns_follow_a_column_that_changes_its_type_under_writers(cluster: Cl
     cluster.sql("INSERT INTO retyped.t VALUES " + ",".join(f"({n}, 0, '{n % 9}')" for n in range(ROWS)))
     cluster.sql("SPLIT TABLE retyped.t REGIONS 3")
     cluster.replicate("retyped.t")
-    stop, told = threading.Event(), [Counter(), Counter()]
-    writers = [threading.Thread(target=write, args=(cluster, seed, stop, told[seed], "retyped")) for seed in range(2)]
+    stop, outcomes = threading.Event(), [Counter(), Counter()]
+    writers = [threading.Thread(target=write, args=(cluster, seed, stop, outcomes[seed], "retyped")) for seed in range(2)]
     for writer in writers:
         writer.start()
     try:
-        table = Altered(cluster, told, "retyped.t")
+        table = Altered(cluster, outcomes, "retyped.t")
         types = {"VARCHAR(20) NOT NULL": str, "DECIMAL(14,2) NOT NULL AFTER s": Decimal, "BIGINT NOT NULL AFTER id": int}
         for column, kind in types.items():
             before = cluster.token()
@@ -140,9 +140,9 @@ def test_columns_follow_a_column_that_changes_its_type_under_writers(cluster: Cl
         for writer in writers:
             writer.join(60)
     assert not any(writer.is_alive() for writer in writers)
-    assert set().union(*told) - {"done"} <= EXPECTED | {1412}, told
+    assert set().union(*outcomes) - {"done"} <= EXPECTED | {1412}, outcomes
     counted = sum(row[1] for row in table.agree("id, n"))
-    assert counted == sum(each["done"] for each in told), "an update was lost, or done twice"
+    assert counted == sum(each["done"] for each in outcomes), "an update was lost, or done twice"
 
 
 @pytest.mark.timeout(360)
@@ -210,8 +210,8 @@ def test_columns_follow_a_table_that_is_emptied_and_exchanged_for_another(cluste
     cluster.sql("CREATE DATABASE emptied", create, "CREATE TABLE emptied.other LIKE emptied.t")
     for table in ("emptied.t", "emptied.other"):
         cluster.replicate(table)
-    stop, told = threading.Event(), Counter()
-    writer = threading.Thread(target=fill, args=(cluster, stop, told))
+    stop, outcomes = threading.Event(), Counter()
+    writer = threading.Thread(target=fill, args=(cluster, stop, outcomes))
     writer.start()
 
     def agree(name: str) -> list[tuple]:
@@ -233,8 +233,8 @@ def test_columns_follow_a_table_that_is_emptied_and_exchanged_for_another(cluste
                 with pytest.raises(pymysql.err.MySQLError) as younger:
                     cluster.read(engine, "SELECT COUNT(*) FROM emptied.t", before)
                 assert younger.value.args[0] == 1412, younger.value
-            with pytest.raises(DOOR_ERRORS, match="created or renamed after the snapshot"):
-                Door(cluster).scan("emptied.t", ["id"], before)
+            with pytest.raises(FLIGHT_ERRORS, match="created or renamed after the snapshot"):
+                FlightClient(cluster).scan("emptied.t", ["id"], before)
             cluster.wait_available("emptied.t")
             wait_until("the other table is written", lambda: len(agree("t")) > 5)
             rows = [row[0] for row in agree("t")]
@@ -245,5 +245,5 @@ def test_columns_follow_a_table_that_is_emptied_and_exchanged_for_another(cluste
     finally:
         stop.set()
         writer.join(60)
-    assert not writer.is_alive() and told["done"] > 50, told
-    assert set(told) <= {"done", *EXPECTED}, told
+    assert not writer.is_alive() and outcomes["done"] > 50, outcomes
+    assert set(outcomes) <= {"done", *EXPECTED}, outcomes

@@ -9,7 +9,7 @@ import pymysql
 import pytest
 from pyarrow import flight
 
-from harness import DOOR_ERRORS, Cluster, Door, wait_until
+from harness import FLIGHT_ERRORS, Cluster, FlightClient, wait_until
 
 PASSWORD = "pass-Xyzzy-4711"
 VALUE = "row-value-Xyzzy-0815"
@@ -77,10 +77,10 @@ def test_a_wrong_log_in_is_refused(cluster: Cluster, user, password, database, c
     assert raised.value.args[0] == code
 
 
-def test_users_come_and_go_at_both_doors(cluster: Cluster):
+def test_users_come_and_go_at_both_ports(cluster: Cluster):
     cluster.sql("CREATE USER 'bob'@'%' IDENTIFIED BY 'one'", "GRANT SELECT ON bad.* TO 'bob'@'%'")
     assert cluster.sql("SELECT 1", user="bob", password="one") == [(1,)]
-    assert Door(cluster, user="bob", password="one").sql("SELECT COUNT(*) FROM t", "bad") == [(1,)]
+    assert FlightClient(cluster, user="bob", password="one").sql("SELECT COUNT(*) FROM t", "bad") == [(1,)]
     cluster.sql("SET PASSWORD FOR 'bob'@'%' = 'two'")
     with pytest.raises(pymysql.err.MySQLError):
         cluster.connect("bob", "one")
@@ -89,10 +89,10 @@ def test_users_come_and_go_at_both_doors(cluster: Cluster):
     with pytest.raises(pymysql.err.MySQLError):
         cluster.connect("bob", "two")
     with pytest.raises(flight.FlightUnauthenticatedError):
-        Door(cluster, user="bob", password="two").info({"sql": {"query": "SELECT 1", "database": "bad"}})
+        FlightClient(cluster, user="bob", password="two").info({"sql": {"query": "SELECT 1", "database": "bad"}})
 
 
-def test_a_broken_line_is_mended_and_told_of(cluster: Cluster, tmp_path):
+def test_a_broken_line_is_mended_and_reported(cluster: Cluster, tmp_path):
     """LOCAL means IGNORE, as in MySQL."""
     file = tmp_path / "lines.csv"
     with cluster.connect() as connection, connection.cursor() as cursor:
@@ -104,8 +104,8 @@ def test_a_broken_line_is_mended_and_told_of(cluster: Cluster, tmp_path):
             )
             assert cursor.rowcount == 4
             cursor.execute("SHOW WARNINGS")
-            ((level, told, message),) = cursor.fetchall()
-            assert (level, told, "row 3" in message.lower()) == ("Warning", code, True), message
+            ((level, number, message),) = cursor.fetchall()
+            assert (level, number, "row 3" in message.lower()) == ("Warning", code, True), message
             cursor.execute("SELECT tiny FROM bad.t WHERE id = 12")
             assert cursor.fetchall() == ((tiny,),)
             cursor.execute("DELETE FROM bad.t WHERE id >= 10")
@@ -159,8 +159,8 @@ def test_a_token_past_its_lease_is_a_typed_error(cluster: Cluster):
 
     code, text = wait_until("the lease ends", refusal, 20)
     assert code == 9006 and "lease" in text.lower()
-    with pytest.raises(DOOR_ERRORS, match="ISOBAR-(LEASE_LOST|SNAPSHOT_TOO_OLD)"):
-        Door(cluster).scan("bad.t", ["id"], token)
+    with pytest.raises(FLIGHT_ERRORS, match="ISOBAR-(LEASE_LOST|SNAPSHOT_TOO_OLD)"):
+        FlightClient(cluster).scan("bad.t", ["id"], token)
 
 
 @pytest.mark.parametrize(
@@ -180,53 +180,53 @@ def test_a_token_past_its_lease_is_a_typed_error(cluster: Cluster):
     ],
 )
 def test_a_wrong_flight_request_gets_a_code(cluster: Cluster, command, code):
-    with pytest.raises(DOOR_ERRORS, match=f"ISOBAR-({code})"):
-        info = Door(cluster).info(command)
+    with pytest.raises(FLIGHT_ERRORS, match=f"ISOBAR-({code})"):
+        info = FlightClient(cluster).info(command)
         for endpoint in info.endpoints:
-            Door(cluster).get(endpoint)
+            FlightClient(cluster).get(endpoint)
 
 
 def test_a_forged_ticket_is_refused_wherever_it_was_changed(cluster: Cluster):
-    door = Door(cluster)
-    endpoint = door.info({"scan": {"database": "bad", "table": "t", "columns": ["id"]}}).endpoints[0]
+    client = FlightClient(cluster)
+    endpoint = client.info({"scan": {"database": "bad", "table": "t", "columns": ["id"]}}).endpoints[0]
     ticket = endpoint.ticket.ticket
-    assert door.get(endpoint) == [(1,)]
-    assert door.get(endpoint) == [(1,)], "a ticket can be redeemed again"
+    assert client.get(endpoint) == [(1,)]
+    assert client.get(endpoint) == [(1,)], "a ticket can be redeemed again"
     step = max(1, len(ticket) // 25)
     forged = [ticket[:at] + bytes([ticket[at] ^ 1]) + ticket[at + 1 :] for at in range(0, len(ticket), step)]
     for wrong in [*forged, b"x", ticket[:-1], ticket + b"x", os.urandom(64)]:
-        with pytest.raises(DOOR_ERRORS, match="ISOBAR-TICKET_FORGED"):
-            door.get(endpoint, wrong)
+        with pytest.raises(FLIGHT_ERRORS, match="ISOBAR-TICKET_FORGED"):
+            client.get(endpoint, wrong)
 
 
-def test_wrong_credentials_at_the_door_are_refused(cluster: Cluster):
+def test_flight_refuses_wrong_credentials(cluster: Cluster):
     command = {"scan": {"database": "bad", "table": "t", "columns": ["id"]}}
     for user, password in (("root", "wrong"), ("ann", "wrong"), ("nobody", "")):
         with pytest.raises(flight.FlightUnauthenticatedError):
-            Door(cluster, user=user, password=password).info(command)
+            FlightClient(cluster, user=user, password=password).info(command)
     with pytest.raises(flight.FlightUnauthenticatedError):
         flight.connect(f"grpc://{cluster.flight[0]}").get_flight_info(flight.FlightDescriptor.for_command(b"{}"))
-    assert Door(cluster, user="ann", password=PASSWORD).rows(command) == [(1,)]
+    assert FlightClient(cluster, user="ann", password=PASSWORD).rows(command) == [(1,)]
 
 
 def test_the_handshake_gives_a_bearer_token(cluster: Cluster):
-    client = flight.connect(f"grpc://{cluster.flight[0]}")
-    header = client.authenticate_basic_token("ann", PASSWORD)
+    raw = flight.connect(f"grpc://{cluster.flight[0]}")
+    header = raw.authenticate_basic_token("ann", PASSWORD)
     assert header[1].startswith(b"Bearer ")
-    door = Door(cluster)
-    door.options = flight.FlightCallOptions(headers=[header], timeout=30)
-    assert door.sql("SELECT COUNT(*) FROM t", "bad") == [(1,)]
+    client = FlightClient(cluster)
+    client.options = flight.FlightCallOptions(headers=[header], timeout=30)
+    assert client.sql("SELECT COUNT(*) FROM t", "bad") == [(1,)]
 
 
 def test_a_ticket_gives_the_rows_of_its_snapshot_though_the_table_was_recreated(cluster: Cluster):
     cluster.sql("CREATE TABLE bad.r (id INT PRIMARY KEY)", "INSERT INTO bad.r VALUES (1)")
     cluster.replicate("bad.r")
-    door = Door(cluster)
-    endpoint = door.info({"scan": {"database": "bad", "table": "r", "columns": ["id"]}}).endpoints[0]
-    assert door.get(endpoint) == [(1,)]
+    client = FlightClient(cluster)
+    endpoint = client.info({"scan": {"database": "bad", "table": "r", "columns": ["id"]}}).endpoints[0]
+    assert client.get(endpoint) == [(1,)]
     cluster.sql("DROP TABLE bad.r", "CREATE TABLE bad.r (id INT PRIMARY KEY)", "INSERT INTO bad.r VALUES (2)")
     cluster.replicate("bad.r")
-    assert door.get(endpoint) == [(1,)], "those of the table that was dropped, which its token keeps"
+    assert client.get(endpoint) == [(1,)], "those of the table that was dropped, which its token keeps"
 
 
 @pytest.mark.parametrize(

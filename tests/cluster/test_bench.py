@@ -107,7 +107,7 @@ def test_a_broken_condition_is_named(cluster: Cluster, tpcc: dict, name: str):
     assert {int(number) for number in re.findall(r"condition (\d+) ", done.stdout)} == conditions, done.stdout
 
 
-def test_a_load_outlives_its_sql_node_and_tells_what_it_lost(cluster: Cluster, tmp_path: Path):
+def test_a_load_outlives_its_sql_node_and_reports_what_it_lost(cluster: Cluster, tmp_path: Path):
     path = tmp_path / "run.json"
     mix = ["--workload", "point-select", "--tables", "1", "--rows", "500", *target(cluster, "bench")]
     assert bench(cluster.isobar, "online", *mix, "--prepare", "--time", "0").returncode == 0
@@ -156,23 +156,23 @@ def test_a_short_proof_of_isolation_has_every_arm(isobar: Path, jar: Path, tmp_p
     command = f"{sys.executable} {spark} --jar {jar} --endpoints {{endpoints}} --database {{database}} --tables {{tables}}"
     files = ["--json", tmp_path / "i.json", "--html", tmp_path / "i.html"]
     limits = ["--limit", "p95<=5%", "--limit", "throughput<=3%"]
-    asked = isolation(isobar, "--rounds", 1, "--timeline", 2, "--spark-command", command, *files, *limits)
-    done = subprocess.run(asked, capture_output=True, text=True, timeout=380, cwd=ROOT)
+    command_line = isolation(isobar, "--rounds", 1, "--timeline", 2, "--spark-command", command, *files, *limits)
+    done = subprocess.run(command_line, capture_output=True, text=True, timeout=380, cwd=ROOT)
     # One round has no interval.
     assert done.returncode == 2, done.stdout + done.stderr
-    assert done.stdout.count("could not tell") == 2
+    assert done.stdout.count("inconclusive") == 2
 
     report = json.loads((tmp_path / "i.json").read_text())
     assert [arm["arm"] for arm in report["arms"]] == ARMS
     assert sorted(sample["arm"] for sample in report["samples"]) == sorted(ARMS)
-    figures = {arm["arm"]: arm for arm in report["arms"]}
+    results = {arm["arm"]: arm for arm in report["arms"]}
     for arm in ARMS:
-        assert figures[arm]["latency_ms"]["p95"]["mean"] > 0 and figures[arm]["throughput"]["mean"] > 0, arm
-        assert not figures[arm]["resolved"] and figures[arm]["errors"] == {}, figures[arm]
+        assert results[arm]["latency_ms"]["p95"]["mean"] > 0 and results[arm]["throughput"]["mean"] > 0, arm
+        assert not results[arm]["resolved"] and results[arm]["errors"] == {}, results[arm]
     for arm in ("rows", "columns", "spark"):
-        rates = figures[arm]["batch_rows_per_second"]
-        assert set(rates) == {"scan", "aggregate"} and figures[arm]["batch_errors"] == 0, figures[arm]
-    assert report["control"]["cpu"] > 0.01 and figures["control"]["cpu"]["batch"]["mean"] > 0.01
+        rates = results[arm]["batch_rows_per_second"]
+        assert set(rates) == {"scan", "aggregate"} and results[arm]["batch_errors"] == 0, results[arm]
+    assert report["control"]["cpu"] > 0.01 and results["control"]["cpu"]["batch"]["mean"] > 0.01
     assert report["violations"] == []
     assert {"row-1", "sql", "sql-2", "columnar-1", "driver"} <= set(report["pinning"]["processes"])
     if report["pinning"]["online"] is not None:
@@ -195,8 +195,8 @@ def check_page(page: str, report: dict) -> None:
     text = " ".join(tree.itertext())
     for arm in report["arms"]:
         assert arm["name"] in text, arm["name"]
-    for told in ("could not tell", "not resolved", "What this run cannot show", "sched_setaffinity", "batch runs"):
-        assert told in text or report["pinning"]["online"] is None, told
+    for expected in ("inconclusive", "not resolved", "What this run cannot show", "sched_setaffinity", "batch runs"):
+        assert expected in text or report["pinning"]["online"] is None, expected
     assert "NaN" not in text and "inf" not in text.split()
 
 
@@ -209,9 +209,9 @@ def test_an_interrupt_leaves_nothing_behind(isobar: Path, tmp_path: Path):
         wait_until("nodes run", lambda: len(ours()) >= 7, 60)
         wait_until("it measures", lambda: "round 1" in (running.stderr.readline() or ""), 60)
         running.send_signal(signal.SIGINT)
-        asked = time.monotonic()
+        began = time.monotonic()
         running.communicate(timeout=60)
-        assert running.returncode == 1 and time.monotonic() - asked < 45
+        assert running.returncode == 1 and time.monotonic() - began < 45
     finally:
         running.kill()
     wait_until("every process is gone", lambda: not ours(), 15)
@@ -247,9 +247,9 @@ def tpch(isobar: Path, tmp_path_factory: pytest.TempPathFactory):
     """A run of all queries at a tiny scale against a fresh cluster's tables; how to ask it again."""
     path = tmp_path_factory.mktemp("bench-tpch")
     with Cluster(isobar, path / "data") as own:
-        asked = ["tpch", *target(own, "tpch"), "--scale", "0.01", "--repetitions", "1", "--files", path]
-        done = bench(isobar, *asked, "--peers-command", PEERS, "--json", path / "r.json", seconds=280)
-        yield done, path / "r.json", [*asked, "--no-load", "--no-load-data"], own
+        arguments = ["tpch", *target(own, "tpch"), "--scale", "0.01", "--repetitions", "1", "--files", path]
+        done = bench(isobar, *arguments, "--peers-command", PEERS, "--json", path / "r.json", seconds=280)
+        yield done, path / "r.json", [*arguments, "--no-load", "--no-load-data"], own
 
 
 @pytest.mark.timeout(400)
@@ -272,28 +272,28 @@ def test_tpch_is_measured_beside_its_peers(tpch):
 
 def test_a_wrong_answer_has_no_times(tpch, tmp_path: Path):
     """Whoever lies is named with the query, be it the one that others are compared with."""
-    _, _, asked, own = tpch
+    _, _, arguments, own = tpch
     liar = tmp_path / "liar.py"
     liar.write_text(LIAR.format(folder=str(ROOT / "examples/tpch")))
-    done = bench(own.isobar, *asked, "--query", 6, "--query", 14, "--peers-command", f"{sys.executable} {liar}")
+    done = bench(own.isobar, *arguments, "--query", 6, "--query", 14, "--peers-command", f"{sys.executable} {liar}")
     assert done.returncode == 1 and "no time is shown" in done.stderr, done.stdout + done.stderr
     assert "Q6: columns answers otherwise than duckdb" in done.stderr and "Q14" not in done.stderr, done.stderr
     assert "geometric mean" not in done.stdout
 
 
-def test_a_peer_that_is_absent_is_told(tpch, tmp_path: Path):
-    _, _, asked, own = tpch
+def test_a_peer_that_is_absent_is_reported(tpch, tmp_path: Path):
+    _, _, arguments, own = tpch
     path = tmp_path / "r.json"
-    done = bench(own.isobar, *asked, "--query", 6, "--json", path, "--peers-command", "no-such-python peers.py")
+    done = bench(own.isobar, *arguments, "--query", 6, "--json", path, "--peers-command", "no-such-python peers.py")
     assert done.returncode == 0, done.stderr
     assert "NOT CHECKED" in done.stdout and "duckdb is absent" in done.stdout and "no-such-python" in done.stdout
     assert set(json.loads(path.read_text())["readers"]) == {"columns"}
 
 
 def test_scans_see_the_same_rows(tpch, jar: Path, tmp_path: Path):
-    _, _, asked, own = tpch
+    _, _, arguments, own = tpch
     path = tmp_path / "r.json"
-    files = asked[asked.index("--files") + 1]
+    files = arguments[arguments.index("--files") + 1]
     done = bench(
         own.isobar, "scan", *target(own, "tpch"), "--no-load", "--scale", "0.01", "--repetitions", 1, "--files", files,
         "--jar", jar, "--peers-command", PEERS, "--json", path,
@@ -302,7 +302,7 @@ def test_scans_see_the_same_rows(tpch, jar: Path, tmp_path: Path):
     report = json.loads(path.read_text())
     assert set(report["readers"]) == {"sql-columns", "sql-rows", "connector", "spark-parquet"}, report
     assert report["rows"] == 60_175 and report["failed"] == {}
-    assert all(figures["rows_per_second"] > 0 for figures in report["readers"].values())
+    assert all(reader["rows_per_second"] > 0 for reader in report["readers"].values())
     assert "mvn dependency" in report["absent"]["jdbc-1"] and "mariadb-1" in report["absent"], report["absent"]
 
 

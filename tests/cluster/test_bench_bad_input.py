@@ -54,23 +54,23 @@ class Run:
 
 
 @pytest.mark.timeout(240)
-def test_a_node_that_dies_under_a_batch_and_a_limit_that_is_not_met_are_told(cluster: Cluster, tmp_path: Path):
+def test_a_node_that_dies_under_a_batch_and_a_limit_that_is_not_met_are_reported(cluster: Cluster, tmp_path: Path):
     files = ["--json", tmp_path / "i.json", "--html", tmp_path / "i.html"]
     run = Run(cluster, "--rounds", 2, "--limit", UNMEETABLE, "--limit", "p50<=1000000%", *files)
     try:
         run.seen("round 1 of at most 2: batch on columns")
         pid = cluster.kill("columnar-1")
-        code, told = run.end(180)
+        code, output = run.end(180)
     finally:
         run.process.kill()
     cluster.wait_restarted("columnar-1", pid)
-    assert code == 1, told
-    assert "NOT MET" in told, told
+    assert code == 1, output
+    assert "NOT MET" in output, output
     report, page = json.loads((tmp_path / "i.json").read_text()), (tmp_path / "i.html").read_text()
     assert [limit["verdict"] for limit in report["limits"]] == ["not-met", "met"], report["limits"]
     missed = page.split('<li class="missed">')[1].split("</li>")[0]
     assert "throughput ≤ -100000 %" in missed and "not met" in missed.lower() and page.count('class="missed"') == 1, missed
-    # The online path did not notice, and the batch was broken off or done again: an error is told by name.
+    # The online path did not notice, and the batch was broken off or done again: an error is reported by name.
     for arm in report["arms"]:
         assert arm["errors"] == {}, arm
         assert arm["batch_errors"] == 0 or arm["batch_first_error"], arm
@@ -86,9 +86,9 @@ def test_a_target_that_goes_away_ends_the_run(cluster: Cluster, tmp_path: Path):
         run.seen("round 1 of at most 3")
         cluster.kill_supervisor()
         gone = time.monotonic()
-        code, told = run.end(90)
+        code, output = run.end(90)
     finally:
         run.process.kill()
-    assert code == 1 and not path.exists(), told
-    assert "127.0.0.1" in told or "connect" in told, told
+    assert code == 1 and not path.exists(), output
+    assert "127.0.0.1" in output or "connect" in output, output
     assert time.monotonic() - gone < 90

@@ -139,13 +139,13 @@ def test_mycli(cluster: Cluster, tmp_path: Path):
     words = ["--no-warn", "-h", "127.0.0.1", "-P", cluster.mysql_port, "-u", "root", "-D", "my", "--format", "csv"]
     steps = Steps("mycli", {})
 
-    def asks(statement: str, expected: str) -> None:
+    def check_query(statement: str, expected: str) -> None:
         done = run([program, *words, "-e", statement], env={**os.environ, "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"})
         assert expected in done, done
 
-    steps.step("query", lambda: asks("SELECT 6 * 7 AS answer", "42"))
-    steps.step("tables", lambda: asks("SHOW TABLES", "Tables_in_my"))
-    steps.step("describe", lambda: asks("DESCRIBE t", "PRI"))
+    steps.step("query", lambda: check_query("SELECT 6 * 7 AS answer", "42"))
+    steps.step("tables", lambda: check_query("SHOW TABLES", "Tables_in_my"))
+    steps.step("describe", lambda: check_query("DESCRIBE t", "PRI"))
     steps.check(3)
 
 
@@ -205,12 +205,12 @@ def test_adbc_flight_sql(cluster: Cluster, flight_jars: Path):
         steps.step("query into pandas", into_pandas)
         steps.step("query into polars", into_polars)
         steps.step("query into DuckDB", into_duckdb)
-        steps.step("an error is told", wrong)
+        steps.step("an error is raised", wrong)
 
 
-        def objects(connection=c, **asked) -> list:
-            """Of each database its name, and of each table its name, type and columns; None for what was not asked."""
-            (only,) = connection.adbc_get_objects(**asked).read_all().to_pylist()
+        def objects(connection=c, **arguments) -> list:
+            """Of each database its name, and of each table its name, type and columns; None for what was not requested."""
+            (only,) = connection.adbc_get_objects(**arguments).read_all().to_pylist()
             assert only["catalog_name"] == "def", only
             if only["catalog_db_schemas"] is None:
                 return None
@@ -246,8 +246,8 @@ def test_adbc_flight_sql(cluster: Cluster, flight_jars: Path):
             same(deep, [("adbc", [(name, kind, columns[name]) for name, kind in listed])])
 
         def filtered() -> None:
-            def names(**asked) -> list[str]:
-                found = dict(objects(depth="tables", db_schema_filter="adbc", **asked))["adbc"]
+            def names(**arguments) -> list[str]:
+                found = dict(objects(depth="tables", db_schema_filter="adbc", **arguments))["adbc"]
                 return [name for name, *_ in found or []]
 
             same(names(table_name_filter="%o%"), ["rows_only"])
@@ -259,11 +259,11 @@ def test_adbc_flight_sql(cluster: Cluster, flight_jars: Path):
         def schemas() -> None:
             for name in ("adbc.t", "typed.t"):
                 database, table = name.split(".")
-                told = c.adbc_get_table_schema(table, db_schema_filter=database)
+                schema = c.adbc_get_table_schema(table, db_schema_filter=database)
                 with c.cursor() as cursor:
                     cursor.execute(f"SELECT * FROM {name}")
                     read = cursor.fetch_arrow_table().schema
-                assert told.equals(read, check_metadata=True), f"{name}: {told}, not {read}"
+                assert schema.equals(read, check_metadata=True), f"{name}: {schema}, not {read}"
             try:
                 c.adbc_get_table_schema("nosuch", db_schema_filter="adbc")
             except flight_sql.Error:
@@ -280,9 +280,9 @@ def test_adbc_flight_sql(cluster: Cluster, flight_jars: Path):
                 same(seen["adbc"], [("t", "TABLE", None)])
 
         def info() -> None:
-            told = c.adbc_get_info()
-            same(told["vendor_name"], "Isobar")
-            assert told["vendor_version"][0].isdigit(), told
+            server = c.adbc_get_info()
+            same(server["vendor_name"], "Isobar")
+            assert server["vendor_version"][0].isdigit(), server
 
         def bound() -> None:
             values = (7, "it's", Decimal("1.50"), datetime.date(2020, 1, 2), datetime.datetime(2020, 1, 2, 3, 4, 5), None)
@@ -305,7 +305,7 @@ def test_adbc_flight_sql(cluster: Cluster, flight_jars: Path):
                     raise AssertionError("a query ran without its parameter")
 
         steps.step("parameters of every kind", bound)
-        steps.step("a missing parameter is told", unbound)
+        steps.step("a missing parameter is an error", unbound)
         steps.step("get_objects by depth", depths)
         steps.step("get_objects by pattern and type", filtered)
         steps.step("get_objects with few privileges", few_privileges)
@@ -316,7 +316,7 @@ def test_adbc_flight_sql(cluster: Cluster, flight_jars: Path):
 
     # Every query is a prepared statement to it.
     steps = Steps("Arrow Flight SQL JDBC 18.3.0", {})
-    command = ["java", "--add-opens=java.base/java.nio=ALL-UNNAMED", "-cp", f"{flight_jars}/*", PROGRAMS / "java/Door.java"]
+    command = ["java", "--add-opens=java.base/java.nio=ALL-UNNAMED", "-cp", f"{flight_jars}/*", PROGRAMS / "java/FlightSql.java"]
     steps.lines(run([*command, cluster.flight[0], "few", "secret"]))
     steps.check(10)
 
@@ -353,7 +353,7 @@ def test_sysbench(cluster: Cluster, client):
     program = client("sysbench")
     cluster.sql("DROP DATABASE IF EXISTS sb", "CREATE DATABASE sb")
     # Two threads of libmariadb's that connect at the same time may load its plugin for the greeting's way of
-    # authentication at once; the one that comes second offers "dummy_fallback_auth" and waits to be told another.
+    # authentication at once; the one that comes second offers "dummy_fallback_auth" and waits for another to be named.
     words = ["--db-driver=mysql", "--mysql-host=127.0.0.1", f"--mysql-port={cluster.mysql_port}", "--mysql-user=root"]
     words += ["--mysql-db=sb", "--tables=1", "--table-size=300", "--threads=2", "--time=10", "--events=10"]
     steps = Steps("sysbench 1.0.20", {})

@@ -69,7 +69,7 @@ def test_pymysql_prepares_writes_and_reads(cluster: Cluster):
             assert cursor.execute("DELETE FROM orders WHERE id >= %s", (first,)) == 2
 
 
-def test_clients_are_told_of_the_warnings_of_rows(cluster: Cluster):
+def test_clients_get_the_warnings_of_rows(cluster: Cluster):
     """The number stands in the packet behind the rows, which is written when the last of them is computed."""
     cluster.sql(
         "DROP TABLE IF EXISTS shop.warned",
@@ -145,8 +145,8 @@ def test_mysql_connector_knows_labels(cluster: Cluster):
         connection.close()
 
 
-def test_years_are_told_as_years(cluster: Cluster):
-    """Drivers tell a YEAR by its type: of a table's column, and of what chooses among such values."""
+def test_years_are_returned_as_years(cluster: Cluster):
+    """Drivers know a YEAR by its type: of a table's column, and of what chooses among such values."""
     cluster.sql(
         "CREATE TABLE shop.years (id INT PRIMARY KEY, y YEAR, z YEAR NOT NULL, s SMALLINT UNSIGNED)",
         "INSERT INTO shop.years VALUES (1, 2001, 1999, 5), (2, NULL, 0, 6)",
@@ -155,7 +155,7 @@ def test_years_are_told_as_years(cluster: Cluster):
     unsigned, zerofill = 32, 64
     stored, computed = (FIELD_TYPE.YEAR, 4, unsigned | zerofill), (FIELD_TYPE.YEAR, 4, unsigned)
     short, long = (FIELD_TYPE.SHORT, 5, unsigned), (FIELD_TYPE.LONGLONG, 20, unsigned)
-    questions = (
+    queries = (
         ("SELECT y, z, s FROM years ORDER BY id", [stored, stored, short], [(2001, 1999, 5), (None, 0, 6)]),
         ("SELECT q FROM (SELECT y q FROM seen LIMIT 5) d ORDER BY q", [stored], [(None,), (2001,)]),
         ("SELECT MAX(y), MIN(z), MAX(s) FROM years", [computed, computed, short], [(2001, 0, 6)]),
@@ -169,10 +169,10 @@ def test_years_are_told_as_years(cluster: Cluster):
         ("SELECT COALESCE(y, s), y + z FROM years WHERE id = 1", [short, long], [(2001, 4000)]),
     )
     with cluster.connect(database="shop") as connection, connection.cursor() as cursor:
-        for sql, told, rows in questions:
+        for sql, types, rows in queries:
             cursor.execute(sql)
             fields = cursor._result.fields
-            assert [(field.type_code, field.length, field.flags & (unsigned | zerofill)) for field in fields] == told, sql
+            assert [(field.type_code, field.length, field.flags & (unsigned | zerofill)) for field in fields] == types, sql
             assert list(cursor.fetchall()) == rows, sql
             assert prepared.execute(connection, sql) == rows, sql
         cursor.execute("SELECT y FROM years UNION SELECT z FROM years")
@@ -182,7 +182,7 @@ def test_years_are_told_as_years(cluster: Cluster):
         assert cursor.fetchall() == (("year",), ("smallint",))
 
 
-def test_optimistic_transactions_that_conflict_are_told_at_commit(cluster: Cluster):
+def test_optimistic_transactions_that_conflict_fail_at_commit(cluster: Cluster):
     with cluster.connect(database="shop") as one, cluster.connect(database="shop") as two:
         with one.cursor() as first, two.cursor() as second:
             first.execute("BEGIN OPTIMISTIC")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from harness import Bank, Cluster, Door, absent, wait_until
+from harness import Bank, Cluster, FlightClient, absent, wait_until
 
 LIBRARIES = [
     "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
@@ -111,7 +111,7 @@ def leases(cluster: Cluster) -> dict[str, int]:
 
 
 def take(cluster: Cluster, seconds: int, owner: str) -> tuple[str, float]:
-    """A token, and the monotonic moment when it was taken."""
+    """A token, and the monotonic time when it was taken."""
     began = time.monotonic()
     return cluster.sql(f"SELECT isobar_snapshot('{seconds}s', '{owner}')")[0][0], began
 
@@ -175,7 +175,7 @@ def test_clocks_that_jump_change_no_answer_and_no_lease(cluster: OwnClocks):
         bank.wait_for(10)
     for engine in ("tikv", "tiflash"):
         assert cluster.read(engine, "SELECT * FROM jumps.account ORDER BY id", token) == at_token
-    assert sorted(Door(cluster).scan("jumps.account", ["id"], token)) == [(row[0],) for row in at_token]
+    assert sorted(FlightClient(cluster).scan("jumps.account", ["id"], token)) == [(row[0],) for row in at_token]
     bank.check()
 
 

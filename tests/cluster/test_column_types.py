@@ -21,7 +21,7 @@ import pymysql
 import pytest
 import scripts
 from column_types import NOT_STORED, TYPES, Type
-from harness import Cluster, Door
+from harness import Cluster, FlightClient
 
 UTC = datetime.timezone.utc
 TABLE = "kinds.every"
@@ -90,16 +90,16 @@ class Arrow(Reader):
 
 
 class Flight(Arrow):
-    """The Flight door: scans, or queries."""
+    """The Flight server: scans, or queries."""
 
     def __init__(self, cluster: Cluster, is_scan: bool):
         self.name, self.is_scan = f"Flight {'scan' if is_scan else 'SQL'}", is_scan
-        self.door = Door(cluster)
+        self.client = FlightClient(cluster)
 
     def read(self, table: str, columns: list[str], token: str) -> list[tuple]:
         if self.is_scan:
-            return sorted(self.door.scan(table, ["id", *columns], token), key=lambda row: row[0])
-        return self.door.sql(f"SELECT {', '.join(['id', *columns])} FROM {table} ORDER BY id", "", token)
+            return sorted(self.client.scan(table, ["id", *columns], token), key=lambda row: row[0])
+        return self.client.sql(f"SELECT {', '.join(['id', *columns])} FROM {table} ORDER BY id", "", token)
 
 
 class Adbc(Arrow):
@@ -158,7 +158,7 @@ class Spark(Reader):
     def natural(self, kind: Type, value: object) -> object:
         if kind.sql in ("BIGINT UNSIGNED", "BIT(64)"):
             return Decimal(value)
-        # PySpark shows moments in the zone of its process.
+        # PySpark shows timestamps in the zone of its process.
         return value.replace(tzinfo=UTC).astimezone().replace(tzinfo=None) if kind.base == "TIMESTAMP" else value
 
     def close(self) -> None:
@@ -252,7 +252,7 @@ def tables() -> list[str]:
     return list(dict.fromkeys(table for table, _ in places()))
 
 
-def ask(reader: Reader, table: str, at: int, token: str) -> str:
+def read_column(reader: Reader, table: str, at: int, token: str) -> str:
     """The cell of one column, read alone."""
     try:
         rows = reader.read(table, [f"c{at}"], token)
@@ -269,7 +269,7 @@ def cells(reader: Reader, token: str) -> list[str]:
         try:
             rows = reader.read(table, [f"c{at}" for at in range(len(kinds))], token)
         except Exception:  # noqa: BLE001: it is asked again, to learn which type it is
-            said.update({(table, at): ask(reader, table, at, token) for at in range(len(kinds))})
+            said.update({(table, at): read_column(reader, table, at, token) for at in range(len(kinds))})
         else:
             for at, kind in enumerate(kinds):
                 said[table, at] = cell(reader, kind, {row[0]: row[1 + at] for row in rows})
@@ -279,8 +279,8 @@ def cells(reader: Reader, token: str) -> list[str]:
 def note(table: dict[str, list[str]]) -> None:
     """The lines that `make tables` gathers."""
     for at, kind in enumerate(TYPES):
-        told = {name: column[at][:200].replace("|", "/") for name, column in table.items()}
-        line = {"table": "types", "type": kind.sql, "cells": told}
+        cells = {name: column[at][:200].replace("|", "/") for name, column in table.items()}
+        line = {"table": "types", "type": kind.sql, "cells": cells}
         print(json.dumps(line, ensure_ascii=False))
         if os.environ.get("ISOBAR_RESULTS"):
             with open(os.environ["ISOBAR_RESULTS"], "a", encoding="utf-8") as file:

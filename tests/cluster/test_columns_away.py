@@ -9,7 +9,7 @@ import time
 import pymysql
 import pytest
 
-from harness import Cluster, Door, wait_until
+from harness import Cluster, FlightClient, wait_until
 
 pytestmark = pytest.mark.own_cluster
 
@@ -76,7 +76,7 @@ def test_without_columnar_nodes_a_full_scan_is_an_error_and_rows_answer_by_key(c
         assert cluster.sql("SET isobar_fallback = 'rows'", query) == RIGHT
         assert cluster.sql("SELECT /*+ READ_FROM_STORAGE(ROWS[t]) */ SUM(n) FROM away.t") == [RIGHT[0][1:2]]
         assert refused(cluster, "SET isobar_fallback = 'rows'", "SET isobar_read_engines = 'columns'", query)[0] in AWAY
-        # The next leader of placement has heard of no columnar node, but knows that there were columns.
+        # The next leader of placement knows no columnar node, but knows that there were columns.
         leader = f"row-{cluster.status()['placement_leader']}"
         pid = cluster.kill(leader)
         wait_until(f"{leader} runs again", lambda: cluster.pids().get(leader) not in (None, pid))
@@ -97,9 +97,11 @@ def test_of_two_replicas_the_other_one_answers(cluster: Cluster):
             for _ in range(4):
                 assert cluster.read("tiflash", query) == RIGHT
                 assert cluster.sql(query) == RIGHT
-        # A node counts as up for some seconds after its death: what it says itself shows that it is back.
-        door = lambda at=BOTH.index(name): Door(cluster, at).sql("SELECT COUNT(*) FROM t", "pair") == [(ROWS,)]  # noqa: E731
-        wait_until(f"{name} answers", door, 60)
+        # A node counts as up for some seconds after it was killed: what it says itself shows that it is back.
+        counted = lambda at=BOTH.index(name): (  # noqa: E731
+            FlightClient(cluster, at).sql("SELECT COUNT(*) FROM t", "pair") == [(ROWS,)]
+        )
+        wait_until(f"{name} answers", counted, 60)
 
 
 @pytest.mark.timeout(300)
@@ -113,14 +115,14 @@ def test_a_columnar_node_without_its_disk_is_another_one_and_is_filled_at_once(c
     answers: dict[str, list[object]] = {"one.t": [], "two.t": []}
     end = threading.Event()
 
-    def ask(table: str) -> None:
+    def query(table: str) -> None:
         while not end.is_set():
             try:
                 answers[table].append(cluster.sql(SUM.format(table)))
             except pymysql.err.MySQLError as error:
                 answers[table].append(error)
 
-    threads = [threading.Thread(target=ask, args=(table,), daemon=True) for table in answers]
+    threads = [threading.Thread(target=query, args=(table,), daemon=True) for table in answers]
     for thread in threads:
         thread.start()
     try:

@@ -18,7 +18,7 @@ import journal  # noqa: E402
 import verification  # noqa: E402
 from claims import Claims  # noqa: E402
 from corrections import CHANGED_MEANWHILE, REFUSED, Corrections  # noqa: E402
-from door import Door  # noqa: E402
+from flight_client import FlightClient  # noqa: E402
 from errors import AlreadyRunning, LeaseLost, TargetGone  # noqa: E402
 from lease import Lease, release  # noqa: E402
 from plan import Difference, Plan, Summary  # noqa: E402
@@ -70,9 +70,9 @@ class Shop:
         self.run = uuid.uuid4().hex
         self.claims = Claims(self.target, self.run, [self.table])
         self.claims.take()
-        self.door = Door(cluster.flight, "root", "")
+        self.client = FlightClient(cluster.flight, "root", "")
         self.token = cluster.token("60s")
-        self.lease = Lease(self.door, self.token, 60)
+        self.lease = Lease(self.client, self.token, 60)
         self.corrections = Corrections(self.target, self.claims, self.lease, self.run, self.table, KEY, COLUMNS)
 
     def rows(self) -> dict[int, tuple]:
@@ -83,7 +83,7 @@ class Shop:
 
     def close(self) -> None:
         self.lease.stop()
-        release(self.door, self.token)
+        release(self.client, self.token)
         self.claims.release()
 
 
@@ -129,10 +129,10 @@ def test_what_changed_meanwhile_or_does_not_fit_is_reported_and_left(shop: Shop)
     made = shop.corrections.apply(0, BATCH)
     check_corrected(shop)
     assert (made.corrected, made.changed_meanwhile, made.refused) == (5, 4, 3)
-    told = {number: (outcome, why) for number, outcome, why in made.details}
-    assert told[4] == (CHANGED_MEANWHILE, "changed: note") and told[5] == (CHANGED_MEANWHILE, "deleted")
-    assert told[6] == (CHANGED_MEANWHILE, "changed: note") and told[7] == (CHANGED_MEANWHILE, "inserted")
-    assert {told[number][0] for number in (8, 9, 10)} == {REFUSED} and "note" in told[10][1]
+    reported = {number: (outcome, why) for number, outcome, why in made.details}
+    assert reported[4] == (CHANGED_MEANWHILE, "changed: note") and reported[5] == (CHANGED_MEANWHILE, "deleted")
+    assert reported[6] == (CHANGED_MEANWHILE, "changed: note") and reported[7] == (CHANGED_MEANWHILE, "inserted")
+    assert {reported[number][0] for number in (8, 9, 10)} == {REFUSED} and "note" in reported[10][1]
     assert journal.all_recorded(shop.target, shop.run, shop.table) == {0: made}
 
 
@@ -154,7 +154,7 @@ def test_a_commit_whose_answer_was_lost_is_not_repeated(cluster: Cluster):
 
 def test_nothing_is_written_once_the_lease_is_lost(shop: Shop):
     shop.corrections.apply(0, BATCH[:1])
-    harness.Door(shop.cluster).action("snapshot.release", {"snapshot": shop.token})
+    harness.FlightClient(shop.cluster).action("snapshot.release", {"snapshot": shop.token})
     for _ in range(2):
         with pytest.raises(LeaseLost, match="lease"):
             shop.corrections.apply(1, BATCH[1:3])
@@ -205,7 +205,7 @@ def test_a_database_that_is_gone_is_waited_for_within_bounds():
         Target("127.0.0.1", 1, "root", "", 1).query("SELECT 1")
 
 
-def test_verification_tells_an_undone_correction_from_a_later_change(tmp_path: Path):
+def test_verification_distinguishes_an_undone_correction_from_a_later_change(tmp_path: Path):
     def plan(name: str, rows: list[Difference]) -> Plan:
         made = Plan(tmp_path, name)
         made.folder.mkdir(parents=True)

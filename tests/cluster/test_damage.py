@@ -11,7 +11,7 @@ from nodes import Nodes
 pytestmark = pytest.mark.own_cluster
 
 ROWS = 60_000
-QUESTION = "SELECT COUNT(*), SUM(n), MIN(text), MAX(text) FROM damaged.t"
+QUERY = "SELECT COUNT(*), SUM(n), MIN(text), MAX(text) FROM damaged.t"
 
 
 def segments(cluster: Cluster) -> dict[str, list[Path]]:
@@ -35,8 +35,8 @@ def test_a_damaged_replica_is_made_anew_and_no_answer_is_wrong(cluster: Cluster,
     path.write_text("".join(f"{n},{n * 7 % 1000},text {n * 31 % ROWS}\n" for n in range(ROWS)), encoding="ascii")
     cluster.sql(f"LOAD DATA LOCAL INFILE '{path}' INTO TABLE damaged.t FIELDS TERMINATED BY ','")
     cluster.replicate("damaged.t")
-    right = cluster.read("tikv", QUESTION)
-    assert right[0][0] == ROWS and cluster.read("tiflash", QUESTION) == right
+    right = cluster.read("tikv", QUERY)
+    assert right[0][0] == ROWS and cluster.read("tiflash", QUERY) == right
 
     files = wait_until("columns are in files", lambda: {n: f for n, f in segments(cluster).items() if f})
     [name] = files
@@ -47,15 +47,15 @@ def test_a_damaged_replica_is_made_anew_and_no_answer_is_wrong(cluster: Cluster,
 
     # The only replica is damaged: an error, or the right answer, and rows only where the session wants them.
     try:
-        assert cluster.sql(QUESTION) == right
+        assert cluster.sql(QUERY) == right
     except pymysql.err.MySQLError as error:
         assert error.args[0] in (9012, 9013), error
-    assert cluster.sql("SET isobar_fallback = 'rows'", QUESTION) == right
+    assert cluster.sql("SET isobar_fallback = 'rows'", QUERY) == right
     assert "quarantined" in (cluster.data / name / "isobar.log").read_text(), "the damage was not met"
-    wait_until("columns answer again", lambda: cluster.read("tiflash", QUESTION) == right, 60)
+    wait_until("columns answer again", lambda: cluster.read("tiflash", QUERY) == right, 60)
     wait_until("no fault is left", lambda: not any(node["faults"] for node in cluster.status()["nodes"]), 30)
     cluster.sql("INSERT INTO damaged.t VALUES (-1, 5, 'a')")
-    assert cluster.read("tiflash", QUESTION)[0][0] == ROWS + 1
+    assert cluster.read("tiflash", QUERY)[0][0] == ROWS + 1
 
 
 
@@ -93,7 +93,7 @@ def test_damage_on_a_row_node_costs_its_replicas_and_they_are_replaced_without_a
     nodes.replicate("d.t")
     wait_until("every region has three voters", nodes.is_whole, 60)
     right = [(2_000, 1_999_000)]
-    question = "SELECT COUNT(*), SUM(n) FROM d.t"
+    query = "SELECT COUNT(*), SUM(n) FROM d.t"
 
     def log_files() -> list[Path]:
         return sorted(nodes.log_dir(nodes.data / "row-2").glob("*.raftlog"))
@@ -114,16 +114,16 @@ def test_damage_on_a_row_node_costs_its_replicas_and_they_are_replaced_without_a
         damage()
         seen = len(nodes.log("row-2"))
         nodes.run("row-2")
-        wait_until(f"rows answer beside {what}", lambda: nodes.sql(question) == right, 60)
+        wait_until(f"rows answer beside {what}", lambda: nodes.sql(query) == right, 60)
         wait_until(f"the damage is met: {what}", lambda: "damaged" in nodes.log("row-2")[seen:], 30)
         wait_until(f"every region has three voters after {what}", nodes.is_whole, 60)
         wait_until(f"no fault is left after {what}", lambda: not any(n["faults"] for n in nodes.status()["nodes"]), 30)
         assert nodes.row_ids() == before, f"{what} is no reason to be another node"
-        assert nodes.read("tikv", question) == right, what
+        assert nodes.read("tikv", query) == right, what
     # What was replaced votes: it and one other are enough.
     nodes.kill("row-1")
     wait_until("rows are written", lambda: nodes.sql("REPLACE INTO d.t VALUES (-1, 1)", "SELECT 1"), 60)
-    assert nodes.read("tikv", question) == nodes.read("tiflash", question) == [(2_001, 1_999_001)]
+    assert nodes.read("tikv", query) == nodes.read("tiflash", query) == [(2_001, 1_999_001)]
 
 
 @pytest.mark.timeout(180)
@@ -131,11 +131,11 @@ def test_a_damaged_manifest_costs_the_columns_and_they_are_sent_again(nodes: Nod
     nodes.sql("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, n INT)")
     nodes.sql("INSERT INTO d.t VALUES " + ",".join(f"({n}, {n})" for n in range(2_000)))
     nodes.replicate("d.t")
-    question = "SELECT COUNT(*), SUM(n) FROM d.t"
-    right = nodes.read("tiflash", question)
+    query = "SELECT COUNT(*), SUM(n) FROM d.t"
+    right = nodes.read("tiflash", query)
     nodes.kill("columnar-1")
     flip_at(nodes.data / "columnar-1" / "columns" / "manifest", 0.1)
     nodes.run("columnar-1")
-    wait_until("columns answer again", lambda: nodes.read("tiflash", question) == right == [(2_000, 1_999_000)], 60)
+    wait_until("columns answer again", lambda: nodes.read("tiflash", query) == right == [(2_000, 1_999_000)], 60)
     assert "begins anew" in nodes.log("columnar-1")
     wait_until("no fault is left", lambda: not any(node["faults"] for node in nodes.status()["nodes"]), 30)

@@ -114,7 +114,7 @@ def planted(rows: list[list]) -> tuple[list[list], dict[tuple, tuple]]:
 
 
 def found(report: dict, table: int = 0) -> dict[tuple, tuple]:
-    """What a report tells, as `planted` does."""
+    """What a report says, as `planted` does."""
     return {
         (int(d["key"]["id"]), d["key"]["part"]): (d["kind"], set(d["source"]) if d["kind"] == "changed" else set())
         for d in report["tables"][table]["differences"]
@@ -285,7 +285,7 @@ def test_a_table_is_compared_with_parquet(cluster: Cluster, differ: Differ):
         fix.write_text(fix.read_text().replace("`other`", "`from_lake`"))
         apply(connection, fix)
     assert differ.run(f"{lake}/*.parquet", differ.at("d.from_lake"))[0] == 0
-    # A row that is there twice is told as such.
+    # A row that is there twice is reported as such.
     parquet.write_table(arrow_table(shuffled[:1]), lake / "c.parquet")
     code, report, text = differ.run(lake, differ.at("d.t"))
     assert code == 1 and [d["kind"] for d in report["tables"][0]["differences"]] == ["repeated"], text
@@ -414,7 +414,7 @@ class HeldAnswer(socketserver.ThreadingTCPServer):
     allow_reuse_address = daemon_threads = True
 
     def __init__(self, port: int):
-        self.port, self.asked, self.go_on = port, threading.Event(), threading.Event()
+        self.port, self.requested, self.go_on = port, threading.Event(), threading.Event()
         super().__init__(("127.0.0.1", 0), None)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -424,7 +424,7 @@ class HeldAnswer(socketserver.ThreadingTCPServer):
             def answers() -> None:
                 with contextlib.suppress(OSError):
                     while data := server.recv(1 << 16):
-                        if self.asked.is_set():
+                        if self.requested.is_set():
                             self.go_on.wait(60)
                         request.sendall(data)
                     request.shutdown(socket.SHUT_WR)
@@ -433,7 +433,7 @@ class HeldAnswer(socketserver.ThreadingTCPServer):
             with contextlib.suppress(OSError):
                 while data := request.recv(1 << 16):
                     if b"isobar_snapshot(" in data:
-                        self.asked.set()
+                        self.requested.set()
                     server.sendall(data)
 
 
@@ -443,7 +443,7 @@ def test_a_run_interrupted_while_its_lease_is_given_leaves_none(cluster: Cluster
         sides = differ.at("d.t", held.server_address[1]), differ.at("d.other", held.server_address[1])
         run = subprocess.Popen(differ.command(*sides), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         wait_until("its lease is there", lambda: len(cluster.sql(LEASES)) > left)
-        assert held.asked.is_set()
+        assert held.requested.is_set()
         run.send_signal(signal.SIGINT)
         with pytest.raises(subprocess.TimeoutExpired):
             run.wait(1)
@@ -485,7 +485,7 @@ def test_a_live_table_is_compared_at_one_snapshot(cluster: Cluster, differ: Diff
     try:
         for engine in ["columns", "rows"]:
             before = len(written)
-            # One server, one moment: both tables change in one transaction, so they never differ.
+            # One server, one snapshot: both tables change in one transaction, so they never differ.
             code, report, text = differ.run(
                 differ.at("live.a"), differ.at("live.b"), "--engine", engine, "--rows-per-second", "2000"
             )
@@ -494,7 +494,7 @@ def test_a_live_table_is_compared_at_one_snapshot(cluster: Cluster, differ: Diff
     finally:
         stop.set()
         writer.join(30)
-    assert owners == {"root@127.0.0.1 isobar diff"}, "who holds the snapshot is not told"
+    assert owners == {"root@127.0.0.1 isobar diff"}, "who holds the snapshot is not shown"
     assert len(cluster.sql(LEASES)) <= left, "a lease was left behind"
 
 
@@ -597,7 +597,7 @@ def test_a_server_that_dies_midway_is_no_answer(cluster: Cluster, differ: Differ
             differ.command(differ.at("d.t"), differ.at("d.t", other.port), *words), stderr=subprocess.PIPE, text=True
         )
         wait_until("a chunk is done", lambda: checkpoint.exists() and '"chunk"' in checkpoint.read_text())
-        # A transaction does not outlive its process: no two moments are mixed.
+        # A transaction does not outlive its process: no two snapshots are mixed.
         sides = differ.at("d.t"), differ.at("d.t", other.port)
         still = differ.command(*sides, "--checkpoint", tmp_path / "still.json", "--rows-per-second", "2000", "--transaction")
         killed = subprocess.Popen(still, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""A full disk under a running cluster: a fault that is told, no answer that is wrong, no commit lost.
+"""A full disk under a running cluster: a fault that is reported, no answer that is wrong, no commit lost.
 
 Most nodes have a small file system of their own; a test fills some of them up and empties them again.
 """
@@ -102,7 +102,7 @@ def committed(cluster: Cluster) -> dict[int, int]:
 
 def wait_caught_up(cluster: Cluster, name: str) -> None:
     """Waits until a row node has no fault and has applied what the leaders have committed by now: while writes go on,
-    reports of different moments never agree."""
+    reports of different times never agree."""
     wanted, this = committed(cluster), number(name)
 
     def caught_up() -> bool:
@@ -145,7 +145,7 @@ def test_writes_go_on_while_the_leaders_disk_is_full_and_it_catches_up(cluster: 
         bank.wait_for(20)
         with full(cluster, [victim]):
             bank.wait_for(40, 60)
-            faults = wait_until(f"{victim} tells its fault", lambda: node(cluster, victim)["faults"])
+            faults = wait_until(f"{victim} reports its fault", lambda: node(cluster, victim)["faults"])
             assert any("space" in fault.lower() for fault in faults), faults
             assert all(not node(cluster, name)["faults"] for name in others)
             bank.check()
@@ -203,7 +203,7 @@ def test_a_full_disk_under_columns_holds_no_write_back_and_shows_nothing_old(clu
                 except pymysql.err.MySQLError as error:
                     refused = error.args[0]
             assert refused in (9012, 9013), refused
-            wait_until(f"{COLUMNS} tells its fault", lambda: node(cluster, COLUMNS)["faults"])
+            wait_until(f"{COLUMNS} reports its fault", lambda: node(cluster, COLUMNS)["faults"])
             assert cluster.sql("SET isobar_fallback = 'rows'", count) == [(60,)], "rows do not answer where they may"
         # Without a hand.
         wait_until("columns are back", lambda: cluster.read("tiflash", count) == [(60,)], 60)

@@ -7,7 +7,7 @@ import pymysql
 import pytest
 from pymysql.cursors import SSCursor
 
-from harness import DOOR_ERRORS, Cluster, Door, wait_until
+from harness import FLIGHT_ERRORS, Cluster, FlightClient, wait_until
 
 pytestmark = pytest.mark.own_cluster
 
@@ -54,7 +54,7 @@ class Updates:
                     rows = ",".join(f"({id}, {self.rounds}, REPEAT('x', 200))" for id in range(low, min(low + 3, ROWS)))
                     cursor.execute(f"INSERT INTO {self.table} VALUES {rows}")
                     self.rounds += 1
-        except BaseException as error:  # noqa: BLE001 — told to the test
+        except BaseException as error:  # noqa: BLE001 — raised to the test
             self.failure = error
 
     def wait_for(self, more: int, seconds: float = 120) -> None:
@@ -87,16 +87,16 @@ def lease_of(cluster: Cluster, owner: str) -> tuple | None:
 
 def test_a_lease_keeps_its_rows_for_every_reader_and_their_end_is_typed(cluster: Cluster):
     table = open_table(cluster, "leased")
-    token = cluster.sql("SELECT isobar_snapshot('5m', 'a patient job')")[0][0]
-    door = Door(cluster)
+    token = cluster.sql("SELECT isobar_snapshot('5m', 'a long job')")[0][0]
+    client = FlightClient(cluster)
     before = cluster.read("tikv", QUERY.format(table), token)
-    full = sorted(door.scan(table, ["id", "n"], token))
+    full = sorted(client.scan(table, ["id", "n"], token))
     assert len(full) == ROWS
     with Updates(cluster, table) as updates:
         updates.wait_for(3)
         # The floor comes up to the lease and stays there, however long it is held.
         _, ts, _ = wait_until(
-            "the lease is all that holds the floor", lambda: (found := lease_of(cluster, "a patient job"))[2] and found
+            "the lease is all that holds the floor", lambda: (found := lease_of(cluster, "a long job"))[2] and found
         )
         wait_until("the floor comes up to the lease", lambda: safe_point(cluster)[0] == int(ts))
         for _ in range(3):
@@ -104,7 +104,7 @@ def test_a_lease_keeps_its_rows_for_every_reader_and_their_end_is_typed(cluster:
             assert safe_point(cluster)[0] == int(ts)
             assert cluster.read("tikv", QUERY.format(table), token) == before
             assert cluster.read("tiflash", QUERY.format(table), token) == before
-            assert sorted(door.scan(table, ["id", "n"], token)) == full
+            assert sorted(client.scan(table, ["id", "n"], token)) == full
         held = safe_point(cluster)[2]
         assert held > 3 * ROWS * 200, "history of several rounds is kept for the lease"
         assert cluster.sql(f"SELECT isobar_renew('{token}', '6m') > 0") == [(1,)]
@@ -115,8 +115,8 @@ def test_a_lease_keeps_its_rows_for_every_reader_and_their_end_is_typed(cluster:
         assert code == TOO_OLD or "lease" in text, (code, text)
     with pytest.raises(pymysql.err.MySQLError):
         cluster.sql(f"SELECT isobar_renew('{token}', '1m')")
-    with pytest.raises(DOOR_ERRORS) as lost:
-        door.scan(table, ["id", "n"], token)
+    with pytest.raises(FLIGHT_ERRORS) as lost:
+        client.scan(table, ["id", "n"], token)
     assert "ISOBAR-LEASE_LOST" in str(lost.value) or FLIGHT_TOO_OLD in str(lost.value)
 
 
@@ -151,7 +151,7 @@ def test_a_session_at_a_lost_token_gets_an_error_and_never_other_rows(cluster: C
 
 
 def test_an_open_transaction_reads_the_same_rows_for_longer_than_versions_live(cluster: Cluster):
-    table = open_table(cluster, "patient")
+    table = open_table(cluster, "retried")
     with cluster.connect(autocommit=False) as connection, connection.cursor() as cursor:
         cursor.execute("BEGIN")
         cursor.execute("SET tidb_isolation_read_engines = 'tikv'")

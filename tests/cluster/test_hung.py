@@ -1,6 +1,6 @@
 """A process that is stopped keeps its connections and answers nothing: it must not be waited for, and nothing may be lost.
 
-The bounds are generous, for a busy machine; the figures are printed.
+The bounds are generous, for a busy machine; the times are printed.
 """
 
 import time

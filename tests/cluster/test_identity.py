@@ -60,7 +60,7 @@ def test_one_emptied_row_node_joins_anew_and_is_given_everything(nodes: Nodes):
         wait_until(f"every region has three voters after {name}", nodes.is_whole, 90)
         assert not any(node["faults"] for node in nodes.status()["nodes"])
         assert nodes.sql("SELECT COUNT(*), SUM(n) FROM d.t") == [(500, 124750)]
-    # Not one of the founding members is left; and all start again as who they are now.
+    # Not one of the initial members is left; and all start again as who they are now.
     now = nodes.row_ids()
     for name in ("row-1", "row-2", "row-3"):
         nodes.kill(name)
@@ -120,7 +120,7 @@ def test_a_copy_of_a_living_node_is_refused(nodes: Nodes):
 
 
 @pytest.mark.timeout(120)
-def test_nobody_founds_while_a_listed_member_is_away(isobar, tmp_path):
+def test_no_cluster_is_formed_while_a_listed_member_is_away(isobar, tmp_path):
     nodes = Nodes(isobar, tmp_path / "late", columnar=0)
     try:
         nodes.start("row-1", "row-2")

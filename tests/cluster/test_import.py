@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow
 import pymysql
 import pytest
-from harness import DOOR_ERRORS, Cluster, Door, wait_until
+from harness import FLIGHT_ERRORS, Cluster, FlightClient, wait_until
 from pyarrow import parquet
 
 pytestmark = pytest.mark.own_cluster
@@ -60,7 +60,7 @@ def stop_amid_writing(importing: subprocess.Popen, closed: Callable[[], bool], w
     for _ in range(50):
         importing.send_signal(signal.SIGSTOP)
         try:
-            # Regions tell their sizes with their heartbeats only.
+            # Regions report their sizes with their heartbeats only.
             wait_until("some rows are written", written, 2)
             return
         except AssertionError:
@@ -174,12 +174,12 @@ def test_what_is_wrong_is_named_and_nothing_is_changed(filled: Cluster, tmp_path
         said = refused(filled, wrong, "--header", good, broken)
         assert f"broken.csv line {at}: {why}" in said, said
 
-    twin = write_csv(tmp_path / "twin.csv", [(1_000, *rows[4][1:5], None), (rows[7][0], "again", 1, None, None, None)])
-    said = refused(filled, wrong, "--header", good, twin)
-    assert "good.csv line 9 and" in said and "twin.csv line 3: Duplicate entry" in said and "wrong.PRIMARY" in said, said
-    twin = write_csv(tmp_path / "twin.csv", [(1_000, *rows[4][1:])])
-    said = refused(filled, wrong, "--header", good, twin)
-    assert f"twin.csv line 2: Duplicate entry '{rows[4][5]}' for key 'wrong.by_u'" in said, said
+    dup = write_csv(tmp_path / "dup.csv", [(1_000, *rows[4][1:5], None), (rows[7][0], "again", 1, None, None, None)])
+    said = refused(filled, wrong, "--header", good, dup)
+    assert "good.csv line 9 and" in said and "dup.csv line 3: Duplicate entry" in said and "wrong.PRIMARY" in said, said
+    dup = write_csv(tmp_path / "dup.csv", [(1_000, *rows[4][1:])])
+    said = refused(filled, wrong, "--header", good, dup)
+    assert f"dup.csv line 2: Duplicate entry '{rows[4][5]}' for key 'wrong.by_u'" in said, said
 
     cells = pyarrow.table({"id": list(range(100)), "d": ["1.5"] * 70 + ["one"] + ["2"] * 29})
     parquet.write_table(cells, tmp_path / "broken.parquet", row_group_size=40)
@@ -214,7 +214,7 @@ def test_indexes_of_prefixes_are_filled(filled: Cluster, tmp_path: Path):
 
 
 def lease_of(cluster: Cluster, name: str) -> int | None:
-    """The moment that an import of a table holds."""
+    """The timestamp that an import of a table holds."""
     query = "SELECT snapshot_ts FROM information_schema.snapshot_leases"
     found = cluster.sql(f"{query} WHERE owner = 'import of {name}'")
     return int(found[0][0]) if found else None
@@ -224,7 +224,7 @@ def floor(cluster: Cluster) -> int:
     return int(cluster.sql("SELECT safe_point FROM information_schema.garbage_collection")[0][0])
 
 
-def test_an_import_holds_its_moment_and_begins_anew_without_it(filled: Cluster, tmp_path: Path):
+def test_an_import_holds_its_timestamp_and_begins_anew_without_it(filled: Cluster, tmp_path: Path):
     filled.sql("SET GLOBAL tidb_gc_life_time = '1s'")
     name = table(filled, "held")
     rows = sample(60_000)
@@ -244,7 +244,7 @@ def test_an_import_holds_its_moment_and_begins_anew_without_it(filled: Cluster, 
     # However long it takes: nothing is collected that it is still to write.
     wait_until("the floor comes up to the import", lambda: floor(filled) == first)
     token = filled.token()
-    # It gives its moment back when it is asked to end, and that moment passes.
+    # It releases its timestamp when it is asked to end, and the floor passes it.
     importing.send_signal(signal.SIGINT)
     importing.send_signal(signal.SIGCONT)
     said = importing.communicate(timeout=30)[1]
@@ -252,9 +252,9 @@ def test_an_import_holds_its_moment_and_begins_anew_without_it(filled: Cluster, 
     assert lease_of(filled, name) is None
     assert 0 < written() < len(rows)
     assert filled.sql(f"SELECT isobar_release('{token}')") == [(1,)]
-    wait_until("the moment has passed", lambda: floor(filled) > first)
+    wait_until("the floor has passed the timestamp", lambda: floor(filled) > first)
 
-    # One that reads between the two moments could see what the first attempt wrote, and nothing else.
+    # One that reads between the two timestamps could see what the first attempt wrote, and nothing else.
     between = filled.token()
     said = run(filled, name, whole)
     assert "60000 rows are in fill.held" in said, said
@@ -297,8 +297,8 @@ def test_an_interrupted_import_shows_nothing_and_goes_on(filled: Cluster, tmp_pa
             for at in (None, token):
                 with pytest.raises(pymysql.err.MySQLError, match=CLOSED):
                     filled.read(engine, query, at)
-    with pytest.raises(DOOR_ERRORS, match=CLOSED):
-        Door(filled).scan(name, ["id"], None)
+    with pytest.raises(FLIGHT_ERRORS, match=CLOSED):
+        FlightClient(filled).scan(name, ["id"], None)
     for statement in (
         f"INSERT INTO {name} (id) VALUES (-1)",
         f"UPDATE {name} SET s = 'x'",
@@ -362,13 +362,13 @@ def test_two_imports_at_once_fill_a_table_once(filled: Cluster, tmp_path: Path):
     rows = sample(20_000)
     whole = write_csv(tmp_path / "whole.csv", rows, header=False)
     other = write_csv(tmp_path / "other.csv", rows[:15_000], header=False)
-    # The same rows: both may succeed, or one is told that it came second; the rows are there once.
+    # The same rows: both may succeed, or one gets an error because it came second; the rows are there once.
     same = table(filled, "same_twice")
     both = [subprocess.Popen(command(filled, same, whole), stderr=subprocess.PIPE, text=True) for _ in range(2)]
     said = [one.communicate(timeout=120)[1] for one in both]
     assert 0 in {one.returncode for one in both}, said
     check(filled, same, rows)
-    # Other rows: one of the two, whole, and the other is told why not.
+    # Other rows: one of the two, whole, and the other gets the reason.
     name = table(filled, "of_two")
     both = [subprocess.Popen(command(filled, name, rows), stderr=subprocess.PIPE, text=True) for rows in (whole, other)]
     said = [one.communicate(timeout=120)[1] for one in both]

@@ -9,12 +9,12 @@ import pymysql
 from harness import Cluster
 
 ROWS, VALUES, WRITERS = 4_000, 23, 4
-# What a writer may be told: the row is there already, or another writer was first.
+# Errors that a writer may get: the row is there already, or another writer was first.
 EXPECTED = {1062, 1213}
 
 
-def write(cluster: Cluster, seed: int, stop: threading.Event, told: Counter):
-    """Changes three random rows at a time, in a transaction or one by one, until it is told to stop."""
+def write(cluster: Cluster, seed: int, stop: threading.Event, outcomes: Counter):
+    """Changes three random rows at a time, in a transaction or one by one, until it is stopped."""
     chance = random.Random(seed)
     with cluster.connect(database="busy") as connection, connection.cursor() as cursor:
         while not stop.is_set():
@@ -32,9 +32,9 @@ def write(cluster: Cluster, seed: int, stop: threading.Event, told: Counter):
                     )
                     cursor.execute(statement)
                 cursor.execute("COMMIT")
-                told["done"] += 1
+                outcomes["done"] += 1
             except pymysql.err.MySQLError as error:
-                told[error.args[0]] += 1
+                outcomes[error.args[0]] += 1
                 cursor.execute("ROLLBACK")
 
 
@@ -42,8 +42,8 @@ def test_an_index_made_under_writers_misses_nothing(cluster: Cluster):
     cluster.sql("CREATE DATABASE busy", "CREATE TABLE busy.rows_of_it (id INT PRIMARY KEY, v INT)")
     values = ",".join(f"({row}, {row % VALUES})" for row in range(ROWS))
     cluster.sql(f"INSERT INTO busy.rows_of_it VALUES {values}", "SPLIT TABLE busy.rows_of_it REGIONS 3")
-    stop, told = threading.Event(), Counter()
-    writers = [threading.Thread(target=write, args=(cluster, seed, stop, told)) for seed in range(WRITERS)]
+    stop, outcomes = threading.Event(), Counter()
+    writers = [threading.Thread(target=write, args=(cluster, seed, stop, outcomes)) for seed in range(WRITERS)]
     for writer in writers:
         writer.start()
     try:
@@ -66,4 +66,4 @@ def test_an_index_made_under_writers_misses_nothing(cluster: Cluster):
         for writer in writers:
             writer.join(60)
     assert not any(writer.is_alive() for writer in writers)
-    assert told["done"] > 0 and set(told) - {"done"} <= EXPECTED, told
+    assert outcomes["done"] > 0 and set(outcomes) - {"done"} <= EXPECTED, outcomes

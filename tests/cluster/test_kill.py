@@ -5,7 +5,7 @@ import os
 import pymysql
 import pytest
 
-from harness import Bank, Cluster, Door, wait_until
+from harness import Bank, Cluster, FlightClient, wait_until
 
 pytestmark = pytest.mark.own_cluster
 
@@ -72,7 +72,7 @@ def test_a_columnar_node_killed_amid_queries_is_an_answer_or_a_typed_error(clust
         assert cluster.sql("SELECT n FROM mid.t WHERE id = 11") == [(4,)]
     cluster.wait_restarted("columnar-1", pid)
     wait_until("columns answer again", lambda: cluster.read("tiflash", query) == right, 60)
-    assert sorted(Door(cluster, 1).sql("SELECT COUNT(*) FROM t", "mid")) == [(20_000,)]
+    assert sorted(FlightClient(cluster, 1).sql("SELECT COUNT(*) FROM t", "mid")) == [(20_000,)]
 
 
 @pytest.mark.timeout(120)

@@ -11,7 +11,7 @@ import pymysql
 import pytest
 from pymysql.cursors import SSCursor
 
-from harness import Cluster, Door, wait_until
+from harness import Cluster, FlightClient, wait_until
 from test_streams import processor_seconds, share
 
 INTERRUPTED, NO_SUCH_THREAD = 1317, 1094
@@ -69,13 +69,13 @@ class Victim:
         return rows[0][0] if rows else None
 
     def killed(self, future: Future, how: str = "KILL QUERY") -> None:
-        """Kills it; the client is told so soon."""
-        asked = time.monotonic()
+        """Kills it; the client gets the error soon."""
+        began = time.monotonic()
         self.cluster.sql(f"{how} {self.id}")
-        with pytest.raises(pymysql.err.MySQLError) as told:
+        with pytest.raises(pymysql.err.MySQLError) as raised:
             future.result(10)
-        took = time.monotonic() - asked
-        assert told.value.args[0] == INTERRUPTED, told.value
+        took = time.monotonic() - began
+        assert raised.value.args[0] == INTERRUPTED, raised.value
         assert took < SOON, f"the killed client waited {took:.2f} s"
 
 
@@ -113,10 +113,10 @@ def test_a_killed_answer_that_streams_breaks_off(cluster: Cluster):
         cursor.execute("SELECT a.id, b.text FROM k.t a, k.t b")
         cursor.fetchmany(10)
         cluster.sql(f"KILL QUERY {victim.id}")
-        with pytest.raises(pymysql.err.MySQLError) as told:
+        with pytest.raises(pymysql.err.MySQLError) as raised:
             while cursor.fetchmany(1000):
                 pass
-        assert told.value.args[0] == INTERRUPTED
+        assert raised.value.args[0] == INTERRUPTED
     wait_idle(cluster)
     assert victim.run("SELECT 1") == [(1,)]
 
@@ -126,16 +126,16 @@ def test_kill_of_a_connection_closes_it(cluster: Cluster):
     future = victim.start(LONG["a join"])
     victim.killed(future, "KILL")
     wait_until("the session is gone", lambda: victim.info() is None)
-    with pytest.raises(pymysql.err.MySQLError) as told:
+    with pytest.raises(pymysql.err.MySQLError) as raised:
         victim.run("SELECT 1")
-    assert told.value.args[0] in (0, 2006, 2013), told.value
-    with pytest.raises(pymysql.err.MySQLError) as told:
+    assert raised.value.args[0] in (0, 2006, 2013), raised.value
+    with pytest.raises(pymysql.err.MySQLError) as raised:
         cluster.sql(f"KILL {victim.id}")
-    assert told.value.args[0] == NO_SUCH_THREAD
+    assert raised.value.args[0] == NO_SUCH_THREAD
     wait_idle(cluster)
 
 
-def test_sleep_is_killed_and_the_process_list_tells_what_runs(cluster: Cluster):
+def test_sleep_is_killed_and_the_process_list_shows_what_runs(cluster: Cluster):
     assert cluster.sql("SELECT SLEEP(0.01), 1") == [(0, 1)]
     victim = Victim(cluster)
     text = f"SELECT SLEEP(600) AS {'x' * 120}"
@@ -175,17 +175,17 @@ def test_a_killed_load_says_what_it_left(cluster: Cluster, tmp_path_factory, alo
     if alone:
         wait_until("its first rows are there", lambda: cluster.sql(f"SELECT id FROM {table} WHERE id = 0"))
     assert not future.done(), "the load was over before it was killed"
-    asked = time.monotonic()
+    began = time.monotonic()
     cluster.sql(f"KILL QUERY {victim.id}")
-    with pytest.raises(pymysql.err.MySQLError) as told:
+    with pytest.raises(pymysql.err.MySQLError) as raised:
         future.result(20)
     # What a client sends is read to its end, and what is being committed is committed: that comes on top.
-    assert time.monotonic() - asked < SOON + 5
-    assert told.value.args[0] == INTERRUPTED, told.value
+    assert time.monotonic() - began < SOON + 5
+    assert raised.value.args[0] == INTERRUPTED, raised.value
     victim.run("SELECT 1" if alone else "COMMIT")
     ((left,),) = cluster.sql(f"SELECT COUNT(*) FROM {table}")
     if alone:
-        assert 0 < left < rows and f"({left} rows were loaded" in told.value.args[1], (left, told.value)
+        assert 0 < left < rows and f"({left} rows were loaded" in raised.value.args[1], (left, raised.value)
     else:
         assert cluster.sql(f"SELECT id FROM {table}") == [(-1,)]
     wait_idle(cluster)
@@ -227,8 +227,8 @@ def test_a_flight_client_that_leaves_ends_its_query(cluster: Cluster):
     here = [str(Path(__file__).parent), str(Path(sys.modules["playground"].__file__).parent)]
     script = (
         f"import sys; sys.path[:0] = {here!r}\n"
-        "from types import SimpleNamespace\nfrom harness import Door\n"
-        f"print(Door(SimpleNamespace(flight={cluster.flight!r})).sql({LONG['an aggregate']!r}, 'k'))"
+        "from types import SimpleNamespace\nfrom harness import FlightClient\n"
+        f"print(FlightClient(SimpleNamespace(flight={cluster.flight!r})).sql({LONG['an aggregate']!r}, 'k'))"
     )
     client = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:

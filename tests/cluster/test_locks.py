@@ -148,8 +148,8 @@ def test_a_transaction_that_is_open_for_long_keeps_its_rows(cluster: Cluster, ta
 
 @pytest.mark.timeout(240)
 def test_a_lost_leader_loses_no_update(cluster: Cluster, table: str):
-    """Every row node is killed while rows are held; the sum stays, and who is told of a commit has it."""
-    stop, told, refused = threading.Event(), [], []
+    """Every row node is killed while rows are held; the sum stays, and an acknowledged commit is there."""
+    stop, committed, refused = threading.Event(), [], []
 
     def transfer(seed: int) -> None:
         random_ = random.Random(seed)
@@ -169,7 +169,7 @@ def test_a_lost_leader_loses_no_update(cluster: Cluster, table: str):
                     cursor.execute(f"UPDATE {table} SET v = {balances[source] - 1} WHERE id = {source}")
                     cursor.execute(f"UPDATE {table} SET v = {balances[target] + 1} WHERE id = {target}")
                     cursor.execute("COMMIT")
-                told.append((source, target))
+                committed.append((source, target))
             except pymysql.err.MySQLError as error:
                 refused.append(error.args[0])
                 if connection is not None:
@@ -181,8 +181,8 @@ def test_a_lost_leader_loses_no_update(cluster: Cluster, table: str):
         thread.start()
     try:
         for name in ("row-1", "row-2", "row-3"):
-            before = len(told)
-            wait_until("transfers go on", lambda: len(told) > before + 20, 60)
+            before = len(committed)
+            wait_until("transfers go on", lambda: len(committed) > before + 20, 60)
             # A row is held by an idle transaction while its leader may be the one that dies.
             with Session(cluster) as holder:
                 held = random.randrange(ACCOUNTS)
@@ -200,5 +200,5 @@ def test_a_lost_leader_loses_no_update(cluster: Cluster, table: str):
             thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
     total = cluster.sql(f"SELECT SUM(v) FROM {table}")[0][0]
-    assert total == START * ACCOUNTS, f"{len(told)} commits, {len(refused)} refused"
-    print(f"{len(told)} commits; refused: { {code: refused.count(code) for code in set(refused)} }")
+    assert total == START * ACCOUNTS, f"{len(committed)} commits, {len(refused)} refused"
+    print(f"{len(committed)} commits; refused: { {code: refused.count(code) for code in set(refused)} }")

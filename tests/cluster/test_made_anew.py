@@ -1,4 +1,4 @@
-"""A columnar replica that is made anew holds no version from before its sender's floor: who reads older is told so."""
+"""A columnar replica that is made anew holds no version from before its sender's floor: who reads older gets an error."""
 
 import pymysql
 import pytest

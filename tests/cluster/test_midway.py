@@ -11,7 +11,7 @@ import pytest
 from pyarrow import flight
 from pymysql.cursors import SSCursor
 
-from harness import DOOR_ERRORS, Cluster, Door, wait_until
+from harness import FLIGHT_ERRORS, Cluster, FlightClient, wait_until
 
 pytestmark = pytest.mark.own_cluster
 
@@ -20,7 +20,7 @@ PAD = 500
 # Sixty megabytes: more than sockets, windows and buffers between nodes hold.
 LONG = "SELECT id, CONCAT(pad, pad, pad) FROM t"
 NODES = ["columnar-1", "columnar-2"]
-# Codes of an answer that was cut off, at the door and at the MySQL port.
+# Codes of an answer that was cut off, at the Flight server and at the MySQL port.
 BROKEN = "ISOBAR-(UNAVAILABLE|TIMEOUT|STALE_REGION|CANCELLED)|[Ss]ocket closed|[Cc]onnection reset|recvmsg|GOAWAY"
 BROKEN_NUMBERS = (9012, 9013)
 
@@ -46,7 +46,7 @@ def parts(cluster: Cluster) -> list[tuple]:
 
 
 def endpoints(cluster: Cluster) -> list[flight.FlightEndpoint]:
-    return Door(cluster).info({"scan": {"database": "mid", "table": "t", "columns": ["id", "pad"]}}).endpoints
+    return FlightClient(cluster).info({"scan": {"database": "mid", "table": "t", "columns": ["id", "pad"]}}).endpoints
 
 
 def right(number: int, times: int = 1) -> tuple[int, str]:
@@ -63,8 +63,8 @@ def of_node(cluster: Cluster, ends: list[flight.FlightEndpoint], name: str) -> f
     return next(end for end in ends if address in str(end.locations[0].uri))
 
 
-def batches(door: Door, endpoint: flight.FlightEndpoint) -> Iterator[pyarrow.RecordBatch]:
-    reader = flight.connect(endpoint.locations[0]).do_get(endpoint.ticket, door.options)
+def batches(client: FlightClient, endpoint: flight.FlightEndpoint) -> Iterator[pyarrow.RecordBatch]:
+    reader = flight.connect(endpoint.locations[0]).do_get(endpoint.ticket, client.options)
     while True:
         try:
             yield reader.read_chunk().data
@@ -86,7 +86,7 @@ def rest_after_kill(cluster: Cluster, name: str, answer: Iterator) -> list[tuple
     assert 0 < len(parts[0]) < ROWS / 2
     try:
         return rows_of([*parts, *answer])
-    except (pymysql.err.MySQLError, *DOOR_ERRORS) as error:
+    except (pymysql.err.MySQLError, *FLIGHT_ERRORS) as error:
         return error
     finally:
         cluster.wait_restarted(name, pid)
@@ -104,26 +104,26 @@ def check(outcome: list[tuple] | Exception, expected: list[tuple]) -> None:
 
 
 def test_a_scan_over_flight(cluster: Cluster):
-    door = Door(cluster)
+    client = FlightClient(cluster)
     ends = endpoints(cluster)
-    whole = [sorted(door.get(end)) for end in ends]
+    whole = [sorted(client.get(end)) for end in ends]
     assert sorted(row for part in whole for row in part) == [right(n) for n in range(ROWS)]
     for name in NODES:
         end = of_node(cluster, ends, name)
-        outcome = rest_after_kill(cluster, name, batches(door, end))
+        outcome = rest_after_kill(cluster, name, batches(client, end))
         # The ticket is good for another try, and gives what it would have given.
-        again = wait_until("the ticket is redeemed again", lambda end=end: sorted(door.get(end)))
+        again = wait_until("the ticket is redeemed again", lambda end=end: sorted(client.get(end)))
         assert again in whole
         check(outcome, again)
 
 
 @pytest.mark.parametrize("victim", NODES)
 def test_a_query_over_flight(cluster: Cluster, victim: str):
-    door = Door(cluster)  # the first node coordinates
-    info = door.info({"sql": {"query": LONG, "database": "mid"}})
-    outcome = rest_after_kill(cluster, victim, batches(door, info.endpoints[0]))
+    client = FlightClient(cluster)  # the first node coordinates
+    info = client.info({"sql": {"query": LONG, "database": "mid"}})
+    outcome = rest_after_kill(cluster, victim, batches(client, info.endpoints[0]))
     check(outcome, long_answer())
-    assert wait_until("it is answered again", lambda: sorted(Door(cluster).sql(LONG, "mid"))) == long_answer()
+    assert wait_until("it is answered again", lambda: sorted(FlightClient(cluster).sql(LONG, "mid"))) == long_answer()
 
 
 def fetched(cursor: SSCursor) -> Iterator[list[tuple]]:

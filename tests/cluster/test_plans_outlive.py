@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import DOOR_ERRORS, Cluster, Door, wait_until
+from harness import FLIGHT_ERRORS, Cluster, FlightClient, wait_until
 from readers import SparkReader
 
 pytestmark = [pytest.mark.own_cluster, pytest.mark.timeout(240)]
@@ -55,7 +55,7 @@ def made(cluster: Cluster, name: str, replicas: int = 1) -> str:
     wait_until("regions are cut", lambda: regions(cluster, table) >= 4)
     cluster.sql(f"ALTER TABLE {table} SET COLUMNAR REPLICA {replicas}")
     cluster.wait_available(table)
-    wait_until("columns are on both nodes", lambda: len(Door(cluster).info(scan(table)).endpoints) == 2)
+    wait_until("columns are on both nodes", lambda: len(FlightClient(cluster).info(scan(table)).endpoints) == 2)
     if replicas > 1:
         wait_until("each region is on both nodes", lambda: set(holders(cluster, table)) == {replicas})
     return table
@@ -107,13 +107,13 @@ def rows_of(job) -> list[tuple]:
 @pytest.mark.parametrize("change", CHANGES)
 def test_tickets_and_tasks_of_before_give_the_rows_of_before(cluster: Cluster, spark, change: str):
     table = made(cluster, change)
-    info, job = Door(cluster).info(scan(table)), planned(spark, table)
+    info, job = FlightClient(cluster).info(scan(table)), planned(spark, table)
     cluster.sql(*[statement.format(table) for statement in LATER + CHANGES[change]])
     if change == "split":
         wait_until("regions are cut", lambda: regions(cluster, table) >= 8)
     for node in range(2):
         # Every node serves every ticket, also of regions that it has not.
-        reader = Door(cluster, node)
+        reader = FlightClient(cluster, node)
         answers = [reader.client.do_get(endpoint.ticket, reader.options).read_all() for endpoint in info.endpoints]
         found = sorted(tuple(row.values()) for answer in answers for row in answer.to_pylist())
         assert found == WANTED, f"{len(found)} rows from node {node}"
@@ -122,11 +122,11 @@ def test_tickets_and_tasks_of_before_give_the_rows_of_before(cluster: Cluster, s
 
 def test_columns_that_were_made_anew_elsewhere_are_found(cluster: Cluster, spark):
     table = made(cluster, "moved")
-    info, job = Door(cluster).info(scan(table)), planned(spark, table)
+    info, job = FlightClient(cluster).info(scan(table)), planned(spark, table)
     cluster.sql(f"ALTER TABLE {table} SET COLUMNAR REPLICA 0")
     wait_until("no columns are left", lambda: not any(holders(cluster, table)))
-    reader = Door(cluster)
-    with pytest.raises(DOOR_ERRORS, match="ISOBAR-UNAVAILABLE"):
+    reader = FlightClient(cluster)
+    with pytest.raises(FLIGHT_ERRORS, match="ISOBAR-UNAVAILABLE"):
         reader.get(info.endpoints[0])
     cluster.sql(*[statement.format(table) for statement in LATER])
     cluster.replicate(table)
@@ -136,7 +136,7 @@ def test_columns_that_were_made_anew_elsewhere_are_found(cluster: Cluster, spark
 
 def test_a_columnar_node_that_is_gone_when_tasks_begin_is_passed_over(cluster: Cluster, spark):
     table = made(cluster, "killed", replicas=2)
-    info, job = Door(cluster).info(scan(table)), planned(spark, table)
+    info, job = FlightClient(cluster).info(scan(table)), planned(spark, table)
     assert all(len(endpoint.locations) == 2 for endpoint in info.endpoints), "each part names both nodes"
     name = next(name for name in cluster.names() if name.startswith("columnar"))
     # Held, the supervisor does not start it again.
@@ -152,12 +152,12 @@ def test_a_columnar_node_that_is_gone_when_tasks_begin_is_passed_over(cluster: C
 
 def test_a_lease_that_is_over_ends_tickets_and_tasks_by_name(cluster: Cluster, spark):
     table = made(cluster, "released")
-    info = Door(cluster).info(scan(table))
+    info = FlightClient(cluster).info(scan(table))
     token = cluster.token()
     frame = spark.read.option("snapshot", token).table(f"isobar.{table}").select("id", "n")
     job = frame.rdd
     assert job.getNumPartitions() == 2
-    reader = Door(cluster)
+    reader = FlightClient(cluster)
     for snapshot in (snapshot_of(info), token):
         reader.action("snapshot.release", {"snapshot": snapshot})
 
@@ -165,7 +165,7 @@ def test_a_lease_that_is_over_ends_tickets_and_tasks_by_name(cluster: Cluster, s
         try:
             assert reader.get(endpoint)  # a node believes for half a second what it knew of a lease
             return False
-        except DOOR_ERRORS as error:
+        except FLIGHT_ERRORS as error:
             assert "ISOBAR-LEASE_LOST" in str(error), error
             return True
 

@@ -1,4 +1,4 @@
-"""GRANT and REVOKE over real connections: what several users may do at the MySQL port, on other nodes, and at the door."""
+"""GRANT and REVOKE over real connections: what several users may do at the MySQL port, on other nodes, and over Flight."""
 
 import re
 
@@ -6,7 +6,7 @@ import pymysql
 import pytest
 from pyarrow import flight
 
-from harness import DOOR_ERRORS, Cluster, Door, wait_until
+from harness import FLIGHT_ERRORS, Cluster, FlightClient, wait_until
 
 pytestmark = pytest.mark.own_cluster
 
@@ -44,9 +44,9 @@ def code(cluster: Cluster, *statements: str, **who) -> int:
         return error.args[0]
 
 
-def denied(ask) -> None:
-    with pytest.raises(DOOR_ERRORS, match="ISOBAR-DENIED.*command denied to user 'ann'"):
-        ask()
+def denied(call) -> None:
+    with pytest.raises(FLIGHT_ERRORS, match="ISOBAR-DENIED.*command denied to user 'ann'"):
+        call()
 
 
 def test_a_new_user_connects_and_sees_nothing(cluster: Cluster):
@@ -126,47 +126,47 @@ def test_dumps_and_loads_need_what_they_do(cluster: Cluster, tmp_path):
     cluster.sql("DELETE FROM shop.orders WHERE id = 100")
 
 
-def test_the_door_reads_what_its_user_may_read(cluster: Cluster):
-    # Any node of the door, and each way of asking.
-    doors = [Door(cluster, node, **ANN) for node in range(len(cluster.flight))]
-    for door in doors:
-        denied(lambda: door.sql("SELECT id FROM orders", "shop"))
-        denied(lambda: door.sql("SELECT (SELECT MAX(amount) FROM shop.wages) AS a"))
-        denied(lambda: door.scan("shop.orders", ["id"]))
-        denied(lambda: door.action("explain", {"query": "SELECT id FROM orders", "database": "shop"}))
-        denied(lambda: door.action("catalog.table", {"database": "shop", "table": "orders"}))
-        assert door.action("catalog.databases", {}) == [["information_schema"]]
-        assert door.sql("SELECT 1 AS one") == [(1,)]
+def test_flight_reads_what_its_user_may_read(cluster: Cluster):
+    # Any columnar node, and each way of asking.
+    clients = [FlightClient(cluster, node, **ANN) for node in range(len(cluster.flight))]
+    for client in clients:
+        denied(lambda: client.sql("SELECT id FROM orders", "shop"))
+        denied(lambda: client.sql("SELECT (SELECT MAX(amount) FROM shop.wages) AS a"))
+        denied(lambda: client.scan("shop.orders", ["id"]))
+        denied(lambda: client.action("explain", {"query": "SELECT id FROM orders", "database": "shop"}))
+        denied(lambda: client.action("catalog.table", {"database": "shop", "table": "orders"}))
+        assert client.action("catalog.databases", {}) == [["information_schema"]]
+        assert client.sql("SELECT 1 AS one") == [(1,)]
     cluster.sql("GRANT SELECT ON shop.orders TO ann")
-    for door in doors:
-        assert sorted(door.sql("SELECT id FROM orders", "shop")) == [(1,), (2,)]
-        assert sorted(door.scan("shop.orders", ["id", "total"])) == [(1, 10), (2, 20)]
-        assert door.action("catalog.databases", {}) == [["information_schema", "shop"]]
-        assert door.action("catalog.tables", {"database": "shop"}) == [["orders"]]
-        assert door.action("catalog.table", {"database": "shop", "table": "orders"})[0]["primary_key"] == ["id"]
-        denied(lambda: door.sql("SELECT * FROM orders JOIN wages USING (id)", "shop"))
-        denied(lambda: door.scan("shop.wages", ["amount"]))
+    for client in clients:
+        assert sorted(client.sql("SELECT id FROM orders", "shop")) == [(1,), (2,)]
+        assert sorted(client.scan("shop.orders", ["id", "total"])) == [(1, 10), (2, 20)]
+        assert client.action("catalog.databases", {}) == [["information_schema", "shop"]]
+        assert client.action("catalog.tables", {"database": "shop"}) == [["orders"]]
+        assert client.action("catalog.table", {"database": "shop", "table": "orders"})[0]["primary_key"] == ["id"]
+        denied(lambda: client.sql("SELECT * FROM orders JOIN wages USING (id)", "shop"))
+        denied(lambda: client.scan("shop.wages", ["amount"]))
     # A ticket stays good; a new one is not to be had.
     command = {"scan": {"database": "shop", "table": "orders", "columns": ["id"]}}
-    tickets = doors[0].info(command).endpoints
+    tickets = clients[0].info(command).endpoints
     cluster.sql("REVOKE SELECT ON shop.orders FROM ann")
-    wait_until("no ticket", lambda: code_of_door(doors[0], command) == "ISOBAR-DENIED")
-    assert sorted(row for ticket in tickets for row in doors[0].get(ticket)) == [(1,), (2,)]
+    wait_until("no ticket", lambda: flight_code(clients[0], command) == "ISOBAR-DENIED")
+    assert sorted(row for ticket in tickets for row in clients[0].get(ticket)) == [(1,), (2,)]
     # Nobody makes oneself a SQL node's word: a log-in's bearer is checked like its password.
-    bearer = doors[0].client.authenticate_basic_token(ANN["user"], ANN["password"])
+    bearer = clients[0].client.authenticate_basic_token(ANN["user"], ANN["password"])
     options = flight.FlightCallOptions(headers=[bearer], timeout=60)
-    with pytest.raises(DOOR_ERRORS, match="ISOBAR-DENIED"):
-        doors[0].client.get_flight_info(
+    with pytest.raises(FLIGHT_ERRORS, match="ISOBAR-DENIED"):
+        clients[0].client.get_flight_info(
             flight.FlightDescriptor.for_command(b'{"scan": {"database": "shop", "table": "orders", "columns": ["id"]}}'),
             options,
         )
 
 
-def code_of_door(door: Door, command: dict) -> str:
+def flight_code(client: FlightClient, command: dict) -> str:
     try:
-        door.info(command)
+        client.info(command)
         return ""
-    except DOOR_ERRORS as error:
+    except FLIGHT_ERRORS as error:
         return re.search(r"ISOBAR-\w+", str(error))[0]
 
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pyarrow
 import pyarrow.parquet
 import pytest
-from harness import Cluster, Door, wait_until
+from harness import Cluster, FlightClient, wait_until
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/reconciliation"
 sys.path.insert(0, str(EXAMPLE))
@@ -77,13 +77,13 @@ class Night:
         assert rehearsal.left_behind(self.cluster.mysql_port) == []
         token = self.cluster.token()
         lake = self.folder / "lake"
-        target, doors = Target("127.0.0.1", self.cluster.mysql_port, "root", "", 10), self.cluster.flight
+        target, endpoints = Target("127.0.0.1", self.cluster.mysql_port, "root", "", 10), self.cluster.flight
         verdict = judge(
-            self.folder / "work", lake, self.sources, self.planted, self.writer, target, doors, token
+            self.folder / "work", lake, self.sources, self.planted, self.writer, target, endpoints, token
         )
-        Door(self.cluster).action("snapshot.release", {"snapshot": token})
-        assert verdict.good(), json.dumps(verdict.told(), indent=1)
-        assert verdict.planted > 300 and verdict.corrected > verdict.planted // 2, verdict.told()
+        FlightClient(self.cluster).action("snapshot.release", {"snapshot": token})
+        assert verdict.good(), json.dumps(verdict.counts(), indent=1)
+        assert verdict.planted > 300 and verdict.corrected > verdict.planted // 2, verdict.counts()
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_a_lost_lease_ends_the_job_and_its_writes(night: Night):
     job = night.job("--batch-rows", 1)
     seen(job, "batch", 5)
     token = json.loads((night.folder / "work/run.json").read_text())["tokens"]["plan"]
-    Door(night.cluster).action("snapshot.release", {"snapshot": token})
+    FlightClient(night.cluster).action("snapshot.release", {"snapshot": token})
     released = night.batches()
     lines = night.finish(job, expected=3)
     assert any(line.startswith("LeaseLost: the lease of the job's snapshot is lost") for line in lines), lines

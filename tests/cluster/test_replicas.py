@@ -3,7 +3,7 @@
 import pymysql
 import pytest
 
-from harness import Cluster, Door, wait_until
+from harness import Cluster, FlightClient, wait_until
 
 pytestmark = pytest.mark.own_cluster
 
@@ -47,10 +47,10 @@ def test_replica_one_spreads_regions_over_both_nodes(cluster: Cluster):
         "both nodes hold some", lambda: len({node for row in regions(cluster, "spread", "t") for node in row}) == 2
     )
     cluster.wait_available("spread.t")
-    info = Door(cluster).info({"scan": {"database": "spread", "table": "t", "columns": ["id"]}})
+    info = FlightClient(cluster).info({"scan": {"database": "spread", "table": "t", "columns": ["id"]}})
     locations = {endpoint.locations[0].uri for endpoint in info.endpoints}
     assert len(locations) == 2, "each node serves its own regions"
-    assert sorted(Door(cluster).scan("spread.t", ["id"])) == [(n,) for n in range(4000)]
+    assert sorted(FlightClient(cluster).scan("spread.t", ["id"])) == [(n,) for n in range(4000)]
 
 
 def regions(cluster: Cluster, database: str, table: str) -> list[list[str]]:
@@ -92,5 +92,5 @@ def test_status_and_lag_are_shown(cluster: Cluster):
     cluster.replicate("lagged.t")
     # A lag is that of a commit which the replica took from the log: there is none before.
     cluster.sql("INSERT INTO lagged.t VALUES (2)")
-    told = lambda: [lag for lag in [cluster.replica("lagged.t")["lag_ms"]] if lag is not None]  # noqa: E731
-    assert 0 <= wait_until("lag is told", told)[0] < 10_000
+    known = lambda: [lag for lag in [cluster.replica("lagged.t")["lag_ms"]] if lag is not None]  # noqa: E731
+    assert 0 <= wait_until("lag is reported", known)[0] < 10_000

@@ -106,13 +106,13 @@ class Report:
             self.found[reader].setdefault(" ".join(record.sql.split()), f"line {record.line}: {wrong}")
 
     def skip(self, reader: str, records: int) -> None:
-        self.counts[reader]["not asked"] += records
+        self.counts[reader]["not run"] += records
 
     def note(self) -> None:
         """Appends counts and differences to the file that ISOBAR_RESULTS names, for `make tables`."""
         if not os.environ.get("ISOBAR_RESULTS"):
             return
-        kinds = ["agrees", "differs", "refused", "not asked"]
+        kinds = ["agrees", "differs", "refused", "not run"]
         lines = [
             {"table": "scripts", "reader": reader, **{kind: count[kind] for kind in kinds}}
             for reader, count in self.counts.items()
@@ -127,12 +127,12 @@ class Report:
 
 
 def explained() -> tuple[dict[tuple[str, str], str], dict[tuple[str, str], dict[str, str]]]:
-    """Scripts that a reader is not asked, and statements that differ, each with its reason."""
+    """Scripts that are not run on a reader, and statements that differ, each with its reason."""
     whole, single = {}, defaultdict(dict)
     for entry in tomllib.loads(DIFFERENCES.read_text(encoding="utf-8"))["difference"]:
         assert len(entry["why"]) > 10, f"no reason: {entry}"
         for reader in entry["readers"]:
-            if entry.get("not_asked"):
+            if entry.get("not_run"):
                 for script in entry["scripts"]:
                     whole[script, reader] = entry["why"]
                 continue

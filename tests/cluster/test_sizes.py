@@ -45,7 +45,7 @@ def test_sizes_are_those_of_the_regions(cluster: Cluster):
         shown = {row[0]: row[4:10] for row in cluster.sql("SHOW TABLE STATUS FROM sized")}
         return shown == {table: sizes(cluster, table) for table in ("t", "nothing", "w")}
 
-    wait_until("SHOW TABLE STATUS tells the same", shows_the_same)
+    wait_until("SHOW TABLE STATUS shows the same", shows_the_same)
     assert cluster.sql("SHOW TABLE STATUS FROM sized LIKE 't'")[0][10] == ROWS + 1
     # What is deleted is not counted.
     cluster.sql(f"DELETE FROM sized.t WHERE id > {ROWS // 2}")

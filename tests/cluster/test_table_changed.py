@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import DOOR_ERRORS, Cluster, Door, wait_until
+from harness import FLIGHT_ERRORS, Cluster, FlightClient, wait_until
 from readers import SparkReader
 
 ROWS = 4000
@@ -44,24 +44,24 @@ def regions(cluster: Cluster, database: str) -> int:
 
 def endpoints(cluster: Cluster, table: str) -> list:
     database, name = table.split(".")
-    return Door(cluster).info({"scan": {"database": database, "table": name, "columns": ["id", "n"]}}).endpoints
+    return FlightClient(cluster).info({"scan": {"database": database, "table": name, "columns": ["id", "n"]}}).endpoints
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_querys_ticket_of_a_changed_table_is_refused_and_names_it(cluster: Cluster, change: str):
     table = spread_table(cluster, f"sql_{change.replace(' ', '_')}")
     database = table.split(".")[0]
-    reader = Door(cluster)
+    reader = FlightClient(cluster)
     [ticket] = reader.info({"sql": {"query": "SELECT id, n FROM t", "database": database}}).endpoints
     assert sorted(reader.get(ticket)) == [(n, n * 7) for n in range(ROWS)]
     cluster.sql(*[statement.format(table) for statement in CHANGES[change]])
 
     def refused() -> bool:
         try:
-            # A node that has not heard of the change yet may still show what was.
+            # A node that does not know of the change yet may still show what was.
             assert sorted(reader.get(ticket)) == [(n, n * 7) for n in range(ROWS)]
             return False
-        except DOOR_ERRORS as error:
+        except FLIGHT_ERRORS as error:
             assert re.search(rf"ISOBAR-TABLE_CHANGED: .*\b{table}\b", str(error)), error
             return True
 
@@ -73,9 +73,9 @@ def test_a_token_from_before_shows_nothing_of_the_new_table(cluster: Cluster):
     token = cluster.token()
     cluster.sql(*[statement.format(table) for statement in CHANGES["recreated"]])
     cluster.replicate(table)
-    with pytest.raises(DOOR_ERRORS, match=rf"ISOBAR-(TABLE_CHANGED|NOT_FOUND): .*\b{table}\b"):
-        Door(cluster).scan(table, ["id", "n"], token)
-    assert Door(cluster).scan(table, ["id", "n"]) == [(1, -1)]
+    with pytest.raises(FLIGHT_ERRORS, match=rf"ISOBAR-(TABLE_CHANGED|NOT_FOUND): .*\b{table}\b"):
+        FlightClient(cluster).scan(table, ["id", "n"], token)
+    assert FlightClient(cluster).scan(table, ["id", "n"]) == [(1, -1)]
 
 
 def slowly(started: Path, go_on: Path):

@@ -92,7 +92,7 @@ def test_spark_answers_what_duckdb_answers(spark, duck: dict[int, list[tuple]]):
     check(duck, lambda number: [tuple(row) for row in spark.sql(tpch.query(number, SCALE)).collect()], "Spark")
 
 
-def test_the_comparison_tells_wrong_answers(duck: dict[int, list[tuple]]):
+def test_the_comparison_reports_wrong_answers(duck: dict[int, list[tuple]]):
     """A digit, a row, an order, a type: each is seen, in each query that has such a thing."""
     for number, rows in duck.items():
         assert tpch.differences(number, rows, rows) == []

@@ -25,7 +25,7 @@ def at_once(cluster: Cluster, work) -> None:
             with connection, connection.cursor() as cursor:
                 barrier.wait()
                 work(cursor, number)
-        except Exception as error:  # told by the main thread
+        except Exception as error:  # raised by the main thread
             errors.append(error)
             barrier.abort()
 

@@ -1,9 +1,9 @@
-"""Asks random queries of rows, of columns on one node and on three, and of MariaDB, and makes what differs small.
+"""Runs random queries on rows, on columns on one node and on three, and on MariaDB, and makes what differs small.
 
     make differential QUERIES=10000 SEED=1
 
-Several queries are asked at once, each worker over connections and tables of its own; a seed's queries are the same
-whoever asks them. Every difference is written as a script with the tables that show it; a difference that `known.toml`
+Several queries are run at once, each worker over connections and tables of its own; a seed's queries are the same
+whoever runs them. Every difference is written as a script with the tables that show it; a difference that `known.toml`
 explains, with the page of MySQL's manual that states the rule, is counted and left out. The exit code is 1 if any other
 is left, or a server's connection ended. SIGINT and SIGTERM end the run with its summary.
 """
@@ -64,12 +64,12 @@ class Findings:
 
     def line(self, seconds: float) -> str:
         with self.lock:
-            asked = self.counts["queries"]
-            names = ("answered", "asked of MariaDB", "known", "wrong only once", "connections lost")
-            told = {name: self.counts[name] for name in names}
+            queries = self.counts["queries"]
+            names = ("answered", "run on MariaDB", "known", "wrong only once", "connections lost")
+            counts = {name: self.counts[name] for name in names}
             return (
-                f"{asked} queries, {asked / max(seconds, 0.001):.1f}/s, {len(self.shapes)} different; "
-                + ", ".join(f"{count} {name}" for name, count in told.items())
+                f"{queries} queries, {queries / max(seconds, 0.001):.1f}/s, {len(self.shapes)} different; "
+                + ", ".join(f"{count} {name}" for name, count in counts.items())
             )
 
 
@@ -88,7 +88,7 @@ class Worker:
                     seed, count = seeds.popleft()
                 except IndexError:
                     return
-                self.ask_all(seed, count)
+                self.run_all(seed, count)
         except BaseException:
             stopped = self.findings.stop.is_set()
             self.findings.stop.set()
@@ -97,7 +97,7 @@ class Worker:
                 self.findings.count("workers failed")
                 raise
 
-    def ask_all(self, seed: int, count: int) -> None:
+    def run_all(self, seed: int, count: int) -> None:
         grammar = Grammar(seed)
         tables = grammar.tables()
         self.define(tables)
@@ -144,7 +144,7 @@ class Worker:
             reader.open()
             reader.run(f"USE {self.database}")
 
-    def ask(self, query: Query, names: list[str]) -> dict[str, Answer]:
+    def answers(self, query: Query, names: list[str]) -> dict[str, Answer]:
         return {name: self.readers[name].run(str(query), query.ordered) for name in names}
 
     def wrong(self, query: Query, answers: dict[str, Answer]) -> str | None:
@@ -162,12 +162,12 @@ class Worker:
         return None
 
     def judge(self, query: Query, names: list[str], tables: list[Table], seed: int) -> None:
-        answers = self.ask(query, names)
+        answers = self.answers(query, names)
         wrong = self.wrong(query, answers)
-        self.findings.count("queries", *["answered"] * (not answers["rows"].error), *["asked of MariaDB"] * (MARIADB in names))
+        self.findings.count("queries", *["answered"] * (not answers["rows"].error), *["run on MariaDB"] * (MARIADB in names))
         if not wrong:
             return
-        if self.wrong(query, self.ask(query, names)) != wrong:
+        if self.wrong(query, self.answers(query, names)) != wrong:
             self.note_once(query, answers, wrong, seed)
             return
         small = self.shrink(query, wrong)
@@ -183,7 +183,7 @@ class Worker:
             for less in query.smaller():
                 if self.findings.stop.is_set():
                     return query
-                if self.wrong(less, self.ask(less, names)) == wrong:
+                if self.wrong(less, self.answers(less, names)) == wrong:
                     query = less
                     break
             else:
@@ -193,14 +193,14 @@ class Worker:
     def note_once(self, query: Query, answers: dict[str, Answer], wrong: str, seed: int) -> None:
         """What was wrong once and is not any more: a node that did not answer in time, or a race."""
         self.findings.count("wrong only once")
-        told = "\n".join(f"{name}: {answer}" for name, answer in answers.items())
+        shown = "\n".join(f"{name}: {answer}" for name, answer in answers.items())
         path = self.findings.out / f"once_{self.findings.counts['wrong only once']:04}.txt"
-        path.write_text(f"{wrong}; seed {seed}\n{query}\n{told}\n", encoding="utf-8")
+        path.write_text(f"{wrong}; seed {seed}\n{query}\n{shown}\n", encoding="utf-8")
 
     def note(self, query: Query, tables: list[Table], wrong: str, seed: int, number: int) -> None:
-        answers = self.ask(query, list(self.readers))
-        told = (f"# {name}: {answer}".replace("\n", " ") for name, answer in answers.items())
-        lines = [f"# {wrong}; seed {seed}", *told, ""]
+        answers = self.answers(query, list(self.readers))
+        shown = (f"# {name}: {answer}".replace("\n", " ") for name, answer in answers.items())
+        lines = [f"# {wrong}; seed {seed}", *shown, ""]
         for table in tables:
             if re.search(rf"\b{table.name}\b", str(query)):
                 lines += [line for statement in table.create() for line in ("statement ok", statement, "")]
@@ -266,7 +266,7 @@ def watch(threads: list[threading.Thread], findings: Findings, seconds: float | 
 
 
 def compare(servers: Servers, findings: Findings, given: argparse.Namespace) -> None:
-    """Asks so many queries from a seed on."""
+    """Runs so many queries from a seed on."""
     counts = [min(PER_SCHEMA, given.queries - first) for first in range(0, given.queries, PER_SCHEMA)]
     seeds = deque((given.seed + at, count) for at, count in enumerate(counts))
     workers = [Worker(number, servers, findings, given.mariadb) for number in range(min(given.workers, len(seeds)))]
@@ -279,23 +279,23 @@ def compare(servers: Servers, findings: Findings, given: argparse.Namespace) -> 
 def stop_by_signal(findings: Findings) -> None:
     """The first signal ends the run with its summary, a second one ends the process."""
 
-    def heard(number: int, _: object) -> None:
+    def on_signal(number: int, _: object) -> None:
         if findings.stop.is_set():
             raise SystemExit(128 + number)
         findings.stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, heard)
+        signal.signal(number, on_signal)
 
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     options.add_argument("--isobar", type=Path, required=True, help="the isobar binary")
     options.add_argument("--seed", type=int, default=1, help="the first seed; each makes a schema and a hundred queries")
-    options.add_argument("--queries", type=int, default=10_000, help="how many queries to ask")
-    options.add_argument("--seconds", type=float, help="how long to ask at most")
-    options.add_argument("--workers", type=int, default=WORKERS, help="how many queries to ask at once")
-    options.add_argument("--mariadb", type=float, default=1.0, metavar="SHARE", help="share of queries asked of MariaDB, too")
+    options.add_argument("--queries", type=int, default=10_000, help="how many queries to run")
+    options.add_argument("--seconds", type=float, help="how long to run at most")
+    options.add_argument("--workers", type=int, default=WORKERS, help="how many queries to run at once")
+    options.add_argument("--mariadb", type=float, default=1.0, metavar="SHARE", help="share of queries run on MariaDB, too")
     options.add_argument("--out", type=Path, default=Path("differences"), help="folder for a script of each difference")
     given = options.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-INT, DECIMAL, DOUBLE, TEXT, BYTES, DATE, MOMENT, TIME, YEAR, JSON = (
-    "int", "decimal", "double", "text", "bytes", "date", "moment", "time", "year", "json"
+INT, DECIMAL, DOUBLE, TEXT, BYTES, DATE, DATETIME, TIME, YEAR, JSON = (
+    "int", "decimal", "double", "text", "bytes", "date", "datetime", "time", "year", "json"
 )
 
 # A column's type, what kind of value it is, and literals with its edges.
@@ -33,9 +33,9 @@ TYPES: list[tuple[str, str, list[str]]] = [
     ("TEXT", TEXT, ["''", "'lorem ipsum dolor'", "'1e2'", "'x,y,z'"]),
     ("VARBINARY(20)", BYTES, ["''", "X'00ff80'", "'abc'"]),
     ("DATE", DATE, ["'1000-01-01'", "'9999-12-31'", "'2020-02-29'", "'1999-12-31'", "'2013-06-01'"]),
-    ("DATETIME", MOMENT, ["'1000-01-01 00:00:00'", "'9999-12-31 23:59:59'", "'2020-02-29 12:34:56'", "'2013-06-01 00:00:00'"]),
-    ("DATETIME(6)", MOMENT, ["'1969-12-31 23:59:59.999999'", "'2020-02-29 12:34:56.000001'", "'2013-06-01 00:00:00'"]),
-    ("TIMESTAMP", MOMENT, ["'1970-01-02 00:00:00'", "'2038-01-18 03:14:07'", "'2013-06-01 12:00:00'"]),
+    ("DATETIME", DATETIME, ["'1000-01-01 00:00:00'", "'9999-12-31 23:59:59'", "'2020-02-29 12:34:56'", "'2013-06-01 00:00:00'"]),
+    ("DATETIME(6)", DATETIME, ["'1969-12-31 23:59:59.999999'", "'2020-02-29 12:34:56.000001'", "'2013-06-01 00:00:00'"]),
+    ("TIMESTAMP", DATETIME, ["'1970-01-02 00:00:00'", "'2038-01-18 03:14:07'", "'2013-06-01 12:00:00'"]),
     ("TIME", TIME, ["'-838:59:59'", "'838:59:59'", "'00:00:00'", "'12:34:56'"]),
     ("TIME(3)", TIME, ["'-00:00:00.001'", "'23:59:59.999'", "'100:00:00'"]),
     ("YEAR", YEAR, ["1901", "2155", "2000", "2013"]),
@@ -53,7 +53,7 @@ LITERALS = {
     TEXT: ["''", "'a'", "'abc'", "'ABC'", "'12'", "'2020-02-29'", "'x,y'", "'%b_'", "'☃'"],
     BYTES: ["X'61'", "X'00ff'"],
     DATE: ["DATE'2020-02-29'", "DATE'1999-12-31'", "DATE'9999-12-31'"],
-    MOMENT: ["TIMESTAMP'2020-02-29 12:34:56'", "TIMESTAMP'2013-06-01 00:00:00.5'"],
+    DATETIME: ["TIMESTAMP'2020-02-29 12:34:56'", "TIMESTAMP'2013-06-01 00:00:00.5'"],
     TIME: ["TIME'12:34:56'", "TIME'-01:00:00'", "TIME'00:00:00.25'"],
     YEAR: ["2000", "2013"],
     JSON: ["JSON_ARRAY(1, 'a', NULL)", "JSON_OBJECT('a', 1)"],
@@ -61,7 +61,7 @@ LITERALS = {
 
 NUMBER = (INT, DECIMAL, DOUBLE)
 SMALL = "small"  # a small whole number: sizes, positions, numbers of digits
-ANY = (INT, DECIMAL, DOUBLE, TEXT, DATE, MOMENT, TIME, YEAR)
+ANY = (INT, DECIMAL, DOUBLE, TEXT, DATE, DATETIME, TIME, YEAR)
 
 # What a call looks like, the kinds of its operands, and the kind of its result: a kind, or the number of the operand
 # that it is like.
@@ -91,18 +91,18 @@ CALLS: list[Form] = [
     ("ASCII({})", (TEXT,), INT), ("ORD({})", (TEXT,), INT), ("SPACE({})", (SMALL,), TEXT), ("INSERT({}, {}, {}, {})", (TEXT, SMALL, SMALL, TEXT), TEXT),
     ("QUOTE({})", (TEXT,), TEXT), ("TO_BASE64({})", (TEXT,), TEXT), ("MD5({})", (TEXT,), TEXT), ("SHA1({})", (TEXT,), TEXT),
     ("({} LIKE {})", (TEXT, TEXT), INT), ("({} NOT LIKE {})", (TEXT, TEXT), INT),
-    ("YEAR({})", ((DATE, MOMENT),), INT), ("MONTH({})", ((DATE, MOMENT),), INT), ("DAYOFMONTH({})", ((DATE, MOMENT),), INT),
-    ("DAYOFWEEK({})", ((DATE, MOMENT),), INT), ("DAYOFYEAR({})", ((DATE, MOMENT),), INT), ("WEEKDAY({})", ((DATE, MOMENT),), INT),
-    ("WEEK({}, 3)", ((DATE, MOMENT),), INT), ("YEARWEEK({})", ((DATE, MOMENT),), INT), ("QUARTER({})", ((DATE, MOMENT),), INT),
-    ("HOUR({})", ((TIME, MOMENT),), INT), ("MINUTE({})", ((TIME, MOMENT),), INT), ("SECOND({})", ((TIME, MOMENT),), INT),
-    ("MICROSECOND({})", ((TIME, MOMENT),), INT), ("TO_DAYS({})", ((DATE, MOMENT),), INT), ("LAST_DAY({})", ((DATE, MOMENT),), DATE),
-    ("DATE({})", (MOMENT,), DATE), ("TIME({})", (MOMENT,), TIME), ("DATEDIFF({}, {})", ((DATE, MOMENT), (DATE, MOMENT)), INT),
-    ("({} + INTERVAL {} DAY)", ((DATE, MOMENT), SMALL), 0), ("({} - INTERVAL {} MONTH)", ((DATE, MOMENT), SMALL), 0),
-    ("({} + INTERVAL {} SECOND)", (MOMENT, SMALL), MOMENT), ("TIMESTAMPDIFF(HOUR, {}, {})", (MOMENT, MOMENT), INT),
-    ("DATE_FORMAT({}, '%Y-%m-%d %H:%i:%s %j %W')", ((DATE, MOMENT),), TEXT), ("TIME_TO_SEC({})", (TIME,), DECIMAL),
-    ("SEC_TO_TIME({})", (SMALL,), TIME), ("MAKEDATE({}, {})", (YEAR, SMALL), DATE), ("EXTRACT(YEAR_MONTH FROM {})", ((DATE, MOMENT),), INT),
+    ("YEAR({})", ((DATE, DATETIME),), INT), ("MONTH({})", ((DATE, DATETIME),), INT), ("DAYOFMONTH({})", ((DATE, DATETIME),), INT),
+    ("DAYOFWEEK({})", ((DATE, DATETIME),), INT), ("DAYOFYEAR({})", ((DATE, DATETIME),), INT), ("WEEKDAY({})", ((DATE, DATETIME),), INT),
+    ("WEEK({}, 3)", ((DATE, DATETIME),), INT), ("YEARWEEK({})", ((DATE, DATETIME),), INT), ("QUARTER({})", ((DATE, DATETIME),), INT),
+    ("HOUR({})", ((TIME, DATETIME),), INT), ("MINUTE({})", ((TIME, DATETIME),), INT), ("SECOND({})", ((TIME, DATETIME),), INT),
+    ("MICROSECOND({})", ((TIME, DATETIME),), INT), ("TO_DAYS({})", ((DATE, DATETIME),), INT), ("LAST_DAY({})", ((DATE, DATETIME),), DATE),
+    ("DATE({})", (DATETIME,), DATE), ("TIME({})", (DATETIME,), TIME), ("DATEDIFF({}, {})", ((DATE, DATETIME), (DATE, DATETIME)), INT),
+    ("({} + INTERVAL {} DAY)", ((DATE, DATETIME), SMALL), 0), ("({} - INTERVAL {} MONTH)", ((DATE, DATETIME), SMALL), 0),
+    ("({} + INTERVAL {} SECOND)", (DATETIME, SMALL), DATETIME), ("TIMESTAMPDIFF(HOUR, {}, {})", (DATETIME, DATETIME), INT),
+    ("DATE_FORMAT({}, '%Y-%m-%d %H:%i:%s %j %W')", ((DATE, DATETIME),), TEXT), ("TIME_TO_SEC({})", (TIME,), DECIMAL),
+    ("SEC_TO_TIME({})", (SMALL,), TIME), ("MAKEDATE({}, {})", (YEAR, SMALL), DATE), ("EXTRACT(YEAR_MONTH FROM {})", ((DATE, DATETIME),), INT),
     ("CAST({} AS SIGNED)", ((DECIMAL, TEXT, DATE, TIME),), INT), ("CAST({} AS CHAR)", (ANY,), TEXT),
-    ("CAST({} AS DECIMAL(20,4))", ((INT, DECIMAL, TEXT),), DECIMAL), ("CAST({} AS DATE)", (MOMENT,), DATE), ("CAST({} AS DATETIME)", (DATE,), MOMENT),
+    ("CAST({} AS DECIMAL(20,4))", ((INT, DECIMAL, TEXT),), DECIMAL), ("CAST({} AS DATE)", (DATETIME,), DATE), ("CAST({} AS DATETIME)", (DATE,), DATETIME),
     ("JSON_EXTRACT({}, '$.a')", (JSON,), JSON), ("JSON_UNQUOTE(JSON_EXTRACT({}, '$[0]'))", (JSON,), TEXT), ("JSON_TYPE({})", (JSON,), TEXT),
     ("EXP({})", (SMALL,), DOUBLE), ("LN({})", (NUMBER,), DOUBLE), ("LOG2({})", (NUMBER,), DOUBLE), ("LOG10({})", (NUMBER,), DOUBLE),
     ("LOG({}, {})", (SMALL, NUMBER), DOUBLE), ("RADIANS({})", (NUMBER,), DOUBLE), ("DEGREES({})", (SMALL,), DOUBLE), ("ATAN2({}, {})", (SMALL, SMALL), DOUBLE),
@@ -110,16 +110,16 @@ CALLS: list[Form] = [
     ("FORMAT({}, {})", ((INT, DECIMAL), SMALL), TEXT), ("UNHEX({})", (TEXT,), BYTES), ("SHA2({}, 256)", (TEXT,), TEXT), ("SOUNDEX({})", (TEXT,), TEXT),
     ("MAKE_SET({}, {}, {})", (SMALL, TEXT, TEXT), TEXT), ("EXPORT_SET({}, {}, {}, '-', 5)", (SMALL, TEXT, TEXT), TEXT), ("INET_NTOA({})", (INT,), TEXT),
     ("INET_ATON({})", (TEXT,), INT), ("TRIM(TRAILING {} FROM {})", (TEXT, TEXT), TEXT), ("TRIM(BOTH {} FROM {})", (TEXT, TEXT), TEXT), ("BIT_LENGTH({})", (TEXT,), INT),
-    ("ADDTIME({}, {})", ((TIME, MOMENT), TIME), 0), ("SUBTIME({}, {})", ((TIME, MOMENT), TIME), 0), ("TIMEDIFF({}, {})", (TIME, TIME), TIME),
-    ("MAKETIME({}, {}, {})", (SMALL, SMALL, SMALL), TIME), ("PERIOD_ADD(202001, {})", (SMALL,), INT), ("FROM_DAYS(TO_DAYS({}) + {})", ((DATE, MOMENT), SMALL), DATE),
-    ("TO_SECONDS({})", ((DATE, MOMENT),), INT), ("DAYNAME({})", ((DATE, MOMENT),), TEXT), ("MONTHNAME({})", ((DATE, MOMENT),), TEXT),
-    ("TIME_FORMAT({}, '%H:%i:%s %f')", (TIME,), TEXT), ("DATE_FORMAT({}, '%a %b %c %D %e %f %h %k %l %p %r %T %U %u %V %v %w %X %x %y %%')", ((DATE, MOMENT),), TEXT),
-    ("STR_TO_DATE({}, '%Y-%m-%d')", (TEXT,), DATE), ("UNIX_TIMESTAMP({})", (DATE,), INT), ("FROM_UNIXTIME({})", (SMALL,), MOMENT),
-    ("CONVERT_TZ({}, '+00:00', '+05:30')", (MOMENT,), MOMENT), ("({} + INTERVAL {} HOUR)", (MOMENT, SMALL), MOMENT), ("({} - INTERVAL {} MICROSECOND)", (MOMENT, SMALL), MOMENT),
-    ("({} + INTERVAL {} WEEK)", ((DATE, MOMENT), SMALL), 0), ("({} + INTERVAL {} QUARTER)", ((DATE, MOMENT), SMALL), 0), ("({} - INTERVAL {} YEAR)", ((DATE, MOMENT), SMALL), 0),
-    ("DATE_ADD({}, INTERVAL '1:2' MINUTE_SECOND)", (MOMENT,), MOMENT), ("TIMESTAMPDIFF(MONTH, {}, {})", ((DATE, MOMENT), (DATE, MOMENT)), INT),
-    ("TIMESTAMPDIFF(SECOND, {}, {})", (MOMENT, MOMENT), INT), ("EXTRACT(DAY_SECOND FROM {})", (MOMENT,), INT), ("EXTRACT(HOUR_MICROSECOND FROM {})", (TIME,), INT),
-    ("WEEK({}, {})", ((DATE, MOMENT), SMALL), INT), ("CAST({} AS TIME)", (MOMENT,), TIME), ("CAST({} AS UNSIGNED)", (INT,), INT), ("CAST({} AS DOUBLE)", ((INT, DECIMAL),), DOUBLE),
+    ("ADDTIME({}, {})", ((TIME, DATETIME), TIME), 0), ("SUBTIME({}, {})", ((TIME, DATETIME), TIME), 0), ("TIMEDIFF({}, {})", (TIME, TIME), TIME),
+    ("MAKETIME({}, {}, {})", (SMALL, SMALL, SMALL), TIME), ("PERIOD_ADD(202001, {})", (SMALL,), INT), ("FROM_DAYS(TO_DAYS({}) + {})", ((DATE, DATETIME), SMALL), DATE),
+    ("TO_SECONDS({})", ((DATE, DATETIME),), INT), ("DAYNAME({})", ((DATE, DATETIME),), TEXT), ("MONTHNAME({})", ((DATE, DATETIME),), TEXT),
+    ("TIME_FORMAT({}, '%H:%i:%s %f')", (TIME,), TEXT), ("DATE_FORMAT({}, '%a %b %c %D %e %f %h %k %l %p %r %T %U %u %V %v %w %X %x %y %%')", ((DATE, DATETIME),), TEXT),
+    ("STR_TO_DATE({}, '%Y-%m-%d')", (TEXT,), DATE), ("UNIX_TIMESTAMP({})", (DATE,), INT), ("FROM_UNIXTIME({})", (SMALL,), DATETIME),
+    ("CONVERT_TZ({}, '+00:00', '+05:30')", (DATETIME,), DATETIME), ("({} + INTERVAL {} HOUR)", (DATETIME, SMALL), DATETIME), ("({} - INTERVAL {} MICROSECOND)", (DATETIME, SMALL), DATETIME),
+    ("({} + INTERVAL {} WEEK)", ((DATE, DATETIME), SMALL), 0), ("({} + INTERVAL {} QUARTER)", ((DATE, DATETIME), SMALL), 0), ("({} - INTERVAL {} YEAR)", ((DATE, DATETIME), SMALL), 0),
+    ("DATE_ADD({}, INTERVAL '1:2' MINUTE_SECOND)", (DATETIME,), DATETIME), ("TIMESTAMPDIFF(MONTH, {}, {})", ((DATE, DATETIME), (DATE, DATETIME)), INT),
+    ("TIMESTAMPDIFF(SECOND, {}, {})", (DATETIME, DATETIME), INT), ("EXTRACT(DAY_SECOND FROM {})", (DATETIME,), INT), ("EXTRACT(HOUR_MICROSECOND FROM {})", (TIME,), INT),
+    ("WEEK({}, {})", ((DATE, DATETIME), SMALL), INT), ("CAST({} AS TIME)", (DATETIME,), TIME), ("CAST({} AS UNSIGNED)", (INT,), INT), ("CAST({} AS DOUBLE)", ((INT, DECIMAL),), DOUBLE),
     ("({} REGEXP '^[a-c]')", (TEXT,), INT), ("CASE {} WHEN {} THEN {} ELSE {} END", (INT, INT, TEXT, TEXT), TEXT), ("CASE {} WHEN {} THEN {} END", (TEXT, TEXT, INT), INT),
     ("INTERVAL({}, {}, {})", (NUMBER, NUMBER, NUMBER), INT), ("FIELD({}, {}, {})", (INT, (INT, DECIMAL), INT), INT), ("CAST({} AS DECIMAL(65,30))", ((INT, DECIMAL),), DECIMAL),
     ("GREATEST({}, {})", (DECIMAL, (INT, DECIMAL)), DECIMAL), ("LEAST({}, {}, {})", (DECIMAL, INT, DECIMAL), DECIMAL), ("IFNULL({}, {})", (INT, DECIMAL), DECIMAL),
@@ -325,7 +325,7 @@ class Grammar:
         return Expr(f"({{}} {self.random.choice(COMPARISONS)} {{}})", INT, (one, two))
 
     def kind(self) -> str:
-        return self.random.choice([INT, INT, DECIMAL, DECIMAL, TEXT, TEXT, DATE, MOMENT, TIME, DOUBLE])
+        return self.random.choice([INT, INT, DECIMAL, DECIMAL, TEXT, TEXT, DATE, DATETIME, TIME, DOUBLE])
 
     def pick(self, kinds: object) -> str:
         return self.random.choice(kinds) if isinstance(kinds, tuple) else kinds

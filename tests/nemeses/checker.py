@@ -17,7 +17,7 @@ OK, FAILED, UNKNOWN = "ok", "failed", "unknown"
 
 @dataclass
 class Transaction:
-    """What a client did and heard; times are seconds of one monotonic clock."""
+    """What a client did and got back; times are seconds of one monotonic clock."""
 
     operations: list[tuple[str, int, object]] = field(default_factory=list)  # ("append", key, value), ("read", key, [values])
     outcome: str = UNKNOWN

@@ -49,15 +49,15 @@ class Kind:
     def rate(self, begin: float, end: float) -> float:
         return sum(begin <= at < end for at, _ in list(self.answered)) / (end - begin)
 
-    def figures(self, hit: float, end: float) -> dict[str, float | int | None]:
+    def measure(self, hit: float, end: float) -> dict[str, float | int | None]:
         """Of the time between a fault and the end of its round."""
         within = sorted(at for at, _ in self.answered if hit <= at <= end)
-        moments = [hit, *within, end]
+        times = [hit, *within, end]
         former = self.rate(hit - BEFORE, hit)
         steps = (hit + WINDOW + step / 10 for step in range(int((end - hit - WINDOW) * 10)))
         back = next((at for at in steps if self.rate(at - WINDOW, at) >= 0.9 * former), None)
         return {
-            "silent": round(max(two - one for one, two in zip(moments, moments[1:])), 2),
+            "silent": round(max(two - one for one, two in zip(times, times[1:])), 2),
             "back": None if back is None else round(back - hit - WINDOW, 1),
             "slowest": round(max((took for at, took in self.answered if at >= hit), default=0.0), 2),
             "errors": sum(at >= hit for at, _ in self.errors),
@@ -217,14 +217,14 @@ def play(cluster: Cluster, load: Load, of: str, hit: str, seconds: float) -> dic
         cluster.kill(name)
         time.sleep(seconds)
         end = time.monotonic()
-    figures = {kind: of_kind.figures(at, end) for kind, of_kind in load.kinds.items()}
+    measured = {kind: of_kind.measure(at, end) for kind, of_kind in load.kinds.items()}
     cluster.wait_healthy(HEALTHY)
     load.wait_replicas()
-    return {"victim": of, "node": name, "hit": hit, **figures}
+    return {"victim": of, "node": name, "hit": hit, **measured}
 
 
 def table(rounds: list[dict]) -> str:
-    """Median and worst of each figure, a line for each victim, hit and kind of statement."""
+    """Median and worst of each measurement, a line for each victim, hit and kind of statement."""
     lines = [
         "| node | hit | statements | longest silence, s | 90 % of the rate after, s | slowest, s | errors |",
         "|---|---|---|---|---|---|---|",
@@ -233,8 +233,8 @@ def table(rounds: list[dict]) -> str:
         ones = [one for one in rounds if (one["victim"], one["hit"]) == (of, hit)]
         for kind in ("read", "write", "query"):
             shown = []
-            for figure in ("silent", "back", "slowest", "errors"):
-                values = [one[kind][figure] for one in ones]
+            for name in ("silent", "back", "slowest", "errors"):
+                values = [one[kind][name] for one in ones]
                 known = sorted(value for value in values if value is not None)
                 worst = "never" if len(known) < len(values) else known[-1]
                 shown.append(f"{median(known):.1f} / {worst}" if known else "never")

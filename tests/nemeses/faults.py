@@ -96,9 +96,9 @@ def put_back(cluster: Hosts, chance: random.Random) -> str:
     return name
 
 
-def run_twin(cluster: Hosts, chance: random.Random) -> str:
+def run_copy(cluster: Hosts, chance: random.Random) -> str:
     """A second process runs on a copy of a row node's disk, while the first one lives."""
-    cluster.run_twin(name := row(cluster, chance))
+    cluster.run_copy(name := row(cluster, chance))
     return name
 
 
@@ -152,7 +152,7 @@ FAULTS: dict[str, Fault] = {
     "empty a row node": empty_row,
     "empty a columnar node": empty_columnar,
     "put an older disk back": put_back,
-    "run a copy of a disk": run_twin,
+    "run a copy of a disk": run_copy,
     "lose power": lose_power,
     "fill a disk": fill_disk,
     "slow a disk": slow_disk,

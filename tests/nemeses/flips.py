@@ -26,13 +26,13 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "examples/quickstart"), str(HER
 import pymysql  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
-from harness import DOOR_ERRORS, StatusError  # noqa: E402
+from harness import FLIGHT_ERRORS, StatusError  # noqa: E402
 from nodes import Nodes  # noqa: E402
 
 WHOLE = 120.0  # most seconds until every replica is back
 CHECKS = 0.3  # seconds between two looks at answers and status
-ERRORS = (pymysql.err.MySQLError, OSError, StatusError, *DOOR_ERRORS)
-QUESTION = "SELECT COUNT(*), SUM(n), SUM(id), MAX(text) FROM flips.t"
+ERRORS = (pymysql.err.MySQLError, OSError, StatusError, *FLIGHT_ERRORS)
+QUERY = "SELECT COUNT(*), SUM(n), SUM(id), MAX(text) FROM flips.t"
 
 
 @dataclass
@@ -127,7 +127,7 @@ def look(nodes: Nodes, expected: Expected, one: Round) -> bool:
     right, good = expected.answer(), True
     for engine in ("tikv", "tiflash"):
         try:
-            got = nodes.read(engine, QUESTION)
+            got = nodes.read(engine, QUERY)
         except ERRORS:
             good = False
             continue

@@ -47,7 +47,7 @@ class Hosts(Cluster):
         self.nodes: dict[str, subprocess.Popen] = {}
         self.paused: set[str] = set()
         self.copies: dict[str, Path] = {}
-        self.twins: list[subprocess.Popen] = []
+        self.running_copies: list[subprocess.Popen] = []
 
     # What the harness asks of a playground.
     @property
@@ -199,7 +199,7 @@ class Hosts(Cluster):
         """`heal` will put a copy of now in the place of what the node has by then."""
         self.copies[name] = self.copy(name)
 
-    def run_twin(self, name: str) -> None:
+    def run_copy(self, name: str) -> None:
         """Starts a second process from a copy of a node's directory, at another port of the same host."""
         log = self.data / f"{name}.log"
         seen = log.stat().st_size
@@ -210,7 +210,7 @@ class Hosts(Cluster):
         own = f'rpc_address = "{self.address[name]}:{RPC}"'
         settings = settings.replace(own, own.replace(str(RPC), str(RPC + 1))).replace(f"{self.data / name}", f"{copy}")
         (copy / "isobar.toml").write_text(settings)
-        self.twins.append(self.spawn(name, copy))
+        self.running_copies.append(self.spawn(name, copy))
 
     def refused(self, process: subprocess.Popen, what: str) -> None:
         """Waits until a process has ended by itself, with an error."""
@@ -223,9 +223,9 @@ class Hosts(Cluster):
 
     def refuse_copies(self) -> None:
         """Nothing that runs on a copy may take part; who was replaced by one begins anew, as the refusal says."""
-        twins, self.twins = self.twins, []
-        for twin in twins:
-            self.refused(twin, "a copy beside the original")
+        running, self.running_copies = self.running_copies, []
+        for process in running:
+            self.refused(process, "a copy beside the original")
         copies, self.copies = self.copies, {}
         for name, copy in copies.items():
             self.kill(name)
@@ -280,7 +280,7 @@ class Hosts(Cluster):
     def stop(self) -> None:
         for name in self.paused:
             self.nodes[name].send_signal(signal.SIGCONT)
-        processes = [*self.nodes.values(), *self.twins]
+        processes = [*self.nodes.values(), *self.running_copies]
         for node in processes:
             if node.poll() is None:
                 node.send_signal(signal.SIGTERM)

@@ -34,8 +34,8 @@ WINDOW = 1.0  # seconds over which a rate is taken
 REPLICAS = 240.0  # most seconds until both replicas are back
 
 
-class Askers:
-    """Sessions that ask the same question again and again, and when each answer or error came."""
+class Readers:
+    """Sessions that run the same query again and again, and when each answer or error came."""
 
     def __init__(self, cluster: Hosts, query: str, right: list[tuple], sessions: int):
         self.cluster, self.query, self.right = cluster, query, right
@@ -44,9 +44,9 @@ class Askers:
         self.texts: set[str] = set()
         self.wrong: list[object] = []
         self.end = threading.Event()
-        self.threads = [threading.Thread(target=self.ask, daemon=True) for _ in range(sessions)]
+        self.threads = [threading.Thread(target=self.run, daemon=True) for _ in range(sessions)]
 
-    def __enter__(self) -> Askers:
+    def __enter__(self) -> Readers:
         for thread in self.threads:
             thread.start()
         return self
@@ -56,7 +56,7 @@ class Askers:
         for thread in self.threads:
             thread.join(70)
 
-    def ask(self) -> None:
+    def run(self) -> None:
         connection = None
         while not self.end.is_set():
             began = time.monotonic()
@@ -95,11 +95,11 @@ class Askers:
         return None
 
 
-def round_of(cluster: Hosts, askers: Askers, fault: str, victim: str) -> str:
+def round_of(cluster: Hosts, readers: Readers, fault: str, victim: str) -> str:
     """One fault, and a line of what came of it."""
     time.sleep(CALM)
     began = time.monotonic()
-    before = askers.rate(began - CALM, began)
+    before = readers.rate(began - CALM, began)
     old = number_of(cluster, victim)
     if fault == "pause":
         cluster.pause(victim)
@@ -118,11 +118,11 @@ def round_of(cluster: Hosts, askers: Askers, fault: str, victim: str) -> str:
     again = time.monotonic() - returned
     time.sleep(max(0.0, began + HELD - time.monotonic()))
     ended = time.monotonic()
-    during = [took for at, took in list(askers.answers) if at >= began]
-    errors = Counter(number for at, number in list(askers.errors) if at >= began)
-    to_90 = askers.recovered(began, ended, 0.9 * before)
+    during = [took for at, took in list(readers.answers) if at >= began]
+    errors = Counter(number for at, number in list(readers.errors) if at >= began)
+    to_90 = readers.recovered(began, ended, 0.9 * before)
     return (
-        f"{fault} {victim}: without an answer {askers.gap(began, min(ended, began + HELD)):.2f} s; slowest query {max(during, default=0):.2f} s; "
+        f"{fault} {victim}: without an answer {readers.gap(began, min(ended, began + HELD)):.2f} s; slowest query {max(during, default=0):.2f} s; "
         f"90 % of {before:.0f} queries/s after {'more than ' + format(HELD, '.0f') if to_90 is None else format(to_90, '.1f')} s; "
         f"errors {dict(errors) or 'none'}; both replicas {again:.1f} s after its return"
     )
@@ -172,11 +172,11 @@ def measure(cluster: Hosts, given: argparse.Namespace) -> int:
     wait_until("both replicas hold data", lambda: ready(cluster) >= 2, REPLICAS)
     query = "SELECT n, COUNT(*), SUM(id) FROM outages.t GROUP BY n ORDER BY n"
     right = cluster.read("tikv", query)
-    with Askers(cluster, query, right, given.sessions) as askers:
+    with Readers(cluster, query, right, given.sessions) as readers:
         for number in range(given.rounds):
-            print(round_of(cluster, askers, given.fault, f"columnar-{number % 2 + 1}"), flush=True)
-    print(f"{len(askers.answers)} answers, {len(askers.wrong)} of them wrong, {len(askers.errors)} errors", *sorted(askers.texts), sep="\n  ")
-    return 1 if askers.wrong else 0
+            print(round_of(cluster, readers, given.fault, f"columnar-{number % 2 + 1}"), flush=True)
+    print(f"{len(readers.answers)} answers, {len(readers.wrong)} of them wrong, {len(readers.errors)} errors", *sorted(readers.texts), sep="\n  ")
+    return 1 if readers.wrong else 0
 
 
 if __name__ == "__main__":

@@ -96,8 +96,8 @@ class Workload:
 
     def outage(self, began: float, ended: float) -> float:
         """The longest time between two acknowledgements."""
-        moments = [began, *sorted(at for at in self.acknowledged if began < at < ended), ended]
-        return max(two - one for one, two in zip(moments, moments[1:]))
+        times = [began, *sorted(at for at in self.acknowledged if began < at < ended), ended]
+        return max(two - one for one, two in zip(times, times[1:]))
 
     def final(self, query: str, engine: str) -> list[tuple]:
         return self.cluster.sql(f"USE {self.database}", f"SET isobar_read_engines = '{engine}'", query)

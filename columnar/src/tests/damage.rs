@@ -97,7 +97,7 @@ fn a_read_that_fails_is_no_damage() {
 /// Puts the tablet back as the manifest has it.
 fn forgive(world: &World) {
     let tablet = world.store.shared.tablet(REGION).unwrap();
-    let record = world.store.shared.manifest.lock().picture().tablets[&REGION].clone();
+    let record = world.store.shared.manifest.lock().state().tablets[&REGION].clone();
     tablet.replace(record).unwrap();
 }
 
@@ -172,7 +172,7 @@ fn a_damaged_manifest_is_set_aside_and_the_store_begins_anew() {
     let file = disk.open(&path, env::Access::Read).unwrap();
     let mut bytes = vec![0; file.len().unwrap() as usize];
     file.read_exact_at(&mut bytes, 0).unwrap();
-    let whole = world.store.shared.manifest.lock().picture().clone();
+    let whole = world.store.shared.manifest.lock().state().clone();
     let (mut anew, mut earlier) = (0, 0);
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
@@ -180,10 +180,10 @@ fn a_damaged_manifest_is_set_aside_and_the_store_begins_anew() {
         disk.create(&path).unwrap().write_at(&damaged, 0).unwrap();
         let manifest = Manifest::open(disk.clone(), &dir)
             .unwrap_or_else(|error| panic!("byte {at} keeps the store closed: {error}"));
-        assert_ne!(*manifest.picture(), whole, "byte {at} is not under any checksum");
+        assert_ne!(*manifest.state(), whole, "byte {at} is not under any checksum");
         match disk.exists(&aside).unwrap() {
             true => {
-                assert!(manifest.picture().tablets.is_empty(), "byte {at} is half believed");
+                assert!(manifest.state().tablets.is_empty(), "byte {at} is half believed");
                 disk.remove(&aside).unwrap();
                 anew += 1;
             }

@@ -314,7 +314,7 @@ impl World {
         }
     }
 
-    /// The node is told of a region that it holds no part of yet.
+    /// The node learns of a region that it holds no part of yet.
     pub fn create(&mut self, region: RegionId) -> Result<()> {
         let learner = self.machines.create(&self.groups[&region].region, false)?;
         self.learners.insert(region, learner);

@@ -117,7 +117,7 @@ impl History {
                 self.world.persist(region)
             }
             72..80 => self.maintain(),
-            80..86 => self.merge_with_late_deaths(),
+            80..86 => self.merge_with_late_deletions(),
             86..88 => self.flush_with_late_entries(),
             88..89 => {
                 let nth = self.random.random_range(1..6);
@@ -241,7 +241,7 @@ impl History {
     }
 
     /// A merge, with entries applied, flushed or split off between its steps.
-    fn merge_with_late_deaths(&mut self) -> types::Result<()> {
+    fn merge_with_late_deletions(&mut self) -> types::Result<()> {
         let region = self.some_region();
         let Some(tablet) = self.world.store.shared.tablet(region) else { return Ok(()) };
         for _ in 0..self.random.random_range(1..6) {
@@ -315,7 +315,7 @@ impl History {
     }
 
     /// A replica that fell behind gets a snapshot, beside whoever reads the old one; one that
-    /// waits for its parent's split may be overtaken by a snapshot, or told of its region only.
+    /// waits for its parent's split may be overtaken by a snapshot, or learn of its region only.
     fn resnapshot(&mut self) -> types::Result<()> {
         let region = self.some_region();
         if !self.world.learners.contains_key(&region) {

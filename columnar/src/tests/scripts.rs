@@ -80,7 +80,7 @@ impl Script {
             let Some(tablet) = self.world.store.shared.tablet(*region) else { continue };
             let state = tablet.lock();
             let part = |part: &crate::tablet::Part| {
-                format!("{}..{} dead {}", part.from, part.to, part.deaths.len())
+                format!("{}..{} dead {}", part.from, part.to, part.deletions.len())
             };
             let parts: Vec<String> = state.parts.iter().map(part).collect();
             out.push_str(&format!(

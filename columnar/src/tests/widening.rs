@@ -135,7 +135,7 @@ fn numbers_of_a_narrower_column_are_found_among_wider_ones() {
     widening.check(&wide);
     widening.write(&wide, 3_000_000_000..3_000_000_020);
     widening.check(&wide);
-    // Who plans by the narrower columns is told, and finds nothing that it cannot hold.
+    // Who plans by the narrower columns gets an error, and finds nothing that it cannot hold.
     let stale = widening.found(&narrow, None).unwrap_err();
     assert!(matches!(stale, Error::SchemaChanged { sent: 2, known: Some(3), .. }), "{stale}");
     widening.check_narrow(&narrow);

@@ -1,4 +1,4 @@
-//! Time as the rooms see it: a monotonic clock for waits, and Unix time for timestamps.
+//! Time as the other crates see it: a monotonic clock for waits, and Unix time for timestamps.
 //!
 //! It never promises that Unix time moves forward; only [`Clock::now`] does.
 
@@ -108,7 +108,7 @@ impl Clock for RealClock {
     }
 }
 
-/// A clock that moves only when told to. Clones share one time.
+/// A clock that moves only when it is advanced. Clones share one time.
 #[derive(Clone, Debug)]
 pub struct SimClock {
     time: Arc<Mutex<SimTime>>,

@@ -1,6 +1,6 @@
 //! Append-only files of checksummed records.
 //!
-//! The reader tells a torn tail (bytes that were never synced; reading stops there) from damage
+//! The reader distinguishes a torn tail (bytes that were never synced; reading stops there) from damage
 //! inside (bytes that were synced, then changed; an error). Each record says up to which offset the
 //! file had been synced when it was appended: a bad record below any later one's mark is damage. It
 //! must never return a record whose checksum does not match, nor skip one silently.

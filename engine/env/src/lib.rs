@@ -1,4 +1,4 @@
-//! Clock, randomness and disk, real and simulated: the only room that touches them.
+//! Clock, randomness and disk, real and simulated: the only crate that touches them.
 //!
 //! Raft, placement, transactions and columns take what they need from here, so that one seed
 //! replays one history. [`frame`] and [`whole`] give every file magic, version and checksum.

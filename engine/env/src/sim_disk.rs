@@ -1,4 +1,4 @@
-//! A disk in memory that forgets what was not synced, and fails when told to.
+//! A disk in memory that forgets what was not synced, and fails when a test says so.
 //!
 //! It is stricter than any one file system, as POSIX allows: bytes are durable only after the
 //! file's sync, names only after the directory's, and what was not synced comes back in part, in
@@ -185,7 +185,7 @@ impl SimDisk {
 }
 
 impl State {
-    /// Counts an operation and fails it if it was told to.
+    /// Counts an operation and fails it if a test said so.
     fn enter(&mut self, operation: Operation) -> io::Result<()> {
         if self.down {
             return Err(io::Error::other("the simulated disk is down until its restart"));

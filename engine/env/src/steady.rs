@@ -25,15 +25,15 @@ struct Shown {
     /// When `unix` was right, on the monotonic clock.
     at: Instant,
     unix: u64,
-    /// The latest time that was told.
-    told: u64,
+    /// The latest time that was shown.
+    latest: u64,
 }
 
 impl SteadyClock {
     /// Shows the source's Unix time now.
     pub fn new(source: Arc<dyn Clock>) -> Self {
         let (at, unix) = (source.now(), source.unix_micros());
-        SteadyClock { source, shown: Mutex::new(Shown { at, unix, told: unix }) }
+        SteadyClock { source, shown: Mutex::new(Shown { at, unix, latest: unix }) }
     }
 }
 
@@ -53,8 +53,8 @@ impl Clock for SteadyClock {
             unix = wall.clamp(even.saturating_sub(most), even.saturating_add(most));
             (shown.at, shown.unix) = (now, unix);
         }
-        shown.told = shown.told.max(unix);
-        shown.told
+        shown.latest = shown.latest.max(unix);
+        shown.latest
     }
 }
 

@@ -7,7 +7,7 @@
 //! - *A keyspace's table must never hold a batch that the journal can still lose.* fjall syncs the
 //!   journal before it flushes, but then flushes every memtable sealed by that time, so one sealed
 //!   in between goes to disk ahead of the other keyspaces' share of its batches; an ingest flushes
-//!   without any sync. So fjall is told never to seal by itself, and [`FjallKv`] seals all
+//!   without any sync. So fjall is configured never to seal by itself, and [`FjallKv`] seals all
 //!   keyspaces together, and ingests, behind a gate: no write, sync the journal, mark how far it is
 //!   synced, then act. (This also keeps its workers from waiting for room in their own queue, which
 //!   they alone empty.)
@@ -158,7 +158,7 @@ impl FjallKv {
     }
 
     /// Reads the file of every table whole and compares its checksum; what is wrong shows in
-    /// [`FjallKv::damage`]. `pause` is told of the bytes that were read, some 256 KiB at a time, and ends
+    /// [`FjallKv::damage`]. `pause` is called with the bytes that were read, some 256 KiB at a time, and ends
     /// the walk by `false`.
     ///
     /// # Errors
@@ -206,7 +206,7 @@ impl FjallKv {
             })
         };
         while full() {
-            // Writes nothing new; tells whether a background thread has failed.
+            // Writes nothing new; returns whether a background thread has failed.
             self.database.persist(PersistMode::Buffer).map_err(self.failed("flush"))?;
             if began.elapsed() > MAX_STALL {
                 return Err(Error::Unavailable(format!(

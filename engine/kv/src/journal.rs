@@ -4,7 +4,7 @@
 //! itself but refuses to open a store over a finished one with a wrong checksum; here the tail is
 //! cut at the first bad batch instead, Raft's log having the rest. A bad batch is *damage*, not a
 //! torn tail, if it was synced: tables may then hold later batches, without their predecessors. So
-//! that the two can be told apart, a [`Mark`] of how far the journal is synced is written before
+//! that the two can be distinguished, a [`Mark`] of how far the journal is synced is written before
 //! any table is. Damage is reported, never cut away, so it stays reported at every later opening.
 //! This never changes a good batch.
 //!

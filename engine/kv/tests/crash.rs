@@ -99,7 +99,7 @@ fn prefix(store: &dyn KvEngine) -> u64 {
 }
 
 /// In a child: writes batches and reports every sync, until it is killed. Sometimes it kills itself
-/// right after an ingest, a moment that its parent hardly ever hits.
+/// right after an ingest, a point that its parent hardly ever hits.
 fn write_for_ever(directory: &Path) -> ! {
     let random = Random::from_os();
     let store = FjallKv::open_with(directory, CACHE, 60_000).unwrap();

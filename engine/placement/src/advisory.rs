@@ -13,7 +13,7 @@ use types::{Error, NodeId, Result};
 
 use crate::state::State;
 
-/// How long a session that is not heard of keeps its locks.
+/// How long a session that sends no heartbeat keeps its locks.
 pub const KEPT_FOR: Duration = Duration::from_secs(15);
 
 /// How long a place in a queue is kept without being repeated.
@@ -100,7 +100,7 @@ pub enum LockAnswer {
     Lost(Vec<String>),
 }
 
-/// Gives a name to a session, or tells who else holds it.
+/// Gives a name to a session, or returns who else holds it.
 pub fn take(state: &mut State, name: String, by: Hold) -> Result<Option<Hold>> {
     let full = state.locks.len() >= MAX_LOCKS;
     match state.locks.get_mut(&name) {
@@ -159,13 +159,13 @@ pub enum Step {
     Over,
 }
 
-/// Sessions as one leader of placement has heard of them.
+/// Sessions that one leader of placement knows.
 #[derive(Default)]
 pub struct Waits {
     queues: BTreeMap<String, VecDeque<u64>>,
     /// The one name that a session waits for, and until when its place is kept.
     places: BTreeMap<u64, (String, Instant)>,
-    heard: BTreeMap<u64, Instant>,
+    last_seen: BTreeMap<u64, Instant>,
     /// Calls up to these were given up.
     over: BTreeMap<u64, u64>,
 }
@@ -180,7 +180,7 @@ impl Waits {
         now: Instant,
     ) -> Step {
         self.expire(now);
-        self.hear(by.owner, now);
+        self.touch(by.owner, now);
         if self.over.get(&by.owner).is_some_and(|over| by.call <= *over) {
             return Step::Over;
         }
@@ -214,27 +214,28 @@ impl Waits {
 
     /// A session has given up what its calls up to one asked for.
     pub fn give_up(&mut self, owner: u64, call: u64, now: Instant) {
-        self.hear(owner, now);
+        self.touch(owner, now);
         self.leave(owner);
         let over = self.over.entry(owner).or_default();
         *over = call.max(*over);
     }
 
     /// A session is alive.
-    pub fn hear(&mut self, owner: u64, now: Instant) {
-        self.heard.insert(owner, now);
+    pub fn touch(&mut self, owner: u64, now: Instant) {
+        self.last_seen.insert(owner, now);
     }
 
-    /// Locks of sessions that were not heard of for too long: since this memory first saw them at most.
+    /// Locks of sessions whose last heartbeat is too old; without one, since this memory first saw them.
     pub fn silent(&mut self, locks: &BTreeMap<String, Hold>, now: Instant) -> Vec<Freed> {
         let owners: BTreeSet<u64> = locks.values().map(|held| held.owner).collect();
-        self.heard.retain(|owner, at| owners.contains(owner) || now.since(*at) < KEPT_FOR);
-        self.over.retain(|owner, _| self.heard.contains_key(owner));
+        self.last_seen.retain(|owner, at| owners.contains(owner) || now.since(*at) < KEPT_FOR);
+        self.over.retain(|owner, _| self.last_seen.contains_key(owner));
         for owner in owners {
-            self.heard.entry(owner).or_insert(now);
+            self.last_seen.entry(owner).or_insert(now);
         }
-        let silent =
-            |held: &Hold| self.heard.get(&held.owner).is_some_and(|at| now.since(*at) >= KEPT_FOR);
+        let silent = |held: &Hold| {
+            self.last_seen.get(&held.owner).is_some_and(|at| now.since(*at) >= KEPT_FOR)
+        };
         let freed = locks.iter().filter(|(_, held)| silent(held));
         let freed = freed.map(|(name, held)| Freed {
             name: name.clone(),

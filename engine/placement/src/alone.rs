@@ -14,9 +14,9 @@ use types::{
 };
 
 use crate::api::NodeRole;
-use crate::catalog::FOUNDING_EPOCH;
+use crate::catalog::INITIAL_EPOCH;
 use crate::command::{Command, Proposal};
-use crate::state::{RegionRecord, State, Tomb, range_of};
+use crate::state::{RegionRecord, State, Tombstone, range_of};
 
 /// How far timestamps go on above everything that survivors hold, in milliseconds: a quarter of an hour.
 pub const MARGIN_MS: u64 = 1 << 20;
@@ -35,7 +35,7 @@ pub struct Survivors {
     pub voters: BTreeSet<NodeId>,
     /// Every other group that one of them holds, as it goes on.
     pub regions: Vec<Region>,
-    /// The newest descriptions of tables that these regions were told of.
+    /// The newest descriptions of tables that these regions have received.
     pub tables: Vec<Table>,
     /// Numbers of nodes, regions and peers that any of them holds are below.
     pub numbers_below: u64,
@@ -58,7 +58,7 @@ pub struct Lost {
     pub leases: usize,
 }
 
-/// The entry that tells placement's machine.
+/// The entry that informs placement's machine.
 pub fn entry(survivors: Survivors) -> Result<Vec<u8>> {
     let command = Command::GoOn(Box::new(survivors));
     Ok(postcard::to_stdvec(&Proposal { ticket: (0, 0), command })?)
@@ -169,24 +169,24 @@ impl State {
         let mut nameless = BTreeSet::new();
         for region in survivors.regions.iter().cloned() {
             let id = region.id;
-            if let Some(tomb) = self.tombs.get_mut(&id) {
-                tomb.region = region;
+            if let Some(tombstone) = self.tombstones.get_mut(&id) {
+                tombstone.region = region;
             } else if self.is_live(region.kind) {
-                let founding = known.get(&id).map(|record| &record.unfounded);
-                let founding = founding.into_iter().flatten().copied();
+                let missing = known.get(&id).map(|record| &record.uncreated);
+                let missing = missing.into_iter().flatten().copied();
                 let here = |node: &NodeId| region.peer_on(*node).is_some();
-                let unfounded = founding.filter(here).collect();
-                self.regions.insert(id, RegionRecord { region, unfounded });
+                let uncreated = missing.filter(here).collect();
+                self.regions.insert(id, RegionRecord { region, uncreated });
             } else {
                 nameless
                     .extend(region.table().filter(|table| self.catalog.table(*table).is_none()));
-                self.tombs.insert(id, Tomb { region, dropped: now });
+                self.tombstones.insert(id, Tombstone { region, dropped: now });
             }
         }
         nameless
     }
 
-    /// Founds regions at `home` for the ranges that nobody holds.
+    /// Creates regions at `home` for the ranges that nobody holds.
     fn fill_gaps(&mut self, home: NodeId) -> Result<Vec<Region>> {
         let indexes = |table: &Table| {
             let of = table.id;
@@ -206,9 +206,9 @@ impl State {
             for (start, end) in gaps(kind, held) {
                 let id = self.take_ids(2)?;
                 let peers = vec![Peer { id: id + 1, node: home, role: PeerRole::Voter }];
-                let region = Region { id, epoch: FOUNDING_EPOCH, kind, start, end, peers };
-                let unfounded = BTreeSet::from([home]);
-                self.regions.insert(id, RegionRecord { region: region.clone(), unfounded });
+                let region = Region { id, epoch: INITIAL_EPOCH, kind, start, end, peers };
+                let uncreated = BTreeSet::from([home]);
+                self.regions.insert(id, RegionRecord { region: region.clone(), uncreated });
                 emptied.push(region);
             }
         }

@@ -1,4 +1,4 @@
-//! What is asked of placement's leader, and what it answers; and the cluster's picture as data.
+//! What is asked of placement's leader, and what it answers; and the cluster's state as data.
 //!
 //! Plain data: `rpc` carries it, `service` answers it, `client` asks it.
 
@@ -40,13 +40,13 @@ pub struct Node {
     pub client_address: String,
 }
 
-/// A node and when placement last heard of it.
+/// A node and the time since its last heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// The node.
     pub node: Node,
     /// Milliseconds since its last heartbeat, by the leader's monotonic clock; `None` if not yet
-    /// heard by this leader.
+    /// received by this leader.
     pub silent_ms: Option<u64>,
     /// What it last reported.
     pub report: NodeReport,
@@ -85,7 +85,7 @@ pub struct TimeStatus {
     /// Every timestamp handed out lies before this Unix millisecond.
     pub high_water_ms: u64,
     /// How far timestamps lie ahead of the clocks of a majority, in milliseconds; none while the
-    /// leader has not heard of so many.
+    /// leader knows fewer.
     pub ahead_ms: Option<u64>,
     /// By how many milliseconds the clock of each of placement's voters is ahead of the median, or
     /// behind.
@@ -160,7 +160,7 @@ pub struct PeerReport {
 /// What placement wants a region's leader or a node to do; repeated until the reports show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// Create a founding voter.
+    /// Create a initial voter.
     Create(Region),
     /// Forget a region that no longer exists or that this node is no longer a member of, unless its peer here
     /// knows other members by now: then it may be a new one.
@@ -293,12 +293,12 @@ pub enum CatalogChange {
     /// DROP DATABASE, with its tables.
     DropDatabase(String),
     /// CREATE TABLE: `id` and `version` are given by placement, column and index numbers by the
-    /// caller. Founds one region for the records and one for each index.
+    /// caller. Creates one region for the records and one for each index.
     CreateTable(Box<Table>),
     /// DROP TABLE.
     DropTable(TableId),
     /// Replaces the description; refused unless the stored version is `table.version - 1`.
-    /// An index that is new founds a region; one that is gone loses its regions.
+    /// A new index gets a region; one that is gone loses its regions.
     AlterTable(Box<Table>),
     /// Begins, goes on with, or ends (none) the import of a table, as a new version of its
     /// description; refused unless the stored version is `version - 1`.
@@ -327,7 +327,7 @@ pub enum CatalogChange {
         host: String,
     },
     /// TRUNCATE TABLE: the same description under a new number, so that readers of older snapshots
-    /// are told, and rows go as those of a dropped table do.
+    /// get an error, and rows go as those of a dropped table do.
     TruncateTable(TableId),
     /// RENAME TABLE, all at once: names may be exchanged.
     RenameTables(Vec<Renamed>),
@@ -532,7 +532,7 @@ pub enum Response {
     },
     /// Regions.
     Routes(Vec<Route>),
-    /// The whole picture.
+    /// The cluster's status.
     Status {
         /// Nodes.
         nodes: Vec<NodeStatus>,

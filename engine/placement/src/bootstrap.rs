@@ -1,12 +1,12 @@
 //! How placement's own group comes into being: every first row node starts with the same list.
 //!
-//! No node decides anything here. Equal lists give equal descriptors, so the founding voters agree
-//! without talking; a node that is not on the list founds nothing.
+//! No node decides anything here. Equal lists give equal descriptors, so the initial voters agree
+//! without talking; a node that is not on the list creates nothing.
 
 use types::region::PLACEMENT_REGION;
 use types::{Error, NodeId, Peer, PeerRole, Region, RegionKind, Result};
 
-use crate::catalog::FOUNDING_EPOCH;
+use crate::catalog::INITIAL_EPOCH;
 use crate::state::FIRST_ID;
 
 /// The descriptor of placement's group, from the numbers of the first row nodes. Each voter's peer
@@ -35,7 +35,7 @@ pub fn placement_region(nodes: &[NodeId]) -> Result<Region> {
     let voter = |node: &NodeId| Peer { id: *node, node: *node, role: PeerRole::Voter };
     Ok(Region {
         id: PLACEMENT_REGION,
-        epoch: FOUNDING_EPOCH,
+        epoch: INITIAL_EPOCH,
         kind: RegionKind::Placement,
         start: Vec::new(),
         end: Vec::new(),

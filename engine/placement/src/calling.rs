@@ -14,7 +14,7 @@ use crate::api::{Request, Response};
 use crate::client::{CALL_LIMIT, CHANGE_LIMIT, Caller};
 
 /// How long one node is waited for before another is asked.
-const ONE_ASK: Duration = Duration::from_secs(2);
+const ONE_CALL: Duration = Duration::from_secs(2);
 
 /// Pause of a call before the members are asked who leads, and between two such looks …
 const LOOK_EVERY: Duration = Duration::from_millis(400);
@@ -34,9 +34,9 @@ const PAUSES: [Duration; 4] = [
 ];
 
 impl Caller {
-    /// Asks the leader, wherever it is, within the bound.
-    pub(crate) async fn ask(&self, request: Request) -> Result<Response> {
-        // Asking twice is harmless but for changes of the catalog: the second would fail for what
+    /// Sends a request to the leader, wherever it is, within the bound.
+    pub(crate) async fn send(&self, request: Request) -> Result<Response> {
+        // Sending twice is harmless but for changes of the catalog: the second would fail for what
         // the first did.
         let once = matches!(request, Request::Change(_));
         let within = if once { CHANGE_LIMIT } else { CALL_LIMIT };
@@ -52,8 +52,8 @@ impl Caller {
                 if left.is_zero() {
                     return Err(gave_up(last, within));
                 }
-                let limit = if once { left } else { left.min(ONE_ASK) };
-                let error = match self.ask_node(node, request.clone(), limit).await {
+                let limit = if once { left } else { left.min(ONE_CALL) };
+                let error = match self.send_to(node, request.clone(), limit).await {
                     Ok(response) => {
                         let mut memory = self.memory.lock();
                         memory.leader = Some(node);
@@ -91,8 +91,8 @@ impl Caller {
         (members, first)
     }
 
-    /// Asks one node, for as long as no other one is known to have become the leader.
-    async fn ask_node(&self, node: NodeId, request: Request, limit: Duration) -> Result<Response> {
+    /// Sends a request to one node, for as long as no other one is known to have become the leader.
+    async fn send_to(&self, node: NodeId, request: Request, limit: Duration) -> Result<Response> {
         let address = self.address(node);
         let address = address.ok_or_else(|| Error::not_found("node", node.to_string()))?;
         let once = matches!(request, Request::Change(_));
@@ -140,14 +140,14 @@ impl Caller {
         if self.memory.lock().silent.contains(&node) { LOOK_AGAIN } else { usual }
     }
 
-    /// Asks every member who leads: the leader of the latest term that one of them knows of.
+    /// The leader of the latest term that a member knows of, by a query to every one.
     async fn look(&self) -> Option<NodeId> {
-        let asking = self.members.keys().map(|node| async move {
+        let calls = self.members.keys().map(|node| async move {
             let Some(address) = self.address(*node) else { return (*node, None) };
             let call = self.transport.call(&address, Request::Leader);
             (*node, timeout(self.pick(*node, LOOK_LIMIT), call).await.ok())
         });
-        let answers = join_all(asking).await;
+        let answers = join_all(calls).await;
         let mut memory = self.memory.lock();
         let mut latest: Option<(u64, NodeId)> = None;
         for (node, answer) in answers {

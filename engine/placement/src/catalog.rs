@@ -1,7 +1,7 @@
 //! The catalog: look-ups by name, and what each change of it does.
 //!
-//! A change also founds and drops regions. Nothing is moved here: new regions are descriptors that
-//! heartbeats turn into peers, dropped ones are tombs until their last peer is gone. Rows are never
+//! A change also creates and drops regions. Nothing is moved here: new regions are descriptors that
+//! heartbeats turn into peers, dropped ones are tombstones until their last peer is gone. Rows are never
 //! looked at: whether a new unique index holds is `sql`'s business.
 
 use std::collections::{BTreeSet, HashSet};
@@ -14,14 +14,14 @@ use types::{
 
 use crate::api::{Catalog, CatalogChange, Import, User};
 use crate::command::Outcome;
-use crate::state::{BUILT_IN_DATABASES, RegionRecord, State, Tomb, range_of};
+use crate::state::{BUILT_IN_DATABASES, RegionRecord, State, Tombstone, range_of};
 use crate::{privileges, renewal, replicas, views};
 
 /// Voters of a region, where there are as many row nodes.
 pub const VOTERS: usize = 3;
 
 /// A new region's epoch.
-pub const FOUNDING_EPOCH: Epoch = Epoch { version: 1, conf: 1 };
+pub const INITIAL_EPOCH: Epoch = Epoch { version: 1, conf: 1 };
 
 /// Most columnar replicas of a table.
 pub const MAX_COLUMNAR_REPLICAS: u8 = 16;
@@ -43,9 +43,9 @@ const MAX_INDEXES: usize = 64;
 /// description.
 const MAX_EXPRESSIONS: usize = 64 << 10;
 
-/// Row nodes that may found new regions, as the leader chose them.
+/// Row nodes that may hold voters of new regions, as the leader chose them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Founders(pub Vec<NodeId>);
+pub struct EligibleNodes(pub Vec<NodeId>);
 
 impl Catalog {
     /// The database of a name, as it was spelled on creation; case does not matter.
@@ -116,19 +116,19 @@ impl Catalog {
 pub fn apply(
     state: &mut State,
     change: CatalogChange,
-    founders: &Founders,
+    eligible: &EligibleNodes,
     now: Timestamp,
 ) -> Result<Outcome> {
-    let (table, founded) = match change {
+    let (table, created) = match change {
         CatalogChange::CreateDatabase(name) => (create_database(state, name)?, Vec::new()),
         CatalogChange::DropDatabase(name) => (drop_database(state, &name, now)?, Vec::new()),
-        CatalogChange::CreateTable(table) => create_table(state, *table, founders, now)?,
+        CatalogChange::CreateTable(table) => create_table(state, *table, eligible, now)?,
         CatalogChange::DropTable(id) => {
             check_table(state, id)?;
             drop_table(state, id, now);
             (None, Vec::new())
         }
-        CatalogChange::AlterTable(table) => alter_table(state, *table, founders, now)?,
+        CatalogChange::AlterTable(table) => alter_table(state, *table, eligible, now)?,
         CatalogChange::Import { table, version, import } => {
             (Some(import_table(state, table, version, import)?), Vec::new())
         }
@@ -138,7 +138,7 @@ pub fn apply(
             (None, Vec::new())
         }
         CatalogChange::DropUser { name, host } => (drop_user(state, &name, &host)?, Vec::new()),
-        CatalogChange::TruncateTable(id) => renewal::truncate_table(state, id, founders, now)?,
+        CatalogChange::TruncateTable(id) => renewal::truncate_table(state, id, eligible, now)?,
         CatalogChange::RenameTables(renamed) => {
             renewal::rename_tables(state, renamed, now)?;
             (None, Vec::new())
@@ -157,7 +157,7 @@ pub fn apply(
         }
     };
     state.catalog.version += 1;
-    Ok(Outcome::Changed { catalog: state.catalog.version, table: table.map(Box::new), founded })
+    Ok(Outcome::Changed { catalog: state.catalog.version, table: table.map(Box::new), created })
 }
 
 fn create_database(state: &mut State, name: String) -> Result<Option<Table>> {
@@ -182,7 +182,7 @@ fn drop_database(state: &mut State, name: &str, now: Timestamp) -> Result<Option
 pub(crate) fn create_table(
     state: &mut State,
     mut table: Table,
-    founders: &Founders,
+    eligible: &EligibleNodes,
     now: Timestamp,
 ) -> Result<(Option<Table>, Vec<RegionId>)> {
     table.database = check_user_database(state, &table.database)?;
@@ -191,23 +191,23 @@ pub(crate) fn create_table(
     if state.catalog.table_named(&table.database, &table.name).is_some() {
         return Err(Error::exists("table", format!("{}.{}", table.database, table.name)));
     }
-    check_founders(founders)?;
+    check_eligible(eligible)?;
     table.id = state.next_table;
     table.version = 1;
     let mut kinds = vec![RegionKind::Records(table.id)];
     kinds.extend(table.indexes.iter().map(|index| RegionKind::Index(table.id, index.id)));
-    let founded = found(state, &kinds, founders)?;
+    let created = create_regions(state, &kinds, eligible)?;
     state.next_table += 1;
     remember_numbers(state, &table);
     state.catalog.tables.push(table.clone());
     state.catalog.created.insert(table.id, now);
-    Ok((Some(table), founded))
+    Ok((Some(table), created))
 }
 
 fn alter_table(
     state: &mut State,
     mut table: Table,
-    founders: &Founders,
+    eligible: &EligibleNodes,
     now: Timestamp,
 ) -> Result<(Option<Table>, Vec<RegionId>)> {
     let stored = check_table(state, table.id)?.clone();
@@ -227,9 +227,9 @@ fn alter_table(
         .map(|index| RegionKind::Index(table.id, index.id))
         .collect();
     if !new.is_empty() {
-        check_founders(founders)?;
+        check_eligible(eligible)?;
     }
-    let founded = found(state, &new, founders)?;
+    let created = create_regions(state, &new, eligible)?;
     for index in stored.indexes.iter().filter(|index| !has(&table, index.id)) {
         drop_regions(state, now, |kind| kind == RegionKind::Index(table.id, index.id));
     }
@@ -244,7 +244,7 @@ fn alter_table(
         slot.clone_from(&table);
     }
     replicas::note_replicas(state, table.id, table.columnar_replicas);
-    Ok((Some(table), founded))
+    Ok((Some(table), created))
 }
 
 /// Fails where a known table cannot be described so, whatever it was before: who changes it in
@@ -370,13 +370,17 @@ fn drop_user(state: &mut State, name: &str, host: &str) -> Result<Option<Table>>
     Ok(None)
 }
 
-/// Founds one region for each kind, over its whole range, on the least loaded founders.
-fn found(state: &mut State, kinds: &[RegionKind], founders: &Founders) -> Result<Vec<RegionId>> {
+/// Creates one region for each kind, over its whole range, on the least loaded of the eligible nodes.
+fn create_regions(
+    state: &mut State,
+    kinds: &[RegionKind],
+    eligible: &EligibleNodes,
+) -> Result<Vec<RegionId>> {
     let mut loads = state.voter_loads();
-    let mut founded = Vec::with_capacity(kinds.len());
+    let mut created = Vec::with_capacity(kinds.len());
     for kind in kinds {
         let Some((start, end)) = range_of(*kind) else { continue };
-        let mut nodes = founders.0.clone();
+        let mut nodes = eligible.0.clone();
         nodes.sort_by_key(|node| (loads.get(node).copied().unwrap_or(0), *node));
         nodes.dedup();
         nodes.truncate(VOTERS);
@@ -388,12 +392,12 @@ fn found(state: &mut State, kinds: &[RegionKind], founders: &Founders) -> Result
             .map(|(node, id)| Peer { id, node: *node, role: PeerRole::Voter })
             .collect();
         nodes.iter().for_each(|node| *loads.entry(*node).or_default() += 1);
-        let region = Region { id, epoch: FOUNDING_EPOCH, kind: *kind, start, end, peers };
-        let unfounded: BTreeSet<NodeId> = nodes.into_iter().collect();
-        state.regions.insert(id, RegionRecord { region, unfounded });
-        founded.push(id);
+        let region = Region { id, epoch: INITIAL_EPOCH, kind: *kind, start, end, peers };
+        let uncreated: BTreeSet<NodeId> = nodes.into_iter().collect();
+        state.regions.insert(id, RegionRecord { region, uncreated });
+        created.push(id);
     }
-    Ok(founded)
+    Ok(created)
 }
 
 fn drop_regions(state: &mut State, dropped: Timestamp, gone: impl Fn(RegionKind) -> bool) {
@@ -405,7 +409,7 @@ fn drop_regions(state: &mut State, dropped: Timestamp, gone: impl Fn(RegionKind)
         .collect();
     for id in ids {
         if let Some(record) = state.regions.remove(&id) {
-            state.tombs.insert(id, Tomb { region: record.region, dropped });
+            state.tombstones.insert(id, Tombstone { region: record.region, dropped });
         }
     }
 }
@@ -507,8 +511,8 @@ fn user_database(catalog: &Catalog, name: &str) -> Result<String> {
     Ok(stored.to_owned())
 }
 
-pub(crate) fn check_founders(founders: &Founders) -> Result<()> {
-    if founders.0.is_empty() {
+pub(crate) fn check_eligible(eligible: &EligibleNodes) -> Result<()> {
+    if eligible.0.is_empty() {
         return Err(Error::Unavailable(
             "no row node can hold a new table: start one, then repeat the statement".into(),
         ));

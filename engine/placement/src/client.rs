@@ -85,7 +85,7 @@ pub(crate) struct Memory {
     pub(crate) silent: BTreeSet<NodeId>,
     pub(crate) nodes: BTreeMap<NodeId, Node>,
     catalog: Option<Arc<Catalog>>,
-    /// Newest catalog version heard of.
+    /// Newest catalog version known.
     newest: u64,
     routes: Routes,
     signing_key: Option<Arc<[u8]>>,
@@ -154,7 +154,7 @@ impl PlacementClient {
 
     /// First of `count` consecutive numbers for nodes, regions and peers.
     pub async fn ids(&self, count: u32) -> Result<u64> {
-        match self.caller.ask(Request::Ids { count }).await? {
+        match self.caller.send(Request::Ids { count }).await? {
             Response::Ids(first) => Ok(first),
             other => Err(unexpected("Ids", &other)),
         }
@@ -198,7 +198,7 @@ impl PlacementClient {
                 return Ok(());
             }
         }
-        // Who goes on giving numbers by hand gets a stock, too, and need not ask for each of them.
+        // A client that keeps setting numbers itself reserves a range, too, and need not ask for each.
         let fetched = if stocks.remove(&table).is_some() { NUMBERS } else { 0 };
         let (first, fetched) = match self.caller.numbers(table, fetched, value).await {
             Err(Error::Invalid(_)) if fetched > 0 => {
@@ -238,7 +238,7 @@ impl PlacementClient {
         Ok(())
     }
 
-    /// A node's sign of life; what it is to do. Held back for a moment while there is nothing to
+    /// A node's heartbeat; returns its orders. Held back for a short time while there is nothing to
     /// do. `NotFound` means that the node has to register (again).
     pub async fn heartbeat(
         &self,
@@ -250,12 +250,12 @@ impl PlacementClient {
             let memory = self.caller.memory.lock();
             NodeReport { newest: memory.given, session: memory.session, ..report }
         };
-        match self.caller.ask(Request::Heartbeat { node, report, peers }).await? {
+        match self.caller.send(Request::Heartbeat { node, report, peers }).await? {
             Response::Orders { orders, catalog, nodes, safe_point } => {
                 let mut memory = self.caller.memory.lock();
                 memory.newest = memory.newest.max(catalog);
                 memory.take_nodes(nodes.into_iter());
-                // A leader that was deposed may tell less than was heard already.
+                // A leader that was deposed may know less than is known here already.
                 let known = memory.safe_point;
                 if safe_point.floor >= known.floor && safe_point.settled >= known.settled {
                     memory.safe_point = safe_point;
@@ -276,14 +276,14 @@ impl PlacementClient {
         memory.nodes.get(&id).cloned().ok_or_else(|| Error::not_found("node", id.to_string()))
     }
 
-    /// The nodes that were last heard of, without asking.
+    /// The nodes as last reported by placement, without asking.
     pub fn known_nodes(&self) -> Vec<Node> {
         self.caller.memory.lock().nodes.values().cloned().collect()
     }
 
     /// Everything placement knows.
     pub async fn status(&self) -> Result<ClusterStatus> {
-        match self.caller.ask(Request::Status).await? {
+        match self.caller.send(Request::Status).await? {
             Response::Status { nodes, routes, peers, leader, garbage, time } => {
                 let mut memory = self.caller.memory.lock();
                 memory.take_nodes(nodes.iter().map(|status| status.node.clone()));
@@ -295,7 +295,7 @@ impl PlacementClient {
 
     // ---- catalog ----------------------------------------------------------------------------
 
-    /// The catalog, at least as new as any version that this client has heard of: take a timestamp
+    /// The catalog, at least as new as any version that this client knows of: take a timestamp
     /// first, and it holds every change that was acknowledged before.
     pub async fn catalog(&self) -> Result<Arc<Catalog>> {
         if let Some(catalog) = self.caller.current_catalog() {
@@ -308,7 +308,7 @@ impl PlacementClient {
         }
     }
 
-    /// Newest catalog version that this client has heard of, without asking.
+    /// Newest catalog version that this client knows of, without asking.
     pub fn newest_catalog(&self) -> u64 {
         self.caller.memory.lock().newest
     }
@@ -320,7 +320,7 @@ impl PlacementClient {
     /// `OutcomeUnknown` leaves open whether the change took place; every other error means that it
     /// did not.
     pub async fn change(&self, change: CatalogChange) -> Result<Option<Table>> {
-        let answer = self.caller.ask(Request::Change(change)).await;
+        let answer = self.caller.send(Request::Change(change)).await;
         let answer = answer.map_err(|error| match error {
             Error::Timeout { what, millis } => {
                 Error::OutcomeUnknown { what: format!("a change of the catalog ({what})"), millis }
@@ -367,7 +367,7 @@ impl PlacementClient {
     /// The regions of a table that was dropped, for who reads it at an older timestamp. They are
     /// not remembered: whoever plans now must not find them.
     pub async fn dropped_regions(&self, kind: RegionKind) -> Result<Vec<Route>> {
-        match self.caller.ask(Request::DroppedRegions { kind }).await? {
+        match self.caller.send(Request::DroppedRegions { kind }).await? {
             Response::Routes(routes) => Ok(routes),
             other => Err(unexpected("Routes", &other)),
         }
@@ -378,7 +378,7 @@ impl PlacementClient {
         self.caller.memory.lock().routes.remove(region);
     }
 
-    /// Takes in descriptors that a peer told (`StaleEpoch`, splits).
+    /// Takes in descriptors that a peer sent (`StaleEpoch`, splits).
     pub fn learn(&self, regions: &[Region]) {
         let mut memory = self.caller.memory.lock();
         regions.iter().for_each(|region| memory.routes.learn(region, None));
@@ -391,7 +391,7 @@ impl PlacementClient {
 
     // ---- waits ------------------------------------------------------------------------------
 
-    /// Tells that a transaction waits for another one to give up a key, and asks whether that
+    /// Reports that a transaction waits for another one to give up a key, and asks whether that
     /// closes a circle: the transactions in it, or nothing.
     pub async fn wait(
         &self,
@@ -399,21 +399,21 @@ impl PlacementClient {
         holder: Timestamp,
         key: Vec<u8>,
     ) -> Result<Vec<Timestamp>> {
-        match self.caller.ask(Request::Wait { waiter, holder, key }).await? {
+        match self.caller.send(Request::Wait { waiter, holder, key }).await? {
             Response::Circle(circle) => Ok(circle),
             other => Err(unexpected("Wait", &other)),
         }
     }
 
-    /// Tells that a transaction no longer waits for a key.
+    /// Reports that a transaction no longer waits for a key.
     pub async fn wait_ended(&self, waiter: Timestamp, key: Vec<u8>) -> Result<()> {
         self.caller.done("WaitEnded", Request::WaitEnded { waiter, key }).await
     }
 
-    /// Asks for an advisory lock, frees some, or asks about one. A wait is held back for a moment
+    /// Asks for an advisory lock, frees some, or asks about one. A wait is held back for a short time
     /// only: who goes on waiting asks again.
     pub async fn advisory_lock(&self, request: LockRequest) -> Result<LockAnswer> {
-        match self.caller.ask(Request::Advisory(request)).await? {
+        match self.caller.send(Request::Advisory(request)).await? {
             Response::Advisory(answer) => Ok(answer),
             other => Err(unexpected("Advisory", &other)),
         }
@@ -449,14 +449,14 @@ impl PlacementClient {
         self.caller.done("SetLife", Request::SetLife(life_ms)).await
     }
 
-    /// What may be collected, as the last heartbeat told; it never falls.
+    /// What may be collected, as the last heartbeat returned; it never falls.
     pub fn safe_point(&self) -> SafePoint {
         self.caller.memory.lock().safe_point
     }
 
     /// Leases that live.
     pub async fn leases(&self) -> Result<Vec<Lease>> {
-        match self.caller.ask(Request::Leases).await? {
+        match self.caller.send(Request::Leases).await? {
             Response::Leases(leases) => Ok(leases),
             other => Err(unexpected("Leases", &other)),
         }
@@ -467,7 +467,7 @@ impl PlacementClient {
         if let Some(key) = self.caller.memory.lock().signing_key.clone() {
             return Ok(key);
         }
-        match self.caller.ask(Request::SigningKey).await? {
+        match self.caller.send(Request::SigningKey).await? {
             Response::SigningKey(key) => {
                 let key: Arc<[u8]> = key.into();
                 self.caller.memory.lock().signing_key = Some(key.clone());
@@ -486,7 +486,7 @@ impl Caller {
             .map_err(|_| Error::Invalid(format!("{total} timestamps at once are too many")))?;
         // Batches follow one another: what was given before this one is smaller than all of it.
         let before = self.memory.lock().given;
-        match self.ask(Request::Timestamps { count }).await? {
+        match self.send(Request::Timestamps { count }).await? {
             Response::Timestamps { first, catalog, term } => {
                 let last = Timestamp(first.0.saturating_add(total.saturating_sub(1)));
                 let mut memory = self.memory.lock();
@@ -515,7 +515,7 @@ impl Caller {
     async fn fetch_catalog(&self) -> Result<Arc<Catalog>> {
         let held = self.memory.lock().catalog.clone();
         let known = held.as_ref().map_or(0, |catalog| catalog.version);
-        let catalog = match (self.ask(Request::Catalog { known }).await?, held) {
+        let catalog = match (self.send(Request::Catalog { known }).await?, held) {
             (Response::Catalog(Some(catalog)), _) => Arc::new(*catalog),
             (Response::Catalog(None), Some(held)) => held,
             (other, _) => return Err(unexpected("Catalog", &other)),
@@ -529,7 +529,7 @@ impl Caller {
     }
 
     async fn routes(&self, request: Request) -> Result<Vec<Route>> {
-        match self.ask(request).await? {
+        match self.send(request).await? {
             Response::Routes(routes) => {
                 let mut memory = self.memory.lock();
                 routes.iter().for_each(|route| memory.routes.insert(route.clone()));
@@ -540,21 +540,21 @@ impl Caller {
     }
 
     async fn numbers(&self, table: TableId, count: u64, above: u64) -> Result<u64> {
-        match self.ask(Request::AutoIncrement { table, count, above }).await? {
+        match self.send(Request::AutoIncrement { table, count, above }).await? {
             Response::AutoIncrement(first) => Ok(first),
             other => Err(unexpected("AutoIncrement", &other)),
         }
     }
 
     async fn lease(&self, request: Request) -> Result<Lease> {
-        match self.ask(request).await? {
+        match self.send(request).await? {
             Response::Lease(lease) => Ok(lease),
             other => Err(unexpected("Lease", &other)),
         }
     }
 
     async fn done(&self, what: &str, request: Request) -> Result<()> {
-        match self.ask(request).await? {
+        match self.send(request).await? {
             Response::Done => Ok(()),
             other => Err(unexpected(what, &other)),
         }

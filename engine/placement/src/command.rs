@@ -1,8 +1,8 @@
 //! The vocabulary of placement's log, and what each command does to the state.
 //!
 //! A command carries everything that its leader decided, times included. Applying one reads no
-//! clock and draws no randomness; a command that cannot be carried out changes nothing and tells
-//! its proposer why, in the same way on every node.
+//! clock and draws no randomness; a command that cannot be carried out changes nothing and says
+//! why to its proposer, in the same way on every node.
 
 use serde::{Deserialize, Serialize};
 use types::{
@@ -12,12 +12,12 @@ use types::{
 use crate::advisory::{self, Freed, Hold};
 use crate::alone::Survivors;
 use crate::api::{CatalogChange, Lease, Node, SafePoint};
-use crate::catalog::{self, Founders};
+use crate::catalog::{self, EligibleNodes};
 use crate::leases;
 use crate::replicas;
 use crate::safe_point;
 use crate::sessions::Session;
-use crate::state::{RegionRecord, State, Tomb};
+use crate::state::{RegionRecord, State, Tombstone};
 
 /// What a proposal is known by, so that its proposer finds its outcome. Never repeated: the first
 /// number is drawn when a process starts, the second counts.
@@ -52,23 +52,23 @@ pub enum Command {
         /// Its process.
         session: Session,
     },
-    /// What leaders and founding voters say of their regions.
+    /// What leaders and initial voters say of their regions.
     Report {
         /// Descriptors, as leaders know them.
         regions: Vec<Region>,
-        /// Founding voters that were seen on these nodes.
-        founded: Vec<(RegionId, NodeId)>,
+        /// Initial voters that were seen on these nodes.
+        created: Vec<(RegionId, NodeId)>,
         /// A timestamp of the leader's, for regions of tables that are gone.
         now: Timestamp,
     },
     /// Forgets dropped regions that no node holds any more.
-    Bury(Vec<RegionId>),
+    Purge(Vec<RegionId>),
     /// Changes the catalog.
     Change {
         /// What to change.
         change: CatalogChange,
-        /// Nodes that found new regions.
-        founders: Founders,
+        /// Nodes that may hold voters of new regions.
+        eligible: EligibleNodes,
         /// Timestamp at which dropped things end.
         now: Timestamp,
     },
@@ -148,7 +148,7 @@ pub enum Command {
 /// What a command gave its proposer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// Nothing to tell.
+    /// Nothing to return.
     Done,
     /// First of the numbers taken.
     First(u64),
@@ -162,8 +162,8 @@ pub enum Outcome {
         catalog: u64,
         /// The table as changed, where one was.
         table: Option<Box<Table>>,
-        /// Regions that were founded.
-        founded: Vec<RegionId>,
+        /// Regions that were created.
+        created: Vec<RegionId>,
     },
 }
 
@@ -183,23 +183,23 @@ impl State {
                 self.mark(node, session, mark);
                 Ok(Outcome::Done)
             }
-            Command::Report { regions, founded, now } => {
+            Command::Report { regions, created, now } => {
                 regions.into_iter().for_each(|region| self.report(region, now));
-                for (region, node) in founded {
+                for (region, node) in created {
                     if let Some(record) = self.regions.get_mut(&region) {
-                        record.unfounded.remove(&node);
+                        record.uncreated.remove(&node);
                     }
                 }
                 Ok(Outcome::Done)
             }
-            Command::Bury(regions) => {
+            Command::Purge(regions) => {
                 regions.iter().for_each(|region| {
-                    self.tombs.remove(region);
+                    self.tombstones.remove(region);
                 });
                 Ok(Outcome::Done)
             }
-            Command::Change { change, founders, now } => {
-                catalog::apply(self, change, &founders, now)
+            Command::Change { change, eligible, now } => {
+                catalog::apply(self, change, &eligible, now)
             }
             Command::AutoIncrement { table, count, above } => {
                 self.take_numbers(table, count, above).map(Outcome::First)
@@ -255,24 +255,24 @@ impl State {
         if region.kind == RegionKind::Placement {
             return;
         }
-        if let Some(tomb) = self.tombs.get_mut(&region.id) {
-            if is_newer(&region, &tomb.region) {
-                tomb.region = region;
+        if let Some(tombstone) = self.tombstones.get_mut(&region.id) {
+            if is_newer(&region, &tombstone.region) {
+                tombstone.region = region;
             }
             return;
         }
         if !self.is_live(region.kind) {
             // A half that was split off while its table was being dropped.
-            self.tombs.insert(region.id, Tomb { region, dropped: now });
+            self.tombstones.insert(region.id, Tombstone { region, dropped: now });
             return;
         }
         match self.regions.get_mut(&region.id) {
             None => {
-                let record = RegionRecord { region, unfounded: Default::default() };
+                let record = RegionRecord { region, uncreated: Default::default() };
                 self.regions.insert(record.region.id, record);
             }
             Some(record) if is_newer(&region, &record.region) => {
-                record.unfounded.retain(|node| region.peer_on(*node).is_some());
+                record.uncreated.retain(|node| region.peer_on(*node).is_some());
                 record.region = region;
             }
             Some(_) => {}

@@ -1,8 +1,8 @@
 //! Who waits for whom: finds the wait that closes a circle of transactions.
 //!
 //! Pure, and in the memory of placement's leader only: leaders of regions repeat what they say
-//! while a wait lasts, so that a new leader of placement hears of it within a second or so. What is
-//! not repeated is forgotten. It ends no transaction: it tells whose wait would never end.
+//! while a wait lasts, so that a new leader of placement knows of it within a second or so. What is
+//! not repeated is forgotten. It ends no transaction: it reports whose wait would never end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,7 +23,7 @@ struct Edge {
 #[derive(Default)]
 pub struct WaitGraph {
     edges: BTreeMap<Timestamp, Vec<Edge>>,
-    /// Transactions that were told to give way. None of them may be part of a second circle.
+    /// Transactions that were chosen as victims. None of them may be part of a second circle.
     victims: BTreeMap<Timestamp, Instant>,
 }
 

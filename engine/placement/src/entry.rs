@@ -1,6 +1,6 @@
 //! How a node becomes part of a cluster: who it is, and that nobody else is.
 //!
-//! Directories that are empty found a cluster together with all listed members, or join one as a new
+//! Directories that are empty form a cluster together with all listed members, or join one as a new
 //! node; others go on as who they were. No group is taken part in before placement has registered the
 //! process.
 
@@ -16,29 +16,29 @@ use types::{Error, NodeId, Result};
 
 use crate::api::{Node, NodeRole, Session};
 use crate::client::PlacementClient;
-use crate::desk::Desk;
-use crate::founding::{Answer, Plan, Request, Shown, Step, agreed};
+use crate::formation::{Answer, Plan, Request, Shown, Step, agreed};
 use crate::identity::{ClusterId, Identity};
+use crate::participant::Participant;
 
 /// How long a node waits for placement at its start before it gives up.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long it goes on asking after a refusal that may pass: another process of it was heard of.
+/// How long it goes on asking after a refusal that may pass: another process of it may be alive.
 const REFUSED_TIMEOUT: Duration = Duration::from_secs(20);
 /// Pause between two rounds of asking.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How often a person is told what is waited for.
+/// How often what is waited for is logged.
 const SAY_EVERY: Duration = Duration::from_secs(5);
 /// How long a member of placement looks for a leader to register with before it takes part in
 /// placement's group: without it there may be none.
 const ALONE_FOR: Duration = Duration::from_millis(300);
-/// How long the first member waits for the others to take note that the cluster is founded.
+/// How long the first member waits for the others to take note that the cluster is formed.
 const NOTE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How listed members are reached before it is known who anybody is. Every call is bounded.
 #[async_trait]
-pub trait FoundingTransport: Send + Sync {
-    /// Asks the member at an address.
-    async fn ask(&self, address: &str, request: &Request) -> Result<Answer>;
+pub trait FormationTransport: Send + Sync {
+    /// Sends a request to the member at an address.
+    async fn send(&self, address: &str, request: &Request) -> Result<Answer>;
 
     /// This node belongs to that cluster: its requests say so from now on.
     fn join(&self, cluster: ClusterId);
@@ -63,7 +63,7 @@ pub struct Entry {
     /// Placement's members in the configuration, and their addresses.
     pub listed: BTreeMap<NodeId, String>,
     /// To those members.
-    pub members: Arc<dyn FoundingTransport>,
+    pub members: Arc<dyn FormationTransport>,
     /// Placement, once there is a cluster.
     pub placement: PlacementClient,
     /// For the numbers of clusters and sessions.
@@ -75,24 +75,26 @@ impl Entry {
     ///
     /// # Errors
     /// `Unavailable` where there is no cluster to join in time; what the disk says.
-    pub async fn establish(&self, desk: &Desk) -> Result<Me> {
-        let founder = self
+    pub async fn establish(&self, participant: &Participant) -> Result<Me> {
+        let initial_member = self
             .label
             .filter(|label| self.role == NodeRole::Row && self.listed.contains_key(label));
         let began = Instant::now();
         let mut said = began;
         let identity = loop {
-            if let Some(identity) = desk.identity() {
+            if let Some(identity) = participant.identity() {
                 break identity;
             }
-            let answers = self.tell_members(founder, &Request::Hello).await;
-            let step = match founder {
-                Some(_) => desk.next(&answers, self.random.u64()),
+            let answers = self.send_to_members(initial_member, &Request::Hello).await;
+            let step = match initial_member {
+                Some(_) => participant.next(&answers, self.random.u64()),
                 None => Some(joinable(&answers)),
             };
-            let Some(missing) = self.take(desk, founder, step).await? else { continue };
+            let Some(missing) = self.take(participant, initial_member, step).await? else {
+                continue;
+            };
             // Row nodes wait for one another for as long as it takes: nobody else can begin.
-            if founder.is_none() && began.elapsed() > JOIN_TIMEOUT {
+            if initial_member.is_none() && began.elapsed() > JOIN_TIMEOUT {
                 let seconds = JOIN_TIMEOUT.as_secs();
                 return Err(Error::Unavailable(format!("not within {seconds} s: {missing}")));
             }
@@ -117,23 +119,23 @@ impl Entry {
     /// Takes a step; what is missing, unless there is another one to take at once.
     async fn take(
         &self,
-        desk: &Desk,
-        founder: Option<NodeId>,
+        participant: &Participant,
+        initial_member: Option<NodeId>,
         step: Option<Step>,
     ) -> Result<Option<String>> {
         Ok(match step {
             None => None,
             Some(Step::Wait(what)) => Some(what),
             Some(Step::Commit(plan)) => {
-                desk.commit(&plan)?;
+                participant.commit(&plan)?;
                 None
             }
             Some(Step::Join(cluster)) => {
-                let joined = self.join(desk, cluster).await;
+                let joined = self.join(participant, cluster).await;
                 joined.err().map(|error| format!("placement ({error})"))
             }
-            Some(Step::Prepare(plan)) => match founder {
-                Some(label) if !self.lead_founding(desk, label, &plan).await? => Some(
+            Some(Step::Prepare(plan)) => match initial_member {
+                Some(label) if !self.lead_formation(participant, label, &plan).await? => Some(
                     "every listed member to agree: are their `placement` lists equal?".to_owned(),
                 ),
                 _ => None,
@@ -142,37 +144,43 @@ impl Entry {
     }
 
     /// What the listed members but one say, asked at the same time.
-    async fn tell_members(
+    async fn send_to_members(
         &self,
         but: Option<NodeId>,
         request: &Request,
     ) -> BTreeMap<NodeId, Option<Answer>> {
         let others = self.listed.iter().filter(|(member, _)| Some(**member) != but);
-        let asked = others.map(|(member, address)| async move {
-            (*member, self.members.ask(address, request).await.ok())
+        let calls = others.map(|(member, address)| async move {
+            (*member, self.members.send(address, request).await.ok())
         });
-        futures::future::join_all(asked).await.into_iter().collect()
+        futures::future::join_all(calls).await.into_iter().collect()
     }
 
-    /// Both phases of founding; false if somebody does not agree.
-    async fn lead_founding(&self, desk: &Desk, label: NodeId, plan: &Plan) -> Result<bool> {
-        desk.prepare(plan)?;
-        let answers = self.tell_members(Some(label), &Request::Prepare(plan.clone())).await;
-        if !agreed(plan, label, &answers) || !desk.commit(plan)? {
+    /// Both phases of forming the cluster; false if somebody does not agree.
+    async fn lead_formation(
+        &self,
+        participant: &Participant,
+        label: NodeId,
+        plan: &Plan,
+    ) -> Result<bool> {
+        participant.prepare(plan)?;
+        let answers = self.send_to_members(Some(label), &Request::Prepare(plan.clone())).await;
+        if !agreed(plan, label, &answers) || !participant.commit(plan)? {
             return Ok(false);
         }
-        tracing::info!(members = ?plan.members, "the cluster is founded");
+        tracing::info!(members = ?plan.members, "the cluster is formed");
         // Whoever misses it asks.
         let commit = Request::Commit(plan.cluster);
-        let _ = tokio::time::timeout(NOTE_TIMEOUT, self.tell_members(Some(label), &commit)).await;
+        let _ =
+            tokio::time::timeout(NOTE_TIMEOUT, self.send_to_members(Some(label), &commit)).await;
         Ok(true)
     }
 
     /// Takes a new number from the cluster and stamps the directories with it.
-    async fn join(&self, desk: &Desk, cluster: ClusterId) -> Result<()> {
+    async fn join(&self, participant: &Participant, cluster: ClusterId) -> Result<()> {
         self.members.join(cluster);
         let node = self.placement.ids(1).await?;
-        desk.join(cluster, node)?;
+        participant.join(cluster, node)?;
         tracing::info!(node, "joins as a new node");
         Ok(())
     }
@@ -208,8 +216,8 @@ impl Entry {
         me.identity.registered(&me.session)
     }
 
-    /// Registers, and takes part in this node's groups from then on. `founder`: it holds the peer of
-    /// placement's group that the cluster begins with, so there is nobody to register with yet.
+    /// Registers, and takes part in this node's groups from then on. `bootstrapped`: it has just created
+    /// its peer of placement's group, so there is nobody to register with yet.
     ///
     /// # Errors
     /// As [`Entry::register`].
@@ -218,11 +226,11 @@ impl Entry {
         me: &Me,
         node: Node,
         participate: impl Fn(Participation) + Send,
-        founder: bool,
+        bootstrapped: bool,
     ) -> Result<()> {
         let registering = self.register(me, node);
         tokio::pin!(registering);
-        let alone = tokio::time::sleep(if founder { Duration::ZERO } else { ALONE_FOR });
+        let alone = tokio::time::sleep(if bootstrapped { Duration::ZERO } else { ALONE_FOR });
         tokio::select! {
             // In this order, so that one seed replays one history.
             biased;
@@ -246,7 +254,7 @@ fn joinable(answers: &BTreeMap<NodeId, Option<Answer>>) -> Step {
     let found: BTreeSet<ClusterId> = answers.values().filter_map(cluster).collect();
     match (found.first(), found.len()) {
         (Some(one), 1) => Step::Join(*one),
-        (None, _) => Step::Wait("the row nodes to found the cluster: are they up?".into()),
+        (None, _) => Step::Wait("the row nodes to form the cluster: are they up?".into()),
         _ => Step::Wait(
             "the listed row nodes belong to different clusters: correct `placement`".into(),
         ),

@@ -1,7 +1,7 @@
 //! Placement's leader at work on advisory locks: gives them in the order in which they were asked for,
 //! and frees those of sessions that have fallen silent.
 //!
-//! A wait is a request that is held back for a moment, and repeated by who waits. It never gives a lock
+//! A wait is a request that is held back for a short time, and repeated by who waits. It never gives a lock
 //! but through the log.
 
 use std::time::Duration;
@@ -22,9 +22,9 @@ const HELD_BACK: Duration = Duration::from_secs(1);
 /// A wait that is over within this time is not repeated.
 const LAST: Duration = Duration::from_millis(1_500);
 
-/// What the leader of one term has heard of sessions, and how those that wait are woken.
+/// Sessions that wait for locks, as known to the leader of one term, and how they are woken.
 #[derive(Default)]
-pub(crate) struct Desk {
+pub(crate) struct LockQueue {
     waits: Mutex<(u64, Waits)>,
     changed: Notify,
 }
@@ -46,7 +46,7 @@ impl PlacementService {
                 Ok(LockAnswer::Free)
             }
             LockRequest::Keep { owner, held, ended } => {
-                self.with_lock_waits(term, |waits, now| waits.hear(owner, now));
+                self.with_lock_waits(term, |waits, now| waits.touch(owner, now));
                 let (lost, unknown) =
                     advisory::compare(&self.view.read().locks, owner, held, ended);
                 self.free_locks(term, unknown).await?;
@@ -59,7 +59,7 @@ impl PlacementService {
         }
     }
 
-    /// Frees locks of sessions that nobody has heard of for a while.
+    /// Frees locks of sessions that have sent no heartbeat for a while.
     pub(crate) async fn free_silent(&self, term: u64) -> Result<()> {
         let silent = {
             let state = self.view.read();
@@ -83,7 +83,7 @@ impl PlacementService {
         let until = tokio::time::Instant::now() + held_back;
         loop {
             // From here on no change is missed.
-            let changed = self.desk.changed.notified();
+            let changed = self.lock_queue.changed.notified();
             match self.lock_step(term, &name, &by, !wait.is_zero()) {
                 Step::Take => {
                     let command = Command::TakeLock { name: name.clone(), by };
@@ -95,7 +95,7 @@ impl PlacementService {
                     continue;
                 }
                 Step::Deadlock => {
-                    self.desk.changed.notify_waiters();
+                    self.lock_queue.changed.notify_waiters();
                     return Ok(LockAnswer::Deadlock);
                 }
                 Step::Over => return Ok(LockAnswer::Busy),
@@ -104,7 +104,7 @@ impl PlacementService {
             if timeout_at(until, changed).await.is_err() {
                 if last {
                     self.with_lock_waits(term, |waits, _| waits.leave(by.owner));
-                    self.desk.changed.notify_waiters();
+                    self.lock_queue.changed.notify_waiters();
                 }
                 return Ok(LockAnswer::Busy);
             }
@@ -119,13 +119,13 @@ impl PlacementService {
     async fn free_locks(&self, term: u64, freed: Vec<Freed>) -> Result<()> {
         if !freed.is_empty() {
             self.propose_in(term, Command::FreeLocks(freed)).await?;
-            self.desk.changed.notify_waiters();
+            self.lock_queue.changed.notify_waiters();
         }
         Ok(())
     }
 
     fn with_lock_waits<R>(&self, term: u64, look: impl FnOnce(&mut Waits, Instant) -> R) -> R {
-        let mut waits = self.desk.waits.lock();
+        let mut waits = self.lock_queue.waits.lock();
         if waits.0 < term {
             *waits = (term, Waits::default());
         }

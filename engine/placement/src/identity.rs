@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use types::{Error, NodeId, Result};
 
-use crate::founding::Plan;
+use crate::formation::Plan;
 use crate::sessions::{Known, Session};
 
-/// What tells clusters apart; drawn when one is founded, never 0.
+/// What distinguishes clusters; drawn when one is formed, never 0.
 pub type ClusterId = u64;
 
 /// The stamp's file, in both directories.
@@ -27,10 +27,10 @@ const ATTEMPTS: usize = 64;
 /// How far a node is in becoming part of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Standing {
-    /// It has agreed to found this cluster, which nobody may have decided yet.
+    /// It has agreed to form this cluster; perhaps nobody has decided to yet.
     Prepared(Plan),
     /// It is a member by this plan, and its peer of placement's group may not exist yet.
-    Founding(Plan),
+    Committed(Plan),
     /// It is a member.
     Member,
 }
@@ -208,15 +208,15 @@ impl Identity {
     }
 
     /// The plan by which placement's group is still to be created here.
-    pub fn founding(&self) -> Option<Plan> {
+    pub fn committed_plan(&self) -> Option<Plan> {
         match &self.stamp.lock().standing {
-            Standing::Founding(plan) => Some(plan.clone()),
+            Standing::Committed(plan) => Some(plan.clone()),
             _ => None,
         }
     }
 
     /// Placement's group was created here: that never happens again.
-    pub fn founded(&self) -> Result<()> {
+    pub fn bootstrapped(&self) -> Result<()> {
         self.change(|stamp| stamp.standing = Standing::Member)
     }
 

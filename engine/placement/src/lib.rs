@@ -1,8 +1,8 @@
 //! Placement: where regions live, what things are called, what time it is.
 //!
 //! One Raft group on the row nodes. Its [`machine`] applies [`command`]s to one small [`state`];
-//! the leader's [`service`] answers requests, hands out timestamps ([`oracle`]) and turns the
-//! cluster's picture into orders ([`scheduler`]); every node asks through [`client`]. It never
+//! the leader's [`service`] answers requests, hands out timestamps ([`oracle`]) and turns its
+//! view of the cluster into orders ([`scheduler`]); every node asks through [`client`]. It never
 //! reads or writes a table's rows.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
@@ -16,17 +16,17 @@ pub mod catalog;
 pub mod client;
 pub mod command;
 pub mod deadlock;
-pub mod desk;
 pub mod entry;
-pub mod founding;
+pub mod formation;
 mod granting;
 pub mod identity;
+pub mod leader_state;
 pub mod leases;
 pub mod machine;
 pub mod machines;
-pub mod office;
 pub mod oracle;
 mod own_group;
+pub mod participant;
 mod privileges;
 mod renewal;
 mod replicas;

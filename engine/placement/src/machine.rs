@@ -85,7 +85,7 @@ impl PlacementMachine {
             command,
             Command::Register { .. }
                 | Command::Report { .. }
-                | Command::Bury(_)
+                | Command::Purge(_)
                 | Command::Change { .. }
                 | Command::SetSigningKey(_)
                 | Command::GoOn(_)

@@ -47,11 +47,11 @@ impl Machines for PlacementMachines {
         Ok(machines)
     }
 
-    fn create(&mut self, region: &Region, founding: bool) -> Result<Box<dyn Machine>> {
+    fn create(&mut self, region: &Region, initial: bool) -> Result<Box<dyn Machine>> {
         if region.kind != RegionKind::Placement {
-            return self.rows(region)?.create(region, founding);
+            return self.rows(region)?.create(region, initial);
         }
-        let at = if founding { INITIAL_POSITION } else { Position::default() };
+        let at = if initial { INITIAL_POSITION } else { Position::default() };
         let machine = PlacementMachine::create(self.store.clone(), self.view.clone(), region, at)?;
         Ok(Box::new(machine))
     }

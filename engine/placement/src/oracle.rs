@@ -10,7 +10,7 @@
 //!
 //! Physical time never goes back and never stands still. It is the median of the clocks of a
 //! majority of placement's voters, so one clock that is wrong moves nothing. Where the persisted
-//! mark lies ahead of that, or no majority has been heard yet, it goes on from the mark at half the
+//! mark lies ahead of that, or no majority is known yet, it goes on from the mark at half the
 //! speed of monotonic time until the clocks have caught up: the age of a lock can be measured by it
 //! at any time.
 
@@ -37,16 +37,16 @@ pub const CLOCK_WAIT: Duration = Duration::from_secs(3);
 /// Most timestamps in one allocation: a millisecond's worth.
 pub const MAX_COUNT: u32 = 1 << LOGICAL_BITS;
 
-/// What a leader's clocks say at one moment.
+/// What a leader's clocks say at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// Monotonic time.
     pub at: Instant,
-    /// Unix milliseconds by the clocks of a majority of the voters; none while it has not heard of
-    /// so many.
+    /// Unix milliseconds by the clocks of a majority of the voters; none while it knows fewer
+    /// clocks than that.
     pub clock_ms: Option<u64>,
-    /// What that may turn out to be at most, once every voter has been heard; its own clock where no
-    /// majority has.
+    /// What that may turn out to be at most, once every voter's clock is known; its own clock where no
+    /// majority is.
     pub latest_ms: u64,
     /// Unix milliseconds by its own.
     pub own_ms: u64,
@@ -151,7 +151,7 @@ impl Oracle {
     /// whole: `given_in` is the term of the leader who gave it, where that is known.
     ///
     /// The leader must have been confirmed by a quorum after the timestamp was reported: a deposed
-    /// one may hear of its successor's.
+    /// one may know of its successor's.
     pub fn is_contradicted_by(&self, seen: Timestamp, given_in: Option<u64>) -> bool {
         let earlier = seen.physical_ms() >= self.begun_ms;
         match given_in {

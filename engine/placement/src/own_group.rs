@@ -22,14 +22,14 @@ impl PlacementService {
         let term = self.lead()?;
         self.check_alone(term, &node, &session)?;
         self.propose_in(term, Command::Register { node, session }).await?;
-        let mut office = self.office(term)?;
-        office.forget_gone(&self.view.read());
+        let mut leader = self.leader_state(term)?;
+        leader.forget_gone(&self.view.read());
         Ok(Response::Done)
     }
 
     /// Refuses a second process of a node: from the same address there can be only one.
     fn check_alone(&self, term: u64, node: &Node, session: &Session) -> Result<()> {
-        let office = self.office(term)?;
+        let leader = self.leader_state(term)?;
         let state = self.view.read();
         let (Some(last), Some(known)) = (state.sessions.get(&node.id), state.nodes.get(&node.id))
         else {
@@ -38,7 +38,7 @@ impl PlacementService {
         let elsewhere = known.rpc_address != node.rpc_address;
         if last.id == session.id
             || !elsewhere
-            || !office.may_live(node.id, session.id, self.clock.now())
+            || !leader.may_live(node.id, session.id, self.clock.now())
         {
             return Ok(());
         }
@@ -73,8 +73,8 @@ impl PlacementService {
     pub(crate) async fn tend_own_group(&self, term: u64) -> Result<()> {
         let region = self.peer()?.region;
         let wanted = {
-            let (mut office, state) = (self.office(term)?, self.view.read());
-            let lost = office.lost_members(&region, self.clock.now());
+            let (mut leader, state) = (self.leader_state(term)?, self.view.read());
+            let lost = leader.lost_members(&region, self.clock.now());
             wanted(&region, &state, |member| lost.contains(&member.id))
         };
         if wanted.is_none() || self.tending.swap(true, Ordering::AcqRel) {

@@ -9,7 +9,7 @@ use types::{Error, RegionId, Result, Table, TableId, Timestamp};
 
 use crate::api::{Catalog, Renamed};
 use crate::catalog::{
-    Founders, MAX_NAME, check_founders, check_name, check_shape, check_successor, check_table,
+    EligibleNodes, MAX_NAME, check_eligible, check_name, check_shape, check_successor, check_table,
     check_user_database, create_table, drop_table,
 };
 use crate::state::State;
@@ -19,16 +19,16 @@ use crate::views::check_no_view;
 pub fn truncate_table(
     state: &mut State,
     id: TableId,
-    founders: &Founders,
+    eligible: &EligibleNodes,
     now: Timestamp,
 ) -> Result<(Option<Table>, Vec<RegionId>)> {
     let empty = check_table(state, id)?.without_rows();
     state.catalog.check_not_importing(id)?;
-    check_founders(founders)?;
+    check_eligible(eligible)?;
     // Whatever may fail stands before the drop: nothing here is taken back.
     check_shape(&empty)?;
     drop_table(state, id, now);
-    create_table(state, empty, founders, now)
+    create_table(state, empty, eligible, now)
 }
 
 /// Gives tables new names, none of which may belong to another table afterwards. From now on each

@@ -5,7 +5,7 @@
 use types::{RegionKind, TableId};
 
 use crate::api::NodeRole;
-use crate::office::Office;
+use crate::leader_state::LeaderState;
 use crate::state::State;
 
 /// Notes that columns were complete of these tables, as far as they still want replicas.
@@ -30,7 +30,7 @@ pub(crate) fn note_replicas(state: &mut State, table: TableId, replicas: u8) {
     }
 }
 
-impl Office {
+impl LeaderState {
     /// Tables whose every region has a learner that holds data, and of which that is news.
     pub(crate) fn newly_complete(&self, state: &State) -> Vec<TableId> {
         if state.nodes.values().all(|node| node.role != NodeRole::Columnar) {

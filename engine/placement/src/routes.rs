@@ -42,7 +42,7 @@ impl Routes {
         (at == end).then_some(found)
     }
 
-    /// Remembers a route as placement told it.
+    /// Remembers a route as placement returned it.
     pub fn insert(&mut self, route: Route) {
         self.remove(route.region.id);
         let overlapping: Vec<RegionId> = self
@@ -57,7 +57,7 @@ impl Routes {
         self.by_start.insert(route.region.start.clone(), route);
     }
 
-    /// Takes in a descriptor that a peer told, such as those of `StaleEpoch`. What is known to be
+    /// Takes in a descriptor that a peer sent, such as those of `StaleEpoch`. What is known to be
     /// younger stays; the leader of a new half is guessed to be its parent's.
     pub fn learn(&mut self, region: &Region, leader: Option<NodeId>) {
         let known = self.route(region.id);

@@ -1,8 +1,8 @@
-//! Who should hold what: a pure function from the cluster's picture to moves.
+//! Who should hold what: a pure function from a view of the cluster to moves.
 //!
 //! It never proposes two changes for one region at a time, never touches a region without a known
 //! leader, and adds before it takes away: no move leaves a region with fewer working members than
-//! it has. Carrying moves out, and remembering which are under way, is `office`'s business.
+//! it has. Carrying moves out, and remembering which are under way, is `leader_state`'s business.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ const MAX_SPREADING: usize = 4;
 /// Whether a node can be counted on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// Heard of recently.
+    /// Its last heartbeat is recent.
     Live,
     /// Silent, but perhaps only restarting: it keeps what it holds and is given nothing.
     Silent,
@@ -35,7 +35,7 @@ pub enum Health {
     Gone,
 }
 
-/// A node in the picture.
+/// A node in the view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeView {
     /// Number.
@@ -46,7 +46,7 @@ pub struct NodeView {
     pub health: Health,
 }
 
-/// A region in the picture.
+/// A region in the view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionView {
     /// Descriptor as last reported.
@@ -65,7 +65,7 @@ pub struct RegionView {
 
 /// The cluster as placement's leader sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Picture {
+pub struct ClusterView {
     /// Nodes, ascending by number.
     pub nodes: Vec<NodeView>,
     /// Columnar replicas wanted, by table.
@@ -130,11 +130,11 @@ impl Move {
 }
 
 /// The moves that are due now, at most one for each region.
-pub fn plan(picture: &Picture) -> Vec<Move> {
-    let mut plan = Plan { picture, loads: Loads::count(picture), lacking: 0, moves: Vec::new() };
+pub fn plan(cluster: &ClusterView) -> Vec<Move> {
+    let mut plan = Plan { cluster, loads: Loads::count(cluster), lacking: 0, moves: Vec::new() };
     let lacks = |view: &&RegionView| view.region.voters().count() < plan.voters_wanted(view);
-    plan.lacking = picture.regions.iter().filter(lacks).count();
-    for view in &picture.regions {
+    plan.lacking = cluster.regions.iter().filter(lacks).count();
+    for view in &cluster.regions {
         if let Some(due) = plan.due(view) {
             plan.push(view, due);
         }
@@ -145,7 +145,7 @@ pub fn plan(picture: &Picture) -> Vec<Move> {
 }
 
 struct Plan<'a> {
-    picture: &'a Picture,
+    cluster: &'a ClusterView,
     loads: Loads,
     /// Regions with fewer voters than they should have, moves of this plan included.
     lacking: usize,
@@ -179,20 +179,20 @@ impl Plan<'_> {
     fn learners_wanted(&self, view: &RegionView) -> usize {
         match view.region.kind {
             RegionKind::Records(table) => {
-                self.picture.replicas.get(&table).map_or(0, |count| usize::from(*count))
+                self.cluster.replicas.get(&table).map_or(0, |count| usize::from(*count))
             }
             RegionKind::Index(..) | RegionKind::Placement => 0,
         }
     }
 
-    /// Three, or as founded while the cluster has fewer row nodes: two would be worse than one.
+    /// Three, or as created while the cluster has fewer row nodes: two would be worse than one.
     fn voters_wanted(&self, view: &RegionView) -> usize {
-        let rows = self.picture.nodes.iter().filter(|node| node.role == NodeRole::Row).count();
+        let rows = self.cluster.nodes.iter().filter(|node| node.role == NodeRole::Row).count();
         if rows >= VOTERS { VOTERS } else { view.region.voters().count() }
     }
 
     fn health(&self, node: NodeId) -> Health {
-        self.picture
+        self.cluster
             .nodes
             .iter()
             .find(|view| view.id == node)
@@ -200,7 +200,7 @@ impl Plan<'_> {
     }
 
     fn live(&self, role: NodeRole) -> impl Iterator<Item = NodeId> {
-        self.picture
+        self.cluster
             .nodes
             .iter()
             .filter(move |node| node.role == role && node.health == Health::Live)
@@ -209,7 +209,7 @@ impl Plan<'_> {
 
     /// A role of a node, where its number is known.
     fn role(&self, node: NodeId) -> Option<NodeRole> {
-        self.picture.nodes.iter().find(|view| view.id == node).map(|view| view.role)
+        self.cluster.nodes.iter().find(|view| view.id == node).map(|view| view.role)
     }
 
     /// Learners that row nodes hold: on the way to being voters, and no columns.
@@ -313,9 +313,9 @@ impl Plan<'_> {
     /// Spreads each table's learners evenly: a few regions at a time go from the fullest node to
     /// the emptiest, once every region of the table has the learners it should have.
     fn balance_learners(&mut self) {
-        let picture = self.picture;
-        for table in picture.replicas.keys() {
-            let mut resting: Vec<&RegionView> = picture
+        let cluster = self.cluster;
+        for table in cluster.replicas.keys() {
+            let mut resting: Vec<&RegionView> = cluster
                 .regions
                 .iter()
                 .filter(|view| view.region.kind == RegionKind::Records(*table))
@@ -363,11 +363,11 @@ impl Plan<'_> {
     /// Hands one leadership from the row node that leads most to the one that leads least, if the
     /// difference is worth it.
     fn balance_leaders(&mut self) {
-        if self.picture.transferring {
+        if self.cluster.transferring {
             return;
         }
         let led = |node: NodeId| {
-            self.picture.regions.iter().filter(|view| view.leader == Some(node)).count()
+            self.cluster.regions.iter().filter(|view| view.leader == Some(node)).count()
         };
         let live = || self.live(NodeRole::Row);
         let Some(most) = live().max_by_key(|node| (led(*node), *node)) else { return };
@@ -375,10 +375,10 @@ impl Plan<'_> {
         if led(most) < led(least) + 2 + led(most) / 10 {
             return;
         }
-        let found = self.picture.regions.iter().find_map(|view| {
-            let heir = view.region.voters().find(|peer| peer.node == least)?;
+        let found = self.cluster.regions.iter().find_map(|view| {
+            let transferee = view.region.voters().find(|peer| peer.node == least)?;
             let fit = view.leader == Some(most) && view.ready.contains(&least);
-            (fit && self.rests(view)).then_some((view, heir.id))
+            (fit && self.rests(view)).then_some((view, transferee.id))
         });
         if let Some((view, to)) = found {
             self.push(view, Move::Transfer { region: view.region.id, to });
@@ -395,9 +395,9 @@ struct Loads {
 }
 
 impl Loads {
-    fn count(picture: &Picture) -> Self {
+    fn count(cluster: &ClusterView) -> Self {
         let mut loads = Loads::default();
-        for view in &picture.regions {
+        for view in &cluster.regions {
             for peer in &view.region.peers {
                 loads.add(view, peer.node, peer.role);
                 if view.ready.contains(&peer.node) {

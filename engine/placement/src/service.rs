@@ -18,12 +18,12 @@ use types::{Error, NodeId, RegionId, RegionKind, Result, Timestamp};
 
 use crate::api::{CatalogChange, NodeReport, Order, PeerReport, Request, Response, Route};
 use crate::batch::Batcher;
-use crate::catalog::Founders;
+use crate::catalog::EligibleNodes;
 use crate::command::{Command, Outcome, Proposal, Ticket};
 use crate::deadlock::WaitGraph;
-use crate::granting::Desk;
+use crate::granting::LockQueue;
+use crate::leader_state::LeaderState;
 use crate::leases;
-use crate::office::Office;
 use crate::oracle::{MAX_COUNT, Reading};
 use crate::safe_point;
 use crate::state::{State, range_of, tiles};
@@ -37,7 +37,7 @@ pub const HOLD: Duration = Duration::from_millis(250);
 const SETTLE: Duration = Duration::from_secs(3);
 
 /// How long a change of the catalog waits for its new regions to have leaders.
-const FOUNDING: Duration = Duration::from_secs(10);
+const LEADERS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Most numbers of one request.
 const MAX_IDS: u32 = 1 << 20;
@@ -58,11 +58,11 @@ pub struct PlacementService {
     random: Random,
     run: u64,
     tickets: AtomicU64,
-    office: Mutex<Option<Office>>,
-    /// Who waits for whom, as heard in a term.
+    leader_state: Mutex<Option<LeaderState>>,
+    /// Who waits for whom, as reported in a term.
     waits: Mutex<(u64, WaitGraph)>,
-    /// Advisory locks, as heard of in a term.
-    pub(crate) desk: Desk,
+    /// Waits for advisory locks, as reported in a term.
+    pub(crate) lock_queue: LockQueue,
     extending: tokio::sync::Mutex<()>,
     /// Whether the members of placement's own group are being changed.
     pub(crate) tending: Arc<AtomicBool>,
@@ -75,11 +75,11 @@ type Given = (Timestamp, u64, u64);
 /// Unix milliseconds that leases go by.
 struct LeaseTimes {
     /// By the clocks of a majority, so that none ends early or late because one machine's clock is wrong.
-    /// Until so many were heard, timestamps' own time.
+    /// Until so many are known, timestamps' own time.
     now_ms: u64,
     /// What leases are given and prolonged from: timestamps' own time, or what the clocks of a majority
     /// may turn out to say if that is later. Of two that are known one may be far behind, and that time
-    /// with it, until the third is heard: a lease ends late then, not early.
+    /// with it, until the third is known: a lease ends late then, not early.
     from_ms: u64,
 }
 
@@ -114,9 +114,9 @@ impl PlacementService {
             run: random.u64(),
             random,
             tickets: AtomicU64::new(0),
-            office: Mutex::new(None),
+            leader_state: Mutex::new(None),
             waits: Mutex::default(),
-            desk: Desk::default(),
+            lock_queue: LockQueue::default(),
             extending: tokio::sync::Mutex::new(()),
             tending: Arc::default(),
             timestamps: OnceLock::new(),
@@ -192,7 +192,7 @@ impl PlacementService {
         }
     }
 
-    /// What this leader has heard of waits in its term. Not confirmed by a quorum: a circle of old
+    /// What was reported of waits to this leader in its term. Not confirmed by a quorum: a circle of old
     /// waits costs one transaction, and no wait is believed in for long.
     fn with_waits(
         &self,
@@ -270,10 +270,10 @@ impl PlacementService {
         }
     }
 
-    /// This leader's memory; a new one for a new term.
-    pub(crate) fn office(&self, term: u64) -> Result<MappedMutexGuard<'_, Office>> {
-        let mut office = self.office.lock();
-        match office.as_ref().map(|office| office.oracle.term()) {
+    /// This leader's volatile state; a new one for a new term.
+    pub(crate) fn leader_state(&self, term: u64) -> Result<MappedMutexGuard<'_, LeaderState>> {
+        let mut leader = self.leader_state.lock();
+        match leader.as_ref().map(|leader| leader.oracle.term()) {
             Some(known) if known == term => {}
             Some(known) if known > term => {
                 return Err(Error::NotLeader { region: PLACEMENT_REGION, leader: None });
@@ -281,10 +281,10 @@ impl PlacementService {
             // `decides` held in `term`, so the mark holds what every earlier leader persisted.
             _ => {
                 let high_water_ms = self.view.read().high_water_ms;
-                *office = Some(Office::new(term, high_water_ms, self.clock.now()));
+                *leader = Some(LeaderState::new(term, high_water_ms, self.clock.now()));
             }
         }
-        MutexGuard::try_map(office, Option::as_mut)
+        MutexGuard::try_map(leader, Option::as_mut)
             .map_err(|_| Error::NotLeader { region: PLACEMENT_REGION, leader: None })
     }
 
@@ -357,15 +357,15 @@ impl PlacementService {
     pub(crate) async fn allocate(&self, term: u64, count: u32) -> Result<Timestamp> {
         for _ in 0..WINDOWS {
             let allocated = {
-                let (mut office, now) = self.reading(term)?;
-                if office.oracle.waits_for_clocks(now) {
+                let (mut leader, now) = self.clocks(term)?;
+                if leader.oracle.waits_for_clocks(now) {
                     return Err(Error::Unavailable(
-                        "placement's leader has not heard the clocks of a majority of the row nodes \
+                        "placement's leader does not know the clocks of a majority of the row nodes \
                          yet: retry"
                             .into(),
                     ));
                 }
-                office.oracle.allocate(now, count)
+                leader.oracle.allocate(now, count)
             };
             match allocated {
                 Some(first) => return Ok(first),
@@ -375,12 +375,12 @@ impl PlacementService {
         Err(Error::Unavailable("the clock runs ahead faster than timestamps can follow".into()))
     }
 
-    /// What the clocks say, with the office that has heard them.
-    pub(crate) fn reading(&self, term: u64) -> Result<(MappedMutexGuard<'_, Office>, Reading)> {
+    /// What the clocks say, with the leader's state that holds them.
+    pub(crate) fn clocks(&self, term: u64) -> Result<(MappedMutexGuard<'_, LeaderState>, Reading)> {
         let voters = self.voters()?;
-        let office = self.office(term)?;
-        let now = office.reading(&voters, self.own_clock(), self.clock.now());
-        Ok((office, now))
+        let leader = self.leader_state(term)?;
+        let now = leader.reading(&voters, self.own_clock(), self.clock.now());
+        Ok((leader, now))
     }
 
     /// Nodes whose clocks count.
@@ -394,14 +394,14 @@ impl PlacementService {
 
     /// The times that leases go by.
     fn lease_times(&self, term: u64) -> Result<LeaseTimes> {
-        let (leader, now) = self.reading(term)?;
+        let (leader, now) = self.clocks(term)?;
         let from_ms = leader.oracle.time_ms(now).max(now.latest_ms);
         Ok(LeaseTimes { now_ms: now.clock_ms.unwrap_or(from_ms), from_ms })
     }
 
     /// Refuses everything once this leader's log is known to have gone back.
     pub(crate) fn check_sound(&self, term: u64) -> Result<()> {
-        match &self.office(term)?.damage {
+        match &self.leader_state(term)?.damage {
             None => Ok(()),
             Some(damage) => Err(Error::Corrupt(damage.clone())),
         }
@@ -416,13 +416,13 @@ impl PlacementService {
         report: &NodeReport,
         peers: &[PeerReport],
     ) -> Result<()> {
-        if self.office(term)?.contradiction(report, peers).is_none() {
+        if self.leader_state(term)?.contradiction(report, peers).is_none() {
             return Ok(());
         }
         // It may be deposed, and the timestamp its successor's.
         self.confirm(term).await?;
-        let mut office = self.office(term)?;
-        let Some(seen) = office.contradiction(report, peers).filter(|_| office.damage.is_none())
+        let mut leader = self.leader_state(term)?;
+        let Some(seen) = leader.contradiction(report, peers).filter(|_| leader.damage.is_none())
         else {
             return Ok(());
         };
@@ -431,10 +431,10 @@ impl PlacementService {
              the leader of term {term} began at {}, below it. Placement does nothing until that is \
              mended: bring back a row node that still has the log",
             self.node,
-            Timestamp::pack(office.oracle.begun_ms(), 0)
+            Timestamp::pack(leader.oracle.begun_ms(), 0)
         );
         tracing::error!(%damage, "placement has stopped");
-        office.damage = Some(damage);
+        leader.damage = Some(damage);
         Ok(())
     }
 
@@ -442,12 +442,12 @@ impl PlacementService {
     pub(crate) async fn extend(&self, term: u64) -> Result<()> {
         let _alone = self.extending.lock().await;
         let wanted = {
-            let (office, now) = self.reading(term)?;
-            office.oracle.wanted(now)
+            let (leader, now) = self.clocks(term)?;
+            leader.oracle.wanted(now)
         };
         if let Some(until_ms) = wanted {
             self.propose_in(term, Command::ExtendWindow { until_ms }).await?;
-            self.office(term)?.oracle.extended(until_ms);
+            self.leader_state(term)?.oracle.extended(until_ms);
         }
         Ok(())
     }
@@ -462,7 +462,7 @@ impl PlacementService {
     ) -> Result<Response> {
         let term = self.lead()?;
         // A process ends by this refusal, so it must not come from a leader that was deposed and has not
-        // heard of its registration.
+        // applied its registration.
         if self.view.read().check_session(node, report.session).is_err() {
             self.confirm(term).await?;
         }
@@ -476,16 +476,16 @@ impl PlacementService {
         self.check_report(term, node, &report, &peers).await?;
         self.note_mark(term, node, &report).await?;
         let mut changes = self.view.subscribe();
-        let (regions, founded) = {
-            let mut office = self.office(term)?;
-            if office.hear(node, report, peers, self.clock.now()) {
+        let (regions, created) = {
+            let mut leader = self.leader_state(term)?;
+            if leader.record_heartbeat(node, report, peers, self.clock.now()) {
                 self.view.announce();
             }
-            office.news(&self.view.read(), node)
+            leader.news(&self.view.read(), node)
         };
-        if (!regions.is_empty() || !founded.is_empty()) && self.check_sound(term).is_ok() {
+        if (!regions.is_empty() || !created.is_empty()) && self.check_sound(term).is_ok() {
             let now = self.allocate(term, 1).await?;
-            self.propose_in(term, Command::Report { regions, founded, now }).await?;
+            self.propose_in(term, Command::Report { regions, created, now }).await?;
         }
         let orders: Result<Vec<Order>> = timeout(HOLD, async {
             loop {
@@ -510,13 +510,13 @@ impl PlacementService {
     }
 
     fn orders(&self, term: u64, node: NodeId) -> Result<Vec<Order>> {
-        let mut office = self.office(term)?;
-        if office.damage.is_some() {
+        let mut leader = self.leader_state(term)?;
+        if leader.damage.is_some() {
             return Ok(Vec::new());
         }
         let state = self.view.read();
-        office.settle(&state, self.clock.now());
-        Ok(office.orders(&state, node))
+        leader.settle(&state, self.clock.now());
+        Ok(leader.orders(&state, node))
     }
 
     async fn locate(&self, key: &[u8]) -> Result<Response> {
@@ -525,13 +525,13 @@ impl PlacementService {
                 |kind| range_of(kind).is_some_and(|(start, end)| *start <= *key && *key < *end);
             state.regions.values().any(|record| covers(record.region.kind))
         };
-        self.settled(|state, office| match state.locate(key) {
-            Some(record) => Ok(Some(vec![office.route(state, &record.region)])),
+        self.settled(|state, leader| match state.locate(key) {
+            Some(record) => Ok(Some(vec![leader.route(state, &record.region)])),
             None if holes(state) => Ok(None),
             // Its table or index was dropped, but locks elsewhere may have their primary there,
             // and only there it is known what became of their transaction.
             None if let Some(region) = state.locate_dropped(key) => {
-                Ok(Some(vec![office.route(state, region)]))
+                Ok(Some(vec![leader.route(state, region)]))
             }
             None => Err(Error::not_found("table", "of the requested key")),
         })
@@ -539,27 +539,27 @@ impl PlacementService {
     }
 
     async fn regions(&self, kind: RegionKind) -> Result<Response> {
-        self.settled(|state, office| {
+        self.settled(|state, leader| {
             if !state.is_live(kind) || kind == RegionKind::Placement {
                 return Err(Error::not_found("table", format!("of {kind:?}")));
             }
             let tiles = state.tiling(kind);
             Ok(tiles.map(|tiles| {
-                tiles.into_iter().map(|tile| office.route(state, &tile.region)).collect()
+                tiles.into_iter().map(|tile| leader.route(state, &tile.region)).collect()
             }))
         })
         .await
     }
 
     async fn dropped_regions(&self, kind: RegionKind) -> Result<Response> {
-        self.settled(|state, office| {
-            let regions = state.readable_tombs(kind);
+        self.settled(|state, leader| {
+            let regions = state.readable_tombstones(kind);
             if regions.is_empty() {
                 return Err(Error::not_found("dropped table", format!("of {kind:?}")));
             }
             let whole = tiles(kind, regions.iter().copied());
             Ok(whole
-                .then(|| regions.into_iter().map(|region| office.route(state, region)).collect()))
+                .then(|| regions.into_iter().map(|region| leader.route(state, region)).collect()))
         })
         .await
     }
@@ -567,7 +567,7 @@ impl PlacementService {
     /// Looks something up, waiting while a split was reported by one half only.
     async fn settled<F>(&self, find: F) -> Result<Response>
     where
-        F: Fn(&State, &Office) -> Result<Option<Vec<Route>>>,
+        F: Fn(&State, &LeaderState) -> Result<Option<Vec<Route>>>,
     {
         let term = self.lead()?;
         self.confirm(term).await?;
@@ -576,8 +576,8 @@ impl PlacementService {
             loop {
                 changes.mark_unchanged();
                 let found = {
-                    let office = self.office(term)?;
-                    find(&self.view.read(), &office)?
+                    let leader = self.leader_state(term)?;
+                    find(&self.view.read(), &leader)?
                 };
                 if let Some(routes) = found {
                     return Ok(Response::Routes(routes));
@@ -596,19 +596,19 @@ impl PlacementService {
         let term = self.lead()?;
         self.confirm(term).await?;
         let (voters, own) = (self.voters()?, self.own_clock());
-        let office = self.office(term)?;
+        let leader = self.leader_state(term)?;
         let state = self.view.read();
         Ok(Response::Status {
-            nodes: office.node_statuses(&state, self.clock.now()),
+            nodes: leader.node_statuses(&state, self.clock.now()),
             routes: state
                 .regions
                 .values()
-                .map(|record| office.route(&state, &record.region))
+                .map(|record| leader.route(&state, &record.region))
                 .collect(),
-            peers: office.peer_reports(),
+            peers: leader.peer_reports(),
             leader: self.node,
-            garbage: office.garbage(&state),
-            time: office.time(&state, &voters, own, self.clock.now()),
+            garbage: leader.garbage(&state),
+            time: leader.time(&state, &voters, own, self.clock.now()),
         })
     }
 
@@ -616,15 +616,15 @@ impl PlacementService {
 
     async fn change(&self, change: CatalogChange) -> Result<Response> {
         let term = self.lead()?;
-        let placement = self.peer()?.region;
+        let group = self.peer()?.region;
         let now = self.allocate(term, 1).await?;
-        let nodes = self.office(term)?.founders(&self.view.read(), &placement, self.clock.now());
-        let command = Command::Change { change, founders: Founders(nodes), now };
+        let nodes = self.leader_state(term)?.eligible(&self.view.read(), &group, self.clock.now());
+        let command = Command::Change { change, eligible: EligibleNodes(nodes), now };
         let outcome = self.propose_in(term, command).await?;
-        let Outcome::Changed { catalog, table, founded } = outcome else {
+        let Outcome::Changed { catalog, table, created } = outcome else {
             return Err(Error::Corrupt(format!("placement answered {outcome:?} for a change")));
         };
-        self.await_leaders(term, founded).await;
+        self.await_leaders(term, created).await;
         Ok(Response::Changed { catalog, table })
     }
 
@@ -636,8 +636,8 @@ impl PlacementService {
             loop {
                 changes.mark_unchanged();
                 let Ok(all) = self
-                    .office(term)
-                    .map(|office| regions.iter().all(|region| office.leader(*region).is_some()))
+                    .leader_state(term)
+                    .map(|leader| regions.iter().all(|region| leader.leader(*region).is_some()))
                 else {
                     return;
                 };
@@ -646,7 +646,7 @@ impl PlacementService {
                 }
             }
         };
-        if timeout(FOUNDING, led).await.is_err() {
+        if timeout(LEADERS_TIMEOUT, led).await.is_err() {
             tracing::warn!(?regions, "new regions have no leader yet");
         }
     }

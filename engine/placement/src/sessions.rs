@@ -1,7 +1,7 @@
 //! Which process stands for a node, and which nodes are gone for good.
 //!
 //! Decided by commands alone. A node that was replaced at its address never comes back under its number,
-//! and a process whose directories are an older copy of what placement has heard of takes no part.
+//! and a process whose directories are an older copy of what placement has seen takes no part.
 
 use serde::{Deserialize, Serialize};
 use types::{Error, NodeId, Result};
@@ -39,7 +39,7 @@ impl Session {
         Known { boot: self.boot, id: self.id, mark: 0 }
     }
 
-    /// Whether its directories hold everything that `last` left there, as far as marks tell.
+    /// Whether its directories hold everything that `last` left there, as far as marks show.
     fn follows(&self, last: &Known) -> bool {
         let ended = self.known.id == last.id && self.known.mark >= last.mark;
         self.boot > last.boot && (ended || self.attempts.contains(&last.id))
@@ -80,7 +80,7 @@ impl State {
         match self.sessions.get(&node.id) {
             Some(last) if last.id != session.id && !session.follows(last) => {
                 Err(Error::Revoked(format!(
-                    "node {}'s directories are an older copy: placement has heard of start {} with mark \
+                    "node {}'s directories are an older copy: placement has seen start {} with mark \
                      {}, and they know of start {} with mark {}. Empty the data directory and the Raft \
                      log's and start it again: it joins as a new node",
                     node.id, last.boot, last.mark, session.known.boot, session.known.mark

@@ -26,20 +26,20 @@ pub const FIRST_TABLE: TableId = 100;
 /// Databases that exist in every cluster and hold no table of a user.
 pub const BUILT_IN_DATABASES: [&str; 2] = ["information_schema", "mysql"];
 
-/// A region and which of its founding voters have not been seen yet.
+/// A region and which of its initial voters have not been seen yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegionRecord {
-    /// Descriptor as last reported by a leader, or as founded.
+    /// Descriptor as last reported by a leader, or as created.
     pub region: Region,
-    /// Nodes that are still to create their founding voter. A node is struck off when it first
+    /// Nodes that are still to create their initial voter. A node is struck off when it first
     /// reports the peer, and is never asked again: a peer that lost its disk must not come back
     /// under its old identity.
-    pub unfounded: BTreeSet<NodeId>,
+    pub uncreated: BTreeSet<NodeId>,
 }
 
 /// A region whose table or index was dropped, until every member is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tomb {
+pub struct Tombstone {
     /// Last known descriptor.
     pub region: Region,
     /// When it was dropped: snapshots before this may still read it.
@@ -73,7 +73,7 @@ pub struct State {
     /// Live regions.
     pub regions: BTreeMap<RegionId, RegionRecord>,
     /// Dropped regions that some node may still hold.
-    pub tombs: BTreeMap<RegionId, Tomb>,
+    pub tombstones: BTreeMap<RegionId, Tombstone>,
     /// Names.
     pub catalog: Catalog,
     /// Highest column and index numbers that each table ever used: stored rows and keys carry them.
@@ -113,7 +113,7 @@ impl State {
             next_id: FIRST_ID,
             next_table: FIRST_TABLE,
             regions: BTreeMap::new(),
-            tombs: BTreeMap::new(),
+            tombstones: BTreeMap::new(),
             catalog: Catalog {
                 version: 1,
                 databases: BUILT_IN_DATABASES.map(String::from).to_vec(),
@@ -162,9 +162,9 @@ impl State {
 
     /// The dropped region whose range holds the key, as long as it exists.
     pub fn locate_dropped(&self, key: &[u8]) -> Option<&Region> {
-        self.tombs
+        self.tombstones
             .values()
-            .map(|tomb| &tomb.region)
+            .map(|tombstone| &tombstone.region)
             .filter(|region| region.contains(key))
             .max_by_key(|region| region.epoch.version)
     }
@@ -180,10 +180,11 @@ impl State {
 
     /// The dropped regions of a kind that somebody may still read, in key order; whether they cover
     /// the kind's whole range is for [`tiles`] to say.
-    pub fn readable_tombs(&self, kind: RegionKind) -> Vec<&Region> {
-        let readable = |tomb: &&Tomb| self.is_readable(tomb.dropped);
-        let tombs = self.tombs.values().filter(|tomb| tomb.region.kind == kind);
-        let mut found: Vec<&Region> = tombs.filter(readable).map(|tomb| &tomb.region).collect();
+    pub fn readable_tombstones(&self, kind: RegionKind) -> Vec<&Region> {
+        let readable = |tombstone: &&Tombstone| self.is_readable(tombstone.dropped);
+        let tombstones = self.tombstones.values().filter(|tombstone| tombstone.region.kind == kind);
+        let mut found: Vec<&Region> =
+            tombstones.filter(readable).map(|tombstone| &tombstone.region).collect();
         found.sort_by(|a, b| a.start.cmp(&b.start));
         found
     }
@@ -208,7 +209,7 @@ impl State {
 
     /// Whether a region of this number was lost with those who knew of it.
     pub fn is_lost(&self, region: RegionId) -> bool {
-        let known = self.regions.contains_key(&region) || self.tombs.contains_key(&region);
+        let known = self.regions.contains_key(&region) || self.tombstones.contains_key(&region);
         region < self.recovered.below && !known
     }
 

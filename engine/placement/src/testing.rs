@@ -1,4 +1,4 @@
-//! Stand-ins for the tests of this room and of those above.
+//! Stand-ins for the tests of this crate and of those above.
 //!
 //! Nothing here reaches a network or a disk.
 

@@ -32,26 +32,26 @@ impl PlacementService {
             self.signing_key().await?;
         }
         let in_use = {
-            let (office, now) = self.reading(term)?;
-            office.oracle.in_use(now)
+            let (leader, now) = self.clocks(term)?;
+            leader.oracle.in_use(now)
         };
         if in_use {
             self.extend(term).await?;
         }
-        let (ended, buried) = {
-            let (office, now) = self.reading(term)?;
+        let (ended, purged) = {
+            let (leader, now) = self.clocks(term)?;
             let state = self.view.read();
             let over = |now_ms: &u64| state.leases.values().any(|one| one.expires_ms <= *now_ms);
-            (now.clock_ms.filter(over), office.burials(&state))
+            (now.clock_ms.filter(over), leader.purgeable(&state))
         };
         if let Some(now_ms) = ended {
             self.propose_in(term, Command::ExpireLeases { now_ms }).await?;
         }
-        if !buried.is_empty() {
-            self.propose_in(term, Command::Bury(buried)).await?;
+        if !purged.is_empty() {
+            self.propose_in(term, Command::Purge(purged)).await?;
         }
         self.free_silent(term).await?;
-        let complete = self.office(term)?.newly_complete(&self.view.read());
+        let complete = self.leader_state(term)?.newly_complete(&self.view.read());
         if !complete.is_empty() {
             self.propose_in(term, Command::NoteComplete(complete)).await?;
         }
@@ -64,20 +64,20 @@ impl PlacementService {
     async fn collect(&self, term: u64) -> Result<()> {
         let at = self.clock.now();
         let now_ms = {
-            let (mut office, now) = self.reading(term)?;
+            let (mut leader, now) = self.clocks(term)?;
             // No lease may end by anything else than the clocks of a majority.
             let Some(now_ms) = now.clock_ms else { return Ok(()) };
             let pace = safe_point::pace(self.view.read().life_ms);
-            if office.collected.is_some_and(|last| at.since(last) < pace) {
+            if leader.collected.is_some_and(|last| at.since(last) < pace) {
                 return Ok(());
             }
-            office.collected = Some(at);
+            leader.collected = Some(at);
             now_ms
         };
         let now = self.allocate(term, 1).await?;
         let (known, point) = {
-            let (office, state) = (self.office(term)?, self.view.read());
-            (state.safe_point, office.safe_point(&state, now, at))
+            let (leader, state) = (self.leader_state(term)?, self.view.read());
+            (state.safe_point, leader.safe_point(&state, now, at))
         };
         match point {
             Some(point) if point.floor > known.floor || point.settled > known.settled => {
@@ -91,11 +91,11 @@ impl PlacementService {
     async fn schedule(&self, term: u64) -> Result<()> {
         let now = self.clock.now();
         let (moves, count) = {
-            let mut office = self.office(term)?;
+            let mut leader = self.leader_state(term)?;
             let state = self.view.read();
-            office.settle(&state, now);
-            let moves = scheduler::plan(&office.picture(&state, now));
-            let count = office.numbers_needed(&moves);
+            leader.settle(&state, now);
+            let moves = scheduler::plan(&leader.cluster_view(&state, now));
+            let count = leader.numbers_needed(&moves);
             (moves, count)
         };
         if moves.is_empty() {
@@ -110,7 +110,7 @@ impl PlacementService {
         };
         tracing::info!(?moves, "scheduled");
         let numbers = first..first + u64::from(count);
-        self.office(term)?.undertake(&self.view.read(), moves, numbers, now);
+        self.leader_state(term)?.undertake(&self.view.read(), moves, numbers, now);
         self.view.announce();
         Ok(())
     }

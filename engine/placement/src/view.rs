@@ -72,7 +72,7 @@ impl View {
         self.state.read()
     }
 
-    /// Tells when the catalog or the regions changed.
+    /// Notifies when the catalog or the regions changed.
     pub fn subscribe(&self) -> Changes {
         let changed = self.changed.clone();
         let seen = changed.count.load(Ordering::Acquire);

@@ -1,6 +1,6 @@
 //! Committed entries on their way into the machine.
 //!
-//! Entries are applied in order, once each, in batches; what was applied is told to those who
+//! Entries are applied in order, once each, in batches; what was applied is reported to those who
 //! wait only after the batch has ended and readers can see it.
 
 use std::collections::VecDeque;
@@ -152,7 +152,7 @@ impl Peer {
         Ok(children)
     }
 
-    /// Makes the batch visible, and durable if groups are about to be founded on it.
+    /// Makes the batch visible, and durable if groups are about to be created on it.
     fn end_batch(&mut self, durable: bool, answers: &mut Answers) -> Result<()> {
         let Slot::Here(machine) = &mut self.slot else { return Ok(()) };
         machine.finish_batch()?;

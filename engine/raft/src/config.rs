@@ -1,4 +1,4 @@
-//! What a store is told at start. Counts of ticks, never times: the store reads no clock.
+//! A store's configuration. Counts of ticks, never times: the store reads no clock.
 
 use types::region::PLACEMENT_REGION;
 use types::{NodeId, RegionId};
@@ -58,7 +58,7 @@ pub struct StoreConfig {
     pub keep_entries: u64,
     /// Entries that a leader keeps at most for a member that is behind.
     pub keep_entries_for_slow: u64,
-    /// Entries applied but not durable at which the machine is told to persist.
+    /// Entries applied but not durable at which the machine is asked to persist.
     pub persist_entries: u64,
     /// Snapshots sent at a time.
     pub max_snapshots: usize,

@@ -1,8 +1,8 @@
 //! In which groups this process takes part, and whose messages it takes.
 //!
 //! A voter must not take part before it is known that no other process stands for its node. Within
-//! placement's group nobody could tell it so: there the later start of a node is heard, and the earlier
-//! one no more.
+//! placement's group nobody could inform it: there messages of a node's later start are accepted, and those of
+//! the earlier one are dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,17 +31,17 @@ impl Store {
         self.config.participation.includes(region)
     }
 
-    /// Whether a message comes from the node's last start, as far as this node has heard.
+    /// Whether a message comes from the node's last start, as far as this node knows.
     pub(crate) fn heeds(&mut self, envelope: &Envelope) -> bool {
         self.fence.heeds(envelope.from.node, envelope.session)
     }
 }
 
-/// The last start of each node that was heard.
+/// The last start of each node that is known.
 #[derive(Default)]
 pub(crate) struct Fence {
     last: BTreeMap<NodeId, Session>,
-    /// Nodes of which an earlier start was heard, too.
+    /// Nodes of which messages of an earlier start came, too.
     fenced: BTreeSet<NodeId>,
 }
 
@@ -54,15 +54,15 @@ impl Fence {
         if session.boot > last.boot {
             *last = session;
         }
-        let heard = *last == session;
-        if !heard && self.fenced.insert(node) {
+        let accepted = *last == session;
+        if !accepted && self.fenced.insert(node) {
             tracing::warn!(
                 node,
                 boot = session.boot,
-                "an earlier process of the node, or a copy of it, still sends: it is not heard"
+                "an earlier process of the node, or a copy of it, still sends: its messages are dropped"
             );
         }
-        heard
+        accepted
     }
 }
 
@@ -76,13 +76,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_later_start_is_heard_and_of_two_copies_the_first() {
+    fn the_later_start_is_accepted_and_of_two_copies_the_first() {
         let mut fence = Fence::default();
         let session = |boot, id| Session { boot, id };
         assert!(fence.heeds(2, session(5, 50)));
-        assert!(fence.heeds(3, session(1, 10)), "nodes are told apart");
+        assert!(fence.heeds(3, session(1, 10)), "nodes are distinguished");
         assert!(fence.heeds(2, session(6, 60)));
-        assert!(!fence.heeds(2, session(5, 50)), "an earlier start goes on unheard");
+        assert!(!fence.heeds(2, session(5, 50)), "an earlier start is accepted");
         assert!(!fence.heeds(2, session(6, 61)), "a second copy of the same start");
         assert!(fence.heeds(2, session(6, 60)));
         assert!(fence.heeds(2, Session::default()), "who does not count is not fenced");

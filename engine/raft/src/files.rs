@@ -18,7 +18,7 @@ use crate::synced::{LogFileId, Synced};
 pub(crate) struct Health {
     synced: Synced,
     /// Set before the log is closed: raft-engine then syncs once more and panics if that fails,
-    /// although everything that anyone was told of is synced already.
+    /// although everything that was acknowledged is synced already.
     pub closing: AtomicBool,
     failed: AtomicBool,
 }

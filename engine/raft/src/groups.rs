@@ -1,6 +1,6 @@
 //! A node's Raft groups, as seen by those who propose to them and read from them.
 //!
-//! The store's handle implements this; so does a one-node stand-in for tests of the rooms above.
+//! The store's handle implements this; so does a one-node stand-in for tests of the crates above.
 
 use futures::future::BoxFuture;
 use types::{Peer, PeerId, Region, RegionId, Result};
@@ -48,7 +48,7 @@ pub trait Groups: Send + Sync + 'static {
     fn statuses(&self) -> Vec<PeerStatus>;
 
     /// Whether the log of an earlier process was set aside as damaged, and what it held is not all replaced
-    /// yet as far as this process has seen at its start; or may have been cut where nobody can tell.
+    /// yet as far as this process has seen at its start; or may have been cut where nobody can know.
     fn begun_anew(&self) -> bool {
         false
     }
@@ -71,7 +71,7 @@ pub trait Groups: Send + Sync + 'static {
     /// Leader: hands over to another voter; best effort.
     fn transfer(&self, region: RegionId, to: PeerId);
 
-    /// Creates a founding voter on this node, unless the region is there or was destroyed.
+    /// Creates an initial voter on this node, unless the region is there or was destroyed.
     fn create(&self, region: Region) -> Pending<()>;
 
     /// Removes this node's peer and its data.

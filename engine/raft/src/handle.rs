@@ -18,7 +18,7 @@ use crate::groups::{Groups, PeerStatus, Pending};
 use crate::log::RaftLog;
 use crate::machine::Position;
 use crate::peer::describe_panic;
-use crate::reply::{Reply, at_once, question};
+use crate::reply::{Reply, at_once, reply_channel};
 use crate::snapshot::{SpoolDir, SpoolWriter, Spooled};
 use crate::store::{Board, Store};
 use crate::transport::Envelope;
@@ -118,7 +118,7 @@ impl StoreHandle {
     }
 
     /// Ends a snapshot's spool and offers it to the region's peer. Once this returns the snapshot
-    /// is safe on disk, and the sender may be told that it arrived.
+    /// is safe on disk, and may be acknowledged to the sender.
     pub fn spooled(&self, spool: SpoolWriter) -> Result<()> {
         let spooled = Box::new(spool.finish()?);
         self.mail.send(Mail::Snapshot(spooled)).map_err(|_| stopped())
@@ -136,12 +136,12 @@ impl StoreHandle {
         }
     }
 
-    fn ask<T: Send + 'static>(
+    fn submit<T: Send + 'static>(
         &self,
         what: &'static str,
         mail: impl FnOnce(Reply<T>) -> Mail,
     ) -> Pending<T> {
-        let (reply, pending) = question(what);
+        let (reply, pending) = reply_channel(what);
         match self.mail.try_send(mail(reply)) {
             Ok(()) => pending,
             Err(TrySendError::Full(_)) => at_once(Err(Error::Unavailable(
@@ -170,15 +170,15 @@ impl Groups for StoreHandle {
     }
 
     fn propose(&self, region: RegionId, term: u64, data: Vec<u8>) -> Pending<Position> {
-        self.ask("a proposal", |reply| Mail::Propose(region, term, data, reply))
+        self.submit("a proposal", |reply| Mail::Propose(region, term, data, reply))
     }
 
     fn read_index(&self, region: RegionId) -> Pending<u64> {
-        self.ask("a read index", |reply| Mail::ReadIndex(region, reply))
+        self.submit("a read index", |reply| Mail::ReadIndex(region, reply))
     }
 
     fn change_membership(&self, region: RegionId, peers: Vec<Peer>) -> Pending<Region> {
-        self.ask("a membership change", |reply| Mail::Membership(region, peers, reply))
+        self.submit("a membership change", |reply| Mail::Membership(region, peers, reply))
     }
 
     fn transfer(&self, region: RegionId, to: PeerId) {
@@ -187,11 +187,11 @@ impl Groups for StoreHandle {
     }
 
     fn create(&self, region: Region) -> Pending<()> {
-        self.ask("a region's creation", |reply| Mail::Create(Box::new(region), reply))
+        self.submit("a region's creation", |reply| Mail::Create(Box::new(region), reply))
     }
 
     fn destroy(&self, region: RegionId) -> Pending<()> {
-        self.ask("a peer's removal", |reply| Mail::Destroy(region, reply))
+        self.submit("a peer's removal", |reply| Mail::Destroy(region, reply))
     }
 }
 
@@ -220,7 +220,7 @@ impl Driver {
     }
 }
 
-/// Rounds and ticks until told to stop.
+/// Rounds and ticks until it is stopped.
 fn drive(store: &mut Store, inbox: &Receiver<Mail>, clock: &dyn Clock) {
     let mut next_tick = clock.now() + TICK;
     let mut busy = true;

@@ -1,4 +1,4 @@
-//! How peers come and go: founded, created for a message, split off, removed, destroyed.
+//! How peers come and go: created with their group, created for a message, split off, removed, destroyed.
 //!
 //! No two peers on a node ever overlap in range, and a peer that was destroyed never comes back:
 //! it might have forgotten what it acknowledged.
@@ -10,7 +10,7 @@ use types::{Error, Region, RegionId, RegionKind, Result};
 use crate::groups::PeerStatus;
 use crate::log::{LogWrite, NODE_GROUP};
 use crate::machine::{INITIAL_POSITION, Machine, Position};
-use crate::peer::{Peer, Slot, asks_for_vote};
+use crate::peer::{Peer, Slot, is_vote_request};
 use crate::recovery::dead_key;
 use crate::reply::Reply;
 use crate::storage::{GroupStorage, KEY_SPOOL, LocalPeer, PendingSpool, conf_state, snapshot_at};
@@ -18,21 +18,21 @@ use crate::store::Store;
 use crate::transport::{Envelope, SnapshotReport, SnapshotStream};
 
 impl Store {
-    /// Whether a message may go to a peer here; creates the peer where it should exist, and tells
-    /// a sender that was removed that it was.
+    /// Whether a message may go to a peer here; creates the peer where it should exist, and informs
+    /// a sender that was removed.
     pub(crate) fn admit(&mut self, envelope: &Envelope) -> bool {
         if envelope.to.node != self.config.node || self.dead.contains(&envelope.to.id) {
             return false;
         }
-        let told: Option<Region> =
+        let sent: Option<Region> =
             envelope.region_bytes.as_ref().and_then(|bytes| postcard::from_bytes(bytes).ok());
-        let told = told.filter(|region| region.id == envelope.region);
+        let sent = sent.filter(|region| region.id == envelope.region);
         if let Some(broken) = self.broken.get(&envelope.region) {
             // One that cannot go on makes way for its successor.
             let PeerStatus { region: known, peer, .. } = &broken.status;
-            let newer = |told: &Region| told.epoch.conf > known.epoch.conf;
-            if told.is_some_and(|told| newer(&told) && told.peer(peer.id).is_none()) {
-                self.graves.entry(envelope.region).or_default();
+            let newer = |sent: &Region| sent.epoch.conf > known.epoch.conf;
+            if sent.is_some_and(|sent| newer(&sent) && sent.peer(peer.id).is_none()) {
+                self.removals.entry(envelope.region).or_default();
                 self.dirty.insert(envelope.region);
             }
             return false;
@@ -41,12 +41,12 @@ impl Store {
             if peer.removed {
                 return false;
             }
-            if let Some(told) = &told
-                && told.epoch.conf > peer.region.epoch.conf
-                && told.peer(peer.me.id).is_none()
+            if let Some(sent) = &sent
+                && sent.epoch.conf > peer.region.epoch.conf
+                && sent.peer(peer.me.id).is_none()
             {
                 peer.removed = true;
-                self.graves.entry(envelope.region).or_default();
+                self.removals.entry(envelope.region).or_default();
                 self.dirty.insert(envelope.region);
                 return false;
             }
@@ -57,16 +57,16 @@ impl Store {
                 && envelope.epoch.conf < peer.region.epoch.conf
                 && peer.applied.index > 0;
             if stale {
-                let answer = peer.tell_region(envelope.from);
+                let answer = peer.region_envelope(envelope.from);
                 // An answer to an answer would go on for ever.
-                if told.is_none() {
+                if sent.is_none() {
                     self.transport.send(vec![answer]);
                 }
                 return false;
             }
             return true;
         }
-        told.is_some_and(|region| {
+        sent.is_some_and(|region| {
             region.peer(envelope.to.id) == Some(&envelope.to)
                 && self.create_member(&region, envelope)
         })
@@ -77,9 +77,10 @@ impl Store {
         if envelope.message.is_empty() {
             return false;
         }
-        let asks = Message::parse_from_bytes(&envelope.message).is_ok_and(|m| asks_for_vote(&m));
-        if self.overlaps(region) || (asks && !self.held.overdue(self.now, region.id)) {
-            if asks {
+        let is_vote =
+            Message::parse_from_bytes(&envelope.message).is_ok_and(|m| is_vote_request(&m));
+        if self.overlaps(region) || (is_vote && !self.held.overdue(self.now, region.id)) {
+            if is_vote {
                 self.held.keep(self.now, envelope.clone());
             }
             return false;
@@ -105,7 +106,7 @@ impl Store {
                 && region.start < other.end
         };
         let broken = self.broken.values().map(|broken| &broken.status.region);
-        let children = self.unfounded.iter().map(|(machine, _)| machine.region());
+        let children = self.new_children.iter().map(|(machine, _)| machine.region());
         self.peers.values().map(|peer| &peer.region).chain(broken).chain(children).any(clash)
     }
 
@@ -125,7 +126,7 @@ impl Store {
         Ok(())
     }
 
-    /// Creates a founding voter.
+    /// Creates an initial voter.
     pub(crate) fn create(&mut self, region: Region, reply: Reply<()>) {
         let result = self.try_create(&region);
         self.answers.push(reply, result);
@@ -144,7 +145,7 @@ impl Store {
         }
         if me.role != types::PeerRole::Voter || region.id == NODE_GROUP {
             return Err(Error::Invalid(format!(
-                "peer {} cannot found region {}",
+                "peer {} cannot be an initial voter of region {}",
                 me.id, region.id
             )));
         }
@@ -159,13 +160,13 @@ impl Store {
         }
         self.add_peer(machine, me, INITIAL_POSITION, region)?;
         let first = region.voters().next().is_some_and(|voter| voter.id == me.id);
-        self.founded(region.id, first);
+        self.group_created(region.id, first);
         Ok(())
     }
 
     /// A group begins: the one that should lead does not wait for a timeout, and messages that
-    /// came before it are heard.
-    pub(crate) fn founded(&mut self, region: RegionId, campaign: bool) {
+    /// came before it are handled.
+    pub(crate) fn group_created(&mut self, region: RegionId, campaign: bool) {
         if let Some(peer) = self.peers.get_mut(&region)
             && campaign
         {
@@ -175,10 +176,10 @@ impl Store {
         self.receive(held);
     }
 
-    /// Founds the groups of a split's children. Their machines are durable already, so a crash
-    /// before this leaves machines that are founded at the next start.
-    pub(crate) fn found_children(&mut self) {
-        for (machine, campaign) in std::mem::take(&mut self.unfounded) {
+    /// Creates the groups of a split's children. Their machines are durable already, so a crash
+    /// before this leaves machines whose groups are created at the next start.
+    pub(crate) fn create_children(&mut self) {
+        for (machine, campaign) in std::mem::take(&mut self.new_children) {
             let region = machine.region().clone();
             let me = region.peer_on(self.config.node).copied();
             let Some(me) = me.filter(|me| !self.dead.contains(&me.id)) else {
@@ -194,7 +195,7 @@ impl Store {
             }
             let cut = machine.applied();
             match self.add_child(machine, me, cut, &region) {
-                Ok(()) => self.founded(region.id, campaign),
+                Ok(()) => self.group_created(region.id, campaign),
                 Err(error) => {
                     tracing::error!(region = region.id, %error, "a split's child waits");
                 }
@@ -210,7 +211,7 @@ impl Store {
         region: &Region,
     ) -> Result<()> {
         if let Err(error) = self.write_new(me, cut, region) {
-            self.unfounded.push((machine, false));
+            self.new_children.push((machine, false));
             return Err(error);
         }
         let peer = Peer::open(&self.config, self.log.clone(), me, machine, self.boot)?;
@@ -234,23 +235,23 @@ impl Store {
         } else if !self.broken.contains_key(&region) {
             return self.answers.push(reply, Ok(()));
         }
-        self.graves.entry(region).or_default().push(reply);
+        self.removals.entry(region).or_default().push(reply);
         self.dirty.insert(region);
     }
 
-    /// Destroys the peers that are to go and whose machines are at hand.
-    pub(crate) fn bury(&mut self) {
-        for (region, replies) in std::mem::take(&mut self.graves) {
+    /// Destroys the removed peers whose machines are at hand.
+    pub(crate) fn destroy_removed(&mut self) {
+        for (region, replies) in std::mem::take(&mut self.removals) {
             let away = |peer: &Peer| !matches!(peer.slot, Slot::Here(_));
             if self.peers.get(&region).is_some_and(away) {
-                self.graves.insert(region, replies);
+                self.removals.insert(region, replies);
                 continue;
             }
-            let result = self.bury_one(region);
+            let result = self.destroy_peer(region);
             if let Err(error) = &result {
                 tracing::error!(region, %error, "peer cannot be destroyed yet");
                 // Until then it stays silent; the next tick's round tries again.
-                self.graves.entry(region).or_default();
+                self.removals.entry(region).or_default();
             }
             for reply in replies {
                 self.answers.push(reply, result.clone());
@@ -258,7 +259,7 @@ impl Store {
         }
     }
 
-    fn bury_one(&mut self, region: RegionId) -> Result<()> {
+    fn destroy_peer(&mut self, region: RegionId) -> Result<()> {
         let id = match (self.peers.get(&region), self.broken.get(&region)) {
             (Some(peer), _) => peer.me.id,
             (None, Some(broken)) => broken.status.peer.id,
@@ -297,7 +298,7 @@ impl Store {
         if peer.sending.contains(&to) {
             return;
         }
-        // Dropped on every way out below, which tells Raft to ask again.
+        // Dropped on every way out below, which makes Raft ask again.
         let report = SnapshotReport::new(region, to, self.outcomes.0.clone());
         let Slot::Here(machine) = &peer.slot else { return };
         if under_way >= self.config.max_snapshots || peer.applied.index == 0 {

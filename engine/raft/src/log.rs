@@ -243,7 +243,7 @@ impl RaftLog {
         Some((self.engine.first_index(region)?, self.engine.last_index(region)?))
     }
 
-    /// Writes a batch, and syncs it if it holds anything that others are told of.
+    /// Writes a batch, and syncs it if it holds anything that is acknowledged to others.
     pub(crate) fn write(&self, write: &LogWrite) -> Result<()> {
         if self.broken.load(Ordering::Acquire) {
             return Err(Error::Io(
@@ -329,7 +329,7 @@ impl RaftLog {
         Ok(entries)
     }
 
-    /// raft-engine keeps the last block it read per thread, under a key that does not tell one log
+    /// raft-engine keeps the last block it read per thread, under a key that does not distinguish one log
     /// from another; where there are several, each read gets a thread of its own.
     fn read<T: Send>(&self, read: impl FnOnce() -> raft_engine::Result<T> + Send) -> Result<T> {
         let result = if self.simulated {

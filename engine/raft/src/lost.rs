@@ -1,6 +1,6 @@
 //! A log that is damaged is set aside, and the node goes on with an empty one.
 //!
-//! That it is so is noted first, durably: without the note, groups whose log is gone could be founded
+//! That it is so is noted first, durably: without the note, groups whose log is gone could be created
 //! anew, and their peers would vote although they have forgotten what they acknowledged. The damaged
 //! files are kept until every peer concerned is replaced.
 

@@ -63,7 +63,7 @@ pub trait Machine: Send {
     fn durable_index(&self) -> u64;
 
     /// Makes everything applied durable. Called off the online path, before the log is cut; and
-    /// right after creation, a split and a restore, before a group is founded on the state.
+    /// right after creation, a split and a restore, before a group is created on the state.
     fn persist(&mut self) -> Result<()>;
 
     /// A stream of the state at [`Machine::applied`], for a member that has no log to follow. It
@@ -98,9 +98,9 @@ pub trait Machines: Send {
     /// was persisted once and not destroyed, those that hold nothing included.
     fn recover(&mut self) -> Result<Vec<Box<dyn Machine>>>;
 
-    /// A machine for a new peer: empty at [`INITIAL_POSITION`] for a founding voter, or holding
+    /// A machine for a new peer: empty at [`INITIAL_POSITION`] for an initial voter, or holding
     /// nothing (`applied` of index 0) for a member that waits for a snapshot.
-    fn create(&mut self, region: &Region, founding: bool) -> Result<Box<dyn Machine>>;
+    fn create(&mut self, region: &Region, initial: bool) -> Result<Box<dyn Machine>>;
 
     /// Removes what is stored for a region whose peer left this node; `machine` is its last state.
     fn destroy(&mut self, machine: Box<dyn Machine>) -> Result<()>;

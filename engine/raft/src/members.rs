@@ -56,9 +56,9 @@ impl Peer {
             .is_some_and(|(conf, until)| conf == self.region.epoch.conf && now < until);
         match step {
             Step::Done => answers.push(change.reply, Ok(self.region.clone())),
-            Step::HandOver(heir) => {
-                self.transfer(heir);
-                let leader = self.region.peer(heir).map(|peer| peer.node);
+            Step::HandOver(transferee) => {
+                self.transfer(transferee);
+                let leader = self.region.peer(transferee).map(|peer| peer.node);
                 let error = Error::NotLeader { region: self.region.id, leader };
                 answers.push(change.reply, Err(error));
             }
@@ -93,14 +93,14 @@ impl Peer {
             .is_some_and(|proposed| proposed.is_ok())
     }
 
-    /// Tells those who left the group that they did.
+    /// Informs those who left the group that they did.
     pub fn dismiss(&self, before: &Region, out: &mut Outbox) {
         if !self.leads() {
             return;
         }
         let gone = |id: PeerId| self.region.peer(id).is_none();
         for peer in before.peers.iter().filter(|peer| gone(peer.id)) {
-            out.envelopes.push(self.tell_region(*peer));
+            out.envelopes.push(self.region_envelope(*peer));
         }
     }
 }

@@ -171,9 +171,9 @@ fn remove(
     }
     let stays =
         |peer: &&Peer| peer.id != leader && target.iter().any(|wanted| wanted.id == peer.id);
-    let heirs: Vec<PeerId> = region.voters().filter(stays).map(|peer| peer.id).collect();
-    match heirs.iter().find(|heir| caught_up(**heir)).or(heirs.first()) {
-        Some(heir) => Step::HandOver(*heir),
+    let transferees: Vec<PeerId> = region.voters().filter(stays).map(|peer| peer.id).collect();
+    match transferees.iter().find(|transferee| caught_up(**transferee)).or(transferees.first()) {
+        Some(transferee) => Step::HandOver(*transferee),
         None => Step::Await(id),
     }
 }

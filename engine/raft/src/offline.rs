@@ -2,7 +2,7 @@
 //! have lost their quorum.
 //!
 //! [`Offline::finish`] gives up what Raft promises, for people who have nothing better left: entries
-//! that no majority may have had count as committed, and the other members as gone. It tells nobody,
+//! that no majority may have had count as committed, and the other members as gone. It informs nobody,
 //! so members that come back with their old logs would go on, too.
 //!
 //! Everything goes through the group's log: an entry by which the peer becomes the only voter, and
@@ -31,17 +31,17 @@ use crate::work::Inline;
 /// Record: groups are being made to go on alone, and not all of that is written.
 const KEY_BEGUN: &[u8] = b"recovery";
 
-/// Rounds in which a store that hears nobody comes to rest; each applies megabytes.
+/// Rounds in which a store that gets no messages comes to rest; each applies megabytes.
 const MAX_ROUNDS: usize = 1 << 20;
 
 /// What a node holds of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replica {
-    /// The region as applied; of a peer that holds nothing, as it was told.
+    /// The region as applied; of a peer that holds nothing, as it was sent.
     pub region: Region,
     /// The node's member.
     pub peer: Member,
-    /// The highest term that it has heard of.
+    /// The highest term that it knows of.
     pub term: u64,
     /// Its last entry.
     pub last: Position,
@@ -84,7 +84,7 @@ pub struct Alone {
     pub term: u64,
     /// With this count of its membership.
     pub conf: u64,
-    /// What its machine is told right after that.
+    /// What its machine gets right after that.
     pub command: Option<Vec<u8>>,
 }
 

@@ -70,7 +70,7 @@ pub(crate) struct Outbox {
 pub(crate) struct Peer {
     pub me: types::Peer,
     session: Session,
-    /// As applied; of a peer that holds nothing, as it was told.
+    /// As applied; of a peer that holds nothing, as it was sent.
     pub region: Region,
     pub applied: Position,
     pub raw: RawNode<GroupStorage>,
@@ -84,7 +84,7 @@ pub(crate) struct Peer {
     pub delayed: Option<(u64, String)>,
     /// Whether it has to be replaced.
     lost: bool,
-    /// Applied its own removal, or was told of it.
+    /// Applied its own removal, or learned of it.
     pub removed: bool,
     /// Members to whom a snapshot is under way.
     pub sending: BTreeSet<PeerId>,
@@ -200,7 +200,7 @@ impl Peer {
         self.fail(&format!("{what}{error}"));
     }
 
-    /// Tells those who wait that the peer stopped.
+    /// Informs waiters that the peer stopped.
     pub fn abandon(&mut self, why: &str, answers: &mut Answers) {
         let error = Error::Unavailable(format!("region {} on this node: {why}", self.region.id));
         self.proposals.abandon(self.region.id, why, answers);
@@ -272,7 +272,7 @@ impl Peer {
         if let Some(why) = self.has_lost(&message) {
             return self.lose(&why);
         }
-        // raft-rs refuses what is stale; there is nobody to tell.
+        // raft-rs refuses what is stale; there is nobody to inform.
         self.guarded(|raw| raw.step(message).ok());
     }
 
@@ -441,7 +441,7 @@ impl Peer {
         }
         if self.lonely >= LONELY_TICKS {
             self.lonely = 0;
-            self.ask_whether_member(out);
+            self.query_membership(out);
         }
         if !self.runs() || !self.raw.has_ready() {
             return Ok(None);
@@ -552,7 +552,7 @@ impl Peer {
         let new = if self.leads() {
             self.raw.raft.prs().get(message.to).is_some_and(|progress| progress.matched == 0)
         } else {
-            asks_for_vote(message)
+            is_vote_request(message)
         };
         Some(Envelope {
             region: self.region.id,
@@ -569,8 +569,8 @@ impl Peer {
         postcard::to_stdvec(&self.region).ok()
     }
 
-    /// Tells another peer what the region looks like.
-    pub fn tell_region(&self, to: types::Peer) -> Envelope {
+    /// A message to another peer with the region's descriptor.
+    pub fn region_envelope(&self, to: types::Peer) -> Envelope {
         Envelope {
             region: self.region.id,
             epoch: self.region.epoch,
@@ -582,10 +582,10 @@ impl Peer {
         }
     }
 
-    fn ask_whether_member(&self, out: &mut Outbox) {
+    fn query_membership(&self, out: &mut Outbox) {
         for to in self.known.values().filter(|peer| peer.id != self.me.id) {
             let region_bytes = None;
-            out.envelopes.push(Envelope { region_bytes, ..self.tell_region(*to) });
+            out.envelopes.push(Envelope { region_bytes, ..self.region_envelope(*to) });
         }
     }
 
@@ -610,7 +610,7 @@ impl Peer {
         let last = self.raw.raft.raft_log.last_index();
         self.raw.raft.prs().get(id).is_some_and(|progress| {
             // Raft goes on probing a member that acknowledged its snapshot before the snapshot's
-            // sender heard of it, until the next entry; an idle region has none for a long time.
+            // sender knew of it, until the next entry; an idle region has none for a long time.
             progress.matched >= last
                 || progress.state == raft_rs::ProgressState::Replicate
                     && progress.matched + NEAR >= last
@@ -619,7 +619,7 @@ impl Peer {
 }
 
 /// Whether a message asks for a vote, or whether one would be given.
-pub(crate) fn asks_for_vote(message: &Message) -> bool {
+pub(crate) fn is_vote_request(message: &Message) -> bool {
     matches!(message.get_msg_type(), MessageType::MsgRequestVote | MessageType::MsgRequestPreVote)
 }
 

@@ -102,7 +102,7 @@ fn unknown(region: RegionId, why: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reply::question;
+    use crate::reply::reply_channel;
     use futures::FutureExt;
 
     const WAIT: Wait = Wait { since: 0, deadline: 100 };
@@ -117,7 +117,7 @@ mod tests {
         let mut answers = Answers::default();
         let mut pending = Vec::new();
         for index in 6..9 {
-            let (reply, answer) = question("a proposal");
+            let (reply, answer) = reply_channel("a proposal");
             proposals.appended(at(index, 2), WAIT, reply);
             pending.push(answer);
         }
@@ -139,9 +139,9 @@ mod tests {
     fn a_leader_that_leads_again_keeps_its_terms_apart() {
         let mut proposals = Proposals::default();
         let mut answers = Answers::default();
-        let (reply, mut old) = question("a proposal");
+        let (reply, mut old) = reply_channel("a proposal");
         proposals.appended(at(9, 2), WAIT, reply);
-        let (reply, mut new) = question("a proposal");
+        let (reply, mut new) = reply_channel("a proposal");
         proposals.appended(at(8, 4), WAIT, reply);
         proposals.applied(at(8, 4), true);
         proposals.applied(at(9, 4), true);

@@ -1,6 +1,6 @@
-//! Read indexes of one peer: many askers share one quorum round.
+//! Read indexes of one peer: many requests share one quorum round.
 //!
-//! A round's index answers only those who asked before the round began. raft-rs drops a round
+//! A round's index answers only requests that came before the round began. raft-rs drops a round
 //! silently when there is no leader or the leader is new, so rounds are repeated; every repetition
 //! bears a number that no earlier one ever had, restarts included, so a late answer to an old
 //! round is never taken for a new one.
@@ -9,8 +9,8 @@ use types::{Error, PeerId, RegionId};
 
 use crate::reply::{Answers, Reply, Wait};
 
-/// Somebody who asked.
-struct Asker {
+/// A request for a read index.
+struct ReadRequest {
     wait: Wait,
     reply: Reply<u64>,
 }
@@ -20,7 +20,7 @@ struct Round {
     /// Numbers of its repetitions, ascending.
     numbers: Vec<u64>,
     sent: u64,
-    askers: Vec<Asker>,
+    requests: Vec<ReadRequest>,
 }
 
 /// Read indexes of one peer.
@@ -28,10 +28,10 @@ pub(crate) struct Reads {
     /// Numbers begin here; above any that an earlier run of the process used.
     next: u64,
     peer: PeerId,
-    asked: Vec<Asker>,
+    queued: Vec<ReadRequest>,
     rounds: Vec<Round>,
     /// Confirmed at an index, waiting for it to be applied.
-    confirmed: Vec<(u64, Vec<Asker>)>,
+    confirmed: Vec<(u64, Vec<ReadRequest>)>,
 }
 
 impl Reads {
@@ -40,25 +40,25 @@ impl Reads {
         Reads {
             next: boot << 32,
             peer,
-            asked: Vec::new(),
+            queued: Vec::new(),
             rounds: Vec::new(),
             confirmed: Vec::new(),
         }
     }
 
-    /// Notes an asker; the next round is theirs.
-    pub fn ask(&mut self, wait: Wait, reply: Reply<u64>) {
-        self.asked.push(Asker { wait, reply });
+    /// Queues a request for the next round.
+    pub fn request(&mut self, wait: Wait, reply: Reply<u64>) {
+        self.queued.push(ReadRequest { wait, reply });
     }
 
-    /// Begins a round for those who asked since the last one: the context to give to Raft.
+    /// Begins a round for the requests since the last one, and returns the context to give to Raft.
     pub fn begin(&mut self, now: u64) -> Option<Vec<u8>> {
-        if self.asked.is_empty() {
+        if self.queued.is_empty() {
             return None;
         }
         let number = self.number();
-        let askers = std::mem::take(&mut self.asked);
-        self.rounds.push(Round { numbers: vec![number], sent: now, askers });
+        let requests = std::mem::take(&mut self.queued);
+        self.rounds.push(Round { numbers: vec![number], sent: now, requests });
         Some(self.context(number))
     }
 
@@ -84,43 +84,43 @@ impl Reads {
         let found = self.rounds.iter().position(|round| round.numbers.contains(&number));
         if let Some(found) = found {
             let round = self.rounds.remove(found);
-            self.confirmed.push((index, round.askers));
+            self.confirmed.push((index, round.requests));
         }
     }
 
     /// Everything up to `applied` is visible.
     pub fn applied(&mut self, applied: u64, answers: &mut Answers) {
         let mut later = Vec::new();
-        for (index, askers) in self.confirmed.drain(..) {
+        for (index, requests) in self.confirmed.drain(..) {
             if index > applied {
-                later.push((index, askers));
+                later.push((index, requests));
                 continue;
             }
-            for asker in askers {
-                answers.push(asker.reply, Ok(index));
+            for request in requests {
+                answers.push(request.reply, Ok(index));
             }
         }
         self.confirmed = later;
     }
 
-    /// Gives up on those that waited too long.
+    /// Gives up on requests that waited too long.
     pub fn expire(&mut self, region: RegionId, now: u64, answers: &mut Answers) {
-        for (stage, askers) in self.stages() {
-            for asker in askers.extract_if(.., |asker| asker.wait.deadline <= now) {
-                let millis = Wait::millis(asker.wait.since, now);
+        for (stage, requests) in self.stages() {
+            for request in requests.extract_if(.., |request| request.wait.deadline <= now) {
+                let millis = Wait::millis(request.wait.since, now);
                 let what = format!("a read index of region {region} ({stage})");
-                answers.push(asker.reply, Err(Error::Timeout { what, millis }));
+                answers.push(request.reply, Err(Error::Timeout { what, millis }));
             }
         }
-        self.rounds.retain(|round| !round.askers.is_empty());
-        self.confirmed.retain(|(_, askers)| !askers.is_empty());
+        self.rounds.retain(|round| !round.requests.is_empty());
+        self.confirmed.retain(|(_, requests)| !requests.is_empty());
     }
 
     /// The peer stopped.
     pub fn abandon(&mut self, error: &Error, answers: &mut Answers) {
-        for (_, askers) in self.stages() {
-            for asker in askers.drain(..) {
-                answers.push(asker.reply, Err(error.clone()));
+        for (_, requests) in self.stages() {
+            for request in requests.drain(..) {
+                answers.push(request.reply, Err(error.clone()));
             }
         }
         self.rounds.clear();
@@ -128,15 +128,16 @@ impl Reads {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.asked.is_empty() && self.rounds.is_empty() && self.confirmed.is_empty()
+        self.queued.is_empty() && self.rounds.is_empty() && self.confirmed.is_empty()
     }
 
-    fn stages(&mut self) -> impl Iterator<Item = (&'static str, &mut Vec<Asker>)> {
-        let asked = std::iter::once(("not yet sent", &mut self.asked));
-        let rounds = self.rounds.iter_mut().map(|round| ("no leader confirmed", &mut round.askers));
+    fn stages(&mut self) -> impl Iterator<Item = (&'static str, &mut Vec<ReadRequest>)> {
+        let queued = std::iter::once(("not yet sent", &mut self.queued));
+        let rounds =
+            self.rounds.iter_mut().map(|round| ("no leader confirmed", &mut round.requests));
         let confirmed =
-            self.confirmed.iter_mut().map(|(_, askers)| ("not yet applied here", askers));
-        asked.chain(rounds).chain(confirmed)
+            self.confirmed.iter_mut().map(|(_, requests)| ("not yet applied here", requests));
+        queued.chain(rounds).chain(confirmed)
     }
 
     fn number(&mut self) -> u64 {
@@ -159,20 +160,20 @@ impl Reads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reply::question;
+    use crate::reply::reply_channel;
     use futures::FutureExt;
 
     const WAIT: Wait = Wait { since: 0, deadline: 100 };
 
     #[test]
-    fn a_round_answers_only_those_who_asked_before_it() {
+    fn a_round_answers_only_requests_before_it() {
         let mut reads = Reads::new(7, 1);
         let mut answers = Answers::default();
-        let (reply, mut first) = question("a read index");
-        reads.ask(WAIT, reply);
+        let (reply, mut first) = reply_channel("a read index");
+        reads.request(WAIT, reply);
         let round = reads.begin(0).unwrap();
-        let (reply, mut second) = question("a read index");
-        reads.ask(WAIT, reply);
+        let (reply, mut second) = reply_channel("a read index");
+        reads.request(WAIT, reply);
         reads.confirmed(&round, 9);
         reads.applied(8, &mut answers);
         answers.send();
@@ -187,12 +188,12 @@ mod tests {
     #[test]
     fn an_answer_to_a_run_before_the_restart_is_ignored() {
         let mut reads = Reads::new(7, 1);
-        let (reply, _gone) = question("a read index");
-        reads.ask(WAIT, reply);
+        let (reply, _gone) = reply_channel("a read index");
+        reads.request(WAIT, reply);
         let old = reads.begin(0).unwrap();
         let mut reads = Reads::new(7, 2);
-        let (reply, mut pending) = question("a read index");
-        reads.ask(WAIT, reply);
+        let (reply, mut pending) = reply_channel("a read index");
+        reads.request(WAIT, reply);
         let new = reads.begin(0).unwrap();
         let mut answers = Answers::default();
         reads.confirmed(&old, 3);

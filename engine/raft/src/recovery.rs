@@ -89,7 +89,7 @@ impl Store {
         let me = region.peer_on(self.config.node).copied();
         match me.filter(|me| !self.dead.contains(&me.id)) {
             Some(me) if machine.applied() == INITIAL_POSITION && self.log.lost().is_none() => {
-                // It was founded, and the crash came before its group was written.
+                // It was created, and the crash came before its group was written.
                 let mut write = LogWrite::default();
                 let local = LocalPeer { peer: me, region };
                 GroupStorage::write_new(&mut write, &local, INITIAL_POSITION)?;
@@ -153,7 +153,7 @@ impl Store {
         };
         peer.removed = gone;
         if gone {
-            self.graves.entry(region.id).or_default();
+            self.removals.entry(region.id).or_default();
         } else if is_alone(&peer) && self.participates(region.id) {
             // Nobody else could lead, so there is nothing to wait for.
             peer.guarded(|raw| raw.campaign().ok());

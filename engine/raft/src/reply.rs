@@ -25,8 +25,8 @@ impl Wait {
 /// The side that answers.
 pub(crate) struct Reply<T>(oneshot::Sender<Result<T>>);
 
-/// A question: where to answer it, and what the asker waits for.
-pub(crate) fn question<T: Send + 'static>(what: &'static str) -> (Reply<T>, Pending<T>) {
+/// A request's reply channel: where to answer, and what the caller waits for.
+pub(crate) fn reply_channel<T: Send + 'static>(what: &'static str) -> (Reply<T>, Pending<T>) {
     let (sender, receiver) = oneshot::channel();
     let pending = receiver.map(move |answer| match answer {
         Ok(answer) => answer,
@@ -43,7 +43,7 @@ pub(crate) fn at_once<T: Send + 'static>(answer: Result<T>) -> Pending<T> {
     futures::future::ready(answer).boxed()
 }
 
-/// Answers that wait for the state they tell of to be visible.
+/// Answers that wait until the state they report is visible.
 #[derive(Default)]
 pub(crate) struct Answers(Vec<Box<dyn FnOnce() + Send>>);
 
@@ -51,7 +51,7 @@ impl Answers {
     /// Answers once [`Answers::send`] is called.
     pub fn push<T: Send + 'static>(&mut self, reply: Reply<T>, answer: Result<T>) {
         self.0.push(Box::new(move || {
-            // An asker that gave up needs no answer.
+            // A caller that gave up needs no answer.
             let _ = reply.0.send(answer);
         }));
     }

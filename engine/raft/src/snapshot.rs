@@ -1,4 +1,4 @@
-//! Received snapshots: spooled to a checksummed, synced file before Raft hears of them.
+//! Received snapshots: spooled to a checksummed, synced file before Raft knows of them.
 //!
 //! A snapshot that Raft has accepted is the only copy of what the peer acknowledged until the
 //! machine has made it durable; so its file goes only then.

@@ -1,7 +1,7 @@
 //! One group's share of the log, as raft-rs reads it: recent entries from memory, older ones from
 //! the log, and where a snapshot would be taken.
 //!
-//! It never writes: the store writes for all groups at once and then tells this what it wrote.
+//! It never writes: the store writes for all groups at once and then informs this of what it wrote.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -81,10 +81,10 @@ pub struct Store {
     pub(crate) dirty: BTreeSet<RegionId>,
     /// Peers whose status may have changed.
     pub(crate) touched: BTreeSet<RegionId>,
-    /// To be destroyed, with those who wait for it.
-    pub(crate) graves: BTreeMap<RegionId, Vec<Reply<()>>>,
+    /// Peers to be destroyed, with the callers that wait for it.
+    pub(crate) removals: BTreeMap<RegionId, Vec<Reply<()>>>,
     /// Children of splits that have no group yet, and whether each should campaign.
-    pub(crate) unfounded: Vec<(Box<dyn Machine>, bool)>,
+    pub(crate) new_children: Vec<(Box<dyn Machine>, bool)>,
     /// Messages for peers that may come to exist soon.
     pub(crate) held: Held,
     /// To be written along with the next round.
@@ -139,8 +139,8 @@ impl Store {
             now: 0,
             dirty: BTreeSet::new(),
             touched: BTreeSet::new(),
-            graves: BTreeMap::new(),
-            unfounded: Vec::new(),
+            removals: BTreeMap::new(),
+            new_children: Vec::new(),
             held: Held::default(),
             later: LogWrite::default(),
             answers: Answers::default(),
@@ -251,7 +251,7 @@ impl Store {
     pub(crate) fn read_index(&mut self, region: RegionId, reply: Reply<u64>) {
         let wait = self.wait(self.config.read_ticks);
         match self.running(region) {
-            Ok(peer) => peer.reads.ask(wait, reply),
+            Ok(peer) => peer.reads.request(wait, reply),
             Err(error) => self.answers.push(reply, Err(error)),
         }
     }
@@ -359,8 +359,8 @@ impl Store {
         match self.stalled.take() {
             Some(round) => self.repeat_round(round),
             None => {
-                self.found_children();
-                self.bury();
+                self.create_children();
+                self.destroy_removed();
                 self.round();
             }
         }
@@ -455,11 +455,11 @@ impl Store {
                     peer.dismiss(&before, &mut out);
                 }
                 if !applied.children.is_empty() {
-                    // They are founded in the next round.
+                    // Their groups are created in the next round.
                     self.dirty.insert(region);
                 }
                 let children = applied.children.into_iter().map(|child| (child, leads));
-                self.unfounded.extend(children);
+                self.new_children.extend(children);
                 self.send(out);
                 if let Some(job) = applied.job
                     && let Some(returned) = self.worker.run(job)
@@ -477,11 +477,11 @@ impl Store {
         if let Some(why) = peer.fault.clone() {
             peer.abandon(&why, &mut self.answers);
         }
-        // Once: what cannot be buried now, because its machine is away or the log takes nothing, is buried when
+        // Once: what cannot be destroyed now, because its machine is away or the log takes nothing, is destroyed when
         // the machine is back, or at the next tick.
-        let leaves = peer.removed && !self.graves.contains_key(&region);
+        let leaves = peer.removed && !self.removals.contains_key(&region);
         if leaves {
-            self.graves.insert(region, Vec::new());
+            self.removals.insert(region, Vec::new());
         }
         if leaves || peer.has_work() {
             self.dirty.insert(region);

@@ -1,7 +1,7 @@
-//! How far the log's files are known to be synced, noted beside them: so a torn tail is told from damage.
+//! How far the log's files are known to be synced, noted beside them: so a torn tail is distinguished from damage.
 //!
 //! A crash may leave anything beyond what was synced, and raft-engine cuts it off. What it would cut
-//! below that is damage, for others were told of it: it must never go in silence. The note itself is not
+//! below that is damage, for it was acknowledged to others: it must never go in silence. The note itself is not
 //! synced: after a power cut it may be older than the files, never newer. It is written to two places in
 //! turn, so that damage to one costs what one sync added; where neither can be read it claims nothing.
 

@@ -6,7 +6,7 @@ use types::{Epoch, Peer, PeerId, RegionId};
 
 use crate::machine::SnapshotSource;
 
-/// The process that sends for a node. Of two processes of one node the later start is heard.
+/// The process that sends for a node. Of two processes of one node only the later start's messages are accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Session {
     /// Which start of the node; 0 where nobody counts.
@@ -17,13 +17,13 @@ pub struct Session {
 
 /// One Raft message between two peers of a region; the message itself is opaque bytes.
 ///
-/// An empty `message` carries no Raft message. With `region_bytes` it tells the receiver what the
+/// An empty `message` carries no Raft message. With `region_bytes` it shows the receiver what the
 /// region looks like, from which a peer learns that it was removed; without, it asks for that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
     /// Group.
     pub region: RegionId,
-    /// Sender's epoch, so that a receiver can tell whether the sender is behind.
+    /// Sender's epoch, so that a receiver can see whether the sender is behind.
     pub epoch: Epoch,
     /// Sender.
     pub from: Peer,
@@ -47,11 +47,11 @@ pub struct SnapshotStream {
     pub header: Envelope,
     /// The data.
     pub source: Box<dyn SnapshotSource>,
-    /// Told how it ended.
+    /// Receives how it ended.
     pub report: SnapshotReport,
 }
 
-/// Tells the sending store how a snapshot ended; dropping it untold means that it failed.
+/// Reports to the sending store how a snapshot ended; dropped unused, it means failure.
 pub struct SnapshotReport {
     region: RegionId,
     to: PeerId,
@@ -77,10 +77,10 @@ impl SnapshotReport {
 
     /// The receiver has taken the whole snapshot and synced its spool.
     pub fn arrived(mut self) {
-        self.tell(true);
+        self.report(true);
     }
 
-    fn tell(&mut self, arrived: bool) {
+    fn report(&mut self, arrived: bool) {
         if let Some(sink) = self.sink.take() {
             // A store that is gone has no use for the outcome.
             let _ = sink.send(SnapshotOutcome { region: self.region, to: self.to, arrived });
@@ -90,7 +90,7 @@ impl SnapshotReport {
 
 impl Drop for SnapshotReport {
     fn drop(&mut self) {
-        self.tell(false);
+        self.report(false);
     }
 }
 

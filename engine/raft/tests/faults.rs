@@ -295,7 +295,7 @@ fn a_peer_that_a_full_disk_keeps_is_destroyed_once_there_is_room() {
 }
 
 #[test]
-fn a_split_on_a_full_disk_is_founded_once_there_is_room() {
+fn a_split_on_a_full_disk_is_done_once_there_is_room() {
     let mut waited = 0;
     for room in (0..2_048).step_by(32) {
         let mut rig = Rig::new(1, 8);

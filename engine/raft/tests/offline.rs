@@ -98,7 +98,7 @@ fn the_last_voter_goes_on_with_what_it_holds() {
 }
 
 #[test]
-fn members_that_come_back_one_by_one_are_told_that_they_are_gone() {
+fn members_that_come_back_one_by_one_learn_that_they_are_gone() {
     let mut rig = one_behind(2);
     recover(&rig, 3, &BTreeMap::new()).unwrap();
     rig.cluster.restart(3).unwrap();
@@ -241,7 +241,7 @@ fn an_entry_that_would_remove_the_survivor_does_not_count() {
     let (mut rig, leader) = written(6);
     let survivor = (1..=3).find(|node| *node != leader).unwrap();
     for node in (1..=3).filter(|node| *node != leader) {
-        // They take what the leader sends, and it does not hear that they have it.
+        // They take what the leader sends, and it does not learn that they have it.
         rig.cluster.set_link(node, leader, false);
     }
     let groups = rig.cluster.groups(leader).unwrap();

@@ -82,7 +82,7 @@ impl Scene {
         Ok(String::new())
     }
 
-    fn found(&mut self, args: &Args) -> Said {
+    fn create(&mut self, args: &Args) -> Said {
         let id = number(&args.all[0]);
         let peers = members(id, &args.all[1..]);
         let region = Region { peers, ..common::region(id, &[]) };
@@ -122,7 +122,7 @@ impl Scene {
         if pairs.is_empty() { "nothing".to_owned() } else { pairs.join(" ") }
     }
 
-    fn ask(&mut self, args: &Args) -> Said {
+    fn read_index(&mut self, args: &Args) -> Said {
         let (node, region) = (number(&args.all[0]), number(&args.all[1]));
         let pending = self.rig().cluster.groups(node)?.read_index(region);
         self.reads.insert(args.all[2].clone(), pending);
@@ -130,7 +130,7 @@ impl Scene {
     }
 
     fn answered(&mut self, args: &Args) -> Said {
-        let pending = self.reads.get_mut(&args.all[0]).expect("nobody asked");
+        let pending = self.reads.get_mut(&args.all[0]).expect("no such request");
         Ok(match pending.now_or_never() {
             None => "no answer yet".to_owned(),
             Some(Ok(index)) => format!("index {index}"),
@@ -251,11 +251,11 @@ impl Runner for Scene {
         let args = Args::of(command);
         match command.name.as_str() {
             "cluster" => return self.cluster(&args),
-            "found" => return self.found(&args),
+            "create" => return self.create(&args),
             "write" => return self.write(&args),
             "propose" => return self.propose_to(&args),
             "read" => return self.read(&args),
-            "ask" => return self.ask(&args),
+            "read-index" => return self.read_index(&args),
             "answered" => return self.answered(&args),
             "members" => return self.members(&args),
             "split" => return self.split(&args),

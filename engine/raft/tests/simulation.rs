@@ -27,7 +27,7 @@ struct Write {
 struct Read {
     node: NodeId,
     region: RegionId,
-    /// Values acknowledged before the question, in this region's range then.
+    /// Values acknowledged before the request, in this region's range then.
     must_see: BTreeSet<u64>,
     pending: Pending<u64>,
 }
@@ -177,8 +177,8 @@ impl Run {
         }
     }
 
-    /// Nodes whose planned crash has come.
-    fn bury_the_dead(&mut self) {
+    /// Crashes the nodes whose disks went down as planned.
+    fn complete_planned_crashes(&mut self) {
         for node in 1..=NODES {
             if self.rig.cluster.disk(node).unwrap().is_down() {
                 self.rig.crash(node, false);
@@ -418,7 +418,7 @@ fn run(seed: u64) -> Outcome {
             run.act();
             run.rig.cluster.step();
             run.collect();
-            run.bury_the_dead();
+            run.complete_planned_crashes();
         }
         run.check_visible();
     }

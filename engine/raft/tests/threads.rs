@@ -124,9 +124,9 @@ fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 #[test]
 fn three_nodes_replicate_survive_restarts_and_feed_a_learner() {
     let mut nodes = Nodes::start(&[1, 2, 3, 4]);
-    let founding = region(1, &[1, 2, 3]);
+    let initial = region(1, &[1, 2, 3]);
     for node in [1, 2, 3] {
-        block_on(nodes.handle(node).create(founding.clone())).unwrap();
+        block_on(nodes.handle(node).create(initial.clone())).unwrap();
     }
     let leader = nodes.leader(1);
     let term = leader.status(1).unwrap().term;
@@ -135,7 +135,7 @@ fn three_nodes_replicate_survive_restarts_and_feed_a_learner() {
     for answer in pending {
         block_on(answer).unwrap();
     }
-    let mut peers = founding.peers.clone();
+    let mut peers = initial.peers.clone();
     peers.push(Peer { id: 1004, node: 4, role: PeerRole::Learner });
     let changed = block_on(leader.change_membership(1, peers.clone())).unwrap();
     assert_eq!(changed.peers, peers);
@@ -176,13 +176,13 @@ fn measure() {
     let nodes = Nodes::start(&[1, 2, 3]);
     let groups = 1000;
     for id in 1..=groups {
-        let founding = types::Region {
+        let initial = types::Region {
             start: vec![(id >> 8) as u8, id as u8, 0],
             end: vec![(id >> 8) as u8, id as u8, 1],
             ..region(id, &[1, 2, 3])
         };
         for node in [1, 2, 3] {
-            block_on(nodes.handle(node).create(founding.clone())).unwrap();
+            block_on(nodes.handle(node).create(initial.clone())).unwrap();
         }
     }
     for id in 1..=groups {

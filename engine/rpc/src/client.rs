@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use placement::founding;
+use placement::formation;
 use placement::identity::ClusterId;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -19,7 +19,7 @@ pub(crate) const FORMAT: u32 = 1;
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long a node may take to say how far it is; it may have to write that down first.
-const FOUNDING_TIMEOUT: Duration = Duration::from_secs(2);
+const FORMATION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Asks other nodes.
 #[derive(Clone)]
@@ -40,20 +40,20 @@ impl RpcClient {
     }
 
     /// Asks the node at an address how far it is in becoming part of a cluster.
-    pub async fn founding(
+    pub async fn formation(
         &self,
         address: &str,
-        request: &founding::Request,
-    ) -> Result<founding::Answer> {
+        request: &formation::Request,
+    ) -> Result<formation::Answer> {
         let payload = pack(request, 0)?;
         let call = async {
             let mut client = self.node(address)?;
             let answer = client.founding(payload).await;
             answer.map_err(|status| Error::Unavailable(status.message().to_owned()))
         };
-        let answer = tokio::time::timeout(FOUNDING_TIMEOUT, call)
+        let answer = tokio::time::timeout(FORMATION_TIMEOUT, call)
             .await
-            .unwrap_or_else(|_| Err(Error::timeout(address, FOUNDING_TIMEOUT)))?;
+            .unwrap_or_else(|_| Err(Error::timeout(address, FORMATION_TIMEOUT)))?;
         unpack(answer.get_ref())
     }
 

@@ -1,4 +1,4 @@
-//! Between protobuf messages and the rooms' types. Everything from outside is checked here.
+//! Between protobuf messages and the crates' types. Everything from outside is checked here.
 
 use raft::{Envelope, Session};
 use types::{Epoch, Error, Peer, PeerRole, Result};

@@ -1,6 +1,6 @@
 //! Raft, transactions and placement over gRPC.
 //!
-//! Only this room and `mpp` know protobuf. It decides nothing: it carries messages, bounds every
+//! Only this crate and `mpp` know protobuf. It decides nothing: it carries messages, bounds every
 //! wait, and turns a broken connection into [`types::Error::Unavailable`].
 
 pub mod channel;

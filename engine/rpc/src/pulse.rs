@@ -61,7 +61,7 @@ impl Pulse {
             let mut rounds = 0;
             loop {
                 sleep(PING_EVERY).await;
-                let silent = self.ask(nodes).await;
+                let silent = self.ping_all(nodes).await;
                 rounds = if silent.is_empty() { 0 } else { rounds + 1 };
                 if rounds >= LAST_ROUND || !silent.is_empty() && without(&silent) {
                     return silent;
@@ -76,15 +76,15 @@ impl Pulse {
     }
 
     /// Pings nodes; those that do not answer.
-    pub async fn ask(&self, nodes: &[Address]) -> BTreeSet<NodeId> {
-        let asked = nodes.iter().map(|address| async move {
+    pub async fn ping_all(&self, nodes: &[Address]) -> BTreeSet<NodeId> {
+        let pings = nodes.iter().map(|address| async move {
             if ping(&self.channels, &address.1).await {
                 self.silent.lock().remove(&address.0);
                 return None;
             }
             Some(self.missed(address.clone()))
         });
-        join_all(asked).await.into_iter().flatten().collect()
+        join_all(pings).await.into_iter().flatten().collect()
     }
 
     /// Notes a node as silent until it answers again.

@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use placement::desk::Desk;
-use placement::founding;
+use placement::formation;
 use placement::identity::ClusterId;
+use placement::participant::Participant;
 use placement::service::PlacementService;
 use raft::{Envelope, SpoolWriter, StoreHandle};
 use serde::Serialize;
@@ -45,7 +45,7 @@ pub struct Handlers {
 #[derive(Clone)]
 pub struct Port {
     /// Says how far the node is in becoming part of a cluster.
-    pub desk: Arc<Desk>,
+    pub participant: Arc<Participant>,
     /// Knows the cluster.
     pub channels: Channels,
     /// Set once the node has begun its work.
@@ -191,9 +191,9 @@ impl Node for Port {
     }
 
     async fn founding(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        let request: founding::Request = unpack(request.get_ref()).map_err(refused)?;
-        let desk = self.desk.clone();
-        let answer = blocking(move || desk.hear(&request)).await?;
+        let request: formation::Request = unpack(request.get_ref()).map_err(refused)?;
+        let participant = self.participant.clone();
+        let answer = blocking(move || participant.handle(&request)).await?;
         self.reply(&answer)
     }
 }

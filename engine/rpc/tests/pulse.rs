@@ -67,7 +67,7 @@ async fn a_slow_call_to_a_node_that_answers_is_waited_for() {
 async fn a_node_that_answers_again_is_not_left_out_any_more() {
     let (listener, address) = stopped();
     let pulse = Pulse::new(Channels::default());
-    assert_eq!(pulse.ask(&[(7, address.clone())]).await, BTreeSet::from([7]));
+    assert_eq!(pulse.ping_all(&[(7, address.clone())]).await, BTreeSet::from([7]));
     drop(listener);
     serve(&address);
     let back = async {

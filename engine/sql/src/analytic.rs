@@ -1,4 +1,4 @@
-//! The door from the SQL node to the analytic tier: run this query at this snapshot elsewhere, and
+//! The interface from the SQL node to the analytic tier: run this query at this snapshot elsewhere, and
 //! stream the batches back.
 //!
 //! `engine/` knows no more of columns than this trait; without an implementation every query reads

@@ -8,10 +8,10 @@ use arrow::datatypes::{
     UInt16Type, UInt32Type, UInt64Type,
 };
 use datafusion::common::ScalarValue;
+use types::value::format_double;
 use types::{Column, ColumnType, Decimal, Value, Wide};
 
 use crate::error::{SqlResult, unknown};
-use crate::functions::convert::format_double;
 use crate::functions::texts::leading_number;
 use crate::functions::wide::rounded;
 use crate::json::Fault;

@@ -1,10 +1,9 @@
 //! Literals as values, and values as literals: the forms that need no planner.
 
 use sqlparser::ast::{Expr, Ident, UnaryOperator, Value as SqlValue, ValueWithSpan};
+use types::value::format_double;
 use types::wide::DECIMAL_MAX_SCALE;
 use types::{Decimal, Value, Wide};
-
-use crate::functions::convert::format_double;
 
 /// The value of a literal, signed or in parentheses; `None` if the expression is anything else.
 pub fn literal(expr: &Expr) -> Option<Value> {
@@ -108,9 +107,7 @@ pub fn expression(value: &Value) -> Expr {
         Value::Decimal(n) => number(n.to_string()),
         Value::Wide(n) => number(n.to_string()),
         Value::Double(n) => {
-            // format_double leaves out zero's sign, which divisions and comparisons of bits tell.
-            let sign = if *n == 0.0 && n.is_sign_negative() { "-" } else { "" };
-            let text = format!("{sign}{}", format_double(*n));
+            let text = format_double(*n);
             number(if text.contains('e') { text } else { format!("{text}e0") })
         }
         Value::String(text) => string(text),

@@ -71,7 +71,7 @@ pub struct Described {
     /// Its first AUTO_INCREMENT number; 0 where none is named.
     pub first_number: u64,
     /// Warnings.
-    pub remarks: Vec<(u16, String)>,
+    pub warnings: Vec<(u16, String)>,
 }
 
 /// What CREATE TABLE describes, with its warnings. `database` is the current one.
@@ -99,29 +99,29 @@ pub fn describe_filled(
         dropped: Vec::new(),
         checks: Vec::new(),
     };
-    let (mut first_number, mut remarks) = (0, Vec::new());
+    let (mut first_number, mut warnings) = (0, Vec::new());
     for option in options::of_create(create, &table.name)? {
         match option {
             options::Treated::Comment(text) => table.comment = text,
             options::Treated::Number(number) => first_number = number,
             options::Treated::Nothing => {}
-            options::Treated::Remark(code, text) => remarks.push((code, text)),
+            options::Treated::Warning(code, text) => warnings.push((code, text)),
         }
     }
     for definition in &create.columns {
-        column(definition, &mut table, &mut remarks)?;
+        column(definition, &mut table, &mut warnings)?;
     }
     queried::add(queried, &mut table)?;
     for constraint in &create.constraints {
-        add_constraint(constraint, &mut table, &mut remarks)?;
+        add_constraint(constraint, &mut table, &mut warnings)?;
     }
     finish(&mut table)?;
     expressions::settle(&mut table)?;
     if first_number > 0 && !table.columns.iter().any(|c| c.auto_increment && !c.hidden) {
         first_number = 0;
-        remarks.push((1105, "AUTO_INCREMENT = n: the table has no AUTO_INCREMENT column".into()));
+        warnings.push((1105, "AUTO_INCREMENT = n: the table has no AUTO_INCREMENT column".into()));
     }
-    Ok(Described { table, first_number, remarks })
+    Ok(Described { table, first_number, warnings })
 }
 
 /// Database and name of a table, as the statement spells them.
@@ -141,7 +141,7 @@ pub fn spelled(name: &ObjectName, database: &str) -> SqlResult<(String, String)>
 pub fn column(
     definition: &ColumnDef,
     table: &mut Table,
-    remarks: &mut Vec<(u16, String)>,
+    warnings: &mut Vec<(u16, String)>,
 ) -> SqlResult<()> {
     let name = definition.name.value.clone();
     if table.column_named(&name).is_some() {
@@ -194,7 +194,7 @@ pub fn column(
                 column.on_update_now = true;
             }
             ColumnOption::CharacterSet(charset) => {
-                remarks.extend(check_charset(&unquoted(charset))?);
+                warnings.extend(check_charset(&unquoted(charset))?);
             }
             ColumnOption::Collation(collation) => check_collation(&unquoted(collation))?,
             ColumnOption::Check(check) => {
@@ -455,23 +455,23 @@ fn chars(length: Option<&CharacterLength>, most: u32, default: Option<u32>) -> S
 fn add_constraint(
     constraint: &TableConstraint,
     table: &mut Table,
-    remarks: &mut Vec<(u16, String)>,
+    warnings: &mut Vec<(u16, String)>,
 ) -> SqlResult<()> {
     match constraint {
         TableConstraint::PrimaryKey(key) => {
             if !table.primary_key.is_empty() {
                 return Err(multiple_keys());
             }
-            let form = keys::form(key.index_type.as_ref(), &key.index_options, remarks)?;
+            let form = keys::form(key.index_type.as_ref(), &key.index_options, warnings)?;
             table.primary_key = keys::primary(&key.columns, form, table)?;
         }
         TableConstraint::Unique(key) => {
-            let form = keys::form(key.index_type.as_ref(), &key.index_options, remarks)?;
+            let form = keys::form(key.index_type.as_ref(), &key.index_options, warnings)?;
             let name = key.index_name.as_ref().or(key.name.as_ref());
             keys::push(table, name, &key.columns, Form { unique: true, ..form })?;
         }
         TableConstraint::Index(key) => {
-            let form = keys::form(key.index_type.as_ref(), &key.index_options, remarks)?;
+            let form = keys::form(key.index_type.as_ref(), &key.index_options, warnings)?;
             keys::push(table, key.name.as_ref(), &key.columns, form)?;
         }
         TableConstraint::ForeignKey(_) => return Err(unsupported("FOREIGN KEY")),

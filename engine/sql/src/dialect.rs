@@ -1,4 +1,4 @@
-//! MySQL as sqlparser should read it: its own dialect, mended where it misreads, and told of what a
+//! MySQL as sqlparser should read it: its own dialect, mended where it misreads, and aware of what a
 //! session's sql_mode says about quotes and operators.
 //!
 //! Tokens and precedences only; no statement is parsed here.

@@ -47,7 +47,7 @@ pub trait Host: Send + Sync + 'static {
     fn store_password(&self, password: &str) -> Vec<u8>;
 
     /// Seconds since the start, and statements since then.
-    fn figures(&self) -> (u64, u64);
+    fn uptime_and_statements(&self) -> (u64, u64);
 }
 
 /// What sessions share. Cheap to clone.
@@ -60,7 +60,7 @@ pub struct Engine {
     pub(crate) state: Arc<SessionState>,
     /// Plans short reads; see [`short`].
     pub(crate) short: Arc<SessionState>,
-    /// Number of this node, to tell its connections from those of others.
+    /// Number of this node, to distinguish its connections from those of others.
     pub(crate) node: NodeId,
 }
 

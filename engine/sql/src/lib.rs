@@ -5,7 +5,7 @@
 
 pub mod access;
 pub mod analytic;
-pub mod anybyte;
+pub mod binary_literals;
 pub mod bound;
 pub mod calendar;
 pub mod coerce;
@@ -16,14 +16,15 @@ pub mod dialect;
 pub mod engine;
 pub mod error;
 pub mod functions;
+mod hints;
 pub mod info;
 pub mod json;
-pub mod lane;
 pub mod panics;
 pub mod parser;
 pub mod planner;
 pub mod privileges;
 pub mod provider;
+pub mod query_threads;
 pub mod reader;
 pub mod result;
 pub mod router;

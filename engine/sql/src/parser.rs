@@ -13,10 +13,10 @@ mod labels;
 mod lists;
 mod load;
 mod maintenance;
-mod moot;
 mod prepared;
+mod redundant;
 mod show;
-mod unbuilt;
+mod unsupported_syntax;
 mod view;
 mod words;
 mod write;
@@ -74,13 +74,13 @@ pub fn parse_in(sql: &str, dialect: &Mysql) -> SqlResult<Stmt> {
     Ok(statement)
 }
 
-/// A refusal that says what is not built, where that is why.
+/// An error that names unsupported syntax, where that is the reason.
 fn explained(error: SqlError, sql: &str, dialect: &Mysql) -> SqlError {
     if error.code != SYNTAX {
         return error;
     }
     match tokens(sql, dialect) {
-        Ok(tokens) => unbuilt::instead(error, &tokens),
+        Ok(tokens) => unsupported_syntax::explain(error, &tokens),
         Err(_) => error,
     }
 }
@@ -133,7 +133,7 @@ fn as_written(text: &str, dialect: &Mysql) -> SqlResult<Vec<TokenWithSpan>> {
 }
 
 fn settled(tokens: Vec<TokenWithSpan>, dialect: &Mysql) -> SqlResult<Vec<TokenWithSpan>> {
-    let tokens = as_before_query(moot::take_out(lock_in_share_mode(tokens))?);
+    let tokens = as_before_query(redundant::remove(lock_in_share_mode(tokens))?);
     let mut tokens = lists::joined(table_as_select(tokens));
     words::settle(&mut tokens, dialect)?;
     chains::check(&tokens, dialect)?;
@@ -397,7 +397,7 @@ fn statement(parser: &mut Parser) -> SqlResult<Stmt> {
     }
 }
 
-/// What a CREATE, ALTER or DROP is about, if it is a kind of object that we do not have. It is told
+/// What a CREATE, ALTER or DROP is about, if it is a kind of object that we do not have. It is found
 /// before the statement is parsed: MySQL's bodies of procedures are beyond the parser, and the
 /// object's kind says more than the place where it gave up.
 fn foreign_object(parser: &Parser) -> Option<String> {

@@ -19,7 +19,7 @@ use crate::walk::walk;
 
 /// Databases that everybody reads: what they show is what one may see.
 const FREE: [&str; 2] = ["information_schema", "performance_schema"];
-/// Tables of information_schema that tell of the cluster, not of tables.
+/// Tables of information_schema about the cluster, not of tables.
 const OF_THE_CLUSTER: [&str; 3] = ["cluster_info", "garbage_collection", "snapshot_leases"];
 
 /// What a statement needs. Names are in lower case.
@@ -79,7 +79,7 @@ fn is_free(database: &str) -> bool {
 /// Who asks, and what it may do.
 #[derive(Clone, Debug)]
 pub struct Rights {
-    /// Whether it may do all, but for giving it on.
+    /// Whether it has every privilege, apart from GRANT OPTION.
     everything: bool,
     grants: Grants,
     user: String,
@@ -125,7 +125,7 @@ impl Rights {
         }
     }
 
-    /// Whether it may do everything, but for giving it on.
+    /// Whether it has every privilege, apart from GRANT OPTION.
     pub fn is_everything(&self) -> bool {
         self.everything
     }
@@ -162,8 +162,8 @@ impl Rights {
         self.on_database(database).and(own)
     }
 
-    /// What it may do at a level, for giving it on: what a pattern matches is known for those that
-    /// it has itself only.
+    /// What it may do at a level, as GRANT checks it: at a pattern with wildcards, only privileges on that same
+    /// pattern and on everything count.
     fn at(&self, level: &Level) -> Privileges {
         match level {
             Level::Everything => self.grants.everywhere,
@@ -207,8 +207,8 @@ impl Rights {
         })
     }
 
-    /// Fails where it may not give or take privileges.
-    pub fn check_giving(&self, level: &Level, privileges: Privileges) -> SqlResult<()> {
+    /// Fails where it may not grant or revoke privileges.
+    pub fn check_grant(&self, level: &Level, privileges: Privileges) -> SqlResult<()> {
         let missing = privileges.and(Privileges::GRANT_OPTION).without(self.at(level));
         if missing.is_empty() {
             return Ok(());
@@ -357,7 +357,7 @@ pub fn check_query(rights: &Rights, sql: &str, database: &str) -> SqlResult<()> 
     if rights.is_everything() {
         return Ok(());
     }
-    // What is no query is told by whoever plans it.
+    // What is no query is reported by whoever plans it.
     let Statement::Query(query) = parse_sql(sql)? else { return Ok(()) };
     reads(&*query, database)?.into_iter().try_for_each(|name| rights.check(&Need::to_select(name)))
 }
@@ -466,20 +466,20 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pattern_matches_is_given_on_by_who_has_the_pattern() {
+    fn a_pattern_is_granted_by_who_holds_that_pattern() {
         let give = Privileges::SELECT.and(Privileges::GRANT_OPTION);
         let mut grants = Grants::default();
         grants.databases.insert("ab".into(), give);
         grants.databases.insert("x_".into(), give);
         let rights = rights(grants);
         let may = |pattern: &str| {
-            rights.check_giving(&Level::Database(pattern.into()), Privileges::SELECT).is_ok()
+            rights.check_grant(&Level::Database(pattern.into()), Privileges::SELECT).is_ok()
         };
         assert!(may("ab") && may("x_") && may("x\\_"));
         assert!(!may("a_") && !may("%") && !may("x%") && !may("b"));
-        let insert = rights.check_giving(&Level::Database("ab".into()), Privileges::INSERT);
+        let insert = rights.check_grant(&Level::Database("ab".into()), Privileges::INSERT);
         assert_eq!(insert.unwrap_err().code, 1044);
-        let all = rights.check_giving(&Level::Everything, Privileges::NONE);
+        let all = rights.check_grant(&Level::Everything, Privileges::NONE);
         assert_eq!(all.unwrap_err().code, 1045);
     }
 

@@ -9,25 +9,25 @@ use arrow::record_batch::RecordBatch;
 use futures::Stream;
 use types::ColumnType;
 
-use crate::functions::remarks::Remarks;
+use crate::functions::warnings::ExprWarnings;
 
 /// How many warnings a result has. More may come for as long as its rows are computed.
 #[derive(Clone, Debug, Default)]
 pub struct WarningCount {
     own: u64,
-    remarks: Option<Arc<Remarks>>,
+    expr_warnings: Option<Arc<ExprWarnings>>,
 }
 
 impl WarningCount {
     /// Those of a statement, and those of its expressions.
-    pub(crate) fn new(own: u64, remarks: Option<Arc<Remarks>>) -> Self {
-        WarningCount { own, remarks }
+    pub(crate) fn new(own: u64, expr_warnings: Option<Arc<ExprWarnings>>) -> Self {
+        WarningCount { own, expr_warnings }
     }
 
-    /// The number as it is now, as far as the protocol can tell it.
+    /// The number as it is now, as far as the protocol can carry it.
     pub fn now(&self) -> u16 {
-        let remarked = self.remarks.as_ref().map_or(0, |remarks| remarks.count());
-        u16::try_from(self.own.saturating_add(remarked)).unwrap_or(u16::MAX)
+        let of_exprs = self.expr_warnings.as_ref().map_or(0, |warnings| warnings.count());
+        u16::try_from(self.own.saturating_add(of_exprs)).unwrap_or(u16::MAX)
     }
 }
 

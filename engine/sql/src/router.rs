@@ -177,35 +177,6 @@ fn verdict(
     }
 }
 
-/// Reads `READ_FROM_STORAGE(TIFLASH[a, b], TIKV[c])` out of a hint's text.
-pub fn hints(text: &str) -> BTreeMap<String, Engine> {
-    let mut found = BTreeMap::new();
-    let upper = text.to_uppercase();
-    let Some(at) = upper.find("READ_FROM_STORAGE") else { return found };
-    let mut rest = text.get(at + "READ_FROM_STORAGE".len()..).unwrap_or_default().trim_start();
-    rest = rest.strip_prefix('(').unwrap_or(rest);
-    while let Some((engine, after)) = rest.split_once('[') {
-        let Some((tables, after)) = after.split_once(']') else { break };
-        let engine =
-            match engine.trim_matches(|c: char| !c.is_ascii_alphabetic()).to_uppercase().as_str() {
-                "TIFLASH" | "COLUMNAR" | "COLUMNS" => Some(Engine::Columns),
-                "TIKV" | "ROWS" | "ROW" => Some(Engine::Rows),
-                _ => None,
-            };
-        for table in tables.split(',') {
-            let name = table.rsplit('.').next().unwrap_or_default().trim().trim_matches('`');
-            if let (Some(engine), false) = (engine, name.is_empty()) {
-                found.insert(name.to_lowercase(), engine);
-            }
-        }
-        rest = after;
-        if rest.trim_start().starts_with(')') {
-            break;
-        }
-    }
-    found
-}
-
 /// Which engines `isobar_read_engines` (or TiDB's variable) allows: rows, columns.
 pub fn allowed(text: &str) -> (bool, bool) {
     let words: Vec<String> = text.split(',').map(|word| word.trim().to_lowercase()).collect();

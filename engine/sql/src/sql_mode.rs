@@ -60,13 +60,13 @@ fn members(mode: &str) -> &'static [&'static str] {
     }
 }
 
-/// The value of sql_mode that a text asks for, as MySQL writes it.
+/// The value of sql_mode that a text stands for, as MySQL writes it.
 ///
 /// # Errors
 ///
 /// 1231 with the name of the first mode that there is not.
 pub fn checked(text: &str) -> SqlResult<String> {
-    let mut asked = Vec::new();
+    let mut modes = Vec::new();
     for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         // 0 is no mode at all; other sums of MySQL's bits are not read.
         if word == "0" && !text.contains(',') {
@@ -80,11 +80,11 @@ pub fn checked(text: &str) -> SqlResult<String> {
         if !MODES.contains(&mode) && !LAST.contains(&mode) {
             return Err(wrong(word));
         }
-        asked.push(mode.to_owned());
-        asked.extend(members(mode).iter().map(|member| (*member).to_owned()));
+        modes.push(mode.to_owned());
+        modes.extend(members(mode).iter().map(|member| (*member).to_owned()));
     }
     let all = MODES.iter().chain(&LAST);
-    let set: Vec<&str> = all.copied().filter(|mode| asked.iter().any(|a| a == mode)).collect();
+    let set: Vec<&str> = all.copied().filter(|mode| modes.iter().any(|a| a == mode)).collect();
     Ok(set.join(","))
 }
 

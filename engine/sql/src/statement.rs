@@ -356,8 +356,8 @@ pub enum Alter {
     Comment(String),
     /// AUTO_INCREMENT = n.
     Number(u64),
-    /// An option that has no effect, and what the client is told of it.
-    Remark(u16, String),
+    /// An option that has no effect, and the warning about it.
+    Warning(u16, String),
     /// `ADD [CONSTRAINT [name]] CHECK`.
     AddCheck {
         /// Name; one is made up without.

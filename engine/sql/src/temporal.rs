@@ -60,7 +60,7 @@ impl Zone {
         }
     }
 
-    /// Instant of a wall time; the earlier one where clocks were set back, the moment of the
+    /// Instant of a wall time; the earlier one where clocks were set back, the time of the
     /// change where they were set forward.
     pub fn to_utc(self, local_us: i64) -> i64 {
         match self {
@@ -125,15 +125,15 @@ pub fn parse_datetime(text: &str) -> Option<i64> {
     before_end(i64::from(days(date)) * DAY_US + clock(rest)?)
 }
 
-/// The end of the calendar: the first moment of the year 10000.
+/// The end of the calendar: the first microsecond of the year 10000.
 const END_US: i64 = 253_402_300_800_000_000;
 
-/// A moment before the year 10000, where rounding may end; `None` for a later one.
+/// A datetime before the year 10000, where rounding may end; `None` for a later one.
 fn before_end(us: i64) -> Option<i64> {
     (us < END_US).then_some(us)
 }
 
-/// What stands for `0000-00-00 00:00:00` in comparisons: before every moment that is kept. No row has it.
+/// What stands for `0000-00-00 00:00:00` in comparisons: before every datetime that is kept. No row has it.
 pub const ZERO_US: i64 = -719_529 * DAY_US;
 
 /// Whether a text is a zero date: one of which every number is 0, which no calendar has.
@@ -355,7 +355,7 @@ impl Unit {
     }
 }
 
-/// A moment that a DATETIME can be, from the year 1 to 9999; `None` for any other.
+/// A value in the range of DATETIME, from the year 1 to 9999; `None` for any other.
 pub fn in_calendar(us: i64) -> Option<i64> {
     (-62_135_596_800_000_000..END_US).contains(&us).then_some(us)
 }
@@ -520,7 +520,7 @@ pub fn format_time_auto(us: i64) -> String {
     types::value::format_time(us, if us % 1_000_000 == 0 { 0 } else { 6 })
 }
 
-/// The year of a moment.
+/// The year of a datetime.
 pub fn year_of(us: i64) -> i128 {
     datetime(us).map_or(0, |at| i128::from(at.year()))
 }

@@ -8,7 +8,7 @@ use crate::error::SqlResult;
 use crate::result::SqlError;
 use crate::temporal::Zone;
 
-/// What clients are told; they choose syntax by it.
+/// What clients see; they choose syntax by it.
 pub const VERSION: &str = "8.0.11-Isobar-0.1.0";
 
 /// sql_mode as it begins: the strictness of MySQL 8 is always on.
@@ -129,20 +129,20 @@ pub struct Variables {
     /// As of the session's beginning.
     shared: Option<Globals>,
     user: BTreeMap<String, Value>,
-    /// System variables that were set since a client was last told.
+    /// System variables that were set since the last report to the client.
     touched: BTreeSet<&'static str>,
     /// Whether any variable was.
     any_touched: bool,
 }
 
-/// What a client is to be told of its session, if it wants to know.
+/// Changes of its session that a client is to receive, if it tracks them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Variables of session_track_system_variables that were set, with their values.
     pub variables: Vec<(String, String)>,
-    /// Whether changes of the current database are to be told (session_track_schema).
+    /// Whether changes of the current database are tracked (session_track_schema).
     pub tracks_schema: bool,
-    /// Whether it is to be told that anything has changed (session_track_state_change).
+    /// Whether it is to receive that anything has changed (session_track_state_change).
     pub tracks_state: bool,
     /// Whether any variable was set.
     pub any: bool,
@@ -271,10 +271,10 @@ impl Variables {
         let is_wanted = |name: &str| {
             wanted.split(',').map(str::trim).any(|one| one == "*" || one.eq_ignore_ascii_case(name))
         };
-        let told = touched.into_iter().filter(|name| is_wanted(name));
-        let told = told.map(|name| (name.to_owned(), self.get(name).unwrap_or_default()));
+        let tracked = touched.into_iter().filter(|name| is_wanted(name));
+        let tracked = tracked.map(|name| (name.to_owned(), self.get(name).unwrap_or_default()));
         Changes {
-            variables: told.collect(),
+            variables: tracked.collect(),
             tracks_schema: is_on("session_track_schema"),
             tracks_state: is_on("session_track_state_change"),
             any,
@@ -316,9 +316,9 @@ fn name_of_both(name: &str) -> &str {
 
 /// Text that a variable may have, as it is kept.
 fn checked(name: &str, default: &str, text: String) -> SqlResult<String> {
-    let asked = text.clone();
+    let given = text.clone();
     let wrong = move || {
-        let text = format!("Variable '{name}' can't be set to the value of '{asked}'");
+        let text = format!("Variable '{name}' can't be set to the value of '{given}'");
         SqlError::new(1231, b"42000", text)
     };
     let text = if is_switch(name, default) {

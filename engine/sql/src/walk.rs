@@ -12,7 +12,7 @@ use sqlparser::ast::{
 };
 
 macro_rules! walker {
-    ($(#[$doc:meta])* $walk:ident($part:ty, $visitor:ident), $erased:ident, $kept:ident, $($hook:ident($node:ty),)*) => {
+    ($(#[$doc:meta])* $walk:ident($part:ty, $visitor:ident), $erased:ident, $capture:ident, $($hook:ident($node:ty),)*) => {
         struct $erased<'a>(&'a mut dyn $visitor<Break = ()>);
 
         impl $visitor for $erased<'_> {
@@ -23,13 +23,13 @@ macro_rules! walker {
             })*
         }
 
-        /// Keeps what a visitor broke off with, so that all visitors break off alike.
-        struct $kept<'a, B> {
+        /// Captures what a visitor broke off with, so that all visitors break off alike.
+        struct $capture<'a, B> {
             visitor: &'a mut dyn $visitor<Break = B>,
             broke: Option<B>,
         }
 
-        impl<B> $visitor for $kept<'_, B> {
+        impl<B> $visitor for $capture<'_, B> {
             type Break = ();
 
             $(fn $hook(&mut self, node: $node) -> ControlFlow<()> {
@@ -42,16 +42,16 @@ macro_rules! walker {
         /// # Errors
         /// What the visitor broke off with.
         pub fn $walk<B>(part: $part, visitor: &mut dyn $visitor<Break = B>) -> Result<(), B> {
-            let mut kept = $kept { visitor, broke: None };
-            _ = part.visit(&mut $erased(&mut kept));
-            kept.broke.map_or(Ok(()), Err)
+            let mut capture = $capture { visitor, broke: None };
+            _ = part.visit(&mut $erased(&mut capture));
+            capture.broke.map_or(Ok(()), Err)
         }
     };
 }
 
 walker! {
     /// Shows every node of a part of a statement to the visitor, until it breaks off.
-    walk(&impl Visit, Visitor), Erased, Kept,
+    walk(&impl Visit, Visitor), Erased, Capture,
     pre_visit_query(&Query),
     post_visit_query(&Query),
     pre_visit_select(&Select),
@@ -70,7 +70,7 @@ walker! {
 
 walker! {
     /// Lets the visitor change every node of a part of a statement, until it breaks off.
-    walk_mut(&mut impl VisitMut, VisitorMut), ErasedMut, KeptMut,
+    walk_mut(&mut impl VisitMut, VisitorMut), ErasedMut, CaptureMut,
     pre_visit_query(&mut Query),
     post_visit_query(&mut Query),
     pre_visit_select(&mut Select),

@@ -66,7 +66,7 @@ pub enum Waiting {
 
 /// What a transaction expects of keys that it locks. Where they are so, the leader answers on its
 /// own word, without asking a quorum whether it still leads: should it not, the conflict check of
-/// the commit finds out. Anything else is told to somebody before the commit, and is confirmed.
+/// the commit finds out. Anything else is returned before the commit, and is confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Expect {
     /// Nothing: what is found is an answer by itself.
@@ -78,7 +78,7 @@ pub enum Expect {
 }
 
 impl Expect {
-    /// Whether a key is as expected, and may be told without confirmation.
+    /// Whether a key is as expected, and may be returned without confirmation.
     pub fn is_met(self, live: bool) -> bool {
         match self {
             Expect::Nothing => false,
@@ -180,8 +180,8 @@ pub enum Request {
         /// Milliseconds from now.
         hold: u64,
     },
-    /// To the node that a region's leadership is about to be given to: what is held in it, so that
-    /// its leader of the next term knows.
+    /// To the node that a region's leadership is transferred to: the row locks held in it, so that
+    /// the leader of the next term knows them.
     Inherit {
         /// Region.
         region: RegionId,

@@ -25,9 +25,8 @@ use crate::transaction::{Snapshot, Transaction};
 
 /// How long one request may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a read or a write goes on trying, unless a lock is in its way or its client was told
-/// otherwise.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a read or a write goes on trying, unless a lock is in its way, by default.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a reader or writer waits for another transaction's lock, likewise.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 /// Pauses between tries.
@@ -81,7 +80,7 @@ pub struct TxnClient {
     /// Second phases and rollbacks that go on behind their transactions.
     pub(crate) tasks: TaskTracker,
     pub(crate) living: Arc<Living>,
-    pub(crate) patience: Duration,
+    pub(crate) retry_timeout: Duration,
     pub(crate) lock_wait: Duration,
 }
 
@@ -97,34 +96,34 @@ impl TxnClient {
             fates: Arc::new(Mutex::new(LruCache::new(capacity))),
             tasks: TaskTracker::new(),
             living: Arc::default(),
-            patience: PATIENCE,
+            retry_timeout: RETRY_TIMEOUT,
             lock_wait: LOCK_WAIT,
         }
     }
 
     /// The same client with other bounds: how long to go on trying to reach regions, and how long
     /// to wait for other transactions' locks.
-    pub fn with_bounds(self, patience: Duration, lock_wait: Duration) -> Self {
-        TxnClient { patience, lock_wait, ..self }
+    pub fn with_bounds(self, retry_timeout: Duration, lock_wait: Duration) -> Self {
+        TxnClient { retry_timeout, lock_wait, ..self }
     }
 
-    /// A bounded number of tries for something.
-    pub(crate) fn patience(&self, what: &str) -> Patience {
-        Patience::new(what, self.patience)
+    /// A bounded retry of something.
+    pub(crate) fn retry(&self, what: &str) -> Retry {
+        Retry::new(what, self.retry_timeout)
     }
 
     /// A bounded wait for locks.
-    pub(crate) fn lock_wait(&self) -> Patience {
-        Patience::new("a lock", self.lock_wait)
+    pub(crate) fn lock_wait(&self) -> Retry {
+        Retry::new("a lock", self.lock_wait)
     }
 
     /// A new timestamp.
     pub async fn timestamp(&self) -> Result<Timestamp> {
-        let mut patience = self.patience("placement's timestamp");
+        let mut retry = self.retry("placement's timestamp");
         loop {
             match within_call("placement", self.directory.timestamp()).await {
                 Ok(ts) => return Ok(ts),
-                Err(error) if passing(&error) => patience.pause(error).await?,
+                Err(error) if passing(&error) => retry.pause(error).await?,
                 Err(error) => return Err(error),
             }
         }
@@ -135,11 +134,11 @@ impl TxnClient {
         &self,
         tables: &[(TableId, SchemaVersion)],
     ) -> Result<Timestamp> {
-        let mut patience = self.patience("placement's timestamp");
+        let mut retry = self.retry("placement's timestamp");
         loop {
             match within_call("placement", self.directory.commit_timestamp(tables)).await {
                 Ok(ts) => return Ok(ts),
-                Err(error) if passing(&error) => patience.pause(error).await?,
+                Err(error) if passing(&error) => retry.pause(error).await?,
                 Err(error) => return Err(error),
             }
         }
@@ -188,7 +187,7 @@ impl TxnClient {
     }
 
     /// The region of a key.
-    pub(crate) async fn locate(&self, key: &[u8], patience: &mut Patience) -> Result<Target> {
+    pub(crate) async fn locate(&self, key: &[u8], retry: &mut Retry) -> Result<Target> {
         loop {
             if let Some(target) = self.routes.of(key) {
                 return Ok(target);
@@ -198,13 +197,13 @@ impl TxnClient {
                     self.routes.learn(&route.region, route.leader);
                     if self.routes.of(key).is_none() {
                         // Older than what leaders said. The directory must not answer from memory
-                        // again, and placement needs a moment to hear of the split.
+                        // again, and placement gets to know of the split a little later.
                         self.directory.forget(route.region.id);
-                        patience.pause(old_picture()).await?;
+                        retry.pause(stale_routes()).await?;
                     }
                 }
                 Ok(_) => return Err(Error::not_found("region", "of a key")),
-                Err(error) if passing(&error) => patience.pause(error).await?,
+                Err(error) if passing(&error) => retry.pause(error).await?,
                 Err(error) => return Err(error),
             }
         }
@@ -215,7 +214,7 @@ impl TxnClient {
         &self,
         start: &[u8],
         end: &[u8],
-        patience: &mut Patience,
+        retry: &mut Retry,
     ) -> Result<Target> {
         loop {
             if let Some(target) = self.routes.below(end) {
@@ -234,19 +233,19 @@ impl TxnClient {
                     self.routes.learn_all(&routes);
                     match self.routes.below(last) {
                         Some(target) => return Ok(target),
-                        None => patience.pause(old_picture()).await?,
+                        None => retry.pause(stale_routes()).await?,
                     }
                 }
-                Err(error) if passing(&error) => patience.pause(error).await?,
+                Err(error) if passing(&error) => retry.pause(error).await?,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Asks a region's leader once. Errors that say something of the region's place mend the
-    /// picture of it; the caller looks its keys up again. `Timeout` where the request was sent and
+    /// Sends a request to a region's leader once. Errors that say where the region is update
+    /// the cached routes; the caller looks its keys up again. `Timeout` where the request was sent and
     /// the region has another leader by now: it may have been carried out.
-    pub(crate) async fn ask(&self, target: &Target, request: Request) -> Result<Response> {
+    pub(crate) async fn send(&self, target: &Target, request: Request) -> Result<Response> {
         let (region, begun) = (&target.region, Instant::now());
         let answer = match self.liveness.call(self.transport.as_ref(), target, request).await {
             Called::Answered(answer) => answer,
@@ -300,19 +299,19 @@ impl TxnClient {
         Err(error)
     }
 
-    /// Asks a node that is believed to lead a region, once, about the region as a whole.
+    /// Sends a request about a region as a whole, once, to the node that is believed to lead it.
     ///
     /// # Errors
     ///
     /// What it answers; `NotLeader` where it was silent before and another node leads, `Timeout` where
     /// it has been asked and another node leads by now, so that nobody knows what it did.
-    pub async fn ask_node(
+    pub async fn send_to_node(
         &self,
         region: &Region,
         node: NodeId,
         request: Request,
     ) -> Result<Response> {
-        self.ask(&Target { region: Arc::new(region.clone()), node }, request).await
+        self.send(&Target { region: Arc::new(region.clone()), node }, request).await
     }
 
     fn forget(&self, region: &Region) {
@@ -325,14 +324,14 @@ impl TxnClient {
         &self,
         items: Vec<T>,
         key: impl Fn(&T) -> &[u8],
-        patience: &mut Patience,
+        retry: &mut Retry,
     ) -> Result<Vec<(Target, Vec<T>)>> {
         let mut groups: Vec<(Target, Vec<T>)> = Vec::new();
         for item in items {
             match groups.last_mut() {
                 Some((target, group)) if target.region.contains(key(&item)) => group.push(item),
                 _ => {
-                    let target = self.locate(key(&item), patience).await?;
+                    let target = self.locate(key(&item), retry).await?;
                     groups.push((target, vec![item]));
                 }
             }
@@ -342,8 +341,8 @@ impl TxnClient {
 }
 
 /// Why a look-up is repeated though placement answered.
-fn old_picture() -> Error {
-    Error::Unavailable("placement has not heard of a split yet".into())
+fn stale_routes() -> Error {
+    Error::Unavailable("placement does not know of a split yet".into())
 }
 
 /// Whether the same request may be sent again, perhaps elsewhere: everything here bears it.
@@ -360,17 +359,17 @@ pub(crate) fn passing(error: &Error) -> bool {
     )
 }
 
-/// A bounded number of tries, with growing pauses.
-pub(crate) struct Patience {
+/// A bounded retry with backoff.
+pub(crate) struct Retry {
     what: String,
     limit: Duration,
     until: Instant,
     tries: usize,
 }
 
-impl Patience {
+impl Retry {
     pub(crate) fn new(what: impl Into<String>, limit: Duration) -> Self {
-        Patience { what: what.into(), limit, until: Instant::now() + limit, tries: 0 }
+        Retry { what: what.into(), limit, until: Instant::now() + limit, tries: 0 }
     }
 
     /// How long to wait before the next try.
@@ -388,7 +387,7 @@ impl Patience {
 
     /// Waits before the next try, or gives up: with the last error, or a timeout that names it.
     pub(crate) async fn pause(&mut self, last: Error) -> Result<()> {
-        // The first miss is mostly a picture that has just been mended.
+        // After the first miss the route has mostly just been updated.
         let pause = match last {
             Error::StaleEpoch { .. } | Error::NotLeader { leader: Some(_), .. }
                 if self.tries == 0 =>
@@ -400,7 +399,7 @@ impl Patience {
         self.pause_for(pause, last).await
     }
 
-    /// As [`Patience::pause`], for a given time.
+    /// As [`Retry::pause`], for a given time.
     pub(crate) async fn pause_for(&mut self, pause: Duration, last: Error) -> Result<()> {
         self.tries += 1;
         if Instant::now() + pause >= self.until {

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use types::{Error, Result, SchemaVersion, Table, TableId, Timestamp};
 
 use crate::api::{Mutation, Op, Request, Response};
-use crate::client::{Answer, Patience, TxnClient, passing};
+use crate::client::{Answer, Retry, TxnClient, passing};
 use crate::decide::LOCK_TTL_MS;
 use crate::resolve::unexpected;
 use crate::routes::Target;
@@ -28,7 +28,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// Requests of one transaction under way at a time.
 const PARALLEL: usize = 16;
 /// Pause between signs of life.
-const BEAT: Duration = Duration::from_millis(LOCK_TTL_MS / 3);
+const HEARTBEAT: Duration = Duration::from_millis(LOCK_TTL_MS / 3);
 
 /// A transaction being committed.
 pub(crate) struct Commit {
@@ -53,9 +53,9 @@ struct Plan {
 struct Sent(Vec<(Vec<Vec<u8>>, AtomicBool)>);
 
 /// A task that ends with its owner.
-struct Beat(JoinHandle<()>);
+struct Heartbeat(JoinHandle<()>);
 
-impl Drop for Beat {
+impl Drop for Heartbeat {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -80,12 +80,12 @@ impl Commit {
     /// Commits, and says when.
     pub(crate) async fn run(mut self) -> Result<Timestamp> {
         let plan = self.plan.clone();
-        let mut patience = plan.client.patience("the regions of a transaction");
+        let mut retry = plan.client.retry("the regions of a transaction");
         let mutations = std::mem::take(&mut self.mutations);
-        let groups = plan.client.group(mutations, |mutation| &mutation.key, &mut patience).await?;
+        let groups = plan.client.group(mutations, |mutation| &mutation.key, &mut retry).await?;
         self.batches = groups.into_iter().flat_map(batches).collect();
         let sent = Sent(self.batches.iter().map(|(_, batch)| sent(batch)).collect());
-        let beat = plan.clone().beat();
+        let heartbeat = plan.clone().heartbeat();
         let commit_ts = match self.lock_all(&sent).await {
             Ok(()) => plan.commit_timestamp().await,
             Err(error) => Err(error),
@@ -99,7 +99,7 @@ impl Commit {
             }
         };
         let committed = plan.commit_primary(commit_ts).await;
-        drop(beat);
+        drop(heartbeat);
         match committed {
             Ok(done) => {
                 plan.client.remember_fate(plan.start_ts, Some(commit_ts));
@@ -134,7 +134,7 @@ impl Commit {
 }
 
 impl Plan {
-    /// When the transaction commits. Regions of a dropped table take locks until they hear of it,
+    /// When the transaction commits. Regions of a dropped table take locks until they know of it,
     /// and what is committed there is lost: so it must be there as of the commit.
     async fn commit_timestamp(&self) -> Result<Timestamp> {
         let written: Vec<_> = self.tables.values().map(|table| (table.id, table.version)).collect();
@@ -143,7 +143,7 @@ impl Plan {
 
     /// First phase of a batch, which may meanwhile lie in several regions.
     async fn lock(&self, batch: (Target, Vec<Mutation>), touched: &AtomicBool) -> Result<()> {
-        let mut patience = self.client.patience("a region to write to");
+        let mut retry = self.client.retry("a region to write to");
         let mut waiting = self.client.lock_wait();
         let mut work = vec![batch];
         while let Some((target, mutations)) = work.pop() {
@@ -158,7 +158,7 @@ impl Plan {
                 wait: self.row_wait.as_millis() as u64,
             };
             let before = touched.swap(true, Ordering::AcqRel);
-            let error = match self.client.ask(&target, request).await {
+            let error = match self.client.send(&target, request).await {
                 Ok(Response::Done) => continue,
                 Ok(_) => return Err(unexpected("a prewrite")),
                 Err(error) => error,
@@ -170,28 +170,28 @@ impl Plan {
                 Error::SchemaChanged { sent, known, .. }
                     if known.is_none_or(|known| sent + 1 >= known) =>
                 {
-                    self.tell_schema(&target, table, &mut patience).await?;
+                    self.send_schema(&target, table, &mut retry).await?;
                 }
-                error => self.client.get_over(error, &mut patience, &mut waiting).await?,
+                error => self.client.get_over(error, &mut retry, &mut waiting).await?,
             }
-            let again = self.client.group(mutations, |mutation| &mutation.key, &mut patience);
+            let again = self.client.group(mutations, |mutation| &mutation.key, &mut retry);
             work.extend(again.await?);
         }
         Ok(())
     }
 
     /// Makes the schema of this transaction's rows known to a region that has not seen it.
-    async fn tell_schema(
+    async fn send_schema(
         &self,
         target: &Target,
         table: &Arc<Table>,
-        patience: &mut Patience,
+        retry: &mut Retry,
     ) -> Result<()> {
         let table = Box::new(Table::clone(table));
         let request = Request::Schema { region: target.reference(), table };
-        match self.client.ask(target, request).await {
+        match self.client.send(target, request).await {
             Ok(_) => Ok(()),
-            Err(error) if passing(&error) => patience.pause(error).await,
+            Err(error) if passing(&error) => retry.pause(error).await,
             Err(error) => Err(error),
         }
     }
@@ -209,15 +209,15 @@ impl Plan {
 
     /// Second phase of the primary and of what lies beside it; gives the committed keys.
     async fn commit_primary(&self, commit_ts: Timestamp) -> Result<Vec<Vec<u8>>> {
-        let mut patience = self.client.patience("the primary's region");
+        let mut retry = self.client.retry("the primary's region");
         loop {
-            let error = match self.try_primary(commit_ts, &mut patience).await {
+            let error = match self.try_primary(commit_ts, &mut retry).await {
                 Ok(done) => return Ok(done),
                 Err(error @ Error::RolledBack(_)) => return Err(error),
                 Err(error) => error,
             };
             let over = match passing(&error) {
-                true => patience.pause(error).await,
+                true => retry.pause(error).await,
                 false => Err(error),
             };
             if let Err(error) = over {
@@ -227,18 +227,14 @@ impl Plan {
         }
     }
 
-    async fn try_primary(
-        &self,
-        commit_ts: Timestamp,
-        patience: &mut Patience,
-    ) -> Result<Vec<Vec<u8>>> {
-        let target = self.client.locate(&self.primary, patience).await?;
+    async fn try_primary(&self, commit_ts: Timestamp, retry: &mut Retry) -> Result<Vec<Vec<u8>>> {
+        let target = self.client.locate(&self.primary, retry).await?;
         let from = self.keys.partition_point(|key| *key < self.primary);
         let near = self.keys.iter().skip(from).take(BATCH_KEYS);
         let keys: Vec<_> = near.filter(|key| target.region.contains(key)).cloned().collect();
         let (region, start_ts) = (target.reference(), self.start_ts);
         let request = Request::Commit { region, start_ts, commit_ts, keys: keys.clone() };
-        match self.client.ask(&target, request).await? {
+        match self.client.send(&target, request).await? {
             Response::Done => Ok(keys),
             _ => Err(unexpected("a commit")),
         }
@@ -246,13 +242,13 @@ impl Plan {
 
     /// Forces an outcome at the primary: it has committed, or never will.
     async fn settle(&self, commit_ts: Timestamp) -> Result<Vec<Vec<u8>>> {
-        let mut patience = self.client.patience("the primary's region");
+        let mut retry = self.client.retry("the primary's region");
         loop {
             let outcome = async {
-                let target = self.client.locate(&self.primary, &mut patience).await?;
+                let target = self.client.locate(&self.primary, &mut retry).await?;
                 let (region, start_ts) = (target.reference(), self.start_ts);
                 let keys = vec![self.primary.clone()];
-                self.client.ask(&target, Request::Rollback { region, start_ts, keys }).await
+                self.client.send(&target, Request::Rollback { region, start_ts, keys }).await
             };
             let error = match outcome.await {
                 Ok(Response::Fate(Some(at))) if at == commit_ts => {
@@ -263,12 +259,12 @@ impl Plan {
                 Err(error) => error,
             };
             let over = match passing(&error) {
-                true => patience.pause(error).await,
+                true => retry.pause(error).await,
                 false => Err(error),
             };
             if over.is_err() {
                 let what = format!("the transaction that began at {}", self.start_ts);
-                return Err(Error::outcome_unknown(what, 2 * self.client.patience));
+                return Err(Error::outcome_unknown(what, 2 * self.client.retry_timeout));
             }
         }
     }
@@ -280,7 +276,7 @@ impl Plan {
             let region = target.reference();
             Request::Commit { region, start_ts, commit_ts, keys }
         };
-        if let Err(error) = self.tell_all(keys, request).await {
+        if let Err(error) = self.send_to_all(keys, request).await {
             tracing::warn!(%start_ts, %error, "second phase left to readers");
         }
     }
@@ -298,31 +294,31 @@ impl Plan {
                 let region = target.reference();
                 Request::Rollback { region, start_ts, keys }
             };
-            if let Err(error) = plan.tell_all(keys, request).await {
+            if let Err(error) = plan.send_to_all(keys, request).await {
                 tracing::warn!(%start_ts, %error, "rollback left to readers");
             }
         });
     }
 
     /// Sends a request about keys to all their regions.
-    async fn tell_all(
+    async fn send_to_all(
         &self,
         keys: Vec<Vec<u8>>,
         request: impl Fn(&Target, Vec<Vec<u8>>) -> Request,
     ) -> Result<()> {
-        let mut patience = self.client.patience("the regions of a transaction");
+        let mut retry = self.client.retry("the regions of a transaction");
         let mut left = keys;
         while !left.is_empty() {
-            let groups = self.client.group(left, Vec::as_slice, &mut patience).await?;
-            let mut asking: Vec<BoxFuture<'_, Answer>> = Vec::new();
+            let groups = self.client.group(left, Vec::as_slice, &mut retry).await?;
+            let mut calls: Vec<BoxFuture<'_, Answer>> = Vec::new();
             for (target, keys) in &groups {
                 for keys in keys.chunks(BATCH_KEYS) {
                     let (keys, request) = (keys.to_vec(), request(target, keys.to_vec()));
-                    let ask = async move { (keys, self.client.ask(target, request).await) };
-                    asking.push(ask.boxed());
+                    let call = async move { (keys, self.client.send(target, request).await) };
+                    calls.push(call.boxed());
                 }
             }
-            let answers: Vec<_> = stream::iter(asking).buffered(PARALLEL).collect().await;
+            let answers: Vec<_> = stream::iter(calls).buffered(PARALLEL).collect().await;
             left = Vec::new();
             let mut passed = None;
             for (keys, answer) in answers {
@@ -336,7 +332,7 @@ impl Plan {
                 }
             }
             if let Some(error) = passed {
-                patience.pause(error).await?;
+                retry.pause(error).await?;
             }
         }
         Ok(())
@@ -348,19 +344,19 @@ impl Plan {
     }
 
     /// Keeps the primary's lock alive until the returned guard is dropped.
-    fn beat(self: Arc<Self>) -> Beat {
-        Beat(tokio::spawn(async move {
+    fn heartbeat(self: Arc<Self>) -> Heartbeat {
+        Heartbeat(tokio::spawn(async move {
             loop {
-                tokio::time::sleep(BEAT).await;
-                let mut patience = Patience::new("the primary's region", BEAT);
-                let Ok(target) = self.client.locate(&self.primary, &mut patience).await else {
+                tokio::time::sleep(HEARTBEAT).await;
+                let mut retry = Retry::new("the primary's region", HEARTBEAT);
+                let Ok(target) = self.client.locate(&self.primary, &mut retry).await else {
                     continue;
                 };
                 let (region, start_ts) = (target.reference(), self.start_ts);
                 let primary = self.primary.clone();
                 let request = Request::KeepAlive { region, primary, start_ts, ttl: self.ttl() };
                 // The primary may not be locked yet; the commit itself finds out if it never is.
-                let _ = self.client.ask(&target, request).await;
+                let _ = self.client.send(&target, request).await;
             }
         }))
     }

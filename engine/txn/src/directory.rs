@@ -15,7 +15,7 @@ impl Directory for PlacementClient {
     }
 
     async fn commit_timestamp(&self, tables: &[(TableId, SchemaVersion)]) -> Result<Timestamp> {
-        // The timestamp tells of the catalog's version; asked is placement only if that is news.
+        // The timestamp carries the catalog's version; placement is asked only if that is new.
         let (ts, _) = PlacementClient::timestamp(self).await?;
         let catalog = self.catalog().await?;
         match tables.iter().find(|(table, _)| catalog.table(*table).is_none()) {

@@ -5,7 +5,7 @@ use kv::Pair;
 use types::{Error, Result, Timestamp};
 
 use crate::api::{Request, Response};
-use crate::client::{Answer, Patience, TxnClient, passing};
+use crate::client::{Answer, Retry, TxnClient, passing};
 use crate::resolve::unexpected;
 use crate::routes::Target;
 
@@ -22,21 +22,21 @@ impl TxnClient {
         let mut left = keys;
         left.sort_unstable();
         left.dedup();
-        let mut patience = self.patience("a region to read keys from");
+        let mut retry = self.retry("a region to read keys from");
         let mut waiting = self.lock_wait();
         let mut pairs = Vec::with_capacity(left.len());
         while !left.is_empty() {
-            let groups = self.group(left, Vec::as_slice, &mut patience).await?;
-            let mut asking: Vec<BoxFuture<'_, Answer>> = Vec::new();
+            let groups = self.group(left, Vec::as_slice, &mut retry).await?;
+            let mut calls: Vec<BoxFuture<'_, Answer>> = Vec::new();
             for (target, keys) in &groups {
                 for keys in keys.chunks(GET_KEYS) {
                     let (region, keys) = (target.reference(), keys.to_vec());
                     let request = Request::Get { region, keys: keys.clone(), ts };
-                    let ask = async move { (keys, self.ask(target, request).await) };
-                    asking.push(ask.boxed());
+                    let call = async move { (keys, self.send(target, request).await) };
+                    calls.push(call.boxed());
                 }
             }
-            let answers = join_all(asking).await;
+            let answers = join_all(calls).await;
             left = Vec::new();
             for (keys, answer) in answers {
                 match answer {
@@ -44,7 +44,7 @@ impl TxnClient {
                     Ok(_) => return Err(unexpected("keys")),
                     Err(error) => {
                         left.extend(keys);
-                        self.get_over(error, &mut patience, &mut waiting).await?;
+                        self.get_over(error, &mut retry, &mut waiting).await?;
                     }
                 }
             }
@@ -57,12 +57,12 @@ impl TxnClient {
     pub(crate) async fn get_over(
         &self,
         error: Error,
-        patience: &mut Patience,
-        waiting: &mut Patience,
+        retry: &mut Retry,
+        waiting: &mut Retry,
     ) -> Result<()> {
         match error {
             Error::Locked(lock) => self.get_past(&lock, waiting).await,
-            error if passing(&error) => patience.pause(error).await,
+            error if passing(&error) => retry.pause(error).await,
             error => Err(error),
         }
     }
@@ -105,10 +105,10 @@ impl Pages {
         if self.start >= self.end {
             return Ok(None);
         }
-        let mut patience = self.client.patience("a region to scan");
+        let mut retry = self.client.retry("a region to scan");
         let mut waiting = self.client.lock_wait();
         loop {
-            let target = match self.locate(&mut patience).await {
+            let target = match self.locate(&mut retry).await {
                 Err(Error::NotFound { .. }) if self.reverse => return Ok(self.cover(vec![], None)),
                 target => target?,
             };
@@ -123,22 +123,22 @@ impl Pages {
                 bytes: PAGE_BYTES,
                 reverse: self.reverse,
             };
-            match self.client.ask(&target, request).await {
+            match self.client.send(&target, request).await {
                 Ok(Response::Pairs { pairs, resume }) => {
                     let border = if self.reverse { start } else { end };
                     return Ok(self.cover(pairs, Some(resume.unwrap_or(border))));
                 }
                 Ok(_) => return Err(unexpected("a range")),
-                Err(error) => self.client.get_over(error, &mut patience, &mut waiting).await?,
+                Err(error) => self.client.get_over(error, &mut retry, &mut waiting).await?,
             }
         }
     }
 
-    async fn locate(&self, patience: &mut Patience) -> Result<Target> {
+    async fn locate(&self, retry: &mut Retry) -> Result<Target> {
         if self.reverse {
-            self.client.locate_below(&self.start, &self.end, patience).await
+            self.client.locate_below(&self.start, &self.end, retry).await
         } else {
-            self.client.locate(&self.start, patience).await
+            self.client.locate(&self.start, retry).await
         }
     }
 

@@ -38,7 +38,7 @@ impl RowStore {
         Ok(floors.fold(newest, Timestamp::max))
     }
 
-    /// The newest description of each table that a region here was told of.
+    /// The newest description of each table that a region here has received.
     pub fn newest_schemas(&self) -> Vec<Table> {
         let mut newest: BTreeMap<TableId, Table> = BTreeMap::new();
         for view in self.regions() {

@@ -16,14 +16,14 @@ use types::error::LockInfo;
 use types::{Error, Result, Timestamp};
 
 use crate::api::{Current, Expect, Request, Response, Waiting};
-use crate::client::{Answer, Patience, TxnClient, passing};
+use crate::client::{Answer, Retry, TxnClient, passing};
 use crate::resolve::unexpected;
 use crate::routes::Target;
 
-/// How long a leader keeps rows for a transaction that it does not hear of.
+/// How long a leader keeps rows for a transaction that sends no heartbeat.
 const HOLD: Duration = Duration::from_secs(10);
-/// How often it hears of one that is open.
-const BEAT: Duration = Duration::from_secs(2);
+/// How often an open one sends a heartbeat.
+const HEARTBEAT: Duration = Duration::from_secs(2);
 /// Keys of one request.
 const LOCK_KEYS: usize = 1_024;
 
@@ -42,13 +42,13 @@ pub(crate) struct Held {
     start_ts: Timestamp,
     /// Every key that was asked for, and whether it was given: only those are kept.
     keys: Mutex<BTreeMap<Vec<u8>, bool>>,
-    beat: Mutex<Option<JoinHandle<()>>>,
+    heartbeat: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Held {
     pub(crate) fn new(client: TxnClient, start_ts: Timestamp) -> Arc<Self> {
-        let (keys, beat) = (Mutex::default(), Mutex::default());
-        Arc::new(Held { client, start_ts, keys, beat })
+        let (keys, heartbeat) = (Mutex::default(), Mutex::default());
+        Arc::new(Held { client, start_ts, keys, heartbeat })
     }
 
     /// Takes note of keys before they are asked for: whatever becomes of the asking, they are given
@@ -59,9 +59,9 @@ impl Held {
             keys.iter().filter(|key| !held.contains_key(*key)).cloned().collect();
         held.extend(fresh.iter().map(|key| (key.clone(), false)));
         drop(held);
-        let mut beat = self.beat.lock();
-        if beat.is_none() {
-            *beat = Some(tokio::spawn(keep(Arc::downgrade(self))));
+        let mut heartbeat = self.heartbeat.lock();
+        if heartbeat.is_none() {
+            *heartbeat = Some(tokio::spawn(keep(Arc::downgrade(self))));
         }
         fresh
     }
@@ -70,8 +70,8 @@ impl Held {
         self.keys.lock().extend(found.iter().map(|one| (one.key.clone(), true)));
     }
 
-    /// Gives every key back before its owner is told that the transaction is over: who reads that
-    /// may ask for the rows with NOWAIT. What cannot be given back within a beat is left to
+    /// Gives every key back before its owner learns that the transaction is over: who reads that
+    /// may ask for the rows with NOWAIT. What cannot be given back within one heartbeat interval is left to
     /// [`Drop`].
     pub(crate) async fn give_back(&self) {
         let keys: Vec<_> = self.keys.lock().keys().cloned().collect();
@@ -91,8 +91,8 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(beat) = self.beat.lock().take() {
-            beat.abort();
+        if let Some(heartbeat) = self.heartbeat.lock().take() {
+            heartbeat.abort();
         }
         let keys: Vec<_> = std::mem::take(&mut *self.keys.lock()).into_keys().collect();
         // Without a runtime the process is ending; the leaders forget the rows after a while.
@@ -108,22 +108,22 @@ impl Drop for Held {
     }
 }
 
-/// Tells the leaders now and then that a transaction is open.
+/// Reports to the leaders now and then that a transaction is open.
 async fn keep(held: Weak<Held>) {
     loop {
-        tokio::time::sleep(BEAT).await;
+        tokio::time::sleep(HEARTBEAT).await;
         let Some(held) = held.upgrade() else { return };
         let (client, start_ts) = (held.client.clone(), held.start_ts);
         let given = |(key, given): (&Vec<u8>, &bool)| given.then(|| key.clone());
         let keys: Vec<_> = held.keys.lock().iter().filter_map(given).collect();
-        // Not kept alive by its own beat.
+        // Not kept alive by its own heartbeat.
         drop(held);
         let hold = HOLD.as_millis() as u64;
         let request = |target: &Target, keys| {
             let region = target.reference();
             Request::KeepHeld { region, start_ts, keys, hold }
         };
-        if let Err(error) = client.tell_leaders(keys, request).await {
+        if let Err(error) = client.send_to_leaders(keys, request).await {
             tracing::debug!(%start_ts, %error, "row locks could not be prolonged");
         }
     }
@@ -149,7 +149,7 @@ impl TxnClient {
         let found = self.acquire_all(held.start_ts, keys, &fresh, waiting, look).await;
         match &found {
             Ok(found) => held.given(found),
-            // The statement fails as a whole; what it had is given back before that is told, for
+            // The statement fails as a whole; what it had is given back before that is returned, for
             // the next one may want the same.
             Err(_) => {
                 if self.release(held.start_ts, fresh.iter().cloned().collect()).await.is_ok() {
@@ -171,18 +171,18 @@ impl TxnClient {
         let mut wait = Wait::new(waiting);
         let mut left = keys;
         let mut found: Vec<Current> = Vec::with_capacity(left.len());
-        let mut patience = self.patience("a region to lock rows in");
+        let mut retry = self.retry("a region to lock rows in");
         let mut first = true;
         while !left.is_empty() {
-            let mut batches = self.lock_batches(left, &mut patience).await?;
+            let mut batches = self.lock_batches(left, &mut retry).await?;
             left = Vec::new();
             let in_order = matches!(waiting, Waiting::For(_)) && batches.len() > 1;
             let at_once = in_order && std::mem::take(&mut first);
             if in_order && !at_once {
                 left = batches.drain(1..).flat_map(|(_, keys)| keys).collect();
             }
-            let ask = if at_once { Waiting::No } else { wait.left() };
-            let round = self.acquire_round(start_ts, batches, (ask, look), &mut patience);
+            let now = if at_once { Waiting::No } else { wait.left() };
+            let round = self.acquire_round(start_ts, batches, (now, look), &mut retry);
             let round = round.await?;
             found.extend(round.found);
             left.extend(round.left);
@@ -227,7 +227,7 @@ impl TxnClient {
         left.extend(back.iter().cloned());
         left.sort_unstable();
         left.dedup();
-        // What is not given back is taken again in a moment.
+        // What is not given back is taken again soon.
         _ = self.release(start_ts, back).await;
     }
 
@@ -237,17 +237,17 @@ impl TxnClient {
             let region = target.reference();
             Request::Release { region, start_ts, keys }
         };
-        self.tell_leaders(keys, request).await
+        self.send_to_leaders(keys, request).await
     }
 
     /// Keys by region, in requests of bounded size, in order.
     async fn lock_batches(
         &self,
         keys: Vec<Vec<u8>>,
-        patience: &mut Patience,
+        retry: &mut Retry,
     ) -> Result<Vec<(Target, Vec<Vec<u8>>)>> {
         let mut batches = Vec::new();
-        for (target, keys) in self.group(keys, Vec::as_slice, patience).await? {
+        for (target, keys) in self.group(keys, Vec::as_slice, retry).await? {
             batches.extend(keys.chunks(LOCK_KEYS).map(|keys| (target.clone(), keys.to_vec())));
         }
         Ok(batches)
@@ -259,25 +259,25 @@ impl TxnClient {
         start_ts: Timestamp,
         batches: Vec<(Target, Vec<Vec<u8>>)>,
         (waiting, look): (Waiting, Look),
-        patience: &mut Patience,
+        retry: &mut Retry,
     ) -> Result<Round> {
         let hold = HOLD.as_millis() as u64;
-        let mut asking: Vec<BoxFuture<'_, Answer>> = Vec::new();
+        let mut calls: Vec<BoxFuture<'_, Answer>> = Vec::new();
         for (target, keys) in &batches {
             let (region, keys) = (target.reference(), keys.clone());
             let Look { rows, expect } = look;
-            let asked = keys.clone();
+            let sent = keys.clone();
             let request =
-                Request::Acquire { region, start_ts, keys: asked, hold, waiting, rows, expect };
-            asking.push(async move { (keys, self.ask(target, request).await) }.boxed());
+                Request::Acquire { region, start_ts, keys: sent, hold, waiting, rows, expect };
+            calls.push(async move { (keys, self.send(target, request).await) }.boxed());
         }
         let mut round = Round::default();
         let mut passed = None;
-        for (keys, answer) in join_all(asking).await {
+        for (keys, answer) in join_all(calls).await {
             match answer {
                 Ok(Response::Acquired { found, locked, behind }) => {
                     // Waiting for rows is no trouble with regions.
-                    *patience = self.patience("a region to lock rows in");
+                    *retry = self.retry("a region to lock rows in");
                     if waiting != Waiting::Skip {
                         let settled = found.iter().map(|one| &one.key);
                         let settled: HashSet<&Vec<u8>> =
@@ -298,26 +298,25 @@ impl TxnClient {
             }
         }
         if let Some(error) = passed {
-            patience.pause(error).await?;
+            retry.pause(error).await?;
         }
         Ok(round)
     }
 
-    /// Sends a request about keys to all their leaders, where that succeeds within a beat.
-    async fn tell_leaders(
+    /// Sends a request about keys to all their leaders, where that succeeds within one heartbeat interval.
+    async fn send_to_leaders(
         &self,
         keys: Vec<Vec<u8>>,
         request: impl Fn(&Target, Vec<Vec<u8>>) -> Request,
     ) -> Result<()> {
-        let mut patience = Patience::new("the leaders of row locks", BEAT);
+        let mut retry = Retry::new("the leaders of row locks", HEARTBEAT);
         let mut left = keys;
         while !left.is_empty() {
-            let groups =
-                self.group(std::mem::take(&mut left), Vec::as_slice, &mut patience).await?;
+            let groups = self.group(std::mem::take(&mut left), Vec::as_slice, &mut retry).await?;
             let mut passed = None;
             for (target, keys) in groups {
                 for keys in keys.chunks(LOCK_KEYS) {
-                    match self.ask(&target, request(&target, keys.to_vec())).await {
+                    match self.send(&target, request(&target, keys.to_vec())).await {
                         Ok(_) => {}
                         Err(error) if passing(&error) => {
                             left.extend_from_slice(keys);
@@ -328,7 +327,7 @@ impl TxnClient {
                 }
             }
             if let Some(error) = passed {
-                patience.pause(error).await?;
+                retry.pause(error).await?;
             }
         }
         Ok(())
@@ -340,7 +339,7 @@ struct Wait {
     waiting: Waiting,
     began: Instant,
     limit: Duration,
-    pauses: Patience,
+    pauses: Retry,
 }
 
 impl Wait {
@@ -349,7 +348,7 @@ impl Wait {
             Waiting::For(ms) => Duration::from_millis(ms),
             Waiting::No | Waiting::Skip => Duration::ZERO,
         };
-        let pauses = Patience::new("a lock", limit);
+        let pauses = Retry::new("a lock", limit);
         Wait { waiting, began: Instant::now(), limit, pauses }
     }
 

@@ -30,10 +30,10 @@ impl TxnClient {
         (commit_ts, anew): (Timestamp, bool),
         rows: Vec<Pair>,
     ) -> Result<()> {
-        let mut patience = self.patience("the regions of an import");
+        let mut retry = self.retry("the regions of an import");
         let mut left = rows;
         while !left.is_empty() {
-            let groups = self.group(left, |(key, _)| key, &mut patience).await?;
+            let groups = self.group(left, |(key, _)| key, &mut retry).await?;
             left = Vec::new();
             let mut passed = None;
             for (target, rows) in groups {
@@ -45,9 +45,9 @@ impl TxnClient {
                         schema: (table.id, table.version),
                         anew,
                     };
-                    match self.ask(&target, request).await {
+                    match self.send(&target, request).await {
                         Ok(Response::Done) => {
-                            patience = self.patience("the regions of an import");
+                            retry = self.retry("the regions of an import");
                         }
                         Ok(_) => return Err(unexpected("an import")),
                         Err(error) if passing(&error) => {
@@ -59,7 +59,7 @@ impl TxnClient {
                 }
             }
             if let Some(error) = passed {
-                patience.pause(error).await?;
+                retry.pause(error).await?;
             }
         }
         Ok(())

@@ -115,7 +115,7 @@ impl Liveness {
         let leader = match *look {
             Some((at, leader)) if at.elapsed() < LOOK_LIFE => leader,
             _ => {
-                let leader = self.ask_voters(transport, region).await;
+                let leader = self.query_voters(transport, region).await;
                 *look = Some((Instant::now(), leader));
                 leader
             }
@@ -124,13 +124,13 @@ impl Liveness {
     }
 
     /// The leader of the latest term that a voter knows of, if it answers.
-    async fn ask_voters(&self, transport: &dyn RowTransport, region: &Region) -> Option<NodeId> {
-        let asking = region.voters().map(|peer| async move {
+    async fn query_voters(&self, transport: &dyn RowTransport, region: &Region) -> Option<NodeId> {
+        let calls = region.voters().map(|peer| async move {
             let limit = self.pick(peer.node, LOOK_LIMIT);
             let call = transport.call(peer.node, Request::Leader { region: region.id });
             (peer.node, timeout(limit, call).await)
         });
-        let answers = join_all(asking).await;
+        let answers = join_all(calls).await;
         let mut silent = self.silent.lock();
         let mut latest: Option<(u64, NodeId)> = None;
         for (node, answer) in answers {

@@ -1,6 +1,6 @@
 //! Which timestamps this client's transactions read at: placement keeps their versions.
 //!
-//! A count for each, no more; what is counted is told with the node's heartbeat.
+//! A count for each, no more; what is counted is reported with the node's heartbeat.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -60,7 +60,7 @@ impl Locked {
         self.row_bytes > ROW_BYTES
     }
 
-    /// A locked key as it was seen, if it is as expected: that is what may be told without asking.
+    /// A locked key as it was seen, if it is as expected: that is what may be returned without asking.
     /// `own` is what the transaction has made of it: a row, or none.
     pub fn recall(
         &self,
@@ -78,7 +78,7 @@ impl Locked {
     }
 
     /// Takes note of a key that was given, as it was seen then or had been read at a timestamp; a
-    /// later version than that is told, and the key not noted.
+    /// later version than that is reported, and the key not noted.
     ///
     /// # Errors
     ///

@@ -83,8 +83,8 @@ impl RowMachine {
     }
 
     /// A machine for a region that is new on this node, recorded durably: empty and whole for a
-    /// founding voter, else waiting for a snapshot.
-    pub(crate) fn found(store: Arc<RowStore>, region: &Region, whole: bool) -> Result<Self> {
+    /// initial voter, else waiting for a snapshot.
+    pub(crate) fn create(store: Arc<RowStore>, region: &Region, whole: bool) -> Result<Self> {
         let mut batch = WriteBatch::default();
         let record = RegionRecord { region: region.clone(), whole };
         let position = if whole { INITIAL_POSITION } else { Position::default() };
@@ -445,7 +445,7 @@ impl Machine for RowMachine {
     fn snapshot(&self) -> Result<Box<dyn SnapshotSource>> {
         if self.pending.entries > 0 || !self.whole {
             return Err(Error::Unavailable(format!(
-                "region {} has no whole state to copy at the moment",
+                "region {} has no whole state to copy now",
                 self.region.id
             )));
         }

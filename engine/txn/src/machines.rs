@@ -45,7 +45,7 @@ impl Machines for RowMachines {
 
     /// `Unavailable` while another region on this node still covers part of the range: a parent
     /// that has not applied its split yet.
-    fn create(&mut self, region: &Region, founding: bool) -> Result<Box<dyn Machine>> {
+    fn create(&mut self, region: &Region, initial: bool) -> Result<Box<dyn Machine>> {
         if self.store.region(region.id).is_some() {
             return Err(Error::exists("region", region.id.to_string()));
         }
@@ -55,7 +55,7 @@ impl Machines for RowMachines {
                 region.id
             )));
         }
-        Ok(Box::new(RowMachine::found(self.store.clone(), region, founding)?))
+        Ok(Box::new(RowMachine::create(self.store.clone(), region, initial)?))
     }
 
     fn destroy(&mut self, machine: Box<dyn Machine>) -> Result<()> {

@@ -8,7 +8,7 @@ use types::{Result, Timestamp};
 
 use crate::layout::{self, DataRecord, Fate, HistRecord};
 
-/// Keys that one page of a scan looks at, at most: dead keys cost time without giving pairs.
+/// Keys that one page of a scan looks at, at most: dead keys cost time without returning pairs.
 const PAGE_KEYS: usize = 65_536;
 
 /// A page of a scan.

@@ -3,7 +3,7 @@
 //!
 //! A promise of order, not of correctness: that is the conflict check of the first phase. What is
 //! lost with a leader costs a transaction its commit, never anybody an update. Pure: time is passed
-//! in, in milliseconds since some fixed moment, and nobody is woken here.
+//! in, in milliseconds since some fixed time, and nobody is woken here.
 
 use std::collections::{BTreeMap, VecDeque};
 

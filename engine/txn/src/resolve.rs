@@ -8,7 +8,7 @@ use types::error::LockInfo;
 use types::{Error, Result, Timestamp};
 
 use crate::api::{Request, Response};
-use crate::client::{Patience, TxnClient, passing};
+use crate::client::{Retry, TxnClient, passing};
 
 /// Longest pause between two looks at a living lock.
 const MAX_PAUSE_MS: u64 = 100;
@@ -36,7 +36,7 @@ impl TxnClient {
     /// Finishes locks of ended transactions that are in the way of a read at `ts`; later ones are
     /// left alone. Does not wait for living ones.
     pub async fn resolve(&self, locks: &[LockInfo], ts: Timestamp) -> Result<Resolution> {
-        let mut patience = self.patience("locks to be resolved");
+        let mut retry = self.retry("locks to be resolved");
         let mut transactions: BTreeMap<Timestamp, Vec<&LockInfo>> = BTreeMap::new();
         for lock in locks.iter().filter(|lock| lock.start_ts <= ts) {
             transactions.entry(lock.start_ts).or_default().push(lock);
@@ -45,7 +45,7 @@ impl TxnClient {
         for (start_ts, mut locks) in transactions {
             let Some(first) = locks.first() else { continue };
             let ttl = locks.iter().map(|lock| lock.ttl).max().unwrap_or_default();
-            match self.standing(&first.primary, (start_ts, ttl), &mut patience).await? {
+            match self.standing(&first.primary, (start_ts, ttl), &mut retry).await? {
                 Standing::Alive(left) => {
                     resolution.alive.get_or_insert(((*first).clone(), left));
                 }
@@ -53,7 +53,7 @@ impl TxnClient {
                     locks.sort_by(|a, b| a.key.cmp(&b.key));
                     let keys = locks.iter().map(|lock| lock.key.clone()).collect();
                     resolution.resolved += locks.len();
-                    self.finish(start_ts, commit_ts, keys, &mut patience).await?;
+                    self.finish(start_ts, commit_ts, keys, &mut retry).await?;
                 }
             }
         }
@@ -61,7 +61,7 @@ impl TxnClient {
     }
 
     /// Gets a lock out of the way, or pauses because its transaction lives.
-    pub(crate) async fn get_past(&self, lock: &LockInfo, waiting: &mut Patience) -> Result<()> {
+    pub(crate) async fn get_past(&self, lock: &LockInfo, waiting: &mut Retry) -> Result<()> {
         let resolution = self.resolve(std::slice::from_ref(lock), Timestamp::MAX).await?;
         let Some((lock, left)) = resolution.alive else { return Ok(()) };
         let pause = Duration::from_millis(left.clamp(1, MAX_PAUSE_MS));
@@ -74,25 +74,25 @@ impl TxnClient {
         &self,
         primary: &[u8],
         (start_ts, ttl): (Timestamp, u64),
-        patience: &mut Patience,
+        retry: &mut Retry,
     ) -> Result<Standing> {
         if let Some(fate) = self.known_fate(start_ts) {
             return Ok(Standing::Ended(fate));
         }
         loop {
-            let target = self.locate(primary, patience).await?;
+            let target = self.locate(primary, retry).await?;
             let now = self.timestamp().await?;
             let region = target.reference();
             let primary = primary.to_vec();
             let request = Request::CheckStatus { region, primary, start_ts, now, ttl };
-            match self.ask(&target, request).await {
+            match self.send(&target, request).await {
                 Ok(Response::Fate(fate)) => {
                     self.remember_fate(start_ts, fate);
                     return Ok(Standing::Ended(fate));
                 }
                 Ok(Response::Alive(left)) => return Ok(Standing::Alive(left)),
                 Ok(_) => return Err(unexpected("a transaction's status")),
-                Err(error) if passing(&error) => patience.pause(error).await?,
+                Err(error) if passing(&error) => retry.pause(error).await?,
                 Err(error) => return Err(error),
             }
         }
@@ -104,20 +104,20 @@ impl TxnClient {
         start_ts: Timestamp,
         commit_ts: Option<Timestamp>,
         keys: Vec<Vec<u8>>,
-        patience: &mut Patience,
+        retry: &mut Retry,
     ) -> Result<()> {
         let mut left = keys;
         while !left.is_empty() {
-            let groups = self.group(std::mem::take(&mut left), Vec::as_slice, patience).await?;
+            let groups = self.group(std::mem::take(&mut left), Vec::as_slice, retry).await?;
             for (target, keys) in groups {
                 let region = target.reference();
                 let request = Request::Resolve { region, start_ts, commit_ts, keys: vec![] };
-                match self.ask(&target, request).await {
+                match self.send(&target, request).await {
                     Ok(Response::Done) => {}
                     Ok(_) => return Err(unexpected("resolved locks")),
                     Err(error) if passing(&error) => {
                         left.extend(keys);
-                        patience.pause(error).await?;
+                        retry.pause(error).await?;
                     }
                     Err(error) => return Err(error),
                 }

@@ -1,6 +1,6 @@
-//! The client's picture of where regions live. It may be old: leaders say so, and it is mended.
+//! The client's cache of where regions live. It may be stale: leaders say so, and it is updated.
 //!
-//! A cache only: it asks nobody.
+//! It sends no requests itself.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -175,14 +175,14 @@ mod tests {
         let routes = Routes::default();
         let whole = region(1, 1, "a", "z");
         routes.learn(&whole, None);
-        let mut asked = Vec::new();
+        let mut chosen = Vec::new();
         let mut all = Vec::new();
         for _ in 0..3 {
-            asked.push(routes.of(b"b").unwrap().node);
+            chosen.push(routes.of(b"b").unwrap().node);
             all.push(routes.missed(&whole));
         }
-        assert_eq!(asked, [1, 2, 3]);
-        assert_eq!(all, [false, false, true], "then placement is to be asked");
+        assert_eq!(chosen, [1, 2, 3]);
+        assert_eq!(all, [false, false, true], "then placement is to be queried");
         routes.led_by(&whole, 3);
         assert_eq!(routes.of(b"b").unwrap().node, 3);
     }

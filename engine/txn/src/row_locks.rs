@@ -31,13 +31,13 @@ const LOOK: Duration = Duration::from_millis(100);
 const REPORT_AFTER: Duration = Duration::from_millis(10);
 /// How often a wait is reported again.
 const REPORT_AGAIN: Duration = Duration::from_secs(1);
-/// How long the end of a wait waits for the detector to hear of it.
+/// How long the end of a wait waits for the detector to be informed.
 const FAREWELL: Duration = Duration::from_millis(300);
 /// How long a first phase holds rows against others while it waits for the rest.
 const PREWRITE_HOLD_MS: u64 = 5_000;
 /// Pause between two looks for what has run out and nobody asks for.
 const SWEEP_MS: u64 = 5_000;
-/// How long what was taken over from another leader is held unless its owner is heard of.
+/// How long what was taken over from another leader is held unless its owner sends a heartbeat.
 const INHERITED_MS: u64 = 5_000;
 /// Most keys of a request.
 const MAX_KEYS: usize = 65_536;
@@ -176,7 +176,7 @@ impl<'a> Waiter<'a> {
     }
 
     /// Reports the wait to the detector.
-    fn tell(&mut self, holder: Timestamp) {
+    fn report_wait(&mut self, holder: Timestamp) {
         let Some(graph) = self.locks.graph.clone() else { return };
         self.reported = true;
         let (owner, key) = (self.owner, self.key.to_vec());
@@ -250,9 +250,9 @@ impl TxnService {
         self
     }
 
-    /// What to tell the node that a region is about to be led from: the rows that are held in it.
+    /// A request that hands the region's row locks over to the node that is about to lead it.
     /// What is locked after this is lost with the leadership.
-    pub fn bequest(&self, region: RegionId) -> Option<Request> {
+    pub fn handover(&self, region: RegionId) -> Option<Request> {
         let status = self.groups.status(region).filter(|status| status.decides)?;
         let held = self.row_locks.of_region(region);
         let term = status.term;
@@ -359,7 +359,7 @@ impl TxnService {
         }
         let mut waiter = Waiter::new(locks, key, owner);
         let mut due = began + REPORT_AFTER;
-        let mut told = None;
+        let mut reported = None;
         let mut looked = began;
         loop {
             standing = locks.claim(self.tenure(region)?, key, owner, hold, true);
@@ -380,12 +380,12 @@ impl TxnService {
                 }
                 return Ok(standing);
             }
-            if told.is_some_and(|told| told != holder) {
+            if reported.is_some_and(|reported| reported != holder) {
                 due = due.min(now);
             }
             if waiter.report.is_none() && now >= due {
-                waiter.tell(holder);
-                (told, due) = (Some(holder), now + REPORT_AGAIN);
+                waiter.report_wait(holder);
+                (reported, due) = (Some(holder), now + REPORT_AGAIN);
             }
             let next = (now + LOOK).min(until);
             let next = if waiter.report.is_none() { next.min(due) } else { next };

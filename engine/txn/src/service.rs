@@ -34,7 +34,7 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(200);
 const RESOLVE_KEYS: usize = 1_024;
 /// Largest log entry, in bytes.
 const MAX_ENTRY_BYTES: usize = 32 << 20;
-/// Siblings that are told to a caller with an old picture, at most.
+/// Siblings that are returned to a caller with a stale route, at most.
 const MAX_SIBLINGS: usize = 64;
 
 /// Answers requests to the regions that this node leads.
@@ -101,7 +101,7 @@ impl TxnService {
             }
             Request::Release { region, start_ts, keys } => {
                 self.row_locks.release(start_ts, &keys);
-                // Another leader may have been told of them.
+                // Another leader may have received them.
                 self.led(region).map(|_| Response::Done)
             }
             Request::Commit { region, start_ts, commit_ts, keys } => {
@@ -180,7 +180,7 @@ impl TxnService {
         // Until the primary's lock stands nobody can keep the others alive: it waits for no turn.
         let first = mutations.iter().any(|mutation| mutation.key == primary);
         let bytes = if first { 0 } else { mutations.iter().map(Mutation::bytes).sum() };
-        let (primary, mutations, asked) = (&primary, &mutations, Instant::now());
+        let (primary, mutations, began) = (&primary, &mutations, Instant::now());
         self.admitted(region, start_ts, &keys, wait, || {
             // Who waits for rows takes no turn from others meanwhile.
             let write = self.write(region, keys.clone(), Some(schema), |known, view| {
@@ -189,7 +189,7 @@ impl TxnService {
                     return Err(Error::Held { start: start_ts, holder });
                 }
                 // A lock's life begins when it is written, not when it was asked for.
-                let ttl = ttl + asked.elapsed().as_millis() as u64;
+                let ttl = ttl + began.elapsed().as_millis() as u64;
                 let of = Prewrite { start_ts, primary, ttl };
                 let mut facts = Vec::with_capacity(mutations.len());
                 for mutation in mutations {

@@ -17,7 +17,7 @@ use crate::fact::Floors;
 use crate::layout::{self, Size};
 use crate::locks::{LockChanges, LockTable};
 
-/// Schema versions that a region has been told of.
+/// Schema versions that a region has received.
 pub type Schemas = BTreeMap<(TableId, SchemaVersion), Arc<Table>>;
 
 /// A region on this node, as of its last finished batch.
@@ -29,7 +29,7 @@ pub struct RegionView {
     pub whole: bool,
     /// Last applied entry.
     pub applied: Position,
-    /// Schema versions it has been told of.
+    /// Schema versions it has received.
     pub schemas: Arc<Schemas>,
     /// About how much it holds.
     pub size: Size,

@@ -24,7 +24,7 @@ use crate::locked::Locked;
 /// Most bytes of keys and rows that a transaction may write.
 pub const MAX_TRANSACTION_BYTES: usize = 100 << 20;
 
-/// How long the first phase waits for rows that other transactions hold, unless told otherwise.
+/// How long the first phase waits for rows that other transactions hold, by default.
 const ROW_WAIT: Duration = Duration::from_secs(1);
 
 /// Reads at one timestamp.
@@ -272,7 +272,7 @@ impl Transaction {
 
     /// Locks keys until the transaction ends, and gives their rows as they are now.
     ///
-    /// `read_at` says that the rows were read at that timestamp: what was written after it is told
+    /// `read_at` says that the rows were read at that timestamp: what was written after it is returned
     /// as `newer`, and counts as locked only when it has been read again. What is as expected is
     /// certain only once the transaction has committed.
     pub async fn acquire(
@@ -407,7 +407,7 @@ impl Transaction {
     /// The end of a transaction that writes nothing. Its locks lie in the memory of leaders, so each
     /// of them is confirmed: it is still this transaction's, and a quorum stands behind the leader
     /// that says so and that nobody has changed the row. All locks were taken before the first is
-    /// confirmed, so at that moment everything that was read under them was true at once.
+    /// confirmed, so at that timestamp everything that was read under them was true at once.
     async fn confirm_locks(&self) -> Result<Timestamp> {
         let start_ts = self.snapshot.ts;
         let keys: Vec<Vec<u8>> = self.locked.keys().cloned().collect();

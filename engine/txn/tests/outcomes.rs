@@ -1,4 +1,4 @@
-//! What a client is told when its commit goes unanswered: the truth, or that it is not known.
+//! What a client gets when its commit goes unanswered: the truth, or that it is not known.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
@@ -71,8 +71,8 @@ async fn commit(second: Second) -> (Arc<World>, Result<types::Timestamp>) {
     for key in ["a", "z"] {
         transaction.put(&table(1), record(key), vec![1]).unwrap();
     }
-    let told = transaction.commit().await;
-    (world, told)
+    let outcome = transaction.commit().await;
+    (world, outcome)
 }
 
 async fn visible(world: &Arc<World>) -> usize {
@@ -83,15 +83,15 @@ async fn visible(world: &Arc<World>) -> usize {
 
 #[tokio::test]
 async fn a_commit_that_never_arrives_is_rolled_back_and_said_to_be() {
-    let (world, told) = commit(Second::Lost).await;
-    assert!(matches!(told, Err(Error::RolledBack(_))), "{told:?}");
+    let (world, outcome) = commit(Second::Lost).await;
+    assert!(matches!(outcome, Err(Error::RolledBack(_))), "{outcome:?}");
     assert_eq!(visible(&world).await, 0);
 }
 
 #[tokio::test]
 async fn a_commit_whose_answers_are_lost_is_found_out() {
-    let (world, told) = commit(Second::Unanswered).await;
-    let commit_ts = told.unwrap();
+    let (world, outcome) = commit(Second::Unanswered).await;
+    let commit_ts = outcome.unwrap();
     assert_eq!(visible(&world).await, 2);
     let before = world.client().snapshot(commit_ts.prev());
     assert_eq!(before.get(&record("a")).await.unwrap(), None);
@@ -99,8 +99,8 @@ async fn a_commit_whose_answers_are_lost_is_found_out() {
 
 #[tokio::test]
 async fn an_outcome_that_cannot_be_learned_is_not_guessed() {
-    let (world, told) = commit(Second::Severed).await;
-    let Err(error @ Error::OutcomeUnknown { .. }) = told else { panic!("{told:?}") };
+    let (world, outcome) = commit(Second::Severed).await;
+    let Err(error @ Error::OutcomeUnknown { .. }) = outcome else { panic!("{outcome:?}") };
     assert!(!error.is_conflict() && !error.is_retryable(), "nobody may run it again unseen");
     // The others find out in their own time.
     assert_eq!(visible(&world).await, 0);
@@ -112,11 +112,11 @@ async fn a_living_lock_ends_the_wait_of_others_in_a_typed_error() {
     let client = world.client().with_bounds(Duration::from_secs(5), Duration::from_millis(40));
     let start_ts = client.timestamp().await.unwrap();
     let (node, region) = world.home(&record("a"));
-    let told = Request::Schema {
+    let schema = Request::Schema {
         region: support::reference(&region),
         table: Box::new(types::Table::clone(&table(1))),
     };
-    assert_eq!(node.service.handle(told).await, Response::Done);
+    assert_eq!(node.service.handle(schema).await, Response::Done);
     let prewrite = Request::Prewrite {
         region: support::reference(&region),
         start_ts,
@@ -138,7 +138,7 @@ async fn a_living_lock_ends_the_wait_of_others_in_a_typed_error() {
     other.put(&table(1), record("a"), vec![2]).unwrap();
     let write = other.commit().await;
     assert!(matches!(write, Err(Error::Locked(_))), "{write:?}");
-    // A learner that met the lock is told how it stands, and a later one is not its business.
+    // A learner that met the lock learns how it stands, and a later one is not its business.
     let lock = LockInfo { key: record("a"), primary: record("a"), start_ts, ttl: 3_000 };
     let resolution = client.resolve(std::slice::from_ref(&lock), now).await.unwrap();
     assert_eq!(
@@ -297,7 +297,7 @@ async fn nothing_is_refused_for_good_by_a_leader_that_nobody_confirms() {
     }
 }
 
-/// A directory that repeats an old answer until it is told that it was wrong, as placement's client
+/// A directory that repeats an old answer until it learns that it was wrong, as placement's client
 /// does.
 struct Remembering {
     known: Known,
@@ -330,7 +330,7 @@ impl Directory for Remembering {
     }
 }
 
-/// A node that once denies a region that it leads, as one does that has not founded it yet.
+/// A node that once denies a region that it leads, as one does that has not created it yet.
 struct Denying {
     link: Arc<Link>,
     denied: Mutex<Option<RegionId>>,
@@ -362,8 +362,8 @@ async fn read_a_half_that_was_lost_from_sight() -> Result<Option<Vec<u8>>> {
     let whole = directory.known.locate(&record("x")).await?;
     let half = world.split(&record("m")).await?;
     let now = client.timestamp().await?;
-    // The leader tells of both halves. Then the right one is denied and forgotten, and meanwhile
-    // the directory has heard the old story again.
+    // The leader returns both halves. Then the right one is denied and forgotten, and meanwhile
+    // the directory was given the old routes again.
     client.snapshot(now).get(&record("a")).await?;
     *directory.old.lock() = Some(whole);
     *transport.denied.lock() = Some(half);
@@ -373,23 +373,23 @@ async fn read_a_half_that_was_lost_from_sight() -> Result<Option<Vec<u8>>> {
 #[test]
 fn a_half_that_was_lost_from_sight_is_found_though_the_directory_remembers_the_whole() {
     // On a thread of its own: a search without a pause cannot be ended from inside its runtime.
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        tell.send(runtime.unwrap().block_on(read_a_half_that_was_lost_from_sight()))
+        sender.send(runtime.unwrap().block_on(read_a_half_that_was_lost_from_sight()))
     });
-    let read = told.recv_timeout(Duration::from_secs(30)).expect("found within the bound");
+    let read = receiver.recv_timeout(Duration::from_secs(30)).expect("found within the bound");
     assert_eq!(read.unwrap(), Some(vec![1]));
 }
 
 /// Placement with a catalog, in process.
-struct Office {
+struct MemoryPlacement {
     known: Known,
     catalog: Mutex<Catalog>,
 }
 
 #[async_trait]
-impl PlacementTransport for Office {
+impl PlacementTransport for MemoryPlacement {
     async fn call(
         &self,
         _: &str,
@@ -442,8 +442,8 @@ async fn a_commit_into_a_table_that_is_gone_is_refused_whole() {
     world.tick.store(100, std::sync::atomic::Ordering::Relaxed);
     let tables = vec![types::Table::clone(&table(1))];
     let catalog = Mutex::new(Catalog { version: 1, tables, ..Catalog::default() });
-    let office = Arc::new(Office { known: Known(world.clone()), catalog });
-    let placement = PlacementClient::new(office.clone(), [(1, "placement".to_owned())]);
+    let in_memory = Arc::new(MemoryPlacement { known: Known(world.clone()), catalog });
+    let placement = PlacementClient::new(in_memory.clone(), [(1, "placement".to_owned())]);
     let directory = Arc::new(Catalogued { known: Known(world.clone()), placement });
     let client = TxnClient::new(world.link(), directory);
     let mut first = client.begin().await.unwrap();
@@ -453,11 +453,11 @@ async fn a_commit_into_a_table_that_is_gone_is_refused_whole() {
     for key in ["b", "z"] {
         late.put(&table(1), record(key), vec![1]).unwrap();
     }
-    // The regions go on taking locks: they hear of it later.
-    *office.catalog.lock() = Catalog { version: 2, ..Catalog::default() };
-    let told = late.commit().await;
+    // The regions go on taking locks: they get to know of it later.
+    *in_memory.catalog.lock() = Catalog { version: 2, ..Catalog::default() };
+    let outcome = late.commit().await;
     let gone = Error::SchemaChanged { table: support::TABLE, sent: 1, known: None };
-    assert_eq!(told, Err(gone));
+    assert_eq!(outcome, Err(gone));
     let ts = client.timestamp().await.unwrap();
     let left = client.snapshot(ts).batch_get(vec![record("b"), record("z")]).await.unwrap();
     assert!(left.is_empty(), "{left:?}");

@@ -164,7 +164,7 @@ impl Leader {
     }
 }
 
-fn founded() -> Region {
+fn initial_region() -> Region {
     Region {
         id: 100,
         epoch: Epoch { version: 1, conf: 1 },
@@ -191,8 +191,8 @@ impl Node {
         Node { kv, machines, open }
     }
 
-    fn found(&mut self) {
-        let machine = self.machines.create(&founded(), true).unwrap();
+    fn create(&mut self) {
+        let machine = self.machines.create(&initial_region(), true).unwrap();
         self.open.insert(100, machine);
     }
 
@@ -242,14 +242,14 @@ fn a_log_replayed_after_crashes_ends_in_the_same_state() {
     let (mut crashes, mut splits) = (0, 0);
     for seed in env::seeds::range(200) {
         let random = Random::seeded(seed);
-        let mut leader = Leader::new(random.fork(), founded());
+        let mut leader = Leader::new(random.fork(), initial_region());
         (0..400).for_each(|_| leader.step());
         let mut whole = Node::open(MemoryKv::new());
-        whole.found();
+        whole.create();
         whole.apply(&leader.log, &random, usize::MAX);
 
         let mut node = Node::open(MemoryKv::new());
-        node.found();
+        node.create();
         for _ in 0..4 {
             let until = random.below(leader.log.len() as u64) as usize;
             node.apply(&leader.log, &random, until);
@@ -297,10 +297,10 @@ fn small(chunks: &VecDeque<Vec<u8>>, size: usize) -> VecDeque<Vec<u8>> {
 fn a_snapshot_taken_in_again_after_crashes_gives_the_senders_state() {
     for seed in env::seeds::range(200) {
         let random = Random::seeded(seed);
-        let mut leader = Leader::new(random.fork(), founded());
+        let mut leader = Leader::new(random.fork(), initial_region());
         (0..300).for_each(|_| leader.step());
         let mut sender = Node::open(MemoryKv::new());
-        sender.found();
+        sender.create();
         sender.apply(&leader.log, &random, usize::MAX);
         let at = sender.open[&100].applied();
         let region = sender.open[&100].region().clone();
@@ -309,15 +309,15 @@ fn a_snapshot_taken_in_again_after_crashes_gives_the_senders_state() {
         // The receiver is new, or has fallen behind.
         let mut node = Node::open(MemoryKv::new());
         if random.chance(0.5) {
-            node.found();
+            node.create();
             let until = random.below(leader.log.len() as u64 / 4) as usize;
             node.apply(&leader.log, &random, until);
         } else {
-            let machine = node.machines.create(&founded(), false).unwrap();
+            let machine = node.machines.create(&initial_region(), false).unwrap();
             assert_eq!(machine.applied().index, 0);
             node.open.insert(100, machine);
         }
-        let held = node.open[&100].region() == &founded();
+        let held = node.open[&100].region() == &initial_region();
         if !held {
             // A split came first: its children hold the rest, and the receiver follows the log.
             continue;
@@ -373,18 +373,18 @@ fn a_snapshot_taken_in_again_after_crashes_gives_the_senders_state() {
 #[test]
 fn neighbours_on_a_node_keep_their_data() {
     let random = Random::seeded(1);
-    let mut leader = Leader::new(random.fork(), founded());
+    let mut leader = Leader::new(random.fork(), initial_region());
     while leader.children.is_empty() {
         leader.step();
     }
     let mut node = Node::open(MemoryKv::new());
-    node.found();
+    node.create();
     node.apply(&leader.log, &random, usize::MAX);
     let child = leader.children[0].clone();
     let before = items(node.open[&child.id].as_ref());
 
     // What covers a part of its range cannot be created beside it.
-    let intruder = Region { id: 900, ..founded() };
+    let intruder = Region { id: 900, ..initial_region() };
     assert!(matches!(node.machines.create(&intruder, false), Err(Error::Unavailable(_))));
 
     let parent = node.open.remove(&100).unwrap();

@@ -1,6 +1,6 @@
 //! Transfers that lock what they read, over regions: while nothing fails, nobody who holds its rows
 //! fails at commit; and whatever fails, no update is lost. Seeds are chosen by `env::seeds`.
-//! And rows are free once their holder is told that it is over.
+//! And rows are free once their holder knows that it is over.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
@@ -195,7 +195,7 @@ impl Bank {
     }
 
     /// Locks every account, one after the other, and writes nothing. If its commit
-    /// succeeds, it has seen one moment of the bank.
+    /// succeeds, it has seen one state of the bank.
     async fn audit(&self, client: &TxnClient) -> Result<()> {
         let mut transaction = client.begin().await?;
         let mut sum = 0;
@@ -242,9 +242,9 @@ impl Bank {
             let (node, region) = self.world.home(&account(self.random.below(ACCOUNTS)));
             // Half of them hand over, as when leaders are spread.
             if self.random.chance(0.5)
-                && let Some(bequest) = node.service.bequest(region.id)
+                && let Some(handover) = node.service.handover(region.id)
             {
-                node.service.handle(bequest).await;
+                node.service.handle(handover).await;
             }
             node.groups.elect(region.id);
         }
@@ -282,7 +282,7 @@ async fn history(seed: u64, weather: Weather) -> Arc<Bank> {
 }
 
 #[tokio::test]
-async fn rows_are_free_once_their_holder_is_told_that_it_is_over() {
+async fn rows_are_free_once_their_holder_knows_that_it_is_over() {
     let slow = Faults { delay_ms: 5, ..Faults::default() };
     let world = World::new(3, 3, &["a02", "a04"], slow);
     world.speed.store(1, Ordering::Relaxed);

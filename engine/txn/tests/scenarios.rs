@@ -146,7 +146,7 @@ impl Scripts {
     }
 
     /// Sends a request about a key straight to its leader.
-    fn ask(&self, key: &str, request: impl FnOnce(txn::api::RegionRef) -> Request) -> Response {
+    fn send(&self, key: &str, request: impl FnOnce(txn::api::RegionRef) -> Request) -> Response {
         let (node, region) = self.world.home(&record(key));
         let request = request(reference(&region));
         self.runtime.block_on(node.service.handle(request))
@@ -426,8 +426,8 @@ impl goldenscript::Runner for Scripts {
                 }
                 link.die_after(calls);
                 let work = async move {
-                    let patience = Duration::from_millis(10);
-                    tokio::time::timeout(patience, transaction.commit()).await
+                    let limit = Duration::from_millis(10);
+                    tokio::time::timeout(limit, transaction.commit()).await
                 };
                 let outcome = self.runtime.block_on(work);
                 if let Ok(Ok(commit_ts)) = outcome {
@@ -446,7 +446,7 @@ impl goldenscript::Runner for Scripts {
                 let start_ts = *self.times.entry(name).or_insert(fresh);
                 let mutations: Vec<_> = rest(&mut args).into_iter().map(mutation).collect();
                 let key = support::name(&mutations[0].key);
-                let response = self.ask(&key, |region| Request::Prewrite {
+                let response = self.send(&key, |region| Request::Prewrite {
                     region,
                     start_ts,
                     primary,
@@ -463,7 +463,7 @@ impl goldenscript::Runner for Scripts {
                 let fresh = self.world.timestamp();
                 let commit_ts = *self.times.entry(format!("{name}.commit")).or_insert(fresh);
                 let keys: Vec<_> = rest(&mut args).into_iter().map(record).collect();
-                let response = self.ask(&support::name(&keys[0]), |region| Request::Commit {
+                let response = self.send(&support::name(&keys[0]), |region| Request::Commit {
                     region,
                     start_ts,
                     commit_ts,
@@ -485,7 +485,7 @@ impl goldenscript::Runner for Scripts {
                     (key, row)
                 });
                 let rows: Vec<_> = rows.collect();
-                let response = self.ask(&support::name(&rows[0].0), |region| Request::Import {
+                let response = self.send(&support::name(&rows[0].0), |region| Request::Import {
                     region,
                     commit_ts,
                     rows,
@@ -497,7 +497,7 @@ impl goldenscript::Runner for Scripts {
             "rollback_keys" => {
                 let start_ts = self.ts(context.prefix.as_deref().expect("name"));
                 let keys: Vec<_> = rest(&mut args).into_iter().map(record).collect();
-                let response = self.ask(&support::name(&keys[0]), |region| Request::Rollback {
+                let response = self.send(&support::name(&keys[0]), |region| Request::Rollback {
                     region,
                     start_ts,
                     keys,
@@ -510,7 +510,7 @@ impl goldenscript::Runner for Scripts {
                 let now = self.world.timestamp();
                 let ttl = option(&mut args, "ttl")?.unwrap_or(0);
                 let primary = record(&key);
-                let response = self.ask(&key, |region| Request::CheckStatus {
+                let response = self.send(&key, |region| Request::CheckStatus {
                     region,
                     primary,
                     start_ts,
@@ -525,7 +525,7 @@ impl goldenscript::Runner for Scripts {
                 let key = args.next_pos().expect("primary").to_owned();
                 let primary = record(&key);
                 let response =
-                    self.ask(&key, |region| Request::KeepAlive { region, primary, start_ts, ttl });
+                    self.send(&key, |region| Request::KeepAlive { region, primary, start_ts, ttl });
                 self.answer(response)
             }
             "schema" => {
@@ -533,7 +533,7 @@ impl goldenscript::Runner for Scripts {
                 let version = option(&mut args, "version")?.expect("version");
                 let described = Box::new(types::Table::clone(&support::table(version)));
                 let response =
-                    self.ask(&key, |region| Request::Schema { region, table: described });
+                    self.send(&key, |region| Request::Schema { region, table: described });
                 self.answer(response)
             }
             // Reads outside of transactions.
@@ -552,7 +552,7 @@ impl goldenscript::Runner for Scripts {
                 let reverse = option(&mut args, "reverse")?.unwrap_or(false);
                 let key = args.next_pos().expect("key").to_owned();
                 let (start, end) = (record(""), types::key::records_end(support::TABLE));
-                let response = self.ask(&key, |region| Request::Scan {
+                let response = self.send(&key, |region| Request::Scan {
                     region,
                     start,
                     end,
@@ -571,16 +571,16 @@ impl goldenscript::Runner for Scripts {
             "split_keys" => {
                 let key = args.next_pos().expect("key").to_owned();
                 let parts = option(&mut args, "parts")?.expect("parts");
-                let response = self.ask(&key, |region| Request::SplitKeys { region, parts });
+                let response = self.send(&key, |region| Request::SplitKeys { region, parts });
                 self.answer(response)
             }
             "elect" => {
                 let key = args.next_pos().expect("key").to_owned();
-                let told = option(&mut args, "handed_over")?.unwrap_or(false);
+                let handed_over = option(&mut args, "handed_over")?.unwrap_or(false);
                 let (node, region) = self.world.home(&record(&key));
                 let _entered = self.runtime.enter();
-                if told && let Some(bequest) = node.service.bequest(region.id) {
-                    self.runtime.block_on(node.service.handle(bequest));
+                if handed_over && let Some(handover) = node.service.handover(region.id) {
+                    self.runtime.block_on(node.service.handle(handover));
                 }
                 node.groups.elect(region.id);
                 Ok(String::new())
@@ -594,7 +594,7 @@ impl goldenscript::Runner for Scripts {
                 groups.alone.store(true, std::sync::atomic::Ordering::Relaxed);
                 let (start_ts, waiting) = (self.world.timestamp(), Waiting::No);
                 let (hold, rows) = (1, true);
-                let response = self.ask(&key, |region| Request::Acquire {
+                let response = self.send(&key, |region| Request::Acquire {
                     region,
                     start_ts,
                     keys,

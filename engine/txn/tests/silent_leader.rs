@@ -51,7 +51,7 @@ impl Group {
     }
 
     /// Requests to a node, without looks.
-    fn asked(&self, node: NodeId) -> usize {
+    fn requests_to(&self, node: NodeId) -> usize {
         let log = self.log.lock();
         let real = |(at, request): &&(NodeId, Request)| {
             *at == node && !matches!(request, Request::Leader { .. })
@@ -152,12 +152,12 @@ async fn reads_leave_a_silent_leader_once_another_one_leads_and_do_not_ask_it_ag
     assert_eq!(client.snapshot(ts).get(&record("a")).await, Ok(None));
     let first = begun.elapsed();
     assert!(first < Duration::from_secs(5), "the first answer took {first:?}");
-    assert_eq!(group.asked(1), 1);
+    assert_eq!(group.requests_to(1), 1);
     // Neither again nor for the other region, which nobody was asked of yet.
     for key in ["a", "z", "a", "z"] {
         assert_eq!(client.snapshot(ts).get(&record(key)).await, Ok(None));
     }
-    assert_eq!(group.asked(1), 1, "the silent node is asked again");
+    assert_eq!(group.requests_to(1), 1, "the silent node is asked again");
 }
 
 /// A write of two regions whose leader falls silent at some request: it succeeds, once.

@@ -25,19 +25,19 @@ const START: i64 = 100;
 const CLIENTS: u64 = 4;
 const TRANSFERS: u64 = 20;
 
-/// What a client was told of a transfer.
+/// The outcome of a transfer, as its client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum Outcome {
     Committed(Timestamp),
     Refused,
-    Nothing,
+    Unknown,
 }
 
 struct Bank {
     seed: u64,
     world: Arc<World>,
     random: Random,
-    markers: Mutex<BTreeMap<String, Told>>,
+    markers: Mutex<BTreeMap<String, Outcome>>,
     reads: Mutex<Vec<(Timestamp, Vec<Pair>)>>,
     over: AtomicBool,
     crashes: AtomicUsize,
@@ -123,19 +123,19 @@ impl Bank {
                     () = link.died() => None,
                 }
             };
-            let told = match tokio::time::timeout(Duration::from_secs(30), work).await {
-                Ok(None) => Told::Nothing,
-                Ok(Some(Ok(ts))) => Told::Committed(ts),
-                Ok(Some(Err(Error::OutcomeUnknown { .. }))) => Told::Nothing,
+            let outcome = match tokio::time::timeout(Duration::from_secs(30), work).await {
+                Ok(None) => Outcome::Unknown,
+                Ok(Some(Ok(ts))) => Outcome::Committed(ts),
+                Ok(Some(Err(Error::OutcomeUnknown { .. }))) => Outcome::Unknown,
                 Ok(Some(Err(error))) => {
                     let known = error.is_conflict() || error.is_retryable();
                     let timeout = matches!(error, Error::Timeout { .. });
                     assert!(known || timeout, "seed {}: {error}", self.seed);
-                    Told::Refused
+                    Outcome::Refused
                 }
                 Err(_) => panic!("seed {}: a transfer took too long", self.seed),
             };
-            self.markers.lock().insert(marker, told);
+            self.markers.lock().insert(marker, outcome);
             if crash {
                 self.crashes.fetch_add(1, Ordering::Relaxed);
                 link = self.world.link();
@@ -208,10 +208,10 @@ impl Bank {
         let now = client.timestamp().await.unwrap();
         let last: BTreeMap<_, _> = self.look(&client, now).await.unwrap().into_iter().collect();
         let markers = self.markers.lock().clone();
-        for (marker, told) in markers {
+        for (marker, outcome) in markers {
             let key = record(&marker);
-            match told {
-                Told::Committed(ts) => {
+            match outcome {
+                Outcome::Committed(ts) => {
                     let seed = self.seed;
                     let at = |ts| {
                         let (client, key) = (client.clone(), key.clone());
@@ -220,10 +220,10 @@ impl Bank {
                     assert!(at(ts).await.is_some(), "seed {seed}: {marker} was lost");
                     assert!(at(ts.prev()).await.is_none(), "seed {seed}: {marker} came early");
                 }
-                Told::Refused => {
+                Outcome::Refused => {
                     assert!(!last.contains_key(&key), "seed {}: {marker} was refused", self.seed);
                 }
-                Told::Nothing => {}
+                Outcome::Unknown => {}
             }
         }
         let reads = self.reads.lock().clone();
@@ -246,7 +246,7 @@ impl Bank {
             let mut waiting: Vec<Box<dyn Machine>> = Vec::new();
             for region in node.groups.regions() {
                 if region < 1_000 {
-                    let found = node.groups.founded(region);
+                    let found = node.groups.initial_region(region);
                     waiting.push(machines.create(&found, true).unwrap());
                 }
             }
@@ -307,7 +307,8 @@ async fn history(seed: u64) -> (usize, usize, usize, usize) {
         fault = bank.fault() => panic!("seed {seed}: {fault}"),
     }
     let markers = bank.markers.lock();
-    let committed = markers.values().filter(|told| matches!(told, Told::Committed(_))).count();
+    let committed =
+        markers.values().filter(|outcome| matches!(outcome, Outcome::Committed(_))).count();
     let reads = bank.reads.lock().len();
     (committed, reads, bank.crashes.load(Ordering::Relaxed), bank.splits.load(Ordering::Relaxed))
 }

@@ -1,4 +1,4 @@
-//! Rows into Arrow columns, in the one mapping that rows, columns and the Flight door share.
+//! Rows into Arrow columns, in the one mapping that rows, columns and the Flight server share.
 //!
 //! Nothing else decides what an SQL type is in Arrow.
 
@@ -39,7 +39,7 @@ pub fn arrow_type(ty: ColumnType) -> DataType {
         | ColumnType::Text(_)
         | ColumnType::Enum(_)
         | ColumnType::Set(_) => DataType::Utf8,
-        // A type of its own, by which plans tell a document from a text.
+        // A type of its own, by which plans distinguish a document from a text.
         ColumnType::Json => DataType::LargeUtf8,
         ColumnType::Binary(_) | ColumnType::Varbinary(_) | ColumnType::Blob(_) => DataType::Binary,
         ColumnType::Float => DataType::Float32,
@@ -60,9 +60,9 @@ pub fn arrow_field(column: &Column) -> Field {
     Field::new(&column.name, arrow_type(column.ty), column.nullable)
 }
 
-/// The field of a column as readers outside are told of it: one of JSON says so, by the name that
+/// The field of a column as clients see it: one of JSON says so, by the name that
 /// Arrow has for it.
-pub fn told_field(name: &str, ty: Option<ColumnType>, nullable: bool) -> Field {
+pub fn client_field(name: &str, ty: Option<ColumnType>, nullable: bool) -> Field {
     let field = Field::new(name, ty.map_or(DataType::Null, arrow_type), nullable);
     if ty != Some(ColumnType::Json) {
         return field;

@@ -22,7 +22,7 @@ pub enum Error {
         /// Node that leads it, where known.
         leader: Option<NodeId>,
     },
-    /// The caller's picture of the region is old: replace it by `current` and retry.
+    /// The caller's copy of the region is stale: replace it by `current` and retry.
     #[error("region {region} has changed shape since it was looked up")]
     StaleEpoch {
         /// Region that was addressed.
@@ -83,8 +83,8 @@ pub enum Error {
     /// A row is locked, and the statement would not wait (NOWAIT).
     #[error("a row is held by the transaction of {0}, and the statement does not wait")]
     LockBusy(Timestamp),
-    /// Rows were encoded with a schema version that their region refuses or has not been told of:
-    /// tell it of a newer one, or reload the catalog and run the transaction again.
+    /// Rows were encoded with a schema version that their region refuses or has not received:
+    /// send it a newer one, or reload the catalog and run the transaction again.
     #[error(
         "table {table} has changed: written with schema version {sent}, its region knows {known:?}"
     )]

@@ -25,7 +25,7 @@ struct List {
     numbers: HashMap<String, u32>,
 }
 
-/// What tells lists apart.
+/// What distinguishes lists.
 struct ByLabels(&'static List);
 
 impl PartialEq for ByLabels {

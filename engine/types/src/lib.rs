@@ -1,6 +1,6 @@
-//! What every room agrees on: values, schemas, keys, rows, regions, timestamps, errors, tokens.
+//! What every crate agrees on: values, schemas, keys, rows, regions, timestamps, errors, tokens.
 //!
-//! This crate imports no other room, does no I/O and reads no clock.
+//! This crate imports no other one, does no I/O and reads no clock.
 
 pub mod columns;
 pub mod error;

@@ -77,7 +77,7 @@ pub struct Region {
 }
 
 /// How long commits took to become visible on a columnar replica: from the commit timestamp to the
-/// moment a reader can see it, in milliseconds.
+/// time a reader can see it, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicaLag {
     /// Of the newest batch of log entries that held a commit.

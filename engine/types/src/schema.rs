@@ -276,7 +276,7 @@ pub enum Default {
     Converted {
         /// The other column.
         from: ColumnId,
-        /// The time zone that DATETIME and TIMESTAMP are told apart by, whoever writes.
+        /// The time zone that converts between DATETIME and TIMESTAMP, whoever writes.
         time_zone: String,
     },
 }
@@ -294,7 +294,7 @@ pub struct Column {
     pub nullable: bool,
     /// Default; `None` means that INSERT must name the column.
     pub default: Option<Default>,
-    /// What rows that do not hold the column read as: its default at the moment it was added, which
+    /// What rows that do not hold the column read as: its default when it was added, which
     /// no later change of the default may touch. `None` where every row holds it.
     pub original: Option<Value>,
     /// AUTO_INCREMENT.

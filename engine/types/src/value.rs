@@ -2,7 +2,7 @@
 //!
 //! Values are already of their column's type: coercion from SQL literals is `sql`'s business.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
@@ -178,6 +178,35 @@ pub fn format_float(n: f32) -> String {
     }
 }
 
+/// Largest exponent position that MySQL still prints without an exponent (`DBL_DIG`).
+const MAX_POINT: i32 = 15;
+
+/// Prints a DOUBLE as MySQL's `my_gcvt` does: the shortest digits that read back as the same
+/// number; with an exponent if the point would stand more than 15 places away from the digits.
+pub fn write_double(out: &mut impl Write, n: f64) -> std::fmt::Result {
+    if n == 0.0 || !n.is_finite() {
+        return write!(out, "{n}");
+    }
+    let scientific = format!("{n:e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let digits = mantissa.bytes().filter(u8::is_ascii_digit).count() as i32;
+    // Position of the decimal point relative to the first digit: 1 for 1.5, 0 for 0.15.
+    let point = exponent.parse::<i32>().unwrap_or(0) + 1;
+    if point > -MAX_POINT && (point <= MAX_POINT || digits > point) {
+        write!(out, "{n}")
+    } else {
+        out.write_str(&scientific)
+    }
+}
+
+/// The text that [`write_double`] prints.
+pub fn format_double(n: f64) -> String {
+    let mut text = String::new();
+    // A String takes any text.
+    let _infallible = write_double(&mut text, n);
+    text
+}
+
 /// `[-]HH:MM:SS`, and so many digits of the second's fraction, cut.
 pub fn format_time(us: i64, digits: u8) -> String {
     let sign = if us < 0 { "-" } else { "" };
@@ -190,6 +219,42 @@ pub fn format_time(us: i64, digits: u8) -> String {
         digits => {
             let cut = micros / 10u64.pow(u32::from(6 - digits));
             format!("{text}.{cut:0width$}", width = usize::from(digits))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn doubles_print_as_mysql_prints_them() {
+        // Left: what MySQL 8.0 answers to SELECT of the number on the right.
+        for (text, n) in [
+            ("0", 0.0),
+            ("-0", -0.0),
+            ("1", 1.0),
+            ("-1.5", -1.5),
+            ("0.1", 0.1),
+            ("0.30000000000000004", 0.1 + 0.2),
+            ("100000000000000", 1e14),
+            ("1e15", 1e15),
+            ("-1e15", -1e15),
+            ("123456789012345", 123456789012345.0),
+            ("1.234567890123456e15", 1234567890123456.0),
+            ("1234567890123456.8", 1234567890123456.7),
+            ("1.2345678901234568e17", 123456789012345678.0),
+            ("1e20", 1e20),
+            ("0.00001", 1e-5),
+            ("0.000000000000001", 1e-15),
+            ("1e-16", 1e-16),
+            ("1.5e300", 1.5e300),
+            ("1.7976931348623157e308", f64::MAX),
+            ("5e-324", 5e-324),
+        ] {
+            assert_eq!(format_double(n), text);
+            assert_eq!(text.parse::<f64>().unwrap().to_bits(), n.to_bits());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `isobar bench batch`: scans and aggregates, one after the other, on rows or on columns.
 //!
-//! It tells of each query as a line of JSON, the same lines that a Spark job prints for the proof of isolation.
+//! It prints each query as a line of JSON, the same lines that a Spark job prints for the proof of isolation.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -86,7 +86,7 @@ impl std::fmt::Display for Query {
     }
 }
 
-/// A line of what a batch job tells.
+/// A line that a batch job prints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Event {
@@ -163,7 +163,7 @@ pub fn stop_at_eof(stop: CancellationToken) {
 }
 
 /// Prints an event; where nobody listens any more, that is for standard input to notice.
-pub fn tell(event: &Event) {
+pub fn emit(event: &Event) {
     if let Ok(line) = serde_json::to_string(event) {
         let mut out = std::io::stdout().lock();
         let _ = writeln!(out, "{line}");
@@ -179,16 +179,16 @@ async fn queries(target: &Target, engine: Engine, queries: &[Query], end: Instan
             break;
         }
         let started = Instant::now();
-        let outcome = tokio::time::timeout(QUERY_TIMEOUT, ask(&mut conn, query)).await;
+        let outcome = tokio::time::timeout(QUERY_TIMEOUT, run_query(&mut conn, query)).await;
         let error = match outcome {
             Ok(Ok((rows, bytes))) => {
                 failures = 0;
                 if !ready {
                     ready = true;
-                    tell(&Event::Ready);
+                    emit(&Event::Ready);
                 }
                 let end_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                tell(&Event::Query {
+                emit(&Event::Query {
                     kind: query.kind.name().to_owned(),
                     rows,
                     bytes,
@@ -200,7 +200,7 @@ async fn queries(target: &Target, engine: Engine, queries: &[Query], end: Instan
             Ok(Err(error)) => format!("{error:#}"),
             Err(_) => "the query took longer than ten minutes".to_owned(),
         };
-        tell(&Event::Error { text: error.clone() });
+        emit(&Event::Error { text: error.clone() });
         failures += 1;
         if failures >= MOST_FAILURES {
             bail!("{MOST_FAILURES} queries in a row have failed, the last with: {error}");
@@ -229,7 +229,7 @@ pub async fn connect(target: &Target, engine: Engine) -> Result<Conn> {
 }
 
 /// Rows read, and bytes that came.
-async fn ask(conn: &mut Conn, query: &Query) -> Result<(u64, u64)> {
+async fn run_query(conn: &mut Conn, query: &Query) -> Result<(u64, u64)> {
     let mut answer = conn.query_iter(query.text.as_str()).await?;
     let (mut rows, mut bytes) = (0, 0);
     while let Some(row) = answer.next().await? {

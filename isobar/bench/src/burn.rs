@@ -1,4 +1,4 @@
-//! `isobar bench burn`: uses processors, memory and a disk as much as it is told to, and no database.
+//! `isobar bench burn`: uses processors, memory and a disk as much as its options say, and no database.
 //!
 //! It is what the control arm of the proof of isolation runs in a batch job's place.
 
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::batch::{Event, stop_at_eof, tell};
+use crate::batch::{Event, emit, stop_at_eof};
 use crate::cpus::Cpus;
 use crate::processes::Used;
 
@@ -90,11 +90,11 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         let stop = stop.clone();
         std::thread::spawn(move || {
             if let Err(error) = fill(&mut file, write, fsyncs, &stop) {
-                tell(&Event::Error { text: format!("the control's file: {error}") });
+                emit(&Event::Error { text: format!("the control's file: {error}") });
             }
         });
     }
-    tell(&Event::Ready);
+    emit(&Event::Ready);
     let end = Instant::now() + crate::online::seconds("--time", args.time)?;
     let target = cpu / threads as f64 * 1000.0;
     regulate(&duty, cpu, target, end, &stop).await?;

@@ -1,6 +1,6 @@
 //! Drives a workload: connections, arrivals, retries, and the clock that latency is measured by.
 //!
-//! In an open loop a transaction's latency counts from the moment that it was *meant* to start: a
+//! In an open loop a transaction's latency counts from the time that it was *meant* to start: a
 //! server that stalls is charged for everything that had to wait, and nothing is left out.
 
 mod schedule;
@@ -98,7 +98,7 @@ pub struct Settings {
     pub transaction_timeout: Duration,
 }
 
-/// A phase that has no figures.
+/// A phase without measurements.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
     /// No session at the start, or none for a while.

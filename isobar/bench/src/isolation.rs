@@ -1,7 +1,7 @@
 //! `isobar bench isolation`: online latency alone and beside batch load of every kind, over shuffled rounds.
 //!
 //! It states only what its intervals carry: an arm that is not known well enough is "not resolved",
-//! and a limit that an interval reaches over is "could not tell".
+//! and a limit that an interval reaches over is "inconclusive".
 
 mod arms;
 mod cluster;
@@ -43,7 +43,7 @@ pub(crate) use machine::describe;
 ///   control    the batch's processor time,     spark      and the same by Spark
 ///              memory traffic and writes, without a database
 ///
-/// Exit code 0: every limit is met (or none was given); 1: one is not; 2: could not tell.
+/// Exit code 0: every limit is met (or none was given); 1: one is not; 2: inconclusive.
 #[derive(clap::Args, Clone, Debug)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
@@ -135,7 +135,7 @@ pub struct Args {
     /// p95<=5% (also p50, p99, p99.9: columns against control) or throughput<=3% (lost by learners); several
     #[arg(long = "limit", value_name = "LIMIT")]
     pub limits: Vec<Limit>,
-    /// Write the figures here
+    /// Write the results here
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Write the page here
@@ -204,7 +204,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let broken = report.violations.as_ref().is_some_and(|violations| !violations.is_empty());
     Ok(match (broken, report.verdict) {
         (true, _) | (false, Some(Verdict::NotMet)) => ExitCode::from(1),
-        (false, Some(Verdict::CouldNotTell)) => ExitCode::from(2),
+        (false, Some(Verdict::Inconclusive)) => ExitCode::from(2),
         (false, Some(Verdict::Met) | None) => ExitCode::SUCCESS,
     })
 }

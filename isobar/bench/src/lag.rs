@@ -46,8 +46,8 @@ const LOADERS: usize = 4;
 /// ANALYZE on columns, and on rows, first in quiet and then under the load. Each count must hold
 /// every row that was acknowledged before it was asked for.
 ///
-///   lag      from a row's commit timestamp to the moment that columns show it, as the replica tells
-///   wait     the part of a read on columns that waits for the replica to reach the read's moment
+///   lag      from a row's commit timestamp to the time that columns show it, as the replica reports
+///   wait     the part of a read on columns that waits for the replica to reach the read's timestamp
 ///   reads    the whole read on columns, beside the same on rows
 ///
 ///   isobar bench lag --rate 1000 --time 60 --json lag.json
@@ -82,7 +82,7 @@ pub struct Args {
     /// Of everything that is drawn
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Write the figures here
+    /// Write the results here
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -174,7 +174,7 @@ async fn measure(args: &Args, stage: &Stage, stop: &CancellationToken) -> Result
     let every = Duration::from_millis(args.every);
     let (writers, probed) = tokio::join!(load, probe.under_load(settings.warmup, every, &ended));
     let lag = probed?;
-    let writers = writers.with_context(|| format!("no figures of {}", stage.target.shown))?;
+    let writers = writers.with_context(|| format!("no results of {}", stage.target.shown))?;
     if !writers.errors.is_empty() {
         note(&format!("writers met errors: {:?}", writers.errors));
     }
@@ -229,8 +229,8 @@ impl Work for Writer {
     type Plan = u64;
 
     async fn open(&self) -> Result<Conn, Failure> {
-        let told = |error| Failure::Lost(format!("{}: {error}", self.target.shown));
-        self.target.connect().await.map_err(told)
+        let lost = |error| Failure::Lost(format!("{}: {error}", self.target.shown));
+        self.target.connect().await.map_err(lost)
     }
 
     fn draw(&self, _: &mut Random) -> u64 {
@@ -309,13 +309,13 @@ impl Probe {
             bounded(self.columns.query(format!("EXPLAIN ANALYZE {READ}"))).await?;
         let text: Vec<String> =
             explained.iter().filter_map(|row| row.get_opt::<String, _>(0)?.ok()).collect();
-        let told = || format!("EXPLAIN ANALYZE does not tell the wait:\n{}", text.join("\n"));
-        self.wait_ms.push(wait_ms(&text.join("\n")).with_context(told)?);
+        let missing = || format!("EXPLAIN ANALYZE does not show the wait:\n{}", text.join("\n"));
+        self.wait_ms.push(wait_ms(&text.join("\n")).with_context(missing)?);
         self.rows_ms.push(counted(&mut self.rows, &writer, "rows").await?);
         Ok(())
     }
 
-    /// Reads until the load has ended; the lag's quantiles as they were told last.
+    /// Reads until the load has ended; the lag's quantiles as they were reported last.
     async fn under_load(
         &mut self,
         warmup: Duration,
@@ -330,7 +330,7 @@ impl Probe {
                 self.forget();
             }
             self.round().await?;
-            lag = told_lag(&mut self.rows, self.writer.target.database()).await?.or(lag);
+            lag = reported_lag(&mut self.rows, self.writer.target.database()).await?.or(lag);
             tokio::time::sleep(every).await;
         }
         Ok(lag)
@@ -359,15 +359,15 @@ fn check(who: &str, least: u64, count: u64, most: u64) -> Result<()> {
     }
 }
 
-async fn bounded<T>(asked: impl Future<Output = Result<T, mysql_async::Error>>) -> Result<T> {
-    match tokio::time::timeout(READ_LIMIT, asked).await {
+async fn bounded<T>(call: impl Future<Output = Result<T, mysql_async::Error>>) -> Result<T> {
+    match tokio::time::timeout(READ_LIMIT, call).await {
         Ok(answer) => Ok(answer?),
         Err(_) => bail!("a read had no answer within {} s", READ_LIMIT.as_secs()),
     }
 }
 
-/// Median and 99th percentile of the lag, as the replica tells with its heartbeats.
-async fn told_lag(conn: &mut Conn, database: &str) -> Result<Option<(u64, u64)>> {
+/// Median and 99th percentile of the lag, as the replica reports it with its heartbeats.
+async fn reported_lag(conn: &mut Conn, database: &str) -> Result<Option<(u64, u64)>> {
     let text = format!(
         "SELECT lag_p50_ms, lag_p99_ms FROM information_schema.columnar_replica \
          WHERE table_schema = '{database}' AND table_name = '{TABLE}'"
@@ -376,7 +376,7 @@ async fn told_lag(conn: &mut Conn, database: &str) -> Result<Option<(u64, u64)>>
     Ok(row.and_then(|(p50, p99)| p50.zip(p99)))
 }
 
-/// The longest wait for a replica that a plan with its metrics tells, in milliseconds.
+/// The longest wait for a replica that a plan with its metrics shows, in milliseconds.
 fn wait_ms(plan: &str) -> Option<f64> {
     let waits = plan.split("snapshot_wait").skip(1).filter_map(|rest| {
         let (_, rest) = rest.split_once('=')?;
@@ -404,8 +404,8 @@ impl Report {
             self.rate, self.setting.pinning
         );
         text += &output::summary(&self.writers);
-        let told = |ms: Option<u64>| ms.map_or("not told".to_owned(), |ms| format!("{ms} ms"));
-        let (p50, p99) = (told(self.lag_p50_ms), told(self.lag_p99_ms));
+        let shown = |ms: Option<u64>| ms.map_or("not reported".to_owned(), |ms| format!("{ms} ms"));
+        let (p50, p99) = (shown(self.lag_p50_ms), shown(self.lag_p99_ms));
         let _ = writeln!(
             text,
             "\nreplica lag: p50 {p50}, p99 {p99} (commit timestamp to visible, the slowest commit of each batch)\n"

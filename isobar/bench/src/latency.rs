@@ -47,14 +47,14 @@ pub struct Second {
 
 /// One kind of transaction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct KindFigures {
+pub struct KindResult {
     /// How many ended well.
     pub transactions: u64,
     /// Latency, ms.
     pub latency_ms: Quantiles,
 }
 
-/// All that is told of a phase.
+/// All that is reported of a phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
     /// `open` (arrivals on a schedule) or `closed` (each connection waits for its answer).
@@ -80,7 +80,7 @@ pub struct Phase {
     /// Transactions that rolled back because their definition says so.
     pub rolled_back: u64,
     /// By kind.
-    pub kinds: BTreeMap<String, KindFigures>,
+    pub kinds: BTreeMap<String, KindResult>,
     /// By the second.
     pub series: Vec<Second>,
     /// Why the schedule was given up, if it was: then latencies are lower bounds.
@@ -235,14 +235,14 @@ impl Recorder {
         }
     }
 
-    /// The figures of a measured part of this length.
+    /// The results of a measured part of this length.
     pub fn finish(mut self, length: Duration) -> Phase {
         let end = self.at + 1;
         self.turn_to(end.max(length.as_secs()));
         let kinds = self.kinds.iter().map(|(kind, latencies)| {
-            let figures =
-                KindFigures { transactions: latencies.len(), latency_ms: latencies.quantiles() };
-            ((*kind).to_owned(), figures)
+            let result =
+                KindResult { transactions: latencies.len(), latency_ms: latencies.quantiles() };
+            ((*kind).to_owned(), result)
         });
         Phase {
             seconds: length.as_secs_f64(),

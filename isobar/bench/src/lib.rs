@@ -81,7 +81,7 @@ fn pinned(args: PinnedArgs) -> Result<ExitCode> {
 }
 
 /// Runs a subcommand. Exit code 0: done, and what was checked holds; 1: it does not hold, or an
-/// error; 2: could not tell.
+/// error; 2: inconclusive.
 pub async fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Online(args) => online::run(args).await,

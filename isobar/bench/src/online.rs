@@ -1,4 +1,4 @@
-//! `isobar bench online`: one phase of online load against a server, with its figures.
+//! `isobar bench online`: one phase of online load against a server, measured.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -51,7 +51,7 @@ pub struct WorkloadArgs {
 
 /// Online load: sysbench-like mixes, TPC-C, or statements of your own.
 ///
-/// Closed loop with --threads alone; open loop with --rate, where latency counts from the moment a
+/// Closed loop with --threads alone; open loop with --rate, where latency counts from the time a
 /// transaction was meant to start. A file of statements:
 ///
 ///   measured_rate = 120.0
@@ -105,7 +105,7 @@ pub struct Args {
     /// Drop the tables at the end
     #[arg(long)]
     cleanup: bool,
-    /// Write the figures here
+    /// Write the results here
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -250,7 +250,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
             &stop,
             output::progress(&args.workload.workload.to_string()),
         );
-        let ran = ran.await.with_context(|| format!("no figures of {}", target.shown))?;
+        let ran = ran.await.with_context(|| format!("no results of {}", target.shown))?;
         print!("{}", output::summary(&ran));
         phase = Some(ran);
     }

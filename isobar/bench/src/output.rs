@@ -51,12 +51,12 @@ pub fn summary(phase: &Phase) -> String {
         "latency (ms, from {}): p50 {:.2}  p95 {:.2}  p99 {:.2}  p99.9 {:.2}  max {:.2}",
         phase.latency_from, latency.p50, latency.p95, latency.p99, latency.p999, latency.max
     );
-    for (kind, figures) in &phase.kinds {
-        let latency = &figures.latency_ms;
+    for (kind, result) in &phase.kinds {
+        let latency = &result.latency_ms;
         let _ = writeln!(
             text,
             "  {kind:<14} {:>8}  p50 {:.2}  p95 {:.2}  p99 {:.2}",
-            figures.transactions, latency.p50, latency.p95, latency.p99
+            result.transactions, latency.p50, latency.p95, latency.p99
         );
     }
     let list = |counts: &std::collections::BTreeMap<String, u64>| match counts.is_empty() {
@@ -78,15 +78,15 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let told = || format!("cannot write {}", path.display());
-    std::fs::create_dir_all(folder).with_context(told)?;
+    let failed = || format!("cannot write {}", path.display());
+    std::fs::create_dir_all(folder).with_context(failed)?;
     // As any file that a program writes: whoever the umask lets may read it.
     let mode = std::fs::Permissions::from_mode(0o666);
     let mut file =
-        tempfile::Builder::new().permissions(mode).tempfile_in(folder).with_context(told)?;
-    file.write_all(text.as_bytes()).with_context(told)?;
-    file.as_file().sync_all().with_context(told)?;
-    file.persist(path).with_context(told)?;
+        tempfile::Builder::new().permissions(mode).tempfile_in(folder).with_context(failed)?;
+    file.write_all(text.as_bytes()).with_context(failed)?;
+    file.as_file().sync_all().with_context(failed)?;
+    file.persist(path).with_context(failed)?;
     Ok(())
 }
 

@@ -75,7 +75,7 @@ impl Peers {
                 fields.insert(name.to_owned(), value.into());
             }
         }
-        let answer = self.ask(&request).await?;
+        let answer = self.send(&request).await?;
         let text = |name: &str| answer.get(name).and_then(Value::as_str).map(str::to_owned);
         match (text("absent"), text("error"), text("version")) {
             (Some(absent), ..) => Ok(Opened::Absent(absent)),
@@ -114,14 +114,14 @@ impl Peers {
     }
 
     async fn answer(&mut self, reader: &str, request: &Value) -> Result<Answered> {
-        let answer = self.ask(request).await?;
+        let answer = self.send(request).await?;
         if let Some(error) = answer.get("error").and_then(Value::as_str) {
             bail!("{reader} failed: {error}");
         }
         serde_json::from_value(answer).with_context(|| format!("an answer about {reader}"))
     }
 
-    async fn ask(&mut self, request: &Value) -> Result<Value> {
+    async fn send(&mut self, request: &Value) -> Result<Value> {
         let exchange = async {
             self.input.write_all(format!("{request}\n").as_bytes()).await?;
             self.input.flush().await?;
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     /// A helper that gives this answer to everything.
-    async fn asked(answer: &str) -> Result<Answered> {
+    async fn answered(answer: &str) -> Result<Answered> {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("helper.sh");
         std::fs::write(&script, format!("while read line; do echo '{answer}'; done")).unwrap();
@@ -162,13 +162,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_differences_and_failures_are_told_apart() {
-        let fine = asked(r#"{"seconds": 0.5, "against": "duckdb", "differences": ["1, not 2"]}"#);
+    async fn answers_differences_and_failures_are_distinguished() {
+        let fine =
+            answered(r#"{"seconds": 0.5, "against": "duckdb", "differences": ["1, not 2"]}"#);
         let fine = fine.await.unwrap();
         assert_eq!((fine.seconds, fine.differences.len()), (0.5, 1));
-        let failed = asked(r#"{"error": "no such table"}"#).await.unwrap_err();
+        let failed = answered(r#"{"error": "no such table"}"#).await.unwrap_err();
         assert!(failed.to_string().contains("no such table"), "{failed:#}");
-        assert!(asked("noise").await.is_err());
+        assert!(answered("noise").await.is_err());
         let mut gone = Peers::start("true").unwrap();
         assert!(gone.scan("duckdb").await.is_err());
     }

@@ -141,7 +141,7 @@ impl Playground {
 async fn answer(targets: &[&Target], columnar: usize) -> Result<()> {
     for target in targets {
         target.connect_and_create().await?;
-        if replicas::doors(target).await?.len() < columnar {
+        if replicas::flight_addresses(target).await?.len() < columnar {
             bail!("not all columnar nodes are up");
         }
     }

@@ -13,12 +13,12 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Flight doors of columnar nodes.
-pub async fn doors(target: &Target) -> Result<Vec<String>> {
+/// Addresses of the columnar nodes' Flight servers.
+pub async fn flight_addresses(target: &Target) -> Result<Vec<String>> {
     let mut conn = target.connect_and_create().await?;
     conn.query("SELECT client_address FROM information_schema.cluster_info WHERE type = 'columnar'")
         .await
-        .context("the server does not tell its columnar nodes; this bench needs an Isobar")
+        .context("the server does not list its columnar nodes; this bench needs an Isobar")
 }
 
 /// Attaches or detaches replicas of tables, and waits until that is done.

@@ -1,6 +1,6 @@
 //! `isobar bench scan`: how many rows a second a full scan of LINEITEM reads, by reader.
 //!
-//! No rate is shown before all readers have seen the same rows; one that is not here is told, not replaced.
+//! No rate is shown before all readers have seen the same rows; one that is not here is reported, not replaced.
 
 mod mariadb;
 #[cfg(test)]
@@ -86,7 +86,7 @@ pub struct Args {
     /// The table is there already, with its replica
     #[arg(long, requires = "target")]
     no_load: bool,
-    /// Write the figures here
+    /// Write the results here
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -99,7 +99,7 @@ impl Args {
 
 /// One reader.
 #[derive(Clone, Debug, Default, Serialize)]
-struct Figures {
+struct ReaderResult {
     version: String,
     seconds: Vec<f64>,
     rows_per_second: f64,
@@ -114,7 +114,7 @@ struct Report {
     scale: f64,
     repetitions: usize,
     rows: u64,
-    readers: BTreeMap<String, Figures>,
+    readers: BTreeMap<String, ReaderResult>,
     absent: BTreeMap<String, String>,
     failed: BTreeMap<String, String>,
 }
@@ -203,20 +203,20 @@ async fn open(
     let mut here = Vec::new();
     for name in ["sql-columns", "sql-rows"] {
         let version = stage.target.version().await?;
-        report.readers.insert(name.to_owned(), Figures { version, ..Figures::default() });
+        report.readers.insert(name.to_owned(), ReaderResult { version, ..ReaderResult::default() });
         here.push(name.to_owned());
     }
     let mut peers = Peers::start(&args.peers.peers_command).map_err(|error| format!("{error:#}"));
     let jdbc = |target: &Target| json!({"address": target.address(), "user": target.user(), "database": target.database()});
     let nothing = json!({});
-    let mut asked = vec![
+    let mut peer_readers = vec![
         ("connector", "spark-connector", nothing.clone(), 0),
         ("spark-parquet", "spark-parquet", nothing, 0),
         ("jdbc-1", "jdbc", jdbc(&stage.target), 1),
         ("jdbc-4", "jdbc", jdbc(&stage.target), 4),
     ];
     if let Some(mariadb) = mariadb {
-        asked.extend([
+        peer_readers.extend([
             ("mariadb-1", "jdbc", jdbc(&mariadb.target), 1),
             ("mariadb-4", "jdbc", jdbc(&mariadb.target), 4),
         ]);
@@ -227,7 +227,7 @@ async fn open(
         "endpoints": stage.endpoints().await?, "user": stage.target.user(), "jar": args.peers.jar,
         "jdbc_jar": args.jdbc_jar, "spark_memory": args.peers.spark_memory, "highest": highest,
     });
-    for (name, kind, own, partitions) in asked {
+    for (name, kind, own, partitions) in peer_readers {
         if args.is_without(name) {
             continue;
         }
@@ -242,7 +242,9 @@ async fn open(
         };
         match opened {
             Ok(Opened::Here(version)) => {
-                report.readers.insert(name.to_owned(), Figures { version, ..Figures::default() });
+                report
+                    .readers
+                    .insert(name.to_owned(), ReaderResult { version, ..ReaderResult::default() });
                 here.push(name.to_owned());
             }
             Ok(Opened::Absent(why)) => {
@@ -281,9 +283,9 @@ async fn rounds(
                 Ok((rows, seconds)) => {
                     report.rows = rows;
                     if repetition > 0
-                        && let Some(figures) = report.readers.get_mut(&reader)
+                        && let Some(result) = report.readers.get_mut(&reader)
                     {
-                        figures.seconds.push(seconds);
+                        result.seconds.push(seconds);
                     }
                 }
                 Err(Trouble::Failed(error)) if !reader.starts_with("sql-") => {
@@ -367,13 +369,13 @@ async fn aggregate(conn: &mut Conn) -> Result<(Vec<String>, f64)> {
 impl Report {
     fn finish(&mut self) {
         let rows = self.rows as f64;
-        for figures in self.readers.values_mut() {
-            figures.rows_per_second =
-                median(&figures.seconds).map_or(0.0, |seconds| rows / seconds.max(1e-9));
+        for result in self.readers.values_mut() {
+            result.rows_per_second =
+                median(&result.seconds).map_or(0.0, |seconds| rows / seconds.max(1e-9));
         }
-        let base = self.readers.get(BASE).map(|figures| figures.rows_per_second);
-        for figures in self.readers.values_mut() {
-            figures.of_connector = base.map(|base| figures.rows_per_second / base);
+        let base = self.readers.get(BASE).map(|result| result.rows_per_second);
+        for result in self.readers.values_mut() {
+            result.of_connector = base.map(|base| result.rows_per_second / base);
         }
     }
 
@@ -384,13 +386,12 @@ impl Report {
         );
         let head = ["", "rows/s", "seconds", "÷ connector"].map(str::to_owned);
         let mut rows = Vec::new();
-        for (name, figures) in &self.readers {
+        for (name, result) in &self.readers {
             rows.push(vec![
                 name.clone(),
-                format!("{:.0}", figures.rows_per_second),
-                median(&figures.seconds)
-                    .map_or("–".to_owned(), |seconds| format!("{seconds:.3}")),
-                figures.of_connector.map_or("–".to_owned(), |ratio| format!("{ratio:.3}")),
+                format!("{:.0}", result.rows_per_second),
+                median(&result.seconds).map_or("–".to_owned(), |seconds| format!("{seconds:.3}")),
+                result.of_connector.map_or("–".to_owned(), |ratio| format!("{ratio:.3}")),
             ]);
         }
         text += &table(&head, &rows);

@@ -36,7 +36,7 @@ pub struct StageArgs {
     pub threads: u16,
 }
 
-/// When, where and how figures came to be.
+/// When, where and how a measurement was made.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Setting {
     /// When, in UTC.
@@ -109,9 +109,9 @@ impl Stage {
         })
     }
 
-    /// Flight doors, as Spark's option wants them.
+    /// Flight addresses, as Spark's option wants them.
     pub async fn endpoints(&self) -> Result<String> {
-        Ok(replicas::doors(&self.target).await?.join(","))
+        Ok(replicas::flight_addresses(&self.target).await?.join(","))
     }
 
     /// Bytes below the folders of nodes whose names begin so, where they are of our playground.

@@ -55,7 +55,8 @@ pub enum Verdict {
     /// The whole interval is beyond it.
     NotMet,
     /// The interval reaches over it, or there is none.
-    CouldNotTell,
+    #[serde(rename = "could-not-tell")]
+    Inconclusive,
 }
 
 /// Whether a value is at most `limit`.
@@ -63,7 +64,7 @@ pub fn judge(value: &Estimate, limit: f64) -> Verdict {
     match value.half_width {
         Some(half) if value.mean + half <= limit => Verdict::Met,
         Some(half) if value.mean - half > limit => Verdict::NotMet,
-        _ => Verdict::CouldNotTell,
+        _ => Verdict::Inconclusive,
     }
 }
 
@@ -119,7 +120,7 @@ mod tests {
         let at = |mean, half| Estimate { mean, half_width: half, rounds: 5 };
         assert_eq!(judge(&at(2.0, Some(1.0)), 5.0), Verdict::Met);
         assert_eq!(judge(&at(9.0, Some(1.0)), 5.0), Verdict::NotMet);
-        assert_eq!(judge(&at(4.5, Some(1.0)), 5.0), Verdict::CouldNotTell);
-        assert_eq!(judge(&at(2.0, None), 5.0), Verdict::CouldNotTell);
+        assert_eq!(judge(&at(4.5, Some(1.0)), 5.0), Verdict::Inconclusive);
+        assert_eq!(judge(&at(2.0, None), 5.0), Verdict::Inconclusive);
     }
 }

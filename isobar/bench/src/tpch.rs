@@ -1,6 +1,6 @@
 //! `isobar bench tpch`: hot seconds of the 22 queries on columns, beside DuckDB, DataFusion and Spark on the same data.
 //!
-//! No time is shown before every answer was compared, and a peer that is not here is told, not replaced.
+//! No time is shown before every answer was compared, and a peer that is not here is reported, not replaced.
 
 pub mod data;
 mod report;
@@ -22,7 +22,7 @@ use crate::peers::{Opened, Peers};
 use crate::replicas;
 use crate::stage::{self, Stage, StageArgs};
 use data::{Files, TABLES};
-use report::{Bytes, Load, QueryFigures, Report};
+use report::{Bytes, Load, QueryTimes, Report};
 
 /// Us.
 const COLUMNS: &str = "columns";
@@ -106,7 +106,7 @@ pub struct Args {
     /// Leave that out
     #[arg(long)]
     no_load_data: bool,
-    /// Write the figures here
+    /// Write the results here
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -293,15 +293,15 @@ struct Rounds<'a> {
 
 impl Rounds<'_> {
     async fn all(&mut self) -> Result<()> {
-        let asked = &self.args.queries;
+        let only = &self.args.queries;
         let numbers: Vec<usize> = (1..=22)
-            .filter(|n| asked.is_empty() || asked.iter().any(|a| usize::from(*a) == *n))
+            .filter(|n| only.is_empty() || only.iter().any(|a| usize::from(*a) == *n))
             .collect();
         let rounds = numbers.len() * (1 + usize::from(self.args.repetitions));
         let bar = bar(rounds as u64, "queries");
         let mut wrong = Vec::new();
         for number in numbers {
-            let mut figures = QueryFigures { number, ..QueryFigures::default() };
+            let mut query = QueryTimes { number, ..QueryTimes::default() };
             let mut readers = self.readers.clone();
             // The peers first: the first answer is what the others are compared with.
             readers.rotate_left(1);
@@ -310,7 +310,7 @@ impl Rounds<'_> {
                 for reader in readers.clone() {
                     match self.once(&reader, number, repetition == 0, &mut wrong).await {
                         Ok(seconds) if repetition > 0 => {
-                            figures.seconds.entry(reader).or_default().push(seconds);
+                            query.seconds.entry(reader).or_default().push(seconds);
                         }
                         Ok(_) => {}
                         Err(error) if reader == COLUMNS => {
@@ -318,7 +318,7 @@ impl Rounds<'_> {
                         }
                         Err(error) => {
                             readers.retain(|other| *other != reader);
-                            figures.seconds.remove(&reader);
+                            query.seconds.remove(&reader);
                             self.report
                                 .failed
                                 .insert(format!("Q{number} of {reader}"), format!("{error:#}"));
@@ -329,7 +329,7 @@ impl Rounds<'_> {
                 readers.rotate_left(1);
                 bar.inc(1);
             }
-            self.report.queries.push(figures);
+            self.report.queries.push(query);
         }
         bar.finish_and_clear();
         match wrong.is_empty() {
@@ -347,7 +347,7 @@ impl Rounds<'_> {
         wrong: &mut Vec<String>,
     ) -> Result<f64> {
         let answered = if reader == COLUMNS {
-            let answer = ask(&mut self.conn, &text(number, self.args.scale)).await?;
+            let answer = run_query(&mut self.conn, &text(number, self.args.scale)).await?;
             match (&mut self.peers, check) {
                 (Some(peers), true) => {
                     let mut answered =
@@ -388,15 +388,15 @@ struct Answer {
     rows: Vec<Vec<Option<String>>>,
 }
 
-async fn ask(conn: &mut Conn, text: &str) -> Result<Answer> {
+async fn run_query(conn: &mut Conn, text: &str) -> Result<Answer> {
     let began = Instant::now();
-    let asked = async {
+    let query = async {
         let mut result = conn.query_iter(text).await?;
         let columns = result.columns();
         let rows: Vec<Row> = result.collect().await?;
         Ok::<_, mysql_async::Error>((columns, rows))
     };
-    let (columns, rows) = match tokio::time::timeout(QUERY_LIMIT, asked).await {
+    let (columns, rows) = match tokio::time::timeout(QUERY_LIMIT, query).await {
         Ok(answer) => answer?,
         Err(_) => bail!("no answer within {} s", QUERY_LIMIT.as_secs()),
     };

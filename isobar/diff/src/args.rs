@@ -33,7 +33,7 @@ use crate::schema::Wishes;
 ///   TIMESTAMP       as an instant: both sessions are set to UTC
 ///   NULL            equal to NULL only: not to '', 0 or 0000-00-00
 ///
-/// Exit code: 0 the same, 1 different, 2 could not tell.
+/// Exit code: 0 the same, 1 different, 2 inconclusive.
 #[derive(clap::Args, Clone, Debug)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
@@ -46,7 +46,7 @@ pub struct Args {
     /// Columns that are not looked at
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub ignore_columns: Vec<String>,
-    /// Columns that tell rows apart (unique, not NULL) [default: the primary key]
+    /// Columns that identify a row (unique, not NULL) [default: the primary key]
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub key: Vec<String>,
     /// Compare only rows of servers that meet this SQL condition

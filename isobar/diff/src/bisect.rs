@@ -1,6 +1,6 @@
-//! From chunks to rows: which digests, cuts and rows to ask for next, as a state machine.
+//! From chunks to rows: which digests, cuts and rows to request next, as a state machine.
 //!
-//! It asks nobody itself, so that tests can answer for any two tables.
+//! It sends nothing itself, so that tests can answer for any two tables.
 
 use serde::{Deserialize, Serialize};
 
@@ -55,9 +55,9 @@ pub struct Cut {
     pub pieces: u64,
 }
 
-/// What to ask both sides, or one.
+/// What to request of both sides, or of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum Request {
     /// Digests of ranges, of both sides.
     Digests(Vec<Range>),
     /// Keys that cut ranges, of one side each.
@@ -110,15 +110,15 @@ impl Bisect {
         }
     }
 
-    /// The next question; `None` when there is none left.
-    pub fn ask(&mut self) -> Option<Ask> {
+    /// The next request; `None` when there is none left.
+    pub fn next_request(&mut self) -> Option<Request> {
         if !self.ranges.is_empty() {
-            return Some(Ask::Digests(self.ranges.clone()));
+            return Some(Request::Digests(self.ranges.clone()));
         }
         if !self.cuts.is_empty() {
-            return Some(Ask::Cuts(self.cuts.clone()));
+            return Some(Request::Cuts(self.cuts.clone()));
         }
-        (!self.leaves.is_empty()).then(|| Ask::Rows(std::mem::take(&mut self.leaves)))
+        (!self.leaves.is_empty()).then(|| Request::Rows(std::mem::take(&mut self.leaves)))
     }
 
     /// The digests of the chunks that it started with.
@@ -126,7 +126,7 @@ impl Bisect {
         &self.chunks
     }
 
-    /// Digests of the ranges asked for. `Err`: parts do not come to the whole; it goes on all the same.
+    /// Digests of the ranges requested. `Err`: parts do not come to the whole; it goes on all the same.
     pub fn digests(&mut self, found: Vec<(Digest, Digest)>) -> Result<(), Moved> {
         let ranges = std::mem::take(&mut self.ranges);
         let parents = std::mem::take(&mut self.parents);
@@ -159,7 +159,7 @@ impl Bisect {
         moved.map_or(Ok(()), Err)
     }
 
-    /// Keys for each cut asked for. A range that nothing cuts is fetched as it is.
+    /// Keys for each cut requested. A range that nothing cuts is fetched as it is.
     pub fn keys(&mut self, found: Vec<Vec<Key>>) {
         let cuts = std::mem::take(&mut self.cuts);
         let known = std::mem::take(&mut self.known);

@@ -94,7 +94,7 @@ pub async fn has_columns(server: &Server, database: &str, table: &str) -> Result
         quoted(database),
         quoted(table)
     );
-    let rows = server.query("tell of columnar replicas", &sql, Engine::Any).await?;
+    let rows = server.query("list columnar replicas", &sql, Engine::Any).await?;
     let cell = rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
     Ok(matches!(text(cell).to_lowercase().as_str(), "1" | "yes" | "true"))
 }

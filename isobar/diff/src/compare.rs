@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_key_is_told_as_such() {
+    fn a_repeated_key_is_reported_as_such() {
         let rules = [Rule::exact(Class::Int), Rule::exact(Class::Text { padded: false })];
         let twice = || vec![row(1, Some("a")), row(1, Some("b"))];
         assert_eq!(compare(twice(), twice().into_iter().rev().collect(), &rules), []);

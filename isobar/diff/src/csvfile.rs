@@ -108,7 +108,7 @@ fn read(class: Class, text: &str, null: &str) -> std::result::Result<Option<Stri
             is_hex.then(|| digits.to_uppercase())
         }
         Class::Date => NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().map(|_| text.to_owned()),
-        Class::DateTime | Class::Timestamp => read_moment(text),
+        Class::DateTime | Class::Timestamp => read_datetime(text),
         Class::Time => {
             let is_time = text.bytes().all(|b| b.is_ascii_digit() || b":.-".contains(&b))
                 && text.contains(':');
@@ -143,7 +143,7 @@ fn read_decimal(text: &str, scale: u8) -> Option<String> {
     })
 }
 
-fn read_moment(text: &str) -> Option<String> {
+fn read_datetime(text: &str) -> Option<String> {
     let plain = text
         .strip_suffix('Z')
         .or(text.strip_suffix("+00:00"))

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-/// Why the comparison could not tell.
+/// Why the comparison is inconclusive.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The command line contradicts itself or cannot be read.
@@ -32,7 +32,7 @@ pub enum Error {
         /// Its words.
         cause: String,
     },
-    /// A snapshot's lease is over: what was read and what is still to read are of two moments.
+    /// A snapshot's lease is over: what was read and what is still to read are of two snapshots.
     #[error(
         "the snapshot on {server} is lost: {cause}; chunks read so far belong to it, so begin anew with --restart"
     )]

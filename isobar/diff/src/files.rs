@@ -1,4 +1,4 @@
-//! Files as one side: every question is one pass, so that memory does not grow with them.
+//! Files as one side: every request is one pass, so that memory does not grow with them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -98,9 +98,9 @@ impl FileTable {
     }
 
     /// One key in about so many, of each range.
-    pub async fn sample(self: &Arc<Self>, asked: Vec<(Range, u64)>) -> Result<Vec<Vec<Key>>> {
-        let every: Vec<u64> = asked.iter().map(|(_, every)| *every).collect();
-        let ranges: Vec<Range> = asked.into_iter().map(|(range, _)| range).collect();
+    pub async fn sample(self: &Arc<Self>, wanted: Vec<(Range, u64)>) -> Result<Vec<Vec<Key>>> {
+        let every: Vec<u64> = wanted.iter().map(|(_, every)| *every).collect();
+        let ranges: Vec<Range> = wanted.into_iter().map(|(range, _)| range).collect();
         let places = self.plan.key.clone();
         let rules = self.plan.rules();
         let empty: Vec<(u64, Vec<Key>)> =

@@ -22,7 +22,7 @@ const SAMPLED: u64 = 8;
 pub enum Input {
     /// A table of a server.
     Server(ServerTable),
-    /// Files, each question one pass over them.
+    /// Files, each request one pass over them.
     Files(Arc<FileTable>),
 }
 
@@ -43,7 +43,7 @@ pub struct ServerTable {
 }
 
 impl Input {
-    /// Whether several questions cost as much as one.
+    /// Whether several requests cost as much as one.
     pub fn is_files(&self) -> bool {
         matches!(self, Input::Files(_))
     }
@@ -70,7 +70,7 @@ impl Input {
         }
     }
 
-    /// Keys that cut each range into about as many pieces as asked for.
+    /// Keys that cut each range into about as many pieces as requested.
     pub async fn cuts(&self, cuts: &[Cut]) -> Result<Vec<Vec<Key>>> {
         match self {
             Input::Server(table) => {
@@ -78,9 +78,9 @@ impl Input {
                 futures::stream::iter(each).buffered(table.width).try_collect().await
             }
             Input::Files(files) => {
-                let asked =
+                let wanted =
                     cuts.iter().map(|cut| (cut.range.clone(), sampled_every(cut))).collect();
-                let found = files.sample(asked).await?;
+                let found = files.sample(wanted).await?;
                 Ok(found
                     .into_iter()
                     .zip(cuts)

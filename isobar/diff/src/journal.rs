@@ -27,7 +27,7 @@ pub struct Parameters {
     pub condition: Option<String>,
     /// Rows of a chunk and of a leaf.
     pub rows: (u64, u64),
-    /// Engine and moment.
+    /// Engine and snapshot.
     pub reading: String,
 }
 

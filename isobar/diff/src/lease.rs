@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use crate::error::{Error, Result};
 use crate::expr::quoted;
-use crate::server::{Engine, Moment, Server};
+use crate::server::{Engine, Server, SnapshotMode};
 use crate::sides::Place;
 
 /// The longest time between two renewals.
@@ -87,14 +87,14 @@ pub fn duration(text: &str) -> Option<Duration> {
 impl Keeper {
     /// Keeps the lease of a server's token; nothing where there is none.
     fn start(server: &Arc<Server>, lease: &str) -> Option<Keeper> {
-        let Moment::Token(token) = server.moment() else { return None };
+        let SnapshotMode::Token(token) = server.snapshot_mode() else { return None };
         let often = duration(lease)?.div_f64(3.0).min(OFTEN);
         let sql = format!("SELECT isobar_renew({}, {})", quoted(token), quoted(lease));
         let of = Arc::clone(server);
         let task = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(often).await;
-                // A lease that is lost is told by the reads that need it; a server that is gone, too.
+                // A lease that is lost is reported by the reads that need it; a server that is gone, too.
                 // One that cannot renew is not asked again.
                 if let Err(Error::Refused { .. }) =
                     of.query("renew the snapshot", &sql, Engine::Any).await
@@ -107,7 +107,7 @@ impl Keeper {
     }
 
     async fn release(self) {
-        let Moment::Token(token) = self.server.moment() else { return };
+        let SnapshotMode::Token(token) = self.server.snapshot_mode() else { return };
         let sql = format!("SELECT isobar_release({})", quoted(token));
         // A lease that is not released ends by itself.
         _ = self.server.query("release the snapshot", &sql, Engine::Any).await;

@@ -1,6 +1,6 @@
 //! `isobar diff`: compares tables of MySQL-protocol servers and of files.
 //!
-//! It knows servers by their protocol only and imports no other room, so that it compares any two.
+//! It knows servers by their protocol only and imports no other crate, so that it compares any two.
 
 mod args;
 mod bisect;

@@ -177,7 +177,7 @@ impl Texts {
             }
             DataType::Timestamp(_, _) => {
                 let us = array.as_primitive::<TimestampMicrosecondType>().value(index);
-                let mut text = moment(us);
+                let mut text = datetime(us);
                 let ns = self.rest.as_ref().map_or(0, |rest| {
                     rest.as_primitive::<Int64Type>().value(index).rem_euclid(1000)
                 });
@@ -203,7 +203,7 @@ impl Texts {
     }
 }
 
-fn moment(us: i64) -> String {
+fn datetime(us: i64) -> String {
     DateTime::from_timestamp_micros(us).map_or_else(
         || format!("microsecond {us}"),
         |at| at.format("%Y-%m-%d %H:%M:%S%.6f").to_string(),

@@ -17,7 +17,7 @@ pub struct Progress {
     done: u64,
     before: u64,
     begun: Instant,
-    told: Instant,
+    printed: Instant,
 }
 
 impl Progress {
@@ -44,7 +44,7 @@ impl Progress {
             done,
             before: done,
             begun: now,
-            told: now,
+            printed: now,
         }
     }
 
@@ -54,8 +54,8 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.set_position(self.done.min(self.total));
         }
-        if self.lines && self.told.elapsed() >= QUIET {
-            self.told = Instant::now();
+        if self.lines && self.printed.elapsed() >= QUIET {
+            self.printed = Instant::now();
             let rate =
                 (self.done - self.before) as f64 / self.begun.elapsed().as_secs_f64().max(0.001);
             let left = self.total.saturating_sub(self.done) as f64 / rate.max(0.001);

@@ -20,7 +20,8 @@ pub enum Verdict {
     /// Differences.
     Different,
     /// An error.
-    CouldNotTell,
+    #[serde(rename = "could_not_tell")]
+    Inconclusive,
 }
 
 /// One table.
@@ -30,7 +31,7 @@ pub struct TableReport {
     pub table: String,
     /// Outcome.
     pub verdict: Verdict,
-    /// Why it could not be told, or what else there is to say.
+    /// Why it is inconclusive, or what else there is to say.
     pub cause: Option<String>,
     /// Rows of SOURCE.
     pub source_rows: u64,
@@ -83,7 +84,7 @@ impl TableReport {
     /// Of a table that cannot be compared.
     pub fn failed(table: String, cause: String) -> TableReport {
         TableReport {
-            verdict: Verdict::CouldNotTell,
+            verdict: Verdict::Inconclusive,
             cause: Some(cause),
             ..TableReport::new(table)
         }
@@ -150,10 +151,12 @@ pub struct Report {
     pub source: String,
     /// Sides, without passwords.
     pub target: String,
-    /// At which moment each was read.
-    pub source_moment: String,
-    /// At which moment each was read.
-    pub target_moment: String,
+    /// Which snapshot each was read at.
+    #[serde(rename = "source_moment")]
+    pub source_snapshot: String,
+    /// Which snapshot each was read at.
+    #[serde(rename = "target_moment")]
+    pub target_snapshot: String,
     /// Seconds of this run.
     pub seconds: f64,
     /// Rows per second of this run, the larger side counted.
@@ -166,8 +169,8 @@ impl Report {
     /// The outcome of tables together: not knowing outweighs a difference.
     pub fn verdict_of(tables: &[TableReport]) -> Verdict {
         let any = |verdict| tables.iter().any(|table| table.verdict == verdict);
-        if any(Verdict::CouldNotTell) {
-            Verdict::CouldNotTell
+        if any(Verdict::Inconclusive) {
+            Verdict::Inconclusive
         } else if any(Verdict::Different) {
             Verdict::Different
         } else {
@@ -179,8 +182,8 @@ impl Report {
     pub fn text(&self) -> String {
         let mut out = String::new();
         // Writing to memory does not fail.
-        _ = writeln!(out, "SOURCE  {}  ({})", self.source, self.source_moment);
-        _ = writeln!(out, "TARGET  {}  ({})", self.target, self.target_moment);
+        _ = writeln!(out, "SOURCE  {}  ({})", self.source, self.source_snapshot);
+        _ = writeln!(out, "TARGET  {}  ({})", self.target, self.target_snapshot);
         let width =
             self.tables.iter().map(|table| table.table.chars().count()).max().unwrap_or(0).max(5);
         _ = writeln!(
@@ -195,7 +198,7 @@ impl Report {
                     format!("different, {} keys repeated", table.repeated)
                 }
                 Verdict::Different => "different".to_owned(),
-                Verdict::CouldNotTell => "could not tell".to_owned(),
+                Verdict::Inconclusive => "inconclusive".to_owned(),
             };
             _ = writeln!(
                 out,

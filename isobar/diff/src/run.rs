@@ -17,12 +17,12 @@ use crate::lease::Leases;
 use crate::location::Location;
 use crate::report::{Report, TableReport, Verdict};
 use crate::schema::{Plan, plan};
-use crate::server::Moment;
+use crate::server::SnapshotMode;
 use crate::sides::{Pair, Place, pairs};
 use crate::table::Comparison;
 use crate::throttle::Throttle;
 
-/// Runs `isobar diff`. Exit code: 0 the same, 1 different, 2 could not tell.
+/// Runs `isobar diff`. Exit code: 0 the same, 1 different, 2 inconclusive.
 pub async fn run(args: Args) -> ExitCode {
     let leases = Leases::default();
     let outcome = {
@@ -48,7 +48,7 @@ pub async fn run(args: Args) -> ExitCode {
     match outcome {
         Ok(Verdict::Same) => ExitCode::SUCCESS,
         Ok(Verdict::Different) => ExitCode::from(1),
-        Ok(Verdict::CouldNotTell) => ExitCode::from(2),
+        Ok(Verdict::Inconclusive) => ExitCode::from(2),
         Err(error) => {
             // Not `eprintln`, which panics when standard error cannot be written.
             _ = writeln!(std::io::stderr(), "isobar diff: {error}");
@@ -94,10 +94,10 @@ fn check(args: &Args, source: &Location, target: &Location) -> Result<()> {
     Ok(())
 }
 
-/// A transaction ended with the process that had it: what follows would be of another moment.
+/// A transaction ended with the process that had it: what follows would be of another snapshot.
 fn check_resumed(places: &[&Place]) -> Result<()> {
     for server in places.iter().filter_map(|place| place.server.as_ref()) {
-        if *server.moment() == Moment::Transaction {
+        if *server.snapshot_mode() == SnapshotMode::Transaction {
             return Err(server.lost("its transaction ended with the run before".into()));
         }
     }
@@ -140,8 +140,8 @@ async fn compare(args: &Args, leases: &Leases) -> Result<Verdict> {
         verdict: Report::verdict_of(&tables),
         source: run.source.location.label(),
         target: run.target.location.label(),
-        source_moment: run.source.moment().to_owned(),
-        target_moment: run.target.moment().to_owned(),
+        source_snapshot: run.source.snapshot_text().to_owned(),
+        target_snapshot: run.target.snapshot_text().to_owned(),
         seconds,
         rows_per_second: rows as f64 / seconds.max(0.001),
         tables,
@@ -151,10 +151,10 @@ async fn compare(args: &Args, leases: &Leases) -> Result<Verdict> {
         let text = serde_json::to_vec_pretty(&report).unwrap_or_default();
         std::fs::write(file, text).map_err(|cause| Error::Output { file: file.clone(), cause })?;
     }
-    if report.verdict != Verdict::CouldNotTell {
+    if report.verdict != Verdict::Inconclusive {
         journal.write(&Line::End)?;
     }
-    if report.verdict != Verdict::CouldNotTell || args.checkpoint.is_none() {
+    if report.verdict != Verdict::Inconclusive || args.checkpoint.is_none() {
         leases.release().await;
     }
     // A reader that has left wants no more.

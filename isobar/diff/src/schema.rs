@@ -186,7 +186,7 @@ fn key_names(
     };
     match (source.key.is_empty(), target.key.is_empty()) {
         (true, true) => Err(
-            "neither side has a primary key, and rows without one cannot be told apart; name columns that are unique and not NULL with --key".into(),
+            "neither side has a primary key, and rows without one cannot be matched; name columns that are unique and not NULL with --key".into(),
         ),
         (false, false) if !alike(&source.key, &target.key) => Err(format!(
             "the primary keys differ: ({}) and ({}); say which columns to match rows by with --key",

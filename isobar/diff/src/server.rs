@@ -43,14 +43,14 @@ impl Engine {
     }
 }
 
-/// At which moment a server is read.
+/// Which snapshot a server is read at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Moment {
-    /// Each statement at its own.
+pub enum SnapshotMode {
+    /// Each statement at its own snapshot.
     Each,
-    /// All at one, by a token of Isobar's.
+    /// All at one snapshot, by a token of Isobar's.
     Token(String),
-    /// All at one, in one transaction of one session.
+    /// All at one snapshot, in one transaction of one session.
     Transaction,
 }
 
@@ -68,7 +68,7 @@ pub struct Server {
     pub dialect: Dialect,
     /// What it calls itself.
     pub version: String,
-    moment: Moment,
+    mode: SnapshotMode,
     idle: Mutex<Vec<Session>>,
     slots: Semaphore,
     timeout: Duration,
@@ -99,7 +99,7 @@ impl Server {
             label,
             dialect: Dialect::Plain,
             version: String::new(),
-            moment: Moment::Each,
+            mode: SnapshotMode::Each,
             idle: Mutex::default(),
             // One more, so that a lease is renewed while all others are busy.
             slots: Semaphore::new(sessions.max(1) + 1),
@@ -115,21 +115,21 @@ impl Server {
         Ok(server)
     }
 
-    /// Reads at this moment from now on.
-    pub fn read_at(&mut self, moment: Moment) {
-        if moment == Moment::Transaction {
+    /// Reads at this snapshot from now on.
+    pub fn read_at(&mut self, mode: SnapshotMode) {
+        if mode == SnapshotMode::Transaction {
             self.slots = Semaphore::new(1);
         }
-        self.moment = moment;
-        // Sessions of before read at another moment.
+        self.mode = mode;
+        // Earlier sessions read at another snapshot.
         if let Ok(mut idle) = self.idle.lock() {
             idle.clear();
         }
     }
 
-    /// The moment that it is read at.
-    pub fn moment(&self) -> &Moment {
-        &self.moment
+    /// The snapshot that it is read at.
+    pub fn snapshot_mode(&self) -> &SnapshotMode {
+        &self.mode
     }
 
     /// A statement's rows; tried again where that may help. `doing` is for people.
@@ -160,7 +160,7 @@ impl Server {
             Some(session) => session,
             None => self.open().await?,
         };
-        let asked = async {
+        let query = async {
             if self.dialect == Dialect::Isobar && session.engine != Some(engine) {
                 let set = format!("SET isobar_read_engines = '{}'", engine.setting());
                 session.conn.query_drop(set).await?;
@@ -169,7 +169,7 @@ impl Server {
             let mut rows = session.conn.query_iter(sql).await?;
             rows.map(cells).await
         };
-        match tokio::time::timeout(self.timeout, asked).await {
+        match tokio::time::timeout(self.timeout, query).await {
             Ok(Ok(rows)) => {
                 if let Ok(mut idle) = self.idle.lock() {
                     idle.push(session);
@@ -194,10 +194,10 @@ impl Server {
         }
     }
 
-    /// What a failure means once a session had its snapshot: another try would read another moment.
+    /// What a failure means once a session had its snapshot: another try would read another snapshot.
     fn ended(&self, failed: Failed) -> Failed {
         match failed {
-            Failed::Passing(cause) if self.moment == Moment::Transaction => {
+            Failed::Passing(cause) if self.mode == SnapshotMode::Transaction => {
                 Failed::Final(self.lost(cause))
             }
             other => other,
@@ -209,7 +209,7 @@ impl Server {
         Error::SnapshotLost { server: self.label.clone(), cause }
     }
 
-    /// A session at the server's moment, in UTC.
+    /// A session at the server's snapshot, in UTC.
     async fn open(&self) -> std::result::Result<Session, Failed> {
         let connected = tokio::time::timeout(CONNECT, Conn::new(self.opts.clone())).await;
         let mut conn = match connected {
@@ -221,10 +221,10 @@ impl Server {
         if self.dialect == Dialect::Plain && !self.version.is_empty() {
             setup.push("SET SESSION sql_mode = ''".into());
         }
-        match &self.moment {
-            Moment::Each => {}
-            Moment::Token(token) => setup.push(format!("SET isobar_snapshot = '{token}'")),
-            Moment::Transaction => {
+        match &self.mode {
+            SnapshotMode::Each => {}
+            SnapshotMode::Token(token) => setup.push(format!("SET isobar_snapshot = '{token}'")),
+            SnapshotMode::Transaction => {
                 setup.push("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ".into());
                 setup.push("START TRANSACTION WITH CONSISTENT SNAPSHOT".into());
             }
@@ -240,7 +240,7 @@ impl Server {
                 }
             }
         }
-        if self.moment == Moment::Transaction && self.begun.swap(true, Ordering::AcqRel) {
+        if self.mode == SnapshotMode::Transaction && self.begun.swap(true, Ordering::AcqRel) {
             return Err(Failed::Final(self.lost("its session has ended".into())));
         }
         Ok(Session { conn, engine: None })

@@ -1,4 +1,4 @@
-//! The two sides of a run: connected, at their moments, and which tables of them belong together.
+//! The two sides of a run: connected, at their snapshots, and which tables of them belong together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::files::{CsvForm, FileTable, describe};
 use crate::input::{Input, ServerTable};
 use crate::location::Location;
 use crate::schema::{Plan, Table};
-use crate::server::{Engine, Moment, Server, text};
+use crate::server::{Engine, Server, SnapshotMode, text};
 use crate::throttle::Throttle;
 
 /// One side.
@@ -37,7 +37,7 @@ pub struct Pair {
 }
 
 impl Place {
-    /// Connects, and fixes the moment that it is read at: that of a token from before, that of the
+    /// Connects, and fixes the snapshot that it is read at: that of a token from before, that of the
     /// `other` side where both are of one cluster, or now.
     pub async fn open(
         side: Side,
@@ -57,39 +57,39 @@ impl Place {
         let threads = usize::from(args.threads);
         let mut server =
             Server::connect((**opts).clone(), label.clone(), threads, timeout, resume).await?;
-        let moment = match (server.dialect, args.transaction) {
-            (Dialect::Isobar, _) => Moment::Token(match (token, other) {
+        let mode = match (server.dialect, args.transaction) {
+            (Dialect::Isobar, _) => SnapshotMode::Token(match (token, other) {
                 (Some(token), _) => token,
                 (None, Some(other)) if takes(&server, &other).await => other,
                 _ => take_token(&server, &args.lease).await?,
             }),
-            (Dialect::Plain, true) => Moment::Transaction,
-            (Dialect::Plain, false) => Moment::Each,
+            (Dialect::Plain, true) => SnapshotMode::Transaction,
+            (Dialect::Plain, false) => SnapshotMode::Each,
         };
-        server.read_at(moment);
+        server.read_at(mode);
         Ok(Place { side, location, server: Some(Arc::new(server)) })
     }
 
     /// Its snapshot token.
     pub fn token(&self) -> Option<String> {
-        match self.server.as_ref()?.moment() {
-            Moment::Token(token) => Some(token.clone()),
+        match self.server.as_ref()?.snapshot_mode() {
+            SnapshotMode::Token(token) => Some(token.clone()),
             _ => None,
         }
     }
 
-    /// Whether all of it is read at one moment.
+    /// Whether all of it is read at one snapshot.
     pub fn is_still(&self) -> bool {
-        self.server.as_ref().is_none_or(|server| *server.moment() != Moment::Each)
+        self.server.as_ref().is_none_or(|server| *server.snapshot_mode() != SnapshotMode::Each)
     }
 
-    /// For people.
-    pub fn moment(&self) -> &'static str {
-        match self.server.as_ref().map(|server| server.moment()) {
+    /// For people: which snapshot it is read at.
+    pub fn snapshot_text(&self) -> &'static str {
+        match self.server.as_ref().map(|server| server.snapshot_mode()) {
             None => "files as they are",
-            Some(Moment::Token(_)) => "all at one snapshot",
-            Some(Moment::Transaction) => "all in one transaction with a consistent snapshot",
-            Some(Moment::Each) => "each statement at its own moment",
+            Some(SnapshotMode::Token(_)) => "all at one snapshot",
+            Some(SnapshotMode::Transaction) => "all in one transaction with a consistent snapshot",
+            Some(SnapshotMode::Each) => "each statement at its own snapshot",
         }
     }
 
@@ -198,9 +198,9 @@ impl Place {
         notes: &mut Vec<String>,
     ) -> Result<()> {
         if key.nullable {
-            let asked =
+            let statement =
                 format!("SELECT COUNT(*) FROM {} WHERE {} IS NULL", sql.table, name(&key.name));
-            let rows = server.query("look for NULL in the key", &asked, Engine::Any).await?;
+            let rows = server.query("look for NULL in the key", &statement, Engine::Any).await?;
             let count =
                 text(rows.into_iter().next().and_then(|row| row.into_iter().next().flatten()));
             if count != "0" {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
 
-use crate::bisect::{Ask, Bisect, Cut, Digest, Moved, Side};
+use crate::bisect::{Bisect, Cut, Digest, Moved, Request, Side};
 use crate::compare::{Difference, compare};
 use crate::error::{Error, Result};
 use crate::input::Input;
@@ -31,7 +31,7 @@ pub struct Comparison {
     pub source: Input,
     /// TARGET.
     pub target: Input,
-    /// Whether each side is read at one moment.
+    /// Whether each side is read at one snapshot.
     pub still: [bool; 2],
     /// Rows of a chunk.
     pub chunk_rows: u64,
@@ -205,20 +205,20 @@ impl Comparison {
         let mut machine = Bisect::new(ranges.clone(), self.fetch_rows, FAN_OUT);
         let mut differences: Vec<Vec<Difference>> = vec![Vec::new(); chunks.len()];
         let mut moved = None;
-        while let Some(ask) = machine.ask() {
-            match ask {
-                Ask::Digests(asked) => {
+        while let Some(request) = machine.next_request() {
+            match request {
+                Request::Digests(wanted) => {
                     let (ours, theirs) = futures::try_join!(
-                        self.source.digests(&asked),
-                        self.target.digests(&asked)
+                        self.source.digests(&wanted),
+                        self.target.digests(&wanted)
                     )?;
                     if let Err(unlike) = machine.digests(ours.into_iter().zip(theirs).collect()) {
                         self.check_moved(&unlike)?;
                         moved = Some(unlike);
                     }
                 }
-                Ask::Cuts(cuts) => machine.keys(self.cuts(&cuts).await?),
-                Ask::Rows(leaves) => self.leaves(&ranges, leaves, &mut differences).await?,
+                Request::Cuts(cuts) => machine.keys(self.cuts(&cuts).await?),
+                Request::Rows(leaves) => self.leaves(&ranges, leaves, &mut differences).await?,
             }
         }
         let each = chunks.into_iter().zip(machine.chunks()).zip(differences);
@@ -272,7 +272,7 @@ impl Comparison {
         if side == Side::Source { source } else { target }
     }
 
-    /// At one moment, parts come to their whole.
+    /// At one snapshot, parts add up to their whole.
     fn check_moved(&self, moved: &Moved) -> Result<()> {
         if !self.is_still(moved.side) {
             return Ok(());

@@ -21,7 +21,7 @@ use txn::TxnClient;
 use txn::client::kind_of;
 use types::{Error, NodeId, RegionKind, Table, TableId, Timestamp, key, row};
 
-use super::moment::Moment;
+use super::commit_lease::CommitLease;
 use super::sort::{Entry, Merge, Run};
 
 /// Bytes of keys and rows that a new region is cut for.
@@ -49,8 +49,8 @@ pub struct Layout {
     pub bytes: u64,
 }
 
-/// What is wrong with the rows as a whole.
-pub struct Twins(pub Entry, pub Entry);
+/// Two entries with one key.
+pub struct DuplicateKey(pub Entry, pub Entry);
 
 impl Layout {
     /// Looks at all entries in order: the first two with one key, or the layout.
@@ -58,7 +58,7 @@ impl Layout {
     /// # Errors
     ///
     /// A run that cannot be read.
-    pub fn plan(runs: &[Run]) -> Result<Result<Layout, Twins>> {
+    pub fn plan(runs: &[Run]) -> Result<Result<Layout, DuplicateKey>> {
         let mut layout = Layout::default();
         let mut last: Option<Entry> = None;
         let mut since = 0;
@@ -70,7 +70,7 @@ impl Layout {
             if let Some(last) = last.take()
                 && last.key == entry.key
             {
-                return Ok(Err(Twins(last, entry)));
+                return Ok(Err(DuplicateKey(last, entry)));
             }
             if before != Some(kind) {
                 since = 0;
@@ -137,13 +137,13 @@ impl Cluster {
     }
 
     /// Takes the table for this import, or goes on with it: its description, and when its rows will
-    /// become visible. Where that moment is past holding, it begins anew at another one. Rows were
+    /// become visible. Where that timestamp is too old, it begins anew at another one. Rows were
     /// made as `described` says.
     ///
     /// # Errors
     ///
     /// A table that has rows, that was altered since, or that another import has.
-    pub async fn begin(&self, described: &Table, digest: u64) -> Result<(Table, Moment)> {
+    pub async fn begin(&self, described: &Table, digest: u64) -> Result<(Table, CommitLease)> {
         let id = described.id;
         // From here on the version guards the description: a change of it makes the next step fail.
         let (table, import) = self.table(id).await?;
@@ -156,10 +156,10 @@ impl Cluster {
                 table.name
             ),
             Some(Import { commit_ts: Some(ts), .. }) => {
-                return match Moment::again(&self.placement, ts, owner(&table)).await? {
-                    Some(moment) => {
+                return match CommitLease::again(&self.placement, ts, owner(&table)).await? {
+                    Some(lease) => {
                         self.storage.publish_schema(&table).await?;
-                        Ok((table, moment))
+                        Ok((table, lease))
                     }
                     None => self.become_visible(&table, digest).await,
                 };
@@ -186,13 +186,13 @@ impl Cluster {
     }
 
     /// Sets, and holds, when the rows become visible.
-    async fn become_visible(&self, table: &Table, digest: u64) -> Result<(Table, Moment)> {
-        let moment = Moment::now(&self.placement, owner(table)).await?;
-        let import = Import { digest, commit_ts: Some(moment.ts) };
+    async fn become_visible(&self, table: &Table, digest: u64) -> Result<(Table, CommitLease)> {
+        let lease = CommitLease::now(&self.placement, owner(table)).await?;
+        let import = Import { digest, commit_ts: Some(lease.ts) };
         match self.change(table, Some(import)).await {
-            Ok(table) => Ok((table, moment)),
+            Ok(table) => Ok((table, lease)),
             Err(error) => {
-                moment.release().await;
+                lease.release().await;
                 Err(error)
             }
         }
@@ -308,7 +308,7 @@ fn feed(runs: &[Run], version: u32, batches: &mpsc::Sender<Result<Vec<Pair>>>) -
     for entry in Merge::new(runs)? {
         let Entry { key, row, .. } = entry?;
         let is_record = matches!(kind_of(&key), Some(RegionKind::Records(_)));
-        // Written under the version that every region has just been told.
+        // Written under the version that every region has just received.
         let row = if is_record { row::restamp(&row, version)? } else { row };
         bytes += key.len() + row.len();
         batch.push((key, row));

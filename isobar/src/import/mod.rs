@@ -3,10 +3,10 @@
 //!
 //! Readers see nothing of the table until all of it is there. What ends the import early leaves the
 //! table closed, and the same command goes on where it stopped, or begins anew where that took so
-//! long that its moment has been collected.
+//! long that its commit timestamp is below the safe point.
 
 mod cluster;
-mod moment;
+mod commit_lease;
 mod read;
 mod sort;
 mod source;
@@ -25,11 +25,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use types::NodeId;
 
-use cluster::{Cluster, Layout, Twins};
+use cluster::{Cluster, DuplicateKey, Layout};
 use source::{Csv, Input};
 
-/// How often progress is told where it is not drawn.
-const TELL: Duration = Duration::from_secs(10);
+/// How often progress is printed where it is not drawn.
+const PRINT_EVERY: Duration = Duration::from_secs(10);
 /// How long the SQL node may take to answer.
 const ANSWER: Duration = Duration::from_secs(20);
 
@@ -130,7 +130,7 @@ pub async fn run(args: Args) -> Result<()> {
     })?;
     let layout = match tokio::task::block_in_place(|| Layout::plan(&sorted.runs))? {
         Ok(layout) => layout,
-        Err(Twins(one, other)) => bail!(
+        Err(DuplicateKey(one, other)) => bail!(
             "{} and {}: {}",
             describe(&inputs, one.origin),
             describe(&inputs, other.origin),
@@ -138,26 +138,26 @@ pub async fn run(args: Args) -> Result<()> {
         ),
     };
     let (read, rows) = (began.elapsed(), sorted.rows);
-    tell(&format!("{rows} rows are read and sorted, in {:.1} s", read.as_secs_f64()));
+    print(&format!("{rows} rows are read and sorted, in {:.1} s", read.as_secs_f64()));
 
-    let (table, moment) = cluster.begin(&table, sorted.digest).await?;
+    let (table, lease) = cluster.begin(&table, sorted.digest).await?;
     let runs = Arc::new(std::mem::take(&mut sorted.runs));
     let writing = async {
         cluster.cut(&layout).await?;
         let progress = Progress::new("writing", layout.bytes);
-        cluster.write(&table, moment.ts, runs, &progress.bar).await?;
+        cluster.write(&table, lease.ts, runs, &progress.bar).await?;
         drop(progress);
         cluster.finish(&table, sorted.highest).await
     };
     let written = tokio::select! {
         written = writing => written,
-        lost = moment.keep() => Err(lost),
+        lost = lease.keep() => Err(lost),
         stopped = stopped() => stopped,
     };
-    moment.release().await;
+    lease.release().await;
     written.context("the table stays closed: run the same command again, or drop the table")?;
     let all = began.elapsed();
-    tell(&format!(
+    print(&format!(
         "{rows} rows are in {}.{}: {:.1} s, {:.0} rows/s, {} MiB (writing: {:.1} s)",
         table.database,
         table.name,
@@ -250,7 +250,7 @@ async fn row_nodes(args: &Args) -> Result<Vec<(NodeId, String)>> {
         .user(Some(&args.user))
         .pass(Some(&args.password))
         .prefer_socket(false);
-    let ask = async {
+    let check = async {
         let mut connection = mysql_async::Conn::new(options).await?;
         let nodes: Vec<(NodeId, String)> = connection
             .query("SELECT node_id, instance FROM information_schema.cluster_info WHERE type = 'row' ORDER BY node_id")
@@ -262,7 +262,7 @@ async fn row_nodes(args: &Args) -> Result<Vec<(NodeId, String)>> {
         connection.disconnect().await?;
         anyhow::Ok(nodes)
     };
-    let answer = tokio::time::timeout(ANSWER, ask).await;
+    let answer = tokio::time::timeout(ANSWER, check).await;
     let answer = answer.with_context(|| format!("{} did not answer", args.target))?;
     answer.with_context(|| format!("SQL node {}", args.target))
 }
@@ -302,7 +302,7 @@ async fn targets(
 /// A bar on a terminal, or a line now and then.
 struct Progress {
     bar: ProgressBar,
-    teller: Option<tokio::task::JoinHandle<()>>,
+    printer: Option<tokio::task::JoinHandle<()>>,
 }
 
 impl Progress {
@@ -315,17 +315,20 @@ impl Progress {
         bar.set_message(what);
         bar.enable_steady_tick(Duration::from_millis(200));
         let shown = bar.clone();
-        let teller = (!std::io::stderr().is_terminal()).then(|| {
+        let printer = (!std::io::stderr().is_terminal()).then(|| {
             tokio::spawn(async move {
-                let mut every = tokio::time::interval_at(tokio::time::Instant::now() + TELL, TELL);
+                let mut every = tokio::time::interval_at(
+                    tokio::time::Instant::now() + PRINT_EVERY,
+                    PRINT_EVERY,
+                );
                 loop {
                     every.tick().await;
                     let percent = 100 * shown.position() / shown.length().unwrap_or(1).max(1);
-                    tell(&format!("{what}: {percent} %, {} left", HumanDuration(shown.eta())));
+                    print(&format!("{what}: {percent} %, {} left", HumanDuration(shown.eta())));
                 }
             })
         });
-        Progress { bar, teller }
+        Progress { bar, printer }
     }
 
     fn during<T>(self, work: impl FnOnce(&ProgressBar) -> T) -> T {
@@ -336,14 +339,14 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
-        if let Some(teller) = &self.teller {
-            teller.abort();
+        if let Some(printer) = &self.printer {
+            printer.abort();
         }
     }
 }
 
 /// A line for the operator; lost where nobody takes it.
-fn tell(line: &str) {
+fn print(line: &str) {
     _ = writeln!(std::io::stderr(), "{line}");
 }
 

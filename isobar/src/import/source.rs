@@ -90,7 +90,7 @@ pub struct Batch {
     pub values: Vec<Vec<Option<Value>>>,
 }
 
-/// Tells a CSV file of this manner from a Parquet file.
+/// Distinguishes a CSV file of this manner from a Parquet file.
 pub fn open(path: &Path, format: Option<&str>, csv: &Csv) -> Result<Input> {
     let shown = path.display();
     let mut file = File::open(path).with_context(|| format!("cannot open {shown}"))?;

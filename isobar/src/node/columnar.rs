@@ -1,4 +1,4 @@
-//! A columnar node: learners of data regions, the Flight door, and a worker for distributed plans.
+//! A columnar node: learners of data regions, the Flight server, and a worker for distributed plans.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use txn::TxnClient;
 use types::NodeId;
 
 use super::Common;
-use super::beat::{Beat, ColumnSizes};
+use super::heartbeat::{ColumnSizes, Heartbeat};
 use super::scrub;
 use crate::users;
 
@@ -31,8 +31,8 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
         common.config.flight_address.context("role = \"columnar\" needs `flight_address`")?;
     let rpc_listener = rpc::listen(common.config.rpc_address, "rpc_address").await?;
     let flight_listener = rpc::listen(flight, "flight_address").await?;
-    let desk = common.desk()?;
-    let me = common.establish(&desk).await?;
+    let participant = common.participant()?;
+    let me = common.establish(&participant).await?;
     let node = me.node;
 
     let path = common.config.data_dir.join("columns");
@@ -49,21 +49,21 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     let stop = CancellationToken::new();
     let handlers = rpc::Handlers { store: store.clone(), txn: None, placement: None };
     let handlers = Arc::new(SetOnce::new_with(Some(handlers)));
-    let port = rpc::Port { desk, channels: common.channels.clone(), handlers };
+    let port = rpc::Port { participant, channels: common.channels.clone(), handlers };
     let worker = Some(engine.worker_routes()?);
     let serving =
         tokio::spawn(rpc::serve(rpc_listener, port, worker, stop.clone().cancelled_owned()));
     let check = users::password_check(common.placement.clone());
-    let door = mpp::door::service(engine, check, flight);
+    let server = mpp::flight::service(engine, check, flight);
     // As for the internal port: the builder's setting does not reach sockets it did not bind.
     let incoming = TcpIncoming::from(flight_listener).with_nodelay(Some(true));
-    let door = tonic::transport::Server::builder()
+    let server = tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .initial_stream_window_size(4 << 20)
         .initial_connection_window_size(8 << 20)
-        .add_service(door)
+        .add_service(server)
         .serve_with_incoming_shutdown(incoming, stop.clone().cancelled_owned());
-    let door = tokio::spawn(door);
+    let server = tokio::spawn(server);
     let upkeep = std::thread::Builder::new().name("columnar".to_owned()).spawn({
         let (columns, stop) = (columns.clone(), stop.clone());
         let placement = common.placement.clone();
@@ -80,10 +80,10 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
         let (store, columns, stop) = (store.clone(), columns.clone(), stop.clone());
         move || scrub::columns(&store, &columns, &stop)
     })?;
-    let beat = Beat::new(&common, &me, groups, None, Box::new(ColumnSizes(columns)));
+    let heartbeat = Heartbeat::new(&common, &me, groups, None, Box::new(ColumnSizes(columns)));
     let work = async {
         common.take_part(&me, described, &store, false).await?;
-        beat.run().await
+        heartbeat.run().await
     };
     tokio::select! {
         outcome = work => outcome?,
@@ -91,7 +91,7 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     }
     stop.cancel();
     super::end("internal port", serving).await;
-    super::end("door", door).await;
+    super::end("Flight server", server).await;
     let ended = tokio::task::spawn_blocking(move || {
         store.shutdown();
         upkeep.join().and(scrubber.join())
@@ -115,7 +115,7 @@ fn query_engine(
     Ok(Engine::new(common.placement.clone(), common.clock.clone(), reader, runtime)?)
 }
 
-/// Flushes and compacts until asked to stop; heartbeats tell what may go.
+/// Flushes and compacts until asked to stop; heartbeats say what may go.
 fn maintain(columns: &ColumnarStore, stop: &CancellationToken, placement: &PlacementClient) {
     while !stop.is_cancelled() {
         match columns.maintain(placement.safe_point().floor) {

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use placement::api::{Node, NodeRole};
-use placement::desk::Desk;
-use placement::entry::{Entry, FoundingTransport, Me};
-use placement::founding::{Answer, Request};
+use placement::entry::{Entry, FormationTransport, Me};
+use placement::formation::{Answer, Request};
 use placement::identity::{ClusterId, Directories};
+use placement::participant::Participant;
 use raft::StoreHandle;
 use rpc::{Channels, RpcClient};
 
@@ -25,9 +25,9 @@ struct Members {
 }
 
 #[async_trait]
-impl FoundingTransport for Members {
-    async fn ask(&self, address: &str, request: &Request) -> types::Result<Answer> {
-        self.rpc.founding(address, request).await
+impl FormationTransport for Members {
+    async fn send(&self, address: &str, request: &Request) -> types::Result<Answer> {
+        self.rpc.formation(address, request).await
     }
 
     fn join(&self, cluster: ClusterId) {
@@ -37,7 +37,7 @@ impl FoundingTransport for Members {
 
 impl Common {
     /// Opens this node's directories.
-    pub(super) fn desk(&self) -> Result<Arc<Desk>> {
+    pub(super) fn participant(&self) -> Result<Arc<Participant>> {
         let config = &self.config;
         let log_dir = self.config.log_dir();
         let (log, contents): (Option<PathBuf>, &[&str]) = match config.role {
@@ -49,7 +49,7 @@ impl Common {
         let directories = Directories::new(disk, &config.data_dir, log.as_deref(), contents);
         let listed = config.placement.iter().map(|member| member.id).collect();
         let label = config.node_id.unwrap_or(0);
-        Ok(Arc::new(Desk::open(directories, label, listed, env::Random::from_os().u64())?))
+        Ok(Arc::new(Participant::open(directories, label, listed, env::Random::from_os().u64())?))
     }
 
     fn entry(&self) -> Entry {
@@ -71,8 +71,8 @@ impl Common {
     }
 
     /// Who this node is: as its directories say, or as a new one.
-    pub(super) async fn establish(&self, desk: &Desk) -> Result<Me> {
-        Ok(self.entry().establish(desk).await?)
+    pub(super) async fn establish(&self, participant: &Participant) -> Result<Me> {
+        Ok(self.entry().establish(participant).await?)
     }
 
     /// Has placement register this process.
@@ -87,11 +87,11 @@ impl Common {
         me: &Me,
         node: Node,
         store: &StoreHandle,
-        founder: bool,
+        bootstrapped: bool,
     ) -> Result<()> {
         let participate = |participation| store.participate(participation);
         let entry = self.entry();
-        let part = entry.take_part(me, node, participate, founder).await;
+        let part = entry.take_part(me, node, participate, bootstrapped).await;
         part.context("placement does not register this node")
     }
 }

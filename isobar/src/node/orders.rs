@@ -77,15 +77,15 @@ async fn obey(
         }
         Order::Transfer(region, to) => {
             // Row locks are in this leader's memory only. Without them the move goes on all the same.
-            let bequest = txn.as_ref().and_then(|txn| txn.bequest(region));
-            let heir = groups.status(region).and_then(|status| {
+            let handover = txn.as_ref().and_then(|txn| txn.handover(region));
+            let transferee = groups.status(region).and_then(|status| {
                 let peer = status.region.peers.iter().find(|peer| peer.id == to)?;
                 Some(peer.node)
             });
-            if let (Some(bequest), Some(heir)) = (bequest, heir) {
-                let told = timeout(HAND_OVER, rows.call(heir, bequest)).await;
-                if !matches!(told, Ok(Ok(_))) {
-                    tracing::info!(region, heir, "row locks were not handed over");
+            if let (Some(handover), Some(transferee)) = (handover, transferee) {
+                let sent = timeout(HAND_OVER, rows.call(transferee, handover)).await;
+                if !matches!(sent, Ok(Ok(_))) {
+                    tracing::info!(region, transferee, "row locks were not handed over");
                 }
             }
             groups.transfer(region, to);

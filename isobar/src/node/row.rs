@@ -13,8 +13,8 @@ use txn::{RowMachines, RowStore, TxnClient, TxnService};
 use types::NodeId;
 
 use super::Common;
-use super::beat::{Beat, RowSizes};
 use super::garbage::{self, Collector};
+use super::heartbeat::{Heartbeat, RowSizes};
 use super::scrub;
 
 /// What a row node keeps below its data directory: the row store, and snapshots that it receives.
@@ -36,11 +36,11 @@ fn rows_of(data_dir: &Path) -> PathBuf {
 }
 
 pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
-    let desk = common.desk()?;
+    let participant = common.participant()?;
     let listener = rpc::listen(common.config.rpc_address, "rpc_address").await?;
     let stop = tokio_util::sync::CancellationToken::new();
     let port = rpc::Port {
-        desk: desk.clone(),
+        participant: participant.clone(),
         channels: common.channels.clone(),
         handlers: Arc::default(),
     };
@@ -49,7 +49,7 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     let serving = tokio::spawn(rpc::serve(listener, port.clone(), None, ended));
     tokio::pin!(shutdown);
     let me = tokio::select! {
-        me = common.establish(&desk) => me?,
+        me = common.establish(&participant) => me?,
         () = &mut shutdown => return Ok(()),
     };
     let node = me.node;
@@ -77,7 +77,7 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     let txn = TxnService::new(groups.clone(), rows.clone());
     let txn = Arc::new(txn.with_wait_graph(Arc::new(common.placement.clone())));
 
-    let founder = found_placement(&me, &groups).await?;
+    let bootstrapped = bootstrap_placement(&me, &groups).await?;
     let (clock, random) = (common.clock.clone(), env::Random::from_os());
     let placement = PlacementService::start(node, groups.clone(), view, clock, random);
     let handlers =
@@ -101,10 +101,11 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
         let (store, kv, stop) = (store.clone(), kv.clone(), stop.clone());
         move || scrub::rows(&store, &kv, &stop)
     })?;
-    let beat = Beat::new(&common, &me, groups, Some(txn), Box::new(RowSizes { rows, kv }));
+    let heartbeat =
+        Heartbeat::new(&common, &me, groups, Some(txn), Box::new(RowSizes { rows, kv }));
     let work = async {
-        common.take_part(&me, described, &store, founder).await?;
-        beat.run().await
+        common.take_part(&me, described, &store, bootstrapped).await?;
+        heartbeat.run().await
     };
     let outcome = tokio::select! {
         outcome = work => outcome,
@@ -125,11 +126,11 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     Ok(())
 }
 
-/// Creates this node's peer of placement's group if the cluster was just founded; whether it was.
-async fn found_placement(me: &Me, groups: &Arc<dyn Groups>) -> Result<bool> {
-    let Some(plan) = me.identity.founding() else { return Ok(false) };
+/// Creates this node's peer of placement's group if the cluster was just formed; whether it was.
+async fn bootstrap_placement(me: &Me, groups: &Arc<dyn Groups>) -> Result<bool> {
+    let Some(plan) = me.identity.committed_plan() else { return Ok(false) };
     let members: Vec<NodeId> = plan.members.iter().map(|member| member.node).collect();
-    groups.create(placement_region(&members)?).await.context("cannot found placement")?;
-    me.identity.founded()?;
+    groups.create(placement_region(&members)?).await.context("cannot create placement's group")?;
+    me.identity.bootstrapped()?;
     Ok(true)
 }

@@ -27,8 +27,8 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     let given = config.tls_certificate.clone().zip(config.tls_key.clone());
     let given = given.map(|(certificate, key)| CertificatePaths { certificate, key });
     let tls = server_config(given.as_ref(), &config.data_dir).context("TLS certificate")?;
-    let desk = common.desk()?;
-    let identity = common.establish(&desk).await?;
+    let participant = common.participant()?;
+    let identity = common.establish(&participant).await?;
     let node = identity.node;
 
     let txn = TxnClient::new(Arc::new(common.rpc.clone()), Arc::new(common.placement.clone()));
@@ -62,7 +62,7 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
         client_address: address.to_string(),
     };
     tokio::select! {
-        outcome = register_and_beat(&common, &identity, me, &txn) => outcome?,
+        outcome = register_and_send_heartbeats(&common, &identity, me, &txn) => outcome?,
         () = watch.run() => {}
         () = shutdown => tracing::info!("stopping"),
     }
@@ -75,8 +75,13 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     Ok(())
 }
 
-/// Tells placement regularly that this node lives, and the oldest of its transactions.
-async fn register_and_beat(common: &Common, who: &Me, me: Node, txn: &TxnClient) -> Result<()> {
+/// Reports to placement regularly that this node lives, and the oldest of its transactions.
+async fn register_and_send_heartbeats(
+    common: &Common,
+    who: &Me,
+    me: Node,
+    txn: &TxnClient,
+) -> Result<()> {
     let id = me.id;
     common.register(who, me).await?;
     loop {

@@ -31,7 +31,7 @@ pub struct Process {
     pub cpus: Option<Cpus>,
 }
 
-/// How many nodes of each role must be heard of before the cluster is healthy.
+/// How many nodes of each role must be up before the cluster is healthy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
     /// Row nodes.

@@ -1,6 +1,6 @@
 //! `isobar ctl recover-unsafe`: goes on with what survivors hold where a quorum is lost for good.
 //!
-//! It works on the directories of a row node that is down, asks nobody and tells nobody. Without
+//! It works on the directories of a row node that is down, and contacts no other node. Without
 //! `--yes` it changes nothing.
 
 mod plan;

@@ -92,7 +92,7 @@ fn groups<'a>(
     outcomes.iter().filter_map(group).collect()
 }
 
-/// What placement is told. `own` may know more by now than when the plan was made.
+/// What is reported to placement. `own` may know more by now than when the plan was made.
 pub(super) fn survivors(plan: &Plan, own: &Report, others: &BTreeMap<NodeId, Report>) -> Survivors {
     let all = || others.values().chain([own]);
     let replicas = || all().flat_map(|report| &report.replicas);

@@ -1,4 +1,4 @@
-//! A row node that is down: its directories, what it holds, and the file that tells other survivors.
+//! A row node that is down: its directories, what it holds, and the file for other survivors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub(super) struct Report {
     /// The largest timestamp in its rows.
     pub newest: Timestamp,
     pub replicas: Vec<Replica>,
-    /// The newest descriptions of tables that its regions were told of.
+    /// The newest descriptions of tables that its regions have received.
     pub tables: Vec<Table>,
 }
 
@@ -80,7 +80,7 @@ impl Survivor {
         let directories = Directories::new(disk.clone(), data, Some(&place.log), &contents);
         let stamp = directories
             .open()?
-            .filter(|stamp| matches!(stamp.standing, Standing::Member | Standing::Founding(_)));
+            .filter(|stamp| matches!(stamp.standing, Standing::Member | Standing::Committed(_)));
         let stamp = stamp
             .with_context(|| format!("the node of {} belongs to no cluster yet", data.display()))?;
         let engine = node::row::open_engine(data)?;

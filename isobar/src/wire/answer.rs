@@ -115,7 +115,7 @@ fn fill_ok(out: &mut BytesMut, header: u8, context: &Context, done: &Done) {
     }
 }
 
-/// The entries of an OK packet that tell of the session's changes, if the client knows them.
+/// The entries of an OK packet with the session's changes, if the client knows them.
 fn changes(context: &Context) -> BytesMut {
     let mut entries = BytesMut::new();
     if !context.has(CapabilityFlags::CLIENT_SESSION_TRACK) {

@@ -129,7 +129,7 @@ pub trait Session: Send {
     /// The current database.
     fn database(&self) -> Option<String>;
 
-    /// What the client is to be told of changes since this was last called.
+    /// Changes that the client tracks, since this was last called.
     fn take_changes(&mut self) -> Changes;
 
     /// State for the answer's status flags.

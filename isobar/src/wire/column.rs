@@ -150,7 +150,7 @@ impl Shape {
     fn int(width: IntWidth, unsigned: bool) -> Self {
         let (ty, signed_length) = match width {
             IntWidth::Tiny => (WireType::MYSQL_TYPE_TINY, 4),
-            // The length by which drivers tell a BOOL from a TINYINT.
+            // The length by which drivers distinguish a BOOL from a TINYINT.
             IntWidth::Bool if !unsigned => (WireType::MYSQL_TYPE_TINY, 1),
             IntWidth::Bool => (WireType::MYSQL_TYPE_TINY, 4),
             IntWidth::Small => (WireType::MYSQL_TYPE_SHORT, 6),

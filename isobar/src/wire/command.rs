@@ -28,7 +28,7 @@ pub enum Command<'a> {
     },
     /// FLUSH of whatever there is.
     Refresh,
-    /// One line of figures.
+    /// One line of statistics.
     Statistics,
     /// SHOW PROCESSLIST.
     ProcessInfo,

@@ -62,8 +62,8 @@ impl Shared {
 enum End {
     /// The client said so, or is simply gone.
     Quit,
-    /// The client is told this first.
-    Told(SqlError),
+    /// The client gets this error first.
+    Error(SqlError),
     /// The client gets the answer that waits for it, and nothing after it.
     Answered,
     /// The socket failed.
@@ -73,7 +73,7 @@ enum End {
 impl From<PacketError> for End {
     fn from(error: PacketError) -> Self {
         match errors::of_packet(&error) {
-            Some(told) => End::Told(told),
+            Some(error) => End::Error(error),
             None if matches!(error, PacketError::Closed) => End::Quit,
             None => End::Broken(error),
         }
@@ -86,7 +86,7 @@ struct Connection {
     statements: Statements,
     cursors: Cursors,
     multi_statements: bool,
-    /// Database as of the last answer, to tell the client of changes.
+    /// Database as of the last answer, to report changes to the client.
     known_database: Option<String>,
     registration: Registration,
     shared: Arc<Shared>,
@@ -127,7 +127,7 @@ pub async fn serve(
         shared: Arc::clone(&shared),
     };
     let end = connection.run().await;
-    // The session first: its locks should not wait for a client to hear that it is shut out.
+    // The session first: its locks should not wait until a client has read that it is shut out.
     connection.close_session().await;
     connection.say_goodbye(end).await
 }
@@ -176,7 +176,7 @@ impl Connection {
             End::Quit => Ok(()),
             End::Broken(error) => Err(error.into()),
             End::Answered => Err(handshake::leave(reader, writer, errors::interrupted()).await),
-            End::Told(error) => Err(handshake::refuse(reader, writer, *capabilities, error).await),
+            End::Error(error) => Err(handshake::refuse(reader, writer, *capabilities, error).await),
         }
     }
 
@@ -188,12 +188,12 @@ impl Connection {
         writer.set_sequence(0);
         let first = tokio::select! {
             biased;
-            () = self.registration.closing.cancelled() => return Err(End::Told(errors::interrupted())),
-            () = self.shared.draining.cancelled() => return Err(End::Told(errors::shutting_down())),
+            () = self.registration.closing.cancelled() => return Err(End::Error(errors::interrupted())),
+            () = self.shared.draining.cancelled() => return Err(End::Error(errors::shutting_down())),
             first = tokio::time::timeout(options.idle_timeout, reader.wait_for_input()) => first,
         };
         match first {
-            Err(_) => return Err(End::Told(errors::idle())),
+            Err(_) => return Err(End::Error(errors::idle())),
             Ok(Ok(true)) => {}
             Ok(Ok(false)) => return Err(End::Quit),
             Ok(Err(error)) => return Err(error.into()),
@@ -206,7 +206,7 @@ impl Connection {
     async fn answer(&mut self, payload: &Bytes) -> Result<(), End> {
         let command = match Command::decode(payload, self.accepted.capabilities) {
             Ok(command) => command,
-            Err(error) => return Err(End::Told(errors::malformed(error.0))),
+            Err(error) => return Err(End::Error(errors::malformed(error.0))),
         };
         let statement = match &command {
             Command::Query(text) => Some(payload.slice_ref(text)),
@@ -406,7 +406,7 @@ impl Connection {
         Ok(reply)
     }
 
-    /// COM_FIELD_LIST: an empty SELECT tells the columns.
+    /// COM_FIELD_LIST: an empty SELECT gives the columns.
     async fn field_list(
         &mut self,
         table: &[u8],
@@ -449,7 +449,7 @@ impl Connection {
             "Uptime: {}  Threads: {}  Questions: {}",
             connections.uptime().as_secs(),
             connections.count(),
-            connections.questions(),
+            connections.statements(),
         );
         self.accepted.writer.put(text.as_bytes());
     }
@@ -470,7 +470,7 @@ impl Connection {
                 self.put_ok(&Done::default());
                 Ok(())
             }
-            Err(error) => Err(End::Told(error)),
+            Err(error) => Err(End::Error(error)),
         }
     }
 
@@ -486,7 +486,7 @@ impl Connection {
         let offer = Offer { answer: offer.answer, plugin: offer.plugin, trusts_nonce: false };
         match handshake::authenticate(&mut self.accepted, &host, offer).await {
             Ok(()) => {}
-            Err(Failure::Refused(error)) => return Err(End::Told(error)),
+            Err(Failure::Refused(error)) => return Err(End::Error(error)),
             Err(Failure::Packet(error)) => return Err(error.into()),
         }
         self.registration.set_user(&self.accepted.info.user);
@@ -506,7 +506,7 @@ async fn attend<T>(
     let end = tokio::select! {
         biased;
         value = &mut work => return Ok(value),
-        () = registration.closing.cancelled() => End::Told(errors::interrupted()),
+        () = registration.closing.cancelled() => End::Error(errors::interrupted()),
         () = reader.wait_closed(READ_AHEAD) => End::Quit,
     };
     cancel.cancel();

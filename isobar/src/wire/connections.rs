@@ -1,4 +1,4 @@
-//! The connections of this process: numbers, the process list, KILL, figures.
+//! The connections of this process: numbers, the process list, KILL, statistics.
 //!
 //! Shared by the server and the engine. Holds a statement's text only while that runs; who shows it
 //! must leave out what may hold a password.
@@ -47,7 +47,7 @@ pub struct ConnectionSummary {
 pub struct Connections {
     open: Mutex<HashMap<u32, Arc<Handle>>>,
     next: AtomicU64,
-    questions: AtomicU64,
+    statements: AtomicU64,
     started: Instant,
 }
 
@@ -56,7 +56,7 @@ impl Default for Connections {
         Self {
             open: Mutex::default(),
             next: AtomicU64::new(1),
-            questions: AtomicU64::new(0),
+            statements: AtomicU64::new(0),
             started: Instant::now(),
         }
     }
@@ -168,8 +168,8 @@ impl Connections {
     }
 
     /// Commands answered since the start.
-    pub fn questions(&self) -> u64 {
-        self.questions.load(Ordering::Relaxed)
+    pub fn statements(&self) -> u64 {
+        self.statements.load(Ordering::Relaxed)
     }
 
     /// Time since the start.
@@ -208,7 +208,7 @@ impl Registration {
         state.since = Instant::now();
         state.query = Some(token.clone());
         state.statement = statement;
-        self.connections.questions.fetch_add(1, Ordering::Relaxed);
+        self.connections.statements.fetch_add(1, Ordering::Relaxed);
         token
     }
 

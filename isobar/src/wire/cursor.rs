@@ -39,7 +39,7 @@ pub enum Left {
 }
 
 impl Left {
-    /// The status flag that tells it.
+    /// The status flag for it.
     pub fn flag(self) -> StatusFlags {
         match self {
             Left::More => StatusFlags::SERVER_STATUS_CURSOR_EXISTS,
@@ -60,7 +60,7 @@ impl Cursor {
         Ok(cursor)
     }
 
-    /// Tells the client what the rows will be.
+    /// Sends the client the columns of the rows.
     pub fn describe<W: AsyncWrite + Unpin>(&self, writer: &mut PacketWriter<W>, context: &Context) {
         answer::put_description(writer, &self.rows.columns);
         // With or without CLIENT_DEPRECATE_EOF there is one packet behind the definitions: it says

@@ -148,7 +148,7 @@ pub fn idle() -> SqlError {
     )
 }
 
-/// What to tell a peer about a packet that failed; `None` where it cannot hear any more.
+/// What to answer to a packet that failed; `None` where the peer cannot receive any more.
 pub fn of_packet(error: &PacketError) -> Option<SqlError> {
     match error {
         PacketError::TooLarge { limit, .. } => Some(SqlError::new(

@@ -1,7 +1,7 @@
 //! The start of a connection: greeting, TLS, authentication.
 //!
 //! Until a client is authenticated it gets little memory and a bounded time. Passwords and
-//! answers are never logged; whether a user exists is not told.
+//! answers are never logged; whether a user exists is not revealed.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::errors;
 use super::packet::{PacketError, PacketReader, PacketWriter};
 use super::password::{AuthPlugin, NONCE_LEN, StoredPassword};
 
-/// How long a client that is refused or shut out gets to hear why.
+/// How long a client that is refused or shut out has to read why.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Most bytes of a packet from a client that is not authenticated.
 const HANDSHAKE_PACKET: usize = 256 * 1024;
@@ -77,7 +77,7 @@ pub enum Failure {
     /// The peer cannot be talked to.
     #[error(transparent)]
     Packet(#[from] PacketError),
-    /// The peer is told this and the connection closed.
+    /// The peer gets this error and the connection is closed.
     #[error(transparent)]
     Refused(#[from] SqlError),
 }
@@ -351,7 +351,7 @@ async fn decode_first<'p>(
     }
 }
 
-/// Tells the client why, and closes. Bounded by [`LAST_WORDS`], whether the client listens or not.
+/// Sends the client the error, and closes. Bounded by [`LAST_WORDS`], whether the client listens or not.
 pub async fn refuse(
     reader: &mut Reader,
     writer: &mut Writer,
@@ -426,7 +426,7 @@ pub async fn authenticate(
     let plugged = connection.capabilities.contains(CapabilityFlags::CLIENT_PLUGIN_AUTH);
     if stored.is_empty() && offered.is_empty() {
         return match foreign {
-            // A client that names a method not ours may wait to be told one before it takes an OK:
+            // A client that names a method not ours may wait for one to be named before it takes an OK:
             // libmariadb offers dummy_fallback_auth where it could not load the greeting's. Every
             // client has the native method built in.
             Some(_) if plugged => match switch(connection, host, AuthPlugin::Native).await? {

@@ -20,7 +20,7 @@ const CHANNEL: usize = 4;
 /// Hands the file that follows to the session, and returns what it says in the end.
 ///
 /// The outer error means that the client is gone or the connection killed; the session has been
-/// told by an error in the channel and by `cancel`.
+/// reported by an error in the channel and by `cancel`.
 pub async fn load(
     reader: &mut Reader,
     session: &mut dyn Session,
@@ -58,7 +58,7 @@ async fn feed(
         if packet.is_empty() {
             return Ok(());
         }
-        // An engine that has heard enough drops the receiver; the rest is read past.
+        // An engine that has read enough drops the receiver; the rest is read past.
         let _ = sender.send(Ok(packet)).await;
     }
 }

@@ -342,7 +342,7 @@ impl<W: AsyncWrite + Unpin> PacketWriter<W> {
         self.timed(async |io: &mut W, _: &mut BytesMut| io.flush().await).await
     }
 
-    /// Flushes, then tells the peer that nothing more will come.
+    /// Flushes, then signals the peer that nothing more will come.
     pub async fn close(&mut self) -> Result<(), PacketError> {
         self.flush().await?;
         self.timed(async |io: &mut W, _: &mut BytesMut| io.shutdown().await).await

@@ -1,7 +1,7 @@
 //! Stored passwords and their verification.
 //!
 //! Holds digests only: a plaintext password passes through and is never kept, logged or printed.
-//! Does no I/O, so the Flight door verifies with it too.
+//! Does no I/O, so the Flight server verifies with it too.
 
 use serde::{Deserialize, Serialize};
 use sha1::Sha1;
@@ -97,7 +97,7 @@ impl StoredPassword {
         self.native.is_none() && self.sha2.is_none()
     }
 
-    /// Checks a password received in plaintext (over TLS, or by the Flight door).
+    /// Checks a password received in plaintext (over TLS, or by the Flight server).
     pub fn verify_plaintext(&self, password: &[u8]) -> bool {
         let offered = Self::from_plaintext(password, self.plugin);
         match (self.sha2, self.native) {
@@ -152,7 +152,7 @@ fn xor(target: &mut [u8], mask: &[u8]) {
     target.iter_mut().zip(mask).for_each(|(byte, mask)| *byte ^= mask);
 }
 
-/// Compares without telling by its duration where the difference is.
+/// Compares without revealing by its duration where the difference is.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.ct_eq(b).into()
 }

@@ -21,7 +21,7 @@ struct Statement {
     params: usize,
     bound: Vec<ParamType>,
     long_data: BTreeMap<usize, Vec<u8>>,
-    /// A failure of COM_STMT_SEND_LONG_DATA, which has no answer: told at the next execution.
+    /// A failure of COM_STMT_SEND_LONG_DATA, which has no answer: reported at the next execution.
     failed: Option<SqlError>,
 }
 

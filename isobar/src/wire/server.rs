@@ -150,7 +150,7 @@ async fn serve(
     }
 }
 
-/// Tells a client that there is no room.
+/// Refuses a client that there is no room for.
 async fn turn_away(socket: TcpStream, shared: &Shared) {
     let (_, mut writer) = handshake::packets(Box::new(socket), shared.options.handshake_timeout);
     let error = errors::too_many_connections(shared.options.max_connections);

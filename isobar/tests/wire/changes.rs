@@ -1,4 +1,4 @@
-//! What an OK packet tells of the session's changes: only to who asked for it, and once.
+//! Session changes in OK packets: only for who tracks them, and once.
 
 use isobar::wire::Options;
 use mysql_common::constants::CapabilityFlags;
@@ -19,7 +19,7 @@ async fn answer(raw: &mut Raw) -> (bool, Vec<u8>) {
 }
 
 /// An empty message, and entries of these kinds and texts.
-fn told(entries: &[(u8, &[&str])]) -> (bool, Vec<u8>) {
+fn tracked(entries: &[(u8, &[&str])]) -> (bool, Vec<u8>) {
     let mut all = Vec::new();
     for (kind, texts) in entries {
         let mut data = Vec::new();
@@ -34,20 +34,20 @@ fn told(entries: &[(u8, &[&str])]) -> (bool, Vec<u8>) {
 }
 
 #[tokio::test]
-async fn changes_are_told_once_to_who_asked() {
+async fn changes_are_reported_once_to_who_asked() {
     let server = start(Options::default()).await;
     let track = capabilities() | CapabilityFlags::CLIENT_SESSION_TRACK;
     let mut raw = Raw::login_with(&server, track).await;
     raw.command(QUERY, b"SET x").await;
     assert_eq!(answer(&mut raw).await, (false, vec![]));
     raw.command(QUERY, b"SET zone").await;
-    assert_eq!(answer(&mut raw).await, told(&[(0, &["time_zone", "+01:00"])]));
+    assert_eq!(answer(&mut raw).await, tracked(&[(0, &["time_zone", "+01:00"])]));
     raw.command(QUERY, b"SET x").await;
     assert_eq!(answer(&mut raw).await, (false, vec![]));
     raw.command(INIT_DB, b"shop").await;
-    assert_eq!(answer(&mut raw).await, told(&[(1, &["shop"])]));
+    assert_eq!(answer(&mut raw).await, tracked(&[(1, &["shop"])]));
     raw.command(QUERY, b"SET anything").await;
-    assert_eq!(answer(&mut raw).await, told(&[(2, &["1"])]));
+    assert_eq!(answer(&mut raw).await, tracked(&[(2, &["1"])]));
 
     let mut other = Raw::login(&server).await;
     for (command, text) in [(QUERY, &b"SET zone"[..]), (INIT_DB, b"shop"), (QUERY, b"SET anything")]

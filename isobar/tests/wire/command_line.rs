@@ -58,7 +58,7 @@ fn mariadb(server: &Running, user: &str, arguments: &[&str]) -> Command {
     command
 }
 
-async fn ask(server: &Running, user: &str, arguments: &[&str]) -> Outcome {
+async fn run_client(server: &Running, user: &str, arguments: &[&str]) -> Outcome {
     run(mariadb(server, user, arguments)).await
 }
 
@@ -68,7 +68,7 @@ async fn mariadb_reads_every_type_as_text() {
         return;
     }
     let server = start(Options::default()).await;
-    let answer = ask(&server, "root", &["-e", "SELECT * FROM types; SELECT NULL"]).await;
+    let answer = run_client(&server, "root", &["-e", "SELECT * FROM types; SELECT NULL"]).await;
     assert!(answer.ok, "{answer:?}");
     let nulls = vec!["NULL"; 23].join("\t");
     let expected = format!("{}\n{}\n{nulls}\nNULL\n", ALL_TYPES_TEXT[0], ALL_TYPES_TEXT[1]);
@@ -84,17 +84,18 @@ async fn mariadb_logs_in_by_password_and_not_without() {
     for plugin in ["mysql_native_password", "caching_sha2_password"] {
         for user in ["alice", "nora", "nate", "shay"] {
             let method = format!("--default-auth={plugin}");
-            let answer = ask(&server, user, &[&method, "-psecret", "-e", "SELECT who"]).await;
+            let answer =
+                run_client(&server, user, &[&method, "-psecret", "-e", "SELECT who"]).await;
             assert!(answer.ok && answer.out.starts_with(user), "{plugin} {user} {answer:?}");
             for wrong in ["-pwrong", "--skip-password"] {
-                let answer = ask(&server, user, &[&method, wrong, "-e", "SELECT 1"]).await;
+                let answer = run_client(&server, user, &[&method, wrong, "-e", "SELECT 1"]).await;
                 assert!(!answer.ok && answer.err.contains("ERROR 1045 (28000)"), "{answer:?}");
             }
         }
     }
-    let answer = ask(&server, "nobody", &["-psecret", "-e", "SELECT 1"]).await;
+    let answer = run_client(&server, "nobody", &["-psecret", "-e", "SELECT 1"]).await;
     assert!(answer.err.contains("Access denied for user 'nobody'@'127.0.0.1'"), "{answer:?}");
-    let answer = ask(&server, "root", &["-psecret", "-e", "SELECT 1"]).await;
+    let answer = run_client(&server, "root", &["-psecret", "-e", "SELECT 1"]).await;
     assert!(answer.err.contains("ERROR 1045 (28000)"), "{answer:?}");
 }
 
@@ -106,7 +107,7 @@ async fn mariadb_encrypts_when_asked_to() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(with_tls(directory.path())).await;
     for (switch, tls) in [("--ssl", "true"), ("--skip-ssl", "false")] {
-        let answer = ask(&server, "nate", &[switch, "-psecret", "-e", "SELECT who"]).await;
+        let answer = run_client(&server, "nate", &[switch, "-psecret", "-e", "SELECT who"]).await;
         assert!(answer.ok, "{switch} {answer:?}");
         assert_eq!(answer.out.split('\t').nth(1), Some(tls), "{switch} {answer:?}");
     }
@@ -118,23 +119,26 @@ async fn mariadb_encrypts_when_asked_to() {
 }
 
 #[tokio::test]
-async fn mariadb_sees_errors_databases_and_figures() {
+async fn mariadb_sees_errors_databases_and_statistics() {
     if !present("mariadb") {
         return;
     }
     let server = start(Options::default()).await;
-    let answer = ask(&server, "root", &["-e", "SELECT 1; NONSENSE; SELECT 1"]).await;
+    let answer = run_client(&server, "root", &["-e", "SELECT 1; NONSENSE; SELECT 1"]).await;
     assert_eq!((answer.ok, answer.out.as_str()), (false, "1\n"));
     assert!(answer.err.contains("ERROR 1064 (42000)"), "{answer:?}");
-    let answer =
-        ask(&server, "root", &["shop", "-e", "SELECT DATABASE(); USE depot; SELECT DATABASE()"]);
+    let answer = run_client(
+        &server,
+        "root",
+        &["shop", "-e", "SELECT DATABASE(); USE depot; SELECT DATABASE()"],
+    );
     assert_eq!(answer.await.out, "shop\ndepot\n");
-    let answer = ask(&server, "root", &["nowhere", "-e", "SELECT 1"]).await;
+    let answer = run_client(&server, "root", &["nowhere", "-e", "SELECT 1"]).await;
     assert!(answer.err.contains("ERROR 1049 (42000): Unknown database 'nowhere'"), "{answer:?}");
-    let answer = ask(&server, "root", &["-vvv", "-e", "INSERT"]).await;
+    let answer = run_client(&server, "root", &["-vvv", "-e", "INSERT"]).await;
     assert!(answer.out.contains("3 rows affected, 2 warnings"), "{answer:?}");
     assert!(answer.out.contains("Records: 3  Duplicates: 0  Warnings: 2"), "{answer:?}");
-    let answer = ask(&server, "root", &["-e", "status"]).await;
+    let answer = run_client(&server, "root", &["-e", "status"]).await;
     assert!(
         answer.out.contains("8.0.11-isobar-") && answer.out.contains("Questions: "),
         "{answer:?}"
@@ -149,16 +153,16 @@ async fn mariadb_reads_big_rows_and_many() {
     let server = start(Options::default()).await;
     let mib20 = 20 * 1024 * 1024;
     let big = format!("SELECT bytes {mib20}; SELECT 1");
-    let answer = ask(&server, "root", &["--max-allowed-packet=64M", "-e", &big]).await;
+    let answer = run_client(&server, "root", &["--max-allowed-packet=64M", "-e", &big]).await;
     assert!(answer.ok, "{}", answer.err);
     assert_eq!(answer.out.len(), mib20 + "\n1\n".len());
     // Exactly one full packet, and around it.
     for length in [16_777_205, 16_777_210, 16_777_211, 16_777_212] {
         let sql = format!("SELECT bytes {length}");
-        let answer = ask(&server, "root", &["--max-allowed-packet=64M", "-e", &sql]).await;
+        let answer = run_client(&server, "root", &["--max-allowed-packet=64M", "-e", &sql]).await;
         assert_eq!((answer.ok, answer.out.len()), (true, length + 1), "{}", answer.err);
     }
-    let answer = ask(&server, "root", &["--quick", "-e", "SELECT rows 100000"]).await;
+    let answer = run_client(&server, "root", &["--quick", "-e", "SELECT rows 100000"]).await;
     assert!(answer.ok, "{}", answer.err);
     assert_eq!(answer.out.lines().count(), 100_000);
     assert!(answer.out.lines().last().unwrap().starts_with("99999\tx"));
@@ -174,7 +178,7 @@ async fn mariadb_sends_files() {
     let file = directory.path().join("lines.csv");
     std::fs::write(&file, "1,2\n".repeat(500_000)).unwrap();
     let sql = format!("LOAD DATA LOCAL INFILE '{}' INTO TABLE t; SELECT 1", file.display());
-    let answer = ask(&server, "root", &["--local-infile=1", "-vvv", "-e", &sql]).await;
+    let answer = run_client(&server, "root", &["--local-infile=1", "-vvv", "-e", &sql]).await;
     assert!(answer.out.contains("500000 rows affected"), "{answer:?}");
     assert!(answer.out.contains("2000000 bytes") && answer.ok, "{answer:?}");
     std::fs::write(&file, format!("bad{}", "1,2\n".repeat(500_000))).unwrap();

@@ -26,7 +26,7 @@ async fn an_empty_password_is_nothing_or_a_zero() {
 }
 
 /// libmariadb offers a method of no server where it could not load the greeting's, and then waits
-/// to be told another before it takes an OK.
+/// for another to be named before it takes an OK.
 #[tokio::test]
 async fn a_method_that_is_not_ours_is_switched_even_without_a_password() {
     let server = start(Options::default()).await;
@@ -100,7 +100,7 @@ async fn a_silent_stranger_is_shown_out() {
 }
 
 #[tokio::test]
-async fn an_old_client_is_told_so() {
+async fn an_old_client_gets_an_error() {
     let server = start(Options::default()).await;
     let mut raw = Raw::connect(&server).await;
     raw.read().await.unwrap();
@@ -220,7 +220,7 @@ async fn long_parameters_arrive_in_pieces_and_are_bounded() {
     raw.command(24, &piece(b"kept")).await;
     raw.command(23, &execute).await;
     assert_eq!(echo(&mut raw).await, "String(\"kept\")");
-    // More than a packet may hold: told at the execution, and freed by it.
+    // More than a packet may hold: reported at the execution, and freed by it.
     for _ in 0..3 {
         for _ in 0..30 {
             raw.command(24, &piece(&[b'x'; 100_000])).await;
@@ -239,7 +239,7 @@ async fn long_parameters_arrive_in_pieces_and_are_bounded() {
 }
 
 #[tokio::test]
-async fn field_list_tells_columns_by_pattern() {
+async fn field_list_returns_columns_by_pattern() {
     let server = start(Options::default()).await;
     let mut raw = Raw::login(&server).await;
     for (pattern, columns) in
@@ -416,7 +416,7 @@ async fn shutdown_lets_commands_finish_and_cancels_those_that_do_not() {
 }
 
 #[tokio::test]
-async fn an_idle_client_is_told_to_come_back() {
+async fn an_idle_client_gets_an_error() {
     let idle_timeout = Duration::from_millis(100);
     let server = start(Options { idle_timeout, ..Options::default() }).await;
     let mut raw = Raw::login(&server).await;
@@ -433,7 +433,7 @@ async fn a_file_broken_off_is_no_file() {
     assert_eq!((sequence, request.as_slice()), (1, &b"\xfbx"[..]));
     raw.write(2, b"1\n2\n").await;
     drop(raw);
-    eventually("the engine is told", || server.seen.cancelled.load(Ordering::SeqCst) == 1).await;
+    eventually("the engine cancels", || server.seen.cancelled.load(Ordering::SeqCst) == 1).await;
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Three columnar nodes in one process, on loopback ports, with real stores, doors and workers;
+//! Three columnar nodes in one process, on loopback ports, with real stores, Flight servers and workers;
 //! placement answers from a struct. Each node has its own runtime, so that one can die.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use columnar::{ColumnarMachines, ColumnarStore, Config};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use env::{Clock, RealClock, SimDisk};
 use futures::TryStreamExt;
-use mpp::error::{DoorCode, DoorError};
+use mpp::error::{MppCode, MppError};
 use mpp::exec::Engine;
 use mpp::reader::Reader;
 use parking_lot::Mutex;
@@ -49,8 +49,8 @@ pub struct Known {
     pub leases: BTreeMap<u64, Lease>,
     /// Regions of dropped tables that are not collected.
     pub dropped: Vec<Route>,
-    /// How often regions were asked for.
-    pub asked: usize,
+    /// How often regions were requested.
+    pub requests: usize,
     /// Oldest timestamp that can be read, for the next heartbeat.
     pub floor: Timestamp,
 }
@@ -74,7 +74,7 @@ impl PlacementTransport for Placement {
                 Response::Catalog(new.then(|| Box::new(known.catalog.clone())))
             }
             Request::Regions { kind } => {
-                known.asked += 1;
+                known.requests += 1;
                 routes_of(&known.routes, kind)
             }
             Request::DroppedRegions { kind } => routes_of(&known.dropped, kind),
@@ -167,7 +167,7 @@ pub struct ColumnarNode {
     pub reader: Arc<Reader>,
     pub engine: Arc<Engine>,
     pub placement: PlacementClient,
-    pub door: SocketAddr,
+    pub flight: SocketAddr,
     runtime: Option<Runtime>,
 }
 
@@ -321,21 +321,21 @@ impl Cluster {
                 )
             })
             .collect();
-        let described = NODES.iter().zip(&ports).map(|(id, (worker, door))| Node {
+        let described = NODES.iter().zip(&ports).map(|(id, (worker, flight))| Node {
             id: *id,
             role: NodeRole::Columnar,
             rpc_address: worker.local_addr().unwrap().to_string(),
-            client_address: door.local_addr().unwrap().to_string(),
+            client_address: flight.local_addr().unwrap().to_string(),
         });
         let nodes = described.collect();
         let (leases, dropped) = Default::default();
         let floor = Timestamp::ZERO;
         let known =
-            Known { now: 1 << 40, catalog, nodes, routes, leases, dropped, asked: 0, floor };
+            Known { now: 1 << 40, catalog, nodes, routes, leases, dropped, requests: 0, floor };
         let placement = Arc::new(Placement(Mutex::new(known)));
         let mut nodes = BTreeMap::new();
-        for (id, (worker, door)) in NODES.into_iter().zip(ports) {
-            nodes.insert(id, start_node(id, &contents, &placement, worker, door).await);
+        for (id, (worker, flight)) in NODES.into_iter().zip(ports) {
+            nodes.insert(id, start_node(id, &contents, &placement, worker, flight).await);
         }
         Cluster { placement, nodes }
     }
@@ -345,7 +345,7 @@ impl Cluster {
     }
 
     pub async fn client(&self, node: NodeId) -> FlightClient {
-        client_of(&format!("grpc://{}", self.node(node).door), ROOT).await
+        client_of(&format!("grpc://{}", self.node(node).flight), ROOT).await
     }
 
     /// Cuts a region in two at a row, on its node and in placement.
@@ -422,7 +422,7 @@ async fn start_node(
     contents: &[Content],
     placement: &Arc<Placement>,
     worker: TcpListener,
-    door: TcpListener,
+    flight: TcpListener,
 ) -> ColumnarNode {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -435,7 +435,7 @@ async fn start_node(
     )
     .unwrap();
     let groups = Arc::new(fill(id, contents, &store));
-    let address = door.local_addr().unwrap();
+    let address = flight.local_addr().unwrap();
     let client = {
         let _inside = runtime.enter();
         PlacementClient::new(placement.clone(), [(1, "placement".to_owned())])
@@ -450,13 +450,13 @@ async fn start_node(
         client.status().await.unwrap();
         let routes = serving.worker_routes().unwrap();
         tokio::spawn(Server::builder().add_routes(routes).serve_with_incoming(incoming(worker)));
-        let door_service = mpp::door::service(serving, Arc::new(check), address);
+        let flight_service = mpp::flight::service(serving, Arc::new(check), address);
         tokio::spawn(
-            Server::builder().add_service(door_service).serve_with_incoming(incoming(door)),
+            Server::builder().add_service(flight_service).serve_with_incoming(incoming(flight)),
         );
     });
     started.await.unwrap();
-    ColumnarNode { groups, reader, engine, placement, door: address, runtime: Some(runtime) }
+    ColumnarNode { groups, reader, engine, placement, flight: address, runtime: Some(runtime) }
 }
 
 fn incoming(listener: TcpListener) -> TcpIncoming {
@@ -468,16 +468,16 @@ fn check(
     user: String,
     password: String,
     peer: IpAddr,
-) -> futures::future::BoxFuture<'static, mpp::error::DoorResult<()>> {
+) -> futures::future::BoxFuture<'static, mpp::error::MppResult<()>> {
     Box::pin(async move {
         match user == "root" && password.is_empty() && peer.is_loopback() {
             true => Ok(()),
-            false => Err(DoorError::new(DoorCode::Unauthenticated, "wrong user or password")),
+            false => Err(MppError::new(MppCode::Unauthenticated, "wrong user or password")),
         }
     })
 }
 
-/// A channel to a door at `grpc://host:port`.
+/// A channel to a Flight server at `grpc://host:port`.
 pub async fn channel(location: &str) -> Channel {
     let address = location.strip_prefix("grpc://").unwrap();
     Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap()
@@ -518,8 +518,8 @@ pub async fn fetch(info: FlightInfo) -> std::result::Result<Vec<RecordBatch>, Fl
         let mut client = client_of(&endpoint.location[0].uri, ROOT).await;
         let (schema, batches) = get(&mut client, endpoint.ticket.unwrap()).await?;
         assert_eq!(schema.fields().len(), announced.fields().len());
-        for (sent, told) in schema.fields().iter().zip(announced.fields()) {
-            assert_eq!((sent.name(), sent.data_type()), (told.name(), told.data_type()));
+        for (sent, expected) in schema.fields().iter().zip(announced.fields()) {
+            assert_eq!((sent.name(), sent.data_type()), (expected.name(), expected.data_type()));
         }
         all.extend(batches);
     }
@@ -555,7 +555,7 @@ pub fn refusal<T>(result: std::result::Result<T, FlightError>) -> (tonic::Code, 
     }
 }
 
-/// A query through a node's door.
+/// A query through the Flight server of a node.
 pub async fn query(
     cluster: &Cluster,
     node: NodeId,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use arrow_flight::FlightClient;
 use futures::TryStreamExt;
-use mpp::error::DoorCode;
+use mpp::error::MppCode;
 use mpp::request::SqlContext;
 use placement::api::NodeReport;
 use serde_json::json;
@@ -20,11 +20,11 @@ const COUNT: &str = "SELECT COUNT(*), MIN(id), MAX(id) FROM orders";
 async fn a_split_region_is_planned_again() {
     let cluster = cluster().await;
     assert_eq!(query(&cluster, 11, COUNT).await.unwrap(), ["600|0|599"]);
-    let asked = cluster.placement.0.lock().asked;
+    let requests = cluster.placement.0.lock().requests;
     cluster.split(12, 702, 250, 790);
-    // The coordinator still believes in one region, is told otherwise, and asks placement.
+    // The coordinator still believes in one region, learns otherwise, and asks placement.
     assert_eq!(query(&cluster, 11, COUNT).await.unwrap(), ["600|0|599"]);
-    assert!(cluster.placement.0.lock().asked > asked, "it did not ask again");
+    assert!(cluster.placement.0.lock().requests > requests, "it did not request them again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,7 +100,7 @@ async fn a_snapshot_below_the_safe_point_is_refused() {
     cluster.placement.0.lock().floor = Timestamp(1_001);
     node.placement.heartbeat(11, NodeReport::default(), Vec::new()).await.unwrap();
     let refused = read(1_000).await.unwrap_err();
-    assert_eq!(refused.code, DoorCode::SnapshotTooOld, "{refused}");
+    assert_eq!(refused.code, MppCode::SnapshotTooOld, "{refused}");
     assert_eq!(shown(&read(1_001).await.unwrap()), ["600|0|599"]);
 }
 

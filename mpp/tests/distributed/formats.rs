@@ -2,8 +2,8 @@
 
 use env::Random;
 use mpp::actions::parse_ttl;
-use mpp::error::{DoorCode, DoorError};
-use mpp::picture::check_columns;
+use mpp::error::{MppCode, MppError};
+use mpp::layout::check_columns;
 use mpp::request::{Command, Filter, Literal};
 use mpp::ticket::{SqlTicket, Ticket, Work, fuzz_ticket};
 use serde_json::json;
@@ -17,7 +17,7 @@ fn a_column_that_no_replica_holds_is_named() {
     assert_eq!(check_columns(&table), Ok(()));
     table.columns[2].ty = ColumnType::Decimal { precision: 39, scale: 2 };
     let error = check_columns(&table).unwrap_err();
-    assert_eq!(error.code, DoorCode::Unsupported);
+    assert_eq!(error.code, MppCode::Unsupported);
     assert!(error.to_string().contains("column amount of table d.orders is decimal(39,2)"));
 }
 
@@ -44,23 +44,23 @@ fn durations() {
         "99999999999999999999s",
         "18446744073709551615h",
     ] {
-        assert_eq!(parse_ttl(text).unwrap_err().code, DoorCode::Invalid, "{text}");
+        assert_eq!(parse_ttl(text).unwrap_err().code, MppCode::Invalid, "{text}");
     }
 }
 
 #[test]
 fn errors_are_found_in_texts() {
-    let error = DoorError::new(DoorCode::StaleRegion, "region 7 was split: plan again");
-    assert_eq!(DoorError::find(&error.to_string()), Some(error.clone()));
+    let error = MppError::new(MppCode::StaleRegion, "region 7 was split: plan again");
+    assert_eq!(MppError::find(&error.to_string()), Some(error.clone()));
     let wrapped = format!("Execution error: task 3 failed: {error}");
-    assert_eq!(DoorError::find(&wrapped), Some(error.clone()));
+    assert_eq!(MppError::find(&wrapped), Some(error.clone()));
     let status = tonic::Status::from(error.clone());
     assert_eq!(status.code(), tonic::Code::Unavailable);
-    assert_eq!(DoorError::from(status), error);
+    assert_eq!(MppError::from(status), error);
     let planned: datafusion::error::DataFusionError = error.clone().into();
-    assert_eq!(DoorError::from(planned.context("somewhere")).code, error.code);
+    assert_eq!(MppError::from(planned.context("somewhere")).code, error.code);
     for none in ["", "ISOBAR-", "ISOBAR-NO_SUCH: x", "ISOBAR-TIMEOUT"] {
-        assert_eq!(DoorError::find(none), None, "{none}");
+        assert_eq!(MppError::find(none), None, "{none}");
     }
 }
 
@@ -72,15 +72,15 @@ fn filters_that_cannot_be_right_are_refused() {
         deep = json!({"op": "not", "arg": deep});
     }
     let wrong = [
-        (json!({"op": "="}), DoorCode::Invalid),
-        (json!({"op": "=", "column": "id"}), DoorCode::Invalid),
-        (json!({"op": "=", "column": "nope", "value": {"int": "1"}}), DoorCode::NotFound),
-        (json!({"op": "=", "column": "id", "value": {"string": "1"}}), DoorCode::Invalid),
-        (json!({"op": "<", "column": "amount", "value": {"decimal": "1.2.3"}}), DoorCode::Invalid),
-        (json!({"op": "starts_with", "column": "Name", "value": {"int": "1"}}), DoorCode::Invalid),
-        (json!({"op": "not"}), DoorCode::Invalid),
-        (json!({"op": "like", "column": "Name"}), DoorCode::Invalid),
-        (deep, DoorCode::Invalid),
+        (json!({"op": "="}), MppCode::Invalid),
+        (json!({"op": "=", "column": "id"}), MppCode::Invalid),
+        (json!({"op": "=", "column": "nope", "value": {"int": "1"}}), MppCode::NotFound),
+        (json!({"op": "=", "column": "id", "value": {"string": "1"}}), MppCode::Invalid),
+        (json!({"op": "<", "column": "amount", "value": {"decimal": "1.2.3"}}), MppCode::Invalid),
+        (json!({"op": "starts_with", "column": "Name", "value": {"int": "1"}}), MppCode::Invalid),
+        (json!({"op": "not"}), MppCode::Invalid),
+        (json!({"op": "like", "column": "Name"}), MppCode::Invalid),
+        (deep, MppCode::Invalid),
     ];
     for (json, code) in wrong {
         let filter: Filter = serde_json::from_value(json.clone()).unwrap();
@@ -96,7 +96,7 @@ fn filters_that_cannot_be_right_are_refused() {
             json!({"scan": {"database": "d", "table": "t", "columns": [], "filter": json}});
         assert_eq!(
             Command::parse(command.to_string().as_bytes()).unwrap_err().code,
-            DoorCode::Invalid
+            MppCode::Invalid
         );
     }
     let right = Filter {
@@ -148,7 +148,7 @@ fn a_literal_fits_its_column_exactly_or_is_refused() {
         (6, json!({"string": "1"})),
     ];
     for (column, value) in wrong {
-        assert_eq!(read(column, value.clone()), Err(DoorCode::Invalid), "{value}");
+        assert_eq!(read(column, value.clone()), Err(MppCode::Invalid), "{value}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Doors, workers and columnar stores of three nodes in one process, against answers computed from
+//! Flight servers, workers and columnar stores of three nodes in one process, against answers computed from
 //! the plain rows.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![allow(missing_docs)]

@@ -176,9 +176,9 @@ async fn a_part_names_all_replicas_and_any_of_them_serves_it() {
     let mut cluster = cluster().await;
     let all = planned(&cluster, &["id", "amount"], Json::Null).await;
     let [.., last] = all.endpoint.as_slice() else { panic!("no endpoints") };
-    let doors = [13, 12, 11].map(|node| format!("grpc://{}", cluster.node(node).door));
+    let servers = [13, 12, 11].map(|node| format!("grpc://{}", cluster.node(node).flight));
     let named: Vec<String> = last.location.iter().map(|location| location.uri.clone()).collect();
-    assert_eq!(named, doors, "the chosen node, the other replica, and who has nothing of it");
+    assert_eq!(named, servers, "the chosen node, the other replica, and who has nothing of it");
     let metadata: Json = serde_json::from_slice(&last.app_metadata).unwrap();
     assert_eq!(metadata, json!({ "replicas": 2 }));
     cluster.nodes.get_mut(&13).unwrap().kill();

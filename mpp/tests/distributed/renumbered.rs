@@ -1,7 +1,7 @@
 //! A columnar node that came back without its disk, under a new number at its old address.
 
 use datafusion::error::DataFusionError;
-use mpp::error::DoorError;
+use mpp::error::MppError;
 
 use crate::cluster::{Cluster, query, refusal};
 use crate::data::cluster;
@@ -36,11 +36,11 @@ async fn a_plan_that_names_a_number_that_is_gone_is_made_anew() {
     assert_eq!(query(&cluster, 11, COUNT).await.unwrap(), right);
 }
 
-/// Seen when a columnar node was emptied under queries: the client was told 1105, and nobody tried again.
+/// Seen when a columnar node was emptied under queries: the client got 1105, and nobody tried again.
 #[test]
 fn a_worker_whose_coordinator_is_gone_is_a_reason_to_plan_anew() {
     let words = "Worker::execute_task timed-out while waiting for the plan to be set by the coordinator. \
                  (timed out waiting for value)";
-    let error = DoorError::from(DataFusionError::Execution(words.to_owned()));
+    let error = MppError::from(DataFusionError::Execution(words.to_owned()));
     assert!(error.code.is_retryable(), "{error}");
 }

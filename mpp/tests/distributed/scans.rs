@@ -99,10 +99,10 @@ async fn an_info_names_the_owners_and_the_snapshot() {
     let mut places: Vec<String> =
         found.endpoint.iter().map(|endpoint| endpoint.location[0].uri.clone()).collect();
     places.sort();
-    let mut doors: Vec<String> =
-        cluster.nodes.values().map(|node| format!("grpc://{}", node.door)).collect();
-    doors.sort();
-    assert_eq!(places, doors);
+    let mut servers: Vec<String> =
+        cluster.nodes.values().map(|node| format!("grpc://{}", node.flight)).collect();
+    servers.sort();
+    assert_eq!(places, servers);
     assert_eq!(found.total_records, 600);
     let metadata: Value = serde_json::from_slice(&found.app_metadata).unwrap();
     let action = arrow_flight::Action::new("catalog.table", r#"{"database":"d","table":"orders"}"#);

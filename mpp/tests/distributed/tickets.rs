@@ -27,7 +27,7 @@ async fn ticket(cluster: &Cluster) -> (FlightTicket, String) {
 }
 
 fn location(cluster: &Cluster, node: u64) -> String {
-    format!("grpc://{}", cluster.node(node).door)
+    format!("grpc://{}", cluster.node(node).flight)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,11 +57,11 @@ async fn a_ticket_outlives_the_log_in_that_fetched_it() {
     let long_ago = RealClock::new().unix_millis() - 2 * BEARER_TTL_MS;
     let ended = format!("Bearer {}", bearer("root", &KEY, long_ago).unwrap());
     let forged = format!("Bearer {}", bearer("root", &[1; 32], long_ago).unwrap());
-    let door = location(&cluster, 12);
-    let mut client = client_of(&door, &ended).await;
+    let location = location(&cluster, 12);
+    let mut client = client_of(&location, &ended).await;
     assert_eq!(refusal(info(&mut client, customers()).await).0, Code::Unauthenticated);
     assert_eq!(shown(&get(&mut client, ticket.clone()).await.unwrap().1).len(), 25);
-    let mut client = client_of(&door, &forged).await;
+    let mut client = client_of(&location, &forged).await;
     assert_eq!(refusal(get(&mut client, ticket).await).0, Code::Unauthenticated);
 }
 
@@ -112,7 +112,7 @@ async fn a_ticket_ends_with_its_lease() {
     let mut client = cluster.client(12).await;
     get(&mut client, ticket.clone()).await.unwrap();
     let body = json!({ "snapshot": snapshot }).to_string();
-    // Through another door, so that this one has to find out.
+    // Through another node, so that this one has to find out.
     let mut other = cluster.client(13).await;
     let released = other.do_action(Action::new("snapshot.release", body)).await.unwrap();
     released.try_collect::<Vec<_>>().await.unwrap();
@@ -145,7 +145,7 @@ async fn tables_that_exchange_their_names_are_never_taken_for_each_other() {
         let of = if round % 2 == 0 { ORDERS } else { CUSTOMERS };
         let found = info(&mut cluster.client(11).await, command.clone()).await.unwrap();
         let ticket = found.endpoint[0].ticket.clone().unwrap();
-        // The other nodes have heard of nothing yet.
+        // The other nodes know nothing of it yet.
         for node in [12, 13] {
             let mut client = cluster.client(node).await;
             let answer = get(&mut client, ticket.clone()).await.unwrap().1;

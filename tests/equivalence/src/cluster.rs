@@ -65,7 +65,7 @@ struct Run {
     random: Random,
     region: Region,
     /// Imports on their way: when they commit, whose row, and the answer.
-    asked: Vec<(u64, i64, Pending<Position>)>,
+    proposed: Vec<(u64, i64, Pending<Position>)>,
     acknowledged: BTreeSet<(u64, i64)>,
     now: u64,
     /// Nodes that crashed at a sync of their Raft log.
@@ -101,7 +101,7 @@ impl Run {
             nodes,
             random: Random::seeded(seed ^ 0xc1),
             region,
-            asked: Vec::new(),
+            proposed: Vec::new(),
             acknowledged: BTreeSet::new(),
             now: 10,
             crashes: 0,
@@ -112,7 +112,7 @@ impl Run {
     /// Decides an import at the leader, as its applied state says, and proposes it.
     fn write(&mut self) {
         // A leader that decides must have applied what it proposed: one at a time, as latches do.
-        if !self.asked.is_empty() {
+        if !self.proposed.is_empty() {
             return;
         }
         let Some(leader) = self.cluster.leader(REGION) else { return };
@@ -136,12 +136,12 @@ impl Run {
         }
         let facts = Facts { term: status.term, epoch: status.region.epoch, facts };
         let pending = groups.propose(REGION, status.term, facts.encode().unwrap());
-        self.asked.push((self.now, id, pending));
+        self.proposed.push((self.now, id, pending));
     }
 
     fn listen(&mut self) {
         let mut open = Vec::new();
-        for (ts, id, mut pending) in self.asked.drain(..) {
+        for (ts, id, mut pending) in self.proposed.drain(..) {
             match (&mut pending).now_or_never() {
                 None => open.push((ts, id, pending)),
                 Some(Ok(_)) => {
@@ -150,7 +150,7 @@ impl Run {
                 Some(Err(_)) => {}
             }
         }
-        self.asked = open;
+        self.proposed = open;
     }
 
     fn crash(&mut self, node: NodeId) {

@@ -39,10 +39,10 @@ struct Tally {
     /// Where rows refuse: columns that answered, and that refused.
     below: u64,
     refused: u64,
-    /// Floors raised, records removed, fates asked for while a lock was left.
+    /// Floors raised, records removed, fates looked up while a lock was left.
     collections: u64,
     removed: u64,
-    asked: u64,
+    looked_up: u64,
     late: u64,
 }
 
@@ -147,7 +147,7 @@ impl History {
                 self.give_up(&mut txn);
             }
             if let Some((_, commit_ts)) = txn.ending {
-                self.ask(&txn);
+                self.look_up_fate(&txn);
                 let fact = self.leader.known(region, |known| known.resolve(&key, start, commit_ts));
                 self.submit(region, fact.into_iter().collect());
             }
@@ -473,7 +473,7 @@ impl History {
         tally.refused += self.tally.refused;
         tally.collections += self.tally.collections;
         tally.removed += self.tally.removed;
-        tally.asked += self.tally.asked;
+        tally.looked_up += self.tally.looked_up;
         tally.late += self.tally.late;
     }
 }

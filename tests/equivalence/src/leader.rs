@@ -206,7 +206,7 @@ impl Leader {
         self.append(region, Entry { term, body: Body::Empty }, true);
     }
 
-    /// A member comes or goes; `node` tells which.
+    /// A member comes or goes; `node` says which.
     pub fn change_members(&mut self, region: RegionId, node: u64) {
         let mut next = self.region(region);
         next.epoch.conf += 1;
@@ -233,7 +233,7 @@ impl Leader {
         true
     }
 
-    /// The next version of the table, told to every region.
+    /// The next version of the table, sent to every region.
     pub fn alter(&mut self, narrower: bool) {
         let next = table::altered(self.schemas.last().unwrap(), narrower);
         self.schemas.push(next.clone());

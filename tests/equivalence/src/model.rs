@@ -1,5 +1,5 @@
 //! What every replica must show: a map of versions that reads facts without `replaces`, terms or
-//! epochs. The leader tells it only what stands.
+//! epochs. The leader passes it only what stands.
 
 use std::collections::BTreeMap;
 

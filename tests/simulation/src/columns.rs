@@ -25,7 +25,7 @@ pub(crate) struct ColumnReader {
 }
 
 /// A region's rows at a snapshot, in the shape of the newest schema that the tablet knew.
-pub(crate) type Found = (Option<Arc<Table>>, BTreeMap<Vec<u8>, Row>);
+pub(crate) type RegionRows = (Option<Arc<Table>>, BTreeMap<Vec<u8>, Row>);
 
 impl ColumnReader {
     pub(crate) fn new(store: ColumnarStore, groups: Arc<dyn Groups>, txn: TxnClient) -> Self {
@@ -37,7 +37,7 @@ impl ColumnReader {
         region: RegionId,
         epoch: Epoch,
         ts: Timestamp,
-    ) -> Result<Found> {
+    ) -> Result<RegionRows> {
         let caught_up = timeout(READ_TIMEOUT, self.caught_up(region, ts)).await;
         let late = || Error::timeout("a columnar replica to catch up", READ_TIMEOUT);
         let pinned = caught_up.map_err(|_| late())??.snapshot_at(ts, epoch)?;

@@ -43,7 +43,7 @@ struct Arguments {
     /// File for every event of a single seed, a line each.
     #[arg(long)]
     trace: Option<PathBuf>,
-    /// Prints what the rooms log, as RUST_LOG says.
+    /// Prints what the crates log, as RUST_LOG says.
     #[arg(long)]
     log: bool,
     /// Goes on after a failure.
@@ -130,7 +130,7 @@ impl Arguments {
                 stop.store(1, Ordering::Relaxed);
             }
             let Ok(mut sum) = sum.lock() else { return };
-            self.tell(&report);
+            self.print(&report);
             sum.add(&report, self.is_run_twice(report.seed) && report.failures.is_empty());
             if sum.done.is_multiple_of(25) {
                 println!(
@@ -144,7 +144,7 @@ impl Arguments {
         }
     }
 
-    fn tell(&self, report: &Report) {
+    fn print(&self, report: &Report) {
         if !report.failures.is_empty() {
             println!("seed {} FAILED", report.seed);
             report.failures.iter().for_each(|failure| println!("    {failure}"));

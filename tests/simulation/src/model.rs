@@ -65,7 +65,7 @@ impl Model {
     }
 
     /// Timestamps at which something changed.
-    pub(crate) fn moments(&self) -> Vec<Timestamp> {
+    pub(crate) fn timestamps(&self) -> Vec<Timestamp> {
         self.committed.iter().map(|(at, _)| *at).collect()
     }
 
@@ -161,7 +161,7 @@ impl Model {
         Ok(())
     }
 
-    /// Rows that were only locked, by an attempt that was acknowledged, were all true at one moment.
+    /// Rows that were only locked, by an attempt that was acknowledged, were all true at one timestamp.
     pub(crate) fn check_locks(&self, attempt: &Attempt) -> Result<(), String> {
         let Outcome::Committed(_) = attempt.outcome else { return Ok(()) };
         let latest = attempt.held.values().map(|held| held.newest).max().unwrap_or_default();
@@ -238,7 +238,7 @@ impl Model {
     }
 }
 
-/// A version that came after one moment and before another.
+/// A version that came after one timestamp and before another.
 fn between(versions: &Versions, after: Timestamp, before: Timestamp) -> Option<Timestamp> {
     let next = versions.range((Excluded(after), Unbounded)).next();
     next.map(|(at, _)| *at).filter(|at| *at < before)

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use env::Random;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use placement::founding::{Answer, Request as Question};
+use placement::formation::{Answer, Request as FormationRequest};
 use placement::identity::ClusterId;
 use raft::{Envelope, SnapshotStream, Transport};
 use tokio::sync::oneshot;
@@ -161,8 +161,8 @@ impl Network {
         Err(Error::timeout("an answer; the connection broke", Duration::from_millis(1)))
     }
 
-    /// Asks a host. `serve` makes the answer there, or nothing where nobody answers such requests.
-    pub(crate) async fn ask<A: Send + 'static>(
+    /// Calls a host. `serve` makes the answer there, or nothing where nobody answers such requests.
+    pub(crate) async fn call<A: Send + 'static>(
         &self,
         from: &Arc<Process>,
         to: Host,
@@ -297,8 +297,8 @@ impl Transport for Port {
     }
 }
 
-/// How long a member may take to say how far it is in founding a cluster.
-const FOUNDING: Duration = Duration::from_secs(2);
+/// How long a member may take to say how far it is in forming a cluster.
+const FORMATION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How a process asks row nodes and placement.
 pub(crate) struct Caller {
@@ -316,7 +316,7 @@ impl txn::RowTransport for Caller {
         let home = self.network.home(node);
         let to = home.ok_or_else(|| Error::not_found("node", node.to_string()))?;
         let bytes = encoded(&request);
-        let answer = self.network.ask(&self.process, to, ("txn", bytes), |there| {
+        let answer = self.network.call(&self.process, to, ("txn", bytes), |there| {
             let service = there.handlers().txn?;
             let request = request.clone();
             Some(Box::pin(async move { service.handle(request).await }))
@@ -336,7 +336,7 @@ impl placement::PlacementTransport for Caller {
         let bytes = encoded(&request);
         let once = matches!(request, placement::api::Request::Change(_));
         let served = Mutex::new(false);
-        let answer = self.network.ask(&self.process, to, ("placement", bytes), |there| {
+        let answer = self.network.call(&self.process, to, ("placement", bytes), |there| {
             // A change of the catalog is asked for once, and never repeated by a connection.
             if std::mem::replace(&mut *served.lock(), true) && once {
                 return None;
@@ -350,17 +350,17 @@ impl placement::PlacementTransport for Caller {
 }
 
 #[async_trait]
-impl placement::entry::FoundingTransport for Caller {
-    async fn ask(&self, address: &str, question: &Question) -> Result<Answer> {
+impl placement::entry::FormationTransport for Caller {
+    async fn send(&self, address: &str, request: &FormationRequest) -> Result<Answer> {
         let to: Host = address.parse().map_err(|_| Error::not_found("host", address))?;
-        let bytes = encoded(question);
-        let answer = self.network.ask(&self.process, to, ("founding", bytes), |there| {
-            let desk = there.handlers().desk?;
-            let question = question.clone();
-            Some(Box::pin(async move { desk.hear(&question) }))
+        let bytes = encoded(request);
+        let answer = self.network.call(&self.process, to, ("formation", bytes), |there| {
+            let participant = there.handlers().participant?;
+            let request = request.clone();
+            Some(Box::pin(async move { participant.handle(&request) }))
         });
-        let late = |_| Err(Error::timeout("a member", FOUNDING));
-        timeout(FOUNDING, answer).await.unwrap_or_else(late)?
+        let late = |_| Err(Error::timeout("a member", FORMATION_TIMEOUT));
+        timeout(FORMATION_TIMEOUT, answer).await.unwrap_or_else(late)?
     }
 
     // There is one cluster, and nobody else's requests.

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use columnar::ColumnarStore;
 use parking_lot::Mutex;
 use placement::PlacementService;
-use placement::desk::Desk;
+use placement::participant::Participant;
 use tokio::sync::Notify;
 use txn::{RowStore, TxnService};
 use types::NodeId;
@@ -27,7 +27,7 @@ enum Standing {
 /// What a process answers, and what it holds for whoever compares replicas.
 #[derive(Clone, Default)]
 pub(crate) struct Handlers {
-    pub desk: Option<Arc<Desk>>,
+    pub participant: Option<Arc<Participant>>,
     pub rows: Option<Arc<RowStore>>,
     pub tablets: Option<ColumnarStore>,
     pub raft: Option<RaftNode>,

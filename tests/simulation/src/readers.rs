@@ -57,9 +57,9 @@ impl Reader<'_> {
             let Some(node) = route.ready_learners.get(pick).copied() else { continue };
             let Some(to) = self.caller.network.home(node) else { continue };
             let (id, epoch) = (region.id, region.epoch);
-            let asked = [id.to_le_bytes(), ts.0.to_le_bytes()].concat();
+            let request = [id.to_le_bytes(), ts.0.to_le_bytes()].concat();
             let answer =
-                self.caller.network.ask(&self.caller.process, to, ("columns", asked), |there| {
+                self.caller.network.call(&self.caller.process, to, ("columns", request), |there| {
                     let reader = there.handlers().columns?;
                     Some(Box::pin(reader.read(id, epoch, ts)))
                 });

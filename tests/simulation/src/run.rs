@@ -15,7 +15,7 @@ use types::{Error, Result, TableId};
 use crate::faults::{FAULTS, Nemesis};
 use crate::history::History;
 use crate::nodes::FIRST_ROWS;
-use crate::settle::{Figures, settle};
+use crate::settle::{Totals, settle};
 use crate::table::{self, DATABASE};
 use crate::world::{Kind, Shape, World};
 use crate::{readers, workload};
@@ -66,7 +66,7 @@ pub struct Report {
     /// Events.
     pub events: u64,
     /// Transactions, reads and comparisons.
-    pub figures: Figures,
+    pub totals: Totals,
     /// Faults by what the system was doing.
     pub faults: BTreeMap<(&'static str, &'static str), u64>,
     /// How many those were: one may meet the system in several states.
@@ -82,7 +82,7 @@ impl Report {
             seed,
             hash: 0,
             events: 0,
-            figures: Figures::default(),
+            totals: Totals::default(),
             faults: BTreeMap::new(),
             brought: 0,
             failures: vec![why],
@@ -127,19 +127,19 @@ pub fn run(options: Options) -> Report {
 
 async fn history(options: Options) -> Report {
     let (seed, history) = (options.seed, History::new(options.trace));
-    let figures =
+    let totals =
         match live(seed, (options.seconds, options.transactions), options.faults, history.clone())
             .await
         {
-            Ok(figures) => figures,
+            Ok(totals) => totals,
             Err(what) => {
                 history.fail(what);
-                Figures::default()
+                Totals::default()
             }
         };
     let (hash, events) = history.digest();
     let ((faults, brought), failures) = (history.counts(), history.failures());
-    Report { seed, hash, events, figures, faults, brought, failures }
+    Report { seed, hash, events, totals, faults, brought, failures }
 }
 
 /// How long clients and faults go on.
@@ -178,7 +178,7 @@ async fn live(
     (seconds, transactions): (u64, u64),
     faults: BTreeSet<String>,
     history: History,
-) -> std::result::Result<Figures, String> {
+) -> std::result::Result<Totals, String> {
     let random = Random::seeded(seed ^ 0x0015_0BA2);
     let shape = shape(&random);
     let world = World::new(seed, shape, history).map_err(|error| error.to_string())?;
@@ -188,7 +188,7 @@ async fn live(
         }
     }
     let watching = tokio::spawn(world.clone().watch_disks());
-    let figures = match timeout(SET_UP, set_up(&world, shape)).await {
+    let totals = match timeout(SET_UP, set_up(&world, shape)).await {
         Err(_) => Err("the cluster was not set up in time".to_owned()),
         Ok(Err(error)) => Err(format!("the cluster could not be set up: {error}")),
         Ok(Ok(table)) => {
@@ -219,7 +219,7 @@ async fn live(
     };
     watching.abort();
     world.end();
-    figures
+    totals
 }
 
 /// A database, a table with columns, short lives of versions, and the first rows.

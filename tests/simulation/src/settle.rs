@@ -19,7 +19,7 @@ use crate::world::{Kind, World};
 /// How long the cluster may take to come to rest. A node that came back under another number is replaced after 300 s.
 const REST: Duration = Duration::from_secs(420);
 /// Timestamps at which replicas are compared, at most.
-const MOMENTS: usize = 40;
+const TIMESTAMPS: usize = 40;
 
 /// Ends every fault, and starts whatever is down.
 fn mend(world: &Arc<World>) {
@@ -157,14 +157,14 @@ fn markers(world: &World, table: TableId) -> Result<BTreeMap<i64, Timestamp>, St
     Ok(found)
 }
 
-fn check_rows(world: &World, model: &Model, moments: &[Timestamp]) -> Result<u64, String> {
+fn check_rows(world: &World, model: &Model, timestamps: &[Timestamp]) -> Result<u64, String> {
     let mut compared = 0;
     for (host, store) in world.row_stores() {
         let snapshot = store.snapshot();
         let views = store.regions().into_iter().filter(|view| view.region.table().is_some());
         for view in views.filter(|view| view.whole) {
             let (start, end) = (view.region.start.as_slice(), view.region.end.as_slice());
-            for ts in moments.iter().filter(|ts| **ts >= view.floors.read) {
+            for ts in timestamps.iter().filter(|ts| **ts >= view.floors.read) {
                 let page =
                     Page { start, end, reverse: false, limit: usize::MAX, bytes: usize::MAX };
                 let (pairs, _) = mvcc::scan(snapshot.as_ref(), page, *ts)
@@ -180,14 +180,14 @@ fn check_rows(world: &World, model: &Model, moments: &[Timestamp]) -> Result<u64
     Ok(compared)
 }
 
-fn check_columns(world: &World, model: &Model, moments: &[Timestamp]) -> Result<u64, String> {
+fn check_columns(world: &World, model: &Model, timestamps: &[Timestamp]) -> Result<u64, String> {
     let mut compared = 0;
     for (host, store) in world.column_stores() {
         for id in store.regions() {
             let Some(tablet) = store.tablet(id).filter(columnar::TabletHandle::is_ready) else {
                 continue;
             };
-            for ts in moments {
+            for ts in timestamps {
                 compared += check_tablet(model, &tablet, (host, id), *ts)?;
             }
         }
@@ -219,7 +219,7 @@ fn check_tablet(
 
 /// What a history came to.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
+pub struct Totals {
     /// Attempts that committed, that were refused, and of unknown outcome.
     pub committed: u64,
     /// Refused.
@@ -234,7 +234,7 @@ pub struct Figures {
     pub compared: u64,
 }
 
-impl Figures {
+impl Totals {
     /// Transactions that were tried.
     pub fn attempts(&self) -> u64 {
         self.committed + self.refused + self.unknown
@@ -242,7 +242,7 @@ impl Figures {
 }
 
 /// Mends everything, and checks all that was seen.
-pub(crate) async fn settle(world: &Arc<World>, table: TableId) -> Result<Figures, String> {
+pub(crate) async fn settle(world: &Arc<World>, table: TableId) -> Result<Totals, String> {
     mend(world);
     // What is compared below should not be collected meanwhile.
     let longer = world.placement();
@@ -254,7 +254,7 @@ pub(crate) async fn settle(world: &Arc<World>, table: TableId) -> Result<Figures
     read_all(world, table).await?;
     rest(world, table).await?;
     if world.history.has_failed() {
-        return Ok(Figures::default());
+        return Ok(Totals::default());
     }
     let found = markers(world, table)?;
     let attempts = world.ledger.attempts();
@@ -266,14 +266,15 @@ pub(crate) async fn settle(world: &Arc<World>, table: TableId) -> Result<Figures
     }
     let looks = world.ledger.looks();
     looks.iter().try_for_each(|look| model.check_look(look))?;
-    let moments = sample(model.moments());
-    let compared = check_rows(world, &model, &moments)? + check_columns(world, &model, &moments)?;
+    let timestamps = sample(model.timestamps());
+    let compared =
+        check_rows(world, &model, &timestamps)? + check_columns(world, &model, &timestamps)?;
     let count = |outcome: fn(&Outcome) -> bool| {
         attempts.iter().filter(|attempt| outcome(&attempt.outcome)).count() as u64
     };
     let rows = looks.iter().filter(|look| matches!(look.seen, crate::ledger::Seen::Rows(_)));
     let rows_read = rows.count() as u64;
-    Ok(Figures {
+    Ok(Totals {
         committed: count(|outcome| matches!(outcome, Outcome::Committed(_))),
         refused: count(|outcome| matches!(outcome, Outcome::Refused)),
         unknown: count(|outcome| matches!(outcome, Outcome::Unknown)),
@@ -283,11 +284,11 @@ pub(crate) async fn settle(world: &Arc<World>, table: TableId) -> Result<Figures
     })
 }
 
-/// Moments all over a history, the last ones among them, and those right before.
-fn sample(moments: Vec<Timestamp>) -> Vec<Timestamp> {
-    let step = moments.len().div_ceil(MOMENTS).max(1);
-    let mut sample: Vec<Timestamp> = moments.iter().rev().step_by(step).copied().collect();
-    sample.extend(moments.iter().rev().take(3).flat_map(|ts| [*ts, ts.prev()]));
+/// Timestamps all over a history, the last ones among them, and those right before.
+fn sample(timestamps: Vec<Timestamp>) -> Vec<Timestamp> {
+    let step = timestamps.len().div_ceil(TIMESTAMPS).max(1);
+    let mut sample: Vec<Timestamp> = timestamps.iter().rev().step_by(step).copied().collect();
+    sample.extend(timestamps.iter().rev().take(3).flat_map(|ts| [*ts, ts.prev()]));
     sample.sort_unstable();
     sample.dedup();
     sample

@@ -19,7 +19,7 @@ use types::{Error, Peer, PeerId, Region, RegionId, Result};
 
 use crate::process::Process;
 
-/// Rounds that a store may have work for at one moment.
+/// Rounds that a store may have work for at one time.
 const MAX_ROUNDS: u64 = 100_000;
 
 type Slot = Arc<Mutex<Option<Store>>>;

@@ -54,14 +54,14 @@ pub(crate) struct Sum {
 impl Sum {
     /// Takes a seed in; `twice` if a second run of it had the same history.
     pub(crate) fn add(&mut self, report: &Report, twice: bool) {
-        let figures = report.figures;
+        let totals = report.totals;
         self.done += 1;
-        self.committed += figures.committed;
-        self.refused += figures.refused;
-        self.unknown += figures.unknown;
-        self.rows += figures.rows_read;
-        self.columns += figures.columns_read;
-        self.compared += figures.compared;
+        self.committed += totals.committed;
+        self.refused += totals.refused;
+        self.unknown += totals.unknown;
+        self.rows += totals.rows_read;
+        self.columns += totals.columns_read;
+        self.compared += totals.compared;
         self.events += report.events;
         if twice {
             self.twice.insert(report.seed, report.hash);
@@ -74,7 +74,7 @@ impl Sum {
             return self.failed.push(report.seed);
         }
         let kinds: BTreeSet<&str> = report.faults.keys().map(|(fault, _)| *fault).collect();
-        let (kinds, attempts) = (kinds.len() as u64, figures.attempts());
+        let (kinds, attempts) = (kinds.len() as u64, totals.attempts());
         self.transactions.note(attempts, report.seed);
         self.kinds.note(kinds, report.seed);
         self.brought.note(report.brought, report.seed);

@@ -14,8 +14,8 @@ fn what_clients_see_is_what_the_model_says() {
     env::seeds::each(test, 12, |seed| {
         let report = run(Options::new(seed, SECONDS));
         assert_eq!(report.failures, Vec::<String>::new(), "seed {seed}");
-        committed += report.figures.committed;
-        eprintln!("seed {seed}: {:?}, {} events", report.figures, report.events);
+        committed += report.totals.committed;
+        eprintln!("seed {seed}: {:?}, {} events", report.totals, report.events);
     });
     assert!(committed > 0, "nothing was ever committed");
 }

@@ -65,21 +65,21 @@ fn those_who_wait_are_served_in_order_and_who_is_silent_loses_the_place() {
         "no wait, no place"
     );
     assert_eq!(waits.step(&free, ("a", &hold(2, 1)), true, at(4)), Step::Take);
-    // Three seconds after it was last heard of, the first is not waited for any more.
+    // Three seconds after its last request, the first is not waited for any more.
     assert_eq!(waits.step(&free, ("a", &hold(3, 1)), true, at(5)), Step::Take);
     waits.leave(3);
     assert_eq!(waits.step(&free, ("a", &hold(4, 1)), true, at(5)), Step::Take);
 }
 
 #[test]
-fn a_wait_that_would_never_end_is_told_so() {
+fn a_wait_that_would_never_end_is_reported() {
     let mut waits = Waits::default();
     let locks = held(&[("a", 1), ("b", 2), ("c", 3)]);
     let mut wait = |name: &str, owner| waits.step(&locks, (name, &hold(owner, 2)), true, at(1));
     assert_eq!(wait("b", 1), Step::Wait);
     assert_eq!(wait("c", 2), Step::Wait);
     assert_eq!(wait("a", 3), Step::Deadlock);
-    // Who was told does not wait, and is in nobody's way.
+    // Who got the error does not wait, and is in nobody's way.
     assert_eq!(wait("c", 4), Step::Wait);
     waits.leave(1);
     let step = waits.step(&locks, ("a", &hold(3, 3)), true, at(1));
@@ -105,9 +105,9 @@ fn a_call_that_was_given_up_gets_nothing_any_more() {
 fn locks_of_silent_sessions_are_found() {
     let mut waits = Waits::default();
     let locks = held(&[("a", 1), ("b", 2)]);
-    // Whoever is not known yet may only not have been heard of by this leader.
+    // Whoever is not known yet may only not have sent a heartbeat to this leader.
     assert!(waits.silent(&locks, at(100)).is_empty());
-    waits.hear(1, at(105));
+    waits.touch(1, at(105));
     assert!(waits.silent(&locks, at(114)).is_empty());
     assert_eq!(waits.silent(&locks, at(115)), [freed("b", 2, 1)]);
     assert_eq!(waits.silent(&locks, at(120)), [freed("a", 1, 1), freed("b", 2, 1)]);
@@ -184,7 +184,7 @@ async fn a_wait_ends_when_the_lock_is_freed() {
 }
 
 #[tokio::test]
-async fn a_silent_session_loses_its_lock_and_one_that_is_heard_of_keeps_it() {
+async fn a_silent_session_loses_its_lock_and_one_with_heartbeats_keeps_it() {
     let Cluster { members, client, .. } = cluster();
     assert_eq!(take(&client, hold(1, 1), 0).await, LockAnswer::Taken);
     let keep = LockRequest::Keep { owner: 1, held: vec!["a".into()], ended: 1 };

@@ -13,9 +13,9 @@ use crate::api::{
     CatalogChange, Node, NodeReport, NodeRole, Order, PeerReport, SafePoint, Session,
 };
 use crate::bootstrap::placement_region;
-use crate::catalog::Founders;
+use crate::catalog::EligibleNodes;
 use crate::command::{Command, Outcome};
-use crate::office::Office;
+use crate::leader_state::LeaderState;
 use crate::own_group::{Wanted, wanted};
 use crate::state::State;
 
@@ -27,11 +27,11 @@ fn register(state: &mut State, id: NodeId, role: NodeRole, address: &str) -> Res
     state.apply(Command::Register { node, session: Session::default() }).map(|_| ())
 }
 
-fn create(state: &mut State, name: &str, indexes: &[String], founders: &[NodeId]) -> Table {
+fn create(state: &mut State, name: &str, indexes: &[String], eligible: &[NodeId]) -> Table {
     let change = CatalogChange::CreateTable(Box::new(table("d", name, indexes)));
     let now = Timestamp::pack(1_000, 0);
-    let founders = Founders(founders.to_vec());
-    match state.apply(Command::Change { change, founders, now }).unwrap() {
+    let eligible = EligibleNodes(eligible.to_vec());
+    match state.apply(Command::Change { change, eligible, now }).unwrap() {
         Outcome::Changed { table: Some(table), .. } => *table,
         other => panic!("{other:?}"),
     }
@@ -45,8 +45,8 @@ fn cluster() -> (State, Table) {
     }
     register(&mut state, 900, NodeRole::Columnar, "h:900").unwrap();
     let change = CatalogChange::CreateDatabase("d".into());
-    let (founders, now) = (Founders::default(), Timestamp::ZERO);
-    state.apply(Command::Change { change, founders, now }).unwrap();
+    let (eligible, now) = (EligibleNodes::default(), Timestamp::ZERO);
+    state.apply(Command::Change { change, eligible, now }).unwrap();
     let table = create(&mut state, "t", &["i".into()], &[1, 2, 3]);
     (state, table)
 }
@@ -74,7 +74,7 @@ fn nothing_that_the_lost_may_have_given_is_given_again() {
     let (mut state, known) = cluster();
     state.apply(Command::ExtendWindow { until_ms: 4_000 }).unwrap();
     state.apply(Command::AutoIncrement { table: known.id, count: 5, above: 0 }).unwrap();
-    // What the lost ones went on with, and the survivor has not heard of.
+    // What the lost ones went on with, and the survivor does not know of.
     let mut ahead = state.clone();
     let later = create(&mut ahead, "later", &[], &[1, 2, 3]);
     register(&mut ahead, 1_500, NodeRole::Row, "h:4").unwrap();
@@ -177,14 +177,14 @@ fn a_region_of_a_table_without_a_name_is_dropped_and_a_missing_range_is_empty() 
     assert_eq!(held.regions[0].kind, RegionKind::Records(known.id));
     let Lost { emptied, tables, indexes, .. } = state.go_on(held).unwrap();
     assert_eq!(tables, BTreeSet::from([known.id + 1]));
-    assert!(state.tombs.contains_key(&5_000) && !state.regions.contains_key(&5_000));
+    assert!(state.tombstones.contains_key(&5_000) && !state.regions.contains_key(&5_000));
     assert_eq!(indexes, BTreeSet::from([(known.id, known.indexes[0].id)]));
     assert!(state.catalog.table(known.id).unwrap().indexes.is_empty());
     assert_eq!(emptied.len(), 1);
     assert_eq!((&emptied[0].start, &emptied[0].end), (&key::records_start(known.id), &cut));
     assert!(state.is_tiled() && emptied[0].id > 5_000 + FAR);
     let record = &state.regions[&emptied[0].id];
-    assert_eq!(record.unfounded, BTreeSet::from([3]), "node 3 is to create it");
+    assert_eq!(record.uncreated, BTreeSet::from([3]), "node 3 is to create it");
 }
 
 #[test]
@@ -230,35 +230,35 @@ fn columns_of_the_lost_are_destroyed_and_peers_of_row_nodes_are_not() {
     state.go_on(held).unwrap();
     state.safe_point = SafePoint::default();
     let now = Instant::from_micros(0);
-    let mut office = Office::new(1, 0, now);
+    let mut leader = LeaderState::new(1, 0, now);
     let learner = Peer { id: 990, node: 900, role: PeerRole::Learner };
     let before = |id, conf| {
         let epoch = Epoch { version: 2, conf };
         let kind = RegionKind::Records(known.id);
         Region { id, epoch, kind, peers: vec![learner], ..region.clone() }
     };
-    let orders = |office: &mut Office, state: &State, node, region: Region| {
-        office.hear(
+    let orders = |leader: &mut LeaderState, state: &State, node, region: Region| {
+        leader.record_heartbeat(
             node,
             NodeReport::default(),
             vec![report(region)],
             now + Duration::from_millis(1),
         );
-        office.orders(state, node)
+        leader.orders(state, node)
     };
     // Half of a region that was split by those who are lost.
     let half = before(1_700, 4);
     assert_eq!(
-        orders(&mut office, &state, 900, half.clone()),
+        orders(&mut leader, &state, 900, half.clone()),
         [Order::Destroy { region: 1_700, conf: 4 }]
     );
-    assert!(orders(&mut office, &state, 3, half).is_empty());
+    assert!(orders(&mut leader, &state, 3, half).is_empty());
     let own = before(region.id, 9);
     assert_eq!(
-        orders(&mut office, &state, 900, own),
+        orders(&mut leader, &state, 900, own),
         [Order::Destroy { region: region.id, conf: 9 }]
     );
-    // One that is founded from now on, and not reported by its leader yet.
+    // One that is created from now on, and not reported by its leader yet.
     let new = before(state.next_id, 1);
-    assert!(orders(&mut office, &state, 900, new).is_empty());
+    assert!(orders(&mut leader, &state, 900, new).is_empty());
 }

@@ -28,8 +28,8 @@ fn members(ahead: &[u64]) -> (Arc<Model>, Vec<Node>) {
     group_with((1..=3).map(clock).collect(), 1, Flaw::None, false)
 }
 
-/// An answer; the model loses some, and everything asked for here may be asked for again.
-async fn ask(node: &Node, request: Request) -> Response {
+/// An answer; the model loses some, and every request here may be repeated.
+async fn call(node: &Node, request: Request) -> Response {
     for _ in 0..20 {
         let answer = node.service.handle(request.clone()).await;
         if !matches!(answer, Response::Failed(Error::Timeout { .. })) {
@@ -40,7 +40,7 @@ async fn ask(node: &Node, request: Request) -> Response {
 }
 
 async fn timestamp(node: &Node) -> Result<Timestamp> {
-    match ask(node, Request::Timestamps { count: 1 }).await {
+    match call(node, Request::Timestamps { count: 1 }).await {
         Response::Timestamps { first, .. } => Ok(first),
         Response::Failed(error) => Err(error),
         other => panic!("{other:?}"),
@@ -61,7 +61,7 @@ async fn register(leader: &Node, nodes: &[Node]) {
         let (rpc_address, client_address) = (String::new(), String::new());
         let node = api::Node { id: node.id, role: NodeRole::Row, rpc_address, client_address };
         let register = Request::Register { node, session: api::Session::default() };
-        assert_eq!(ask(leader, register).await, Response::Done);
+        assert_eq!(call(leader, register).await, Response::Done);
     }
 }
 
@@ -74,8 +74,8 @@ async fn a_leader_whose_clock_is_ahead_takes_nobody_along() {
     let (model, nodes) = members(&[1]);
     model.elect(1).unwrap();
     // Its own clock is no majority.
-    let unheard = timestamp(&nodes[0]).await;
-    assert!(matches!(unheard, Err(Error::Unavailable(_))), "{unheard:?}");
+    let unknown = timestamp(&nodes[0]).await;
+    assert!(matches!(unknown, Err(Error::Unavailable(_))), "{unknown:?}");
     nodes[1].report_clock(&nodes);
     let first = timestamp(&nodes[0]).await.unwrap();
     assert_eq!(first.physical_ms(), START_MS);
@@ -118,7 +118,7 @@ async fn a_mark_far_ahead_neither_stops_time_nor_grows() {
     let mut lead = u64::MAX;
     let mut last = far;
     for round in 0..20 {
-        // One leader after the other, some before they have heard anybody.
+        // One leader after the other, some before they have any heartbeat.
         model.elect(1 + round % 3).unwrap();
         let node = &nodes[round as usize % 3];
         if round % 2 == 0 {
@@ -136,7 +136,7 @@ async fn a_mark_far_ahead_neither_stops_time_nor_grows() {
     }
     let status = nodes[1].service.handle(Request::Status).await;
     let Response::Status { time, .. } = status else { panic!("{status:?}") };
-    // The last leader has heard nobody.
+    // The last leader has no heartbeat of anybody.
     assert_eq!(time.ahead_ms, None);
     report_all(&nodes);
     let status = nodes[1].service.handle(Request::Status).await;
@@ -161,18 +161,18 @@ async fn leases_last_as_long_as_they_said_under_a_leader_whose_clock_is_ahead() 
     model.elect(1).unwrap();
     report_all(&nodes);
     let take = Request::TakeLease { ts: None, ttl_ms: 120_000, owner: "a job".into() };
-    let taken = ask(&nodes[0], take).await;
+    let taken = call(&nodes[0], take).await;
     let Response::Lease(lease) = taken else { panic!("{taken:?}") };
     model.elect(2).unwrap();
     report_all(&nodes);
-    let held = async || match ask(&nodes[1], Request::Leases).await {
+    let held = async || match call(&nodes[1], Request::Leases).await {
         Response::Leases(leases) => leases.len(),
         other => panic!("{other:?}"),
     };
     pass(&nodes, Duration::from_secs(119));
     assert_eq!(held().await, 1);
     let renew = Request::RenewLease { lease: lease.id, ttl_ms: 120_000 };
-    assert!(matches!(ask(&nodes[1], renew).await, Response::Lease(_)));
+    assert!(matches!(call(&nodes[1], renew).await, Response::Lease(_)));
     pass(&nodes, Duration::from_secs(121));
     assert_eq!(held().await, 0);
 }
@@ -184,20 +184,20 @@ async fn a_lease_stands_when_the_third_clock_shows_that_the_second_was_behind() 
     model.elect(1).unwrap();
     report_all(&nodes);
     let take = |owner: &str| Request::TakeLease { ts: None, ttl_ms: 120_000, owner: owner.into() };
-    let taken = ask(&nodes[0], take("before")).await;
+    let taken = call(&nodes[0], take("before")).await;
     let Response::Lease(before) = taken else { panic!("{taken:?}") };
     model.elect(2).unwrap();
     nodes[2].report_clock(&nodes);
-    let taken = ask(&nodes[1], take("meanwhile")).await;
+    let taken = call(&nodes[1], take("meanwhile")).await;
     let Response::Lease(meanwhile) = taken else { panic!("{taken:?}") };
     pass(&nodes, Duration::from_secs(100));
     for id in [before.id, meanwhile.id] {
-        let renewed = ask(&nodes[1], Request::RenewLease { lease: id, ttl_ms: 120_000 }).await;
+        let renewed = call(&nodes[1], Request::RenewLease { lease: id, ttl_ms: 120_000 }).await;
         assert!(matches!(renewed, Response::Lease(_)), "{renewed:?}");
     }
     pass(&nodes, Duration::from_secs(30));
     report_all(&nodes);
-    let Response::Leases(held) = ask(&nodes[1], Request::Leases).await else { panic!() };
+    let Response::Leases(held) = call(&nodes[1], Request::Leases).await else { panic!() };
     let held: Vec<_> = held.iter().map(|lease| lease.id).collect();
     assert_eq!(held, [before.id, meanwhile.id]);
 }
@@ -208,16 +208,16 @@ async fn a_lease_lasts_though_it_was_taken_after_a_standstill_by_a_clock_that_is
     model.elect(1).unwrap();
     report_all(&nodes);
     timestamp(&nodes[0]).await.unwrap();
-    // Nobody leads for some minutes; then the third clock is heard, which is ten minutes behind.
+    // Nobody leads for some minutes; then the third clock is reported, which is ten minutes behind.
     pass(&nodes, Duration::from_secs(300));
     model.elect(2).unwrap();
     nodes[2].report_clock(&nodes);
     let take = Request::TakeLease { ts: None, ttl_ms: 120_000, owner: "a job".into() };
-    let taken = ask(&nodes[1], take).await;
+    let taken = call(&nodes[1], take).await;
     assert!(matches!(taken, Response::Lease(_)), "{taken:?}");
     pass(&nodes, Duration::from_secs(100));
     report_all(&nodes);
-    let held = async || match ask(&nodes[1], Request::Leases).await {
+    let held = async || match call(&nodes[1], Request::Leases).await {
         Response::Leases(leases) => leases.len(),
         other => panic!("{other:?}"),
     };

@@ -1,9 +1,9 @@
-//! Random histories of collection: leases, transactions and their clients' deaths, slow regions,
+//! Random histories of collection: leases, transactions and their clients' crashes, slow regions,
 //! dropped tables, commands that overtake one another, new leaders.
 //!
 //! What a lease or a living transaction reads at must not be passed; no fate may be forgotten, and
 //! no region destroyed, while a lock somewhere may still ask for it. Regions and clients are stood
-//! in for by numbers; the office and the state are the real ones. One seed, one history.
+//! in for by numbers; the leader's state and the replicated one are real. One seed, one history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,21 +15,21 @@ use super::state_scripts::table;
 use crate::api::{
     CatalogChange, Node, NodeReport, NodeRole, Order, PeerReport, SafePoint, Session,
 };
-use crate::catalog::Founders;
+use crate::catalog::EligibleNodes;
 use crate::command::Command;
-use crate::office::{LIVE_FOR, Office};
+use crate::leader_state::{LIVE_FOR, LeaderState};
 use crate::state::State;
 
 const ROWS: [NodeId; 3] = [1, 2, 3];
 const SQL: [NodeId; 2] = [4, 5];
 const START_MS: u64 = 1_000_000;
-/// A node that is well is heard of this often.
-const BEAT_MS: u64 = 500;
+/// A node that is well sends heartbeats this often.
+const HEARTBEAT_MS: u64 = 500;
 
 /// A transaction whose client lives.
 struct Living {
     node: NodeId,
-    /// Its node has always been heard of in time: it may rely on its versions.
+    /// Its node's heartbeats have always come in time: it may rely on its versions.
     kept: bool,
     locks: Vec<RegionId>,
 }
@@ -49,11 +49,11 @@ struct Held {
 struct World {
     random: Random,
     state: State,
-    office: Office,
+    leader_state: LeaderState,
     now_ms: u64,
     tick: u64,
     term: u64,
-    heard_ms: BTreeMap<NodeId, u64>,
+    heartbeat_ms: BTreeMap<NodeId, u64>,
     /// Silent until then.
     silent: BTreeMap<NodeId, u64>,
     living: BTreeMap<Timestamp, Living>,
@@ -69,11 +69,11 @@ impl World {
         let mut world = World {
             random: Random::seeded(seed),
             state: State::new(),
-            office: Office::new(1, 0, Instant::from_micros(0)),
+            leader_state: LeaderState::new(1, 0, Instant::from_micros(0)),
             now_ms: START_MS,
             tick: 0,
             term: 1,
-            heard_ms: BTreeMap::new(),
+            heartbeat_ms: BTreeMap::new(),
             silent: BTreeMap::new(),
             living: BTreeMap::new(),
             regions: BTreeMap::new(),
@@ -92,7 +92,7 @@ impl World {
         }
         world.change(CatalogChange::CreateDatabase("d".into()));
         (0..3).for_each(|_| world.create());
-        ROWS.iter().chain(&SQL).for_each(|node| world.beat(*node));
+        ROWS.iter().chain(&SQL).for_each(|node| world.heartbeat(*node));
         world
     }
 
@@ -115,8 +115,8 @@ impl World {
 
     fn change(&mut self, change: CatalogChange) {
         let now = self.timestamp();
-        let founders = Founders(ROWS.to_vec());
-        self.state.apply(Command::Change { change, founders, now }).unwrap();
+        let eligible = EligibleNodes(ROWS.to_vec());
+        self.state.apply(Command::Change { change, eligible, now }).unwrap();
     }
 
     fn create(&mut self) {
@@ -136,8 +136,8 @@ impl World {
         }
     }
 
-    /// A node tells of itself, and does what it is told.
-    fn beat(&mut self, node: NodeId) {
+    /// A node reports, and carries out its orders.
+    fn heartbeat(&mut self, node: NodeId) {
         let mine = self.living.iter().filter(|(_, living)| living.node == node);
         let oldest_start = mine.map(|(start, _)| *start).min();
         let peers = self.regions.iter().filter(|(_, held)| held.on.contains(&node));
@@ -146,9 +146,9 @@ impl World {
         let peers = peers.collect();
         let report = NodeReport { oldest_start, ..NodeReport::default() };
         let at = self.at();
-        self.office.hear(node, report, peers, at);
-        self.heard_ms.insert(node, self.now_ms);
-        for order in self.office.orders(&self.state, node) {
+        self.leader_state.record_heartbeat(node, report, peers, at);
+        self.heartbeat_ms.insert(node, self.now_ms);
+        for order in self.leader_state.orders(&self.state, node) {
             if let Order::Destroy { region: id, .. } = order {
                 self.destroy(id, node);
             }
@@ -157,14 +157,14 @@ impl World {
 
     fn described(&self, id: RegionId) -> Option<Region> {
         let record = self.state.regions.get(&id).map(|record| record.region.clone());
-        record.or(self.state.tombs.get(&id).map(|tomb| tomb.region.clone()))
+        record.or(self.state.tombstones.get(&id).map(|tombstone| tombstone.region.clone()))
     }
 
     fn destroy(&mut self, id: RegionId, node: NodeId) {
         self.saw("destroyed");
         for (other, held) in &self.regions {
-            let asks = held.locks.iter().find(|(_, primary)| **primary == id && *other != id);
-            if let Some((start, _)) = asks.filter(|_| self.matters(*other)) {
+            let needs = held.locks.iter().find(|(_, primary)| **primary == id && *other != id);
+            if let Some((start, _)) = needs.filter(|_| self.matters(*other)) {
                 panic!("region {id} is destroyed, and region {other} holds a lock of {start}");
             }
         }
@@ -234,7 +234,7 @@ impl World {
             if self.living.contains_key(&start) {
                 return;
             }
-            if !self.ask(id, start, primary) {
+            if !self.learn_fate(id, start, primary) {
                 return;
             }
             if let Some(held) = self.regions.get_mut(&id) {
@@ -248,12 +248,12 @@ impl World {
     }
 
     /// Whether a dead transaction's fate can be learnt.
-    fn ask(&mut self, from: RegionId, start: Timestamp, primary: RegionId) -> bool {
-        self.saw("asked");
+    fn learn_fate(&mut self, from: RegionId, start: Timestamp, primary: RegionId) -> bool {
+        self.saw("fate learnt");
         let Some(decides) = self.regions.get_mut(&primary) else {
             assert!(
                 !self.matters(from),
-                "region {from} asks for {start} at region {primary}, which is gone"
+                "region {from} looks up {start} at region {primary}, which is gone"
             );
             return false;
         };
@@ -267,7 +267,7 @@ impl World {
 
     /// Whether somebody may read a region.
     fn matters(&self, id: RegionId) -> bool {
-        let dropped = self.state.tombs.get(&id).map(|tomb| tomb.dropped);
+        let dropped = self.state.tombstones.get(&id).map(|tombstone| tombstone.dropped);
         self.state.regions.contains_key(&id)
             || dropped.is_some_and(|dropped| self.state.safe_point.floor <= dropped)
     }
@@ -287,13 +287,13 @@ impl World {
 
     fn look(&mut self) {
         let (now, at) = (self.timestamp(), self.at());
-        if let Some(point) = self.office.safe_point(&self.state, now, at) {
+        if let Some(point) = self.leader_state.safe_point(&self.state, now, at) {
             self.propose(Command::Collect { point, now_ms: self.now_ms });
         }
-        let buried = self.office.burials(&self.state);
-        if !buried.is_empty() {
-            self.saw("buried");
-            self.propose(Command::Bury(buried));
+        let purged = self.leader_state.purgeable(&self.state);
+        if !purged.is_empty() {
+            self.saw("purged");
+            self.propose(Command::Purge(purged));
         }
     }
 
@@ -314,18 +314,18 @@ impl World {
     }
 
     fn pass_time(&mut self) {
-        self.now_ms += self.random.below(BEAT_MS / 2);
+        self.now_ms += self.random.below(HEARTBEAT_MS / 2);
         for node in ROWS.into_iter().chain(SQL) {
-            let silence = self.now_ms - self.heard_ms[&node];
+            let silence = self.now_ms - self.heartbeat_ms[&node];
             if self.silent.get(&node).is_some_and(|until| self.now_ms < *until) {
-                let patience = (LIVE_FOR.as_millis() as u64).min(self.state.life_ms);
+                let limit = (LIVE_FOR.as_millis() as u64).min(self.state.life_ms);
                 // What is begun on a silent node is not known to be there.
-                if silence + BEAT_MS >= patience {
+                if silence + HEARTBEAT_MS >= limit {
                     let mine = self.living.values_mut().filter(|living| living.node == node);
                     mine.for_each(|living| living.kept = false);
                 }
-            } else if silence >= BEAT_MS {
-                self.beat(node);
+            } else if silence >= HEARTBEAT_MS {
+                self.heartbeat(node);
             }
         }
     }
@@ -349,7 +349,7 @@ impl World {
             }
             _ => {
                 self.term += 1;
-                self.office = Office::new(self.term, 0, self.at());
+                self.leader_state = LeaderState::new(self.term, 0, self.at());
             }
         }
         self.check();
@@ -408,7 +408,7 @@ fn what_is_held_is_never_passed() {
             *seen.entry(what).or_default() += times;
         }
     }
-    let all = ["destroyed", "asked", "buried", "held by a lease", "held by a transaction"];
+    let all = ["destroyed", "fate learnt", "purged", "held by a lease", "held by a transaction"];
     for what in all {
         assert!(seen.get(what).is_some_and(|times| *times > 20), "{what}: {seen:?}");
     }
@@ -435,6 +435,6 @@ fn what_nobody_holds_moves_on() {
     }
     let point = world.state.safe_point;
     assert!(point.floor > dropped && point.settled > dropped, "{point:?} against {dropped}");
-    assert!(world.state.tombs.is_empty(), "{:?}", world.state.tombs);
+    assert!(world.state.tombstones.is_empty(), "{:?}", world.state.tombstones);
     assert!(world.at().since(Instant::from_micros(0)) > Duration::from_secs(60));
 }

@@ -25,7 +25,7 @@ struct World {
 #[derive(Clone, Copy)]
 struct Wait {
     key: u64,
-    told: Option<Timestamp>,
+    reported: Option<Timestamp>,
     at: Instant,
 }
 
@@ -59,7 +59,7 @@ impl World {
                 return false;
             }
             let next = self.waits.get(&at).and_then(|wait| match reported {
-                true => wait.told,
+                true => wait.reported,
                 false => Some(self.holders[&wait.key]),
             });
             match next {
@@ -88,9 +88,10 @@ impl World {
             let waiters = self.waits.iter().filter(|(_, wait)| wait.key == free);
             let mut waiters: Vec<_> = waiters.map(|(by, _)| *by).collect();
             if !waiters.is_empty() {
-                let heir = waiters.swap_remove(self.random.below(waiters.len() as u64) as usize);
-                self.holders.insert(free, heir);
-                self.stop_waiting(heir);
+                let next_holder =
+                    waiters.swap_remove(self.random.below(waiters.len() as u64) as usize);
+                self.holders.insert(free, next_holder);
+                self.stop_waiting(next_holder);
                 moved.extend(waiters);
             }
         }
@@ -104,11 +105,11 @@ impl World {
         let holder = self.holders[&wanted];
         let circle = self.graph.wait(self.now, waiter, holder, &key(wanted));
         assert_eq!(circle.is_some(), self.closes(waiter, holder, true), "at {:?}", self.now);
-        self.waits.insert(waiter, Wait { key: wanted, told: Some(holder), at: self.now });
+        self.waits.insert(waiter, Wait { key: wanted, reported: Some(holder), at: self.now });
         if let Some(circle) = circle {
             assert_eq!(circle[0], waiter);
             for pair in circle.windows(2) {
-                assert_eq!(self.waits[&pair[0]].told, Some(pair[1]), "{circle:?}");
+                assert_eq!(self.waits[&pair[0]].reported, Some(pair[1]), "{circle:?}");
             }
             self.circles += 1;
             self.end(waiter);
@@ -145,7 +146,7 @@ impl World {
         match self.holders.get(&wanted) {
             Some(holder) if *holder == one => {}
             Some(_) => {
-                self.waits.insert(one, Wait { key: wanted, told: None, at: self.now });
+                self.waits.insert(one, Wait { key: wanted, reported: None, at: self.now });
                 self.report(one);
             }
             None => {

@@ -1,4 +1,4 @@
-//! Who a node is: what its directories say after each loss, and who may found a cluster.
+//! Who a node is: what its directories say after each loss, and who may form a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use types::{Error, NodeId, Peer, PeerRole};
 use crate::api::{Node, NodeRole, Session};
 use crate::bootstrap::placement_region;
 use crate::command::Command;
-use crate::desk::Desk;
-use crate::founding::{Answer, Request, Shown, Step, agreed};
+use crate::formation::{Answer, Request, Shown, Step, agreed};
 use crate::identity::{Directories, Stamp, Standing};
 use crate::own_group::{Wanted, wanted};
+use crate::participant::Participant;
 use crate::state::State;
 
 const DATA: &str = "/node/data";
@@ -27,9 +27,9 @@ fn directories(disk: &SimDisk) -> Directories {
 /// A disk of a member that has begun `starts` sessions.
 fn stamped(starts: u64) -> SimDisk {
     let disk = SimDisk::new();
-    let desk = Desk::open(directories(&disk), 2, BTreeSet::from([2]), 77).unwrap();
-    desk.join(9, 1_005).unwrap();
-    let identity = desk.identity().unwrap();
+    let participant = Participant::open(directories(&disk), 2, BTreeSet::from([2]), 77).unwrap();
+    participant.join(9, 1_005).unwrap();
+    let identity = participant.identity().unwrap();
     let random = Random::seeded(1);
     for _ in 0..starts {
         let session = identity.begin_session(&random).unwrap();
@@ -86,8 +86,8 @@ fn a_directory_put_back_from_a_copy_is_older_than_the_other() {
     {
         let disk = stamped(1);
         let old = copy(&disk, dir);
-        let desk = Desk::open(directories(&disk), 2, BTreeSet::from([2]), 1).unwrap();
-        let identity = desk.identity().unwrap();
+        let participant = Participant::open(directories(&disk), 2, BTreeSet::from([2]), 1).unwrap();
+        let identity = participant.identity().unwrap();
         identity.begin_session(&Random::seeded(2)).unwrap();
         identity.mark().unwrap();
         put_back(&disk, dir, &old);
@@ -104,7 +104,7 @@ fn a_directory_put_back_from_a_copy_is_older_than_the_other() {
 }
 
 #[test]
-fn a_crash_at_any_moment_of_the_first_stamp_leaves_empty_directories_or_a_member() {
+fn a_crash_at_any_point_of_the_first_stamp_leaves_empty_directories_or_a_member() {
     let stamp = || Stamp::new(9, 3, 77, Standing::Member);
     let syncs = {
         let disk = SimDisk::new();
@@ -129,24 +129,24 @@ fn a_crash_at_any_moment_of_the_first_stamp_leaves_empty_directories_or_a_member
 struct World {
     random: Random,
     disks: Vec<SimDisk>,
-    desks: Vec<Desk>,
+    participants: Vec<Participant>,
 }
 
 impl World {
     fn new(count: usize, seed: u64) -> Self {
-        let mut world = World { random: Random::seeded(seed), disks: vec![], desks: vec![] };
+        let mut world = World { random: Random::seeded(seed), disks: vec![], participants: vec![] };
         for at in 0..count {
             world.disks.push(SimDisk::new());
-            let desk = world.open(at, count);
-            world.desks.push(desk);
+            let participant = world.open(at, count);
+            world.participants.push(participant);
         }
         world
     }
 
-    fn open(&self, at: usize, count: usize) -> Desk {
+    fn open(&self, at: usize, count: usize) -> Participant {
         let listed = (1..=count as NodeId).collect();
         let draw = self.random.u64();
-        Desk::open(directories(&self.disks[at]), at as NodeId + 1, listed, draw).unwrap()
+        Participant::open(directories(&self.disks[at]), at as NodeId + 1, listed, draw).unwrap()
     }
 
     fn restart(&mut self, at: usize, emptied: bool) {
@@ -155,21 +155,26 @@ impl World {
         } else {
             self.disks[at].crash(self.random.u64());
         }
-        self.desks[at] = self.open(at, self.desks.len());
+        self.participants[at] = self.open(at, self.participants.len());
     }
 
-    fn ask(&self, but: usize, loss: f64, request: &Request) -> BTreeMap<NodeId, Option<Answer>> {
-        let others = (0..self.desks.len()).filter(|at| *at != but);
-        let ask = |at: usize| {
-            let asked = !self.random.chance(loss);
-            let answer = asked.then(|| self.desks[at].hear(request).unwrap());
+    fn broadcast(
+        &self,
+        but: usize,
+        loss: f64,
+        request: &Request,
+    ) -> BTreeMap<NodeId, Option<Answer>> {
+        let others = (0..self.participants.len()).filter(|at| *at != but);
+        let send = |at: usize| {
+            let arrives = !self.random.chance(loss);
+            let answer = arrives.then(|| self.participants[at].handle(request).unwrap());
             (at as NodeId + 1, answer.filter(|_| !self.random.chance(loss)))
         };
-        others.map(ask).collect()
+        others.map(send).collect()
     }
 
     fn cluster_of(&self, at: usize) -> Option<u64> {
-        match self.desks[at].hear(&Request::Hello).unwrap().shown {
+        match self.participants[at].handle(&Request::Hello).unwrap().shown {
             Shown::Member(cluster) => Some(cluster),
             _ => None,
         }
@@ -177,30 +182,30 @@ impl World {
 
     /// Whoever belongs to a cluster by now, by what is on the disks.
     fn clusters(&self) -> BTreeSet<u64> {
-        (0..self.desks.len()).filter_map(|at| self.cluster_of(at)).collect()
+        (0..self.participants.len()).filter_map(|at| self.cluster_of(at)).collect()
     }
 
     /// One look around of a member. `strike` may empty somebody between any two messages.
     fn step(&mut self, at: usize, loss: f64, mut strike: impl FnMut(&mut World)) {
-        let answers = self.ask(at, loss, &Request::Hello);
+        let answers = self.broadcast(at, loss, &Request::Hello);
         strike(self);
-        match self.desks[at].next(&answers, self.random.u64()) {
+        match self.participants[at].next(&answers, self.random.u64()) {
             Some(Step::Prepare(plan)) => {
-                self.desks[at].prepare(&plan).unwrap();
+                self.participants[at].prepare(&plan).unwrap();
                 strike(self);
-                let answers = self.ask(at, loss, &Request::Prepare(plan.clone()));
+                let answers = self.broadcast(at, loss, &Request::Prepare(plan.clone()));
                 strike(self);
                 if agreed(&plan, at as NodeId + 1, &answers) {
                     let before = self.clusters();
-                    if self.desks[at].commit(&plan).unwrap() {
+                    if self.participants[at].commit(&plan).unwrap() {
                         assert!(before.is_empty(), "a second cluster beside {before:?}");
                     }
                     strike(self);
-                    self.ask(at, loss, &Request::Commit(plan.cluster));
+                    self.broadcast(at, loss, &Request::Commit(plan.cluster));
                 }
             }
             Some(Step::Commit(plan)) => {
-                self.desks[at].commit(&plan).unwrap();
+                self.participants[at].commit(&plan).unwrap();
             }
             Some(Step::Join(_) | Step::Wait(_)) | None => {}
         }
@@ -208,8 +213,8 @@ impl World {
 }
 
 #[test]
-fn founding_survives_lost_messages_restarts_and_emptied_members() {
-    let mut founded = 0;
+fn formation_survives_lost_messages_restarts_and_emptied_members() {
+    let mut formed = 0;
     for seed in 0..400 {
         let mut world = World::new(3, seed);
         let random = Random::seeded(seed + 1_000);
@@ -219,24 +224,24 @@ fn founding_survives_lost_messages_restarts_and_emptied_members() {
             world.step(at, 0.2, |world| {
                 if strikes.chance(0.03) {
                     let victim = strikes.below(3) as usize;
-                    // Whoever runs the step goes on with what it knows; its disk tells the rest.
+                    // Whoever runs the step goes on with what it knows; its disk holds the rest.
                     world.restart(victim, victim != at && strikes.chance(0.5));
                 }
             });
             assert!(world.clusters().len() <= 1, "seed {seed}: {:?}", world.clusters());
         }
-        // Quiet: whatever happened, one cluster at most, and nobody has founded beside it.
+        // Quiet: whatever happened, one cluster at most, and nobody has formed another beside it.
         for at in (0..9).map(|n| n % 3) {
             world.step(at, 0.0, |_| {});
         }
         assert!(world.clusters().len() <= 1, "seed {seed}");
-        founded += world.clusters().len();
+        formed += world.clusters().len();
     }
-    assert!(founded > 300, "only {founded} of 400 were founded");
+    assert!(formed > 300, "only {formed} of 400 were formed");
 }
 
 #[test]
-fn an_empty_member_joins_what_is_there_and_founds_nothing_while_another_is_silent() {
+fn an_empty_member_joins_what_is_there_and_forms_nothing_while_another_is_silent() {
     let mut world = World::new(3, 1);
     for at in [0, 1, 2] {
         world.step(at, 0.0, |_| {});
@@ -245,26 +250,26 @@ fn an_empty_member_joins_what_is_there_and_founds_nothing_while_another_is_silen
     let cluster = world.cluster_of(0).unwrap();
     for emptied in [0, 1, 2] {
         world.restart(emptied, true);
-        let mut answers = world.ask(emptied, 0.0, &Request::Hello);
-        let desk = &world.desks[emptied];
-        assert_eq!(desk.next(&answers, 5), Some(Step::Join(cluster)));
+        let mut answers = world.broadcast(emptied, 0.0, &Request::Hello);
+        let participant = &world.participants[emptied];
+        assert_eq!(participant.next(&answers, 5), Some(Step::Join(cluster)));
         // The others are down: they may be all that is left of a cluster.
         answers.values_mut().for_each(|answer| *answer = None);
-        assert!(matches!(desk.next(&answers, 5), Some(Step::Wait(_))));
-        desk.join(cluster, 1_000 + emptied as NodeId).unwrap();
-        assert_eq!(desk.hear(&Request::Hello).unwrap().shown, Shown::Member(cluster));
+        assert!(matches!(participant.next(&answers, 5), Some(Step::Wait(_))));
+        participant.join(cluster, 1_000 + emptied as NodeId).unwrap();
+        assert_eq!(participant.handle(&Request::Hello).unwrap().shown, Shown::Member(cluster));
     }
 }
 
 #[test]
 fn a_plan_made_before_a_member_was_emptied_is_not_agreed() {
     let mut world = World::new(3, 3);
-    let answers = world.ask(0, 0.0, &Request::Hello);
-    let Some(Step::Prepare(plan)) = world.desks[0].next(&answers, 4) else { panic!() };
-    world.desks[0].prepare(&plan).unwrap();
-    world.ask(0, 0.0, &Request::Prepare(plan.clone()));
+    let answers = world.broadcast(0, 0.0, &Request::Hello);
+    let Some(Step::Prepare(plan)) = world.participants[0].next(&answers, 4) else { panic!() };
+    world.participants[0].prepare(&plan).unwrap();
+    world.broadcast(0, 0.0, &Request::Prepare(plan.clone()));
     world.restart(1, true);
-    let answers = world.ask(0, 0.0, &Request::Prepare(plan.clone()));
+    let answers = world.broadcast(0, 0.0, &Request::Prepare(plan.clone()));
     assert!(!agreed(&plan, 1, &answers), "{answers:?}");
     assert_eq!(answers[&2].unwrap().shown, Shown::Blank);
 }
@@ -335,11 +340,11 @@ fn a_damaged_member_is_replaced_on_its_own_node_whoever_leads_meanwhile() {
 }
 
 #[test]
-fn an_older_copy_of_a_directory_is_refused_and_an_unheard_confirmation_is_not() {
+fn an_older_copy_of_a_directory_is_refused_and_a_lost_confirmation_is_not() {
     let disk = stamped(0);
     let open = |disk: &SimDisk| {
-        let desk = Desk::open(directories(disk), 2, BTreeSet::from([2]), 1).unwrap();
-        desk.identity().unwrap()
+        let participant = Participant::open(directories(disk), 2, BTreeSet::from([2]), 1).unwrap();
+        participant.identity().unwrap()
     };
     let random = Random::seeded(5);
     let (mut state, me) = (State::new(), node(1_005, "h:2"));
@@ -378,6 +383,6 @@ fn an_older_copy_of_a_directory_is_refused_and_an_unheard_confirmation_is_not() 
     put(&now);
     let fourth = open(&disk).begin_session(&random).unwrap();
     register(&mut state, &me, &fourth).unwrap();
-    assert!(state.check_session(1_005, Some(third.id)).is_err(), "an earlier process is heard");
+    assert!(state.check_session(1_005, Some(third.id)).is_err(), "an earlier process is accepted");
     assert!(state.check_session(1_005, Some(fourth.id)).is_ok());
 }

@@ -74,8 +74,8 @@ impl Node {
             NodeReport { clock_ms: Some(self.clock.unix_millis()), ..NodeReport::default() };
         for node in nodes {
             let Ok(term) = node.service.lead() else { continue };
-            let Ok(mut office) = node.service.office(term) else { continue };
-            office.hear(self.id, report.clone(), Vec::new(), node.clock.now());
+            let Ok(mut leader) = node.service.leader_state(term) else { continue };
+            leader.record_heartbeat(self.id, report.clone(), Vec::new(), node.clock.now());
         }
     }
 }
@@ -206,7 +206,7 @@ impl Model {
         self.world.lock().log.len()
     }
 
-    /// Asks everybody, each at another moment, whether they still accept `term`.
+    /// Asks everybody, each at another time, whether they still accept `term`.
     async fn quorum(&self, term: u64) -> bool {
         let (count, majority) = {
             let world = self.world.lock();

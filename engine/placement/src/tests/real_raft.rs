@@ -12,7 +12,7 @@ use raft::testing::{SimCluster, SimOptions};
 use types::NodeId;
 use types::region::PLACEMENT_REGION;
 
-use super::timestamps::{Told, client};
+use super::timestamps::{Received, client};
 use crate::api::{NodeReport, Request, Response};
 use crate::bootstrap::placement_region;
 use crate::machines::PlacementMachines;
@@ -81,11 +81,11 @@ fn harm(cluster: &mut SimCluster, members: &BTreeMap<NodeId, Arc<Member>>, rando
 fn report_clocks(services: &[Arc<PlacementService>], members: &BTreeMap<NodeId, Arc<Member>>) {
     for service in services {
         let Ok(term) = service.lead() else { continue };
-        let Ok(mut office) = service.office(term) else { continue };
+        let Ok(mut leader) = service.leader_state(term) else { continue };
         for (id, member) in members {
             let clock_ms = Some(member.clock.unix_millis());
             let report = NodeReport { clock_ms, ..NodeReport::default() };
-            office.hear(*id, report, Vec::new(), service.clock.now());
+            leader.record_heartbeat(*id, report, Vec::new(), service.clock.now());
         }
     }
 }
@@ -102,10 +102,10 @@ async fn history(seed: u64) -> usize {
             PlacementService::new(*id, groups, member.view.clone(), clock, random.fork())
         })
         .collect();
-    let told = Arc::new(Mutex::new(Told::default()));
+    let received = Arc::new(Mutex::new(Received::default()));
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..6 {
-        tasks.spawn(client(services.clone(), 60, random.fork(), told.clone()));
+        tasks.spawn(client(services.clone(), 60, random.fork(), received.clone()));
     }
     let mut steps = 0;
     while !tasks.is_empty() {
@@ -143,24 +143,24 @@ async fn history(seed: u64) -> usize {
             continue;
         };
         let service = services[leader as usize - 1].clone();
-        let asked =
+        let answer =
             tokio::spawn(async move { service.handle(Request::Catalog { known: 0 }).await });
-        while !asked.is_finished() {
+        while !answer.is_finished() {
             step(&mut cluster).await;
         }
-        if let Response::Catalog(Some(catalog)) = asked.await.unwrap() {
+        if let Response::Catalog(Some(catalog)) = answer.await.unwrap() {
             break catalog;
         }
     };
-    let mut told = told.lock();
-    let count = told.check(&catalog);
-    assert_eq!(told.broken, None, "seed {seed}");
+    let mut received = received.lock();
+    let count = received.check(&catalog);
+    assert_eq!(received.broken, None, "seed {seed}");
     count
 }
 
 #[test]
 fn timestamps_increase_over_real_elections_partitions_and_crashes() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let told: usize = (0..100).map(|seed| runtime.block_on(history(seed))).sum();
-    assert!(told > 100 * 60, "only {told} requests for timestamps were answered");
+    let answered: usize = (0..100).map(|seed| runtime.block_on(history(seed))).sum();
+    assert!(answered > 100 * 60, "only {answered} requests for timestamps were answered");
 }

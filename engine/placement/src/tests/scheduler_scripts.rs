@@ -1,4 +1,4 @@
-//! Scripts of pictures and the moves that they call for.
+//! Scripts of cluster views and the moves that they call for.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use types::{Epoch, Peer, PeerRole, Region, RegionKind};
 
 use super::scripts::{Args, Script, run_all};
 use crate::api::NodeRole;
-use crate::scheduler::{Health, Move, NodeView, Picture, RegionView, SPLIT_BYTES, plan};
+use crate::scheduler::{ClusterView, Health, Move, NodeView, RegionView, SPLIT_BYTES, plan};
 
 #[test]
 fn scheduler_scripts() {
@@ -16,7 +16,7 @@ fn scheduler_scripts() {
 
 #[derive(Default)]
 struct SchedulerScript {
-    picture: Picture,
+    cluster: ClusterView,
     peers: u64,
 }
 
@@ -33,9 +33,9 @@ impl SchedulerScript {
             () => Health::Live,
         };
         let id = args.number(0);
-        self.picture.nodes.retain(|node| node.id != id);
-        self.picture.nodes.push(NodeView { id, role, health });
-        self.picture.nodes.sort_by_key(|node| node.id);
+        self.cluster.nodes.retain(|node| node.id != id);
+        self.cluster.nodes.push(NodeView { id, role, health });
+        self.cluster.nodes.sort_by_key(|node| node.id);
     }
 
     /// Peers are numbered region × 100 + node, so that outputs are easy to read.
@@ -57,8 +57,8 @@ impl SchedulerScript {
         };
         let region =
             Region { id, epoch: Epoch::default(), kind, start: vec![], end: vec![], peers };
-        self.picture.regions.retain(|view| view.region.id != id);
-        self.picture.regions.push(RegionView {
+        self.cluster.regions.retain(|view| view.region.id != id);
+        self.cluster.regions.push(RegionView {
             region,
             leader: args.named("leader").map(|node| node.parse().unwrap()),
             bytes: args.named_number("mib", 0) << 20,
@@ -66,13 +66,13 @@ impl SchedulerScript {
             missing: args.numbers("missing").into_iter().collect(),
             busy: args.has("busy"),
         });
-        self.picture.regions.sort_by_key(|view| view.region.id);
+        self.cluster.regions.sort_by_key(|view| view.region.id);
     }
 
     /// Carries a move out at once, as a fast cluster would.
     fn perform(&mut self, due: &Move) {
         let view =
-            self.picture.regions.iter_mut().find(|view| view.region.id == due.region()).unwrap();
+            self.cluster.regions.iter_mut().find(|view| view.region.id == due.region()).unwrap();
         match due {
             Move::Add { node, role, .. } => {
                 self.peers += 1;
@@ -100,7 +100,7 @@ impl SchedulerScript {
     fn run(&mut self) -> String {
         let mut moves = 0;
         for round in 1..=1_000 {
-            let due = plan(&self.picture);
+            let due = plan(&self.cluster);
             if due.is_empty() {
                 return format!(
                     "at rest after {moves} moves in {} rounds\n{}",
@@ -114,20 +114,20 @@ impl SchedulerScript {
             moves += due.len();
             due.iter().for_each(|due| self.perform(due));
         }
-        panic!("the scheduler does not come to rest: {:?}", plan(&self.picture));
+        panic!("the scheduler does not come to rest: {:?}", plan(&self.cluster));
     }
 
     fn show(&self) -> String {
         let mut out = String::new();
-        for node in &self.picture.nodes {
+        for node in &self.cluster.nodes {
             let held = |role| {
-                let peers = self.picture.regions.iter().flat_map(|view| &view.region.peers);
+                let peers = self.cluster.regions.iter().flat_map(|view| &view.region.peers);
                 peers.filter(|peer| peer.node == node.id && peer.role == role).count()
             };
             let led =
-                self.picture.regions.iter().filter(|view| view.leader == Some(node.id)).count();
+                self.cluster.regions.iter().filter(|view| view.leader == Some(node.id)).count();
             let mut tables: BTreeMap<u64, usize> = BTreeMap::new();
-            for view in &self.picture.regions {
+            for view in &self.cluster.regions {
                 if view.region.learners().any(|peer| peer.node == node.id) {
                     *tables.entry(view.region.table().unwrap()).or_default() += 1;
                 }
@@ -149,7 +149,7 @@ impl Script for SchedulerScript {
             "node" => self.node(args),
             "table" => {
                 let replicas = args.named_number("replicas", 0) as u8;
-                self.picture.replicas.insert(args.number(0), replicas);
+                self.cluster.replicas.insert(args.number(0), replicas);
             }
             "region" => self.region(args),
             "regions" => {
@@ -159,10 +159,10 @@ impl Script for SchedulerScript {
                     self.region(&Args { plain, named: args.named.clone() });
                 }
             }
-            "transferring" => self.picture.transferring = true,
+            "transferring" => self.cluster.transferring = true,
             "run" => return self.run(),
             "plan" => {
-                let due = plan(&self.picture);
+                let due = plan(&self.cluster);
                 let lines: Vec<String> = due.iter().map(|due| format!("{due:?}")).collect();
                 return if lines.is_empty() { "nothing".into() } else { lines.join("\n") };
             }

@@ -45,13 +45,13 @@ impl Cluster {
     }
 
     /// Peers that are given no number are those that the region lists.
-    async fn beat(&self, node: u64, mut peers: Vec<PeerReport>) -> Vec<Order> {
+    async fn heartbeat(&self, node: u64, mut peers: Vec<PeerReport>) -> Vec<Order> {
         for peer in peers.iter_mut().filter(|peer| peer.peer == 0) {
             peer.peer = peer.region.peer_on(node).map_or(0, |listed| listed.id);
         }
         let report = NodeReport::default();
-        let beat = self.client.heartbeat(node, report, peers);
-        tokio::time::timeout(Duration::from_secs(5), beat).await.unwrap().unwrap()
+        let heartbeat = self.client.heartbeat(node, report, peers);
+        tokio::time::timeout(Duration::from_secs(5), heartbeat).await.unwrap().unwrap()
     }
 
     /// Creates `d.t`, which wants one columnar replica, on row node 1: the table and its region.
@@ -61,21 +61,21 @@ impl Cluster {
         let wanted = types::Table { columnar_replicas: 1, ..table("d", "t", &[]) };
         let change = CatalogChange::CreateTable(Box::new(wanted));
         let creating = tokio::spawn(async move { client.change(change).await });
-        let orders = self.beat_until(1, vec![], |orders| !orders.is_empty()).await;
+        let orders = self.heartbeat_until(1, vec![], |orders| !orders.is_empty()).await;
         let Some(Order::Create(region)) = orders.first() else { panic!("{orders:?}") };
-        self.beat(1, vec![peer(region, true)]).await;
+        self.heartbeat(1, vec![peer(region, true)]).await;
         (creating.await.unwrap().unwrap().unwrap(), region.clone())
     }
 
-    /// Beats until the orders are as wanted.
-    async fn beat_until(
+    /// Sends heartbeats until the orders are as wanted.
+    async fn heartbeat_until(
         &self,
         node: u64,
         peers: Vec<PeerReport>,
         wanted: impl Fn(&[Order]) -> bool,
     ) -> Vec<Order> {
         for _ in 0..40 {
-            let orders = self.beat(node, peers.clone()).await;
+            let orders = self.heartbeat(node, peers.clone()).await;
             if wanted(&orders) {
                 return orders;
             }
@@ -83,15 +83,15 @@ impl Cluster {
         panic!("node {node} was never given the orders waited for");
     }
 
-    /// Beats while time passes, until the node is told to destroy so many regions.
-    async fn beat_until_destroyed(
+    /// Sends heartbeats while time passes, until the node is ordered to destroy so many regions.
+    async fn heartbeat_until_destroyed(
         &self,
         node: u64,
         peers: Vec<PeerReport>,
         count: usize,
     ) -> Vec<Order> {
         for _ in 0..400 {
-            let orders = self.beat(node, peers.clone()).await;
+            let orders = self.heartbeat(node, peers.clone()).await;
             if orders.len() == count {
                 return orders;
             }
@@ -99,7 +99,7 @@ impl Cluster {
             self.members[0].clock.advance(Duration::from_secs(1));
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        panic!("node {node} was never told to destroy what was dropped");
+        panic!("node {node} was never ordered to destroy what was dropped");
     }
 }
 
@@ -126,7 +126,7 @@ fn peer(region: &Region, leader: bool) -> PeerReport {
 }
 
 #[tokio::test]
-async fn client_follows_the_leader_and_survives_its_death() {
+async fn client_follows_the_leader_and_survives_its_crash() {
     let cluster = Cluster::start(3);
     let (first, _) = cluster.client.timestamp().await.unwrap();
     cluster.model.elect(3).unwrap();
@@ -173,7 +173,7 @@ async fn catalog_is_fetched_once_for_each_version() {
     assert!(Arc::ptr_eq(&first, &cluster.client.catalog().await.unwrap()));
     other.change(CatalogChange::CreateDatabase("d".into())).await.unwrap();
     assert!(other.catalog().await.unwrap().database_named("D").is_some());
-    // The first client has not heard of it; a timestamp tells.
+    // The first client does not know of it until it gets a timestamp.
     assert!(Arc::ptr_eq(&first, &cluster.client.catalog().await.unwrap()));
     cluster.client.timestamp().await.unwrap();
     assert!(cluster.client.catalog().await.unwrap().database_named("d").is_some());
@@ -203,7 +203,7 @@ async fn table_is_created_by_heartbeats_split_and_found_again() {
     let change = CatalogChange::CreateTable(Box::new(table("d", "t", &["x".into()])));
     let creating = tokio::spawn(async move { client.change(change).await });
 
-    let orders = cluster.beat_until(1, vec![], |orders| orders.len() == 2).await;
+    let orders = cluster.heartbeat_until(1, vec![], |orders| orders.len() == 2).await;
     assert!(!creating.is_finished(), "its regions have no leader yet");
     let regions: Vec<Region> = orders
         .into_iter()
@@ -213,7 +213,7 @@ async fn table_is_created_by_heartbeats_split_and_found_again() {
         })
         .collect();
     let all = || regions.iter().map(|region| peer(region, true)).collect::<Vec<_>>();
-    assert_eq!(cluster.beat(1, all()).await, vec![]);
+    assert_eq!(cluster.heartbeat(1, all()).await, vec![]);
     let created = creating.await.unwrap().unwrap().unwrap();
     assert_eq!((created.id, created.version), (100, 1));
 
@@ -232,7 +232,9 @@ async fn table_is_created_by_heartbeats_split_and_found_again() {
     child.id = 5_000;
     child.peers[0].id = 5_001;
     let index = index[0].region.clone();
-    cluster.beat(1, vec![peer(&child, true), peer(&route.region, true), peer(&index, true)]).await;
+    cluster
+        .heartbeat(1, vec![peer(&child, true), peer(&route.region, true), peer(&index, true)])
+        .await;
     cluster.client.invalidate(route.region.id);
     assert_eq!(cluster.client.locate(&key).await.unwrap().region.id, 5_000);
     let client = cluster.client.clone();
@@ -240,22 +242,22 @@ async fn table_is_created_by_heartbeats_split_and_found_again() {
     let listing = tokio::spawn(async move { client.fresh_regions(kind).await });
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(!listing.is_finished(), "the parent still claims the child's range");
-    cluster.beat(1, vec![peer(&child, true), peer(&parent, true), peer(&index, true)]).await;
+    cluster.heartbeat(1, vec![peer(&child, true), peer(&parent, true), peer(&index, true)]).await;
     let listed = listing.await.unwrap().unwrap();
     assert_eq!(listed.iter().map(|route| route.region.id).collect::<Vec<_>>(), [parent.id, 5_000]);
 
     // Dropped: rows stay for a while, then they are to be destroyed, then forgotten.
     cluster.client.change(CatalogChange::DropTable(created.id)).await.unwrap();
     let reports = || vec![peer(&child, true), peer(&parent, true), peer(&index, true)];
-    assert_eq!(cluster.beat(1, reports()).await, vec![]);
+    assert_eq!(cluster.heartbeat(1, reports()).await, vec![]);
     // Locks elsewhere may hang on what became of their transactions there.
     cluster.client.invalidate(5_000);
     assert_eq!(cluster.client.locate(&key).await.unwrap().region.id, 5_000);
     cluster.members[0].clock.advance(Duration::from_millis(DEFAULT_LIFE_MS + 1_000));
-    let orders = cluster.beat_until_destroyed(1, reports(), 3).await;
+    let orders = cluster.heartbeat_until_destroyed(1, reports(), 3).await;
     assert!(orders.contains(&destroy(&child)));
     for _ in 0..40 {
-        assert_eq!(cluster.beat(1, vec![]).await, vec![]);
+        assert_eq!(cluster.heartbeat(1, vec![]).await, vec![]);
         cluster.client.invalidate(5_000);
         match cluster.client.locate(&key).await {
             Err(Error::NotFound { .. }) => return,
@@ -274,10 +276,10 @@ async fn leases_protect_the_rows_of_dropped_tables() {
     let creating = tokio::spawn(async move {
         client.change(CatalogChange::CreateTable(Box::new(table("d", "t", &[])))).await
     });
-    let orders = cluster.beat_until(1, vec![], |orders| !orders.is_empty()).await;
+    let orders = cluster.heartbeat_until(1, vec![], |orders| !orders.is_empty()).await;
     let Some(Order::Create(region)) = orders.first() else { panic!("{orders:?}") };
     let reports = || vec![peer(region, true)];
-    cluster.beat(1, reports()).await;
+    cluster.heartbeat(1, reports()).await;
     let id = creating.await.unwrap().unwrap().unwrap().id;
 
     let lease = cluster.client.take_lease(None, Duration::from_secs(600), "a job").await.unwrap();
@@ -285,12 +287,12 @@ async fn leases_protect_the_rows_of_dropped_tables() {
     cluster.client.change(CatalogChange::DropTable(id)).await.unwrap();
     let clock = &cluster.members[0].clock;
     clock.advance(Duration::from_secs(300));
-    assert_eq!(cluster.beat(1, reports()).await, vec![]);
+    assert_eq!(cluster.heartbeat(1, reports()).await, vec![]);
     cluster.client.renew_lease(lease.id, Duration::from_secs(600)).await.unwrap();
     clock.advance(Duration::from_secs(500));
-    assert_eq!(cluster.beat(1, reports()).await, vec![]);
+    assert_eq!(cluster.heartbeat(1, reports()).await, vec![]);
     clock.advance(Duration::from_secs(101));
-    let orders = cluster.beat_until_destroyed(1, reports(), 1).await;
+    let orders = cluster.heartbeat_until_destroyed(1, reports(), 1).await;
     assert_eq!(orders, [destroy(region)]);
     let lost = cluster.client.renew_lease(lease.id, Duration::from_secs(1)).await;
     assert_eq!(lost, Err(Error::LeaseLost(lease.id)));
@@ -307,14 +309,14 @@ async fn columns_of_a_dropped_table_stay_while_a_lease_may_read_them() {
     let node = cluster.client.ids(1).await.unwrap();
     cluster.register(node, NodeRole::Columnar).await;
     let (table, mut region) = cluster.replicated_table().await;
-    cluster.beat(node, vec![]).await;
+    cluster.heartbeat(node, vec![]).await;
     let orders =
-        cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
+        cluster.heartbeat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
     let [Order::Membership { peers, .. }] = orders.as_slice() else { panic!("{orders:?}") };
     region.peers.clone_from(peers);
     region.epoch.conf += 1;
-    cluster.beat(1, vec![peer(&region, true)]).await;
-    cluster.beat(node, vec![peer(&region, false)]).await;
+    cluster.heartbeat(1, vec![peer(&region, true)]).await;
+    cluster.heartbeat(node, vec![peer(&region, false)]).await;
 
     let lease = cluster.client.take_lease(None, Duration::from_secs(600), "a job").await.unwrap();
     cluster.client.change(CatalogChange::DropTable(table.id)).await.unwrap();
@@ -322,8 +324,8 @@ async fn columns_of_a_dropped_table_stay_while_a_lease_may_read_them() {
     assert!(matches!(live, Err(Error::NotFound { .. })), "{live:?}");
     cluster.members[0].clock.advance(Duration::from_millis(DEFAULT_LIFE_MS / 2));
     for _ in 0..3 {
-        cluster.beat(1, vec![peer(&region, true)]).await;
-        assert_eq!(cluster.beat(node, vec![peer(&region, false)]).await, vec![]);
+        cluster.heartbeat(1, vec![peer(&region, true)]).await;
+        assert_eq!(cluster.heartbeat(node, vec![peer(&region, false)]).await, vec![]);
     }
     let dropped = cluster.client.dropped_regions(region.kind).await.unwrap();
     let found: Vec<_> =
@@ -332,7 +334,7 @@ async fn columns_of_a_dropped_table_stay_while_a_lease_may_read_them() {
 
     cluster.client.release_lease(lease.id).await.unwrap();
     cluster.members[0].clock.advance(Duration::from_millis(DEFAULT_LIFE_MS + 1_000));
-    let orders = cluster.beat_until_destroyed(node, vec![peer(&region, false)], 1).await;
+    let orders = cluster.heartbeat_until_destroyed(node, vec![peer(&region, false)], 1).await;
     assert_eq!(orders, [destroy(&region)]);
     let dropped = cluster.client.dropped_regions(region.kind).await;
     assert!(matches!(dropped, Err(Error::NotFound { .. })), "{dropped:?}");
@@ -345,40 +347,40 @@ async fn learner_is_ordered_until_reported_and_destroyed_once_removed() {
     let node = cluster.client.ids(1).await.unwrap();
     cluster.register(node, NodeRole::Columnar).await;
     let (table, mut region) = cluster.replicated_table().await;
-    cluster.beat(node, vec![]).await;
+    cluster.heartbeat(node, vec![]).await;
 
     let orders =
-        cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
+        cluster.heartbeat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
     let [Order::Membership { peers, .. }] = orders.as_slice() else { panic!("{orders:?}") };
     let [_, Peer { node: on, role: PeerRole::Learner, id }] = peers.as_slice() else {
         panic!("{peers:?}")
     };
     assert_eq!(*on, node);
     assert!(*id > node, "peer numbers are never reused");
-    assert_eq!(cluster.beat(1, vec![peer(&region, true)]).await, orders, "repeated as it was");
+    assert_eq!(cluster.heartbeat(1, vec![peer(&region, true)]).await, orders, "repeated as it was");
     let before = region.clone();
     region.peers.clone_from(peers);
     region.epoch.conf += 1;
-    assert_eq!(cluster.beat(1, vec![peer(&region, true)]).await, vec![]);
+    assert_eq!(cluster.heartbeat(1, vec![peer(&region, true)]).await, vec![]);
     let waiting = PeerReport { ready: false, ..peer(&region, false) };
-    assert_eq!(cluster.beat(node, vec![waiting]).await, vec![]);
+    assert_eq!(cluster.heartbeat(node, vec![waiting]).await, vec![]);
     let route = cluster.client.fresh_regions(region.kind).await.unwrap();
     assert!(route[0].ready_learners.is_empty());
-    assert_eq!(cluster.beat(node, vec![peer(&region, false)]).await, vec![]);
+    assert_eq!(cluster.heartbeat(node, vec![peer(&region, false)]).await, vec![]);
     let route = cluster.client.fresh_regions(region.kind).await.unwrap();
     assert_eq!(route[0].ready_learners, [node]);
 
     let fewer = types::Table { version: 2, columnar_replicas: 0, ..table };
     cluster.client.change(CatalogChange::AlterTable(Box::new(fewer))).await.unwrap();
     let orders =
-        cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
+        cluster.heartbeat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
     let (conf, peers) = (region.epoch.conf, before.peers.clone());
     assert_eq!(orders, [Order::Membership { region: region.id, conf, peers }]);
     let learner = region.clone();
     region.peers = before.peers;
     region.epoch.conf += 1;
-    assert_eq!(cluster.beat(1, vec![peer(&region, true)]).await, vec![]);
-    let orders = cluster.beat(node, vec![peer(&learner, false)]).await;
+    assert_eq!(cluster.heartbeat(1, vec![peer(&region, true)]).await, vec![]);
+    let orders = cluster.heartbeat(node, vec![peer(&learner, false)]).await;
     assert_eq!(orders, [destroy(&learner)]);
     assert_eq!(cluster.client.node(node).await.unwrap().role, NodeRole::Columnar);
     let status = cluster.client.status().await.unwrap();
@@ -392,10 +394,10 @@ async fn a_damaged_learner_is_not_held_against_its_successor_on_the_same_node() 
     let node = cluster.client.ids(1).await.unwrap();
     cluster.register(node, NodeRole::Columnar).await;
     let (_, mut region) = cluster.replicated_table().await;
-    cluster.beat(node, vec![]).await;
+    cluster.heartbeat(node, vec![]).await;
     let grow = async |region: &mut Region| {
         let orders =
-            cluster.beat_until(1, vec![peer(region, true)], |orders| !orders.is_empty()).await;
+            cluster.heartbeat_until(1, vec![peer(region, true)], |orders| !orders.is_empty()).await;
         let [Order::Membership { peers, .. }] = orders.as_slice() else { panic!("{orders:?}") };
         region.peers.clone_from(peers);
         region.epoch.conf += 1;
@@ -405,25 +407,25 @@ async fn a_damaged_learner_is_not_held_against_its_successor_on_the_same_node() 
     let id = first.peer_on(node).unwrap().id;
     let destroy = [Order::Destroy { region: region.id, conf: first.epoch.conf }];
     let damaged = PeerReport { peer: id, damaged: true, ready: false, ..peer(&first, false) };
-    cluster.beat(1, vec![peer(&region, true)]).await;
-    assert_eq!(cluster.beat(node, vec![damaged.clone()]).await, vec![]);
+    cluster.heartbeat(1, vec![peer(&region, true)]).await;
+    assert_eq!(cluster.heartbeat(node, vec![damaged.clone()]).await, vec![]);
     grow(&mut region).await;
     assert_eq!(region.peers.len(), 1, "the damaged one makes way");
     let orders =
-        cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
+        cluster.heartbeat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
     // While the next one is being added, the damaged one is to go: it is in the way.
-    assert_eq!(cluster.beat(node, vec![damaged.clone()]).await, destroy);
+    assert_eq!(cluster.heartbeat(node, vec![damaged.clone()]).await, destroy);
     let [Order::Membership { peers, .. }] = orders.as_slice() else { panic!("{orders:?}") };
     region.peers.clone_from(peers);
     region.epoch.conf += 1;
     assert_ne!(region.peer_on(node).unwrap().id, id);
     for _ in 0..5 {
-        assert_eq!(cluster.beat(node, vec![damaged.clone()]).await, destroy);
-        assert_eq!(cluster.beat(1, vec![peer(&region, true)]).await, vec![]);
+        assert_eq!(cluster.heartbeat(node, vec![damaged.clone()]).await, destroy);
+        assert_eq!(cluster.heartbeat(1, vec![peer(&region, true)]).await, vec![]);
     }
     let route = cluster.client.fresh_regions(region.kind).await.unwrap();
     assert!(route[0].ready_learners.is_empty());
-    assert_eq!(cluster.beat(node, vec![peer(&region, false)]).await, vec![]);
+    assert_eq!(cluster.heartbeat(node, vec![peer(&region, false)]).await, vec![]);
 }
 
 #[tokio::test]
@@ -437,9 +439,9 @@ async fn auto_increment_stocks_respect_numbers_given_by_hand() {
         let change = CatalogChange::CreateTable(Box::new(table("d", "t", &[])));
         tokio::spawn(async move { client.change(change).await })
     };
-    let orders = cluster.beat_until(1, vec![], |orders| !orders.is_empty()).await;
+    let orders = cluster.heartbeat_until(1, vec![], |orders| !orders.is_empty()).await;
     let Some(Order::Create(region)) = orders.first() else { panic!("{orders:?}") };
-    cluster.beat(1, vec![peer(region, true)]).await;
+    cluster.heartbeat(1, vec![peer(region, true)]).await;
     let id = creating.await.unwrap().unwrap().unwrap().id;
 
     assert_eq!(client.auto_increment(id, 1).await.unwrap(), 1);
@@ -457,7 +459,7 @@ async fn auto_increment_stocks_respect_numbers_given_by_hand() {
     assert_eq!(other.auto_increment(id, 1).await.unwrap(), 6_001);
     assert_eq!(client.auto_increment(id, 5_000).await.unwrap(), 7_001);
     assert_eq!(client.auto_increment(999, 1).await, Err(Error::not_found("table", "999")));
-    // What is taken is known without asking; and who goes on giving numbers has a stock of them.
+    // What is taken is known without asking; a client that keeps setting numbers has a range.
     let third = PlacementClient::new(cluster.network.clone(), [(1, address(1))]);
     third.raise_auto_increment(id, 20_000).await.unwrap();
     third.raise_auto_increment(id, 20_001).await.unwrap();
@@ -488,14 +490,14 @@ async fn columnar_node_that_lost_its_disk_is_replaced_at_once() {
     };
     cluster.register(old, NodeRole::Columnar).await;
     let (table, mut region) = cluster.replicated_table().await;
-    cluster.beat(old, vec![]).await;
+    cluster.heartbeat(old, vec![]).await;
     let orders =
-        cluster.beat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
+        cluster.heartbeat_until(1, vec![peer(&region, true)], |orders| !orders.is_empty()).await;
     let Some(Order::Membership { peers, .. }) = orders.first() else { panic!("{orders:?}") };
     region.peers.clone_from(peers);
     region.epoch.conf += 1;
-    cluster.beat(1, vec![peer(&region, true)]).await;
-    cluster.beat(old, vec![peer(&region, false)]).await;
+    cluster.heartbeat(1, vec![peer(&region, true)]).await;
+    cluster.heartbeat(old, vec![peer(&region, false)]).await;
     assert_eq!(cluster.client.regions(region.kind).await.unwrap()[0].ready_learners, [old]);
     let complete = || async { cluster.client.catalog().await.unwrap().complete_columns.clone() };
     for _ in 0..100 {
@@ -517,7 +519,7 @@ async fn columnar_node_that_lost_its_disk_is_replaced_at_once() {
     cluster.client.register(node, Session::default()).await.unwrap();
     let refused = cluster.client.heartbeat(old, NodeReport::default(), vec![]).await;
     assert!(matches!(refused, Err(Error::Revoked(_))), "{refused:?}");
-    cluster.beat(new, vec![]).await;
+    cluster.heartbeat(new, vec![]).await;
     // What was remembered names the old number, and is looked up anew.
     let route = cluster.client.regions(region.kind).await.unwrap();
     assert!(route[0].ready_learners.is_empty(), "{route:?}");
@@ -528,12 +530,12 @@ async fn columnar_node_that_lost_its_disk_is_replaced_at_once() {
 
     // Added on the new number first, then the old peer goes.
     let leads = |region: &types::Region| vec![peer(region, true)];
-    let orders = cluster.beat_until(1, leads(&region), |orders| !orders.is_empty()).await;
+    let orders = cluster.heartbeat_until(1, leads(&region), |orders| !orders.is_empty()).await;
     let [Order::Membership { peers, .. }] = orders.as_slice() else { panic!("{orders:?}") };
     assert!(peers.iter().any(|peer| peer.node == new && peer.role == PeerRole::Learner));
     region.peers.clone_from(peers);
     region.epoch.conf += 1;
-    let orders = cluster.beat_until(1, leads(&region), |orders| !orders.is_empty()).await;
+    let orders = cluster.heartbeat_until(1, leads(&region), |orders| !orders.is_empty()).await;
     let [Order::Membership { peers, .. }] = orders.as_slice() else { panic!("{orders:?}") };
     assert!(peers.iter().all(|peer| peer.node != old) && peers.iter().any(|peer| peer.node == new));
     // Columns were there before: that they are away for now is known to be a failure.
@@ -554,7 +556,7 @@ async fn a_deposed_leader_ends_no_process_that_registered_with_its_successor() {
     };
     let earlier = Session { boot: 1, id: 7, ..Session::default() };
     cluster.client.register(node.clone(), earlier.clone()).await.unwrap();
-    // Until the first leader has not heard that it was deposed.
+    // Until the first leader does not know that it was deposed.
     let [first, second, _] = &cluster.members[..] else { panic!("three members") };
     while {
         cluster.model.elect(1).unwrap();
@@ -565,8 +567,8 @@ async fn a_deposed_leader_ends_no_process_that_registered_with_its_successor() {
     let registered = second.service.handle(Request::Register { node, session: later.clone() });
     assert!(matches!(registered.await, Response::Done));
     let report = NodeReport { session: Some(later.id), ..NodeReport::default() };
-    let beat = Request::Heartbeat { node: 1_000, report, peers: vec![] };
-    let answer = first.service.handle(beat).await;
+    let heartbeat = Request::Heartbeat { node: 1_000, report, peers: vec![] };
+    let answer = first.service.handle(heartbeat).await;
     let Response::Failed(error) = answer else { panic!("{answer:?}") };
     assert!(!matches!(error, Error::Revoked(_)), "{error}");
 }

@@ -45,11 +45,11 @@ async fn a_silent_leader_is_left_once_another_one_leads_and_not_asked_again() {
     client.timestamp().await.unwrap();
     let first = begun.elapsed();
     assert!(first < Duration::from_millis(1_900), "the first answer took {first:?}");
-    let asked = network.received(&address(1)).len();
+    let received = network.received(&address(1)).len();
     for _ in 0..20 {
         client.timestamp().await.unwrap();
     }
-    assert_eq!(network.received(&address(1)).len(), asked, "the silent member is asked again");
+    assert_eq!(network.received(&address(1)).len(), received, "the silent member is asked again");
 }
 
 #[tokio::test]

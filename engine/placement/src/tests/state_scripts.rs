@@ -10,7 +10,7 @@ use types::{
 
 use super::scripts::{Args, Script, run_all};
 use crate::api::{CatalogChange, Grants, Import, Node, NodeRole, Renamed, Session, User};
-use crate::catalog::Founders;
+use crate::catalog::EligibleNodes;
 use crate::command::{Command, Outcome};
 use crate::state::State;
 
@@ -60,7 +60,7 @@ pub fn table(database: &str, name: &str, indexes: &[String]) -> Table {
 #[derive(Default)]
 struct StateScript {
     state: State,
-    founders: Vec<u64>,
+    eligible: Vec<u64>,
 }
 
 impl StateScript {
@@ -74,7 +74,7 @@ impl StateScript {
 
     fn change(&mut self, change: CatalogChange, args: &Args) -> Command {
         let now = Timestamp::pack(args.named_number("now", 1_000), 0);
-        Command::Change { change, founders: Founders(self.founders.clone()), now }
+        Command::Change { change, eligible: EligibleNodes(self.eligible.clone()), now }
     }
 
     fn create_table(&mut self, args: &Args) -> Command {
@@ -133,7 +133,7 @@ impl StateScript {
         let id = args.number(0);
         let like = args.named_number("like", id);
         let known = self.state.regions.get(&like).map(|record| &record.region);
-        let known = known.or(self.state.tombs.get(&like).map(|tomb| &tomb.region));
+        let known = known.or(self.state.tombstones.get(&like).map(|tombstone| &tombstone.region));
         let mut region: Region = known.unwrap().clone();
         region.id = id;
         region.epoch = Epoch {
@@ -149,7 +149,7 @@ impl StateScript {
             region.peers.push(Peer { id: 5_000 + node, node, role: PeerRole::Learner });
         }
         let now = Timestamp::pack(args.named_number("now", 1_000), 0);
-        Command::Report { regions: vec![region], founded: Vec::new(), now }
+        Command::Report { regions: vec![region], created: Vec::new(), now }
     }
 
     fn command(&mut self, name: &str, args: &Args) -> Command {
@@ -215,12 +215,12 @@ impl StateScript {
                 },
             },
             "report" => self.report(args),
-            "founded" => Command::Report {
+            "created" => Command::Report {
                 regions: Vec::new(),
-                founded: vec![(args.number(0), args.named_number("on", 1))],
+                created: vec![(args.number(0), args.named_number("on", 1))],
                 now: Timestamp::ZERO,
             },
-            "bury" => Command::Bury(vec![args.number(0)]),
+            "purge" => Command::Purge(vec![args.number(0)]),
             "take-lease" => Command::TakeLease {
                 ts: Timestamp::pack(args.named_number("at", 0), 0),
                 owner: args.named("owner").unwrap_or("me").into(),
@@ -276,15 +276,15 @@ impl StateScript {
         let mut out = String::new();
         for record in self.state.regions.values() {
             Self::show_region(&mut out, &record.region);
-            if !record.unfounded.is_empty() {
-                write!(out, " unfounded={:?}", record.unfounded).unwrap();
+            if !record.uncreated.is_empty() {
+                write!(out, " uncreated={:?}", record.uncreated).unwrap();
             }
             out.push('\n');
         }
-        for tomb in self.state.tombs.values() {
+        for tombstone in self.state.tombstones.values() {
             out.push_str("dropped ");
-            Self::show_region(&mut out, &tomb.region);
-            writeln!(out, " at {}", tomb.dropped.physical_ms()).unwrap();
+            Self::show_region(&mut out, &tombstone.region);
+            writeln!(out, " at {}", tombstone.dropped.physical_ms()).unwrap();
         }
         out
     }
@@ -332,8 +332,8 @@ impl StateScript {
 impl Script for StateScript {
     fn line(&mut self, name: &str, args: &Args) -> String {
         match name {
-            "founders" => {
-                self.founders = args.plain.iter().map(|node| node.parse().unwrap()).collect();
+            "eligible" => {
+                self.eligible = args.plain.iter().map(|node| node.parse().unwrap()).collect();
                 return String::new();
             }
             "floor" => {
@@ -381,8 +381,8 @@ impl Script for StateScript {
             Ok(Outcome::First(first)) => first.to_string(),
             Ok(Outcome::Lease(lease)) => format!("lease {} until {}", lease.id, lease.expires_ms),
             Ok(Outcome::Lock(held)) => held.map_or("taken".into(), |held| format!("{held:?}")),
-            Ok(Outcome::Changed { catalog, founded, .. }) => {
-                format!("version {catalog}, founded {founded:?}")
+            Ok(Outcome::Changed { catalog, created, .. }) => {
+                format!("version {catalog}, created {created:?}")
             }
             Err(error) => {
                 assert_eq!(self.state, before, "a refused command changed the state");

@@ -98,7 +98,7 @@ fn snapshot_carries_state_region_and_position() {
 }
 
 #[test]
-fn only_waiting_proposers_are_told_and_only_once() {
+fn only_waiting_proposers_are_answered_and_only_once() {
     let (mut machines, view) = machines(&memory());
     let mut machine = machines.create(&placement_region(&[1]).unwrap(), true).unwrap();
     view.expect((7, 1));

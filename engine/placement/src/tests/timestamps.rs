@@ -11,9 +11,9 @@ use super::model::{Flaw, Model, Node, group};
 use crate::api::{Catalog, CatalogChange, Request, Response};
 use crate::service::PlacementService;
 
-/// What clients were told, in the order in which they were told it.
+/// What clients received, in order.
 #[derive(Default)]
-pub struct Told {
+pub struct Received {
     highest: u64,
     ranges: Vec<(u64, u64)>,
     ids: Vec<(u64, u64)>,
@@ -22,26 +22,26 @@ pub struct Told {
     pub broken: Option<String>,
 }
 
-impl Told {
+impl Received {
     fn fail(&mut self, what: String) {
         self.broken.get_or_insert(what);
     }
 
-    /// Checks what was told against the catalog at the end; how many timestamps were told.
+    /// Checks what was received against the catalog at the end; how many timestamps there were.
     pub fn check(&mut self, catalog: &Catalog) -> usize {
         for name in std::mem::take(&mut self.databases) {
             if !catalog.databases.contains(&name) {
                 self.fail(format!("database {name} was acknowledged and is gone"));
             }
         }
-        let told = self.ranges.len();
+        let count = self.ranges.len();
         for mut ranges in [std::mem::take(&mut self.ranges), std::mem::take(&mut self.ids)] {
             ranges.sort_unstable();
             if let Some(pair) = ranges.windows(2).find(|pair| pair[0].1 > pair[1].0) {
                 self.fail(format!("given twice: {pair:?}"));
             }
         }
-        told
+        count
     }
 }
 
@@ -50,7 +50,7 @@ pub async fn client(
     services: Vec<Arc<PlacementService>>,
     rounds: u64,
     random: Random,
-    told: Arc<Mutex<Told>>,
+    received: Arc<Mutex<Received>>,
 ) {
     for round in 0..rounds {
         for _ in 0..random.below(5) {
@@ -58,14 +58,14 @@ pub async fn client(
         }
         let service = &services[random.below(services.len() as u64) as usize];
         let (before, catalog) = {
-            let told = told.lock();
-            (told.highest, told.catalog)
+            let received = received.lock();
+            (received.highest, received.catalog)
         };
         match random.below(8) {
             0 => {
                 let count = 1 + random.below(5) as u32;
                 if let Response::Ids(first) = service.handle(Request::Ids { count }).await {
-                    told.lock().ids.push((first, first + u64::from(count)));
+                    received.lock().ids.push((first, first + u64::from(count)));
                 }
             }
             1 => {
@@ -74,24 +74,24 @@ pub async fn client(
                 if let Response::Changed { catalog, .. } =
                     service.handle(Request::Change(change)).await
                 {
-                    let mut told = told.lock();
-                    told.databases.push(name);
-                    told.catalog = told.catalog.max(catalog);
+                    let mut received = received.lock();
+                    received.databases.push(name);
+                    received.catalog = received.catalog.max(catalog);
                 }
             }
             _ => {
                 let count = 1 + random.below(50) as u32;
                 let answer = service.handle(Request::Timestamps { count }).await;
                 if let Response::Timestamps { first, catalog: version, .. } = answer {
-                    let mut told = told.lock();
+                    let mut received = received.lock();
                     if first.0 <= before {
-                        told.fail(format!("{} was told after {before}", first.0));
+                        received.fail(format!("{} was received after {before}", first.0));
                     }
                     if version < catalog {
-                        told.fail(format!("catalog {version} was told after {catalog}"));
+                        received.fail(format!("catalog {version} was received after {catalog}"));
                     }
-                    told.highest = told.highest.max(first.0 + u64::from(count) - 1);
-                    told.ranges.push((first.0, first.0 + u64::from(count)));
+                    received.highest = received.highest.max(first.0 + u64::from(count) - 1);
+                    received.ranges.push((first.0, first.0 + u64::from(count)));
                 }
             }
         }
@@ -106,7 +106,7 @@ async fn nemesis(nodes: Arc<Vec<Node>>, model: Arc<Model>, random: Random) {
         match random.below(6) {
             0 | 1 => {
                 model.elect(node.id).unwrap();
-                // Mostly it hears the others soon.
+                // Mostly it gets the others' heartbeats soon.
                 if random.below(3) > 0 {
                     nodes.iter().for_each(|node| node.report_clock(&nodes));
                 }
@@ -125,7 +125,7 @@ async fn nemesis(nodes: Arc<Vec<Node>>, model: Arc<Model>, random: Random) {
     }
 }
 
-/// Runs one history; the first broken promise, if any, and how many timestamps were told.
+/// Runs one history; the first broken promise, if any, and how many timestamps were received.
 fn history(seed: u64, flaw: Flaw) -> (Option<String>, usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
@@ -134,11 +134,11 @@ fn history(seed: u64, flaw: Flaw) -> (Option<String>, usize) {
         model.elect(1).unwrap();
         nodes.iter().for_each(|node| node.report_clock(&nodes));
         let nodes = Arc::new(nodes);
-        let told = Arc::new(Mutex::new(Told::default()));
+        let received = Arc::new(Mutex::new(Received::default()));
         let mut tasks = tokio::task::JoinSet::new();
         let services: Vec<_> = nodes.iter().map(|node| node.service.clone()).collect();
         for _ in 0..6 {
-            tasks.spawn(client(services.clone(), 25, random.fork(), told.clone()));
+            tasks.spawn(client(services.clone(), 25, random.fork(), received.clone()));
         }
         tasks.spawn(nemesis(nodes.clone(), model.clone(), random.fork()));
         let ended = async { while tasks.join_next().await.transpose().unwrap().is_some() {} };
@@ -152,22 +152,22 @@ fn history(seed: u64, flaw: Flaw) -> (Option<String>, usize) {
                 other => panic!("{other:?}"),
             };
         };
-        let mut told = told.lock();
-        let count = told.check(&catalog);
-        (told.broken.take(), count)
+        let mut received = received.lock();
+        let count = received.check(&catalog);
+        (received.broken.take(), count)
     })
 }
 
 #[test]
 fn timestamps_increase_across_leader_changes_and_clock_jumps() {
-    let mut told = 0;
+    let mut answered = 0;
     for seed in 0..300 {
         let (broken, timestamps) = history(seed, Flaw::None);
         assert_eq!(broken, None, "seed {seed}");
-        told += timestamps;
+        answered += timestamps;
     }
     // The histories must be worth something: not everything may be refused.
-    assert!(told > 300 * 20, "only {told} requests for timestamps were answered");
+    assert!(answered > 300 * 20, "only {answered} requests for timestamps were answered");
 }
 
 /// The test above is worth nothing if it cannot fail.

@@ -14,7 +14,7 @@ use crate::config::{Participation, StoreConfig};
 use crate::groups::{Groups, PeerStatus, Pending};
 use crate::log::{LogSizes, RaftLog};
 use crate::machine::{Machines, Position};
-use crate::reply::{at_once, question};
+use crate::reply::{at_once, reply_channel};
 use crate::store::{Store, StoreDisk};
 use crate::testing::wire::{Parcel, Wire};
 use crate::work::{Inline, Job, Returned, Worker};
@@ -284,7 +284,7 @@ impl SimCluster {
             .map(|(id, _)| id)
     }
 
-    /// Founds a region on each of its voters that is up.
+    /// Creates a region on each of its voters that is up.
     pub fn create(&mut self, region: &Region) -> Result<()> {
         for voter in region.voters() {
             drop(self.groups(voter.node)?.create(region.clone()));
@@ -346,7 +346,7 @@ impl Groups for SimGroups {
     }
 
     fn propose(&self, region: RegionId, term: u64, data: Vec<u8>) -> Pending<Position> {
-        let (reply, pending) = question("a proposal");
+        let (reply, pending) = reply_channel("a proposal");
         self.with(|store| {
             store.propose(region, term, data, reply);
             pending
@@ -354,7 +354,7 @@ impl Groups for SimGroups {
     }
 
     fn read_index(&self, region: RegionId) -> Pending<u64> {
-        let (reply, pending) = question("a read index");
+        let (reply, pending) = reply_channel("a read index");
         self.with(|store| {
             store.read_index(region, reply);
             pending
@@ -362,7 +362,7 @@ impl Groups for SimGroups {
     }
 
     fn change_membership(&self, region: RegionId, peers: Vec<Peer>) -> Pending<Region> {
-        let (reply, pending) = question("a membership change");
+        let (reply, pending) = reply_channel("a membership change");
         self.with(|store| {
             store.change_membership(region, peers, reply);
             pending
@@ -376,7 +376,7 @@ impl Groups for SimGroups {
     }
 
     fn create(&self, region: Region) -> Pending<()> {
-        let (reply, pending) = question("a region's creation");
+        let (reply, pending) = reply_channel("a region's creation");
         self.with(|store| {
             store.create(region, reply);
             pending
@@ -384,7 +384,7 @@ impl Groups for SimGroups {
     }
 
     fn destroy(&self, region: RegionId) -> Pending<()> {
-        let (reply, pending) = question("a peer's removal");
+        let (reply, pending) = reply_channel("a peer's removal");
         self.with(|store| {
             store.destroy(region, reply);
             pending

@@ -118,8 +118,8 @@ impl Machines for EchoMachines {
         Ok(states.into_iter().map(|state| self.machine(state)).collect())
     }
 
-    fn create(&mut self, region: &Region, founding: bool) -> Result<Box<dyn Machine>> {
-        let at = if founding { INITIAL_POSITION } else { Position::default() };
+    fn create(&mut self, region: &Region, initial: bool) -> Result<Box<dyn Machine>> {
+        let at = if initial { INITIAL_POSITION } else { Position::default() };
         let state = EchoState {
             region: region.clone(),
             index: at.index,

@@ -1,4 +1,4 @@
-//! Stand-ins for tests of this room and of those above: a cluster in one thread whose network,
+//! Stand-ins for tests of this crate and of those above: a cluster in one thread whose network,
 //! disks and time obey a seed, and a single node without Raft.
 //!
 //! Nothing here is used in production.

@@ -1,4 +1,4 @@
-//! A simulated cluster of machines that remember what they were told.
+//! A simulated cluster of machines that remember what they received.
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;

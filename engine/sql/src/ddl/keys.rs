@@ -56,9 +56,9 @@ pub fn index_form(create: &CreateIndex) -> SqlResult<(Form, Vec<(u16, String)>)>
     if let Some((_, form)) = forms.iter().find(|(there, _)| *there) {
         return Err(unsupported(form));
     }
-    let mut remarks = Vec::new();
-    let form = form(create.using.as_ref(), &create.index_options, &mut remarks)?;
-    Ok((Form { unique: create.unique, ..form }, remarks))
+    let mut warnings = Vec::new();
+    let form = form(create.using.as_ref(), &create.index_options, &mut warnings)?;
+    Ok((Form { unique: create.unique, ..form }, warnings))
 }
 
 /// Options of a key: all are trees, and comments on them are not kept. The parser hands VISIBLE and
@@ -66,7 +66,7 @@ pub fn index_form(create: &CreateIndex) -> SqlResult<(Form, Vec<(u16, String)>)>
 pub fn form(
     first: Option<&IndexType>,
     options: &[IndexOption],
-    remarks: &mut Vec<(u16, String)>,
+    warnings: &mut Vec<(u16, String)>,
 ) -> SqlResult<Form> {
     let mut visible = true;
     let kinds = options.iter().filter_map(|option| match option {
@@ -76,7 +76,7 @@ pub fn form(
     for kind in first.into_iter().chain(kinds) {
         match kind {
             IndexType::BTree => {}
-            IndexType::Hash => remarks.push((
+            IndexType::Hash => warnings.push((
                 3502,
                 "This storage engine does not support the HASH index algorithm, storage engine \
                  default was used instead."
@@ -90,7 +90,7 @@ pub fn form(
         }
     }
     if options.iter().any(|option| matches!(option, IndexOption::Comment(_))) {
-        remarks.push((1105, "comments on indexes are not kept".into()));
+        warnings.push((1105, "comments on indexes are not kept".into()));
     }
     Ok(Form { unique: false, visible })
 }

@@ -1,7 +1,7 @@
 //! The labels of an ENUM or SET as a definition lists them, and a default among them.
 //!
 //! A list is checked here once and for all: what stands in a description is a list that values can
-//! be told by.
+//! be identified by.
 
 use std::collections::HashSet;
 
@@ -74,7 +74,7 @@ fn listed(labels: Vec<String>, column: &str, kind: &str) -> SqlResult<Labels> {
     Ok(Labels::new(&labels))
 }
 
-/// A default, which is told by its labels alone; `None` if they are not in the list.
+/// A default, which is identified by its labels alone; `None` if they are not in the list.
 pub fn default_value(ty: ColumnType, value: Value) -> Option<Value> {
     let text = coerce::text(value);
     let text = text.trim_end_matches(' ');

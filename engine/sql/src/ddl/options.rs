@@ -25,8 +25,8 @@ pub enum Treated {
     Number(u64),
     /// It says what is so anyhow.
     Nothing,
-    /// It has no effect, and the client is told.
-    Remark(u16, String),
+    /// It has no effect, and the client is warned.
+    Warning(u16, String),
 }
 
 /// What an option does.
@@ -114,7 +114,7 @@ pub fn treated(name: &str, value: &str, table: &str) -> SqlResult<Treated> {
             Ok(number) => Treated::Number(number),
             Err(_) => return Err(syntax(format!("AUTO_INCREMENT = {value} is no number"))),
         },
-        Does::Charset => remarked(check_charset(value)?),
+        Does::Charset => warned(check_charset(value)?),
         Does::Collation => {
             check_collation(value)?;
             Treated::Nothing
@@ -126,7 +126,7 @@ pub fn treated(name: &str, value: &str, table: &str) -> SqlResult<Treated> {
         Does::Engine => {
             return Err(SqlError::new(1286, b"42000", format!("Unknown storage engine '{value}'")));
         }
-        Does::Physical => Treated::Remark(
+        Does::Physical => Treated::Warning(
             1478,
             format!("Table storage engine 'InnoDB' does not support the create option '{name}'"),
         ),
@@ -137,8 +137,8 @@ pub fn treated(name: &str, value: &str, table: &str) -> SqlResult<Treated> {
     })
 }
 
-fn remarked(remark: Option<(u16, String)>) -> Treated {
-    remark.map_or(Treated::Nothing, |(code, text)| Treated::Remark(code, text))
+fn warned(warning: Option<(u16, String)>) -> Treated {
+    warning.map_or(Treated::Nothing, |(code, text)| Treated::Warning(code, text))
 }
 
 fn table_comment(text: &str, table: &str) -> SqlResult<String> {
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_option_is_kept_remarked_or_refused() {
+    fn every_option_is_kept_warned_of_or_refused() {
         for (name, _) in OPTIONS {
             let value = match *name {
                 "AUTO_INCREMENT" => "7",
@@ -240,7 +240,7 @@ mod tests {
                 }
                 Ok(Treated::Comment(_)) => assert_eq!(*name, "COMMENT"),
                 Ok(Treated::Number(n)) => assert_eq!((*name, n), ("AUTO_INCREMENT", 7)),
-                Ok(Treated::Remark(code, text)) => {
+                Ok(Treated::Warning(code, text)) => {
                     assert!(code == 1478 && text.contains(name), "{text}");
                 }
                 Err(error) => {

@@ -15,7 +15,7 @@ use crate::result::SqlError;
 /// With what other tiers begin an error that they have given a code of their own: it stays as it is, for them to find.
 const CODED: &str = "ISOBAR-";
 
-/// What the libraries' texts speak of, in lower case, and what a client is told instead; the first that fits.
+/// What the libraries' texts speak of, in lower case, and what a client gets instead; the first that fits.
 const CONSTRUCTS: [(&[&str], &str); 8] = [
     (
         &["correlated", "outer_ref", "outerreference", "subquery", "exists("],
@@ -143,7 +143,7 @@ fn carried(text: &str) -> Option<SqlError> {
     spelled(text).or_else(|| numbered(text))
 }
 
-/// An error of which another node has sent the words alone; `None` if they tell no number.
+/// An error of which another node has sent the words alone; `None` if they contain no number.
 pub fn of_words(text: &str) -> Option<SqlError> {
     spelled(text).or_else(|| numbered(text))
 }
@@ -342,7 +342,7 @@ mod tests {
     const MARKS: [&str; 6] =
         ["Error during", "Internal", "Arrow", "Schema", "type_coercion", "Utf8"];
 
-    fn told(error: DataFusionError) -> SqlError {
+    fn converted(error: DataFusionError) -> SqlError {
         let error = SqlError::from(error);
         assert!(!MARKS.iter().any(|mark| error.message.contains(mark)), "{error}");
         error
@@ -373,7 +373,7 @@ mod tests {
             arrow(ArrowError::ExternalError(text().into())),
         ];
         for error in errors {
-            told(error);
+            converted(error);
         }
     }
 
@@ -394,11 +394,11 @@ mod tests {
     #[test]
     fn what_is_not_supported_is_named() {
         let text = "Cannot run range queries on datatype: Binary";
-        let message = told(DataFusionError::Internal(text.to_owned())).message;
+        let message = converted(DataFusionError::Internal(text.to_owned())).message;
         assert_eq!(message, "this statement is not supported: a window of this form");
         let grouped = "Column in ORDER BY must be in GROUP BY or an aggregate function: While expanding wildcard, \
                        column \"d.k.d\" must appear in the GROUP BY clause";
-        let error = told(DataFusionError::Plan(grouped.to_owned()));
+        let error = converted(DataFusionError::Plan(grouped.to_owned()));
         assert_eq!(error.code, 1055);
         assert!(error.message.starts_with("Expression of ORDER BY clause"), "{error}");
         assert!(error.message.contains("'d.k.d'"), "{error}");

@@ -13,7 +13,7 @@ use types::value::DECIMAL_MAX_PRECISION;
 use super::convert::{is_time, number_type, to_strings, to_type};
 use super::decimal::{decimals, exact, power, quotients};
 use super::wide::{self, digits_of, is_wide};
-use super::{Function, remarks};
+use super::{Function, warnings};
 use crate::error::{SqlResult, out_of_range};
 
 /// Digits that `/` adds to the dividend's scale (div_precision_increment).
@@ -290,7 +290,7 @@ fn doubles(op: Op, a: &ArrayRef, b: &ArrayRef) -> SqlResult<ArrayRef> {
             Op::Sub => a - b,
             Op::Mul => a * b,
             Op::Div | Op::Mod if b == 0.0 => {
-                remarks::division();
+                warnings::division();
                 return Ok(None);
             }
             Op::Div => a / b,
@@ -314,7 +314,7 @@ fn integers(op: Op, a: &ArrayRef, b: &ArrayRef, ty: &DataType) -> SqlResult<Arra
     let compute = |(a, b): (Option<i128>, Option<i128>)| match (op, a, b) {
         (_, None, _) | (_, _, None) => None,
         (Op::Div | Op::Mod, _, Some(0)) => {
-            remarks::division();
+            warnings::division();
             None
         }
         (Op::Add, Some(a), Some(b)) => Some(a + b),
@@ -337,7 +337,7 @@ fn signed_integers(op: Op, a: &ArrayRef, b: &ArrayRef) -> SqlResult<ArrayRef> {
             Op::Sub => a.checked_sub(b),
             Op::Mul => a.checked_mul(b),
             Op::Div | Op::Mod if b == 0 => {
-                remarks::division();
+                warnings::division();
                 return Ok(None);
             }
             Op::Div => a.checked_div(b),
@@ -391,7 +391,7 @@ fn int_div(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
     let quotients = a.iter().zip(b.iter()).map(|(a, b)| {
         let (a, b) = (a?, b?);
         if b == 0 {
-            remarks::division();
+            warnings::division();
             return None;
         }
         let (a, b) = (i256::from_i128(a), i256::from_i128(b));

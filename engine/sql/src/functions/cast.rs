@@ -11,7 +11,7 @@ use datafusion::common::{Result, ScalarValue, plan_err};
 use super::convert::{
     is_binary, is_string, to_bytes, to_datetime, to_i64, to_strings, to_time, to_type, to_u64,
 };
-use super::{Function, day, double, literal_int, moment, remarks, span, text, whole};
+use super::{Function, datetime, day, double, literal_int, span, text, warnings, whole};
 use crate::error::SqlResult;
 use crate::temporal::{Zone, in_calendar, round_fraction, round_time, within_time};
 
@@ -32,12 +32,12 @@ pub const FUNCTIONS: &[Function] = &[
         super::wide::undiminished(&a[0], t)
     }),
     Function::new("cast_date", 1..=1, day, |a, t| to_type(&a[0], t)),
-    Function::new("cast_datetime", 1..=2, moment, cast_datetime),
+    Function::new("cast_datetime", 1..=2, datetime, cast_datetime),
     Function::new("cast_char", 1..=2, text, cast_char),
     Function::new(STATED_CHAR, 1..=2, text, stated_char),
     Function::new("cast_binary", 1..=2, |_, _| Ok(DataType::Binary), cast_binary),
     Function::new("cast_time", 1..=2, span, cast_time),
-    Function::new("ts_local", 2..=2, moment, ts_local),
+    Function::new("ts_local", 2..=2, datetime, ts_local),
 ];
 
 fn decimal_type(_: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<DataType> {
@@ -76,7 +76,7 @@ fn cast_datetime(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
         let rounded = round_fraction(us, digits);
         // The year 0 stays what it was; only rounding leads beyond the end.
         if rounded > us && in_calendar(rounded).is_none() {
-            return remarks::overflow("datetime");
+            return warnings::overflow("datetime");
         }
         Some(rounded)
     });
@@ -91,7 +91,7 @@ fn cast_char(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
         let text = text?;
         let end = text.char_indices().nth(length).map(|(at, _)| at);
         if end.is_some() {
-            remarks::truncated(&format!("CHAR({length})"), text);
+            warnings::truncated(&format!("CHAR({length})"), text);
         }
         text.get(..end.unwrap_or(text.len()))
     });
@@ -113,7 +113,7 @@ fn stated_char(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
 fn text_of(bytes: &[u8]) -> Option<&str> {
     let found = std::str::from_utf8(bytes);
     if let Err(error) = found {
-        remarks::remark(1300, || {
+        warnings::warn(1300, || {
             let wrong = bytes.iter().skip(error.valid_up_to()).take(3);
             let hex: String = wrong.map(|byte| format!("{byte:02X}")).collect();
             format!("Invalid utf8mb4 character string: '{hex}'")

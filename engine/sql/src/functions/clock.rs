@@ -13,8 +13,8 @@ use super::convert::{
     DATETIME, is_binary, is_string, is_temporal, is_time, to_datetime, to_decimal, to_i64,
     to_strings, to_time,
 };
-use super::texts::{read_moment, read_time};
-use super::{Function, remarks, span, text, whole};
+use super::texts::{read_datetime, read_time};
+use super::{Function, span, text, warnings, whole};
 use crate::error::{SqlResult, out_of_range};
 use crate::result::SqlError;
 use crate::temporal::{self, DAY_US, TIME_END_US, within_time};
@@ -32,8 +32,8 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("mysql_timediff", 2..=2, span, timediff),
     Function::new("mysql_time_format", 2..=2, text, time_format),
     Function::new("mysql_get_format", 2..=2, text, get_format),
-    Function::new("isobar_moment_text", 2..=2, text, moment_text),
-    Function::new("isobar_moment_number", 2..=2, number_type, moment_number),
+    Function::new("isobar_moment_text", 2..=2, text, datetime_text),
+    Function::new("isobar_moment_number", 2..=2, number_type, datetime_number),
     Function::new("mysql_period_add", 2..=2, whole, |a, _| {
         let (periods, counts) = (to_i64(&a[0])?, to_i64(&a[1])?);
         let moved = periods.iter().zip(counts.iter()).map(|(period, n)| {
@@ -110,7 +110,7 @@ fn has_day(text: &str) -> bool {
     text.trim().get(1..).is_some_and(|rest| rest.contains(['-', '/']))
 }
 
-/// ADDTIME and SUBTIME: a TIME more or less than a moment, a TIME, or a text of either.
+/// ADDTIME and SUBTIME: a TIME more or less than a DATETIME, a TIME, or a text of either.
 fn added(args: &[ArrayRef], ty: &DataType, sign: i64) -> SqlResult<ArrayRef> {
     let more = to_time(&args[1])?;
     let more = more.iter().map(|us| us?.checked_mul(sign));
@@ -119,7 +119,8 @@ fn added(args: &[ArrayRef], ty: &DataType, sign: i64) -> SqlResult<ArrayRef> {
         let sums = texts.iter().zip(more).map(|(text, more)| {
             let (text, more) = (text?, more?);
             if has_day(text) {
-                return moment_and(read_moment(text)?, more).map(temporal::format_datetime_auto);
+                return datetime_and(read_datetime(text)?, more)
+                    .map(temporal::format_datetime_auto);
             }
             Some(temporal::format_time_auto(time_and(read_time(text)?, more)))
         });
@@ -127,7 +128,7 @@ fn added(args: &[ArrayRef], ty: &DataType, sign: i64) -> SqlResult<ArrayRef> {
     }
     let sums: ArrayRef = if *ty == DATETIME {
         let sums = to_datetime(&args[0])?;
-        let sums = sums.iter().zip(more).map(|(us, more)| moment_and(us?, more?));
+        let sums = sums.iter().zip(more).map(|(us, more)| datetime_and(us?, more?));
         Arc::new(sums.collect::<arrow::array::TimestampMicrosecondArray>())
     } else {
         let sums = to_time(&args[0])?;
@@ -137,10 +138,10 @@ fn added(args: &[ArrayRef], ty: &DataType, sign: i64) -> SqlResult<ArrayRef> {
     Ok(sums)
 }
 
-/// A moment and a TIME; NULL beyond the calendar.
-fn moment_and(us: i64, more: i64) -> Option<i64> {
+/// A DATETIME and a TIME; NULL beyond the calendar.
+fn datetime_and(us: i64, more: i64) -> Option<i64> {
     let sum = us.checked_add(more).and_then(temporal::in_calendar);
-    sum.or_else(|| remarks::overflow("add_time"))
+    sum.or_else(|| warnings::overflow("add_time"))
 }
 
 /// A TIME and another, up to the last TIME.
@@ -148,12 +149,12 @@ fn time_and(us: i64, more: i64) -> i64 {
     let sum = us.saturating_add(more);
     let within = within_time(sum);
     if within != sum {
-        remarks::truncated("time", &temporal::format_time_auto(sum));
+        warnings::truncated("time", &temporal::format_time_auto(sum));
     }
     within
 }
 
-/// A value as a moment, or as a TIME; which of them it is stands first.
+/// A value as a DATETIME, or as a TIME; which of them it is stands first.
 type Either = Option<(bool, i64)>;
 
 fn eithers(array: &ArrayRef) -> SqlResult<Vec<Either>> {
@@ -162,7 +163,7 @@ fn eithers(array: &ArrayRef) -> SqlResult<Vec<Either>> {
         to_datetime(array)?.iter().map(|us| Some((true, us?))).collect()
     } else if is_string(ty) || is_binary(ty) {
         let of = |text: &str| match has_day(text) {
-            true => Some((true, read_moment(text)?)),
+            true => Some((true, read_datetime(text)?)),
             false => Some((false, read_time(text)?)),
         };
         to_strings(array)?.iter().map(|text| of(text?)).collect()
@@ -171,12 +172,12 @@ fn eithers(array: &ArrayRef) -> SqlResult<Vec<Either>> {
     })
 }
 
-/// TIMEDIFF of two moments or of two TIMEs; NULL of one of each.
+/// TIMEDIFF of two DATETIMEs or of two TIMEs; NULL of one of each.
 fn timediff(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let (left, right) = (eithers(&args[0])?, eithers(&args[1])?);
     let spans = left.into_iter().zip(right).map(|(left, right)| {
-        let ((moment, a), (other, b)) = (left?, right?);
-        (moment == other).then(|| time_and(a, b.saturating_neg()))
+        let ((datetime, a), (other, b)) = (left?, right?);
+        (datetime == other).then(|| time_and(a, b.saturating_neg()))
     });
     Ok(Arc::new(spans.collect::<DurationMicrosecondArray>()))
 }
@@ -220,8 +221,8 @@ fn digits_of(args: &[ArrayRef]) -> SqlResult<u8> {
     Ok(digits.clamp(0, 6) as u8)
 }
 
-/// A moment or a TIME with all digits of its column.
-fn moment_text(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+/// A DATETIME or a TIME with all digits of its column.
+fn datetime_text(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let digits = digits_of(args)?;
     let texts: StringArray = if is_time(args[0].data_type()) {
         let times = to_time(&args[0])?;
@@ -238,8 +239,8 @@ fn number_type(_: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<Data
     Ok(DataType::Decimal128(14 + digits as u8, digits as i8))
 }
 
-/// A moment as YYYYMMDDHHMMSS with all digits of its column.
-fn moment_number(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
+/// A DATETIME as YYYYMMDDHHMMSS with all digits of its column.
+fn datetime_number(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
     let digits = digits_of(args)?;
     let (unit, cut) = (10i128.pow(u32::from(digits)), 10i64.pow(u32::from(6 - digits)));
     let times = to_datetime(&args[0])?;

@@ -14,11 +14,12 @@ use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Decimal256Type, DurationMicrosecondType, Float32Type,
     Float64Type, Int64Type, TimeUnit, TimestampMicrosecondType, UInt64Type, i256,
 };
+use types::value::format_double;
 use types::{Decimal, Wide};
 
 use super::decimal::largest;
 use super::texts::{
-    moment_of_number, read_decimal, read_f64, read_i64, read_integer, read_moment, read_time,
+    datetime_of_number, read_datetime, read_decimal, read_f64, read_i64, read_integer, read_time,
     time_of_number,
 };
 use super::wide;
@@ -182,18 +183,6 @@ pub fn to_time(array: &ArrayRef) -> SqlResult<DurationMicrosecondArray> {
         }
         _ => scalars(array)?.iter().map(|text| text.and_then(read_time)).collect(),
     })
-}
-
-/// MySQL's shortest spelling of a double.
-pub fn format_double(n: f64) -> String {
-    let size = n.abs();
-    if n == 0.0 {
-        "0".into()
-    } else if (1e-15..1e15).contains(&size) {
-        format!("{n}")
-    } else {
-        format!("{n:e}")
-    }
 }
 
 /// As a double; text by its leading number.
@@ -444,13 +433,13 @@ pub fn to_datetime(array: &ArrayRef) -> SqlResult<TimestampMicrosecondArray> {
             array.iter().map(|d| d.map(|d| i64::from(d) * temporal::DAY_US)).collect()
         }
         ty if is_string(ty) || is_binary(ty) => {
-            scalars(array)?.iter().map(|t| t.and_then(read_moment)).collect()
+            scalars(array)?.iter().map(|t| t.and_then(read_datetime)).collect()
         }
         // MySQL would put the present day before it, and nothing here knows the present.
         ty if is_time(ty) => {
             return Err(crate::error::unsupported("a TIME in the place of a DATETIME"));
         }
-        _ => to_i64(array)?.iter().map(|n| n.and_then(moment_of_number)).collect(),
+        _ => to_i64(array)?.iter().map(|n| n.and_then(datetime_of_number)).collect(),
     })
 }
 

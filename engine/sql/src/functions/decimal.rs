@@ -11,7 +11,7 @@ use arrow::datatypes::{DataType, Decimal128Type, Int64Type, UInt64Type, i256};
 
 use super::arithmetic::{Op, scale_of, shows_all};
 use super::convert::{number_type, to_type};
-use super::remarks;
+use super::warnings;
 use super::wide::{is_wide, wides};
 use crate::error::{SqlResult, out_of_range};
 
@@ -115,7 +115,7 @@ fn one_by_one(
     let compute = |(a, b): (Option<i128>, Option<i128>)| {
         let (Some(a), Some(b)) = (a, b) else { return Ok(None) };
         if b == 0 && matches!(op, Op::Div | Op::Mod) {
-            remarks::division();
+            warnings::division();
             return Ok(None);
         }
         let n = match op {
@@ -177,7 +177,7 @@ pub(super) fn quotients(
     let compute = |(a, b): (Option<i128>, Option<i128>)| {
         let (Some(a), Some(b)) = (a, b) else { return Ok(None) };
         if b == 0 {
-            remarks::division();
+            warnings::division();
             return Ok(None);
         }
         let cut = i256::from_i128(a).checked_mul(factor);

@@ -41,7 +41,7 @@ enum Cells {
     Signed(ArrayRef),
     Unsigned(ArrayRef),
     Decimal(ArrayRef, u8),
-    Moment(ArrayRef),
+    DateTime(ArrayRef),
     /// Texts that need no length before them: numbers and dates.
     Plain(StringArray),
 }
@@ -78,7 +78,7 @@ impl Cells {
             DataType::Decimal128(_, scale) => {
                 Cells::Decimal(array.clone(), u8::try_from(*scale).unwrap_or(0))
             }
-            DataType::Timestamp(_, _) => Cells::Moment(Arc::new(to_datetime(array)?)),
+            DataType::Timestamp(_, _) => Cells::DateTime(Arc::new(to_datetime(array)?)),
             _ => Cells::Plain(to_strings(array)?),
         })
     }
@@ -89,7 +89,7 @@ impl Cells {
             Cells::Signed(array)
             | Cells::Unsigned(array)
             | Cells::Decimal(array, _)
-            | Cells::Moment(array) => array.is_null(row),
+            | Cells::DateTime(array) => array.is_null(row),
         }
     }
 
@@ -112,11 +112,11 @@ impl Cells {
                 let unscaled = array.as_primitive::<Decimal128Type>().value(row);
                 write!(out, "{}", Decimal { unscaled, scale: *scale })
             }
-            Cells::Moment(array) => {
+            Cells::DateTime(array) => {
                 let us =
                     array.as_primitive::<arrow::datatypes::TimestampMicrosecondType>().value(row);
                 match datetime(us) {
-                    Some(at) => moment(at, out),
+                    Some(at) => write_datetime(at, out),
                     None => out.write_all(format_datetime(us, 6).as_bytes()),
                 }
             }
@@ -126,7 +126,7 @@ impl Cells {
 
 /// A date with a time and six digits of the second: what [`format_datetime`] writes, without reading
 /// a pattern for every value.
-fn moment(at: NaiveDateTime, out: &mut Vec<u8>) -> std::io::Result<()> {
+fn write_datetime(at: NaiveDateTime, out: &mut Vec<u8>) -> std::io::Result<()> {
     let (year, month, day) = (at.year(), at.month(), at.day());
     let (hour, minute, second) = (at.hour(), at.minute(), at.second());
     let us = at.and_utc().timestamp_subsec_micros();

@@ -13,7 +13,7 @@ use crate::temporal::TIME_END_US;
 
 /// The most that 38 digits say.
 const MOST: i128 = 10i128.pow(38) - 1;
-/// The last moment, in microseconds, and the last day.
+/// The last DATETIME, in microseconds, and the last DATE.
 const LAST_US: i64 = 253_402_300_799_999_999;
 const LAST_DAY: i32 = 2_932_896;
 

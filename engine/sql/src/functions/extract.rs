@@ -1,4 +1,4 @@
-//! EXTRACT(unit FROM moment), of one part and of several.
+//! EXTRACT(unit FROM datetime), of one part and of several.
 //!
 //! A unit of the clock alone takes a TIME, whose hours may be more than a day's; its parts have the
 //! TIME's sign.
@@ -14,7 +14,7 @@ use crate::calendar;
 use crate::error::{SqlResult, unsupported};
 use crate::temporal::{self, DAY_US};
 
-/// A moment's parts.
+/// A datetime's parts.
 struct Parts {
     sign: i64,
     year: i64,
@@ -28,7 +28,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn of_moment(us: i64) -> Option<Parts> {
+    fn of_datetime(us: i64) -> Option<Parts> {
         let at = temporal::datetime(us)?;
         Some(Parts {
             sign: 1,
@@ -48,7 +48,7 @@ impl Parts {
         Some(Parts {
             sign: us.signum(),
             hour: clock / 3_600_000_000,
-            ..Parts::of_moment(clock % DAY_US).map(|day| Parts { day: 0, ..day })?
+            ..Parts::of_datetime(clock % DAY_US).map(|day| Parts { day: 0, ..day })?
         })
     }
 
@@ -84,11 +84,11 @@ impl Parts {
     }
 }
 
-/// EXTRACT(unit, moment).
+/// EXTRACT(unit, datetime).
 pub fn extract(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let names = to_strings(&args[0])?;
     let unit = names.iter().next().flatten().unwrap_or_default().to_ascii_uppercase();
-    let known = Parts::of_moment(0).and_then(|parts| parts.number(&unit));
+    let known = Parts::of_datetime(0).and_then(|parts| parts.number(&unit));
     if known.is_none() {
         return Err(unsupported(format!("EXTRACT({unit} FROM …)")));
     }
@@ -96,15 +96,15 @@ pub fn extract(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
         ["HOUR", "MINUTE", "SECOND", "MICROSECOND"].iter().any(|part| unit.starts_with(part));
     let ty = args[1].data_type();
     let numbers: Int64Array = if is_temporal(ty) || !(of_clock || unit.starts_with("DAY_")) {
-        let moments = to_datetime(&args[1])?;
-        moments.iter().map(|us| Parts::of_moment(us?)?.number(&unit)).collect()
+        let datetimes = to_datetime(&args[1])?;
+        datetimes.iter().map(|us| Parts::of_datetime(us?)?.number(&unit)).collect()
     } else if is_time(ty) || of_clock {
         let times = to_time(&args[1])?;
         times.iter().map(|us| Parts::of_time(us?)?.number(&unit)).collect()
     } else {
         let texts = to_strings(&args[1])?;
         let parts = |text: &str| match temporal::parse_datetime(text) {
-            Some(us) => Parts::of_moment(us),
+            Some(us) => Parts::of_datetime(us),
             None => Parts::of_time(temporal::within_time(temporal::parse_time(text)?)),
         };
         texts.iter().map(|text| parts(text?)?.number(&unit)).collect()

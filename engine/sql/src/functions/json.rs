@@ -1,8 +1,8 @@
-//! JSON functions that read: arguments, NULLs and MySQL's error numbers around the pure room
+//! JSON functions that read: arguments, NULLs and MySQL's error numbers around the pure module
 //! [`crate::json`].
 //!
 //! In plans a JSON value is a LargeUtf8 column, and nothing else is one: that is how a document is
-//! told from a text that may be the text of one. A LargeUtf8 column must hold normal forms only.
+//! distinguished from a text that may be the text of one. A LargeUtf8 column must hold normal forms only.
 
 use std::borrow::Cow;
 use std::cell::RefCell;

@@ -23,7 +23,7 @@ fn row_key(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
         let mut key = Vec::new();
         for column in &columns {
             let bytes = column.is_valid(row).then(|| column.value(row))?;
-            // Lengths tell ('a', 'bc') from ('ab', 'c').
+            // Lengths distinguish ('a', 'bc') from ('ab', 'c').
             key.extend_from_slice(&(bytes.len() as u64).to_be_bytes());
             key.extend_from_slice(bytes);
         }

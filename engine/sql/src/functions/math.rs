@@ -14,7 +14,7 @@ use types::Decimal;
 use super::arithmetic::unsigned_zero;
 use super::convert::{is_time, number_type, to_bytes, to_f64, to_i64, to_strings, to_type, to_u64};
 use super::wide::{self, digits_of};
-use super::{Function, double, literal_int, remarks, text, whole};
+use super::{Function, double, literal_int, text, warnings, whole};
 use crate::error::{SqlResult, out_of_range};
 
 /// The functions.
@@ -265,10 +265,10 @@ fn sign(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     Ok(Arc::new(signs.collect::<Int64Array>()))
 }
 
-/// A logarithm; NULL, with a remark, of what has none.
+/// A logarithm; NULL, with a warning, of what has none.
 fn logarithm(n: f64, of: fn(f64) -> f64) -> Option<f64> {
     if n <= 0.0 {
-        remarks::remark(3020, || "Invalid argument for logarithm".into());
+        warnings::warn(3020, || "Invalid argument for logarithm".into());
         return None;
     }
     Some(of(n))

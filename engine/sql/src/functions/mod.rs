@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::error::{SqlResult, external};
-use remarks::Remarks;
+use warnings::ExprWarnings;
 
 pub mod arithmetic;
 mod bytes;
@@ -36,12 +36,12 @@ pub mod lists;
 pub mod math;
 pub mod random;
 pub mod regexp;
-pub mod remarks;
 pub mod spelling;
 pub mod str_to_date;
 pub mod string;
 pub mod texts;
 pub mod time;
+pub mod warnings;
 pub mod wide;
 
 /// What a function returns, from its arguments' types and its literal arguments.
@@ -88,8 +88,8 @@ impl Function {
 struct Udf {
     function: &'static Function,
     signature: Signature,
-    /// Who is told what it meets.
-    remarks: Option<Arc<Remarks>>,
+    /// Where its warnings go.
+    warnings: Option<Arc<ExprWarnings>>,
 }
 
 impl std::fmt::Debug for Udf {
@@ -181,9 +181,9 @@ impl ScalarUDFImpl for Udf {
             true => bytes::eval(self.function, &arrays, ty),
             false => (self.function.eval)(&arrays, ty),
         };
-        let computed = match &self.remarks {
-            // A constant is computed even for no rows; then nobody has met anything.
-            Some(remarks) if args.number_rows > 0 => remarks::attended(remarks, compute),
+        let computed = match &self.warnings {
+            // A constant is computed even for no rows; then it gives no warning.
+            Some(warnings) if args.number_rows > 0 => warnings::evaluate(warnings, compute),
             _ => compute(),
         };
         let result = computed.map_err(external)?;
@@ -221,7 +221,7 @@ pub fn all() -> Vec<Arc<ScalarUDF>> {
 fn udf(function: &'static Function) -> Arc<ScalarUDF> {
     let volatility = if function.volatile { Volatility::Volatile } else { Volatility::Immutable };
     let signature = Signature::user_defined(volatility);
-    Arc::new(ScalarUDF::new_from_impl(Udf { function, signature, remarks: None }))
+    Arc::new(ScalarUDF::new_from_impl(Udf { function, signature, warnings: None }))
 }
 
 /// The function of a name, for expressions that the planner writes itself.
@@ -254,7 +254,7 @@ pub fn day(_: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
 }
 
 /// Returns: a date with a time.
-pub fn moment(_: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+pub fn datetime(_: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
     Ok(convert::DATETIME)
 }
 

@@ -11,7 +11,7 @@ use chrono::{Datelike, NaiveDate};
 use datafusion::common::{Result, ScalarValue};
 
 use super::convert::{DATETIME, to_strings, to_type};
-use super::{Function, remarks};
+use super::{Function, warnings};
 use crate::error::SqlResult;
 use crate::temporal::{self, DAY_US};
 
@@ -22,7 +22,7 @@ pub const FUNCTIONS: &[Function] = &[Function::new("mysql_str_to_date", 2..=2, k
 const OF_DAY: &str = "YymcMbdeDjaWwUuVvXx";
 const OF_CLOCK: &str = "HkhIlisSfprT";
 
-fn asks_for(format: &str, directives: &str) -> bool {
+fn has_directive(format: &str, directives: &str) -> bool {
     let mut letters = format.chars();
     while let Some(letter) = letters.next() {
         if letter == '%' && letters.next().is_some_and(|directive| directives.contains(directive)) {
@@ -35,7 +35,7 @@ fn asks_for(format: &str, directives: &str) -> bool {
 fn kind(_: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<DataType> {
     Ok(match literals.get(1).copied().flatten() {
         Some(ScalarValue::Utf8(Some(format))) => {
-            match (asks_for(format, OF_DAY), asks_for(format, OF_CLOCK)) {
+            match (has_directive(format, OF_DAY), has_directive(format, OF_CLOCK)) {
                 (true, false) => DataType::Date32,
                 (false, true) => DataType::Duration(TimeUnit::Microsecond),
                 _ => DATETIME,
@@ -56,9 +56,9 @@ fn str_to_date(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
         });
         if read.is_none() {
             let kind = if is_time { "time" } else { "datetime" };
-            let value = remarks::shown(text);
+            let value = warnings::shown(text);
             let message = || format!("Incorrect {kind} value: '{value}' for function str_to_date");
-            remarks::remark(1411, message);
+            warnings::warn(1411, message);
         }
         read
     });
@@ -66,8 +66,8 @@ fn str_to_date(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
         let times = times.collect::<arrow::array::DurationMicrosecondArray>();
         return Ok(Arc::new(times));
     }
-    let moments: ArrayRef = Arc::new(times.collect::<TimestampMicrosecondArray>());
-    to_type(&moments, ty)
+    let datetimes: ArrayRef = Arc::new(times.collect::<TimestampMicrosecondArray>());
+    to_type(&datetimes, ty)
 }
 
 /// What was read so far.

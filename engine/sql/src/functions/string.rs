@@ -8,7 +8,7 @@ use arrow::datatypes::DataType;
 
 use super::convert::{number_type, to_f64, to_i64, to_strings, to_type, to_u64};
 use super::math::{compared, round_double};
-use super::{Function, remarks, text, whole};
+use super::{Function, text, warnings, whole};
 use crate::error::SqlResult;
 
 /// Longest text a function may build (max_allowed_packet).
@@ -149,12 +149,12 @@ fn tail(s: &str, n: i64) -> String {
     s.chars().skip(length.saturating_sub(usize::try_from(n).unwrap_or(0))).collect()
 }
 
-/// Whether a text of such parts is short enough; NULL, with a remark, if not.
+/// Whether a text of such parts is short enough; NULL, with a warning, if not.
 fn within(name: &str, parts: impl Iterator<Item = usize>) -> Option<()> {
     if parts.fold(0usize, usize::saturating_add) <= LONGEST {
         return Some(());
     }
-    remarks::remark(1301, || {
+    warnings::warn(1301, || {
         format!("Result of {name}() was larger than max_allowed_packet ({LONGEST}) - truncated")
     });
     None

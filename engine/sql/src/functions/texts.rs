@@ -1,8 +1,8 @@
 //! What a text is taken for where a number or a time is asked for: what it begins with. What it has
-//! besides is remarked on.
+//! besides gives a warning.
 
 use super::arithmetic::unsigned_zero;
-use super::remarks;
+use super::warnings;
 use crate::temporal;
 
 /// The double that a text is taken for: beyond the largest, that.
@@ -10,10 +10,10 @@ pub(super) fn read_f64(text: &str) -> f64 {
     let number = leading_number(text);
     let double = number.parse().unwrap_or(0.0);
     if !f64::is_finite(double) {
-        remarks::truncated("DOUBLE", text);
+        warnings::truncated("DOUBLE", text);
         return f64::MAX.copysign(double);
     }
-    remarks::read("DOUBLE", text, number);
+    warnings::read("DOUBLE", text, number);
     unsigned_zero(double)
 }
 
@@ -21,8 +21,8 @@ pub(super) fn read_f64(text: &str) -> f64 {
 pub(super) fn read_decimal(text: &str) -> &str {
     let number = leading_number(text);
     match text.trim().is_empty() {
-        true => remarks::truncated("DECIMAL", text),
-        false => remarks::read("DECIMAL", text, number),
+        true => warnings::truncated("DECIMAL", text),
+        false => warnings::read("DECIMAL", text, number),
     }
     number
 }
@@ -72,9 +72,11 @@ pub(super) fn read_integer(text: &str) -> i128 {
     });
     let size = if negative { -size } else { size };
     let within = i128::from(i64::MIN)..=i128::from(u64::MAX);
-    if count == 0 || count < rest.trim_end_matches(remarks::BLANKS).len() || !within.contains(&size)
+    if count == 0
+        || count < rest.trim_end_matches(warnings::BLANKS).len()
+        || !within.contains(&size)
     {
-        remarks::truncated("INTEGER", text);
+        warnings::truncated("INTEGER", text);
     }
     size
 }
@@ -84,22 +86,22 @@ pub(super) fn read_i64(text: &str) -> i64 {
     read_integer(text).clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
-/// The moment that a text is taken for.
-pub(super) fn read_moment(text: &str) -> Option<i64> {
-    let moment = temporal::parse_datetime(text);
-    if moment.is_none() {
-        remarks::no_moment(text);
+/// The DATETIME that a text is taken for.
+pub(super) fn read_datetime(text: &str) -> Option<i64> {
+    let datetime = temporal::parse_datetime(text);
+    if datetime.is_none() {
+        warnings::invalid_datetime(text);
     }
-    moment
+    datetime
 }
 
-/// The moment that a number is taken for.
-pub(super) fn moment_of_number(n: i64) -> Option<i64> {
-    let moment = temporal::from_number(n);
-    if moment.is_none() && n != 0 {
-        remarks::no_moment(&n.to_string());
+/// The DATETIME that a number is taken for.
+pub(super) fn datetime_of_number(n: i64) -> Option<i64> {
+    let datetime = temporal::from_number(n);
+    if datetime.is_none() && n != 0 {
+        warnings::invalid_datetime(&n.to_string());
     }
-    moment
+    datetime
 }
 
 /// The TIME that a text is taken for: beyond its ends, the nearest.
@@ -116,7 +118,7 @@ pub(super) fn time_of_number(n: i64) -> Option<i64> {
 fn within_time(us: Option<i64>, written: &str) -> Option<i64> {
     let within = us.map(temporal::within_time);
     if us.is_none() || within != us {
-        remarks::truncated("time", written);
+        warnings::truncated("time", written);
     }
     within
 }

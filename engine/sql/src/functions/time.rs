@@ -14,7 +14,7 @@ use super::convert::{
     DATETIME, is_string, is_temporal, is_time, to_date, to_datetime, to_decimal, to_i64,
     to_strings, to_time,
 };
-use super::{Function, day, moment, remarks, text, whole};
+use super::{Function, datetime, day, text, warnings, whole};
 use crate::calendar::{self, Compound};
 use crate::error::{SqlResult, out_of_range, unsupported};
 use crate::result::SqlError;
@@ -33,9 +33,9 @@ macro_rules! parts {
             Function::new("mysql_monthname", 1..=1, text, |a, _| named(a, "%M")),
             Function::new("mysql_from_days", 1..=1, day, from_days),
             Function::new("mysql_makedate", 2..=2, day, makedate),
-            Function::new("mysql_convert_tz", 3..=3, moment, convert_tz),
+            Function::new("mysql_convert_tz", 3..=3, datetime, convert_tz),
             Function::new("mysql_unix_timestamp", 2..=3, unix_type, unix_timestamp),
-            Function::new("mysql_from_unixtime", 2..=2, moment, from_unixtime),
+            Function::new("mysql_from_unixtime", 2..=2, datetime, from_unixtime),
             Function::new("mysql_extract", 2..=2, whole, super::extract::extract),
             Function::new("mysql_week", 1..=2, whole, |a, _| week(a, 0, |(_, week)| week)),
             Function::new("mysql_yearweek", 1..=2, whole, |a, _| {
@@ -180,14 +180,14 @@ fn date_shift(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
         let times = to_time(&args[0])?;
         let moved = times.iter().zip(counts).map(|(us, n)| {
             let moved = unit.shift(us?, n?).filter(|us| temporal::within_time(*us) == *us);
-            moved.or_else(|| remarks::overflow("time"))
+            moved.or_else(|| warnings::overflow("time"))
         });
         return Ok(Arc::new(moved.collect::<DurationMicrosecondArray>()));
     }
     let times = to_datetime(&args[0])?;
     let moved = times.iter().zip(counts).map(|(us, n)| {
         let moved = unit.shift(us?, n?).and_then(temporal::in_calendar);
-        moved.or_else(|| remarks::overflow("datetime"))
+        moved.or_else(|| warnings::overflow("datetime"))
     });
     if is_string(ty) {
         let (dates, whole_days) = (to_strings(&args[0])?, whole_days(name));
@@ -235,7 +235,7 @@ fn from_days(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     Ok(Arc::new(dates.collect::<Date32Array>()))
 }
 
-/// The moments that CONVERT_TZ moves, in microseconds of UTC: MySQL leaves others as they are.
+/// The range that CONVERT_TZ converts, in microseconds of UTC: MySQL leaves others as they are.
 const CONVERTED: std::ops::RangeInclusive<i64> = 1_000_000..=32_536_771_199_999_999;
 
 fn convert_tz(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
@@ -277,7 +277,7 @@ fn unix_type(types: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<Da
     Ok(if digits == 0 { DataType::Int64 } else { DataType::Decimal128(20, digits as i8) })
 }
 
-/// The first and the last moment of Unix time that MySQL gives a number or a date for.
+/// The range of Unix time that MySQL gives a number or a date for.
 const UNIX_TIMES: std::ops::RangeInclusive<i64> = 0..=32_536_771_199_999_999;
 
 fn zone_of(args: &[ArrayRef]) -> SqlResult<Zone> {
@@ -285,7 +285,7 @@ fn zone_of(args: &[ArrayRef]) -> SqlResult<Zone> {
     Ok(Zone::parse(zone.iter().next().flatten().unwrap_or("UTC"))?)
 }
 
-/// UNIX_TIMESTAMP(moment) by the clocks of a zone; 0 for a moment that Unix time does not have.
+/// UNIX_TIMESTAMP(datetime) by the clocks of a zone; 0 out of the range of Unix time.
 fn unix_timestamp(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
     let zone = zone_of(args)?;
     let times = to_datetime(&args[0])?;

@@ -20,8 +20,8 @@ use types::wide::{WIDE_MAX_PRECISION, Wide, power, round_div};
 
 use super::arithmetic::{Op, scale_of, shows_all};
 use super::convert::{number_type, to_type};
-use super::remarks;
 use super::texts::read_decimal;
+use super::warnings;
 use crate::error::{SqlResult, out_of_range};
 
 /// Most digits of what is computed.
@@ -112,7 +112,7 @@ pub(super) fn wides(op: Op, a: &ArrayRef, b: &ArrayRef, ty: &DataType) -> SqlRes
     let numbers = a.iter().zip(b.iter()).map(|(a, b)| {
         let (Some(a), Some(b)) = (a, b) else { return Ok(None) };
         if b == i256::ZERO && matches!(op, Op::Div | Op::Mod) {
-            remarks::division();
+            warnings::division();
             return Ok(None);
         }
         let n = match op {
@@ -210,7 +210,7 @@ pub(super) fn int_div(a: &ArrayRef, b: &ArrayRef) -> SqlResult<Vec<Option<i128>>
             quotient.map(Some).ok_or_else(|| out_of_range("BIGINT", "DIV"))
         }
         (Some(_), Some(_)) => {
-            remarks::division();
+            warnings::division();
             Ok(None)
         }
         _ => Ok(None),

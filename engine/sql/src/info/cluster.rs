@@ -90,7 +90,7 @@ impl Source<'_> {
         ]);
         // Placement's time, by which leases end; this machine's clock may differ.
         let now = self.engine.storage.timestamp().await?.physical_ms();
-        let moment = |ms: u64| {
+        let datetime = |ms: u64| {
             string(crate::temporal::format_datetime(
                 i64::try_from(ms).unwrap_or(0).saturating_mul(1000),
                 3,
@@ -108,8 +108,8 @@ impl Source<'_> {
                 string(lease.owner),
                 int(now.saturating_sub(lease.taken_ms)),
                 int(lease.expires_ms.saturating_sub(now)),
-                moment(lease.taken_ms),
-                moment(lease.expires_ms),
+                datetime(lease.taken_ms),
+                datetime(lease.expires_ms),
                 int(i64::from(holds)),
                 int(garbage.history_bytes),
             ]);

@@ -1,7 +1,7 @@
 //! JSON documents: what one is, and the one text that each has.
 //!
 //! A stored document is always in normal form, so that a document has one text only. Everything in
-//! this room is pure: no Arrow, no planner, no session. Nothing here may hand out a text that is no
+//! this module is pure: no Arrow, no planner, no session. Nothing here may hand out a text that is no
 //! valid JSON, or read one otherwise than it is written: numbers keep every bit, which is why the
 //! texts are read here and not by serde_json (its doubles of 17 digits may be one unit off, and a
 //! document that is read and written again and again would drift).

@@ -39,7 +39,7 @@ fn a_document_has_one_text() {
 }
 
 #[test]
-fn what_is_no_json_is_told_with_its_place() {
+fn what_is_no_json_is_reported_with_its_position() {
     for (text, what, at) in [
         ("", "The document is empty.", 0),
         ("abc", "Invalid value.", 0),

@@ -334,7 +334,7 @@ fn user_name(parser: &mut Parser) -> SqlResult<UserName> {
 }
 
 /// A user that a statement is about; `None` is CURRENT_USER.
-pub fn user_asked(parser: &mut Parser) -> SqlResult<Option<UserName>> {
+pub fn parse_user(parser: &mut Parser) -> SqlResult<Option<UserName>> {
     if take(parser, &["CURRENT_USER"]) {
         if parser.consume_token(&Token::LParen) && !parser.consume_token(&Token::RParen) {
             return Err(unexpected(&parser.peek_token(), ")"));

@@ -405,7 +405,7 @@ fn treat(name: &str, value: &str, actions: &mut Vec<Alter>) -> SqlResult<()> {
     match options::treated(name, value, "")? {
         options::Treated::Comment(text) => actions.push(Alter::Comment(text)),
         options::Treated::Number(number) => actions.push(Alter::Number(number)),
-        options::Treated::Remark(code, text) => actions.push(Alter::Remark(code, text)),
+        options::Treated::Warning(code, text) => actions.push(Alter::Warning(code, text)),
         options::Treated::Nothing => {}
     }
     Ok(())

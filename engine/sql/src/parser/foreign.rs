@@ -39,7 +39,7 @@ const FIRST: [&str; 32] = [
     "XA",
 ];
 
-/// Statements that their second word tells from ours.
+/// Statements that their second word distinguishes from ours.
 const BOTH: [(&str, &str); 12] = [
     ("ALTER", "INSTANCE"),
     ("ALTER", "PLACEMENT"),

@@ -6,7 +6,7 @@ use sqlparser::ast::{Ident, ObjectName};
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
-use super::admin::user_asked;
+use super::admin::parse_user;
 use super::{expect, name, peek_word, take, unexpected};
 use crate::error::{SqlResult, unsupported};
 use crate::result::SqlError;
@@ -37,9 +37,9 @@ pub fn grant(parser: &mut Parser) -> SqlResult<Stmt> {
         }
     }
     expect(parser, &[if give { "TO" } else { "FROM" }])?;
-    let mut users = vec![user_asked(parser)?];
+    let mut users = vec![parse_user(parser)?];
     while parser.consume_token(&Token::Comma) {
-        users.push(user_asked(parser)?);
+        users.push(parse_user(parser)?);
     }
     if give && take(parser, &["WITH", "GRANT", "OPTION"]) {
         privileges = privileges.and(Privileges::GRANT_OPTION);

@@ -9,7 +9,7 @@ use super::{expect, name, object, peek_word, take, unexpected};
 use crate::error::{SqlResult, unsupported};
 use crate::statement::{Stmt, Task};
 
-/// What CHECK TABLE may be told to do: it is always done in full.
+/// Options of CHECK TABLE: it is always done in full.
 const DEPTHS: [&[&str]; 6] =
     [&["FOR", "UPGRADE"], &["QUICK"], &["FAST"], &["MEDIUM"], &["EXTENDED"], &["CHANGED"]];
 

@@ -58,7 +58,7 @@ pub fn show(parser: &mut Parser) -> SqlResult<Stmt> {
         }
         ("PROCESSLIST", _) => ShowKind::Processlist { full },
         ("GRANTS", _) => {
-            let user = take(parser, &["FOR"]).then(|| super::admin::user_asked(parser));
+            let user = take(parser, &["FOR"]).then(|| super::admin::parse_user(parser));
             if take(parser, &["USING"]) {
                 return Err(unsupported("SHOW GRANTS … USING roles"));
             }

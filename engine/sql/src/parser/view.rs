@@ -27,7 +27,7 @@ pub fn put_view(parser: &mut Parser) -> SqlResult<Stmt> {
             }
         } else if take(parser, &["DEFINER"]) {
             _ = parser.consume_token(&Token::Eq);
-            definer = admin::user_asked(parser)?;
+            definer = admin::parse_user(parser)?;
         } else if take(parser, &["SQL", "SECURITY"]) {
             invoker = take(parser, &["INVOKER"]);
             if !invoker {

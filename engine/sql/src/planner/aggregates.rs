@@ -12,7 +12,7 @@ use super::rewrite::{null, op, plain};
 use crate::error::{SqlResult, unsupported};
 use crate::result::SqlError;
 
-/// The aggregates of this room.
+/// The aggregates of this crate.
 pub const AGGREGATES: &[&str] = &[
     "sum",
     "avg",
@@ -81,7 +81,7 @@ fn unsigned(n: u64) -> Expr {
     call("cast_unsigned", vec![number(n)])
 }
 
-/// COUNT(DISTINCT a, b): of rows in which nothing is NULL, as single values that tell them apart.
+/// COUNT(DISTINCT a, b): of rows in which nothing is NULL, as single values that distinguish them.
 pub fn count_of_rows(function: &mut Function) {
     let FunctionArguments::List(list) = &mut function.args else { return };
     if list.args.len() < 2 || list.duplicate_treatment != Some(DuplicateTreatment::Distinct) {

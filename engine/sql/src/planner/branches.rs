@@ -101,7 +101,7 @@ impl MysqlOperators {
             DataType::Utf8 => call("cast_char", vec![self.local(expr, from)?]),
             DataType::Float64 => call("cast_double", vec![expr]),
             DataType::Binary => call("cast_binary", vec![expr]),
-            to if *to == DATETIME => self.moment(expr, from),
+            to if *to == DATETIME => self.as_datetime(expr, from),
             to if *from == DataType::Boolean => Ok(cast(cast(expr, &DataType::Int64), to)),
             DataType::Decimal256(precision, scale) => {
                 let digits = [lit(i64::from(*precision)), lit(i64::from(*scale))];

@@ -262,7 +262,7 @@ fn function_call(mut function: Function, context: &QueryContext) -> SqlResult<Ex
     let names = parts(&function.name);
     let [name] = &names[..] else { return Err(no_function(&names.join("."))) };
     let name = name.clone();
-    if name == crate::session::kept::NAME {
+    if name == crate::session::last_insert_id::NAME {
         return Ok(Expr::Function(function));
     }
     if let Some(WindowType::WindowSpec(spec)) = &function.over
@@ -325,7 +325,7 @@ fn function_call(mut function: Function, context: &QueryContext) -> SqlResult<Ex
     contextual(&name, function, context)
 }
 
-/// Functions of the moment, the session and the server.
+/// Functions of the current time, the session and the server.
 fn contextual(name: &str, function: Function, context: &QueryContext) -> SqlResult<Expr> {
     let mut args: Vec<Expr> = match name_and_args(&function) {
         Some((_, args)) => args.into_iter().cloned().collect(),
@@ -336,7 +336,7 @@ fn contextual(name: &str, function: Function, context: &QueryContext) -> SqlResu
         Some(Expr::Value(v)) => v.value.to_string().parse::<u8>().unwrap_or(0),
         _ => 0,
     };
-    let moment = |us: i64| {
+    let datetime = |us: i64| {
         let cut = us.div_euclid(1_000_000) * 1_000_000;
         let us = if digits == 0 { cut } else { us };
         call("cast_datetime", vec![string(format_datetime(us, 6)), number(digits)])
@@ -347,9 +347,9 @@ fn contextual(name: &str, function: Function, context: &QueryContext) -> SqlResu
     };
     Ok(match (name, args.len()) {
         ("now" | "current_timestamp" | "localtime" | "localtimestamp" | "sysdate", 0 | 1) => {
-            moment(local)
+            datetime(local)
         }
-        ("utc_timestamp", 0 | 1) => moment(context.now_us),
+        ("utc_timestamp", 0 | 1) => datetime(context.now_us),
         ("curdate" | "current_date", 0) => {
             call("cast_date", vec![string(format_datetime(local, 0))])
         }
@@ -364,17 +364,17 @@ fn contextual(name: &str, function: Function, context: &QueryContext) -> SqlResu
         ("from_unixtime", 1 | 2) => {
             let format = args.split_off(1);
             args.push(string(context.time_zone.clone()));
-            let moment = call("mysql_from_unixtime", args);
+            let datetime = call("mysql_from_unixtime", args);
             match format.into_iter().next() {
-                Some(format) => call("mysql_date_format", vec![moment, format]),
-                None => moment,
+                Some(format) => call("mysql_date_format", vec![datetime, format]),
+                None => datetime,
             }
         }
         ("timestamp", 1) => call("cast_datetime", args),
         ("timestamp", 2) => {
             let more = args.split_off(1);
-            let moment = call("cast_datetime", args);
-            call("mysql_addtime", std::iter::once(moment).chain(more).collect())
+            let datetime = call("cast_datetime", args);
+            call("mysql_addtime", std::iter::once(datetime).chain(more).collect())
         }
         ("date_add" | "adddate", 2) => {
             args.push(string("DAY"));

@@ -58,68 +58,72 @@ pub(super) fn is_marked(field: &Field) -> bool {
     field.metadata().contains_key(MARK)
 }
 
-/// How an expression asks to be compared.
+/// The collation by which an expression is compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asks {
-    /// As what it is compared with does.
-    Nothing,
-    WithoutCase,
-    Bytes,
+enum Collation {
+    /// That of the other operand.
+    Any,
+    CaseInsensitive,
+    Binary,
 }
 
-impl Asks {
-    fn of_field(field: &Field) -> Asks {
+impl Collation {
+    fn of_field(field: &Field) -> Collation {
         match field.data_type() {
-            DataType::Utf8 if is_marked(field) => Asks::WithoutCase,
-            DataType::Utf8 => Asks::Bytes,
-            _ => Asks::Nothing,
+            DataType::Utf8 if is_marked(field) => Collation::CaseInsensitive,
+            DataType::Utf8 => Collation::Binary,
+            _ => Collation::Any,
         }
     }
 
-    fn and(self, other: Asks) -> Asks {
+    fn and(self, other: Collation) -> Collation {
         match (self, other) {
-            (Asks::Bytes, _) | (_, Asks::Bytes) => Asks::Bytes,
-            (Asks::WithoutCase, _) | (_, Asks::WithoutCase) => Asks::WithoutCase,
-            _ => Asks::Nothing,
+            (Collation::Binary, _) | (_, Collation::Binary) => Collation::Binary,
+            (Collation::CaseInsensitive, _) | (_, Collation::CaseInsensitive) => {
+                Collation::CaseInsensitive
+            }
+            _ => Collation::Any,
         }
     }
 
-    fn of_all<'a>(exprs: impl IntoIterator<Item = &'a Expr>, schema: &DFSchema) -> Asks {
-        exprs.into_iter().fold(Asks::Nothing, |asks, expr| asks.and(Asks::of(expr, schema)))
+    fn of_all<'a>(exprs: impl IntoIterator<Item = &'a Expr>, schema: &DFSchema) -> Collation {
+        exprs
+            .into_iter()
+            .fold(Collation::Any, |collation, expr| collation.and(Collation::of(expr, schema)))
     }
 
-    fn of(expr: &Expr, schema: &DFSchema) -> Asks {
+    fn of(expr: &Expr, schema: &DFSchema) -> Collation {
         match expr {
             Expr::Column(column) => match schema.qualified_field_from_column(column) {
-                Ok((_, field)) => Asks::of_field(field),
-                Err(_) => Asks::Nothing,
+                Ok((_, field)) => Collation::of_field(field),
+                Err(_) => Collation::Any,
             },
-            Expr::OuterReferenceColumn(field, _) => Asks::of_field(field),
+            Expr::OuterReferenceColumn(field, _) => Collation::of_field(field),
             Expr::ScalarSubquery(query) => match query.subquery.schema().iter().next() {
-                Some((_, field)) => Asks::of_field(field),
-                None => Asks::Nothing,
+                Some((_, field)) => Collation::of_field(field),
+                None => Collation::Any,
             },
-            Expr::Alias(alias) => Asks::of(&alias.expr, schema),
+            Expr::Alias(alias) => Collation::of(&alias.expr, schema),
             Expr::Case(case) => {
                 let results = case.when_then_expr.iter().map(|(_, then)| then);
-                Asks::of_all(results.chain(&case.else_expr).map(|result| &**result), schema)
+                Collation::of_all(results.chain(&case.else_expr).map(|result| &**result), schema)
             }
-            Expr::ScalarFunction(function) => Asks::of_function(function, schema),
+            Expr::ScalarFunction(function) => Collation::of_function(function, schema),
             Expr::AggregateFunction(call) if matches!(call.func.name(), "min" | "max") => {
-                Asks::of_all(&call.params.args, schema)
+                Collation::of_all(&call.params.args, schema)
             }
-            _ => Asks::Nothing,
+            _ => Collation::Any,
         }
     }
 
-    /// A function of texts asks what those texts ask; CAST, which stands for COLLATE too, for bytes.
-    fn of_function(function: &ScalarFunction, schema: &DFSchema) -> Asks {
+    /// A function of texts has the collation of those texts; CAST, which stands for COLLATE too, the binary one.
+    fn of_function(function: &ScalarFunction, schema: &DFSchema) -> Collation {
         let args = &function.args;
         match function.name() {
-            "cast_char" | STATED_CHAR => Asks::Bytes,
-            "mysql_if" => Asks::of_all(args.iter().skip(1), schema),
+            "cast_char" | STATED_CHAR => Collation::Binary,
+            "mysql_if" => Collation::of_all(args.iter().skip(1), schema),
             "mysql_coalesce" | "mysql_concat" | "mysql_concat_ws" | "mysql_replace" => {
-                Asks::of_all(args, schema)
+                Collation::of_all(args, schema)
             }
             UPPER
             | "mysql_lower"
@@ -130,8 +134,8 @@ impl Asks {
             | "mysql_trim"
             | "mysql_ltrim"
             | "mysql_rtrim"
-            | "mysql_nullif" => Asks::of_all(args.first(), schema),
-            _ => Asks::Nothing,
+            | "mysql_nullif" => Collation::of_all(args.first(), schema),
+            _ => Collation::Any,
         }
     }
 }
@@ -152,7 +156,7 @@ pub(super) fn aligned(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Exp
     let is_column = |expr: &Expr| matches!(expr, Expr::Column(_));
     let correlated =
         (is_outer(&left) && is_column(&right)) || (is_column(&left) && is_outer(&right));
-    if correlated || Asks::of_all([&left, &right], schema) != Asks::WithoutCase {
+    if correlated || Collation::of_all([&left, &right], schema) != Collation::CaseInsensitive {
         return Ok((left, right));
     }
     if left.get_type(schema)? != DataType::Utf8 || right.get_type(schema)? != DataType::Utf8 {
@@ -165,14 +169,14 @@ pub(super) fn aligned(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Exp
 pub(super) fn typed(expr: Expr, schema: &DFSchema) -> Result<(Expr, bool)> {
     match expr {
         Expr::InList(list) => listed(list, schema),
-        Expr::InSubquery(question) => member(question, schema),
+        Expr::InSubquery(predicate) => member(predicate, schema),
         Expr::Like(like) => {
-            let asks = Asks::of_all([&*like.expr, &*like.pattern], schema);
-            let found = asks == Asks::WithoutCase;
+            let collation = Collation::of_all([&*like.expr, &*like.pattern], schema);
+            let found = collation == Collation::CaseInsensitive;
             let case_insensitive = like.case_insensitive || found;
             Ok((Expr::Like(Like { case_insensitive, ..like }), found))
         }
-        Expr::ScalarFunction(function) => asked(function, schema),
+        Expr::ScalarFunction(function) => text_search(function, schema),
         Expr::AggregateFunction(mut call) => {
             let mut found = sort(&mut call.params.order_by, schema)?;
             if call.params.distinct && call.func.name() == "count" {
@@ -197,7 +201,7 @@ fn extreme(call: &mut AggregateFunction, schema: &DFSchema) -> Result<bool> {
         _ => return Ok(false),
     };
     let [text] = &call.params.args[..] else { return Ok(false) };
-    if Asks::of(text, schema) != Asks::WithoutCase {
+    if Collation::of(text, schema) != Collation::CaseInsensitive {
         return Ok(false);
     }
     let text = text.clone();
@@ -221,8 +225,9 @@ fn windowed(call: &mut WindowFunction, schema: &DFSchema) -> Result<bool> {
 
 /// `IN` over values.
 fn listed(mut list: InList, schema: &DFSchema) -> Result<(Expr, bool)> {
-    let found = Asks::of_all(std::iter::once(&*list.expr).chain(&list.list), schema);
-    let found = found == Asks::WithoutCase && list.expr.get_type(schema)? == DataType::Utf8;
+    let found = Collation::of_all(std::iter::once(&*list.expr).chain(&list.list), schema);
+    let found =
+        found == Collation::CaseInsensitive && list.expr.get_type(schema)? == DataType::Utf8;
     if found {
         *list.expr = upper(std::mem::take(&mut *list.expr), schema)?;
         for item in &mut list.list {
@@ -233,34 +238,35 @@ fn listed(mut list: InList, schema: &DFSchema) -> Result<(Expr, bool)> {
 }
 
 /// `IN` over a query that reads nothing outside of it.
-fn member(mut question: InSubquery, schema: &DFSchema) -> Result<(Expr, bool)> {
-    let plan = question.subquery.subquery.clone();
+fn member(mut predicate: InSubquery, schema: &DFSchema) -> Result<(Expr, bool)> {
+    let plan = predicate.subquery.subquery.clone();
     let Some((qualifier, field)) = plan.schema().iter().next() else {
-        return Ok((Expr::InSubquery(question), false));
+        return Ok((Expr::InSubquery(predicate), false));
     };
-    let asks = Asks::of(&question.expr, schema).and(Asks::of_field(field));
+    let collation = Collation::of(&predicate.expr, schema).and(Collation::of_field(field));
     let texts =
-        *field.data_type() == DataType::Utf8 && question.expr.get_type(schema)? == DataType::Utf8;
-    let found =
-        asks == Asks::WithoutCase && texts && question.subquery.outer_ref_columns.is_empty();
+        *field.data_type() == DataType::Utf8 && predicate.expr.get_type(schema)? == DataType::Utf8;
+    let found = collation == Collation::CaseInsensitive
+        && texts
+        && predicate.subquery.outer_ref_columns.is_empty();
     if found {
         let column = upper(Expr::from((qualifier, field)), plan.schema())?.alias(field.name());
         let plan = LogicalPlan::Projection(Projection::try_new(vec![column], plan.clone())?);
-        question.subquery = question.subquery.with_plan(Arc::new(plan));
-        *question.expr = upper(std::mem::take(&mut *question.expr), schema)?;
+        predicate.subquery = predicate.subquery.with_plan(Arc::new(plan));
+        *predicate.expr = upper(std::mem::take(&mut *predicate.expr), schema)?;
     }
-    Ok((Expr::InSubquery(question), found))
+    Ok((Expr::InSubquery(predicate), found))
 }
 
-/// Functions that look a text up in others.
-fn asked(mut function: ScalarFunction, schema: &DFSchema) -> Result<(Expr, bool)> {
+/// Functions that search a text in others.
+fn text_search(mut function: ScalarFunction, schema: &DFSchema) -> Result<(Expr, bool)> {
     let looks_up = matches!(
         function.name(),
         "mysql_strcmp" | "mysql_field" | "mysql_find_in_set" | "mysql_locate" | "mysql_like"
     );
     let is_regexp = function.name() == "mysql_regexp" && function.args.len() == 2;
-    let found =
-        (looks_up || is_regexp) && Asks::of_all(&function.args, schema) == Asks::WithoutCase;
+    let found = (looks_up || is_regexp)
+        && Collation::of_all(&function.args, schema) == Collation::CaseInsensitive;
     if found && is_regexp {
         let pattern = std::mem::take(&mut function.args[1]);
         function.args[1] = call("mysql_concat", vec![lit("(?i)"), pattern])?;
@@ -276,7 +282,7 @@ fn asked(mut function: ScalarFunction, schema: &DFSchema) -> Result<(Expr, bool)
 fn all(exprs: &mut [Expr], schema: &DFSchema) -> Result<bool> {
     let mut found = false;
     for expr in exprs {
-        if Asks::of(expr, schema) == Asks::WithoutCase {
+        if Collation::of(expr, schema) == Collation::CaseInsensitive {
             *expr = upper(std::mem::take(expr), schema)?;
             found = true;
         }
@@ -287,7 +293,7 @@ fn all(exprs: &mut [Expr], schema: &DFSchema) -> Result<bool> {
 fn sort(orders: &mut [Sort], schema: &DFSchema) -> Result<bool> {
     let mut found = false;
     for order in orders {
-        if Asks::of(&order.expr, schema) == Asks::WithoutCase {
+        if Collation::of(&order.expr, schema) == Collation::CaseInsensitive {
             order.expr = upper(std::mem::take(&mut order.expr), schema)?;
             found = true;
         }
@@ -322,7 +328,7 @@ fn joined(join: &Join) -> Result<Option<LogicalPlan>> {
     let mut on = join.on.clone();
     let mut found = false;
     for (one, other) in &mut on {
-        if Asks::of(one, left).and(Asks::of(other, right)) == Asks::WithoutCase {
+        if Collation::of(one, left).and(Collation::of(other, right)) == Collation::CaseInsensitive {
             *one = upper(std::mem::take(one), left)?;
             *other = upper(std::mem::take(other), right)?;
             found = true;
@@ -345,7 +351,7 @@ struct Group<'a> {
 /// Groups by upper case, each of which shows the least text of its rows, under the names of `schema`.
 fn grouped(mut group: Group, schema: &DFSchema) -> Result<Option<LogicalPlan>> {
     let inside = group.input.schema();
-    let without_case = |expr: &Expr| Asks::of(expr, inside) == Asks::WithoutCase;
+    let without_case = |expr: &Expr| Collation::of(expr, inside) == Collation::CaseInsensitive;
     let is_set = |expr: &Expr| matches!(expr, Expr::GroupingSet(_));
     if !group.by.iter().any(without_case) || group.by.iter().any(is_set) {
         return Ok(None);

@@ -13,8 +13,8 @@ use datafusion::logical_expr::{
 use types::columns::arrow_type;
 use types::{ColumnType, IntWidth, Table};
 
+use super::duplicate_names::DUPLICATE_MARK;
 use super::names::{Displayed, TableName};
-use super::twins::TWIN;
 use super::years::is_year;
 use super::{PlannedSelect, ResolvedTable};
 use crate::error::SqlResult;
@@ -55,7 +55,7 @@ pub fn finish(
         if let Some(name) = names.get(at).and_then(Clone::clone) {
             column.name = name;
         } else if column.name.is_empty() || is_alias(field.name(), &column.name) {
-            column.name = field.name().split(TWIN).next().unwrap_or_default().to_owned();
+            column.name = field.name().split(DUPLICATE_MARK).next().unwrap_or_default().to_owned();
         }
         if column.ty == Some(ColumnType::Double) {
             column.decimals = super::decimals::fixed(&plan, at);
@@ -79,7 +79,7 @@ pub fn finish(
 
 /// Whether a derived table calls a column otherwise than the table that it comes from.
 fn is_alias(name: &str, source: &str) -> bool {
-    !name.contains(TWIN) && name != source.to_lowercase()
+    !name.contains(DUPLICATE_MARK) && name != source.to_lowercase()
 }
 
 /// Calls the columns of a result what a select list says: for whoever planned a query with
@@ -130,7 +130,7 @@ pub fn result_type(ty: &DataType, fraction: u8) -> Option<ColumnType> {
             Some(ColumnType::Varbinary(TEXT_LENGTH))
         }
         DataType::LargeUtf8 => Some(ColumnType::Json),
-        // What is computed may have more digits than a column, and is told as 65 of them.
+        // What is computed may have more digits than a column, and is reported as 65 of them.
         DataType::Decimal128(p, s) | DataType::Decimal256(p, s) => {
             Some(ColumnType::Decimal { precision: *p, scale: u8::try_from(*s).unwrap_or(0) })
         }
@@ -366,7 +366,10 @@ fn function_fraction(
         ("mysql_str_to_date", [_, Expr::Literal(ScalarValue::Utf8(Some(format)), _)]) => {
             if format.contains("%f") { 6 } else { 0 }
         }
-        ("mysql_date_shift", [moment, count, Expr::Literal(ScalarValue::Utf8(Some(unit)), _)]) => {
+        (
+            "mysql_date_shift",
+            [datetime, count, Expr::Literal(ScalarValue::Utf8(Some(unit)), _)],
+        ) => {
             let moved = match unit.as_str() {
                 "SECOND" => match count {
                     Expr::Literal(ScalarValue::Utf8(Some(text)), _) if !text.contains('.') => 0,
@@ -376,7 +379,7 @@ fn function_fraction(
                 unit if unit.ends_with("MICROSECOND") => 6,
                 _ => 0,
             };
-            of(moment).max(moved)
+            of(datetime).max(moved)
         }
         ("mysql_nullif", [value, _]) => of(value),
         ("mysql_if", [_, then, last]) => of(then).max(of(last)),

@@ -24,7 +24,7 @@ use super::typing::{MysqlOperators, operators};
 use super::{PlannedSelect, QueryContext, ResolvedTable, columns, rewrite};
 use crate::error::{SqlResult, external, no_table};
 use crate::functions::random;
-use crate::functions::remarks::{self, Remarks};
+use crate::functions::warnings::{self, ExprWarnings};
 
 struct Context<'a> {
     state: &'a SessionState,
@@ -175,17 +175,17 @@ pub fn compile(
     Ok(state.create_physical_expr(typed, schema)?)
 }
 
-/// The same, telling a statement what it meets.
-pub fn compile_told(
+/// The same, sending its warnings to a statement.
+pub fn compile_with_warnings(
     expr: Expr,
     schema: &DFSchema,
     query_context: &QueryContext,
     state: &SessionState,
-    remarks: &Arc<Remarks>,
+    expr_warnings: &Arc<ExprWarnings>,
 ) -> SqlResult<Arc<dyn PhysicalExpr>> {
-    let typed = remarks::heard(remarks, || typed(expr, schema, query_context, state))?;
-    let told = remarks::told(typed, remarks)?;
-    Ok(state.create_physical_expr(told.data, schema)?)
+    let typed = warnings::listen(expr_warnings, || typed(expr, schema, query_context, state))?;
+    let attached = warnings::attach(typed, expr_warnings)?;
+    Ok(state.create_physical_expr(attached.data, schema)?)
 }
 
 fn typed(

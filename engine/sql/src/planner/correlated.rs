@@ -16,9 +16,9 @@ use datafusion::logical_expr::logical_plan::{Subquery, check_subquery_expr};
 use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder, lit};
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
 
-use super::carried::Carried;
+use super::dependent_join::DependentJoin;
 use super::nullsafe;
-use super::questions::{self, subquery};
+use super::predicates::{self, subquery};
 use super::typing::call;
 use crate::error::{external, unsupported};
 
@@ -78,8 +78,8 @@ fn in_node(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPl
     let (true, [input]) = (known, &inputs[..]) else { return Ok(Transformed::no(node)) };
     let mut plan = (*input).clone();
     let mut values = Vec::new();
-    for asked in unplanned(&node)? {
-        let joined = match questions::value(&asked, input.schema())? {
+    for expr in unplanned(&node)? {
+        let joined = match predicates::value(&expr, input.schema())? {
             Some(query) if read_outside(&query.subquery)?.is_empty() => {
                 Some((plan.clone(), Expr::ScalarSubquery(query)))
             }
@@ -90,7 +90,7 @@ fn in_node(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPl
             return Err(external(unsupported("a correlated subquery of this form")));
         };
         plan = joined;
-        values.push((asked, value));
+        values.push((expr, value));
     }
     if values.is_empty() {
         return Ok(Transformed::no(node));
@@ -104,7 +104,7 @@ pub(super) fn with_columns(
     plan: LogicalPlan,
     columns: &[(Expr, Expr)],
 ) -> Result<LogicalPlan> {
-    let column = |expr: Expr| match columns.iter().find(|(asked, _)| *asked == expr) {
+    let column = |expr: Expr| match columns.iter().find(|(replaced, _)| *replaced == expr) {
         Some((_, column)) => Ok(Transformed::new(column.clone(), true, TreeNodeRecursion::Jump)),
         None => Ok(Transformed::no(expr)),
     };
@@ -165,23 +165,23 @@ fn is_planned(node: &LogicalPlan, expr: &Expr, query: &Subquery) -> Result<bool>
             matches!(node, LogicalPlan::Projection(_) | LogicalPlan::Filter(_))
         }
         // DataFusion's join for NOT IN has one key alone.
-        Expr::InSubquery(question) if question.negated => false,
+        Expr::InSubquery(predicate) if predicate.negated => false,
         _ => matches!(node, LogicalPlan::Filter(_)),
     };
     if !joins
         || check_subquery_expr(node, &query.subquery, expr).is_err()
         || !read_by_others(&query.subquery)?.is_empty()
         || is_renamed(&query.subquery)?
-        || asks_of_outside(&query.subquery)?
+        || has_outer_in_predicate(&query.subquery)?
     {
         return Ok(false);
     }
     let pull = PullUpCorrelatedExpr::new();
     let mut pull = match expr {
         Expr::ScalarSubquery(_) => pull.with_need_handle_count_bug(true),
-        Expr::InSubquery(question) => {
+        Expr::InSubquery(predicate) => {
             let found = Expr::Column(Column::from(query.subquery.schema().qualified_field(0)));
-            pull.with_in_predicate_opt(Some(question.expr.as_ref().clone().eq(found)))
+            pull.with_in_predicate_opt(Some(predicate.expr.as_ref().clone().eq(found)))
         }
         _ => pull.with_exists_sub_query(true),
     };
@@ -189,12 +189,12 @@ fn is_planned(node: &LogicalPlan, expr: &Expr, query: &Subquery) -> Result<bool>
     Ok(pulled.is_ok() && pull.can_pull_up)
 }
 
-/// Whether NOT IN is asked of what reads no column, such as a constant that HAVING names: DataFusion's join for NOT IN
+/// Whether the operand of NOT IN reads no column, such as a constant that HAVING names: DataFusion's join for NOT IN
 /// knows NULL by its keys alone, and this is none.
 fn is_not_in_without_column(expr: &Expr) -> Result<bool> {
-    let Expr::InSubquery(question) = expr else { return Ok(false) };
+    let Expr::InSubquery(predicate) = expr else { return Ok(false) };
     let reads = |part: &Expr| Ok(matches!(part, Expr::Column(_) | Expr::OuterReferenceColumn(..)));
-    Ok(question.negated && !question.expr.exists(reads)?)
+    Ok(predicate.negated && !predicate.expr.exists(reads)?)
 }
 
 /// Whether what reads columns outside stands below a derived table: DataFusion would take the
@@ -211,23 +211,23 @@ fn is_renamed(plan: &LogicalPlan) -> Result<bool> {
     Ok(renamed)
 }
 
-/// Whether a plan asks of a column outside whether it is IN a subquery: DataFusion would make a condition of a join of it,
+/// Whether a plan tests if a column outside is IN a subquery: DataFusion would make a condition of a join of it,
 /// where it has no join for it.
-fn asks_of_outside(plan: &LogicalPlan) -> Result<bool> {
-    let mut asks = false;
+fn has_outer_in_predicate(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
     plan.apply(|node| {
         node.apply_expressions(|expr| {
-            asks |= expr.exists(|part| match part {
-                Expr::InSubquery(question) => {
-                    question.expr.exists(|part| Ok(matches!(part, Expr::OuterReferenceColumn(..))))
+            found |= expr.exists(|part| match part {
+                Expr::InSubquery(predicate) => {
+                    predicate.expr.exists(|part| Ok(matches!(part, Expr::OuterReferenceColumn(..))))
                 }
                 _ => Ok(false),
             })?;
             Ok(TreeNodeRecursion::Continue)
         })?;
-        Ok(if asks { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
-    Ok(asks)
+    Ok(found)
 }
 
 /// The columns outside of it that a plan reads, also in its own subqueries.
@@ -284,14 +284,14 @@ fn with_value(
     if !columns.iter().all(|column| outside.schema().has_column(column)) || !repeats(outside)? {
         return Ok(None);
     }
-    let mut carried = Carried::new(outside, columns.clone(), names);
-    let Some(through) = carried.through(&query.subquery, false)? else { return Ok(None) };
+    let mut join = DependentJoin::new(outside, columns.clone(), names);
+    let Some(pushed) = join.push_down(&query.subquery, false)? else { return Ok(None) };
     let value = Expr::Column(Column::from(query.subquery.schema().qualified_field(0)));
-    let keys: Vec<Expr> = through.keys.iter().cloned().map(Expr::Column).collect();
+    let keys: Vec<Expr> = pushed.keys.iter().cloned().map(Expr::Column).collect();
     let renamed: Vec<String> = keys.iter().map(|_| names.next("key")).collect();
     let (valued, counted) = (names.next("value"), names.next("rows"));
     let one = query.subquery.max_rows().is_some_and(|rows| rows <= 1);
-    let mut builder = LogicalPlanBuilder::from(through.plan);
+    let mut builder = LogicalPlanBuilder::from(pushed.plan);
     let column = |name: &String| Expr::Column(Column::new_unqualified(name.clone()));
     let mut shown: Vec<Expr> =
         keys.iter().zip(&renamed).map(|(key, name)| key.clone().alias(name)).collect();
@@ -342,7 +342,7 @@ fn repeats(plan: &LogicalPlan) -> Result<bool> {
     Ok(repeats)
 }
 
-/// A subquery within an expression that reads columns which are carried now: by their new names.
+/// A subquery within an expression that reads columns that are passed down now: by their new names.
 pub(super) fn renamed(
     query: Subquery,
     within: &DFSchema,

@@ -1,13 +1,13 @@
 //! INTERSECT ALL and EXCEPT ALL, which count how often a row comes.
 //!
-//! The planner below takes both for a question of membership. So each row is numbered among its
+//! The planner below takes both for a test of membership. So each row is numbered among its
 //! equals on either side, and the numbered rows are a set: the n-th of some equal rows is on both
 //! sides if each side has at least n of them.
 
 use sqlparser::ast::{Expr, ObjectName, SelectItem, SetExpr, SetOperator, SetQuantifier};
 
 use super::names::outermost;
-use super::stars::columns_of;
+use super::natural_joins::columns_of;
 use super::templates::{fill_query, query, query_of};
 use crate::error::{SqlResult, unsupported};
 use crate::result::SqlError;

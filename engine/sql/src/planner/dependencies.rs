@@ -67,10 +67,10 @@ impl OptimizerRule for Informed {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        // A rule that is handed node after node asks for dependencies at these alone.
-        let asks = self.0.apply_order().is_none()
+        // A rule that is handed node after node needs dependencies at these alone.
+        let needs_them = self.0.apply_order().is_none()
             || matches!(plan, LogicalPlan::Distinct(_) | LogicalPlan::Sort(_));
-        self.0.rewrite(if asks { rederived(plan)? } else { plan }, config)
+        self.0.rewrite(if needs_them { rederived(plan)? } else { plan }, config)
     }
 }
 

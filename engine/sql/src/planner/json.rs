@@ -115,7 +115,7 @@ pub fn extracted(column: Expr, operator: &BinaryOperator, path: Expr) -> SqlResu
     })
 }
 
-/// Marks TRUE and FALSE where they may meet JSON, which tells them from 1 and 0. Everywhere else
+/// Marks TRUE and FALSE where they may meet JSON, which distinguishes them from 1 and 0. Everywhere else
 /// they are numbers.
 pub fn mark_truths(expr: &mut Expr) {
     match expr {

@@ -1,4 +1,4 @@
-//! ENUM and SET in queries: texts that are numbers wherever a number is asked for.
+//! ENUM and SET in queries: texts that are numbers wherever a number is expected.
 //!
 //! A plan has them as the texts that they show, so they compare with texts, group and join as such.
 //! The type stays with a column as metadata of its field, and is lost where a function makes another
@@ -56,7 +56,7 @@ fn numbered(expr: Expr, function: &str, schema: &DFSchema) -> Result<Expr> {
     }
 }
 
-/// A literal number that an ENUM is asked to equal, as the label of that number: by it keys are
+/// A literal number that an ENUM is compared with, as the label of that number: by it keys are
 /// found. Of a number without a label, and of all else, the literal as it is.
 pub(super) fn label(literal: Expr, of: &Expr, schema: &DFSchema) -> Expr {
     let number = match &literal {
@@ -87,21 +87,21 @@ pub(super) fn aligned(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Exp
     Ok((left, right))
 }
 
-/// Which arguments of a function are asked for as numbers, and how.
-enum Asks {
-    Texts,
+/// Which arguments of a function are taken as numbers, and how.
+enum NumericArgs {
+    None,
     All(&'static str),
     At(&'static [usize]),
 }
 
-fn asks(name: &str) -> Asks {
+fn numeric_args(name: &str) -> NumericArgs {
     let bits = name.starts_with("mysql_bit_") || name.starts_with("mysql_shift_");
     match name {
-        "mysql_bit_length" | "mysql_crc32" => Asks::Texts,
-        _ if bits => Asks::All(BITS),
+        "mysql_bit_length" | "mysql_crc32" => NumericArgs::None,
+        _ if bits => NumericArgs::All(BITS),
         AS_NUMBER | "cast_signed" | "cast_unsigned" | "cast_decimal" | "mysql_char"
-        | "mysql_char_text" => Asks::All(BITS),
-        "mysql_truth" | "cast_double" | "sum_arg" => Asks::All(NUMBER),
+        | "mysql_char_text" => NumericArgs::All(BITS),
+        "mysql_truth" | "cast_double" | "sum_arg" => NumericArgs::All(NUMBER),
         "mysql_maketime"
         | "mysql_sec_to_time"
         | "mysql_period_add"
@@ -110,28 +110,33 @@ fn asks(name: &str) -> Asks {
         | "mysql_makedate"
         | "mysql_from_unixtime"
         | "mysql_inet_ntoa"
-        | "mysql_space" => Asks::All(BITS),
-        "mysql_if" | "mysql_elt" | "mysql_make_set" | "mysql_export_set" => Asks::At(&[0]),
+        | "mysql_space" => NumericArgs::All(BITS),
+        "mysql_if" | "mysql_elt" | "mysql_make_set" | "mysql_export_set" => NumericArgs::At(&[0]),
         "mysql_left" | "mysql_right" | "mysql_repeat" | "mysql_lpad" | "mysql_rpad"
-        | "mysql_week" | "mysql_yearweek" | "mysql_date_shift" => Asks::At(&[1]),
-        "mysql_substring" | "mysql_insert" | "mysql_conv" => Asks::At(&[1, 2]),
-        "mysql_substring_index" | "mysql_locate" => Asks::At(&[2]),
-        "mysql_format" => Asks::At(&[0, 1]),
+        | "mysql_week" | "mysql_yearweek" | "mysql_date_shift" => NumericArgs::At(&[1]),
+        "mysql_substring" | "mysql_insert" | "mysql_conv" => NumericArgs::At(&[1, 2]),
+        "mysql_substring_index" | "mysql_locate" => NumericArgs::At(&[2]),
+        "mysql_format" => NumericArgs::At(&[0, 1]),
         _ if arithmetic::FUNCTIONS.iter().any(|function| function.name == name) => {
-            Asks::All(NUMBER)
+            NumericArgs::All(NUMBER)
         }
-        _ if math::FUNCTIONS.iter().any(|function| function.name == name) => Asks::All(NUMBER),
-        _ => Asks::Texts,
+        _ if math::FUNCTIONS.iter().any(|function| function.name == name) => {
+            NumericArgs::All(NUMBER)
+        }
+        _ => NumericArgs::None,
     }
 }
 
-/// A call with ENUM and SET as the numbers that it asks for; whether there were any.
-pub(super) fn asked(mut function: ScalarFunction, schema: &DFSchema) -> Result<(Expr, bool)> {
+/// A call with ENUM and SET as the numbers that it takes; whether there were any.
+pub(super) fn with_numeric_args(
+    mut function: ScalarFunction,
+    schema: &DFSchema,
+) -> Result<(Expr, bool)> {
     if !function.args.iter().any(|arg| type_of(arg, schema).is_some()) {
         return Ok((Expr::ScalarFunction(function), false));
     }
     let mixed = has_number(&function.args, schema)?;
-    let asks = match (function.name(), &function.args[..]) {
+    let numeric = match (function.name(), &function.args[..]) {
         // It compares numbers and gives the text.
         ("mysql_nullif", [value, other]) if mixed && type_of(value, schema).is_some() => {
             let number = numbered(value.clone(), NUMBER, schema)?;
@@ -139,14 +144,14 @@ pub(super) fn asked(mut function: ScalarFunction, schema: &DFSchema) -> Result<(
             let null = Expr::Literal(ScalarValue::Utf8(None), None);
             return Ok((when(equal, null).otherwise(value.clone())?, true));
         }
-        ("mysql_nullif" | "mysql_field", _) if mixed => Asks::All(NUMBER),
-        (name, _) => asks(name),
+        ("mysql_nullif" | "mysql_field", _) if mixed => NumericArgs::All(NUMBER),
+        (name, _) => numeric_args(name),
     };
     let mut changed = false;
     for (at, arg) in function.args.iter_mut().enumerate() {
-        let form = match &asks {
-            Asks::All(form) => *form,
-            Asks::At(places) if places.contains(&at) => BITS,
+        let form = match &numeric {
+            NumericArgs::All(form) => *form,
+            NumericArgs::At(places) if places.contains(&at) => BITS,
             _ => continue,
         };
         if type_of(arg, schema).is_some() {

@@ -205,7 +205,7 @@ pub fn single_rows(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(plan.transform_down_with_subqueries(node)?.data)
 }
 
-/// DataFusion joins what a SELECT shows or asks for; subqueries of aggregates, windows and orders become
+/// DataFusion joins what a SELECT shows or filters by; subqueries of aggregates, windows and orders become
 /// columns of what those are of.
 fn below_node(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     let computes =
@@ -216,7 +216,7 @@ fn below_node(node: LogicalPlan, names: &mut Names) -> Result<Transformed<Logica
     let mut shown: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
     node.apply_expressions(|expr| {
         expr.apply(|expr| {
-            let known = columns.iter().any(|(asked, _)| asked == expr);
+            let known = columns.iter().any(|(subquery, _)| subquery == expr);
             if matches!(expr, Expr::ScalarSubquery(_)) && !known {
                 let name = names.next("single");
                 shown.push(expr.clone().alias(&name));

@@ -9,8 +9,8 @@ use types::wide::{DECIMAL_MAX_SCALE, WIDE_MAX_PRECISION};
 
 use super::typing::MysqlOperators;
 use crate::error::{SqlResult, unsupported};
-use crate::functions::remarks;
 use crate::functions::texts::leading_number;
+use crate::functions::warnings;
 use crate::functions::wide::digits_of;
 use crate::result::SqlError;
 use crate::temporal::{DAY_US, ZERO_US, from_number, is_zero, parse_datetime};
@@ -42,17 +42,17 @@ pub fn number(expr: Expr) -> Expr {
 pub fn typed(literal: &str, ty: &DataType, by: &MysqlOperators) -> SqlResult<Option<Expr>> {
     // What would be an error is computed instead, for such rows as there are.
     if ty.is_numeric()
-        && remarks::are_errors()
-        && remarks::says_more(literal, leading_number(literal))
+        && warnings::are_errors()
+        && warnings::says_more(literal, leading_number(literal))
     {
         return Ok(None);
     }
     let time = |kind: &str| time(literal, kind, by.zero_dates);
     let value = match ty {
-        DataType::Date32 => return Ok(moment_at(time("DATE")?, ty, by)),
+        DataType::Date32 => return Ok(datetime_at(time("DATE")?, ty, by)),
         DataType::Timestamp(TimeUnit::Microsecond, zone) => {
             let kind = if zone.is_some() { "TIMESTAMP" } else { "DATETIME" };
-            return Ok(moment_at(time(kind)?, ty, by));
+            return Ok(datetime_at(time(kind)?, ty, by));
         }
         DataType::Binary => ScalarValue::Binary(Some(literal.as_bytes().to_vec())),
         DataType::Duration(TimeUnit::Microsecond) => match crate::temporal::parse_time(literal) {
@@ -64,7 +64,7 @@ pub fn typed(literal: &str, ty: &DataType, by: &MysqlOperators) -> SqlResult<Opt
         },
         ty if ty.is_integer() => match leading_number(literal).parse::<i64>() {
             Ok(n) => {
-                remarks::read("DOUBLE", literal, leading_number(literal));
+                warnings::read("DOUBLE", literal, leading_number(literal));
                 ScalarValue::Int64(Some(n))
             }
             Err(_) => return Ok(None),
@@ -88,11 +88,11 @@ pub fn typed(literal: &str, ty: &DataType, by: &MysqlOperators) -> SqlResult<Opt
     Ok(Some(Expr::Literal(value, None)))
 }
 
-/// A literal number as the day or moment that MySQL takes it for beside a column of a temporal type: 20240102 or
-/// 20240102030405. `None` if it is no literal, or no moment: then it compares as a number.
-pub fn moment_of_number(literal: &Expr, ty: &DataType, by: &MysqlOperators) -> Option<Expr> {
+/// A literal number as the DATE or DATETIME that MySQL takes it for beside a column of a temporal type: 20240102 or
+/// 20240102030405. `None` if it is no literal, or no datetime: then it compares as a number.
+pub fn datetime_of_number(literal: &Expr, ty: &DataType, by: &MysqlOperators) -> Option<Expr> {
     let (number, fraction_us) = match literal {
-        Expr::Alias(alias) => return moment_of_number(&alias.expr, ty, by),
+        Expr::Alias(alias) => return datetime_of_number(&alias.expr, ty, by),
         Expr::Literal(ScalarValue::Int64(Some(n)), _) => (*n, 0),
         Expr::Literal(ScalarValue::UInt64(Some(n)), _) => (i64::try_from(*n).ok()?, 0),
         Expr::Literal(ScalarValue::Decimal128(Some(n), _, scale), _) => {
@@ -106,11 +106,11 @@ pub fn moment_of_number(literal: &Expr, ty: &DataType, by: &MysqlOperators) -> O
         }
         _ => return None,
     };
-    moment_at(from_number(number)?.checked_add(fraction_us)?, ty, by)
+    datetime_at(from_number(number)?.checked_add(fraction_us)?, ty, by)
 }
 
-/// A literal of a moment of the session's clocks beside a temporal type; a day beside a day.
-fn moment_at(us: i64, ty: &DataType, by: &MysqlOperators) -> Option<Expr> {
+/// A literal of a datetime in the session's time zone beside a temporal type; a DATE beside a DATE.
+fn datetime_at(us: i64, ty: &DataType, by: &MysqlOperators) -> Option<Expr> {
     let value = match ty {
         DataType::Date32 if us.rem_euclid(DAY_US) == 0 => {
             ScalarValue::Date32(i32::try_from(us.div_euclid(DAY_US)).ok())
@@ -170,7 +170,7 @@ pub fn check_digits(number: &str) -> SqlResult<()> {
     )))
 }
 
-/// The moment that a literal is compared as; that of a zero date where there may be one.
+/// The datetime that a literal is compared as; that of a zero date where there may be one.
 fn time(literal: &str, kind: &str, zero_dates: bool) -> SqlResult<i64> {
     let zero = || (zero_dates && is_zero(literal)).then_some(ZERO_US);
     parse_datetime(literal).or_else(zero).ok_or_else(|| {

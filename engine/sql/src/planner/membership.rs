@@ -15,8 +15,8 @@ use sqlparser::ast::{
 
 use super::calls::{call, number};
 use super::groups::aggregates;
+use super::natural_joins::constraint_mut;
 use super::rewrite::{not, null, op};
-use super::stars::constraint_mut;
 use super::templates::{fill_expr, fill_query, query};
 use crate::error::{SqlResult, unsupported};
 use crate::result::SqlError;
@@ -81,7 +81,7 @@ fn inner_conditions(select: &mut Select) {
             | JoinOperator::Inner(constraint)
             | JoinOperator::CrossJoin(constraint)
             | JoinOperator::StraightJoin(constraint) = &mut join.join_operator
-                && matches!(constraint, JoinConstraint::On(condition) if asks(condition))
+                && matches!(constraint, JoinConstraint::On(condition) if has_predicate(condition))
                 && let JoinConstraint::On(condition) =
                     std::mem::replace(constraint, JoinConstraint::None)
             {
@@ -145,7 +145,7 @@ fn condition_of(expr: &mut Expr, place: Place) -> SqlResult<()> {
     }
 }
 
-/// NOT of a subquery's question as the opposite question.
+/// NOT of a subquery predicate as the opposite predicate.
 fn negated(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::Nested(inner) => negated(inner),
@@ -282,10 +282,10 @@ impl VisitorMut for Values {
     }
 }
 
-/// Whether an expression asks such a question itself, not within a subquery.
-fn asks(expr: &Expr) -> bool {
-    struct Asks(usize);
-    impl Visitor for Asks {
+/// Whether an expression has such a predicate itself, not within a subquery.
+fn has_predicate(expr: &Expr) -> bool {
+    struct Depth(usize);
+    impl Visitor for Depth {
         type Break = ();
 
         fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
@@ -307,7 +307,7 @@ fn asks(expr: &Expr) -> bool {
             }
         }
     }
-    finds(expr, &mut Asks(0))
+    finds(expr, &mut Depth(0))
 }
 
 /// How many rows a query has.

@@ -197,12 +197,12 @@ fn called(expr: &Expr, function: &ScalarFunction, schema: &DFSchema) -> Result<O
         return Ok(None);
     }
     let shown = expr.get_type(schema)?;
-    // Of an IF of texts or dates, only what it asks is a number.
-    let asks_only = name == "mysql_if" && !matches!(shown, DataType::Decimal128(..));
+    // Of an IF of texts or dates, only its condition is a number.
+    let condition_only = name == "mysql_if" && !matches!(shown, DataType::Decimal128(..));
     let mut args = Vec::with_capacity(function.args.len());
     let mut found = false;
     for (at, arg) in function.args.iter().enumerate() {
-        let exact = if asks_only && at > 0 { None } else { exact(arg, schema)? };
+        let exact = if condition_only && at > 0 { None } else { exact(arg, schema)? };
         found |= exact.is_some();
         args.push(exact.unwrap_or_else(|| arg.clone()));
     }
@@ -211,15 +211,15 @@ fn called(expr: &Expr, function: &ScalarFunction, schema: &DFSchema) -> Result<O
     }
     let all = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&function.func), args));
     let ty = all.get_type(schema)?;
-    if (otherwise || asks_only || shown == DataType::Float64) && shown == ty {
+    if (otherwise || condition_only || shown == DataType::Float64) && shown == ty {
         return Ok(Some(all));
     }
     if !has_room(&shown, &ty) {
         return Ok(None);
     }
-    let asked = matches!(name, "mysql_round" | "mysql_truncate")
+    let has_digits = matches!(name, "mysql_round" | "mysql_truncate")
         && matches!(function.args.get(1), Some(Expr::Literal(..)));
-    if asked && scale(&ty) > scale(&shown) {
+    if has_digits && scale(&ty) > scale(&shown) {
         return Ok(Some(all));
     }
     Ok(Some(rounded(all, &shown)?))

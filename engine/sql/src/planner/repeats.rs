@@ -13,8 +13,8 @@ use sqlparser::ast::{
 
 use super::calls::call;
 use super::counted::Shown;
+use super::natural_joins::{by_name, columns_of};
 use super::rewrite::plain;
-use super::stars::{by_name, columns_of};
 use crate::walk::walk_mut;
 
 /// One expression that is grouped by.
@@ -29,7 +29,7 @@ struct Group {
 
 /// Leaves out what a SELECT groups by again, and makes it another expression of the same value where it is a level of
 /// ROLLUP: a column is NULL in every total that is not of all of its levels.
-pub fn told_apart(select: &mut Select, shown: Shown) {
+pub fn make_distinct(select: &mut Select, shown: Shown) {
     let GroupByExpr::Expressions(exprs, modifiers) = &select.group_by else { return };
     let columns: Option<Vec<_>> = select.from.iter().map(|from| columns_of(from, shown)).collect();
     let columns = columns.map(|all| all.into_iter().flatten().map(|(name, _)| name).collect());
@@ -64,7 +64,7 @@ pub fn told_apart(select: &mut Select, shown: Shown) {
     }
 }
 
-/// The levels of a ROLLUP of columns, as [`told_apart`] has them.
+/// The levels of a ROLLUP of columns, as [`make_distinct`] has them.
 pub fn levels(exprs: &[Expr], select: &Select) -> Vec<Expr> {
     let groups: Vec<Group> = exprs.iter().map(|expr| Group::new(expr, None)).collect();
     let again = Alike::of(select).again(&groups);

@@ -87,7 +87,7 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
-        super::stars::name_shared(select, &|name| self.shown(name), &self.scopes);
+        super::natural_joins::name_shared(select, &|name| self.shown(name), &self.scopes);
         if !self.context.full_groups() {
             ungrouped::take_any(select, &|name| self.shown(name), self.scopes.is_nested());
         }
@@ -208,15 +208,15 @@ impl Rewriter<'_> {
             super::groups::mixed(select)?;
         }
         if self.hidden {
-            super::stars::name_joined(select, &|name| self.shown(name))?;
+            super::natural_joins::name_joined(select, &|name| self.shown(name))?;
         }
-        super::stars::write_out(select, &|name| self.shown(name));
+        super::natural_joins::write_out(select, &|name| self.shown(name));
         if !self.context.full_groups() {
             ungrouped::spell_out(select, &|name| self.shown(name), &|name| self.key(name));
         }
-        super::repeats::told_apart(select, &|name| self.shown(name));
+        super::repeats::make_distinct(select, &|name| self.shown(name));
         wildcards::write_out(select, &|name: &ObjectName| self.hidden_of(name));
-        super::twins::name_columns(select);
+        super::duplicate_names::name_columns(select);
         super::membership::spread(select)?;
         super::groups::having_of_all_rows(select);
         for item in &mut select.projection {

@@ -152,7 +152,7 @@ fn add(scope: &mut Scope, from: &TableWithJoins, database: &str, is_with: &impl 
                 let with = matches!(&parts(name)[..], [one] if is_with(one));
                 let Ok(found) = table_name(name, database) else { continue };
                 let database = (!with).then_some(found.database);
-                // Two tables of one name: neither can be told by it.
+                // Two tables of one name: neither can be identified by it.
                 let twice = scope.contains_key(&found.table);
                 scope.insert(found.table, if twice { None } else { database });
             }

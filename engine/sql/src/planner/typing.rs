@@ -17,8 +17,8 @@ use datafusion::logical_expr::{
 };
 use sqlparser::ast::BinaryOperator;
 
+use super::fractional_seconds::{Tables, has_fractions, spelled, states_fractions};
 use super::literal;
-use super::moments::{Tables, has_fractions, spelled, states_fractions};
 use super::quotients::{self, Sums};
 use crate::error::{external, unknown, unsupported};
 use crate::functions;
@@ -148,13 +148,13 @@ impl MysqlOperators {
         }
         if is_temporal(&lt)
             && is_column(&left)
-            && let Some(right) = literal::moment_of_number(&right, &lt, self)
+            && let Some(right) = literal::datetime_of_number(&right, &lt, self)
         {
             return self.align_days(left, right, schema);
         }
         if is_temporal(&rt)
             && is_column(&right)
-            && let Some(left) = literal::moment_of_number(&left, &rt, self)
+            && let Some(left) = literal::datetime_of_number(&left, &rt, self)
         {
             return self.align_days(left, right, schema);
         }
@@ -163,7 +163,7 @@ impl MysqlOperators {
                 let number = |e| call("cast_double", vec![e]);
                 return Ok((number(self.local(left, &lt)?)?, number(self.local(right, &rt)?)?));
             }
-            return Ok((self.moment(left, &lt)?, self.moment(right, &rt)?));
+            return Ok((self.as_datetime(left, &lt)?, self.as_datetime(right, &rt)?));
         }
         let double = |ty: &DataType| matches!(ty, DataType::Float64 | DataType::Float32);
         if is_string(&lt) != is_string(&rt) || double(&lt) != double(&rt) {
@@ -196,7 +196,7 @@ impl MysqlOperators {
             return self.align(left, right, schema);
         }
         if is_temporal(lt) || is_temporal(rt) {
-            return Ok((self.moment(left, lt)?, self.moment(right, rt)?));
+            return Ok((self.as_datetime(left, lt)?, self.as_datetime(right, rt)?));
         }
         let bytes = |e: Expr, ty: &DataType| match ty {
             DataType::Binary => Ok(e),
@@ -205,17 +205,17 @@ impl MysqlOperators {
         Ok((bytes(left, lt)?, bytes(right, rt)?))
     }
 
-    /// A day against a moment is compared as a moment.
+    /// A DATE against a DATETIME is compared as a DATETIME.
     fn align_days(&self, left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
         let (lt, rt) = (left.get_type(schema)?, right.get_type(schema)?);
         if is_temporal(&lt) && is_temporal(&rt) && lt != rt {
-            return Ok((self.moment(left, &lt)?, self.moment(right, &rt)?));
+            return Ok((self.as_datetime(left, &lt)?, self.as_datetime(right, &rt)?));
         }
         Ok((left, right))
     }
 
-    /// A day, a moment or a text as a moment of the session's clocks.
-    pub(super) fn moment(&self, expr: Expr, ty: &DataType) -> Result<Expr> {
+    /// A DATE, a TIMESTAMP or a text as a DATETIME in the session's time zone.
+    pub(super) fn as_datetime(&self, expr: Expr, ty: &DataType) -> Result<Expr> {
         if *ty == DATETIME {
             return Ok(expr);
         }
@@ -319,7 +319,7 @@ impl MysqlOperators {
         let (expr, caseless) = super::caseless::typed(expr, schema)?;
         let (expr, ordered) = super::labels::ordered(expr, schema)?;
         let (expr, numbered) = match expr {
-            Expr::ScalarFunction(function) => super::labels::asked(function, schema)?,
+            Expr::ScalarFunction(function) => super::labels::with_numeric_args(function, schema)?,
             expr => (expr, ordered),
         };
         let typed = self.typed_node(expr, schema)?;
@@ -338,7 +338,7 @@ impl MysqlOperators {
     fn typed_node(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         match expr {
             Expr::InList(list) => self.list(list, schema),
-            Expr::InSubquery(question) => self.member(question, schema),
+            Expr::InSubquery(predicate) => self.member(predicate, schema),
             Expr::Case(case) => Ok(match self.case(&case, schema)? {
                 Some(case) => Transformed::yes(case),
                 None => Transformed::no(Expr::Case(case)),
@@ -400,12 +400,12 @@ impl MysqlOperators {
 
 impl MysqlOperators {
     /// IN (SELECT …) with both sides at the type at which they are compared.
-    fn member(&self, question: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    fn member(&self, predicate: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
         // One of several columns is refused later.
-        if question.subquery.subquery.schema().fields().len() != 1 {
-            return Ok(Transformed::no(Expr::InSubquery(question)));
+        if predicate.subquery.subquery.schema().fields().len() != 1 {
+            return Ok(Transformed::no(Expr::InSubquery(predicate)));
         }
-        let InSubquery { expr, subquery, negated } = question;
+        let InSubquery { expr, subquery, negated } = predicate;
         let (qualifier, field) = subquery.subquery.schema().qualified_field(0);
         let column = Expr::Column(Column::from((qualifier, field)));
         let found = Expr::Column(Column::new_unqualified(FOUND));
@@ -428,9 +428,9 @@ impl MysqlOperators {
                 subquery.with_plan(Arc::new(plan))
             }
         };
-        let question = InSubquery { expr: Box::new(left), subquery, negated };
-        let question = Expr::InSubquery(question);
-        Ok(if changed { Transformed::yes(question) } else { Transformed::no(question) })
+        let predicate = InSubquery { expr: Box::new(left), subquery, negated };
+        let predicate = Expr::InSubquery(predicate);
+        Ok(if changed { Transformed::yes(predicate) } else { Transformed::no(predicate) })
     }
 }
 

@@ -15,11 +15,11 @@ use sqlparser::ast::{
 
 use super::calls::call;
 use super::counted::Shown;
+use super::duplicate_names::{DUPLICATE_MARK, unique};
 use super::groups::{aggregates, is_aggregate};
 use super::names::parts;
+use super::natural_joins::columns_of;
 use super::rewrite::plain;
-use super::stars::columns_of;
-use super::twins::{TWIN, unique};
 use crate::walk::walk_mut;
 
 /// The aggregate that takes any value: of the first row that comes.
@@ -347,7 +347,7 @@ impl Wrapping<'_> {
             }
             Some(Only::NoneOf(names)) => path.len() > 1 || !names.contains(last),
         };
-        meant && !last.contains(TWIN) && self.tables.own(path) && !self.groups.has(path)
+        meant && !last.contains(DUPLICATE_MARK) && self.tables.own(path) && !self.groups.has(path)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which columns of a result are YEARs: clients are told that type of the column of a table, and of what
+//! Which columns of a result are YEARs: clients get that type for the column of a table, and of what
 //! chooses among such values without computing with them. A plan knows a YEAR as a number of 16 bits.
 //!
 //! It changes no value, and never calls a YEAR what may be a SMALLINT.

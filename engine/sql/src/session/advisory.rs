@@ -19,9 +19,9 @@ use crate::engine::Engine;
 use crate::error::SqlResult;
 use crate::result::SqlError;
 
-/// How often placement hears of a session that holds locks.
-const BEAT: Duration = Duration::from_secs(2);
-/// Not heard by placement for this long, a session counts its locks as lost. Placement, which counts
+/// How often a session that holds locks sends placement a heartbeat.
+const HEARTBEAT: Duration = Duration::from_secs(2);
+/// When its last heartbeat is this old, a session counts its locks as lost. Placement, which counts
 /// from later, keeps them for longer.
 const LOST_AFTER: Duration = Duration::from_secs(12);
 const _: () = assert!(LOST_AFTER.as_secs() < KEPT_FOR.as_secs());
@@ -40,7 +40,7 @@ struct Names {
     held: BTreeMap<String, Held>,
     /// The last call that asked for a name and has ended.
     ended: u64,
-    beat: Option<JoinHandle<()>>,
+    heartbeat: Option<JoinHandle<()>>,
 }
 
 struct Held {
@@ -73,7 +73,7 @@ impl Session {
 
     /// Gives a lock back once: whether it was the session's, or nothing if it is nobody's.
     pub(super) async fn release_lock(&mut self, name: &str) -> SqlResult<Option<bool>> {
-        let _held = self.shield.hold();
+        let _held = self.interrupts.hold();
         if let Some(advisory) = &self.advisory
             && advisory.release(name).await?
         {
@@ -84,7 +84,7 @@ impl Session {
 
     /// Gives all locks back; how often they had been taken.
     pub(super) async fn release_all_locks(&mut self) -> SqlResult<u64> {
-        let _held = self.shield.hold();
+        let _held = self.interrupts.hold();
         match &self.advisory {
             Some(advisory) => advisory.release_all().await,
             None => Ok(0),
@@ -129,10 +129,10 @@ impl Advisory {
             }
             names.ended + 1
         };
-        let mut asking = Asking { session: self, name, call, open: true };
+        let mut open_call = OpenCall { session: self, name, call, open: true };
         let began = Instant::now();
         loop {
-            let asked = Instant::now();
+            let sent = Instant::now();
             let left = wait.saturating_sub(began.elapsed()).as_micros().div_ceil(1_000);
             let by = Hold {
                 owner: self.owner,
@@ -144,17 +144,17 @@ impl Advisory {
             let request = LockRequest::Take { name: name.to_owned(), by, wait_ms };
             match self.engine.storage.advisory_lock(request).await? {
                 LockAnswer::Taken => {
-                    self.taken(name, call, asked);
-                    asking.open = false;
+                    self.taken(name, call, sent);
+                    open_call.open = false;
                     return Ok(true);
                 }
                 LockAnswer::Busy if began.elapsed() < wait => {}
                 LockAnswer::Busy => {
-                    asking.open = false;
+                    open_call.open = false;
                     return Ok(false);
                 }
                 LockAnswer::Deadlock => {
-                    asking.open = false;
+                    open_call.open = false;
                     return Err(deadlock());
                 }
                 _ => return Err(impossible("placement did not say whose a lock is")),
@@ -162,13 +162,13 @@ impl Advisory {
         }
     }
 
-    /// Takes note of a lock that was given, asked for at a moment when placement heard of the session.
-    fn taken(self: &Arc<Self>, name: &str, call: u64, asked: Instant) {
+    /// Takes note of a lock that was given, requested at `sent`, which counts as a heartbeat.
+    fn taken(self: &Arc<Self>, name: &str, call: u64, sent: Instant) {
         let mut names = self.names.lock();
         names.held.insert(name.to_owned(), Held { call, count: 1 });
         names.ended = names.ended.max(call);
-        if names.beat.is_none() {
-            names.beat = Some(tokio::spawn(keep(Arc::downgrade(self), asked)));
+        if names.heartbeat.is_none() {
+            names.heartbeat = Some(tokio::spawn(keep(Arc::downgrade(self), sent)));
         }
     }
 
@@ -181,7 +181,7 @@ impl Advisory {
             if held.count > 0 {
                 return Ok(true);
             }
-            // From here on it is not kept: should placement not hear of this, it runs out.
+            // From here on it is not kept: should placement not get this, it runs out.
             names.held.remove(name).map_or(0, |held| held.call)
         };
         self.give_back(vec![name.to_owned()], call).await?;
@@ -219,11 +219,11 @@ impl Advisory {
         });
     }
 
-    /// What to tell placement, and the last call that it is about; nothing once nothing is held.
+    /// What to report to placement, and the last call that it is about; nothing once nothing is held.
     fn sign_of_life(&self) -> Option<(LockRequest, u64)> {
         let mut names = self.names.lock();
         if names.held.is_empty() {
-            names.beat = None;
+            names.heartbeat = None;
             return None;
         }
         let (held, ended) = (names.held.keys().cloned().collect(), names.ended);
@@ -241,7 +241,7 @@ impl Advisory {
         {
             let mut names = self.names.lock();
             names.held.clear();
-            names.beat = None;
+            names.heartbeat = None;
         }
         let connection = self.connection;
         tracing::warn!(connection, "a session has lost its advisory locks, and is ended");
@@ -253,9 +253,9 @@ impl Advisory {
 
 impl Drop for Advisory {
     fn drop(&mut self) {
-        let Names { held, ended, beat } = std::mem::take(self.names.get_mut());
-        if let Some(beat) = beat {
-            beat.abort();
+        let Names { held, ended, heartbeat } = std::mem::take(self.names.get_mut());
+        if let Some(heartbeat) = heartbeat {
+            heartbeat.abort();
         }
         if !held.is_empty() {
             self.give_back_later(held.into_keys().collect(), ended);
@@ -263,16 +263,16 @@ impl Drop for Advisory {
     }
 }
 
-/// A call that asks for a lock. Broken off while it is open, by KILL or an error, it may have been given
+/// A call that requests a lock. Broken off while it is open, by KILL or an error, it may have been given
 /// the lock all the same: that is given back.
-struct Asking<'a> {
+struct OpenCall<'a> {
     session: &'a Advisory,
     name: &'a str,
     call: u64,
     open: bool,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for OpenCall<'_> {
     fn drop(&mut self) {
         {
             let mut names = self.session.names.lock();
@@ -284,21 +284,21 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// Tells placement now and then that a session which holds locks is alive; it was heard at `heard`.
-async fn keep(session: Weak<Advisory>, mut heard: Instant) {
+/// Reports to placement now and then that a session which holds locks is alive; its last heartbeat was at `last`.
+async fn keep(session: Weak<Advisory>, mut last: Instant) {
     loop {
-        sleep(BEAT.min(LOST_AFTER.saturating_sub(heard.elapsed()))).await;
+        sleep(HEARTBEAT.min(LOST_AFTER.saturating_sub(last.elapsed()))).await;
         let Some(alive) = session.upgrade() else { return };
         let Some((request, ended)) = alive.sign_of_life() else { return };
         let storage = alive.engine.storage.clone();
-        // Not kept alive by its own beat.
+        // Not kept alive by its own heartbeat.
         drop(alive);
-        let asked = Instant::now();
-        let answer = timeout_at(heard + LOST_AFTER, storage.advisory_lock(request)).await;
+        let sent = Instant::now();
+        let answer = timeout_at(last + LOST_AFTER, storage.advisory_lock(request)).await;
         let Some(alive) = session.upgrade() else { return };
         match answer {
-            Ok(Ok(LockAnswer::Lost(lost))) if !alive.believes(&lost, ended) => heard = asked,
-            Ok(Err(error)) if heard.elapsed() < LOST_AFTER => {
+            Ok(Ok(LockAnswer::Lost(lost))) if !alive.believes(&lost, ended) => last = sent,
+            Ok(Err(error)) if last.elapsed() < LOST_AFTER => {
                 tracing::debug!(%error, "advisory locks could not be prolonged");
             }
             _ => return alive.lose(),

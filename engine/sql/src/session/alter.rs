@@ -34,7 +34,7 @@ pub(super) struct Plan {
     /// New indexes: what each is called while it is made, and what afterwards.
     pub added: Vec<(String, String)>,
     /// Warnings and notes.
-    pub remarks: Vec<(u16, String)>,
+    pub warnings: Vec<(u16, String)>,
 }
 
 impl Session {
@@ -66,7 +66,7 @@ impl Session {
             let table = self.at_rest(name, cancel).await?;
             let plan = self.changed(&table, actions)?;
             if plan.after == table {
-                return Ok(plan.remarks);
+                return Ok(plan.warnings);
             }
             let changed = match (plan.converts(), plan.hides()) {
                 _ if !plan.added.is_empty() => self.with_indexes(table, actions, cancel).await,
@@ -76,7 +76,7 @@ impl Session {
             };
             match changed {
                 Ok(Some(others)) => last = Some(others),
-                Ok(None) => return Ok(plan.remarks),
+                Ok(None) => return Ok(plan.warnings),
                 Err(error) => return Err(error),
             }
         }
@@ -138,7 +138,7 @@ impl Session {
                 Err(error) => error,
             },
         };
-        // Whether or not anybody could be told of it, the first version may be there.
+        // Whether or not anybody could be informed of it, the first version may be there.
         if let Err(also) = self.end(&hiding, |_| false).await {
             tracing::warn!(error = also.message, "a failed ALTER TABLE is left to the next one");
         }
@@ -153,7 +153,7 @@ impl Session {
             converted: Vec::new(),
             unique: Vec::new(),
             added: Vec::new(),
-            remarks: Vec::new(),
+            warnings: Vec::new(),
         };
         for action in actions {
             self.act(&mut plan, action)?;
@@ -214,8 +214,8 @@ impl Session {
             }
             // The counter is no part of the description.
             Alter::Number(_) => Ok(()),
-            Alter::Remark(code, text) => {
-                plan.remarks.push((*code, text.clone()));
+            Alter::Warning(code, text) => {
+                plan.warnings.push((*code, text.clone()));
                 Ok(())
             }
             Alter::AddCheck { .. } | Alter::DropCheck { .. } | Alter::Enforce { .. } => {
@@ -235,7 +235,7 @@ impl Session {
         if plan.after.column_named(name).is_some() {
             let text = format!("Duplicate column name '{name}'");
             if lenient {
-                plan.remarks.push((1060, text));
+                plan.warnings.push((1060, text));
                 return Ok(());
             }
             return Err(SqlError::new(1060, b"42S21", text));
@@ -397,7 +397,7 @@ fn defined(plan: &mut Plan, definition: &ColumnDef) -> SqlResult<(Column, bool)>
         checks: Vec::new(),
         ..plan.after.clone()
     };
-    ddl::column(definition, &mut alone, &mut plan.remarks)?;
+    ddl::column(definition, &mut alone, &mut plan.warnings)?;
     if !alone.checks.is_empty() {
         return Err(unsupported("CHECK at a column of ALTER TABLE (use ADD CONSTRAINT … CHECK)"));
     }
@@ -413,7 +413,7 @@ fn drop_column(plan: &mut Plan, name: &str, lenient: bool) -> SqlResult<()> {
     let table = &mut plan.after;
     let Some((at, column)) = table.column_named(name).filter(|(_, column)| !column.hidden) else {
         if lenient {
-            plan.remarks.push((1091, cannot_drop(name).message));
+            plan.warnings.push((1091, cannot_drop(name).message));
             return Ok(());
         }
         return Err(cannot_drop(name));

@@ -13,15 +13,15 @@ use types::columns::ColumnsBuilder;
 use types::{Column, Table, Timestamp, Value};
 
 use super::derived::not_to_be_given;
-use super::earlier::Earlier;
 use super::fitting::Fitting;
-use super::found::Weight;
-use super::giving::has_subquery;
 use super::hidden::refuse_hidden;
 use super::insert::is_default;
 use super::joined::refuse_reading;
 use super::locking::Finding;
+use super::matched_rows::Weight;
 use super::point::{lookup, single};
+use super::prior_assignments::PriorAssignments;
+use super::row_values::has_subquery;
 use super::tables::readable;
 use super::write::Changes;
 use super::{Session, impossible};
@@ -64,8 +64,9 @@ impl Session {
                 crate::constant::expression(&self.default_value(column, zone)?)
             } else {
                 let own = target.own_name();
-                let earlier = Earlier::new((&table, &own), &set, (catalog, finding.ts()), self);
-                earlier.written_into(assignment.value.clone())?
+                let prior =
+                    PriorAssignments::new((&table, &own), &set, (catalog, finding.ts()), self);
+                prior.written_into(assignment.value.clone())?
             };
             set.push((at, crate::constant::for_column(value, column.ty)));
         }

@@ -40,9 +40,9 @@ impl Session {
                 Ok((batches, _)) => {
                     let mut columns = prepared.planned.columns.clone();
                     planner::rename(&mut columns, displayed);
-                    // Nobody hears what expressions met on other nodes; then those that were
-                    // computed here tell nothing either.
-                    _ = self.take_remarks();
+                    // The warnings of expressions on other nodes are not sent here; then those that
+                    // were computed here give none either.
+                    _ = self.take_expr_warnings();
                     let warnings = WarningCount::default();
                     return Ok(Answer::Columns(Reply::Rows { columns, batches, warnings }));
                 }
@@ -54,7 +54,7 @@ impl Session {
                 pause(attempt).await;
                 self.engine.storage.timestamp().await?;
                 let source = self.reader().await?;
-                _ = self.take_remarks();
+                _ = self.take_expr_warnings();
                 *prepared = self.plan_from(query.clone(), source).await?;
                 if let Some(why) = &prepared.route.refused {
                     return Err(SqlError::new(1815, b"HY000", why.clone()));

@@ -44,7 +44,7 @@ impl Session {
             if !plan.converts() {
                 return Err(restless(table));
             }
-            if plan.twins().any(|index| !index.is_public()) {
+            if plan.rebuilt_indexes().any(|index| !index.is_public()) {
                 return Err(restless(table));
             }
             // What takes long begins only if it can end.
@@ -66,7 +66,7 @@ impl Session {
             Err(error) => Err(error),
         };
         let Err(error) = shown else { return Ok(None) };
-        // Whether or not anybody could be told of it, the first version may be there.
+        // Whether or not anybody could be informed of it, the first version may be there.
         if let Err(also) = self.end(&half, |_| false).await {
             tracing::warn!(error = also.message, "a failed ALTER TABLE is left to the next one");
         }
@@ -74,7 +74,7 @@ impl Session {
             1048 => SqlError::new(1138, b"22004", "Invalid use of NULL value"),
             1062 => {
                 let real = |text: String, index: &Index| {
-                    let (made, real) = (twin(&half, index), &index.name);
+                    let (made, real) = (rebuilt_index_name(&half, index), &index.name);
                     text.replace(&format!(".{made}'"), &format!(".{real}'"))
                 };
                 SqlError { message: half.indexes.iter().fold(error.message, real), ..error }
@@ -92,8 +92,8 @@ impl Session {
     ) -> SqlResult<Table> {
         let mut table = self.fill(table, cancel).await?;
         let plan = self.changed_but_for_hidden(&table, actions)?;
-        for index in plan.twins() {
-            let name = twin(half, index);
+        for index in plan.rebuilt_indexes() {
+            let name = rebuilt_index_name(half, index);
             table = self
                 .publish(table, |table| {
                     let (id, state) = (next_index_id(table), IndexState::DeleteOnly);
@@ -119,7 +119,7 @@ impl Session {
             }
             for index in &mut plan.after.indexes {
                 if index.columns.iter().any(|id| plan.converted.iter().any(|(_, to)| to == id)) {
-                    let made = table.index_named(&twin(half, index));
+                    let made = table.index_named(&rebuilt_index_name(half, index));
                     let made = made.ok_or_else(|| others_first(table))?;
                     (index.id, index.state) = (made.id, IndexState::Public { since });
                 }
@@ -140,8 +140,8 @@ impl Session {
     }
 }
 
-/// What an index is called that is made to take another one's place.
-fn twin(table: &Table, index: &Index) -> String {
+/// The name of a rebuilt index until it takes the place of the old one.
+fn rebuilt_index_name(table: &Table, index: &Index) -> String {
     format!("_isobar_index_{}_{}", table.id, index.id)
 }
 
@@ -197,8 +197,8 @@ impl Plan {
         }
     }
 
-    /// Indexes that hold columns that come: as they are over those that go.
-    fn twins(&self) -> impl Iterator<Item = &Index> {
+    /// Indexes over converted columns, which are rebuilt.
+    fn rebuilt_indexes(&self) -> impl Iterator<Item = &Index> {
         let comes = |id: &ColumnId| self.converted.iter().any(|(_, to)| to == id);
         self.after.indexes.iter().filter(move |index| index.columns.iter().any(comes))
     }

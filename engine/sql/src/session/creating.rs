@@ -57,25 +57,25 @@ impl Session {
         let insert = insert_into(&create, &columns, query)?;
         // Without autocommit the query has begun a transaction, which is older than the table.
         self.commit().await?;
-        let Described { table, first_number, remarks } =
+        let Described { table, first_number, warnings } =
             ddl::describe_filled(&create, columns, &self.database)?;
         self.check_expressions(&table)?;
-        let _held = self.shield.hold();
+        let _held = self.interrupts.hold();
         let table = match self.make_table(table, first_number).await {
             Ok(Some(table)) => table,
             Ok(None) => return Err(impossible("a table without a description")),
             Err(Error::Exists { .. }) => return self.is_there(&create, &name),
             Err(error) => return Err(error.into()),
         };
-        let shield = self.shield.clone();
+        let interrupts = self.interrupts.clone();
         let filled = tokio::select! {
             biased;
-            () = shield.interruption_but(cancel, 1) => Err(interrupted()),
+            () = interrupts.interruption_but(cancel, 1) => Err(interrupted()),
             filled = self.fill_created(insert, parameters) => filled,
         };
         match filled {
             Ok(reply) => {
-                remarks.into_iter().for_each(|(code, text)| self.warn(code, text));
+                warnings.into_iter().for_each(|(code, text)| self.warn(code, text));
                 Ok(reply)
             }
             Err(error) => self.drop_created(&table, error).await,

@@ -60,9 +60,9 @@ impl Session {
             Stmt::CreateTable(create) => self.create_table(&create).await,
             Stmt::DropTable { names, if_exists } => self.drop_tables(&names, if_exists).await,
             Stmt::CreateIndex(create) => {
-                let (form, remarks) = keys::index_form(&create)?;
+                let (form, warnings) = keys::index_form(&create)?;
                 let reply = self.create_index(&create, form, cancel).await?;
-                remarks.into_iter().for_each(|(code, text)| self.warn(code, text));
+                warnings.into_iter().for_each(|(code, text)| self.warn(code, text));
                 Ok(reply)
             }
             Stmt::DropIndex { name, table } => {
@@ -146,10 +146,10 @@ impl Session {
     }
 
     async fn create_table(&mut self, create: &sqlparser::ast::CreateTable) -> SqlResult<Reply> {
-        let Described { table, first_number, remarks } = match &create.like {
+        let Described { table, first_number, warnings } = match &create.like {
             Some(like) => {
                 let table = self.like(&create.name, like).await?;
-                Described { table, first_number: 0, remarks: Vec::new() }
+                Described { table, first_number: 0, warnings: Vec::new() }
             }
             None => ddl::describe(create, &self.database)?,
         };
@@ -171,7 +171,7 @@ impl Session {
             }
             Err(error) => return Err(error.into()),
         }
-        remarks.into_iter().for_each(|(code, text)| self.warn(code, text));
+        warnings.into_iter().for_each(|(code, text)| self.warn(code, text));
         Ok(done())
     }
 

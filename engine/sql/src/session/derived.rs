@@ -30,7 +30,7 @@ use crate::variables::SQL_MODE;
 const MOST_KEPT: usize = 64;
 
 /// Planned expressions of tables.
-pub(super) type Kept = Mutex<HashMap<TableId, Arc<Derivation>>>;
+pub(super) type Derivations = Mutex<HashMap<TableId, Arc<Derivation>>>;
 
 /// A row and what it becomes.
 pub(super) type Pair = (Vec<Value>, Vec<Value>);
@@ -103,7 +103,7 @@ type Rows<'a, 'b> = (&'a [Vec<Value>], &'a [&'b [Value]]);
 struct Conversion {
     from: usize,
     to: usize,
-    /// As it is told of: by the name that it will have.
+    /// As errors name it: by the name that it will have.
     column: Column,
     /// The other one's type.
     known: ColumnType,
@@ -243,7 +243,7 @@ impl Session {
                 }
             }
         }
-        // A row is told of once, by the first of the checks that it breaks.
+        // A row is reported once, by the first of the checks that it breaks.
         broken.sort_by_key(|(at, _)| *at);
         broken.dedup_by_key(|(at, _)| *at);
         for (_, name) in &broken {

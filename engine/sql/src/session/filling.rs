@@ -1,7 +1,7 @@
 //! Rows that are there, written anew with the values of columns that are being added, hidden.
 //!
 //! It begins when no writer is left who leaves such a column out, and takes a bounded number of rows
-//! at a time, each as it is then: what writers do meanwhile is never undone. Leases tell others that
+//! at a time, each as it is then: what writers do meanwhile is never undone. Leases show others that
 //! it goes on, however long it takes.
 
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use crate::result::SqlError;
 use crate::variables::{Globals, Variables};
 
 /// How long a session's first statement may wait for the catalog.
-const PATIENCE: Duration = Duration::from_secs(1);
+const CATALOG_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Session {
     /// Begins with what is set for everybody.
@@ -23,7 +23,7 @@ impl Session {
         if self.variables.have_begun() {
             return;
         }
-        let catalog = tokio::time::timeout(PATIENCE, self.engine.storage.catalog()).await;
+        let catalog = tokio::time::timeout(CATALOG_TIMEOUT, self.engine.storage.catalog()).await;
         if let Ok(Ok(catalog)) = catalog {
             self.variables.begin(catalog.globals.clone());
         }

@@ -1,4 +1,4 @@
-//! GRANT, REVOKE and SHOW GRANTS: what users may do, given, taken and told.
+//! GRANT, REVOKE and SHOW GRANTS: what users may do, given, taken and shown.
 //!
 //! One change gives or takes for all users named, or for none. Whether it is enough for a statement
 //! is `privileges`' business.
@@ -25,7 +25,7 @@ impl Session {
         let level = grant.level.as_ref().map(|level| self.level_of(level)).transpose()?;
         let Grant { give, privileges, if_exists, ignore_unknown, .. } = grant;
         match &level {
-            Some(level) => rights.check_giving(level, privileges)?,
+            Some(level) => rights.check_grant(level, privileges)?,
             None if rights.everywhere(Privileges::CREATE_USER) => {}
             None => return Err(one_of("CREATE USER")),
         }

@@ -85,7 +85,7 @@ impl Session {
             let Ok(name) = table_name(name, &self.database) else { return false };
             match (catalog.table_named(&name.database, &name.table), selection) {
                 (Some(table), Some(condition)) => uses_key(condition, table),
-                // A missing table is told by whoever reads it.
+                // A missing table is reported by whoever reads it.
                 (None, _) => true,
                 (Some(_), None) => false,
             }

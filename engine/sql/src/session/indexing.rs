@@ -63,7 +63,7 @@ impl Session {
             Err(error) => Err(error),
         };
         let Err(error) = shown else { return Ok(None) };
-        // Whether or not anybody could be told of them, these versions may be there.
+        // Whether or not anybody could be informed of them, these versions may be there.
         for half in &halves {
             if let Err(also) = self.withdraw(half, &plan).await {
                 tracing::warn!(
@@ -137,8 +137,8 @@ impl Plan {
         }
         for action in actions {
             let Alter::AddIndex(create) = action else { continue };
-            let (form, remarks) = keys::index_form(create)?;
-            self.remarks.extend(remarks);
+            let (form, warnings) = keys::index_form(create)?;
+            self.warnings.extend(warnings);
             let key = keys::key(&create.columns, form, &self.after)?;
             let name = create.name.as_ref().map(|name| parts(name).pop().unwrap_or_default());
             self.add_index(name, key)?;

@@ -11,7 +11,7 @@ use sqlparser::ast::{
 use types::Value;
 
 use super::user_variables::misplaced;
-use super::{Session, kept};
+use super::{Session, last_insert_id};
 use crate::constant::expression;
 use crate::error::{SqlResult, syntax};
 use crate::parser::target_of;
@@ -88,7 +88,7 @@ impl Session {
             }
         }
         if keeps.load(Ordering::Acquire) {
-            self.know_keeping();
+            self.register_last_insert_id();
         }
         Ok(())
     }
@@ -178,7 +178,7 @@ impl Inliner<'_> {
                     }
                     self.keeps.store(true, Ordering::Release);
                     let number = call("cast_unsigned", vec![argument.clone()]);
-                    return Ok(Some(call(kept::NAME, vec![number])));
+                    return Ok(Some(call(last_insert_id::NAME, vec![number])));
                 }
                 let value = match name.as_deref() {
                     Some("last_insert_id") => Value::UInt(self.last_insert_id),

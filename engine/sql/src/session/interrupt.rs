@@ -1,5 +1,5 @@
-//! KILL and clients that leave: a statement is dropped where it waits. What must not be broken off
-//! stands behind a shield: who is told that a statement was interrupted may rely on it.
+//! KILL and clients that disconnect: a statement is dropped where it waits. What must be finished, such as
+//! a commit, holds interrupts off: a statement is reported as interrupted only if it was.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use super::{Session, done};
 use crate::error::SqlResult;
 use crate::result::{Reply, SqlError};
 
-/// Holds interruptions back while a statement decides something, say commits.
+/// Holds interrupts off while a statement decides something, say commits.
 #[derive(Clone)]
-pub(super) struct Shield(Arc<watch::Sender<usize>>);
+pub(super) struct Interrupts(Arc<watch::Sender<usize>>);
 
-/// A part of a statement that is not broken off, until this is dropped.
+/// Interrupts are held off until this is dropped.
 pub(super) struct Held(Arc<watch::Sender<usize>>);
 
-impl Default for Shield {
+impl Default for Interrupts {
     fn default() -> Self {
-        Shield(Arc::new(watch::Sender::new(0)))
+        Interrupts(Arc::new(watch::Sender::new(0)))
     }
 }
 
-impl Shield {
-    /// Begins such a part.
+impl Interrupts {
+    /// Holds interrupts off.
     pub(super) fn hold(&self) -> Held {
         self.0.send_modify(|holders| *holders += 1);
         Held(self.0.clone())
@@ -35,10 +35,10 @@ impl Shield {
         self.interruption_but(cancel, 0).await;
     }
 
-    /// The same for who holds as many parts itself: it can end by taking back what it has begun.
+    /// The same for a caller that itself holds `own` times: it can end by undoing what it has begun.
     pub(super) async fn interruption_but(&self, cancel: &CancellationToken, own: usize) {
         cancel.cancelled().await;
-        // The sender lives as long as the shield, so waiting cannot fail.
+        // The sender lives as long as `self`, so waiting cannot fail.
         _ = self.0.subscribe().wait_for(|holders| *holders <= own).await;
     }
 }
@@ -69,14 +69,14 @@ mod tests {
 
     #[tokio::test]
     async fn an_interruption_waits_for_what_is_held() {
-        let (shield, cancel) = (Shield::default(), CancellationToken::new());
-        let (one, two) = (shield.hold(), shield.hold());
+        let (interrupts, cancel) = (Interrupts::default(), CancellationToken::new());
+        let (one, two) = (interrupts.hold(), interrupts.hold());
         cancel.cancel();
         let soon = Duration::from_millis(50);
         for held in [one, two] {
-            assert!(tokio::time::timeout(soon, shield.interruption(&cancel)).await.is_err());
+            assert!(tokio::time::timeout(soon, interrupts.interruption(&cancel)).await.is_err());
             drop(held);
         }
-        tokio::time::timeout(soon, shield.interruption(&cancel)).await.unwrap();
+        tokio::time::timeout(soon, interrupts.interruption(&cancel)).await.unwrap();
     }
 }

@@ -19,10 +19,10 @@ use types::{Table, Value};
 use super::change::{assigned, ignores};
 use super::derived::not_to_be_given;
 use super::fitting::Fitting;
-use super::found::Weight;
 use super::hidden::refuse_hidden;
 use super::insert::is_default;
 use super::locking::{Finding, READS, factors, is_row, restless};
+use super::matched_rows::Weight;
 use super::tables::readable;
 use super::write::Changes;
 use super::{Open, Session, impossible};
@@ -111,7 +111,7 @@ impl Session {
         let weight = self.weight();
         let by = (at.1, &weight);
         let found = self
-            .found_joined(from, update.selection.as_ref(), &targets, &computed, catalog, by)
+            .matched_rows(from, update.selection.as_ref(), &targets, &computed, catalog, by)
             .await?;
         let mut fitting = Fitting::ignoring(ignores(update));
         let mut changed: Vec<(Arc<Table>, Vec<OldAndNew>)> = Vec::new();
@@ -182,15 +182,15 @@ impl Session {
     ) -> SqlResult<usize> {
         let (mut ready, mut count) = (Vec::with_capacity(changed.len()), 0);
         for (table, pairs) in changed {
-            let (staged, changed) = self.stage_ignoring(&table, pairs, open, finding).await?;
-            let owned = self.contested_of(&staged, &table, open, finding).await?;
+            let (pending, changed) = self.stage_ignoring(&table, pairs, open, finding).await?;
+            let owned = self.contested_of(&pending, &table, open, finding).await?;
             count += usize::try_from(changed).unwrap_or(usize::MAX);
-            ready.push((table, staged, owned));
+            ready.push((table, pending, owned));
         }
-        let _held = self.shield.hold();
+        let _held = self.interrupts.hold();
         let before = savepoint(open).await?;
-        for (table, staged, owned) in ready {
-            if let Err(error) = self.put_staged(&staged, &table, open, &owned).await {
+        for (table, pending, owned) in ready {
+            if let Err(error) = self.put_pending(&pending, &table, open, &owned).await {
                 return Err(taken_back(open, before, error).await);
             }
         }
@@ -239,7 +239,7 @@ impl Session {
         let weight = self.weight();
         let by = (at.1, &weight);
         let found =
-            self.found_joined(from, delete.selection.as_ref(), &targets, &[], catalog, by).await?;
+            self.matched_rows(from, delete.selection.as_ref(), &targets, &[], catalog, by).await?;
         // A table may be a target under two names: a row goes once all the same.
         let mut ended: BTreeMap<u64, (Arc<Table>, ByKey)> = BTreeMap::new();
         for (of, rows) in found {
@@ -268,7 +268,7 @@ impl Session {
             let owned = self.make_way(&table, &changes, open, finding, explicit).await?;
             ready.push((table, changes, owned));
         }
-        let _held = self.shield.hold();
+        let _held = self.interrupts.hold();
         let before = savepoint(open).await?;
         for (table, changes, owned) in ready {
             if let Err(error) = self.apply(&table, changes, open, &owned).await {
@@ -303,7 +303,7 @@ impl Session {
 
     /// Rows of the targets that a join finds, by target and record key, with the values computed
     /// beside the first match of each; locked, if they are to be.
-    async fn found_joined(
+    async fn matched_rows(
         &self,
         from: &[TableWithJoins],
         selection: Option<&Expr>,
@@ -311,15 +311,15 @@ impl Session {
         computed: &[Expr],
         catalog: &Arc<Catalog>,
         (finding, weight): (&Finding, &Weight),
-    ) -> SqlResult<Found> {
+    ) -> SqlResult<MatchedRows> {
         let query = joined_query(from, selection, targets, computed)?;
         let width = targets.values().map(|one| one.table.columns.len()).sum();
-        let (_, met) = self.warnings.mark();
+        let (_, of_exprs) = self.warnings.mark();
         for _ in 0..READS {
-            self.warnings.forget_met(met);
+            self.warnings.forget_expr_warnings(of_exprs);
             let reader = self.beside(finding).await?;
             weight.clear();
-            let mut found = Found::new();
+            let mut found = MatchedRows::new();
             let each = |row: Vec<Value>, values: Vec<Value>| -> SqlResult<()> {
                 let mut from = 0;
                 for (of, one) in targets {
@@ -356,7 +356,7 @@ impl Session {
 }
 
 /// Target → record key → row and computed values.
-type Found = BTreeMap<usize, BTreeMap<Vec<u8>, (Vec<Value>, Vec<Value>)>>;
+type MatchedRows = BTreeMap<usize, BTreeMap<Vec<u8>, (Vec<Value>, Vec<Value>)>>;
 
 /// Where the writes of a statement over several tables begin.
 async fn savepoint(open: &Open) -> SqlResult<Savepoint> {

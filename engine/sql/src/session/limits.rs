@@ -12,6 +12,7 @@ use types::Value;
 
 use super::Session;
 use crate::error::{SqlResult, syntax};
+use crate::hints;
 use crate::result::{BatchStream, Reply, SqlError};
 use crate::statement::Stmt;
 
@@ -71,7 +72,7 @@ impl Session {
         let Stmt::Query(query) = statement else { return None };
         let hinted = match &*query.body {
             SetExpr::Select(select) => {
-                select.optimizer_hints.iter().find_map(|hint| milliseconds(&hint.text))
+                select.optimizer_hints.iter().find_map(|hint| hints::parse(&hint.text).milliseconds)
             }
             _ => None,
         };
@@ -79,14 +80,6 @@ impl Session {
         let limit: u64 = hinted.or_else(set)?;
         (limit > 0).then(|| Instant::now() + Duration::from_millis(limit))
     }
-}
-
-/// What a hint MAX_EXECUTION_TIME(n) says.
-fn milliseconds(hints: &str) -> Option<u64> {
-    let upper = hints.to_uppercase();
-    let (_, rest) = upper.split_once("MAX_EXECUTION_TIME")?;
-    let (number, _) = rest.trim_start().strip_prefix('(')?.split_once(')')?;
-    number.trim().parse().ok()
 }
 
 /// Whether a query asks for the count; it no longer does afterwards.
@@ -137,7 +130,7 @@ fn within(batches: BatchStream, (skip, most): (u64, u64), found: Arc<AtomicU64>)
     }))
 }
 
-/// Waits for a moment, if there is one.
+/// Waits until the deadline, if there is one.
 pub(super) async fn passed(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -145,7 +138,7 @@ pub(super) async fn passed(deadline: Option<Instant>) {
     }
 }
 
-/// Batches up to a moment, then error 3024.
+/// Batches up to the deadline, then error 3024.
 pub(super) fn until(batches: BatchStream, deadline: Option<Instant>) -> BatchStream {
     let Some(deadline) = deadline else { return batches };
     Box::pin(futures::stream::unfold(Some(batches), move |batches| async move {

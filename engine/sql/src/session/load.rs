@@ -75,7 +75,7 @@ struct Loaded {
 }
 
 impl Session {
-    /// Whether the statement can run at all; told before the file is asked for.
+    /// Whether the statement can run at all; checked before the file is asked for.
     pub(super) async fn check_load(&mut self, load: &LoadData) -> SqlResult<()> {
         if self.snapshot.is_some() {
             let text = "Cannot execute statement in a READ ONLY transaction: SET isobar_snapshot = '' first";
@@ -97,11 +97,11 @@ impl Session {
             Some(open) => open.shared.lock().await.as_mut().map(|open| open.savepoint()),
             None => None,
         };
-        let (shield, committed) = (self.shield.clone(), AtomicU64::new(0));
+        let (interrupts, committed) = (self.interrupts.clone(), AtomicU64::new(0));
         let run = self.load(load, file, &committed);
         let mut answer = tokio::select! {
             biased;
-            () = shield.interruption(cancel) => Err(interrupted()),
+            () = interrupts.interruption(cancel) => Err(interrupted()),
             answer = panics::guarded(run) => answer,
         };
         if let Err(error) = &mut answer {
@@ -314,7 +314,7 @@ impl Session {
     }
 
     async fn commit_rows(&self, plan: &Plan, transaction: Box<dyn Transaction>) -> SqlResult<()> {
-        let _held = self.shield.hold();
+        let _held = self.interrupts.hold();
         transaction.commit().await.map(|_| ()).map_err(|error| plan.failed(error))
     }
 

@@ -59,7 +59,7 @@ pub(super) fn describe(statement: &mut impl VisitMut) {
 }
 
 impl Session {
-    /// Carries out the calls of a statement that is known to have some; `once` tells that its
+    /// Carries out the calls of a statement that is known to have some; `once` says that its
     /// expressions are computed once.
     pub(super) async fn call_lock_functions<T: Visit + VisitMut>(
         &mut self,

@@ -15,7 +15,7 @@ use sqlparser::ast::{
 };
 use types::{Table, Timestamp, Value, key, row};
 
-use super::found::Weight;
+use super::matched_rows::Weight;
 use super::point::{Lookup, find, lookup};
 use super::select::plain_select;
 use super::tables::readable;
@@ -152,9 +152,9 @@ impl Session {
             }
             Finding::Lock(open, waiting, expect) => (open, (open, *waiting, *expect)),
         };
-        let (_, met) = self.warnings.mark();
+        let (_, of_exprs) = self.warnings.mark();
         for _ in 0..READS {
-            self.warnings.forget_met(met);
+            self.warnings.forget_expr_warnings(of_exprs);
             let at = self.engine.storage.timestamp().await?;
             let reader = Reader::Transaction(open.shared.clone(), at);
             weight.clear();

@@ -19,7 +19,7 @@ use crate::statement::Task;
 use crate::storage::{Pair, Snapshot};
 use crate::variables::NOOP_FUNCTIONS;
 
-/// Errors that say that there is no such table: told in a row of the answer.
+/// Errors that say that there is no such table: reported in a row of the answer.
 const NO_TABLE: [u16; 3] = [1049, 1146, 1347];
 /// Error of ADMIN CHECK TABLE.
 const INCONSISTENT: u16 = 8223;

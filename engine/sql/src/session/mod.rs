@@ -13,12 +13,9 @@ mod converting;
 mod creating;
 mod define;
 mod derived;
-mod earlier;
 mod filling;
 mod fitting;
-mod found;
 mod generating;
-mod giving;
 mod globals;
 mod grants;
 mod guard;
@@ -29,25 +26,28 @@ mod inline;
 mod insert;
 mod interrupt;
 mod joined;
-pub(crate) mod kept;
+pub(crate) mod last_insert_id;
 mod limits;
 mod load;
 mod lock_calls;
 mod locking;
 mod maintenance;
+mod matched_rows;
 pub(crate) mod numbers;
+mod pending_changes;
 mod point;
 mod prepared;
+mod prior_assignments;
 mod privileges;
 mod publish;
 mod reading;
 mod renewal;
+mod row_values;
 mod savepoint;
 mod select;
 mod settings;
 mod show;
 mod snapshots;
-mod staged;
 mod tables;
 mod unfolding;
 mod upsert;
@@ -67,7 +67,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use types::{Error, SnapshotToken, Timestamp, Value};
 
-use crate::anybyte;
+use crate::binary_literals;
 use crate::dialect::Mysql;
 use crate::engine::Engine;
 use crate::error::{SqlResult, interrupted, no_database, unknown};
@@ -80,7 +80,7 @@ use crate::statement::{Mode, ShowKind, Stmt};
 use crate::storage::Savepoint;
 use crate::variables::Variables;
 use crate::{parser, rows};
-use interrupt::Shield;
+use interrupt::Interrupts;
 
 pub use load::Infile;
 pub use warnings::Warning;
@@ -160,8 +160,8 @@ pub struct Session {
     snapshot: Option<SnapshotToken>,
     warnings: Warnings,
     last_insert_id: u64,
-    /// What LAST_INSERT_ID(expr) keeps, and how much of it `last_insert_id` knows.
-    kept: Arc<kept::Kept>,
+    /// What LAST_INSERT_ID(expr) assigned, and how much of it `last_insert_id` knows.
+    assigned_id: Arc<last_insert_id::AssignedId>,
     adopted: u64,
     row_count: i64,
     found_rows: Arc<AtomicU64>,
@@ -174,10 +174,10 @@ pub struct Session {
     named: HashMap<String, Waiting>,
     loading: Option<crate::statement::LoadData>,
     /// Planned expressions of tables that were written.
-    derivations: derived::Kept,
+    derivations: derived::Derivations,
     /// Whether rows of the statement are pulled while others of the session run.
     pulled_later: bool,
-    shield: Shield,
+    interrupts: Interrupts,
     /// What the user may do, by a version of the catalog.
     rights: Option<(u64, Arc<Rights>)>,
 }
@@ -198,7 +198,7 @@ impl Session {
             snapshot: None,
             warnings: Warnings::default(),
             last_insert_id: 0,
-            kept: Arc::default(),
+            assigned_id: Arc::default(),
             adopted: 0,
             row_count: -1,
             found_rows: Arc::default(),
@@ -208,9 +208,9 @@ impl Session {
             next_prepared: 1,
             named: HashMap::new(),
             loading: None,
-            derivations: derived::Kept::default(),
+            derivations: derived::Derivations::default(),
             pulled_later: false,
-            shield: Shield::default(),
+            interrupts: Interrupts::default(),
             rights: None,
         }
     }
@@ -219,14 +219,14 @@ impl Session {
     pub async fn execute(&mut self, sql: &[u8], cancel: &CancellationToken) -> SqlResult<Reply> {
         self.pulled_later = false;
         let dialect = self.dialect();
-        let statement = parser::parse_in(&anybyte::statement(sql, &dialect)?, &dialect);
+        let statement = parser::parse_in(&binary_literals::to_text(sql, &dialect)?, &dialect);
         self.answer(statement, &[], cancel).await
     }
 
     /// Parses a statement and says what it will want and answer.
     pub async fn prepare(&mut self, sql: &[u8]) -> SqlResult<Prepared> {
         let dialect = self.dialect();
-        let text = &anybyte::statement(sql, &dialect)?;
+        let text = &binary_literals::to_text(sql, &dialect)?;
         let statement = parser::parse_in(text, &dialect)?;
         let parameters = parser::placeholders(text, &dialect)?;
         self.check_privileges(&statement).await?;
@@ -237,7 +237,7 @@ impl Session {
                 match self.columns_of((**query).clone(), &unknown).await {
                     Ok(columns) => columns,
                     Err(error) if WRONG_WHATEVER_COMES.contains(&error.code) => return Err(error),
-                    // What the parameters are may make it right: it is told with them.
+                    // What the parameters are may make it right: it is reported with them.
                     Err(_) => Vec::new(),
                 }
             }
@@ -354,10 +354,10 @@ impl Session {
         self.rollback().await;
         self.end_locks().await;
         let database = std::mem::take(&mut self.database);
-        let kept = self.kept.clone();
+        let assigned_id = self.assigned_id.clone();
         *self = Session::new(self.engine.clone(), self.info.clone());
-        // Plans of the session go on keeping values where they did.
-        (self.adopted, self.kept) = (kept.count(), kept);
+        // Plans of the session go on assigning values where they did.
+        (self.adopted, self.assigned_id) = (assigned_id.count(), assigned_id);
         self.database = database;
     }
 
@@ -391,10 +391,10 @@ impl Session {
             self.warnings.begin();
         }
         // Rows of a SELECT LAST_INSERT_ID(n) are pulled after its answer.
-        _ = self.adopt_kept();
+        _ = self.adopt_assigned_id();
         // Of a statement that is a transaction of its own, nothing may stay open.
         let alone = self.open.is_none() && self.autocommit();
-        let (shield, before) = (self.shield.clone(), self.last_insert_id);
+        let (interrupts, before) = (self.interrupts.clone(), self.last_insert_id);
         let deadline = statement.as_ref().ok().and_then(|statement| self.deadline(statement));
         self.counted = None;
         let run = async {
@@ -404,7 +404,7 @@ impl Session {
         };
         let answer = tokio::select! {
             biased;
-            () = shield.interruption(cancel) => Err(interrupted()),
+            () = interrupts.interruption(cancel) => Err(interrupted()),
             () = limits::passed(deadline) => Err(limits::too_slow()),
             answer = panics::guarded(run) => answer,
         };
@@ -431,8 +431,8 @@ impl Session {
             Ok(Reply::Done(mut done)) => {
                 self.row_count = i64::try_from(done.affected_rows).unwrap_or(i64::MAX);
                 let generated = self.last_insert_id;
-                if let Some(kept) = self.adopt_kept() {
-                    // A number given to a new row counts more than one that was kept.
+                if let Some(kept) = self.adopt_assigned_id() {
+                    // A number given to a new row counts more than one that was assigned.
                     match generated != before && done.last_insert_id == generated {
                         true => self.last_insert_id = generated,
                         false => done.last_insert_id = kept,
@@ -536,7 +536,7 @@ impl Session {
             definition => {
                 self.commit().await?;
                 // What a definition has begun, it ends: regions must not know less than the catalog.
-                let _held = self.shield.hold();
+                let _held = self.interrupts.hold();
                 self.define(definition, cancel).await
             }
         }
@@ -593,7 +593,7 @@ impl Session {
     async fn commit(&mut self) -> SqlResult<()> {
         let Some(open) = self.open.take() else { return Ok(()) };
         let Some(transaction) = open.shared.lock().await.take() else { return Ok(()) };
-        let _held = self.shield.hold();
+        let _held = self.interrupts.hold();
         match transaction.commit().await {
             Ok(_) => Ok(()),
             Err(error) => Err(self.commit_error(error).await),

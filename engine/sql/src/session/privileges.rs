@@ -52,7 +52,7 @@ impl Session {
 
     /// Fails where the session's user may not run a statement.
     pub(super) async fn check_privileges(&mut self, statement: &Stmt) -> SqlResult<()> {
-        if asks_nothing(statement) {
+        if needs_no_privilege(statement) {
             return Ok(());
         }
         let (rights, catalog) = self.rights().await?;
@@ -66,8 +66,8 @@ impl Session {
     }
 
     fn allowed(&self, statement: &Stmt, rights: &Rights, catalog: &Catalog) -> SqlResult<()> {
-        let asked = Asked { database: &self.database, rights, catalog };
-        let needs = asked.by(statement)?;
+        let requester = Requester { database: &self.database, rights, catalog };
+        let needs = requester.by(statement)?;
         needs.iter().try_for_each(|need| rights.check(need))?;
         check_views(catalog, rights, &needs)
     }
@@ -90,7 +90,7 @@ impl Session {
 
 /// Whether anybody may run a statement, whoever it is; these must also run where the catalog is
 /// not to be had.
-fn asks_nothing(statement: &Stmt) -> bool {
+fn needs_no_privilege(statement: &Stmt) -> bool {
     match statement {
         Stmt::Begin { .. }
         | Stmt::Commit
@@ -108,14 +108,14 @@ fn asks_nothing(statement: &Stmt) -> bool {
     }
 }
 
-/// Who asks, where.
-struct Asked<'a> {
+/// Who runs a statement, and in which database.
+struct Requester<'a> {
     database: &'a str,
     rights: &'a Rights,
     catalog: &'a Catalog,
 }
 
-impl Asked<'_> {
+impl Requester<'_> {
     /// What a statement needs.
     fn by(&self, statement: &Stmt) -> SqlResult<Vec<Need>> {
         match statement {

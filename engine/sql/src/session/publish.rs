@@ -21,8 +21,8 @@ use crate::error::{SqlResult, interrupted, no_table, table_changed};
 use crate::result::SqlError;
 
 /// How long columns that are being added or dropped are waited for, before the change is taken for
-/// given up; or, where rows are written anew for it, a sign of life. Who is given up too early is
-/// told: it cannot go on.
+/// given up; or, where rows are written anew for it, a sign of life. Who is given up too early
+/// gets an error: it cannot go on.
 pub(super) const GIVEN_UP: Duration = Duration::from_secs(30);
 /// How long changes of others are waited for in all.
 const LONGEST: Duration = Duration::from_secs(600);

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use placement::api::Catalog;
 use types::{TableId, Timestamp};
 
-use super::found::Weight;
+use super::matched_rows::Weight;
 use super::{ATTEMPTS, Open, Session, impossible};
 use crate::error::SqlResult;
 use crate::reader::Reader;
@@ -61,7 +61,7 @@ impl Session {
     }
 
     /// The present, and a catalog that is no newer, so that every table is there at it: nobody who
-    /// reads outside of a transaction shall be told to try again because others rename tables.
+    /// reads outside of a transaction shall have to try again because others rename tables.
     async fn present(&self) -> SqlResult<(Reader, Arc<Catalog>)> {
         let storage = &self.engine.storage;
         let mut known = storage.catalog().await?.version;

@@ -24,9 +24,10 @@ use crate::access;
 use crate::analytic::AnalyticQuery;
 use crate::engine::Engine;
 use crate::error::{SqlResult, unsupported};
-use crate::functions::remarks::{self, Remarks};
-use crate::lane;
+use crate::functions::warnings::{self, ExprWarnings};
+use crate::hints::{self, Hints};
 use crate::planner::{self, PlannedSelect, TableName, TableResolver, short, tables_of};
+use crate::query_threads;
 use crate::reader::Reader;
 use crate::result::{BatchStream, Reply, ResultColumn, SqlError, WarningCount};
 use crate::router::{self, QueryFacts, Route, TableFacts};
@@ -54,8 +55,8 @@ pub(super) struct Prepared {
     pub(super) planned: PlannedSelect,
     /// What rows would run; none yet where columns are sure to answer, which optimise it themselves.
     optimized: Option<Optimized>,
-    /// What its expressions met.
-    remarks: Arc<Remarks>,
+    /// The warnings of its expressions.
+    expr_warnings: Arc<ExprWarnings>,
     pub(super) route: Route,
     text: String,
     reader: Reader,
@@ -82,10 +83,10 @@ impl Session {
         if !query.locks.is_empty()
             && let Some(open) = self.enclosing().await?
         {
-            // Finding rows to lock says nothing: the query itself will.
-            let remarks = self.take_remarks();
+            // Finding rows to lock gives no warnings: the query itself will.
+            let expr_warnings = self.take_expr_warnings();
             let locked = self.locking_select(&mut query, &open).await;
-            self.put_remarks(remarks);
+            self.put_expr_warnings(expr_warnings);
             match locked? {
                 Locked::Answer(reply) => return Ok(reply),
                 Locked::Read(reader, catalog) => {
@@ -144,12 +145,12 @@ impl Session {
         let planning = planner::plan_query(query, &context, state, tables);
         let listening = self.listening();
         let mut planned = match &listening {
-            Some(remarks) => remarks::heard_until(remarks, planning).await?,
+            Some(expr_warnings) => warnings::listen_async(expr_warnings, planning).await?,
             None => planning.await?,
         };
         planned.plan = planner::written(planned.plan)?;
-        if let Some(remarks) = &listening {
-            planned.plan = remarks::listened(planned.plan, remarks)?;
+        if let Some(expr_warnings) = &listening {
+            planned.plan = warnings::attach_to_plan(planned.plan, expr_warnings)?;
         }
         let plan = state.create_physical_plan(&planned.plan).await?;
         Ok((planned.columns, self.rows(plan)?))
@@ -157,10 +158,10 @@ impl Session {
 
     async fn plan(&mut self, query: Query) -> SqlResult<Prepared> {
         let source = self.reader().await?;
-        // Nobody gets an answer of it, nor what its constants would be remarked on for.
-        let remarks = self.take_remarks();
+        // Nobody gets an answer of it, nor the warnings of its constants.
+        let expr_warnings = self.take_expr_warnings();
         let prepared = self.plan_from(query, source).await;
-        self.put_remarks(remarks);
+        self.put_expr_warnings(expr_warnings);
         prepared
     }
 
@@ -175,15 +176,22 @@ impl Session {
             reader: reader.clone(),
             rights: self.known_rights(),
         };
-        let (context, remarks) = (self.context(), self.remarks());
+        let (context, expr_warnings) = (self.context(), self.expr_warnings());
         let names = tables_of(&query, &context.database)?;
         let aliases = aliases(&query, &context.database);
-        let hints = hints_of(&query);
+        let mut hints = BTreeMap::new();
+        for comment in hints_of(&query) {
+            hints.extend(comment.engines);
+            if let Some(unknown) = comment.unknown {
+                let text = format!("Optimizer hint syntax error near '{unknown} */' at line 1");
+                self.warn(1064, text);
+            }
+        }
         let locking = !query.locks.is_empty();
         let text = planner::canonical(&query);
         let planning = planner::plan_query(query, &context, &self.engine.state, &tables);
-        let mut planned = remarks::heard_until(&remarks, planning).await?;
-        planned.plan = remarks::listened(planned.plan, &remarks)?;
+        let mut planned = warnings::listen_async(&expr_warnings, planning).await?;
+        planned.plan = warnings::attach_to_plan(planned.plan, &expr_warnings)?;
         let named = |name: &TableName| catalog.table_named(&name.database, &name.table);
         let described = names.iter().filter_map(named).map(|table| (table.id, table.version));
         let described = described.collect();
@@ -205,14 +213,14 @@ impl Session {
         };
         let mut optimized = None;
         if !router::is_sure_of_columns(&facts) {
-            let found = self.optimize(&planned.plan, &catalog, reader.ts(), &remarks)?;
+            let found = self.optimize(&planned.plan, &catalog, reader.ts(), &expr_warnings)?;
             for (table, name) in facts.tables.iter_mut().zip(&names) {
                 table.narrow = found.narrow.get(name).copied().unwrap_or(false);
             }
             optimized = Some(found);
         }
         let route = router::route(&facts);
-        Ok(Prepared { planned, optimized, remarks, route, text, reader, catalog, described })
+        Ok(Prepared { planned, optimized, expr_warnings, route, text, reader, catalog, described })
     }
 
     /// The plan, optimised for what it is.
@@ -221,10 +229,10 @@ impl Session {
         plan: &LogicalPlan,
         catalog: &Catalog,
         ts: Timestamp,
-        remarks: &Remarks,
+        expr_warnings: &ExprWarnings,
     ) -> SqlResult<Optimized> {
         let Engine { state, short, .. } = &self.engine;
-        let before = remarks.count();
+        let before = expr_warnings.count();
         if short::is_chain(plan)? {
             let plan = short.optimize(plan)?;
             let narrow = narrow(&plan, catalog, ts)?;
@@ -233,7 +241,7 @@ impl Session {
             }
         }
         // Constants are computed while a plan is optimised: now once more.
-        remarks.forget_from(before);
+        expr_warnings.forget_from(before);
         let plan = state.optimize(plan)?;
         let narrow = narrow(&plan, catalog, ts)?;
         Ok(Optimized { plan, state: state.clone(), narrow })
@@ -285,18 +293,18 @@ impl Session {
 
     /// What rows would run, made now where nobody needed it before.
     pub(super) fn optimized<'a>(&self, prepared: &'a mut Prepared) -> SqlResult<&'a Optimized> {
-        let Prepared { planned, optimized, remarks, reader, catalog, .. } = prepared;
+        let Prepared { planned, optimized, expr_warnings, reader, catalog, .. } = prepared;
         match optimized {
             Some(optimized) => Ok(optimized),
             None => {
-                let made = self.optimize(&planned.plan, catalog, reader.ts(), remarks)?;
+                let made = self.optimize(&planned.plan, catalog, reader.ts(), expr_warnings)?;
                 Ok(optimized.insert(made))
             }
         }
     }
 
     fn rows(&self, plan: Arc<dyn ExecutionPlan>) -> SqlResult<BatchStream> {
-        let stream = lane::run(plan, self.engine.state.task_ctx())?;
+        let stream = query_threads::run(plan, self.engine.state.task_ctx())?;
         Ok(Box::pin(stream.map_err(SqlError::from)))
     }
 
@@ -314,7 +322,7 @@ impl Session {
             Some(first) => Some(first?),
             None => None,
         };
-        // Until the last row, this node tells placement that the reader's snapshot is in use. A
+        // Until the last row, this node reports to placement that the reader's snapshot is in use. A
         // lease would cost two entries of a log whose syncs the online path waits for.
         let reader = prepared.reader.clone();
         let batches = futures::stream::iter(first.map(Ok)).chain(batches).map(move |batch| {
@@ -475,21 +483,19 @@ fn aliases(query: &Query, database: &str) -> BTreeMap<TableName, Vec<String>> {
     found.1
 }
 
-/// The storage hints of a query and its parts.
-fn hints_of(query: &Query) -> BTreeMap<String, router::Engine> {
-    struct Hints(BTreeMap<String, router::Engine>);
-    impl Visitor for Hints {
+/// The hints of a query and its parts, comment by comment.
+fn hints_of(query: &Query) -> Vec<Hints> {
+    struct Comments(Vec<Hints>);
+    impl Visitor for Comments {
         type Break = ();
         fn pre_visit_select(&mut self, select: &Select) -> std::ops::ControlFlow<()> {
-            for hint in &select.optimizer_hints {
-                self.0.extend(router::hints(&hint.text));
-            }
+            self.0.extend(select.optimizer_hints.iter().map(|hint| hints::parse(&hint.text)));
             std::ops::ControlFlow::Continue(())
         }
     }
-    let mut hints = Hints(BTreeMap::new());
-    _ = walk(query, &mut hints);
-    hints.0
+    let mut comments = Comments(Vec::new());
+    _ = walk(query, &mut comments);
+    comments.0
 }
 
 /// Whether a query is one plain SELECT; it may lock what it reads.

@@ -5,7 +5,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use sqlparser::ast::Expr;
 use types::{SnapshotToken, Value};
 
-use super::giving::{has_subquery, one_column, select_of};
+use super::row_values::{has_subquery, one_column, select_of};
 use super::{Session, done};
 use crate::coerce::{text, value_at};
 use crate::error::{SqlResult, too_many_rows, unsupported};
@@ -38,7 +38,7 @@ impl Session {
         Ok(done())
     }
 
-    /// What the client is to be told of changes since it was last asked.
+    /// Changes that the client tracks, since this was last asked.
     pub fn take_changes(&mut self) -> Changes {
         self.variables.take_changes()
     }
@@ -52,13 +52,13 @@ impl Session {
         if name == "tx_read_only" || name == "transaction_read_only" {
             return self.set_read_only(value);
         }
-        let twin = match name {
+        let alias = match name {
             "transaction_isolation" => Some("tx_isolation"),
             "tx_isolation" => Some("transaction_isolation"),
             _ => None,
         };
-        if let Some(twin) = twin {
-            self.variables.set(twin, value.clone())?;
+        if let Some(alias) = alias {
+            self.variables.set(alias, value.clone())?;
         }
         self.variables.set(name, value)?;
         if turned_on && self.autocommit() {
@@ -99,7 +99,7 @@ impl Session {
         Ok(())
     }
 
-    /// SET NAMES: text is UTF-8, and a client that speaks anything else is told so.
+    /// SET NAMES: text is UTF-8, and a client that speaks anything else gets an error.
     pub(super) fn set_names(&mut self, charset: &str) -> SqlResult<Reply> {
         let charset = match charset {
             default if default.eq_ignore_ascii_case("default") => "utf8mb4",
@@ -174,7 +174,7 @@ impl Session {
         if let Some(value) = crate::constant::literal(&expr) {
             return Ok(value);
         }
-        _ = self.remarks();
+        _ = self.expr_warnings();
         value_of(&*self.compiled(expr, &DFSchema::empty())?)
     }
 }

@@ -28,8 +28,8 @@ impl Session {
     pub(super) async fn show(&mut self, show: Show) -> SqlResult<Reply> {
         let listing = match show.kind {
             ShowKind::Warnings { errors, window } => {
-                let told = self.diagnostics().into_iter();
-                warnings(told.filter(|told| !errors || told.level == "Error"), window)
+                let entries = self.diagnostics().into_iter();
+                warnings(entries.filter(|entry| !errors || entry.level == "Error"), window)
             }
             ShowKind::WarningCount { errors } => match (errors, self.warnings.counts()) {
                 (true, (_, errors)) => counted("error_count", errors),
@@ -223,11 +223,12 @@ impl Session {
     }
 
     fn show_status(&self) -> Listing {
-        let (uptime, questions) = self.engine.host.as_ref().map_or((0, 0), |host| host.figures());
+        let (uptime, statements) =
+            self.engine.host.as_ref().map_or((0, 0), |host| host.uptime_and_statements());
         let threads = self.engine.host.as_ref().map_or(0, |host| host.processes().len());
         let mut listing = Listing::of(&["Variable_name", "Value"]);
         for (name, value) in [
-            ("Questions", questions.to_string()),
+            ("Questions", statements.to_string()),
             ("Ssl_cipher", String::new()),
             ("Threads_connected", threads.to_string()),
             ("Uptime", uptime.to_string()),
@@ -358,11 +359,11 @@ fn counted(name: &str, count: u64) -> Listing {
     listing
 }
 
-fn warnings(told: impl Iterator<Item = Warning>, (skip, most): (u64, u64)) -> Listing {
+fn warnings(entries: impl Iterator<Item = Warning>, (skip, most): (u64, u64)) -> Listing {
     let mut listing = Listing::of(&["Level", "#Code", "Message"]);
-    let row = |told: Warning| vec![string(told.level), int(told.code), string(told.message)];
+    let row = |entry: Warning| vec![string(entry.level), int(entry.code), string(entry.message)];
     let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-    listing.rows = told.skip(count(skip)).take(count(most)).map(row).collect();
+    listing.rows = entries.skip(count(skip)).take(count(most)).map(row).collect();
     listing
 }
 

@@ -34,7 +34,7 @@ type Call = (&'static str, Vec<String>);
 const FUNCTIONS: [&str; 4] = ["isobar_snapshot", "isobar_renew", "isobar_release", "sleep"];
 
 impl Session {
-    /// Carries out a statement's calls and replaces them by what they give. `once` tells that its
+    /// Carries out a statement's calls and replaces them by what they give. `once` says that its
     /// expressions are computed once.
     pub(super) async fn call_functions<T: Visit + VisitMut>(
         &mut self,

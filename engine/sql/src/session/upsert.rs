@@ -15,7 +15,7 @@ use super::assigning::Assigning;
 use super::fitting::Fitting;
 use super::insert::{Numbered, Source, whole};
 use super::locking::Finding;
-use super::staged::{Clash, Staged};
+use super::pending_changes::{Clash, PendingChanges};
 use super::{Open, Session, impossible};
 use crate::error::SqlResult;
 use crate::result::{Done, Reply};
@@ -49,9 +49,9 @@ struct Tally {
 
 /// Ends a row that another one replaces; what that counts. As MySQL: a row met by its last key is
 /// changed in place, and an equal one is not counted.
-fn replaced(staged: &mut Staged, clash: Clash, by: &[Value]) -> SqlResult<u64> {
+fn replaced(pending: &mut PendingChanges, clash: Clash, by: &[Value]) -> SqlResult<u64> {
     let same = clash.last && clash.row == by;
-    staged.delete(clash.row)?;
+    pending.delete(clash.row)?;
     Ok(u64::from(!same))
 }
 
@@ -90,8 +90,8 @@ impl Session {
             None if insert.replace_into => Meeting::Replace,
             None => Meeting::Ignore,
         };
-        let mut staged = Staged::new(table.clone());
-        self.learn(&mut staged, &table, new.iter(), open, finding).await?;
+        let mut pending = PendingChanges::new(table.clone());
+        self.learn(&mut pending, &table, new.iter(), open, finding).await?;
         let mut tally = Tally::default();
         let number = table.columns.iter().position(|c| c.auto_increment && !c.hidden);
         for (at, row) in new.into_iter().enumerate() {
@@ -101,8 +101,8 @@ impl Session {
             let numbered = missing.binary_search(&at).is_ok();
             tally.last_id = number.map_or(0, |number| whole(row.get(number)));
             let added = loop {
-                let Some(clash) = staged.clash(&row, None)? else {
-                    staged.insert(row.clone())?;
+                let Some(clash) = pending.clash(&row, None)? else {
+                    pending.insert(row.clone())?;
                     tally.copied += 1;
                     break true;
                 };
@@ -111,7 +111,7 @@ impl Session {
                         fitting.leave_out(rows::duplicate(&table, &clash.key))?;
                         break false;
                     }
-                    Meeting::Replace => tally.changed += replaced(&mut staged, clash, &row)?,
+                    Meeting::Replace => tally.changed += replaced(&mut pending, clash, &row)?,
                     Meeting::Update(assigning) => {
                         let beside = beside.get(at).map(Vec::as_slice).unwrap_or_default();
                         let new =
@@ -123,7 +123,7 @@ impl Session {
                         tally.touched += 1;
                         tally.last_id = number.map_or(0, |number| whole(new.get(number)));
                         let place = (&table, open, finding);
-                        if self.change_met(&mut staged, clash, new, place, &mut fitting).await? {
+                        if self.change_met(&mut pending, clash, new, place, &mut fitting).await? {
                             tally.changed += 1;
                             tally.copied += 1;
                         }
@@ -135,7 +135,7 @@ impl Session {
                 tally.first_id = tally.last_id;
             }
         }
-        self.write_staged(&staged, &table, open, finding).await?;
+        self.write_pending(&pending, &table, open, finding).await?;
         let ignored = matches!(meeting, Meeting::Ignore);
         self.warnings.extend(fitting.into_warnings());
         Ok(Reply::Done(self.tallied(&tally, records, ignored)))
@@ -152,13 +152,13 @@ impl Session {
         fitting: &mut Fitting,
     ) -> SqlResult<(u64, u64)> {
         let finding = self.finding(open);
-        let mut staged = Staged::new(table.clone());
-        self.learn(&mut staged, table, rows.iter(), open, &finding).await?;
+        let mut pending = PendingChanges::new(table.clone());
+        self.learn(&mut pending, table, rows.iter(), open, &finding).await?;
         let (mut copied, mut deleted) = (0, 0);
         for row in rows {
             loop {
-                let Some(clash) = staged.clash(row, None)? else {
-                    staged.insert(row.clone())?;
+                let Some(clash) = pending.clash(row, None)? else {
+                    pending.insert(row.clone())?;
                     copied += 1;
                     break;
                 };
@@ -166,17 +166,17 @@ impl Session {
                     fitting.leave_out(rows::duplicate(table, &clash.key))?;
                     break;
                 }
-                deleted += replaced(&mut staged, clash, row)?;
+                deleted += replaced(&mut pending, clash, row)?;
             }
         }
-        self.write_staged(&staged, table, open, &finding).await?;
+        self.write_pending(&pending, table, open, &finding).await?;
         Ok((copied, deleted))
     }
 
     /// Changes a row that was met, unless it stays as it is or may not be changed so.
     async fn change_met(
         &self,
-        staged: &mut Staged,
+        pending: &mut PendingChanges,
         clash: Clash,
         new: Vec<Value>,
         (table, open, finding): (&Arc<Table>, &Open, &Finding),
@@ -185,12 +185,12 @@ impl Session {
         if new == clash.row {
             return Ok(false);
         }
-        self.learn(staged, table, std::iter::once(&new), open, finding).await?;
-        if let Some(other) = staged.clash(&new, Some(&clash.record))? {
+        self.learn(pending, table, std::iter::once(&new), open, finding).await?;
+        if let Some(other) = pending.clash(&new, Some(&clash.record))? {
             fitting.leave_out(rows::duplicate(table, &other.key))?;
             return Ok(false);
         }
-        staged.update(clash.row, new)?;
+        pending.update(clash.row, new)?;
         Ok(true)
     }
 
@@ -204,8 +204,8 @@ impl Session {
         finding: &Finding,
     ) -> SqlResult<Reply> {
         let found = pairs.len();
-        let (staged, changed) = self.stage_ignoring(table, pairs, open, finding).await?;
-        self.write_staged(&staged, table, open, finding).await?;
+        let (pending, changed) = self.stage_ignoring(table, pairs, open, finding).await?;
+        self.write_pending(&pending, table, open, finding).await?;
         let warnings = self.warnings.count();
         let info = format!("Rows matched: {found}  Changed: {changed}  Warnings: {warnings}");
         let affected_rows = if self.info.found_rows { found as u64 } else { changed };
@@ -219,28 +219,28 @@ impl Session {
         pairs: Vec<(Vec<Value>, Vec<Value>)>,
         open: &Open,
         finding: &Finding,
-    ) -> SqlResult<(Staged, u64)> {
-        let mut staged = Staged::new(table.clone());
+    ) -> SqlResult<(PendingChanges, u64)> {
+        let mut pending = PendingChanges::new(table.clone());
         let mut fitting = Fitting::ignoring(true);
         let both = pairs.iter().flat_map(|(old, new)| [old, new]);
-        self.learn(&mut staged, table, both, open, finding).await?;
+        self.learn(&mut pending, table, both, open, finding).await?;
         let mut changed = 0;
         for (old, new) in pairs {
             let record = rows::record_key(table, &old);
             let clash = Clash { key: Vec::new(), record, row: old, last: false };
             let place = (table, open, finding);
-            if self.change_met(&mut staged, clash, new, place, &mut fitting).await? {
+            if self.change_met(&mut pending, clash, new, place, &mut fitting).await? {
                 changed += 1;
             }
         }
         self.warnings.extend(fitting.into_warnings());
-        Ok((staged, changed))
+        Ok((pending, changed))
     }
 
     /// Learns what has the unique keys of rows.
     async fn learn<'a>(
         &self,
-        staged: &mut Staged,
+        pending: &mut PendingChanges,
         table: &Arc<Table>,
         rows: impl Iterator<Item = &'a Vec<Value>>,
         open: &Open,
@@ -252,13 +252,13 @@ impl Session {
         }
         let start = key::records_start(table.id);
         let mut records = Vec::new();
-        let unknown = staged.unknown(keys);
+        let unknown = pending.unknown(keys);
         for (found, value) in self.held(table, unknown, open, finding).await? {
             match value {
-                None => staged.learn(found, None),
+                None => pending.learn(found, None),
                 Some(value) if found.starts_with(&start) => {
-                    staged.learn_row(found.clone(), row::decode(table, &value)?);
-                    staged.learn(found.clone(), Some(found));
+                    pending.learn_row(found.clone(), row::decode(table, &value)?);
+                    pending.learn(found.clone(), Some(found));
                 }
                 Some(value) => {
                     let index = table
@@ -267,18 +267,18 @@ impl Session {
                         .find(|index| found.starts_with(&key::index_start(table.id, index.id)));
                     let index = index.ok_or_else(|| impossible("an entry of no index"))?;
                     let record = key::record_of_index_entry(table, index, &found, &value)?;
-                    staged.learn(found, Some(record.clone()));
+                    pending.learn(found, Some(record.clone()));
                     records.push(record);
                 }
             }
         }
-        let unknown = staged.unknown(records);
+        let unknown = pending.unknown(records);
         for (found, value) in self.held(table, unknown, open, finding).await? {
             if let Some(value) = value {
-                staged.learn_row(found.clone(), row::decode(table, &value)?);
-                staged.learn(found.clone(), Some(found));
+                pending.learn_row(found.clone(), row::decode(table, &value)?);
+                pending.learn(found.clone(), Some(found));
             } else {
-                staged.learn(found, None);
+                pending.learn(found, None);
             }
         }
         Ok(())
@@ -314,38 +314,38 @@ impl Session {
         Ok(found)
     }
 
-    /// Writes staged changes; a failure takes back what the statement wrote.
-    async fn write_staged(
+    /// Writes pending changes; a failure takes back what the statement wrote.
+    async fn write_pending(
         &self,
-        staged: &Staged,
+        pending: &PendingChanges,
         table: &Arc<Table>,
         open: &Open,
         finding: &Finding,
     ) -> SqlResult<()> {
-        if staged.is_empty() {
+        if pending.is_empty() {
             return Ok(());
         }
-        let owned = self.contested_of(staged, table, open, finding).await?;
-        self.put_staged(staged, table, open, &owned).await
+        let owned = self.contested_of(pending, table, open, finding).await?;
+        self.put_pending(pending, table, open, &owned).await
     }
 
-    /// Waits for the entries that staged changes leave or take.
+    /// Waits for the entries that pending changes leave or take.
     pub(super) async fn contested_of(
         &self,
-        staged: &Staged,
+        pending: &PendingChanges,
         table: &Arc<Table>,
         open: &Open,
         finding: &Finding,
     ) -> SqlResult<rows::Owned> {
-        let contested = self.held(table, staged.contested()?, open, finding).await?;
+        let contested = self.held(table, pending.contested()?, open, finding).await?;
         let owned = contested.into_iter().filter_map(|(key, row)| Some((key, row?)));
         Ok(rows::Owned::of(owned))
     }
 
-    /// Puts staged changes into the transaction, without waiting for other sessions.
-    pub(super) async fn put_staged(
+    /// Puts pending changes into the transaction, without waiting for other sessions.
+    pub(super) async fn put_pending(
         &self,
-        staged: &Staged,
+        pending: &PendingChanges,
         table: &Arc<Table>,
         open: &Open,
         owned: &rows::Owned,
@@ -353,7 +353,7 @@ impl Session {
         let mut guard = open.shared.lock().await;
         let transaction = guard.as_mut().ok_or_else(|| impossible("the transaction has ended"))?;
         let before = transaction.savepoint();
-        if let Err(error) = staged.write(transaction.as_mut(), owned) {
+        if let Err(error) = pending.write(transaction.as_mut(), owned) {
             transaction.rollback_to(before);
             return Err(rows::error(error, std::slice::from_ref(table)));
         }

@@ -1,4 +1,4 @@
-//! What a statement warns of: its own warnings, and the remarks of its expressions.
+//! The warnings of a statement: its own, and those of its expressions.
 //!
 //! Both are bounded by max_error_count, and counted beyond it. They stay until the next statement that
 //! is not a SHOW of them.
@@ -11,11 +11,11 @@ use sqlparser::ast::Expr;
 
 use super::Session;
 use crate::error::SqlResult;
-use crate::functions::remarks::Remarks;
+use crate::functions::warnings::ExprWarnings;
 use crate::planner;
 use crate::result::WarningCount;
 
-/// A remark on the last statement.
+/// A warning or note of the last statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// `Note`, `Warning` or `Error`.
@@ -32,8 +32,8 @@ pub(super) struct Warnings {
     own: Vec<Warning>,
     /// How many of its own were not kept.
     dropped: u64,
-    /// What its expressions met, if it has any.
-    remarks: Option<Arc<Remarks>>,
+    /// The warnings of its expressions, if it has any expressions.
+    expr_warnings: Option<Arc<ExprWarnings>>,
     /// How many warnings, and errors among them, the statement before it had.
     before: (u64, u64),
 }
@@ -59,21 +59,21 @@ impl Warnings {
         self.own.len()
     }
 
-    /// How far it has come: its own, and what its expressions have met.
+    /// How many there are so far: its own, and those of its expressions.
     pub(super) fn mark(&self) -> (usize, u64) {
-        (self.own.len(), self.remarks.as_ref().map_or(0, |remarks| remarks.count()))
+        (self.own.len(), self.expr_warnings.as_ref().map_or(0, |warnings| warnings.count()))
     }
 
     /// Takes back all since a mark.
-    pub(super) fn back_to(&mut self, (own, met): (usize, u64)) {
+    pub(super) fn back_to(&mut self, (own, of_exprs): (usize, u64)) {
         self.own.truncate(own);
-        self.forget_met(met);
+        self.forget_expr_warnings(of_exprs);
     }
 
-    /// Takes back what its expressions have met since a mark.
-    pub(super) fn forget_met(&self, met: u64) {
-        if let Some(remarks) = &self.remarks {
-            remarks.forget_from(met);
+    /// Takes back the warnings of its expressions since a mark.
+    pub(super) fn forget_expr_warnings(&self, from: u64) {
+        if let Some(expr_warnings) = &self.expr_warnings {
+            expr_warnings.forget_from(from);
         }
     }
 
@@ -85,8 +85,8 @@ impl Warnings {
 
     /// How many there are, kept or not.
     pub(super) fn count(&self) -> u64 {
-        let remarked = self.remarks.as_ref().map_or(0, |remarks| remarks.count());
-        self.own.len() as u64 + self.dropped + remarked
+        let of_exprs = self.expr_warnings.as_ref().map_or(0, |warnings| warnings.count());
+        self.own.len() as u64 + self.dropped + of_exprs
     }
 
     /// How many there are, and how many errors among them.
@@ -127,18 +127,18 @@ impl Session {
         }
     }
 
-    /// Where the statement's expressions say what they meet.
-    pub(super) fn remarks(&mut self) -> Arc<Remarks> {
-        if let Some(remarks) = &self.warnings.remarks {
-            return remarks.clone();
+    /// Where the warnings of the statement's expressions go.
+    pub(super) fn expr_warnings(&mut self) -> Arc<ExprWarnings> {
+        if let Some(expr_warnings) = &self.warnings.expr_warnings {
+            return expr_warnings.clone();
         }
-        let remarks = Arc::new(self.no_remarks());
-        self.warnings.remarks = Some(remarks.clone());
-        remarks
+        let expr_warnings = Arc::new(self.new_expr_warnings());
+        self.warnings.expr_warnings = Some(expr_warnings.clone());
+        expr_warnings
     }
 
-    fn no_remarks(&self) -> Remarks {
-        Remarks::new(self.most_warnings(), self.has_mode("ERROR_FOR_DIVISION_BY_ZERO"))
+    fn new_expr_warnings(&self) -> ExprWarnings {
+        ExprWarnings::new(self.most_warnings(), self.has_mode("ERROR_FOR_DIVISION_BY_ZERO"))
     }
 
     fn has_mode(&self, mode: &str) -> bool {
@@ -147,17 +147,18 @@ impl Session {
     }
 
     /// Listens to the expressions of a statement that writes: in strict mode and without IGNORE,
-    /// what they meet is its error.
+    /// their warnings are its errors.
     pub(super) fn listen_writing(&mut self, ignore: bool) {
         let strict = ["STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"];
         let strict = !ignore && strict.iter().any(|mode| self.has_mode(mode));
-        let remarks = self.no_remarks();
-        self.warnings.remarks = Some(Arc::new(if strict { remarks.strict() } else { remarks }));
+        let expr_warnings = self.new_expr_warnings();
+        self.warnings.expr_warnings =
+            Some(Arc::new(if strict { expr_warnings.strict() } else { expr_warnings }));
     }
 
-    /// Where expressions say what they meet, if the statement listens.
-    pub(super) fn listening(&self) -> Option<Arc<Remarks>> {
-        self.warnings.remarks.clone()
+    /// Where warnings of expressions go, if the statement listens.
+    pub(super) fn listening(&self) -> Option<Arc<ExprWarnings>> {
+        self.warnings.expr_warnings.clone()
     }
 
     /// An expression over the columns of a schema, ready to evaluate, which is listened to if the
@@ -168,34 +169,36 @@ impl Session {
         schema: &DFSchema,
     ) -> SqlResult<Arc<dyn PhysicalExpr>> {
         let (context, state) = (self.context(), &self.engine.state);
-        match &self.warnings.remarks {
-            Some(remarks) => planner::compile_told(expr, schema, &context, state, remarks),
+        match &self.warnings.expr_warnings {
+            Some(expr_warnings) => {
+                planner::compile_with_warnings(expr, schema, &context, state, expr_warnings)
+            }
             None => planner::compile(expr, schema, &context, state),
         }
     }
 
-    /// Takes away what the statement's expressions have met, to put it back later or never.
-    pub(super) fn take_remarks(&mut self) -> Option<Arc<Remarks>> {
-        self.warnings.remarks.take()
+    /// Takes away the warnings of the statement's expressions, to put them back later or never.
+    pub(super) fn take_expr_warnings(&mut self) -> Option<Arc<ExprWarnings>> {
+        self.warnings.expr_warnings.take()
     }
 
     /// Puts back what was taken.
-    pub(super) fn put_remarks(&mut self, remarks: Option<Arc<Remarks>>) {
-        self.warnings.remarks = remarks;
+    pub(super) fn put_expr_warnings(&mut self, expr_warnings: Option<Arc<ExprWarnings>>) {
+        self.warnings.expr_warnings = expr_warnings;
     }
 
     /// How many warnings an answer announces: with rows, more may come until the last.
     pub(super) fn warning_count(&self) -> WarningCount {
         let own = self.warnings.own.len() as u64 + self.warnings.dropped;
-        WarningCount::new(own, self.warnings.remarks.clone())
+        WarningCount::new(own, self.warnings.expr_warnings.clone())
     }
 
     /// What SHOW WARNINGS lists.
     pub(super) fn diagnostics(&self) -> Vec<Warning> {
-        let remarked = self.warnings.remarks.as_ref().map(|remarks| remarks.kept());
-        let remarked = remarked.unwrap_or_default().into_iter();
-        let remarked = remarked.map(|(code, message)| Warning { level: "Warning", code, message });
-        let all = self.warnings.own.iter().cloned().chain(remarked);
+        let of_exprs = self.warnings.expr_warnings.as_ref().map(|warnings| warnings.kept());
+        let of_exprs = of_exprs.unwrap_or_default().into_iter();
+        let of_exprs = of_exprs.map(|(code, message)| Warning { level: "Warning", code, message });
+        let all = self.warnings.own.iter().cloned().chain(of_exprs);
         all.take(self.most_warnings()).collect()
     }
 }

@@ -127,7 +127,7 @@ impl Session {
             // Of an attempt that was thrown away nothing stays.
             self.warnings.back_to(said);
             if attempt > 1 {
-                _ = self.adopt_kept();
+                _ = self.adopt_assigned_id();
                 self.last_insert_id = generated;
             }
             // Who has lost once waits for rows in line with others from then on.
@@ -150,7 +150,7 @@ impl Session {
                 written => written?,
             };
             let Some(transaction) = open.shared.lock().await.take() else { break };
-            let held = self.shield.hold();
+            let held = self.interrupts.hold();
             let committed = transaction.commit().await;
             drop(held);
             match committed {
@@ -239,7 +239,7 @@ impl Session {
         }
     }
 
-    /// Locks what changes take or leave besides the rows themselves; a duplicate is told at once.
+    /// Locks what changes take or leave besides the rows themselves; a duplicate is reported at once.
     async fn contend(
         &self,
         table: &Arc<Table>,
@@ -279,7 +279,7 @@ impl Session {
     }
 
     /// Looks for what would stand in the way of changes. Within an explicit transaction a duplicate
-    /// is told at once; alone, at commit.
+    /// is reported at once; alone, at commit.
     async fn foresee(
         &self,
         table: &Arc<Table>,
@@ -371,7 +371,7 @@ impl Session {
     }
 }
 
-/// The number that the last row was given by hand: the client is told, LAST_INSERT_ID() is not.
+/// The number that the last row was given by hand: the client gets it, LAST_INSERT_ID() does not.
 fn given_number(table: &Table, rows: &[Vec<Value>]) -> u64 {
     let number = table.columns.iter().position(|c| c.auto_increment && !c.hidden);
     match number.and_then(|number| rows.last()?.get(number)) {

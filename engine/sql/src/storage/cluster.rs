@@ -18,7 +18,7 @@ use types::{Error, LeaseId, NodeId, Region, RegionKind, Result, Table, TableId, 
 use super::{Acquired, Expect, Pair, Savepoint, Scan, Snapshot, Storage, Transaction, Waiting};
 
 /// How long a table's regions are asked for something before giving up.
-const PATIENCE: Duration = Duration::from_secs(20);
+const REGION_TIMEOUT: Duration = Duration::from_secs(20);
 /// Most cuts of one region at a time.
 const MAX_CUTS: usize = 64;
 /// Pause before a region is looked up again.
@@ -37,8 +37,8 @@ impl ClusterStorage {
         ClusterStorage { txn, placement }
     }
 
-    /// Asks a region's leader; other peers are tried for where it is.
-    async fn ask(&self, route: &Route, request: Request) -> Result<Response> {
+    /// Sends a request to a region's leader; other peers are tried for where it is.
+    async fn send(&self, route: &Route, request: Request) -> Result<Response> {
         let mut nodes: Vec<NodeId> = route.leader.into_iter().collect();
         nodes.extend(route.region.voters().map(|peer| peer.node));
         let mut last = Error::RegionNotFound(route.region.id);
@@ -48,7 +48,7 @@ impl ClusterStorage {
             if nodes[..at - 1].contains(&node) {
                 continue;
             }
-            match self.txn.ask_node(&route.region, node, request.clone()).await {
+            match self.txn.send_to_node(&route.region, node, request.clone()).await {
                 Err(error) => {
                     if let Error::NotLeader { leader: Some(leader), .. } = &error
                         && !nodes[..at].contains(leader)
@@ -67,14 +67,14 @@ impl ClusterStorage {
         Err(last)
     }
 
-    /// Tells every region of a kind about a table.
+    /// Sends a table's description to every region of a kind.
     async fn publish_to(&self, kind: RegionKind, table: &Table, deadline: Instant) -> Result<()> {
         loop {
             let mut failed = None;
             for route in self.placement.fresh_regions(kind).await? {
                 let region = RegionRef { id: route.region.id, epoch: route.region.epoch };
                 let request = Request::Schema { region, table: Box::new(table.clone()) };
-                match self.ask(&route, request).await {
+                match self.send(&route, request).await {
                     Ok(_) => {}
                     // It knows a newer one already.
                     Err(Error::SchemaChanged { known: Some(known), .. })
@@ -93,7 +93,7 @@ impl ClusterStorage {
     /// Cuts one region into parts; how many regions it is then.
     async fn split_region(&self, route: &Route, parts: u32) -> Result<usize> {
         let region = RegionRef { id: route.region.id, epoch: route.region.epoch };
-        let keys = match self.ask(route, Request::SplitKeys { region, parts }).await? {
+        let keys = match self.send(route, Request::SplitKeys { region, parts }).await? {
             Response::Keys(keys) => keys,
             other => {
                 return Err(Error::Invalid(format!("a region answered SplitKeys with {other:?}")));
@@ -108,7 +108,7 @@ impl ClusterStorage {
     ///
     /// What a region answers that cannot be cut within a bounded time.
     pub async fn split_at(&self, kind: RegionKind, keys: &[Vec<u8>]) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + REGION_TIMEOUT;
         loop {
             let mut failed = None;
             let mut left = false;
@@ -151,7 +151,7 @@ impl ClusterStorage {
                 Some((key, id, ids.by_ref().take(peers as usize).collect()))
             })
             .collect();
-        match self.ask(route, Request::Split { region, cuts }).await? {
+        match self.send(route, Request::Split { region, cuts }).await? {
             Response::Regions(regions) => {
                 self.placement.learn(&regions);
                 Ok(regions.len())
@@ -322,7 +322,7 @@ impl Storage for ClusterStorage {
     }
 
     async fn publish_schema(&self, table: &Table) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + REGION_TIMEOUT;
         self.publish_to(RegionKind::Records(table.id), table, deadline).await?;
         for index in &table.indexes {
             self.publish_to(RegionKind::Index(table.id, index.id), table, deadline).await?;
@@ -343,7 +343,7 @@ impl Storage for ClusterStorage {
     }
 
     async fn split_table(&self, table: &Table, regions: u32) -> Result<usize> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + REGION_TIMEOUT;
         loop {
             let routes = self.placement.fresh_regions(RegionKind::Records(table.id)).await?;
             let wanted = regions as usize;

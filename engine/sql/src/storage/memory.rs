@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use placement::ClusterStatus;
 use placement::advisory::{LockAnswer, LockRequest};
 use placement::api::{Catalog, CatalogChange, Garbage, Lease};
-use placement::catalog::Founders;
+use placement::catalog::EligibleNodes;
 use placement::command::{Command, Outcome};
 use placement::deadlock::WaitGraph;
 use placement::state::State;
@@ -114,7 +114,7 @@ impl Locks {
 pub struct MemoryStorage {
     data: Arc<Mutex<Data>>,
     locks: Arc<Locks>,
-    advisory: Arc<advisory::Desk>,
+    advisory: Arc<advisory::LockQueue>,
 }
 
 impl MemoryStorage {
@@ -532,8 +532,8 @@ impl Storage for MemoryStorage {
 
     async fn change(&self, change: CatalogChange) -> Result<Option<Table>> {
         let now = self.tick();
-        let founders = Founders(vec![1, 2, 3]);
-        match self.command(Command::Change { change, founders, now })? {
+        let eligible = EligibleNodes(vec![1, 2, 3]);
+        match self.command(Command::Change { change, eligible, now })? {
             Outcome::Changed { table, .. } => Ok(table.map(|table| *table)),
             _ => Ok(None),
         }

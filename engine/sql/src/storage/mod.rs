@@ -66,7 +66,7 @@ pub trait Transaction: Snapshot {
     ) -> Box<dyn Scan>;
 
     /// Locks keys until the transaction ends, and gives their rows as they are now. `read_at` says
-    /// when rows were read: what is newer is told, and has to be read again. What is as expected is
+    /// when rows were read: what is newer is reported, and has to be read again. What is as expected is
     /// certain only once the transaction has committed.
     async fn acquire(
         &mut self,

@@ -169,7 +169,7 @@ async fn a_wait_ends_with_its_time_and_with_kill() {
 }
 
 #[tokio::test]
-async fn a_circle_of_sessions_is_told() {
+async fn a_circle_of_sessions_is_reported() {
     let (mut a, mut b) = two();
     done(&mut a, "DO GET_LOCK('x', 0)").await.unwrap();
     done(&mut b, "DO GET_LOCK('y', 0)").await.unwrap();

@@ -101,7 +101,7 @@ async fn writers_lose_nothing_while_columns_come_and_go() {
     assert_eq!(rows(&mut one, "SELECT SUM(v) FROM a").await.unwrap(), [counted.to_string()]);
 }
 
-/// Adds one to rows until it is told to stop; how often it did.
+/// Adds one to rows until it is stopped; how often it did.
 async fn count_on(mut session: Session, seed: u32, stop: CancellationToken) -> u64 {
     let (mut n, mut counted) = (seed, 0);
     while !stop.is_cancelled() {
@@ -137,7 +137,7 @@ async fn an_older_snapshot_shows_the_newest_columns() {
 
 /// A transaction that has written by a description that is two versions old cannot commit.
 #[tokio::test]
-async fn a_transaction_from_before_the_change_is_told_to_try_again() {
+async fn a_transaction_from_before_the_change_has_to_try_again() {
     let engine = engine();
     let mut one = in_database(&engine).await;
     done(&mut one, "CREATE TABLE a (id INT PRIMARY KEY, v INT)").await.unwrap();
@@ -238,7 +238,7 @@ async fn import_target(session: &mut Session) -> SqlResult<()> {
     session.import_target("d", "a", None).await.map(drop)
 }
 
-/// Whose change was taken for given up is told, and changes nothing any more.
+/// Whose change was taken for given up gets an error, and changes nothing any more.
 #[tokio::test]
 async fn who_was_given_up_cannot_go_on() {
     let steps = Steps::new();

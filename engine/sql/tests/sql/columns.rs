@@ -15,7 +15,7 @@ use super::harness::{done, engine, in_database, rows, warnings};
 /// Columnar nodes that hold everything and answer nothing.
 struct Broken {
     code: u16,
-    asked: AtomicUsize,
+    queries: AtomicUsize,
 }
 
 #[async_trait]
@@ -25,7 +25,7 @@ impl Analytic for Broken {
     }
 
     async fn query(&self, _: AnalyticQuery) -> Result<AnalyticAnswer, SqlError> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.queries.fetch_add(1, Ordering::Relaxed);
         Err(SqlError::new(self.code, b"HY000", "no columnar node answers"))
     }
 
@@ -36,7 +36,7 @@ impl Analytic for Broken {
 
 /// A session beside columnar nodes that fail with this number.
 async fn beside(code: u16) -> (Session, Arc<Broken>) {
-    let tier = Arc::new(Broken { code, asked: AtomicUsize::new(0) });
+    let tier = Arc::new(Broken { code, queries: AtomicUsize::new(0) });
     let engine: Engine = engine().with_analytic(tier.clone());
     let mut session = in_database(&engine).await;
     for statement in [
@@ -59,7 +59,7 @@ async fn rows_are_not_scanned_where_columns_fail() {
     for words in ["no columnar node answers", "isobar_fallback = 'rows'"] {
         assert!(error.message.contains(words), "{error}");
     }
-    assert_eq!(tier.asked.load(Ordering::Relaxed), 1, "the tier tries every replica itself");
+    assert_eq!(tier.queries.load(Ordering::Relaxed), 1, "the tier tries every replica itself");
     // What the data itself is to blame for is said as it is.
     let (mut session, _) = beside(1690).await;
     let error = rows(&mut session, SCAN).await.unwrap_err();
@@ -71,18 +71,18 @@ async fn rows_answer_by_key_and_where_they_were_asked_for() {
     let (mut session, tier) = beside(9013).await;
     assert_eq!(rows(&mut session, "SELECT v FROM t WHERE id = 2").await.unwrap(), ["20"]);
     assert_eq!(rows(&mut session, "SELECT SUM(v) FROM t WHERE id < 3").await.unwrap(), ["30"]);
-    assert_eq!(tier.asked.load(Ordering::Relaxed), 0);
+    assert_eq!(tier.queries.load(Ordering::Relaxed), 0);
     // Columns first, as the hint says; but by key rows would do.
     let hinted = "SELECT /*+ READ_FROM_STORAGE(COLUMNS[t]) */ SUM(v) FROM t WHERE id < 3";
     assert_eq!(rows(&mut session, hinted).await.unwrap(), ["30"]);
     assert!(warnings(&mut session).await[0].contains("1815"));
     let hinted = "SELECT /*+ READ_FROM_STORAGE(ROWS[t]) */ SUM(v) FROM t";
     assert_eq!(rows(&mut session, hinted).await.unwrap(), ["60"]);
-    for (ask, withdraw) in [
+    for (allow, withdraw) in [
         ("SET isobar_fallback = 'rows'", "SET isobar_fallback = DEFAULT"),
         ("SET tidb_allow_fallback_to_tikv = 'tiflash'", "SET tidb_allow_fallback_to_tikv = ''"),
     ] {
-        done(&mut session, ask).await.unwrap();
+        done(&mut session, allow).await.unwrap();
         assert_eq!(rows(&mut session, SCAN).await.unwrap(), ["60"]);
         assert!(warnings(&mut session).await[0].contains("answered from rows"));
         done(&mut session, withdraw).await.unwrap();

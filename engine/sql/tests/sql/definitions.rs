@@ -108,7 +108,7 @@ async fn a_generated_column_is_right_in_every_row_after_it_was_added_under_write
     assert_eq!(rows(&mut one, wrong).await.unwrap(), ["0"]);
 }
 
-/// Changes and adds rows until it is told to stop; how often it did.
+/// Changes and adds rows until it is stopped; how often it did.
 async fn write_on(mut session: Session, writer: u32, stop: CancellationToken) -> u64 {
     let (mut n, mut written) = (writer, 0);
     while !stop.is_cancelled() {
@@ -135,8 +135,8 @@ async fn rows_of_files_that_break_a_check_are_left_out() {
     let sql = "LOAD DATA LOCAL INFILE 'f' INTO TABLE f FIELDS TERMINATED BY ',' (id, a)";
     let many: String = (1..6_000).map(|n| format!("{n},{n}\n")).collect();
     assert_eq!(load(&mut one, sql, &format!("{many}6000,0\n")).await, Ok(5_999));
-    let told = rows(&mut one, "SHOW WARNINGS").await.unwrap();
-    assert!(told.len() == 1 && told[0].starts_with("Warning|3819|"), "{told:?}");
+    let shown = rows(&mut one, "SHOW WARNINGS").await.unwrap();
+    assert!(shown.len() == 1 && shown[0].starts_with("Warning|3819|"), "{shown:?}");
     let sums = "SELECT SUM(a), SUM(b) FROM f";
     assert_eq!(rows(&mut one, sums).await.unwrap(), ["17997000|35994000"]);
     let all = "LOAD DATA LOCAL INFILE 'f' INTO TABLE f FIELDS TERMINATED BY ','";
@@ -181,7 +181,7 @@ async fn a_session_goes_by_the_newest_checks() {
     done(&mut one, "SET time_zone = '+00:00'").await.unwrap();
     done(&mut one, "INSERT INTO z VALUES ('2024-01-01 23:00:00')").await.unwrap();
     done(&mut one, "SET time_zone = '+02:00'").await.unwrap();
-    // The same moment, on the day after.
+    // The same instant, on the day after.
     let late = "INSERT INTO z VALUES ('2024-01-02 01:00:00')";
     assert_eq!(done(&mut one, late).await.unwrap_err().code, 3819);
 }

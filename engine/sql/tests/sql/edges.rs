@@ -29,7 +29,7 @@ impl Host for Panics {
         panic!("a value of a row");
     }
 
-    fn figures(&self) -> (u64, u64) {
+    fn uptime_and_statements(&self) -> (u64, u64) {
         panic!("a value of a row");
     }
 }

@@ -7,8 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::harness::{done, engine, in_database, rows};
 
-/// How long a test waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a test waits for what must happen.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn columns_are_what_the_query_shows() {
@@ -122,9 +122,9 @@ async fn an_interrupted_statement_leaves_no_table() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, there).await.unwrap();
+    tokio::time::timeout(TIMEOUT, there).await.unwrap();
     cancel.cancel();
-    let code = tokio::time::timeout(PATIENCE, making).await.unwrap().unwrap();
+    let code = tokio::time::timeout(TIMEOUT, making).await.unwrap().unwrap();
     assert_eq!(code, Some(1317));
     assert!(!has_table(&engine, "c").await);
 }

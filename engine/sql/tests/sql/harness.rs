@@ -29,7 +29,7 @@ impl Host for NoServer {
         password.bytes().rev().collect()
     }
 
-    fn figures(&self) -> (u64, u64) {
+    fn uptime_and_statements(&self) -> (u64, u64) {
         (1, 2)
     }
 }

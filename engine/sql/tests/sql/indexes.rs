@@ -222,7 +222,7 @@ async fn indexes(engine: &Engine, table: &str) -> usize {
     catalog.table_named("d", table).unwrap().indexes.len()
 }
 
-/// Changes rows of `a` at random until it is told to stop.
+/// Changes rows of `a` at random until it is stopped.
 pub async fn write_on(mut session: Session, seed: u32, stop: CancellationToken) {
     let mut n = seed;
     while !stop.is_cancelled() {

@@ -108,13 +108,13 @@ fn scripts(folder: &Path) -> Vec<PathBuf> {
 
 /// Statements that were run, and messages with a library's text.
 #[derive(Default)]
-struct Found {
+struct Tally {
     statements: usize,
     refused: usize,
     wrong: Vec<String>,
 }
 
-impl Found {
+impl Tally {
     async fn run(&mut self, session: &mut Session, sql: &str) {
         self.statements += 1;
         let Err(error) = run(session, sql).await else { return };
@@ -144,7 +144,7 @@ fn with_stack<F: Future<Output = ()>>(work: impl FnOnce() -> F + Send + 'static)
 #[test]
 fn scripts_show_no_text_of_a_library() {
     with_stack(|| async {
-        let mut found = Found::default();
+        let mut tally = Tally::default();
         let own = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         for folder in [own.join("tests/scripts"), own.join("../../tests/scripts")] {
             for file in scripts(&folder) {
@@ -158,25 +158,25 @@ fn scripts_show_no_text_of_a_library() {
                     {
                         let sql = rest.iter().take_while(|line| **line != "----");
                         let sql = sql.copied().collect::<Vec<_>>().join("\n");
-                        found.run(&mut session, &sql).await;
+                        tally.run(&mut session, &sql).await;
                     }
                 }
                 session.close().await;
             }
         }
-        found.check(3000);
+        tally.check(3000);
     });
 }
 
 #[test]
 fn generated_queries_show_no_text_of_a_library() {
     with_stack(|| async {
-        let mut found = Found::default();
+        let mut tally = Tally::default();
         let mut session = in_database(&engine()).await;
         for sql in GENERATED.lines().filter(|line| !line.starts_with("--") && !line.is_empty()) {
-            found.run(&mut session, sql).await;
+            tally.run(&mut session, sql).await;
         }
-        found.check(500);
+        tally.check(500);
     });
 }
 
@@ -200,34 +200,34 @@ async fn tables(session: &mut Session) {
 #[test]
 fn every_type_in_every_place_shows_no_text_of_a_library() {
     with_stack(|| async {
-        let mut found = Found::default();
+        let mut tally = Tally::default();
         let mut session = in_database(&engine()).await;
         tables(&mut session).await;
         for (name, ..) in COLUMNS {
             for place in PLACES {
                 done(&mut session, "BEGIN").await.unwrap();
-                found.run(&mut session, &place.replace("{a}", &format!("`{name}`"))).await;
+                tally.run(&mut session, &place.replace("{a}", &format!("`{name}`"))).await;
                 done(&mut session, "ROLLBACK").await.unwrap();
             }
         }
-        found.check(600);
+        tally.check(600);
     });
 }
 
 #[test]
 fn every_pair_of_types_shows_no_text_of_a_library() {
     with_stack(|| async {
-        let mut found = Found::default();
+        let mut tally = Tally::default();
         let mut session = in_database(&engine()).await;
         tables(&mut session).await;
         for (one, ..) in COLUMNS {
             for (other, ..) in COLUMNS {
                 for place in PAIRS {
                     let sql = place.replace("{a}", &format!("`{one}`"));
-                    found.run(&mut session, &sql.replace("{b}", &format!("`{other}`"))).await;
+                    tally.run(&mut session, &sql.replace("{b}", &format!("`{other}`"))).await;
                 }
             }
         }
-        found.check(7000);
+        tally.check(7000);
     });
 }

@@ -28,7 +28,7 @@ async fn load(session: &mut Session, sql: &str, file: &str) -> Result<Done, SqlE
 
 /// The node is two versions behind: its rows would lack what the table has by now.
 #[tokio::test]
-async fn a_load_by_an_old_description_is_told_so() {
+async fn a_load_by_an_old_description_fails() {
     let cluster = Cluster::new();
     let mut one = in_database(&cluster.node(None, 0)).await;
     done(&mut one, "CREATE TABLE f (id INT PRIMARY KEY, v INT)").await.unwrap();
@@ -69,7 +69,7 @@ async fn what_does_not_fit_of_a_file_is_mended_with_a_warning() {
     let sql = "LOAD DATA LOCAL INFILE 'f.csv' IGNORE INTO TABLE f FIELDS TERMINATED BY ',' \
                IGNORE 1 LINES (id, name, @delay, @day) \
                SET delay = NULLIF(@delay, 'NA'), day = NULLIF(@day, 'NA')";
-    for (file, records, skipped, told) in [
+    for (file, records, skipped, warned) in [
         (
             "h\n4,x,1,2013-01-01\n5,y,z,2013-01-01\n",
             2,
@@ -116,11 +116,11 @@ async fn what_does_not_fit_of_a_file_is_mended_with_a_warning() {
         ),
     ] {
         let summary = load(&mut one, sql, file).await.unwrap();
-        let count = told.len();
+        let count = warned.len();
         let info = format!("Records: {records}  Deleted: 0  Skipped: {skipped}  Warnings: {count}");
         assert_eq!((summary.info, summary.affected_rows), (info, records - skipped), "{file}");
         assert_eq!(usize::from(summary.warnings), count, "{file}");
-        assert_eq!(warnings(&mut one).await, told, "{file}");
+        assert_eq!(warnings(&mut one).await, warned, "{file}");
     }
     let stored = rows(&mut one, "SELECT * FROM f ORDER BY id").await.unwrap();
     let expected = [

@@ -197,7 +197,7 @@ async fn joined_rows_are_locked_table_by_table() {
 }
 
 #[tokio::test]
-async fn a_duplicate_is_told_by_the_statement_and_unique_values_are_waited_for() {
+async fn a_duplicate_is_reported_by_the_statement_and_unique_values_are_waited_for() {
     let (_engine, mut one, mut two) = stock().await;
     all(&mut one, &["BEGIN", "INSERT INTO s VALUES (5, 50, 3, 500)"]).await;
     assert_eq!(code(&mut one, "INSERT INTO s VALUES (6, 60, 3, 400)").await, 1062);

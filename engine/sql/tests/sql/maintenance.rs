@@ -70,8 +70,8 @@ async fn whole_tables_are_looked_after_as_far_as_there_is_anything_to_do() {
     done(&mut one, "CREATE TABLE t (id INT PRIMARY KEY)").await.unwrap();
     done(&mut one, "CREATE VIEW v AS SELECT id FROM t").await.unwrap();
     for (task, op) in [("ANALYZE LOCAL", "analyze"), ("OPTIMIZE NO_WRITE_TO_BINLOG", "optimize")] {
-        let told = rows(&mut one, &format!("{task} TABLE t, Nothing, v")).await.unwrap();
-        assert!(told[0].starts_with(&format!("d.t|{op}|note|")), "{told:?}");
+        let shown = rows(&mut one, &format!("{task} TABLE t, Nothing, v")).await.unwrap();
+        assert!(shown[0].starts_with(&format!("d.t|{op}|note|")), "{shown:?}");
         let rest = [
             format!("d.t|{op}|status|OK"),
             format!("d.Nothing|{op}|Error|Table 'd.Nothing' doesn't exist"),
@@ -79,7 +79,7 @@ async fn whole_tables_are_looked_after_as_far_as_there_is_anything_to_do() {
             format!("d.v|{op}|Error|'d.v' is not BASE TABLE"),
             format!("d.v|{op}|status|Operation failed"),
         ];
-        assert_eq!(told[1..], rest);
+        assert_eq!(shown[1..], rest);
     }
     let missing = rows(&mut one, "CHECK TABLES nothing").await.unwrap();
     assert_eq!(missing[0], "d.nothing|check|Error|Table 'd.nothing' doesn't exist");

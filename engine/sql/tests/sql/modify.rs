@@ -16,7 +16,7 @@ async fn columns(engine: &Engine) -> Vec<String> {
     table.columns.iter().map(|column| format!("{} {}", column.name, column.ty)).collect()
 }
 
-/// At every version of the change, the node behind writes by the type that it knows, or is told to
+/// At every version of the change, the node behind writes by the type that it knows, or has to
 /// try again: it never takes a value that it cannot know for another, and loses none.
 #[tokio::test]
 async fn a_node_one_version_behind_keeps_to_the_type_that_it_knows() {
@@ -65,7 +65,7 @@ async fn a_node_one_version_behind_keeps_to_the_type_that_it_knows() {
 
 /// A number that is wider than a node's description is nothing that it may read as another one.
 #[tokio::test]
-async fn a_node_one_version_behind_is_told_of_numbers_that_it_has_no_room_for() {
+async fn a_node_one_version_behind_refuses_numbers_that_it_has_no_room_for() {
     let steps = Steps::new();
     let (engine, lagging) = two_nodes(Some(steps.clone()));
     steps.go_on(1);
@@ -134,7 +134,7 @@ async fn writers_lose_nothing_while_a_column_changes_its_type() {
     assert_eq!(columns(&engine).await, ["v int", "id int", "w int"]);
 }
 
-/// Adds one to rows until it is told to stop; how often it did.
+/// Adds one to rows until it is stopped; how often it did.
 async fn count_on(mut session: Session, seed: u32, stop: CancellationToken) -> u64 {
     let (mut n, mut counted) = (seed, 0);
     while !stop.is_cancelled() {
@@ -148,9 +148,9 @@ async fn count_on(mut session: Session, seed: u32, stop: CancellationToken) -> u
     counted
 }
 
-/// Of rows from before, the new column has no values: who reads at an older snapshot is told.
+/// Of rows from before, the new column has no values: who reads at an older snapshot gets an error.
 #[tokio::test]
-async fn an_older_snapshot_is_told_that_a_type_was_changed() {
+async fn an_older_snapshot_fails_once_a_type_was_changed() {
     let engine = engine();
     let mut one = in_database(&engine).await;
     done(&mut one, "CREATE TABLE a (id INT PRIMARY KEY, v INT)").await.unwrap();

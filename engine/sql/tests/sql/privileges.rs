@@ -372,7 +372,7 @@ async fn privileges_are_given_on_by_who_may() {
     assert_eq!(refusal(&mut ann, "REVOKE SELECT ON d.* FROM bob").await, "");
     let shown = rows(&mut root, "SHOW GRANTS FOR bob").await.unwrap();
     assert_eq!(shown, ["GRANT USAGE ON *.* TO `bob`@`%`", "GRANT SELECT ON `d`.`t` TO `bob`@`%`"]);
-    // ALL on everything is everything but giving it on.
+    // ALL on everything does not include GRANT OPTION.
     done(&mut root, "GRANT ALL ON *.* TO ann").await.unwrap();
     assert_eq!(rows(&mut ann, "SELECT a FROM d.secret").await.unwrap(), ["42"]);
     assert!(refusal(&mut ann, "GRANT SELECT ON *.* TO bob").await.starts_with("1045"));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sql::router::{Engine, QueryFacts, TableFacts, allowed, hints, is_sure_of_columns, route};
+use sql::router::{Engine, QueryFacts, TableFacts, allowed, is_sure_of_columns, route};
 
 fn table(name: &str) -> TableFacts {
     TableFacts {
@@ -105,11 +105,7 @@ fn the_session_can_forbid_an_engine() {
 }
 
 #[test]
-fn hint_texts_are_read_as_tidb_writes_them() {
-    let read = hints("HASH_JOIN(t1,t2) READ_FROM_STORAGE(TIFLASH[t1, `d`.`T2`], TIKV[t3]) X(y)");
-    let expected = [("t1", Engine::Columns), ("t2", Engine::Columns), ("t3", Engine::Rows)];
-    assert_eq!(read, expected.map(|(name, engine)| (name.to_owned(), engine)).into());
-    assert_eq!(hints("read_from_storage(columnar[a])"), [("a".into(), Engine::Columns)].into());
+fn allowed_engines_go_by_tidbs_names_too() {
     assert_eq!(allowed("tikv, tidb"), (true, false));
     assert_eq!(allowed("columns"), (false, true));
 }

@@ -1,4 +1,4 @@
-//! Runs every script under `tests/scripts`, each over an empty store, and tells all that is wrong.
+//! Runs every script under `tests/scripts`, each over an empty store, and reports all that is wrong.
 
 use std::path::PathBuf;
 

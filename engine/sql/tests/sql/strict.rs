@@ -17,7 +17,7 @@ async fn numbers() -> Session {
     session
 }
 
-fn told(error: &SqlError) -> (u16, String, &str) {
+fn reported(error: &SqlError) -> (u16, String, &str) {
     let state = String::from_utf8_lossy(&error.sqlstate).into_owned();
     (error.code, state, error.message.as_str())
 }
@@ -44,7 +44,7 @@ async fn conditions_of_what_is_changed_or_deleted_are_strict() {
         ("INSERT INTO t (id, n) SELECT 10, 1 / 0 FROM t LIMIT 1", 1365, "22012", "Division by 0"),
     ] {
         let error = done(&mut one, sql).await.expect_err(sql);
-        assert_eq!(told(&error), (code, state.to_owned(), message), "{sql}");
+        assert_eq!(reported(&error), (code, state.to_owned(), message), "{sql}");
         assert_eq!(warnings(&mut one).await, [format!("Error|{code}|{message}")], "{sql}");
         assert_eq!(all(&mut one).await, before, "{sql}");
     }

@@ -1,4 +1,4 @@
-//! What clients are told of the columns of WITH ROLLUP: the same as without.
+//! The types of the columns of WITH ROLLUP as clients get them: the same as without.
 
 use types::ColumnType;
 

@@ -1,5 +1,5 @@
-//! Zero dates: none is kept, whoever asks for it is told what to write instead, and sessions whose sql_mode has no
-//! NO_ZERO_DATE compare with them as with a moment before all others.
+//! Zero dates: none is kept, the error says what to write instead, and sessions whose sql_mode has no
+//! NO_ZERO_DATE compare with them as with a datetime before all others.
 
 use sql::session::Session;
 
@@ -8,7 +8,7 @@ use super::harness::{done, engine, in_database, rows, warnings};
 /// What WordPress and dumps set.
 const LENIENT: [&str; 2] = ["", "NO_AUTO_VALUE_ON_ZERO"];
 
-async fn moments() -> Session {
+async fn lenient() -> Session {
     let mut session = in_database(&engine()).await;
     let create = "CREATE TABLE t (id INT PRIMARY KEY, d DATE, dt DATETIME(3), ts TIMESTAMP NULL, KEY (d), KEY (dt))";
     done(&mut session, create).await.unwrap();
@@ -20,9 +20,9 @@ async fn moments() -> Session {
 }
 
 #[tokio::test]
-async fn zero_dates_are_before_all_moments_where_the_mode_allows_them() {
-    let mut one = moments().await;
-    let ask = |condition: &str| format!("SELECT id FROM t WHERE {condition} ORDER BY id");
+async fn zero_dates_are_before_all_datetimes_where_the_mode_allows_them() {
+    let mut one = lenient().await;
+    let select = |condition: &str| format!("SELECT id FROM t WHERE {condition} ORDER BY id");
     for (condition, wanted) in [
         ("d = '0000-00-00'", ""),
         ("d <> '0000-00-00'", "1 2"),
@@ -44,7 +44,7 @@ async fn zero_dates_are_before_all_moments_where_the_mode_allows_them() {
             done(&mut one, &format!("SET sql_mode = '{mode}'")).await.unwrap();
             for zone in ["+00:00", "-11:00", "Europe/Berlin"] {
                 done(&mut one, &format!("SET time_zone = '{zone}'")).await.unwrap();
-                let found = rows(&mut one, &ask(condition)).await.unwrap();
+                let found = rows(&mut one, &select(condition)).await.unwrap();
                 assert_eq!(found, wanted, "{condition} in {zone}");
             }
         }
@@ -52,7 +52,7 @@ async fn zero_dates_are_before_all_moments_where_the_mode_allows_them() {
     done(&mut one, "UPDATE t SET d = NULL WHERE d = '0000-00-00' OR d < '1900-01-01'")
         .await
         .unwrap();
-    assert_eq!(rows(&mut one, &ask("d IS NOT NULL")).await.unwrap(), ["1"]);
+    assert_eq!(rows(&mut one, &select("d IS NOT NULL")).await.unwrap(), ["1"]);
     // As in MySQL 8: neither with the mode, nor of what is no zero date.
     for (mode, condition) in [
         ("NO_ZERO_DATE", "d > '0000-00-00'"),
@@ -63,14 +63,14 @@ async fn zero_dates_are_before_all_moments_where_the_mode_allows_them() {
         ("", "d > ''"),
     ] {
         done(&mut one, &format!("SET sql_mode = '{mode}'")).await.unwrap();
-        let error = rows(&mut one, &ask(condition)).await.expect_err(condition);
+        let error = rows(&mut one, &select(condition)).await.expect_err(condition);
         assert_eq!(error.code, 1525, "{condition}: {}", error.message);
     }
 }
 
 #[tokio::test]
 async fn a_zero_date_is_refused_by_name_in_any_mode() {
-    let mut one = moments().await;
+    let mut one = lenient().await;
     let before = rows(&mut one, "SELECT * FROM t ORDER BY id").await.unwrap();
     let besides = "(zero dates are not kept: write NULL or a day of the calendar)";
     for mode in LENIENT.into_iter().chain([sql::variables::SQL_MODE]) {
@@ -132,9 +132,9 @@ async fn ignore_stores_the_time_that_a_text_begins_with_or_null() {
     ] {
         let insert = format!("INSERT IGNORE INTO t VALUES ({id}, '{text}', '{text}')");
         done(&mut one, &insert).await.unwrap();
-        let told = ["d", "dt"]
+        let warned = ["d", "dt"]
             .map(|name| format!("Warning|1265|Data truncated for column '{name}' at row 1"));
-        assert_eq!(warnings(&mut one).await, told, "{text}");
+        assert_eq!(warnings(&mut one).await, warned, "{text}");
         let stored = rows(&mut one, &format!("SELECT d, dt FROM t WHERE id = {id}")).await.unwrap();
         assert_eq!(stored, [format!("{d}|{dt}")], "{text}");
     }

@@ -41,7 +41,7 @@ struct State {
     faults: Faults,
     /// Why a machine stopped.
     fault: Option<Error>,
-    founded: BTreeMap<RegionId, Region>,
+    initial_regions: BTreeMap<RegionId, Region>,
     peers: BTreeMap<RegionId, SimPeer>,
 }
 
@@ -64,7 +64,7 @@ impl SimGroups {
         let state = Mutex::new(State {
             faults,
             fault: None,
-            founded: BTreeMap::new(),
+            initial_regions: BTreeMap::new(),
             peers: BTreeMap::new(),
         });
         let [alone, held, full] = [false; 3].map(AtomicBool::new);
@@ -89,9 +89,9 @@ impl SimGroups {
         self.state.lock().fault.clone()
     }
 
-    /// A region as it was founded.
-    pub fn founded(&self, region: RegionId) -> Region {
-        self.state.lock().founded[&region].clone()
+    /// A region as it was created.
+    pub fn initial_region(&self, region: RegionId) -> Region {
+        self.state.lock().initial_regions[&region].clone()
     }
 
     pub fn heal(&self) {
@@ -116,7 +116,7 @@ impl SimGroups {
     }
 
     /// Leadership goes and comes back. What was not applied yet survives up to some point; nobody
-    /// is told of the rest.
+    /// learns of the rest.
     pub fn elect(&self, region: RegionId) {
         let mut state = self.state.lock();
         let Some(peer) = state.peers.get_mut(&region) else { return };
@@ -206,7 +206,7 @@ impl SimGroups {
 impl State {
     fn lead(&mut self, mut machine: Box<dyn Machine>) {
         let region = machine.region().id;
-        self.founded.insert(region, machine.region().clone());
+        self.initial_regions.insert(region, machine.region().clone());
         let term = INITIAL_POSITION.term + 1;
         let at = Position { index: machine.applied().index + 1, term };
         machine.apply(at, Command::Empty).unwrap();

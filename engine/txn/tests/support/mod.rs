@@ -1,5 +1,5 @@
 //! A cluster in one process with a clock of its own: row nodes whose groups lose, delay and repeat as
-//! a seed says, a directory with an old picture, links that break.
+//! a seed says, a directory with stale routes, links that break.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod groups;
@@ -39,7 +39,7 @@ pub struct Faults {
     pub repeat: f64,
     /// A proposal is refused.
     pub drop: f64,
-    /// A proposal's outcome is not told.
+    /// A proposal's outcome is not reported.
     pub unknown: f64,
     /// A leader that was deposed some time ago answers of row locks, on its own word.
     pub deposed: f64,
@@ -66,7 +66,7 @@ pub struct World {
     pub tick: AtomicU64,
     last: Mutex<Timestamp>,
     ids: AtomicU64,
-    picture: Mutex<Vec<Route>>,
+    routes: Mutex<Vec<Route>>,
 }
 
 pub fn table(version: u32) -> Arc<Table> {
@@ -159,7 +159,7 @@ impl World {
             tick: AtomicU64::new(0),
             last: Mutex::default(),
             ids: AtomicU64::new(10_000),
-            picture: Mutex::default(),
+            routes: Mutex::default(),
         });
         world.refresh();
         world
@@ -186,7 +186,7 @@ impl World {
             }
         }
         routes.sort_by(|a, b| a.region.start.cmp(&b.region.start));
-        *self.picture.lock() = routes;
+        *self.routes.lock() = routes;
     }
 
     /// The node that holds the region of a key, and the region.
@@ -285,12 +285,12 @@ impl Directory for Known {
 
     async fn locate(&self, key: &[u8]) -> Result<Route> {
         self.0.delay().await;
-        // Sometimes it has heard the news, sometimes not.
+        // Sometimes it has the newest routes, sometimes not.
         if self.0.random.chance(0.3) {
             self.0.refresh();
         }
-        let picture = self.0.picture.lock();
-        picture
+        let routes = self.0.routes.lock();
+        routes
             .iter()
             .find(|route| route.region.contains(key))
             .cloned()
@@ -300,7 +300,7 @@ impl Directory for Known {
     async fn regions(&self, _: RegionKind) -> Result<Vec<Route>> {
         self.0.delay().await;
         self.0.refresh();
-        Ok(self.0.picture.lock().clone())
+        Ok(self.0.routes.lock().clone())
     }
 
     fn forget(&self, _: RegionId) {}
@@ -380,7 +380,7 @@ impl RowTransport for Link {
                 service.handle(request).await;
             });
         }
-        let asked = match &request {
+        let locked = match &request {
             Request::Acquire { keys, rows: true, .. } => Some(keys.clone()),
             _ => None,
         };
@@ -388,7 +388,7 @@ impl RowTransport for Link {
             Some(response) => response,
             None => service.handle(request).await,
         };
-        self.remember(asked, &response);
+        self.remember(locked, &response);
         world.delay().await;
         self.alive().await;
         if world.random.chance(faults.lose_answer) {

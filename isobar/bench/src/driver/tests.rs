@@ -11,11 +11,11 @@ use super::schedule::Schedule;
 use super::*;
 use crate::random::stream;
 
-/// Answers after `service`, and stands still between two moments.
+/// Answers after `service`, and stands still between two points in time.
 struct Server {
     service: Duration,
     stall: Option<(Instant, Instant)>,
-    asked: AtomicU64,
+    attempts: AtomicU64,
     /// Every n-th attempt fails so.
     fails: Option<(u64, Failure)>,
     refuses: bool,
@@ -23,7 +23,7 @@ struct Server {
 
 impl Server {
     fn new(service: Duration) -> Self {
-        Server { service, stall: None, asked: AtomicU64::new(0), fails: None, refuses: false }
+        Server { service, stall: None, attempts: AtomicU64::new(0), fails: None, refuses: false }
     }
 }
 
@@ -41,11 +41,11 @@ impl Work for Server {
     fn draw(&self, _: &mut Random) {}
 
     fn kind(&self, (): &()) -> &'static str {
-        "ask"
+        "query"
     }
 
     async fn run(&self, (): &mut (), (): &()) -> Result<Ending, Failure> {
-        let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = self.attempts.fetch_add(1, Ordering::Relaxed) + 1;
         tokio::time::sleep(self.service).await;
         if let Some((from, to)) = self.stall
             && (from..to).contains(&Instant::now())
@@ -133,7 +133,7 @@ async fn long_transactions_are_counted_where_they_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn conflicts_are_repeated_and_counted_and_errors_are_told_by_number() {
+async fn conflicts_are_repeated_and_counted_and_errors_are_reported_by_number() {
     let mut server = Server::new(Duration::from_millis(1));
     server.fails = Some((4, Failure::Retry("1213".into())));
     let phase = drive_it(server, &open(200.0, 10)).await.unwrap();
@@ -158,7 +158,7 @@ async fn what_hangs_is_an_error_after_its_timeout() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_not_there_is_told() {
+async fn a_server_that_is_not_there_is_reported() {
     let mut server = Server::new(Duration::ZERO);
     server.refuses = true;
     let error = drive_it(server, &open(50.0, 60)).await.unwrap_err();

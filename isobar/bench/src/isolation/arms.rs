@@ -200,7 +200,7 @@ impl Bench {
         let cpu = used.iter().map(|(name, used)| (name.clone(), used.cpu_seconds)).collect();
         let written_mb =
             used.iter().map(|(name, used)| (name.clone(), used.written_bytes / 1e6)).collect();
-        let batch = batch.map(|batch| batch.figures).filter(|_| arm != Arm::Control);
+        let batch = batch.map(|batch| batch.result).filter(|_| arm != Arm::Control);
         Ok(Sample {
             arm,
             round,
@@ -245,7 +245,7 @@ impl Bench {
         named
     }
 
-    /// What each process used; one that was started again meanwhile is told and left out.
+    /// What each process used; one that was started again meanwhile is reported and left out.
     fn used(
         &mut self,
         before: &BTreeMap<String, (u32, Used)>,
@@ -345,13 +345,13 @@ impl Bench {
     }
 
     async fn spark_batch(&self) -> Result<Command> {
-        let doors = self.cluster.doors().await?;
+        let flight_addresses = self.cluster.flight_addresses().await?;
         let tables = match &self.work.workload {
             Workload::Tpcc(_) => vec!["order_line".to_owned()],
             workload => workload.tables(),
         };
         let words = self.args.spark_command.split_whitespace().map(|word| {
-            word.replace("{endpoints}", &doors.join(","))
+            word.replace("{endpoints}", &flight_addresses.join(","))
                 .replace("{database}", self.cluster.online.database())
                 .replace("{tables}", &tables.join(","))
         });
@@ -427,8 +427,8 @@ impl Bench {
         let load = drive(self.work.clone(), &settings, &self.stop, output::progress(&label));
         let (phase, batch) = tokio::join!(load, beside);
         let lag = lag.stop().await;
-        let at = |(moment, lag): &(Instant, f64)| {
-            moment.checked_duration_since(begin).map(|since| [since.as_secs_f64(), *lag])
+        let at = |(time, lag): &(Instant, f64)| {
+            time.checked_duration_since(begin).map(|since| [since.as_secs_f64(), *lag])
         };
         let lag = lag.samples.iter().filter_map(at).collect();
         Ok(Timeline { arm, series: phase?.series, batch: batch?, lag })

@@ -62,9 +62,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// Flight doors of columnar nodes.
-    pub async fn doors(&self) -> Result<Vec<String>> {
-        replicas::doors(&self.online).await
+    /// Addresses of the columnar nodes' Flight servers.
+    pub async fn flight_addresses(&self) -> Result<Vec<String>> {
+        replicas::flight_addresses(&self.online).await
     }
 
     /// The nodes' processes by name, where they run here.

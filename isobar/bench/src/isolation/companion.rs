@@ -1,6 +1,6 @@
 //! What runs beside the online load: a batch by SQL, a batch by Spark, or the control, as a process of its own.
 //!
-//! It tells of itself in lines of JSON, ends when its standard input does, and never outlives this process.
+//! It reports in lines of JSON, ends when its standard input does, and never outlives this process.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::Notify;
 
 use crate::batch::Event;
-use crate::report::BatchFigures;
+use crate::report::BatchResult;
 
 /// How long it may take to stop.
 const STOP: Duration = Duration::from_secs(20);
@@ -26,11 +26,11 @@ pub struct Companion {
     /// Kept apart: waiting for a child closes its standard input.
     input: Option<ChildStdin>,
     pid: u32,
-    heard: Arc<Heard>,
+    received: Arc<Received>,
 }
 
 #[derive(Default)]
-struct Heard {
+struct Received {
     events: Mutex<Vec<Event>>,
     complaints: Mutex<Vec<String>>,
     news: Notify,
@@ -50,34 +50,34 @@ impl Companion {
             .with_context(|| format!("cannot start {:?}", command.as_std().get_program()))?;
         let pid = child.id().context("the batch's process ended at once")?;
         let input = child.stdin.take();
-        let heard = Arc::new(Heard::default());
+        let received = Arc::new(Received::default());
         if let Some(out) = child.stdout.take() {
-            let heard = heard.clone();
+            let received = received.clone();
             tokio::spawn(async move {
                 let mut lines = BufReader::new(out).lines();
                 while let Ok(Some(line)) = lines.next_line().await {
                     // Other output is none of ours.
                     if let Ok(event) = serde_json::from_str(&line) {
-                        heard.events.lock().push(event);
-                        heard.news.notify_one();
+                        received.events.lock().push(event);
+                        received.news.notify_one();
                     }
                 }
-                heard.news.notify_one();
+                received.news.notify_one();
             });
         }
         if let Some(complaints) = child.stderr.take() {
-            let heard = heard.clone();
+            let received = received.clone();
             tokio::spawn(async move {
                 let mut lines = BufReader::new(complaints).lines();
                 while let Ok(Some(line)) = lines.next_line().await {
-                    let mut kept = heard.complaints.lock();
+                    let mut kept = received.complaints.lock();
                     kept.push(line);
                     let most = kept.len().saturating_sub(COMPLAINTS);
                     kept.drain(..most);
                 }
             });
         }
-        Ok(Companion { child, input, pid, heard })
+        Ok(Companion { child, input, pid, received })
     }
 
     /// Its process.
@@ -87,14 +87,14 @@ impl Companion {
 
     /// Until it is warm.
     pub async fn ready(&mut self, limit: Duration) -> Result<()> {
-        let heard = self.heard.clone();
+        let received = self.received.clone();
         let wait = async {
             loop {
-                if heard.events.lock().contains(&Event::Ready) {
+                if received.events.lock().contains(&Event::Ready) {
                     return Ok(());
                 }
                 tokio::select! {
-                    () = heard.news.notified() => {}
+                    () = received.news.notified() => {}
                     status = self.child.wait() => bail!("it ended before it was ready: {}", status?),
                 }
             }
@@ -110,8 +110,8 @@ impl Companion {
 
     /// What it said on standard error and of failed queries, at the end.
     fn complaints(&self) -> String {
-        let mut lines = self.heard.complaints.lock().clone();
-        let events = self.heard.events.lock();
+        let mut lines = self.received.complaints.lock().clone();
+        let events = self.received.events.lock();
         lines.extend(events.iter().filter_map(|event| match event {
             Event::Error { text } => Some(text.clone()),
             _ => None,
@@ -119,13 +119,13 @@ impl Companion {
         lines.join("\n")
     }
 
-    /// Stops it, and tells what it did.
+    /// Stops it, and returns what it did.
     pub async fn stop(mut self) -> Done {
         drop(self.input.take());
         if tokio::time::timeout(STOP, self.child.wait()).await.is_err() {
             let _ = self.child.kill().await;
         }
-        figures(&self.heard.events.lock())
+        summarize(&self.received.events.lock())
     }
 }
 
@@ -133,7 +133,7 @@ impl Companion {
 #[derive(Default)]
 pub struct Done {
     /// For the report.
-    pub figures: BatchFigures,
+    pub result: BatchResult,
     /// The first failure.
     pub first_error: Option<String>,
     /// Bytes of the rows that came to the client, and how many these rows were.
@@ -151,33 +151,33 @@ impl Done {
 }
 
 /// Rows per second of each kind, over the time that its queries took.
-fn figures(events: &[Event]) -> Done {
+fn summarize(events: &[Event]) -> Done {
     let mut done = Done::default();
-    let mut figures = BatchFigures::default();
+    let mut result = BatchResult::default();
     let mut sums = std::collections::BTreeMap::<&str, (u64, f64)>::new();
     for event in events {
         match event {
             Event::Ready => {}
             Event::Error { text } => {
-                figures.errors += 1;
-                figures.first_error.get_or_insert_with(|| text.clone());
+                result.errors += 1;
+                result.first_error.get_or_insert_with(|| text.clone());
             }
             Event::Query { kind, rows, seconds, bytes, .. } => {
                 if *bytes > 0 {
                     done.came = (done.came.0 + bytes, done.came.1 + rows);
                 }
                 done.read = (done.read.0 + rows, done.read.1 + seconds);
-                figures.queries += 1;
+                result.queries += 1;
                 let sum = sums.entry(kind).or_default();
                 *sum = (sum.0 + rows, sum.1 + seconds);
             }
         }
     }
     for (kind, (rows, seconds)) in sums {
-        figures.rows_per_second.insert(kind.to_owned(), rows as f64 / seconds.max(1e-9));
+        result.rows_per_second.insert(kind.to_owned(), rows as f64 / seconds.max(1e-9));
     }
-    done.first_error = figures.first_error.clone();
-    done.figures = figures;
+    done.first_error = result.first_error.clone();
+    done.result = result;
     done
 }
 
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_tells_of_itself_and_ends_with_its_input() {
+    async fn it_reports_and_ends_with_its_input() {
         let query = r#"{"event":"query","kind":"scan","rows":50,"seconds":0.5,"end_ms":1}"#;
         let script = format!(
             "echo noise; echo '{{\"event\":\"ready\"}}'; echo '{query}'; echo '{query}'; cat"
@@ -200,13 +200,13 @@ mod tests {
         let mut companion = shell(&script);
         companion.ready(Duration::from_secs(10)).await.unwrap();
         let pid = companion.pid();
-        let figures = companion.stop().await.figures;
-        assert_eq!((figures.queries, figures.rows_per_second["scan"]), (2, 100.0));
+        let result = companion.stop().await.result;
+        assert_eq!((result.queries, result.rows_per_second["scan"]), (2, 100.0));
         assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "it is gone");
     }
 
     #[tokio::test]
-    async fn one_that_ends_or_says_nothing_is_told() {
+    async fn one_that_ends_or_says_nothing_is_reported() {
         let mut companion = shell("echo 'no such table' >&2; exit 3");
         let error = format!("{:#}", companion.ready(Duration::from_secs(10)).await.unwrap_err());
         assert!(error.contains("exit status: 3"), "{error}");

@@ -1,4 +1,4 @@
-//! From samples to figures: means and intervals, differences within rounds, limits.
+//! From samples to results: means and intervals, differences within rounds, limits.
 //!
 //! Pure: it reads samples and nothing else.
 
@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use super::Args;
 use crate::latency::Phase;
-use crate::report::{Arm, ArmFigures, Difference, LimitResult, Sample};
+use crate::report::{Arm, ArmResult, Difference, LimitResult, Sample};
 use crate::stats::{Estimate, Verdict, difference, judge};
 
 /// Latency metrics, as they are named on the command line and in reports.
@@ -100,11 +100,11 @@ fn why_unresolved(args: &Args, samples: &[&Sample]) -> Option<String> {
 }
 
 /// Each arm over all rounds.
-pub fn arms(args: &Args, samples: &[Sample]) -> Vec<ArmFigures> {
-    args.arms().into_iter().map(|arm| figures(args, arm, &of(samples, arm))).collect()
+pub fn arms(args: &Args, samples: &[Sample]) -> Vec<ArmResult> {
+    args.arms().into_iter().map(|arm| summarize(args, arm, &of(samples, arm))).collect()
 }
 
-fn figures(args: &Args, arm: Arm, samples: &[&Sample]) -> ArmFigures {
+fn summarize(args: &Args, arm: Arm, samples: &[&Sample]) -> ArmResult {
     let latency_ms = LATENCIES
         .iter()
         .map(|metric| ((*metric).to_owned(), Estimate::of(&values(samples, metric))))
@@ -117,7 +117,7 @@ fn figures(args: &Args, arm: Arm, samples: &[&Sample]) -> ArmFigures {
     };
     let batches: Vec<_> = samples.iter().filter_map(|sample| sample.batch.as_ref()).collect();
     let why = why_unresolved(args, samples);
-    ArmFigures {
+    ArmResult {
         arm,
         name: arm.name().to_owned(),
         says: arm.says().to_owned(),
@@ -218,7 +218,7 @@ pub fn verdict(limits: &[LimitResult]) -> Option<Verdict> {
     match () {
         () if limits.is_empty() => None,
         () if any(Verdict::NotMet) => Some(Verdict::NotMet),
-        () if any(Verdict::CouldNotTell) => Some(Verdict::CouldNotTell),
+        () if any(Verdict::Inconclusive) => Some(Verdict::Inconclusive),
         () => Some(Verdict::Met),
     }
 }

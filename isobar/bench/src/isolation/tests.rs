@@ -6,7 +6,7 @@ use clap::Parser;
 
 use super::*;
 use crate::latency::{Quantiles, Second};
-use crate::report::{BatchFigures, Pinning, Timeline};
+use crate::report::{BatchResult, Pinning, Timeline};
 use crate::stats::judge as judge_estimate;
 
 #[derive(Parser)]
@@ -32,10 +32,10 @@ fn sample(arm: Arm, round: usize, p95: f64, tps: f64) -> Sample {
     open.retries.insert("1213".into(), 2);
     let mut closed = open.clone();
     closed.tps = tps;
-    let batch = arm.is_loaded().then(|| BatchFigures {
+    let batch = arm.is_loaded().then(|| BatchResult {
         rows_per_second: BTreeMap::from([("scan".into(), 1e6), ("aggregate".into(), 5e6)]),
         queries: 10,
-        ..BatchFigures::default()
+        ..BatchResult::default()
     });
     let cpu = BTreeMap::from([
         ("row-1".to_owned(), 0.3),
@@ -116,13 +116,13 @@ fn limits_are_met_missed_or_left_open() {
     assert_eq!(verdict(rounds(8, 1.0, 1.0)), Some(Verdict::Met));
     assert_eq!(verdict(rounds(8, 9.0, 1.0)), Some(Verdict::NotMet));
     assert_eq!(verdict(rounds(8, 1.0, 6.0)), Some(Verdict::NotMet));
-    assert_eq!(verdict(rounds(8, 5.0, 1.0)), Some(Verdict::CouldNotTell));
+    assert_eq!(verdict(rounds(8, 5.0, 1.0)), Some(Verdict::Inconclusive));
     assert_eq!(
         verdict(rounds(1, 1.0, 1.0)),
-        Some(Verdict::CouldNotTell),
+        Some(Verdict::Inconclusive),
         "one round has no interval"
     );
-    assert_eq!(verdict(Vec::new()), Some(Verdict::CouldNotTell));
+    assert_eq!(verdict(Vec::new()), Some(Verdict::Inconclusive));
     assert_eq!(report(&args(&["--no-spark"]), rounds(8, 50.0, 50.0)).verdict, None);
 }
 
@@ -172,7 +172,7 @@ fn a_page_is_well_formed_and_says_which_limit_is_not_met() {
     let page = crate::report::html(&report);
     check_tags(&page);
     assert!(page.len() < 300_000);
-    for told in [
+    for expected in [
         "NOT MET",
         "p95 ≤ 5 %",
         "condition 1 is violated",
@@ -182,7 +182,7 @@ fn a_page_is_well_formed_and_says_which_limit_is_not_met() {
         "row-1 was started again",
         "0.80 processors",
     ] {
-        assert!(page.contains(told), "{told}");
+        assert!(page.contains(expected), "{expected}");
     }
     for foreign in ["http://", "https://", "src=", "href=", "<b>\"", "NaN", "<script"] {
         assert!(!page.contains(foreign), "{foreign}");
@@ -211,11 +211,11 @@ fn a_headline_claims_no_more_than_its_interval() {
 }
 
 #[test]
-fn few_transactions_are_told() {
+fn few_transactions_are_reported() {
     let with = |count: u64| {
         let mut one = sample(Arm::Alone, 1, 10.0, 100.0);
-        let figures = crate::latency::KindFigures { transactions: count, ..Default::default() };
-        one.open.kinds.insert("a".into(), figures);
+        let kind = crate::latency::KindResult { transactions: count, ..Default::default() };
+        one.open.kinds.insert("a".into(), kind);
         machine::few_transactions(&[one])
     };
     assert!(with(150).unwrap().contains("p95, p99 and p99.9"));

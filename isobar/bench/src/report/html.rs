@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::model::{Arm, ArmFigures, Report, Timeline};
+use super::model::{Arm, ArmResult, Report, Timeline};
 use super::svg::{Bar, Dot, Line, bars, dots, escape, over_time, short};
 use super::text::{verdict, with_interval};
 use crate::stats::{Estimate, Verdict};
@@ -42,8 +42,8 @@ fn colour(arm: Arm) -> &'static str {
     }
 }
 
-fn arm(report: &Report, arm: Arm) -> Option<&ArmFigures> {
-    report.arms.iter().find(|figures| figures.arm == arm)
+fn arm(report: &Report, arm: Arm) -> Option<&ArmResult> {
+    report.arms.iter().find(|result| result.arm == arm)
 }
 
 /// A difference in per cent with a sign.
@@ -75,7 +75,7 @@ fn head(out: &mut String, report: &Report) {
     for (title, value, note) in cards(report) {
         let _ = write!(
             out,
-            "<div class=\"card\"><p class=\"name\">{}</p><p class=\"figure\">{}</p><p class=\"small\">{}</p></div>",
+            "<div class=\"card\"><p class=\"name\">{}</p><p class=\"number\">{}</p><p class=\"small\">{}</p></div>",
             escape(title),
             escape(&value),
             escape(&note)
@@ -95,7 +95,7 @@ fn head(out: &mut String, report: &Report) {
 /// Half an interval, in per cent, beyond which its middle is no headline.
 const KNOWN: f64 = 10.0;
 
-/// What the run found of its main question, in a sentence that claims no more than the interval.
+/// The run's main result, in a sentence that claims no more than the interval.
 fn headline(report: &Report) -> String {
     let found = report
         .differences
@@ -115,7 +115,7 @@ fn headline(report: &Report) -> String {
 
 fn cards(report: &Report) -> Vec<(&'static str, String, String)> {
     let mut cards = Vec::new();
-    let p95 = |which: Arm| arm(report, which).and_then(|figures| figures.latency_ms.get("p95"));
+    let p95 = |which: Arm| arm(report, which).and_then(|result| result.latency_ms.get("p95"));
     for (title, which) in [
         ("p95, online alone", Arm::Alone),
         ("p95, batch on columns", Arm::Columns),
@@ -156,7 +156,7 @@ fn limits(out: &mut String, report: &Report) {
             let class = match limit.verdict {
                 Verdict::Met => "met",
                 Verdict::NotMet => "missed",
-                Verdict::CouldNotTell => "open",
+                Verdict::Inconclusive => "open",
             };
             let _ = write!(
                 out,
@@ -241,16 +241,16 @@ fn plot(
     report: &Report,
     title: &str,
     unit: &str,
-    of: impl Fn(&ArmFigures) -> Option<Estimate>,
+    of: impl Fn(&ArmResult) -> Option<Estimate>,
 ) -> String {
     let lines: Vec<Dot> = report
         .arms
         .iter()
-        .filter_map(|figures| {
-            let estimate = of(figures).filter(|estimate| estimate.rounds > 0)?;
+        .filter_map(|result| {
+            let estimate = of(result).filter(|estimate| estimate.rounds > 0)?;
             Some(Dot {
-                name: figures.name.clone(),
-                colour: colour(figures.arm),
+                name: result.name.clone(),
+                colour: colour(result.arm),
                 value: estimate.mean,
                 half: estimate.half_width,
             })
@@ -262,19 +262,17 @@ fn plot(
 fn latency_section(out: &mut String, report: &Report) {
     out.push_str(
         "<section><h2>Latency and throughput by arm</h2><p>Means over rounds with 95 % intervals. Latency is that of an \
-         open loop, from the moment at which a transaction was meant to start. What counts is the distance between \
+         open loop, from the time at which a transaction was meant to start. What counts is the distance between \
          the batch on columns and the control: a process that uses the same hardware and no database.</p><div class=\"pair\">",
     );
     for metric in ["p50", "p95", "p99", "p99.9"] {
-        out.push_str(&plot(report, metric, "ms", |figures| {
-            figures.latency_ms.get(metric).copied()
-        }));
+        out.push_str(&plot(report, metric, "ms", |result| result.latency_ms.get(metric).copied()));
     }
-    out.push_str(&plot(report, "throughput, closed loop", "transactions/s", |figures| {
-        Some(figures.throughput)
+    out.push_str(&plot(report, "throughput, closed loop", "transactions/s", |result| {
+        Some(result.throughput)
     }));
-    out.push_str(&plot(report, "replica lag, p99", "ms", |figures| {
-        figures.lag_ms.get("p99").copied()
+    out.push_str(&plot(report, "replica lag, p99", "ms", |result| {
+        result.lag_ms.get("p99").copied()
     }));
     out.push_str("</div></section>");
 }
@@ -282,14 +280,14 @@ fn latency_section(out: &mut String, report: &Report) {
 fn batch_section(out: &mut String, report: &Report) {
     out.push_str("<section><h2>The batch, and who used the processors</h2><div class=\"pair\">");
     for kind in ["scan", "aggregate"] {
-        let of = |figures: &ArmFigures| figures.batch_rows_per_second.get(kind).copied();
+        let of = |result: &ArmResult| result.batch_rows_per_second.get(kind).copied();
         out.push_str(&plot(report, &format!("{kind}, one after the other"), "rows/s", of));
     }
     out.push_str("</div>");
     let lines: Vec<Bar> = report
         .arms
         .iter()
-        .map(|figures| Bar { name: figures.name.clone(), parts: processes(&figures.cpu) })
+        .map(|result| Bar { name: result.name.clone(), parts: processes(&result.cpu) })
         .collect();
     out.push_str(&figure(&bars("processor time by process", "processors", &lines)));
     out.push_str("</section>");
@@ -321,7 +319,7 @@ fn row(out: &mut String, cell: &str, cells: &[String]) {
 }
 
 fn tables(out: &mut String, report: &Report) {
-    out.push_str("<section><h2>Figures</h2><div class=\"wide\"><table><thead>");
+    out.push_str("<section><h2>Measurements</h2><div class=\"wide\"><table><thead>");
     let names = [
         "arm",
         "p50 ms",
@@ -337,8 +335,8 @@ fn tables(out: &mut String, report: &Report) {
     ];
     row(out, "th", &names.map(str::to_owned));
     out.push_str("</thead><tbody>");
-    for figures in &report.arms {
-        row(out, "td", &arm_row(figures));
+    for result in &report.arms {
+        row(out, "td", &arm_row(result));
     }
     out.push_str("</tbody></table></div><h2>Differences within rounds</h2><div class=\"wide\"><table><thead>");
     row(out, "th", &["", "p50", "p95", "p99", "p99.9", "throughput"].map(str::to_owned));
@@ -352,41 +350,40 @@ fn tables(out: &mut String, report: &Report) {
     out.push_str("</tbody></table></div></section>");
 }
 
-fn arm_row(figures: &ArmFigures) -> Vec<String> {
+fn arm_row(result: &ArmResult) -> Vec<String> {
     let list = |counts: &BTreeMap<String, u64>| match counts.is_empty() {
         true => "0".to_owned(),
         false => {
             counts.iter().map(|(code, n)| format!("{code}: {n}")).collect::<Vec<_>>().join(", ")
         }
     };
-    let latency = |name: &str| figures.latency_ms.get(name).map(with_interval).unwrap_or_default();
-    let lag = |name: &str| figures.lag_ms.get(name).map_or("–".to_owned(), |lag| short(lag.mean));
-    let rates = figures.batch_rows_per_second.iter();
+    let latency = |name: &str| result.latency_ms.get(name).map(with_interval).unwrap_or_default();
+    let lag = |name: &str| result.lag_ms.get(name).map_or("–".to_owned(), |lag| short(lag.mean));
+    let rates = result.batch_rows_per_second.iter();
     let rates: Vec<String> =
         rates.map(|(kind, rate)| format!("{kind} {}", with_interval(rate))).collect();
-    let mut resolved = match &figures.unresolved {
+    let mut resolved = match &result.unresolved {
         None => "yes".to_owned(),
         Some(why) => format!("not resolved: {why}"),
     };
-    if figures.overruns > 0 {
-        let _ =
-            write!(resolved, "; could not keep up with the rate in {} rounds", figures.overruns);
+    if result.overruns > 0 {
+        let _ = write!(resolved, "; could not keep up with the rate in {} rounds", result.overruns);
     }
-    if let Some(error) = &figures.batch_first_error {
+    if let Some(error) = &result.batch_first_error {
         let _ =
-            write!(resolved, "; {} batch queries failed, the first: {error}", figures.batch_errors);
+            write!(resolved, "; {} batch queries failed, the first: {error}", result.batch_errors);
     }
     vec![
-        figures.name.clone(),
+        result.name.clone(),
         latency("p50"),
         latency("p95"),
         latency("p99"),
         latency("p99.9"),
-        with_interval(&figures.throughput),
+        with_interval(&result.throughput),
         format!("{} / {}", lag("p50"), lag("p99")),
         if rates.is_empty() { "–".to_owned() } else { rates.join(", ") },
-        list(&figures.errors),
-        list(&figures.retries),
+        list(&result.errors),
+        list(&result.retries),
         resolved,
     ]
 }
@@ -409,8 +406,8 @@ fn pairs(out: &mut String, pairs: &BTreeMap<String, String>) {
 
 fn method(out: &mut String, report: &Report) {
     out.push_str("<section><h2>How it was measured</h2><h3>Arms</h3><ul>");
-    for figures in &report.arms {
-        let _ = write!(out, "<li><b>{}</b>: {}</li>", escape(&figures.name), escape(&figures.says));
+    for result in &report.arms {
+        let _ = write!(out, "<li><b>{}</b>: {}</li>", escape(&result.name), escape(&result.says));
     }
     out.push_str("</ul>");
     if let Some(size) = &report.control {

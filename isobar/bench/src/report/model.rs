@@ -84,7 +84,7 @@ pub struct Sample {
     /// Replica lag: median and 99th percentile of the samples, ms.
     pub lag_ms: Option<[f64; 2]>,
     /// The batch.
-    pub batch: Option<BatchFigures>,
+    pub batch: Option<BatchResult>,
     /// Processor seconds per second, by process.
     pub cpu: BTreeMap<String, f64>,
     /// Megabytes written per second, by process.
@@ -93,7 +93,7 @@ pub struct Sample {
 
 /// What a batch did beside one arm.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct BatchFigures {
+pub struct BatchResult {
     /// Rows per second of each kind of query.
     pub rows_per_second: BTreeMap<String, f64>,
     /// Queries that ended.
@@ -106,7 +106,7 @@ pub struct BatchFigures {
 
 /// An arm over all rounds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ArmFigures {
+pub struct ArmResult {
     /// Which.
     pub arm: Arm,
     /// In a few words.
@@ -174,7 +174,7 @@ pub struct Timeline {
     pub series: Vec<Second>,
     /// When the batch ran.
     pub batch: [f64; 2],
-    /// Replica lag in ms, with its moment in seconds.
+    /// Replica lag in ms, with its time in seconds.
     pub lag: Vec<[f64; 2]>,
 }
 
@@ -219,7 +219,7 @@ pub struct Report {
     /// Why there were no more.
     pub ended_because: String,
     /// Each arm over all rounds.
-    pub arms: Vec<ArmFigures>,
+    pub arms: Vec<ArmResult>,
     /// Arms against each other.
     pub differences: Vec<Difference>,
     /// Limits.

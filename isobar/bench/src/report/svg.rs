@@ -41,7 +41,7 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// A round number, as an axis tells it: without the noughts that say how exact a figure is.
+/// A round number, as an axis shows it: without the noughts that say how exact it is.
 fn round(value: f64) -> String {
     let text = short(value);
     let (number, unit) = text.split_once(' ').map_or((&*text, None), |(n, unit)| (n, Some(unit)));
@@ -232,7 +232,7 @@ pub fn dots(title: &str, unit: &str, dots: &[Dot]) -> String {
     for (number, dot) in dots.iter().enumerate() {
         let y = TOP + STEP * (number as f64 + 0.5) - 4.0;
         svg.text(LEFT - 12.0, y + 4.0, "end", "label", &dot.name);
-        let told = match dot.half {
+        let value = match dot.half {
             Some(half) => format!("{} ± {} {unit}", short(dot.value), short(half)),
             None => format!("{} {unit}, one round", short(dot.value)),
         };
@@ -243,7 +243,7 @@ pub fn dots(title: &str, unit: &str, dots: &[Dot]) -> String {
                 svg.line([x, y - 4.0], [x, y + 4.0], dot.colour, 2.0);
             }
         }
-        svg.dot(axis.at(dot.value), y, dot.colour, &format!("{}: {told}", dot.name));
+        svg.dot(axis.at(dot.value), y, dot.colour, &format!("{}: {value}", dot.name));
         let beyond = axis.at(dot.value + dot.half.unwrap_or(0.0)) + 10.0;
         svg.text(beyond, y + 4.0, "start", "value", &short(dot.value));
     }
@@ -275,7 +275,7 @@ pub fn over_time(
     svg.text(0.0, 16.0, "start", "title", title);
     let x = Axis::linear(0.0, length, TIME_LEFT, width - TIME_RIGHT);
     let y = Axis::fit([most].into_iter(), false, bottom, TIME_TOP);
-    let [from, to] = shaded.map(|moment| x.at(moment));
+    let [from, to] = shaded.map(|time| x.at(time));
     svg.rect([from, TIME_TOP], [to - from, TIME_HEIGHT], "#dbeafe", "the batch runs");
     svg.text((from + to) / 2.0, TIME_TOP - 5.0, "middle", "shade", "batch runs");
     for tick in y.ticks() {
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_tell_round_numbers() {
+    fn axes_show_round_numbers() {
         for (value, text) in [(0.0, "0"), (5.0, "5"), (0.5, "0.5"), (10.0, "10"), (100.0, "100")] {
             assert_eq!(round(value), text);
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::model::{ArmFigures, Report};
+use super::model::{ArmResult, Report};
 use super::svg::short;
 use crate::stats::{Estimate, Verdict};
 
@@ -20,7 +20,7 @@ pub fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Met => "met",
         Verdict::NotMet => "NOT MET",
-        Verdict::CouldNotTell => "could not tell",
+        Verdict::Inconclusive => "inconclusive",
     }
 }
 
@@ -90,7 +90,7 @@ pub fn text(report: &Report) -> String {
     out
 }
 
-fn notes(arm: &ArmFigures) -> String {
+fn notes(arm: &ArmResult) -> String {
     let mut notes = Vec::new();
     if !arm.resolved {
         notes.push("not resolved".to_owned());

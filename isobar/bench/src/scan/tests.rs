@@ -1,4 +1,4 @@
-//! What readers must agree on, and how a scan's figures are told.
+//! What readers must agree on, and how a scan's results are printed.
 
 use super::*;
 
@@ -12,12 +12,13 @@ fn readers_that_saw_other_rows_are_named() {
 
 #[test]
 fn rates_are_of_medians_and_relative_to_the_connector() {
-    let figures = |seconds: &[f64]| Figures { seconds: seconds.to_vec(), ..Figures::default() };
+    let result =
+        |seconds: &[f64]| ReaderResult { seconds: seconds.to_vec(), ..ReaderResult::default() };
     let mut report = Report {
         rows: 600,
         readers: [
-            (BASE.to_owned(), figures(&[1.0, 2.0, 30.0])),
-            ("jdbc-1".to_owned(), figures(&[20.0])),
+            (BASE.to_owned(), result(&[1.0, 2.0, 30.0])),
+            ("jdbc-1".to_owned(), result(&[20.0])),
         ]
         .into(),
         absent: [("mariadb-1".to_owned(), "apt-get install mariadb-server".to_owned())].into(),

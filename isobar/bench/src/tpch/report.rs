@@ -1,4 +1,4 @@
-//! What a run of TPC-H tells: JSON, and a table to read.
+//! The report of a TPC-H run: JSON, and a table to read.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ const PAIRS: [(&str, &str); 4] = [
 
 /// A query's times.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct QueryFigures {
+pub struct QueryTimes {
     /// 1 to 22.
     pub number: usize,
     /// Seconds of each repetition, by reader.
@@ -72,7 +72,7 @@ pub struct Ratio {
     pub queries: usize,
 }
 
-/// All that is told.
+/// All that is reported.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// When, where and how.
@@ -95,7 +95,7 @@ pub struct Report {
     /// Bytes on disk.
     pub bytes: Bytes,
     /// By query.
-    pub queries: Vec<QueryFigures>,
+    pub queries: Vec<QueryTimes>,
     /// Seconds of all queries, by reader that has answered all of them.
     pub sum_seconds: BTreeMap<String, f64>,
     /// Geometric means.
@@ -143,13 +143,13 @@ impl Report {
             }
         }
         let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
-        let told = |bytes: Option<u64>| bytes.map_or("not known here".to_owned(), mib);
+        let known = |bytes: Option<u64>| bytes.map_or("not known here".to_owned(), mib);
         let _ = writeln!(
             text,
             "on disk     one row node {}; columnar nodes {}, of which columns {}; Parquet (zstd) {}",
-            told(self.bytes.row_node),
-            told(self.bytes.columnar_nodes),
-            told(self.bytes.columns),
+            known(self.bytes.row_node),
+            known(self.bytes.columnar_nodes),
+            known(self.bytes.columns),
             mib(self.bytes.parquet_zstd)
         );
         match &self.checked_against {
@@ -204,7 +204,7 @@ impl Report {
     }
 }
 
-fn ratio(query: &QueryFigures, of: &str, by: &str) -> Option<f64> {
+fn ratio(query: &QueryTimes, of: &str, by: &str) -> Option<f64> {
     Some(query.median.get(of)? / query.median.get(by)?)
 }
 
@@ -217,7 +217,7 @@ mod tests {
         let query = |number, ours: [f64; 3], theirs: Option<f64>| {
             let mut seconds = BTreeMap::from([("columns".to_owned(), ours.to_vec())]);
             seconds.extend(theirs.map(|theirs| ("duckdb".to_owned(), vec![theirs])));
-            QueryFigures { number, seconds, ..QueryFigures::default() }
+            QueryTimes { number, seconds, ..QueryTimes::default() }
         };
         let mut report = Report {
             readers: ["columns", "duckdb"].map(|name| (name.to_owned(), String::new())).into(),

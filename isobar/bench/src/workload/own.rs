@@ -195,7 +195,7 @@ fn parameter(source: Source) -> Result<Parameter> {
     })
 }
 
-/// Puts a question mark for each `:name` outside quotes, and tells the names in order.
+/// Puts a question mark for each `:name` outside quotes, and returns the names in order.
 fn split(statement: &str) -> (String, Vec<String>) {
     let (mut text, mut names) = (String::new(), Vec::new());
     let mut quote = None;
@@ -272,8 +272,8 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_file_is_told_what_is_wrong() {
-        for (wrong, told) in [
+    fn a_wrong_file_is_refused_with_what_is_wrong() {
+        for (wrong, expected) in [
             ("", "transaction"),
             ("transaction = []", "no [[transaction]]"),
             ("[[transaction]]\nname='a'\nstatements=[]", "no statements"),
@@ -297,7 +297,7 @@ mod tests {
             ),
         ] {
             let text = format!("{:#}", Own::parse(wrong).unwrap_err());
-            assert!(text.contains(told), "{wrong}: {text}");
+            assert!(text.contains(expected), "{wrong}: {text}");
         }
     }
 }

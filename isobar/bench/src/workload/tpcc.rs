@@ -1,6 +1,6 @@
 //! TPC-C: nine tables, five transactions, the mix and the conditions of its standard (revision 5.11).
 //!
-//! Its figures are no TPC results: there are no terminals, no screens and no audit.
+//! Its numbers are no TPC results: there are no terminals, no screens and no audit.
 
 mod conditions;
 mod draw;
@@ -197,7 +197,7 @@ impl Tpcc {
         schema::TABLES.iter().map(|(table, _)| (*table).to_owned()).collect()
     }
 
-    /// Checks the consistency conditions of clause 3.3.2, and tells which do not hold.
+    /// Checks the consistency conditions of clause 3.3.2, and returns which do not hold.
     pub async fn check(&self, target: &Target) -> Result<Vec<Broken>> {
         conditions::check(target).await
     }

@@ -55,15 +55,15 @@ fn random_key(rng: &mut impl Rng) -> (i128, String) {
 fn run(source: &Table, target: &Table, chunks: Vec<Range>, leaf: u64) -> (Vec<Difference>, u64) {
     let mut machine = Bisect::new(chunks, leaf, 4);
     let (mut found, mut most, mut steps) = (Vec::new(), 0, 0);
-    while let Some(ask) = machine.ask() {
+    while let Some(request) = machine.next_request() {
         steps += 1;
         assert!(steps < 1000, "it does not end");
-        match ask {
-            Ask::Digests(ranges) => {
+        match request {
+            Request::Digests(ranges) => {
                 let digests = ranges.iter().map(|r| (digest(source, r), digest(target, r)));
                 machine.digests(digests.collect()).unwrap();
             }
-            Ask::Cuts(cuts) => machine.keys(
+            Request::Cuts(cuts) => machine.keys(
                 cuts.iter()
                     .map(|cut| {
                         let side = if cut.side == Side::Source { source } else { target };
@@ -76,7 +76,7 @@ fn run(source: &Table, target: &Table, chunks: Vec<Range>, leaf: u64) -> (Vec<Di
                     })
                     .collect(),
             ),
-            Ask::Rows(leaves) => {
+            Request::Rows(leaves) => {
                 for (range, rows_there) in leaves {
                     most = most.max(rows_there);
                     found.extend(compare(rows(source, &range), rows(target, &range), &rules()));
@@ -142,15 +142,15 @@ fn planted_differences_are_found_and_no_others() {
 }
 
 #[test]
-fn parts_that_do_not_come_to_the_whole_are_told() {
+fn parts_that_do_not_come_to_the_whole_are_reported() {
     let mut machine = Bisect::new(vec![Range::all()], 2, 4);
     let of = |rows, sum| Digest { rows, sum };
-    assert_eq!(machine.ask(), Some(Ask::Digests(vec![Range::all()])));
+    assert_eq!(machine.next_request(), Some(Request::Digests(vec![Range::all()])));
     machine.digests(vec![(of(10, 7), of(9, 6))]).unwrap();
-    let Some(Ask::Cuts(cuts)) = machine.ask() else { panic!("a cut was due") };
+    let Some(Request::Cuts(cuts)) = machine.next_request() else { panic!("a cut was due") };
     assert_eq!((cuts[0].side, cuts[0].pieces), (Side::Source, 4));
     machine.keys(vec![vec![vec![Part::Int(5)]]]);
-    machine.ask();
+    machine.next_request();
     let moved = machine.digests(vec![(of(5, 1), of(5, 6)), (of(5, 6), of(5, 0))]).unwrap_err();
     assert_eq!((moved.side, moved.before.rows, moved.after.rows), (Side::Target, 9, 10));
 }
@@ -160,6 +160,6 @@ fn a_range_that_nothing_cuts_is_fetched_whole() {
     let mut machine = Bisect::new(vec![Range::all()], 2, 4);
     machine.digests(vec![(Digest { rows: 10, sum: 7 }, Digest::default())]).unwrap();
     machine.keys(vec![Vec::new()]);
-    assert_eq!(machine.ask(), Some(Ask::Rows(vec![(Range::all(), 10)])));
-    assert_eq!(machine.ask(), None);
+    assert_eq!(machine.next_request(), Some(Request::Rows(vec![(Range::all(), 10)])));
+    assert_eq!(machine.next_request(), None);
 }

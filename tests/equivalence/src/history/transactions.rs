@@ -17,7 +17,7 @@ pub struct Txn {
     writes: Vec<Mutation>,
     /// Keys without a lock yet.
     unlocked: Vec<Vec<u8>>,
-    /// Once it has ended: keys to be told, and when it committed.
+    /// Once it has ended: keys to be informed, and when it committed.
     pub ending: Option<(Vec<Vec<u8>>, Option<Timestamp>)>,
 }
 
@@ -129,7 +129,7 @@ impl History {
     }
 
     fn end(&mut self, txn: &mut Txn) {
-        self.ask(txn);
+        self.look_up_fate(txn);
         let Some((keys, commit_ts)) = &mut txn.ending else { return };
         let (region, some) = self.together(keys);
         let mut facts = Vec::new();
@@ -144,7 +144,7 @@ impl History {
                     match self.leader.known(region, |known| known.rollback(key, txn.start)) {
                         Ok(Rollback::Fact(fact)) => facts.push(fact),
                         Ok(_) => {}
-                        // Nobody can tell how it ended, for nobody needs to know.
+                        // Nobody can know how it ended, and nobody needs to.
                         Err(Error::SnapshotTooOld { .. }) => self.tally.late += 1,
                         Err(error) => panic!("{error}"),
                     }
@@ -157,7 +157,7 @@ impl History {
     }
 
     /// While a transaction holds a key, its primary says how it ended.
-    pub(super) fn ask(&mut self, txn: &Txn) {
+    pub(super) fn look_up_fate(&mut self, txn: &Txn) {
         let Some((_, Some(commit_ts))) = &txn.ending else { return };
         if txn.start <= self.wiped || !self.leader.holds(txn.start) {
             return;
@@ -167,6 +167,6 @@ impl History {
         let status = |known: txn::decide::Known<'_>| known.status(&txn.primary, txn.start, now, 0);
         let status = self.leader.known(region, status).unwrap();
         assert_eq!(status, Status::Ended(Fate::Committed(*commit_ts)), "of {}", txn.start);
-        self.tally.asked += 1;
+        self.tally.looked_up += 1;
     }
 }

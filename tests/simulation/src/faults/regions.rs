@@ -1,4 +1,4 @@
-//! What operators and placement do to regions, at any moment: leaders, members, cuts, descriptions, replicas.
+//! What operators and placement do to regions, at any time: leaders, members, cuts, descriptions, replicas.
 
 use std::time::Duration;
 
@@ -115,8 +115,8 @@ impl Nemesis {
             let peers = (first + 1..).take(each as usize).collect();
             let at = RegionRef { id: region.id, epoch: region.epoch };
             let request = Request::Split { region: at, cuts: vec![(key, first, peers)] };
-            let asked = caller.call(status.peer.node, request);
-            if let Ok(Ok(Response::Regions(_))) = timeout(BOUND, asked).await {
+            let call = caller.call(status.peer.node, request);
+            if let Ok(Ok(Response::Regions(_))) = timeout(BOUND, call).await {
                 world.history.event("split done", &[region.id, first]);
             }
             sleep(Duration::from_millis(500)).await;

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use txn::TxnClient;
 use types::Result;
 
-use super::beat::{Beat, Holds};
+use super::heartbeat::{Heartbeat, Holds};
 use super::orders::Orders;
 use super::{COLUMNS, DATA, Machine, upkeep};
 use crate::columns::ColumnReader;
@@ -47,7 +47,7 @@ pub(crate) async fn run(
     let client = TxnClient::new(caller.clone(), Arc::new(placement.clone()));
     let reader = Arc::new(ColumnReader::new(columns.clone(), groups.clone(), client));
     process.serve(Handlers {
-        desk: Some(member.desk.clone()),
+        participant: Some(member.participant.clone()),
         tablets: Some(columns.clone()),
         raft: Some(raft.clone()),
         columns: Some(reader),
@@ -64,7 +64,7 @@ pub(crate) async fn run(
         rows: caller,
         busy: Arc::default(),
     };
-    let beat = Beat {
+    let heartbeat = Heartbeat {
         node: member.me.node,
         identity: member.me.identity.clone(),
         placement,
@@ -77,5 +77,5 @@ pub(crate) async fn run(
     let participate = |participation| raft.participate(participation);
     let described = member.described(machine.host);
     member.entry.take_part(&member.me, described, participate, false).await?;
-    beat.run().await
+    heartbeat.run().await
 }

@@ -1,10 +1,10 @@
 //! The nodes of the cluster, wired together as `isobar`'s own are, over simulated parts.
 //!
-//! Nothing is decided here that a room decides.
+//! Nothing is decided here that a crate decides.
 
-pub(crate) mod beat;
 pub(crate) mod client;
 pub(crate) mod columnar;
+pub(crate) mod heartbeat;
 pub(crate) mod orders;
 pub(crate) mod row;
 pub(crate) mod upkeep;
@@ -15,9 +15,9 @@ use std::sync::Arc;
 use env::{Random, SimDisk, SteadyClock};
 use placement::PlacementClient;
 use placement::api::{Node, NodeRole};
-use placement::desk::Desk;
 use placement::entry::{Entry, Me};
 use placement::identity::Directories;
+use placement::participant::Participant;
 use raft::{LogSizes, Machines, Participation, StoreConfig, StoreDisk};
 use tokio::task::JoinSet;
 use types::Result;
@@ -64,7 +64,7 @@ pub(crate) struct Life {
 pub(crate) struct Member {
     pub entry: Entry,
     pub me: Me,
-    pub desk: Arc<Desk>,
+    pub participant: Arc<Participant>,
 }
 
 impl Life {
@@ -81,7 +81,7 @@ impl Life {
 }
 
 impl Member {
-    /// As placement is told of it.
+    /// As it is reported to placement.
     pub(crate) fn described(&self, host: Host) -> Node {
         let address = host.to_string();
         let client_address = match self.entry.role {
@@ -101,8 +101,8 @@ impl Machine {
         process: &Arc<Process>,
         placement: &PlacementClient,
     ) -> Result<Member> {
-        let desk = Arc::new(self.desk(role)?);
-        process.serve(Handlers { desk: Some(desk.clone()), ..Handlers::default() });
+        let participant = Arc::new(self.participant(role)?);
+        process.serve(Handlers { participant: Some(participant.clone()), ..Handlers::default() });
         self.network.attach(process.clone());
         let entry = Entry {
             role,
@@ -112,15 +112,15 @@ impl Machine {
             placement: placement.clone(),
             random: self.random.fork(),
         };
-        let me = entry.establish(&desk).await?;
+        let me = entry.establish(&participant).await?;
         self.network.locate(me.node, self.host);
         self.history.event("stands for", &[self.host, me.node, me.session.boot]);
         // Set once, here.
         let _ = process.node.set(me.node);
-        Ok(Member { entry, me, desk })
+        Ok(Member { entry, me, participant })
     }
 
-    fn desk(&self, role: NodeRole) -> Result<Desk> {
+    fn participant(&self, role: NodeRole) -> Result<Participant> {
         let (log, contents): (Option<&Path>, &[&str]) = match role {
             NodeRole::Row => (Some(Path::new(LOG)), &[ROWS, SPOOL]),
             NodeRole::Columnar => (Some(Path::new(LOG)), &[COLUMNS, SPOOL]),
@@ -129,7 +129,7 @@ impl Machine {
         let disk = Arc::new(self.disk.clone());
         let directories = Directories::new(disk, Path::new(DATA), log, contents);
         let label = if role == NodeRole::Row { self.host } else { 0 };
-        Desk::open(directories, label, (1..=FIRST_ROWS).collect(), self.random.u64())
+        Participant::open(directories, label, (1..=FIRST_ROWS).collect(), self.random.u64())
     }
 
     pub(crate) fn caller(&self, process: &Arc<Process>) -> Arc<Caller> {
@@ -155,7 +155,7 @@ impl Machine {
         let config = StoreConfig {
             seed: self.random.u64(),
             session: raft::Session { boot: me.session.boot, id: me.session.id },
-            participation: match me.identity.founding() {
+            participation: match me.identity.committed_plan() {
                 // There is nobody yet to register with.
                 Some(_) => Participation::Placement,
                 None => Participation::None,

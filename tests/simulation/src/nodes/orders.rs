@@ -52,7 +52,7 @@ impl Orders {
                 self.groups.change_membership(region, peers).await.map(|_| ())
             }
             Order::Transfer(region, to) => {
-                let held = self.txn.as_ref().and_then(|txn| txn.bequest(region));
+                let held = self.txn.as_ref().and_then(|txn| txn.handover(region));
                 let next = self.groups.status(region).and_then(|status| {
                     let peer = status.region.peers.iter().find(|peer| peer.id == to)?;
                     Some(peer.node)

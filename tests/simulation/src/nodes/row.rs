@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use txn::{RowMachines, RowStore, TxnClient, TxnService};
 use types::{NodeId, Result};
 
-use super::beat::{Beat, Holds};
+use super::heartbeat::{Heartbeat, Holds};
 use super::orders::Orders;
 use super::upkeep::{self, Collector};
 use super::{DATA, Machine, ROWS};
@@ -42,13 +42,13 @@ pub(crate) async fn run(
     let (disk, pace) = (machine.disk.clone(), machine.pace.clone());
     tasks.spawn(raft.clone().drive(process.clone(), disk, pace, machine.random.fork()));
     let held = Handlers {
-        desk: Some(member.desk.clone()),
+        participant: Some(member.participant.clone()),
         rows: Some(rows.clone()),
         raft: Some(raft.clone()),
         ..Handlers::default()
     };
     process.serve(held.clone());
-    let founder = found_placement(&member.me, groups.as_ref()).await?;
+    let bootstrapped = bootstrap_placement(&member.me, groups.as_ref()).await?;
     let (clock, random) = (machine.steady(), machine.random.fork());
     let service = PlacementService::start(node, groups.clone(), view, clock.clone(), random);
     process.serve(Handlers { txn: Some(txn.clone()), placement: Some(service), ..held });
@@ -69,7 +69,7 @@ pub(crate) async fn run(
         rows: caller,
         busy: Arc::default(),
     };
-    let beat = Beat {
+    let heartbeat = Heartbeat {
         node,
         identity: member.me.identity.clone(),
         placement,
@@ -81,15 +81,15 @@ pub(crate) async fn run(
     };
     let participate = |participation| raft.participate(participation);
     let described = member.described(machine.host);
-    member.entry.take_part(&member.me, described, participate, founder).await?;
-    beat.run().await
+    member.entry.take_part(&member.me, described, participate, bootstrapped).await?;
+    heartbeat.run().await
 }
 
-/// Creates this node's peer of placement's group if the cluster was just founded; whether it was.
-async fn found_placement(me: &Me, groups: &dyn Groups) -> Result<bool> {
-    let Some(plan) = me.identity.founding() else { return Ok(false) };
+/// Creates this node's peer of placement's group if the cluster was just formed; whether it was.
+async fn bootstrap_placement(me: &Me, groups: &dyn Groups) -> Result<bool> {
+    let Some(plan) = me.identity.committed_plan() else { return Ok(false) };
     let members: Vec<NodeId> = plan.members.iter().map(|member| member.node).collect();
     groups.create(placement_region(&members)?).await?;
-    me.identity.founded()?;
+    me.identity.bootstrapped()?;
     Ok(true)
 }

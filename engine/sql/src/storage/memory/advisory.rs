@@ -14,12 +14,12 @@ use types::Result;
 
 use super::MemoryStorage;
 
-/// A moment that is always: no place in a queue is too old.
+/// A time before all others: no place in a queue is too old.
 const NOW: Instant = Instant::from_micros(0);
 
-/// Who waits, and how those are woken.
+/// Sessions that wait for locks, and how they are woken.
 #[derive(Default)]
-pub(super) struct Desk {
+pub(super) struct LockQueue {
     waits: Mutex<Waits>,
     changed: Notify,
 }

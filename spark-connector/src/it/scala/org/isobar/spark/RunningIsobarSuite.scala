@@ -50,8 +50,8 @@ class RunningIsobarSuite extends AnyFunSuite {
       new org.apache.spark.sql.util.CaseInsensitiveStringMap(options.asJava),
       ""
     )
-    val door = FlightDoor.open(connection)
-    val token = door.takeSnapshot().token
+    val client = IsobarClient.open(connection)
+    val token = client.takeSnapshot().token
     try
       found.foreach { table =>
         def read: DataFrame = spark.read.option("snapshot", token).table(table)
@@ -60,7 +60,7 @@ class RunningIsobarSuite extends AnyFunSuite {
         assert(total == rows.length || rows.length == perTable, table)
         if (total == rows.length) compare(table, read, spark.createDataFrame(rows.toSeq.asJava, read.schema))
       }
-    finally door.releaseSnapshot(token)
+    finally client.releaseSnapshot(token)
   }
 
   private def compare(table: String, remote: DataFrame, local: DataFrame): Unit = remote.columns.foreach { name =>

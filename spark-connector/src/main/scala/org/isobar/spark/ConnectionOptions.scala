@@ -107,7 +107,7 @@ object ConnectionOptions {
   private def endpoints(where: String, value: Option[String]): Seq[Endpoint] = {
     val text = value.getOrElse(
       bad(
-        s"option $where$Endpoints is missing: give the columnar nodes' Flight doors, e.g. 127.0.0.1:4100,127.0.0.1:4101"
+        s"option $where$Endpoints is missing: give the columnar nodes' Flight servers, e.g. 127.0.0.1:4100,127.0.0.1:4101"
       )
     )
     val parsed = text.split(',').toSeq.map(_.trim).filter(_.nonEmpty).map { item =>

@@ -26,11 +26,11 @@ final class IsobarCatalog extends TableCatalog with SupportsNamespaces {
   private def options: ConnectionOptions =
     configured.getOrElse(throw new IllegalStateException("the catalog is not initialized"))
 
-  private def door: FlightDoor = FlightDoor.open(options)
+  private def client: IsobarClient = IsobarClient.open(options)
 
   // Namespaces: databases, one level.
 
-  override def listNamespaces(): Array[Array[String]] = door.databases().map(Array(_)).toArray
+  override def listNamespaces(): Array[Array[String]] = client.databases().map(Array(_)).toArray
 
   override def listNamespaces(namespace: Array[String]): Array[Array[String]] =
     if (namespace.isEmpty) listNamespaces()
@@ -46,7 +46,7 @@ final class IsobarCatalog extends TableCatalog with SupportsNamespaces {
 
   /** The database that a namespace names, if there is one. */
   private def database(namespace: Array[String]): String = namespace match {
-    case Array(one) if door.databases().contains(one) => one
+    case Array(one) if client.databases().contains(one) => one
     case other => throw new NoSuchNamespaceException(catalogName +: other)
   }
 
@@ -54,7 +54,7 @@ final class IsobarCatalog extends TableCatalog with SupportsNamespaces {
 
   override def listTables(namespace: Array[String]): Array[Identifier] = {
     val name = database(namespace)
-    door.tables(name).map(table => Identifier.of(Array(name), table)).toArray
+    client.tables(name).map(table => Identifier.of(Array(name), table)).toArray
   }
 
   override def loadTable(ident: Identifier): Table = load(ident, None)
@@ -70,7 +70,7 @@ final class IsobarCatalog extends TableCatalog with SupportsNamespaces {
   private def load(ident: Identifier, version: Option[String]): Table = ident.namespace match {
     case Array(database) =>
       val description =
-        try door.table(database, ident.name)
+        try client.table(database, ident.name)
         catch { case failure: IsobarException if failure.code == Code.NotFound => throw missing(ident) }
       new IsobarTable(label(ident), description, options, Seq(ConnectionOptions.Snapshot), version)
     case _ => throw missing(ident)

@@ -98,11 +98,11 @@ final class IsobarReader(task: ReadTask, partition: IsobarPartition) extends Par
     }
 
   override def currentMetricsValues(): Array[CustomTaskMetric] = Array(
-    new TaskFigure(Metrics.Rows, rows),
-    new TaskFigure(Metrics.Batches, batches),
-    new TaskFigure(Metrics.Bytes, bytes),
-    new TaskFigure(Metrics.Wait, stream.waitedNanos),
-    new TaskFigure(Metrics.Peak, stream.peakBytes)
+    new TaskMetric(Metrics.Rows, rows),
+    new TaskMetric(Metrics.Batches, batches),
+    new TaskMetric(Metrics.Bytes, bytes),
+    new TaskMetric(Metrics.Wait, stream.waitedNanos),
+    new TaskMetric(Metrics.Peak, stream.peakBytes)
   )
 
   override def close(): Unit = stream.close()

@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.StructType
 import org.isobar.spark.IsobarException.Code
 
 /** Collects what Spark pushes down. */
-final class IsobarScanBuilder(table: IsobarTable, door: FlightDoor, snapshot: QuerySnapshot)
+final class IsobarScanBuilder(table: IsobarTable, client: IsobarClient, snapshot: QuerySnapshot)
     extends ScanBuilder
     with SupportsPushDownRequiredColumns
     with SupportsPushDownV2Filters
@@ -52,14 +52,14 @@ final class IsobarScanBuilder(table: IsobarTable, door: FlightDoor, snapshot: Qu
   override def build(): Scan = {
     // Here and not earlier: what Spark cannot hold is an error only where it is asked for.
     columns.foreach(ColumnType.require(table.description.fullName, _))
-    new IsobarScan(table, door, snapshot, columns, pushed, limit)
+    new IsobarScan(table, client, snapshot, columns, pushed, limit)
   }
 }
 
 /** A planned scan. The server is asked once, when statistics or partitions are first needed. */
 final class IsobarScan(
     private val table: IsobarTable,
-    door: FlightDoor,
+    client: IsobarClient,
     private val snapshot: QuerySnapshot,
     private val columns: Seq[ColumnInfo],
     private val pushed: Seq[(Predicate, ObjectNode)],
@@ -97,9 +97,9 @@ final class IsobarScan(
     new ReadTask(
       table.label,
       columns,
-      door.freshBearer(), // fresh, so that it lives for as long as it can
-      door.options.connectTimeoutMillis,
-      door.options.requestTimeoutMillis
+      client.freshBearer(), // fresh, so that it lives for as long as it can
+      client.options.connectTimeoutMillis,
+      client.options.requestTimeoutMillis
     )
   )
 
@@ -107,7 +107,7 @@ final class IsobarScan(
     planned match {
       case Some((made, plan)) if made == token => plan
       case _ =>
-        val plan = door.scan(request(token))
+        val plan = client.scan(request(token))
         check(plan)
         planned = Some(token -> plan)
         plan

@@ -24,7 +24,7 @@ final class IsobarSource extends TableProvider with DataSourceRegister {
     val parsed = ConnectionOptions.parse(options, "of format isobar: ", Seq(IsobarSource.TableKey))
     Option(options.get(IsobarSource.TableKey)).map(_.trim.split('.')) match {
       case Some(Array(database, name)) if database.nonEmpty && name.nonEmpty =>
-        val description = FlightDoor.open(parsed).table(database, name)
+        val description = IsobarClient.open(parsed).table(database, name)
         new IsobarTable(
           s"${IsobarSource.Name}.${description.fullName}",
           description,

@@ -81,13 +81,13 @@ final class IsobarTable(
 
   override def newScanBuilder(read: CaseInsensitiveStringMap): ScanBuilder = {
     ConnectionOptions.rejectUnknown(read, s"of table $label: ", readKeys ++ IsobarTable.sparksOwn)
-    val door = FlightDoor.open(options)
-    val asked = Option(read.get(ConnectionOptions.Snapshot)).map(_.trim).filter(_.nonEmpty)
-    val snapshot = version.orElse(asked).orElse(options.snapshot) match {
-      case Some(token) => QuerySnapshot.named(door, token)
-      case None => QuerySnapshot.ofThisQuery(door)
+    val client = IsobarClient.open(options)
+    val wanted = Option(read.get(ConnectionOptions.Snapshot)).map(_.trim).filter(_.nonEmpty)
+    val snapshot = version.orElse(wanted).orElse(options.snapshot) match {
+      case Some(token) => QuerySnapshot.named(client, token)
+      case None => QuerySnapshot.ofThisQuery(client)
     }
-    new IsobarScanBuilder(this, door, snapshot)
+    new IsobarScanBuilder(this, client, snapshot)
   }
 
   override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = ReadOnly.refuse(s"writing to $label")

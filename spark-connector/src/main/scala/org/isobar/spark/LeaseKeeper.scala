@@ -36,7 +36,7 @@ private[spark] object LeaseKeeper extends Logging {
         }
       }))
     // One timer for each length of lease that is in use.
-    val period = math.max(lease.door.options.snapshotTtlMillis / renewalsPerLease, 50L)
+    val period = math.max(lease.client.options.snapshotTtlMillis / renewalsPerLease, 50L)
     turns.computeIfAbsent(period, _ => Connections.every(period)(turn(period)))
     ()
   }
@@ -49,7 +49,7 @@ private[spark] object LeaseKeeper extends Logging {
       QuerySnapshot.forgetFinished()
       val busy = context.exists(_.statusTracker.getActiveJobIds().nonEmpty)
       leases.asScala.toSeq
-        .filter(lease => math.max(lease.door.options.snapshotTtlMillis / renewalsPerLease, 50L) == period)
+        .filter(lease => math.max(lease.client.options.snapshotTtlMillis / renewalsPerLease, 50L) == period)
         .foreach { lease =>
           if (lease.isAbandoned) release(lease)
           else if (lease.hasLapsed) leases.remove(lease)
@@ -60,7 +60,7 @@ private[spark] object LeaseKeeper extends Logging {
     }
 
   private def renew(lease: Lease): Unit =
-    try lease.extend(lease.door.renewSnapshot(lease.token))
+    try lease.extend(lease.client.renewSnapshot(lease.token))
     catch {
       case failure: IsobarException if failure.isRetryable =>
         logWarning(s"Isobar: a snapshot's lease was not renewed, trying again: ${failure.getMessage}")
@@ -70,7 +70,7 @@ private[spark] object LeaseKeeper extends Logging {
     }
 
   private def release(lease: Lease): Unit = if (leases.remove(lease) && !lease.hasLapsed) {
-    try lease.door.releaseSnapshot(lease.token)
+    try lease.client.releaseSnapshot(lease.token)
     catch {
       case NonFatal(failure) =>
         logInfo(s"Isobar: a snapshot was not released and will lapse by itself: ${failure.getMessage}")

@@ -1,11 +1,11 @@
-//! The figures a scan shows in Spark's UI.
+//! The metrics a scan shows in Spark's UI.
 //! Must never count anything that the reader did not measure itself.
 package org.isobar.spark
 
 import org.apache.spark.sql.connector.metric.{CustomMetric, CustomSumMetric, CustomTaskMetric}
 
-/** One figure of one task. */
-private[spark] final class TaskFigure(override val name: String, override val value: Long) extends CustomTaskMetric
+/** One metric of one task. */
+private[spark] final class TaskMetric(override val name: String, override val value: Long) extends CustomTaskMetric
 
 // Spark makes these by reflection on the driver, so each is a class with an empty constructor.
 

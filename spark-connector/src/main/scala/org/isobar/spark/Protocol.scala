@@ -1,4 +1,4 @@
-//! The JSON messages of the Flight door: what is asked, and what the answers say.
+//! The JSON messages of the Flight server: what is asked, and what the answers say.
 //! Must never open a connection; and must never accept an answer of another shape than the contract's.
 package org.isobar.spark
 

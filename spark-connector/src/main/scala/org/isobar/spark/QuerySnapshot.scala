@@ -16,7 +16,7 @@ import scala.collection.mutable
 import org.apache.spark.sql.catalyst.QueryPlanningTracker
 
 /** The snapshot that the scans of one query share. Taken when first needed. */
-final class QuerySnapshot private (door: FlightDoor, fixed: Option[String]) {
+final class QuerySnapshot private (client: IsobarClient, fixed: Option[String]) {
   private var lease: Option[Lease] = None
   private var pinned = false
 
@@ -27,7 +27,7 @@ final class QuerySnapshot private (door: FlightDoor, fixed: Option[String]) {
     lease match {
       case Some(held) if pinned || !held.hasLapsed => held.token
       case _ =>
-        val held = Lease.take(door, this)
+        val held = Lease.take(client, this)
         lease = Some(held)
         held.token
     }
@@ -48,7 +48,7 @@ final class QuerySnapshot private (door: FlightDoor, fixed: Option[String]) {
 
 object QuerySnapshot {
   // Trackers compare by identity. Values must not refer to their tracker, or nothing here would ever be freed.
-  private val queries = new WeakHashMap[QueryPlanningTracker, mutable.Map[FlightDoor, QuerySnapshot]]
+  private val queries = new WeakHashMap[QueryPlanningTracker, mutable.Map[IsobarClient, QuerySnapshot]]
 
   /** Lets go of queries that nobody refers to any more; a WeakHashMap does so only when it is used. */
   private[spark] def forgetFinished(): Unit = queries.synchronized {
@@ -57,22 +57,22 @@ object QuerySnapshot {
   }
 
   /** The snapshot named by a token of the user's. */
-  def named(door: FlightDoor, token: String): QuerySnapshot = new QuerySnapshot(door, Some(token))
+  def named(client: IsobarClient, token: String): QuerySnapshot = new QuerySnapshot(client, Some(token))
 
   /** The snapshot of the query that is being planned on this thread. */
-  def ofThisQuery(door: FlightDoor): QuerySnapshot = QueryPlanningTracker.get match {
+  def ofThisQuery(client: IsobarClient): QuerySnapshot = QueryPlanningTracker.get match {
     case Some(tracker) =>
       queries.synchronized {
         queries
           .computeIfAbsent(tracker, _ => mutable.Map.empty)
-          .getOrElseUpdate(door, new QuerySnapshot(door, None))
+          .getOrElseUpdate(client, new QuerySnapshot(client, None))
       }
-    case None => new QuerySnapshot(door, None) // a scan built by hand, outside any query
+    case None => new QuerySnapshot(client, None) // a scan built by hand, outside any query
   }
 }
 
 /** A lease that the connector holds. Refers to its query weakly, to notice when nothing can run it any more. */
-private[spark] final class Lease(val door: FlightDoor, val token: String, query: WeakReference[QuerySnapshot]) {
+private[spark] final class Lease(val client: IsobarClient, val token: String, query: WeakReference[QuerySnapshot]) {
   @volatile private var deadlineNanos = 0L
 
   def hasLapsed: Boolean = System.nanoTime - deadlineNanos >= 0
@@ -84,7 +84,7 @@ private[spark] final class Lease(val door: FlightDoor, val token: String, query:
     */
   def extend(grant: SnapshotGrant): Unit = {
     val said = grant.expiresMillis - System.currentTimeMillis
-    val millis = if (said > 0) math.min(said, door.options.snapshotTtlMillis) else door.options.snapshotTtlMillis
+    val millis = if (said > 0) math.min(said, client.options.snapshotTtlMillis) else client.options.snapshotTtlMillis
     deadlineNanos = System.nanoTime + millis * 1_000_000L
   }
 }
@@ -92,9 +92,9 @@ private[spark] final class Lease(val door: FlightDoor, val token: String, query:
 private[spark] object Lease {
 
   /** Takes a snapshot for `query` and gives its lease into the keeper's hands. */
-  def take(door: FlightDoor, query: QuerySnapshot): Lease = {
-    val grant = door.takeSnapshot()
-    val lease = new Lease(door, grant.token, new WeakReference(query))
+  def take(client: IsobarClient, query: QuerySnapshot): Lease = {
+    val grant = client.takeSnapshot()
+    val lease = new Lease(client, grant.token, new WeakReference(query))
     lease.extend(grant)
     LeaseKeeper.keep(lease)
     lease

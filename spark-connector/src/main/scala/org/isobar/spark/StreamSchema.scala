@@ -18,8 +18,8 @@ object StreamSchema {
   def check(table: String, columns: Seq[ColumnInfo], schema: Schema): Unit = {
     val fields = schema.getFields.asScala.toSeq
     if (fields.map(_.getName) != columns.map(_.name)) {
-      val (asked, got) = (columns.map(_.name).mkString(", "), fields.map(_.getName).mkString(", "))
-      throw IsobarException(Code.TableChanged, s"table $table: asked for columns [$asked], the server has [$got]")
+      val (wanted, got) = (columns.map(_.name).mkString(", "), fields.map(_.getName).mkString(", "))
+      throw IsobarException(Code.TableChanged, s"table $table: asked for columns [$wanted], the server has [$got]")
     }
     columns.zip(fields).foreach { case (column, field) => checkField(table, column, field) }
   }

@@ -42,8 +42,8 @@ private[spark] abstract class VectorColumn(sparkType: DataType, vector: ValueVec
   override def getBinary(row: Int): Array[Byte] = refuse("binary")
   override def getChild(ordinal: Int): ColumnVector = refuse("child")
 
-  private def refuse(asked: String): Nothing =
-    throw new UnsupportedOperationException(s"column of type $dataType has no $asked values")
+  private def refuse(what: String): Nothing =
+    throw new UnsupportedOperationException(s"column of type $dataType has no $what values")
 }
 
 /** Unsigned integers, which Spark has not, as the next wider type. `read` gives the value's 64 bits. */

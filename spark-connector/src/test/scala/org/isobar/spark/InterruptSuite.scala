@@ -31,7 +31,7 @@ class InterruptSuite extends SparkTest {
   }
 
   private def rounds(count: Int, within: Int): Unit = {
-    val door = FlightDoor.open(
+    val client = IsobarClient.open(
       ConnectionOptions(
         cluster.ports.map(Endpoint("127.0.0.1", _)),
         "ada",
@@ -44,12 +44,12 @@ class InterruptSuite extends SparkTest {
       )
     )
     val columns = TestTables.plain.map(_.name)
-    val plan = door.scan(ScanRequest("d", "t", columns, None, door.takeSnapshot().token, None))
+    val plan = client.scan(ScanRequest("d", "t", columns, None, client.takeSnapshot().token, None))
     val seed = System.nanoTime
     val random = new Random(seed)
     (1 to count).foreach { round =>
       assert(
-        interrupted(plan.parts.head, door.freshBearer(), random.nextInt(within).toLong),
+        interrupted(plan.parts.head, client.freshBearer(), random.nextInt(within).toLong),
         s"round $round, seed $seed"
       )
     }

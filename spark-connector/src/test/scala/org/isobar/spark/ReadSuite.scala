@@ -203,13 +203,13 @@ class ReadSuite extends SparkTest {
     cluster.create("d", "types", TestTables.everyType, TestTables.everyTypeRows)
     val name = catalog()
     assert(rows(spark.sql(s"SELECT ts, i_int FROM $name.d.types WHERE d4 > 0")).length == 1)
-    assert(asked("columns") == Seq(Seq("i_int", "ts")))
+    assert(scanned("columns") == Seq(Seq("i_int", "ts")))
   }
 
   test("count(*) needs no column at all") {
     cluster.create("d", "t", TestTables.plain, TestTables.plainRows(1001))
     assert(rows(spark.sql(s"SELECT count(*) FROM ${catalog()}.d.t")).head.getLong(0) == 1001)
-    assert(asked("columns") == Seq(Seq()))
+    assert(scanned("columns") == Seq(Seq()))
   }
 
   test("an empty table is empty") {
@@ -232,7 +232,7 @@ class ReadSuite extends SparkTest {
     eventually(assert(cluster.cancelled.get > 0))
   }
 
-  test("Spark is told what the server estimates") {
+  test("Spark gets what the server estimates") {
     cluster.create("d", "t", TestTables.plain, TestTables.plainRows(10))
     cluster.estimates = (123456L, 7890123L)
     val frame = spark.table(s"${catalog()}.d.t")
@@ -279,6 +279,6 @@ class ReadSuite extends SparkTest {
   }
 
   /** One field of all scans so far, which must be a list of names. */
-  private def asked(field: String): Seq[Seq[String]] =
+  private def scanned(field: String): Seq[Seq[String]] =
     cluster.scans.asScala.toSeq.map(_.get(field).elements.asScala.map(_.textValue).toSeq)
 }

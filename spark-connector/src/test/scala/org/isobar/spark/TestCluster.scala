@@ -1,5 +1,5 @@
 //! A cluster of Flight servers in this process, which keep the contract over tables in memory, record what they are
-//! asked, and fail when told to. Must never use the connector's own client code.
+//! asked, and fail when a test says so. Must never use the connector's own client code.
 package org.isobar.spark
 
 import java.nio.charset.StandardCharsets.UTF_8
@@ -58,7 +58,7 @@ final class TestCluster(nodes: Int, val parts: Int = 3, val batchRows: Int = 2, 
   private val servers = (0 until nodes).map { node =>
     val location = Location.forGrpcInsecure("127.0.0.1", if (firstPort == 0) 0 else firstPort + node)
     FlightServer
-      .builder(allocator, location, new TestDoor(this, node))
+      .builder(allocator, location, new TestFlightProducer(this, node))
       .headerAuthenticator(authenticator)
       .build()
       .start()
@@ -129,7 +129,7 @@ final class TestCluster(nodes: Int, val parts: Int = 3, val batchRows: Int = 2, 
     ()
   }
 
-  /** Ends every lease, as a server does that ran out of patience. */
+  /** Ends every lease, as a server does when leases expire. */
   def endLeases(): Unit = leases.clear()
 
   def liveLeases: Int = {

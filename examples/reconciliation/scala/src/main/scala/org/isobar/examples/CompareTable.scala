@@ -15,7 +15,7 @@ object CompareTable {
         val live = spark.read.option("snapshot", token).table(table)
         val keys = key.split(',').toSeq
         val unclear = Differences.ambiguous(lake, keys).count()
-        require(unclear == 0, s"$folder: $unclear keys do not tell rows apart")
+        require(unclear == 0, s"$folder: $unclear keys do not identify rows")
         Differences
           .between(lake.select(live.columns.head, live.columns.tail.toSeq: _*), live, keys)
           .groupBy("kind")

@@ -24,7 +24,7 @@ object Differences {
     * @param live
     *   how it is; its columns decide what is compared
     * @param key
-    *   columns that tell rows apart on both sides, never NULL
+    *   columns that identify rows on both sides, never NULL
     */
   def between(lake: DataFrame, live: DataFrame, key: Seq[String]): DataFrame = {
     val columns = live.columns.toSeq
@@ -42,7 +42,7 @@ object Differences {
       .select(keys ++ Seq("kind", "changed", "lake", "live").map(col): _*)
   }
 
-  /** Keys that a table holds more than once, or with a NULL in them: such rows cannot be told apart. */
+  /** Keys that a table holds more than once, or with a NULL in them: such rows cannot be matched. */
   def ambiguous(table: DataFrame, key: Seq[String]): DataFrame = {
     val empty = key.map(name => col(name).isNull).reduce(_ || _)
     table.groupBy(key.map(col): _*).count().where(col("count") > 1 || empty)

@@ -54,7 +54,7 @@ class DifferencesSuite extends AnyFunSuite with BeforeAndAfterAll {
     assert(found(table(rows: _*), table(rows.reverse: _*)).isEmpty)
   }
 
-  test("missing, extra and changed rows are told apart, with the columns that changed") {
+  test("missing, extra and changed rows are distinguished, with the columns that changed") {
     val lake = table(row(1), row(2), row(3).updated(3, "other").updated(4, 0.2))
     val live = table(row(2), row(3), row(4))
     assert(
@@ -88,7 +88,7 @@ class DifferencesSuite extends AnyFunSuite with BeforeAndAfterAll {
     assert(rows(0).getStruct(4).getDecimal(2) === row(1)(2) && rows(0).getStruct(4).getString(3) === "note")
   }
 
-  test("keys that tell nothing apart are found") {
+  test("keys that identify nothing are found") {
     val lake = table(row(1), row(1), row(2), row(3).updated(0, null))
     assert(Differences.ambiguous(lake, key).count() === 2)
     assert(Differences.ambiguous(table(row(1), row(2)), key).count() === 0)

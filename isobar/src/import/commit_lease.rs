@@ -1,0 +1,112 @@
+//! The commit timestamp of an import's rows, held by a lease while they are written.
+//!
+//! Without it, garbage collection could pass the timestamp, and what is deleted from the table once it is
+//! open could be brought back by a late repetition; regions therefore refuse to write below their
+//! floor. An import ends when its lease is lost; the next one takes another timestamp.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use placement::PlacementClient;
+use types::{Error, LeaseId, Timestamp};
+
+/// How long the lease lasts without being renewed.
+const TTL: Duration = Duration::from_secs(60);
+/// How often the lease is renewed.
+const RENEW: Duration = Duration::from_secs(15);
+/// How long its release may take; the lease expires by itself.
+const RELEASE: Duration = Duration::from_secs(5);
+
+/// A commit timestamp, and the lease that holds it.
+pub struct CommitLease {
+    placement: PlacementClient,
+    owner: String,
+    lease: parking_lot::Mutex<LeaseId>,
+    /// When the rows become visible.
+    pub ts: Timestamp,
+}
+
+impl CommitLease {
+    /// Leases the current timestamp.
+    ///
+    /// # Errors
+    ///
+    /// Placement that does not answer.
+    pub async fn now(placement: &PlacementClient, owner: String) -> Result<CommitLease, Error> {
+        Self::take(placement, None, owner).await
+    }
+
+    /// Leases an earlier timestamp; none if it is too old.
+    ///
+    /// # Errors
+    ///
+    /// Placement that does not answer.
+    pub async fn again(
+        placement: &PlacementClient,
+        ts: Timestamp,
+        owner: String,
+    ) -> Result<Option<CommitLease>, Error> {
+        match Self::take(placement, Some(ts), owner).await {
+            Ok(lease) => Ok(Some(lease)),
+            Err(Error::SnapshotTooOld { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn take(
+        placement: &PlacementClient,
+        ts: Option<Timestamp>,
+        owner: String,
+    ) -> Result<CommitLease, Error> {
+        let lease = placement.take_lease(ts, TTL, owner.clone()).await?;
+        let (id, ts) = (parking_lot::Mutex::new(lease.id), lease.ts);
+        Ok(CommitLease { placement: placement.clone(), owner, lease: id, ts })
+    }
+
+    /// Goes on holding it for as long as it is polled; ends with the reason why it is lost.
+    pub async fn keep(&self) -> anyhow::Error {
+        loop {
+            tokio::time::sleep(RENEW).await;
+            match self.renew().await {
+                // Placement that cannot be reached may be there again in time; if it is not, the
+                // regions refuse what comes too late.
+                Ok(()) | Err(Error::Timeout { .. } | Error::Unavailable(_)) => {}
+                Err(error @ (Error::NotLeader { .. } | Error::Dropped(_))) => {
+                    tracing::debug!(%error, "lease not renewed; tried again");
+                }
+                Err(error) => {
+                    let lost: Result<()> = Err(error.into());
+                    return match lost.context("the lease of the import's commit timestamp is lost")
+                    {
+                        Ok(()) => {
+                            anyhow::anyhow!("the lease of the import's commit timestamp is lost")
+                        }
+                        Err(error) => error,
+                    };
+                }
+            }
+        }
+    }
+
+    /// Renews the lease, or takes another at the same timestamp where it has ended.
+    async fn renew(&self) -> Result<(), Error> {
+        let id = *self.lease.lock();
+        match self.placement.renew_lease(id, TTL).await {
+            // Ended while placement could not be reached, or renewed for as long as a lease can be.
+            Err(Error::LeaseLost(_) | Error::Invalid(_)) => {
+                let owner = self.owner.clone();
+                let lease = self.placement.take_lease(Some(self.ts), TTL, owner).await?;
+                *self.lease.lock() = lease.id;
+                Ok(())
+            }
+            other => other.map(|_| ()),
+        }
+    }
+
+    /// Gives it up.
+    pub async fn release(self) {
+        let id = *self.lease.lock();
+        // Where it cannot be given back, it ends by itself.
+        _ = tokio::time::timeout(RELEASE, self.placement.release_lease(id)).await;
+    }
+}
