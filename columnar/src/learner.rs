@@ -43,8 +43,8 @@ impl Machines for ColumnarMachines {
         Ok(machine(self.shared.create(region)?))
     }
 
-    fn destroy(&mut self, machine: Box<dyn Machine>) -> Result<()> {
-        self.shared.destroy(machine.region().id)
+    fn destroy(&mut self, region: &Region) -> Result<()> {
+        self.shared.destroy(region.id)
     }
 }
 

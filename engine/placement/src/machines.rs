@@ -56,10 +56,9 @@ impl Machines for PlacementMachines {
         Ok(Box::new(machine))
     }
 
-    fn destroy(&mut self, machine: Box<dyn Machine>) -> Result<()> {
-        let region = machine.region().clone();
+    fn destroy(&mut self, region: &Region) -> Result<()> {
         if region.kind != RegionKind::Placement {
-            return self.rows(&region)?.destroy(machine);
+            return self.rows(region)?.destroy(region);
         }
         match PlacementMachine::recover(self.store.clone(), self.view.clone())? {
             Some(own) => own.destroy(),

@@ -85,11 +85,7 @@ impl Store {
             }
             return false;
         }
-        let created = self.machines.create(region, false).and_then(|mut machine| {
-            machine.persist()?;
-            self.add_peer(machine, envelope.to, Position::default(), region)
-        });
-        created
+        self.make_peer(region, envelope.to, Position::default())
             .inspect_err(|error| {
                 tracing::error!(region = region.id, %error, "peer cannot be created");
             })
@@ -107,23 +103,61 @@ impl Store {
         };
         let broken = self.broken.values().map(|broken| &broken.status.region);
         let children = self.new_children.iter().map(|(machine, _)| machine.region());
-        self.peers.values().map(|peer| &peer.region).chain(broken).chain(children).any(clash)
+        let peers = self.peers.values().map(|peer| &peer.region);
+        // What is left of a region is removed by its range, too.
+        peers.chain(broken).chain(children).chain(self.leftovers.values()).any(clash)
     }
 
-    /// Writes the state of a new peer and adds it.
+    /// Creates the machine of a new peer and adds it, at the position that such a peer begins at. Nothing stays of one that
+    /// cannot be made, or it could not be made later.
+    fn make_peer(&mut self, region: &Region, me: types::Peer, cut: Position) -> Result<()> {
+        if let Some(left) = self.leftovers.remove(&region.id) {
+            self.discard(left)?;
+        }
+        let machine = self.machines.create(region, cut == INITIAL_POSITION)?;
+        if machine.applied() != cut {
+            return Err(Error::Corrupt(format!("region {} is not empty", region.id)));
+        }
+        let added = self.add_peer(machine, me, cut, region);
+        if added.is_err() {
+            // The caller is sent what came first; what cannot be removed is shown by its own message.
+            _ = self.discard(region.clone());
+        }
+        added
+    }
+
     fn add_peer(
         &mut self,
-        machine: Box<dyn Machine>,
+        mut machine: Box<dyn Machine>,
         me: types::Peer,
         cut: Position,
         region: &Region,
     ) -> Result<()> {
+        machine.persist()?;
         self.write_new(me, cut, region)?;
         let peer = Peer::open(&self.config, self.log.clone(), me, machine, self.boot)?;
         self.peers.insert(region.id, peer);
         self.dirty.insert(region.id);
         self.touched.insert(region.id);
         Ok(())
+    }
+
+    /// Removes the state of a region that has no peer here; if the disk refuses, then at a later tick.
+    fn discard(&mut self, region: Region) -> Result<()> {
+        let removed = self.machines.destroy(&region);
+        if let Err(error) = &removed {
+            tracing::error!(region = region.id, %error, "a peer's state cannot be removed yet");
+            self.leftovers.insert(region.id, region);
+        }
+        removed
+    }
+
+    /// Removes what could not be removed before.
+    pub(crate) fn discard_leftovers(&mut self) {
+        for region in std::mem::take(&mut self.leftovers).into_values() {
+            // What is refused again stays a leftover.
+            _ = self.discard(region);
+        }
     }
 
     /// Creates an initial voter.
@@ -153,12 +187,7 @@ impl Store {
             let why = format!("region {} overlaps another one on this node", region.id);
             return Err(Error::Unavailable(why));
         }
-        let mut machine = self.machines.create(region, true)?;
-        machine.persist()?;
-        if machine.applied() != INITIAL_POSITION {
-            return Err(Error::Corrupt(format!("region {} is not empty", region.id)));
-        }
-        self.add_peer(machine, me, INITIAL_POSITION, region)?;
+        self.make_peer(region, me, INITIAL_POSITION)?;
         let first = region.voters().next().is_some_and(|voter| voter.id == me.id);
         self.group_created(region.id, first);
         Ok(())
@@ -184,9 +213,9 @@ impl Store {
             let me = region.peer_on(self.config.node).copied();
             let Some(me) = me.filter(|me| !self.dead.contains(&me.id)) else {
                 // The child left this node before the split came here.
-                if let Err(error) = self.machines.destroy(machine) {
-                    tracing::error!(region = region.id, %error, "split-off data stays");
-                }
+                drop(machine);
+                // What cannot be removed is shown by its own message.
+                _ = self.discard(region);
                 continue;
             };
             if self.peers.contains_key(&region.id) {
@@ -280,11 +309,15 @@ impl Store {
         if let Some(mut peer) = self.peers.remove(&region) {
             peer.abandon("the peer was removed", &mut self.answers);
             if let Slot::Here(machine) = peer.slot {
-                self.machines.destroy(machine)?;
+                let described = machine.region().clone();
+                drop(machine);
+                self.discard(described)?;
             }
         }
         if let Some(machine) = self.broken.remove(&region).and_then(|broken| broken.machine) {
-            self.machines.destroy(machine)?;
+            let described = machine.region().clone();
+            drop(machine);
+            self.discard(described)?;
         }
         Ok(())
     }

@@ -102,6 +102,7 @@ pub trait Machines: Send {
     /// nothing (`applied` of index 0) for a member that waits for a snapshot.
     fn create(&mut self, region: &Region, initial: bool) -> Result<Box<dyn Machine>>;
 
-    /// Removes what is stored for a region whose peer left this node; `machine` is its last state.
-    fn destroy(&mut self, machine: Box<dyn Machine>) -> Result<()>;
+    /// Removes what is stored for a region whose peer left this node, or was never made; its machine was dropped before. A
+    /// failure may leave a part, which another call removes; of what is not stored nothing is removed.
+    fn destroy(&mut self, region: &Region) -> Result<()>;
 }

@@ -103,7 +103,10 @@ impl Store {
                 Ok(())
             }
             // It holds nothing, or was being destroyed.
-            _ => self.machines.destroy(machine),
+            _ => {
+                drop(machine);
+                self.machines.destroy(&region)
+            }
         }
     }
 
@@ -127,7 +130,8 @@ impl Store {
     fn revive(&mut self, me: Member, mut machine: Box<dyn Machine>) -> Result<()> {
         let region = machine.region().clone();
         if self.dead.contains(&me.id) {
-            return self.machines.destroy(machine);
+            drop(machine);
+            return self.machines.destroy(&region);
         }
         if let Err(error) = self.resume_restore(machine.as_mut()) {
             self.break_peer(me, region, Some(machine), format!("snapshot: {error}"));

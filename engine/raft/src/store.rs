@@ -83,6 +83,8 @@ pub struct Store {
     pub(crate) touched: BTreeSet<RegionId>,
     /// Peers to be destroyed, with the callers that wait for it.
     pub(crate) removals: BTreeMap<RegionId, Vec<Reply<()>>>,
+    /// Regions without a peer of which the disk has refused to remove the state.
+    pub(crate) leftovers: BTreeMap<RegionId, Region>,
     /// Children of splits that have no group yet, and whether each should campaign.
     pub(crate) new_children: Vec<(Box<dyn Machine>, bool)>,
     /// Messages for peers that may come to exist soon.
@@ -140,6 +142,7 @@ impl Store {
             dirty: BTreeSet::new(),
             touched: BTreeSet::new(),
             removals: BTreeMap::new(),
+            leftovers: BTreeMap::new(),
             new_children: Vec::new(),
             held: Held::default(),
             later: LogWrite::default(),
@@ -347,6 +350,7 @@ impl Store {
                 self.dirty.insert(*region);
             }
         }
+        self.discard_leftovers();
         if self.now.is_multiple_of(self.config.compact_ticks) {
             self.compact();
         }

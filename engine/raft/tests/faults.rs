@@ -295,6 +295,32 @@ fn a_peer_that_a_full_disk_keeps_is_destroyed_once_there_is_room() {
 }
 
 #[test]
+fn a_member_that_a_full_disk_refused_is_created_once_there_is_room() {
+    for machines_too in [false, true] {
+        let mut rig = Rig::new(4, 9);
+        rig.cluster.create(&region(1, &[1, 2, 3])).unwrap();
+        rig.write(1, "a", 1).unwrap();
+        let disk = rig.cluster.disk(4).unwrap();
+        disk.set_capacity(Some(0));
+        rig.machines[&4].set_full(machines_too);
+        let mut peers = region(1, &[1, 2, 3]).peers;
+        peers.push(Peer { id: 1004, node: 4, role: PeerRole::Learner });
+        let leader = rig.wait_leader(1);
+        drop(rig.cluster.groups(leader).unwrap().change_membership(1, peers));
+        rig.cluster.run(50);
+        let status = |cluster: &raft::testing::SimCluster| cluster.groups(4).unwrap().status(1);
+        assert!(status(&rig.cluster).is_none(), "it was created on a full disk");
+        // What could not be removed keeps its range until it is.
+        assert_eq!(rig.machines[&4].state(1).is_some(), machines_too);
+        disk.set_capacity(None);
+        rig.machines[&4].set_full(false);
+        let ready = |cluster: &_| status(cluster).is_some_and(|status| status.ready);
+        assert!(rig.cluster.run_until(200, ready), "{:?}", status(&rig.cluster));
+        assert_eq!(rig.state(4, 1).history, rig.state(leader, 1).history);
+    }
+}
+
+#[test]
 fn a_split_on_a_full_disk_is_done_once_there_is_room() {
     let mut waited = 0;
     for room in (0..2_048).step_by(32) {

@@ -58,9 +58,7 @@ impl Machines for RowMachines {
         Ok(Box::new(RowMachine::create(self.store.clone(), region, initial)?))
     }
 
-    fn destroy(&mut self, machine: Box<dyn Machine>) -> Result<()> {
-        let region = machine.region().clone();
-        drop(machine);
+    fn destroy(&mut self, region: &Region) -> Result<()> {
         let whole = self.store.region(region.id).is_some_and(|view| view.whole);
         if let Some(view) = self.store.region(region.id) {
             // Who removes old versions here is done, and finds no region from now on.
@@ -74,7 +72,7 @@ impl Machines for RowMachines {
             self.store.write(batch, LockChanges::new())?;
             self.store.sync()?;
         }
-        self.store.wipe(&region)?;
+        self.store.wipe(region)?;
         let prefix = layout::schemas_prefix(region.id);
         let mut batch = WriteBatch::default();
         let kv = self.store.snapshot();

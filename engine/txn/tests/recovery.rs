@@ -388,7 +388,9 @@ fn neighbours_on_a_node_keep_their_data() {
     assert!(matches!(node.machines.create(&intruder, false), Err(Error::Unavailable(_))));
 
     let parent = node.open.remove(&100).unwrap();
-    node.machines.destroy(parent).unwrap();
+    let region = parent.region().clone();
+    drop(parent);
+    node.machines.destroy(&region).unwrap();
     assert_eq!(items(node.open[&child.id].as_ref()), before);
     let back = Node::open(node.kv.crash(3));
     assert_eq!(back.open.keys().copied().collect::<Vec<_>>(), [child.id]);

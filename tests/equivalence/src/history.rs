@@ -295,7 +295,9 @@ impl History {
         self.on_columns(|columns, leader| {
             if wipe && let Some(peer) = columns.replica.peers().remove(&region) {
                 columns.reported.remove(&region);
-                columns.replica.machines().destroy(peer)?;
+                let region = peer.region().clone();
+                drop(peer);
+                columns.replica.machines().destroy(&region)?;
             }
             columns.copy(leader, region)
         });

@@ -128,9 +128,11 @@ fn garbage_in_the_log_or_the_store_is_corruption() {
 fn destroyed_machine_leaves_nothing() {
     let store = memory();
     let (mut first, view) = machines(&store);
-    let mut machine = first.create(&placement_region(&[1]).unwrap(), true).unwrap();
+    let region = placement_region(&[1]).unwrap();
+    let mut machine = first.create(&region, true).unwrap();
     take_ids(machine.as_mut(), 1);
-    first.destroy(machine).unwrap();
+    drop(machine);
+    first.destroy(&region).unwrap();
     assert_eq!(*view.read(), State::new());
     assert!(machines(&store).0.recover().unwrap().is_empty());
 }

@@ -91,7 +91,7 @@ impl EchoMachines {
         }
     }
 
-    /// Whether snapshots find no room.
+    /// Whether snapshots find no room, and what is to be removed stays.
     pub fn set_full(&self, full: bool) {
         self.disk.lock().full = full;
     }
@@ -126,14 +126,19 @@ impl Machines for EchoMachines {
             term: at.term,
             history: Vec::new(),
         };
-        self.disk.lock().visible.insert(region.id, state.clone());
+        if self.disk.lock().visible.insert(region.id, state.clone()).is_some() {
+            return Err(Error::exists("region", region.id.to_string()));
+        }
         Ok(self.machine(state))
     }
 
-    fn destroy(&mut self, machine: Box<dyn Machine>) -> Result<()> {
+    fn destroy(&mut self, region: &Region) -> Result<()> {
         let mut disk = self.disk.lock();
-        disk.visible.remove(&machine.region().id);
-        disk.durable.remove(&machine.region().id);
+        if disk.full {
+            return Err(Error::Io("no storage space".to_owned()));
+        }
+        disk.visible.remove(&region.id);
+        disk.durable.remove(&region.id);
         Ok(())
     }
 }

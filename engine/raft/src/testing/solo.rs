@@ -175,7 +175,11 @@ impl Groups for SoloGroups {
     fn destroy(&self, region: RegionId) -> Pending<()> {
         let mut state = self.state.lock();
         let result = match state.peers.remove(&region) {
-            Some(solo) => state.machines.destroy(solo.machine),
+            Some(solo) => {
+                let region = solo.machine.region().clone();
+                drop(solo);
+                state.machines.destroy(&region)
+            }
             None => Ok(()),
         };
         at_once(result)
