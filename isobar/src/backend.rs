@@ -6,8 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use placement::client::PlacementClient;
 use sql::engine::{Engine, Host, Process};
-use sql::panics::{self, guarded};
-use sql::result::{Reply, SqlError};
+use sql::error::SqlError;
+use sql::panics::guarded;
+use sql::result::Reply;
 use sql::session::SessionInfo;
 use sql::variables::Changes;
 use tokio_util::sync::CancellationToken;
@@ -73,7 +74,7 @@ struct SqlSession(sql::session::Session);
 
 impl SqlSession {
     async fn settled<T>(&mut self, done: Result<T, SqlError>) -> Result<T, SqlError> {
-        if done.as_ref().err().is_some_and(panics::is_fault) {
+        if done.as_ref().err().is_some_and(sql::error::is_fault) {
             self.0.give_up().await;
         }
         done

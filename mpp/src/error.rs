@@ -5,7 +5,7 @@
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
-use sql::result::SqlError;
+use sql::error::SqlError;
 use tonic::{Code, Status};
 use types::Error;
 
@@ -198,7 +198,7 @@ impl From<DataFusionError> for MppError {
         if let DataFusionError::ExecutionJoin(task) = root
             && task.is_panic()
         {
-            return MppError::new(MppCode::Invalid, sql::panics::fault().to_string());
+            return MppError::new(MppCode::Invalid, sql::error::fault().to_string());
         }
         if let DataFusionError::External(cause) = root
             && let Some(status) = cause.downcast_ref::<Status>()

@@ -15,7 +15,7 @@ use placement::api::{Node, NodeRole};
 use placement::client::PlacementClient;
 use rpc::{Channels, Pulse};
 use sql::analytic::{Analytic, AnalyticAnswer, AnalyticQuery, Receipt};
-use sql::result::SqlError;
+use sql::error::SqlError;
 use types::{NodeId, RegionKind, TableId};
 
 use crate::auth::voucher;

@@ -12,8 +12,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 use placement::api::Catalog;
 use placement::client::PlacementClient;
+use sql::error::SqlError;
 use sql::planner::{ResolvedTable, TableResolver};
-use sql::result::SqlError;
 use types::{NodeId, SchemaVersion, TableId, Timestamp};
 
 use crate::layout::{self, Owner, Owners, TableLayout};

@@ -6,8 +6,7 @@
 use std::borrow::Cow;
 
 use crate::dialect::Mysql;
-use crate::error::SqlResult;
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult};
 
 /// The statement as text, quoted as a session's dialect quotes.
 pub fn to_text<'a>(sql: &'a [u8], dialect: &Mysql) -> SqlResult<Cow<'a, str>> {

@@ -27,16 +27,16 @@ pub fn literal(expr: &Expr) -> Option<Value> {
             | SqlValue::DoubleQuotedString(text)
             | SqlValue::NationalStringLiteral(text) => Some(Value::String(text.clone())),
             SqlValue::HexStringLiteral(hex) => {
-                crate::planner::bytes_of_hex(hex).ok().map(Value::Bytes)
+                crate::bytes::bytes_of_hex(hex).ok().map(Value::Bytes)
             }
             SqlValue::SingleQuotedByteStringLiteral(bits) => {
-                crate::planner::bytes_of_bits(bits).ok().map(Value::Bytes)
+                crate::bytes::bytes_of_bits(bits).ok().map(Value::Bytes)
             }
             _ => None,
         },
         Expr::Prefixed { prefix, value } if is_binary(prefix) => bytes(value),
         Expr::Prefixed { prefix, value } => {
-            let introduced = crate::planner::introducer::introduced(prefix, (**value).clone());
+            let introduced = crate::introducer::introduced(prefix, (**value).clone());
             literal(&introduced.ok()?)
         }
         Expr::TypedString(typed) => match &typed.value.value {
@@ -141,11 +141,11 @@ fn hexadecimal(bytes: &[u8]) -> Expr {
 /// it is bytes. `None`: the expression is no such literal, or the column holds no numbers.
 pub fn number_of_bytes(expr: &Expr, ty: types::ColumnType) -> Option<Value> {
     let bytes = ty.is_number().then(|| plain_bytes(expr)).flatten()?;
-    number_of(&bytes).map(Value::UInt)
+    crate::numbers::number_of(&bytes).map(Value::UInt)
 }
 
 /// The bytes of a hexadecimal or bit literal without an introducer.
-fn plain_bytes(expr: &Expr) -> Option<Vec<u8>> {
+pub fn plain_bytes(expr: &Expr) -> Option<Vec<u8>> {
     match expr {
         Expr::Nested(inner) => plain_bytes(inner),
         Expr::Value(_) => match literal(expr)? {
@@ -154,50 +154,6 @@ fn plain_bytes(expr: &Expr) -> Option<Vec<u8>> {
         },
         _ => None,
     }
-}
-
-/// An expression on its way into a column: a hexadecimal or bit literal as what it is there, a
-/// number or bytes, and the same to whatever reads it afterwards.
-pub fn for_column(expr: Expr, ty: types::ColumnType) -> Expr {
-    let number = number_of_bytes(&expr, ty);
-    let value = number.or_else(|| plain_bytes(&expr).map(Value::Bytes));
-    match value {
-        Some(value) => expression(&value),
-        None => number_of_column(expr, ty),
-    }
-}
-
-/// A column on its way into a column of numbers: of ENUM or SET it is the number. Within anything
-/// else it is what that makes of it.
-pub fn number_of_column(expr: Expr, ty: types::ColumnType) -> Expr {
-    match expr {
-        Expr::Nested(inner) => Expr::Nested(Box::new(number_of_column(*inner, ty))),
-        Expr::Identifier(_) | Expr::CompoundIdentifier(_) if ty.is_number() => {
-            crate::planner::call(crate::functions::labels::AS_NUMBER, vec![expr])
-        }
-        other => other,
-    }
-}
-
-/// A value of one column on its way into another, as [`number_of_column`].
-pub fn number_of_label(
-    value: Value,
-    from: Option<types::ColumnType>,
-    to: types::ColumnType,
-) -> Value {
-    match (value, from) {
-        (Value::String(text), Some(from)) if to.is_number() && from.labels().is_some() => {
-            Value::UInt(crate::functions::labels::number(from, &text))
-        }
-        (value, _) => value,
-    }
-}
-
-/// The number that bytes are, the highest first; `None` beyond 64 bits.
-pub fn number_of(bytes: &[u8]) -> Option<u64> {
-    let first = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());
-    let rest = bytes.get(first..)?;
-    (rest.len() <= 8).then(|| rest.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)))
 }
 
 #[cfg(test)]

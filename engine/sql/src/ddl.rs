@@ -8,21 +8,20 @@ use sqlparser::ast::{
 };
 use types::{Column, ColumnId, ColumnType, Default, IntWidth, Table, Value};
 
+use crate::charsets::{check_charset, check_collation};
 use crate::coerce::{self, Place};
-use crate::error::{SqlResult, syntax, unsupported};
-use crate::planner::parts;
-use crate::result::SqlError;
+use crate::decimal::digits;
+use crate::error::{SqlError, SqlResult, syntax, unsupported};
+use crate::names::parts;
+use crate::table_options;
 use crate::temporal::Zone;
 
-mod decimal;
 pub mod expressions;
 pub mod keys;
 mod labels;
-pub mod options;
 pub mod queried;
 mod show;
 
-pub use decimal::{check_replica, digits};
 use keys::{Form, Key, new_index};
 pub(crate) use show::now_of;
 pub use show::show_create;
@@ -30,35 +29,27 @@ pub use show::show_create;
 /// The column that numbers the rows of a table without a primary key.
 pub const ROW_NUMBER: &str = "_isobar_rowid";
 
-/// Refuses a character set that is not UTF-8; what is to be said of one that is a part of it.
-pub fn check_charset(name: &str) -> SqlResult<Option<(u16, String)>> {
-    match name.to_lowercase().as_str() {
-        "utf8mb4" => Ok(None),
-        "utf8" | "utf8mb3" | "ascii" => Ok(Some((3719, format!("'{name}' is stored as utf8mb4")))),
-        "binary" => Err(unsupported("CHARACTER SET binary (use BINARY, VARBINARY or a BLOB)")),
-        _ => Err(SqlError::new(
-            1115,
-            b"42000",
-            format!("Unknown character set: '{name}' (only utf8mb4 is stored)"),
-        )),
-    }
+/// Where the number is that rows of a table are given and clients see.
+pub(crate) fn number_of(table: &Table) -> Option<usize> {
+    table.columns.iter().position(|column| column.auto_increment && !column.hidden)
 }
 
-/// Refuses a collation that does not compare bytes.
-pub fn check_collation(name: &str) -> SqlResult<()> {
-    match name.to_lowercase().as_str() {
-        "utf8mb4_bin" | "utf8_bin" | "utf8mb3_bin" | "ascii_bin" => Ok(()),
-        "binary" => Err(unsupported("COLLATE binary (use BINARY, VARBINARY or a BLOB)")),
-        _ => Err(SqlError::new(
-            1273,
-            b"HY000",
-            format!(
-                "Unknown collation: '{name}' (columns compare by utf8mb4_bin; leave COLLATE out or name that)"
-            ),
-        )),
-    }
+/// Whether rows of a table are given numbers that clients see.
+pub(crate) fn has_numbers(table: &Table) -> bool {
+    number_of(table).is_some()
 }
 
+/// Refuses a columnar replica of a table with a DECIMAL that columns do not hold.
+pub fn check_replica(table: &Table) -> SqlResult<()> {
+    let wide = table.columns.iter().find(|column| column.ty.is_wide());
+    let Some(column) = wide.filter(|_| table.columnar_replicas > 0) else { return Ok(()) };
+    let text = format!(
+        "Column '{}' of table '{}' is {}: columnar replicas hold DECIMALs of up to 38 digits, so the table can have \
+         none (SET COLUMNAR REPLICA 0, or a narrower column)",
+        column.name, table.name, column.ty
+    );
+    Err(SqlError::new(1235, b"42000", text))
+}
 /// A name of a character set or a collation, which may stand in quotes.
 fn unquoted(name: &ObjectName) -> String {
     name.0.iter().filter_map(|part| part.as_ident()).map(|ident| ident.value.as_str()).collect()
@@ -100,12 +91,12 @@ pub fn describe_filled(
         checks: Vec::new(),
     };
     let (mut first_number, mut warnings) = (0, Vec::new());
-    for option in options::of_create(create, &table.name)? {
+    for option in table_options::of_create(create, &table.name)? {
         match option {
-            options::Treated::Comment(text) => table.comment = text,
-            options::Treated::Number(number) => first_number = number,
-            options::Treated::Nothing => {}
-            options::Treated::Warning(code, text) => warnings.push((code, text)),
+            table_options::Treated::Comment(text) => table.comment = text,
+            table_options::Treated::Number(number) => first_number = number,
+            table_options::Treated::Nothing => {}
+            table_options::Treated::Warning(code, text) => warnings.push((code, text)),
         }
     }
     for definition in &create.columns {
@@ -184,7 +175,7 @@ pub fn column(
                 table.indexes.push(index);
             }
             ColumnOption::Comment(text) => {
-                column.comment = options::column_comment(text, &column.name)?;
+                column.comment = table_options::column_comment(text, &column.name)?;
             }
             ColumnOption::OnUpdate(expr) if is_now(expr) => {
                 if !matches!(column.ty, ColumnType::DateTime(_) | ColumnType::Timestamp(_)) {

@@ -11,6 +11,9 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
+/// The version of MySQL that clients see; they choose syntax by it.
+pub const VERSION: &str = "8.0.11-Isobar-0.1.0";
+
 /// sqlparser's MySQL dialect with MySQL's operators at their places.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Mysql {
@@ -283,7 +286,7 @@ fn not_exists(parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
 
 /// `a || b` under PIPES_AS_CONCAT, in a form that means the same under any sql_mode.
 fn concat(left: Expr, right: Expr) -> Expr {
-    crate::planner::call("concat", vec![left, right])
+    crate::tree::call("concat", vec![left, right])
 }
 
 /// Whether an operator negates its operand's truth.

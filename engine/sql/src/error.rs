@@ -9,7 +9,24 @@ use types::Error;
 
 pub use library::of_words;
 
-use crate::result::SqlError;
+/// An error in MySQL's shape.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("ERROR {code} ({}): {message}", String::from_utf8_lossy(.sqlstate))]
+pub struct SqlError {
+    /// MySQL's number.
+    pub code: u16,
+    /// SQLSTATE.
+    pub sqlstate: [u8; 5],
+    /// What failed, why, and what to do.
+    pub message: String,
+}
+
+impl SqlError {
+    /// An error of a number and its state.
+    pub fn new(code: u16, sqlstate: &[u8; 5], message: impl Into<String>) -> Self {
+        SqlError { code, sqlstate: *sqlstate, message: message.into() }
+    }
+}
 
 /// The result of a statement.
 pub type SqlResult<T> = Result<T, SqlError>;
@@ -184,4 +201,18 @@ impl From<SqlError> for DataFusionError {
 /// An error on its way through DataFusion.
 pub fn external(error: SqlError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
+}
+
+/// What a client is given instead of what the panic says.
+const FAULT: &str = "Internal fault: the statement was given up. The log of the node that ran it \
+                    says where; please report that";
+
+/// Error 1105 in the place of a panic.
+pub fn fault() -> SqlError {
+    unknown(FAULT)
+}
+
+/// Whether an error stands for a panic.
+pub fn is_fault(error: &SqlError) -> bool {
+    error.code == fault().code && error.message == FAULT
 }

@@ -5,8 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::router::Engine;
-
 /// Hints of MySQL 8.0 that choose among plans with the same rows (10.9.3 Optimizer Hints). Those that change settings or
 /// resource groups are not among them: whoever writes one counts on its effect.
 const PLAN_CHOICES: [&str; 34] = [
@@ -45,6 +43,24 @@ const PLAN_CHOICES: [&str; 34] = [
     "SKIP_SCAN",
     "SUBQUERY",
 ];
+
+/// An engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// The row store.
+    Rows,
+    /// Columnar replicas.
+    Columns,
+}
+
+impl std::fmt::Display for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Engine::Rows => "rows",
+            Engine::Columns => "columns",
+        })
+    }
+}
 
 /// What a hint comment asks for.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -10,12 +10,12 @@ use placement::api::Catalog;
 use types::columns::ColumnsBuilder;
 use types::{Column, ColumnType, Error, IntWidth, Table, TableId, Value};
 
+use crate::ddl::has_numbers;
 use crate::engine::Engine;
 use crate::error::{SqlResult, no_table};
 use crate::planner::planning_schema;
 use crate::privileges::Rights;
 use crate::result::{Reply, ResultColumn, WarningCount};
-use crate::session::numbers::has_numbers;
 
 mod absent;
 mod cluster;

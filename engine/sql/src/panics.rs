@@ -9,22 +9,7 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 
 use futures::{FutureExt, Stream, StreamExt};
 
-use crate::error::{SqlResult, unknown};
-use crate::result::SqlError;
-
-/// What a client is given instead of what the panic says.
-const TEXT: &str = "Internal fault: the statement was given up. The log of the node that ran it \
-                    says where; please report that";
-
-/// Error 1105 in the place of a panic.
-pub fn fault() -> SqlError {
-    unknown(TEXT)
-}
-
-/// Whether an error stands for a panic.
-pub fn is_fault(error: &SqlError) -> bool {
-    error.code == fault().code && error.message == TEXT
-}
+use crate::error::{SqlError, SqlResult, fault};
 
 /// The error for what was caught; what it says is in the log already.
 fn of_panic(_: Box<dyn Any + Send>) -> SqlError {
@@ -79,6 +64,7 @@ mod tests {
     use futures::TryStreamExt;
 
     use super::*;
+    use crate::error::{is_fault, unknown};
 
     #[tokio::test]
     async fn a_panic_is_the_error_of_what_it_happened_in() {

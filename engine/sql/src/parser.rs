@@ -29,8 +29,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use crate::dialect::Mysql;
-use crate::error::{SqlResult, syntax, unsupported};
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, syntax, unsupported};
 use crate::statement::Stmt;
 
 /// Deepest nesting of a statement, as sqlparser counts it: a parenthesis is one or two.
@@ -485,7 +484,7 @@ fn standard(parser: &mut Parser) -> SqlResult<Stmt> {
             ..
         } => Stmt::DropTable { names, if_exists },
         Statement::Drop { object_type: ObjectType::Index, names, table: Some(table), .. } => {
-            match (names.first().map(crate::planner::parts), names.len()) {
+            match (names.first().map(crate::names::parts), names.len()) {
                 (Some(parts), 1) => {
                     Stmt::DropIndex { name: parts.last().cloned().unwrap_or_default(), table }
                 }

@@ -10,11 +10,10 @@ use std::sync::Arc;
 use placement::api::{Catalog, Grants, Level, Privileges, StoredView, User};
 use sqlparser::ast::{ObjectName, Query, Statement, Visit, Visitor};
 
-use crate::error::{SqlResult, invalid_view};
+use crate::error::{SqlError, SqlResult, invalid_view};
 use crate::functions::regexp::matches;
+use crate::names::{TableName, parts, table_name};
 use crate::parser::parse_sql;
-use crate::planner::{TableName, parts, table_name};
-use crate::result::SqlError;
 use crate::walk::walk;
 
 /// Databases that everybody reads: what they show is what one may see.

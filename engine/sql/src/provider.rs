@@ -23,10 +23,9 @@ use datafusion::physical_plan::{
 use types::{Table, Value, key, row};
 
 use crate::access::{self, Access, Path};
-use crate::error::external;
+use crate::error::{SqlError, external};
 use crate::planner::{planning_constraints, planning_schema};
 use crate::reader::Reader;
-use crate::result::SqlError;
 
 /// Rows of a batch.
 const BATCH: usize = 8192;

@@ -73,8 +73,8 @@ mod tests {
     use futures::TryStreamExt;
 
     use super::*;
-    use crate::panics::is_fault;
-    use crate::result::SqlError;
+    use crate::error::SqlError;
+    use crate::error::is_fault;
 
     #[tokio::test]
     async fn a_plan_that_panics_fails() {

@@ -9,6 +9,7 @@ use arrow::record_batch::RecordBatch;
 use futures::Stream;
 use types::ColumnType;
 
+use crate::error::SqlError;
 use crate::functions::warnings::ExprWarnings;
 
 /// How many warnings a result has. More may come for as long as its rows are computed.
@@ -28,25 +29,6 @@ impl WarningCount {
     pub fn now(&self) -> u16 {
         let of_exprs = self.expr_warnings.as_ref().map_or(0, |warnings| warnings.count());
         u16::try_from(self.own.saturating_add(of_exprs)).unwrap_or(u16::MAX)
-    }
-}
-
-/// An error in MySQL's shape.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("ERROR {code} ({}): {message}", String::from_utf8_lossy(.sqlstate))]
-pub struct SqlError {
-    /// MySQL's number.
-    pub code: u16,
-    /// SQLSTATE.
-    pub sqlstate: [u8; 5],
-    /// What failed, why, and what to do.
-    pub message: String,
-}
-
-impl SqlError {
-    /// An error of a number and its state.
-    pub fn new(code: u16, sqlstate: &[u8; 5], message: impl Into<String>) -> Self {
-        SqlError { code, sqlstate: *sqlstate, message: message.into() }
     }
 }
 

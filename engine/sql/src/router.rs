@@ -6,23 +6,7 @@
 
 use std::collections::BTreeMap;
 
-/// An engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
-    /// The row store.
-    Rows,
-    /// Columnar replicas.
-    Columns,
-}
-
-impl std::fmt::Display for Engine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Engine::Rows => "rows",
-            Engine::Columns => "columns",
-        })
-    }
-}
+use crate::hints::Engine;
 
 /// What is known of one table of a query.
 #[derive(Clone, Debug)]

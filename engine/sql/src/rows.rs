@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use types::{Error, Index, Result, Table, TableId, Value, key, row};
 
-use crate::result::SqlError;
+use crate::error::SqlError;
 use crate::storage::Transaction;
 
 /// The key of a row's record.

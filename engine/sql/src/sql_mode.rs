@@ -4,8 +4,10 @@
 //! cannot be switched off: a mode without it is accepted, and what MySQL would then cut to fit is an
 //! error still.
 
-use crate::error::SqlResult;
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult};
+
+/// sql_mode as it begins: the strictness of MySQL 8 is always on.
+pub const DEFAULT: &str = "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION";
 
 /// Modes that can be set, in the order in which MySQL lists them.
 const MODES: [&str; 14] = [
@@ -109,7 +111,7 @@ mod tests {
             checked("ansi").unwrap(),
             "REAL_AS_FLOAT,PIPES_AS_CONCAT,ANSI_QUOTES,IGNORE_SPACE,ONLY_FULL_GROUP_BY,ANSI"
         );
-        assert_eq!(checked(crate::variables::SQL_MODE).unwrap(), crate::variables::SQL_MODE);
+        assert_eq!(checked(DEFAULT).unwrap(), DEFAULT);
     }
 
     #[test]

@@ -4,15 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use types::Value;
 
-use crate::error::SqlResult;
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult};
 use crate::temporal::Zone;
-
-/// What clients see; they choose syntax by it.
-pub const VERSION: &str = "8.0.11-Isobar-0.1.0";
-
-/// sql_mode as it begins: the strictness of MySQL 8 is always on.
-pub const SQL_MODE: &str = "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION";
 
 /// Whether statements are accepted that do nothing here: OFF, ON, or WARN.
 pub const NOOP_FUNCTIONS: &str = "tidb_enable_noop_functions";
@@ -77,7 +70,7 @@ const VARIABLES: &[(&str, &str, bool)] = &[
     ("sql_auto_is_null", "OFF", true),
     ("sql_log_bin", "ON", true),
     ("sql_log_off", "OFF", true),
-    ("sql_mode", SQL_MODE, true),
+    ("sql_mode", crate::sql_mode::DEFAULT, true),
     ("sql_notes", "ON", true),
     ("sql_quote_show_create", "ON", true),
     ("sql_safe_updates", "OFF", true),
@@ -97,7 +90,7 @@ const VARIABLES: &[(&str, &str, bool)] = &[
     ("tx_isolation", "REPEATABLE-READ", true),
     ("tx_read_only", "OFF", true),
     ("unique_checks", "ON", true),
-    ("version", VERSION, false),
+    ("version", crate::dialect::VERSION, false),
     ("version_comment", "Isobar, an HTAP store that speaks MySQL", false),
     ("version_compile_machine", "x86_64", false),
     ("version_compile_os", "Linux", false),

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use anyhow::{Result, anyhow};
 use indicatif::ProgressBar;
 use parking_lot::Mutex;
-use sql::result::SqlError;
+use sql::error::SqlError;
 use sql::session::Session;
 use sql::session::ingest::Target;
 use types::row;

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use sql::result::{Reply, ResultColumn, SqlError};
+use sql::error::SqlError;
+use sql::result::{Reply, ResultColumn};
 use sql::variables::Changes;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;

@@ -5,7 +5,7 @@
 use bytes::{BufMut, BytesMut};
 use chrono::{Datelike, NaiveDate, NaiveDateTime, Timelike};
 use mysql_common::io::BufMutExt;
-use sql::result::SqlError;
+use sql::error::SqlError;
 use types::wide::write_decimal;
 use types::{ColumnType, IntWidth};
 

@@ -12,7 +12,8 @@ use std::time::Duration;
 use arrow::array::timezone::Tz;
 use bytes::Bytes;
 use mysql_common::constants::CapabilityFlags;
-use sql::result::{Done, Reply, SqlError};
+use sql::error::SqlError;
+use sql::result::{Done, Reply};
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{self, Context, Format, Rows};

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use arrow::record_batch::RecordBatch;
 use futures::StreamExt;
 use mysql_common::constants::StatusFlags;
-use sql::result::SqlError;
+use sql::error::SqlError;
 use tokio::io::AsyncWrite;
 use tokio_util::sync::CancellationToken;
 

@@ -12,7 +12,7 @@ use mysql_common::io::ParseBuf;
 use mysql_common::packets::{AuthMoreData, AuthSwitchRequest, HandshakePacket};
 use mysql_common::proto::MySerialize;
 use rand::TryRngCore;
-use sql::result::SqlError;
+use sql::error::SqlError;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf, WriteHalf};
 
 use super::answer;

@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use sql::result::{Reply, SqlError};
+use sql::error::SqlError;
+use sql::result::Reply;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 

@@ -6,7 +6,7 @@
 use mysql_common::constants::{ColumnFlags, ColumnType as WireType};
 use mysql_common::io::ParseBuf;
 use mysql_common::value::{BinValue, Value as WireValue, ValueDeserializer};
-use sql::result::SqlError;
+use sql::error::SqlError;
 use types::Value;
 
 use super::errors;

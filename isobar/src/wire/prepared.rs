@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
-use sql::result::SqlError;
+use sql::error::SqlError;
 use types::Value;
 
 use super::params::{self, ParamType};

@@ -18,7 +18,8 @@ use isobar::wire::{
     AuthPlugin, Backend, ConnectionInfo, Connections, InfileReceiver, KillScope, Options, Prepared,
     Server, Session, SessionStatus, StoredPassword,
 };
-use sql::result::{BatchStream, Done, Reply, ResultColumn, SqlError, WarningCount};
+use sql::error::SqlError;
+use sql::result::{BatchStream, Done, Reply, ResultColumn, WarningCount};
 use sql::variables::Changes;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

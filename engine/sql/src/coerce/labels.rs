@@ -88,3 +88,12 @@ pub fn nearest(value: &Value, ty: ColumnType) -> Option<Value> {
         _ => None,
     }
 }
+
+/// The number of a value.
+pub fn number(ty: ColumnType, value: &str) -> u64 {
+    match ty {
+        ColumnType::Enum(labels) => labels.number(value).map_or(0, u64::from),
+        ColumnType::Set(labels) => labels.bits(value).0,
+        _ => 0,
+    }
+}

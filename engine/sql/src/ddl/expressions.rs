@@ -11,11 +11,11 @@ use sqlparser::ast::{
 use sqlparser::tokenizer::Span;
 use types::{Check, ColumnId, ColumnType, Default, Table};
 
-use crate::error::{SqlResult, no_column, syntax, unsupported};
-use crate::parser;
-use crate::planner::{self, parts};
-use crate::result::SqlError;
+use crate::canonical::canonical;
+use crate::error::{SqlError, SqlResult, no_column, syntax, unsupported};
+use crate::names::parts;
 use crate::walk::{walk, walk_mut};
+use crate::{parser, planner};
 
 /// Functions whose value hangs on more than their arguments, or that do something; and aggregates,
 /// which are about several rows.
@@ -305,7 +305,7 @@ fn normal(mut expr: Expr, table: &Table, of: Of<'_>) -> SqlResult<(String, Vec<C
 
 /// Text in parentheses, unless it is one whole without them.
 fn text(expr: &Expr) -> String {
-    let text = planner::canonical(expr);
+    let text = canonical(expr);
     match expr {
         Expr::Nested(_) | Expr::Function(_) | Expr::Identifier(_) | Expr::Value(_) => text,
         _ => format!("({text})"),
@@ -339,7 +339,7 @@ pub fn names(text: &str) -> SqlResult<Vec<String>> {
 
 /// The expression of a generated column, as it was written.
 pub fn written(expr: &Expr, stored: bool) -> Default {
-    Default::Generated { expression: planner::canonical(expr), stored }
+    Default::Generated { expression: canonical(expr), stored }
 }
 
 /// Adds a CHECK constraint, as it was written, to a table; `column` is the only one that a check at
@@ -388,7 +388,7 @@ pub fn push_check(
         };
         normal(expr.clone(), &alone, Of::Check(&name)).map_err(others)?;
     }
-    let expression = planner::canonical(expr);
+    let expression = canonical(expr);
     table.checks.push(Check { name, expression, enforced: enforced.unwrap_or(true) });
     Ok(())
 }

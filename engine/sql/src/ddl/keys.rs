@@ -10,8 +10,7 @@ use sqlparser::ast::{
 };
 use types::{Column, ColumnId, ColumnType, Index, IndexState, KeyPart, Table, Timestamp};
 
-use crate::error::{SqlResult, syntax, unsupported};
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, syntax, unsupported};
 
 /// Most bytes of a key, with four for each character, as in MySQL.
 const LONGEST: u64 = 3_072;

@@ -9,8 +9,7 @@ use sqlparser::ast::{DataType, EnumMember};
 use types::{ColumnType, Labels, Value};
 
 use crate::coerce;
-use crate::error::{SqlResult, syntax, unsupported};
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, syntax, unsupported};
 
 /// Most labels of an ENUM (MySQL's limit).
 const MOST_OF_ENUM: usize = 65_535;

@@ -6,8 +6,8 @@ use types::wide::WIDE_MAX_PRECISION;
 use types::{Column, ColumnId, ColumnType, Default, Table, Value};
 
 use crate::coerce::{self, Place};
-use crate::error::SqlResult;
-use crate::result::{ResultColumn, SqlError};
+use crate::error::{SqlError, SqlResult};
+use crate::result::ResultColumn;
 use crate::temporal::Zone;
 
 /// Longest name of a column, in characters.

@@ -9,8 +9,7 @@ use arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, SchemaError};
 use types::Error;
 
-use super::{no_column, out_of_range, syntax, unknown, unsupported};
-use crate::result::SqlError;
+use super::{SqlError, fault, no_column, out_of_range, syntax, unknown, unsupported};
 
 /// With what other tiers begin an error that they have given a code of their own: it stays as it is, for them to find.
 const CODED: &str = "ISOBAR-";
@@ -56,7 +55,7 @@ impl From<DataFusionError> for SqlError {
             },
             DataFusionError::Shared(inner) => shared(&inner),
             // A task of a plan's own.
-            DataFusionError::ExecutionJoin(inner) if inner.is_panic() => crate::panics::fault(),
+            DataFusionError::ExecutionJoin(inner) if inner.is_panic() => fault(),
             DataFusionError::SchemaError(inner, _) => of_schema(&inner),
             other => worded(&other),
         }
@@ -105,7 +104,7 @@ fn shared(error: &DataFusionError) -> SqlError {
             let text = inner.to_string();
             carried(&text).unwrap_or_else(|| failed(&text))
         }
-        DataFusionError::ExecutionJoin(inner) if inner.is_panic() => crate::panics::fault(),
+        DataFusionError::ExecutionJoin(inner) if inner.is_panic() => fault(),
         DataFusionError::ArrowError(inner, _) => of_arrow(inner),
         DataFusionError::SchemaError(inner, _) => of_schema(inner),
         other => worded(other),

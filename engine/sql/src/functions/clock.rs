@@ -15,8 +15,7 @@ use super::convert::{
 };
 use super::texts::{read_datetime, read_time};
 use super::{Function, span, text, warnings, whole};
-use crate::error::{SqlResult, out_of_range};
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, out_of_range};
 use crate::temporal::{self, DAY_US, TIME_END_US, within_time};
 
 /// The functions.

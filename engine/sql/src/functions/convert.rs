@@ -24,6 +24,7 @@ use super::texts::{
 };
 use super::wide;
 use crate::error::SqlResult;
+use crate::numbers::rounded;
 use crate::temporal;
 
 /// DATETIME in Arrow.
@@ -148,7 +149,7 @@ fn utf8(bytes: &[u8]) -> SqlResult<&str> {
     std::str::from_utf8(bytes).map_err(|_| {
         let hex: String = bytes.iter().take(32).map(|byte| format!("{byte:02X}")).collect();
         let text = format!("Invalid utf8mb4 character string: '{hex}'");
-        crate::result::SqlError::new(1300, b"HY000", text)
+        crate::error::SqlError::new(1300, b"HY000", text)
     })
 }
 
@@ -399,7 +400,7 @@ fn fit_text(text: &str, digits: u8, most: i128) -> i128 {
     if let Ok(n) = Decimal::parse(text) {
         return fit(n, digits, most);
     }
-    let n = wide::rounded(text, digits).and_then(Wide::narrow);
+    let n = rounded(text, digits).and_then(Wide::narrow);
     let end = if text.starts_with('-') { -most } else { most };
     n.map_or(end, |n| n.unscaled.clamp(-most, most))
 }

@@ -235,7 +235,7 @@ fn uuid_bytes(text: &str) -> Option<Vec<u8>> {
     if digits.len() != 32 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
-    crate::planner::bytes_of_hex(&digits).ok()
+    crate::bytes::bytes_of_hex(&digits).ok()
 }
 
 /// The times' halves changed about, so that UUIDs of one time stand side by side: `times` is
@@ -279,7 +279,7 @@ fn bin_to_uuid(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     Ok(Arc::new(rows.collect::<SqlResult<StringArray>>()?))
 }
 
-fn wrong_uuid(value: &str, function: &str) -> crate::result::SqlError {
+fn wrong_uuid(value: &str, function: &str) -> crate::error::SqlError {
     let text = format!("Incorrect string value: '{value}' for function {function}");
-    crate::result::SqlError::new(1411, b"HY000", text)
+    crate::error::SqlError::new(1411, b"HY000", text)
 }

@@ -19,11 +19,10 @@ use datafusion::common::{Result, ScalarValue};
 use types::Value;
 
 use super::convert::{decimal_f64, is_binary, is_json, is_string, to_strings};
+use super::value::value_at;
 use super::{Function, text, truth, whole};
-use crate::coerce::value_at;
-use crate::error::SqlResult;
-use crate::json::{self, DEEPEST, Doc, Fault, Path};
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult};
+use crate::json::{self, DEEPEST, Doc, Fault, Path, of_bytes, too_deep};
 use crate::temporal::{format_date, format_datetime};
 
 /// The functions.
@@ -247,17 +246,6 @@ fn checked(document: &Doc) -> SqlResult<String> {
         return Err(SqlError::new(3150, b"22032", text));
     }
     Ok(text)
-}
-
-/// Error 3157.
-pub fn too_deep() -> SqlError {
-    SqlError::new(3157, b"22032", "The JSON document exceeds the maximum depth.")
-}
-
-/// Error 3144: bytes are no JSON, not even if they are the bytes of a text.
-pub fn of_bytes() -> SqlError {
-    let text = "Cannot create a JSON value from a string with CHARACTER SET 'binary'.";
-    SqlError::new(3144, b"22032", text)
 }
 
 /// An SQL value, which is neither text nor NULL, in JSON. Times are texts there, and numbers with

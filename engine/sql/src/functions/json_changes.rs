@@ -9,9 +9,8 @@ use arrow::datatypes::DataType;
 use super::convert::is_json;
 use super::json::{Args, document};
 use super::{Function, text};
-use crate::error::SqlResult;
+use crate::error::{SqlError, SqlResult};
 use crate::json::{self, Doc, Mode, Object, Path};
-use crate::result::SqlError;
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[
@@ -185,7 +184,7 @@ fn collected(args: &[ArrayRef], open: char, close: char) -> SqlResult<ArrayRef> 
         let Some(parts) = args.text(0, row)? else { return Ok(None) };
         match json::parse(&format!("{open}{parts}{close}")) {
             Ok(document) => Ok(Some(document)),
-            Err(_) => Err(super::json::too_deep()),
+            Err(_) => Err(json::too_deep()),
         }
     })
 }

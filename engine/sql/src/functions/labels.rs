@@ -15,6 +15,7 @@ use datafusion::logical_expr::{
 use types::ColumnType;
 
 use super::Function;
+use crate::coerce::labels::number;
 use crate::error::{external, unknown};
 
 /// The number as a DOUBLE, which texts are among numbers.
@@ -56,15 +57,6 @@ pub fn unranked<'a>(text: &'a str, ty: &DataType) -> &'a str {
     match ty {
         DataType::Utf8View => text.get(DIGITS..).unwrap_or_default(),
         _ => text,
-    }
-}
-
-/// The number of a value.
-pub fn number(ty: ColumnType, value: &str) -> u64 {
-    match ty {
-        ColumnType::Enum(labels) => labels.number(value).map_or(0, u64::from),
-        ColumnType::Set(labels) => labels.bits(value).0,
-        _ => 0,
     }
 }
 

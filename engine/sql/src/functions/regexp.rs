@@ -10,8 +10,7 @@ use arrow::error::ArrowError;
 
 use super::convert::to_strings;
 use super::{Function, text, truth, whole};
-use crate::error::SqlResult;
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult};
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[

@@ -115,7 +115,7 @@ fn hex(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
 /// NULL where the text is not hexadecimal.
 fn unhex(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let texts = to_strings(&args[0])?;
-    let bytes = texts.iter().map(|text| crate::planner::bytes_of_hex(text?).ok());
+    let bytes = texts.iter().map(|text| crate::bytes::bytes_of_hex(text?).ok());
     Ok(Arc::new(bytes.collect::<BinaryArray>()))
 }
 

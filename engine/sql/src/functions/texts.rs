@@ -3,6 +3,7 @@
 
 use super::arithmetic::unsigned_zero;
 use super::warnings;
+use crate::numbers::leading_number;
 use crate::temporal;
 
 /// The double that a text is taken for: beyond the largest, that.
@@ -25,37 +26,6 @@ pub(super) fn read_decimal(text: &str) -> &str {
         false => warnings::read("DECIMAL", text, number),
     }
     number
-}
-
-/// The longest front of a text that is a number; `0` if there is none.
-pub fn leading_number(text: &str) -> &str {
-    let text = text.trim_start();
-    let bytes = text.as_bytes();
-    let digits = |mut at: usize| {
-        while bytes.get(at).is_some_and(u8::is_ascii_digit) {
-            at += 1;
-        }
-        at
-    };
-    let start = usize::from(matches!(bytes.first(), Some(b'+' | b'-')));
-    let mut end = digits(start);
-    let mut count = end - start;
-    if bytes.get(end) == Some(&b'.') {
-        let fraction = digits(end + 1);
-        count += fraction - end - 1;
-        end = fraction;
-    }
-    if count == 0 {
-        return "0";
-    }
-    if matches!(bytes.get(end), Some(b'e' | b'E')) {
-        let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
-        let exponent = digits(end + 1 + sign);
-        if exponent > end + 1 + sign {
-            end = exponent;
-        }
-    }
-    text.get(..end).unwrap_or("0")
 }
 
 /// The sign and the digits that a text starts with, and nothing behind them: `1.9` is 1, and so is

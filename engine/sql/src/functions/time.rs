@@ -16,8 +16,7 @@ use super::convert::{
 };
 use super::{Function, datetime, day, text, warnings, whole};
 use crate::calendar::{self, Compound};
-use crate::error::{SqlResult, out_of_range, unsupported};
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, out_of_range, unsupported};
 use crate::temporal::{self, DAY_US, Unit, Zone};
 
 macro_rules! parts {

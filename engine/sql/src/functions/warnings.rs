@@ -20,8 +20,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, ScalarUD
 use parking_lot::Mutex;
 
 use super::Udf;
-use crate::error::SqlResult;
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult};
 
 /// Most bytes of a value that a warning shows.
 const MOST_SHOWN: usize = 128;

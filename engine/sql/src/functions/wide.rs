@@ -23,6 +23,7 @@ use super::convert::{number_type, to_type};
 use super::texts::read_decimal;
 use super::warnings;
 use crate::error::{SqlResult, out_of_range};
+use crate::numbers::rounded;
 
 /// Most digits of what is computed.
 pub const MOST: u8 = DECIMAL256_MAX_PRECISION;
@@ -285,46 +286,6 @@ fn spelled(n: f64) -> String {
         false if n < 0.0 => "-1e400".into(),
         false => "1e400".into(),
     }
-}
-
-/// The number that a text spells, perhaps with an exponent, rounded half away from zero to a
-/// scale; `None` where it has more than 65 digits then. No more of the text is looked at than
-/// decides that, however long it is.
-pub fn rounded(text: &str, scale: u8) -> Option<Wide> {
-    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
-    let negative = mantissa.starts_with('-');
-    let mantissa = mantissa.trim_start_matches(['-', '+']);
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let leading = whole.len() - whole.trim_start_matches('0').len();
-    // Beyond these, an exponent of any number that a text is long enough for says all or nothing.
-    let exponent = match exponent.parse::<i64>() {
-        Ok(exponent) => exponent,
-        Err(_) if exponent.starts_with('-') => i64::MIN / 2,
-        Err(_) => i64::MAX / 2,
-    };
-    let digits: Vec<u8> = whole.bytes().chain(fraction.bytes()).skip(leading).collect();
-    // Where the point stands among the digits, and the end of those that count.
-    let point = ((whole.len() - leading) as i64).checked_add(exponent)?;
-    let zero = || Some(Wide { unscaled: i256::ZERO, scale });
-    let Some(first) = digits.iter().position(|digit| *digit != b'0') else { return zero() };
-    if point.checked_sub(first as i64)? > i64::from(WIDE_MAX_PRECISION) {
-        return None;
-    }
-    let end = point.checked_add(i64::from(scale))?;
-    if end < first as i64 {
-        return zero();
-    }
-    let mut unscaled = i256::ZERO;
-    for at in first as i64..end {
-        let digit = usize::try_from(at).ok().and_then(|at| digits.get(at)).map_or(0, |d| d - b'0');
-        let more = unscaled.checked_mul(i256::from_i128(10))?;
-        unscaled = more.checked_add(i256::from(i64::from(digit)))?;
-    }
-    let next = usize::try_from(end).ok().and_then(|at| digits.get(at));
-    if next.is_some_and(|digit| *digit >= b'5') {
-        unscaled = unscaled.checked_add(i256::ONE)?;
-    }
-    Wide { unscaled: if negative { unscaled.wrapping_neg() } else { unscaled }, scale }.checked()
 }
 
 /// Numbers with `digits` of them kept behind the point, or before it if negative: rounded half away

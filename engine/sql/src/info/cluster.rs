@@ -7,7 +7,7 @@ use types::{NodeId, PeerRole, RegionKind, ReplicaLag, Table, Timestamp, Value};
 
 use super::{Listing, Source, int, string};
 use crate::error::SqlResult;
-use crate::planner::TableName;
+use crate::names::TableName;
 use crate::privileges::Need;
 
 /// Most characters of a statement in the process list.

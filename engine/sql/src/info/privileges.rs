@@ -4,7 +4,7 @@ use placement::api::{Level, Privileges, User};
 
 use super::schema::CATALOG;
 use super::{Listing, Source, string, yes};
-use crate::planner::TableName;
+use crate::names::TableName;
 use crate::privileges::Need;
 
 /// Tables that are made of users' privileges.

@@ -423,10 +423,10 @@ fn database_options(parser: &mut Parser) -> SqlResult<()> {
         _ = take(parser, &["DEFAULT"]);
         if take(parser, &["CHARACTER", "SET"]) || take(parser, &["CHARSET"]) {
             _ = parser.consume_token(&Token::Eq);
-            crate::ddl::check_charset(&word_or_text(parser)?)?;
+            crate::charsets::check_charset(&word_or_text(parser)?)?;
         } else if take(parser, &["COLLATE"]) {
             _ = parser.consume_token(&Token::Eq);
-            crate::ddl::check_collation(&word_or_text(parser)?)?;
+            crate::charsets::check_collation(&word_or_text(parser)?)?;
         } else if take(parser, &["ENCRYPTION"]) {
             _ = parser.consume_token(&Token::Eq);
             if !word_or_text(parser)?.eq_ignore_ascii_case("N") {

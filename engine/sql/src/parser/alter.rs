@@ -10,9 +10,9 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
 use super::{expect, name, number, object, peek_word, refused, take, unexpected};
-use crate::ddl::options;
 use crate::error::{SqlResult, unsupported};
 use crate::statement::{Alter, Position, Stmt};
+use crate::table_options;
 
 /// ALTER TABLE.
 pub fn alter_table(parser: &mut Parser) -> SqlResult<Stmt> {
@@ -359,13 +359,13 @@ fn option(parser: &mut Parser, actions: &mut Vec<Alter>) -> SqlResult<()> {
             parser.next_token();
             Ok(())
         }
-        (_, both) if options::is_option(both) => {
+        (_, both) if table_options::is_option(both) => {
             parser.next_token();
             parser.next_token();
             let value = value(parser)?;
             treat(both, &value, actions)
         }
-        (one, _) if options::is_option(one) => {
+        (one, _) if table_options::is_option(one) => {
             parser.next_token();
             let value = value(parser)?;
             treat(one, &value, actions)
@@ -402,11 +402,11 @@ fn value(parser: &mut Parser) -> SqlResult<String> {
 }
 
 fn treat(name: &str, value: &str, actions: &mut Vec<Alter>) -> SqlResult<()> {
-    match options::treated(name, value, "")? {
-        options::Treated::Comment(text) => actions.push(Alter::Comment(text)),
-        options::Treated::Number(number) => actions.push(Alter::Number(number)),
-        options::Treated::Warning(code, text) => actions.push(Alter::Warning(code, text)),
-        options::Treated::Nothing => {}
+    match table_options::treated(name, value, "")? {
+        table_options::Treated::Comment(text) => actions.push(Alter::Comment(text)),
+        table_options::Treated::Number(number) => actions.push(Alter::Number(number)),
+        table_options::Treated::Warning(code, text) => actions.push(Alter::Warning(code, text)),
+        table_options::Treated::Nothing => {}
     }
     Ok(())
 }

@@ -8,8 +8,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::dialect::Mysql;
-use crate::error::SqlResult;
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult};
 
 /// Operators one after the other, those of nested expressions included. Threads that hold statements
 /// have the stack for it: see [`STACK`].

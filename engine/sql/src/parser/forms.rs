@@ -9,7 +9,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
 use crate::calendar::Compound;
-use crate::planner::call;
+use crate::tree::call;
 
 /// One of these forms, if it comes next.
 pub fn form(parser: &mut Parser) -> Option<Result<Expr, ParserError>> {

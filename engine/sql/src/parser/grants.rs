@@ -8,8 +8,7 @@ use sqlparser::tokenizer::Token;
 
 use super::admin::parse_user;
 use super::{expect, name, peek_word, take, unexpected};
-use crate::error::{SqlResult, unsupported};
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, unsupported};
 use crate::statement::{Grant, GrantLevel, Stmt};
 
 /// GRANT …, REVOKE ….

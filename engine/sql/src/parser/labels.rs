@@ -11,7 +11,7 @@ use sqlparser::ast::{Expr, Ident, Select, SelectItem, UnaryOperator, Value, Visi
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
-use crate::planner;
+use crate::names;
 use crate::statement::Stmt;
 use crate::walk::walk_mut;
 
@@ -86,7 +86,7 @@ impl Labels {
             let start = starts.get(first).copied().unwrap_or(text.len());
             let end = starts.get(last + 1).copied().unwrap_or(text.len());
             // Cut at once: of subqueries within subqueries the whole texts would be their square.
-            planner::cut(text.get(start..end).unwrap_or_default()).to_owned()
+            names::cut(text.get(start..end).unwrap_or_default()).to_owned()
         };
         let texts = |list: List| (list.select, list.items.iter().map(&written).collect::<Vec<_>>());
         Labels(lists.into_iter().map(texts).collect())
@@ -148,7 +148,7 @@ fn label(item: &mut SelectItem, text: &str) {
     };
     // Between backquotes these would be read back as something else.
     let ambiguous = text.contains("``") || text.contains("\\`");
-    if !named && !ambiguous && text != planner::expression_name(expr) {
+    if !named && !ambiguous && text != names::expression_name(expr) {
         let (expr, alias) = (expr.clone(), Ident::with_quote('`', text));
         *item = SelectItem::ExprWithAlias { expr, alias };
     }
@@ -268,8 +268,8 @@ fn starts(text: &str, tokens: &[TokenWithSpan]) -> Option<Vec<usize>> {
 #[cfg(test)]
 mod tests {
     use crate::dialect::Mysql;
+    use crate::names::{Displayed, displayed};
     use crate::parser::parse_in;
-    use crate::planner::{Displayed, displayed};
     use crate::statement::Stmt;
 
     #[track_caller]

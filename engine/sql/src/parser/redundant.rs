@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use crate::ddl::check_charset;
+use crate::charsets::check_charset;
 use crate::error::{SqlResult, unsupported};
 
 /// What a parenthesis or a brace opens.

@@ -5,8 +5,7 @@
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use crate::error::unsupported;
-use crate::result::SqlError;
+use crate::error::{SqlError, unsupported};
 
 /// A piece of a part.
 #[derive(Clone, Copy)]

@@ -4,9 +4,8 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
 use super::{admin, expect, name, object, refused, take, unexpected};
-use crate::error::SqlResult;
-use crate::planner::parts;
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult};
+use crate::names::parts;
 use crate::statement::{DefineView, Stmt};
 
 /// CREATE [OR REPLACE] … VIEW, ALTER … VIEW.

@@ -7,10 +7,9 @@ use sqlparser::ast::{
     ValueWithSpan,
 };
 
-use super::calls::{call, number, string};
-use super::rewrite::{null, op, plain};
-use crate::error::{SqlResult, unsupported};
-use crate::result::SqlError;
+use super::rewrite::op;
+use crate::error::{SqlError, SqlResult, unsupported};
+use crate::tree::{call, null, number, plain, string};
 
 /// The aggregates of this crate.
 pub const AGGREGATES: &[&str] = &[

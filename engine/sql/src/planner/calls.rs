@@ -4,75 +4,20 @@
 
 use sqlparser::ast::{
     BinaryOperator, CeilFloorKind, DataType, DateTimeField, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentList, FunctionArguments, TrimWhereField, Value, WindowType,
+    FunctionArgExpr, FunctionArguments, TrimWhereField, WindowType,
 };
 
 use super::QueryContext;
 use super::aggregates::{AGGREGATES, aggregate, count_of_rows};
-use super::names::parts;
-use super::rewrite::{null, number_of_hex, plain, value};
+use super::rewrite::number_of_hex;
 use super::scalars::{NATIVE, SCALARS};
 use crate::calendar::Compound;
-use crate::error::{SqlResult, no_function, syntax, unsupported};
+use crate::error::{SqlError, SqlResult, no_function, syntax, unsupported};
 use crate::functions::cast::STATED_CHAR;
 use crate::functions::{self, random};
-use crate::result::SqlError;
+use crate::names::parts;
 use crate::temporal::{Unit, format_datetime, fraction_digits, parse_datetime, parse_time};
-
-/// A call of a function by name.
-pub fn call(name: &str, args: Vec<Expr>) -> Expr {
-    let args = args.into_iter().map(|e| FunctionArg::Unnamed(FunctionArgExpr::Expr(e))).collect();
-    Expr::Function(Function {
-        name: vec![plain(name.to_owned())].into(),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args,
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
-}
-
-/// A text literal.
-pub fn string(text: impl Into<String>) -> Expr {
-    value(Value::SingleQuotedString(text.into()))
-}
-
-/// A number literal.
-pub fn number(n: impl std::fmt::Display) -> Expr {
-    value(Value::Number(n.to_string(), false))
-}
-
-/// The bytes that a hexadecimal literal spells.
-pub fn bytes_of_hex(hex: &str) -> SqlResult<Vec<u8>> {
-    let padded = if hex.len() % 2 == 1 { format!("0{hex}") } else { hex.to_owned() };
-    (0..padded.len() / 2)
-        .map(|at| padded.get(at * 2..at * 2 + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok()))
-        .collect::<Option<Vec<u8>>>()
-        .ok_or_else(|| syntax(format!("X'{hex}' is not hexadecimal")))
-}
-
-/// The text that a hexadecimal literal spells.
-pub fn text_of_hex(hex: &str) -> SqlResult<String> {
-    String::from_utf8(bytes_of_hex(hex)?).map_err(|_| {
-        SqlError::new(1300, b"HY000", format!("Invalid utf8mb4 character string: '{hex}'"))
-    })
-}
-
-/// The bytes that a bit literal spells, the highest first.
-pub fn bytes_of_bits(bits: &str) -> SqlResult<Vec<u8>> {
-    let wrong = || syntax(format!("b'{bits}' is not binary"));
-    let padded = format!("{bits:0>width$}", width = bits.len().div_ceil(8) * 8);
-    (0..padded.len() / 8)
-        .map(|at| padded.get(at * 8..at * 8 + 8).and_then(|byte| u8::from_str_radix(byte, 2).ok()))
-        .collect::<Option<Vec<u8>>>()
-        .ok_or_else(wrong)
-}
+use crate::tree::{call, null, number, plain, string};
 
 /// The function's name and its plain arguments.
 fn name_and_args(function: &Function) -> Option<(String, Vec<&Expr>)> {
@@ -236,7 +181,7 @@ fn cast(expr: Expr, ty: &DataType) -> SqlResult<Expr> {
         }
         DataType::Time(digits, _) => Ok(call("cast_time", vec![expr, number(digits.unwrap_or(0))])),
         DataType::Decimal(info) | DataType::Numeric(info) | DataType::Dec(info) => {
-            let (precision, scale) = crate::ddl::digits(*info, &expr.to_string())?;
+            let (precision, scale) = crate::decimal::digits(*info, &expr.to_string())?;
             let expr = number_of_hex(expr);
             Ok(call("cast_decimal", vec![expr, number(precision), number(scale)]))
         }
@@ -262,7 +207,7 @@ fn function_call(mut function: Function, context: &QueryContext) -> SqlResult<Ex
     let names = parts(&function.name);
     let [name] = &names[..] else { return Err(no_function(&names.join("."))) };
     let name = name.clone();
-    if name == crate::session::last_insert_id::NAME {
+    if name == super::KEEP_INSERT_ID {
         return Ok(Expr::Function(function));
     }
     if let Some(WindowType::WindowSpec(spec)) = &function.over
@@ -409,7 +354,7 @@ fn contextual(name: &str, function: Function, context: &QueryContext) -> SqlResu
         ("user" | "session_user" | "system_user" | "current_user", 0) => {
             string(context.user.clone())
         }
-        ("version", 0) => string(crate::variables::VERSION),
+        ("version", 0) => string(crate::dialect::VERSION),
         ("connection_id", 0) => number(context.connection_id),
         ("coercibility", 1) => {
             let column =

@@ -14,11 +14,11 @@ use types::columns::arrow_type;
 use types::{ColumnType, IntWidth, Table};
 
 use super::duplicate_names::DUPLICATE_MARK;
-use super::names::{Displayed, TableName};
 use super::years::is_year;
 use super::{PlannedSelect, ResolvedTable};
 use crate::error::SqlResult;
 use crate::functions::convert::is_string;
+use crate::names::{Displayed, TableName};
 use crate::result::ResultColumn;
 use crate::temporal::fraction_digits;
 

@@ -18,13 +18,13 @@ use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use sqlparser::ast::{Expr, Query, Statement};
 
 use super::dependencies::Relations;
-use super::names::{Displayed, TableName};
 use super::scopes::Around;
 use super::typing::{MysqlOperators, operators};
 use super::{PlannedSelect, QueryContext, ResolvedTable, columns, rewrite};
 use crate::error::{SqlResult, external, no_table};
 use crate::functions::random;
 use crate::functions::warnings::{self, ExprWarnings};
+use crate::names::{Displayed, TableName};
 
 struct Context<'a> {
     state: &'a SessionState,

@@ -6,11 +6,10 @@
 
 use sqlparser::ast::{Expr, ObjectName, SelectItem, SetExpr, SetOperator, SetQuantifier};
 
-use super::names::outermost;
 use super::natural_joins::columns_of;
 use super::templates::{fill_query, query, query_of};
-use crate::error::{SqlResult, unsupported};
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, unsupported};
+use crate::names::outermost;
 
 /// The columns that `*` stands for in a table; `None` if they are not known yet.
 pub type Shown<'a> = &'a dyn Fn(&ObjectName) -> Option<Vec<String>>;

@@ -23,7 +23,7 @@ use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 use sqlparser::ast::{ObjectName, TableFactor};
 
-use super::names::{TableName, parts};
+use crate::names::{TableName, parts};
 
 /// The rules that rely on dependencies.
 const RELIANT: [&str; 4] = [

@@ -16,9 +16,8 @@ use sqlparser::ast::{
     SetExpr, Value, Visitor,
 };
 
-use super::calls::call;
 use super::dependencies::Rule;
-use super::rewrite::value;
+use crate::tree::{call, value};
 use crate::walk::{finds, walk};
 
 /// Rewrites the order of a query of that kind.

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use sqlparser::ast::{Expr, Select, SelectItem, SelectItemQualifiedWildcardKind};
 
-use super::names::parts;
-use super::rewrite::{null, plain};
+use crate::names::parts;
+use crate::tree::{null, plain};
 
 /// Begins the suffix of a name that another column of the same list has too; cut off again in results.
 pub const DUPLICATE_MARK: char = '\u{1}';

@@ -15,11 +15,11 @@ use types::ColumnType;
 
 use super::ResolvedTable;
 use super::columns::expr_fraction;
-use super::names::TableName;
 use super::typing::call;
 use crate::functions::cast::STATED_CHAR;
 use crate::functions::convert::is_time;
 use crate::functions::{arithmetic, string};
+use crate::names::TableName;
 
 /// Digits of a TIME as the number HHMMSS.
 const TIME_DIGITS: i64 = 7;

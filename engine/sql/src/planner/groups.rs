@@ -10,10 +10,9 @@ use sqlparser::ast::{
     VisitorMut,
 };
 
-use super::calls::{call, number};
 use super::rewrite::op;
-use crate::error::SqlResult;
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult};
+use crate::tree::{call, number};
 use crate::walk::{finds, walk_mut};
 
 /// Aggregates by the names that MySQL has for them, and by those of their rewritten forms.

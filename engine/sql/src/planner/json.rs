@@ -12,14 +12,13 @@ use sqlparser::ast::{
     FunctionArgumentList, FunctionArguments, MemberOf, Value, ValueWithSpan,
 };
 
-use super::calls::{call, number, string};
-use super::names::parts;
-use super::rewrite::{op, plain};
+use super::rewrite::op;
 use super::typing;
-use crate::error::{SqlResult, external, no_function, syntax, unsupported};
+use crate::error::{SqlError, SqlResult, external, no_function, syntax, unsupported};
 use crate::functions;
 use crate::functions::convert::{is_binary, is_json, is_temporal, is_time};
-use crate::result::SqlError;
+use crate::names::parts;
+use crate::tree::{call, number, plain, string};
 
 /// Functions of MySQL 8 that are left out.
 const LEFT_OUT: &[&str] = &[

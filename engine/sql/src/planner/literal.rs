@@ -8,11 +8,10 @@ use types::value::DECIMAL_MAX_PRECISION;
 use types::wide::{DECIMAL_MAX_SCALE, WIDE_MAX_PRECISION};
 
 use super::typing::MysqlOperators;
-use crate::error::{SqlResult, unsupported};
-use crate::functions::texts::leading_number;
+use crate::error::{SqlError, SqlResult, unsupported};
 use crate::functions::warnings;
 use crate::functions::wide::digits_of;
-use crate::result::SqlError;
+use crate::numbers::leading_number;
 use crate::temporal::{DAY_US, ZERO_US, from_number, is_zero, parse_datetime};
 
 /// The text of a text literal.
@@ -28,7 +27,7 @@ pub fn text(expr: &Expr) -> Option<&str> {
 pub fn number(expr: Expr) -> Expr {
     match &expr {
         Expr::Literal(ScalarValue::Binary(Some(bytes)), _) => {
-            match crate::constant::number_of(bytes) {
+            match crate::numbers::number_of(bytes) {
                 Some(n) => Expr::Literal(ScalarValue::UInt64(Some(n)), None),
                 None => expr,
             }

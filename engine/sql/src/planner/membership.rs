@@ -13,13 +13,12 @@ use sqlparser::ast::{
     Query, Select, SelectItem, SetExpr, Visitor, VisitorMut,
 };
 
-use super::calls::{call, number};
 use super::groups::aggregates;
 use super::natural_joins::constraint_mut;
-use super::rewrite::{not, null, op};
+use super::rewrite::{not, op};
 use super::templates::{fill_expr, fill_query, query};
-use crate::error::{SqlResult, unsupported};
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, unsupported};
+use crate::tree::{call, null, number};
 use crate::walk::{finds, walk_mut};
 
 /// Rewrites what a SELECT has of them.

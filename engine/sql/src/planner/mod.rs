@@ -6,7 +6,6 @@
 mod aggregates;
 mod branches;
 mod calls;
-mod canonical;
 mod caseless;
 mod columns;
 mod context;
@@ -19,7 +18,6 @@ mod distinct;
 mod equalities;
 mod fractional_seconds;
 mod groups;
-pub mod introducer;
 mod json;
 mod labels;
 mod lateral;
@@ -27,17 +25,12 @@ mod lazy;
 mod limits;
 pub mod literal;
 mod membership;
-mod names;
 mod nullsafe;
 mod ordering;
 mod predicates;
 mod quotients;
-pub(crate) use calls::call;
-pub use calls::{bytes_of_bits, bytes_of_hex, text_of_hex};
-pub use canonical::canonical;
 pub use caseless::caseless;
 pub use lateral::single_rows;
-pub use names::parts;
 pub use rewrite::truth;
 mod duplicate_names;
 mod natural_joins;
@@ -72,13 +65,16 @@ use types::columns::arrow_type;
 
 use crate::error::{SqlResult, unsupported};
 use crate::functions;
+use crate::names::{displayed, tables_of};
 use crate::result::ResultColumn;
 use crate::temporal::Zone;
 
 pub use columns::{rename, result_type};
 pub use context::{compile, compile_with_warnings};
-pub use names::{Displayed, TableName, cut, displayed, expression_name, table_name, tables_of};
 pub use quotients::written;
+
+/// Name within plans of the function of a session that keeps the number it is given for LAST_INSERT_ID().
+pub const KEEP_INSERT_ID: &str = "mysql_keep_insert_id";
 
 /// All that gives a query its meaning besides its text and its snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -214,7 +210,7 @@ pub async fn plan_query(
         let table = tables.resolve(&name.database, &name.table).await?;
         resolved.insert(name, table);
     }
-    let displayed = names::displayed(&query);
+    let displayed = displayed(&query);
     let hidden = tables.shows_hidden();
     let query = rewrite::rewrite(query, context, &resolved, hidden)?;
     context::plan(query, context, state, (&resolved, hidden), &displayed)

@@ -11,12 +11,12 @@ use sqlparser::ast::{
     SelectItem, TableFactor, TableWithJoins, VisitorMut,
 };
 
-use super::calls::number;
 use super::counted::{Shown, columns};
-use super::names::parts;
-use super::rewrite::{op, plain};
+use super::rewrite::op;
 use super::scopes::Scopes;
 use crate::error::{SqlResult, unsupported};
+use crate::names::parts;
+use crate::tree::{number, plain};
 use crate::walk::walk_mut;
 
 /// A column's name, and what stands for it in a select list.

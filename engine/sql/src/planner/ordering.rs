@@ -10,8 +10,8 @@ use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, LogicalPlanBuilder
 use sqlparser::ast::{Expr, OrderByKind, Query, SelectItem, SetExpr};
 
 use super::lateral::below;
-use super::names::outermost;
 use crate::error::{SqlResult, no_column};
+use crate::names::outermost;
 
 /// A plan in which such subqueries are computed beside what is shown, and sorted by as columns.
 pub fn by_columns(plan: LogicalPlan) -> Result<LogicalPlan> {

@@ -11,10 +11,9 @@ use sqlparser::ast::{
     ValueWithSpan, VisitorMut,
 };
 
-use super::calls::call;
 use super::counted::Shown;
 use super::natural_joins::{by_name, columns_of};
-use super::rewrite::plain;
+use crate::tree::{call, plain};
 use crate::walk::walk_mut;
 
 /// One expression that is grouped by.

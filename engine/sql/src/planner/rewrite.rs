@@ -6,20 +6,19 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    BinaryOperator, CaseWhen, Expr, GroupByExpr, GroupByWithModifier, Ident, JoinConstraint,
-    JoinOperator, MemberOf, ObjectName, ObjectNamePart, Query, Select, SelectItem,
+    BinaryOperator, CaseWhen, Expr, GroupByExpr, GroupByWithModifier, JoinConstraint, JoinOperator,
+    MemberOf, ObjectName, ObjectNamePart, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, TableFactor, UnaryOperator, Value, ValueWithSpan, VisitorMut,
 };
 use sqlparser::tokenizer::Span;
 
-use super::calls::{call, string};
-use super::introducer::introduced;
-use super::names::{TableName, parts, table_name};
 use super::scopes::Scopes;
 use super::{QueryContext, ResolvedTable, calls, tuples, ungrouped, wildcards};
 use crate::dialect::Mysql;
-use crate::error::{SqlResult, no_table, syntax, unsupported};
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, no_table, syntax, unsupported};
+use crate::introducer::introduced;
+use crate::names::{TableName, parts, table_name};
+use crate::tree::{call, null, plain, string, value};
 use crate::walk::walk_mut;
 
 /// Tables that one SELECT joins at most.
@@ -460,21 +459,6 @@ fn lower_alias(alias: &mut sqlparser::ast::TableAlias) {
     }
 }
 
-/// An identifier that needs no further normalising.
-pub fn plain(name: String) -> Ident {
-    Ident { value: name, quote_style: None, span: Span::empty() }
-}
-
-/// NULL.
-pub fn null() -> Expr {
-    value(Value::Null)
-}
-
-/// A literal.
-pub fn value(value: Value) -> Expr {
-    Expr::Value(ValueWithSpan { value, span: Span::empty() })
-}
-
 /// A hexadecimal literal as the number that it is where a number is asked for; anything else as it
 /// is. Behind `_binary` it is a call by now, and stays bytes.
 pub fn number_of_hex(expr: Expr) -> Expr {
@@ -484,8 +468,8 @@ pub fn number_of_hex(expr: Expr) -> Expr {
             _ => expr,
         },
         Expr::Value(ValueWithSpan { value: Value::HexStringLiteral(hex), .. }) => {
-            let bytes = calls::bytes_of_hex(hex).ok();
-            match bytes.and_then(|bytes| crate::constant::number_of(&bytes)) {
+            let bytes = crate::bytes::bytes_of_hex(hex).ok();
+            match bytes.and_then(|bytes| crate::numbers::number_of(&bytes)) {
                 Some(n) => value(Value::Number(n.to_string(), false)),
                 None => expr,
             }
@@ -510,7 +494,8 @@ fn literal(literal: ValueWithSpan) -> SqlResult<Expr> {
         }
         Value::DoubleQuotedString(text) | Value::NationalStringLiteral(text) => string(text),
         Value::SingleQuotedByteStringLiteral(bits) => {
-            let hex = calls::bytes_of_bits(&bits)?.iter().map(|b| format!("{b:02X}")).collect();
+            let hex =
+                crate::bytes::bytes_of_bits(&bits)?.iter().map(|b| format!("{b:02X}")).collect();
             value(Value::HexStringLiteral(hex))
         }
         Value::Placeholder(_) => {

@@ -13,10 +13,9 @@ use datafusion::logical_expr::Expr as PlanExpr;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult};
 use sqlparser::ast::{Ident, ObjectName, Select, SetExpr, TableFactor, TableWithJoins};
 
-use super::names::{TableName, parts, table_name};
-use super::rewrite::plain;
-use crate::error::SqlResult;
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult};
+use crate::names::{TableName, parts, table_name};
+use crate::tree::plain;
 
 /// The columns of stored tables. The planner below takes `d.a.id` for a part of a column `d`, should the
 /// subquery have one; no column of MySQL has parts, so it is a column of a query around.

@@ -7,8 +7,7 @@ use sqlparser::ast::{BinaryOperator, Expr};
 
 use super::membership::column_of;
 use super::rewrite::{not, op};
-use crate::error::{SqlResult, syntax};
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, syntax};
 
 /// A row against a subquery of one row, before either is read on its own.
 pub fn before(expr: &mut Expr) -> SqlResult<()> {

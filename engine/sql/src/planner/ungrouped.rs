@@ -13,13 +13,12 @@ use sqlparser::ast::{
     VisitorMut,
 };
 
-use super::calls::call;
 use super::counted::Shown;
 use super::duplicate_names::{DUPLICATE_MARK, unique};
 use super::groups::{aggregates, is_aggregate};
-use super::names::parts;
 use super::natural_joins::columns_of;
-use super::rewrite::plain;
+use crate::names::parts;
+use crate::tree::{call, plain};
 use crate::walk::walk_mut;
 
 /// The aggregate that takes any value: of the first row that comes.
@@ -378,7 +377,7 @@ impl VisitorMut for Wrapping<'_> {
             && let Some(path) = path(expr)
             && self.is_meant(&path)
         {
-            let column = std::mem::replace(expr, super::rewrite::null());
+            let column = std::mem::replace(expr, crate::tree::null());
             *expr = call(ANY, vec![column]);
         }
         ControlFlow::Continue(())

@@ -9,8 +9,8 @@ use sqlparser::ast::{
     SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins, WildcardAdditionalOptions,
 };
 
-use super::names::parts;
-use super::rewrite::plain;
+use crate::names::parts;
+use crate::tree::plain;
 
 /// A table of a FROM.
 pub struct Shown {

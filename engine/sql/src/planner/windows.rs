@@ -18,11 +18,10 @@ use sqlparser::ast::{
 };
 use types::Value;
 
-use super::calls::string;
 use super::typing;
-use crate::error::{SqlResult, external, syntax, unsupported};
+use crate::error::{SqlError, SqlResult, external, syntax, unsupported};
 use crate::functions::convert::{is_binary, is_temporal, is_time};
-use crate::result::SqlError;
+use crate::tree::string;
 use crate::walk::{each_expr, walk};
 
 /// Writes every window of a SELECT out that starts from one of its WINDOW clause.

@@ -12,7 +12,7 @@ use types::ColumnType;
 
 use super::ResolvedTable;
 use super::columns::{expr_of, stored_type};
-use super::names::TableName;
+use crate::names::TableName;
 
 /// Aggregates and window functions that give one of their argument's values.
 const CHOOSING: [&str; 7] = ["min", "max", "first_value", "last_value", "nth_value", "lag", "lead"];

@@ -16,8 +16,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{Session, impossible};
 use crate::engine::Engine;
-use crate::error::SqlResult;
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult};
 
 /// How often a session that holds locks sends placement a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(2);

@@ -16,8 +16,8 @@ use super::publish::{check_at_rest, is_as, restless};
 use super::{ATTEMPTS, Session, done, impossible};
 use crate::coerce::{self, Place, converted};
 use crate::ddl::{self, expressions, keys};
-use crate::error::{SqlResult, TABLE_CHANGED, no_column, table_changed, unsupported};
-use crate::result::{Reply, SqlError};
+use crate::error::{SqlError, SqlResult, TABLE_CHANGED, no_column, table_changed, unsupported};
+use crate::result::Reply;
 use crate::statement::{Alter, Position};
 use crate::temporal::Zone;
 

@@ -21,10 +21,11 @@ use super::change::assigned;
 use super::derived::not_to_be_given;
 use super::fitting::Fitting;
 use super::insert::is_default;
-use crate::coerce::{Place, value_at};
-use crate::error::{SqlResult, no_column, unknown, unsupported};
-use crate::planner::{parts, planning_schema};
-use crate::result::SqlError;
+use crate::coerce::Place;
+use crate::error::{SqlError, SqlResult, no_column, unknown, unsupported};
+use crate::functions::value::value_at;
+use crate::names::parts;
+use crate::planner::planning_schema;
 use crate::walk::walk_mut;
 
 /// What a column is assigned.
@@ -89,7 +90,8 @@ impl Assigning {
                     (Some(column), _) => Given::Values(column),
                     (None, Some(value)) => Given::Literal(value),
                     (None, None) => {
-                        let number = crate::constant::number_of_column(expr, column.ty);
+                        let number =
+                            crate::session::column_values::number_of_column(expr, column.ty);
                         Given::Written(Box::new(number))
                     }
                 },
@@ -151,7 +153,7 @@ impl Assigning {
                 Given::Values(from) => {
                     let value = new.get(*from).cloned().unwrap_or(Value::Null);
                     let of = self.table.columns.get(*from).map(|column| column.ty);
-                    crate::constant::number_of_label(value, of, column.ty)
+                    crate::session::column_values::number_of_label(value, of, column.ty)
                 }
                 Given::Literal(value) => value.clone(),
                 Given::Written(_) => return Err(unknown("an assignment was not compiled")),

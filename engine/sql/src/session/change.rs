@@ -25,10 +25,12 @@ use super::row_values::has_subquery;
 use super::tables::readable;
 use super::write::Changes;
 use super::{Session, impossible};
-use crate::coerce::{Place, value_at};
+use crate::coerce::Place;
 use crate::error::{SqlResult, no_column, unsupported};
+use crate::functions::value::value_at;
+use crate::names::{self, table_name};
 use crate::parser;
-use crate::planner::{self, planning_schema, table_name};
+use crate::planner::planning_schema;
 
 impl Session {
     /// The rows that an UPDATE changes.
@@ -68,7 +70,7 @@ impl Session {
                     PriorAssignments::new((&table, &own), &set, (catalog, finding.ts()), self);
                 prior.written_into(assignment.value.clone())?
             };
-            set.push((at, crate::constant::for_column(value, column.ty)));
+            set.push((at, crate::session::column_values::for_column(value, column.ty)));
         }
         refuse_reading(&table, &self.database, (&update.selection, &update.assignments))?;
         target.refuse_hidden(&update.selection)?;
@@ -311,7 +313,7 @@ pub(super) fn ignores(update: &Update) -> bool {
 /// The column that an assignment names.
 pub(super) fn assigned(target: &AssignmentTarget) -> SqlResult<String> {
     match target {
-        AssignmentTarget::ColumnName(name) => Ok(planner::parts(name).pop().unwrap_or_default()),
+        AssignmentTarget::ColumnName(name) => Ok(names::parts(name).pop().unwrap_or_default()),
         AssignmentTarget::Tuple(_) => Err(unsupported("assignment of several columns at once")),
     }
 }

@@ -11,8 +11,8 @@ use super::derived::Proof;
 use super::publish::check_at_rest;
 use super::{Session, done};
 use crate::ddl::expressions;
-use crate::error::{SqlResult, interrupted, unsupported};
-use crate::result::{Reply, SqlError};
+use crate::error::{SqlError, SqlResult, interrupted, unsupported};
+use crate::result::Reply;
 use crate::statement::Alter;
 
 /// Whether an action is about a check.

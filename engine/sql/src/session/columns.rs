@@ -8,10 +8,9 @@ use sqlparser::ast::Query;
 
 use super::select::Prepared;
 use super::{ATTEMPTS, Session, pause};
-use crate::error::{SqlResult, TABLE_CHANGED};
-use crate::planner;
-use crate::result::{Reply, SqlError, WarningCount};
-use crate::router;
+use crate::error::{SqlError, SqlResult, TABLE_CHANGED};
+use crate::result::{Reply, WarningCount};
+use crate::{hints, names, planner};
 
 /// Errors that say nothing about the query itself: a replica, a node, or a way of running it is
 /// missing.
@@ -32,7 +31,7 @@ impl Session {
         &mut self,
         query: Query,
         mut prepared: Box<Prepared>,
-        displayed: &[planner::Displayed],
+        displayed: &[names::Displayed],
     ) -> SqlResult<Answer> {
         let mut attempt = 0;
         loop {
@@ -59,7 +58,7 @@ impl Session {
                 if let Some(why) = &prepared.route.refused {
                     return Err(SqlError::new(1815, b"HY000", why.clone()));
                 }
-                if prepared.route.engine == router::Engine::Rows {
+                if prepared.route.engine == hints::Engine::Rows {
                     return Ok(Answer::Rows(prepared));
                 }
                 continue;

@@ -21,8 +21,7 @@ use super::publish::{check_at_rest, is_as, restless};
 use super::{Session, impossible};
 use crate::coerce::converted;
 use crate::ddl::expressions;
-use crate::error::{SqlResult, TABLE_CHANGED, unsupported};
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, TABLE_CHANGED, unsupported};
 use crate::statement::Alter;
 
 impl Session {

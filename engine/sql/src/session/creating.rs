@@ -14,9 +14,9 @@ use types::{Column, Error, Table, Value};
 use super::write::Write;
 use super::{Session, done, impossible};
 use crate::ddl::{self, Described, queried};
-use crate::error::{SqlResult, interrupted, no_database};
-use crate::parser;
-use crate::result::{Reply, ResultColumn, SqlError};
+use crate::error::{SqlError, SqlResult, interrupted, no_database};
+use crate::result::{Reply, ResultColumn};
+use crate::{parser, table_options};
 
 impl Session {
     /// CREATE TABLE … SELECT. Its future is large, and so no part of every statement's.
@@ -40,7 +40,7 @@ impl Session {
             return Err(impossible("a table to be filled by no query"));
         };
         // First of all: another table of the name is not the temporary one that was meant.
-        ddl::options::refuse_forms(&create)?;
+        table_options::refuse_forms(&create)?;
         // Brings the catalog up to date.
         self.engine.storage.timestamp().await?;
         let (database, name) = ddl::spelled(&create.name, &self.database)?;

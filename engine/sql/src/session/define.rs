@@ -15,9 +15,9 @@ use super::tables::stored;
 use super::{ATTEMPTS, Session, checks, done, generating, impossible, pause};
 use crate::ddl::keys::{self, Form};
 use crate::ddl::{self, Described};
-use crate::error::{SqlResult, interrupted, no_database, unsupported};
-use crate::planner::{parts, table_name};
-use crate::result::{Done, Reply, SqlError};
+use crate::error::{SqlError, SqlResult, interrupted, no_database, unsupported};
+use crate::names::{parts, table_name};
+use crate::result::{Done, Reply};
 use crate::statement::Stmt;
 use crate::storage::{Expect, Waiting};
 

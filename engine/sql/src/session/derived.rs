@@ -18,13 +18,13 @@ use types::{Check, Column, ColumnType, Table, TableId, Value};
 
 use super::Session;
 use super::fitting::Fitting;
-use crate::coerce::{Place, converted, value_at};
+use crate::coerce::{Place, converted};
 use crate::ddl::expressions;
-use crate::error::SqlResult;
+use crate::error::{SqlError, SqlResult};
+use crate::functions::value::value_at;
 use crate::planner::{self, QueryContext, planning_schema};
-use crate::result::SqlError;
+use crate::sql_mode;
 use crate::temporal::Zone;
-use crate::variables::SQL_MODE;
 
 /// Most tables whose expressions a session keeps planned.
 const MOST_KEPT: usize = 64;
@@ -58,7 +58,7 @@ impl Planned {
         let frame = DFSchema::try_from(schema.clone())?;
         let expr = expressions::parsed(text)?;
         let expr = match of {
-            Some(column) => crate::constant::number_of_column(expr, column.ty),
+            Some(column) => crate::session::column_values::number_of_column(expr, column.ty),
             None => planner::truth(expr),
         };
         let expr = planner::compile(expr, &frame, &context(session), &session.engine.state)?;
@@ -170,7 +170,7 @@ impl Derivation {
 
 /// What gives an expression its meaning: the session, but for its sql_mode, which is its own affair.
 fn context(session: &Session) -> QueryContext {
-    QueryContext { sql_mode: SQL_MODE.into(), ..session.context() }
+    QueryContext { sql_mode: sql_mode::DEFAULT.into(), ..session.context() }
 }
 
 fn planned_check(check: &Check, table: &Table, session: &Session) -> SqlResult<(String, Planned)> {

@@ -14,8 +14,7 @@ use types::{LeaseId, Table, TableId, Value, key, row};
 
 use super::publish::is_as;
 use super::{ATTEMPTS, DEADLOCK, Session, pause};
-use crate::error::{SqlResult, interrupted};
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, interrupted};
 use crate::rows;
 use crate::storage::{Expect, Transaction, Waiting};
 

@@ -5,9 +5,8 @@ use types::{Column, ColumnType, Value};
 
 use super::Warning;
 use crate::coerce::{Place, labels, text, to_column};
-use crate::error::SqlResult;
-use crate::functions::texts::leading_number;
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult};
+use crate::numbers::leading_number;
 
 /// How values that do not fit are treated.
 pub(super) enum Fitting {

@@ -10,8 +10,7 @@ use types::Value;
 
 use super::Session;
 use crate::coerce::text;
-use crate::error::{SqlResult, unsupported};
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, unsupported};
 use crate::variables::{Globals, Variables};
 
 /// How long a session's first statement may wait for the catalog.

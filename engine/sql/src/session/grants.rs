@@ -7,11 +7,11 @@ use placement::api::{Catalog, CatalogChange, GrantChange, Level, Privileges};
 use types::Error;
 
 use super::{Session, done};
-use crate::error::{SqlResult, no_database_selected, no_table};
+use crate::error::{SqlError, SqlResult, no_database_selected, no_table};
 use crate::info::{Listing, grants_of, is_virtual, string};
-use crate::planner::table_name;
+use crate::names::table_name;
 use crate::privileges::one_of;
-use crate::result::{Reply, SqlError};
+use crate::result::Reply;
 use crate::statement::{Grant, GrantLevel, UserName};
 
 impl Session {

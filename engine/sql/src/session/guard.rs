@@ -8,9 +8,8 @@ use types::Table;
 
 use super::Session;
 use super::write::Write;
-use crate::error::SqlResult;
-use crate::planner::{parts, table_name};
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult};
+use crate::names::{parts, table_name};
 use crate::statement::Stmt;
 
 impl Session {

@@ -8,8 +8,7 @@ use std::ops::ControlFlow;
 use sqlparser::ast::{Expr, Query, Visit, Visitor};
 use types::Table;
 
-use crate::error::{SqlResult, no_column};
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, no_column};
 use crate::walk::walk;
 
 /// Error 1054 for a name that only hidden columns of the tables have. Each table comes with the name that it goes by.

@@ -18,9 +18,8 @@ use super::filling::others_first;
 use super::publish::{check_at_rest, is_as, restless};
 use super::{Session, impossible};
 use crate::ddl::keys::{self, Key};
-use crate::error::{SqlResult, TABLE_CHANGED};
-use crate::planner::parts;
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, TABLE_CHANGED};
+use crate::names::parts;
 use crate::statement::Alter;
 
 impl Session {

@@ -11,8 +11,7 @@ use super::Session;
 use super::fitting::Fitting;
 use super::insert::{Typed, position, visible};
 use super::tables::stored;
-use crate::error::{SqlResult, table_changed, unsupported};
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, table_changed, unsupported};
 use crate::rows::record_key;
 use crate::storage::Pair;
 

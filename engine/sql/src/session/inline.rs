@@ -10,15 +10,16 @@ use sqlparser::ast::{
 };
 use types::Value;
 
+use super::Session;
 use super::user_variables::misplaced;
-use super::{Session, last_insert_id};
 use crate::constant::expression;
-use crate::error::{SqlResult, syntax};
+use crate::error::{SqlError, SqlResult, syntax};
+use crate::names::parts;
 use crate::parser::target_of;
-use crate::planner::{call, parts};
+use crate::planner::KEEP_INSERT_ID;
 use crate::privileges::Rights;
-use crate::result::SqlError;
 use crate::statement::Target;
+use crate::tree::call;
 use crate::variables::{Globals, Variables};
 use crate::walk::walk_mut;
 
@@ -178,7 +179,7 @@ impl Inliner<'_> {
                     }
                     self.keeps.store(true, Ordering::Release);
                     let number = call("cast_unsigned", vec![argument.clone()]);
-                    return Ok(Some(call(last_insert_id::NAME, vec![number])));
+                    return Ok(Some(call(KEEP_INSERT_ID, vec![number])));
                 }
                 let value = match name.as_deref() {
                     Some("last_insert_id") => Value::UInt(self.last_insert_id),
@@ -207,7 +208,7 @@ impl Inliner<'_> {
         }
         let most = self.variables.get("group_concat_max_len").ok()?;
         let limit = || Expr::value(SqlValue::Number(most.clone(), false));
-        (most != DEFAULT).then(|| crate::planner::call("isobar_cut", vec![expr.clone(), limit()]))
+        (most != DEFAULT).then(|| crate::tree::call("isobar_cut", vec![expr.clone(), limit()]))
     }
 
     fn variable(&self, name: &sqlparser::ast::ObjectName) -> Result<Expr, Unfinished> {

@@ -15,10 +15,10 @@ use super::fitting::Fitting;
 use super::locking::Finding;
 use super::tables::{Tables, writable};
 use super::write::Changes;
-use crate::coerce::{self, Place, value_at};
-use crate::error::{SqlResult, no_column, unsupported};
-use crate::planner::{self, table_name};
-use crate::result::SqlError;
+use crate::coerce::{self, Place};
+use crate::error::{SqlError, SqlResult, no_column, unsupported};
+use crate::functions::value::value_at;
+use crate::names::{self, table_name};
 use crate::temporal::Zone;
 
 /// Rows in their columns' types.
@@ -161,7 +161,7 @@ impl Session {
             for at in 0..batch.num_rows() {
                 let values = own.iter().zip(&kinds).map(|(array, (from, to))| {
                     let value = value_at(array, at)?;
-                    Ok(Some(crate::constant::number_of_label(value, *from, *to)))
+                    Ok(Some(crate::session::column_values::number_of_label(value, *from, *to)))
                 });
                 given.push(values.collect::<SqlResult<Vec<_>>>()?);
                 if extra > 0 {
@@ -394,7 +394,7 @@ pub(super) fn targets(insert: &Insert, table: &Table) -> SqlResult<Vec<usize>> {
         positions.push(position(table, &written, &positions)?);
     }
     for column in &insert.columns {
-        let written = planner::parts(column).pop().unwrap_or_default();
+        let written = names::parts(column).pop().unwrap_or_default();
         positions.push(position(table, &written, &positions)?);
     }
     Ok(if insert.assignments.is_empty() && insert.columns.is_empty() {

@@ -7,8 +7,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{Session, done};
-use crate::error::SqlResult;
-use crate::result::{Reply, SqlError};
+use crate::error::{SqlError, SqlResult};
+use crate::result::Reply;
 
 /// Holds interrupts off while a statement decides something, say commits.
 #[derive(Clone)]

@@ -27,13 +27,12 @@ use super::tables::readable;
 use super::write::Changes;
 use super::{Open, Session, impossible};
 use crate::coerce::Place;
-use crate::error::{SqlResult, no_column, unsupported};
-use crate::parser;
-use crate::planner::{parts, table_name};
-use crate::result::{Done, Reply, SqlError};
-use crate::rows;
+use crate::error::{SqlError, SqlResult, no_column, unsupported};
+use crate::names::{parts, table_name};
+use crate::result::{Done, Reply};
 use crate::storage::Savepoint;
 use crate::walk::finds;
+use crate::{parser, rows};
 
 /// A row as it was, and as it is to be.
 type OldAndNew = (Vec<Value>, Vec<Value>);
@@ -90,7 +89,10 @@ impl Session {
             }
             computed.push(match is_default(&assignment.value) {
                 true => crate::constant::expression(&self.default_value(described, zone)?),
-                false => crate::constant::for_column(assignment.value.clone(), described.ty),
+                false => crate::session::column_values::for_column(
+                    assignment.value.clone(),
+                    described.ty,
+                ),
             });
             set.push((of, column));
         }

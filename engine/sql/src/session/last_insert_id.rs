@@ -14,9 +14,7 @@ use datafusion::logical_expr::{
 };
 
 use super::Session;
-
-/// Its name within plans.
-pub(crate) const NAME: &str = "mysql_keep_insert_id";
+use crate::planner::KEEP_INSERT_ID;
 
 /// The value that a statement last assigned.
 #[derive(Debug, Default)]
@@ -59,13 +57,13 @@ impl Eq for AssignLastInsertId {}
 
 impl Hash for AssignLastInsertId {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        NAME.hash(state);
+        KEEP_INSERT_ID.hash(state);
     }
 }
 
 impl ScalarUDFImpl for AssignLastInsertId {
     fn name(&self) -> &str {
-        NAME
+        KEEP_INSERT_ID
     }
 
     fn signature(&self) -> &Signature {
@@ -92,7 +90,7 @@ impl ScalarUDFImpl for AssignLastInsertId {
 impl Session {
     /// Makes the session's plans know the function.
     pub(super) fn register_last_insert_id(&mut self) {
-        if self.engine.state.scalar_functions().contains_key(NAME) {
+        if self.engine.state.scalar_functions().contains_key(KEEP_INSERT_ID) {
             return;
         }
         let signature = Signature::exact(vec![DataType::UInt64], Volatility::Volatile);

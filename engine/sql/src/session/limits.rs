@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use types::Value;
 
 use super::Session;
-use crate::error::{SqlResult, syntax};
+use crate::error::{SqlError, SqlResult, syntax};
 use crate::hints;
-use crate::result::{BatchStream, Reply, SqlError};
+use crate::result::{BatchStream, Reply};
 use crate::statement::Stmt;
 
 /// Error 3024.

@@ -26,16 +26,15 @@ use super::fitting::Fitting;
 use super::insert::{position, visible};
 use super::tables::writable;
 use super::{ATTEMPTS, DEADLOCK, Open, Session, impossible, pause};
-use crate::coerce::value_at;
 use crate::delimited::{Field, Format, Records};
-use crate::error::{SqlResult, interrupted, table_changed};
-use crate::panics;
-use crate::planner::{self, table_name};
-use crate::result::{Done, Reply, SqlError};
-use crate::rows;
+use crate::error::{SqlError, SqlResult, interrupted, table_changed};
+use crate::functions::value::value_at;
+use crate::names::table_name;
+use crate::result::{Done, Reply};
 use crate::statement::{LoadData, LoadTarget, Mode};
 use crate::storage::{Savepoint, Transaction};
 use crate::walk::walk_mut;
+use crate::{panics, planner, rows};
 
 /// Pieces of the file, in order; an error means that the rest will not come.
 pub type Infile = mpsc::Receiver<Result<Bytes, SqlError>>;

@@ -18,9 +18,9 @@ use super::Session;
 use super::snapshots::sleep;
 use crate::coerce::text;
 use crate::constant::{expression, literal};
-use crate::error::{SqlResult, unsupported};
-use crate::planner::{self, parts};
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, unsupported};
+use crate::names::parts;
+use crate::tree::call;
 use crate::walk::{each_expr, finds, walk};
 
 /// The functions, and how many arguments they take.
@@ -119,7 +119,7 @@ impl Session {
     async fn seconds(&mut self, expr: Expr) -> SqlResult<Duration> {
         let value = match literal(&expr) {
             Some(value @ (Value::Int(_) | Value::Null)) => value,
-            _ => self.assign(planner::call("cast_signed", vec![expr]), &[]).await?,
+            _ => self.assign(call("cast_signed", vec![expr]), &[]).await?,
         };
         let seconds = match value {
             Value::Int(seconds) if (0..LONGEST_WAIT).contains(&seconds) => seconds,
@@ -165,7 +165,7 @@ fn count(number: u64) -> Value {
 
 /// A BIGINT, whatever the value.
 fn number(value: &Value) -> Expr {
-    planner::call("cast_signed", vec![expression(value)])
+    call("cast_signed", vec![expression(value)])
 }
 
 /// The call that an expression is; an error if it has another number of arguments.

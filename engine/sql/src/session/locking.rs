@@ -20,10 +20,10 @@ use super::point::{Lookup, find, lookup};
 use super::select::plain_select;
 use super::tables::readable;
 use super::{Open, Session, impossible};
-use crate::error::{SqlResult, unsupported};
-use crate::planner::{parts, table_name};
+use crate::error::{SqlError, SqlResult, unsupported};
+use crate::names::{parts, table_name};
 use crate::reader::Reader;
-use crate::result::{Reply, SqlError};
+use crate::result::Reply;
 use crate::storage::{Acquired, Expect, Waiting};
 use crate::{constant, parser, rows};
 

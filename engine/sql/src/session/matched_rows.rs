@@ -14,8 +14,8 @@ use types::Value;
 
 use super::Session;
 use super::tables::Tables;
-use crate::coerce::value_at;
 use crate::error::SqlResult;
+use crate::functions::value::value_at;
 use crate::planner::{ResolvedTable, TableResolver};
 use crate::reader::Reader;
 

@@ -8,6 +8,7 @@ mod alter;
 mod assigning;
 mod change;
 mod checks;
+mod column_values;
 mod columns;
 mod converting;
 mod creating;
@@ -26,14 +27,14 @@ mod inline;
 mod insert;
 mod interrupt;
 mod joined;
-pub(crate) mod last_insert_id;
+mod last_insert_id;
 mod limits;
 mod load;
 mod lock_calls;
 mod locking;
 mod maintenance;
 mod matched_rows;
-pub(crate) mod numbers;
+mod numbers;
 mod pending_changes;
 mod point;
 mod prepared;
@@ -67,19 +68,17 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use types::{Error, SnapshotToken, Timestamp, Value};
 
-use crate::binary_literals;
 use crate::dialect::Mysql;
 use crate::engine::Engine;
-use crate::error::{SqlResult, interrupted, no_database, unknown};
-use crate::panics;
+use crate::error::{SqlError, SqlResult, interrupted, is_fault, no_database, unknown};
 use crate::planner::QueryContext;
 use crate::privileges::{Need, Rights};
 use crate::reader::Shared;
-use crate::result::{Done, Reply, ResultColumn, SqlError};
+use crate::result::{Done, Reply, ResultColumn};
 use crate::statement::{Mode, ShowKind, Stmt};
 use crate::storage::Savepoint;
 use crate::variables::Variables;
-use crate::{parser, rows};
+use crate::{binary_literals, panics, parser, rows};
 use interrupt::Interrupts;
 
 pub use load::Infile;
@@ -447,7 +446,7 @@ impl Session {
                 self.row_count = -1;
                 // As in MySQL: who gives way loses the whole transaction, not only the statement. Of a
                 // statement that panicked, nobody knows how far it came.
-                if alone || error.code == DEADLOCK || panics::is_fault(&error) {
+                if alone || error.code == DEADLOCK || is_fault(&error) {
                     self.rollback().await;
                 }
                 let (code, message) = (error.code, error.message.clone());

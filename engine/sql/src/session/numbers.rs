@@ -10,6 +10,7 @@ use types::Table;
 use super::Session;
 use super::derived::Pair;
 use super::insert::whole;
+use crate::ddl::{has_numbers, number_of};
 use crate::error::SqlResult;
 use crate::result::Reply;
 use crate::statement::Alter;
@@ -80,14 +81,4 @@ impl Session {
         }
         Ok(())
     }
-}
-
-/// Where the number is that rows of a table are given and clients see.
-fn number_of(table: &Table) -> Option<usize> {
-    table.columns.iter().position(|column| column.auto_increment && !column.hidden)
-}
-
-/// Whether rows of a table are given numbers that clients see.
-pub(crate) fn has_numbers(table: &Table) -> bool {
-    number_of(table).is_some()
 }

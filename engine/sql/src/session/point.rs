@@ -17,7 +17,7 @@ use super::select::plain_select;
 use super::{Session, tables};
 use crate::constant::literal;
 use crate::error::{SqlResult, no_column};
-use crate::planner::table_name;
+use crate::names::table_name;
 use crate::reader::Reader;
 use crate::result::{Reply, ResultColumn, WarningCount};
 
@@ -30,7 +30,7 @@ pub(super) fn single(
         TableFactor::Table { name, alias, args: None, version: None, partitions, .. }
             if only.joins.is_empty()
                 && partitions.is_empty()
-                && crate::planner::parts(name) != ["dual"] =>
+                && crate::names::parts(name) != ["dual"] =>
         {
             let alias = alias.as_ref().map(|alias| alias.name.value.to_lowercase());
             Some((name, alias))

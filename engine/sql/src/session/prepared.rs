@@ -9,9 +9,9 @@ use types::Value;
 
 use super::{Session, Waiting, done};
 use crate::coerce::text;
-use crate::error::SqlResult;
+use crate::error::{SqlError, SqlResult};
 use crate::parser;
-use crate::result::{Done, Reply, SqlError};
+use crate::result::{Done, Reply};
 use crate::statement::Stmt;
 
 /// Most statements that a session prepares by name.

@@ -13,9 +13,9 @@ use super::Session;
 use super::locking::factors;
 use super::row_values::has_subquery;
 use super::tables::readable;
-use crate::error::{SqlResult, unsupported};
-use crate::planner::{self, table_name};
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, unsupported};
+use crate::names::table_name;
+use crate::tree::call;
 use crate::walk::walk_mut;
 
 /// A table that a subquery reads: what it goes by there, and whether it has a column.
@@ -79,7 +79,7 @@ impl<'a> PriorAssignments<'a> {
         }
         // A text that was assigned to a JSON column is a document there.
         let json = self.table.columns.get(*set).is_some_and(|c| c.ty == ColumnType::Json);
-        let of_json = json.then(|| planner::call("cast_json", vec![earlier.clone()]));
+        let of_json = json.then(|| call("cast_json", vec![earlier.clone()]));
         let earlier = of_json.as_ref().unwrap_or(earlier);
         let nested = |expr: Expr| Ok(Some(Expr::Nested(Box::new(expr))));
         if self.around.is_empty() {

@@ -17,10 +17,9 @@ use sqlparser::ast::{
 use super::Session;
 use super::joined::{deletes_joined, updates_joined};
 use super::locking::factors;
-use crate::error::SqlResult;
-use crate::planner::{TableName, parts, table_name};
+use crate::error::{SqlError, SqlResult};
+use crate::names::{TableName, parts, table_name};
 use crate::privileges::{Need, Rights, check_views, reads};
-use crate::result::SqlError;
 use crate::statement::{
     Alter, Assignment, DefineView, LoadData, Scope, Show, ShowKind, Stmt, Target, Task, UserName,
 };

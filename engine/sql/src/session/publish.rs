@@ -17,8 +17,7 @@ use types::{ColumnId, Error, Index, LeaseId, Table};
 
 use super::{ATTEMPTS, Session, impossible};
 use crate::ddl::check_replica;
-use crate::error::{SqlResult, interrupted, no_table, table_changed};
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, interrupted, no_table, table_changed};
 
 /// How long columns that are being added or dropped are waited for, before the change is taken for
 /// given up; or, where rows are written anew for it, a sign of life. Who is given up too early

@@ -6,8 +6,8 @@ use types::{Error, Table};
 
 use super::{ATTEMPTS, Session, done, impossible};
 use crate::ddl;
-use crate::error::{SqlResult, no_database, no_table};
-use crate::result::{Reply, SqlError};
+use crate::error::{SqlError, SqlResult, no_database, no_table};
+use crate::result::Reply;
 
 impl Session {
     /// TRUNCATE TABLE: a new, empty table in the old one's place.

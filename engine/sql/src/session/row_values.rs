@@ -18,12 +18,12 @@ use super::insert::is_default;
 use super::locking::Finding;
 use super::tables::Tables;
 use super::{Session, impossible};
-use crate::coerce::{Place, value_at};
-use crate::error::{SqlResult, too_many_rows};
+use crate::coerce::Place;
+use crate::error::{SqlError, SqlResult, too_many_rows};
+use crate::functions::value::value_at;
 use crate::parser;
 use crate::planner::planning_schema;
 use crate::reader::Reader;
-use crate::result::SqlError;
 use crate::session::settings::value_of;
 use crate::walk::finds;
 
@@ -64,7 +64,9 @@ impl Session {
                 self.scalar(expr.clone(), &tables).await?
             } else if names_column(expr) {
                 let expr = match column {
-                    Some(column) => crate::constant::number_of_column(expr.clone(), column.ty),
+                    Some(column) => {
+                        crate::session::column_values::number_of_column(expr.clone(), column.ty)
+                    }
                     None => expr.clone(),
                 };
                 self.over_earlier(expr, table, positions, &row)?

@@ -2,8 +2,8 @@
 //! still buffered, and never touch what was committed.
 
 use super::{Session, done, impossible};
-use crate::error::SqlResult;
-use crate::result::{Reply, SqlError};
+use crate::error::{SqlError, SqlResult};
+use crate::result::Reply;
 use crate::statement::Step;
 
 impl Session {

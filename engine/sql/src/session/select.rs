@@ -20,19 +20,20 @@ use super::locking::Locked;
 use super::tables::{Tables, stored};
 use super::user_variables::without_assignments;
 use super::{Session, impossible};
-use crate::access;
 use crate::analytic::AnalyticQuery;
+use crate::canonical::canonical;
 use crate::engine::Engine;
-use crate::error::{SqlResult, unsupported};
+use crate::error::{SqlError, SqlResult, unsupported};
 use crate::functions::warnings::{self, ExprWarnings};
 use crate::hints::{self, Hints};
-use crate::planner::{self, PlannedSelect, TableName, TableResolver, short, tables_of};
-use crate::query_threads;
+use crate::names::{self, TableName, tables_of};
+use crate::planner::{self, PlannedSelect, TableResolver, short};
 use crate::reader::Reader;
-use crate::result::{BatchStream, Reply, ResultColumn, SqlError, WarningCount};
+use crate::result::{BatchStream, Reply, ResultColumn, WarningCount};
 use crate::router::{self, QueryFacts, Route, TableFacts};
 use crate::statement::Stmt;
 use crate::walk::walk;
+use crate::{access, query_threads};
 
 /// A plan for rows.
 pub(super) struct Optimized {
@@ -73,7 +74,7 @@ impl Session {
         parameters: &[Value],
     ) -> SqlResult<Reply> {
         // Columns are called what the client wrote, never what a variable or a token was.
-        let displayed = planner::displayed(&query);
+        let displayed = names::displayed(&query);
         self.assign_items(&mut query, parameters).await?;
         if !query.locks.is_empty() {
             self.check_no_view_is_locked(&query).await?;
@@ -108,7 +109,7 @@ impl Session {
         for warning in &prepared.route.warnings {
             self.warn(1815, warning.clone());
         }
-        if prepared.route.engine == router::Engine::Columns {
+        if prepared.route.engine == hints::Engine::Columns {
             prepared = match Box::pin(self.by_columns(again, prepared, &displayed)).await? {
                 Answer::Columns(reply) => return Ok(reply),
                 Answer::Rows(prepared) => prepared,
@@ -126,7 +127,7 @@ impl Session {
         mut query: Query,
         parameters: &[Value],
     ) -> SqlResult<Vec<ResultColumn>> {
-        let displayed = planner::displayed(&query);
+        let displayed = names::displayed(&query);
         without_assignments(&mut query);
         self.inline_values(&mut query, parameters).await?;
         Self::describe_calls(&mut query);
@@ -188,7 +189,7 @@ impl Session {
             }
         }
         let locking = !query.locks.is_empty();
-        let text = planner::canonical(&query);
+        let text = canonical(&query);
         let planning = planner::plan_query(query, &context, &self.engine.state, &tables);
         let mut planned = warnings::listen_async(&expr_warnings, planning).await?;
         planned.plan = warnings::attach_to_plan(planned.plan, &expr_warnings)?;
@@ -400,7 +401,7 @@ impl Session {
         }
         lines.extend(prepared.route.warnings.iter().map(|w| format!("warning: {w}")));
         lines.extend(prepared.route.refused.iter().map(|why| format!("refused: {why}")));
-        if prepared.route.engine == router::Engine::Columns {
+        if prepared.route.engine == hints::Engine::Columns {
             let analytic =
                 self.engine.analytic.clone().ok_or_else(|| impossible("columns without a tier"))?;
             match analytic.explain(self.analytic_query(prepared), analyze).await {
@@ -471,7 +472,7 @@ fn aliases(query: &Query, database: &str) -> BTreeMap<TableName, Vec<String>> {
         type Break = ();
         fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> std::ops::ControlFlow<()> {
             if let TableFactor::Table { name, alias: Some(alias), .. } = factor
-                && let Ok(name) = planner::table_name(name, self.0)
+                && let Ok(name) = names::table_name(name, self.0)
             {
                 self.1.entry(name).or_default().push(alias.name.value.to_lowercase());
             }

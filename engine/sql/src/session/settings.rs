@@ -7,9 +7,10 @@ use types::{SnapshotToken, Value};
 
 use super::row_values::{has_subquery, one_column, select_of};
 use super::{Session, done};
-use crate::coerce::{text, value_at};
-use crate::error::{SqlResult, too_many_rows, unsupported};
-use crate::result::{Reply, SqlError};
+use crate::coerce::text;
+use crate::error::{SqlError, SqlResult, too_many_rows, unsupported};
+use crate::functions::value::value_at;
+use crate::result::Reply;
 use crate::statement::{Assignment, Scope, Target};
 use crate::variables::Changes;
 

@@ -13,12 +13,13 @@ use super::views::{self, not_a};
 use super::{Session, Warning};
 use crate::error::{SqlResult, no_database, no_database_selected};
 use crate::functions::regexp::matches;
+use crate::functions::value::value_at;
 use crate::info::{self, LONGEST_INFO, Listing, Sizes, Source, int, string};
-use crate::planner::{self, TableName, table_name};
+use crate::names::{TableName, table_name};
 use crate::result::Reply;
 use crate::statement::{Filter, Show, ShowKind};
 use crate::variables::Variables;
-use crate::{coerce, ddl};
+use crate::{ddl, planner};
 
 /// Characters of a statement in SHOW PROCESSLIST without FULL.
 const SHORT_INFO: usize = 100;
@@ -274,7 +275,7 @@ impl Session {
                 let mut at = 0;
                 let mut failed = None;
                 listing.rows.retain(|_| {
-                    let value = coerce::value_at(&keep, at);
+                    let value = value_at(&keep, at);
                     at += 1;
                     match value {
                         Ok(value) => value == Value::Int(1),

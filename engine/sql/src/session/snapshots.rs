@@ -16,9 +16,8 @@ use types::{SnapshotToken, Value};
 use super::{Session, lock_calls};
 use crate::coerce::text;
 use crate::constant::{expression, literal};
-use crate::error::{SqlResult, unsupported};
-use crate::planner::parts;
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, unsupported};
+use crate::names::parts;
 use crate::walk::{walk, walk_mut};
 
 /// Longest lease that a client may ask for at once.

@@ -15,11 +15,10 @@ use types::{SchemaVersion, TableId};
 
 use super::views::{is_cte, remember_ctes};
 use super::{Session, impossible};
-use crate::error::{SqlResult, invalid_view, syntax, unsupported};
+use crate::error::{SqlError, SqlResult, invalid_view, syntax, unsupported};
 use crate::info::is_virtual;
+use crate::names::table_name;
 use crate::parser;
-use crate::planner::table_name;
-use crate::result::SqlError;
 use crate::walk::{walk, walk_mut};
 
 /// Deepest nesting of views in views.

@@ -9,9 +9,8 @@ use sqlparser::ast::{BinaryOperator, Expr, Query, Select, SelectItem, SetExpr, T
 use types::Value;
 
 use super::Session;
-use crate::error::{SqlResult, unsupported};
-use crate::planner::parts;
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, unsupported};
+use crate::names::parts;
 
 /// Error 1235 for an assignment that cannot be carried out where it stands.
 pub(super) fn misplaced() -> SqlError {

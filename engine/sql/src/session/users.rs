@@ -4,8 +4,8 @@
 use placement::api::{CatalogChange, Grants, User};
 
 use super::{Session, done};
-use crate::error::{SqlResult, unsupported};
-use crate::result::{Reply, SqlError};
+use crate::error::{SqlError, SqlResult, unsupported};
+use crate::result::Reply;
 use crate::statement::UserName;
 
 fn failed(verb: &str, user: &UserName) -> SqlError {

@@ -18,9 +18,10 @@ use super::locking::factors;
 use super::unfolding::MOST_READ;
 use super::write::Write;
 use super::{Session, done, impossible};
-use crate::error::{SqlResult, no_database, no_table, unsupported};
-use crate::planner::{self, parts, table_name};
-use crate::result::{Reply, ResultColumn, SqlError};
+use crate::canonical::canonical;
+use crate::error::{SqlError, SqlResult, no_database, no_table, unsupported};
+use crate::names::{self, parts, table_name};
+use crate::result::{Reply, ResultColumn};
 use crate::statement::DefineView;
 use crate::walk::walk_mut;
 use crate::{ddl, parser};
@@ -55,7 +56,7 @@ impl Session {
             let text = format!("`{database}`.`{name}` contains view recursion");
             return Err(SqlError::new(1462, b"HY000", text));
         }
-        let text = planner::canonical(&*query);
+        let text = canonical(&*query);
         let described = self.columns_of(read_back(&text)?, &[]).await?;
         let columns =
             described.into_iter().enumerate().map(|(at, column)| described_as(at, column));
@@ -111,13 +112,13 @@ impl Session {
         let mut qualifier = Qualifier { database: &self.database, ctes: Vec::new() };
         walk_mut(query, &mut qualifier)?;
         write_out(&mut query.body, catalog)?;
-        let displayed = planner::displayed(query);
-        let own = |(at, shown): (usize, &planner::Displayed)| match shown {
-            planner::Displayed::Named(name) if name.chars().count() > MAX_NAME => {
+        let displayed = names::displayed(query);
+        let own = |(at, shown): (usize, &names::Displayed)| match shown {
+            names::Displayed::Named(name) if name.chars().count() > MAX_NAME => {
                 Ok(format!("Name_exp_{}", at + 1))
             }
-            planner::Displayed::Named(name) => Ok(name.clone()),
-            planner::Displayed::Wildcard => Err(unsupported("* in this view")),
+            names::Displayed::Named(name) => Ok(name.clone()),
+            names::Displayed::Wildcard => Err(unsupported("* in this view")),
         };
         if !names.is_empty() && names.len() != displayed.len() {
             let text = "In definition of view, derived table or common table expression, SELECT \
@@ -265,7 +266,7 @@ fn renamed(query: &Query, own: &[String], names: &[String]) -> SqlResult<Query> 
     let columns = own.iter().zip(names);
     let columns = columns.map(|(own, name)| format!("{} AS {}", quoted(own), quoted(name)));
     let columns = columns.collect::<Vec<_>>().join(", ");
-    let text = format!("SELECT {columns} FROM ({}) AS `own`", planner::canonical(query));
+    let text = format!("SELECT {columns} FROM ({}) AS `own`", canonical(query));
     match parser::parse_sql(&text)? {
         sqlparser::ast::Statement::Query(query) => Ok(*query),
         _ => Err(impossible("a view that is no query")),
@@ -356,7 +357,7 @@ fn reaches(
     if seen.len() > MOST_READ {
         return Err(unsupported(format!("views over more than {MOST_READ} others")));
     }
-    for name in planner::tables_of(query, "")? {
+    for name in names::tables_of(query, "")? {
         let (database, table) = (name.database.as_str(), name.table.as_str());
         if database.eq_ignore_ascii_case(view.0) && table.eq_ignore_ascii_case(view.1) {
             return Ok(true);
@@ -427,11 +428,11 @@ pub(super) fn text_within(view: &StoredView, database: &str) -> SqlResult<String
         }
     }
     let mut query = read_back(&view.query)?;
-    let others = planner::tables_of(&query, "")?.into_iter();
+    let others = names::tables_of(&query, "")?.into_iter();
     let others = others.filter(|name| !name.database.eq_ignore_ascii_case(database));
     let others = others.map(|name| name.table.to_lowercase()).collect();
     _ = walk_mut(&mut query, &mut Bare { database, others });
-    Ok(planner::canonical(&query))
+    Ok(canonical(&query))
 }
 
 /// Gives every table of a view's query its database, and refuses what is a session's own.

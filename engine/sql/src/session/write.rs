@@ -10,8 +10,8 @@ use types::{Table, Value};
 
 use super::locking::Finding;
 use super::{ATTEMPTS, DEADLOCK, Open, Session, change, impossible, joined, pause, upsert};
-use crate::error::{SqlResult, TABLE_CHANGED};
-use crate::result::{Done, Reply, SqlError};
+use crate::error::{SqlError, SqlResult, TABLE_CHANGED};
+use crate::result::{Done, Reply};
 use crate::rows;
 use crate::statement::Mode;
 use crate::storage::{Expect, Waiting};

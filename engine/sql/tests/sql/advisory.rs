@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use sql::engine::Engine;
-use sql::result::{Reply, SqlError};
+use sql::error::SqlError;
+use sql::result::Reply;
 use sql::session::{Session, SessionInfo};
 use sql::storage::memory::MemoryStorage;
 use tokio::task::JoinHandle;

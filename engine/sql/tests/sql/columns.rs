@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use sql::analytic::{Analytic, AnalyticAnswer, AnalyticQuery};
 use sql::engine::Engine;
-use sql::result::SqlError;
+use sql::error::SqlError;
 use sql::session::Session;
 use types::TableId;
 

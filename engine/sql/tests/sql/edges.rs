@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 use sql::engine::{Engine, Host, Process};
-use sql::panics::is_fault;
+use sql::error::is_fault;
 use sql::session::Session;
 use sql::storage::memory::MemoryStorage;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sql::engine::Engine;
-use sql::result::SqlError;
+use sql::error::SqlError;
 use sql::session::Session;
 use tokio::task::JoinHandle;
 

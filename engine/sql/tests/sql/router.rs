@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use sql::router::{Engine, QueryFacts, TableFacts, allowed, is_sure_of_columns, route};
+use sql::hints::Engine;
+use sql::router::{QueryFacts, TableFacts, allowed, is_sure_of_columns, route};
 
 fn table(name: &str) -> TableFacts {
     TableFacts {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use async_trait::async_trait;
-use sql::result::SqlError;
+use sql::error::SqlError;
 use sql::session::Session;
 use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType, Runner};
 

@@ -1,13 +1,11 @@
-//! What a definition or a CAST says of a DECIMAL, and which tables can have one on columns.
+//! What a definition or a CAST says of a DECIMAL: its digits.
 //!
 //! Never takes digits away in silence: what MySQL refuses is refused with its numbers.
 
 use sqlparser::ast::ExactNumberInfo;
-use types::Table;
 use types::wide::{DECIMAL_MAX_SCALE, WIDE_MAX_PRECISION};
 
-use crate::error::SqlResult;
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult};
 
 const TOO_BIG_SCALE: u8 = DECIMAL_MAX_SCALE + 1;
 
@@ -43,16 +41,4 @@ pub fn digits(info: ExactNumberInfo, name: &str) -> SqlResult<(u8, u8)> {
             Err(SqlError::new(1426, b"42000", text))
         }
     }
-}
-
-/// Refuses a columnar replica of a table with a DECIMAL that columns do not hold.
-pub fn check_replica(table: &Table) -> SqlResult<()> {
-    let wide = table.columns.iter().find(|column| column.ty.is_wide());
-    let Some(column) = wide.filter(|_| table.columnar_replicas > 0) else { return Ok(()) };
-    let text = format!(
-        "Column '{}' of table '{}' is {}: columnar replicas hold DECIMALs of up to 38 digits, so the table can have \
-         none (SET COLUMNAR REPLICA 0, or a narrower column)",
-        column.name, table.name, column.ty
-    );
-    Err(SqlError::new(1235, b"42000", text))
 }

@@ -47,7 +47,7 @@ struct Relations<'a> {
 }
 
 impl Visitor for Relations<'_> {
-    type Break = crate::result::SqlError;
+    type Break = crate::error::SqlError;
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Self::Break> {
         if let Some(with) = &query.with {

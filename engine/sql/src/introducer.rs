@@ -5,8 +5,8 @@
 
 use sqlparser::ast::{Expr, Ident, Value, ValueWithSpan};
 
-use crate::error::{SqlResult, unsupported};
-use crate::result::SqlError;
+use crate::error::{SqlError, SqlResult, unsupported};
+use crate::tree;
 
 /// The text of a literal with an introducer.
 pub fn introduced(prefix: &Ident, literal: Expr) -> SqlResult<Expr> {
@@ -31,8 +31,8 @@ pub fn introduced(prefix: &Ident, literal: Expr) -> SqlResult<Expr> {
         "binary" => {
             let hex = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
             // A hexadecimal literal alone would be a number among numbers.
-            let literal = super::rewrite::value(Value::HexStringLiteral(hex));
-            return Ok(super::call("cast_binary", vec![literal]));
+            let literal = tree::value(Value::HexStringLiteral(hex));
+            return Ok(tree::call("cast_binary", vec![literal]));
         }
         "ascii" if bytes.is_ascii() => String::from_utf8(bytes).map_err(|_| invalid())?,
         "ascii" => return Err(invalid()),
