@@ -6,13 +6,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use placement::client::PlacementClient;
 use sql::engine::{Engine, Host, Process};
-use sql::error::SqlError;
 use sql::panics::guarded;
 use sql::result::Reply;
 use sql::session::SessionInfo;
 use sql::variables::Changes;
 use tokio_util::sync::CancellationToken;
 use types::Value;
+use values::error::SqlError;
 
 use crate::users;
 use crate::wire::{
@@ -74,7 +74,7 @@ struct SqlSession(sql::session::Session);
 
 impl SqlSession {
     async fn settled<T>(&mut self, done: Result<T, SqlError>) -> Result<T, SqlError> {
-        if done.as_ref().err().is_some_and(sql::error::is_fault) {
+        if done.as_ref().err().is_some_and(values::error::is_fault) {
             self.0.give_up().await;
         }
         done

@@ -5,9 +5,9 @@
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
-use sql::error::SqlError;
 use tonic::{Code, Status};
 use types::Error;
+use values::error::SqlError;
 
 const MARK: &str = "ISOBAR-";
 /// What tonic and hyper say of connections that cannot be made or break, and workers of a coordinator
@@ -198,7 +198,7 @@ impl From<DataFusionError> for MppError {
         if let DataFusionError::ExecutionJoin(task) = root
             && task.is_panic()
         {
-            return MppError::new(MppCode::Invalid, sql::error::fault().to_string());
+            return MppError::new(MppCode::Invalid, values::error::fault().to_string());
         }
         if let DataFusionError::External(cause) = root
             && let Some(status) = cause.downcast_ref::<Status>()

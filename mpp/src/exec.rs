@@ -22,13 +22,13 @@ use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use placement::client::PlacementClient;
 use rpc::Pulse;
-use sql::error::SqlError;
 use sql::planner::{PlannedSelect, QueryContext, TableResolver};
 use sql::query_threads;
 use sql::result::ResultColumn;
 use tonic::service::Routes;
 use types::columns::client_field;
 use types::{LeaseId, NodeId, SnapshotToken, Table, Timestamp};
+use values::error::SqlError;
 
 use crate::channel::{self, WorkerChannels};
 use crate::error::{MppCode, MppError, MppResult, refused};

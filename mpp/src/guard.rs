@@ -54,7 +54,7 @@ where
 
 /// What a call that panicked answers: not to be tried again elsewhere, where it would do the same.
 pub(crate) fn fault() -> Status {
-    MppError::new(MppCode::Invalid, sql::error::fault().to_string()).into()
+    MppError::new(MppCode::Invalid, values::error::fault().to_string()).into()
 }
 
 /// An answer that ends with an error where it would panic; empty behind that.

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use placement::api::Catalog;
-use sql::error::SqlError;
 use sql::names::TableName;
 use sql::privileges::{Need, Rights, check_query};
+use values::error::SqlError;
 
 use crate::auth::Caller;
 use crate::error::{MppCode, MppError, MppResult};

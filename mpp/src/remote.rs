@@ -15,8 +15,8 @@ use placement::api::{Node, NodeRole};
 use placement::client::PlacementClient;
 use rpc::{Channels, Pulse};
 use sql::analytic::{Analytic, AnalyticAnswer, AnalyticQuery, Receipt};
-use sql::error::SqlError;
 use types::{NodeId, RegionKind, TableId};
+use values::error::SqlError;
 
 use crate::auth::voucher;
 use crate::error::{MppCode, MppError, MppResult};
@@ -179,7 +179,7 @@ fn flight_error(error: FlightError) -> MppError {
 
 fn sql_error(error: MppError) -> SqlError {
     if !error.code.is_retryable()
-        && let Some(error) = sql::error::of_words(&error.text)
+        && let Some(error) = values::error::of_words(&error.text)
     {
         return error;
     }

@@ -93,7 +93,7 @@ impl Default for SqlContext {
             tables: Vec::new(),
             now_us: 0,
             time_zone: String::new(),
-            sql_mode: sql::sql_mode::DEFAULT.to_owned(),
+            sql_mode: values::sql_mode::DEFAULT.to_owned(),
             user: String::new(),
             connection_id: 0,
             avoid: Vec::new(),

@@ -12,9 +12,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 use placement::api::Catalog;
 use placement::client::PlacementClient;
-use sql::error::SqlError;
 use sql::planner::{ResolvedTable, TableResolver};
 use types::{NodeId, SchemaVersion, TableId, Timestamp};
+use values::error::SqlError;
 
 use crate::layout::{self, Owner, Owners, TableLayout};
 use crate::pruning;
@@ -156,7 +156,7 @@ impl TableResolver for ColumnarTables {
         let found = found.ok_or_else(missing)?;
         catalog.check_not_importing(found.id)?;
         if !catalog.existed_at(found.id, self.ts) {
-            return Err(sql::error::younger_table(&found.database, &found.name));
+            return Err(values::error::younger_table(&found.database, &found.name));
         }
         let described = (found.id, found.version);
         if !tables.is_empty() && !tables.contains(&described) {

@@ -7,8 +7,8 @@
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use types::{SchemaVersion, SnapshotToken, TableId};
+use values::error::SqlError;
 
-use crate::error::SqlError;
 use crate::result::BatchStream;
 
 /// A query with the whole context that gives it meaning.

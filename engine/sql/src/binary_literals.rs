@@ -5,8 +5,9 @@
 
 use std::borrow::Cow;
 
+use values::error::{SqlError, SqlResult};
+
 use crate::dialect::Mysql;
-use crate::error::{SqlError, SqlResult};
 
 /// The statement as text, quoted as a session's dialect quotes.
 pub fn to_text<'a>(sql: &'a [u8], dialect: &Mysql) -> SqlResult<Cow<'a, str>> {

@@ -4,10 +4,10 @@
 
 use sqlparser::ast::{Expr, Value as SqlValue, ValueWithSpan};
 use types::Value;
+use values::error::{SqlResult, syntax};
 
 use crate::constant::expression;
 use crate::dialect::Mysql;
-use crate::error::{SqlResult, syntax};
 use crate::parser;
 use crate::walk::each_expr;
 

@@ -2,7 +2,7 @@
 //!
 //! Any other is refused, never taken for one of these.
 
-use crate::error::{SqlError, SqlResult, unsupported};
+use values::error::{SqlError, SqlResult, unsupported};
 
 /// Refuses a character set that is not UTF-8; what is to be said of one that is a part of it.
 pub fn check_charset(name: &str) -> SqlResult<Option<(u16, String)>> {

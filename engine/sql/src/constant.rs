@@ -27,10 +27,10 @@ pub fn literal(expr: &Expr) -> Option<Value> {
             | SqlValue::DoubleQuotedString(text)
             | SqlValue::NationalStringLiteral(text) => Some(Value::String(text.clone())),
             SqlValue::HexStringLiteral(hex) => {
-                crate::bytes::bytes_of_hex(hex).ok().map(Value::Bytes)
+                values::bytes::bytes_of_hex(hex).ok().map(Value::Bytes)
             }
             SqlValue::SingleQuotedByteStringLiteral(bits) => {
-                crate::bytes::bytes_of_bits(bits).ok().map(Value::Bytes)
+                values::bytes::bytes_of_bits(bits).ok().map(Value::Bytes)
             }
             _ => None,
         },
@@ -41,7 +41,7 @@ pub fn literal(expr: &Expr) -> Option<Value> {
         }
         Expr::TypedString(typed) => match &typed.value.value {
             SqlValue::SingleQuotedString(text) | SqlValue::DoubleQuotedString(text) => {
-                crate::temporal::parse_datetime(text).map(|_| Value::String(text.clone()))
+                values::temporal::parse_datetime(text).map(|_| Value::String(text.clone()))
             }
             _ => None,
         },
@@ -141,7 +141,7 @@ fn hexadecimal(bytes: &[u8]) -> Expr {
 /// it is bytes. `None`: the expression is no such literal, or the column holds no numbers.
 pub fn number_of_bytes(expr: &Expr, ty: types::ColumnType) -> Option<Value> {
     let bytes = ty.is_number().then(|| plain_bytes(expr)).flatten()?;
-    crate::numbers::number_of(&bytes).map(Value::UInt)
+    values::numbers::number_of(&bytes).map(Value::UInt)
 }
 
 /// The bytes of a hexadecimal or bit literal without an introducer.

@@ -9,12 +9,9 @@ use sqlparser::ast::{
 use types::{Column, ColumnId, ColumnType, Default, IntWidth, Table, Value};
 
 use crate::charsets::{check_charset, check_collation};
-use crate::coerce::{self, Place};
 use crate::decimal::digits;
-use crate::error::{SqlError, SqlResult, syntax, unsupported};
 use crate::names::parts;
 use crate::table_options;
-use crate::temporal::Zone;
 
 pub mod expressions;
 pub mod keys;
@@ -25,6 +22,9 @@ mod show;
 use keys::{Form, Key, new_index};
 pub(crate) use show::now_of;
 pub use show::show_create;
+use values::coerce::{self, Place};
+use values::error::{SqlError, SqlResult, syntax, unsupported};
+use values::temporal::Zone;
 
 /// The column that numbers the rows of a table without a primary key.
 pub const ROW_NUMBER: &str = "_isobar_rowid";
@@ -121,7 +121,7 @@ pub fn spelled(name: &ObjectName, database: &str) -> SqlResult<(String, String)>
         name.0.iter().filter_map(|part| part.as_ident().map(|ident| ident.value.clone())).collect();
     match (parts.pop(), parts.pop(), parts.pop()) {
         (Some(name), Some(database), None) => Ok((database, name)),
-        (Some(_), None, None) if database.is_empty() => Err(crate::error::no_database_selected()),
+        (Some(_), None, None) if database.is_empty() => Err(values::error::no_database_selected()),
         (Some(name), None, None) => Ok((database.to_owned(), name)),
         _ => Err(syntax(format!("'{name}' is no table name"))),
     }

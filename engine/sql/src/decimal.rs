@@ -4,8 +4,7 @@
 
 use sqlparser::ast::ExactNumberInfo;
 use types::wide::{DECIMAL_MAX_SCALE, WIDE_MAX_PRECISION};
-
-use crate::error::{SqlError, SqlResult};
+use values::error::{SqlError, SqlResult};
 
 const TOO_BIG_SCALE: u8 = DECIMAL_MAX_SCALE + 1;
 

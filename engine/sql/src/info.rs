@@ -9,10 +9,10 @@ use arrow::record_batch::RecordBatch;
 use placement::api::Catalog;
 use types::columns::ColumnsBuilder;
 use types::{Column, ColumnType, Error, IntWidth, Table, TableId, Value};
+use values::error::{SqlResult, no_table};
 
 use crate::ddl::has_numbers;
 use crate::engine::Engine;
-use crate::error::{SqlResult, no_table};
 use crate::planner::planning_schema;
 use crate::privileges::Rights;
 use crate::result::{Reply, ResultColumn, WarningCount};

@@ -4,8 +4,8 @@
 //! for, or the literal is refused; they are never read as something else.
 
 use sqlparser::ast::{Expr, Ident, Value, ValueWithSpan};
+use values::error::{SqlError, SqlResult, unsupported};
 
-use crate::error::{SqlError, SqlResult, unsupported};
 use crate::tree;
 
 /// The text of a literal with an introducer.
@@ -56,7 +56,7 @@ fn bytes_of_hex(hex: &str, charset: &str) -> SqlResult<Vec<u8>> {
     pairs
         .map(|pair| pair.and_then(|pair| u8::from_str_radix(pair, 16).ok()))
         .collect::<Option<Vec<u8>>>()
-        .ok_or_else(|| crate::error::syntax(format!("X'{hex}' is not hexadecimal")))
+        .ok_or_else(|| values::error::syntax(format!("X'{hex}' is not hexadecimal")))
 }
 
 fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Option<String> {

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use sqlparser::ast::{
     Expr, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, Value, Visitor,
 };
+use values::error::{SqlResult, no_database_selected, unsupported};
 
-use crate::error::{SqlResult, no_database_selected, unsupported};
 use crate::walk::walk;
 
 /// A table, by its names in lower case.
@@ -47,7 +47,7 @@ struct Relations<'a> {
 }
 
 impl Visitor for Relations<'_> {
-    type Break = crate::error::SqlError;
+    type Break = values::error::SqlError;
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Self::Break> {
         if let Some(with) = &query.with {

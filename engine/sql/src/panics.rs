@@ -8,8 +8,7 @@ use std::backtrace::Backtrace;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 
 use futures::{FutureExt, Stream, StreamExt};
-
-use crate::error::{SqlError, SqlResult, fault};
+use values::error::{SqlError, SqlResult, fault};
 
 /// The error for what was caught; what it says is in the log already.
 fn of_panic(_: Box<dyn Any + Send>) -> SqlError {
@@ -64,7 +63,7 @@ mod tests {
     use futures::TryStreamExt;
 
     use super::*;
-    use crate::error::{is_fault, unknown};
+    use values::error::{is_fault, unknown};
 
     #[tokio::test]
     async fn a_panic_is_the_error_of_what_it_happened_in() {

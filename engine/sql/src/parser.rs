@@ -27,9 +27,9 @@ use sqlparser::ast::{ObjectType, Statement};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use values::error::{SqlError, SqlResult, syntax, unsupported};
 
 use crate::dialect::Mysql;
-use crate::error::{SqlError, SqlResult, syntax, unsupported};
 use crate::statement::Stmt;
 
 /// Deepest nesting of a statement, as sqlparser counts it: a parenthesis is one or two.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use placement::api::{Catalog, Grants, Level, Privileges, StoredView, User};
 use sqlparser::ast::{ObjectName, Query, Statement, Visit, Visitor};
+use values::error::{SqlError, SqlResult, invalid_view};
 
-use crate::error::{SqlError, SqlResult, invalid_view};
 use crate::functions::regexp::matches;
 use crate::names::{TableName, parts, table_name};
 use crate::parser::parse_sql;

@@ -21,9 +21,9 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
 use types::{Table, Value, key, row};
+use values::error::{SqlError, external};
 
 use crate::access::{self, Access, Path};
-use crate::error::{SqlError, external};
 use crate::planner::{planning_constraints, planning_schema};
 use crate::reader::Reader;
 

@@ -73,8 +73,8 @@ mod tests {
     use futures::TryStreamExt;
 
     use super::*;
-    use crate::error::SqlError;
-    use crate::error::is_fault;
+    use values::error::SqlError;
+    use values::error::is_fault;
 
     #[tokio::test]
     async fn a_plan_that_panics_fails() {

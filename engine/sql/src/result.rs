@@ -8,8 +8,8 @@ use std::sync::Arc;
 use arrow::record_batch::RecordBatch;
 use futures::Stream;
 use types::ColumnType;
+use values::error::SqlError;
 
-use crate::error::SqlError;
 use crate::functions::warnings::ExprWarnings;
 
 /// How many warnings a result has. More may come for as long as its rows are computed.

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use types::{Error, Index, Result, Table, TableId, Value, key, row};
+use values::error::SqlError;
 
-use crate::error::SqlError;
 use crate::storage::Transaction;
 
 /// The key of a row's record.
@@ -182,7 +182,7 @@ pub fn duplicate(table: &Table, key: &[u8]) -> SqlError {
         Ok(values) => ("PRIMARY".to_owned(), values),
         Err(_) => index_values(table, key).unwrap_or_else(|| ("?".into(), Vec::new())),
     };
-    let entry = values.into_iter().map(crate::coerce::text).collect::<Vec<_>>().join("-");
+    let entry = values.into_iter().map(values::coerce::text).collect::<Vec<_>>().join("-");
     SqlError::new(
         1062,
         b"23000",

@@ -6,9 +6,9 @@
 use sqlparser::ast::{
     CommentDef, CreateTable, CreateTableOptions, Expr, HiveDistributionStyle, SqlOption,
 };
+use values::error::{SqlError, SqlResult, syntax, unsupported};
 
 use crate::charsets::{check_charset, check_collation};
-use crate::error::{SqlError, SqlResult, syntax, unsupported};
 
 /// Longest comment of a table, in characters (MySQL's limit).
 const MAX_TABLE_COMMENT: usize = 2_048;

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use types::Value;
-
-use crate::error::{SqlError, SqlResult};
-use crate::temporal::Zone;
+use values::error::{SqlError, SqlResult};
+use values::temporal::Zone;
 
 /// Whether statements are accepted that do nothing here: OFF, ON, or WARN.
 pub const NOOP_FUNCTIONS: &str = "tidb_enable_noop_functions";
@@ -70,7 +69,7 @@ const VARIABLES: &[(&str, &str, bool)] = &[
     ("sql_auto_is_null", "OFF", true),
     ("sql_log_bin", "ON", true),
     ("sql_log_off", "OFF", true),
-    ("sql_mode", crate::sql_mode::DEFAULT, true),
+    ("sql_mode", values::sql_mode::DEFAULT, true),
     ("sql_notes", "ON", true),
     ("sql_quote_show_create", "ON", true),
     ("sql_safe_updates", "OFF", true),
@@ -207,13 +206,13 @@ impl Variables {
         let (name, default, _) = *known(name)?;
         let name = name_of_both(name);
         if !SHARED.contains(&name) {
-            return Err(crate::error::unsupported(format!(
+            return Err(values::error::unsupported(format!(
                 "SET GLOBAL {name} (only {} and tidb_gc_life_time are shared by sessions)",
                 SHARED.join(", ")
             )));
         }
         let Some(value) = value else { return Ok((name.to_owned(), None)) };
-        let text = checked(name, default, crate::coerce::text(value))?;
+        let text = checked(name, default, values::coerce::text(value))?;
         Ok((name.to_owned(), Some(text)))
     }
 
@@ -245,7 +244,7 @@ impl Variables {
         }
         match value {
             Some(value) => {
-                let text = checked(name, default, crate::coerce::text(value))?;
+                let text = checked(name, default, values::coerce::text(value))?;
                 self.set.insert(name, text);
             }
             None => _ = self.set.remove(name),
@@ -358,7 +357,7 @@ fn checked(name: &str, default: &str, text: String) -> SqlResult<String> {
             }
             "isobar_fallback" | "tidb_allow_fallback_to_tikv" => return Err(wrong()),
             NOOP_FUNCTIONS => return noop_functions(&text).map(Into::into).ok_or_else(wrong),
-            "sql_mode" => return crate::sql_mode::checked(&text),
+            "sql_mode" => return values::sql_mode::checked(&text),
             "sql_select_limit"
             | "max_execution_time"
             | "group_concat_max_len"

@@ -288,7 +288,7 @@ pub fn check_unchanged(described: &Table, table: &Table) -> Result<()> {
     }
     let why = "was altered while its rows were read and sorted: nothing was written, run the \
                import again";
-    Err(sql::error::table_changed(&table.database, &table.name, why).into())
+    Err(values::error::table_changed(&table.database, &table.name, why).into())
 }
 
 /// What an import's lease is listed under.

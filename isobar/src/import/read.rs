@@ -9,10 +9,10 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use anyhow::{Result, anyhow};
 use indicatif::ProgressBar;
 use parking_lot::Mutex;
-use sql::error::SqlError;
 use sql::session::Session;
 use sql::session::ingest::Target;
 use types::row;
+use values::error::SqlError;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::sort::{Entry, Origin, Run, Sorter};

@@ -11,11 +11,11 @@ use bytes::{BufMut, BytesMut};
 use futures::StreamExt;
 use mysql_common::constants::{CapabilityFlags, StatusFlags};
 use mysql_common::io::BufMutExt;
-use sql::error::SqlError;
 use sql::panics;
 use sql::result::{BatchStream, Done, ResultColumn, WarningCount};
 use tokio::io::AsyncWrite;
 use tokio_util::sync::CancellationToken;
+use values::error::SqlError;
 
 use super::backend::SessionStatus;
 use super::cell::{self, CellReader};

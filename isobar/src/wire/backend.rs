@@ -6,12 +6,12 @@ use std::net::IpAddr;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use sql::error::SqlError;
 use sql::result::{Reply, ResultColumn};
 use sql::variables::Changes;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use types::Value;
+use values::error::SqlError;
 
 use super::password::StoredPassword;
 

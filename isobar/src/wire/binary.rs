@@ -5,9 +5,9 @@
 use bytes::{BufMut, BytesMut};
 use chrono::{Datelike, NaiveDate, NaiveDateTime, Timelike};
 use mysql_common::io::BufMutExt;
-use sql::error::SqlError;
 use types::wide::write_decimal;
 use types::{ColumnType, IntWidth};
+use values::error::SqlError;
 
 use super::cell::{Cell, CellReader};
 use super::errors;

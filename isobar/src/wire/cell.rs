@@ -17,9 +17,9 @@ use arrow::array::{
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, TimeUnit, i256};
 use chrono::{DateTime, Days, NaiveDate, NaiveDateTime, Offset, TimeZone};
-use sql::error::SqlError;
 use sql::result::ResultColumn;
 use types::ColumnType;
+use values::error::SqlError;
 
 use super::errors;
 

@@ -12,9 +12,9 @@ use std::time::Duration;
 use arrow::array::timezone::Tz;
 use bytes::Bytes;
 use mysql_common::constants::CapabilityFlags;
-use sql::error::SqlError;
 use sql::result::{Done, Reply};
 use tokio_util::sync::CancellationToken;
+use values::error::SqlError;
 
 use super::answer::{self, Context, Format, Rows};
 use super::backend::{Backend, Session};

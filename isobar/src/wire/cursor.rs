@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use arrow::record_batch::RecordBatch;
 use futures::StreamExt;
 use mysql_common::constants::StatusFlags;
-use sql::error::SqlError;
 use tokio::io::AsyncWrite;
 use tokio_util::sync::CancellationToken;
+use values::error::SqlError;
 
 use super::answer::{self, Context, Rows};
 use super::errors;

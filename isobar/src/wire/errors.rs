@@ -2,7 +2,7 @@
 //!
 //! Texts follow MySQL where clients know them; none holds a password or a row value.
 
-use sql::error::SqlError;
+use values::error::SqlError;
 
 use super::packet::PacketError;
 

@@ -12,8 +12,8 @@ use mysql_common::io::ParseBuf;
 use mysql_common::packets::{AuthMoreData, AuthSwitchRequest, HandshakePacket};
 use mysql_common::proto::MySerialize;
 use rand::TryRngCore;
-use sql::error::SqlError;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf, WriteHalf};
+use values::error::SqlError;
 
 use super::answer;
 use super::backend::{Backend, ConnectionInfo};

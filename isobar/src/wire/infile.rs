@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use sql::error::SqlError;
 use sql::result::Reply;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use values::error::SqlError;
 
 use super::backend::Session;
 use super::errors;

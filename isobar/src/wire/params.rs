@@ -6,8 +6,8 @@
 use mysql_common::constants::{ColumnFlags, ColumnType as WireType};
 use mysql_common::io::ParseBuf;
 use mysql_common::value::{BinValue, Value as WireValue, ValueDeserializer};
-use sql::error::SqlError;
 use types::Value;
+use values::error::SqlError;
 
 use super::errors;
 

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
-use sql::error::SqlError;
 use types::Value;
+use values::error::SqlError;
 
 use super::params::{self, ParamType};
 use super::{backend, errors};

@@ -18,12 +18,12 @@ use isobar::wire::{
     AuthPlugin, Backend, ConnectionInfo, Connections, InfileReceiver, KillScope, Options, Prepared,
     Server, Session, SessionStatus, StoredPassword,
 };
-use sql::error::SqlError;
 use sql::result::{BatchStream, Done, Reply, ResultColumn, WarningCount};
 use sql::variables::Changes;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use types::{ColumnType, IntWidth, Labels, Value};
+use values::error::SqlError;
 
 /// Rows in one batch of `SELECT rows`.
 pub const BATCH: usize = 1000;

@@ -2,4 +2,4 @@
 //! was read must be read again as the same.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| sql::json::fuzz_json(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| values::json::fuzz_json(data));

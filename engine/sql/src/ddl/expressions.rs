@@ -10,9 +10,9 @@ use sqlparser::ast::{
 };
 use sqlparser::tokenizer::Span;
 use types::{Check, ColumnId, ColumnType, Default, Table};
+use values::error::{SqlError, SqlResult, no_column, syntax, unsupported};
 
 use crate::canonical::canonical;
-use crate::error::{SqlError, SqlResult, no_column, syntax, unsupported};
 use crate::names::parts;
 use crate::walk::{walk, walk_mut};
 use crate::{parser, planner};

@@ -9,8 +9,7 @@ use sqlparser::ast::{
     IndexColumn, IndexOption, IndexType, Value,
 };
 use types::{Column, ColumnId, ColumnType, Index, IndexState, KeyPart, Table, Timestamp};
-
-use crate::error::{SqlError, SqlResult, syntax, unsupported};
+use values::error::{SqlError, SqlResult, syntax, unsupported};
 
 /// Most bytes of a key, with four for each character, as in MySQL.
 const LONGEST: u64 = 3_072;

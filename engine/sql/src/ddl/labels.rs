@@ -7,9 +7,8 @@ use std::collections::HashSet;
 
 use sqlparser::ast::{DataType, EnumMember};
 use types::{ColumnType, Labels, Value};
-
-use crate::coerce;
-use crate::error::{SqlError, SqlResult, syntax, unsupported};
+use values::coerce;
+use values::error::{SqlError, SqlResult, syntax, unsupported};
 
 /// Most labels of an ENUM (MySQL's limit).
 const MOST_OF_ENUM: usize = 65_535;

@@ -4,11 +4,11 @@
 
 use types::wide::WIDE_MAX_PRECISION;
 use types::{Column, ColumnId, ColumnType, Default, Table, Value};
+use values::coerce::{self, Place};
+use values::error::{SqlError, SqlResult};
+use values::temporal::Zone;
 
-use crate::coerce::{self, Place};
-use crate::error::{SqlError, SqlResult};
 use crate::result::ResultColumn;
-use crate::temporal::Zone;
 
 /// Longest name of a column, in characters.
 const LONGEST_NAME: usize = 64;

@@ -9,12 +9,12 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Decimal256Type, Float64Type, Int64Type, i256};
 use datafusion::common::{Result, ScalarValue};
 use types::value::DECIMAL_MAX_PRECISION;
+use values::error::{SqlResult, out_of_range};
 
 use super::convert::{is_time, number_type, to_strings, to_type};
 use super::decimal::{decimals, exact, power, quotients};
 use super::wide::{self, digits_of, is_wide};
 use super::{Function, warnings};
-use crate::error::{SqlResult, out_of_range};
 
 /// Digits that `/` adds to the dividend's scale (div_precision_increment).
 const DIVISION_DIGITS: i8 = 4;

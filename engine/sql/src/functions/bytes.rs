@@ -8,10 +8,10 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, Int64Array, StringArray};
 use arrow::datatypes::DataType;
 use md5::{Digest, Md5};
+use values::error::SqlResult;
 
 use super::Function;
 use super::convert::{is_binary, is_string, to_bytes};
-use crate::error::SqlResult;
 
 /// Functions that give bytes for bytes.
 const BYTES: &[&str] = &[

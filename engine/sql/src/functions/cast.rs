@@ -7,13 +7,13 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{Result, ScalarValue, plan_err};
+use values::error::SqlResult;
+use values::temporal::{Zone, in_calendar, round_fraction, round_time, within_time};
 
 use super::convert::{
     is_binary, is_string, to_bytes, to_datetime, to_i64, to_strings, to_time, to_type, to_u64,
 };
 use super::{Function, datetime, day, double, literal_int, span, text, warnings, whole};
-use crate::error::SqlResult;
-use crate::temporal::{Zone, in_calendar, round_fraction, round_time, within_time};
 
 /// CAST(… AS CHAR) and CONVERT(… USING …) as a statement has them. Where a value becomes text unasked, bytes that are
 /// none are an error.

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Decimal128Array, DurationMicrosecondArray, Int64Array, StringArray};
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
+use values::error::{SqlError, SqlResult, out_of_range};
+use values::temporal::{self, DAY_US, TIME_END_US, within_time};
 
 use super::convert::{
     DATETIME, is_binary, is_string, is_temporal, is_time, to_datetime, to_decimal, to_i64,
@@ -15,8 +17,6 @@ use super::convert::{
 };
 use super::texts::{read_datetime, read_time};
 use super::{Function, span, text, warnings, whole};
-use crate::error::{SqlError, SqlResult, out_of_range};
-use crate::temporal::{self, DAY_US, TIME_END_US, within_time};
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[

@@ -8,6 +8,7 @@ use arrow::compute::kernels::zip::zip;
 use arrow::compute::{is_not_null, not, nullif};
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{Result, ScalarValue};
+use values::error::{SqlResult, too_many_rows};
 
 use super::convert::{
     DATETIME, is_binary, is_integer, is_json, is_string, is_temporal, is_time, number_type,
@@ -15,7 +16,6 @@ use super::convert::{
 };
 use super::wide::{self, is_wide};
 use super::{Function, truth, whole};
-use crate::error::{SqlResult, too_many_rows};
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[

@@ -16,6 +16,9 @@ use arrow::datatypes::{
 };
 use types::value::format_double;
 use types::{Decimal, Wide};
+use values::error::SqlResult;
+use values::numbers::rounded;
+use values::temporal;
 
 use super::decimal::largest;
 use super::texts::{
@@ -23,9 +26,6 @@ use super::texts::{
     time_of_number,
 };
 use super::wide;
-use crate::error::SqlResult;
-use crate::numbers::rounded;
-use crate::temporal;
 
 /// DATETIME in Arrow.
 pub const DATETIME: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
@@ -149,7 +149,7 @@ fn utf8(bytes: &[u8]) -> SqlResult<&str> {
     std::str::from_utf8(bytes).map_err(|_| {
         let hex: String = bytes.iter().take(32).map(|byte| format!("{byte:02X}")).collect();
         let text = format!("Invalid utf8mb4 character string: '{hex}'");
-        crate::error::SqlError::new(1300, b"HY000", text)
+        values::error::SqlError::new(1300, b"HY000", text)
     })
 }
 
@@ -438,7 +438,7 @@ pub fn to_datetime(array: &ArrayRef) -> SqlResult<TimestampMicrosecondArray> {
         }
         // MySQL would put the present day before it, and nothing here knows the present.
         ty if is_time(ty) => {
-            return Err(crate::error::unsupported("a TIME in the place of a DATETIME"));
+            return Err(values::error::unsupported("a TIME in the place of a DATETIME"));
         }
         _ => to_i64(array)?.iter().map(|n| n.and_then(datetime_of_number)).collect(),
     })

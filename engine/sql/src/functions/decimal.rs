@@ -8,12 +8,12 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array};
 use arrow::compute::binary;
 use arrow::datatypes::{DataType, Decimal128Type, Int64Type, UInt64Type, i256};
+use values::error::{SqlResult, out_of_range};
 
 use super::arithmetic::{Op, scale_of, shows_all};
 use super::convert::{number_type, to_type};
 use super::warnings;
 use super::wide::{is_wide, wides};
-use crate::error::{SqlResult, out_of_range};
 
 /// `10^n`, for at most 38 digits.
 pub(super) fn power(n: i8) -> i128 {

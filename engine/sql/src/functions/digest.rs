@@ -13,11 +13,11 @@ use datafusion::common::{Result, ScalarValue};
 use md5::{Digest, Md5};
 use types::Decimal;
 use types::value::format_time;
+use values::error::SqlResult;
+use values::temporal::{datetime, format_datetime};
 
 use super::convert::{to_bytes, to_datetime, to_f64, to_i64, to_strings, to_time};
 use super::{Function, text};
-use crate::error::SqlResult;
-use crate::temporal::{datetime, format_datetime};
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[

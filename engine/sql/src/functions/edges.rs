@@ -7,9 +7,9 @@ use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::common::config::ConfigOptions;
 use datafusion::logical_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF};
+use values::temporal::TIME_END_US;
 
 use super::wide::largest;
-use crate::temporal::TIME_END_US;
 
 /// The most that 38 digits say.
 const MOST: i128 = 10i128.pow(38) - 1;

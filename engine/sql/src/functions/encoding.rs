@@ -14,10 +14,10 @@ use datafusion::common::{Result, ScalarValue};
 use rand::RngCore;
 use sha1::{Digest, Sha1};
 use sha2::{Sha224, Sha256, Sha384, Sha512};
+use values::error::SqlResult;
 
 use super::convert::{is_binary, is_string, to_bytes, to_i64, to_strings, to_u64};
 use super::{Function, text, truth, whole};
-use crate::error::SqlResult;
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[
@@ -235,7 +235,7 @@ fn uuid_bytes(text: &str) -> Option<Vec<u8>> {
     if digits.len() != 32 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
-    crate::bytes::bytes_of_hex(&digits).ok()
+    values::bytes::bytes_of_hex(&digits).ok()
 }
 
 /// The times' halves changed about, so that UUIDs of one time stand side by side: `times` is
@@ -279,7 +279,7 @@ fn bin_to_uuid(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     Ok(Arc::new(rows.collect::<SqlResult<StringArray>>()?))
 }
 
-fn wrong_uuid(value: &str, function: &str) -> crate::error::SqlError {
+fn wrong_uuid(value: &str, function: &str) -> values::error::SqlError {
     let text = format!("Incorrect string value: '{value}' for function {function}");
-    crate::error::SqlError::new(1411, b"HY000", text)
+    values::error::SqlError::new(1411, b"HY000", text)
 }

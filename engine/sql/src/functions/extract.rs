@@ -8,11 +8,11 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array};
 use arrow::datatypes::DataType;
 use chrono::{Datelike, Timelike};
+use values::calendar;
+use values::error::{SqlResult, unsupported};
+use values::temporal::{self, DAY_US};
 
 use super::convert::{is_temporal, is_time, to_datetime, to_strings, to_time};
-use crate::calendar;
-use crate::error::{SqlResult, unsupported};
-use crate::temporal::{self, DAY_US};
 
 /// A datetime's parts.
 struct Parts {

@@ -1,5 +1,5 @@
 //! JSON functions that read: arguments, NULLs and MySQL's error numbers around the pure module
-//! [`crate::json`].
+//! [`values::json`].
 //!
 //! In plans a JSON value is a LargeUtf8 column, and nothing else is one: that is how a document is
 //! distinguished from a text that may be the text of one. A LargeUtf8 column must hold normal forms only.
@@ -17,13 +17,13 @@ use arrow::array::{
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
 use types::Value;
+use values::error::{SqlError, SqlResult};
+use values::json::{self, DEEPEST, Doc, Fault, Path, of_bytes, too_deep};
+use values::temporal::{format_date, format_datetime};
 
 use super::convert::{decimal_f64, is_binary, is_json, is_string, to_strings};
 use super::value::value_at;
 use super::{Function, text, truth, whole};
-use crate::error::{SqlError, SqlResult};
-use crate::json::{self, DEEPEST, Doc, Fault, Path, of_bytes, too_deep};
-use crate::temporal::{format_date, format_datetime};
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[

@@ -5,12 +5,12 @@
 
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::DataType;
+use values::error::{SqlError, SqlResult};
+use values::json::{self, Doc, Mode, Object, Path};
 
 use super::convert::is_json;
 use super::json::{Args, document};
 use super::{Function, text};
-use crate::error::{SqlError, SqlResult};
-use crate::json::{self, Doc, Mode, Object, Path};
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[

@@ -13,10 +13,10 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use types::ColumnType;
+use values::coerce::labels::number;
+use values::error::{external, unknown};
 
 use super::Function;
-use crate::coerce::labels::number;
-use crate::error::{external, unknown};
 
 /// The number as a DOUBLE, which texts are among numbers.
 pub const NUMBER: &str = "isobar_label_number";

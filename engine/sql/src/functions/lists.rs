@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, StringArray};
 use arrow::datatypes::DataType;
+use values::error::{SqlResult, unknown};
 
 use super::convert::{to_bytes, to_strings};
 use super::labels::unranked;
 use super::{Function, text};
-use crate::error::{SqlResult, unknown};
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[

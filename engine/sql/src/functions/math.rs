@@ -10,12 +10,12 @@ use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type};
 use datafusion::common::{Result, ScalarValue};
 use rand::Rng;
 use types::Decimal;
+use values::error::{SqlResult, out_of_range};
 
 use super::arithmetic::unsigned_zero;
 use super::convert::{is_time, number_type, to_bytes, to_f64, to_i64, to_strings, to_type, to_u64};
 use super::wide::{self, digits_of};
 use super::{Function, double, literal_int, text, warnings, whole};
-use crate::error::{SqlResult, out_of_range};
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[

@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
-use crate::error::{SqlResult, external};
+use values::error::{SqlResult, external};
 use warnings::ExprWarnings;
 
 pub mod arithmetic;

@@ -16,9 +16,9 @@ use datafusion::logical_expr::{
     Volatility,
 };
 use parking_lot::Mutex;
+use values::error::external;
 
 use super::convert::to_i64;
-use crate::error::external;
 
 /// Its name within plans.
 pub const SEEDED: &str = "mysql_seeded_rand";

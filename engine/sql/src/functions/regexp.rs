@@ -7,10 +7,10 @@ use arrow::compute::kernels::comparison::regexp_is_match;
 use arrow::compute::kernels::regexp::regexp_match;
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
+use values::error::{SqlError, SqlResult};
 
 use super::convert::to_strings;
 use super::{Function, text, truth, whole};
-use crate::error::{SqlError, SqlResult};
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[

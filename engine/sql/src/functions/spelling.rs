@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray};
 use arrow::datatypes::{DataType, UInt64Type};
+use values::error::SqlResult;
 
 use super::convert::{to_i64, to_strings};
 use super::math::converted;
 use super::{Function, text, whole};
-use crate::error::SqlResult;
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[

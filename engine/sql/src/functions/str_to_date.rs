@@ -9,11 +9,11 @@ use arrow::array::{ArrayRef, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, TimeUnit};
 use chrono::{Datelike, NaiveDate};
 use datafusion::common::{Result, ScalarValue};
+use values::error::SqlResult;
+use values::temporal::{self, DAY_US};
 
 use super::convert::{DATETIME, to_strings, to_type};
 use super::{Function, warnings};
-use crate::error::SqlResult;
-use crate::temporal::{self, DAY_US};
 
 /// The function.
 pub const FUNCTIONS: &[Function] = &[Function::new("mysql_str_to_date", 2..=2, kind, str_to_date)];

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BinaryArray, Int64Array, StringArray};
 use arrow::datatypes::DataType;
+use values::error::SqlResult;
 
 use super::convert::{number_type, to_f64, to_i64, to_strings, to_type, to_u64};
 use super::math::{compared, round_double};
 use super::{Function, text, warnings, whole};
-use crate::error::SqlResult;
 
 /// Longest text a function may build (max_allowed_packet).
 pub const LONGEST: usize = 64 << 20;
@@ -115,7 +115,7 @@ fn hex(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
 /// NULL where the text is not hexadecimal.
 fn unhex(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let texts = to_strings(&args[0])?;
-    let bytes = texts.iter().map(|text| crate::bytes::bytes_of_hex(text?).ok());
+    let bytes = texts.iter().map(|text| values::bytes::bytes_of_hex(text?).ok());
     Ok(Arc::new(bytes.collect::<BinaryArray>()))
 }
 

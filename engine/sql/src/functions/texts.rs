@@ -1,10 +1,11 @@
 //! What a text is taken for where a number or a time is asked for: what it begins with. What it has
 //! besides gives a warning.
 
+use values::numbers::leading_number;
+use values::temporal;
+
 use super::arithmetic::unsigned_zero;
 use super::warnings;
-use crate::numbers::leading_number;
-use crate::temporal;
 
 /// The double that a text is taken for: beyond the largest, that.
 pub(super) fn read_f64(text: &str) -> f64 {

@@ -9,15 +9,15 @@ use arrow::array::{
 use arrow::datatypes::DataType;
 use chrono::{Datelike, Timelike};
 use datafusion::common::{Result, ScalarValue};
+use values::calendar::{self, Compound};
+use values::error::{SqlError, SqlResult, out_of_range, unsupported};
+use values::temporal::{self, DAY_US, Unit, Zone};
 
 use super::convert::{
     DATETIME, is_string, is_temporal, is_time, to_date, to_datetime, to_decimal, to_i64,
     to_strings, to_time,
 };
 use super::{Function, datetime, day, text, warnings, whole};
-use crate::calendar::{self, Compound};
-use crate::error::{SqlError, SqlResult, out_of_range, unsupported};
-use crate::temporal::{self, DAY_US, Unit, Zone};
 
 macro_rules! parts {
     ($($name:literal => $part:expr),* $(,)?) => {

@@ -10,8 +10,7 @@ use arrow::datatypes::{
 };
 use datafusion::common::ScalarValue;
 use types::{Decimal, Value, Wide};
-
-use crate::error::{SqlResult, unknown};
+use values::error::{SqlResult, unknown};
 
 /// The value at a row of an Arrow column.
 pub fn value_at(array: &ArrayRef, row: usize) -> SqlResult<Value> {

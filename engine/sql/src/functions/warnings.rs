@@ -18,9 +18,9 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, ScalarUDF};
 use parking_lot::Mutex;
+use values::error::{SqlError, SqlResult};
 
 use super::Udf;
-use crate::error::{SqlError, SqlResult};
 
 /// Most bytes of a value that a warning shows.
 const MOST_SHOWN: usize = 128;

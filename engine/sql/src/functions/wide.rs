@@ -17,13 +17,13 @@ use arrow::datatypes::{
 use num_bigint::BigInt;
 use types::value::DECIMAL_MAX_PRECISION;
 use types::wide::{WIDE_MAX_PRECISION, Wide, power, round_div};
+use values::error::{SqlResult, out_of_range};
+use values::numbers::rounded;
 
 use super::arithmetic::{Op, scale_of, shows_all};
 use super::convert::{number_type, to_type};
 use super::texts::read_decimal;
 use super::warnings;
-use crate::error::{SqlResult, out_of_range};
-use crate::numbers::rounded;
 
 /// Most digits of what is computed.
 pub const MOST: u8 = DECIMAL256_MAX_PRECISION;

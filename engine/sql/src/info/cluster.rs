@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use placement::api::{Garbage, NodeRole, PeerReport, Privileges};
 use types::{NodeId, PeerRole, RegionKind, ReplicaLag, Table, Timestamp, Value};
+use values::error::SqlResult;
 
 use super::{Listing, Source, int, string};
-use crate::error::SqlResult;
 use crate::names::TableName;
 use crate::privileges::Need;
 
@@ -91,7 +91,7 @@ impl Source<'_> {
         // Placement's time, by which leases end; this machine's clock may differ.
         let now = self.engine.storage.timestamp().await?.physical_ms();
         let datetime = |ms: u64| {
-            string(crate::temporal::format_datetime(
+            string(values::temporal::format_datetime(
                 i64::try_from(ms).unwrap_or(0).saturating_mul(1000),
                 3,
             ))

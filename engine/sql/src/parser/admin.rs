@@ -3,9 +3,9 @@
 use sqlparser::ast::{ObjectName, ObjectNamePart};
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
+use values::error::{SqlResult, unsupported};
 
 use super::{expect, name, number, object, peek_word, refused, take, text, unexpected};
-use crate::error::{SqlResult, unsupported};
 use crate::statement::{Assignment, Mode, Scope, Step, Stmt, Target, UserName};
 
 /// SET …

@@ -8,9 +8,9 @@ use sqlparser::ast::{
 };
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
+use values::error::{SqlResult, unsupported};
 
 use super::{expect, name, number, object, peek_word, refused, take, unexpected};
-use crate::error::{SqlResult, unsupported};
 use crate::statement::{Alter, Position, Stmt};
 use crate::table_options;
 

@@ -6,9 +6,9 @@
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
+use values::error::{SqlError, SqlResult};
 
 use crate::dialect::Mysql;
-use crate::error::{SqlError, SqlResult};
 
 /// Operators one after the other, those of nested expressions included. Threads that hold statements
 /// have the stack for it: see [`STACK`].

@@ -7,8 +7,8 @@ use sqlparser::ast::{BinaryOperator, DateTimeField, Expr, Ident, Interval, TrimW
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
+use values::calendar::Compound;
 
-use crate::calendar::Compound;
 use crate::tree::call;
 
 /// One of these forms, if it comes next.

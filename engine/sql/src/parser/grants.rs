@@ -5,10 +5,10 @@ use placement::api::Privileges;
 use sqlparser::ast::{Ident, ObjectName};
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
+use values::error::{SqlError, SqlResult, unsupported};
 
 use super::admin::parse_user;
 use super::{expect, name, peek_word, take, unexpected};
-use crate::error::{SqlError, SqlResult, unsupported};
 use crate::statement::{Grant, GrantLevel, Stmt};
 
 /// GRANT …, REVOKE ….

@@ -2,9 +2,9 @@
 
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
+use values::error::{SqlResult, syntax, unsupported};
 
 use super::{expect, name, number, object, peek_word, refused, take, text, unexpected};
-use crate::error::{SqlResult, syntax, unsupported};
 use crate::statement::{LoadData, LoadTarget, Stmt};
 
 /// LOAD DATA …

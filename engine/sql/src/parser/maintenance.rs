@@ -4,9 +4,9 @@
 use sqlparser::ast::ObjectName;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
+use values::error::{SqlResult, unsupported};
 
 use super::{expect, name, object, peek_word, take, unexpected};
-use crate::error::{SqlResult, unsupported};
 use crate::statement::{Stmt, Task};
 
 /// Options of CHECK TABLE: it is always done in full.

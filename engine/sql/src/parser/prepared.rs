@@ -3,9 +3,9 @@
 use sqlparser::ast::Expr;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
+use values::error::SqlResult;
 
 use super::{expect, name, refused, take, unexpected};
-use crate::error::SqlResult;
 use crate::statement::Stmt;
 
 /// PREPARE name FROM text.

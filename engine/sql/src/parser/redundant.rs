@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
+use values::error::{SqlResult, unsupported};
 
 use crate::charsets::check_charset;
-use crate::error::{SqlResult, unsupported};
 
 /// What a parenthesis or a brace opens.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
+use values::error::{SqlResult, unsupported};
 
 use super::{expect, name, object, peek_word, refused, take, text, unexpected};
-use crate::error::{SqlResult, unsupported};
 use crate::statement::{Filter, Show, ShowKind, Stmt};
 
 /// SHOW …

@@ -5,8 +5,6 @@
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use crate::error::{SqlError, unsupported};
-
 /// A piece of a part.
 #[derive(Clone, Copy)]
 enum Piece {
@@ -23,6 +21,7 @@ enum Piece {
 }
 
 use Piece::{Closed, NoName, Number, Opened, Word};
+use values::error::{SqlError, unsupported};
 
 const CHARSET: &str = "columns of ASCII or UNICODE (texts are utf8mb4)";
 

@@ -2,9 +2,9 @@
 
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
+use values::error::{SqlError, SqlResult};
 
 use super::{admin, expect, name, object, refused, take, unexpected};
-use crate::error::{SqlError, SqlResult};
 use crate::names::parts;
 use crate::statement::{DefineView, Stmt};
 

@@ -5,10 +5,10 @@
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
+use values::error::SqlResult;
 
 use super::unexpected;
 use crate::dialect::Mysql;
-use crate::error::SqlResult;
 
 /// What the last tokens were.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use sqlparser::ast::{
 };
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
+use values::error::{SqlResult, syntax};
 
 use super::{refused, take};
-use crate::error::{SqlResult, syntax};
 use crate::statement::Stmt;
 
 /// UPDATE [LOW_PRIORITY] [IGNORE] tables SET …: the priority means nothing here, as under InnoDB.

@@ -6,9 +6,9 @@ use sqlparser::ast::{
     FunctionArgumentClause, FunctionArgumentList, FunctionArguments, OrderByExpr, Value,
     ValueWithSpan,
 };
+use values::error::{SqlError, SqlResult, unsupported};
 
 use super::rewrite::op;
-use crate::error::{SqlError, SqlResult, unsupported};
 use crate::tree::{call, null, number, plain, string};
 
 /// The aggregates of this crate.

@@ -6,17 +6,17 @@ use sqlparser::ast::{
     BinaryOperator, CeilFloorKind, DataType, DateTimeField, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArguments, TrimWhereField, WindowType,
 };
+use values::calendar::Compound;
+use values::error::{SqlError, SqlResult, no_function, syntax, unsupported};
+use values::temporal::{Unit, format_datetime, fraction_digits, parse_datetime, parse_time};
 
 use super::QueryContext;
 use super::aggregates::{AGGREGATES, aggregate, count_of_rows};
 use super::rewrite::number_of_hex;
 use super::scalars::{NATIVE, SCALARS};
-use crate::calendar::Compound;
-use crate::error::{SqlError, SqlResult, no_function, syntax, unsupported};
 use crate::functions::cast::STATED_CHAR;
 use crate::functions::{self, random};
 use crate::names::parts;
-use crate::temporal::{Unit, format_datetime, fraction_digits, parse_datetime, parse_time};
 use crate::tree::{call, null, number, plain, string};
 
 /// The function's name and its plain arguments.

@@ -12,15 +12,15 @@ use datafusion::logical_expr::{
 };
 use types::columns::arrow_type;
 use types::{ColumnType, IntWidth, Table};
+use values::error::SqlResult;
+use values::temporal::fraction_digits;
 
 use super::duplicate_names::DUPLICATE_MARK;
 use super::years::is_year;
 use super::{PlannedSelect, ResolvedTable};
-use crate::error::SqlResult;
 use crate::functions::convert::is_string;
 use crate::names::{Displayed, TableName};
 use crate::result::ResultColumn;
-use crate::temporal::fraction_digits;
 
 /// Length that a text of unknown length is announced with.
 const TEXT_LENGTH: u32 = 255;

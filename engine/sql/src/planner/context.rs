@@ -16,12 +16,12 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use sqlparser::ast::{Expr, Query, Statement};
+use values::error::{SqlResult, external, no_table};
 
 use super::dependencies::Relations;
 use super::scopes::Around;
 use super::typing::{MysqlOperators, operators};
 use super::{PlannedSelect, QueryContext, ResolvedTable, columns, rewrite};
-use crate::error::{SqlResult, external, no_table};
 use crate::functions::random;
 use crate::functions::warnings::{self, ExprWarnings};
 use crate::names::{Displayed, TableName};

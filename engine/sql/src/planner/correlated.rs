@@ -15,12 +15,12 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::logical_plan::{Subquery, check_subquery_expr};
 use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder, lit};
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
+use values::error::{external, unsupported};
 
 use super::dependent_join::DependentJoin;
 use super::nullsafe;
 use super::predicates::{self, subquery};
 use super::typing::call;
-use crate::error::{external, unsupported};
 
 /// A plan without such subqueries. Names and types of its columns stay.
 pub fn joined(plan: LogicalPlan) -> Result<LogicalPlan> {

@@ -5,10 +5,10 @@
 //! sides if each side has at least n of them.
 
 use sqlparser::ast::{Expr, ObjectName, SelectItem, SetExpr, SetOperator, SetQuantifier};
+use values::error::{SqlError, SqlResult, unsupported};
 
 use super::natural_joins::columns_of;
 use super::templates::{fill_query, query, query_of};
-use crate::error::{SqlError, SqlResult, unsupported};
 use crate::names::outermost;
 
 /// The columns that `*` stands for in a table; `None` if they are not known yet.

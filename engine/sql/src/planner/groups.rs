@@ -9,9 +9,9 @@ use sqlparser::ast::{
     OrderByExpr, OrderByKind, OrderByOptions, Query, Select, SelectItem, SetExpr, Visit, Visitor,
     VisitorMut,
 };
+use values::error::{SqlError, SqlResult};
 
 use super::rewrite::op;
-use crate::error::{SqlError, SqlResult};
 use crate::tree::{call, number};
 use crate::walk::{finds, walk_mut};
 

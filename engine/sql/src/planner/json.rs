@@ -11,10 +11,10 @@ use sqlparser::ast::{
     BinaryOperator, DataType as SqlType, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentList, FunctionArguments, MemberOf, Value, ValueWithSpan,
 };
+use values::error::{SqlError, SqlResult, external, no_function, syntax, unsupported};
 
 use super::rewrite::op;
 use super::typing;
-use crate::error::{SqlError, SqlResult, external, no_function, syntax, unsupported};
 use crate::functions;
 use crate::functions::convert::{is_binary, is_json, is_temporal, is_time};
 use crate::names::parts;

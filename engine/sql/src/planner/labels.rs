@@ -10,9 +10,9 @@ use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::expr::{ScalarFunction, Sort};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, lit, when};
 use types::ColumnType;
+use values::error::{external, unsupported};
 
 use super::typing::call;
-use crate::error::{external, unsupported};
 use crate::functions::convert::{is_binary, is_string};
 use crate::functions::labels::{AS_NUMBER, BITS, NUMBER, RANKED};
 use crate::functions::{arithmetic, math};

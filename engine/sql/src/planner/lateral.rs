@@ -18,10 +18,10 @@ use datafusion::logical_expr::{
     BinaryExpr, Expr, ExprFunctionExt, Filter, Join, Limit, LogicalPlan, LogicalPlanBuilder,
     Operator, SubqueryAlias, lit,
 };
+use values::error::{external, unsupported};
 
 use super::correlated::{Names, with_columns};
 use super::typing::call;
-use crate::error::{external, unsupported};
 
 /// Names of the one row's value, and of how many rows there were.
 const VALUE: &str = "__value";

@@ -6,13 +6,13 @@ use datafusion::logical_expr::Expr;
 use types::Wide;
 use types::value::DECIMAL_MAX_PRECISION;
 use types::wide::{DECIMAL_MAX_SCALE, WIDE_MAX_PRECISION};
+use values::error::{SqlError, SqlResult, unsupported};
+use values::numbers::leading_number;
+use values::temporal::{DAY_US, ZERO_US, from_number, is_zero, parse_datetime};
 
 use super::typing::MysqlOperators;
-use crate::error::{SqlError, SqlResult, unsupported};
 use crate::functions::warnings;
 use crate::functions::wide::digits_of;
-use crate::numbers::leading_number;
-use crate::temporal::{DAY_US, ZERO_US, from_number, is_zero, parse_datetime};
 
 /// The text of a text literal.
 pub fn text(expr: &Expr) -> Option<&str> {
@@ -27,7 +27,7 @@ pub fn text(expr: &Expr) -> Option<&str> {
 pub fn number(expr: Expr) -> Expr {
     match &expr {
         Expr::Literal(ScalarValue::Binary(Some(bytes)), _) => {
-            match crate::numbers::number_of(bytes) {
+            match values::numbers::number_of(bytes) {
                 Some(n) => Expr::Literal(ScalarValue::UInt64(Some(n)), None),
                 None => expr,
             }
@@ -54,7 +54,7 @@ pub fn typed(literal: &str, ty: &DataType, by: &MysqlOperators) -> SqlResult<Opt
             return Ok(datetime_at(time(kind)?, ty, by));
         }
         DataType::Binary => ScalarValue::Binary(Some(literal.as_bytes().to_vec())),
-        DataType::Duration(TimeUnit::Microsecond) => match crate::temporal::parse_time(literal) {
+        DataType::Duration(TimeUnit::Microsecond) => match values::temporal::parse_time(literal) {
             Some(us) => ScalarValue::DurationMicrosecond(Some(us)),
             None => {
                 let text = format!("Incorrect TIME value: '{literal}'");

@@ -12,12 +12,12 @@ use sqlparser::ast::{
     BinaryOperator, Distinct, Expr, GroupByExpr, Join, JoinConstraint, JoinOperator, OrderByKind,
     Query, Select, SelectItem, SetExpr, Visitor, VisitorMut,
 };
+use values::error::{SqlError, SqlResult, unsupported};
 
 use super::groups::aggregates;
 use super::natural_joins::constraint_mut;
 use super::rewrite::{not, op};
 use super::templates::{fill_expr, fill_query, query};
-use crate::error::{SqlError, SqlResult, unsupported};
 use crate::tree::{call, null, number};
 use crate::walk::{finds, walk_mut};
 

@@ -62,12 +62,12 @@ use datafusion::prelude::SessionConfig;
 use sqlparser::ast::{Query, Statement};
 use types::Table;
 use types::columns::arrow_type;
+use values::error::{SqlResult, unsupported};
+use values::temporal::Zone;
 
-use crate::error::{SqlResult, unsupported};
 use crate::functions;
 use crate::names::{displayed, tables_of};
 use crate::result::ResultColumn;
-use crate::temporal::Zone;
 
 pub use columns::{rename, result_type};
 pub use context::{compile, compile_with_warnings};

@@ -10,11 +10,11 @@ use sqlparser::ast::{
     BinaryOperator, Expr, Join, JoinConstraint, JoinOperator, ObjectName, Query, Select,
     SelectItem, TableFactor, TableWithJoins, VisitorMut,
 };
+use values::error::{SqlResult, unsupported};
 
 use super::counted::{Shown, columns};
 use super::rewrite::op;
 use super::scopes::Scopes;
-use crate::error::{SqlResult, unsupported};
 use crate::names::parts;
 use crate::tree::{number, plain};
 use crate::walk::walk_mut;

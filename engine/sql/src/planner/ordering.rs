@@ -8,9 +8,9 @@ use datafusion::common::{Column, Result};
 use datafusion::logical_expr::logical_plan::{Projection, Sort};
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, LogicalPlanBuilder};
 use sqlparser::ast::{Expr, OrderByKind, Query, SelectItem, SetExpr};
+use values::error::{SqlResult, no_column};
 
 use super::lateral::below;
-use crate::error::{SqlResult, no_column};
 use crate::names::outermost;
 
 /// A plan in which such subqueries are computed beside what is shown, and sorted by as columns.

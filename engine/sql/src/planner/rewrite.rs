@@ -11,11 +11,11 @@ use sqlparser::ast::{
     SelectItemQualifiedWildcardKind, TableFactor, UnaryOperator, Value, ValueWithSpan, VisitorMut,
 };
 use sqlparser::tokenizer::Span;
+use values::error::{SqlError, SqlResult, no_table, syntax, unsupported};
 
 use super::scopes::Scopes;
 use super::{QueryContext, ResolvedTable, calls, tuples, ungrouped, wildcards};
 use crate::dialect::Mysql;
-use crate::error::{SqlError, SqlResult, no_table, syntax, unsupported};
 use crate::introducer::introduced;
 use crate::names::{TableName, parts, table_name};
 use crate::tree::{call, null, plain, string, value};
@@ -468,8 +468,8 @@ pub fn number_of_hex(expr: Expr) -> Expr {
             _ => expr,
         },
         Expr::Value(ValueWithSpan { value: Value::HexStringLiteral(hex), .. }) => {
-            let bytes = crate::bytes::bytes_of_hex(hex).ok();
-            match bytes.and_then(|bytes| crate::numbers::number_of(&bytes)) {
+            let bytes = values::bytes::bytes_of_hex(hex).ok();
+            match bytes.and_then(|bytes| values::numbers::number_of(&bytes)) {
                 Some(n) => value(Value::Number(n.to_string(), false)),
                 None => expr,
             }
@@ -495,7 +495,7 @@ fn literal(literal: ValueWithSpan) -> SqlResult<Expr> {
         Value::DoubleQuotedString(text) | Value::NationalStringLiteral(text) => string(text),
         Value::SingleQuotedByteStringLiteral(bits) => {
             let hex =
-                crate::bytes::bytes_of_bits(&bits)?.iter().map(|b| format!("{b:02X}")).collect();
+                values::bytes::bytes_of_bits(&bits)?.iter().map(|b| format!("{b:02X}")).collect();
             value(Value::HexStringLiteral(hex))
         }
         Value::Placeholder(_) => {

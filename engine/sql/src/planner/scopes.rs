@@ -12,8 +12,8 @@ use datafusion::common::{Column, Result, TableReference};
 use datafusion::logical_expr::Expr as PlanExpr;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult};
 use sqlparser::ast::{Ident, ObjectName, Select, SetExpr, TableFactor, TableWithJoins};
+use values::error::{SqlError, SqlResult};
 
-use crate::error::{SqlError, SqlResult};
 use crate::names::{TableName, parts, table_name};
 use crate::tree::plain;
 

@@ -7,8 +7,8 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{Expr, Query, SetExpr, Statement, TableFactor, VisitorMut};
+use values::error::{SqlResult, unknown};
 
-use crate::error::{SqlResult, unknown};
 use crate::walk::walk_mut;
 
 /// The query that a text spells.

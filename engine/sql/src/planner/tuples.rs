@@ -4,10 +4,10 @@
 //! by column, and the first that decides does.
 
 use sqlparser::ast::{BinaryOperator, Expr};
+use values::error::{SqlError, SqlResult, syntax};
 
 use super::membership::column_of;
 use super::rewrite::{not, op};
-use crate::error::{SqlError, SqlResult, syntax};
 
 /// A row against a subquery of one row, before either is read on its own.
 pub fn before(expr: &mut Expr) -> SqlResult<()> {

@@ -16,15 +16,15 @@ use datafusion::logical_expr::{
     Operator, binary_expr, lit,
 };
 use sqlparser::ast::BinaryOperator;
+use values::error::{external, unknown, unsupported};
+use values::temporal::Zone;
 
 use super::fractional_seconds::{Tables, has_fractions, spelled, states_fractions};
 use super::literal;
 use super::quotients::{self, Sums};
-use crate::error::{external, unknown, unsupported};
 use crate::functions;
 use crate::functions::convert::{DATETIME, is_binary, is_json, is_string, is_temporal, is_time};
 use crate::functions::wide::{apart, comparable, digits_of};
-use crate::temporal::Zone;
 
 /// What the column of a subquery is called while types are compared; no client's column is.
 const FOUND: &str = "__found";

@@ -17,9 +17,9 @@ use sqlparser::ast::{
     UnaryOperator, Visitor, WindowFrame, WindowFrameBound, WindowSpec, WindowType,
 };
 use types::Value;
+use values::error::{SqlError, SqlResult, external, syntax, unsupported};
 
 use super::typing;
-use crate::error::{SqlError, SqlResult, external, syntax, unsupported};
 use crate::functions::convert::{is_binary, is_temporal, is_time};
 use crate::tree::string;
 use crate::walk::{each_expr, walk};

@@ -10,11 +10,11 @@ use std::time::Duration;
 use env::Instant;
 use tokio::time::sleep;
 use types::{Index, IndexId, IndexState, LeaseId, Table, TableId};
+use values::error::SqlResult;
 
 use super::publish::{GIVEN_UP, Half, is_as};
 use super::{Session, SessionInfo};
 use crate::engine::Engine;
-use crate::error::SqlResult;
 
 /// How often is looked.
 const LOOK: Duration = Duration::from_secs(15);

@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 use placement::advisory::{Hold, KEPT_FOR, LockAnswer, LockRequest};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
+use values::error::{SqlError, SqlResult};
 
 use super::{Session, impossible};
 use crate::engine::Engine;
-use crate::error::{SqlError, SqlResult};
 
 /// How often a session that holds locks sends placement a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(2);

@@ -10,16 +10,16 @@ use placement::catalog::check_description;
 use sqlparser::ast::{ColumnDef, ObjectName};
 use tokio_util::sync::CancellationToken;
 use types::{Column, ColumnId, ColumnType, Default, Index, Table, TableId, Value};
+use values::coerce::{self, Place, converted};
+use values::error::{SqlError, SqlResult, TABLE_CHANGED, no_column, table_changed, unsupported};
+use values::temporal::Zone;
 
 use super::indexing::{rename_index, show_index};
 use super::publish::{check_at_rest, is_as, restless};
 use super::{ATTEMPTS, Session, done, impossible};
-use crate::coerce::{self, Place, converted};
 use crate::ddl::{self, expressions, keys};
-use crate::error::{SqlError, SqlResult, TABLE_CHANGED, no_column, table_changed, unsupported};
 use crate::result::Reply;
 use crate::statement::{Alter, Position};
-use crate::temporal::Zone;
 
 /// What a changed table comes to, and what is to be said of it.
 pub(super) struct Plan {

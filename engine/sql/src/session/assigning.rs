@@ -15,14 +15,14 @@ use sqlparser::ast::{
 };
 use types::columns::ColumnsBuilder;
 use types::{Table, Value};
+use values::coerce::Place;
+use values::error::{SqlError, SqlResult, no_column, unknown, unsupported};
 
 use super::Session;
 use super::change::assigned;
 use super::derived::not_to_be_given;
 use super::fitting::Fitting;
 use super::insert::is_default;
-use crate::coerce::Place;
-use crate::error::{SqlError, SqlResult, no_column, unknown, unsupported};
 use crate::functions::value::value_at;
 use crate::names::parts;
 use crate::planner::planning_schema;
@@ -253,10 +253,10 @@ impl<'a> Names<'a> {
                 if parts(&function.name).last().is_some_and(|name| name == "values") =>
             {
                 let FunctionArguments::List(list) = &function.args else {
-                    return Err(crate::error::syntax("VALUES() takes the name of a column"));
+                    return Err(values::error::syntax("VALUES() takes the name of a column"));
                 };
                 let [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] = &list.args[..] else {
-                    return Err(crate::error::syntax("VALUES() takes the name of a column"));
+                    return Err(values::error::syntax("VALUES() takes the name of a column"));
                 };
                 let column = match argument {
                     Expr::Identifier(ident) => &ident.value,
@@ -264,7 +264,7 @@ impl<'a> Names<'a> {
                         Some(ident) => &ident.value,
                         None => return Ok(None),
                     },
-                    _ => return Err(crate::error::syntax("VALUES() takes the name of a column")),
+                    _ => return Err(values::error::syntax("VALUES() takes the name of a column")),
                 };
                 match self.table.column_named(column) {
                     Some((at, _)) => Ok(new(at)),

@@ -11,6 +11,8 @@ use sqlparser::ast::{
 };
 use types::columns::ColumnsBuilder;
 use types::{Column, Table, Timestamp, Value};
+use values::coerce::Place;
+use values::error::{SqlResult, no_column, unsupported};
 
 use super::derived::not_to_be_given;
 use super::fitting::Fitting;
@@ -25,8 +27,6 @@ use super::row_values::has_subquery;
 use super::tables::readable;
 use super::write::Changes;
 use super::{Session, impossible};
-use crate::coerce::Place;
-use crate::error::{SqlResult, no_column, unsupported};
 use crate::functions::value::value_at;
 use crate::names::{self, table_name};
 use crate::parser;

@@ -6,12 +6,12 @@
 use sqlparser::ast::ObjectName;
 use tokio_util::sync::CancellationToken;
 use types::{Check, Table, key, row};
+use values::error::{SqlError, SqlResult, interrupted, unsupported};
 
 use super::derived::Proof;
 use super::publish::check_at_rest;
 use super::{Session, done};
 use crate::ddl::expressions;
-use crate::error::{SqlError, SqlResult, interrupted, unsupported};
 use crate::result::Reply;
 use crate::statement::Alter;
 

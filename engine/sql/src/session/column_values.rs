@@ -4,8 +4,8 @@
 
 use sqlparser::ast::Expr;
 use types::{ColumnType, Value};
+use values::coerce::labels;
 
-use crate::coerce::labels;
 use crate::constant::{expression, number_of_bytes, plain_bytes};
 use crate::functions::labels::AS_NUMBER;
 use crate::tree::call;

@@ -5,10 +5,10 @@
 //! for by the online path.
 
 use sqlparser::ast::Query;
+use values::error::{SqlError, SqlResult, TABLE_CHANGED};
 
 use super::select::Prepared;
 use super::{ATTEMPTS, Session, pause};
-use crate::error::{SqlError, SqlResult, TABLE_CHANGED};
 use crate::result::{Reply, WarningCount};
 use crate::{hints, names, planner};
 

@@ -14,14 +14,14 @@ use placement::api::next_index_id;
 use placement::catalog::check_description;
 use tokio_util::sync::CancellationToken;
 use types::{Column, ColumnId, Default, Index, IndexState, Table};
+use values::coerce::converted;
+use values::error::{SqlError, SqlResult, TABLE_CHANGED, unsupported};
 
 use super::alter::{Plan, hide};
 use super::filling::others_first;
 use super::publish::{check_at_rest, is_as, restless};
 use super::{Session, impossible};
-use crate::coerce::converted;
 use crate::ddl::expressions;
-use crate::error::{SqlError, SqlResult, TABLE_CHANGED, unsupported};
 use crate::statement::Alter;
 
 impl Session {

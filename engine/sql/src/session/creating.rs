@@ -10,11 +10,11 @@ use sqlparser::ast::{
 };
 use tokio_util::sync::CancellationToken;
 use types::{Column, Error, Table, Value};
+use values::error::{SqlError, SqlResult, interrupted, no_database};
 
 use super::write::Write;
 use super::{Session, done, impossible};
 use crate::ddl::{self, Described, queried};
-use crate::error::{SqlError, SqlResult, interrupted, no_database};
 use crate::result::{Reply, ResultColumn};
 use crate::{parser, table_options};
 

@@ -10,12 +10,12 @@ use placement::api::CatalogChange;
 use sqlparser::ast::{CreateIndex, ObjectName};
 use tokio_util::sync::CancellationToken;
 use types::{Error, Index, IndexId, IndexState, Table, key, row};
+use values::error::{SqlError, SqlResult, interrupted, no_database, unsupported};
 
 use super::tables::stored;
 use super::{ATTEMPTS, Session, checks, done, generating, impossible, pause};
 use crate::ddl::keys::{self, Form};
 use crate::ddl::{self, Described};
-use crate::error::{SqlError, SqlResult, interrupted, no_database, unsupported};
 use crate::names::{parts, table_name};
 use crate::result::{Done, Reply};
 use crate::statement::Stmt;

@@ -15,16 +15,16 @@ use datafusion::physical_expr::PhysicalExpr;
 use parking_lot::Mutex;
 use types::columns::ColumnsBuilder;
 use types::{Check, Column, ColumnType, Table, TableId, Value};
+use values::coerce::{Place, converted};
+use values::error::{SqlError, SqlResult};
+use values::sql_mode;
+use values::temporal::Zone;
 
 use super::Session;
 use super::fitting::Fitting;
-use crate::coerce::{Place, converted};
 use crate::ddl::expressions;
-use crate::error::{SqlError, SqlResult};
 use crate::functions::value::value_at;
 use crate::planner::{self, QueryContext, planning_schema};
-use crate::sql_mode;
-use crate::temporal::Zone;
 
 /// Most tables whose expressions a session keeps planned.
 const MOST_KEPT: usize = 64;

@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use types::{LeaseId, Table, TableId, Value, key, row};
+use values::error::{SqlError, SqlResult, interrupted};
 
 use super::publish::is_as;
 use super::{ATTEMPTS, DEADLOCK, Session, pause};
-use crate::error::{SqlError, SqlResult, interrupted};
 use crate::rows;
 use crate::storage::{Expect, Transaction, Waiting};
 

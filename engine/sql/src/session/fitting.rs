@@ -2,11 +2,11 @@
 //! they fit, with a warning. What no value of a column comes near to stays an error.
 
 use types::{Column, ColumnType, Value};
+use values::coerce::{Place, labels, text, to_column};
+use values::error::{SqlError, SqlResult};
+use values::numbers::leading_number;
 
 use super::Warning;
-use crate::coerce::{Place, labels, text, to_column};
-use crate::error::{SqlError, SqlResult};
-use crate::numbers::leading_number;
 
 /// How values that do not fit are treated.
 pub(super) enum Fitting {

@@ -7,11 +7,11 @@
 use sqlparser::ast::{ColumnOption, ObjectName};
 use tokio_util::sync::CancellationToken;
 use types::{ColumnId, Table};
+use values::error::{SqlResult, unsupported};
 
 use super::filling::others_first;
 use super::publish::check_at_rest;
 use super::{Session, done};
-use crate::error::{SqlResult, unsupported};
 use crate::result::Reply;
 use crate::statement::Alter;
 

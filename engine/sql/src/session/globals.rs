@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use placement::api::CatalogChange;
 use types::Value;
+use values::coerce::text;
+use values::error::{SqlError, SqlResult, unsupported};
 
 use super::Session;
-use crate::coerce::text;
-use crate::error::{SqlError, SqlResult, unsupported};
 use crate::variables::{Globals, Variables};
 
 /// How long a session's first statement may wait for the catalog.

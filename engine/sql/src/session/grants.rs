@@ -5,9 +5,9 @@
 
 use placement::api::{Catalog, CatalogChange, GrantChange, Level, Privileges};
 use types::Error;
+use values::error::{SqlError, SqlResult, no_database_selected, no_table};
 
 use super::{Session, done};
-use crate::error::{SqlError, SqlResult, no_database_selected, no_table};
 use crate::info::{Listing, grants_of, is_virtual, string};
 use crate::names::table_name;
 use crate::privileges::one_of;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use placement::api::Catalog;
 use sqlparser::ast::{BinaryOperator, Expr, FromTable, TableFactor, TableWithJoins};
 use types::Table;
+use values::error::{SqlError, SqlResult};
 
 use super::Session;
 use super::write::Write;
-use crate::error::{SqlError, SqlResult};
 use crate::names::{parts, table_name};
 use crate::statement::Stmt;
 

@@ -11,6 +11,7 @@ use placement::api::next_index_id;
 use placement::catalog::check_description;
 use tokio_util::sync::CancellationToken;
 use types::{ColumnId, Index, IndexState, Table};
+use values::error::{SqlError, SqlResult, TABLE_CHANGED};
 
 use super::alter::Plan;
 use super::define::enter;
@@ -18,7 +19,6 @@ use super::filling::others_first;
 use super::publish::{check_at_rest, is_as, restless};
 use super::{Session, impossible};
 use crate::ddl::keys::{self, Key};
-use crate::error::{SqlError, SqlResult, TABLE_CHANGED};
 use crate::names::parts;
 use crate::statement::Alter;
 

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use types::{Table, Value, key, row};
+use values::error::{SqlError, SqlResult, table_changed, unsupported};
 
 use super::Session;
 use super::fitting::Fitting;
 use super::insert::{Typed, position, visible};
 use super::tables::stored;
-use crate::error::{SqlError, SqlResult, table_changed, unsupported};
 use crate::rows::record_key;
 use crate::storage::Pair;
 

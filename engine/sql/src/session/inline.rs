@@ -9,11 +9,11 @@ use sqlparser::ast::{
     ValueWithSpan, Visit, VisitMut, VisitorMut,
 };
 use types::Value;
+use values::error::{SqlError, SqlResult, syntax};
 
 use super::Session;
 use super::user_variables::misplaced;
 use crate::constant::expression;
-use crate::error::{SqlError, SqlResult, syntax};
 use crate::names::parts;
 use crate::parser::target_of;
 use crate::planner::KEEP_INSERT_ID;

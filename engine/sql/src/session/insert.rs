@@ -7,6 +7,9 @@ use futures::TryStreamExt;
 use placement::api::Catalog;
 use sqlparser::ast::{Expr, Ident, Insert, Query, SelectItem, SetExpr, TableObject};
 use types::{Column, ColumnType, Default, Error, Table, Value};
+use values::coerce::{self, Place};
+use values::error::{SqlError, SqlResult, no_column, unsupported};
+use values::temporal::Zone;
 
 use super::Session;
 use super::change::assigned;
@@ -15,11 +18,8 @@ use super::fitting::Fitting;
 use super::locking::Finding;
 use super::tables::{Tables, writable};
 use super::write::Changes;
-use crate::coerce::{self, Place};
-use crate::error::{SqlError, SqlResult, no_column, unsupported};
 use crate::functions::value::value_at;
 use crate::names::{self, table_name};
-use crate::temporal::Zone;
 
 /// Rows in their columns' types.
 pub(super) struct Typed {

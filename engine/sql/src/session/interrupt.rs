@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use values::error::{SqlError, SqlResult};
 
 use super::{Session, done};
-use crate::error::{SqlError, SqlResult};
 use crate::result::Reply;
 
 /// Holds interrupts off while a statement decides something, say commits.

@@ -15,6 +15,8 @@ use sqlparser::ast::{
     TableFactor, TableWithJoins, Update, Visit, Visitor,
 };
 use types::{Table, Value};
+use values::coerce::Place;
+use values::error::{SqlError, SqlResult, no_column, unsupported};
 
 use super::change::{assigned, ignores};
 use super::derived::not_to_be_given;
@@ -26,8 +28,6 @@ use super::matched_rows::Weight;
 use super::tables::readable;
 use super::write::Changes;
 use super::{Open, Session, impossible};
-use crate::coerce::Place;
-use crate::error::{SqlError, SqlResult, no_column, unsupported};
 use crate::names::{parts, table_name};
 use crate::result::{Done, Reply};
 use crate::storage::Savepoint;
@@ -207,7 +207,7 @@ impl Session {
         at: (&Open, &Finding, bool),
     ) -> SqlResult<Reply> {
         if !delete.order_by.is_empty() || delete.limit.is_some() {
-            return Err(crate::error::syntax(
+            return Err(values::error::syntax(
                 "DELETE of joined tables has no ORDER BY and no LIMIT",
             ));
         }
@@ -395,7 +395,7 @@ fn table_of(from: &TableWithJoins) -> SqlResult<ObjectName> {
         TableFactor::Table { name, alias: None, args: None, .. } if from.joins.is_empty() => {
             Ok(name.clone())
         }
-        _ => Err(crate::error::syntax("DELETE FROM names tables, and joins them after USING")),
+        _ => Err(values::error::syntax("DELETE FROM names tables, and joins them after USING")),
     }
 }
 

@@ -9,9 +9,9 @@ use futures::StreamExt;
 use sqlparser::ast::{Expr, LimitClause, Query, SetExpr, Value as SqlValue};
 use tokio::time::Instant;
 use types::Value;
+use values::error::{SqlError, SqlResult, syntax};
 
 use super::Session;
-use crate::error::{SqlError, SqlResult, syntax};
 use crate::hints;
 use crate::result::{BatchStream, Reply};
 use crate::statement::Stmt;

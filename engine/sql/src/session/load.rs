@@ -21,13 +21,13 @@ use sqlparser::ast::{Expr, Ident, VisitorMut};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use types::{Error, Table, Value};
+use values::error::{SqlError, SqlResult, interrupted, table_changed};
 
 use super::fitting::Fitting;
 use super::insert::{position, visible};
 use super::tables::writable;
 use super::{ATTEMPTS, DEADLOCK, Open, Session, impossible, pause};
 use crate::delimited::{Field, Format, Records};
-use crate::error::{SqlError, SqlResult, interrupted, table_changed};
 use crate::functions::value::value_at;
 use crate::names::table_name;
 use crate::result::{Done, Reply};

@@ -13,12 +13,12 @@ use sqlparser::ast::{
     ObjectName, ObjectNamePart, Query, SetExpr, Visit, VisitMut, Visitor,
 };
 use types::Value;
+use values::coerce::text;
+use values::error::{SqlError, SqlResult, unsupported};
 
 use super::Session;
 use super::snapshots::sleep;
-use crate::coerce::text;
 use crate::constant::{expression, literal};
-use crate::error::{SqlError, SqlResult, unsupported};
 use crate::names::parts;
 use crate::tree::call;
 use crate::walk::{each_expr, finds, walk};

@@ -14,13 +14,13 @@ use sqlparser::ast::{
     OrderByKind, Query, SelectItem, SetExpr, TableFactor, TableWithJoins, Value as SqlValue,
 };
 use types::{Table, Timestamp, Value, key, row};
+use values::error::{SqlError, SqlResult, unsupported};
 
 use super::matched_rows::Weight;
 use super::point::{Lookup, find, lookup};
 use super::select::plain_select;
 use super::tables::readable;
 use super::{Open, Session, impossible};
-use crate::error::{SqlError, SqlResult, unsupported};
 use crate::names::{parts, table_name};
 use crate::reader::Reader;
 use crate::result::Reply;

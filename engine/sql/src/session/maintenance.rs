@@ -7,11 +7,13 @@ use std::collections::BTreeMap;
 
 use sqlparser::ast::ObjectName;
 use types::{Error, Index, Table, key, row};
+use values::error::{
+    SqlError, SqlResult, no_database, no_database_selected, no_table, unsupported,
+};
 
 use super::tables::{readable, stored};
 use super::{Session, done};
 use crate::ddl;
-use crate::error::{SqlError, SqlResult, no_database, no_database_selected, no_table, unsupported};
 use crate::info::{Listing, is_virtual, shown_in, string};
 use crate::result::{Done, Reply};
 use crate::rows::record_key;

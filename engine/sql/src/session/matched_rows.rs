@@ -11,10 +11,10 @@ use futures::TryStreamExt;
 use placement::api::Catalog;
 use sqlparser::ast::Query;
 use types::Value;
+use values::error::SqlResult;
 
 use super::Session;
 use super::tables::Tables;
-use crate::error::SqlResult;
 use crate::functions::value::value_at;
 use crate::planner::{ResolvedTable, TableResolver};
 use crate::reader::Reader;

@@ -70,7 +70,6 @@ use types::{Error, SnapshotToken, Timestamp, Value};
 
 use crate::dialect::Mysql;
 use crate::engine::Engine;
-use crate::error::{SqlError, SqlResult, interrupted, is_fault, no_database, unknown};
 use crate::planner::QueryContext;
 use crate::privileges::{Need, Rights};
 use crate::reader::Shared;
@@ -82,6 +81,7 @@ use crate::{binary_literals, panics, parser, rows};
 use interrupt::Interrupts;
 
 pub use load::Infile;
+use values::error::{SqlError, SqlResult, interrupted, is_fault, no_database, unknown};
 pub use warnings::Warning;
 use warnings::Warnings;
 

@@ -6,12 +6,12 @@ use placement::api::CatalogChange;
 use sqlparser::ast::ObjectName;
 use tokio_util::sync::CancellationToken;
 use types::Table;
+use values::error::SqlResult;
 
 use super::Session;
 use super::derived::Pair;
 use super::insert::whole;
 use crate::ddl::{has_numbers, number_of};
-use crate::error::SqlResult;
 use crate::result::Reply;
 use crate::statement::Alter;
 

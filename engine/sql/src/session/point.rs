@@ -11,12 +11,12 @@ use sqlparser::ast::{
 };
 use types::columns::ColumnsBuilder;
 use types::{ColumnType, Index, Table, Timestamp, Value, key, row};
+use values::error::{SqlResult, no_column};
 
 use super::locking::Finding;
 use super::select::plain_select;
 use super::{Session, tables};
 use crate::constant::literal;
-use crate::error::{SqlResult, no_column};
 use crate::names::table_name;
 use crate::reader::Reader;
 use crate::result::{Reply, ResultColumn, WarningCount};
@@ -240,13 +240,13 @@ fn exact(value: Value, ty: ColumnType) -> Option<Value> {
             Value::String(text),
         ) => Some(Value::Bytes(text.into_bytes())),
         (ColumnType::Date, Value::String(text)) => {
-            let us = crate::temporal::parse_datetime(&text)?;
-            let days = us.div_euclid(crate::temporal::DAY_US);
-            (us.rem_euclid(crate::temporal::DAY_US) == 0).then_some(())?;
+            let us = values::temporal::parse_datetime(&text)?;
+            let days = us.div_euclid(values::temporal::DAY_US);
+            (us.rem_euclid(values::temporal::DAY_US) == 0).then_some(())?;
             i32::try_from(days).ok().map(Value::Date)
         }
         (ColumnType::DateTime(_), Value::String(text)) => {
-            crate::temporal::parse_datetime(&text).map(Value::DateTime)
+            values::temporal::parse_datetime(&text).map(Value::DateTime)
         }
         _ => None,
     }

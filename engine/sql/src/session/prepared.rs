@@ -6,10 +6,10 @@ use futures::future::BoxFuture;
 use sqlparser::ast::{Expr, Query};
 use tokio_util::sync::CancellationToken;
 use types::Value;
+use values::coerce::text;
+use values::error::{SqlError, SqlResult};
 
 use super::{Session, Waiting, done};
-use crate::coerce::text;
-use crate::error::{SqlError, SqlResult};
 use crate::parser;
 use crate::result::{Done, Reply};
 use crate::statement::Stmt;

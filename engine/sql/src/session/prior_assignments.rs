@@ -8,12 +8,12 @@ use std::ops::ControlFlow;
 use placement::api::Catalog;
 use sqlparser::ast::{Expr, Ident, Query, SetExpr, TableFactor, VisitorMut};
 use types::{ColumnType, Table, Timestamp};
+use values::error::{SqlError, SqlResult, unsupported};
 
 use super::Session;
 use super::locking::factors;
 use super::row_values::has_subquery;
 use super::tables::readable;
-use crate::error::{SqlError, SqlResult, unsupported};
 use crate::names::table_name;
 use crate::tree::call;
 use crate::walk::walk_mut;

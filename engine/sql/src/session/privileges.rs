@@ -13,11 +13,11 @@ use sqlparser::ast::{
     ObjectName, OnInsert, Query, SetExpr, TableFactor, TableObject, TableWithJoins, Update, Visit,
     Visitor,
 };
+use values::error::{SqlError, SqlResult};
 
 use super::Session;
 use super::joined::{deletes_joined, updates_joined};
 use super::locking::factors;
-use crate::error::{SqlError, SqlResult};
 use crate::names::{TableName, parts, table_name};
 use crate::privileges::{Need, Rights, check_views, reads};
 use crate::statement::{

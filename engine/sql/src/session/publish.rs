@@ -14,10 +14,10 @@ use sqlparser::ast::ObjectName;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use types::{ColumnId, Error, Index, LeaseId, Table};
+use values::error::{SqlError, SqlResult, interrupted, no_table, table_changed};
 
 use super::{ATTEMPTS, Session, impossible};
 use crate::ddl::check_replica;
-use crate::error::{SqlError, SqlResult, interrupted, no_table, table_changed};
 
 /// How long columns that are being added or dropped are waited for, before the change is taken for
 /// given up; or, where rows are written anew for it, a sign of life. Who is given up too early

@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering;
 use async_trait::async_trait;
 use placement::api::Catalog;
 use types::{TableId, Timestamp};
+use values::error::SqlResult;
 
 use super::matched_rows::Weight;
 use super::{ATTEMPTS, Open, Session, impossible};
-use crate::error::SqlResult;
 use crate::reader::Reader;
 use crate::storage::{Pair, Scan, Snapshot};
 

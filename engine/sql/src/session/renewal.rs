@@ -3,10 +3,10 @@
 use placement::api::{CatalogChange, Renamed};
 use sqlparser::ast::{CreateTableLikeKind, ObjectName};
 use types::{Error, Table};
+use values::error::{SqlError, SqlResult, no_database, no_table};
 
 use super::{ATTEMPTS, Session, done, impossible};
 use crate::ddl;
-use crate::error::{SqlError, SqlResult, no_database, no_table};
 use crate::result::Reply;
 
 impl Session {

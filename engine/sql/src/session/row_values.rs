@@ -12,14 +12,14 @@ use placement::api::Catalog;
 use sqlparser::ast::{Expr, Query, SelectItem, SetExpr, Visitor};
 use types::columns::ColumnsBuilder;
 use types::{Table, Value};
+use values::coerce::Place;
+use values::error::{SqlError, SqlResult, too_many_rows};
 
 use super::fitting::Fitting;
 use super::insert::is_default;
 use super::locking::Finding;
 use super::tables::Tables;
 use super::{Session, impossible};
-use crate::coerce::Place;
-use crate::error::{SqlError, SqlResult, too_many_rows};
 use crate::functions::value::value_at;
 use crate::parser;
 use crate::planner::planning_schema;

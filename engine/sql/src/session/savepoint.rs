@@ -1,8 +1,9 @@
 //! SAVEPOINT, ROLLBACK TO and RELEASE: named places within a transaction. They undo writes that are
 //! still buffered, and never touch what was committed.
 
+use values::error::{SqlError, SqlResult};
+
 use super::{Session, done, impossible};
-use crate::error::{SqlError, SqlResult};
 use crate::result::Reply;
 use crate::statement::Step;
 

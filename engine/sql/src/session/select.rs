@@ -14,6 +14,7 @@ use futures::{StreamExt, TryStreamExt};
 use placement::api::Catalog;
 use sqlparser::ast::{Query, Select, SetExpr, TableFactor, Visitor};
 use types::{Column, ColumnType, SchemaVersion, SnapshotToken, TableId, Timestamp, Value};
+use values::error::{SqlError, SqlResult, unsupported};
 
 use super::columns::Answer;
 use super::locking::Locked;
@@ -23,7 +24,6 @@ use super::{Session, impossible};
 use crate::analytic::AnalyticQuery;
 use crate::canonical::canonical;
 use crate::engine::Engine;
-use crate::error::{SqlError, SqlResult, unsupported};
 use crate::functions::warnings::{self, ExprWarnings};
 use crate::hints::{self, Hints};
 use crate::names::{self, TableName, tables_of};

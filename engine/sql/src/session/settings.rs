@@ -4,11 +4,11 @@ use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use sqlparser::ast::Expr;
 use types::{SnapshotToken, Value};
+use values::coerce::text;
+use values::error::{SqlError, SqlResult, too_many_rows, unsupported};
 
 use super::row_values::{has_subquery, one_column, select_of};
 use super::{Session, done};
-use crate::coerce::text;
-use crate::error::{SqlError, SqlResult, too_many_rows, unsupported};
 use crate::functions::value::value_at;
 use crate::result::Reply;
 use crate::statement::{Assignment, Scope, Target};

@@ -7,11 +7,11 @@ use datafusion::common::DFSchema;
 use placement::api::{Catalog, StoredView};
 use sqlparser::ast::ObjectName;
 use types::{Table, TableId, Value};
+use values::error::{SqlResult, no_database, no_database_selected};
 
 use super::tables::stored;
 use super::views::{self, not_a};
 use super::{Session, Warning};
-use crate::error::{SqlResult, no_database, no_database_selected};
 use crate::functions::regexp::matches;
 use crate::functions::value::value_at;
 use crate::info::{self, LONGEST_INFO, Listing, Sizes, Source, int, string};

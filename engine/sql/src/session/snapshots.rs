@@ -12,11 +12,11 @@ use sqlparser::ast::{
     Visitor, VisitorMut,
 };
 use types::{SnapshotToken, Value};
+use values::coerce::text;
+use values::error::{SqlError, SqlResult, unsupported};
 
 use super::{Session, lock_calls};
-use crate::coerce::text;
 use crate::constant::{expression, literal};
-use crate::error::{SqlError, SqlResult, unsupported};
 use crate::names::parts;
 use crate::walk::{walk, walk_mut};
 

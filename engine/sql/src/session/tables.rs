@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use datafusion::datasource::MemTable;
 use placement::api::Catalog;
 use types::{Table, Timestamp};
+use values::error::{SqlResult, no_database, no_table, younger_table};
 
 use crate::engine::Engine;
-use crate::error::{SqlResult, no_database, no_table, younger_table};
 use crate::info;
 use crate::planner::{ResolvedTable, TableResolver, caseless};
 use crate::privileges::Rights;

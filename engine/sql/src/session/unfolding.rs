@@ -12,10 +12,10 @@ use sqlparser::ast::{
     Expr, Ident, ObjectName, Query, SetExpr, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
 };
 use types::{SchemaVersion, TableId};
+use values::error::{SqlError, SqlResult, invalid_view, syntax, unsupported};
 
 use super::views::{is_cte, remember_ctes};
 use super::{Session, impossible};
-use crate::error::{SqlError, SqlResult, invalid_view, syntax, unsupported};
 use crate::info::is_virtual;
 use crate::names::table_name;
 use crate::parser;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use placement::api::Catalog;
 use sqlparser::ast::Insert;
 use types::{Table, Value, key, row};
+use values::error::SqlResult;
 
 use super::assigning::Assigning;
 use super::fitting::Fitting;
@@ -17,7 +18,6 @@ use super::insert::{Numbered, Source, whole};
 use super::locking::Finding;
 use super::pending_changes::{Clash, PendingChanges};
 use super::{Open, Session, impossible};
-use crate::error::SqlResult;
 use crate::result::{Done, Reply};
 use crate::rows;
 use crate::storage::Expect;

@@ -7,9 +7,9 @@
 use futures::future::BoxFuture;
 use sqlparser::ast::{BinaryOperator, Expr, Query, Select, SelectItem, SetExpr, TableFactor};
 use types::Value;
+use values::error::{SqlError, SqlResult, unsupported};
 
 use super::Session;
-use crate::error::{SqlError, SqlResult, unsupported};
 use crate::names::parts;
 
 /// Error 1235 for an assignment that cannot be carried out where it stands.

@@ -2,9 +2,9 @@
 //! and never logged.
 
 use placement::api::{CatalogChange, Grants, User};
+use values::error::{SqlError, SqlResult, unsupported};
 
 use super::{Session, done};
-use crate::error::{SqlError, SqlResult, unsupported};
 use crate::result::Reply;
 use crate::statement::UserName;
 

@@ -13,13 +13,13 @@ use sqlparser::ast::{
 };
 use types::wide::WIDE_MAX_PRECISION;
 use types::{Column, ColumnType, Error, SchemaVersion, TableId};
+use values::error::{SqlError, SqlResult, no_database, no_table, unsupported};
 
 use super::locking::factors;
 use super::unfolding::MOST_READ;
 use super::write::Write;
 use super::{Session, done, impossible};
 use crate::canonical::canonical;
-use crate::error::{SqlError, SqlResult, no_database, no_table, unsupported};
 use crate::names::{self, parts, table_name};
 use crate::result::{Reply, ResultColumn};
 use crate::statement::DefineView;
@@ -454,7 +454,7 @@ impl VisitorMut for Qualifier<'_> {
             return ControlFlow::Continue(());
         }
         if self.database.is_empty() {
-            return ControlFlow::Break(crate::error::no_database_selected());
+            return ControlFlow::Break(values::error::no_database_selected());
         }
         let database = ObjectNamePart::Identifier(Ident::with_quote('`', self.database));
         name.0.insert(0, database);

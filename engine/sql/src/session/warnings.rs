@@ -8,9 +8,9 @@ use std::sync::Arc;
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use sqlparser::ast::Expr;
+use values::error::SqlResult;
 
 use super::Session;
-use crate::error::SqlResult;
 use crate::functions::warnings::ExprWarnings;
 use crate::planner;
 use crate::result::WarningCount;

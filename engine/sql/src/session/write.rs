@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use sqlparser::ast::{Delete, Insert, MysqlInsertPriority, Update};
 use types::{Table, Value};
+use values::error::{SqlError, SqlResult, TABLE_CHANGED};
 
 use super::locking::Finding;
 use super::{ATTEMPTS, DEADLOCK, Open, Session, change, impossible, joined, pause, upsert};
-use crate::error::{SqlError, SqlResult, TABLE_CHANGED};
 use crate::result::{Done, Reply};
 use crate::rows;
 use crate::statement::Mode;

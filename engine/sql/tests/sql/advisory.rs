@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use sql::engine::Engine;
-use sql::error::SqlError;
 use sql::result::Reply;
 use sql::session::{Session, SessionInfo};
 use sql::storage::memory::MemoryStorage;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use types::{ColumnType, IntWidth, Value};
+use values::error::SqlError;
 
 use super::harness::{Answer, done, engine, engine_over, rows, run, warnings};
 

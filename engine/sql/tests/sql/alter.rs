@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use sql::engine::Engine;
-use sql::error::SqlResult;
 use sql::session::Session;
 use tokio_util::sync::CancellationToken;
+use values::error::SqlResult;
 
 use super::harness::{done, engine, in_database, rows};
 use super::lagging::{Cluster, Steps, two_nodes};

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use sql::analytic::{Analytic, AnalyticAnswer, AnalyticQuery};
 use sql::engine::Engine;
-use sql::error::SqlError;
 use sql::session::Session;
 use types::TableId;
+use values::error::SqlError;
 
 use super::harness::{done, engine, in_database, rows, warnings};
 

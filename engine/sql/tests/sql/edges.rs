@@ -7,9 +7,9 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 use sql::engine::{Engine, Host, Process};
-use sql::error::is_fault;
 use sql::session::Session;
 use sql::storage::memory::MemoryStorage;
+use values::error::is_fault;
 
 use super::harness::{done, engine, in_database, rows, run};
 

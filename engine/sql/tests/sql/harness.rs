@@ -6,14 +6,14 @@ use arrow::record_batch::RecordBatch;
 use env::SimClock;
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
-use sql::coerce::text;
 use sql::engine::{Engine, Host, Process};
-use sql::error::SqlError;
 use sql::functions::value::value_at;
 use sql::result::{Done, Reply, ResultColumn};
 use sql::session::{Session, SessionInfo};
 use sql::storage::memory::MemoryStorage;
 use tokio_util::sync::CancellationToken;
+use values::coerce::text;
+use values::error::SqlError;
 
 /// A server without connections.
 pub struct NoServer;

@@ -1,11 +1,11 @@
 //! LOAD DATA LOCAL: what of a file becomes rows, what is mended or left out, and what is said of it.
 
 use bytes::Bytes;
-use sql::error::SqlError;
 use sql::result::{Done, Reply};
 use sql::session::Session;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use values::error::SqlError;
 
 use super::harness::{done, engine, in_database, rows, warnings};
 use super::lagging::Cluster;

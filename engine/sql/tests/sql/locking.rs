@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use sql::engine::Engine;
-use sql::error::SqlError;
 use sql::session::Session;
 use tokio::task::JoinHandle;
+use values::error::SqlError;
 
 use super::harness::{Answer, Rows, done, engine, in_database, rows, run};
 

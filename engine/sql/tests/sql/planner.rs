@@ -8,8 +8,6 @@ use datafusion::datasource::MemTable;
 use datafusion::execution::session_state::SessionState;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionConfig;
-use sql::coerce::text;
-use sql::error::SqlResult;
 use sql::functions::value::value_at;
 use sql::planner::short::{is_chain, short_state};
 use sql::planner::{
@@ -18,6 +16,8 @@ use sql::planner::{
 };
 use types::columns::ColumnsBuilder;
 use types::{Column, ColumnType, Decimal, IntWidth, Table, Value};
+use values::coerce::text;
+use values::error::SqlResult;
 
 fn column(id: u32, name: &str, ty: ColumnType) -> Column {
     Column {

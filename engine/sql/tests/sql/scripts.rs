@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use async_trait::async_trait;
-use sql::error::SqlError;
 use sql::session::Session;
 use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType, Runner};
+use values::error::SqlError;
 
 use super::harness::{Answer, engine, in_database, run};
 

@@ -127,7 +127,7 @@ async fn a_token_is_renewed_and_released_by_who_holds_it() {
     assert_eq!(renewed, ["1"]);
     let after = rows(&mut one, leases).await.unwrap().remove(0);
     assert!(after > before, "{before} {after}");
-    let code = |error: sql::error::SqlError| error.code;
+    let code = |error: values::error::SqlError| error.code;
     for (wrong, expected) in [
         ("SELECT isobar_renew('forged')", 1210),
         ("SELECT isobar_renew(@token, '25h')", 1210),

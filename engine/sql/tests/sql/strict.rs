@@ -1,11 +1,11 @@
 //! Statements that write in strict mode: what their expressions meet is an error, which changes
 //! nothing; where MySQL alone says so, or a script cannot ask.
 
-use sql::error::SqlError;
 use sql::result::Reply;
 use sql::session::Session;
 use tokio_util::sync::CancellationToken;
 use types::Value;
+use values::error::SqlError;
 
 use super::harness::{done, engine, in_database, rows, warnings};
 

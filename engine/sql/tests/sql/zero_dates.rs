@@ -73,7 +73,7 @@ async fn a_zero_date_is_refused_by_name_in_any_mode() {
     let mut one = lenient().await;
     let before = rows(&mut one, "SELECT * FROM t ORDER BY id").await.unwrap();
     let besides = "(zero dates are not kept: write NULL or a day of the calendar)";
-    for mode in LENIENT.into_iter().chain([sql::sql_mode::DEFAULT]) {
+    for mode in LENIENT.into_iter().chain([values::sql_mode::DEFAULT]) {
         done(&mut one, &format!("SET sql_mode = '{mode}'")).await.unwrap();
         for (sql, code) in [
             (

@@ -6,7 +6,7 @@
 use std::error::Error as Cause;
 
 use arrow::error::ArrowError;
-use datafusion::common::{DataFusionError, SchemaError};
+use datafusion_common::{DataFusionError, SchemaError};
 use types::Error;
 
 use super::{SqlError, fault, no_column, out_of_range, syntax, unknown, unsupported};

@@ -4,7 +4,7 @@
 
 mod library;
 
-use datafusion::common::DataFusionError;
+use datafusion_common::DataFusionError;
 use types::Error;
 
 pub use library::of_words;

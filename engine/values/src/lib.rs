@@ -1,0 +1,14 @@
+//! MySQL's values: coercions, times, JSON, sql_mode, and errors with their numbers and states.
+//!
+//! It knows no syntax tree, plan or session, and reads no clock. Of the libraries that run queries it knows their errors
+//! alone, which become MySQL's here.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod bytes;
+pub mod calendar;
+pub mod coerce;
+pub mod error;
+pub mod json;
+pub mod numbers;
+pub mod sql_mode;
+pub mod temporal;
