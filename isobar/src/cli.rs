@@ -88,7 +88,7 @@ fn execute(cli: Cli) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         // For the trees of long statements; a stack takes memory only as far as it is used.
-        .thread_stack_size(sql::parser::chains::STACK)
+        .thread_stack_size(syntax::parser::chains::STACK)
         .build()
         .context("cannot start the runtime")?;
     match cli.command {

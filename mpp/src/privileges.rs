@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use placement::api::Catalog;
-use sql::names::TableName;
 use sql::privileges::{Need, Rights, check_query};
+use syntax::names::TableName;
 use values::error::SqlError;
 
 use crate::auth::Caller;

@@ -12,7 +12,7 @@ use types::{
 };
 
 use crate::advisory::{LockAnswer, LockRequest};
-pub use crate::privileges::{GrantChange, Grants, Level, Privileges};
+pub use crate::privileges::{GrantChange, Grants, Level};
 pub use crate::sessions::Session;
 pub use crate::views::StoredView;
 

@@ -8,11 +8,6 @@ use sqlparser::ast::{
 };
 use types::{Column, ColumnId, ColumnType, Default, IntWidth, Table, Value};
 
-use crate::charsets::{check_charset, check_collation};
-use crate::decimal::digits;
-use crate::names::parts;
-use crate::table_options;
-
 pub mod expressions;
 pub mod keys;
 mod labels;
@@ -22,6 +17,10 @@ mod show;
 use keys::{Form, Key, new_index};
 pub(crate) use show::now_of;
 pub use show::show_create;
+use syntax::charsets::{check_charset, check_collation};
+use syntax::decimal::digits;
+use syntax::names::parts;
+use syntax::table_options;
 use values::coerce::{self, Place};
 use values::error::{SqlError, SqlResult, syntax, unsupported};
 use values::temporal::Zone;
@@ -275,7 +274,7 @@ pub fn default_of(column: &Column, expr: Option<&Expr>) -> SqlResult<Option<Defa
             _ => Err(invalid()),
         };
     }
-    if column.ty == ColumnType::Json && crate::constant::literal(expr) != Some(Value::Null) {
+    if column.ty == ColumnType::Json && syntax::constant::literal(expr) != Some(Value::Null) {
         if matches!(expr, Expr::Nested(_)) {
             return Err(unsupported(format!("DEFAULT {expr} of a JSON column")));
         }
@@ -285,8 +284,8 @@ pub fn default_of(column: &Column, expr: Option<&Expr>) -> SqlResult<Option<Defa
         );
         return Err(SqlError::new(1101, b"42000", text));
     }
-    let number = crate::constant::number_of_bytes(expr, column.ty);
-    let Some(value) = number.or_else(|| crate::constant::literal(expr)) else {
+    let number = syntax::constant::number_of_bytes(expr, column.ty);
+    let Some(value) = number.or_else(|| syntax::constant::literal(expr)) else {
         return Err(unsupported(format!("DEFAULT {expr} (constants and CURRENT_TIMESTAMP only)")));
     };
     if value.is_null() {

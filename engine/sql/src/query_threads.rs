@@ -26,7 +26,7 @@ const READY_BATCHES: usize = 2;
 pub fn handle() -> Result<Handle> {
     static RUNTIME: OnceLock<std::io::Result<Runtime>> = OnceLock::new();
     let runtime = RUNTIME.get_or_init(|| {
-        let stack = crate::parser::chains::STACK;
+        let stack = syntax::parser::chains::STACK;
         let mut builder = Builder::new_multi_thread();
         builder.thread_name("query").thread_stack_size(stack).enable_all().build()
     });

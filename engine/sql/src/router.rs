@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::hints::Engine;
+use syntax::hints::Engine;
 
 /// What is known of one table of a query.
 #[derive(Clone, Debug)]

@@ -89,7 +89,7 @@ const VARIABLES: &[(&str, &str, bool)] = &[
     ("tx_isolation", "REPEATABLE-READ", true),
     ("tx_read_only", "OFF", true),
     ("unique_checks", "ON", true),
-    ("version", crate::dialect::VERSION, false),
+    ("version", syntax::dialect::VERSION, false),
     ("version_comment", "Isobar, an HTAP store that speaks MySQL", false),
     ("version_compile_machine", "x86_64", false),
     ("version_compile_os", "Linux", false),

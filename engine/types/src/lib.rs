@@ -7,6 +7,7 @@ pub mod error;
 pub mod index;
 pub mod key;
 pub mod labels;
+pub mod privileges;
 pub mod region;
 pub mod row;
 pub mod schema;
@@ -18,6 +19,7 @@ pub mod wide;
 pub use error::{Error, Result};
 pub use index::{Index, IndexState, KeyPart};
 pub use labels::Labels;
+pub use privileges::Privileges;
 pub use region::{Epoch, NodeId, Peer, PeerId, PeerRole, Region, RegionId, RegionKind, ReplicaLag};
 pub use row::Row;
 pub use schema::{

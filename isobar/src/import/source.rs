@@ -13,8 +13,8 @@ use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataT
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
-use sql::delimited::{Format, Records};
 use sql::functions::value::value_at;
+use syntax::delimited::{Format, Records};
 use types::Value;
 
 use super::sort::Origin;

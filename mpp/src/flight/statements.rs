@@ -56,12 +56,12 @@ impl FlightServer {
             return Err(MppError::new(MppCode::Unsupported, text));
         }
         let query = request.query;
-        let count = sql::bound::parameters(&query).map_err(|error| refused(&error))?;
+        let count = syntax::bound::parameters(&query).map_err(|error| refused(&error))?;
         if count > MOST_PARAMETERS {
             return Err(invalid("Prepared statement contains too many placeholders"));
         }
         let unknown = vec![Value::Null; count];
-        let text = sql::bound::bound(&query, &unknown).map_err(|error| refused(&error))?;
+        let text = syntax::bound::bound(&query, &unknown).map_err(|error| refused(&error))?;
         let ts = self.engine.timestamp().await?;
         let mut context = SqlContext { user: caller.user.clone(), ..Default::default() };
         self.engine.check_query(&text, &context.database, caller).await?;
@@ -98,7 +98,7 @@ impl FlightServer {
     /// The query that a handle stands for, with its parameters in it.
     pub(super) async fn bound_command(&self, handle: &[u8]) -> MppResult<SqlCommand> {
         let Prepared { query, parameters } = self.opened(handle).await?;
-        let query = sql::bound::bound(&query, &parameters).map_err(|error| refused(&error))?;
+        let query = syntax::bound::bound(&query, &parameters).map_err(|error| refused(&error))?;
         Ok(SqlCommand { query, database: String::new(), snapshot: None, context: None })
     }
 

@@ -9,13 +9,14 @@ use sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Value, Visitor, VisitorMut,
 };
 use sqlparser::tokenizer::Span;
+use syntax::canonical::canonical;
+use syntax::names::parts;
+use syntax::parser;
+use syntax::walk::{walk, walk_mut};
 use types::{Check, ColumnId, ColumnType, Default, Table};
 use values::error::{SqlError, SqlResult, no_column, syntax, unsupported};
 
-use crate::canonical::canonical;
-use crate::names::parts;
-use crate::walk::{walk, walk_mut};
-use crate::{parser, planner};
+use crate::planner;
 
 /// Functions whose value hangs on more than their arguments, or that do something; and aggregates,
 /// which are about several rows.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use placement::api::{Garbage, NodeRole, PeerReport, Privileges};
+use placement::api::{Garbage, NodeRole, PeerReport};
+use syntax::names::TableName;
+use types::Privileges;
 use types::{NodeId, PeerRole, RegionKind, ReplicaLag, Table, Timestamp, Value};
 use values::error::SqlResult;
 
 use super::{Listing, Source, int, string};
-use crate::names::TableName;
 use crate::privileges::Need;
 
 /// Most characters of a statement in the process list.

@@ -1,10 +1,11 @@
 //! Users' privileges as information_schema lists them, and as SHOW GRANTS writes them.
 
-use placement::api::{Level, Privileges, User};
+use placement::api::{Level, User};
+use syntax::names::TableName;
+use types::Privileges;
 
 use super::schema::CATALOG;
 use super::{Listing, Source, string, yes};
-use crate::names::TableName;
 use crate::privileges::Need;
 
 /// Tables that are made of users' privileges.

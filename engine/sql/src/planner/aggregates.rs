@@ -6,10 +6,10 @@ use sqlparser::ast::{
     FunctionArgumentClause, FunctionArgumentList, FunctionArguments, OrderByExpr, Value,
     ValueWithSpan,
 };
+use syntax::tree::{call, null, number, plain, string};
 use values::error::{SqlError, SqlResult, unsupported};
 
 use super::rewrite::op;
-use crate::tree::{call, null, number, plain, string};
 
 /// The aggregates of this crate.
 pub const AGGREGATES: &[&str] = &[

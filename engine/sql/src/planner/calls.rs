@@ -6,6 +6,8 @@ use sqlparser::ast::{
     BinaryOperator, CeilFloorKind, DataType, DateTimeField, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArguments, TrimWhereField, WindowType,
 };
+use syntax::names::parts;
+use syntax::tree::{call, null, number, plain, string};
 use values::calendar::Compound;
 use values::error::{SqlError, SqlResult, no_function, syntax, unsupported};
 use values::temporal::{Unit, format_datetime, fraction_digits, parse_datetime, parse_time};
@@ -16,8 +18,6 @@ use super::rewrite::number_of_hex;
 use super::scalars::{NATIVE, SCALARS};
 use crate::functions::cast::STATED_CHAR;
 use crate::functions::{self, random};
-use crate::names::parts;
-use crate::tree::{call, null, number, plain, string};
 
 /// The function's name and its plain arguments.
 fn name_and_args(function: &Function) -> Option<(String, Vec<&Expr>)> {
@@ -181,7 +181,7 @@ fn cast(expr: Expr, ty: &DataType) -> SqlResult<Expr> {
         }
         DataType::Time(digits, _) => Ok(call("cast_time", vec![expr, number(digits.unwrap_or(0))])),
         DataType::Decimal(info) | DataType::Numeric(info) | DataType::Dec(info) => {
-            let (precision, scale) = crate::decimal::digits(*info, &expr.to_string())?;
+            let (precision, scale) = syntax::decimal::digits(*info, &expr.to_string())?;
             let expr = number_of_hex(expr);
             Ok(call("cast_decimal", vec![expr, number(precision), number(scale)]))
         }
@@ -354,7 +354,7 @@ fn contextual(name: &str, function: Function, context: &QueryContext) -> SqlResu
         ("user" | "session_user" | "system_user" | "current_user", 0) => {
             string(context.user.clone())
         }
-        ("version", 0) => string(crate::dialect::VERSION),
+        ("version", 0) => string(syntax::dialect::VERSION),
         ("connection_id", 0) => number(context.connection_id),
         ("coercibility", 1) => {
             let column =

@@ -19,11 +19,11 @@ use datafusion::logical_expr::expr::{
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprSchemable, Join, LogicalPlan, Projection, lit,
 };
+use syntax::names::TableName;
 
 use super::ResolvedTable;
 use super::typing::call;
 use crate::functions::cast::STATED_CHAR;
-use crate::names::TableName;
 
 /// Marks a field.
 const MARK: &str = "isobar.caseless";
@@ -49,7 +49,7 @@ pub(super) fn as_bytes(
     tables: &HashMap<TableName, ResolvedTable>,
 ) -> sqlparser::ast::Expr {
     match tables.keys().any(|name| name.database == "information_schema") {
-        true => crate::tree::call("cast_char", vec![text]),
+        true => syntax::tree::call("cast_char", vec![text]),
         false => text,
     }
 }

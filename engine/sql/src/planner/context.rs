@@ -16,6 +16,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use sqlparser::ast::{Expr, Query, Statement};
+use syntax::names::{Displayed, TableName};
 use values::error::{SqlResult, external, no_table};
 
 use super::dependencies::Relations;
@@ -24,7 +25,6 @@ use super::typing::{MysqlOperators, operators};
 use super::{PlannedSelect, QueryContext, ResolvedTable, columns, rewrite};
 use crate::functions::random;
 use crate::functions::warnings::{self, ExprWarnings};
-use crate::names::{Displayed, TableName};
 
 struct Context<'a> {
     state: &'a SessionState,

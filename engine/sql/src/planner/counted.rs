@@ -5,11 +5,11 @@
 //! sides if each side has at least n of them.
 
 use sqlparser::ast::{Expr, ObjectName, SelectItem, SetExpr, SetOperator, SetQuantifier};
+use syntax::names::outermost;
 use values::error::{SqlError, SqlResult, unsupported};
 
 use super::natural_joins::columns_of;
 use super::templates::{fill_query, query, query_of};
-use crate::names::outermost;
 
 /// The columns that `*` stands for in a table; `None` if they are not known yet.
 pub type Shown<'a> = &'a dyn Fn(&ObjectName) -> Option<Vec<String>>;

@@ -22,8 +22,7 @@ use datafusion::logical_expr::planner::{
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 use sqlparser::ast::{ObjectName, TableFactor};
-
-use crate::names::{TableName, parts};
+use syntax::names::{TableName, parts};
 
 /// The rules that rely on dependencies.
 const RELIANT: [&str; 4] = [

@@ -15,10 +15,10 @@ use sqlparser::ast::{
     Distinct, Expr, GroupByExpr, Ident, OrderByExpr, OrderByKind, Query, Select, SelectItem,
     SetExpr, Value, Visitor,
 };
+use syntax::tree::{call, value};
+use syntax::walk::{finds, walk};
 
 use super::dependencies::Rule;
-use crate::tree::{call, value};
-use crate::walk::{finds, walk};
 
 /// Rewrites the order of a query of that kind.
 pub fn ordered(query: &mut Query, full_groups: bool) {

@@ -3,9 +3,8 @@
 use std::collections::HashSet;
 
 use sqlparser::ast::{Expr, Select, SelectItem, SelectItemQualifiedWildcardKind};
-
-use crate::names::parts;
-use crate::tree::{null, plain};
+use syntax::names::parts;
+use syntax::tree::{null, plain};
 
 /// Begins the suffix of a name that another column of the same list has too; cut off again in results.
 pub const DUPLICATE_MARK: char = '\u{1}';

@@ -11,6 +11,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, lit};
+use syntax::names::TableName;
 use types::ColumnType;
 
 use super::ResolvedTable;
@@ -19,7 +20,6 @@ use super::typing::call;
 use crate::functions::cast::STATED_CHAR;
 use crate::functions::convert::is_time;
 use crate::functions::{arithmetic, string};
-use crate::names::TableName;
 
 /// Digits of a TIME as the number HHMMSS.
 const TIME_DIGITS: i64 = 7;

@@ -9,11 +9,11 @@ use sqlparser::ast::{
     OrderByExpr, OrderByKind, OrderByOptions, Query, Select, SelectItem, SetExpr, Visit, Visitor,
     VisitorMut,
 };
+use syntax::tree::{call, number};
+use syntax::walk::{finds, walk_mut};
 use values::error::{SqlError, SqlResult};
 
 use super::rewrite::op;
-use crate::tree::{call, number};
-use crate::walk::{finds, walk_mut};
 
 /// Aggregates by the names that MySQL has for them, and by those of their rewritten forms.
 const AGGREGATES: &[&str] = &[

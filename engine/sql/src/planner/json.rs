@@ -11,14 +11,14 @@ use sqlparser::ast::{
     BinaryOperator, DataType as SqlType, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentList, FunctionArguments, MemberOf, Value, ValueWithSpan,
 };
+use syntax::names::parts;
+use syntax::tree::{call, number, plain, string};
 use values::error::{SqlError, SqlResult, external, no_function, syntax, unsupported};
 
 use super::rewrite::op;
 use super::typing;
 use crate::functions;
 use crate::functions::convert::{is_binary, is_json, is_temporal, is_time};
-use crate::names::parts;
-use crate::tree::{call, number, plain, string};
 
 /// Functions of MySQL 8 that are left out.
 const LEFT_OUT: &[&str] = &[

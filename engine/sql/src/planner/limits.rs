@@ -35,7 +35,7 @@ pub fn within_reach(query: &mut Query) {
 }
 
 fn beyond(expr: &Expr) -> bool {
-    match crate::constant::literal(expr) {
+    match syntax::constant::literal(expr) {
         Some(Value::UInt(n)) => i64::try_from(n).ok().is_none_or(|n| n > FARTHEST),
         Some(Value::Int(n)) => n > FARTHEST,
         _ => false,

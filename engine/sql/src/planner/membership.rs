@@ -12,14 +12,14 @@ use sqlparser::ast::{
     BinaryOperator, Distinct, Expr, GroupByExpr, Join, JoinConstraint, JoinOperator, OrderByKind,
     Query, Select, SelectItem, SetExpr, Visitor, VisitorMut,
 };
+use syntax::tree::{call, null, number};
+use syntax::walk::{finds, walk_mut};
 use values::error::{SqlError, SqlResult, unsupported};
 
 use super::groups::aggregates;
 use super::natural_joins::constraint_mut;
 use super::rewrite::{not, op};
 use super::templates::{fill_expr, fill_query, query};
-use crate::tree::{call, null, number};
-use crate::walk::{finds, walk_mut};
 
 /// Rewrites what a SELECT has of them.
 pub fn spread(select: &mut Select) -> SqlResult<()> {
@@ -118,7 +118,7 @@ fn condition_of(expr: &mut Expr, place: Place) -> SqlResult<()> {
             condition_of(left, place)?;
             condition_of(right, place)
         }
-        Expr::UnaryOp { op, expr: inner } if crate::dialect::is_not(*op) => match negated(inner) {
+        Expr::UnaryOp { op, expr: inner } if syntax::dialect::is_not(*op) => match negated(inner) {
             Some(turned) => {
                 *expr = turned;
                 condition_of(expr, place)

@@ -60,13 +60,13 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionConfig;
 use sqlparser::ast::{Query, Statement};
+use syntax::names::{displayed, tables_of};
 use types::Table;
 use types::columns::arrow_type;
 use values::error::{SqlResult, unsupported};
 use values::temporal::Zone;
 
 use crate::functions;
-use crate::names::{displayed, tables_of};
 use crate::result::ResultColumn;
 
 pub use columns::{rename, result_type};
@@ -192,7 +192,7 @@ pub async fn plan_select(
     state: &SessionState,
     tables: &dyn TableResolver,
 ) -> SqlResult<PlannedSelect> {
-    match crate::parser::parse_sql(sql)? {
+    match syntax::parser::parse_sql(sql)? {
         Statement::Query(query) => plan_query(*query, context, state, tables).await,
         other => Err(unsupported(format!("{} where a SELECT is due", first_word(&other)))),
     }

@@ -10,14 +10,14 @@ use sqlparser::ast::{
     BinaryOperator, Expr, Join, JoinConstraint, JoinOperator, ObjectName, Query, Select,
     SelectItem, TableFactor, TableWithJoins, VisitorMut,
 };
+use syntax::names::parts;
+use syntax::tree::{number, plain};
+use syntax::walk::walk_mut;
 use values::error::{SqlResult, unsupported};
 
 use super::counted::{Shown, columns};
 use super::rewrite::op;
 use super::scopes::Scopes;
-use crate::names::parts;
-use crate::tree::{number, plain};
-use crate::walk::walk_mut;
 
 /// A column's name, and what stands for it in a select list.
 type Column = (String, Expr);

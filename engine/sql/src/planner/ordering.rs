@@ -8,10 +8,10 @@ use datafusion::common::{Column, Result};
 use datafusion::logical_expr::logical_plan::{Projection, Sort};
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, LogicalPlanBuilder};
 use sqlparser::ast::{Expr, OrderByKind, Query, SelectItem, SetExpr};
+use syntax::names::outermost;
 use values::error::{SqlResult, no_column};
 
 use super::lateral::below;
-use crate::names::outermost;
 
 /// A plan in which such subqueries are computed beside what is shown, and sorted by as columns.
 pub fn by_columns(plan: LogicalPlan) -> Result<LogicalPlan> {

@@ -10,11 +10,11 @@ use sqlparser::ast::{
     Expr, GroupByExpr, GroupByWithModifier, Join, Select, SelectItem, TableFactor, Value,
     ValueWithSpan, VisitorMut,
 };
+use syntax::tree::{call, plain};
+use syntax::walk::walk_mut;
 
 use super::counted::Shown;
 use super::natural_joins::{by_name, columns_of};
-use crate::tree::{call, plain};
-use crate::walk::walk_mut;
 
 /// One expression that is grouped by.
 struct Group {

@@ -11,15 +11,15 @@ use sqlparser::ast::{
     SelectItemQualifiedWildcardKind, TableFactor, UnaryOperator, Value, ValueWithSpan, VisitorMut,
 };
 use sqlparser::tokenizer::Span;
+use syntax::dialect::Mysql;
+use syntax::introducer::introduced;
+use syntax::names::{TableName, parts, table_name};
+use syntax::tree::{call, null, plain, string, value};
+use syntax::walk::walk_mut;
 use values::error::{SqlError, SqlResult, no_table, syntax, unsupported};
 
 use super::scopes::Scopes;
 use super::{QueryContext, ResolvedTable, calls, tuples, ungrouped, wildcards};
-use crate::dialect::Mysql;
-use crate::introducer::introduced;
-use crate::names::{TableName, parts, table_name};
-use crate::tree::{call, null, plain, string, value};
-use crate::walk::walk_mut;
 
 /// Tables that one SELECT joins at most.
 const MOST_TABLES: usize = 61;
@@ -549,7 +549,7 @@ fn binary(left: Expr, operator: BinaryOperator, right: Expr) -> SqlResult<Expr> 
 
 fn unary(operator: UnaryOperator, expr: Expr) -> SqlResult<Expr> {
     Ok(match operator {
-        operator if crate::dialect::is_not(operator) => not(truth(expr)),
+        operator if syntax::dialect::is_not(operator) => not(truth(expr)),
         UnaryOperator::Plus => expr,
         UnaryOperator::Minus => match number_of_hex(expr) {
             expr @ Expr::Value(ValueWithSpan { value: Value::Number(_, _), .. }) => {
@@ -604,7 +604,7 @@ fn is_truth(expr: &Expr) -> bool {
                 | BinaryOperator::Or
                 | BinaryOperator::Xor
         ),
-        Expr::UnaryOp { op, .. } => crate::dialect::is_not(*op),
+        Expr::UnaryOp { op, .. } => syntax::dialect::is_not(*op),
         Expr::IsNull(_)
         | Expr::IsNotNull(_)
         | Expr::IsTrue(_)

@@ -12,10 +12,9 @@ use datafusion::common::{Column, Result, TableReference};
 use datafusion::logical_expr::Expr as PlanExpr;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult};
 use sqlparser::ast::{Ident, ObjectName, Select, SetExpr, TableFactor, TableWithJoins};
+use syntax::names::{TableName, parts, table_name};
+use syntax::tree::plain;
 use values::error::{SqlError, SqlResult};
-
-use crate::names::{TableName, parts, table_name};
-use crate::tree::plain;
 
 /// The columns of stored tables. The planner below takes `d.a.id` for a part of a column `d`, should the
 /// subquery have one; no column of MySQL has parts, so it is a column of a query around.

@@ -7,13 +7,12 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{Expr, Query, SetExpr, Statement, TableFactor, VisitorMut};
+use syntax::walk::walk_mut;
 use values::error::{SqlResult, unknown};
-
-use crate::walk::walk_mut;
 
 /// The query that a text spells.
 pub fn query(text: &str) -> SqlResult<Query> {
-    match crate::parser::parse_sql(text)? {
+    match syntax::parser::parse_sql(text)? {
         Statement::Query(query) => Ok(*query),
         _ => Err(unknown(format!("a rewrite is no query: {text}"))),
     }

@@ -12,14 +12,14 @@ use sqlparser::ast::{
     SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins, Value, ValueWithSpan,
     VisitorMut,
 };
+use syntax::names::parts;
+use syntax::tree::{call, plain};
+use syntax::walk::walk_mut;
 
 use super::counted::Shown;
 use super::duplicate_names::{DUPLICATE_MARK, unique};
 use super::groups::{aggregates, is_aggregate};
 use super::natural_joins::columns_of;
-use crate::names::parts;
-use crate::tree::{call, plain};
-use crate::walk::walk_mut;
 
 /// The aggregate that takes any value: of the first row that comes.
 const ANY: &str = "first_value";
@@ -377,7 +377,7 @@ impl VisitorMut for Wrapping<'_> {
             && let Some(path) = path(expr)
             && self.is_meant(&path)
         {
-            let column = std::mem::replace(expr, crate::tree::null());
+            let column = std::mem::replace(expr, syntax::tree::null());
             *expr = call(ANY, vec![column]);
         }
         ControlFlow::Continue(())

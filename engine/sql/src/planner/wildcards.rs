@@ -8,9 +8,8 @@ use sqlparser::ast::{
     ExcludeSelectItem, Join, JoinConstraint, JoinOperator, ObjectName, Select, SelectItem,
     SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins, WildcardAdditionalOptions,
 };
-
-use crate::names::parts;
-use crate::tree::plain;
+use syntax::names::parts;
+use syntax::tree::plain;
 
 /// A table of a FROM.
 pub struct Shown {

@@ -16,13 +16,13 @@ use sqlparser::ast::{
     DateTimeField, Expr, Function, NamedWindowDefinition, NamedWindowExpr, Query, Select,
     UnaryOperator, Visitor, WindowFrame, WindowFrameBound, WindowSpec, WindowType,
 };
+use syntax::tree::string;
+use syntax::walk::{each_expr, walk};
 use types::Value;
 use values::error::{SqlError, SqlResult, external, syntax, unsupported};
 
 use super::typing;
 use crate::functions::convert::{is_binary, is_temporal, is_time};
-use crate::tree::string;
-use crate::walk::{each_expr, walk};
 
 /// Writes every window of a SELECT out that starts from one of its WINDOW clause.
 pub fn write_out(select: &mut Select) -> SqlResult<()> {
@@ -74,7 +74,7 @@ fn bounds_of(spec: &mut WindowSpec) -> SqlResult<()> {
         };
         let Expr::Interval(interval) = &mut **bound else { continue };
         let Some(unit) = interval.leading_field.take() else { continue };
-        let (Some(count), true) = (crate::constant::literal(&interval.value), of_one_part(&unit))
+        let (Some(count), true) = (syntax::constant::literal(&interval.value), of_one_part(&unit))
         else {
             return Err(unsupported(format!("a frame's bound of INTERVAL … {unit}")));
         };
@@ -186,7 +186,7 @@ pub const ONLY: [&str; 11] = [
 /// Refuses a number that a window function counts rows by where there are no such rows.
 pub fn count_within(name: &str, count: Option<&Expr>) -> SqlResult<()> {
     let negative = matches!(count, Some(Expr::UnaryOp { op: UnaryOperator::Minus, .. }));
-    let zero = match count.and_then(crate::constant::literal) {
+    let zero = match count.and_then(syntax::constant::literal) {
         Some(Value::Int(n)) => n == 0,
         Some(Value::UInt(n)) => n == 0,
         _ => false,

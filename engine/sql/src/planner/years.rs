@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use arrow::datatypes::DataType;
 use datafusion::common::{JoinType, ScalarValue};
 use datafusion::logical_expr::{Expr, Join, LogicalPlan};
+use syntax::names::TableName;
 use types::ColumnType;
 
 use super::ResolvedTable;
 use super::columns::{expr_of, stored_type};
-use crate::names::TableName;
 
 /// Aggregates and window functions that give one of their argument's values.
 const CHOOSING: [&str; 7] = ["min", "max", "first_value", "last_value", "nth_value", "lag", "lead"];

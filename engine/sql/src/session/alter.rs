@@ -8,6 +8,7 @@
 use parking_lot::Mutex;
 use placement::catalog::check_description;
 use sqlparser::ast::{ColumnDef, ObjectName};
+use syntax::statement::{Alter, Position};
 use tokio_util::sync::CancellationToken;
 use types::{Column, ColumnId, ColumnType, Default, Index, Table, TableId, Value};
 use values::coerce::{self, Place, converted};
@@ -19,7 +20,6 @@ use super::publish::{check_at_rest, is_as, restless};
 use super::{ATTEMPTS, Session, done, impossible};
 use crate::ddl::{self, expressions, keys};
 use crate::result::Reply;
-use crate::statement::{Alter, Position};
 
 /// What a changed table comes to, and what is to be said of it.
 pub(super) struct Plan {

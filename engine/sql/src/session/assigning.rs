@@ -13,6 +13,8 @@ use sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Insert, OnInsert, Query, SetExpr,
     VisitorMut,
 };
+use syntax::names::parts;
+use syntax::walk::walk_mut;
 use types::columns::ColumnsBuilder;
 use types::{Table, Value};
 use values::coerce::Place;
@@ -24,9 +26,7 @@ use super::derived::not_to_be_given;
 use super::fitting::Fitting;
 use super::insert::is_default;
 use crate::functions::value::value_at;
-use crate::names::parts;
 use crate::planner::planning_schema;
-use crate::walk::walk_mut;
 
 /// What a column is assigned.
 enum Given {
@@ -83,10 +83,11 @@ impl Assigning {
                 continue;
             }
             walk_mut(&mut expr, &mut names)?;
-            let number = crate::constant::number_of_bytes(&expr, column.ty);
+            let number = syntax::constant::number_of_bytes(&expr, column.ty);
             set.push((
                 at,
-                match (names.values_of(&expr), number.or_else(|| crate::constant::literal(&expr))) {
+                match (names.values_of(&expr), number.or_else(|| syntax::constant::literal(&expr)))
+                {
                     (Some(column), _) => Given::Values(column),
                     (None, Some(value)) => Given::Literal(value),
                     (None, None) => {

@@ -9,6 +9,8 @@ use sqlparser::ast::{
     AssignmentTarget, Delete, Expr, FromTable, Ident, Query, SelectItem, SetExpr, TableWithJoins,
     Update, Visit,
 };
+use syntax::names::{self, table_name};
+use syntax::parser;
 use types::columns::ColumnsBuilder;
 use types::{Column, Table, Timestamp, Value};
 use values::coerce::Place;
@@ -28,8 +30,6 @@ use super::tables::readable;
 use super::write::Changes;
 use super::{Session, impossible};
 use crate::functions::value::value_at;
-use crate::names::{self, table_name};
-use crate::parser;
 use crate::planner::planning_schema;
 
 impl Session {
@@ -63,7 +63,7 @@ impl Session {
             }
             let value = if is_default(&assignment.value) {
                 let zone = self.context().zone()?;
-                crate::constant::expression(&self.default_value(column, zone)?)
+                syntax::constant::expression(&self.default_value(column, zone)?)
             } else {
                 let own = target.own_name();
                 let prior =
@@ -218,7 +218,7 @@ impl Session {
         let schema = DFSchema::try_from_qualified_schema(qualifier, &schema)?;
         let mut computed: Vec<Vec<Value>> = vec![Vec::with_capacity(set.len()); rows.len()];
         for (_, expr) in set {
-            if let Some(value) = crate::constant::literal(expr) {
+            if let Some(value) = syntax::constant::literal(expr) {
                 computed.iter_mut().for_each(|values| values.push(value.clone()));
                 continue;
             }

@@ -4,6 +4,7 @@
 //! in between; where one of them breaks it, the check goes again.
 
 use sqlparser::ast::ObjectName;
+use syntax::statement::Alter;
 use tokio_util::sync::CancellationToken;
 use types::{Check, Table, key, row};
 use values::error::{SqlError, SqlResult, interrupted, unsupported};
@@ -13,7 +14,6 @@ use super::publish::check_at_rest;
 use super::{Session, done};
 use crate::ddl::expressions;
 use crate::result::Reply;
-use crate::statement::Alter;
 
 /// Whether an action is about a check.
 pub(super) fn is_check(action: &Alter) -> bool {

@@ -5,12 +5,13 @@
 //! for by the online path.
 
 use sqlparser::ast::Query;
+use syntax::{hints, names};
 use values::error::{SqlError, SqlResult, TABLE_CHANGED};
 
 use super::select::Prepared;
 use super::{ATTEMPTS, Session, pause};
+use crate::planner;
 use crate::result::{Reply, WarningCount};
-use crate::{hints, names, planner};
 
 /// Errors that say nothing about the query itself: a replica, a node, or a way of running it is
 /// missing.

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use parking_lot::Mutex;
 use placement::api::next_index_id;
 use placement::catalog::check_description;
+use syntax::statement::Alter;
 use tokio_util::sync::CancellationToken;
 use types::{Column, ColumnId, Default, Index, IndexState, Table};
 use values::coerce::converted;
@@ -22,7 +23,6 @@ use super::filling::others_first;
 use super::publish::{check_at_rest, is_as, restless};
 use super::{Session, impossible};
 use crate::ddl::expressions;
-use crate::statement::Alter;
 
 impl Session {
     /// Publishes a change that puts columns in the place of others; error 1412 as a value if others

@@ -8,6 +8,7 @@ use sqlparser::ast::{
     CharacterLength, CreateTable, DataType, Expr, Ident, Insert, ObjectName, Query, SelectItem,
     SetExpr, Statement, TableObject, Value as SqlValue,
 };
+use syntax::{parser, table_options};
 use tokio_util::sync::CancellationToken;
 use types::{Column, Error, Table, Value};
 use values::error::{SqlError, SqlResult, interrupted, no_database};
@@ -16,7 +17,6 @@ use super::write::Write;
 use super::{Session, done, impossible};
 use crate::ddl::{self, Described, queried};
 use crate::result::{Reply, ResultColumn};
-use crate::{parser, table_options};
 
 impl Session {
     /// CREATE TABLE … SELECT. Its future is large, and so no part of every statement's.

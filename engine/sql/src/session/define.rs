@@ -8,6 +8,8 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use placement::api::CatalogChange;
 use sqlparser::ast::{CreateIndex, ObjectName};
+use syntax::names::{parts, table_name};
+use syntax::statement::Stmt;
 use tokio_util::sync::CancellationToken;
 use types::{Error, Index, IndexId, IndexState, Table, key, row};
 use values::error::{SqlError, SqlResult, interrupted, no_database, unsupported};
@@ -16,9 +18,7 @@ use super::tables::stored;
 use super::{ATTEMPTS, Session, checks, done, generating, impossible, pause};
 use crate::ddl::keys::{self, Form};
 use crate::ddl::{self, Described};
-use crate::names::{parts, table_name};
 use crate::result::{Done, Reply};
-use crate::statement::Stmt;
 use crate::storage::{Expect, Waiting};
 
 /// Most rows of an index that are filled in by one transaction.

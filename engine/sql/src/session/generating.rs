@@ -5,6 +5,7 @@
 //! not allowed.
 
 use sqlparser::ast::{ColumnOption, ObjectName};
+use syntax::statement::Alter;
 use tokio_util::sync::CancellationToken;
 use types::{ColumnId, Table};
 use values::error::{SqlResult, unsupported};
@@ -13,7 +14,6 @@ use super::filling::others_first;
 use super::publish::check_at_rest;
 use super::{Session, done};
 use crate::result::Reply;
-use crate::statement::Alter;
 
 /// Whether an action adds a generated column.
 pub(super) fn is_generated(action: &Alter) -> bool {

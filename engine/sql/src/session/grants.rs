@@ -3,16 +3,17 @@
 //! One change gives or takes for all users named, or for none. Whether it is enough for a statement
 //! is `privileges`' business.
 
-use placement::api::{Catalog, CatalogChange, GrantChange, Level, Privileges};
+use placement::api::{Catalog, CatalogChange, GrantChange, Level};
+use syntax::names::table_name;
+use syntax::statement::{Grant, GrantLevel, UserName};
 use types::Error;
+use types::Privileges;
 use values::error::{SqlError, SqlResult, no_database_selected, no_table};
 
 use super::{Session, done};
 use crate::info::{Listing, grants_of, is_virtual, string};
-use crate::names::table_name;
 use crate::privileges::one_of;
 use crate::result::Reply;
-use crate::statement::{Grant, GrantLevel, UserName};
 
 impl Session {
     /// GRANT and REVOKE.

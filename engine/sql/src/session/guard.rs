@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use placement::api::Catalog;
 use sqlparser::ast::{BinaryOperator, Expr, FromTable, TableFactor, TableWithJoins};
+use syntax::names::{parts, table_name};
+use syntax::statement::Stmt;
 use types::Table;
 use values::error::{SqlError, SqlResult};
 
 use super::Session;
 use super::write::Write;
-use crate::names::{parts, table_name};
-use crate::statement::Stmt;
 
 impl Session {
     /// Refuses what writes within a READ ONLY transaction.

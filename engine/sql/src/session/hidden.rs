@@ -6,10 +6,9 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{Expr, Query, Visit, Visitor};
+use syntax::walk::walk;
 use types::Table;
 use values::error::{SqlError, SqlResult, no_column};
-
-use crate::walk::walk;
 
 /// Error 1054 for a name that only hidden columns of the tables have. Each table comes with the name that it goes by.
 pub(super) fn refuse_hidden(tables: &[(&str, &Table)], part: &impl Visit) -> SqlResult<()> {

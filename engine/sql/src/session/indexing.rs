@@ -9,6 +9,8 @@
 use parking_lot::Mutex;
 use placement::api::next_index_id;
 use placement::catalog::check_description;
+use syntax::names::parts;
+use syntax::statement::Alter;
 use tokio_util::sync::CancellationToken;
 use types::{ColumnId, Index, IndexState, Table};
 use values::error::{SqlError, SqlResult, TABLE_CHANGED};
@@ -19,8 +21,6 @@ use super::filling::others_first;
 use super::publish::{check_at_rest, is_as, restless};
 use super::{Session, impossible};
 use crate::ddl::keys::{self, Key};
-use crate::names::parts;
-use crate::statement::Alter;
 
 impl Session {
     /// Publishes a change that adds indexes; error 1412 as a value if others were first.

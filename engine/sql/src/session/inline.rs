@@ -8,20 +8,20 @@ use sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Value as SqlValue,
     ValueWithSpan, Visit, VisitMut, VisitorMut,
 };
+use syntax::constant::expression;
+use syntax::names::parts;
+use syntax::parser::target_of;
+use syntax::statement::Target;
+use syntax::tree::call;
+use syntax::walk::walk_mut;
 use types::Value;
 use values::error::{SqlError, SqlResult, syntax};
 
 use super::Session;
 use super::user_variables::misplaced;
-use crate::constant::expression;
-use crate::names::parts;
-use crate::parser::target_of;
 use crate::planner::KEEP_INSERT_ID;
 use crate::privileges::Rights;
-use crate::statement::Target;
-use crate::tree::call;
 use crate::variables::{Globals, Variables};
-use crate::walk::walk_mut;
 
 struct Inliner<'a> {
     variables: &'a Variables,
@@ -208,7 +208,7 @@ impl Inliner<'_> {
         }
         let most = self.variables.get("group_concat_max_len").ok()?;
         let limit = || Expr::value(SqlValue::Number(most.clone(), false));
-        (most != DEFAULT).then(|| crate::tree::call("isobar_cut", vec![expr.clone(), limit()]))
+        (most != DEFAULT).then(|| syntax::tree::call("isobar_cut", vec![expr.clone(), limit()]))
     }
 
     fn variable(&self, name: &sqlparser::ast::ObjectName) -> Result<Expr, Unfinished> {

@@ -6,6 +6,7 @@ use arrow::array::ArrayRef;
 use futures::TryStreamExt;
 use placement::api::Catalog;
 use sqlparser::ast::{Expr, Ident, Insert, Query, SelectItem, SetExpr, TableObject};
+use syntax::names::{self, table_name};
 use types::{Column, ColumnType, Default, Error, Table, Value};
 use values::coerce::{self, Place};
 use values::error::{SqlError, SqlResult, no_column, unsupported};
@@ -19,7 +20,6 @@ use super::locking::Finding;
 use super::tables::{Tables, writable};
 use super::write::Changes;
 use crate::functions::value::value_at;
-use crate::names::{self, table_name};
 
 /// Rows in their columns' types.
 pub(super) struct Typed {

@@ -14,6 +14,9 @@ use sqlparser::ast::{
     AssignmentTarget, Delete, Expr, FromTable, Ident, ObjectName, Query, SelectItem, SetExpr,
     TableFactor, TableWithJoins, Update, Visit, Visitor,
 };
+use syntax::names::{parts, table_name};
+use syntax::parser;
+use syntax::walk::finds;
 use types::{Table, Value};
 use values::coerce::Place;
 use values::error::{SqlError, SqlResult, no_column, unsupported};
@@ -28,11 +31,9 @@ use super::matched_rows::Weight;
 use super::tables::readable;
 use super::write::Changes;
 use super::{Open, Session, impossible};
-use crate::names::{parts, table_name};
 use crate::result::{Done, Reply};
+use crate::rows;
 use crate::storage::Savepoint;
-use crate::walk::finds;
-use crate::{parser, rows};
 
 /// A row as it was, and as it is to be.
 type OldAndNew = (Vec<Value>, Vec<Value>);
@@ -88,7 +89,7 @@ impl Session {
                 return Err(not_to_be_given(described, table));
             }
             computed.push(match is_default(&assignment.value) {
-                true => crate::constant::expression(&self.default_value(described, zone)?),
+                true => syntax::constant::expression(&self.default_value(described, zone)?),
                 false => crate::session::column_values::for_column(
                     assignment.value.clone(),
                     described.ty,

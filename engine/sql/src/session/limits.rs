@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use sqlparser::ast::{Expr, LimitClause, Query, SetExpr, Value as SqlValue};
+use syntax::hints;
+use syntax::statement::Stmt;
 use tokio::time::Instant;
 use types::Value;
 use values::error::{SqlError, SqlResult, syntax};
 
 use super::Session;
-use crate::hints;
 use crate::result::{BatchStream, Reply};
-use crate::statement::Stmt;
 
 /// Error 3024.
 pub(super) fn too_slow() -> SqlError {
@@ -100,7 +100,7 @@ fn take_calc_found_rows(query: &mut Query) -> bool {
 
 /// Rows to leave out and rows to give.
 fn window(limit: &LimitClause) -> SqlResult<(u64, u64)> {
-    let number = |expr: &Expr| match crate::constant::literal(expr) {
+    let number = |expr: &Expr| match syntax::constant::literal(expr) {
         Some(Value::Int(n)) if n >= 0 => Ok(n.unsigned_abs()),
         Some(Value::UInt(n)) => Ok(n),
         _ => Err(syntax(format!("LIMIT takes whole numbers, not {expr}"))),

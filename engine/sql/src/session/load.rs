@@ -18,6 +18,10 @@ use bytes::Bytes;
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use sqlparser::ast::{Expr, Ident, VisitorMut};
+use syntax::delimited::{Field, Format, Records};
+use syntax::names::table_name;
+use syntax::statement::{LoadData, LoadTarget, Mode};
+use syntax::walk::walk_mut;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use types::{Error, Table, Value};
@@ -27,13 +31,9 @@ use super::fitting::Fitting;
 use super::insert::{position, visible};
 use super::tables::writable;
 use super::{ATTEMPTS, DEADLOCK, Open, Session, impossible, pause};
-use crate::delimited::{Field, Format, Records};
 use crate::functions::value::value_at;
-use crate::names::table_name;
 use crate::result::{Done, Reply};
-use crate::statement::{LoadData, LoadTarget, Mode};
 use crate::storage::{Savepoint, Transaction};
-use crate::walk::walk_mut;
 use crate::{panics, planner, rows};
 
 /// Pieces of the file, in order; an error means that the rest will not come.

@@ -12,16 +12,16 @@ use sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
     ObjectName, ObjectNamePart, Query, SetExpr, Visit, VisitMut, Visitor,
 };
+use syntax::constant::{expression, literal};
+use syntax::names::parts;
+use syntax::tree::call;
+use syntax::walk::{each_expr, finds, walk};
 use types::Value;
 use values::coerce::text;
 use values::error::{SqlError, SqlResult, unsupported};
 
 use super::Session;
 use super::snapshots::sleep;
-use crate::constant::{expression, literal};
-use crate::names::parts;
-use crate::tree::call;
-use crate::walk::{each_expr, finds, walk};
 
 /// The functions, and how many arguments they take.
 const FUNCTIONS: [(&str, usize); 5] = [

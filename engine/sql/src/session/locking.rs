@@ -13,6 +13,8 @@ use sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, Ident, LimitClause, LockClause, NonBlock, OrderBy,
     OrderByKind, Query, SelectItem, SetExpr, TableFactor, TableWithJoins, Value as SqlValue,
 };
+use syntax::names::{parts, table_name};
+use syntax::{constant, parser};
 use types::{Table, Timestamp, Value, key, row};
 use values::error::{SqlError, SqlResult, unsupported};
 
@@ -21,11 +23,10 @@ use super::point::{Lookup, find, lookup};
 use super::select::plain_select;
 use super::tables::readable;
 use super::{Open, Session, impossible};
-use crate::names::{parts, table_name};
 use crate::reader::Reader;
 use crate::result::Reply;
+use crate::rows;
 use crate::storage::{Acquired, Expect, Waiting};
-use crate::{constant, parser, rows};
 
 /// How often a statement reads rows that others change before it has locked them.
 pub(super) const READS: usize = 32;

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use sqlparser::ast::ObjectName;
+use syntax::statement::Task;
 use types::{Error, Index, Table, key, row};
 use values::error::{
     SqlError, SqlResult, no_database, no_database_selected, no_table, unsupported,
@@ -17,7 +18,6 @@ use crate::ddl;
 use crate::info::{Listing, is_virtual, shown_in, string};
 use crate::result::{Done, Reply};
 use crate::rows::record_key;
-use crate::statement::Task;
 use crate::storage::{Pair, Snapshot};
 use crate::variables::NOOP_FUNCTIONS;
 

@@ -68,19 +68,20 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use types::{Error, SnapshotToken, Timestamp, Value};
 
-use crate::dialect::Mysql;
 use crate::engine::Engine;
 use crate::planner::QueryContext;
 use crate::privileges::{Need, Rights};
 use crate::reader::Shared;
 use crate::result::{Done, Reply, ResultColumn};
-use crate::statement::{Mode, ShowKind, Stmt};
 use crate::storage::Savepoint;
 use crate::variables::Variables;
-use crate::{binary_literals, panics, parser, rows};
+use crate::{panics, rows};
 use interrupt::Interrupts;
 
 pub use load::Infile;
+use syntax::dialect::Mysql;
+use syntax::statement::{Mode, ShowKind, Stmt};
+use syntax::{binary_literals, parser};
 use values::error::{SqlError, SqlResult, interrupted, is_fault, no_database, unknown};
 pub use warnings::Warning;
 use warnings::Warnings;
@@ -171,7 +172,7 @@ pub struct Session {
     next_prepared: u32,
     /// Statements that were prepared by name.
     named: HashMap<String, Waiting>,
-    loading: Option<crate::statement::LoadData>,
+    loading: Option<syntax::statement::LoadData>,
     /// Planned expressions of tables that were written.
     derivations: derived::Derivations,
     /// Whether rows of the statement are pulled while others of the session run.

@@ -4,6 +4,7 @@
 
 use placement::api::CatalogChange;
 use sqlparser::ast::ObjectName;
+use syntax::statement::Alter;
 use tokio_util::sync::CancellationToken;
 use types::Table;
 use values::error::SqlResult;
@@ -13,7 +14,6 @@ use super::derived::Pair;
 use super::insert::whole;
 use crate::ddl::{has_numbers, number_of};
 use crate::result::Reply;
-use crate::statement::Alter;
 
 impl Session {
     /// Makes a table that is described, with its first number; none if there is one of its name.

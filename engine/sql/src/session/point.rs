@@ -9,6 +9,8 @@ use std::sync::Arc;
 use sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, Query, SelectItem, TableFactor, TableWithJoins,
 };
+use syntax::constant::literal;
+use syntax::names::table_name;
 use types::columns::ColumnsBuilder;
 use types::{ColumnType, Index, Table, Timestamp, Value, key, row};
 use values::error::{SqlResult, no_column};
@@ -16,8 +18,6 @@ use values::error::{SqlResult, no_column};
 use super::locking::Finding;
 use super::select::plain_select;
 use super::{Session, tables};
-use crate::constant::literal;
-use crate::names::table_name;
 use crate::reader::Reader;
 use crate::result::{Reply, ResultColumn, WarningCount};
 
@@ -30,7 +30,7 @@ pub(super) fn single(
         TableFactor::Table { name, alias, args: None, version: None, partitions, .. }
             if only.joins.is_empty()
                 && partitions.is_empty()
-                && crate::names::parts(name) != ["dual"] =>
+                && syntax::names::parts(name) != ["dual"] =>
         {
             let alias = alias.as_ref().map(|alias| alias.name.value.to_lowercase());
             Some((name, alias))

@@ -4,15 +4,15 @@
 
 use futures::future::BoxFuture;
 use sqlparser::ast::{Expr, Query};
+use syntax::parser;
+use syntax::statement::Stmt;
 use tokio_util::sync::CancellationToken;
 use types::Value;
 use values::coerce::text;
 use values::error::{SqlError, SqlResult};
 
 use super::{Session, Waiting, done};
-use crate::parser;
 use crate::result::{Done, Reply};
-use crate::statement::Stmt;
 
 /// Most statements that a session prepares by name.
 const MOST: usize = 16_382;

@@ -7,6 +7,9 @@ use std::ops::ControlFlow;
 
 use placement::api::Catalog;
 use sqlparser::ast::{Expr, Ident, Query, SetExpr, TableFactor, VisitorMut};
+use syntax::names::table_name;
+use syntax::tree::call;
+use syntax::walk::walk_mut;
 use types::{ColumnType, Table, Timestamp};
 use values::error::{SqlError, SqlResult, unsupported};
 
@@ -14,9 +17,6 @@ use super::Session;
 use super::locking::factors;
 use super::row_values::has_subquery;
 use super::tables::readable;
-use crate::names::table_name;
-use crate::tree::call;
-use crate::walk::walk_mut;
 
 /// A table that a subquery reads: what it goes by there, and whether it has a column.
 struct Inner {

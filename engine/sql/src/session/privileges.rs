@@ -7,23 +7,24 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use placement::api::{Catalog, Privileges};
+use placement::api::Catalog;
 use sqlparser::ast::{
     AssignmentTarget, CreateTable, CreateTableLikeKind, Delete, Expr, FromTable, Insert, LockType,
     ObjectName, OnInsert, Query, SetExpr, TableFactor, TableObject, TableWithJoins, Update, Visit,
     Visitor,
 };
+use syntax::names::{TableName, parts, table_name};
+use syntax::statement::{
+    Alter, Assignment, DefineView, LoadData, Scope, Show, ShowKind, Stmt, Target, Task, UserName,
+};
+use syntax::walk::finds;
+use types::Privileges;
 use values::error::{SqlError, SqlResult};
 
 use super::Session;
 use super::joined::{deletes_joined, updates_joined};
 use super::locking::factors;
-use crate::names::{TableName, parts, table_name};
 use crate::privileges::{Need, Rights, check_views, reads};
-use crate::statement::{
-    Alter, Assignment, DefineView, LoadData, Scope, Show, ShowKind, Stmt, Target, Task, UserName,
-};
-use crate::walk::finds;
 
 impl Session {
     /// What the session's user may do, by the catalog that is known here.

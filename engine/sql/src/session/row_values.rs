@@ -10,6 +10,8 @@ use datafusion::common::{DFSchema, TableReference};
 use futures::TryStreamExt;
 use placement::api::Catalog;
 use sqlparser::ast::{Expr, Query, SelectItem, SetExpr, Visitor};
+use syntax::parser;
+use syntax::walk::finds;
 use types::columns::ColumnsBuilder;
 use types::{Table, Value};
 use values::coerce::Place;
@@ -21,11 +23,9 @@ use super::locking::Finding;
 use super::tables::Tables;
 use super::{Session, impossible};
 use crate::functions::value::value_at;
-use crate::parser;
 use crate::planner::planning_schema;
 use crate::reader::Reader;
 use crate::session::settings::value_of;
-use crate::walk::finds;
 
 impl Session {
     /// The values of one row, from left to right; DEFAULT is `None`. All subqueries of a statement
@@ -44,8 +44,8 @@ impl Session {
                 continue;
             }
             let column = positions.get(row.len()).and_then(|at| table.columns.get(*at));
-            let bytes = column.and_then(|c| crate::constant::number_of_bytes(expr, c.ty));
-            if let Some(value) = bytes.or_else(|| crate::constant::literal(expr)) {
+            let bytes = column.and_then(|c| syntax::constant::number_of_bytes(expr, c.ty));
+            if let Some(value) = bytes.or_else(|| syntax::constant::literal(expr)) {
                 row.push(Some(value));
                 continue;
             }

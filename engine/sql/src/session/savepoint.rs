@@ -1,11 +1,11 @@
 //! SAVEPOINT, ROLLBACK TO and RELEASE: named places within a transaction. They undo writes that are
 //! still buffered, and never touch what was committed.
 
+use syntax::statement::Step;
 use values::error::{SqlError, SqlResult};
 
 use super::{Session, done, impossible};
 use crate::result::Reply;
-use crate::statement::Step;
 
 impl Session {
     pub(super) async fn savepoint(&mut self, step: Step, name: &str) -> SqlResult<Reply> {

@@ -13,6 +13,11 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use futures::{StreamExt, TryStreamExt};
 use placement::api::Catalog;
 use sqlparser::ast::{Query, Select, SetExpr, TableFactor, Visitor};
+use syntax::canonical::canonical;
+use syntax::hints::{self, Hints};
+use syntax::names::{self, TableName, tables_of};
+use syntax::statement::Stmt;
+use syntax::walk::walk;
 use types::{Column, ColumnType, SchemaVersion, SnapshotToken, TableId, Timestamp, Value};
 use values::error::{SqlError, SqlResult, unsupported};
 
@@ -22,17 +27,12 @@ use super::tables::{Tables, stored};
 use super::user_variables::without_assignments;
 use super::{Session, impossible};
 use crate::analytic::AnalyticQuery;
-use crate::canonical::canonical;
 use crate::engine::Engine;
 use crate::functions::warnings::{self, ExprWarnings};
-use crate::hints::{self, Hints};
-use crate::names::{self, TableName, tables_of};
 use crate::planner::{self, PlannedSelect, TableResolver, short};
 use crate::reader::Reader;
 use crate::result::{BatchStream, Reply, ResultColumn, WarningCount};
 use crate::router::{self, QueryFacts, Route, TableFacts};
-use crate::statement::Stmt;
-use crate::walk::walk;
 use crate::{access, query_threads};
 
 /// A plan for rows.

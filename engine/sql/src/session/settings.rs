@@ -3,6 +3,7 @@
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use sqlparser::ast::Expr;
+use syntax::statement::{Assignment, Scope, Target};
 use types::{SnapshotToken, Value};
 use values::coerce::text;
 use values::error::{SqlError, SqlResult, too_many_rows, unsupported};
@@ -11,7 +12,6 @@ use super::row_values::{has_subquery, one_column, select_of};
 use super::{Session, done};
 use crate::functions::value::value_at;
 use crate::result::Reply;
-use crate::statement::{Assignment, Scope, Target};
 use crate::variables::Changes;
 
 impl Session {
@@ -163,7 +163,7 @@ impl Session {
         mut expr: Expr,
         parameters: &[Value],
     ) -> SqlResult<Value> {
-        if let Some(value) = crate::constant::literal(&expr) {
+        if let Some(value) = syntax::constant::literal(&expr) {
             return Ok(value);
         }
         if has_subquery(&expr) {
@@ -172,7 +172,7 @@ impl Session {
             return Ok(row.and_then(|mut row| row.pop()).unwrap_or(Value::Null));
         }
         self.inline(&mut expr, parameters).await?;
-        if let Some(value) = crate::constant::literal(&expr) {
+        if let Some(value) = syntax::constant::literal(&expr) {
             return Ok(value);
         }
         _ = self.expr_warnings();

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use datafusion::common::DFSchema;
 use placement::api::{Catalog, StoredView};
 use sqlparser::ast::ObjectName;
+use syntax::names::{TableName, table_name};
+use syntax::statement::{Filter, Show, ShowKind};
 use types::{Table, TableId, Value};
 use values::error::{SqlResult, no_database, no_database_selected};
 
@@ -15,9 +17,7 @@ use super::{Session, Warning};
 use crate::functions::regexp::matches;
 use crate::functions::value::value_at;
 use crate::info::{self, LONGEST_INFO, Listing, Sizes, Source, int, string};
-use crate::names::{TableName, table_name};
 use crate::result::Reply;
-use crate::statement::{Filter, Show, ShowKind};
 use crate::variables::Variables;
 use crate::{ddl, planner};
 

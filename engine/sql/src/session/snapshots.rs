@@ -11,14 +11,14 @@ use sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Visit, VisitMut,
     Visitor, VisitorMut,
 };
+use syntax::constant::{expression, literal};
+use syntax::names::parts;
+use syntax::walk::{walk, walk_mut};
 use types::{SnapshotToken, Value};
 use values::coerce::text;
 use values::error::{SqlError, SqlResult, unsupported};
 
 use super::{Session, lock_calls};
-use crate::constant::{expression, literal};
-use crate::names::parts;
-use crate::walk::{walk, walk_mut};
 
 /// Longest lease that a client may ask for at once.
 const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);

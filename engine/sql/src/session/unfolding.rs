@@ -11,15 +11,15 @@ use placement::api::{Catalog, StoredView};
 use sqlparser::ast::{
     Expr, Ident, ObjectName, Query, SetExpr, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
 };
+use syntax::names::table_name;
+use syntax::parser;
+use syntax::walk::{walk, walk_mut};
 use types::{SchemaVersion, TableId};
 use values::error::{SqlError, SqlResult, invalid_view, syntax, unsupported};
 
 use super::views::{is_cte, remember_ctes};
 use super::{Session, impossible};
 use crate::info::is_virtual;
-use crate::names::table_name;
-use crate::parser;
-use crate::walk::{walk, walk_mut};
 
 /// Deepest nesting of views in views.
 const DEPTH: usize = 32;

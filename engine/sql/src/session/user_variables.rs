@@ -6,11 +6,11 @@
 
 use futures::future::BoxFuture;
 use sqlparser::ast::{BinaryOperator, Expr, Query, Select, SelectItem, SetExpr, TableFactor};
+use syntax::names::parts;
 use types::Value;
 use values::error::{SqlError, SqlResult, unsupported};
 
 use super::Session;
-use crate::names::parts;
 
 /// Error 1235 for an assignment that cannot be carried out where it stands.
 pub(super) fn misplaced() -> SqlError {
@@ -34,7 +34,7 @@ impl Session {
             };
             if assignment(expr).is_some() {
                 let value = self.assign(expr.clone(), parameters).await?;
-                *expr = crate::constant::expression(&value);
+                *expr = syntax::constant::expression(&value);
             } else {
                 self.inline(expr, parameters).await?;
             }

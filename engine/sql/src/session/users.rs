@@ -2,11 +2,11 @@
 //! and never logged.
 
 use placement::api::{CatalogChange, Grants, User};
+use syntax::statement::UserName;
 use values::error::{SqlError, SqlResult, unsupported};
 
 use super::{Session, done};
 use crate::result::Reply;
-use crate::statement::UserName;
 
 fn failed(verb: &str, user: &UserName) -> SqlError {
     let text = format!("Operation {verb} USER failed for '{}'@'{}'", user.name, user.host);

@@ -11,6 +11,11 @@ use sqlparser::ast::{
     Expr, FromTable, GroupByExpr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableObject, TableWithJoins, VisitorMut,
 };
+use syntax::canonical::canonical;
+use syntax::names::{self, parts, table_name};
+use syntax::parser;
+use syntax::statement::DefineView;
+use syntax::walk::walk_mut;
 use types::wide::WIDE_MAX_PRECISION;
 use types::{Column, ColumnType, Error, SchemaVersion, TableId};
 use values::error::{SqlError, SqlResult, no_database, no_table, unsupported};
@@ -19,12 +24,8 @@ use super::locking::factors;
 use super::unfolding::MOST_READ;
 use super::write::Write;
 use super::{Session, done, impossible};
-use crate::canonical::canonical;
-use crate::names::{self, parts, table_name};
+use crate::ddl;
 use crate::result::{Reply, ResultColumn};
-use crate::statement::DefineView;
-use crate::walk::walk_mut;
-use crate::{ddl, parser};
 
 /// Longest name that a column of a view takes from its expression, in characters.
 const MAX_NAME: usize = 64;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlparser::ast::{Delete, Insert, MysqlInsertPriority, Update};
+use syntax::statement::Mode;
 use types::{Table, Value};
 use values::error::{SqlError, SqlResult, TABLE_CHANGED};
 
@@ -13,7 +14,6 @@ use super::locking::Finding;
 use super::{ATTEMPTS, DEADLOCK, Open, Session, change, impossible, joined, pause, upsert};
 use crate::result::{Done, Reply};
 use crate::rows;
-use crate::statement::Mode;
 use crate::storage::{Expect, Waiting};
 
 /// A statement that writes.

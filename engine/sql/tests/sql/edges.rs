@@ -172,7 +172,7 @@ fn no_call_panics_at_the_ends_of_types() {
         assert!(found.is_empty(), "{} statements panic:\n{}", found.len(), found.join("\n"));
     };
     // With the stack that the server's threads have.
-    let thread = std::thread::Builder::new().stack_size(sql::parser::chains::STACK);
+    let thread = std::thread::Builder::new().stack_size(syntax::parser::chains::STACK);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let done = thread.spawn(move || runtime.block_on(work)).unwrap().join();
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -136,7 +136,7 @@ impl Tally {
 /// Runs a test with the stack that the server's threads have.
 fn with_stack<F: Future<Output = ()>>(work: impl FnOnce() -> F + Send + 'static) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let thread = std::thread::Builder::new().stack_size(sql::parser::chains::STACK);
+    let thread = std::thread::Builder::new().stack_size(syntax::parser::chains::STACK);
     let done = thread.spawn(move || runtime.block_on(work())).unwrap().join();
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }

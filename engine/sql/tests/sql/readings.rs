@@ -9,9 +9,9 @@ use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use sql::parser::parse;
-use sql::statement::Stmt;
 use sqlparser::ast::{Expr, VisitMut, VisitorMut};
+use syntax::parser::parse;
+use syntax::statement::Stmt;
 
 use super::harness::{Answer, engine, in_database, run};
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use sql::hints::Engine;
 use sql::router::{QueryFacts, TableFacts, allowed, is_sure_of_columns, route};
+use syntax::hints::Engine;
 
 fn table(name: &str) -> TableFacts {
     TableFacts {

@@ -45,7 +45,7 @@ impl AsyncDB for Database {
 #[test]
 fn scripts_show_what_they_say() {
     // With the stack that the server's threads have.
-    let thread = std::thread::Builder::new().stack_size(sql::parser::chains::STACK);
+    let thread = std::thread::Builder::new().stack_size(syntax::parser::chains::STACK);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let done = thread.spawn(move || runtime.block_on(run_scripts())).unwrap().join();
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -1,6 +1,6 @@
 //! 280 statements of MySQL and TiDB: each is parsed, or refused in MySQL's words; none panics.
 
-use sql::parser::parse;
+use syntax::parser::parse;
 
 #[test]
 fn every_statement_parses_or_is_refused_with_a_proper_error() {

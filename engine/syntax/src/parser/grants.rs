@@ -1,10 +1,10 @@
 //! GRANT and REVOKE of MySQL's static privileges. Others, privileges of columns and routines, and
 //! roles are refused by name.
 
-use placement::api::Privileges;
 use sqlparser::ast::{Ident, ObjectName};
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
+use types::Privileges;
 use values::error::{SqlError, SqlResult, unsupported};
 
 use super::admin::parse_user;

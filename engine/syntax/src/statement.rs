@@ -1,9 +1,9 @@
 //! What a client can ask for, after parsing.
 
-use placement::api::Privileges;
 use sqlparser::ast::{
     ColumnDef, CreateIndex, CreateTable, Delete, Expr, Insert, ObjectName, Query, Update,
 };
+use types::Privileges;
 
 /// What to do with a savepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
