@@ -326,7 +326,7 @@ impl Engine {
         }
         let here = self.reader.node();
         let at_home = nodes.iter().all(|owner| owner.node == here);
-        if !at_home && sql::functions::random::within(&planned.plan)? {
+        if !at_home && functions::random::within(&planned.plan)? {
             let text = "RAND(n) on more than one columnar node";
             return Err(MppError::new(MppCode::Unsupported, text));
         }

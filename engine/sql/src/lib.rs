@@ -7,7 +7,6 @@ pub mod access;
 pub mod analytic;
 pub mod ddl;
 pub mod engine;
-pub mod functions;
 pub mod info;
 pub mod panics;
 pub mod planner;

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use functions::regexp::matches;
 use placement::api::{Catalog, Grants, Level, StoredView, User};
 use sqlparser::ast::{ObjectName, Query, Statement, Visit, Visitor};
 use syntax::names::{TableName, parts, table_name};
@@ -14,8 +15,6 @@ use syntax::parser::parse_sql;
 use syntax::walk::walk;
 use types::Privileges;
 use values::error::{SqlError, SqlResult, invalid_view};
-
-use crate::functions::regexp::matches;
 
 /// Databases that everybody reads: what they show is what one may see.
 const FREE: [&str; 2] = ["information_schema", "performance_schema"];

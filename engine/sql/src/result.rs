@@ -6,11 +6,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
+use functions::warnings::ExprWarnings;
 use futures::Stream;
 use types::ColumnType;
 use values::error::SqlError;
-
-use crate::functions::warnings::ExprWarnings;
 
 /// How many warnings a result has. More may come for as long as its rows are computed.
 #[derive(Clone, Debug, Default)]

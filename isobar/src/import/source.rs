@@ -10,10 +10,10 @@ use anyhow::{Context, Result, bail};
 use arrow::array::ArrayRef;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, TimeUnit};
+use functions::value::value_at;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
-use sql::functions::value::value_at;
 use syntax::delimited::{Format, Records};
 use types::Value;
 

@@ -11,13 +11,13 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Projection, Union, lit};
+use functions::control::common;
+use functions::convert::DATETIME;
 
 use super::caseless::is_marked;
 use super::labels::type_of_field;
 use super::quotients;
 use super::typing::{MysqlOperators, call};
-use crate::functions::control::common;
-use crate::functions::convert::DATETIME;
 
 impl MysqlOperators {
     /// An expression whose CASEs have the types that they will have: what is compared with one asks for it.

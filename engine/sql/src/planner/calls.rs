@@ -2,6 +2,8 @@
 //!
 //! A name that is not listed here does not exist (error 1305), whatever DataFusion may know.
 
+use functions::cast::STATED_CHAR;
+use functions::random;
 use sqlparser::ast::{
     BinaryOperator, CeilFloorKind, DataType, DateTimeField, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArguments, TrimWhereField, WindowType,
@@ -16,8 +18,6 @@ use super::QueryContext;
 use super::aggregates::{AGGREGATES, aggregate, count_of_rows};
 use super::rewrite::number_of_hex;
 use super::scalars::{NATIVE, SCALARS};
-use crate::functions::cast::STATED_CHAR;
-use crate::functions::{self, random};
 
 /// The function's name and its plain arguments.
 fn name_and_args(function: &Function) -> Option<(String, Vec<&Expr>)> {

@@ -19,11 +19,11 @@ use datafusion::logical_expr::expr::{
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprSchemable, Join, LogicalPlan, Projection, lit,
 };
+use functions::cast::STATED_CHAR;
 use syntax::names::TableName;
 
 use super::ResolvedTable;
 use super::typing::call;
-use crate::functions::cast::STATED_CHAR;
 
 /// Marks a field.
 const MARK: &str = "isobar.caseless";

@@ -10,6 +10,7 @@ use datafusion::logical_expr::utils::grouping_set_to_exprlist;
 use datafusion::logical_expr::{
     Aggregate, Cast, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder,
 };
+use functions::convert::is_string;
 use syntax::names::{Displayed, TableName};
 use types::columns::arrow_type;
 use types::{ColumnType, IntWidth, Table};
@@ -19,7 +20,6 @@ use values::temporal::fraction_digits;
 use super::duplicate_names::DUPLICATE_MARK;
 use super::years::is_year;
 use super::{PlannedSelect, ResolvedTable};
-use crate::functions::convert::is_string;
 use crate::result::ResultColumn;
 
 /// Length that a text of unknown length is announced with.

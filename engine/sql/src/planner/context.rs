@@ -15,6 +15,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
+use functions::random;
+use functions::warnings::{self, ExprWarnings};
 use sqlparser::ast::{Expr, Query, Statement};
 use syntax::names::{Displayed, TableName};
 use values::error::{SqlResult, external, no_table};
@@ -23,8 +25,6 @@ use super::dependencies::Relations;
 use super::scopes::Around;
 use super::typing::{MysqlOperators, operators};
 use super::{PlannedSelect, QueryContext, ResolvedTable, columns, rewrite};
-use crate::functions::random;
-use crate::functions::warnings::{self, ExprWarnings};
 
 struct Context<'a> {
     state: &'a SessionState,

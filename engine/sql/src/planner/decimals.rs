@@ -6,9 +6,9 @@
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
+use functions::wide::digits_of;
 
 use super::columns::expr_of;
-use crate::functions::wide::digits_of;
 
 /// As many as it has; MySQL counts with this number, too.
 const NOT_FIXED: u8 = 31;

@@ -11,15 +11,15 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, lit};
+use functions::cast::STATED_CHAR;
+use functions::convert::is_time;
+use functions::{arithmetic, string};
 use syntax::names::TableName;
 use types::ColumnType;
 
 use super::ResolvedTable;
 use super::columns::expr_fraction;
 use super::typing::call;
-use crate::functions::cast::STATED_CHAR;
-use crate::functions::convert::is_time;
-use crate::functions::{arithmetic, string};
 
 /// Digits of a TIME as the number HHMMSS.
 const TIME_DIGITS: i64 = 7;

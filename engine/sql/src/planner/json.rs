@@ -1,12 +1,13 @@
 //! JSON in queries: which calls its operators and functions are, and by what JSON compares.
 //!
-//! A JSON value compares and sorts by its key ([`crate::functions::json::key`]). What would compare
+//! A JSON value compares and sorts by its key ([`functions::json::key`]). What would compare
 //! texts of documents in its place is refused by name.
 
 use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::Sort;
 use datafusion::logical_expr::{Expr as PlanExpr, ExprSchemable, LogicalPlan, Subquery};
+use functions::convert::{is_binary, is_json, is_temporal, is_time};
 use sqlparser::ast::{
     BinaryOperator, DataType as SqlType, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentList, FunctionArguments, MemberOf, Value, ValueWithSpan,
@@ -17,8 +18,6 @@ use values::error::{SqlError, SqlResult, external, no_function, syntax, unsuppor
 
 use super::rewrite::op;
 use super::typing;
-use crate::functions;
-use crate::functions::convert::{is_binary, is_json, is_temporal, is_time};
 
 /// Functions of MySQL 8 that are left out.
 const LEFT_OUT: &[&str] = &[

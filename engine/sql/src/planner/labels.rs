@@ -9,13 +9,13 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::expr::{ScalarFunction, Sort};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, lit, when};
+use functions::convert::{is_binary, is_string};
+use functions::labels::{AS_NUMBER, BITS, NUMBER, RANKED};
+use functions::{arithmetic, math};
 use types::ColumnType;
 use values::error::{external, unsupported};
 
 use super::typing::call;
-use crate::functions::convert::{is_binary, is_string};
-use crate::functions::labels::{AS_NUMBER, BITS, NUMBER, RANKED};
-use crate::functions::{arithmetic, math};
 
 /// Names the type among a field's metadata.
 const TYPE: &str = "isobar.type";

@@ -13,9 +13,9 @@ use datafusion::common::{DFSchema, Result, TableReference};
 use datafusion::logical_expr::expr::{Case, ScalarFunction};
 use datafusion::logical_expr::utils::{conjunction, disjunction, split_binary};
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, Operator, lit};
+use functions::control::common;
 
 use super::typing::{MysqlOperators, call};
-use crate::functions::control::common;
 
 /// Functions that fail for numbers beyond their type.
 const FAIL: [&str; 13] = [

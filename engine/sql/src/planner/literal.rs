@@ -3,6 +3,8 @@
 use arrow::datatypes::{DataType, TimeUnit, i256};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Expr;
+use functions::warnings;
+use functions::wide::digits_of;
 use types::Wide;
 use types::value::DECIMAL_MAX_PRECISION;
 use types::wide::{DECIMAL_MAX_SCALE, WIDE_MAX_PRECISION};
@@ -11,8 +13,6 @@ use values::numbers::leading_number;
 use values::temporal::{DAY_US, ZERO_US, from_number, is_zero, parse_datetime};
 
 use super::typing::MysqlOperators;
-use crate::functions::warnings;
-use crate::functions::wide::digits_of;
 
 /// The text of a text literal.
 pub fn text(expr: &Expr) -> Option<&str> {

@@ -66,7 +66,6 @@ use types::columns::arrow_type;
 use values::error::{SqlResult, unsupported};
 use values::temporal::Zone;
 
-use crate::functions;
 use crate::result::ResultColumn;
 
 pub use columns::{rename, result_type};

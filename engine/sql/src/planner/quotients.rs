@@ -13,10 +13,10 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{Case, ScalarFunction};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, Projection, lit};
+use functions::control::common;
+use functions::wide::{self, is_wide};
 
 use super::typing::call;
-use crate::functions::control::common;
-use crate::functions::wide::{self, is_wide};
 
 /// What takes a quotient with all of its digits, and has as many itself.
 const EXACT: [&str; 14] = [

@@ -15,6 +15,8 @@ use datafusion::logical_expr::{
     BinaryExpr, Cast, Expr, ExprSchemable, Join, JoinConstraint, LogicalPlan, LogicalPlanBuilder,
     Operator, binary_expr, lit,
 };
+use functions::convert::{DATETIME, is_binary, is_json, is_string, is_temporal, is_time};
+use functions::wide::{apart, comparable, digits_of};
 use sqlparser::ast::BinaryOperator;
 use values::error::{external, unknown, unsupported};
 use values::temporal::Zone;
@@ -22,9 +24,6 @@ use values::temporal::Zone;
 use super::fractional_seconds::{Tables, has_fractions, spelled, states_fractions};
 use super::literal;
 use super::quotients::{self, Sums};
-use crate::functions;
-use crate::functions::convert::{DATETIME, is_binary, is_json, is_string, is_temporal, is_time};
-use crate::functions::wide::{apart, comparable, digits_of};
 
 /// What the column of a subquery is called while types are compared; no client's column is.
 const FOUND: &str = "__found";

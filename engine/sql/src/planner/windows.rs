@@ -12,6 +12,7 @@ use datafusion::logical_expr::{
     Cast, Expr as PlanExpr, ExprSchemable, WindowFrame as PlanFrame, WindowFrameBound as PlanBound,
     WindowFrameUnits,
 };
+use functions::convert::{is_binary, is_temporal, is_time};
 use sqlparser::ast::{
     DateTimeField, Expr, Function, NamedWindowDefinition, NamedWindowExpr, Query, Select,
     UnaryOperator, Visitor, WindowFrame, WindowFrameBound, WindowSpec, WindowType,
@@ -22,7 +23,6 @@ use types::Value;
 use values::error::{SqlError, SqlResult, external, syntax, unsupported};
 
 use super::typing;
-use crate::functions::convert::{is_binary, is_temporal, is_time};
 
 /// Writes every window of a SELECT out that starts from one of its WINDOW clause.
 pub fn write_out(select: &mut Select) -> SqlResult<()> {

@@ -9,6 +9,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::{DFSchema, TableReference};
 use datafusion::physical_expr::PhysicalExpr;
+use functions::value::value_at;
 use sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Insert, OnInsert, Query, SetExpr,
     VisitorMut,
@@ -25,7 +26,6 @@ use super::change::assigned;
 use super::derived::not_to_be_given;
 use super::fitting::Fitting;
 use super::insert::is_default;
-use crate::functions::value::value_at;
 use crate::planner::planning_schema;
 
 /// What a column is assigned.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 use datafusion::common::{DFSchema, TableReference};
+use functions::value::value_at;
 use placement::api::Catalog;
 use sqlparser::ast::{
     AssignmentTarget, Delete, Expr, FromTable, Ident, Query, SelectItem, SetExpr, TableWithJoins,
@@ -29,7 +30,6 @@ use super::row_values::has_subquery;
 use super::tables::readable;
 use super::write::Changes;
 use super::{Session, impossible};
-use crate::functions::value::value_at;
 use crate::planner::planning_schema;
 
 impl Session {

@@ -2,13 +2,12 @@
 //!
 //! Literals and labels alone; everything else is the coercion's (`values::coerce`).
 
+use functions::labels::AS_NUMBER;
 use sqlparser::ast::Expr;
 use syntax::constant::{expression, number_of_bytes, plain_bytes};
 use syntax::tree::call;
 use types::{ColumnType, Value};
 use values::coerce::labels;
-
-use crate::functions::labels::AS_NUMBER;
 
 /// An expression on its way into a column: a hexadecimal or bit literal as what it is there, a
 /// number or bytes, and the same to whatever reads it afterwards.

@@ -12,6 +12,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
+use functions::value::value_at;
 use parking_lot::Mutex;
 use types::columns::ColumnsBuilder;
 use types::{Check, Column, ColumnType, Table, TableId, Value};
@@ -23,7 +24,6 @@ use values::temporal::Zone;
 use super::Session;
 use super::fitting::Fitting;
 use crate::ddl::expressions;
-use crate::functions::value::value_at;
 use crate::planner::{self, QueryContext, planning_schema};
 
 /// Most tables whose expressions a session keeps planned.

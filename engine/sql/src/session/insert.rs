@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
+use functions::value::value_at;
 use futures::TryStreamExt;
 use placement::api::Catalog;
 use sqlparser::ast::{Expr, Ident, Insert, Query, SelectItem, SetExpr, TableObject};
@@ -19,7 +20,6 @@ use super::fitting::Fitting;
 use super::locking::Finding;
 use super::tables::{Tables, writable};
 use super::write::Changes;
-use crate::functions::value::value_at;
 
 /// Rows in their columns' types.
 pub(super) struct Typed {

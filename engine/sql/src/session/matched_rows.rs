@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use functions::value::value_at;
 use futures::TryStreamExt;
 use placement::api::Catalog;
 use sqlparser::ast::Query;
@@ -15,7 +16,6 @@ use values::error::SqlResult;
 
 use super::Session;
 use super::tables::Tables;
-use crate::functions::value::value_at;
 use crate::planner::{ResolvedTable, TableResolver};
 use crate::reader::Reader;
 

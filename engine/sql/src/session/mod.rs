@@ -64,9 +64,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
+use syntax::dialect::Mysql;
+use syntax::statement::{Mode, ShowKind, Stmt};
+use syntax::{binary_literals, parser};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use types::{Error, SnapshotToken, Timestamp, Value};
+use values::error::{SqlError, SqlResult, interrupted, is_fault, no_database, unknown};
 
 use crate::engine::Engine;
 use crate::planner::QueryContext;
@@ -79,10 +83,6 @@ use crate::{panics, rows};
 use interrupt::Interrupts;
 
 pub use load::Infile;
-use syntax::dialect::Mysql;
-use syntax::statement::{Mode, ShowKind, Stmt};
-use syntax::{binary_literals, parser};
-use values::error::{SqlError, SqlResult, interrupted, is_fault, no_database, unknown};
 pub use warnings::Warning;
 use warnings::Warnings;
 

@@ -2,6 +2,7 @@
 
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
+use functions::value::value_at;
 use sqlparser::ast::Expr;
 use syntax::statement::{Assignment, Scope, Target};
 use types::{SnapshotToken, Value};
@@ -10,7 +11,6 @@ use values::error::{SqlError, SqlResult, too_many_rows, unsupported};
 
 use super::row_values::{has_subquery, one_column, select_of};
 use super::{Session, done};
-use crate::functions::value::value_at;
 use crate::result::Reply;
 use crate::variables::Changes;
 

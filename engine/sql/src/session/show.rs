@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::common::DFSchema;
+use functions::regexp::matches;
+use functions::value::value_at;
 use placement::api::{Catalog, StoredView};
 use sqlparser::ast::ObjectName;
 use syntax::names::{TableName, table_name};
@@ -14,8 +16,6 @@ use values::error::{SqlResult, no_database, no_database_selected};
 use super::tables::stored;
 use super::views::{self, not_a};
 use super::{Session, Warning};
-use crate::functions::regexp::matches;
-use crate::functions::value::value_at;
 use crate::info::{self, LONGEST_INFO, Listing, Sizes, Source, int, string};
 use crate::result::Reply;
 use crate::variables::Variables;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
+use functions::warnings::ExprWarnings;
 use sqlparser::ast::Expr;
 use values::error::SqlResult;
 
 use super::Session;
-use crate::functions::warnings::ExprWarnings;
 use crate::planner;
 use crate::result::WarningCount;
 

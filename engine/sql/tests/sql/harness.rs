@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 use env::SimClock;
+use functions::value::value_at;
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
 use sql::engine::{Engine, Host, Process};
-use sql::functions::value::value_at;
 use sql::result::{Done, Reply, ResultColumn};
 use sql::session::{Session, SessionInfo};
 use sql::storage::memory::MemoryStorage;

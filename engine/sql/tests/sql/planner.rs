@@ -8,7 +8,7 @@ use datafusion::datasource::MemTable;
 use datafusion::execution::session_state::SessionState;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionConfig;
-use sql::functions::value::value_at;
+use functions::value::value_at;
 use sql::planner::short::{is_chain, short_state};
 use sql::planner::{
     PlannedSelect, QueryContext, ResolvedTable, TableResolver, plan_select, planning_schema,

@@ -253,7 +253,7 @@ async fn prepared_statements_take_values() {
         panic!("no rows");
     };
     let batch = batches.next().await.unwrap().unwrap();
-    assert_eq!(sql::functions::value::value_at(batch.column(0), 0).unwrap(), text);
+    assert_eq!(functions::value::value_at(batch.column(0), 0).unwrap(), text);
     one.close_prepared(tricky.id);
     let gone = one.execute_prepared(tricky.id, vec![], &cancel).await.map(|_| ()).unwrap_err();
     assert_eq!(gone.code, 1243);
@@ -292,7 +292,7 @@ async fn rows_of_a_cursor_are_those_of_its_beginning() {
         assert_eq!(count, if by == "k = ?" { 65_537 } else { 65_536 }, "{by}");
         for batch in &read {
             for at in 0..batch.num_rows() {
-                let value = sql::functions::value::value_at(batch.column(1), at).unwrap();
+                let value = functions::value::value_at(batch.column(1), at).unwrap();
                 assert_eq!(value, Value::Int(5), "{by}");
             }
         }

@@ -2,6 +2,7 @@
 //!
 //! Each is one [`Function`]: a name, what it returns, what it computes over whole columns. They
 //! keep no state (but RAND(n) does) and read no clock, so a plan may evaluate them on any node.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -13,9 +14,9 @@ use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
-
 use values::error::{SqlResult, external};
-use warnings::ExprWarnings;
+
+use crate::warnings::ExprWarnings;
 
 pub mod arithmetic;
 mod bytes;

@@ -115,7 +115,7 @@ pub(super) fn evaluate<T>(
 }
 
 /// Whether a warning is an error to the listener of this thread.
-pub(crate) fn are_errors() -> bool {
+pub fn are_errors() -> bool {
     LISTENER.with_borrow(|listener| listener.as_ref().is_some_and(|warnings| warnings.strict))
 }
 
@@ -167,7 +167,7 @@ pub(super) fn overflow<T>(kind: &str) -> Option<T> {
 }
 
 /// A text that was read as the number it begins with.
-pub(crate) fn read(kind: &str, text: &str, number: &str) {
+pub fn read(kind: &str, text: &str, number: &str) {
     if says_more(text, number) {
         truncated(kind, text);
     }
@@ -177,7 +177,7 @@ pub(crate) fn read(kind: &str, text: &str, number: &str) {
 pub(super) const BLANKS: [char; 6] = [' ', '\t', '\n', '\x0b', '\x0c', '\r'];
 
 /// Whether a text is more than the number it begins with; blanks around that count for nothing.
-pub(crate) fn says_more(text: &str, number: &str) -> bool {
+pub fn says_more(text: &str, number: &str) -> bool {
     let rest = match text.trim_start().strip_prefix(number) {
         Some(rest) => rest,
         // It begins with none, and was read as 0.
