@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Decimal128Array, DurationMicrosecondArray, Int64Array, StringArray};
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
+use values::date_format;
 use values::error::{SqlError, SqlResult, out_of_range};
 use values::temporal::{self, DAY_US, TIME_END_US, within_time};
 
@@ -199,7 +200,7 @@ fn time_format(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
             .replace("%H", &format!("{hours:02}"))
             .replace("%k", &hours.to_string());
         let sign = if us < 0 { "-" } else { "" };
-        Some(format!("{sign}{}", temporal::format(size % DAY_US, &pattern)?))
+        Some(format!("{sign}{}", date_format::format(size % DAY_US, &pattern)?))
     });
     Ok(Arc::new(texts.collect::<StringArray>()))
 }

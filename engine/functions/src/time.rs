@@ -10,6 +10,7 @@ use arrow::datatypes::DataType;
 use chrono::{Datelike, Timelike};
 use datafusion::common::{Result, ScalarValue};
 use values::calendar::{self, Compound};
+use values::date_format;
 use values::error::{SqlError, SqlResult, out_of_range, unsupported};
 use values::temporal::{self, DAY_US, Unit, Zone};
 
@@ -85,14 +86,14 @@ fn part(
 
 fn named(args: &[ArrayRef], pattern: &str) -> SqlResult<ArrayRef> {
     let times = to_datetime(&args[0])?;
-    let names = times.iter().map(|us| us.and_then(|us| temporal::format(us, pattern)));
+    let names = times.iter().map(|us| us.and_then(|us| date_format::format(us, pattern)));
     Ok(Arc::new(names.collect::<StringArray>()))
 }
 
 fn date_format(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let (times, patterns) = (to_datetime(&args[0])?, to_strings(&args[1])?);
     let rows = times.iter().zip(patterns.iter());
-    let texts = rows.map(|(us, pattern)| temporal::format(us?, pattern?));
+    let texts = rows.map(|(us, pattern)| date_format::format(us?, pattern?));
     Ok(Arc::new(texts.collect::<StringArray>()))
 }
 

@@ -191,10 +191,10 @@ impl Dialect for Mysql {
             let span = parser.next_token().span;
             return Some(Ok(Expr::Value(bits.with_span(span))));
         }
-        if let Some(form) = crate::parser::forms::form(parser) {
+        if let Some(form) = crate::forms::form(parser) {
             return Some(form);
         }
-        if let Some(assignment) = crate::parser::forms::assignment(parser) {
+        if let Some(assignment) = crate::forms::assignment(parser) {
             return Some(assignment);
         }
         if let Some(negated) = not_exists(parser) {

@@ -11,6 +11,7 @@ pub mod constant;
 pub mod decimal;
 pub mod delimited;
 pub mod dialect;
+pub mod forms;
 pub mod hints;
 pub mod introducer;
 pub mod names;

@@ -7,7 +7,6 @@ mod alter;
 pub mod chains;
 mod comments;
 mod foreign;
-pub mod forms;
 mod grants;
 mod labels;
 mod lists;
