@@ -24,10 +24,10 @@ use placement::client::PlacementClient;
 use rpc::Pulse;
 use sql::planner::{PlannedSelect, QueryContext, TableResolver};
 use sql::query_threads;
-use sql::result::ResultColumn;
 use tonic::service::Routes;
 use types::columns::client_field;
 use types::{LeaseId, NodeId, SnapshotToken, Table, Timestamp};
+use values::column::ResultColumn;
 use values::error::SqlError;
 
 use crate::channel::{self, WorkerChannels};

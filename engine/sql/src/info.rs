@@ -9,13 +9,14 @@ use arrow::record_batch::RecordBatch;
 use placement::api::Catalog;
 use types::columns::ColumnsBuilder;
 use types::{Column, ColumnType, Error, IntWidth, Table, TableId, Value};
+use values::column::ResultColumn;
 use values::error::{SqlResult, no_table};
 
 use crate::ddl::has_numbers;
 use crate::engine::Engine;
 use crate::planner::planning_schema;
 use crate::privileges::Rights;
-use crate::result::{Reply, ResultColumn, WarningCount};
+use crate::result::{Reply, WarningCount};
 
 mod absent;
 mod cluster;

@@ -7,6 +7,7 @@
 pub mod bytes;
 pub mod calendar;
 pub mod coerce;
+pub mod column;
 pub mod date_format;
 pub mod error;
 pub mod json;

@@ -12,9 +12,10 @@ use futures::StreamExt;
 use mysql_common::constants::{CapabilityFlags, StatusFlags};
 use mysql_common::io::BufMutExt;
 use sql::panics;
-use sql::result::{BatchStream, Done, ResultColumn, WarningCount};
+use sql::result::{BatchStream, Done, WarningCount};
 use tokio::io::AsyncWrite;
 use tokio_util::sync::CancellationToken;
+use values::column::ResultColumn;
 use values::error::SqlError;
 
 use super::backend::SessionStatus;

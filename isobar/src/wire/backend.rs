@@ -6,11 +6,12 @@ use std::net::IpAddr;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use sql::result::{Reply, ResultColumn};
+use sql::result::Reply;
 use sql::variables::Changes;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use types::Value;
+use values::column::ResultColumn;
 use values::error::SqlError;
 
 use super::password::StoredPassword;

@@ -17,8 +17,8 @@ use arrow::array::{
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, TimeUnit, i256};
 use chrono::{DateTime, Days, NaiveDate, NaiveDateTime, Offset, TimeZone};
-use sql::result::ResultColumn;
 use types::ColumnType;
+use values::column::ResultColumn;
 use values::error::SqlError;
 
 use super::errors;

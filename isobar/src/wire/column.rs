@@ -4,9 +4,9 @@ use bytes::{BufMut, BytesMut};
 use mysql_common::collations::CollationId;
 use mysql_common::constants::{ColumnFlags, ColumnType as WireType};
 use mysql_common::io::BufMutExt;
-use sql::result::ResultColumn;
 use types::wide::WIDE_MAX_PRECISION;
 use types::{ColumnType, IntWidth};
+use values::column::ResultColumn;
 
 /// Most bytes of one utf8mb4 character.
 const CHARACTER_BYTES: u32 = 4;

@@ -18,11 +18,12 @@ use isobar::wire::{
     AuthPlugin, Backend, ConnectionInfo, Connections, InfileReceiver, KillScope, Options, Prepared,
     Server, Session, SessionStatus, StoredPassword,
 };
-use sql::result::{BatchStream, Done, Reply, ResultColumn, WarningCount};
+use sql::result::{BatchStream, Done, Reply, WarningCount};
 use sql::variables::Changes;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use types::{ColumnType, IntWidth, Labels, Value};
+use values::column::ResultColumn;
 use values::error::SqlError;
 
 /// Rows in one batch of `SELECT rows`.

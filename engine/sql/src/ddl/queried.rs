@@ -5,10 +5,9 @@
 use types::wide::WIDE_MAX_PRECISION;
 use types::{Column, ColumnId, ColumnType, Default, Table, Value};
 use values::coerce::{self, Place};
+use values::column::ResultColumn;
 use values::error::{SqlError, SqlResult};
 use values::temporal::Zone;
-
-use crate::result::ResultColumn;
 
 /// Longest name of a column, in characters.
 const LONGEST_NAME: usize = 64;

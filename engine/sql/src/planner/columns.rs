@@ -14,13 +14,13 @@ use functions::convert::is_string;
 use syntax::names::{Displayed, TableName};
 use types::columns::arrow_type;
 use types::{ColumnType, IntWidth, Table};
+use values::column::ResultColumn;
 use values::error::SqlResult;
 use values::temporal::fraction_digits;
 
 use super::duplicate_names::DUPLICATE_MARK;
 use super::years::is_year;
 use super::{PlannedSelect, ResolvedTable};
-use crate::result::ResultColumn;
 
 /// Length that a text of unknown length is announced with.
 const TEXT_LENGTH: u32 = 255;

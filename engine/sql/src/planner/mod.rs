@@ -63,10 +63,9 @@ use sqlparser::ast::{Query, Statement};
 use syntax::names::{displayed, tables_of};
 use types::Table;
 use types::columns::arrow_type;
+use values::column::ResultColumn;
 use values::error::{SqlResult, unsupported};
 use values::temporal::Zone;
-
-use crate::result::ResultColumn;
 
 pub use columns::{rename, result_type};
 pub use context::{compile, compile_with_warnings};

@@ -11,12 +11,13 @@ use sqlparser::ast::{
 use syntax::{parser, table_options};
 use tokio_util::sync::CancellationToken;
 use types::{Column, Error, Table, Value};
+use values::column::ResultColumn;
 use values::error::{SqlError, SqlResult, interrupted, no_database};
 
 use super::write::Write;
 use super::{Session, done, impossible};
 use crate::ddl::{self, Described, queried};
-use crate::result::{Reply, ResultColumn};
+use crate::result::Reply;
 
 impl Session {
     /// CREATE TABLE … SELECT. Its future is large, and so no part of every statement's.

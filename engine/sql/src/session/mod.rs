@@ -70,13 +70,14 @@ use syntax::{binary_literals, parser};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use types::{Error, SnapshotToken, Timestamp, Value};
+use values::column::ResultColumn;
 use values::error::{SqlError, SqlResult, interrupted, is_fault, no_database, unknown};
 
 use crate::engine::Engine;
 use crate::planner::QueryContext;
 use crate::privileges::{Need, Rights};
 use crate::reader::Shared;
-use crate::result::{Done, Reply, ResultColumn};
+use crate::result::{Done, Reply};
 use crate::storage::Savepoint;
 use crate::variables::Variables;
 use crate::{panics, rows};

@@ -13,13 +13,14 @@ use syntax::constant::literal;
 use syntax::names::table_name;
 use types::columns::ColumnsBuilder;
 use types::{ColumnType, Index, Table, Timestamp, Value, key, row};
+use values::column::ResultColumn;
 use values::error::{SqlResult, no_column};
 
 use super::locking::Finding;
 use super::select::plain_select;
 use super::{Session, tables};
 use crate::reader::Reader;
-use crate::result::{Reply, ResultColumn, WarningCount};
+use crate::result::{Reply, WarningCount};
 
 /// A table named alone in a FROM, and the name it goes by.
 pub(super) fn single(

@@ -20,6 +20,7 @@ use syntax::names::{self, TableName, tables_of};
 use syntax::statement::Stmt;
 use syntax::walk::walk;
 use types::{Column, ColumnType, SchemaVersion, SnapshotToken, TableId, Timestamp, Value};
+use values::column::ResultColumn;
 use values::error::{SqlError, SqlResult, unsupported};
 
 use super::columns::Answer;
@@ -31,7 +32,7 @@ use crate::analytic::AnalyticQuery;
 use crate::engine::Engine;
 use crate::planner::{self, PlannedSelect, TableResolver, short};
 use crate::reader::Reader;
-use crate::result::{BatchStream, Reply, ResultColumn, WarningCount};
+use crate::result::{BatchStream, Reply, WarningCount};
 use crate::router::{self, QueryFacts, Route, TableFacts};
 use crate::{access, query_threads};
 

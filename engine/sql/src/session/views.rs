@@ -18,6 +18,7 @@ use syntax::statement::DefineView;
 use syntax::walk::walk_mut;
 use types::wide::WIDE_MAX_PRECISION;
 use types::{Column, ColumnType, Error, SchemaVersion, TableId};
+use values::column::ResultColumn;
 use values::error::{SqlError, SqlResult, no_database, no_table, unsupported};
 
 use super::locking::factors;
@@ -25,7 +26,7 @@ use super::unfolding::MOST_READ;
 use super::write::Write;
 use super::{Session, done, impossible};
 use crate::ddl;
-use crate::result::{Reply, ResultColumn};
+use crate::result::Reply;
 
 /// Longest name that a column of a view takes from its expression, in characters.
 const MAX_NAME: usize = 64;

@@ -8,11 +8,12 @@ use functions::value::value_at;
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
 use sql::engine::{Engine, Host, Process};
-use sql::result::{Done, Reply, ResultColumn};
+use sql::result::{Done, Reply};
 use sql::session::{Session, SessionInfo};
 use sql::storage::memory::MemoryStorage;
 use tokio_util::sync::CancellationToken;
 use values::coerce::text;
+use values::column::ResultColumn;
 use values::error::SqlError;
 
 /// A server without connections.

@@ -2,8 +2,9 @@
 //! definitions to send.
 
 use arrow::array::timezone::Tz;
-use sql::result::{BatchStream, Reply, ResultColumn, WarningCount};
+use sql::result::{BatchStream, Reply, WarningCount};
 use tokio_util::sync::CancellationToken;
+use values::column::ResultColumn;
 
 use super::{Connection, End, attend};
 use crate::wire::answer::{self, Format, Rows};
