@@ -1,4 +1,4 @@
-//! MySQL statements: parsing, planning, catalog, rows, functions.
+//! MySQL statements: planning, definitions of tables, catalog views, rows, sessions.
 //!
 //! It knows no sockets and no columnar replicas beyond the trait in [`analytic`].
 #![cfg_attr(test, allow(clippy::unwrap_used))]

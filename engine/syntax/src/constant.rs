@@ -1,4 +1,6 @@
-//! Literals as values, and values as literals: the forms that need no planner.
+//! Literals as values, and values as literals.
+//!
+//! Nothing is computed here: what is more than a literal is its caller's.
 
 use sqlparser::ast::{Expr, Ident, UnaryOperator, Value as SqlValue, ValueWithSpan};
 use types::value::format_double;

@@ -1,4 +1,6 @@
 //! The tables a query names, and what its columns are called.
+//!
+//! Whether there is a table of a name is not asked.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;

@@ -1,4 +1,6 @@
 //! What a client can ask for, after parsing.
+//!
+//! It says what was written: no name is looked up.
 
 use sqlparser::ast::{
     ColumnDef, CreateIndex, CreateTable, Delete, Expr, Insert, ObjectName, Query, Update,
