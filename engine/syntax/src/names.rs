@@ -13,7 +13,9 @@ use values::error::{SqlResult, no_database_selected, unsupported};
 use crate::walk::walk;
 
 /// A table, by its names in lower case.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct TableName {
     /// Database.
     pub database: String,

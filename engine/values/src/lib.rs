@@ -11,6 +11,7 @@ pub mod column;
 pub mod date_format;
 pub mod error;
 pub mod json;
+pub mod mysql_type;
 pub mod numbers;
 pub mod sql_mode;
 pub mod temporal;

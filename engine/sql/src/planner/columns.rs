@@ -16,14 +16,16 @@ use types::columns::arrow_type;
 use types::{ColumnType, IntWidth, Table};
 use values::column::ResultColumn;
 use values::error::SqlResult;
+use values::mysql_type::NOT_FIXED;
 use values::temporal::fraction_digits;
 
+use super::bound::OutputColumn;
 use super::duplicate_names::DUPLICATE_MARK;
 use super::years::is_year;
 use super::{PlannedSelect, ResolvedTable};
 
 /// Length that a text of unknown length is announced with.
-const TEXT_LENGTH: u32 = 255;
+pub(super) const TEXT_LENGTH: u32 = 255;
 
 /// Where a column of a result comes from.
 struct Origin {
@@ -71,6 +73,45 @@ pub fn finish(
             }
             _ => exprs.push(input),
         }
+        columns.push(column);
+    }
+    let plan = if recast { LogicalPlanBuilder::from(plan).project(exprs)?.build()? } else { plan };
+    Ok(PlannedSelect { plan, columns })
+}
+
+/// Describes the columns of a bound query's plan, and casts those that the plan has at another type.
+pub fn described(
+    plan: LogicalPlan,
+    output: &[OutputColumn],
+    resolved: &HashMap<TableName, ResolvedTable>,
+) -> SqlResult<PlannedSelect> {
+    let mut columns = Vec::with_capacity(output.len());
+    let mut exprs = Vec::with_capacity(output.len());
+    let mut recast = false;
+    for (shown, (qualifier, field)) in output.iter().zip(plan.schema().iter()) {
+        let origin = shown.origin.as_ref().and_then(|origin| {
+            let table = resolved.get(&origin.table)?.table.clone()?;
+            Some(Origin { table, alias: origin.alias.clone(), position: origin.position })
+        });
+        // What is computed from quotients has its digits from the rules for them.
+        let ty = match shown.ty.column {
+            Some(ColumnType::Decimal { .. }) => result_type(field.data_type(), 0),
+            ty => ty,
+        };
+        let mut column = describe(origin, ty, field.is_nullable());
+        column.name.clone_from(&shown.name);
+        if column.ty == Some(ColumnType::Double) && shown.ty.digits < NOT_FIXED {
+            column.decimals = Some(shown.ty.digits);
+        }
+        let input = Expr::Column(PlanColumn::from((qualifier, field)));
+        exprs.push(match column.ty.map(arrow_type) {
+            Some(ty) if ty != *field.data_type() => {
+                recast = true;
+                Expr::Cast(Cast::new(Box::new(input), ty))
+                    .alias_qualified(qualifier.cloned(), field.name())
+            }
+            _ => input,
+        });
         columns.push(column);
     }
     let plan = if recast { LogicalPlanBuilder::from(plan).project(exprs)?.build()? } else { plan };

@@ -21,6 +21,7 @@ use sqlparser::ast::{Expr, Query, Statement};
 use syntax::names::{Displayed, TableName};
 use values::error::{SqlResult, external, no_table};
 
+use super::bound::BoundQuery;
 use super::dependencies::Relations;
 use super::scopes::Around;
 use super::typing::{MysqlOperators, operators};
@@ -161,6 +162,18 @@ pub fn plan(
     let mut planned = columns::finish(plan, resolved, displayed)?;
     planned.plan = super::nullsafe::equations(super::correlated::joined(planned.plan)?)?;
     Ok(planned)
+}
+
+/// Plans a bound query.
+pub fn plan_bound(
+    bound: &BoundQuery,
+    query_context: &QueryContext,
+    resolved: &HashMap<TableName, ResolvedTable>,
+) -> SqlResult<PlannedSelect> {
+    let zone = query_context.zone()?;
+    let operators = operators(zone, &query_context.time_zone, query_context.zero_dates());
+    let plan = super::bound::lower(bound, resolved, &operators)?;
+    columns::described(operators.finish(plan, resolved)?, &bound.output, resolved)
 }
 
 /// One expression over the columns of a schema, ready to evaluate. Names in the schema are in

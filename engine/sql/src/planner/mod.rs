@@ -4,6 +4,7 @@
 //! or talks to a session. What a query needs of its session comes in a [`QueryContext`].
 
 mod aggregates;
+mod bound;
 mod branches;
 mod calls;
 mod caseless;
@@ -208,8 +209,13 @@ pub async fn plan_query(
         let table = tables.resolve(&name.database, &name.table).await?;
         resolved.insert(name, table);
     }
-    let displayed = displayed(&query);
     let hidden = tables.shows_hidden();
+    match bound::bind(&query, context, &resolved, hidden) {
+        Ok(bound) => return context::plan_bound(&bound, context, &resolved),
+        Err(bound::Unbound::Wrong(error)) => return Err(error),
+        Err(bound::Unbound::NotYet) => {}
+    }
+    let displayed = displayed(&query);
     let query = rewrite::rewrite(query, context, &resolved, hidden)?;
     context::plan(query, context, state, (&resolved, hidden), &displayed)
 }

@@ -46,6 +46,24 @@ pub fn call(name: &str, args: Vec<Expr>) -> Result<Expr> {
     Ok(Expr::ScalarFunction(ScalarFunction::new_udf(function, args)))
 }
 
+/// The function that computes an operator of two numbers; `None` of any other.
+pub(super) fn arithmetic(operator: &BinaryOperator) -> Option<&'static str> {
+    Some(match operator {
+        BinaryOperator::Plus => "mysql_add",
+        BinaryOperator::Minus => "mysql_sub",
+        BinaryOperator::Multiply => "mysql_mul",
+        BinaryOperator::Divide => "mysql_div",
+        BinaryOperator::Modulo => "mysql_mod",
+        BinaryOperator::MyIntegerDivide => "mysql_int_div",
+        BinaryOperator::BitwiseAnd => "mysql_bit_and",
+        BinaryOperator::BitwiseOr => "mysql_bit_or",
+        BinaryOperator::BitwiseXor => "mysql_bit_xor",
+        BinaryOperator::PGBitwiseShiftLeft => "mysql_shift_left",
+        BinaryOperator::PGBitwiseShiftRight => "mysql_shift_right",
+        _ => return None,
+    })
+}
+
 impl ExprPlanner for MysqlOperators {
     fn plan_binary_op(
         &self,
@@ -53,19 +71,8 @@ impl ExprPlanner for MysqlOperators {
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
         let RawBinaryExpr { op, left, right } = raw;
-        let function = match &op {
-            BinaryOperator::Plus => "mysql_add",
-            BinaryOperator::Minus => "mysql_sub",
-            BinaryOperator::Multiply => "mysql_mul",
-            BinaryOperator::Divide => "mysql_div",
-            BinaryOperator::Modulo => "mysql_mod",
-            BinaryOperator::MyIntegerDivide => "mysql_int_div",
-            BinaryOperator::BitwiseAnd => "mysql_bit_and",
-            BinaryOperator::BitwiseOr => "mysql_bit_or",
-            BinaryOperator::BitwiseXor => "mysql_bit_xor",
-            BinaryOperator::PGBitwiseShiftLeft => "mysql_shift_left",
-            BinaryOperator::PGBitwiseShiftRight => "mysql_shift_right",
-            _ => return self.truth_op(RawBinaryExpr { op, left, right }, schema),
+        let Some(function) = arithmetic(&op) else {
+            return self.truth_op(RawBinaryExpr { op, left, right }, schema);
         };
         let (left, right) = (literal::number(left), literal::number(right));
         Ok(PlannerResult::Planned(call(function, vec![left, right])?))

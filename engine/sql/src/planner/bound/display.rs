@@ -1,0 +1,158 @@
+//! Bound queries as text, for golden scripts and whoever looks for a fault in one. Nothing parses it.
+
+use std::fmt::{self, Display, Formatter};
+
+use types::Value;
+
+use super::tree::{
+    BoundQuery, ColumnId, Comparison, Connective, Node, Relation, Scalar, Scan, SortKey,
+};
+
+impl Display for BoundQuery {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write_relation(&self.relation, 0, f)?;
+        for column in &self.output {
+            write!(f, "column {} `{}`", column.id, column.name)?;
+            match column.ty.column {
+                Some(ty) => write!(f, " {ty}")?,
+                None => f.write_str(" null")?,
+            }
+            if let Some(origin) = &column.origin {
+                write!(f, " of {}.{}", origin.table.database, origin.table.table)?;
+            }
+            f.write_str("\n")?;
+        }
+        Ok(())
+    }
+}
+
+fn write_relation(relation: &Relation, depth: usize, f: &mut Formatter<'_>) -> fmt::Result {
+    write!(f, "{:1$}", "", depth * 2)?;
+    let input = match relation {
+        Relation::OneRow => return f.write_str("one row\n"),
+        Relation::Scan(scan) => return write_scan(scan, f),
+        Relation::Filter { input, condition } => {
+            writeln!(f, "filter {condition}")?;
+            input
+        }
+        Relation::Map { input, columns } => {
+            f.write_str("map ")?;
+            write_list(columns, f, |(id, scalar), f| write!(f, "{id} = {scalar}"))?;
+            f.write_str("\n")?;
+            input
+        }
+        Relation::Sort { input, by } => {
+            f.write_str("sort by ")?;
+            write_list(by, f, |SortKey { column, descending }, f| {
+                write!(f, "{column}{}", if *descending { " desc" } else { "" })
+            })?;
+            f.write_str("\n")?;
+            input
+        }
+        Relation::Limit { input, skip, fetch } => {
+            write!(f, "limit skip {skip}")?;
+            match fetch {
+                Some(fetch) => writeln!(f, " fetch {fetch}")?,
+                None => f.write_str("\n")?,
+            }
+            input
+        }
+    };
+    write_relation(input, depth + 1, f)
+}
+
+fn write_scan(scan: &Scan, f: &mut Formatter<'_>) -> fmt::Result {
+    write!(f, "scan {}.{}", scan.table.database, scan.table.table)?;
+    if let Some(alias) = &scan.alias {
+        write!(f, " as {alias}")?;
+    }
+    f.write_str(": ")?;
+    write_list(&scan.columns, f, |(place, id), f| write!(f, "{id} at {place}"))?;
+    f.write_str("\n")
+}
+
+fn write_list<T>(
+    items: &[T],
+    f: &mut Formatter<'_>,
+    mut write: impl FnMut(&T, &mut Formatter<'_>) -> fmt::Result,
+) -> fmt::Result {
+    for (at, item) in items.iter().enumerate() {
+        if at > 0 {
+            f.write_str(", ")?;
+        }
+        write(item, f)?;
+    }
+    Ok(())
+}
+
+impl Display for ColumnId {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}", self.0)
+    }
+}
+
+impl Display for Scalar {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.node {
+            Node::Column(id) => write!(f, "{id}"),
+            Node::Literal(Value::String(text)) => write!(f, "'{}'", text.replace('\'', "''")),
+            Node::Literal(value) => write!(f, "{value}"),
+            Node::Call { function, args } => {
+                write!(f, "{function}(")?;
+                write_list(args, f, |arg, f| write!(f, "{arg}"))?;
+                f.write_str(")")
+            }
+            Node::Arithmetic { function, left, right } => write!(f, "{function}({left}, {right})"),
+            Node::Compare { comparison, left, right } => {
+                write!(f, "({left} {} {right})", symbol(*comparison))
+            }
+            Node::Logic { connective, left, right } => {
+                let word = match connective {
+                    Connective::And => "and",
+                    Connective::Or => "or",
+                    Connective::Xor => "xor",
+                };
+                write!(f, "({left} {word} {right})")
+            }
+            Node::Not(value) => write!(f, "not({value})"),
+            Node::IsNull { value, negated } => write!(f, "({value} is {}null)", not(*negated)),
+            Node::IsTruth { value, truth, negated } => {
+                write!(f, "({value} is {}{truth})", not(*negated))
+            }
+            Node::In { value, list, negated } => {
+                write!(f, "({value} {}in (", not(*negated))?;
+                write_list(list, f, |item, f| write!(f, "{item}"))?;
+                f.write_str("))")
+            }
+            Node::Like { text, pattern, negated } => {
+                write!(f, "({text} {}like {pattern})", not(*negated))
+            }
+            Node::Case { branches, otherwise } => {
+                f.write_str("case")?;
+                for (when, then) in branches {
+                    write!(f, " when {when} then {then}")?;
+                }
+                if let Some(last) = otherwise {
+                    write!(f, " else {last}")?;
+                }
+                f.write_str(" end")
+            }
+        }
+    }
+}
+
+fn not(negated: bool) -> &'static str {
+    if negated { "not " } else { "" }
+}
+
+fn symbol(comparison: Comparison) -> &'static str {
+    match comparison {
+        Comparison::Equal => "=",
+        Comparison::NotEqual => "<>",
+        Comparison::Less => "<",
+        Comparison::LessOrEqual => "<=",
+        Comparison::Greater => ">",
+        Comparison::GreaterOrEqual => ">=",
+        Comparison::NullSafeEqual => "<=>",
+    }
+}

@@ -1,0 +1,230 @@
+//! A bound query: names are columns, every expression has its MySQL type, and nothing is text any more.
+//!
+//! It says what is asked, never how it is computed: lowering makes a plan of it. It can be kept, cached and sent, so
+//! nothing in it points into a session, a catalog or a plan.
+
+use serde::{Deserialize, Serialize};
+use syntax::names::TableName;
+use types::Value;
+use values::mysql_type::MysqlType;
+
+/// A column of a query: of a table in its FROM, or computed. Unique within the query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ColumnId(pub u32);
+
+/// A bound query.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BoundQuery {
+    /// Its rows.
+    pub relation: Relation,
+    /// Its columns, in order.
+    pub output: Vec<OutputColumn>,
+}
+
+/// A column of a result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutputColumn {
+    /// Which it is.
+    pub id: ColumnId,
+    /// What it is called: its alias, or what the client wrote.
+    pub name: String,
+    /// The table's column that it shows, if it is no more than that.
+    pub origin: Option<Origin>,
+    /// Its type.
+    pub ty: MysqlType,
+}
+
+/// The place that a column comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Its table.
+    pub table: TableName,
+    /// What the query calls the table.
+    pub alias: String,
+    /// Which of the table's columns it is, hidden ones counted.
+    pub position: usize,
+}
+
+/// Rows of named columns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Relation {
+    /// One row without columns.
+    OneRow,
+    /// The rows of a table.
+    Scan(Scan),
+    /// The rows for which the condition is true.
+    Filter {
+        /// Of these rows.
+        input: Box<Relation>,
+        /// A truth value, or a number that is taken for one.
+        condition: Scalar,
+    },
+    /// For each row a row of these columns.
+    Map {
+        /// Of these rows.
+        input: Box<Relation>,
+        /// The columns, in order.
+        columns: Vec<(ColumnId, Scalar)>,
+    },
+    /// The rows in an order.
+    Sort {
+        /// These rows.
+        input: Box<Relation>,
+        /// What decides first comes first.
+        by: Vec<SortKey>,
+    },
+    /// Some of the rows.
+    Limit {
+        /// Of these.
+        input: Box<Relation>,
+        /// Rows that are left out before the first.
+        skip: u64,
+        /// Rows at most; all with `None`.
+        fetch: Option<u64>,
+    },
+}
+
+/// A table that is read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scan {
+    /// Which.
+    pub table: TableName,
+    /// What the query calls it; its own name if `None`.
+    pub alias: Option<String>,
+    /// The columns in scope: place among the table's, hidden ones counted, and which it is here.
+    pub columns: Vec<(usize, ColumnId)>,
+}
+
+/// What rows are sorted by. NULL is less than everything.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SortKey {
+    /// The column.
+    pub column: ColumnId,
+    /// Whether the greatest comes first.
+    pub descending: bool,
+}
+
+/// An expression and its type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scalar {
+    /// What it is.
+    pub node: Node,
+    /// What its values are.
+    pub ty: MysqlType,
+}
+
+/// Forms of expressions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Node {
+    /// A column.
+    Column(ColumnId),
+    /// A value of the text.
+    Literal(Value),
+    /// A function of ours.
+    Call {
+        /// Its name.
+        function: String,
+        /// Its arguments.
+        args: Vec<Scalar>,
+    },
+    /// An operator of two numbers, by the function that computes it.
+    Arithmetic {
+        /// The function's name.
+        function: String,
+        /// Left operand.
+        left: Box<Scalar>,
+        /// Right operand.
+        right: Box<Scalar>,
+    },
+    /// Two values compared, at the type that MySQL compares such at.
+    Compare {
+        /// How.
+        comparison: Comparison,
+        /// Left operand.
+        left: Box<Scalar>,
+        /// Right operand.
+        right: Box<Scalar>,
+    },
+    /// Two truth values.
+    Logic {
+        /// How.
+        connective: Connective,
+        /// Left operand.
+        left: Box<Scalar>,
+        /// Right operand.
+        right: Box<Scalar>,
+    },
+    /// The opposite of a truth value.
+    Not(Box<Scalar>),
+    /// Whether a value is NULL.
+    IsNull {
+        /// The value.
+        value: Box<Scalar>,
+        /// IS NOT NULL.
+        negated: bool,
+    },
+    /// Whether a truth value is this one.
+    IsTruth {
+        /// The value.
+        value: Box<Scalar>,
+        /// TRUE or FALSE.
+        truth: bool,
+        /// IS NOT.
+        negated: bool,
+    },
+    /// Whether a value is one of a list.
+    In {
+        /// The value.
+        value: Box<Scalar>,
+        /// The list.
+        list: Vec<Scalar>,
+        /// NOT IN.
+        negated: bool,
+    },
+    /// Whether a text fits a pattern with the escape character `\`.
+    Like {
+        /// The text.
+        text: Box<Scalar>,
+        /// The pattern.
+        pattern: Box<Scalar>,
+        /// NOT LIKE.
+        negated: bool,
+    },
+    /// The result of the first condition that is true.
+    Case {
+        /// Conditions, each a truth value, and their results.
+        branches: Vec<(Scalar, Scalar)>,
+        /// The result where none is true; NULL without.
+        otherwise: Option<Box<Scalar>>,
+    },
+}
+
+/// How two values are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Comparison {
+    /// `=`
+    Equal,
+    /// `<>`
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+    /// `<=>`
+    NullSafeEqual,
+}
+
+/// How two truth values are connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Connective {
+    /// AND
+    And,
+    /// OR
+    Or,
+    /// XOR
+    Xor,
+}
