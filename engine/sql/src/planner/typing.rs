@@ -380,26 +380,30 @@ impl MysqlOperators {
         }
     }
 
-    /// Items of a list at the type of what is looked up in it; item by item where that fails.
+    /// Items of a list at the type of what is looked up in it; those by themselves with which that fails, and choices.
     fn list(&self, list: InList, schema: &DFSchema) -> Result<Transformed<Expr>> {
         let InList { expr, list, negated } = list;
         let ty = expr.get_type(schema)?;
-        let mut items = Vec::with_capacity(list.len());
-        let mut uniform = true;
+        let (mut items, mut equal) = (Vec::with_capacity(list.len()), Vec::new());
         for item in list {
             let item = super::labels::label(item, &expr, schema);
             let (left, right) = self.align((*expr).clone(), item, schema)?;
-            uniform &= left == *expr;
-            items.push((left, right));
+            if (left == *expr || ty == DataType::Null) && !chooses(&right)? {
+                items.push(right);
+                continue;
+            }
+            let (left, right) = (Box::new(left), Box::new(right));
+            let one = Expr::BinaryExpr(BinaryExpr::new(left, Operator::Eq, right));
+            equal.push(quotients::kept(one, schema)?.0);
         }
-        if uniform || ty == DataType::Null {
-            let list = items.into_iter().map(|(_, item)| item).collect();
-            return Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })));
+        if equal.is_empty() {
+            return Ok(Transformed::yes(Expr::InList(InList { expr, list: items, negated })));
         }
-        let equal = items.into_iter().map(|(left, right)| {
-            Expr::BinaryExpr(BinaryExpr::new(Box::new(left), Operator::Eq, Box::new(right)))
-        });
-        let any = equal.reduce(|a, b| a.or(b)).unwrap_or_else(|| lit(false));
+        if !items.is_empty() {
+            let list = Expr::InList(InList { expr, list: items, negated: false });
+            equal.insert(0, quotients::kept(list, schema)?.0);
+        }
+        let any = equal.into_iter().reduce(|a, b| a.or(b)).unwrap_or_else(|| lit(false));
         Ok(Transformed::yes(if negated { Expr::Not(Box::new(any)) } else { any }))
     }
 }
@@ -511,6 +515,12 @@ fn is_column(expr: &Expr) -> bool {
         Expr::Alias(alias) => is_column(&alias.expr),
         expr => matches!(expr, Expr::Column(_) | Expr::OuterReferenceColumn(..)),
     }
+}
+
+/// Whether an expression chooses between others. DataFusion takes such an item of a list for a constant if its first result
+/// is one: it asks what the list is over no rows, where no condition of a CASE is false.
+fn chooses(item: &Expr) -> Result<bool> {
+    item.exists(|part| Ok(matches!(part, Expr::Case(_))))
 }
 
 fn truth(expr: Expr, schema: &DFSchema) -> Result<Expr> {
