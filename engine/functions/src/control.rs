@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::compute::kernels::cmp;
 use arrow::compute::kernels::zip::zip;
-use arrow::compute::{is_not_null, not, nullif};
+use arrow::compute::{and_kleene, is_not_null, not, nullif};
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{Result, ScalarValue};
 use values::error::{SqlResult, too_many_rows};
@@ -20,6 +20,7 @@ use super::{Function, truth, whole};
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[
     Function::new("mysql_truth", 1..=1, truth, |a, _| Ok(Arc::new(to_bool(&a[0])?))),
+    Function::new("isobar_both", 2..=2, truth, both),
     Function::new("mysql_if", 3..=3, |t, _| Ok(common(t.get(1..).unwrap_or(t))), mysql_if),
     Function::new("mysql_coalesce", 1..=99, |t, _| Ok(common(t)), coalesce),
     Function::new("mysql_nullif", 2..=2, first_type, mysql_nullif),
@@ -28,6 +29,11 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("isnull", 1..=1, whole, isnull),
     Function::new("isobar_only_row", 2..=2, first_type, only_row),
 ];
+
+/// Two truth values with AND between them, both of them computed for every row.
+fn both(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    Ok(Arc::new(arrow(and_kleene(&to_bool(&args[0])?, &to_bool(&args[1])?))?))
+}
 
 /// A value, if it comes of no more than one row.
 fn only_row(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {

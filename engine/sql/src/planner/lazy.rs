@@ -1,5 +1,5 @@
 //! What a statement does not ask for is not computed, where computing it may fail: branches of IF, IFNULL and COALESCE that
-//! are not taken, and conditions behind one that decides already.
+//! are not taken, and conditions behind one that decides already. The two of a BETWEEN are computed together.
 //!
 //! DataFusion computes a function's arguments for all rows, and both sides of AND as often as not: `IF(a > b, a - b, 0)` and
 //! `a > b AND a - b < 9` were error 1690 for rows that ask for no difference. No value and no key of a join or of a table
@@ -12,7 +12,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, TableReference};
 use datafusion::logical_expr::expr::{Case, ScalarFunction};
 use datafusion::logical_expr::utils::{conjunction, disjunction, split_binary};
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, Operator, lit};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, Operator, binary_expr, lit};
 use functions::control::common;
 
 use super::typing::{MysqlOperators, call};
@@ -98,28 +98,64 @@ pub(super) fn behind(left: &Expr, operator: Operator, right: Expr) -> Result<Exp
         _ => (disjunction(before).map(Expr::is_not_true), 1),
     };
     let Some(open) = open else { return Ok(right) };
+    only_where(open, right, Some(decided))
+}
+
+/// BETWEEN's two comparisons, or NOT BETWEEN's with OR, of which MySQL computes both, or none where the value that is
+/// compared is NULL. As an AND they would be computed one after the other if one may fail, in an order that is the reader's.
+pub(super) fn together(low: Expr, operator: Operator, high: Expr) -> Result<Expr> {
+    let fails = may_fail(&low)? || may_fail(&high)?;
+    if !fails || is_more(&low)? || is_more(&high)? {
+        return Ok(binary_expr(low, operator, high));
+    }
+    let value = match &low {
+        Expr::BinaryExpr(compared) if parts_of(&compared.left) <= MOST_TWICE => {
+            Some((*compared.left).clone())
+        }
+        _ => None,
+    };
+    let both = match operator {
+        Operator::And => call("isobar_both", vec![low, high])?,
+        // Beyond an end: not within both.
+        _ => {
+            let within = vec![Expr::Not(Box::new(low)), Expr::Not(Box::new(high))];
+            Expr::Not(Box::new(call("isobar_both", within)?))
+        }
+    };
+    match value {
+        Some(value) => only_where(value.is_not_null(), both, None),
+        None => Ok(both),
+    }
+}
+
+/// A truth value, computed for such rows alone as are `open`; of others it is what is decided, or NULL.
+fn only_where(open: Expr, truth: Expr, decided: Option<i64>) -> Result<Expr> {
     // Of truth values DataFusion would make AND and OR again.
-    let number = Expr::Cast(Cast::new(Box::new(right), DataType::Int64));
+    let number = Expr::Cast(Cast::new(Box::new(truth), DataType::Int64));
     let when_then = vec![(Box::new(open), Box::new(number))];
-    let case = Case::new(None, when_then, Some(Box::new(lit(decided))));
+    let case = Case::new(None, when_then, decided.map(|decided| Box::new(lit(decided))));
     call("mysql_truth", vec![Expr::Case(case)])
 }
 
 /// The tables of an expression's columns; `None` if it is more than a function of these.
 fn tables(expr: &Expr) -> Result<Option<HashSet<TableReference>>> {
-    let more = expr.is_volatile()
-        || expr.exists(|part| {
-            Ok(matches!(
-                part,
-                Expr::ScalarSubquery(_)
-                    | Expr::Exists(_)
-                    | Expr::InSubquery(_)
-                    | Expr::OuterReferenceColumn(..)
-                    | Expr::WindowFunction(_)
-            ))
-        })?;
     let tables = expr.column_refs().into_iter().map(|column| column.relation.clone());
-    Ok(if more { None } else { tables.collect() })
+    Ok(if is_more(expr)? { None } else { tables.collect() })
+}
+
+/// Whether an expression is more than a function of its row's columns.
+fn is_more(expr: &Expr) -> Result<bool> {
+    let more = expr.exists(|part| {
+        Ok(matches!(
+            part,
+            Expr::ScalarSubquery(_)
+                | Expr::Exists(_)
+                | Expr::InSubquery(_)
+                | Expr::OuterReferenceColumn(..)
+                | Expr::WindowFunction(_)
+        ))
+    })?;
+    Ok(more || expr.is_volatile())
 }
 
 /// Whether an expression may be error 1690 for some row.

@@ -23,6 +23,10 @@ use super::{QueryContext, ResolvedTable, calls, tuples, ungrouped, wildcards};
 
 /// Tables that one SELECT joins at most.
 const MOST_TABLES: usize = 61;
+/// What stands between the comparisons of BETWEEN: an AND of which both sides are computed, or none.
+pub const BOTH: &str = "both";
+/// The same of NOT BETWEEN: an OR.
+pub const EITHER: &str = "either";
 
 struct Rewriter<'a> {
     context: &'a QueryContext,
@@ -525,10 +529,11 @@ fn not_if(negated: bool, expr: Expr) -> Expr {
 
 fn between(expr: Expr, negated: bool, low: Expr, high: Expr) -> Expr {
     let (low_op, high_op, both) = if negated {
-        (BinaryOperator::Lt, BinaryOperator::Gt, BinaryOperator::Or)
+        (BinaryOperator::Lt, BinaryOperator::Gt, EITHER)
     } else {
-        (BinaryOperator::GtEq, BinaryOperator::LtEq, BinaryOperator::And)
+        (BinaryOperator::GtEq, BinaryOperator::LtEq, BOTH)
     };
+    let both = BinaryOperator::Custom(both.to_owned());
     Expr::Nested(Box::new(op(op(expr.clone(), low_op, low), both, op(expr, high_op, high))))
 }
 
@@ -603,6 +608,7 @@ fn is_truth(expr: &Expr) -> bool {
                 | BinaryOperator::And
                 | BinaryOperator::Or
                 | BinaryOperator::Xor
+                | BinaryOperator::Custom(_)
         ),
         Expr::UnaryOp { op, .. } => syntax::dialect::is_not(*op),
         Expr::IsNull(_)

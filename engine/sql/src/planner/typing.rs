@@ -22,8 +22,10 @@ use values::error::{external, unknown, unsupported};
 use values::temporal::Zone;
 
 use super::fractional_seconds::{Tables, has_fractions, spelled, states_fractions};
+use super::lazy::{behind, together};
 use super::literal;
 use super::quotients::{self, Sums};
+use super::rewrite::{BOTH, EITHER};
 
 /// What the column of a subquery is called while types are compared; no client's column is.
 const FOUND: &str = "__found";
@@ -97,12 +99,18 @@ impl MysqlOperators {
             BinaryOperator::Gt => Operator::Gt,
             BinaryOperator::GtEq => Operator::GtEq,
             BinaryOperator::Spaceship => Operator::IsNotDistinctFrom,
+            BinaryOperator::Custom(name) if name == BOTH => {
+                return Ok(PlannerResult::Planned(together(left, Operator::And, right)?));
+            }
+            BinaryOperator::Custom(name) if name == EITHER => {
+                return Ok(PlannerResult::Planned(together(left, Operator::Or, right)?));
+            }
             _ => return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right })),
         };
         let (left, right) = match &op {
             BinaryOperator::And | BinaryOperator::Or | BinaryOperator::Xor => {
                 let (left, right) = (truth(left, schema)?, truth(right, schema)?);
-                let right = super::lazy::behind(&left, operator, right)?;
+                let right = behind(&left, operator, right)?;
                 (left, right)
             }
             BinaryOperator::Eq | BinaryOperator::NotEq | BinaryOperator::Spaceship => {

@@ -111,6 +111,8 @@ impl Display for Scalar {
                     Connective::And => "and",
                     Connective::Or => "or",
                     Connective::Xor => "xor",
+                    Connective::Both => "both",
+                    Connective::Either => "either",
                 };
                 write!(f, "({left} {word} {right})")
             }

@@ -19,6 +19,7 @@ use super::tree::{
     BoundQuery, ColumnId, Comparison, Connective, Node, Relation, Scalar, Scan, SortKey,
 };
 use crate::planner::ResolvedTable;
+use crate::planner::rewrite::{BOTH, EITHER};
 use crate::planner::typing::MysqlOperators;
 
 /// Most rows that plans count to: their limits travel with 32 bits, and a limit is added to its offset first.
@@ -169,6 +170,8 @@ impl Lowering<'_> {
                     Connective::And => BinaryOperator::And,
                     Connective::Or => BinaryOperator::Or,
                     Connective::Xor => BinaryOperator::Xor,
+                    Connective::Both => BinaryOperator::Custom(BOTH.to_owned()),
+                    Connective::Either => BinaryOperator::Custom(EITHER.to_owned()),
                 };
                 self.operator(operator, (left, right), schema)?
             }

@@ -16,6 +16,7 @@ use values::mysql_type::MysqlType;
 use super::scope::{Clause, Scope, ScopeColumn};
 use super::tree::{Comparison, Connective, Node, Scalar};
 use super::{call_types, literal};
+use crate::planner::rewrite::{BOTH, EITHER};
 
 /// Why a query is not bound.
 pub enum Unbound {
@@ -136,6 +137,12 @@ impl Scalars<'_> {
             BinaryOperator::And => return Ok(logic(Connective::And, left, right)),
             BinaryOperator::Or => return Ok(logic(Connective::Or, left, right)),
             BinaryOperator::Xor => return Ok(logic(Connective::Xor, left, right)),
+            BinaryOperator::Custom(name) if name == BOTH => {
+                return Ok(logic(Connective::Both, left, right));
+            }
+            BinaryOperator::Custom(name) if name == EITHER => {
+                return Ok(logic(Connective::Either, left, right));
+            }
             operator => match crate::planner::typing::arithmetic(operator) {
                 Some(function) => function,
                 None => return Err(Unbound::NotYet),

@@ -227,4 +227,8 @@ pub enum Connective {
     Or,
     /// XOR
     Xor,
+    /// The AND of a BETWEEN's comparisons: both are computed, or none.
+    Both,
+    /// The OR of a NOT BETWEEN's.
+    Either,
 }
