@@ -167,13 +167,18 @@ fn round(args: &[ArrayRef], ty: &DataType, cut: bool) -> SqlResult<ArrayRef> {
         _ => {
             let numbers = to_type(&number, &DataType::Decimal128(38, 0))?;
             let numbers = numbers.as_primitive::<Decimal128Type>();
+            let (name, ends) = match ty {
+                DataType::UInt64 => ("BIGINT UNSIGNED", 0..=i128::from(u64::MAX)),
+                _ => ("BIGINT", i128::from(i64::MIN)..=i128::from(i64::MAX)),
+            };
             let rounded = numbers.iter().zip(digits.iter()).map(|(n, d)| {
-                let (n, d) = (n?, d?.clamp(-38, 0));
-                round_exact(n, -d, cut)
+                let (Some(n), Some(d)) = (n, d) else { return Ok(None) };
+                let rounded = round_exact(n, -d.clamp(-38, 0), cut).filter(|n| ends.contains(n));
+                rounded.map(Some).ok_or_else(|| out_of_range(name, "round"))
             });
+            let rounded = rounded.collect::<SqlResult<Decimal128Array>>()?;
             let rounded: ArrayRef = Arc::new(
                 rounded
-                    .collect::<Decimal128Array>()
                     .with_precision_and_scale(38, 0)
                     .map_err(|_| out_of_range("BIGINT", "round"))?,
             );
