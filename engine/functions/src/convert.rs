@@ -332,6 +332,19 @@ pub fn to_u64(array: &ArrayRef) -> SqlResult<UInt64Array> {
     })
 }
 
+/// As the 64 bits of operators and functions of bits: of a DOUBLE and of a DECIMAL those of the nearest BIGINT, of what spells
+/// a number those of a BIGINT UNSIGNED. What BIGINT and BIGINT UNSIGNED have in common is a DECIMAL here, and neither to MySQL.
+pub fn to_bits(array: &ArrayRef) -> SqlResult<UInt64Array> {
+    Ok(match array.data_type() {
+        DataType::Decimal128(20, 0) => to_u64(array)?,
+        DataType::Decimal128(..)
+        | DataType::Decimal256(..)
+        | DataType::Float64
+        | DataType::Float32 => to_i64(array)?.unary(i64::cast_unsigned),
+        _ => to_u64(array)?,
+    })
+}
+
 /// As a decimal of a scale, rounded half away from zero; beyond the precision it becomes the
 /// largest such number.
 pub fn to_decimal(array: &ArrayRef, precision: u8, scale: i8) -> SqlResult<Decimal128Array> {

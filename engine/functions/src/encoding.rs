@@ -16,7 +16,7 @@ use sha1::{Digest, Sha1};
 use sha2::{Sha224, Sha256, Sha384, Sha512};
 use values::error::SqlResult;
 
-use super::convert::{is_binary, is_string, to_bytes, to_i64, to_strings, to_u64};
+use super::convert::{is_binary, is_string, to_bits, to_bytes, to_i64, to_strings};
 use super::{Function, text, truth, whole};
 
 /// The functions.
@@ -164,7 +164,7 @@ fn char_text(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
 
 /// EXPORT_SET(bits, on, off[, separator[, count]]): a word for each bit, the lowest first.
 fn export_set(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
-    let bits = to_u64(&args[0])?;
+    let bits = to_bits(&args[0])?;
     let (on, off) = (to_strings(&args[1])?, to_strings(&args[2])?);
     let separators = args.get(3).map(to_strings).transpose()?;
     let counts = args.get(4).map(to_i64).transpose()?;

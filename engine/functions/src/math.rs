@@ -13,7 +13,9 @@ use types::Decimal;
 use values::error::{SqlResult, out_of_range};
 
 use super::arithmetic::unsigned_zero;
-use super::convert::{is_time, number_type, to_bytes, to_f64, to_i64, to_strings, to_type, to_u64};
+use super::convert::{
+    is_time, number_type, to_bits, to_bytes, to_f64, to_i64, to_strings, to_type,
+};
 use super::wide::{self, digits_of};
 use super::{Function, double, literal_int, text, warnings, whole};
 
@@ -337,7 +339,7 @@ pub(super) fn compared(a: &ArrayRef, b: &ArrayRef) -> SqlResult<Vec<Option<Order
 }
 
 fn bits(args: &[ArrayRef], f: fn(u64, u64) -> u64) -> SqlResult<ArrayRef> {
-    let (a, b) = (to_u64(&args[0])?, to_u64(&args[1])?);
+    let (a, b) = (to_bits(&args[0])?, to_bits(&args[1])?);
     let both = a.iter().zip(b.iter()).map(|(a, b)| Some(f(a?, b?)));
     Ok(Arc::new(both.collect::<arrow::array::UInt64Array>()))
 }

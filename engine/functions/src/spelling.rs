@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray};
-use arrow::datatypes::{DataType, UInt64Type};
+use arrow::array::{Array, ArrayRef, Int64Array, StringArray};
+use arrow::datatypes::DataType;
 use values::error::SqlResult;
 
-use super::convert::{to_i64, to_strings};
+use super::convert::{to_bits, to_i64, to_strings};
 use super::math::converted;
 use super::{Function, text, whole};
 
@@ -27,14 +27,6 @@ fn map(args: &[ArrayRef], f: impl Fn(&str) -> String) -> SqlResult<ArrayRef> {
     Ok(Arc::new(to_strings(&args[0])?.iter().map(|s| s.map(&f)).collect::<StringArray>()))
 }
 
-/// Numbers as MySQL's bit functions see them: 64 bits without a sign.
-fn bits(array: &ArrayRef) -> SqlResult<Vec<Option<u64>>> {
-    if *array.data_type() == DataType::UInt64 {
-        return Ok(array.as_primitive::<UInt64Type>().iter().collect());
-    }
-    Ok(to_i64(array)?.iter().map(|n| n.map(i64::cast_unsigned)).collect())
-}
-
 fn in_base(args: &[ArrayRef], base: i64) -> SqlResult<ArrayRef> {
     let numbers = to_strings(&args[0])?;
     let texts = numbers.iter().map(|number| converted(number?, 10, base));
@@ -42,7 +34,8 @@ fn in_base(args: &[ArrayRef], base: i64) -> SqlResult<ArrayRef> {
 }
 
 fn bit_count(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
-    let counts = bits(&args[0])?.into_iter().map(|n| n.map(|n| i64::from(n.count_ones())));
+    let numbers = to_bits(&args[0])?;
+    let counts = numbers.iter().map(|n| n.map(|n| i64::from(n.count_ones())));
     Ok(Arc::new(counts.collect::<Int64Array>()))
 }
 
@@ -113,9 +106,9 @@ fn soundex(text: &str) -> String {
 
 /// MAKE_SET(bits, a, b, …): the texts whose bits are set.
 fn make_set(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
-    let wanted = bits(&args[0])?;
+    let wanted = to_bits(&args[0])?;
     let texts = args.iter().skip(1).map(to_strings).collect::<SqlResult<Vec<_>>>()?;
-    let rows = wanted.into_iter().enumerate().map(|(row, wanted)| {
+    let rows = wanted.iter().enumerate().map(|(row, wanted)| {
         let wanted = wanted?;
         let texts = texts.iter().take(64).enumerate();
         let chosen = texts.filter(|(bit, texts)| wanted >> bit & 1 == 1 && texts.is_valid(row));
