@@ -61,13 +61,14 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionConfig;
 use sqlparser::ast::{Query, Statement};
-use syntax::names::{displayed, tables_of};
+use syntax::names::{TableName, displayed, tables_of};
 use types::Table;
 use types::columns::arrow_type;
 use values::column::ResultColumn;
 use values::error::{SqlResult, unsupported};
 use values::temporal::Zone;
 
+pub use bound::BoundQuery;
 pub use columns::{rename, result_type};
 pub use context::{compile, compile_with_warnings};
 pub use quotients::written;
@@ -204,20 +205,40 @@ pub async fn plan_query(
     state: &SessionState,
     tables: &dyn TableResolver,
 ) -> SqlResult<PlannedSelect> {
-    let mut resolved = HashMap::new();
-    for name in tables_of(&query, &context.database)? {
-        let table = tables.resolve(&name.database, &name.table).await?;
-        resolved.insert(name, table);
-    }
-    let hidden = tables.shows_hidden();
-    match bound::bind(&query, context, &resolved, hidden) {
-        Ok(bound) => return context::plan_bound(&bound, context, &resolved),
-        Err(bound::Unbound::Wrong(error)) => return Err(error),
-        Err(bound::Unbound::NotYet) => {}
+    let (resolved, hidden) = (resolve(&query, context, tables).await?, tables.shows_hidden());
+    if let Some(bound) = bound::bind(&query, context, &resolved, hidden)? {
+        return context::plan_bound(&bound, context, &resolved);
     }
     let displayed = displayed(&query);
     let query = rewrite::rewrite(query, context, &resolved, hidden)?;
     context::plan(query, context, state, (&resolved, hidden), &displayed)
+}
+
+/// Binds a parsed SELECT; `None` if it has a form that is planned from its syntax tree so far.
+///
+/// # Errors
+///
+/// MySQL's for a query that is wrong, 1146 for a table that there is not.
+pub async fn bind_query(
+    query: &Query,
+    context: &QueryContext,
+    tables: &dyn TableResolver,
+) -> SqlResult<Option<BoundQuery>> {
+    let resolved = resolve(query, context, tables).await?;
+    bound::bind(query, context, &resolved, tables.shows_hidden())
+}
+
+async fn resolve(
+    query: &Query,
+    context: &QueryContext,
+    tables: &dyn TableResolver,
+) -> SqlResult<HashMap<TableName, ResolvedTable>> {
+    let mut resolved = HashMap::new();
+    for name in tables_of(query, &context.database)? {
+        let table = tables.resolve(&name.database, &name.table).await?;
+        resolved.insert(name, table);
+    }
+    Ok(resolved)
 }
 
 fn first_word(statement: &Statement) -> String {

@@ -15,5 +15,4 @@ mod tree;
 
 pub use lower::lower;
 pub use query::bind;
-pub use scalars::Unbound;
 pub use tree::{BoundQuery, OutputColumn};

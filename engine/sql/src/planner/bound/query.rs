@@ -1,36 +1,41 @@
 //! Queries bound, clause by clause.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     Expr, GroupByExpr, LimitClause, ObjectName, OrderByExpr, OrderByKind, Query, Select,
     SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor, Value as SqlValue,
     ValueWithSpan, Visitor,
 };
-use std::ops::ControlFlow;
 use syntax::names::{TableName, expression_name, parts, table_name};
 use syntax::walk::walk;
 use types::Value;
-use values::error::{SqlError, no_column};
+use values::error::{SqlError, SqlResult, no_column};
 
 use super::scalars::{Result, Scalars, Unbound};
 use super::scope::{Clause, Scope, ScopeColumn};
 use super::tree::{BoundQuery, ColumnId, Node, OutputColumn, Relation, Scalar, Scan, SortKey};
 use crate::planner::{QueryContext, ResolvedTable, rewrite};
 
-/// Binds a query over tables that are known.
+/// Binds a query over tables that are known; `None` where it has a form that is not bound so far. With `hidden`, names
+/// may mean hidden columns.
 ///
 /// # Errors
 ///
-/// MySQL's where it is wrong; [`Unbound::NotYet`] where it has a form that is not bound so far.
+/// MySQL's where it is wrong.
 pub fn bind(
     query: &Query,
     context: &QueryContext,
     tables: &HashMap<TableName, ResolvedTable>,
     hidden: bool,
-) -> Result<BoundQuery> {
-    let select = only_select(query)?;
-    Binder { context, tables, hidden, columns: 0, scope: Scope::default() }.query(query, select)
+) -> SqlResult<Option<BoundQuery>> {
+    let binder = Binder { context, tables, hidden, columns: 0, scope: Scope::default() };
+    match only_select(query).and_then(|select| binder.query(query, select)) {
+        Ok(bound) => Ok(Some(bound)),
+        Err(Unbound::NotYet) => Ok(None),
+        Err(Unbound::Wrong(error)) => Err(error),
+    }
 }
 
 /// The SELECT of a query that is no more than one, if it has the forms that are bound.
