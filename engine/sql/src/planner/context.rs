@@ -173,7 +173,10 @@ pub fn plan_bound(
     let zone = query_context.zone()?;
     let operators = operators(zone, &query_context.time_zone, query_context.zero_dates());
     let plan = super::bound::lower(bound, resolved, &operators)?;
-    columns::described(operators.finish(plan, resolved)?, &bound.output, resolved)
+    let plan = operators.finish(plan, resolved)?;
+    let mut planned = columns::described(plan, &bound.output, resolved)?;
+    planned.plan = super::nullsafe::equations(planned.plan)?;
+    Ok(planned)
 }
 
 /// One expression over the columns of a schema, ready to evaluate. Names in the schema are in

@@ -22,7 +22,7 @@ use super::scopes::Scopes;
 use super::{QueryContext, ResolvedTable, calls, tuples, ungrouped, wildcards};
 
 /// Tables that one SELECT joins at most.
-const MOST_TABLES: usize = 61;
+pub const MOST_TABLES: usize = 61;
 /// What stands between the comparisons of BETWEEN: an AND of which both sides are computed, or none.
 pub const BOTH: &str = "both";
 /// The same of NOT BETWEEN: an OR.

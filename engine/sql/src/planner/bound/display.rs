@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use types::Value;
 
 use super::tree::{
-    BoundQuery, ColumnId, Comparison, Connective, Node, Relation, Scalar, Scan, SortKey,
+    BoundQuery, ColumnId, Comparison, Connective, JoinKind, Node, Relation, Scalar, Scan, SortKey,
 };
 
 impl Display for BoundQuery {
@@ -31,6 +31,20 @@ fn write_relation(relation: &Relation, depth: usize, f: &mut Formatter<'_>) -> f
     let input = match relation {
         Relation::OneRow => return f.write_str("one row\n"),
         Relation::Scan(scan) => return write_scan(scan, f),
+        Relation::Join { kind, left, right, on } => {
+            let kind = match kind {
+                JoinKind::Inner => "inner",
+                JoinKind::Left => "left",
+                JoinKind::Right => "right",
+            };
+            write!(f, "{kind} join")?;
+            if let Some(on) = on {
+                write!(f, " on {on}")?;
+            }
+            f.write_str("\n")?;
+            write_relation(left, depth + 1, f)?;
+            right
+        }
         Relation::Filter { input, condition } => {
             writeln!(f, "filter {condition}")?;
             input

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use datafusion::common::{Column, DFSchema, TableReference};
+use datafusion::common::{Column, DFSchema, JoinType, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::expr::{InList, Like, ScalarFunction, Sort};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
@@ -16,7 +16,7 @@ use values::error::{SqlResult, no_table, unknown};
 
 use super::literal;
 use super::tree::{
-    BoundQuery, ColumnId, Comparison, Connective, Node, Relation, Scalar, Scan, SortKey,
+    BoundQuery, ColumnId, Comparison, Connective, JoinKind, Node, Relation, Scalar, Scan, SortKey,
 };
 use crate::planner::ResolvedTable;
 use crate::planner::rewrite::{BOTH, EITHER};
@@ -76,6 +76,10 @@ impl Lowering<'_> {
         Ok(match relation {
             Relation::OneRow => LogicalPlanBuilder::empty(true).build()?,
             Relation::Scan(scan) => self.scan(scan)?,
+            Relation::Join { kind, left, right, on } => {
+                let (left, right) = (self.relation(left)?, self.relation(right)?);
+                self.join(*kind, left, right, on.as_ref())?
+            }
             Relation::Filter { input, condition } => {
                 let input = self.relation(input)?;
                 let condition = self.scalar(condition, input.schema())?;
@@ -116,6 +120,26 @@ impl Lowering<'_> {
         let named = columns.iter().map(|(_, id)| *id).zip(plan.schema().columns());
         self.columns.extend(named);
         Ok(plan)
+    }
+
+    fn join(
+        &self,
+        kind: JoinKind,
+        left: LogicalPlan,
+        right: LogicalPlan,
+        on: Option<&Scalar>,
+    ) -> SqlResult<LogicalPlan> {
+        let kind = match (kind, on) {
+            (JoinKind::Inner, None) => {
+                return Ok(LogicalPlanBuilder::from(left).cross_join(right)?.build()?);
+            }
+            (JoinKind::Inner, Some(_)) => JoinType::Inner,
+            (JoinKind::Left, _) => JoinType::Left,
+            (JoinKind::Right, _) => JoinType::Right,
+        };
+        let both = left.schema().join(right.schema())?;
+        let on = on.map(|on| self.scalar(on, &both)).transpose()?;
+        Ok(LogicalPlanBuilder::from(left).join_on(right, kind, on)?.build()?)
     }
 
     fn map(

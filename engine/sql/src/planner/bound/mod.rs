@@ -1,8 +1,8 @@
 //! The binder: a syntax tree and the catalog's tables into a bound query, and a bound query into a plan.
 //!
 //! A bound query works on columns and types, never on names and text. It knows no session, clock or storage. So far
-//! it takes queries of one table, or none, without groups, windows and subqueries; the rest of the planner takes the
-//! others from their syntax trees.
+//! it takes queries of stored tables, joined by ON, without groups, windows and subqueries; the rest of the planner takes
+//! the others from their syntax trees.
 
 mod call_types;
 mod display;

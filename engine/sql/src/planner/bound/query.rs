@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, GroupByExpr, LimitClause, ObjectName, OrderByExpr, OrderByKind, Query, Select,
-    SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor, Value as SqlValue,
-    ValueWithSpan, Visitor,
+    Expr, GroupByExpr, Join, JoinConstraint, JoinOperator, LimitClause, ObjectName, OrderByExpr,
+    OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor,
+    TableWithJoins, Value as SqlValue, ValueWithSpan, Visitor,
 };
 use syntax::names::{TableName, expression_name, parts, table_name};
 use syntax::walk::walk;
@@ -15,8 +15,11 @@ use values::error::{SqlError, SqlResult, no_column};
 
 use super::scalars::{Result, Scalars, Unbound};
 use super::scope::{Clause, Scope, ScopeColumn};
-use super::tree::{BoundQuery, ColumnId, Node, OutputColumn, Relation, Scalar, Scan, SortKey};
-use crate::planner::{QueryContext, ResolvedTable, rewrite};
+use super::tree::{
+    BoundQuery, ColumnId, JoinKind, Node, OutputColumn, Relation, Scalar, Scan, SortKey,
+};
+use crate::planner::rewrite::{self, MOST_TABLES};
+use crate::planner::{QueryContext, ResolvedTable, scopes};
 
 /// Binds a query over tables that are known; `None` where it has a form that is not bound so far. With `hidden`, names
 /// may mean hidden columns.
@@ -60,6 +63,10 @@ fn only_select(query: &Query) -> Result<&Select> {
         && select.lateral_views.is_empty()
         && select.prewhere.is_none()
         && select.connect_by.is_empty();
+    let tables: usize = select.from.iter().map(|from| 1 + from.joins.len()).sum();
+    if tables > MOST_TABLES {
+        return Err(Unbound::NotYet);
+    }
     let nested = walk(query, &mut Queries(0)).is_err();
     match plain_query && plain_select && !grouped && !nested {
         true => Ok(select),
@@ -98,6 +105,7 @@ struct Binder<'a> {
 
 impl Binder<'_> {
     fn query(mut self, query: &Query, select: &Select) -> Result<BoundQuery> {
+        scopes::unique(select, &self.context.database)?;
         let mut relation = self.from(select)?;
         let items = self.select_list(select)?;
         if let Some(condition) = &select.selection {
@@ -131,29 +139,64 @@ impl Binder<'_> {
     }
 
     fn from(&mut self, select: &Select) -> Result<Relation> {
-        let factor = match &select.from[..] {
-            [] => return Ok(Relation::OneRow),
-            [only] if only.joins.is_empty() => &only.relation,
+        let Some((first, others)) = select.from.split_first() else { return Ok(Relation::OneRow) };
+        let mut relation = self.joined(first)?;
+        for other in others {
+            let right = self.joined(other)?;
+            relation = join(JoinKind::Inner, relation, right, None);
+        }
+        Ok(relation)
+    }
+
+    /// A table and those that are joined to it. Names in ON mean columns of these alone.
+    fn joined(&mut self, from: &TableWithJoins) -> Result<Relation> {
+        let before = self.scope.len();
+        let mut relation = self.factor(&from.relation)?;
+        for Join { relation: right, join_operator, .. } in &from.joins {
+            let right = self.factor(right)?;
+            let (kind, constraint) = match join_operator {
+                JoinOperator::Join(on)
+                | JoinOperator::Inner(on)
+                | JoinOperator::CrossJoin(on)
+                | JoinOperator::StraightJoin(on) => (JoinKind::Inner, on),
+                JoinOperator::Left(on) | JoinOperator::LeftOuter(on) => (JoinKind::Left, on),
+                JoinOperator::Right(on) | JoinOperator::RightOuter(on) => (JoinKind::Right, on),
+                _ => return Err(Unbound::NotYet),
+            };
+            let on = match (constraint, kind) {
+                (JoinConstraint::None, JoinKind::Inner) => None,
+                (JoinConstraint::On(condition), _) => {
+                    let plain = rewrite::rewrite_expr(condition.clone(), self.context)?;
+                    let scope = self.scope.from(before);
+                    let scalars = Scalars { scope: &scope, aliases: &[], clause: Clause::On };
+                    Some(scalars.bind(&rewrite::truth(plain))?)
+                }
+                _ => return Err(Unbound::NotYet),
+            };
+            relation = join(kind, relation, right, on);
+        }
+        Ok(relation)
+    }
+
+    fn factor(&mut self, factor: &TableFactor) -> Result<Relation> {
+        let (name, alias) = match factor {
+            TableFactor::NestedJoin { table_with_joins, alias: None } => {
+                return self.joined(table_with_joins);
+            }
+            TableFactor::Table {
+                name,
+                alias,
+                args: None,
+                with_hints,
+                version: None,
+                with_ordinality: false,
+                partitions,
+                json_path: None,
+                sample: None,
+                ..
+            } if with_hints.is_empty() && partitions.is_empty() => (name, alias),
             _ => return Err(Unbound::NotYet),
         };
-        let TableFactor::Table {
-            name,
-            alias,
-            args: None,
-            with_hints,
-            version: None,
-            with_ordinality: false,
-            partitions,
-            json_path: None,
-            sample: None,
-            ..
-        } = factor
-        else {
-            return Err(Unbound::NotYet);
-        };
-        if !with_hints.is_empty() || !partitions.is_empty() {
-            return Err(Unbound::NotYet);
-        }
         if parts(name) == ["dual"] {
             return Ok(Relation::OneRow);
         }
@@ -312,6 +355,10 @@ fn shown(by: &OrderByExpr, output: &[OutputColumn]) -> Result<Option<ColumnId>> 
         }
         _ => Ok(None),
     }
+}
+
+fn join(kind: JoinKind, left: Relation, right: Relation, on: Option<Scalar>) -> Relation {
+    Relation::Join { kind, left: Box::new(left), right: Box::new(right), on }
 }
 
 fn limited(query: &Query, input: Relation) -> Result<Relation> {

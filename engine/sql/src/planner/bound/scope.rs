@@ -17,6 +17,8 @@ pub enum Clause {
     FieldList,
     /// WHERE.
     Where,
+    /// ON.
+    On,
     /// ORDER BY.
     OrderBy,
 }
@@ -27,6 +29,7 @@ impl Clause {
         match self {
             Clause::FieldList => "field list",
             Clause::Where => "where clause",
+            Clause::On => "on clause",
             Clause::OrderBy => "order clause",
         }
     }
@@ -113,6 +116,16 @@ impl Scope {
         let name = alias.unwrap_or(&name.table).to_lowercase();
         self.tables.push(ScopeTable { database, name, columns });
         scanned
+    }
+
+    /// Tables so far.
+    pub fn len(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// The scope of the tables that were added after so many.
+    pub fn from(&self, before: usize) -> Scope {
+        Scope { tables: self.tables.iter().skip(before).cloned().collect() }
     }
 
     /// The column that a name means.

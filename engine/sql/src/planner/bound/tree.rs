@@ -52,6 +52,17 @@ pub enum Relation {
     OneRow,
     /// The rows of a table.
     Scan(Scan),
+    /// Pairs of rows.
+    Join {
+        /// Which rows are kept that no pair has.
+        kind: JoinKind,
+        /// The rows on the left.
+        left: Box<Relation>,
+        /// The rows on the right.
+        right: Box<Relation>,
+        /// Which pairs; all without.
+        on: Option<Scalar>,
+    },
     /// The rows for which the condition is true.
     Filter {
         /// Of these rows.
@@ -82,6 +93,17 @@ pub enum Relation {
         /// Rows at most; all with `None`.
         fetch: Option<u64>,
     },
+}
+
+/// Which rows of a join are kept that have no partner; the other side's columns are NULL in them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JoinKind {
+    /// None.
+    Inner,
+    /// Those on the left.
+    Left,
+    /// Those on the right.
+    Right,
 }
 
 /// A table that is read.
