@@ -59,12 +59,15 @@ pub fn states_fractions(plan: &LogicalPlan) -> Result<bool> {
 }
 
 /// What a function converts a datetime to.
-enum Taken {
+pub(super) enum Taken {
+    /// A text.
     Text,
+    /// A number.
     Number,
 }
 
-fn taken(name: &str) -> Option<Taken> {
+/// What a function converts its datetimes to; `None` if it takes them as they are.
+pub(super) fn taken(name: &str) -> Option<Taken> {
     let others = ["cast_char", STATED_CHAR, "mysql_like", "mysql_regexp"];
     if name == "mysql_format" {
         return None;
@@ -91,6 +94,10 @@ pub fn spelled(
         return Ok(Transformed::no(Expr::ScalarFunction(function)));
     };
     let is_unix = function.name() == "mysql_unix_timestamp";
+    // A bound call says its digits.
+    if is_unix && function.args.len() > 2 {
+        return Ok(Transformed::no(Expr::ScalarFunction(function)));
+    }
     let mut changed = false;
     let mut args = Vec::with_capacity(function.args.len());
     for arg in function.args {

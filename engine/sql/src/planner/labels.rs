@@ -88,13 +88,17 @@ pub(super) fn aligned(left: Expr, right: Expr, schema: &DFSchema) -> Result<(Exp
 }
 
 /// Which arguments of a function are taken as numbers, and how.
-enum NumericArgs {
+pub(super) enum NumericArgs {
+    /// None.
     None,
+    /// All, by this function.
     All(&'static str),
+    /// Those at these places, as bits.
     At(&'static [usize]),
 }
 
-fn numeric_args(name: &str) -> NumericArgs {
+/// Those of a function of ours.
+pub(super) fn numeric_args(name: &str) -> NumericArgs {
     let bits = name.starts_with("mysql_bit_") || name.starts_with("mysql_shift_");
     match name {
         "mysql_bit_length" | "mysql_crc32" => NumericArgs::None,

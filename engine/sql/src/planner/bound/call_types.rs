@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::{ReturnFieldArgs, ScalarUDF};
+use datafusion::logical_expr::ReturnFieldArgs;
 use types::columns::arrow_type;
 use types::{ColumnType, Value};
-use values::error::SqlResult;
+use values::error::{SqlResult, unknown};
 use values::mysql_type::{MysqlType, NOT_FIXED};
 use values::temporal::fraction_digits;
 
@@ -37,7 +37,9 @@ pub fn arrow(ty: &MysqlType) -> DataType {
 /// # Errors
 ///
 /// What the function says of its arguments: how many there are, and of which types.
-pub fn of_call(function: &ScalarUDF, args: &[Scalar]) -> SqlResult<MysqlType> {
+pub fn of_call(name: &str, args: &[Scalar]) -> SqlResult<MysqlType> {
+    let function = functions::named(name)
+        .ok_or_else(|| unknown(format!("function {name} is not registered")))?;
     let types: Vec<DataType> = args.iter().map(|arg| arrow(&arg.ty)).collect();
     function.coerce_types(&types)?;
     let fields: Vec<FieldRef> =
@@ -46,7 +48,7 @@ pub fn of_call(function: &ScalarUDF, args: &[Scalar]) -> SqlResult<MysqlType> {
     let literals: Vec<Option<&ScalarValue>> = literals.iter().map(Option::as_ref).collect();
     let given = ReturnFieldArgs { arg_fields: &fields, scalar_arguments: &literals };
     let field = function.return_field_from_args(given)?;
-    Ok(of_kind(function.name(), field.data_type(), args))
+    Ok(of_kind(name, field.data_type(), args))
 }
 
 /// The value of a literal.
@@ -109,7 +111,7 @@ fn fraction_of_number(arg: &Scalar) -> u8 {
 fn fraction_of_text(arg: &Scalar) -> u8 {
     match &arg.node {
         Node::Literal(Value::String(text)) => fraction_digits(text),
-        _ if arg.ty.column.is_some_and(ColumnType::is_text) => MICROSECONDS,
+        _ if arg.ty.column.is_some_and(|ty| ty.is_text() || ty == ColumnType::Json) => MICROSECONDS,
         _ => fraction_of_number(arg),
     }
 }

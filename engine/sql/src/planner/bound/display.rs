@@ -116,7 +116,6 @@ impl Display for Scalar {
                 write_list(args, f, |arg, f| write!(f, "{arg}"))?;
                 f.write_str(")")
             }
-            Node::Arithmetic { function, left, right } => write!(f, "{function}({left}, {right})"),
             Node::Compare { comparison, left, right } => {
                 write!(f, "({left} {} {right})", symbol(*comparison))
             }

@@ -182,10 +182,6 @@ impl Lowering<'_> {
                 let args = args.iter().map(|arg| self.scalar(arg, schema));
                 call(function, args.collect::<SqlResult<_>>()?)?
             }
-            Node::Arithmetic { function, left, right } => {
-                let operands = vec![self.scalar(left, schema)?, self.scalar(right, schema)?];
-                call(function, operands)?
-            }
             Node::Compare { comparison, left, right } => {
                 self.operator(operator_of(*comparison), (left, right), schema)?
             }

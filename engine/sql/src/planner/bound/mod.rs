@@ -4,6 +4,7 @@
 //! it takes queries of stored tables, joined by ON, without groups, windows and subqueries; the rest of the planner takes
 //! the others from their syntax trees.
 
+mod arguments;
 mod call_types;
 mod display;
 mod literal;

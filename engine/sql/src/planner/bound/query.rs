@@ -74,7 +74,7 @@ fn only_select(query: &Query) -> Result<&Select> {
     }
 }
 
-/// Counts queries, up to the second.
+/// Looks for a second query, and for windows.
 struct Queries(usize);
 
 impl Visitor for Queries {
@@ -83,6 +83,13 @@ impl Visitor for Queries {
     fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
         self.0 += 1;
         if self.0 > 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Function(function) if function.over.is_some() => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use values::mysql_type::MysqlType;
 
 use super::scope::{Clause, Scope, ScopeColumn};
 use super::tree::{Comparison, Connective, Node, Scalar};
-use super::{call_types, literal};
+use super::{arguments, call_types, literal};
 use crate::planner::rewrite::{BOTH, EITHER};
 
 /// Why a query is not bound.
@@ -149,11 +149,7 @@ impl Scalars<'_> {
             },
         };
         let (left, right) = (number_of_bytes(*left), number_of_bytes(*right));
-        let operands = [left, right];
-        let ty = call_types::of_call(&*udf(function)?, &operands)?;
-        let [left, right] = operands;
-        let (left, right) = (Box::new(left), Box::new(right));
-        Ok(Scalar { node: Node::Arithmetic { function: function.to_owned(), left, right }, ty })
+        Ok(arguments::call(function, arguments::taken_by(function, vec![left, right])?)?)
     }
 
     fn case(&self, conditions: &[CaseWhen], otherwise: Option<&Expr>) -> Result<Scalar> {
@@ -185,13 +181,16 @@ impl Scalars<'_> {
             _ => Err(Unbound::NotYet),
         };
         let args = list.args.iter().map(arg).collect::<Result<Vec<_>>>()?;
-        let ty = call_types::of_call(&*udf(name)?, &args)?;
-        Ok(Scalar { node: Node::Call { function: name.clone(), args }, ty })
+        if functions::named(name).is_none() {
+            return Err(Unbound::NotYet);
+        }
+        if name == "mysql_nullif"
+            && let Some(choice) = arguments::null_if_number(&args)?
+        {
+            return Ok(choice);
+        }
+        Ok(arguments::call(name, arguments::taken_by(name, args)?)?)
     }
-}
-
-fn udf(name: &str) -> Result<std::sync::Arc<datafusion::logical_expr::ScalarUDF>> {
-    functions::named(name).ok_or(Unbound::NotYet)
 }
 
 fn truth(node: Node) -> Scalar {

@@ -142,21 +142,12 @@ pub enum Node {
     Column(ColumnId),
     /// A value of the text.
     Literal(Value),
-    /// A function of ours.
+    /// A function of ours, operators of numbers among them.
     Call {
         /// Its name.
         function: String,
         /// Its arguments.
         args: Vec<Scalar>,
-    },
-    /// An operator of two numbers, by the function that computes it.
-    Arithmetic {
-        /// The function's name.
-        function: String,
-        /// Left operand.
-        left: Box<Scalar>,
-        /// Right operand.
-        right: Box<Scalar>,
     },
     /// Two values compared, at the type that MySQL compares such at.
     Compare {
