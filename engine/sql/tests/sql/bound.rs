@@ -111,7 +111,7 @@ fn queries_are_bound_as_written() {
     let entries = std::fs::read_dir(folder).unwrap();
     let mut scripts: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     scripts.sort();
-    assert!(scripts.len() >= 4, "scripts are missing");
+    assert!(scripts.len() >= 7, "scripts are missing");
     for script in scripts {
         println!("{}", script.display());
         goldenscript::run(&mut Binder, &script).unwrap();

@@ -64,14 +64,16 @@ fn of_kind(function: &str, arrow: &DataType, args: &[Scalar]) -> MysqlType {
     if is_year(function, arrow, args) {
         return MysqlType::of_column(ColumnType::Year);
     }
-    let Some(column) = result_type(arrow, fraction(function, args)) else { return MysqlType::NULL };
+    of_arrow(arrow, fraction(function, args), digits(function, args))
+}
+
+/// The type of values of an Arrow type: with these digits of a second's fraction if they are times, and shown with
+/// these behind the point if they are DOUBLEs.
+pub fn of_arrow(arrow: &DataType, fraction: u8, digits: u8) -> MysqlType {
+    let Some(column) = result_type(arrow, fraction) else { return MysqlType::NULL };
     let ty = MysqlType::of_column(column);
-    let truth = *arrow == DataType::Boolean;
-    let digits = match column {
-        ColumnType::Double => digits(function, args),
-        _ => ty.digits,
-    };
-    MysqlType { digits, truth, ..ty }
+    let digits = if column == ColumnType::Double { digits } else { ty.digits };
+    MysqlType { digits, truth: *arrow == DataType::Boolean, ..ty }
 }
 
 /// Whether a function gives one of its arguments, and these are YEARs or NULL.

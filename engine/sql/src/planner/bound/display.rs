@@ -5,7 +5,8 @@ use std::fmt::{self, Display, Formatter};
 use types::Value;
 
 use super::tree::{
-    BoundQuery, ColumnId, Comparison, Connective, JoinKind, Node, Relation, Scalar, Scan, SortKey,
+    AggregateCall, BoundQuery, ColumnId, Comparison, Connective, JoinKind, Node, Relation, Scalar,
+    Scan, SortKey,
 };
 
 impl Display for BoundQuery {
@@ -48,6 +49,26 @@ fn write_relation(relation: &Relation, depth: usize, f: &mut Formatter<'_>) -> f
         Relation::Filter { input, condition } => {
             writeln!(f, "filter {condition}")?;
             input
+        }
+        Relation::Group { input, keys, aggregates } => {
+            f.write_str("group by ")?;
+            write_list(keys, f, |(id, scalar), f| write!(f, "{id} = {scalar}"))?;
+            f.write_str(" compute ")?;
+            write_list(aggregates, f, |(id, AggregateCall { function, args, distinct }), f| {
+                write!(f, "{id} = {function}({}", if *distinct { "distinct " } else { "" })?;
+                write_list(args, f, |arg, f| write!(f, "{arg}"))?;
+                f.write_str(")")
+            })?;
+            f.write_str("\n")?;
+            input
+        }
+        Relation::Distinct { input } => {
+            f.write_str("distinct\n")?;
+            input
+        }
+        Relation::Derived { query, alias } => {
+            writeln!(f, "query as {alias}")?;
+            &query.relation
         }
         Relation::Map { input, columns } => {
             f.write_str("map ")?;
@@ -108,7 +129,7 @@ impl Display for ColumnId {
 impl Display for Scalar {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.node {
-            Node::Column(id) => write!(f, "{id}"),
+            Node::Column(id) | Node::Aggregate(id) => write!(f, "{id}"),
             Node::Literal(Value::String(text)) => write!(f, "'{}'", text.replace('\'', "''")),
             Node::Literal(value) => write!(f, "{value}"),
             Node::Call { function, args } => {

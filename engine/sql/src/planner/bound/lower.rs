@@ -4,20 +4,23 @@
 //! behind decide as they do for plans of syntax trees.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use datafusion::common::{Column, DFSchema, JoinType, TableReference};
 use datafusion::datasource::provider_as_source;
-use datafusion::logical_expr::expr::{InList, Like, ScalarFunction, Sort};
+use datafusion::logical_expr::expr::{AggregateFunction, InList, Like, ScalarFunction, Sort};
+use datafusion::logical_expr::logical_plan::Aggregate;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{Case, Expr, LogicalPlan, LogicalPlanBuilder};
 use sqlparser::ast::BinaryOperator;
 use syntax::names::TableName;
 use values::error::{SqlResult, no_table, unknown};
 
-use super::literal;
 use super::tree::{
-    BoundQuery, ColumnId, Comparison, Connective, JoinKind, Node, Relation, Scalar, Scan, SortKey,
+    AggregateCall, BoundQuery, ColumnId, Comparison, Connective, JoinKind, Node, Relation, Scalar,
+    Scan, SortKey,
 };
+use super::{groups, literal};
 use crate::planner::ResolvedTable;
 use crate::planner::rewrite::{BOTH, EITHER};
 use crate::planner::typing::MysqlOperators;
@@ -35,15 +38,8 @@ pub fn lower(
     tables: &HashMap<TableName, ResolvedTable>,
     operators: &MysqlOperators,
 ) -> SqlResult<LogicalPlan> {
-    let names = unique_names(query);
-    let mut lowering = Lowering { tables, operators, names, columns: HashMap::new() };
-    let plan = lowering.relation(&query.relation)?;
-    let shown = query.output.len();
-    if plan.schema().fields().len() == shown {
-        return Ok(plan);
-    }
-    let shown = plan.schema().columns().into_iter().take(shown).map(Expr::Column);
-    Ok(LogicalPlanBuilder::from(plan).project(shown)?.build()?)
+    let (names, columns) = (HashMap::new(), HashMap::new());
+    Lowering { tables, operators, names, columns }.query(query)
 }
 
 /// What the plan calls the query's columns: each otherwise.
@@ -72,6 +68,17 @@ struct Lowering<'a> {
 }
 
 impl Lowering<'_> {
+    fn query(&mut self, query: &BoundQuery) -> SqlResult<LogicalPlan> {
+        self.names.extend(unique_names(query));
+        let plan = self.relation(&query.relation)?;
+        let shown = query.output.len();
+        if plan.schema().fields().len() == shown {
+            return Ok(plan);
+        }
+        let shown = plan.schema().columns().into_iter().take(shown).map(Expr::Column);
+        Ok(LogicalPlanBuilder::from(plan).project(shown)?.build()?)
+    }
+
     fn relation(&mut self, relation: &Relation) -> SqlResult<LogicalPlan> {
         Ok(match relation {
             Relation::OneRow => LogicalPlanBuilder::empty(true).build()?,
@@ -84,6 +91,20 @@ impl Lowering<'_> {
                 let input = self.relation(input)?;
                 let condition = self.scalar(condition, input.schema())?;
                 LogicalPlanBuilder::from(input).filter(condition)?.build()?
+            }
+            Relation::Group { input, keys, aggregates } => {
+                let input = self.relation(input)?;
+                self.group(input, keys, aggregates)?
+            }
+            Relation::Distinct { input } => {
+                LogicalPlanBuilder::from(self.relation(input)?).distinct()?.build()?
+            }
+            Relation::Derived { query, alias } => {
+                let plan = self.query(query)?;
+                let plan = LogicalPlanBuilder::from(plan).alias(alias.as_str())?.build()?;
+                let ids = query.output.iter().map(|column| column.id);
+                self.columns.extend(ids.zip(plan.schema().columns()));
+                plan
             }
             Relation::Map { input, columns } => {
                 let input = self.relation(input)?;
@@ -142,6 +163,32 @@ impl Lowering<'_> {
         Ok(LogicalPlanBuilder::from(left).join_on(right, kind, on)?.build()?)
     }
 
+    fn group(
+        &mut self,
+        input: LogicalPlan,
+        keys: &[(ColumnId, Scalar)],
+        aggregates: &[(ColumnId, AggregateCall)],
+    ) -> SqlResult<LogicalPlan> {
+        let schema = input.schema().clone();
+        let by = keys.iter().map(|(_, key)| self.scalar(key, &schema));
+        let by = by.collect::<SqlResult<Vec<_>>>()?;
+        let computed = aggregates.iter().map(|(_, call)| self.aggregate(call, &schema));
+        let computed = computed.collect::<SqlResult<Vec<_>>>()?;
+        let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(input), by, computed)?);
+        let ids = keys.iter().map(|(id, _)| *id).chain(aggregates.iter().map(|(id, _)| *id));
+        self.columns.extend(ids.zip(plan.schema().columns()));
+        Ok(plan)
+    }
+
+    fn aggregate(&self, call: &AggregateCall, schema: &DFSchema) -> SqlResult<Expr> {
+        let AggregateCall { function: name, args, distinct } = call;
+        let function = groups::aggregate(name)
+            .ok_or_else(|| unknown(format!("aggregate {name} is not registered")))?;
+        let args = args.iter().map(|arg| self.scalar(arg, schema)).collect::<SqlResult<_>>()?;
+        let call = AggregateFunction::new_udf(function, args, *distinct, None, Vec::new(), None);
+        Ok(Expr::AggregateFunction(call))
+    }
+
     fn map(
         &mut self,
         input: LogicalPlan,
@@ -176,7 +223,7 @@ impl Lowering<'_> {
 
     fn scalar(&self, scalar: &Scalar, schema: &DFSchema) -> SqlResult<Expr> {
         Ok(match &scalar.node {
-            Node::Column(id) => Expr::Column(self.column(*id)?),
+            Node::Column(id) | Node::Aggregate(id) => Expr::Column(self.column(*id)?),
             Node::Literal(value) => literal::expr(value),
             Node::Call { function, args } => {
                 let args = args.iter().map(|arg| self.scalar(arg, schema));

@@ -1,12 +1,14 @@
 //! The binder: a syntax tree and the catalog's tables into a bound query, and a bound query into a plan.
 //!
 //! A bound query works on columns and types, never on names and text. It knows no session, clock or storage. So far
-//! it takes queries of stored tables, joined by ON, without groups, windows and subqueries; the rest of the planner takes
-//! the others from their syntax trees.
+//! it takes queries without windows, subqueries in expressions and set operations; the rest of the planner takes the
+//! others from their syntax trees.
 
 mod arguments;
 mod call_types;
 mod display;
+mod from;
+mod groups;
 mod literal;
 mod lower;
 mod query;

@@ -3,20 +3,28 @@
 //! It reads expressions that `rewrite` has brought into their plain forms. What is not bound yet is said to be so, and
 //! never guessed at.
 
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use datafusion::logical_expr::AggregateUDF;
 use functions::random;
 use sqlparser::ast::{
-    BinaryOperator, CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    UnaryOperator, Value as SqlValue, ValueWithSpan,
+    BinaryOperator, CaseWhen, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentList, FunctionArguments, UnaryOperator, Value as SqlValue, ValueWithSpan,
 };
 use syntax::names::parts;
-use types::Value;
+use types::{ColumnType, Value};
 use values::error::SqlError;
 use values::mysql_type::MysqlType;
 
+use super::groups::{self, Groups};
 use super::scope::{Clause, Scope, ScopeColumn};
-use super::tree::{Comparison, Connective, Node, Scalar};
+use super::tree::{AggregateCall, ColumnId, Comparison, Connective, Node, Scalar};
 use super::{arguments, call_types, literal};
 use crate::planner::rewrite::{BOTH, EITHER};
+
+/// Error of a name that no column has.
+const NO_COLUMN: u16 = 1054;
 
 /// Why a query is not bound.
 pub enum Unbound {
@@ -39,10 +47,14 @@ pub type Result<T> = std::result::Result<T, Unbound>;
 pub struct Scalars<'a> {
     /// The columns that names may mean.
     pub scope: &'a Scope,
-    /// Columns that names may mean besides: those of the select list.
-    pub aliases: &'a [ScopeColumn],
+    /// What names may mean besides: items of the select list, by their names in lower case.
+    pub named: &'a [(String, Scalar)],
     /// Where the expressions stand.
     pub clause: Clause,
+    /// Where aggregates are collected; `None` where there may be none.
+    pub groups: Option<&'a RefCell<Groups>>,
+    /// Columns of the query so far.
+    pub columns: &'a Cell<u32>,
 }
 
 impl Scalars<'_> {
@@ -103,17 +115,32 @@ impl Scalars<'_> {
     }
 
     fn column(&self, path: &[String]) -> Result<Scalar> {
-        let column = match (self.scope.column(path, self.clause), path) {
-            (Ok(column), _) => column,
-            (Err(error), [name]) => {
-                let name = name.to_lowercase();
-                let mut named =
-                    self.aliases.iter().filter(|alias| alias.name.to_lowercase() == name);
-                named.next().ok_or(error)?
-            }
-            (Err(error), _) => return Err(error.into()),
+        let of_column =
+            |column: &ScopeColumn| Scalar { node: Node::Column(column.id), ty: column.ty };
+        let column = self.scope.column(path, self.clause).map(of_column);
+        let item = match path {
+            [name] => self.item(&name.to_lowercase())?,
+            _ => None,
         };
-        Ok(Scalar { node: Node::Column(column.id), ty: column.ty })
+        match (column, item) {
+            // Which of the two HAVING means depends on what is grouped by.
+            (Ok(column), Some(item)) if self.clause == Clause::Having && column != *item => {
+                Err(Unbound::NotYet)
+            }
+            (Ok(column), _) => Ok(column),
+            (Err(error), Some(item)) if error.code == NO_COLUMN => Ok(item.clone()),
+            (Err(error), _) => Err(error.into()),
+        }
+    }
+
+    /// The item of the select list that a name means.
+    fn item(&self, name: &str) -> Result<Option<&Scalar>> {
+        let mut items = self.named.iter().filter(|(known, _)| known == name);
+        let Some((_, item)) = items.next() else { return Ok(None) };
+        match items.all(|(_, other)| other == item) {
+            true => Ok(Some(item)),
+            false => Err(Unbound::NotYet),
+        }
     }
 
     fn is_truth(&self, value: &Expr, is: bool, negated: bool) -> Result<Scalar> {
@@ -169,19 +196,17 @@ impl Scalars<'_> {
             && function.filter.is_none()
             && function.within_group.is_empty()
             && function.null_treatment.is_none()
-            && list.duplicate_treatment.is_none()
             && list.clauses.is_empty();
         let [name] = &parts(&function.name)[..] else { return Err(Unbound::NotYet) };
         // Each of its calls is a function of its own.
         if !plain || name == random::SEEDED {
             return Err(Unbound::NotYet);
         }
-        let arg = |arg: &FunctionArg| match arg {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => self.bind(expr),
-            _ => Err(Unbound::NotYet),
-        };
-        let args = list.args.iter().map(arg).collect::<Result<Vec<_>>>()?;
-        if functions::named(name).is_none() {
+        if let Some(aggregate) = groups::aggregate(name) {
+            return self.aggregate(name, &aggregate, list);
+        }
+        let args = self.args(list)?;
+        if functions::named(name).is_none() || list.duplicate_treatment.is_some() {
             return Err(Unbound::NotYet);
         }
         if name == "mysql_nullif"
@@ -190,6 +215,45 @@ impl Scalars<'_> {
             return Ok(choice);
         }
         Ok(arguments::call(name, arguments::taken_by(name, args)?)?)
+    }
+}
+
+impl Scalars<'_> {
+    fn args(&self, list: &FunctionArgumentList) -> Result<Vec<Scalar>> {
+        let arg = |arg: &FunctionArg| match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => self.bind(expr),
+            _ => Err(Unbound::NotYet),
+        };
+        list.args.iter().map(arg).collect()
+    }
+
+    /// An aggregate, as a column of the groups.
+    fn aggregate(
+        &self,
+        name: &str,
+        function: &Arc<AggregateUDF>,
+        list: &FunctionArgumentList,
+    ) -> Result<Scalar> {
+        let Some(groups) = self.groups else { return Err(Unbound::NotYet) };
+        // What an item of the select list is called is no name within one.
+        let within = Scalars { groups: None, named: &[], ..*self };
+        let args = within.args(list)?;
+        let distinct = match list.duplicate_treatment {
+            Some(DuplicateTreatment::Distinct) => true,
+            Some(DuplicateTreatment::All) | None => false,
+        };
+        let json = |arg: &Scalar| arg.ty.column == Some(ColumnType::Json);
+        if args.is_empty() || args.iter().any(json) {
+            return Err(Unbound::NotYet);
+        }
+        let ty = groups::type_of(name, function, &args)?;
+        let call = AggregateCall { function: name.to_owned(), args, distinct };
+        let next = || {
+            self.columns.set(self.columns.get() + 1);
+            ColumnId(self.columns.get())
+        };
+        let id = groups.borrow_mut().add(call, next);
+        Ok(Scalar { node: Node::Aggregate(id), ty })
     }
 }
 

@@ -8,7 +8,7 @@ use types::Table;
 use values::error::{SqlError, SqlResult, no_column};
 use values::mysql_type::MysqlType;
 
-use super::tree::{ColumnId, Origin};
+use super::tree::{ColumnId, Origin, OutputColumn};
 
 /// Where a name stands, in MySQL's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,10 @@ pub enum Clause {
     Where,
     /// ON.
     On,
+    /// GROUP BY.
+    GroupBy,
+    /// HAVING.
+    Having,
     /// ORDER BY.
     OrderBy,
 }
@@ -30,6 +34,8 @@ impl Clause {
             Clause::FieldList => "field list",
             Clause::Where => "where clause",
             Clause::On => "on clause",
+            Clause::GroupBy => "group statement",
+            Clause::Having => "having clause",
             Clause::OrderBy => "order clause",
         }
     }
@@ -58,6 +64,8 @@ struct ScopeTable {
     /// Its alias or its name, in lower case.
     name: String,
     columns: Vec<ScopeColumn>,
+    /// The columns of its primary key; none if it has none in scope.
+    key: Vec<ColumnId>,
 }
 
 impl ScopeTable {
@@ -111,11 +119,44 @@ impl Scope {
         let scanned = columns.iter().filter_map(|column| {
             Some((column.origin.as_ref().map(|origin| origin.position)?, column.id))
         });
-        let scanned = scanned.collect();
+        let scanned: Vec<(usize, ColumnId)> = scanned.collect();
         let database = alias.is_none().then(|| name.database.clone());
         let name = alias.unwrap_or(&name.table).to_lowercase();
-        self.tables.push(ScopeTable { database, name, columns });
+        let column_of = |id: &types::ColumnId| {
+            let position = table.columns.iter().position(|column| column.id == *id)?;
+            scanned.iter().find(|(place, _)| *place == position).map(|(_, id)| *id)
+        };
+        let key: Option<Vec<ColumnId>> = table.primary_key.iter().map(column_of).collect();
+        let key = key.unwrap_or_default();
+        self.tables.push(ScopeTable { database, name, columns, key });
         scanned
+    }
+
+    /// Adds the columns of a query in the place of a table.
+    pub fn add_derived(&mut self, alias: &str, output: &[OutputColumn]) {
+        let column = |column: &OutputColumn| {
+            let origin = column.origin.clone();
+            let origin = origin.map(|origin| Origin { alias: alias.to_owned(), ..origin });
+            ScopeColumn {
+                id: column.id,
+                name: column.name.clone(),
+                hidden: false,
+                ty: column.ty,
+                origin,
+            }
+        };
+        let columns = output.iter().map(column).collect();
+        let name = alias.to_lowercase();
+        self.tables.push(ScopeTable { database: None, name, columns, key: Vec::new() });
+    }
+
+    /// Whether a column is determined by others: whether the primary key of its table is among them.
+    pub fn is_determined(&self, column: ColumnId, is_known: impl Fn(ColumnId) -> bool) -> bool {
+        let has = |table: &&ScopeTable| table.columns.iter().any(|own| own.id == column);
+        let table = self.tables.iter().find(has);
+        table.is_some_and(|table| {
+            !table.key.is_empty() && table.key.iter().all(|part| is_known(*part))
+        })
     }
 
     /// Tables so far.

@@ -70,6 +70,27 @@ pub enum Relation {
         /// A truth value, or a number that is taken for one.
         condition: Scalar,
     },
+    /// For each group of rows a row: what it is grouped by, then what is computed.
+    Group {
+        /// These rows.
+        input: Box<Relation>,
+        /// What is equal in a group. Without any, all rows are one group, also where there are none.
+        keys: Vec<(ColumnId, Scalar)>,
+        /// What is computed over a group's rows.
+        aggregates: Vec<(ColumnId, AggregateCall)>,
+    },
+    /// Each row once.
+    Distinct {
+        /// Of these.
+        input: Box<Relation>,
+    },
+    /// The rows of a query in the place of a table.
+    Derived {
+        /// The query.
+        query: Box<BoundQuery>,
+        /// What the query around calls it.
+        alias: String,
+    },
     /// For each row a row of these columns.
     Map {
         /// Of these rows.
@@ -126,6 +147,17 @@ pub struct SortKey {
     pub descending: bool,
 }
 
+/// An aggregate over the rows of a group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AggregateCall {
+    /// The aggregate's name.
+    pub function: String,
+    /// Its arguments.
+    pub args: Vec<Scalar>,
+    /// Whether equal arguments count once.
+    pub distinct: bool,
+}
+
 /// An expression and its type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scalar {
@@ -140,6 +172,8 @@ pub struct Scalar {
 pub enum Node {
     /// A column.
     Column(ColumnId),
+    /// An aggregate of the row's group, by its column.
+    Aggregate(ColumnId),
     /// A value of the text.
     Literal(Value),
     /// A function of ours, operators of numbers among them.
@@ -210,6 +244,71 @@ pub enum Node {
         /// The result where none is true; NULL without.
         otherwise: Option<Box<Scalar>>,
     },
+}
+
+impl Scalar {
+    /// Whether an aggregate is a part of it.
+    pub fn has_aggregates(&self) -> bool {
+        let mut found = matches!(self.node, Node::Aggregate(_));
+        let mut look = |part: Scalar| {
+            found |= part.has_aggregates();
+            Ok::<_, std::convert::Infallible>(part)
+        };
+        _ = self.clone().try_map(&mut look);
+        found
+    }
+
+    /// The same expression over other parts.
+    ///
+    /// # Errors
+    ///
+    /// The first that a part has.
+    pub fn try_map<E>(
+        self,
+        map: &mut impl FnMut(Scalar) -> Result<Scalar, E>,
+    ) -> Result<Scalar, E> {
+        fn boxed<E>(
+            part: Box<Scalar>,
+            map: &mut impl FnMut(Scalar) -> Result<Scalar, E>,
+        ) -> Result<Box<Scalar>, E> {
+            map(*part).map(Box::new)
+        }
+        let node = match self.node {
+            node @ (Node::Column(_) | Node::Aggregate(_) | Node::Literal(_)) => node,
+            Node::Call { function, args } => {
+                let args = args.into_iter().map(&mut *map).collect::<Result<_, E>>()?;
+                Node::Call { function, args }
+            }
+            Node::Compare { comparison, left, right } => {
+                Node::Compare { comparison, left: boxed(left, map)?, right: boxed(right, map)? }
+            }
+            Node::Logic { connective, left, right } => {
+                Node::Logic { connective, left: boxed(left, map)?, right: boxed(right, map)? }
+            }
+            Node::Not(value) => Node::Not(boxed(value, map)?),
+            Node::IsNull { value, negated } => Node::IsNull { value: boxed(value, map)?, negated },
+            Node::IsTruth { value, truth, negated } => {
+                Node::IsTruth { value: boxed(value, map)?, truth, negated }
+            }
+            Node::In { value, list, negated } => {
+                let value = boxed(value, map)?;
+                let list = list.into_iter().map(&mut *map).collect::<Result<_, E>>()?;
+                Node::In { value, list, negated }
+            }
+            Node::Like { text, pattern, negated } => {
+                Node::Like { text: boxed(text, map)?, pattern: boxed(pattern, map)?, negated }
+            }
+            Node::Case { branches, otherwise } => {
+                let mut mapped = Vec::with_capacity(branches.len());
+                for (when, then) in branches {
+                    mapped.push((map(when)?, map(then)?));
+                }
+                let otherwise = otherwise.map(|last| boxed(last, map)).transpose()?;
+                Node::Case { branches: mapped, otherwise }
+            }
+        };
+        Ok(Scalar { node, ty: self.ty })
+    }
 }
 
 /// How two values are compared.
