@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::ReturnFieldArgs;
+use datafusion::logical_expr::{ReturnFieldArgs, TypeSignature};
 use types::columns::arrow_type;
 use types::{ColumnType, Value};
 use values::error::{SqlResult, unknown};
@@ -41,7 +41,10 @@ pub fn of_call(name: &str, args: &[Scalar]) -> SqlResult<MysqlType> {
     let function = functions::named(name)
         .ok_or_else(|| unknown(format!("function {name} is not registered")))?;
     let types: Vec<DataType> = args.iter().map(|arg| arrow(&arg.ty)).collect();
-    function.coerce_types(&types)?;
+    // Ours take whatever they are given, and say how many.
+    if function.signature().type_signature == TypeSignature::UserDefined {
+        function.coerce_types(&types)?;
+    }
     let fields: Vec<FieldRef> =
         types.into_iter().map(|ty| Arc::new(Field::new("", ty, true))).collect();
     let literals: Vec<Option<ScalarValue>> = args.iter().map(constant).collect();
