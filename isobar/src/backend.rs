@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use execution::panics::guarded;
 use placement::client::PlacementClient;
 use sql::engine::{Engine, Host, Process};
-use sql::panics::guarded;
 use sql::result::Reply;
 use sql::session::SessionInfo;
 use sql::variables::Changes;

@@ -103,7 +103,7 @@ fn execute(cli: Cli) -> Result<ExitCode> {
                 signals::die_with_parent(parent)?;
             }
             log_to_stderr();
-            sql::panics::log_all();
+            execution::panics::log_all();
             let began = Instant::now();
             let outcome = serve(&runtime, &args);
             if let Err(error) = &outcome {

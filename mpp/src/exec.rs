@@ -10,6 +10,7 @@ use std::time::Duration;
 use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use binder::{PlannedSelect, QueryContext, TableResolver};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::ExecutionPlan;
@@ -17,13 +18,12 @@ use datafusion::prelude::SessionContext;
 use datafusion_distributed::{DistributedExec, Worker, display_plan_ascii};
 use datafusion_distributed::{DistributedMetricsFormat, rewrite_distributed_plan_with_metrics};
 use env::Clock;
+use execution::threads;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use placement::client::PlacementClient;
 use rpc::Pulse;
-use sql::planner::{PlannedSelect, QueryContext, TableResolver};
-use sql::query_threads;
 use tonic::service::Routes;
 use types::columns::client_field;
 use types::{LeaseId, NodeId, SnapshotToken, Table, Timestamp};
@@ -36,7 +36,6 @@ use crate::guard::Guarded;
 use crate::handlers::QueryNodes;
 use crate::layout::Owners;
 use crate::reader::Reader;
-use crate::request::SqlContext;
 use crate::session::Sessions;
 use crate::table::{ColumnarTables, Expected};
 use crate::worker::OnQueryThreads;
@@ -119,7 +118,7 @@ impl Engine {
     /// `Unavailable` if there are no threads for queries.
     pub fn worker_routes(&self) -> types::Result<Routes> {
         let worker = Guarded(self.worker.clone().into_worker_server());
-        Ok(Routes::new(OnQueryThreads::new(worker, query_threads::handle()?)))
+        Ok(Routes::new(OnQueryThreads::new(worker, threads::handle()?)))
     }
 
     /// Unix milliseconds now.
@@ -194,7 +193,7 @@ impl Engine {
     pub async fn describe(
         &self,
         query: &str,
-        context: &mut SqlContext,
+        context: &mut QueryContext,
         ts: Timestamp,
     ) -> MppResult<Vec<ResultColumn>> {
         let (planned, tables) = self.plan_logical(query, context, ts, &[], false).await?;
@@ -204,7 +203,7 @@ impl Engine {
 
     /// Takes note of the catalog that a query was planned by, if it is newer. The number is somebody
     /// else's word, so it is a reason to ask placement and is never remembered.
-    async fn catch_up(&self, context: &SqlContext) -> MppResult<()> {
+    async fn catch_up(&self, context: &QueryContext) -> MppResult<()> {
         if self.placement.newest_catalog() < context.catalog_version {
             self.timestamp().await?;
         }
@@ -215,7 +214,7 @@ impl Engine {
     pub async fn query(
         &self,
         query: &str,
-        context: &SqlContext,
+        context: &QueryContext,
         token: SnapshotToken,
     ) -> MppResult<Answer> {
         let mut failure = None;
@@ -239,7 +238,7 @@ impl Engine {
     async fn attempt(
         &self,
         query: &str,
-        context: &SqlContext,
+        context: &QueryContext,
         ts: Timestamp,
         again: bool,
     ) -> MppResult<Answer> {
@@ -252,7 +251,7 @@ impl Engine {
         let avoid = self.nodes_to_avoid(&context.avoid, again).await;
         let Prepared { plan, context, schema, tables } =
             self.prepare(query, context, ts, &avoid, again).await?;
-        let first = first_batch(query_threads::run(plan, context.task_ctx())?);
+        let first = first_batch(threads::run(plan, context.task_ctx())?);
         let without = |silent: &BTreeSet<NodeId>| tables.can_do_without(silent);
         let mut answer = self.while_answered(tables.used(), without, first).await?;
         answer.schema = schema.clone();
@@ -264,7 +263,7 @@ impl Engine {
     pub async fn explain(
         &self,
         query: &str,
-        context: &SqlContext,
+        context: &QueryContext,
         ts: Timestamp,
         analyze: bool,
     ) -> MppResult<Vec<String>> {
@@ -281,7 +280,7 @@ impl Engine {
     async fn explain_once(
         &self,
         query: &str,
-        context: &SqlContext,
+        context: &QueryContext,
         ts: Timestamp,
         analyze: bool,
         again: bool,
@@ -294,7 +293,7 @@ impl Engine {
         if !analyze {
             return Ok(lines(&display_plan_ascii(plan.as_ref(), false)));
         }
-        let mut rows = query_threads::run(plan.clone(), context.task_ctx())?;
+        let mut rows = threads::run(plan.clone(), context.task_ctx())?;
         while rows.try_next().await?.is_some() {}
         if plan.downcast_ref::<DistributedExec>().is_none() {
             return Ok(lines(&display_plan_ascii(plan.as_ref(), true)));
@@ -314,7 +313,7 @@ impl Engine {
     async fn prepare(
         &self,
         query: &str,
-        context: &SqlContext,
+        context: &QueryContext,
         ts: Timestamp,
         avoid: &[NodeId],
         fresh: bool,
@@ -332,7 +331,7 @@ impl Engine {
         }
         if !at_home {
             // There they are run as joins.
-            planned.plan = sql::planner::single_rows(planned.plan)?;
+            planned.plan = binder::single_rows(planned.plan)?;
         }
         let state = match at_home {
             // A query without tables, or with everything here: nothing would be gained by sending
@@ -352,7 +351,7 @@ impl Engine {
     async fn plan_logical(
         &self,
         query: &str,
-        context: &SqlContext,
+        context: &QueryContext,
         ts: Timestamp,
         avoid: &[NodeId],
         fresh: bool,
@@ -367,29 +366,12 @@ impl Engine {
             avoid.to_vec(),
             fresh,
         ));
-        let now_us = match context.now_us {
-            0 => self.clock.unix_micros() as i64,
-            now => now,
-        };
-        let or = |text: &str, default: &str| match text {
-            "" => default.to_owned(),
-            text => text.to_owned(),
-        };
-        let context = QueryContext {
-            database: context.database.clone(),
-            now_us,
-            time_zone: or(&context.time_zone, "+00:00"),
-            sql_mode: context.sql_mode.clone(),
-            user: context.user.clone(),
-            connection_id: context.connection_id,
-        };
+        let now_us = i64::try_from(self.clock.unix_micros()).unwrap_or(i64::MAX);
+        let context = context.complete(now_us);
         let resolver: &dyn TableResolver = tables.as_ref();
-        let planned =
-            sql::planner::plan_select(query, &context, self.sessions.planning(), resolver)
-                .await
-                .map_err(|error| {
-                    MppError::find(&error.message).unwrap_or_else(|| refused(&error))
-                })?;
+        let planned = binder::plan_select(query, &context, self.sessions.planning(), resolver)
+            .await
+            .map_err(|error| MppError::find(&error.message).unwrap_or_else(|| refused(&error)))?;
         Ok((planned, tables))
     }
 

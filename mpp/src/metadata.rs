@@ -171,11 +171,12 @@ fn primary_keys(command: &CommandGetPrimaryKeys, catalog: &Catalog) -> MppResult
     found.sort_by(|a, b| (&a.database, &a.name).cmp(&(&b.database, &b.name)));
     let (mut databases, mut names, mut columns, mut at) = (vec![], vec![], vec![], vec![]);
     for table in found {
-        for part in sql::info::keys(table).into_iter().filter(|part| part.key == "PRIMARY") {
+        let key = table.primary_key.iter().filter_map(|id| table.column(*id));
+        for (column, place) in key.filter(|column| !column.hidden).zip(1..) {
             databases.push(table.database.as_str());
             names.push(table.name.as_str());
-            columns.push(part.column);
-            at.push(i32::try_from(part.at).unwrap_or(i32::MAX));
+            columns.push(column.name.as_str());
+            at.push(place);
         }
     }
     let rows = at.len();

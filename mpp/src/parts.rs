@@ -12,9 +12,9 @@ use std::time::Duration;
 use datafusion::common::Column as Named;
 use datafusion::logical_expr::col;
 use datafusion::prelude::SessionContext;
+use execution::threads;
 use futures::StreamExt;
 use placement::api::Route;
-use sql::query_threads;
 use types::{Column, Error, NodeId, RegionKind, Table, Timestamp};
 
 use crate::error::{MppCode, MppError, MppResult};
@@ -191,7 +191,7 @@ impl Engine {
             frame = frame.filter(filter.to_expr(&table)?)?;
         }
         let wanted = positions(ticket)?;
-        let names = sql::planner::planning_schema(&table);
+        let names = binder::planning_schema(&table);
         let fields = wanted.iter().filter_map(|at| names.fields().get(*at));
         frame = frame.select(
             fields
@@ -210,7 +210,7 @@ impl Engine {
         let without = |silent: &BTreeSet<NodeId>| {
             replicas.iter().all(|held| held.iter().any(|node| !silent.contains(node)))
         };
-        let first = first_batch(query_threads::run(plan, tasks)?);
+        let first = first_batch(threads::run(plan, tasks)?);
         let mut answer = self.while_answered(needed, without, first).await?;
         let schema = scan_schema(&table, &wanted)?;
         let renamed = schema.clone();

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use binder::privileges::{Need, Rights, check_query};
 use placement::api::Catalog;
-use sql::privileges::{Need, Rights, check_query};
 use syntax::names::TableName;
 use values::error::SqlError;
 

@@ -10,17 +10,17 @@ use arrow_flight::error::FlightError;
 use arrow_flight::{Action, FlightClient, Ticket as FlightTicket};
 use async_trait::async_trait;
 use env::Clock;
+use execution::analytic::{Analytic, AnalyticAnswer, AnalyticQuery};
 use futures::{StreamExt, TryStreamExt};
 use placement::api::{Node, NodeRole};
 use placement::client::PlacementClient;
 use rpc::{Channels, Pulse};
-use sql::analytic::{Analytic, AnalyticAnswer, AnalyticQuery, Receipt};
 use types::{NodeId, RegionKind, TableId};
 use values::error::SqlError;
 
 use crate::auth::voucher;
 use crate::error::{MppCode, MppError, MppResult};
-use crate::request::{SqlCommand, SqlContext};
+use crate::request::SqlCommand;
 use crate::ticket::{SqlTicket, Ticket, Work};
 
 /// How long a query may compute before its first row. A node that is gone is noticed by the
@@ -83,7 +83,7 @@ impl RemoteAnalytic {
         query: &AnalyticQuery,
         key: &[u8],
     ) -> MppResult<AnalyticAnswer> {
-        let mut context = context(query);
+        let mut context = query.context.clone();
         context.avoid = self.pulse.silent().into_iter().collect();
         let work = Work::Sql(SqlTicket { query: query.sql.clone(), context });
         let expires_ms = self.clock.unix_millis() + TICKET_TTL_MS;
@@ -92,7 +92,7 @@ impl RemoteAnalytic {
             let silent = self.pulse.silent();
             others.iter().any(|other| !silent.contains(&other.id))
         };
-        let answer = self.get(&node.client_address, &query.user, &ticket);
+        let answer = self.get(&node.client_address, &query.context.user, &ticket);
         match self.pulse.watch(&[address(node)], without, answer).await {
             Ok(answer) => answer,
             Err(_) => Err(MppError::new(
@@ -133,7 +133,6 @@ impl RemoteAnalytic {
             .cloned()
             .or_else(|| first.as_ref().map(|batch| batch.schema()))
             .ok_or_else(|| MppError::new(MppCode::Unavailable, "an answer without a schema"))?;
-        let lines = vec![format!("coordinator: columnar node at {node}")];
         let node = node.to_owned();
         let rest = stream.map_err(move |error| {
             let mut error = flight_error(error);
@@ -147,26 +146,12 @@ impl RemoteAnalytic {
             sql_error(error)
         });
         let batches = futures::stream::iter(first.map(Ok)).chain(rest).boxed();
-        Ok(AnalyticAnswer { schema, batches, receipt: Receipt { lines } })
+        Ok(AnalyticAnswer { schema, batches })
     }
 }
 
 fn address(node: &Node) -> rpc::pulse::Address {
     (node.id, node.rpc_address.clone())
-}
-
-fn context(query: &AnalyticQuery) -> SqlContext {
-    SqlContext {
-        database: query.database.clone(),
-        catalog_version: query.catalog_version,
-        tables: query.tables.clone(),
-        now_us: query.now_us,
-        time_zone: query.time_zone.clone(),
-        sql_mode: query.sql_mode.clone(),
-        user: query.user.clone(),
-        connection_id: query.connection_id,
-        avoid: Vec::new(),
-    }
 }
 
 fn flight_error(error: FlightError) -> MppError {
@@ -245,9 +230,9 @@ impl Analytic for RemoteAnalytic {
             let key = self.placement.signing_key().await?;
             let command = SqlCommand {
                 query: query.sql.clone(),
-                database: query.database.clone(),
+                database: query.context.database.clone(),
                 snapshot: Some(query.token.sign(&key)),
-                context: Some(context(&query)),
+                context: Some(query.context.clone()),
             };
             let mut body = serde_json::to_value(&command)
                 .map_err(|error| MppError::new(MppCode::Invalid, error.to_string()))?;
@@ -255,7 +240,7 @@ impl Analytic for RemoteAnalytic {
             let mut failure = None;
             for node in self.nodes().await? {
                 let node = node.client_address;
-                let mut client = self.client(&node, &query.user).await?;
+                let mut client = self.client(&node, &query.context.user).await?;
                 let action = Action::new("explain", body.to_string());
                 let answer = async {
                     let results = client.do_action(action).await.map_err(flight_error)?;

@@ -3,10 +3,11 @@
 //! Everything here comes from outside: unknown fields are refused, nothing is guessed.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use binder::QueryContext;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Expr, Operator, binary_expr, col, lit};
 use serde::{Deserialize, Serialize};
-use types::{ColumnType, Decimal, NodeId, SchemaVersion, Table, TableId};
+use types::{ColumnType, Decimal, Table};
 
 use crate::error::{MppCode, MppError, MppResult};
 
@@ -58,47 +59,7 @@ pub struct SqlCommand {
     pub snapshot: Option<String>,
     /// Session settings; defaults if absent.
     #[serde(default)]
-    pub context: Option<SqlContext>,
-}
-
-/// What gives a query its meaning besides its text.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SqlContext {
-    /// Current database.
-    pub database: String,
-    /// Catalog version that the statement was planned with; 0 for none.
-    pub catalog_version: u64,
-    /// The stored tables that the statement was planned with; none where nobody has planned it.
-    pub tables: Vec<(TableId, SchemaVersion)>,
-    /// Statement time, Unix microseconds; 0 for the node's own clock.
-    pub now_us: i64,
-    /// Time zone; empty for UTC.
-    pub time_zone: String,
-    /// sql_mode; the server's where it is left out.
-    pub sql_mode: String,
-    /// `user@host`.
-    pub user: String,
-    /// Connection number.
-    pub connection_id: u64,
-    /// Columnar nodes that did not answer the caller: others are taken where they hold the data.
-    pub avoid: Vec<NodeId>,
-}
-
-impl Default for SqlContext {
-    fn default() -> Self {
-        SqlContext {
-            database: String::new(),
-            catalog_version: 0,
-            tables: Vec::new(),
-            now_us: 0,
-            time_zone: String::new(),
-            sql_mode: values::sql_mode::DEFAULT.to_owned(),
-            user: String::new(),
-            connection_id: 0,
-            avoid: Vec::new(),
-        }
-    }
+    pub context: Option<QueryContext>,
 }
 
 /// A predicate.

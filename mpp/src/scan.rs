@@ -67,7 +67,7 @@ impl ScanSpec {
 
     /// Schema of the answer, named as plans name columns.
     pub fn schema(&self) -> Result<SchemaRef> {
-        let full = sql::planner::planning_schema(&self.table);
+        let full = binder::planning_schema(&self.table);
         Ok(Arc::new(full.project(&self.projection)?))
     }
 }

@@ -60,7 +60,7 @@ impl Sessions {
         channels: WorkerChannels,
     ) -> Result<Self> {
         Ok(Self {
-            planning: sql::planner::session_state_builder(config()).build(),
+            planning: binder::session_state_builder(config()).build(),
             local: local(reader, runtime.clone()),
             coordinator: coordinator(runtime, channels)?,
         })
@@ -88,14 +88,14 @@ impl Sessions {
 fn local(reader: Arc<Reader>, runtime: Arc<RuntimeEnv>) -> SessionState {
     let mut config = config();
     config.set_extension(reader);
-    sql::planner::session_state_builder(config).with_runtime_env(runtime).build()
+    binder::session_state_builder(config).with_runtime_env(runtime).build()
 }
 
 /// Tasks on the coordinator's own node are reached over the network too: two tasks of a stage that
 /// run in the coordinator's process without it share one plan, and the second finds the streams of
 /// the first consumed.
 fn coordinator(runtime: Arc<RuntimeEnv>, channels: WorkerChannels) -> Result<SessionState> {
-    let builder = sql::planner::session_state_builder(config())
+    let builder = binder::session_state_builder(config())
         .with_runtime_env(runtime)
         .with_physical_optimizer_rule(Arc::new(IsolateSingleTaskJoins))
         .with_physical_optimizer_rule(Arc::new(SortByWholePartitions))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
+use binder::{ResolvedTable, TableResolver};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Constraints, Result};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
@@ -12,7 +13,6 @@ use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 use placement::api::Catalog;
 use placement::client::PlacementClient;
-use sql::planner::{ResolvedTable, TableResolver};
 use types::{NodeId, SchemaVersion, TableId, Timestamp};
 use values::error::SqlError;
 
@@ -32,8 +32,8 @@ pub struct ColumnarTable {
 impl ColumnarTable {
     /// A table to scan at `ts`.
     pub fn new(layout: TableLayout, ts: Timestamp) -> Self {
-        let schema = sql::planner::planning_schema(&layout.table);
-        let constraints = sql::planner::planning_constraints(&layout.table);
+        let schema = binder::planning_schema(&layout.table);
+        let constraints = binder::planning_constraints(&layout.table);
         ColumnarTable { layout, ts, schema, constraints }
     }
 }

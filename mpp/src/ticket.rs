@@ -7,12 +7,13 @@
 
 use std::sync::Arc;
 
+use binder::QueryContext;
 use serde::{Deserialize, Serialize};
 use types::token;
 use types::{LeaseId, SnapshotToken, Table};
 
 use crate::error::{MppCode, MppError, MppResult};
-use crate::request::{Filter, SqlContext};
+use crate::request::Filter;
 
 const FORMAT: u8 = 2;
 const TAG: usize = 16;
@@ -71,7 +72,7 @@ pub struct SqlTicket {
     /// Text.
     pub query: String,
     /// What gives it meaning.
-    pub context: SqlContext,
+    pub context: QueryContext,
 }
 
 /// The work that a ticket stands for.

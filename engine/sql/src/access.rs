@@ -87,7 +87,7 @@ impl Bounds {
 }
 
 /// The best way at a timestamp to rows that satisfy all conditions. Columns are named as in
-/// [`crate::planner::planning_schema`].
+/// [`binder::planning_schema`].
 pub fn choose(table: &Table, conditions: &[Expr], ts: Timestamp) -> Access {
     let start = key::records_start(table.id);
     let primary = ranges(table, &table.primary_key, None, conditions, &start);

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use binder::{session_state_builder, short};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionConfig;
 use env::Clock;
+use execution::analytic::Analytic;
 use types::NodeId;
 
-use crate::analytic::Analytic;
-use crate::planner::{session_state_builder, short};
 use crate::storage::Storage;
 
 /// Bytes that all queries of a process may hold for sorts, joins and groups.

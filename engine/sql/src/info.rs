@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
+use binder::planning_schema;
+use binder::privileges::Rights;
 use placement::api::Catalog;
 use types::columns::ColumnsBuilder;
 use types::{Column, ColumnType, Error, IntWidth, Table, TableId, Value};
@@ -14,8 +16,6 @@ use values::error::{SqlResult, no_table};
 
 use crate::ddl::has_numbers;
 use crate::engine::Engine;
-use crate::planner::planning_schema;
-use crate::privileges::Rights;
 use crate::result::{Reply, WarningCount};
 
 mod absent;

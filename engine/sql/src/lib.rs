@@ -1,18 +1,13 @@
-//! MySQL statements: planning, definitions of tables, catalog views, rows, sessions.
+//! MySQL statements: definitions of tables, catalog views, rows, sessions.
 //!
-//! It knows no sockets and no columnar replicas beyond the trait in [`analytic`].
+//! It knows no sockets and no columnar replicas beyond the trait in [`execution::analytic`].
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod access;
-pub mod analytic;
 pub mod ddl;
 pub mod engine;
 pub mod info;
-pub mod panics;
-pub mod planner;
-pub mod privileges;
 pub mod provider;
-pub mod query_threads;
 pub mod reader;
 pub mod result;
 pub mod router;

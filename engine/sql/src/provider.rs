@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
+use binder::{planning_constraints, planning_schema};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Constraints, Result, internal_err};
@@ -24,7 +25,6 @@ use types::{Table, Value, key, row};
 use values::error::{SqlError, external};
 
 use crate::access::{self, Access, Path};
-use crate::planner::{planning_constraints, planning_schema};
 use crate::reader::Reader;
 
 /// Rows of a batch.

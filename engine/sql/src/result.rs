@@ -2,14 +2,11 @@
 //!
 //! Rows are Arrow record batches on every path; the wire turns them into packets.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
-use arrow::record_batch::RecordBatch;
+use execution::BatchStream;
 use functions::warnings::ExprWarnings;
-use futures::Stream;
 use values::column::ResultColumn;
-use values::error::SqlError;
 
 /// How many warnings a result has. More may come for as long as its rows are computed.
 #[derive(Clone, Debug, Default)]
@@ -30,9 +27,6 @@ impl WarningCount {
         u16::try_from(self.own.saturating_add(of_exprs)).unwrap_or(u16::MAX)
     }
 }
-
-/// Batches of a result, pulled by its reader: dropping it stops the work behind it.
-pub type BatchStream = Pin<Box<dyn Stream<Item = Result<RecordBatch, SqlError>> + Send>>;
 
 /// What a statement without rows answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

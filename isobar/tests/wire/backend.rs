@@ -13,12 +13,13 @@ use arrow::array::{
 };
 use arrow::datatypes::{Field, Schema, i256};
 use async_trait::async_trait;
+use execution::BatchStream;
 use futures::StreamExt;
 use isobar::wire::{
     AuthPlugin, Backend, ConnectionInfo, Connections, InfileReceiver, KillScope, Options, Prepared,
     Server, Session, SessionStatus, StoredPassword,
 };
-use sql::result::{BatchStream, Done, Reply, WarningCount};
+use sql::result::{Done, Reply, WarningCount};
 use sql::variables::Changes;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

@@ -11,6 +11,7 @@ use arrow_flight::sql::{
     DoPutPreparedStatementResult, ProstMessageExt,
 };
 use arrow_flight::{FlightData, IpcMessage, PutResult, SchemaAsIpc};
+use binder::QueryContext;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use prost::Message;
@@ -22,7 +23,7 @@ use crate::auth::Caller;
 use crate::error::{MppCode, MppError, MppResult, refused};
 use crate::exec::answer_schema;
 use crate::prepared::{Prepared, few_rows, parameters};
-use crate::request::{SqlCommand, SqlContext};
+use crate::request::SqlCommand;
 
 pub(super) const CREATE: &str = "CreatePreparedStatement";
 pub(super) const CLOSE: &str = "ClosePreparedStatement";
@@ -63,7 +64,7 @@ impl FlightServer {
         let unknown = vec![Value::Null; count];
         let text = syntax::bound::bound(&query, &unknown).map_err(|error| refused(&error))?;
         let ts = self.engine.timestamp().await?;
-        let mut context = SqlContext { user: caller.user.clone(), ..Default::default() };
+        let mut context = QueryContext { user: caller.user.clone(), ..Default::default() };
         self.engine.check_query(&text, &context.database, caller).await?;
         let dataset_schema = match self.engine.describe(&text, &mut context, ts).await {
             Ok(columns) => message(&answer_schema(&columns))?,

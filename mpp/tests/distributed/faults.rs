@@ -4,9 +4,9 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use arrow_flight::FlightClient;
+use binder::QueryContext;
 use futures::TryStreamExt;
 use mpp::error::MppCode;
-use mpp::request::SqlContext;
 use placement::api::NodeReport;
 use serde_json::json;
 use types::{SnapshotToken, Timestamp};
@@ -90,7 +90,7 @@ async fn a_mute_node_is_left_out_where_another_one_holds_its_regions() {
 async fn a_snapshot_below_the_safe_point_is_refused() {
     let cluster = cluster().await;
     let node = cluster.node(11);
-    let context = SqlContext { database: "d".into(), ..SqlContext::default() };
+    let context = QueryContext { database: "d".into(), ..QueryContext::default() };
     let read = async |ts| {
         let token = SnapshotToken { ts: Timestamp(ts), lease: 0 };
         let answer = node.engine.query(COUNT, &context, token).await?;

@@ -16,8 +16,6 @@ use syntax::walk::{walk, walk_mut};
 use types::{Check, ColumnId, ColumnType, Default, Table};
 use values::error::{SqlError, SqlResult, no_column, syntax, unsupported};
 
-use crate::planner;
-
 /// Functions whose value hangs on more than their arguments, or that do something; and aggregates,
 /// which are about several rows.
 const DISALLOWED: &[&str] = &[
@@ -367,7 +365,7 @@ pub fn push_check(
         Expr::Nested(inner) => &**inner,
         other => other,
     };
-    let is_condition = planner::truth(bare.clone()) == *bare
+    let is_condition = binder::truth(bare.clone()) == *bare
         || matches!(bare, Expr::Function(_) | Expr::Between { .. } | Expr::RLike { .. })
         || matches!(bare, Expr::Value(value) if matches!(value.value, Value::Boolean(_)));
     if !is_condition {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use binder::privileges::Need;
 use placement::api::{Garbage, NodeRole, PeerReport};
 use syntax::names::TableName;
 use types::Privileges;
@@ -9,7 +10,6 @@ use types::{NodeId, PeerRole, RegionKind, ReplicaLag, Table, Timestamp, Value};
 use values::error::SqlResult;
 
 use super::{Listing, Source, int, string};
-use crate::privileges::Need;
 
 /// Most characters of a statement in the process list.
 pub(crate) const LONGEST_INFO: usize = 64 * 1024;

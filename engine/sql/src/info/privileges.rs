@@ -1,12 +1,12 @@
 //! Users' privileges as information_schema lists them, and as SHOW GRANTS writes them.
 
+use binder::privileges::Need;
 use placement::api::{Level, User};
 use syntax::names::TableName;
 use types::Privileges;
 
 use super::schema::CATALOG;
 use super::{Listing, Source, string, yes};
-use crate::privileges::Need;
 
 /// Tables that are made of users' privileges.
 pub(super) const NAMES: [&str; 3] = ["user_privileges", "schema_privileges", "table_privileges"];

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
+use binder::planning_schema;
 use datafusion::common::{DFSchema, TableReference};
 use datafusion::physical_expr::PhysicalExpr;
 use functions::value::value_at;
@@ -26,7 +27,6 @@ use super::change::assigned;
 use super::derived::not_to_be_given;
 use super::fitting::Fitting;
 use super::insert::is_default;
-use crate::planner::planning_schema;
 
 /// What a column is assigned.
 enum Given {

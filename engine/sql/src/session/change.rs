@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
+use binder::planning_schema;
 use datafusion::common::{DFSchema, TableReference};
 use functions::value::value_at;
 use placement::api::Catalog;
@@ -30,7 +31,6 @@ use super::row_values::has_subquery;
 use super::tables::readable;
 use super::write::Changes;
 use super::{Session, impossible};
-use crate::planner::planning_schema;
 
 impl Session {
     /// The rows that an UPDATE changes.

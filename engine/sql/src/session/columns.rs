@@ -10,7 +10,7 @@ use values::error::{SqlError, SqlResult, TABLE_CHANGED};
 
 use super::select::Prepared;
 use super::{ATTEMPTS, Session, pause};
-use crate::planner;
+
 use crate::result::{Reply, WarningCount};
 
 /// Errors that say nothing about the query itself: a replica, a node, or a way of running it is
@@ -37,9 +37,9 @@ impl Session {
         let mut attempt = 0;
         loop {
             let error = match self.on_columns(&prepared).await {
-                Ok((batches, _)) => {
+                Ok(batches) => {
                     let mut columns = prepared.planned.columns.clone();
-                    planner::rename(&mut columns, displayed);
+                    binder::rename(&mut columns, displayed);
                     // The warnings of expressions on other nodes are not sent here; then those that
                     // were computed here give none either.
                     _ = self.take_expr_warnings();

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
+use binder::{QueryContext, planning_schema};
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use functions::value::value_at;
@@ -24,7 +25,6 @@ use values::temporal::Zone;
 use super::Session;
 use super::fitting::Fitting;
 use crate::ddl::expressions;
-use crate::planner::{self, QueryContext, planning_schema};
 
 /// Most tables whose expressions a session keeps planned.
 const MOST_KEPT: usize = 64;
@@ -59,9 +59,9 @@ impl Planned {
         let expr = expressions::parsed(text)?;
         let expr = match of {
             Some(column) => crate::session::column_values::number_of_column(expr, column.ty),
-            None => planner::truth(expr),
+            None => binder::truth(expr),
         };
-        let expr = planner::compile(expr, &frame, &context(session), &session.engine.state)?;
+        let expr = binder::compile(expr, &frame, &context(session), &session.engine.state)?;
         Ok(Planned { positions, schema, expr })
     }
 

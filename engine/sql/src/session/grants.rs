@@ -3,6 +3,7 @@
 //! One change gives or takes for all users named, or for none. Whether it is enough for a statement
 //! is `privileges`' business.
 
+use binder::privileges::one_of;
 use placement::api::{Catalog, CatalogChange, GrantChange, Level};
 use syntax::names::table_name;
 use syntax::statement::{Grant, GrantLevel, UserName};
@@ -12,7 +13,6 @@ use values::error::{SqlError, SqlResult, no_database_selected, no_table};
 
 use super::{Session, done};
 use crate::info::{Listing, grants_of, is_virtual, string};
-use crate::privileges::one_of;
 use crate::result::Reply;
 
 impl Session {

@@ -4,6 +4,8 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use binder::KEEP_INSERT_ID;
+use binder::privileges::Rights;
 use sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Value as SqlValue,
     ValueWithSpan, Visit, VisitMut, VisitorMut,
@@ -19,8 +21,6 @@ use values::error::{SqlError, SqlResult, syntax};
 
 use super::Session;
 use super::user_variables::misplaced;
-use crate::planner::KEEP_INSERT_ID;
-use crate::privileges::Rights;
 use crate::variables::{Globals, Variables};
 
 struct Inliner<'a> {

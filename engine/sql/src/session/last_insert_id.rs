@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, UInt64Type};
+use binder::KEEP_INSERT_ID;
 use datafusion::common::{Result, plan_err};
 use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::{
@@ -14,7 +15,6 @@ use datafusion::logical_expr::{
 };
 
 use super::Session;
-use crate::planner::KEEP_INSERT_ID;
 
 /// The value that a statement last assigned.
 #[derive(Debug, Default)]

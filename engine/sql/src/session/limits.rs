@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use execution::BatchStream;
 use futures::StreamExt;
 use sqlparser::ast::{Expr, LimitClause, Query, SetExpr, Value as SqlValue};
 use syntax::hints;
@@ -14,7 +15,7 @@ use types::Value;
 use values::error::{SqlError, SqlResult, syntax};
 
 use super::Session;
-use crate::result::{BatchStream, Reply};
+use crate::result::Reply;
 
 /// Error 3024.
 pub(super) fn too_slow() -> SqlError {

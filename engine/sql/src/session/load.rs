@@ -17,6 +17,7 @@ use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
+use execution::panics;
 use functions::value::value_at;
 use sqlparser::ast::{Expr, Ident, VisitorMut};
 use syntax::delimited::{Field, Format, Records};
@@ -33,8 +34,8 @@ use super::insert::{position, visible};
 use super::tables::writable;
 use super::{ATTEMPTS, DEADLOCK, Open, Session, impossible, pause};
 use crate::result::{Done, Reply};
+use crate::rows;
 use crate::storage::{Savepoint, Transaction};
-use crate::{panics, planner, rows};
 
 /// Pieces of the file, in order; an error means that the rest will not come.
 pub type Infile = mpsc::Receiver<Result<Bytes, SqlError>>;
@@ -350,7 +351,7 @@ impl Session {
             let mut expr = expr.clone();
             _ = walk_mut(&mut expr, &mut Variables(&targets));
             self.inline_for_rows(&mut expr, &[]).await?;
-            computed.push(planner::compile(expr, &frame, &self.context(), &self.engine.state)?);
+            computed.push(binder::compile(expr, &frame, &self.context(), &self.engine.state)?);
         }
         let replace = load.replace;
         Ok(Plan { table, targets, positions, direct, computed, schema, replace })

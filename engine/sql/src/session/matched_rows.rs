@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use binder::{ResolvedTable, TableResolver};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use functions::value::value_at;
 use futures::TryStreamExt;
@@ -16,7 +17,6 @@ use values::error::SqlResult;
 
 use super::Session;
 use super::tables::Tables;
-use crate::planner::{ResolvedTable, TableResolver};
 use crate::reader::Reader;
 
 /// What rows that a statement holds take of the queries' memory, until this is dropped.

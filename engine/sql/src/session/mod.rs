@@ -63,6 +63,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use binder::QueryContext;
+use binder::privileges::{Need, Rights};
+use execution::panics;
 use futures::{StreamExt, TryStreamExt};
 use syntax::dialect::Mysql;
 use syntax::statement::{Mode, ShowKind, Stmt};
@@ -74,13 +77,11 @@ use values::column::ResultColumn;
 use values::error::{SqlError, SqlResult, interrupted, is_fault, no_database, unknown};
 
 use crate::engine::Engine;
-use crate::planner::QueryContext;
-use crate::privileges::{Need, Rights};
 use crate::reader::Shared;
 use crate::result::{Done, Reply};
+use crate::rows;
 use crate::storage::Savepoint;
 use crate::variables::Variables;
-use crate::{panics, rows};
 use interrupt::Interrupts;
 
 pub use load::Infile;
@@ -551,6 +552,7 @@ impl Session {
             sql_mode: self.variables.get("sql_mode").unwrap_or_default(),
             user: format!("{}@{}", self.info.user, self.info.host),
             connection_id: self.info.id,
+            ..QueryContext::default()
         }
     }
 

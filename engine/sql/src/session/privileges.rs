@@ -7,6 +7,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use binder::privileges::{Need, Rights, check_views, reads};
 use placement::api::Catalog;
 use sqlparser::ast::{
     AssignmentTarget, CreateTable, CreateTableLikeKind, Delete, Expr, FromTable, Insert, LockType,
@@ -24,7 +25,6 @@ use values::error::{SqlError, SqlResult};
 use super::Session;
 use super::joined::{deletes_joined, updates_joined};
 use super::locking::factors;
-use crate::privileges::{Need, Rights, check_views, reads};
 
 impl Session {
     /// What the session's user may do, by the catalog that is known here.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
 use arrow::record_batch::RecordBatch;
+use binder::planning_schema;
 use datafusion::common::{DFSchema, TableReference};
 use functions::value::value_at;
 use futures::TryStreamExt;
@@ -23,7 +24,6 @@ use super::insert::is_default;
 use super::locking::Finding;
 use super::tables::Tables;
 use super::{Session, impossible};
-use crate::planner::planning_schema;
 use crate::reader::Reader;
 use crate::session::settings::value_of;
 

@@ -5,11 +5,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::record_batch::RecordBatch;
+use binder::{PlannedSelect, QueryContext, TableResolver, short};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
+use execution::BatchStream;
+use execution::analytic::AnalyticQuery;
+use execution::threads;
 use functions::warnings::{self, ExprWarnings};
 use futures::{StreamExt, TryStreamExt};
 use placement::api::Catalog;
@@ -28,13 +32,11 @@ use super::locking::Locked;
 use super::tables::{Tables, stored};
 use super::user_variables::without_assignments;
 use super::{Session, impossible};
-use crate::analytic::AnalyticQuery;
+use crate::access;
 use crate::engine::Engine;
-use crate::planner::{self, PlannedSelect, TableResolver, short};
 use crate::reader::Reader;
-use crate::result::{BatchStream, Reply, WarningCount};
+use crate::result::{Reply, WarningCount};
 use crate::router::{self, QueryFacts, Route, TableFacts};
-use crate::{access, query_threads};
 
 /// A plan for rows.
 pub(super) struct Optimized {
@@ -117,7 +119,7 @@ impl Session {
             };
         }
         let mut columns = prepared.planned.columns.clone();
-        planner::rename(&mut columns, &displayed);
+        binder::rename(&mut columns, &displayed);
         let plan = self.physical(&mut prepared).await?;
         Ok(Reply::Rows { columns, batches: self.rows(plan)?, warnings: WarningCount::default() })
     }
@@ -133,7 +135,7 @@ impl Session {
         self.inline_values(&mut query, parameters).await?;
         Self::describe_calls(&mut query);
         let mut columns = self.plan(query).await?.planned.columns;
-        planner::rename(&mut columns, &displayed);
+        binder::rename(&mut columns, &displayed);
         Ok(columns)
     }
 
@@ -144,13 +146,13 @@ impl Session {
         tables: &dyn TableResolver,
     ) -> SqlResult<(Vec<ResultColumn>, BatchStream)> {
         let (context, state) = (self.context(), &self.engine.state);
-        let planning = planner::plan_query(query, &context, state, tables);
+        let planning = binder::plan_query(query, &context, state, tables);
         let listening = self.listening();
         let mut planned = match &listening {
             Some(expr_warnings) => warnings::listen_async(expr_warnings, planning).await?,
             None => planning.await?,
         };
-        planned.plan = planner::written(planned.plan)?;
+        planned.plan = binder::written(planned.plan)?;
         if let Some(expr_warnings) = &listening {
             planned.plan = warnings::attach_to_plan(planned.plan, expr_warnings)?;
         }
@@ -191,7 +193,7 @@ impl Session {
         }
         let locking = !query.locks.is_empty();
         let text = canonical(&query);
-        let planning = planner::plan_query(query, &context, &self.engine.state, &tables);
+        let planning = binder::plan_query(query, &context, &self.engine.state, &tables);
         let mut planned = warnings::listen_async(&expr_warnings, planning).await?;
         planned.plan = warnings::attach_to_plan(planned.plan, &expr_warnings)?;
         let named = |name: &TableName| catalog.table_named(&name.database, &name.table);
@@ -306,15 +308,12 @@ impl Session {
     }
 
     fn rows(&self, plan: Arc<dyn ExecutionPlan>) -> SqlResult<BatchStream> {
-        let stream = query_threads::run(plan, self.engine.state.task_ctx())?;
+        let stream = threads::run(plan, self.engine.state.task_ctx())?;
         Ok(Box::pin(stream.map_err(SqlError::from)))
     }
 
     /// Runs a query on columns; an error means that no row was seen yet.
-    pub(super) async fn on_columns(
-        &self,
-        prepared: &Prepared,
-    ) -> SqlResult<(BatchStream, Vec<String>)> {
+    pub(super) async fn on_columns(&self, prepared: &Prepared) -> SqlResult<BatchStream> {
         let analytic =
             self.engine.analytic.clone().ok_or_else(|| impossible("columns without a tier"))?;
         let answer = analytic.query(self.analytic_query(prepared)).await?;
@@ -331,27 +330,20 @@ impl Session {
             _ = &reader;
             batch
         });
-        Ok((Box::pin(batches), answer.receipt.lines))
+        Ok(Box::pin(batches))
     }
 
     fn analytic_query(&self, prepared: &Prepared) -> AnalyticQuery {
-        let context = self.context();
+        let context = QueryContext {
+            catalog_version: prepared.catalog.version,
+            tables: prepared.described.clone(),
+            ..self.context()
+        };
         let token = match self.snapshot {
             Some(token) => token,
             None => SnapshotToken::without_lease(prepared.reader.ts()),
         };
-        AnalyticQuery {
-            sql: prepared.text.clone(),
-            database: context.database,
-            token,
-            catalog_version: prepared.catalog.version,
-            tables: prepared.described.clone(),
-            now_us: context.now_us,
-            time_zone: context.time_zone,
-            sql_mode: context.sql_mode,
-            user: context.user,
-            connection_id: context.connection_id,
-        }
+        AnalyticQuery { sql: prepared.text.clone(), token, context }
     }
 
     /// EXPLAIN [ANALYZE].

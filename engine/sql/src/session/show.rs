@@ -16,10 +16,10 @@ use values::error::{SqlResult, no_database, no_database_selected};
 use super::tables::stored;
 use super::views::{self, not_a};
 use super::{Session, Warning};
+use crate::ddl;
 use crate::info::{self, LONGEST_INFO, Listing, Sizes, Source, int, string};
 use crate::result::Reply;
 use crate::variables::Variables;
-use crate::{ddl, planner};
 
 /// Characters of a statement in SHOW PROCESSLIST without FULL.
 const SHORT_INFO: usize = 100;
@@ -267,10 +267,10 @@ impl Session {
             }
             Filter::Where(condition) => {
                 let batch = listing.batch()?;
-                let schema = DFSchema::try_from(planner::caseless(&batch.schema()))?;
-                let condition = planner::truth(*condition);
+                let schema = DFSchema::try_from(binder::caseless(&batch.schema()))?;
+                let condition = binder::truth(*condition);
                 let compiled =
-                    planner::compile(condition, &schema, &self.context(), &self.engine.state)?;
+                    binder::compile(condition, &schema, &self.context(), &self.engine.state)?;
                 let keep = compiled.evaluate(&batch)?.into_array(batch.num_rows())?;
                 let mut at = 0;
                 let mut failed = None;

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use binder::privileges::Rights;
+use binder::{ResolvedTable, TableResolver, caseless};
 use datafusion::datasource::MemTable;
 use placement::api::Catalog;
 use types::{Table, Timestamp};
@@ -11,8 +13,6 @@ use values::error::{SqlResult, no_database, no_table, younger_table};
 
 use crate::engine::Engine;
 use crate::info;
-use crate::planner::{ResolvedTable, TableResolver, caseless};
-use crate::privileges::Rights;
 use crate::provider::RowTable;
 use crate::reader::Reader;
 

@@ -12,7 +12,7 @@ use sqlparser::ast::Expr;
 use values::error::SqlResult;
 
 use super::Session;
-use crate::planner;
+
 use crate::result::WarningCount;
 
 /// A warning or note of the last statement.
@@ -171,9 +171,9 @@ impl Session {
         let (context, state) = (self.context(), &self.engine.state);
         match &self.warnings.expr_warnings {
             Some(expr_warnings) => {
-                planner::compile_with_warnings(expr, schema, &context, state, expr_warnings)
+                binder::compile_with_warnings(expr, schema, &context, state, expr_warnings)
             }
-            None => planner::compile(expr, schema, &context, state),
+            None => binder::compile(expr, schema, &context, state),
         }
     }
 

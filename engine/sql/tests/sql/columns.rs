@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use sql::analytic::{Analytic, AnalyticAnswer, AnalyticQuery};
+use execution::analytic::{Analytic, AnalyticAnswer, AnalyticQuery};
 use sql::engine::Engine;
 use sql::session::Session;
 use types::TableId;

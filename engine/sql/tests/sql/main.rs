@@ -4,7 +4,6 @@
 mod advisory;
 mod alter;
 mod alter_indexes;
-mod bound;
 mod columns;
 mod decimals;
 mod definitions;
@@ -21,7 +20,6 @@ mod locking;
 mod maintenance;
 mod memory;
 mod modify;
-mod planner;
 mod prefixes;
 mod privileges;
 mod readings;

@@ -2,7 +2,8 @@
 //! definitions to send.
 
 use arrow::array::timezone::Tz;
-use sql::result::{BatchStream, Reply, WarningCount};
+use execution::BatchStream;
+use sql::result::{Reply, WarningCount};
 use tokio_util::sync::CancellationToken;
 use values::column::ResultColumn;
 

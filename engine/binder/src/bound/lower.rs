@@ -1,0 +1,308 @@
+//! A bound query as a plan.
+//!
+//! Operators and functions become the plan's; what types are compared at, and how values are taken to them, the rules
+//! behind decide as they do for plans of syntax trees.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::common::{Column, DFSchema, JoinType, TableReference};
+use datafusion::datasource::provider_as_source;
+use datafusion::logical_expr::expr::{AggregateFunction, InList, Like, ScalarFunction, Sort};
+use datafusion::logical_expr::logical_plan::Aggregate;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{Case, Expr, LogicalPlan, LogicalPlanBuilder};
+use sqlparser::ast::BinaryOperator;
+use syntax::names::TableName;
+use values::error::{SqlResult, no_table, unknown};
+
+use super::tree::{
+    AggregateCall, BoundQuery, ColumnId, Comparison, Connective, JoinKind, Node, Relation, Scalar,
+    Scan, SortKey,
+};
+use super::{groups, literal};
+use crate::ResolvedTable;
+use crate::rewrite::{BOTH, EITHER};
+use crate::typing::MysqlOperators;
+
+/// Most rows that plans count to: their limits travel with 32 bits, and a limit is added to its offset first.
+const FARTHEST: u64 = i32::MAX as u64;
+
+/// The plan of a bound query. Its columns are the query's, in order.
+///
+/// # Errors
+///
+/// What the types of operands forbid; 1146 for a table that is not among these.
+pub fn lower(
+    query: &BoundQuery,
+    tables: &HashMap<TableName, ResolvedTable>,
+    operators: &MysqlOperators,
+) -> SqlResult<LogicalPlan> {
+    let (names, columns) = (HashMap::new(), HashMap::new());
+    Lowering { tables, operators, names, columns }.query(query)
+}
+
+/// What the plan calls the query's columns: each otherwise.
+fn unique_names(query: &BoundQuery) -> HashMap<ColumnId, String> {
+    let mut taken: HashMap<String, usize> = HashMap::new();
+    for column in &query.output {
+        *taken.entry(column.name.to_lowercase()).or_default() += 1;
+    }
+    let name = |column: &super::tree::OutputColumn| {
+        let name = column.name.to_lowercase();
+        match taken.get(&name) {
+            Some(1) => (column.id, name),
+            _ => (column.id, format!("{name}#{}", column.id.0)),
+        }
+    };
+    query.output.iter().map(name).collect()
+}
+
+struct Lowering<'a> {
+    tables: &'a HashMap<TableName, ResolvedTable>,
+    operators: &'a MysqlOperators,
+    /// What columns of the result are called.
+    names: HashMap<ColumnId, String>,
+    /// What the plan calls the columns so far.
+    columns: HashMap<ColumnId, Column>,
+}
+
+impl Lowering<'_> {
+    fn query(&mut self, query: &BoundQuery) -> SqlResult<LogicalPlan> {
+        self.names.extend(unique_names(query));
+        let plan = self.relation(&query.relation)?;
+        let shown = query.output.len();
+        if plan.schema().fields().len() == shown {
+            return Ok(plan);
+        }
+        let shown = plan.schema().columns().into_iter().take(shown).map(Expr::Column);
+        Ok(LogicalPlanBuilder::from(plan).project(shown)?.build()?)
+    }
+
+    fn relation(&mut self, relation: &Relation) -> SqlResult<LogicalPlan> {
+        Ok(match relation {
+            Relation::OneRow => LogicalPlanBuilder::empty(true).build()?,
+            Relation::Scan(scan) => self.scan(scan)?,
+            Relation::Join { kind, left, right, on } => {
+                let (left, right) = (self.relation(left)?, self.relation(right)?);
+                self.join(*kind, left, right, on.as_ref())?
+            }
+            Relation::Filter { input, condition } => {
+                let input = self.relation(input)?;
+                let condition = self.scalar(condition, input.schema())?;
+                LogicalPlanBuilder::from(input).filter(condition)?.build()?
+            }
+            Relation::Group { input, keys, aggregates } => {
+                let input = self.relation(input)?;
+                self.group(input, keys, aggregates)?
+            }
+            Relation::Distinct { input } => {
+                LogicalPlanBuilder::from(self.relation(input)?).distinct()?.build()?
+            }
+            Relation::Derived { query, alias } => {
+                let plan = self.query(query)?;
+                let plan = LogicalPlanBuilder::from(plan).alias(alias.as_str())?.build()?;
+                let ids = query.output.iter().map(|column| column.id);
+                self.columns.extend(ids.zip(plan.schema().columns()));
+                plan
+            }
+            Relation::Map { input, columns } => {
+                let input = self.relation(input)?;
+                self.map(input, columns)?
+            }
+            Relation::Sort { input, by } => {
+                let input = self.relation(input)?;
+                let by = by.iter().map(|key| self.sort_key(key)).collect::<SqlResult<Vec<_>>>()?;
+                LogicalPlanBuilder::from(input).sort(by)?.build()?
+            }
+            Relation::Limit { input, skip, fetch } => {
+                let input = self.relation(input)?;
+                let count = |n: u64| usize::try_from(n.min(FARTHEST)).unwrap_or(usize::MAX);
+                let fetch = fetch.filter(|n| *n <= FARTHEST).map(count);
+                LogicalPlanBuilder::from(input).limit(count(*skip), fetch)?.build()?
+            }
+        })
+    }
+
+    fn scan(&mut self, scan: &Scan) -> SqlResult<LogicalPlan> {
+        let Scan { table: name, alias, columns } = scan;
+        let missing = || no_table(&name.database, &name.table);
+        let table = self.tables.get(name).ok_or_else(missing)?;
+        let source = provider_as_source(table.provider.clone());
+        let qualifier = TableReference::partial(name.database.as_str(), name.table.as_str());
+        let places: Vec<usize> = columns.iter().map(|(place, _)| *place).collect();
+        let whole = places.len() == source.schema().fields().len();
+        let projection = (!whole).then_some(places);
+        let mut plan = LogicalPlanBuilder::scan(qualifier, source, projection)?;
+        if let Some(alias) = alias {
+            plan = plan.alias(alias.as_str())?;
+        }
+        let plan = plan.build()?;
+        let named = columns.iter().map(|(_, id)| *id).zip(plan.schema().columns());
+        self.columns.extend(named);
+        Ok(plan)
+    }
+
+    fn join(
+        &self,
+        kind: JoinKind,
+        left: LogicalPlan,
+        right: LogicalPlan,
+        on: Option<&Scalar>,
+    ) -> SqlResult<LogicalPlan> {
+        let kind = match (kind, on) {
+            (JoinKind::Inner, None) => {
+                return Ok(LogicalPlanBuilder::from(left).cross_join(right)?.build()?);
+            }
+            (JoinKind::Inner, Some(_)) => JoinType::Inner,
+            (JoinKind::Left, _) => JoinType::Left,
+            (JoinKind::Right, _) => JoinType::Right,
+        };
+        let both = left.schema().join(right.schema())?;
+        let on = on.map(|on| self.scalar(on, &both)).transpose()?;
+        Ok(LogicalPlanBuilder::from(left).join_on(right, kind, on)?.build()?)
+    }
+
+    fn group(
+        &mut self,
+        input: LogicalPlan,
+        keys: &[(ColumnId, Scalar)],
+        aggregates: &[(ColumnId, AggregateCall)],
+    ) -> SqlResult<LogicalPlan> {
+        let schema = input.schema().clone();
+        let by = keys.iter().map(|(_, key)| self.scalar(key, &schema));
+        let by = by.collect::<SqlResult<Vec<_>>>()?;
+        let computed = aggregates.iter().map(|(_, call)| self.aggregate(call, &schema));
+        let computed = computed.collect::<SqlResult<Vec<_>>>()?;
+        let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(input), by, computed)?);
+        let ids = keys.iter().map(|(id, _)| *id).chain(aggregates.iter().map(|(id, _)| *id));
+        self.columns.extend(ids.zip(plan.schema().columns()));
+        Ok(plan)
+    }
+
+    fn aggregate(&self, call: &AggregateCall, schema: &DFSchema) -> SqlResult<Expr> {
+        let AggregateCall { function: name, args, distinct } = call;
+        let function = groups::aggregate(name)
+            .ok_or_else(|| unknown(format!("aggregate {name} is not registered")))?;
+        let args = args.iter().map(|arg| self.scalar(arg, schema)).collect::<SqlResult<_>>()?;
+        let call = AggregateFunction::new_udf(function, args, *distinct, None, Vec::new(), None);
+        Ok(Expr::AggregateFunction(call))
+    }
+
+    fn map(
+        &mut self,
+        input: LogicalPlan,
+        columns: &[(ColumnId, Scalar)],
+    ) -> SqlResult<LogicalPlan> {
+        let mut exprs = Vec::with_capacity(columns.len());
+        for (id, scalar) in columns {
+            let name = match self.names.get(id) {
+                Some(name) => name.clone(),
+                None => format!("#{}", id.0),
+            };
+            exprs.push(self.scalar(scalar, input.schema())?.alias(&name));
+        }
+        let plan = LogicalPlanBuilder::from(input).project(exprs)?.build()?;
+        self.columns.extend(columns.iter().map(|(id, _)| *id).zip(plan.schema().columns()));
+        Ok(plan)
+    }
+
+    fn sort_key(&self, key: &SortKey) -> SqlResult<Sort> {
+        let ascending = !key.descending;
+        Ok(Sort::new(Expr::Column(self.column(key.column)?), ascending, ascending))
+    }
+
+    fn column(&self, id: ColumnId) -> SqlResult<Column> {
+        let missing = || unknown(format!("column {} of the query has no place in its plan", id.0));
+        self.columns.get(&id).cloned().ok_or_else(missing)
+    }
+
+    fn boxed(&self, scalar: &Scalar, schema: &DFSchema) -> SqlResult<Box<Expr>> {
+        self.scalar(scalar, schema).map(Box::new)
+    }
+
+    fn scalar(&self, scalar: &Scalar, schema: &DFSchema) -> SqlResult<Expr> {
+        Ok(match &scalar.node {
+            Node::Column(id) | Node::Aggregate(id) => Expr::Column(self.column(*id)?),
+            Node::Literal(value) => literal::expr(value),
+            Node::Call { function, args } => {
+                let args = args.iter().map(|arg| self.scalar(arg, schema));
+                call(function, args.collect::<SqlResult<_>>()?)?
+            }
+            Node::Compare { comparison, left, right } => {
+                self.operator(operator_of(*comparison), (left, right), schema)?
+            }
+            Node::Logic { connective, left, right } => {
+                let operator = match connective {
+                    Connective::And => BinaryOperator::And,
+                    Connective::Or => BinaryOperator::Or,
+                    Connective::Xor => BinaryOperator::Xor,
+                    Connective::Both => BinaryOperator::Custom(BOTH.to_owned()),
+                    Connective::Either => BinaryOperator::Custom(EITHER.to_owned()),
+                };
+                self.operator(operator, (left, right), schema)?
+            }
+            Node::Not(value) => Expr::Not(self.boxed(value, schema)?),
+            Node::IsNull { value, negated: false } => Expr::IsNull(self.boxed(value, schema)?),
+            Node::IsNull { value, negated: true } => Expr::IsNotNull(self.boxed(value, schema)?),
+            Node::IsTruth { value, truth, negated } => {
+                let value = self.boxed(value, schema)?;
+                match (truth, negated) {
+                    (true, false) => Expr::IsTrue(value),
+                    (true, true) => Expr::IsNotTrue(value),
+                    (false, false) => Expr::IsFalse(value),
+                    (false, true) => Expr::IsNotFalse(value),
+                }
+            }
+            Node::In { value, list, negated } => {
+                let items = list.iter().map(|item| self.scalar(item, schema));
+                let items = items.collect::<SqlResult<_>>()?;
+                Expr::InList(InList::new(self.boxed(value, schema)?, items, *negated))
+            }
+            Node::Like { text, pattern, negated } => {
+                let (text, pattern) = (self.boxed(text, schema)?, self.boxed(pattern, schema)?);
+                Expr::Like(Like::new(*negated, text, pattern, None, false))
+            }
+            Node::Case { branches, otherwise } => {
+                let branch = |(when, then): &(Scalar, Scalar)| {
+                    Ok((self.boxed(when, schema)?, self.boxed(then, schema)?))
+                };
+                let branches = branches.iter().map(branch).collect::<SqlResult<_>>()?;
+                let otherwise = otherwise.as_ref().map(|last| self.boxed(last, schema));
+                Expr::Case(Case::new(None, branches, otherwise.transpose()?))
+            }
+        })
+    }
+
+    /// An operator of truth values, or one that gives such.
+    fn operator(
+        &self,
+        op: BinaryOperator,
+        (left, right): (&Scalar, &Scalar),
+        schema: &DFSchema,
+    ) -> SqlResult<Expr> {
+        let (left, right) = (self.scalar(left, schema)?, self.scalar(right, schema)?);
+        match self.operators.plan_binary_op(RawBinaryExpr { op, left, right }, schema)? {
+            PlannerResult::Planned(expr) => Ok(expr),
+            PlannerResult::Original(raw) => Err(unknown(format!("operator {} is none", raw.op))),
+        }
+    }
+}
+
+fn operator_of(comparison: Comparison) -> BinaryOperator {
+    match comparison {
+        Comparison::Equal => BinaryOperator::Eq,
+        Comparison::NotEqual => BinaryOperator::NotEq,
+        Comparison::Less => BinaryOperator::Lt,
+        Comparison::LessOrEqual => BinaryOperator::LtEq,
+        Comparison::Greater => BinaryOperator::Gt,
+        Comparison::GreaterOrEqual => BinaryOperator::GtEq,
+        Comparison::NullSafeEqual => BinaryOperator::Spaceship,
+    }
+}
+
+fn call(name: &str, args: Vec<Expr>) -> SqlResult<Expr> {
+    let function = functions::named(name)
+        .ok_or_else(|| unknown(format!("function {name} is not registered")))?;
+    Ok(Expr::ScalarFunction(ScalarFunction::new_udf(function, args)))
+}

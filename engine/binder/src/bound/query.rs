@@ -1,0 +1,475 @@
+//! Queries bound, clause by clause, in the order in which MySQL gives names a meaning: FROM, WHERE, the select list, GROUP
+//! BY, HAVING, ORDER BY, LIMIT.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{
+    Distinct, Expr, GroupByExpr, LimitClause, OrderByExpr, OrderByKind, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, Value as SqlValue, ValueWithSpan, Visitor,
+};
+use syntax::names::{TableName, expression_name, parts};
+use syntax::walk::walk;
+use types::{ColumnType, Value};
+use values::error::{SqlError, SqlResult, no_column};
+
+use super::groups::Groups;
+use super::scalars::{Result, Scalars, Unbound};
+use super::scope::{Clause, Scope, ScopeColumn};
+use super::tree::{BoundQuery, ColumnId, Node, OutputColumn, Relation, Scalar, SortKey};
+use crate::rewrite;
+use crate::{QueryContext, ResolvedTable, scopes};
+
+/// Binds a query over tables that are known; `None` where it has a form that is not bound so far. With `hidden`, names
+/// may mean hidden columns.
+///
+/// # Errors
+///
+/// MySQL's where it is wrong.
+pub fn bind(
+    query: &Query,
+    context: &QueryContext,
+    tables: &HashMap<TableName, ResolvedTable>,
+    hidden: bool,
+) -> SqlResult<Option<BoundQuery>> {
+    let (scope, named) = (Scope::default(), Vec::new());
+    let mut binder = Binder { context, tables, hidden, columns: Cell::new(0), scope, named };
+    match binder.query(query) {
+        Ok(bound) => Ok(Some(bound)),
+        Err(Unbound::NotYet) => Ok(None),
+        Err(Unbound::Wrong(error)) => Err(error),
+    }
+}
+
+/// A query of WITH.
+#[derive(Clone)]
+pub(super) struct Named<'a> {
+    /// Its name, in lower case.
+    pub(super) name: String,
+    /// What its columns are called; what the query calls them if empty.
+    pub(super) columns: Vec<String>,
+    /// The query.
+    pub(super) query: &'a Query,
+}
+
+/// An item of a select list.
+struct Item {
+    name: String,
+    scalar: Scalar,
+    /// The column that it is, if it is no more than that.
+    column: Option<ScopeColumn>,
+}
+
+/// Binds a query and those in its FROM.
+pub(super) struct Binder<'a> {
+    pub(super) context: &'a QueryContext,
+    pub(super) tables: &'a HashMap<TableName, ResolvedTable>,
+    pub(super) hidden: bool,
+    /// Columns so far.
+    columns: Cell<u32>,
+    /// The tables of the FROM that is bound.
+    pub(super) scope: Scope,
+    /// The queries of WITH, the innermost last.
+    pub(super) named: Vec<Named<'a>>,
+}
+
+impl<'a> Binder<'a> {
+    /// Binds a query that sees no column around it.
+    pub(super) fn query(&mut self, query: &'a Query) -> Result<BoundQuery> {
+        let select = only_select(query)?;
+        let (around, named) = (std::mem::take(&mut self.scope), self.named.len());
+        let bound = self.with(query).and_then(|()| self.select(query, select));
+        self.scope = around;
+        self.named.truncate(named);
+        bound
+    }
+
+    fn with(&mut self, query: &'a Query) -> Result<()> {
+        let Some(with) = &query.with else { return Ok(()) };
+        if with.recursive {
+            return Err(Unbound::NotYet);
+        }
+        for cte in &with.cte_tables {
+            let columns = cte.alias.columns.iter().map(|column| column.name.value.clone());
+            let columns = columns.collect();
+            let name = cte.alias.name.value.to_lowercase();
+            self.named.push(Named { name, columns, query: &cte.query });
+        }
+        Ok(())
+    }
+
+    fn select(&mut self, query: &'a Query, select: &'a Select) -> Result<BoundQuery> {
+        scopes::unique(select, &self.context.database)?;
+        let mut relation = self.from(select)?;
+        if let Some(condition) = &select.selection {
+            let condition = rewrite::truth(self.plain(condition)?);
+            let condition = self.scalars(Clause::Where, &[], None).bind(&condition)?;
+            relation = Relation::Filter { input: Box::new(relation), condition };
+        }
+        let groups = RefCell::default();
+        let mut items = self.select_list(select, &groups)?;
+        let named: Vec<(String, Scalar)> =
+            items.iter().map(|item| (item.name.to_lowercase(), item.scalar.clone())).collect();
+        let keys = self.group_by(select, &items, &named)?;
+        let having = match &select.having {
+            Some(having) => {
+                let having = rewrite::truth(self.plain(having)?);
+                Some(self.scalars(Clause::Having, &named, Some(&groups)).bind(&having)?)
+            }
+            None => None,
+        };
+        let mut by = self.order_by(query, &items, &named, &groups)?;
+        let mut groups = groups.into_inner();
+        let grouped = !keys.is_empty() || !groups.aggregates.is_empty();
+        if grouped {
+            self.check_groups(query, select, &keys)?;
+            groups.keys = keys;
+            let mut over = |scalar| groups.over(scalar, &self.scope, &mut || self.next());
+            for item in &mut items {
+                item.scalar = over(item.scalar.clone())?;
+            }
+            for key in &mut by {
+                if let OrderedBy::Computed(scalar) = &mut key.by {
+                    *scalar = over(scalar.clone())?;
+                }
+            }
+            let having = having.map(over).transpose()?;
+            let Groups { keys, aggregates } = groups;
+            relation = Relation::Group { input: Box::new(relation), keys, aggregates };
+            if let Some(condition) = having {
+                relation = Relation::Filter { input: Box::new(relation), condition };
+            }
+        } else if having.is_some() {
+            return Err(Unbound::NotYet);
+        }
+        let distinct = select.distinct.is_some();
+        let (relation, output) = self.shown(relation, items, by, distinct)?;
+        Ok(BoundQuery { relation: limited(query, relation)?, output })
+    }
+
+    /// The rows with the columns of the result, sorted.
+    fn shown(
+        &self,
+        input: Relation,
+        items: Vec<Item>,
+        by: Vec<Order>,
+        distinct: bool,
+    ) -> Result<(Relation, Vec<OutputColumn>)> {
+        let mut columns: Vec<(ColumnId, Scalar)> = Vec::with_capacity(items.len());
+        let mut output = Vec::with_capacity(items.len());
+        for Item { name, scalar, column } in items {
+            let (id, ty) = (self.next(), scalar.ty);
+            let origin = column.and_then(|column| column.origin);
+            output.push(OutputColumn { id, name, origin, ty });
+            columns.push((id, scalar));
+        }
+        let shown = columns.len();
+        let mut keys = Vec::with_capacity(by.len());
+        for Order { by, descending } in by {
+            let column = match by {
+                OrderedBy::Shown(at) => output.get(at).map(|column| column.id),
+                OrderedBy::Computed(scalar) => {
+                    let known = columns.iter().find(|(_, known)| *known == scalar);
+                    Some(match known {
+                        Some((id, _)) => *id,
+                        None => {
+                            let id = self.next();
+                            columns.push((id, scalar));
+                            id
+                        }
+                    })
+                }
+            };
+            keys.push(SortKey { column: column.ok_or(Unbound::NotYet)?, descending });
+        }
+        // What distinct rows are sorted by must be theirs.
+        if distinct && columns.len() > shown {
+            return Err(Unbound::NotYet);
+        }
+        let mut relation = Relation::Map { input: Box::new(input), columns };
+        if distinct {
+            relation = Relation::Distinct { input: Box::new(relation) };
+        }
+        if !keys.is_empty() {
+            relation = Relation::Sort { input: Box::new(relation), by: keys };
+        }
+        Ok((relation, output))
+    }
+
+    /// The number of the next column.
+    pub(super) fn next(&self) -> ColumnId {
+        self.columns.set(self.columns.get() + 1);
+        ColumnId(self.columns.get())
+    }
+
+    /// An expression in its plain form.
+    pub(super) fn plain(&self, expr: &Expr) -> Result<Expr> {
+        match walk(expr, &mut Forms) {
+            Ok(()) => Ok(rewrite::rewrite_expr(expr.clone(), self.context)?),
+            Err(()) => Err(Unbound::NotYet),
+        }
+    }
+
+    pub(super) fn scalars<'b>(
+        &'b self,
+        clause: Clause,
+        named: &'b [(String, Scalar)],
+        groups: Option<&'b RefCell<Groups>>,
+    ) -> Scalars<'b> {
+        Scalars { scope: &self.scope, named, clause, groups, columns: &self.columns }
+    }
+
+    fn select_list(&self, select: &Select, groups: &RefCell<Groups>) -> Result<Vec<Item>> {
+        let mut items = Vec::with_capacity(select.projection.len());
+        for item in &select.projection {
+            let (expr, name) = match item {
+                SelectItem::UnnamedExpr(expr) => (expr, expression_name(expr)),
+                SelectItem::ExprWithAlias { expr, alias } => (expr, alias.value.clone()),
+                SelectItem::Wildcard(_) => {
+                    items.extend(self.wildcard(&[])?);
+                    continue;
+                }
+                SelectItem::QualifiedWildcard(
+                    SelectItemQualifiedWildcardKind::ObjectName(name),
+                    _,
+                ) => {
+                    items.extend(self.wildcard(&parts(name))?);
+                    continue;
+                }
+                _ => return Err(Unbound::NotYet),
+            };
+            let column = match expr {
+                Expr::Identifier(_) | Expr::CompoundIdentifier(_) => {
+                    Some(self.scope.column(&path(expr), Clause::FieldList)?.clone())
+                }
+                _ => None,
+            };
+            let plain = self.plain(expr)?;
+            let scalar = self.scalars(Clause::FieldList, &[], Some(groups)).bind(&plain)?;
+            items.push(Item { name, scalar, column });
+        }
+        Ok(items)
+    }
+
+    fn wildcard(&self, qualifier: &[String]) -> Result<Vec<Item>> {
+        let columns = match self.scope.wildcard(qualifier) {
+            Some(columns) if !columns.is_empty() => columns,
+            // Errors that are made elsewhere so far.
+            _ => return Err(Unbound::NotYet),
+        };
+        let item = |column: &ScopeColumn| Item {
+            name: column.name.clone(),
+            scalar: Scalar { node: Node::Column(column.id), ty: column.ty },
+            column: Some(column.clone()),
+        };
+        Ok(columns.into_iter().map(item).collect())
+    }
+
+    /// What is grouped by, each thing once. A name means a column first, then an item of the select list.
+    fn group_by(
+        &self,
+        select: &Select,
+        items: &[Item],
+        named: &[(String, Scalar)],
+    ) -> Result<Vec<(ColumnId, Scalar)>> {
+        let GroupByExpr::Expressions(exprs, _) = &select.group_by else {
+            return Err(Unbound::NotYet);
+        };
+        let mut keys: Vec<(ColumnId, Scalar)> = Vec::with_capacity(exprs.len());
+        for expr in exprs {
+            let key = match place(expr) {
+                Some(at) => items.get(at).ok_or(Unbound::NotYet)?.scalar.clone(),
+                None => self.scalars(Clause::GroupBy, named, None).bind(&self.plain(expr)?)?,
+            };
+            // A literal is no key, documents are no keys, and an alias of an aggregate is an error.
+            let json = key.ty.column == Some(ColumnType::Json);
+            if json || matches!(key.node, Node::Literal(_)) || has_place(expr, items) {
+                return Err(Unbound::NotYet);
+            }
+            if keys.iter().all(|(_, known)| *known != key) {
+                keys.push((self.next(), key));
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Leaves to the rest of the planner what MySQL may allow of groups beyond the standard.
+    fn check_groups(
+        &self,
+        query: &Query,
+        select: &Select,
+        keys: &[(ColumnId, Scalar)],
+    ) -> Result<()> {
+        let beyond = !self.context.full_groups()
+            || select.distinct.is_some()
+            || (keys.is_empty() && query.order_by.is_some());
+        if beyond { Err(Unbound::NotYet) } else { Ok(()) }
+    }
+
+    fn order_by(
+        &self,
+        query: &Query,
+        items: &[Item],
+        named: &[(String, Scalar)],
+        groups: &RefCell<Groups>,
+    ) -> Result<Vec<Order>> {
+        let Some(order) = &query.order_by else { return Ok(Vec::new()) };
+        let OrderByKind::Expressions(exprs) = &order.kind else { return Err(Unbound::NotYet) };
+        let mut keys = Vec::with_capacity(exprs.len());
+        for by in exprs {
+            if by.options.nulls_first.is_some() || by.with_fill.is_some() {
+                return Err(Unbound::NotYet);
+            }
+            let descending = by.options.asc == Some(false);
+            let by = match ordered_by_name(by, items)? {
+                Some(at) => OrderedBy::Shown(at),
+                None => {
+                    let plain = self.plain(&by.expr)?;
+                    let scalars = self.scalars(Clause::OrderBy, named, Some(groups));
+                    OrderedBy::Computed(scalars.bind(&plain)?)
+                }
+            };
+            keys.push(Order { by, descending });
+        }
+        Ok(keys)
+    }
+}
+
+/// One of the things that rows are sorted by.
+struct Order {
+    by: OrderedBy,
+    descending: bool,
+}
+
+enum OrderedBy {
+    /// An item of the select list, by its place.
+    Shown(usize),
+    /// Another expression.
+    Computed(Scalar),
+}
+
+/// The SELECT of a query that is no more than one, if it has the forms that are bound.
+fn only_select(query: &Query) -> Result<&Select> {
+    let SetExpr::Select(select) = &*query.body else { return Err(Unbound::NotYet) };
+    let plain_query = query.fetch.is_none()
+        && query.for_clause.is_none()
+        && query.settings.is_none()
+        && query.format_clause.is_none()
+        && query.pipe_operators.is_empty();
+    let plain_groups = matches!(&select.group_by, GroupByExpr::Expressions(_, modifiers)
+        if modifiers.is_empty());
+    let plain_select = matches!(select.distinct, None | Some(Distinct::Distinct))
+        && select.select_modifiers.is_none()
+        && select.top.is_none()
+        && select.exclude.is_none()
+        && select.into.is_none()
+        && select.named_window.is_empty()
+        && select.qualify.is_none()
+        && select.lateral_views.is_empty()
+        && select.prewhere.is_none()
+        && select.connect_by.is_empty();
+    let tables: usize = select.from.iter().map(|from| 1 + from.joins.len()).sum();
+    match plain_query && plain_groups && plain_select && tables <= rewrite::MOST_TABLES {
+        true => Ok(select),
+        false => Err(Unbound::NotYet),
+    }
+}
+
+/// Looks for subqueries and windows, of which no expression that is bound has any.
+struct Forms;
+
+impl Visitor for Forms {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        ControlFlow::Break(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Function(function) if function.over.is_some() => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// The identifiers of a name.
+fn path(expr: &Expr) -> Vec<String> {
+    match expr {
+        Expr::Identifier(name) => vec![name.value.clone()],
+        Expr::CompoundIdentifier(names) => names.iter().map(|name| name.value.clone()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The place in a select list that a number in ORDER BY or GROUP BY means, counted from 0.
+fn place(expr: &Expr) -> Option<usize> {
+    match expr {
+        Expr::Value(ValueWithSpan { value: SqlValue::Number(place, _), .. }) => {
+            place.parse::<usize>().ok()?.checked_sub(1)
+        }
+        _ => None,
+    }
+}
+
+/// Whether a key of GROUP BY names an item that has an aggregate.
+fn has_place(expr: &Expr, items: &[Item]) -> bool {
+    let item = match expr {
+        Expr::Identifier(name) => {
+            let called = name.value.to_lowercase();
+            items.iter().find(|item| item.name.to_lowercase() == called)
+        }
+        expr => place(expr).and_then(|at| items.get(at)),
+    };
+    item.is_some_and(|item| item.column.is_none() && item.scalar.has_aggregates())
+}
+
+/// The item of the select list that an ORDER BY means by its name or its place.
+fn ordered_by_name(by: &OrderByExpr, items: &[Item]) -> Result<Option<usize>> {
+    match &by.expr {
+        Expr::Value(ValueWithSpan { value: SqlValue::Number(number, _), .. }) => {
+            if number.parse::<usize>().is_err() {
+                return Ok(None);
+            }
+            match place(&by.expr).filter(|at| *at < items.len()) {
+                Some(at) => Ok(Some(at)),
+                None => Err(no_column(number, Clause::OrderBy.name()).into()),
+            }
+        }
+        Expr::Identifier(name) => {
+            let called = name.value.to_lowercase();
+            let mut named =
+                items.iter().enumerate().filter(|(_, item)| item.name.to_lowercase() == called);
+            let Some((at, first)) = named.next() else { return Ok(None) };
+            // The same thing twice is no other one.
+            match named.any(|(_, other)| other.scalar != first.scalar) {
+                false => Ok(Some(at)),
+                true => {
+                    let text = format!("Column '{}' in order clause is ambiguous", name.value);
+                    Err(SqlError::new(1052, b"23000", text).into())
+                }
+            }
+        }
+        _ => Ok(None),
+    }
+}
+
+fn limited(query: &Query, input: Relation) -> Result<Relation> {
+    let (skip, fetch) = match &query.limit_clause {
+        None => return Ok(input),
+        Some(LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
+            (offset.as_ref().map(|offset| &offset.value), limit.as_ref())
+        }
+        Some(LimitClause::OffsetCommaLimit { offset, limit }) => (Some(offset), Some(limit)),
+        Some(_) => return Err(Unbound::NotYet),
+    };
+    let count = |expr: &Expr| match syntax::constant::literal(expr) {
+        Some(Value::Int(n)) => u64::try_from(n).map_err(|_| Unbound::NotYet),
+        Some(Value::UInt(n)) => Ok(n),
+        _ => Err(Unbound::NotYet),
+    };
+    let skip = skip.map(count).transpose()?.unwrap_or(0);
+    let fetch = fetch.map(count).transpose()?;
+    Ok(Relation::Limit { input: Box::new(input), skip, fetch })
+}

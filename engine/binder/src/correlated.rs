@@ -1,0 +1,370 @@
+//! Subqueries that read columns outside of them in a way that DataFusion has no join for: in the place
+//! of a value by `x.id <= t.id`, `OR`, the first row of an order, in a select list; anywhere from
+//! within another subquery.
+//!
+//! The distinct values of those columns are joined with the subquery's tables, every operator above
+//! carries them along, and the rows outside are joined with what comes out by them (Neumann and
+//! Kemper, Unnesting Arbitrary Queries, 2015). What DataFusion can plan is left to it.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, Result};
+use datafusion::functions_aggregate::expr_fn::{count, first_value};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::logical_plan::{Subquery, check_subquery_expr};
+use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder, lit};
+use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
+use values::error::{external, unsupported};
+
+use crate::dependent_join::DependentJoin;
+use crate::nullsafe;
+use crate::predicates::{self, subquery};
+use crate::typing::call;
+
+/// A plan without such subqueries. Names and types of its columns stay.
+pub fn joined(plan: LogicalPlan) -> Result<LogicalPlan> {
+    if !has_subquery(&plan)? {
+        return Ok(plan);
+    }
+    let (mut plan, mut names) = (plan, Names::default());
+    loop {
+        let before = names.0;
+        // From above: a subquery within another that reads columns outside of both is of one level
+        // once the outer one carries those columns.
+        let joined = plan.transform_down_with_subqueries(|node| in_node(node, &mut names))?;
+        if names.0 == before {
+            return Ok(joined.data);
+        }
+        let anew = |node: LogicalPlan| node.recompute_schema().map(Transformed::yes);
+        // Once more: what is known of a subquery may have got lost with one that was within it.
+        plan = joined.data.transform_up_with_subqueries(anew)?.data;
+    }
+}
+
+/// Whether there is any subquery: most statements have none.
+fn has_subquery(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply(|node| {
+        node.apply_expressions(|expr| {
+            found |= expr.exists(|expr| Ok(subquery(expr).is_some()))?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+/// Names that no column has.
+#[derive(Default)]
+pub(crate) struct Names(usize);
+
+impl Names {
+    pub(crate) fn next(&mut self, what: &str) -> String {
+        self.0 += 1;
+        format!("__{what}_{}", self.0)
+    }
+}
+
+fn in_node(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
+    let known = matches!(
+        node,
+        LogicalPlan::Projection(_)
+            | LogicalPlan::Filter(_)
+            | LogicalPlan::Aggregate(_)
+            | LogicalPlan::Sort(_)
+    );
+    let inputs = node.inputs();
+    let (true, [input]) = (known, &inputs[..]) else { return Ok(Transformed::no(node)) };
+    let mut plan = (*input).clone();
+    let mut values = Vec::new();
+    for expr in unplanned(&node)? {
+        let joined = match predicates::value(&expr, input.schema())? {
+            Some(query) if read_outside(&query.subquery)?.is_empty() => {
+                Some((plan.clone(), Expr::ScalarSubquery(query)))
+            }
+            Some(query) => with_value(plan.clone(), input, &query, names)?,
+            None => None,
+        };
+        let Some((joined, value)) = joined else {
+            return Err(external(unsupported("a correlated subquery of this form")));
+        };
+        plan = joined;
+        values.push((expr, value));
+    }
+    if values.is_empty() {
+        return Ok(Transformed::no(node));
+    }
+    with_columns(&node, plan, &values).map(Transformed::yes)
+}
+
+/// A node over a plan that has columns for some of its subqueries. Names and types of its own stay.
+pub(crate) fn with_columns(
+    node: &LogicalPlan,
+    plan: LogicalPlan,
+    columns: &[(Expr, Expr)],
+) -> Result<LogicalPlan> {
+    let column = |expr: Expr| match columns.iter().find(|(replaced, _)| *replaced == expr) {
+        Some((_, column)) => Ok(Transformed::new(column.clone(), true, TreeNodeRecursion::Jump)),
+        None => Ok(Transformed::no(expr)),
+    };
+    let names = NamePreserver::new_for_projection();
+    let window = matches!(node, LogicalPlan::Window(_));
+    let exprs = node.expressions().into_iter().map(|expr| {
+        let name = names.save(&expr);
+        let expr = expr.transform_down(column)?.data;
+        // Else it would be found by its place, which is behind the new columns.
+        Ok(if window { name.restore(expr) } else { expr })
+    });
+    let written = node.with_new_exprs(exprs.collect::<Result<Vec<_>>>()?, vec![plan])?;
+    as_named(written, node.schema())
+}
+
+/// A plan with the columns of a schema alone: those of the same name, else those of the same place.
+fn as_named(plan: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
+    let mut exprs = Vec::with_capacity(schema.fields().len());
+    for (at, (qualifier, field)) in schema.iter().enumerate() {
+        let column = Column::from((qualifier, field));
+        if plan.schema().has_column(&column) {
+            exprs.push(Expr::Column(column));
+        } else {
+            let placed = Expr::Column(Column::from(plan.schema().qualified_field(at)));
+            exprs.push(placed.alias_qualified(qualifier.cloned(), field.name()));
+        }
+    }
+    LogicalPlanBuilder::from(plan).project(exprs)?.build()
+}
+
+/// The subqueries of a node's own expressions that DataFusion has no join for.
+fn unplanned(node: &LogicalPlan) -> Result<Vec<Expr>> {
+    let mut found: Vec<Expr> = Vec::new();
+    node.apply_expressions(|expr| {
+        expr.apply(|expr| {
+            if let Some(query) = subquery(expr)
+                && !found.contains(expr)
+                && !is_planned(node, expr, query)?
+            {
+                found.push(expr.clone());
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(found)
+}
+
+/// Whether a subquery reads nothing outside, or only in a way that DataFusion makes a join of.
+fn is_planned(node: &LogicalPlan, expr: &Expr, query: &Subquery) -> Result<bool> {
+    if is_not_in_without_column(expr)? {
+        return Ok(false);
+    }
+    if read_outside(&query.subquery)?.is_empty() {
+        return Ok(true);
+    }
+    let joins = match expr {
+        Expr::ScalarSubquery(_) => {
+            matches!(node, LogicalPlan::Projection(_) | LogicalPlan::Filter(_))
+        }
+        // DataFusion's join for NOT IN has one key alone.
+        Expr::InSubquery(predicate) if predicate.negated => false,
+        _ => matches!(node, LogicalPlan::Filter(_)),
+    };
+    if !joins
+        || check_subquery_expr(node, &query.subquery, expr).is_err()
+        || !read_by_others(&query.subquery)?.is_empty()
+        || is_renamed(&query.subquery)?
+        || has_outer_in_predicate(&query.subquery)?
+    {
+        return Ok(false);
+    }
+    let pull = PullUpCorrelatedExpr::new();
+    let mut pull = match expr {
+        Expr::ScalarSubquery(_) => pull.with_need_handle_count_bug(true),
+        Expr::InSubquery(predicate) => {
+            let found = Expr::Column(Column::from(query.subquery.schema().qualified_field(0)));
+            pull.with_in_predicate_opt(Some(predicate.expr.as_ref().clone().eq(found)))
+        }
+        _ => pull.with_exists_sub_query(true),
+    };
+    let pulled = query.subquery.as_ref().clone().rewrite(&mut pull);
+    Ok(pulled.is_ok() && pull.can_pull_up)
+}
+
+/// Whether the operand of NOT IN reads no column, such as a constant that HAVING names: DataFusion's join for NOT IN
+/// knows NULL by its keys alone, and this is none.
+fn is_not_in_without_column(expr: &Expr) -> Result<bool> {
+    let Expr::InSubquery(predicate) = expr else { return Ok(false) };
+    let reads = |part: &Expr| Ok(matches!(part, Expr::Column(_) | Expr::OuterReferenceColumn(..)));
+    Ok(predicate.negated && !predicate.expr.exists(reads)?)
+}
+
+/// Whether what reads columns outside stands below a derived table: DataFusion would take the
+/// columns of its condition for the derived table's.
+fn is_renamed(plan: &LogicalPlan) -> Result<bool> {
+    let mut renamed = false;
+    plan.apply(|node| {
+        if matches!(node, LogicalPlan::SubqueryAlias(_)) && !read_outside(node)?.is_empty() {
+            renamed = true;
+            return Ok(TreeNodeRecursion::Stop);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(renamed)
+}
+
+/// Whether a plan tests if a column outside is IN a subquery: DataFusion would make a condition of a join of it,
+/// where it has no join for it.
+fn has_outer_in_predicate(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply(|node| {
+        node.apply_expressions(|expr| {
+            found |= expr.exists(|part| match part {
+                Expr::InSubquery(predicate) => {
+                    predicate.expr.exists(|part| Ok(matches!(part, Expr::OuterReferenceColumn(..))))
+                }
+                _ => Ok(false),
+            })?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+/// The columns outside of it that a plan reads, also in its own subqueries.
+pub(crate) fn read_outside(plan: &LogicalPlan) -> Result<Vec<Column>> {
+    let mut found = read_by_others(plan)?;
+    plan.apply(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::OuterReferenceColumn(_, column) = expr
+                    && !found.contains(column)
+                {
+                    found.push(column.clone());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(found)
+}
+
+/// The columns outside of a plan that its own subqueries read.
+fn read_by_others(plan: &LogicalPlan) -> Result<Vec<Column>> {
+    let mut found: Vec<Column> = Vec::new();
+    plan.apply(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                let Some(query) = subquery(expr) else { return Ok(TreeNodeRecursion::Continue) };
+                for column in read_outside(&query.subquery)? {
+                    if !has(node, &column) && !found.contains(&column) {
+                        found.push(column);
+                    }
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(found)
+}
+
+/// Whether a node's expressions may name a column: the nearest query that has it is meant.
+fn has(node: &LogicalPlan, column: &Column) -> bool {
+    node.inputs().iter().any(|input| input.schema().has_column(column))
+}
+
+/// Rows with the value that a subquery has for each of them, and where that stands; `None` if the
+/// subquery cannot be joined.
+fn with_value(
+    rows: LogicalPlan,
+    outside: &LogicalPlan,
+    query: &Subquery,
+    names: &mut Names,
+) -> Result<Option<(LogicalPlan, Expr)>> {
+    let columns = read_outside(&query.subquery)?;
+    if !columns.iter().all(|column| outside.schema().has_column(column)) || !repeats(outside)? {
+        return Ok(None);
+    }
+    let mut join = DependentJoin::new(outside, columns.clone(), names);
+    let Some(pushed) = join.push_down(&query.subquery, false)? else { return Ok(None) };
+    let value = Expr::Column(Column::from(query.subquery.schema().qualified_field(0)));
+    let keys: Vec<Expr> = pushed.keys.iter().cloned().map(Expr::Column).collect();
+    let renamed: Vec<String> = keys.iter().map(|_| names.next("key")).collect();
+    let (valued, counted) = (names.next("value"), names.next("rows"));
+    let one = query.subquery.max_rows().is_some_and(|rows| rows <= 1);
+    let mut builder = LogicalPlanBuilder::from(pushed.plan);
+    let column = |name: &String| Expr::Column(Column::new_unqualified(name.clone()));
+    let mut shown: Vec<Expr> =
+        keys.iter().zip(&renamed).map(|(key, name)| key.clone().alias(name)).collect();
+    let found = if one {
+        shown.push(value.alias(&valued));
+        column(&valued)
+    } else {
+        let first = first_value(value, Vec::new()).alias(&valued);
+        let all = count(lit(1i64)).alias(&counted);
+        builder = builder.aggregate(keys, vec![first, all])?;
+        shown.extend([column(&valued), column(&counted)]);
+        // In the place of the subquery: a CASE that passes it over must not fail.
+        call("isobar_only_row", vec![column(&valued), column(&counted)])?
+    };
+    let values = builder.project(shown)?.build()?;
+    let columns: Vec<Expr> = columns.into_iter().map(Expr::Column).collect();
+    let keys: Vec<Expr> = renamed.iter().map(column).collect();
+    let joined = left_joined(rows, columns, values, keys)?;
+    Ok(Some((joined, found)))
+}
+
+/// A plan with what another has for its values, NULL among them; NULL where that has nothing.
+pub(crate) fn left_joined(
+    left: LogicalPlan,
+    values: Vec<Expr>,
+    right: LogicalPlan,
+    keys: Vec<Expr>,
+) -> Result<LogicalPlan> {
+    let mut on = (Vec::new(), Vec::new());
+    for (value, key) in values.iter().zip(&keys) {
+        on.extend(nullsafe::equal((value, left.schema()), (key, right.schema()))?);
+    }
+    LogicalPlanBuilder::from(left).join_with_expr_keys(right, JoinType::Left, on, None)?.build()
+}
+
+/// Whether a plan has the same rows however often it is run: it is run once more for its distinct
+/// values, and a row without its own would have no value.
+fn repeats(plan: &LogicalPlan) -> Result<bool> {
+    let mut repeats = true;
+    plan.apply_with_subqueries(|node| {
+        repeats &= !matches!(node, LogicalPlan::Limit(_) | LogicalPlan::Window(_));
+        node.apply_expressions(|expr| {
+            repeats &= !expr.is_volatile();
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(if repeats { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    })?;
+    Ok(repeats)
+}
+
+/// A subquery within an expression that reads columns that are passed down now: by their new names.
+pub(crate) fn renamed(
+    query: Subquery,
+    within: &DFSchema,
+    name: &dyn Fn(&Column) -> Option<Column>,
+) -> Result<Subquery> {
+    let inner = |expr: Expr| {
+        let Expr::OuterReferenceColumn(field, column) = &expr else {
+            return Ok(Transformed::no(expr));
+        };
+        match name(column) {
+            Some(to) if !within.has_column(column) => {
+                Ok(Transformed::yes(Expr::OuterReferenceColumn(field.clone(), to)))
+            }
+            _ => Ok(Transformed::no(expr)),
+        }
+    };
+    let plan = query.subquery.as_ref().clone();
+    let plan = plan
+        .transform_down_with_subqueries(|node| {
+            node.map_expressions(|expr| expr.transform_up(inner))
+        })?
+        .data;
+    let outer_ref_columns = plan.all_out_ref_exprs();
+    Ok(Subquery { subquery: Arc::new(plan), outer_ref_columns, ..query })
+}

@@ -1,0 +1,215 @@
+//! A SELECT's text into a logical plan with MySQL's meaning, and the privileges that it takes.
+//!
+//! The same on every node that plans: nothing here knows where a table's rows are, reads a clock
+//! or talks to a session. What a query needs of its session comes in a [`QueryContext`].
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod aggregates;
+mod bound;
+mod branches;
+mod calls;
+mod caseless;
+mod columns;
+mod context;
+mod correlated;
+mod counted;
+mod decimals;
+mod dependencies;
+mod dependent_join;
+mod distinct;
+mod duplicate_names;
+mod equalities;
+mod fractional_seconds;
+mod groups;
+mod json;
+mod labels;
+mod lateral;
+mod lazy;
+mod limits;
+pub mod literal;
+mod membership;
+mod natural_joins;
+mod nullsafe;
+mod ordering;
+mod predicates;
+pub mod privileges;
+mod query_context;
+mod quotients;
+mod repeats;
+mod rewrite;
+mod scalars;
+mod scopes;
+pub mod short;
+mod templates;
+mod tuples;
+pub mod typing;
+mod ungrouped;
+mod wildcards;
+mod windows;
+mod years;
+mod yielding;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::TableProvider;
+use datafusion::common::{Constraint, Constraints};
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::SessionConfig;
+use sqlparser::ast::{Query, Statement};
+use syntax::names::{TableName, displayed, tables_of};
+use types::Table;
+use types::columns::arrow_type;
+use values::column::ResultColumn;
+use values::error::{SqlResult, unsupported};
+
+pub use bound::BoundQuery;
+pub use caseless::caseless;
+pub use columns::{rename, result_type};
+pub use context::{compile, compile_with_warnings};
+pub use lateral::single_rows;
+pub use query_context::QueryContext;
+pub use quotients::written;
+pub use rewrite::truth;
+
+/// Name within plans of the function of a session that keeps the number it is given for LAST_INSERT_ID().
+pub const KEEP_INSERT_ID: &str = "mysql_keep_insert_id";
+
+/// A table that a query names.
+#[derive(Clone)]
+pub struct ResolvedTable {
+    /// Its rows. The provider's schema must be [`planning_schema`] of its description.
+    pub provider: Arc<dyn TableProvider>,
+    /// Its description; a virtual table has one too.
+    pub table: Option<Arc<Table>>,
+}
+
+/// Who knows tables by name.
+#[async_trait]
+pub trait TableResolver: Send + Sync {
+    /// The table; MySQL's error 1146 if there is none. Names come in lower case.
+    async fn resolve(&self, database: &str, table: &str) -> SqlResult<ResolvedTable>;
+
+    /// Whether queries may name hidden columns: those that a statement makes to find the rows that it changes.
+    fn shows_hidden(&self) -> bool {
+        false
+    }
+}
+
+/// A planned query.
+pub struct PlannedSelect {
+    /// The plan, typed as MySQL types it; not yet optimised. Its columns have the types of
+    /// [`types::columns::arrow_type`].
+    pub plan: LogicalPlan,
+    /// What its columns are, in order.
+    pub columns: Vec<ResultColumn>,
+}
+
+/// The Arrow schema that plans see of a table: column names in lower case, hidden ones included,
+/// and what an ENUM or SET may hold.
+pub fn planning_schema(table: &Table) -> SchemaRef {
+    let field = |column: &types::Column| {
+        let name = column.name.to_lowercase();
+        labels::marked(Field::new(name, arrow_type(column.ty), column.nullable), column.ty)
+    };
+    Arc::new(Schema::new(table.columns.iter().map(field).collect::<Vec<_>>()))
+}
+
+/// What plans know of a table's rows: its primary key decides every other column, so that a query
+/// may show them all when it groups by the key.
+pub fn planning_constraints(table: &Table) -> Constraints {
+    let position = |id: &types::ColumnId| table.columns.iter().position(|c| c.id == *id);
+    let key: Option<Vec<usize>> = table.primary_key.iter().map(position).collect();
+    match key {
+        Some(key) if !key.is_empty() => {
+            Constraints::new_unverified(vec![Constraint::PrimaryKey(key)])
+        }
+        _ => Constraints::default(),
+    }
+}
+
+/// A session state that knows MySQL's functions. Workers that only run plans need it too: plans
+/// name functions.
+pub fn session_state_builder(config: SessionConfig) -> SessionStateBuilder {
+    let mut config = config;
+    let options = config.options_mut();
+    // A replica's text stays Utf8, and MySQL sorts NULL before everything.
+    options.sql_parser.map_string_types_to_utf8view = false;
+    options.sql_parser.default_null_ordering = "nulls_min".into();
+    options.sql_parser.parse_float_as_decimal = true;
+    options.sql_parser.enable_ident_normalization = false;
+    // DataFusion's operators for IS TRUE and CASE may be NULL where its plans know better: that is no fault of a plan.
+    options.execution.skip_physical_aggregate_schema_check = true;
+    let mut builder = SessionStateBuilder::new()
+        .with_config(config)
+        .with_default_features()
+        .with_optimizer_rules(dependencies::rules())
+        .with_physical_optimizer_rule(Arc::new(yielding::YieldingJoins));
+    builder.scalar_functions().get_or_insert_with(Vec::new).extend(functions::all());
+    builder
+}
+
+/// Plans the one SELECT of a text. Variables and parameters must have been written into it
+/// as literals.
+pub async fn plan_select(
+    sql: &str,
+    context: &QueryContext,
+    state: &SessionState,
+    tables: &dyn TableResolver,
+) -> SqlResult<PlannedSelect> {
+    match syntax::parser::parse_sql(sql)? {
+        Statement::Query(query) => plan_query(*query, context, state, tables).await,
+        other => Err(unsupported(format!("{} where a SELECT is due", first_word(&other)))),
+    }
+}
+
+/// Plans a parsed SELECT.
+pub async fn plan_query(
+    query: Query,
+    context: &QueryContext,
+    state: &SessionState,
+    tables: &dyn TableResolver,
+) -> SqlResult<PlannedSelect> {
+    let (resolved, hidden) = (resolve(&query, context, tables).await?, tables.shows_hidden());
+    if let Some(bound) = bound::bind(&query, context, &resolved, hidden)? {
+        return context::plan_bound(&bound, context, &resolved);
+    }
+    let displayed = displayed(&query);
+    let query = rewrite::rewrite(query, context, &resolved, hidden)?;
+    context::plan(query, context, state, (&resolved, hidden), &displayed)
+}
+
+/// Binds a parsed SELECT; `None` if it has a form that is planned from its syntax tree so far.
+///
+/// # Errors
+///
+/// MySQL's for a query that is wrong, 1146 for a table that there is not.
+pub async fn bind_query(
+    query: &Query,
+    context: &QueryContext,
+    tables: &dyn TableResolver,
+) -> SqlResult<Option<BoundQuery>> {
+    let resolved = resolve(query, context, tables).await?;
+    bound::bind(query, context, &resolved, tables.shows_hidden())
+}
+
+async fn resolve(
+    query: &Query,
+    context: &QueryContext,
+    tables: &dyn TableResolver,
+) -> SqlResult<HashMap<TableName, ResolvedTable>> {
+    let mut resolved = HashMap::new();
+    for name in tables_of(query, &context.database)? {
+        let table = tables.resolve(&name.database, &name.table).await?;
+        resolved.insert(name, table);
+    }
+    Ok(resolved)
+}
+
+fn first_word(statement: &Statement) -> String {
+    statement.to_string().split_whitespace().next().unwrap_or("statement").to_owned()
+}

@@ -1,0 +1,110 @@
+//! Rows in comparisons: `(a, b) = (c, d)`, `(a, b) < (c, d)`, `(a, b) = (SELECT …)`.
+//!
+//! Each becomes comparisons of single values with MySQL's meaning of NULL: a row is compared column
+//! by column, and the first that decides does.
+
+use sqlparser::ast::{BinaryOperator, Expr};
+use values::error::{SqlError, SqlResult, syntax};
+
+use crate::membership::column_of;
+use crate::rewrite::{not, op};
+
+/// A row against a subquery of one row, before either is read on its own.
+pub fn before(expr: &mut Expr) -> SqlResult<()> {
+    let Expr::BinaryOp { left, op: BinaryOperator::Eq, right } = expr else { return Ok(()) };
+    let (items, query) = match (row(left), row(right)) {
+        (Some(Expr::Tuple(items)), Some(Expr::Subquery(query)))
+        | (Some(Expr::Subquery(query)), Some(Expr::Tuple(items))) => (items, query),
+        _ => return Ok(()),
+    };
+    let mut pairs = Vec::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        let value = Expr::Subquery(Box::new(column_of(query, at, items.len())?));
+        pairs.push(op(item.clone(), BinaryOperator::Eq, value));
+    }
+    *expr = fold(pairs, BinaryOperator::And)?;
+    Ok(())
+}
+
+/// The expression within parentheses.
+fn row(expr: &Expr) -> Option<&Expr> {
+    match expr {
+        Expr::Nested(inner) => row(inner),
+        Expr::Tuple(_) | Expr::Subquery(_) => Some(expr),
+        _ => None,
+    }
+}
+
+/// Two rows compared by an operator that is not arithmetic.
+pub fn compared(left: Expr, operator: &BinaryOperator, right: Expr) -> SqlResult<Expr> {
+    let unwrap = |expr: Expr| match expr {
+        Expr::Tuple(items) => Ok(items),
+        _ => Err(SqlError::new(1241, b"21000", "Operand should contain 2 column(s)")),
+    };
+    let (left, right) = (unwrap(left)?, unwrap(right)?);
+    if left.len() != right.len() {
+        let text = format!("Operand should contain {} column(s)", left.len());
+        return Err(SqlError::new(1241, b"21000", text));
+    }
+    let pairs: Vec<(Expr, Expr)> = left.into_iter().zip(right).collect();
+    match operator {
+        BinaryOperator::NotEq => Ok(not(each(pairs, &BinaryOperator::Eq)?)),
+        BinaryOperator::Lt | BinaryOperator::LtEq => ordered(pairs, BinaryOperator::Lt, operator),
+        BinaryOperator::Gt | BinaryOperator::GtEq => ordered(pairs, BinaryOperator::Gt, operator),
+        operator => each(pairs, operator),
+    }
+}
+
+/// Whether an operator compares rows.
+pub fn compares(operator: &BinaryOperator) -> bool {
+    matches!(
+        operator,
+        BinaryOperator::Eq
+            | BinaryOperator::NotEq
+            | BinaryOperator::Spaceship
+            | BinaryOperator::Lt
+            | BinaryOperator::LtEq
+            | BinaryOperator::Gt
+            | BinaryOperator::GtEq
+    )
+}
+
+/// `=` and `<=>`: all pairs.
+fn each(pairs: Vec<(Expr, Expr)>, operator: &BinaryOperator) -> SqlResult<Expr> {
+    let pairs = pairs.into_iter().map(|(left, right)| op(left, operator.clone(), right));
+    fold(pairs.collect(), BinaryOperator::And)
+}
+
+/// `a < c OR (a = c AND (b < d …))`, with the operator itself at the last pair.
+fn ordered(
+    mut pairs: Vec<(Expr, Expr)>,
+    strictly: BinaryOperator,
+    operator: &BinaryOperator,
+) -> SqlResult<Expr> {
+    let (left, right) = pairs.pop().ok_or_else(|| syntax("an empty row"))?;
+    let mut whole = op(left, operator.clone(), right);
+    while let Some((left, right)) = pairs.pop() {
+        let equal = op(left.clone(), BinaryOperator::Eq, right.clone());
+        let rest = op(equal, BinaryOperator::And, whole);
+        whole = op(op(left, strictly.clone(), right), BinaryOperator::Or, rest);
+    }
+    Ok(Expr::Nested(Box::new(whole)))
+}
+
+/// All of these, or any of these.
+pub fn fold(exprs: Vec<Expr>, operator: BinaryOperator) -> SqlResult<Expr> {
+    // In pairs, so that a long list does not become a deep tree.
+    let mut exprs = exprs;
+    while exprs.len() > 1 {
+        let mut pairs = Vec::with_capacity(exprs.len().div_ceil(2));
+        let mut rest = exprs.into_iter();
+        while let Some(left) = rest.next() {
+            pairs.push(match rest.next() {
+                Some(right) => op(left, operator.clone(), right),
+                None => left,
+            });
+        }
+        exprs = pairs;
+    }
+    exprs.pop().map(|e| Expr::Nested(Box::new(e))).ok_or_else(|| syntax("an empty list"))
+}

@@ -1,0 +1,45 @@
+//! The interface from the SQL node to the analytic tier: run this query at this snapshot elsewhere, and
+//! stream the batches back.
+//!
+//! Sessions know no more of columns than this trait; without an implementation every query reads
+//! rows.
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use binder::QueryContext;
+use types::{SnapshotToken, TableId};
+use values::error::SqlError;
+
+use crate::BatchStream;
+
+/// A query with the whole context that gives it meaning.
+#[derive(Clone, Debug)]
+pub struct AnalyticQuery {
+    /// The statement's text, parameters inlined as literals.
+    pub sql: String,
+    /// What to read.
+    pub token: SnapshotToken,
+    /// What gives it meaning.
+    pub context: QueryContext,
+}
+
+/// A running analytic query.
+pub struct AnalyticAnswer {
+    /// Schema of the batches.
+    pub schema: SchemaRef,
+    /// The rows. An error before the first batch means that the query may run elsewhere.
+    pub batches: BatchStream,
+}
+
+/// The analytic tier, as the SQL node sees it.
+#[async_trait]
+pub trait Analytic: Send + Sync {
+    /// Whether every region of the table has a columnar replica that holds data.
+    async fn available(&self, table: TableId) -> bool;
+
+    /// Runs a query on columns. A failure before the first batch was tried on every replica.
+    async fn query(&self, query: AnalyticQuery) -> Result<AnalyticAnswer, SqlError>;
+
+    /// The distributed plan as text; runs it first if `analyze`.
+    async fn explain(&self, query: AnalyticQuery, analyze: bool) -> Result<Vec<String>, SqlError>;
+}

@@ -1,0 +1,18 @@
+//! How plans run, by rows and by columns alike: the threads for them, what becomes of their panics, and the
+//! interface between the two.
+//!
+//! It knows no session, no store and no socket.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod analytic;
+pub mod panics;
+pub mod threads;
+
+use std::pin::Pin;
+
+use arrow::record_batch::RecordBatch;
+use futures::Stream;
+use values::error::SqlError;
+
+/// Batches of a result, pulled by its reader: dropping it stops the work behind it.
+pub type BatchStream = Pin<Box<dyn Stream<Item = Result<RecordBatch, SqlError>> + Send>>;
