@@ -13,12 +13,12 @@ use sql::variables::Changes;
 use tokio_util::sync::CancellationToken;
 use types::Value;
 use values::error::SqlError;
-
-use crate::users;
-use crate::wire::{
+use wire::{
     AuthPlugin, Backend, ConnectionInfo, Connections, InfileReceiver, KillScope, Prepared, Session,
     SessionStatus, StoredPassword,
 };
+
+use crate::users;
 
 /// Opens sessions of one engine.
 pub struct SqlBackend {

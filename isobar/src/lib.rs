@@ -1,4 +1,4 @@
-//! The one binary's library: wiring of nodes, the MySQL wire, the command line.
+//! The one binary's library: wiring of nodes, the command line.
 //!
 //! Crates below know nothing of processes, files of settings or terminals; this one knows little
 //! else.
@@ -16,4 +16,3 @@ pub mod playground;
 pub mod recover;
 pub mod signals;
 pub mod users;
-pub mod wire;

@@ -9,8 +9,7 @@ use mpp::auth::PasswordCheck;
 use mpp::error::{MppCode, MppError};
 use placement::client::PlacementClient;
 use types::{Error, Result};
-
-use crate::wire::StoredPassword;
+use wire::StoredPassword;
 
 /// Stored digests as bytes of the catalog; an empty password is no bytes.
 pub fn encode(password: &StoredPassword) -> Result<Vec<u8>> {

@@ -11,11 +11,11 @@ use sql::session::abandoned::Watch;
 use sql::storage::cluster::ClusterStorage;
 use tokio_util::sync::CancellationToken;
 use txn::TxnClient;
+use wire::tls::{CertificatePaths, server_config};
+use wire::{Connections, Options, Server};
 
 use super::Common;
 use crate::backend::{ServerHost, SqlBackend};
-use crate::wire::tls::{CertificatePaths, server_config};
-use crate::wire::{Connections, Options, Server};
 use placement::entry::Me;
 
 /// Pause after a heartbeat that failed.

@@ -2,4 +2,4 @@
 //! more than a packet may hold.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| isobar::wire::fuzz_packets(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| wire::fuzz_packets(data));

@@ -15,12 +15,12 @@ use rand::TryRngCore;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf, WriteHalf};
 use values::error::SqlError;
 
-use super::answer;
-use super::backend::{Backend, ConnectionInfo};
-use super::command::{Malformed, decode_attributes};
-use super::errors;
-use super::packet::{PacketError, PacketReader, PacketWriter};
-use super::password::{AuthPlugin, NONCE_LEN, StoredPassword};
+use crate::answer;
+use crate::backend::{Backend, ConnectionInfo};
+use crate::command::{Malformed, decode_attributes};
+use crate::errors;
+use crate::packet::{PacketError, PacketReader, PacketWriter};
+use crate::password::{AuthPlugin, NONCE_LEN, StoredPassword};
 
 /// How long a client that is refused or shut out has to read why.
 const LAST_WORDS: Duration = Duration::from_secs(1);

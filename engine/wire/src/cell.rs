@@ -21,7 +21,7 @@ use types::ColumnType;
 use values::column::ResultColumn;
 use values::error::SqlError;
 
-use super::errors;
+use crate::errors;
 
 /// One value, borrowed from its column.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,9 +1,9 @@
 //! Arbitrary bytes through the decoders: random ones, and real packets with damage.
 
-use isobar::wire::fuzz_packets;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
+use wire::fuzz_packets;
 
 /// Inputs in all.
 const ROUNDS: u64 = 100_000;

@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use values::error::SqlError;
 
-use super::backend::Session;
-use super::errors;
-use super::handshake::Reader;
-use super::packet::PacketError;
+use crate::backend::Session;
+use crate::errors;
+use crate::handshake::Reader;
+use crate::packet::PacketError;
 
 /// Packets between the socket and the engine; clients send 4 KiB to 16 MiB each.
 const CHANNEL: usize = 4;

@@ -5,11 +5,11 @@
 use bytes::BytesMut;
 use mysql_common::constants::CapabilityFlags;
 
-use super::command::Command;
-use super::handshake::First;
-use super::packet::PacketDecoder;
-use super::params;
-use super::statements;
+use crate::command::Command;
+use crate::handshake::First;
+use crate::packet::PacketDecoder;
+use crate::params;
+use crate::statements;
 
 /// Most bytes of a payload under fuzzing: small, so that the limit itself is met often.
 const LIMIT: usize = 64 * 1024;

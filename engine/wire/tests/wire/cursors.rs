@@ -1,7 +1,7 @@
 //! Read-only cursors: rows come as they are fetched, cursors end with what they belong to, and there
 //! is a bound on how many stay open.
 
-use isobar::wire::Options;
+use wire::Options;
 
 use crate::backend::start;
 use crate::raw::Raw;

@@ -16,17 +16,17 @@ use sql::result::{Done, Reply};
 use tokio_util::sync::CancellationToken;
 use values::error::SqlError;
 
-use super::answer::{self, Context, Format, Rows};
-use super::backend::{Backend, Session};
-use super::command::{ChangeUser, Command};
-use super::connections::{Connections, Registration};
-use super::cursor::Cursors;
-use super::handshake::{self, Accepted, Failure, Host, Offer, Reader, Socket};
-use super::packet::PacketError;
-use super::pattern::like;
-use super::prepared::Statements;
-use super::server::Options;
-use super::{errors, infile, statements};
+use crate::answer::{self, Context, Format, Rows};
+use crate::backend::{Backend, Session};
+use crate::command::{ChangeUser, Command};
+use crate::connections::{Connections, Registration};
+use crate::cursor::Cursors;
+use crate::handshake::{self, Accepted, Failure, Host, Offer, Reader, Socket};
+use crate::packet::PacketError;
+use crate::pattern::like;
+use crate::prepared::Statements;
+use crate::server::Options;
+use crate::{errors, infile, statements};
 
 /// Bytes of further commands that are taken in while one runs, to notice that the client is gone.
 const READ_AHEAD: usize = 64 * 1024;

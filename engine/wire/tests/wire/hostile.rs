@@ -4,10 +4,10 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use isobar::wire::Options;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tokio::io::AsyncWriteExt;
+use wire::Options;
 
 use crate::backend::{BATCH, Running, eventually, start};
 use crate::raw::{Raw, capabilities};

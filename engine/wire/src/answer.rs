@@ -19,10 +19,10 @@ use tokio_util::sync::CancellationToken;
 use values::column::ResultColumn;
 use values::error::SqlError;
 
-use super::backend::SessionStatus;
-use super::cell::{self, CellReader};
-use super::packet::{PacketError, PacketWriter};
-use super::{binary, column, errors, text};
+use crate::backend::SessionStatus;
+use crate::cell::{self, CellReader};
+use crate::packet::{PacketError, PacketWriter};
+use crate::{binary, column, errors, text};
 
 /// Marks the types of session-state entries: a system variable, the current database, and that
 /// something has changed.
@@ -211,7 +211,7 @@ fn end_definitions<W: AsyncWrite + Unpin>(writer: &mut PacketWriter<W>, context:
 pub fn put_prepared<W: AsyncWrite + Unpin>(
     writer: &mut PacketWriter<W>,
     context: &Context,
-    prepared: &super::backend::Prepared,
+    prepared: &crate::backend::Prepared,
 ) {
     put(writer, |out| {
         out.put_u8(OK);

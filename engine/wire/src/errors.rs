@@ -4,7 +4,7 @@
 
 use values::error::SqlError;
 
-use super::packet::PacketError;
+use crate::packet::PacketError;
 
 /// 1040: the connection limit is reached.
 pub fn too_many_connections(limit: usize) -> SqlError {

@@ -9,9 +9,9 @@ use types::wide::write_decimal;
 use types::{ColumnType, IntWidth};
 use values::error::SqlError;
 
-use super::cell::{Cell, CellReader};
-use super::errors;
-use super::text::{put_bit, put_decimal};
+use crate::cell::{Cell, CellReader};
+use crate::errors;
+use crate::text::{put_bit, put_decimal};
 
 /// The first two bits of a row's null bitmap are reserved.
 const BITMAP_OFFSET: usize = 2;

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream;
-use isobar::wire::Options;
 use mysql_async::prelude::{Query, Queryable};
 use mysql_async::{ChangeUserOpts, Conn, Error, OptsBuilder, Params, Row, SslOpts, Value};
+use wire::Options;
 
 use crate::backend::{ALL_TYPES_TEXT, Running, eventually, start, with_tls};
 

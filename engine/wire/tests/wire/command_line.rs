@@ -3,8 +3,8 @@
 use std::io::{Seek, Write};
 use std::time::Duration;
 
-use isobar::wire::Options;
 use tokio::process::Command;
+use wire::Options;
 
 use crate::backend::{ALL_TYPES_TEXT, Running, start, with_tls};
 

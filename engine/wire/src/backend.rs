@@ -14,7 +14,7 @@ use types::Value;
 use values::column::ResultColumn;
 use values::error::SqlError;
 
-use super::password::StoredPassword;
+use crate::password::StoredPassword;
 
 /// Who connected, and how.
 #[derive(Clone, Debug)]

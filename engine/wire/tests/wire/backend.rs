@@ -15,10 +15,6 @@ use arrow::datatypes::{Field, Schema, i256};
 use async_trait::async_trait;
 use execution::BatchStream;
 use futures::StreamExt;
-use isobar::wire::{
-    AuthPlugin, Backend, ConnectionInfo, Connections, InfileReceiver, KillScope, Options, Prepared,
-    Server, Session, SessionStatus, StoredPassword,
-};
 use sql::result::{Done, Reply, WarningCount};
 use sql::variables::Changes;
 use tokio::task::JoinHandle;
@@ -26,6 +22,10 @@ use tokio_util::sync::CancellationToken;
 use types::{ColumnType, IntWidth, Labels, Value};
 use values::column::ResultColumn;
 use values::error::SqlError;
+use wire::{
+    AuthPlugin, Backend, ConnectionInfo, Connections, InfileReceiver, KillScope, Options, Prepared,
+    Server, Session, SessionStatus, StoredPassword,
+};
 
 /// Rows in one batch of `SELECT rows`.
 pub const BATCH: usize = 1000;
@@ -101,7 +101,7 @@ pub async fn start(options: Options) -> Running {
 
 /// Options with TLS, whose certificate lives in `directory`.
 pub fn with_tls(directory: &std::path::Path) -> Options {
-    let tls = isobar::wire::tls::server_config(None, directory).unwrap();
+    let tls = wire::tls::server_config(None, directory).unwrap();
     Options { tls: Some(tls), ..Options::default() }
 }
 

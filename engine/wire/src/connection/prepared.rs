@@ -8,11 +8,11 @@ use tokio_util::sync::CancellationToken;
 use values::column::ResultColumn;
 
 use super::{Connection, End, attend};
-use crate::wire::answer::{self, Format, Rows};
-use crate::wire::command::Execute;
-use crate::wire::cursor::{Cursor, Left};
-use crate::wire::handshake::Accepted;
-use crate::wire::{errors, statements};
+use crate::answer::{self, Format, Rows};
+use crate::command::Execute;
+use crate::cursor::{Cursor, Left};
+use crate::handshake::Accepted;
+use crate::{errors, statements};
 
 impl Connection {
     /// COM_STMT_PREPARE.

@@ -13,9 +13,9 @@ use tokio::io::AsyncWrite;
 use tokio_util::sync::CancellationToken;
 use values::error::SqlError;
 
-use super::answer::{self, Context, Rows};
-use super::errors;
-use super::packet::{PacketError, PacketWriter};
+use crate::answer::{self, Context, Rows};
+use crate::errors;
+use crate::packet::{PacketError, PacketWriter};
 
 /// Most cursors that a connection keeps open.
 pub const MAX_CURSORS: usize = 64;

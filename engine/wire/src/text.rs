@@ -11,7 +11,7 @@ use mysql_common::io::BufMutExt;
 use types::value::{format_float, format_time, write_double};
 use types::wide::write_decimal;
 
-use super::cell::Cell;
+use crate::cell::Cell;
 
 /// Longest printed number or date; fits the one-byte form of a length-encoded integer.
 const SHORT: usize = 250;

@@ -9,7 +9,7 @@ use mysql_common::value::{BinValue, Value as WireValue, ValueDeserializer};
 use types::Value;
 use values::error::SqlError;
 
-use super::errors;
+use crate::errors;
 
 /// Type of a parameter, as the client bound it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

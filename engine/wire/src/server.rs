@@ -11,10 +11,10 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::backend::Backend;
-use super::connection::{self, Shared};
-use super::connections::{Connections, Registration};
-use super::{answer, errors, handshake};
+use crate::backend::Backend;
+use crate::connection::{self, Shared};
+use crate::connections::{Connections, Registration};
+use crate::{answer, errors, handshake};
 
 /// Version of MySQL whose behaviour clients may expect.
 const MYSQL_VERSION: &str = "8.0.11";
@@ -35,7 +35,7 @@ pub struct Options {
     pub max_connections: usize,
     /// Most bytes of one packet from a client.
     pub max_allowed_packet: usize,
-    /// Encryption, if offered: see [`super::tls::server_config`].
+    /// Encryption, if offered: see [`crate::tls::server_config`].
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Bounds each wait for the client during the handshake.
     pub handshake_timeout: Duration,

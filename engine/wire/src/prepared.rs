@@ -7,8 +7,8 @@ use bytes::Bytes;
 use types::Value;
 use values::error::SqlError;
 
-use super::params::{self, ParamType};
-use super::{backend, errors};
+use crate::params::{self, ParamType};
+use crate::{backend, errors};
 
 /// Most prepared statements of one connection (MySQL's default, there for the whole server).
 pub const MAX_STATEMENTS: usize = 16_382;

@@ -1,8 +1,8 @@
 //! pymysql and mysql-connector-python as clients. `ISOBAR_PYTHON` names the interpreter that has
 //! them.
 
-use isobar::wire::Options;
 use tokio::process::Command;
+use wire::Options;
 
 use crate::backend::{Running, start, with_tls};
 use crate::command_line::run;

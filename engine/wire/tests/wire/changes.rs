@@ -1,7 +1,7 @@
 //! Session changes in OK packets: only for who tracks them, and once.
 
-use isobar::wire::Options;
 use mysql_common::constants::CapabilityFlags;
+use wire::Options;
 
 use crate::backend::start;
 use crate::raw::{Raw, capabilities};
