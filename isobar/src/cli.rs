@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
+use node::config::{Config, Role};
 use tracing_subscriber::EnvFilter;
 
-use crate::config::{Config, Role};
-use crate::{ctl, dbgen, import, node, playground, signals};
+use crate::{ctl, dbgen, playground, signals};
 
 /// Columnar replicas for an online row store: exact snapshots for analytics, calm for transactions.
 ///

@@ -5,15 +5,15 @@ use std::net::SocketAddr;
 
 use anyhow::Result;
 use clap::Subcommand;
+use node::config::Member;
+use node::recover;
 use placement::api::{NodeRole, PeerReport, Route, TimeStatus};
 use placement::client::ClusterStatus;
 use placement::oracle::AHEAD_MS;
 use serde_json::{Value, json};
 use types::{NodeId, RegionKind};
 
-use crate::config::Member;
 use crate::health::{DOWN_MS, placement_client};
-use crate::recover;
 
 /// Look at a running cluster, or mend one that cannot run.
 #[derive(clap::Args, Clone, Debug)]

@@ -3,18 +3,27 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use node::config::Member;
 use placement::api::NodeRole;
 use placement::client::{ClusterStatus, PlacementClient};
 use rpc::{AddressBook, Channels, RpcClient};
 use tokio::time::Instant;
 
-use crate::config::Member;
-use crate::playground::Expected;
-
 /// A node whose last heartbeat is this old counts as down, in milliseconds.
 pub const DOWN_MS: u64 = 3_000;
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How many nodes of each role must be up before the cluster is healthy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// Row nodes.
+    pub row: usize,
+    /// SQL nodes.
+    pub sql: usize,
+    /// Columnar nodes.
+    pub columnar: usize,
+}
 
 /// A client of the placement group of these members.
 pub fn placement_client(members: &[Member]) -> PlacementClient {

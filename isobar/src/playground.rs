@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use bench::cpus::Cpus;
 use indicatif::{ProgressBar, ProgressStyle};
 
-pub use layout::{Expected, Layout};
+use layout::Layout;
 use supervisor::Supervisor;
 
 use crate::health;

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use bench::cpus::Cpus;
+use node::config::{Config, Member, Role};
 
 use super::Args;
-use crate::config::{Config, Member, Role};
+use crate::health::Expected;
 
 const MYSQL: u16 = 0;
 const ROW_RPC: u16 = 20;
@@ -29,17 +30,6 @@ pub struct Process {
     pub log_path: PathBuf,
     /// The processors that it may run on, if not all.
     pub cpus: Option<Cpus>,
-}
-
-/// How many nodes of each role must be up before the cluster is healthy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expected {
-    /// Row nodes.
-    pub row: usize,
-    /// SQL nodes.
-    pub sql: usize,
-    /// Columnar nodes.
-    pub columnar: usize,
 }
 
 /// A playground's processes.

@@ -16,7 +16,6 @@ use types::region::PLACEMENT_REGION;
 use types::{NodeId, RegionId, Table, Timestamp};
 
 use super::plan::{Plan, survivors};
-use crate::node;
 
 const FORMAT: env::Format = env::Format::new(*b"ISBRHELD", 1);
 
@@ -72,23 +71,23 @@ impl Survivor {
     pub fn open(place: &Place) -> Result<Self> {
         let data = &place.data;
         let disk: Arc<dyn env::Disk> = Arc::new(RealDisk);
-        if !RealDisk.exists(&data.join(node::row::CONTENTS[0]))? {
+        if !RealDisk.exists(&data.join(crate::row::CONTENTS[0]))? {
             bail!("{} is not the data directory of a row node", data.display());
         }
-        let lock = node::lock(data).context("stop the node first")?;
-        let contents = node::row::CONTENTS;
+        let lock = crate::lock(data).context("stop the node first")?;
+        let contents = crate::row::CONTENTS;
         let directories = Directories::new(disk.clone(), data, Some(&place.log), &contents);
         let stamp = directories
             .open()?
             .filter(|stamp| matches!(stamp.standing, Standing::Member | Standing::Committed(_)));
         let stamp = stamp
             .with_context(|| format!("the node of {} belongs to no cluster yet", data.display()))?;
-        let engine = node::row::open_engine(data)?;
+        let engine = crate::row::open_engine(data)?;
         let rows = RowStore::open(engine.clone())?;
         let view = Arc::new(View::default());
         let machines = RowMachines::new(rows.clone());
         let machines = PlacementMachines::new(engine, view.clone(), Some(Box::new(machines)));
-        let disk = node::store_disk(disk, data, place.log.clone());
+        let disk = crate::store_disk(disk, data, place.log.clone());
         let offline = Offline::open(stamp.node, disk, Box::new(machines))
             .context("cannot open the Raft log")?;
         Ok(Survivor { cluster: stamp.cluster, node: stamp.node, rows, view, offline, _lock: lock })

@@ -12,10 +12,10 @@ use raft::Groups;
 use txn::{RowMachines, RowStore, TxnClient, TxnService};
 use types::NodeId;
 
-use super::Common;
-use super::garbage::{self, Collector};
-use super::heartbeat::{Heartbeat, RowSizes};
-use super::scrub;
+use crate::Common;
+use crate::garbage::{self, Collector};
+use crate::heartbeat::{Heartbeat, RowSizes};
+use crate::scrub;
 
 /// What a row node keeps below its data directory: the row store, and snapshots that it receives.
 pub(crate) const CONTENTS: [&str; 2] = ["rows", "spool"];
@@ -35,7 +35,7 @@ fn rows_of(data_dir: &Path) -> PathBuf {
     data_dir.join("rows")
 }
 
-pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
+pub(crate) async fn run(common: Common, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
     let participant = common.participant()?;
     let listener = rpc::listen(common.config.rpc_address, "rpc_address").await?;
     let stop = tokio_util::sync::CancellationToken::new();
@@ -117,12 +117,12 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     };
     stop.cancel();
     outcome?;
-    super::end("internal port", serving).await;
+    crate::end("internal port", serving).await;
     let ended = tokio::task::spawn_blocking(move || {
         store.shutdown();
         sweeper.join().and(scrubber.join())
     });
-    super::end("raft store", ended).await;
+    crate::end("raft store", ended).await;
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 //! Readers see nothing of the table until all of it is there. What ends the import early leaves the
 //! table closed, and the same command goes on where it stopped, or begins anew where that took so
 //! long that its commit timestamp is below the safe point.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 mod cluster;
 mod commit_lease;

@@ -1,16 +1,21 @@
 //! One node: wires the crates together for its role and runs until it is asked to stop.
 //!
-//! Nothing is decided here; a crate that needs another gets it as an argument.
+//! Nothing is decided here; a crate that needs another gets it as an argument. It knows no command line beyond
+//! the arguments of [`recover`], and links nothing that only tools need.
 
 mod addresses;
+mod backend;
 mod columnar;
+pub mod config;
 mod entry;
 mod garbage;
 mod heartbeat;
 mod orders;
-pub(crate) mod row;
+pub mod recover;
+mod row;
 mod scrub;
 mod sql;
+mod users;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -18,15 +18,15 @@ use tonic::transport::server::TcpIncoming;
 use txn::TxnClient;
 use types::NodeId;
 
-use super::Common;
-use super::heartbeat::{ColumnSizes, Heartbeat};
-use super::scrub;
+use crate::Common;
+use crate::heartbeat::{ColumnSizes, Heartbeat};
+use crate::scrub;
 use crate::users;
 
 /// Pause between rounds of flushing and compaction when there was nothing to do.
 const MAINTENANCE_PAUSE: Duration = Duration::from_millis(200);
 
-pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
+pub(crate) async fn run(common: Common, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
     let flight =
         common.config.flight_address.context("role = \"columnar\" needs `flight_address`")?;
     let rpc_listener = rpc::listen(common.config.rpc_address, "rpc_address").await?;
@@ -90,13 +90,13 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
         () = shutdown => tracing::info!("stopping"),
     }
     stop.cancel();
-    super::end("internal port", serving).await;
-    super::end("Flight server", server).await;
+    crate::end("internal port", serving).await;
+    crate::end("Flight server", server).await;
     let ended = tokio::task::spawn_blocking(move || {
         store.shutdown();
         upkeep.join().and(scrubber.join())
     });
-    super::end("raft store", ended).await;
+    crate::end("raft store", ended).await;
     Ok(())
 }
 

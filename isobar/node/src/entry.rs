@@ -15,7 +15,7 @@ use placement::participant::Participant;
 use raft::StoreHandle;
 use rpc::{Channels, RpcClient};
 
-use super::Common;
+use crate::Common;
 use crate::config::Role;
 
 /// To the listed members over gRPC.
@@ -37,11 +37,11 @@ impl FormationTransport for Members {
 
 impl Common {
     /// Opens this node's directories.
-    pub(super) fn participant(&self) -> Result<Arc<Participant>> {
+    pub(crate) fn participant(&self) -> Result<Arc<Participant>> {
         let config = &self.config;
         let log_dir = self.config.log_dir();
         let (log, contents): (Option<PathBuf>, &[&str]) = match config.role {
-            Role::Row => (Some(log_dir), &super::row::CONTENTS),
+            Role::Row => (Some(log_dir), &crate::row::CONTENTS),
             Role::Columnar => (Some(log_dir), &["columns", "spool"]),
             Role::Sql => (None, &[]),
         };
@@ -71,18 +71,18 @@ impl Common {
     }
 
     /// Who this node is: as its directories say, or as a new one.
-    pub(super) async fn establish(&self, participant: &Participant) -> Result<Me> {
+    pub(crate) async fn establish(&self, participant: &Participant) -> Result<Me> {
         Ok(self.entry().establish(participant).await?)
     }
 
     /// Has placement register this process.
-    pub(super) async fn register(&self, me: &Me, node: Node) -> Result<()> {
+    pub(crate) async fn register(&self, me: &Me, node: Node) -> Result<()> {
         let registered = self.entry().register(me, node).await;
         registered.context("placement does not register this node")
     }
 
     /// Registers, and takes part in this node's groups from then on.
-    pub(super) async fn take_part(
+    pub(crate) async fn take_part(
         &self,
         me: &Me,
         node: Node,

@@ -15,8 +15,8 @@ use types::row;
 use values::error::SqlError;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::sort::{Entry, Origin, Run, Sorter};
-use super::source::{Batch, Input, Part};
+use crate::sort::{Entry, Origin, Run, Sorter};
+use crate::source::{Batch, Input, Part};
 
 /// Parts that wait for a worker.
 const WAITING: usize = 8;

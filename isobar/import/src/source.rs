@@ -17,7 +17,7 @@ use parquet::arrow::arrow_reader::{
 use syntax::delimited::{Format, Records};
 use types::Value;
 
-use super::sort::Origin;
+use crate::sort::Origin;
 
 /// Rows of a batch.
 const BATCH: usize = 4_096;

@@ -25,7 +25,7 @@ const PAUSE_RATIO: u32 = 4;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 
 /// Raises floors.
-pub(super) struct Collector {
+pub(crate) struct Collector {
     placement: PlacementClient,
     groups: Arc<dyn Groups>,
     service: Arc<TxnService>,
@@ -33,7 +33,7 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    pub(super) fn new(
+    pub(crate) fn new(
         placement: PlacementClient,
         groups: Arc<dyn Groups>,
         service: Arc<TxnService>,
@@ -43,7 +43,7 @@ impl Collector {
     }
 
     /// Goes on for as long as it is polled.
-    pub(super) async fn run(self) {
+    pub(crate) async fn run(self) {
         loop {
             tokio::time::sleep(PAUSE).await;
             for status in self.groups.statuses() {
@@ -81,7 +81,7 @@ impl Collector {
 }
 
 /// Walks over every region whose floors have risen since its last walk, until asked to stop.
-pub(super) fn sweep(rows: &RowStore, stop: &CancellationToken) {
+pub(crate) fn sweep(rows: &RowStore, stop: &CancellationToken) {
     let mut walked: HashMap<RegionId, (Floors, u64)> = HashMap::new();
     while !stop.is_cancelled() {
         let mut present = HashMap::new();

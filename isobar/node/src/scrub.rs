@@ -19,7 +19,7 @@ const STEP: Duration = Duration::from_millis(1);
 const RATE: u64 = 64 << 20;
 
 /// Scrubs a row node's log and rows until asked to stop.
-pub(super) fn rows(store: &StoreHandle, rows: &FjallKv, stop: &CancellationToken) {
+pub(crate) fn rows(store: &StoreHandle, rows: &FjallKv, stop: &CancellationToken) {
     let mut pause = FIRST;
     while rest(stop, pause) {
         store.scrub(|| rest(stop, STEP));
@@ -31,7 +31,7 @@ pub(super) fn rows(store: &StoreHandle, rows: &FjallKv, stop: &CancellationToken
 }
 
 /// Scrubs a columnar node's log and columns until asked to stop.
-pub(super) fn columns(store: &StoreHandle, columns: &ColumnarStore, stop: &CancellationToken) {
+pub(crate) fn columns(store: &StoreHandle, columns: &ColumnarStore, stop: &CancellationToken) {
     let mut pause = FIRST;
     while rest(stop, pause) {
         store.scrub(|| rest(stop, STEP));

@@ -21,7 +21,7 @@ use types::{Error, RegionId, Result};
 const HAND_OVER: Duration = Duration::from_millis(500);
 
 /// Carries out orders in the background.
-pub(super) struct Orders {
+pub(crate) struct Orders {
     groups: Arc<dyn Groups>,
     txn: Option<Arc<TxnService>>,
     placement: PlacementClient,
@@ -30,7 +30,7 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    pub(super) fn new(
+    pub(crate) fn new(
         groups: Arc<dyn Groups>,
         txn: Option<Arc<TxnService>>,
         placement: PlacementClient,
@@ -40,7 +40,7 @@ impl Orders {
     }
 
     /// Begins an order unless one for the region is under way. Must be called within a runtime.
-    pub(super) fn carry_out(&self, order: Order) {
+    pub(crate) fn carry_out(&self, order: Order) {
         let region = order.region();
         if !self.busy.lock().insert(region) {
             return;

@@ -14,14 +14,14 @@ use txn::TxnClient;
 use wire::tls::{CertificatePaths, server_config};
 use wire::{Connections, Options, Server};
 
-use super::Common;
+use crate::Common;
 use crate::backend::{ServerHost, SqlBackend};
 use placement::entry::Me;
 
 /// Pause after a heartbeat that failed.
 const RETRY: Duration = Duration::from_millis(200);
 
-pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
+pub(crate) async fn run(common: Common, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
     let config = &common.config;
     let address = config.mysql_address.context("role = \"sql\" needs `mysql_address`")?;
     let given = config.tls_certificate.clone().zip(config.tls_key.clone());
@@ -67,9 +67,9 @@ pub(super) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
         () = shutdown => tracing::info!("stopping"),
     }
     stop.cancel();
-    super::end("MySQL port", serving).await;
+    crate::end("MySQL port", serving).await;
     // Second phases of acknowledged transactions go on in the background; give them their time.
-    if tokio::time::timeout(super::STOP_TIMEOUT, txn.settle()).await.is_err() {
+    if tokio::time::timeout(crate::STOP_TIMEOUT, txn.settle()).await.is_err() {
         tracing::warn!("some transactions are left for others to finish");
     }
     Ok(())

@@ -21,8 +21,8 @@ use txn::TxnClient;
 use txn::client::kind_of;
 use types::{Error, NodeId, RegionKind, Table, TableId, Timestamp, key, row};
 
-use super::commit_lease::CommitLease;
-use super::sort::{Entry, Merge, Run};
+use crate::commit_lease::CommitLease;
+use crate::sort::{Entry, Merge, Run};
 
 /// Bytes of keys and rows that a new region is cut for.
 const REGION_BYTES: u64 = 48 << 20;

@@ -15,7 +15,7 @@ const FILE: &str = "addresses";
 const FORMAT: env::Format = env::Format::new(*b"ISBRADDR", 1);
 
 /// Where nodes were when placement last said so.
-pub(super) struct Addresses {
+pub(crate) struct Addresses {
     disk: Arc<dyn env::Disk>,
     path: PathBuf,
     book: AddressBook,

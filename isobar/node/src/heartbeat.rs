@@ -12,9 +12,9 @@ use raft::{Groups, PeerStatus};
 use txn::{RowStore, TxnService};
 use types::{Error, NodeId, RegionId, ReplicaLag, Timestamp};
 
-use super::addresses::Addresses;
-use super::orders::Orders;
-use super::{Common, StoreEnded, restarts};
+use crate::addresses::Addresses;
+use crate::orders::Orders;
+use crate::{Common, StoreEnded, restarts};
 use placement::entry::Me;
 
 /// Pause after a heartbeat that failed.
@@ -34,7 +34,7 @@ const ROOM: usize = 8 << 20;
 const MARK_EVERY: Duration = Duration::from_secs(10);
 
 /// How much a node's peers hold, by its role.
-pub(super) trait Sizes: Send + Sync {
+pub(crate) trait Sizes: Send + Sync {
     /// Rows and bytes of a region, about, and a learner's lag.
     fn of(&self, region: RegionId) -> (u64, u64, Option<ReplicaLag>);
 
@@ -69,7 +69,7 @@ pub(super) trait Sizes: Send + Sync {
 }
 
 /// Sizes of a row node.
-pub(super) struct RowSizes {
+pub(crate) struct RowSizes {
     pub rows: Arc<RowStore>,
     pub kv: Arc<FjallKv>,
 }
@@ -103,7 +103,7 @@ impl Sizes for RowSizes {
 }
 
 /// Sizes of a columnar node.
-pub(super) struct ColumnSizes(pub ColumnarStore);
+pub(crate) struct ColumnSizes(pub ColumnarStore);
 
 impl Sizes for ColumnSizes {
     fn of(&self, region: RegionId) -> (u64, u64, Option<ReplicaLag>) {
@@ -128,7 +128,7 @@ impl Sizes for ColumnSizes {
 }
 
 /// The heartbeat loop of one node.
-pub(super) struct Heartbeat {
+pub(crate) struct Heartbeat {
     node: NodeId,
     identity: Arc<Identity>,
     data_dir: std::path::PathBuf,
@@ -142,7 +142,7 @@ pub(super) struct Heartbeat {
 }
 
 impl Heartbeat {
-    pub(super) fn new(
+    pub(crate) fn new(
         common: &Common,
         me: &Me,
         groups: Arc<dyn Groups>,
@@ -168,7 +168,7 @@ impl Heartbeat {
     }
 
     /// Sends heartbeats until another process runs this node.
-    pub(super) async fn run(mut self) -> anyhow::Result<()> {
+    pub(crate) async fn run(mut self) -> anyhow::Result<()> {
         let mut mark = (Instant::now(), 0);
         let mut room_at = Instant::now() + ROOM_EVERY * (1 << restarts().min(ROOM_DOUBLINGS));
         loop {
