@@ -25,6 +25,7 @@ pub mod remote;
 pub mod request;
 pub mod rules;
 pub mod scan;
+pub mod scan_spec;
 mod server_info;
 pub mod session;
 pub mod table;

@@ -20,7 +20,7 @@ use types::{Error, NodeId, RegionId, Result, Timestamp};
 
 use crate::error::MppError;
 use crate::pruning;
-use crate::scan::ScanSpec;
+use crate::scan_spec::ScanSpec;
 
 /// How long a strong read may wait for its regions.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);

@@ -7,7 +7,6 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics, exec_datafusion_err, exec_err, internal_err};
@@ -21,56 +20,17 @@ use datafusion::physical_plan::{
 };
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
 use futures::{StreamExt, TryStreamExt};
-use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
-use types::{Epoch, NodeId, RegionId, Table, Timestamp};
+use types::NodeId;
 
 use crate::error::{MppCode, MppError};
 use crate::life;
-use crate::pruning::Bound;
 use crate::reader::{Pinned, Reader};
+use crate::scan_spec::ScanSpec;
 
 /// Partitions that every scan advertises. At least two, or the distributed planner would elide
 /// the boundary and run the scan where no data is.
 pub const PARTITIONS: usize = 2;
-
-/// What a scan reads.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ScanSpec {
-    /// The table as planned.
-    pub table: Arc<Table>,
-    /// Positions of the columns, in the order of the answer.
-    pub projection: Vec<usize>,
-    /// Regions and their nodes.
-    pub regions: Vec<(RegionId, Epoch, NodeId)>,
-    /// The node to run on; none before tasks are pinned.
-    pub node: Option<NodeId>,
-    /// Snapshot.
-    pub ts: Timestamp,
-    /// Rows, about, of all the regions.
-    pub rows: u64,
-    /// Bytes, about, of all the regions.
-    pub bytes: u64,
-    /// Rows that need not be read: those for which one of these is not true.
-    pub prune: Vec<Bound>,
-}
-
-impl ScanSpec {
-    /// The columns, in the order of the answer.
-    pub fn columns(&self) -> Result<Vec<types::Column>> {
-        self.projection
-            .iter()
-            .map(|at| self.table.columns.get(*at).cloned())
-            .collect::<Option<_>>()
-            .ok_or_else(|| exec_datafusion_err!("a scan of {} beyond its columns", self.table.name))
-    }
-
-    /// Schema of the answer, named as plans name columns.
-    pub fn schema(&self) -> Result<SchemaRef> {
-        let full = binder::planning_schema(&self.table);
-        Ok(Arc::new(full.project(&self.projection)?))
-    }
-}
 
 /// See the file's head.
 pub struct ColumnarScanExec {

@@ -18,7 +18,8 @@ use values::error::SqlError;
 
 use crate::layout::{self, Owner, Owners, TableLayout};
 use crate::pruning;
-use crate::scan::{ColumnarScanExec, ScanSpec};
+use crate::scan::ColumnarScanExec;
+use crate::scan_spec::ScanSpec;
 
 /// A table at a snapshot, with its regions placed.
 #[derive(Debug)]

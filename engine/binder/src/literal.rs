@@ -6,7 +6,7 @@ use datafusion::logical_expr::Expr;
 use functions::warnings;
 use functions::wide::digits_of;
 use types::Wide;
-use types::value::DECIMAL_MAX_PRECISION;
+use types::decimal::DECIMAL_MAX_PRECISION;
 use types::wide::{DECIMAL_MAX_SCALE, WIDE_MAX_PRECISION};
 use values::error::{SqlError, SqlResult, unsupported};
 use values::numbers::leading_number;

@@ -8,7 +8,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Decimal256Type, Float64Type, Int64Type, i256};
 use datafusion::common::{Result, ScalarValue};
-use types::value::DECIMAL_MAX_PRECISION;
+use types::decimal::DECIMAL_MAX_PRECISION;
 use values::error::{SqlResult, out_of_range};
 
 use super::convert::{is_time, number_type, to_strings, to_type};

@@ -15,7 +15,7 @@ use arrow::datatypes::{
     UInt64Type, i256,
 };
 use num_bigint::BigInt;
-use types::value::DECIMAL_MAX_PRECISION;
+use types::decimal::DECIMAL_MAX_PRECISION;
 use types::wide::{WIDE_MAX_PRECISION, Wide, power, round_div};
 use values::error::{SqlResult, out_of_range};
 use values::numbers::rounded;

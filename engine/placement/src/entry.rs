@@ -16,8 +16,9 @@ use types::{Error, NodeId, Result};
 
 use crate::api::{Node, NodeRole, Session};
 use crate::client::PlacementClient;
+use crate::formation::ClusterId;
 use crate::formation::{Answer, Plan, Request, Shown, Step, agreed};
-use crate::identity::{ClusterId, Identity};
+use crate::identity::Identity;
 use crate::participant::Participant;
 
 /// How long a node waits for placement at its start before it gives up.

@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use types::NodeId;
 
-use crate::identity::{ClusterId, Standing};
+/// What distinguishes clusters; drawn when one is formed, never 0.
+pub type ClusterId = u64;
 
 /// A member as it was when the plan was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +32,17 @@ pub struct Plan {
     pub cluster: ClusterId,
     /// Its initial members, ascending.
     pub members: Vec<InitialMember>,
+}
+
+/// How far a node is in becoming part of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Standing {
+    /// It has agreed to form this cluster; perhaps nobody has decided to yet.
+    Prepared(Plan),
+    /// It is a member by this plan, and its peer of placement's group may not exist yet.
+    Committed(Plan),
+    /// It is a member.
+    Member,
 }
 
 /// What members ask one another before there is a cluster, and what a joining node asks them.

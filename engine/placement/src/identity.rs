@@ -11,11 +11,8 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use types::{Error, NodeId, Result};
 
-use crate::formation::Plan;
+use crate::formation::{ClusterId, Plan, Standing};
 use crate::sessions::{Known, Session};
-
-/// What distinguishes clusters; drawn when one is formed, never 0.
-pub type ClusterId = u64;
 
 /// The stamp's file, in both directories.
 const FILE: &str = "identity";
@@ -23,17 +20,6 @@ const FORMAT: env::Format = env::Format::new(*b"ISBRNODE", 2);
 
 /// Starts that are remembered while none of them was confirmed.
 const ATTEMPTS: usize = 64;
-
-/// How far a node is in becoming part of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Standing {
-    /// It has agreed to form this cluster; perhaps nobody has decided to yet.
-    Prepared(Plan),
-    /// It is a member by this plan, and its peer of placement's group may not exist yet.
-    Committed(Plan),
-    /// It is a member.
-    Member,
-}
 
 /// What is stamped into a node's directories.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use types::{Error, NodeId, Result};
 
 use crate::formation::{Answer, Member, Plan, Request, Step};
-use crate::identity::{ClusterId, Directories, Identity, Stamp, Standing};
+use crate::formation::{ClusterId, Standing};
+use crate::identity::{Directories, Identity, Stamp};
 
 /// A node that may not be part of a cluster yet.
 pub struct Participant {

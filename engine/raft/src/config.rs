@@ -1,9 +1,15 @@
-//! A store's configuration. Counts of ticks, never times: the store reads no clock.
+//! A store's configuration. Counts of ticks, not times: the store reads no clock, and whoever drives it
+//! lets [`TICK`] pass between them.
+
+use std::time::Duration;
 
 use types::region::PLACEMENT_REGION;
 use types::{NodeId, RegionId};
 
 use crate::transport::Session;
+
+/// Time between ticks.
+pub const TICK: Duration = Duration::from_millis(50);
 
 /// In which of its groups a store takes part: it sends, counts time and takes messages for these only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,14 +6,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError};
 use env::{Clock, Instant};
 use parking_lot::Mutex;
 use types::{Error, Peer, PeerId, Region, RegionId, Result};
 
-use crate::config::Participation;
+use crate::config::{Participation, TICK};
 use crate::groups::{Groups, PeerStatus, Pending};
 use crate::log::RaftLog;
 use crate::machine::Position;
@@ -24,8 +23,6 @@ use crate::store::{Board, Store};
 use crate::transport::Envelope;
 use crate::work::{Job, Returned, Worker, purge};
 
-/// Time between ticks.
-pub const TICK: Duration = Duration::from_millis(50);
 /// Requests and batches of messages that wait for the thread at most.
 const MAILBOX: usize = 16_384;
 /// Requests taken between two rounds at most.

@@ -34,9 +34,9 @@ mod survivors;
 mod synced;
 mod work;
 
-pub use config::{Participation, StoreConfig};
+pub use config::{Participation, StoreConfig, TICK};
 pub use groups::{Groups, PeerStatus, Pending};
-pub use handle::{StoreHandle, TICK};
+pub use handle::StoreHandle;
 pub use log::{LogSizes, RaftLog};
 pub use machine::{
     Command, Effect, INITIAL_POSITION, Machine, Machines, Position, SnapshotChunks, SnapshotSource,

@@ -18,7 +18,7 @@ pub(crate) struct Wait {
 impl Wait {
     /// Milliseconds between two ticks, by the store's tick length.
     pub fn millis(since: u64, now: u64) -> u64 {
-        now.saturating_sub(since) * crate::handle::TICK.as_millis() as u64
+        now.saturating_sub(since) * crate::config::TICK.as_millis() as u64
     }
 }
 

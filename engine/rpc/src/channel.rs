@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use placement::identity::ClusterId;
+use placement::formation::ClusterId;
 use tonic::transport::{Channel, Endpoint};
 use types::{Error, NodeId, Result};
 

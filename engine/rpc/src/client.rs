@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use placement::formation;
-use placement::identity::ClusterId;
+use placement::formation::ClusterId;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use types::{Error, NodeId, Result};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use placement::formation;
-use placement::identity::ClusterId;
+use placement::formation::ClusterId;
 use placement::participant::Participant;
 use placement::service::PlacementService;
 use raft::{Envelope, SpoolWriter, StoreHandle};

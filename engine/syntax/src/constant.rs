@@ -73,7 +73,7 @@ fn number(digits: &str) -> Option<Value> {
     }
     if !digits.contains(['e', 'E'])
         && let Ok(n) = Decimal::parse(digits)
-        && n.precision() <= types::value::DECIMAL_MAX_PRECISION
+        && n.precision() <= types::decimal::DECIMAL_MAX_PRECISION
     {
         return Some(Value::Decimal(n));
     }

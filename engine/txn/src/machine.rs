@@ -90,7 +90,7 @@ impl RowMachine {
         let position = if whole { INITIAL_POSITION } else { Position::default() };
         let applied =
             AppliedRecord { index: position.index, term: position.term, ..Default::default() };
-        put_region(&mut batch, &record, applied)?;
+        snapshot::put_region(&mut batch, &record, applied)?;
         store.write(batch, LockChanges::new())?;
         store.sync()?;
         Ok(Self::open(store, record, applied, Schemas::new()))
@@ -241,7 +241,7 @@ impl RowMachine {
                 return Err(self.corrupt("a split makes a region that is on this node already"));
             }
             let record = RegionRecord { region, whole: true };
-            put_region(&mut self.pending.batch, &record, applied)?;
+            snapshot::put_region(&mut self.pending.batch, &record, applied)?;
             for table in self.schemas.values() {
                 let key = layout::schema_key(record.region.id, table);
                 self.pending.batch.put(Keyspace::Meta, key, layout::encode(table.as_ref())?);
@@ -479,7 +479,11 @@ impl Machine for RowMachine {
         let (schemas, size, floors) = snapshot::install(&self.store, region, chunks)?;
         let mut batch = WriteBatch::default();
         let applied = AppliedRecord { index: at.index, term: at.term, size, floors };
-        put_region(&mut batch, &RegionRecord { region: region.clone(), whole: true }, applied)?;
+        snapshot::put_region(
+            &mut batch,
+            &RegionRecord { region: region.clone(), whole: true },
+            applied,
+        )?;
         let number = self.store.write(batch, LockChanges::new())?;
         self.store.sync_to(number)?;
         (self.whole, self.applied, self.durable) = (true, at, at.index);
@@ -488,16 +492,4 @@ impl Machine for RowMachine {
         self.store.publish(self.view());
         Ok(())
     }
-}
-
-/// Adds a region's records to a batch.
-pub(crate) fn put_region(
-    batch: &mut WriteBatch,
-    record: &RegionRecord,
-    applied: AppliedRecord,
-) -> Result<()> {
-    let id = record.region.id;
-    batch.put(Keyspace::Meta, layout::region_key(id), layout::encode(record)?);
-    batch.put(Keyspace::Meta, layout::applied_key(id), layout::encode(&applied)?);
-    Ok(())
 }

@@ -8,7 +8,8 @@ use types::{Error, Region, Result};
 
 use crate::layout::{self, AppliedRecord, RegionRecord};
 use crate::locks::LockChanges;
-use crate::machine::{self, RowMachine};
+use crate::machine::RowMachine;
+use crate::snapshot;
 use crate::store::RowStore;
 
 /// The row machines of one node.
@@ -68,7 +69,7 @@ impl Machines for RowMachines {
         if whole {
             let mut batch = WriteBatch::default();
             let record = RegionRecord { region: region.clone(), whole: false };
-            machine::put_region(&mut batch, &record, AppliedRecord::default())?;
+            snapshot::put_region(&mut batch, &record, AppliedRecord::default())?;
             self.store.write(batch, LockChanges::new())?;
             self.store.sync()?;
         }

@@ -14,7 +14,6 @@ use types::{Error, Region, Result, Table, Timestamp};
 use crate::fact::{Floors, SnapshotItem};
 use crate::layout::{self, AppliedRecord, DataRecord, Fate, HistRecord, RegionRecord, Size};
 use crate::locks::{Lock, LockChanges};
-use crate::machine;
 use crate::mvcc;
 use crate::store::{RowStore, Schemas};
 
@@ -191,7 +190,7 @@ impl SnapshotSource for Rows {
 pub(crate) fn clear(store: &RowStore, old: &Region, region: &Region) -> Result<()> {
     let mut batch = WriteBatch::default();
     let record = RegionRecord { region: region.clone(), whole: false };
-    machine::put_region(&mut batch, &record, AppliedRecord::default())?;
+    put_region(&mut batch, &record, AppliedRecord::default())?;
     let prefix = layout::schemas_prefix(region.id);
     for pair in store.snapshot().scan(Keyspace::Meta, &prefix, &types::key::prefix_end(&prefix)) {
         batch.delete(Keyspace::Meta, pair?.0);
@@ -316,4 +315,16 @@ impl Install<'_> {
         }
         Err(Error::Corrupt(format!("a snapshot of region {} holds a foreign key", self.region.id)))
     }
+}
+
+/// Adds a region's records to a batch.
+pub(crate) fn put_region(
+    batch: &mut WriteBatch,
+    record: &RegionRecord,
+    applied: AppliedRecord,
+) -> Result<()> {
+    let id = record.region.id;
+    batch.put(Keyspace::Meta, layout::region_key(id), layout::encode(record)?);
+    batch.put(Keyspace::Meta, layout::applied_key(id), layout::encode(&applied)?);
+    Ok(())
 }

@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::region::{NodeId, Region, RegionId};
-use crate::schema::{SchemaVersion, TableId};
+use crate::ids::{NodeId, RegionId, SchemaVersion, TableId};
+use crate::region::Region;
 use crate::time::Timestamp;
 
 /// The result of nearly everything.

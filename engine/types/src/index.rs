@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::schema::{ColumnId, IndexId};
+use crate::ids::{ColumnId, IndexId};
 use crate::time::Timestamp;
 use crate::value::Value;
 

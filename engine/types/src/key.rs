@@ -11,10 +11,12 @@
 //! those of more than 38 digits in 256. Strings are escaped in the manner of CockroachDB's encoding:
 //! `00` becomes `00 FF`, the end is `00 01`.
 
+use crate::decimal::Decimal;
 use crate::error::{Error, Result};
+use crate::ids::{IndexId, TableId};
 use crate::index::Index;
-use crate::schema::{ColumnType, IndexId, Table, TableId};
-use crate::value::{Decimal, Value};
+use crate::schema::{ColumnType, Table};
+use crate::value::Value;
 use crate::wide::Wide;
 
 const TABLE: u8 = b't';

@@ -3,7 +3,9 @@
 //! This crate imports no other one, does no I/O and reads no clock.
 
 pub mod columns;
+pub mod decimal;
 pub mod error;
+pub mod ids;
 pub mod index;
 pub mod key;
 pub mod labels;
@@ -16,16 +18,16 @@ pub mod token;
 pub mod value;
 pub mod wide;
 
+pub use decimal::Decimal;
 pub use error::{Error, Result};
+pub use ids::{ColumnId, IndexId, NodeId, PeerId, RegionId, SchemaVersion, TableId};
 pub use index::{Index, IndexState, KeyPart};
 pub use labels::Labels;
 pub use privileges::Privileges;
-pub use region::{Epoch, NodeId, Peer, PeerId, PeerRole, Region, RegionId, RegionKind, ReplicaLag};
+pub use region::{Epoch, Peer, PeerRole, Region, RegionKind, ReplicaLag};
 pub use row::Row;
-pub use schema::{
-    Check, Column, ColumnId, ColumnType, Default, IndexId, IntWidth, SchemaVersion, Table, TableId,
-};
+pub use schema::{Check, Column, ColumnType, Default, IntWidth, Table};
 pub use time::Timestamp;
 pub use token::{LeaseId, SnapshotToken};
-pub use value::{Decimal, Value};
+pub use value::Value;
 pub use wide::Wide;

@@ -4,15 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::schema::{IndexId, TableId};
-
-/// A Raft group's number. Never reused.
-pub type RegionId = u64;
-/// A process's number: row node, SQL node or columnar node. Never reused.
-pub type NodeId = u64;
-/// A member's number within Raft. Never reused, so a wiped replica comes back as somebody new
-/// and the leader cannot believe that it still holds what it once acknowledged.
-pub type PeerId = u64;
+use crate::ids::{IndexId, NodeId, PeerId, RegionId, TableId};
 
 /// The Raft group of placement itself.
 pub const PLACEMENT_REGION: RegionId = 1;

@@ -13,9 +13,11 @@
 //! has dropped since is skipped by its type. Decoding never guesses: a type change is a new column
 //! id.
 
+use crate::decimal::Decimal;
 use crate::error::{Error, Result};
-use crate::schema::{Column, ColumnType, SchemaVersion, Table};
-use crate::value::{Decimal, Value};
+use crate::ids::SchemaVersion;
+use crate::schema::{Column, ColumnType, Table};
+use crate::value::Value;
 use crate::wide::Wide;
 
 /// One row, in the order of [`Table::columns`].

@@ -6,22 +6,15 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::decimal::DECIMAL_MAX_PRECISION;
+use crate::ids::{ColumnId, SchemaVersion, TableId};
 use crate::index::{Index, IndexState};
 use crate::labels::Labels;
 use crate::time::Timestamp;
-use crate::value::{DECIMAL_MAX_PRECISION, Value};
+use crate::value::Value;
 
 /// Longest name of a table or of what belongs to one, in characters.
 const LONGEST_NAME: usize = 64;
-
-/// A table's number. Never reused, so a dropped and recreated table is another table.
-pub type TableId = u64;
-/// A column's number within its table. Never reused: stored rows are keyed by it.
-pub type ColumnId = u32;
-/// An index's number within its table. Never reused.
-pub type IndexId = u32;
-/// Version of one table's schema, raised by every change.
-pub type SchemaVersion = u32;
 
 /// Width of an integer column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

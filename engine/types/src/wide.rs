@@ -8,8 +8,8 @@ use std::fmt;
 use arrow::datatypes::i256;
 use serde::{Deserialize, Serialize};
 
+use crate::decimal::Decimal;
 use crate::error::{Error, Result};
-use crate::value::Decimal;
 
 /// Most digits of a DECIMAL.
 pub const WIDE_MAX_PRECISION: u8 = 65;

@@ -22,10 +22,10 @@ use crate::command::{ChangeUser, Command};
 use crate::connections::{Connections, Registration};
 use crate::cursor::Cursors;
 use crate::handshake::{self, Accepted, Failure, Host, Offer, Reader, Socket};
+use crate::options::Options;
 use crate::packet::PacketError;
 use crate::pattern::like;
 use crate::prepared::Statements;
-use crate::server::Options;
 use crate::{errors, infile, statements};
 
 /// Bytes of further commands that are taken in while one runs, to notice that the client is gone.

@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use crate::backend::Backend;
 use crate::connection::{self, Shared};
 use crate::connections::{Connections, Registration};
+use crate::options::Options;
 use crate::{answer, errors, handshake};
 
 /// Version of MySQL whose behaviour clients may expect.
@@ -26,39 +27,6 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The version string of the greeting and of `SELECT VERSION()`.
 pub fn server_version() -> String {
     format!("{MYSQL_VERSION}-isobar-{}", env!("CARGO_PKG_VERSION"))
-}
-
-/// Settings of a server. [`Options::default`] is MySQL's defaults where it has one.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Most connections at a time.
-    pub max_connections: usize,
-    /// Most bytes of one packet from a client.
-    pub max_allowed_packet: usize,
-    /// Encryption, if offered: see [`crate::tls::server_config`].
-    pub tls: Option<Arc<rustls::ServerConfig>>,
-    /// Bounds each wait for the client during the handshake.
-    pub handshake_timeout: Duration,
-    /// An idle connection is closed after this.
-    pub idle_timeout: Duration,
-    /// A client that neither takes nor gives bytes within a command is given up after this.
-    pub stall_timeout: Duration,
-    /// How long running commands may go on after shutdown began.
-    pub drain: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            max_connections: 512,
-            max_allowed_packet: 64 * 1024 * 1024,
-            tls: None,
-            handshake_timeout: Duration::from_secs(10),
-            idle_timeout: Duration::from_secs(8 * 3600),
-            stall_timeout: Duration::from_secs(600),
-            drain: Duration::from_secs(10),
-        }
-    }
 }
 
 /// A MySQL server: one listening socket before one engine.

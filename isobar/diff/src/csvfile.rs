@@ -6,7 +6,7 @@ use chrono::{NaiveDate, NaiveDateTime};
 
 use crate::class::{Class, float, six_digits};
 use crate::error::{Error, Result};
-use crate::files::{CsvForm, TakeRow};
+use crate::rows::{CsvForm, TakeRow};
 use crate::schema::Column;
 
 fn fail(file: &Path, line: Option<u64>, cause: impl std::fmt::Display) -> Error {

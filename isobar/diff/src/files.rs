@@ -9,21 +9,13 @@ use crate::digest::row_digest;
 use crate::error::{Error, Result};
 use crate::location::Format;
 use crate::range::{Key, Range};
+use crate::rows::CsvForm;
 use crate::schema::{Column, Plan, Table};
 use crate::throttle::Throttle;
 use crate::{csvfile, parquetfile};
 
 /// Rows between two looks at the throttle.
 const STRIDE: u64 = 8192;
-
-/// How a CSV file is written.
-#[derive(Clone, Debug)]
-pub struct CsvForm {
-    /// Between values.
-    pub delimiter: u8,
-    /// What stands for NULL.
-    pub null: String,
-}
 
 /// Some files of one table.
 pub struct FileTable {
@@ -189,6 +181,3 @@ impl FileTable {
         Ok(())
     }
 }
-
-/// Takes a row's values and a way to say where it stands.
-pub type TakeRow<'a> = dyn FnMut(Values, &dyn Fn() -> String) -> Result<()> + 'a;

@@ -21,6 +21,7 @@ mod parquetfile;
 mod progress;
 mod range;
 mod report;
+mod rows;
 mod run;
 mod schema;
 mod server;

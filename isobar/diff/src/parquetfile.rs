@@ -14,7 +14,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::class::{Class, decimal, float, hex};
 use crate::error::{Error, Result};
-use crate::files::TakeRow;
+use crate::rows::TakeRow;
 use crate::schema::Column;
 
 fn fail(file: &Path, cause: impl std::fmt::Display) -> Error {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_distributed::DistributedLeafExec;
-use mpp::scan::{ColumnarScanExec, ScanSpec};
+use mpp::scan::ColumnarScanExec;
+use mpp::scan_spec::ScanSpec;
 use mpp::verifier::{check, verify, verify_at_home};
 use types::{Epoch, NodeId, RegionId, Timestamp};
 

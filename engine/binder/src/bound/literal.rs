@@ -2,7 +2,7 @@
 
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Expr;
-use types::value::DECIMAL_MAX_PRECISION;
+use types::decimal::DECIMAL_MAX_PRECISION;
 use types::{ColumnType, Decimal, IntWidth, Value, Wide};
 use values::error::{SqlResult, syntax};
 use values::mysql_type::MysqlType;
