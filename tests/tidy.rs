@@ -306,26 +306,30 @@ fn uses_of_modules(files: &[(PathBuf, &str)]) -> BTreeMap<String, BTreeSet<Strin
     uses
 }
 
-/// Sets of modules each of which reaches every other.
-fn rings(uses: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<BTreeSet<&str>> {
-    fn reached<'a>(
-        uses: &'a BTreeMap<String, BTreeSet<String>>,
-        start: &'a str,
-    ) -> BTreeSet<&'a str> {
-        let (mut seen, mut open) = (BTreeSet::new(), vec![start]);
-        while let Some(module) = open.pop() {
-            let next = uses.get(module).into_iter().flatten().map(String::as_str);
-            open.extend(next.filter(|next| uses.contains_key(*next) && seen.insert(*next)));
-        }
-        seen
+/// What a crate or module imports, and what that imports, and so on.
+fn reached<'a>(
+    imports: &'a BTreeMap<String, BTreeSet<String>>,
+    start: &'a str,
+) -> BTreeSet<&'a str> {
+    let (mut seen, mut open) = (BTreeSet::new(), vec![start]);
+    while let Some(name) = open.pop() {
+        let next = imports.get(name).into_iter().flatten().map(String::as_str);
+        open.extend(next.filter(|next| imports.contains_key(*next) && seen.insert(*next)));
     }
-    let ring = |module: &'_ str| -> BTreeSet<&str> {
-        let all = uses.keys().map(String::as_str);
-        let reaches = reached(uses, module);
-        all.filter(|other| reaches.contains(other) && reached(uses, other).contains(module))
-            .collect()
-    };
-    uses.keys().map(|module| ring(module)).filter(|ring| ring.len() > 1).collect()
+    seen
+}
+
+/// Sets of modules each of which reaches every other.
+fn rings(imports: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<BTreeSet<&str>> {
+    let mut found = BTreeSet::new();
+    for module in imports.keys() {
+        let mut ring = reached(imports, module);
+        ring.retain(|other| reached(imports, other).contains(module.as_str()));
+        if ring.len() > 1 {
+            found.insert(ring);
+        }
+    }
+    found
 }
 
 /// Lines before a file's own module of tests.
@@ -373,6 +377,31 @@ fn the_table_of_imports_is_the_one_that_is_described() {
         let last = line.trim_end_matches([' ', '|']).rsplit('|').next().unwrap();
         let described: BTreeSet<&str> = last.split('`').skip(1).step_by(2).collect();
         assert_eq!(described, allowed.iter().copied().collect(), "{package}");
+    }
+}
+
+/// The arrows of a picture of crates, and crates that only stand at their points.
+fn drawn(page: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (from, to) in page.lines().filter_map(|line| line.split_once("-->")) {
+        let to: BTreeSet<String> = to.split('&').map(|name| name.trim().to_owned()).collect();
+        for name in &to {
+            arrows.entry(name.clone()).or_default();
+        }
+        arrows.entry(from.trim().to_owned()).or_default().extend(to);
+    }
+    arrows
+}
+
+#[test]
+fn the_picture_of_crates_shows_what_they_import() {
+    let drawn = drawn(&std::fs::read_to_string(root().join("docs/crates.md")).unwrap());
+    let mut imports = imports();
+    imports.retain(|name, _| !["tests", "equivalence", "simulation"].contains(&name.as_str()));
+    let names = |of: &BTreeMap<String, _>| of.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&drawn), names(&imports));
+    for name in imports.keys() {
+        assert_eq!(reached(&drawn, name), reached(&imports, name), "{name}");
     }
 }
 
