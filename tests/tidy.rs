@@ -159,12 +159,6 @@ const RINGS: &[(&str, &[&str])] = &[
             "views",
         ],
     ),
-    // One service, whose requests of some kinds have files of their own.
-    ("engine/placement", &["granting", "service", "upkeep"]),
-    ("engine/txn", &["row_locks", "service"]),
-    // One store, whose methods for some purposes have files of their own.
-    ("engine/raft", &["fence", "offline", "recovery", "store"]),
-    ("engine/raft", &["members", "peer"]),
     // The client begins transactions, and these send by it.
     (
         "engine/txn",

@@ -18,7 +18,6 @@ pub mod command;
 pub mod deadlock;
 pub mod entry;
 pub mod formation;
-mod granting;
 pub mod identity;
 pub mod leader_state;
 pub mod leases;
@@ -39,7 +38,6 @@ pub mod state;
 pub mod testing;
 #[cfg(test)]
 mod tests;
-mod upkeep;
 pub mod view;
 mod views;
 

@@ -4,6 +4,9 @@
 //! goes through the log; what may be read is confirmed by a quorum first. It never waits without a
 //! bound.
 
+mod granting;
+mod upkeep;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -21,14 +24,11 @@ use crate::batch::Batcher;
 use crate::catalog::EligibleNodes;
 use crate::command::{Command, Outcome, Proposal, Ticket};
 use crate::deadlock::WaitGraph;
-use crate::granting::LockQueue;
 use crate::leader_state::LeaderState;
-use crate::leases;
 use crate::oracle::{MAX_COUNT, Reading};
-use crate::safe_point;
 use crate::state::{State, range_of, tiles};
-use crate::upkeep;
 use crate::view::View;
+use crate::{leases, safe_point};
 
 /// How long a heartbeat without orders waits for some to come up.
 pub const HOLD: Duration = Duration::from_millis(250);
@@ -62,7 +62,7 @@ pub struct PlacementService {
     /// Who waits for whom, as reported in a term.
     waits: Mutex<(u64, WaitGraph)>,
     /// Waits for advisory locks, as reported in a term.
-    pub(crate) lock_queue: LockQueue,
+    pub(crate) lock_queue: granting::LockQueue,
     extending: tokio::sync::Mutex<()>,
     /// Whether the members of placement's own group are being changed.
     pub(crate) tending: Arc<AtomicBool>,
@@ -116,7 +116,7 @@ impl PlacementService {
             tickets: AtomicU64::new(0),
             leader_state: Mutex::new(None),
             waits: Mutex::default(),
-            lock_queue: LockQueue::default(),
+            lock_queue: granting::LockQueue::default(),
             extending: tokio::sync::Mutex::new(()),
             tending: Arc::default(),
             timestamps: OnceLock::new(),

@@ -11,10 +11,10 @@ use crate::groups::PeerStatus;
 use crate::log::{LogWrite, NODE_GROUP};
 use crate::machine::{INITIAL_POSITION, Machine, Position};
 use crate::peer::{Peer, Slot, is_vote_request};
-use crate::recovery::dead_key;
 use crate::reply::Reply;
 use crate::storage::{GroupStorage, KEY_SPOOL, LocalPeer, PendingSpool, conf_state, snapshot_at};
 use crate::store::Store;
+use crate::store::recovery::dead_key;
 use crate::transport::{Envelope, SnapshotReport, SnapshotStream};
 
 impl Store {

@@ -22,14 +22,11 @@ use crate::log::{LogWrite, NODE_GROUP, RaftLog};
 use crate::machine::{Machines, Position};
 use crate::membership::MemberChange;
 use crate::peer::Peer;
-use crate::recovery::dead_key;
 use crate::storage::write_hard;
+use crate::store::recovery::{KEY_BEGUN, dead_key};
 use crate::store::{Store, StoreDisk};
 use crate::transport::{Envelope, SnapshotStream, Transport};
 use crate::work::Inline;
-
-/// Record: groups are being made to go on alone, and not all of that is written.
-const KEY_BEGUN: &[u8] = b"recovery";
 
 /// Rounds in which a store that gets no messages comes to rest; each applies megabytes.
 const MAX_ROUNDS: usize = 1 << 20;
@@ -184,18 +181,6 @@ impl Offline {
             }
         }
         Err(Error::Corrupt("the groups of this node do not come to rest".to_owned()))
-    }
-}
-
-/// Refuses a log whose groups were left halfway.
-pub(crate) fn check_whole(log: &RaftLog) -> Result<()> {
-    match log.get(NODE_GROUP, KEY_BEGUN) {
-        None => Ok(()),
-        Some(_) => Err(Error::Unavailable(
-            "`isobar ctl recover-unsafe --yes` has begun on this node and did not end: run it again, \
-             with the same files"
-                .to_owned(),
-        )),
     }
 }
 

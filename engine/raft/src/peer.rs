@@ -4,6 +4,8 @@
 //! for all groups at once. While Raft's work of a round (a `Ready`) is being written, nothing else
 //! may touch the peer.
 
+mod members;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,13 +19,13 @@ use crate::config::StoreConfig;
 use crate::groups::PeerStatus;
 use crate::log::{LogWrite, RaftLog};
 use crate::machine::{Machine, Position};
-use crate::members::Change;
 use crate::proposals::Proposals;
 use crate::reads::Reads;
 use crate::reply::{Answers, Reply, Wait};
 use crate::snapshot::Spooled;
 use crate::storage::{GroupStorage, KEY_SPOOL, PendingSpool, conf_state, write_cut, write_hard};
 use crate::transport::{Envelope, Session};
+use members::Change;
 
 /// Bytes of one proposal.
 const MAX_PROPOSAL: usize = 32 << 20;

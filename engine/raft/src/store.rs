@@ -6,6 +6,9 @@
 //! then the other messages go out, committed entries are applied, and only then are those who wait
 //! for them answered.
 
+mod fence;
+pub(crate) mod recovery;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +22,6 @@ use raft_rs::eraftpb::Message;
 use types::{Error, PeerId, Region, RegionId, Result};
 
 use crate::config::StoreConfig;
-use crate::fence::Fence;
 use crate::groups::PeerStatus;
 use crate::held::Held;
 use crate::log::{LogSizes, LogWrite, RaftLog};
@@ -29,6 +31,7 @@ use crate::reply::{Answers, Reply, Wait};
 use crate::snapshot::{SpoolDir, SpoolWriter, Spooled};
 use crate::transport::{Envelope, SnapshotOutcome, Transport};
 use crate::work::{Returned, Worker};
+use fence::Fence;
 
 /// Where a store keeps its log and spools.
 pub struct StoreDisk {
@@ -108,7 +111,7 @@ impl Store {
     ) -> Result<Self> {
         let (files, shadow) = (disk.disk.clone(), disk.shadow.as_deref());
         let log = Arc::new(RaftLog::open(files, &disk.log_dir, shadow, disk.sizes)?);
-        crate::offline::check_whole(&log)?;
+        recovery::check_whole(&log)?;
         Self::open_over(log, config, disk, machines, transport, worker)
     }
 
@@ -121,9 +124,9 @@ impl Store {
         transport: Arc<dyn Transport>,
         worker: Box<dyn Worker>,
     ) -> Result<Self> {
-        let boot = crate::recovery::next_boot(&log, config.session.boot)?;
-        let dead = crate::recovery::dead_peers(&log)?;
-        let waiting = crate::recovery::pending_spools(&log)?;
+        let boot = recovery::next_boot(&log, config.session.boot)?;
+        let dead = recovery::dead_peers(&log)?;
+        let waiting = recovery::pending_spools(&log)?;
         let keep = |name: &str| waiting.iter().any(|spool| spool == name);
         let spools = Arc::new(SpoolDir::open(disk.disk, &disk.spool_dir, boot, keep)?);
         let mut store = Store {

@@ -6,7 +6,7 @@ use placement::client::PlacementClient;
 use types::{Error, RegionId, RegionKind, Result, SchemaVersion, TableId, Timestamp};
 
 use crate::client::Directory;
-use crate::row_locks::WaitGraph;
+use crate::service::row_locks::WaitGraph;
 
 #[async_trait]
 impl Directory for PlacementClient {

@@ -27,7 +27,6 @@ pub mod queues;
 mod reads;
 pub mod resolve;
 pub mod routes;
-mod row_locks;
 mod sample;
 pub mod service;
 pub mod snapshot;
@@ -40,8 +39,8 @@ pub use fact::{Fact, Facts, Floors, SnapshotItem, SplitChild, WriteKind, split_r
 pub use machine::RowMachine;
 pub use machines::RowMachines;
 pub use resolve::Resolution;
-pub use row_locks::WaitGraph;
 pub use service::TxnService;
+pub use service::row_locks::WaitGraph;
 pub use snapshot::{decode_chunk, encode_chunk};
 pub use store::RowStore;
 pub use sweep::Sweep;

@@ -6,6 +6,8 @@
 //! read index before it is answered. A read is: confirm leadership by a read index, check
 //! locks, then look at the store. Every wait is bounded.
 
+pub(crate) mod row_locks;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +24,9 @@ use crate::decide::{Known, Prewrite, Rollback, Status};
 use crate::fact::{Fact, Facts, SplitChild, split_region};
 use crate::latches::{Latched, Latches};
 use crate::layout::Fate;
-use crate::row_locks::RowLocks;
 use crate::sample;
 use crate::store::{RegionView, RowStore};
+use row_locks::RowLocks;
 
 /// How long a request waits for its keys' latches, and a schema change for the writes before it.
 const LATCH_WAIT: Duration = Duration::from_secs(5);

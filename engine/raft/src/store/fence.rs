@@ -10,8 +10,9 @@ use types::{NodeId, RegionId};
 
 use crate::config::Participation;
 use crate::peer::Peer;
-use crate::store::Store;
 use crate::transport::{Envelope, Session};
+
+use super::Store;
 
 impl Store {
     /// Takes part in these groups from now on.

@@ -8,17 +8,32 @@
 
 use types::{Error, Peer as Member, PeerId, Result};
 
-use crate::fence::is_alone;
 use crate::groups::PeerStatus;
 use crate::log::{LogWrite, NODE_GROUP, RaftLog};
 use crate::machine::{INITIAL_POSITION, Machine, Position};
 use crate::peer::Peer;
 use crate::storage::{GroupStorage, KEY_PEER, KEY_SPOOL, LocalPeer, PendingSpool};
-use crate::store::{Broken, Store};
 use crate::work::restore;
+
+use super::fence::is_alone;
+use super::{Broken, Store};
 
 const KEY_BOOT: &[u8] = b"boot";
 const PREFIX_DEAD: &[u8] = b"dead";
+/// Record: groups are being made to go on alone, and not all of that is written.
+pub(crate) const KEY_BEGUN: &[u8] = b"recovery";
+
+/// Refuses a log whose groups were left halfway.
+pub(crate) fn check_whole(log: &RaftLog) -> Result<()> {
+    match log.get(NODE_GROUP, KEY_BEGUN) {
+        None => Ok(()),
+        Some(_) => Err(Error::Unavailable(
+            "`isobar ctl recover-unsafe --yes` has begun on this node and did not end: run it again, \
+             with the same files"
+                .to_owned(),
+        )),
+    }
+}
 
 /// Under which a destroyed peer is noted.
 pub(crate) fn dead_key(peer: PeerId) -> Vec<u8> {
