@@ -137,10 +137,13 @@ fn only_where(open: Expr, truth: Expr, decided: Option<i64>) -> Result<Expr> {
     call("mysql_truth", vec![Expr::Case(case)])
 }
 
-/// The tables of an expression's columns; `None` if it is more than a function of these.
+/// The tables of an expression's columns, of which those that are computed are one; `None` if it is more than a function of
+/// these.
 fn tables(expr: &Expr) -> Result<Option<HashSet<TableReference>>> {
-    let tables = expr.column_refs().into_iter().map(|column| column.relation.clone());
-    Ok(if is_more(expr)? { None } else { tables.collect() })
+    let computed = || TableReference::bare("");
+    let columns = expr.column_refs().into_iter();
+    let tables = columns.map(|column| column.relation.clone().unwrap_or_else(computed));
+    Ok(if is_more(expr)? { None } else { Some(tables.collect()) })
 }
 
 /// Whether an expression is more than a function of its row's columns.

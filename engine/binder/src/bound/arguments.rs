@@ -7,6 +7,7 @@ use types::{ColumnType, Value};
 
 use super::tree::{Comparison, Node, Scalar};
 use super::{call_types, literal};
+use crate::columns::TEXT_LENGTH;
 use crate::fractional_seconds::{Taken, taken};
 use crate::labels::{NumericArgs, numeric_args};
 use functions::labels::{BITS, NUMBER};
@@ -123,5 +124,6 @@ pub fn null_if_number(args: &[Scalar]) -> SqlResult<Option<Scalar>> {
     let equal = Scalar { node, ty: MysqlType::of_truth() };
     let branches = vec![(equal, literal::of(Value::Null))];
     let otherwise = Some(Box::new(value.clone()));
-    Ok(Some(Scalar { node: Node::Case { branches, otherwise }, ty: value.ty }))
+    let text = MysqlType::of_column(ColumnType::Varchar(TEXT_LENGTH));
+    Ok(Some(Scalar { node: Node::Case { branches, otherwise }, ty: text }))
 }

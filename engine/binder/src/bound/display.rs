@@ -51,15 +51,15 @@ fn write_relation(relation: &Relation, depth: usize, f: &mut Formatter<'_>) -> f
             input
         }
         Relation::Group { input, keys, aggregates } => {
-            f.write_str("group by ")?;
+            f.write_str("group by (")?;
             write_list(keys, f, |(id, scalar), f| write!(f, "{id} = {scalar}"))?;
-            f.write_str(" compute ")?;
+            f.write_str(") compute (")?;
             write_list(aggregates, f, |(id, AggregateCall { function, args, distinct }), f| {
                 write!(f, "{id} = {function}({}", if *distinct { "distinct " } else { "" })?;
                 write_list(args, f, |arg, f| write!(f, "{arg}"))?;
                 f.write_str(")")
             })?;
-            f.write_str("\n")?;
+            f.write_str(")\n")?;
             input
         }
         Relation::Distinct { input } => {

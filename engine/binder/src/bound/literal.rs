@@ -8,6 +8,7 @@ use values::error::{SqlResult, syntax};
 use values::mysql_type::MysqlType;
 
 use super::tree::{Node, Scalar};
+use crate::columns::TEXT_LENGTH;
 
 /// A number of the text, with its sign.
 ///
@@ -43,8 +44,8 @@ pub fn of(value: Value) -> Scalar {
         Value::Wide(n) => {
             Some(ColumnType::Decimal { precision: n.precision().max(n.scale), scale: n.scale })
         }
-        Value::String(_) => Some(ColumnType::Varchar(crate::columns::TEXT_LENGTH)),
-        Value::Bytes(_) => Some(ColumnType::Varbinary(crate::columns::TEXT_LENGTH)),
+        Value::String(_) => Some(ColumnType::Varchar(TEXT_LENGTH)),
+        Value::Bytes(_) => Some(ColumnType::Varbinary(TEXT_LENGTH)),
         Value::Double(_) => Some(ColumnType::Double),
         Value::Float(_) => Some(ColumnType::Float),
         Value::Date(_) => Some(ColumnType::Date),
