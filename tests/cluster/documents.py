@@ -31,6 +31,14 @@ NUMBERS = {
     FIELD_TYPE.TINY, FIELD_TYPE.SHORT, FIELD_TYPE.INT24, FIELD_TYPE.LONG, FIELD_TYPE.LONGLONG, FIELD_TYPE.FLOAT,
     FIELD_TYPE.DOUBLE, FIELD_TYPE.DECIMAL, FIELD_TYPE.NEWDECIMAL, FIELD_TYPE.YEAR,
 }
+# What Spark does for large data costs seconds here. Set for each session: a Java machine is shared with other modules.
+SMALL_DATA = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 HIDDEN = "…"  # a line of an answer that stands for any lines, or the end of a line for any text
 
 
@@ -189,11 +197,12 @@ class Examples:
             spark.stop()
 
     def here(self, text: str) -> str:
-        """The text with this cluster's addresses in the place of a playground's."""
+        """The text with this cluster's addresses in the place of a playground's, and Spark set for little data."""
         base = self.cluster.port_base
         text = re.sub(r"(?<=127\.0\.0\.1:)4(0\d\d)\b", lambda found: str(base + int(found[1])), text)
         text = re.sub(r"(-P |port=)4000\b", rf"\g<1>{base}", text)
-        return text.replace("spark-connector/target/isobar-spark-runtime-4.2_2.13.jar", str(self.jar))
+        text = text.replace("spark-connector/target/isobar-spark-runtime-4.2_2.13.jar", str(self.jar))
+        return text.replace(".getOrCreate()", f".config(map={SMALL_DATA}).getOrCreate()")
 
     def run(self, fence: Fence) -> str | None:
         """What an example prints; None if nothing of it is run."""
@@ -269,7 +278,7 @@ class Examples:
         for word in words:
             if re.match(r"--?[a-z]", word):
                 flag = word.partition("=")[0]
-                assert re.search(rf"(?:^|\s){re.escape(flag)}\b", shown), f"isobar {' '.join(path)} has no {flag}"
+                assert re.search(rf"(?:^|\s){re.escape(flag)}(?![\w-])", shown), f"isobar {' '.join(path)} has no {flag}"
 
     def help(self, path: tuple[str, ...]) -> str:
         if path not in self.helps:

@@ -29,12 +29,9 @@ def has_examples(path: Path) -> bool:
     return re.search(r"```\w", path.read_text(encoding="utf-8")) is not None
 
 
-@pytest.mark.parametrize("path", filter(has_examples, PAGES), ids=name)
+@pytest.mark.parametrize("path", list(filter(has_examples, PAGES)), ids=name)
 def test_the_examples_of_a_document(path: Path, cluster: Cluster, jar: Path, client, tmp_path: Path, monkeypatch):
-    # Nothing of Spark's needs the network; what it would do for large data costs seconds.
-    (tmp_path / "spark-defaults.conf").write_text("spark.ui.enabled false\nspark.sql.shuffle.partitions 1\n", encoding="ascii")
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")  # nothing of Spark's needs the network
     monkeypatch.chdir(tmp_path)
     cluster.clear()
     cluster.sql("CREATE DATABASE doc")
@@ -77,7 +74,7 @@ def test_a_wrong_answer_is_found(cluster: Cluster, jar: Path, client, tmp_path: 
             assert same(fence.answer, examples.run(fence)) == agrees, shown
         (fence, _) = fences(page.format("").replace("6 * 7", "missing"))
         assert examples.run(fence).startswith("ERROR 1054: ")
-        for command in ("isobar ctl stat", "isobar playground --rows 3", "isobar serve --confg x", "isobar import --header | isobar nothing"):
+        for command in ("isobar ctl stat", "isobar playground --rows 3", "isobar serve --conf x", "isobar import --header | isobar nothing"):
             with pytest.raises(AssertionError, match="isobar"):
                 examples.check_commands(command)
         examples.check_commands("isobar ctl status --placement a:1,b:2 --json | head -1 # isobar nothing\nisobar diff a b --fix f.sql")
