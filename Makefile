@@ -43,20 +43,25 @@ venv: tools $(VENV)/installed
 jar: tools ## Build the Spark connector's runtime jar
 	$(SBT) "spark-connector/assembly"
 
+# Cargo takes most of the time, and at its start and end not every processor: the rest is made beside it.
+.PHONY: ready
+ready: tools
+	@project/beside $(ISOBAR_CACHE)/logs "cargo build --locked -p isobar" jar venv
+
 .PHONY: demo
-demo: build jar venv ## Load real data, query three readers at one snapshot, compare
+demo: ready ## Load real data, query three readers at one snapshot, compare
 	$(PYTHON) examples/quickstart/demo.py --isobar $(ISOBAR) --jar $(JAR) --cache $(ISOBAR_CACHE)
 
 FACTOR ?= 0.1
 BENCH := --peers-command "$(PYTHON) examples/tpch/peers.py" --jar $(JAR) --scale $(FACTOR)
 .PHONY: benchmarks
-benchmarks: build jar venv ## Measure TPC-H, scans and replica lag beside their peers, here; FACTOR=TPC-H scale
+benchmarks: ready ## Measure TPC-H, scans and replica lag beside their peers, here; FACTOR=TPC-H scale
 	$(ISOBAR) bench tpch $(BENCH) --spark
 	$(ISOBAR) bench scan $(BENCH)
 	$(ISOBAR) bench lag
 
 .PHONY: isolation
-isolation: build jar venv ## Measure what batch load does to online latency, here: isolation.html
+isolation: ready ## Measure what batch load does to online latency, here: isolation.html
 	PATH=$(VENV)/bin:$$PATH $(ISOBAR) bench isolation --html isolation.html --json isolation.json $(ISOLATION)
 
 .PHONY: isolation-short
@@ -71,7 +76,7 @@ sysbench: build ## Measure sysbench's mixes here, at 1 and 3 row replicas, besid
 SCALE ?= 60000
 KILLS ?= 0
 .PHONY: reconcile
-reconcile: build jar venv ## Rehearse the nightly reconciliation under a live writer; SCALE=rows KILLS=times
+reconcile: ready ## Rehearse the nightly reconciliation under a live writer; SCALE=rows KILLS=times
 	$(PYTHON) examples/reconciliation/rehearsal.py --isobar $(ISOBAR) --jar $(JAR) --cache $(ISOBAR_CACHE) \
 		--scale $(SCALE) --kills $(KILLS)
 
