@@ -9,9 +9,9 @@ COPY . .
 ARG TARGETARCH
 # Both caches outlive the build, so that the next one compiles what has changed.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
-    --mount=type=cache,target=/source/target,id=isobar-target-${TARGETARCH} \
-    cargo build --locked --release -p isobar \
-    && strip -o "/isobar-${TARGETARCH}" target/release/isobar
+    --mount=type=cache,target=/source/target,id=isobar-target,sharing=locked \
+    cargo build --locked --release -p isobar --target-dir "target/${TARGETARCH}" \
+    && strip -o "/isobar-${TARGETARCH}" "target/${TARGETARCH}/release/isobar"
 
 FROM debian:${DEBIAN}-slim
 ARG TARGETARCH
