@@ -93,7 +93,7 @@ impl MysqlOperators {
     }
 
     /// A value of one type as the same value of a type that [`common`] gave.
-    fn at(&self, expr: Expr, from: &DataType, to: &DataType) -> Result<Expr> {
+    pub(super) fn at(&self, expr: Expr, from: &DataType, to: &DataType) -> Result<Expr> {
         let cast = |expr: Expr, to: &DataType| Expr::Cast(Cast::new(Box::new(expr), to.clone()));
         match to {
             _ if from == to => Ok(expr),

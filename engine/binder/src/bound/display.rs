@@ -6,7 +6,7 @@ use types::Value;
 
 use super::tree::{
     AggregateCall, BoundQuery, ColumnId, Comparison, Connective, JoinKind, Node, Relation, Scalar,
-    Scan, SortKey,
+    Scan, SetOperation, SortKey,
 };
 
 impl Display for BoundQuery {
@@ -65,6 +65,18 @@ fn write_relation(relation: &Relation, depth: usize, f: &mut Formatter<'_>) -> f
         Relation::Distinct { input } => {
             f.write_str("distinct\n")?;
             input
+        }
+        Relation::Set { operation, all, left, right, columns } => {
+            let operation = match operation {
+                SetOperation::Union => "union",
+                SetOperation::Intersect => "intersect",
+                SetOperation::Except => "except",
+            };
+            write!(f, "{operation}{} as ", if *all { " all" } else { "" })?;
+            write_list(columns, f, |id, f| write!(f, "{id}"))?;
+            f.write_str("\n")?;
+            write_relation(&left.relation, depth + 1, f)?;
+            &right.relation
         }
         Relation::Derived { query, alias } => {
             writeln!(f, "query as {alias}")?;
@@ -151,6 +163,10 @@ impl Display for Scalar {
                 write!(f, "({left} {word} {right})")
             }
             Node::Not(value) => write!(f, "not({value})"),
+            Node::Convert(value) => match self.ty.column {
+                Some(ty) => write!(f, "({value} as {ty})"),
+                None => write!(f, "({value} as null)"),
+            },
             Node::IsNull { value, negated } => write!(f, "({value} is {}null)", not(*negated)),
             Node::IsTruth { value, truth, negated } => {
                 write!(f, "({value} is {}{truth})", not(*negated))

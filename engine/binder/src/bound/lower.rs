@@ -16,9 +16,10 @@ use sqlparser::ast::BinaryOperator;
 use syntax::names::TableName;
 use values::error::{SqlResult, no_table, unknown};
 
+use super::call_types::arrow;
 use super::tree::{
     AggregateCall, BoundQuery, ColumnId, Comparison, Connective, JoinKind, Node, Relation, Scalar,
-    Scan, SortKey,
+    Scan, SetOperation, SortKey,
 };
 use super::{groups, literal};
 use crate::ResolvedTable;
@@ -98,6 +99,22 @@ impl Lowering<'_> {
             }
             Relation::Distinct { input } => {
                 LogicalPlanBuilder::from(self.relation(input)?).distinct()?.build()?
+            }
+            Relation::Set { operation, all, left, right, columns } => {
+                let (left, right) = (self.query(left)?, self.query(right)?);
+                let plan = LogicalPlanBuilder::from(left);
+                let plan = match (operation, all) {
+                    (SetOperation::Union, true) => plan.union(right)?.build()?,
+                    (SetOperation::Union, false) => plan.union_distinct(right)?.build()?,
+                    (SetOperation::Intersect, all) => {
+                        LogicalPlanBuilder::intersect(plan.build()?, right, *all)?
+                    }
+                    (SetOperation::Except, all) => {
+                        LogicalPlanBuilder::except(plan.build()?, right, *all)?
+                    }
+                };
+                self.columns.extend(columns.iter().copied().zip(plan.schema().columns()));
+                plan
             }
             Relation::Derived { query, alias } => {
                 let plan = self.query(query)?;
@@ -243,6 +260,10 @@ impl Lowering<'_> {
                 self.operator(operator, (left, right), schema)?
             }
             Node::Not(value) => Expr::Not(self.boxed(value, schema)?),
+            Node::Convert(value) => {
+                let (from, to) = (arrow(&value.ty), arrow(&scalar.ty));
+                self.operators.at(self.scalar(value, schema)?, &from, &to)?
+            }
             Node::IsNull { value, negated: false } => Expr::IsNull(self.boxed(value, schema)?),
             Node::IsNull { value, negated: true } => Expr::IsNotNull(self.boxed(value, schema)?),
             Node::IsTruth { value, truth, negated } => {

@@ -1,7 +1,7 @@
 //! The binder: a syntax tree and the catalog's tables into a bound query, and a bound query into a plan.
 //!
 //! A bound query works on columns and types, never on names and text. It knows no session, clock or storage. So far
-//! it takes queries without windows, subqueries in expressions and set operations; the rest of the planner takes the
+//! it takes queries without windows and subqueries in expressions; the rest of the planner takes the
 //! others from their syntax trees.
 
 mod arguments;
@@ -14,6 +14,7 @@ mod lower;
 mod query;
 mod scalars;
 mod scope;
+mod set_operations;
 mod tree;
 
 pub use lower::lower;

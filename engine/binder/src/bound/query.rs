@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Distinct, Expr, GroupByExpr, LimitClause, OrderByExpr, OrderByKind, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, Value as SqlValue, ValueWithSpan, Visitor,
+    Distinct, Expr, GroupByExpr, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, Select,
+    SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Value as SqlValue, ValueWithSpan,
+    Visitor,
 };
 use syntax::names::{TableName, expression_name, parts};
 use syntax::walk::walk;
@@ -77,11 +78,25 @@ pub(super) struct Binder<'a> {
 impl<'a> Binder<'a> {
     /// Binds a query that sees no column around it.
     pub(super) fn query(&mut self, query: &'a Query) -> Result<BoundQuery> {
-        let select = only_select(query)?;
+        if !is_plain(query) {
+            return Err(Unbound::NotYet);
+        }
         let (around, named) = (std::mem::take(&mut self.scope), self.named.len());
-        let bound = self.with(query).and_then(|()| self.select(query, select));
+        let bound = self.with(query).and_then(|()| match &*query.body {
+            SetExpr::Select(select) => self.select(select, &Tail::of(query)),
+            SetExpr::SetOperation { .. } => self.set_query(query),
+            _ => Err(Unbound::NotYet),
+        });
         self.scope = around;
         self.named.truncate(named);
+        bound
+    }
+
+    /// Binds a SELECT that is one side of a set operation.
+    pub(super) fn side(&mut self, select: &'a Select) -> Result<BoundQuery> {
+        let around = std::mem::take(&mut self.scope);
+        let bound = self.select(select, &Tail { order_by: None, limit: None });
+        self.scope = around;
         bound
     }
 
@@ -99,7 +114,8 @@ impl<'a> Binder<'a> {
         Ok(())
     }
 
-    fn select(&mut self, query: &'a Query, select: &'a Select) -> Result<BoundQuery> {
+    fn select(&mut self, select: &'a Select, tail: &Tail) -> Result<BoundQuery> {
+        check_forms(select)?;
         scopes::unique(select, &self.context.database)?;
         let mut relation = self.from(select)?;
         if let Some(condition) = &select.selection {
@@ -119,11 +135,11 @@ impl<'a> Binder<'a> {
             }
             None => None,
         };
-        let mut by = self.order_by(query, &items, &named, &groups)?;
+        let mut by = self.order_by(tail, &items, &named, &groups)?;
         let mut groups = groups.into_inner();
         let grouped = !keys.is_empty() || !groups.aggregates.is_empty();
         if grouped {
-            self.check_groups(query, select, &keys)?;
+            self.check_groups(tail, select, &keys)?;
             groups.keys = keys;
             let mut over = |scalar| groups.over(scalar, &self.scope, &mut || self.next());
             for item in &mut items {
@@ -145,7 +161,7 @@ impl<'a> Binder<'a> {
         }
         let distinct = select.distinct.is_some();
         let (relation, output) = self.shown(relation, items, by, distinct)?;
-        Ok(BoundQuery { relation: limited(query, relation)?, output })
+        Ok(BoundQuery { relation: limited(tail.limit, relation)?, output })
     }
 
     /// The rows with the columns of the result, sorted.
@@ -297,32 +313,30 @@ impl<'a> Binder<'a> {
     /// Leaves to the rest of the planner what MySQL may allow of groups beyond the standard.
     fn check_groups(
         &self,
-        query: &Query,
+        tail: &Tail,
         select: &Select,
         keys: &[(ColumnId, Scalar)],
     ) -> Result<()> {
         let beyond = !self.context.full_groups()
             || select.distinct.is_some()
-            || (keys.is_empty() && query.order_by.is_some());
+            || (keys.is_empty() && tail.order_by.is_some());
         if beyond { Err(Unbound::NotYet) } else { Ok(()) }
     }
 
     fn order_by(
         &self,
-        query: &Query,
+        tail: &Tail,
         items: &[Item],
         named: &[(String, Scalar)],
         groups: &RefCell<Groups>,
     ) -> Result<Vec<Order>> {
-        let Some(order) = &query.order_by else { return Ok(Vec::new()) };
-        let OrderByKind::Expressions(exprs) = &order.kind else { return Err(Unbound::NotYet) };
+        let shown: Vec<(&str, &Scalar)> =
+            items.iter().map(|item| (item.name.as_str(), &item.scalar)).collect();
+        let exprs = tail.orders()?;
         let mut keys = Vec::with_capacity(exprs.len());
         for by in exprs {
-            if by.options.nulls_first.is_some() || by.with_fill.is_some() {
-                return Err(Unbound::NotYet);
-            }
             let descending = by.options.asc == Some(false);
-            let by = match ordered_by_name(by, items)? {
+            let by = match ordered_by_name(by, &shown)? {
                 Some(at) => OrderedBy::Shown(at),
                 None => {
                     let plain = self.plain(&by.expr)?;
@@ -349,17 +363,40 @@ enum OrderedBy {
     Computed(Scalar),
 }
 
-/// The SELECT of a query that is no more than one, if it has the forms that are bound.
-fn only_select(query: &Query) -> Result<&Select> {
-    let SetExpr::Select(select) = &*query.body else { return Err(Unbound::NotYet) };
-    let plain_query = query.fetch.is_none()
+/// What stands behind the SELECT or the set operation of a query.
+pub(super) struct Tail<'q> {
+    order_by: Option<&'q OrderBy>,
+    pub(super) limit: Option<&'q LimitClause>,
+}
+
+impl<'q> Tail<'q> {
+    pub(super) fn of(query: &'q Query) -> Tail<'q> {
+        Tail { order_by: query.order_by.as_ref(), limit: query.limit_clause.as_ref() }
+    }
+
+    /// What the rows are sorted by.
+    pub(super) fn orders(&self) -> Result<&'q [OrderByExpr]> {
+        let Some(order) = self.order_by else { return Ok(&[]) };
+        let OrderByKind::Expressions(exprs) = &order.kind else { return Err(Unbound::NotYet) };
+        let plain = |by: &OrderByExpr| by.options.nulls_first.is_none() && by.with_fill.is_none();
+        if exprs.iter().all(plain) { Ok(exprs) } else { Err(Unbound::NotYet) }
+    }
+}
+
+/// Whether nothing stands around the body of a query that is not bound.
+fn is_plain(query: &Query) -> bool {
+    query.fetch.is_none()
         && query.for_clause.is_none()
         && query.settings.is_none()
         && query.format_clause.is_none()
-        && query.pipe_operators.is_empty();
+        && query.pipe_operators.is_empty()
+}
+
+/// Leaves to the rest of the planner what a SELECT has that is not bound.
+fn check_forms(select: &Select) -> Result<()> {
     let plain_groups = matches!(&select.group_by, GroupByExpr::Expressions(_, modifiers)
         if modifiers.is_empty());
-    let plain_select = matches!(select.distinct, None | Some(Distinct::Distinct))
+    let plain = matches!(select.distinct, None | Some(Distinct::Distinct))
         && select.select_modifiers.is_none()
         && select.top.is_none()
         && select.exclude.is_none()
@@ -370,8 +407,8 @@ fn only_select(query: &Query) -> Result<&Select> {
         && select.prewhere.is_none()
         && select.connect_by.is_empty();
     let tables: usize = select.from.iter().map(|from| 1 + from.joins.len()).sum();
-    match plain_query && plain_groups && plain_select && tables <= rewrite::MOST_TABLES {
-        true => Ok(select),
+    match plain && plain_groups && tables <= rewrite::MOST_TABLES {
+        true => Ok(()),
         false => Err(Unbound::NotYet),
     }
 }
@@ -425,8 +462,11 @@ fn has_place(expr: &Expr, items: &[Item]) -> bool {
     item.is_some_and(|item| item.column.is_none() && item.scalar.has_aggregates())
 }
 
-/// The item of the select list that an ORDER BY means by its name or its place.
-fn ordered_by_name(by: &OrderByExpr, items: &[Item]) -> Result<Option<usize>> {
+/// The place of the item that an ORDER BY means by its name or its place; of items of one name only if all are the same.
+pub(super) fn ordered_by_name<T: PartialEq>(
+    by: &OrderByExpr,
+    items: &[(&str, &T)],
+) -> Result<Option<usize>> {
     match &by.expr {
         Expr::Value(ValueWithSpan { value: SqlValue::Number(number, _), .. }) => {
             if number.parse::<usize>().is_err() {
@@ -439,11 +479,10 @@ fn ordered_by_name(by: &OrderByExpr, items: &[Item]) -> Result<Option<usize>> {
         }
         Expr::Identifier(name) => {
             let called = name.value.to_lowercase();
-            let mut named =
-                items.iter().enumerate().filter(|(_, item)| item.name.to_lowercase() == called);
-            let Some((at, first)) = named.next() else { return Ok(None) };
-            // The same thing twice is no other one.
-            match named.any(|(_, other)| other.scalar != first.scalar) {
+            let named = items.iter().enumerate();
+            let mut named = named.filter(|(_, (item, _))| item.to_lowercase() == called);
+            let Some((at, (_, first))) = named.next() else { return Ok(None) };
+            match named.any(|(_, (_, other))| other != first) {
                 false => Ok(Some(at)),
                 true => {
                     let text = format!("Column '{}' in order clause is ambiguous", name.value);
@@ -455,8 +494,9 @@ fn ordered_by_name(by: &OrderByExpr, items: &[Item]) -> Result<Option<usize>> {
     }
 }
 
-fn limited(query: &Query, input: Relation) -> Result<Relation> {
-    let (skip, fetch) = match &query.limit_clause {
+/// The rows that a LIMIT leaves.
+pub(super) fn limited(limit: Option<&LimitClause>, input: Relation) -> Result<Relation> {
+    let (skip, fetch) = match limit {
         None => return Ok(input),
         Some(LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
             (offset.as_ref().map(|offset| &offset.value), limit.as_ref())

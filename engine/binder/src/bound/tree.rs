@@ -84,6 +84,20 @@ pub enum Relation {
         /// Of these.
         input: Box<Relation>,
     },
+    /// The rows of two queries, by an operation of sets. Both sides' columns are the whole's, in order, and of the same
+    /// types as plans have them.
+    Set {
+        /// Which.
+        operation: SetOperation,
+        /// Whether equal rows stay several.
+        all: bool,
+        /// One side.
+        left: Box<BoundQuery>,
+        /// The other.
+        right: Box<BoundQuery>,
+        /// The columns of the whole.
+        columns: Vec<ColumnId>,
+    },
     /// The rows of a query in the place of a table.
     Derived {
         /// The query.
@@ -114,6 +128,17 @@ pub enum Relation {
         /// Rows at most; all with `None`.
         fetch: Option<u64>,
     },
+}
+
+/// Which rows of two sides are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SetOperation {
+    /// Those of either.
+    Union,
+    /// Those of both.
+    Intersect,
+    /// Those of the left side that the right one does not have.
+    Except,
 }
 
 /// Which rows of a join are kept that have no partner; the other side's columns are NULL in them.
@@ -237,6 +262,8 @@ pub enum Node {
         /// NOT LIKE.
         negated: bool,
     },
+    /// A value as the same value of this expression's type, which holds it.
+    Convert(Box<Scalar>),
     /// The result of the first condition that is true.
     Case {
         /// Conditions, each a truth value, and their results.
@@ -286,6 +313,7 @@ impl Scalar {
                 Node::Logic { connective, left: boxed(left, map)?, right: boxed(right, map)? }
             }
             Node::Not(value) => Node::Not(boxed(value, map)?),
+            Node::Convert(value) => Node::Convert(boxed(value, map)?),
             Node::IsNull { value, negated } => Node::IsNull { value: boxed(value, map)?, negated },
             Node::IsTruth { value, truth, negated } => {
                 Node::IsTruth { value: boxed(value, map)?, truth, negated }
