@@ -295,10 +295,10 @@ impl Scalar {
         map: &mut impl FnMut(Scalar) -> Result<Scalar, E>,
     ) -> Result<Scalar, E> {
         fn boxed<E>(
-            part: Box<Scalar>,
+            part: Scalar,
             map: &mut impl FnMut(Scalar) -> Result<Scalar, E>,
         ) -> Result<Box<Scalar>, E> {
-            map(*part).map(Box::new)
+            map(part).map(Box::new)
         }
         let node = match self.node {
             node @ (Node::Column(_) | Node::Aggregate(_) | Node::Literal(_)) => node,
@@ -307,31 +307,31 @@ impl Scalar {
                 Node::Call { function, args }
             }
             Node::Compare { comparison, left, right } => {
-                Node::Compare { comparison, left: boxed(left, map)?, right: boxed(right, map)? }
+                Node::Compare { comparison, left: boxed(*left, map)?, right: boxed(*right, map)? }
             }
             Node::Logic { connective, left, right } => {
-                Node::Logic { connective, left: boxed(left, map)?, right: boxed(right, map)? }
+                Node::Logic { connective, left: boxed(*left, map)?, right: boxed(*right, map)? }
             }
-            Node::Not(value) => Node::Not(boxed(value, map)?),
-            Node::Convert(value) => Node::Convert(boxed(value, map)?),
-            Node::IsNull { value, negated } => Node::IsNull { value: boxed(value, map)?, negated },
+            Node::Not(value) => Node::Not(boxed(*value, map)?),
+            Node::Convert(value) => Node::Convert(boxed(*value, map)?),
+            Node::IsNull { value, negated } => Node::IsNull { value: boxed(*value, map)?, negated },
             Node::IsTruth { value, truth, negated } => {
-                Node::IsTruth { value: boxed(value, map)?, truth, negated }
+                Node::IsTruth { value: boxed(*value, map)?, truth, negated }
             }
             Node::In { value, list, negated } => {
-                let value = boxed(value, map)?;
+                let value = boxed(*value, map)?;
                 let list = list.into_iter().map(&mut *map).collect::<Result<_, E>>()?;
                 Node::In { value, list, negated }
             }
             Node::Like { text, pattern, negated } => {
-                Node::Like { text: boxed(text, map)?, pattern: boxed(pattern, map)?, negated }
+                Node::Like { text: boxed(*text, map)?, pattern: boxed(*pattern, map)?, negated }
             }
             Node::Case { branches, otherwise } => {
                 let mut mapped = Vec::with_capacity(branches.len());
                 for (when, then) in branches {
                     mapped.push((map(when)?, map(then)?));
                 }
-                let otherwise = otherwise.map(|last| boxed(last, map)).transpose()?;
+                let otherwise = otherwise.map(|last| boxed(*last, map)).transpose()?;
                 Node::Case { branches: mapped, otherwise }
             }
         };
