@@ -1,6 +1,5 @@
 //! What queries are bound to, as scripts: `bind "SELECT …"`, and the bound query below.
 //! `UPDATE_GOLDENFILES=1` writes the results anew.
-#![allow(clippy::unwrap_used)]
 
 use std::error::Error;
 use std::path::PathBuf;

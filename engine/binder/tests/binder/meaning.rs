@@ -1,5 +1,4 @@
 //! What a query means, over a table in memory.
-#![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 
