@@ -23,7 +23,7 @@ from pymysql.constants import FIELD_TYPE
 from harness import Cluster
 
 # What runs; what is only looked at; and what is no example: an answer, or a picture.
-KINDS = ("sql", "python", "sh", "toml", "scala", "text", "")
+KINDS = ("sql", "python", "sh", "toml", "scala", "text", "mermaid", "")
 NO_RUN = "no-run:"
 SECONDS = 60  # of one fence
 REPLICA = re.compile(r"ALTER TABLE (\S+) SET (?:COLUMNAR|TIFLASH) REPLICA [1-9]", re.IGNORECASE)

@@ -12,7 +12,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINKED = [*PAGES, *ROOT.glob("*.md"), *(ROOT / "examples").rglob("*.md")]
 LONGEST = {"README.md": 120, "ARCHITECTURE.md": 150}
-CRATES = {"isobar": "isobar", "columnar": "columnar", "mpp": "mpp"}  # others lie below engine/
+# Where crates are; others lie below engine/.
+CRATES = {
+    "isobar": "isobar", "node": "isobar/node", "import": "isobar/import", "columnar": "columnar", "mpp": "mpp",
+}
 
 
 def name(path: Path) -> str:

@@ -33,7 +33,16 @@ fn write_relation(relation: &Relation, depth: usize, f: &mut Formatter<'_>) -> f
         Relation::OneRow => return f.write_str("one row\n"),
         Relation::Scan(scan) => return write_scan(scan, f),
         Relation::Join { kind, left, right, on } => {
-            write_join(*kind, on.as_ref(), f)?;
+            let kind = match kind {
+                JoinKind::Inner => "inner",
+                JoinKind::Left => "left",
+                JoinKind::Right => "right",
+            };
+            write!(f, "{kind} join")?;
+            if let Some(on) = on {
+                write!(f, " on {on}")?;
+            }
+            f.write_str("\n")?;
             write_relation(left, depth + 1, f)?;
             right
         }
@@ -58,7 +67,14 @@ fn write_relation(relation: &Relation, depth: usize, f: &mut Formatter<'_>) -> f
             input
         }
         Relation::Set { operation, all, left, right, columns } => {
-            write_set(*operation, *all, columns, f)?;
+            let operation = match operation {
+                SetOperation::Union => "union",
+                SetOperation::Intersect => "intersect",
+                SetOperation::Except => "except",
+            };
+            write!(f, "{operation}{} as ", if *all { " all" } else { "" })?;
+            write_list(columns, f, |id, f| write!(f, "{id}"))?;
+            f.write_str("\n")?;
             write_relation(&left.relation, depth + 1, f)?;
             &right.relation
         }
@@ -90,35 +106,6 @@ fn write_relation(relation: &Relation, depth: usize, f: &mut Formatter<'_>) -> f
         }
     };
     write_relation(input, depth + 1, f)
-}
-
-fn write_join(kind: JoinKind, on: Option<&Scalar>, f: &mut Formatter<'_>) -> fmt::Result {
-    let kind = match kind {
-        JoinKind::Inner => "inner",
-        JoinKind::Left => "left",
-        JoinKind::Right => "right",
-    };
-    write!(f, "{kind} join")?;
-    if let Some(on) = on {
-        write!(f, " on {on}")?;
-    }
-    f.write_str("\n")
-}
-
-fn write_set(
-    operation: SetOperation,
-    all: bool,
-    columns: &[ColumnId],
-    f: &mut Formatter<'_>,
-) -> fmt::Result {
-    let operation = match operation {
-        SetOperation::Union => "union",
-        SetOperation::Intersect => "intersect",
-        SetOperation::Except => "except",
-    };
-    write!(f, "{operation}{} as ", if all { " all" } else { "" })?;
-    write_list(columns, f, |id, f| write!(f, "{id}"))?;
-    f.write_str("\n")
 }
 
 fn write_scan(scan: &Scan, f: &mut Formatter<'_>) -> fmt::Result {
