@@ -27,7 +27,6 @@ pub struct Cli {
 enum Command {
     /// Start a whole cluster on loopback, as separate processes, until Ctrl-C
     Playground(playground::Args),
-    /// Run one node from a config file
     Serve(ServeArgs),
     /// Look at a running cluster, or mend one that cannot run
     Ctl(ctl::Args),

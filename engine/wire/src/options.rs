@@ -1,4 +1,4 @@
-//! What a server may be told. It must never hold what changes while the server runs.
+//! How a server is configured. It must never hold what changes while the server runs.
 
 use std::sync::Arc;
 use std::time::Duration;
