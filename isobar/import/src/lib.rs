@@ -20,8 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use mysql_async::prelude::Queryable;
-use sql::session::ingest::Target;
-use sql::session::{Session, SessionInfo};
+use sql::session::{ImportTarget, Session, SessionInfo};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use types::NodeId;
@@ -180,7 +179,7 @@ async fn stopped() -> Result<()> {
     bail!("the import was interrupted")
 }
 
-fn describe(inputs: &[(Input, Target)], origin: sort::Origin) -> String {
+fn describe(inputs: &[(Input, ImportTarget)], origin: sort::Origin) -> String {
     inputs.get(origin.file as usize).map_or_else(String::new, |(input, _)| input.describe(origin))
 }
 
@@ -284,7 +283,7 @@ async fn targets(
     args: &Args,
     sessions: &mut [Session],
     inputs: Vec<Input>,
-) -> Result<Vec<(Input, Target)>> {
+) -> Result<Vec<(Input, ImportTarget)>> {
     let mut all = Vec::with_capacity(inputs.len());
     for input in inputs {
         let columns = input.columns()?.or_else(|| args.columns.clone());

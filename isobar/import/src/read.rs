@@ -9,8 +9,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use anyhow::{Result, anyhow};
 use indicatif::ProgressBar;
 use parking_lot::Mutex;
-use sql::session::Session;
-use sql::session::ingest::Target;
+use sql::session::{ImportTarget, Session};
 use types::row;
 use values::error::SqlError;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -40,7 +39,7 @@ pub struct Sorted {
 ///
 /// The first row that cannot be stored, by file and line; a file that cannot be read.
 pub fn read(
-    inputs: &[(Input, Target)],
+    inputs: &[(Input, ImportTarget)],
     sessions: Vec<Session>,
     (folder, memory): (&Path, usize),
     progress: &ProgressBar,
@@ -99,7 +98,7 @@ pub fn read(
 }
 
 fn work(
-    inputs: &[(Input, Target)],
+    inputs: &[(Input, ImportTarget)],
     session: &Session,
     mut sorter: Sorter,
     queue: &Mutex<Receiver<(u32, Part)>>,
@@ -133,7 +132,7 @@ fn work(
 fn convert(
     session: &Session,
     input: &Input,
-    target: &Target,
+    target: &ImportTarget,
     file: u32,
     batch: Batch,
     mut push: impl FnMut(Entry, bool) -> Result<()>,

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use mpp::remote::RemoteAnalytic;
 use placement::api::{Node, NodeReport, NodeRole};
 use sql::engine::Engine;
-use sql::session::abandoned::Watch;
+use sql::session::AbandonedChanges;
 use sql::storage::cluster::ClusterStorage;
 use tokio_util::sync::CancellationToken;
 use txn::TxnClient;
@@ -44,7 +44,7 @@ pub(crate) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
         .with_node(node)
         .with_analytic(Arc::new(analytic))
         .with_host(Arc::new(ServerHost(connections.clone())));
-    let watch = Watch::new(engine.clone());
+    let watch = AbandonedChanges::new(engine.clone());
     let backend = Arc::new(SqlBackend::new(engine, common.placement.clone()));
     let options =
         Options { max_connections: config.max_connections, tls: Some(tls), ..Options::default() };

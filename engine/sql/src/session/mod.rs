@@ -2,60 +2,13 @@
 //!
 //! Used by one connection at a time. It holds no socket; what it answers is pulled by its reader.
 
-pub mod abandoned;
+mod admin;
 mod advisory;
-mod alter;
-mod assigning;
-mod change;
-mod checks;
-mod column_values;
-mod columns;
-mod converting;
-mod creating;
-mod define;
-mod derived;
-mod filling;
-mod fitting;
-mod generating;
-mod globals;
-mod grants;
-mod guard;
-mod hidden;
-mod indexing;
-pub mod ingest;
-mod inline;
-mod insert;
+mod ddl;
+mod diagnostics;
 mod interrupt;
-mod joined;
-mod last_insert_id;
-mod limits;
-mod load;
-mod lock_calls;
-mod locking;
-mod maintenance;
-mod matched_rows;
-mod numbers;
-mod pending_changes;
-mod point;
-mod prepared;
-mod prior_assignments;
-mod privileges;
-mod publish;
-mod reading;
-mod renewal;
-mod row_values;
-mod savepoint;
-mod select;
-mod settings;
-mod show;
-mod snapshots;
-mod tables;
-mod unfolding;
-mod upsert;
-mod user_variables;
-mod users;
-mod views;
-mod warnings;
+mod query;
+mod transaction;
 mod write;
 
 use std::collections::HashMap;
@@ -84,9 +37,13 @@ use crate::storage::Savepoint;
 use crate::variables::Variables;
 use interrupt::Interrupts;
 
-pub use load::Infile;
-pub use warnings::Warning;
-use warnings::Warnings;
+pub use ddl::abandoned::AbandonedChanges;
+pub use diagnostics::Warning;
+use diagnostics::Warnings;
+use query::{last_insert_id, limits};
+pub use write::ingest::{ImportTarget, ImportedRows};
+pub use write::load::Infile;
+use write::{derived, statement};
 
 /// Attempts of an autocommit statement that conflicts with others.
 const ATTEMPTS: u32 = 10;
@@ -473,10 +430,10 @@ impl Session {
             Stmt::Prepare { name, source } => self.prepare_text(&name, *source, parameters).await,
             Stmt::Execute { name, using } => self.execute_text(&name, &using, cancel).await,
             Stmt::Deallocate(name) => self.deallocate(&name),
-            Stmt::Insert(insert) => self.write(write::Write::Insert(insert), parameters).await,
-            Stmt::Update(update) => self.write(write::Write::Update(update), parameters).await,
+            Stmt::Insert(insert) => self.write(statement::Write::Insert(insert), parameters).await,
+            Stmt::Update(update) => self.write(statement::Write::Update(update), parameters).await,
             Stmt::Delete(delete, ignore) => {
-                self.write(write::Write::Delete(delete, ignore), parameters).await
+                self.write(statement::Write::Delete(delete, ignore), parameters).await
             }
             Stmt::Explain { analyze, statement } => {
                 self.explain(*statement, analyze, parameters).await

@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use sql::engine::Engine;
-use sql::session::Session;
-use sql::session::abandoned::Watch;
+use sql::session::{AbandonedChanges, Session};
 use tokio_util::sync::CancellationToken;
 
 use super::harness::{done, engine, in_database, rows};
@@ -143,7 +142,7 @@ async fn left_half_done(watched: bool, change: &str) {
     assert_eq!(rows(&mut two, "SELECT * FROM a WHERE v = 20").await.unwrap(), ["2|20|5"]);
     done(&mut two, "INSERT INTO a VALUES (4, 40, 6)").await.unwrap();
     assert_eq!(done(&mut two, "INSERT INTO a VALUES (5, 40, 6)").await.unwrap_err().code, 1062);
-    let mut watch = Watch::new(engine.clone());
+    let mut watch = AbandonedChanges::new(engine.clone());
     watch.look().await.unwrap();
     let left = shape(&engine).await;
     assert!(left.1.len() > before.1.len(), "{left:?}");

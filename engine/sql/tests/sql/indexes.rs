@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use placement::api::CatalogChange;
 use sql::engine::Engine;
-use sql::session::Session;
-use sql::session::abandoned::Watch;
+use sql::session::{AbandonedChanges, Session};
 use tokio_util::sync::CancellationToken;
 use types::{Index, IndexState, Timestamp};
 
@@ -192,7 +191,7 @@ async fn an_index_that_is_left_half_done_is_taken_back_by_who_watches() {
     done(&mut two, "INSERT INTO a VALUES (2, 6)").await.unwrap();
     assert_eq!(done(&mut two, "INSERT INTO a VALUES (3, 6)").await.unwrap_err().code, 1062);
 
-    let mut watch = Watch::new(engine.clone());
+    let mut watch = AbandonedChanges::new(engine.clone());
     let looks = async {
         for _ in 0..60 {
             engine.storage().take_lease(None, Duration::from_secs(60), owner).await.unwrap();

@@ -2,8 +2,7 @@
 //! that fail, are killed or left half done.
 
 use sql::engine::Engine;
-use sql::session::Session;
-use sql::session::abandoned::Watch;
+use sql::session::{AbandonedChanges, Session};
 use tokio_util::sync::CancellationToken;
 
 use super::harness::{done, engine, in_database, rows};
@@ -226,7 +225,7 @@ async fn a_change_that_is_left_half_done_is_ended_by_who_watches() {
     assert_eq!((wrong.code, wrong.message.contains("column 's'")), (1366, true), "{wrong}");
     assert_eq!(done(&mut two, "UPDATE a SET s = NULL").await.unwrap_err().code, 1048);
     // Without anybody's asking, too; not at once.
-    let mut watch = Watch::new(engine.clone());
+    let mut watch = AbandonedChanges::new(engine.clone());
     watch.look().await.unwrap();
     watch.look().await.unwrap();
     assert_eq!(columns(&engine).await.len(), 3);

@@ -1,0 +1,190 @@
+//! SET: variables, character sets, isolation, and the snapshot that a session reads at.
+
+use datafusion::common::DFSchema;
+use datafusion::physical_expr::PhysicalExpr;
+use functions::value::value_at;
+use sqlparser::ast::Expr;
+use syntax::statement::{Assignment, Scope, Target};
+use types::{SnapshotToken, Value};
+use values::coerce::text;
+use values::error::{SqlError, SqlResult, too_many_rows, unsupported};
+
+use crate::result::Reply;
+use crate::session::write::row_values::{has_subquery, one_column, select_of};
+use crate::session::{Session, done};
+use crate::variables::Changes;
+
+impl Session {
+    /// SET a = …, b = ….
+    pub(in crate::session) async fn set(
+        &mut self,
+        list: Vec<Assignment>,
+        parameters: &[Value],
+    ) -> SqlResult<Reply> {
+        for Assignment { target, value } in list {
+            let value = match value {
+                // A bare word is its own text: SET sql_mode = ANSI.
+                Some(Expr::Identifier(word)) if !word.value.starts_with('@') => {
+                    Some(Value::String(word.value))
+                }
+                Some(expr) => Some(self.assign(expr, parameters).await?),
+                None => None,
+            };
+            match target {
+                Target::User(name) => self.variables.set_user(&name, value.unwrap_or(Value::Null)),
+                Target::Session(name) => self.set_variable(&name, value).await?,
+                Target::Global(name) => self.set_global(&name, value).await?,
+            }
+        }
+        Ok(done())
+    }
+
+    /// Changes that the client tracks, since this was last asked.
+    pub fn take_changes(&mut self) -> Changes {
+        self.variables.take_changes()
+    }
+
+    async fn set_variable(&mut self, name: &str, value: Option<Value>) -> SqlResult<()> {
+        if name == "isobar_snapshot" || name == "tidb_snapshot" {
+            return self.read_at(name, value).await;
+        }
+        let turned_on = name == "autocommit" && !self.autocommit();
+        // Two names of one variable.
+        if name == "tx_read_only" || name == "transaction_read_only" {
+            return self.set_read_only(value);
+        }
+        let alias = match name {
+            "transaction_isolation" => Some("tx_isolation"),
+            "tx_isolation" => Some("transaction_isolation"),
+            _ => None,
+        };
+        if let Some(alias) = alias {
+            self.variables.set(alias, value.clone())?;
+        }
+        self.variables.set(name, value)?;
+        if turned_on && self.autocommit() {
+            self.commit().await?;
+        }
+        Ok(())
+    }
+
+    /// Redeems a snapshot token: the session reads at it until it is set to ''.
+    async fn read_at(&mut self, name: &str, value: Option<Value>) -> SqlResult<()> {
+        let token = value.clone().map(text).unwrap_or_default();
+        if token.is_empty() {
+            self.snapshot = None;
+            self.variables.set("isobar_snapshot", None)?;
+            return self.variables.set("tidb_snapshot", None);
+        }
+        if self.open.is_some() {
+            let text = format!("Variable '{name}' cannot be set within a transaction");
+            return Err(SqlError::new(1568, b"25001", text));
+        }
+        let storage = &self.engine.storage;
+        let key = storage.signing_key().await?;
+        let verified = SnapshotToken::verify(&token, &key).map_err(|error| {
+            SqlError::new(1231, b"42000", format!("Variable '{name}': {error}"))
+        })?;
+        let alive = storage.leases().await?.iter().any(|lease| lease.id == verified.lease);
+        if !alive {
+            return Err(types::Error::LeaseLost(verified.lease).into());
+        }
+        self.snapshot = Some(verified);
+        self.variables.set(name, value)
+    }
+
+    fn set_read_only(&mut self, value: Option<Value>) -> SqlResult<()> {
+        for name in ["transaction_read_only", "tx_read_only"] {
+            self.variables.set(name, value.clone())?;
+        }
+        Ok(())
+    }
+
+    /// SET NAMES: text is UTF-8, and a client that speaks anything else gets an error.
+    pub(in crate::session) fn set_names(&mut self, charset: &str) -> SqlResult<Reply> {
+        let charset = match charset {
+            default if default.eq_ignore_ascii_case("default") => "utf8mb4",
+            charset => charset,
+        };
+        for name in ["character_set_client", "character_set_connection", "character_set_results"] {
+            self.variables.set(name, Some(Value::String(charset.into())))?;
+        }
+        Ok(done())
+    }
+
+    /// SET TRANSACTION. Snapshot isolation is called REPEATABLE READ; READ UNCOMMITTED is not to be
+    /// had, and becomes READ COMMITTED.
+    pub(in crate::session) async fn set_transaction(
+        &mut self,
+        scope: Scope,
+        level: Option<&str>,
+        read_only: Option<bool>,
+    ) -> SqlResult<Reply> {
+        if level == Some("SERIALIZABLE") {
+            return Err(unsupported("ISOLATION LEVEL SERIALIZABLE"));
+        }
+        if scope == Scope::Next && self.open.is_some() {
+            let text =
+                "Transaction characteristics can't be changed while a transaction is in progress";
+            return Err(SqlError::new(1568, b"25001", text));
+        }
+        if level == Some("READ UNCOMMITTED") {
+            self.warn(1105, "transactions run at READ COMMITTED, which is stronger");
+        }
+        if scope == Scope::Global && read_only == Some(true) {
+            return Err(unsupported("SET GLOBAL TRANSACTION READ ONLY"));
+        }
+        if let Some(level) = level {
+            let committed = level.ends_with("COMMITTED");
+            let level = if committed { "READ-COMMITTED" } else { "REPEATABLE-READ" };
+            match scope {
+                Scope::Global => self.set_global_isolation(level).await?,
+                Scope::Next => self.next_fresh = Some(committed),
+                Scope::Session => {
+                    for name in ["transaction_isolation", "tx_isolation"] {
+                        self.variables.set(name, Some(Value::String(level.into())))?;
+                    }
+                }
+            }
+        }
+        match (scope, read_only) {
+            (Scope::Next, Some(read_only)) => self.next_read_only = Some(read_only),
+            (Scope::Session, Some(read_only)) => {
+                self.set_read_only(Some(Value::Int(i64::from(read_only))))?;
+            }
+            _ => {}
+        }
+        Ok(done())
+    }
+
+    /// The value of an expression without columns.
+    pub(in crate::session) async fn evaluate(
+        &mut self,
+        mut expr: Expr,
+        parameters: &[Value],
+    ) -> SqlResult<Value> {
+        if let Some(value) = syntax::constant::literal(&expr) {
+            return Ok(value);
+        }
+        if has_subquery(&expr) {
+            let (width, row) = self.one_row(select_of(expr)?, parameters, too_many_rows).await?;
+            one_column(width)?;
+            return Ok(row.and_then(|mut row| row.pop()).unwrap_or(Value::Null));
+        }
+        self.inline(&mut expr, parameters).await?;
+        if let Some(value) = syntax::constant::literal(&expr) {
+            return Ok(value);
+        }
+        _ = self.expr_warnings();
+        value_of(&*self.compiled(expr, &DFSchema::empty())?)
+    }
+}
+
+/// The value of an expression without columns.
+pub(in crate::session) fn value_of(compiled: &dyn PhysicalExpr) -> SqlResult<Value> {
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(1));
+    let empty = std::sync::Arc::new(arrow::datatypes::Schema::empty());
+    let row = arrow::record_batch::RecordBatch::try_new_with_options(empty, vec![], &options)?;
+    let value = compiled.evaluate(&row)?.into_array(1)?;
+    value_at(&value, 0)
+}

@@ -1,0 +1,105 @@
+//! CREATE USER, SET PASSWORD, DROP USER; what users may do is `grants`' business. Passwords are stored as the server around us checks them,
+//! and never logged.
+
+use placement::api::{CatalogChange, Grants, User};
+use syntax::statement::UserName;
+use values::error::{SqlError, SqlResult, unsupported};
+
+use crate::result::Reply;
+use crate::session::{Session, done};
+
+fn failed(verb: &str, user: &UserName) -> SqlError {
+    let text = format!("Operation {verb} USER failed for '{}'@'{}'", user.name, user.host);
+    SqlError::new(1396, b"HY000", text)
+}
+
+impl Session {
+    /// The account that this session's user was let in by.
+    pub(super) fn own_account(&self) -> UserName {
+        let rights = self.known_rights();
+        let (name, host) = rights.account();
+        UserName { name: name.to_owned(), host: host.to_owned() }
+    }
+
+    fn stored_password(&self, password: &str) -> SqlResult<Vec<u8>> {
+        match &self.engine.host {
+            Some(host) => Ok(host.store_password(password)),
+            None if password.is_empty() => Ok(Vec::new()),
+            None => Err(unsupported("passwords without a server")),
+        }
+    }
+
+    /// CREATE USER and ALTER USER.
+    pub(in crate::session) async fn put_users(
+        &mut self,
+        users: Vec<(UserName, String)>,
+        lenient: bool,
+        create: bool,
+    ) -> SqlResult<Reply> {
+        self.engine.storage.timestamp().await?;
+        let catalog = self.engine.storage.catalog().await?;
+        for (user, password) in users {
+            let exists = catalog.user(&user.name, &user.host).is_some();
+            if exists == create {
+                let error = failed(if create { "CREATE" } else { "ALTER" }, &user);
+                if !lenient {
+                    return Err(error);
+                }
+                self.note(if create { 3163 } else { 3162 }, error.message);
+                continue;
+            }
+            self.put_user(user, &password).await?;
+        }
+        Ok(done())
+    }
+
+    async fn put_user(&mut self, user: UserName, password: &str) -> SqlResult<()> {
+        let credentials = self.stored_password(password)?;
+        // A new user may do nothing; one that is there keeps what it may do.
+        let grants = Grants::default();
+        let user = User { name: user.name, host: user.host, credentials, grants };
+        self.engine.storage.change(CatalogChange::PutUser(user)).await?;
+        Ok(())
+    }
+
+    /// SET PASSWORD.
+    pub(in crate::session) async fn set_password(
+        &mut self,
+        user: Option<UserName>,
+        password: &str,
+    ) -> SqlResult<Reply> {
+        self.engine.storage.timestamp().await?;
+        let catalog = self.engine.storage.catalog().await?;
+        let user = match user {
+            Some(user) => user,
+            None => self.own_account(),
+        };
+        if catalog.user(&user.name, &user.host).is_none() {
+            let text = "Can't find any matching row in the user table";
+            return Err(SqlError::new(1133, b"42000", text));
+        }
+        self.put_user(user, password).await?;
+        Ok(done())
+    }
+
+    /// DROP USER.
+    pub(in crate::session) async fn drop_users(
+        &mut self,
+        users: Vec<UserName>,
+        if_exists: bool,
+    ) -> SqlResult<Reply> {
+        for user in users {
+            let change =
+                CatalogChange::DropUser { name: user.name.clone(), host: user.host.clone() };
+            match self.engine.storage.change(change).await {
+                Ok(_) => {}
+                Err(types::Error::NotFound { .. }) if if_exists => {
+                    self.note(3162, failed("DROP", &user).message);
+                }
+                Err(types::Error::NotFound { .. }) => return Err(failed("DROP", &user)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(done())
+    }
+}

@@ -1,0 +1,566 @@
+//! ALTER TABLE: a table's description becomes another one under the eyes of its writers.
+//!
+//! Writers of two versions that follow each other may be at work at once (after F1), so a column
+//! that comes or goes has a version between in which it is hidden: writers carry it along, nobody
+//! sets it, and a row that says of it only what a row without it reads as does not hold it. With
+//! the next version those who do not know it are shut out by the regions.
+
+use parking_lot::Mutex;
+use placement::catalog::check_description;
+use sqlparser::ast::{ColumnDef, ObjectName};
+use syntax::statement::{Alter, Position};
+use tokio_util::sync::CancellationToken;
+use types::{Column, ColumnId, ColumnType, Default, Index, Table, TableId, Value};
+use values::coerce::{self, Place, converted};
+use values::error::{SqlError, SqlResult, TABLE_CHANGED, no_column, table_changed, unsupported};
+use values::temporal::Zone;
+
+use super::indexing::{rename_index, show_index};
+use super::publish::{check_at_rest, is_as, restless};
+use crate::ddl::{self, expressions, keys};
+use crate::result::Reply;
+use crate::session::{ATTEMPTS, Session, done, impossible};
+
+/// What a changed table comes to, and what is to be said of it.
+pub(in crate::session) struct Plan {
+    /// The description that the actions were applied to.
+    pub before: Table,
+    /// As it becomes.
+    pub after: Table,
+    /// Columns that others come in the place of, with the same values under another type.
+    pub converted: Vec<(ColumnId, ColumnId)>,
+    /// Columns that are added as UNIQUE, before they have their indexes.
+    pub unique: Vec<ColumnId>,
+    /// New indexes: what each is called while it is made, and what afterwards.
+    pub added: Vec<(String, String)>,
+    /// Warnings and notes.
+    pub warnings: Vec<(u16, String)>,
+}
+
+impl Session {
+    /// ALTER TABLE.
+    pub(super) async fn alter_table(
+        &mut self,
+        name: &ObjectName,
+        actions: &[Alter],
+        cancel: &CancellationToken,
+    ) -> SqlResult<Reply> {
+        for (code, text) in self.change_table(name, actions, cancel).await? {
+            match code {
+                1060 | 1091 => self.note(code, text),
+                _ => self.warn(code, text),
+            }
+        }
+        Ok(done())
+    }
+
+    /// Changes a table, and gives what is to be said of it. Who is at its columns comes first.
+    async fn change_table(
+        &self,
+        name: &ObjectName,
+        actions: &[Alter],
+        cancel: &CancellationToken,
+    ) -> SqlResult<Vec<(u16, String)>> {
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            let table = self.at_rest(name, cancel).await?;
+            let plan = self.changed(&table, actions)?;
+            if plan.after == table {
+                return Ok(plan.warnings);
+            }
+            let changed = match (plan.converts(), plan.hides()) {
+                _ if !plan.added.is_empty() => self.with_indexes(table, actions, cancel).await,
+                (true, _) => self.convert(table, actions, cancel).await,
+                (false, false) => self.in_one_step(table, actions).await,
+                (false, true) => self.by_way_of_hidden(table, actions).await,
+            };
+            match changed {
+                Ok(Some(others)) => last = Some(others),
+                Ok(None) => return Ok(plan.warnings),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| impossible("a change that was never made")))
+    }
+
+    /// Publishes a change that needs no hidden columns; error 1412 as a value if others were first.
+    async fn in_one_step(&self, table: Table, actions: &[Alter]) -> SqlResult<Option<SqlError>> {
+        let published = self.publish(table, |table| {
+            check_at_rest(table)?;
+            let plan = self.changed(table, actions)?;
+            if plan.hides() {
+                return Err(restless(table));
+            }
+            *table = plan.after;
+            Ok(())
+        });
+        match published.await {
+            Ok(_) => Ok(None),
+            Err(error) if error.code == TABLE_CHANGED => Ok(Some(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Publishes a change of the columns in two versions; error 1412 as a value if others were
+    /// first. Once the first version is there, columns that are dropped stay dropped, and nothing
+    /// else of the change is there before the second.
+    async fn by_way_of_hidden(
+        &self,
+        table: Table,
+        actions: &[Alter],
+    ) -> SqlResult<Option<SqlError>> {
+        let catalog = self.engine.storage.catalog().await?;
+        // The first version may have to be made anew, over what somebody else has published.
+        let made = Mutex::new(None);
+        let first = self.publish(table, |table| {
+            check_at_rest(table)?;
+            let plan = self.changed(table, actions)?;
+            if plan.converts() {
+                return Err(restless(table));
+            }
+            // What cannot be undone, say an index that goes, begins only if it can end.
+            check_description(&catalog, &plan.after)?;
+            *table = plan.hiding(self)?;
+            *made.lock() = Some((plan, table.clone()));
+            Ok(())
+        });
+        let first = match first.await {
+            Err(error) if error.code == TABLE_CHANGED => return Ok(Some(error)),
+            first => first,
+        };
+        let Some((plan, hiding)) = made.into_inner() else {
+            return Err(first.err().unwrap_or_else(|| impossible("a change that was not made")));
+        };
+        let error = match first {
+            Err(error) => error,
+            Ok(table) => match self.publish(table, |table| plan.finish(&hiding, table)).await {
+                Ok(_) => return Ok(None),
+                Err(error) => error,
+            },
+        };
+        // Whether or not anybody could be informed of it, the first version may be there.
+        if let Err(also) = self.end(&hiding, |_| false).await {
+            tracing::warn!(error = also.message, "a failed ALTER TABLE is left to the next one");
+        }
+        Err(error)
+    }
+
+    /// The table after all actions, one after the other.
+    pub(in crate::session) fn changed(&self, table: &Table, actions: &[Alter]) -> SqlResult<Plan> {
+        let mut plan = Plan {
+            before: table.clone(),
+            after: table.clone(),
+            converted: Vec::new(),
+            unique: Vec::new(),
+            added: Vec::new(),
+            warnings: Vec::new(),
+        };
+        for action in actions {
+            self.act(&mut plan, action)?;
+        }
+        plan.add_indexes(actions)?;
+        plan.check_converted()?;
+        check_numbered(&plan.after)?;
+        ddl::check_replica(&plan.after)?;
+        expressions::check_dependents(&plan.before, &plan.after)?;
+        Ok(plan)
+    }
+
+    fn act(&self, plan: &mut Plan, action: &Alter) -> SqlResult<()> {
+        match action {
+            Alter::Add { column, at, lenient } => self.add_column(plan, column, at, *lenient),
+            Alter::Drop { name, lenient } => drop_column(plan, name, *lenient),
+            Alter::Change { old, column, at } => change_column(plan, old, column, at),
+            Alter::Rename { old, new } => {
+                let at = shown(&plan.after, old)?;
+                free_name(&plan.after, at, new)?;
+                plan.after.columns[at].name.clone_from(new);
+                Ok(())
+            }
+            Alter::SetDefault { column, value } => {
+                let at = shown(&plan.after, column)?;
+                let column = &mut plan.after.columns[at];
+                if column.generated().is_some() {
+                    let text = "Incorrect usage of DEFAULT and generated column";
+                    return Err(SqlError::new(1221, b"HY000", text));
+                }
+                column.default = match value {
+                    // Without one, a statement must name the column.
+                    None => None,
+                    Some(value) => ddl::default_of(column, Some(value.as_ref()))?,
+                };
+                Ok(())
+            }
+            Alter::RenameTable(name) => {
+                let (database, name) = ddl::spelled(name, &plan.after.database)?;
+                plan.after.database = database;
+                plan.after.rename(name);
+                Ok(())
+            }
+            Alter::RenameIndex { old, new } => rename_index(&mut plan.after, old, new),
+            Alter::ShowIndex { name, visible } => show_index(&mut plan.after, name, *visible),
+            Alter::DropIndex(name) => {
+                if plan.after.index_named(name).is_none() {
+                    return Err(cannot_drop(name));
+                }
+                plan.after.indexes.retain(|index| !index.name.eq_ignore_ascii_case(name));
+                Ok(())
+            }
+            // Behind all others: it may name columns that they add, and have a name that they free.
+            Alter::AddIndex(_) => Ok(()),
+            Alter::Comment(text) => {
+                plan.after.comment.clone_from(text);
+                Ok(())
+            }
+            // The counter is no part of the description.
+            Alter::Number(_) => Ok(()),
+            Alter::Warning(code, text) => {
+                plan.warnings.push((*code, text.clone()));
+                Ok(())
+            }
+            Alter::AddCheck { .. } | Alter::DropCheck { .. } | Alter::Enforce { .. } => {
+                Err(unsupported("CHECK beside other actions of ALTER TABLE"))
+            }
+        }
+    }
+
+    fn add_column(
+        &self,
+        plan: &mut Plan,
+        definition: &ColumnDef,
+        at: &Position,
+        lenient: bool,
+    ) -> SqlResult<()> {
+        let name = &definition.name.value;
+        if plan.after.column_named(name).is_some() {
+            let text = format!("Duplicate column name '{name}'");
+            if lenient {
+                plan.warnings.push((1060, text));
+                return Ok(());
+            }
+            return Err(SqlError::new(1060, b"42S21", text));
+        }
+        let (mut column, unique) = defined(plan, definition)?;
+        if column.auto_increment {
+            return Err(unsupported("ADD COLUMN … AUTO_INCREMENT"));
+        }
+        if unique && column.generated().is_some() {
+            return Err(unsupported(
+                "UNIQUE at a generated column of ALTER TABLE (use ADD UNIQUE INDEX)",
+            ));
+        }
+        column.id = plan.next_id();
+        plan.unique.extend(unique.then_some(column.id));
+        column.original = Some(match &column.default {
+            // What older snapshots show; rows that are there are written anew.
+            Some(Default::Generated { .. }) if column.nullable => Value::Null,
+            Some(Default::Generated { .. }) => zero(&column)?,
+            Some(_) => self.default_value(&column, self.context().zone()?)?,
+            None => zero(&column)?,
+        });
+        let at = index_of(&plan.after, at)?.unwrap_or(plan.after.columns.len());
+        plan.after.columns.insert(at, column);
+        expressions::settle_column(&mut plan.after, at)
+    }
+
+    /// The table after all actions.
+    pub(super) fn described_after(&self, table: &Table, actions: &[Alter]) -> SqlResult<Table> {
+        self.changed(table, actions).map(|plan| plan.after)
+    }
+}
+
+impl Plan {
+    /// Whether columns come or go, and so are hidden in a version between.
+    fn hides(&self) -> bool {
+        self.arriving().next().is_some() || self.leaving().next().is_some()
+    }
+
+    /// A number for a new column.
+    fn next_id(&self) -> ColumnId {
+        let Plan { before, after, .. } = self;
+        let known = before.columns.iter().chain(&after.columns).chain(&after.dropped);
+        known.map(|known| known.id).max().unwrap_or(0) + 1
+    }
+
+    pub(super) fn arriving(&self) -> impl Iterator<Item = &Column> {
+        self.after.columns.iter().filter(|column| self.before.column(column.id).is_none())
+    }
+
+    pub(in crate::session) fn leaving(&self) -> impl Iterator<Item = &Column> {
+        self.before.columns.iter().filter(|column| self.after.column(column.id).is_none())
+    }
+
+    /// The version between: as before, with the columns that come and those that go hidden, and
+    /// without the indexes that go with them.
+    fn hiding(&self, session: &Session) -> SqlResult<Table> {
+        let mut table = self.before.clone();
+        self.hide_leaving(session, &mut table)?;
+        self.hide_arriving(&mut table);
+        Ok(table)
+    }
+
+    /// Hides the columns that go, and drops their indexes.
+    pub(super) fn hide_leaving(&self, session: &Session, table: &mut Table) -> SqlResult<()> {
+        let leaving: Vec<ColumnId> = self.leaving().map(|column| column.id).collect();
+        for column in table.columns.iter_mut().filter(|column| leaving.contains(&column.id)) {
+            // Whoever knows it still, and locks a row that was added meanwhile, finds a value.
+            let value = match &column.default {
+                Some(_) => session.default_value(column, Zone::UTC)?,
+                None => zero(column)
+                    .or_else(|error| column.original.clone().ok_or(error))
+                    .unwrap_or(Value::Null),
+            };
+            column.default = Some(Default::Constant(value));
+            // Rows of the next version do not hold it.
+            column.nullable = true;
+            (column.auto_increment, column.on_update_now) = (false, false);
+            hide(self.before.id, column);
+        }
+        table.indexes.retain(|index| !index.columns.iter().any(|id| leaving.contains(id)));
+        Ok(())
+    }
+
+    /// Adds the columns that come, hidden.
+    pub(super) fn hide_arriving(&self, table: &mut Table) {
+        for column in self.arriving() {
+            let mut column = column.clone();
+            column.default = column.original.clone().map(Default::Constant);
+            column.on_update_now = false;
+            hide(table.id, &mut column);
+            table.columns.push(column);
+        }
+    }
+
+    /// The last version, over what stands in the catalog by now: the table with its columns as the
+    /// first version has left them, and with whatever others have changed besides.
+    pub(in crate::session) fn finish(&self, hiding: &Table, table: &mut Table) -> SqlResult<()> {
+        let (before, after) = (&self.before, &self.after);
+        let name = |table: &Table| (table.database.clone(), table.name.clone());
+        let renamed = name(before) != name(after);
+        let reshaped = before.columns != after.columns;
+        if reshaped && !is_as(table, hiding) || renamed && name(table) != name(before) {
+            let why = match self.leaving().next() {
+                Some(_) => {
+                    "was changed by others before this statement had ended: nothing was added, and \
+                     columns that it drops may be dropped"
+                }
+                None => {
+                    "was changed by others before this statement had ended: nothing of it was done"
+                }
+            };
+            return Err(table_changed(&table.database, &table.name, why));
+        }
+        if reshaped {
+            table.columns.clone_from(&after.columns);
+        }
+        if renamed {
+            table.database.clone_from(&after.database);
+            table.rename(after.name.clone());
+        }
+        if before.comment != after.comment {
+            table.comment.clone_from(&after.comment);
+        }
+        table.indexes.retain(|index| same(index, before).is_none() || same(index, after).is_some());
+        for index in &mut table.indexes {
+            let Some(becomes) = same(index, after) else { continue };
+            // Others may have changed what this statement says nothing of.
+            let was = same(index, before);
+            if was.is_none_or(|was| was.name != becomes.name) {
+                index.name.clone_from(&becomes.name);
+            }
+            if was.is_none_or(|was| was.visible != becomes.visible) {
+                index.visible = becomes.visible;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An index in another description of its table.
+fn same<'a>(index: &Index, of: &'a Table) -> Option<&'a Index> {
+    of.indexes.iter().find(|other| other.id == index.id)
+}
+
+/// Hides a column under a name that nobody gives, and that no other table's column has.
+pub(in crate::session) fn hide(table: TableId, column: &mut Column) {
+    column.hidden = true;
+    column.name = format!("_isobar_column_{table}_{}", column.id);
+}
+
+/// A column as a definition describes it, apart from its table, and whether it is UNIQUE.
+fn defined(plan: &mut Plan, definition: &ColumnDef) -> SqlResult<(Column, bool)> {
+    let mut alone = Table {
+        columns: Vec::new(),
+        primary_key: Vec::new(),
+        indexes: Vec::new(),
+        dropped: Vec::new(),
+        checks: Vec::new(),
+        ..plan.after.clone()
+    };
+    ddl::column(definition, &mut alone, &mut plan.warnings)?;
+    if !alone.checks.is_empty() {
+        return Err(unsupported("CHECK at a column of ALTER TABLE (use ADD CONSTRAINT … CHECK)"));
+    }
+    if !alone.primary_key.is_empty() {
+        return Err(unsupported("ALTER TABLE … PRIMARY KEY (rows are stored by it)"));
+    }
+    let column = alone.columns.pop();
+    let column = column.ok_or_else(|| impossible("a definition without a column"))?;
+    Ok((column, !alone.indexes.is_empty()))
+}
+
+fn drop_column(plan: &mut Plan, name: &str, lenient: bool) -> SqlResult<()> {
+    let table = &mut plan.after;
+    let Some((at, column)) = table.column_named(name).filter(|(_, column)| !column.hidden) else {
+        if lenient {
+            plan.warnings.push((1091, cannot_drop(name).message));
+            return Ok(());
+        }
+        return Err(cannot_drop(name));
+    };
+    let id = column.id;
+    if table.columns.iter().filter(|column| !column.hidden).count() == 1 {
+        let text = "You can't delete all columns with ALTER TABLE; use DROP TABLE instead";
+        return Err(SqlError::new(1090, b"42000", text));
+    }
+    if table.primary_key.contains(&id) {
+        return Err(unsupported(format!(
+            "DROP COLUMN {name}, a part of the primary key (rows are stored by it)"
+        )));
+    }
+    if let Some(index) =
+        table.indexes.iter().find(|index| index.columns.contains(&id) && index.columns.len() > 1)
+    {
+        return Err(unsupported(format!(
+            "DROP COLUMN {name}, one of several columns of index {} (drop the index first)",
+            index.name
+        )));
+    }
+    table.indexes.retain(|index| !index.columns.contains(&id));
+    table.columns.remove(at);
+    Ok(())
+}
+
+fn change_column(
+    plan: &mut Plan,
+    old: &str,
+    definition: &ColumnDef,
+    at: &Position,
+) -> SqlResult<()> {
+    let from = shown(&plan.after, old)?;
+    free_name(&plan.after, from, &definition.name.value)?;
+    let (mut wanted, unique) = defined(plan, definition)?;
+    if unique {
+        return Err(unsupported(
+            "UNIQUE at a changed column of ALTER TABLE (use ADD UNIQUE INDEX)",
+        ));
+    }
+    let known = &plan.after.columns[from];
+    (wanted.id, wanted.original) = (known.id, known.original.clone());
+    let dependent = wanted.generated().is_some() || known.generated().is_some();
+    if plan.after.primary_key.contains(&known.id) {
+        wanted.nullable = false;
+        if wanted.default == Some(Default::Constant(Value::Null)) {
+            wanted.default = None;
+        }
+    }
+    if wanted.auto_increment && !known.auto_increment {
+        return Err(unsupported(format!(
+            "changing column {old} to AUTO_INCREMENT, where rows have their numbers"
+        )));
+    }
+    if wanted.ty != known.ty {
+        if plan.after.primary_key.contains(&known.id) && wanted.ty.holds_all(known.ty) {
+            keys::check_whole(&wanted)?;
+        }
+        let mut indexes = plan.after.indexes.iter_mut();
+        indexes.try_for_each(|index| keys::refit(index, &wanted))?;
+    }
+    if !wanted.ty.holds_all(known.ty) || known.nullable && !wanted.nullable {
+        plan.check_convertible(known, &wanted)?;
+        (wanted.id, wanted.original) = (plan.next_id(), Some(converted::stand_in(&wanted)?));
+        let (gone, come) = (known.id, wanted.id);
+        plan.after.indexes.iter_mut().for_each(|index| index.replace_column(gone, come));
+        plan.converted.push((gone, come));
+    }
+    let known = std::mem::replace(&mut plan.after.columns[from], wanted);
+    if dependent {
+        expressions::settle_column(&mut plan.after, from)?;
+        if plan.after.columns[from].default != known.default {
+            let what = "Changing the expression or the STORED status";
+            return Err(expressions::not_for_generated(what));
+        }
+    }
+    if let Some(to) = index_of(&plan.after, at)? {
+        let column = plan.after.columns.remove(from);
+        let to = if from < to { to - 1 } else { to };
+        plan.after.columns.insert(to, column);
+    }
+    Ok(())
+}
+
+/// Where a column is that an action names.
+fn shown(table: &Table, name: &str) -> SqlResult<usize> {
+    match table.column_named(name) {
+        Some((at, column)) if !column.hidden => Ok(at),
+        _ => Err(no_column(name, &table.name)),
+    }
+}
+
+/// Refuses a new name that another column has.
+fn free_name(table: &Table, of: usize, new: &str) -> SqlResult<()> {
+    match table.column_named(new) {
+        Some((at, _)) if at != of => {
+            Err(SqlError::new(1060, b"42S21", format!("Duplicate column name '{new}'")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The position that a place stands for, if one is named.
+fn index_of(table: &Table, at: &Position) -> SqlResult<Option<usize>> {
+    Ok(match at {
+        Position::First => Some(0),
+        Position::After(name) => Some(shown(table, name)? + 1),
+        Position::Last => None,
+    })
+}
+
+fn cannot_drop(name: &str) -> SqlError {
+    let text = format!("Can't DROP '{name}'; check that column/key exists");
+    SqlError::new(1091, b"42000", text)
+}
+
+/// An AUTO_INCREMENT column stays the first one of a key.
+fn check_numbered(table: &Table) -> SqlResult<()> {
+    let keyed = |column: &Column| {
+        table.primary_key.first() == Some(&column.id)
+            || table.indexes.iter().any(|index| index.columns.first() == Some(&column.id))
+    };
+    if table.columns.iter().any(|column| column.auto_increment && !keyed(column)) {
+        let text = "Incorrect table definition; there can be only one auto column and it must be defined as a key";
+        return Err(SqlError::new(1075, b"42000", text));
+    }
+    Ok(())
+}
+
+/// What rows get for a column that must have a value and has no default: MySQL's implicit default.
+fn zero(column: &Column) -> SqlResult<Value> {
+    let value = match column.ty {
+        ColumnType::Int { .. } | ColumnType::Double | ColumnType::Decimal { .. } => Value::Int(0),
+        ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text(_) => {
+            Value::String(String::new())
+        }
+        ColumnType::Json => Value::String("null".into()),
+        ColumnType::Enum(_) => Value::UInt(1),
+        ColumnType::Set(_) => Value::UInt(0),
+        _ => {
+            let text = format!(
+                "Incorrect value '0' for column '{}': rows that are there need one, so give it a DEFAULT or let it be NULL",
+                column.name
+            );
+            return Err(SqlError::new(1292, b"22007", text));
+        }
+    };
+    coerce::to_column(value, Place { column, row: 1, zone: Zone::UTC })
+}

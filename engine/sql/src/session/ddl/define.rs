@@ -1,0 +1,391 @@
+//! Statements that change what things are called: databases, tables, indexes, replicas, regions.
+//!
+//! A new description reaches every region of its table before rows of its version are written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use placement::api::CatalogChange;
+use sqlparser::ast::{CreateIndex, ObjectName};
+use syntax::names::{parts, table_name};
+use syntax::statement::Stmt;
+use tokio_util::sync::CancellationToken;
+use types::{Error, Index, IndexId, IndexState, Table, key, row};
+use values::error::{SqlError, SqlResult, interrupted, no_database, unsupported};
+
+use super::checks;
+use super::generating;
+use crate::ddl::keys::{self, Form};
+use crate::ddl::{self, Described};
+use crate::result::{Done, Reply};
+use crate::session::query::tables::stored;
+use crate::session::{ATTEMPTS, Session, done, impossible, pause};
+use crate::storage::{Expect, Waiting};
+
+/// Most rows of an index that are filled in by one transaction.
+const BACKFILL: usize = 4_000;
+/// How long the filling in of an index waits for rows that transactions hold, in milliseconds.
+const ROW_WAIT_MS: u64 = 50_000;
+/// Most regions that SPLIT TABLE makes.
+const MAX_SPLIT: u64 = 1_000;
+/// Most columnar replicas.
+const MAX_REPLICAS: u64 = 16;
+
+impl Session {
+    /// Runs a definition. Its future is large, and so no part of every statement's.
+    pub(in crate::session) fn define<'a>(
+        &'a mut self,
+        statement: Stmt,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, SqlResult<Reply>> {
+        Box::pin(self.define_as(statement, cancel))
+    }
+
+    async fn define_as(&mut self, statement: Stmt, cancel: &CancellationToken) -> SqlResult<Reply> {
+        self.engine.storage.timestamp().await?;
+        match statement {
+            Stmt::CreateDatabase { name, if_not_exists } => {
+                let change = CatalogChange::CreateDatabase(name.clone());
+                match self.engine.storage.change(change).await {
+                    Err(error @ Error::Exists { .. }) if if_not_exists => {
+                        self.note(1007, SqlError::from(error).message);
+                        Ok(done())
+                    }
+                    other => other
+                        .map(|_| Reply::Done(Done { affected_rows: 1, ..Done::default() }))
+                        .map_err(Into::into),
+                }
+            }
+            Stmt::DropDatabase { name, if_exists } => self.drop_database(name, if_exists).await,
+            Stmt::AlterDatabase(name) => self.alter_database(name).await,
+            Stmt::CreateTable(create) => self.create_table(&create).await,
+            Stmt::DropTable { names, if_exists } => self.drop_tables(&names, if_exists).await,
+            Stmt::CreateIndex(create) => {
+                let (form, warnings) = keys::index_form(&create)?;
+                let reply = self.create_index(&create, form, cancel).await?;
+                warnings.into_iter().for_each(|(code, text)| self.warn(code, text));
+                Ok(reply)
+            }
+            Stmt::DropIndex { name, table } => {
+                let table = self.current(&table).await?;
+                if table.index_named(&name).is_none() {
+                    let text = format!("Can't DROP '{name}'; check that column/key exists");
+                    return Err(SqlError::new(1091, b"42000", text));
+                }
+                self.alter(table, |t| t.indexes.retain(|i| !i.name.eq_ignore_ascii_case(&name)))
+                    .await?;
+                Ok(done())
+            }
+            Stmt::AlterTable { table, actions } if actions.iter().any(checks::is_check) => {
+                self.alter_checks(&table, &actions, cancel).await
+            }
+            Stmt::AlterTable { table, actions } if actions.iter().any(generating::is_generated) => {
+                self.add_generated(&table, &actions, cancel).await
+            }
+            Stmt::AlterTable { table, actions } => {
+                self.alter_numbered(&table, &actions, cancel).await
+            }
+            Stmt::PutView(view) => self.put_view(*view).await,
+            Stmt::DropViews { names, if_exists } => self.drop_views(&names, if_exists).await,
+            Stmt::Truncate(table) => self.truncate(&table).await,
+            Stmt::RenameTables(names) => self.rename_tables(&names).await,
+            Stmt::SetReplica { table, count } => {
+                if count > MAX_REPLICAS {
+                    let text = format!("{count} columnar replicas are more than {MAX_REPLICAS}");
+                    return Err(SqlError::new(1210, b"HY000", text));
+                }
+                let table = self.current(&table).await?;
+                self.alter(table, |table| table.columnar_replicas = count as u8).await?;
+                Ok(done())
+            }
+            Stmt::SplitTable { table, regions } => {
+                if !(1..=MAX_SPLIT).contains(&regions) {
+                    let text = format!("REGIONS must be between 1 and {MAX_SPLIT}");
+                    return Err(SqlError::new(1210, b"HY000", text));
+                }
+                let table = self.current(&table).await?;
+                let now = self.engine.storage.split_table(&table, regions as u32).await?;
+                if (now as u64) < regions {
+                    self.warn(
+                        1105,
+                        format!("the table has {now} regions: its rows gave no more places to cut"),
+                    );
+                }
+                Ok(done())
+            }
+            other => Err(unsupported(format!("{other:?}").chars().take(40).collect::<String>())),
+        }
+    }
+
+    /// A stored table, as of now.
+    pub(in crate::session) async fn current(&self, name: &ObjectName) -> SqlResult<Table> {
+        let name = table_name(name, &self.database)?;
+        let catalog = self.engine.storage.catalog().await?;
+        Ok((*stored(&catalog, &name.database, &name.table)?).clone())
+    }
+
+    async fn drop_database(&mut self, name: String, if_exists: bool) -> SqlResult<Reply> {
+        let catalog = self.engine.storage.catalog().await?;
+        let tables = catalog.tables_of(&name).count() as u64;
+        match self.engine.storage.change(CatalogChange::DropDatabase(name.clone())).await {
+            Ok(_) => {
+                if self.database.eq_ignore_ascii_case(&name) {
+                    self.database.clear();
+                }
+                Ok(Reply::Done(Done { affected_rows: tables, ..Done::default() }))
+            }
+            Err(Error::NotFound { .. }) => {
+                let text = format!("Can't drop database '{name}'; database doesn't exist");
+                if if_exists {
+                    self.note(1008, text);
+                    return Ok(done());
+                }
+                Err(SqlError::new(1008, b"HY000", text))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn create_table(&mut self, create: &sqlparser::ast::CreateTable) -> SqlResult<Reply> {
+        let Described { table, first_number, warnings } = match &create.like {
+            Some(like) => {
+                let table = self.like(&create.name, like).await?;
+                Described { table, first_number: 0, warnings: Vec::new() }
+            }
+            None => ddl::describe(create, &self.database)?,
+        };
+        let catalog = self.engine.storage.catalog().await?;
+        if catalog.database_named(&table.database).is_none() {
+            return Err(no_database(&table.database));
+        }
+        self.check_expressions(&table)?;
+        let name = table.name.clone();
+        match self.make_table(table, first_number).await {
+            Ok(Some(_)) => {}
+            Ok(None) => return Err(impossible("a table without a description")),
+            Err(Error::Exists { .. }) => {
+                let text = format!("Table '{name}' already exists");
+                if !create.if_not_exists {
+                    return Err(SqlError::new(1050, b"42S01", text));
+                }
+                self.note(1050, text);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        warnings.into_iter().for_each(|(code, text)| self.warn(code, text));
+        Ok(done())
+    }
+
+    async fn drop_tables(&mut self, names: &[ObjectName], if_exists: bool) -> SqlResult<Reply> {
+        let catalog = self.engine.storage.catalog().await?;
+        let mut unknown = Vec::new();
+        for name in names {
+            let name = table_name(name, &self.database)?;
+            match stored(&catalog, &name.database, &name.table) {
+                Ok(table) => {
+                    self.engine.storage.change(CatalogChange::DropTable(table.id)).await?;
+                }
+                Err(_) => unknown.push(format!("{}.{}", name.database, name.table)),
+            }
+        }
+        self.dropped(&unknown, if_exists)
+    }
+
+    /// The end of a DROP of several names, of which these were not there: error 1051, or a note.
+    pub(in crate::session) fn dropped(
+        &mut self,
+        unknown: &[String],
+        if_exists: bool,
+    ) -> SqlResult<Reply> {
+        if unknown.is_empty() {
+            return Ok(done());
+        }
+        let text = format!("Unknown table '{}'", unknown.join(","));
+        if if_exists {
+            self.note(1051, text);
+            return Ok(done());
+        }
+        Err(SqlError::new(1051, b"42S02", text))
+    }
+
+    /// CREATE INDEX: adds it in its first state and leads it to its last; takes it back where that
+    /// fails or is interrupted.
+    async fn create_index(
+        &mut self,
+        create: &CreateIndex,
+        form: Form,
+        cancel: &CancellationToken,
+    ) -> SqlResult<Reply> {
+        let table = self.current(&create.table_name).await?;
+        let name = create.name.as_ref().map(|name| parts(name).pop().unwrap_or_default());
+        let table = self
+            .publish(table, |table| {
+                // By name each time: others may have renamed or dropped columns meanwhile.
+                let key = keys::key(&create.columns, form, table)?;
+                let first = keys::first_name(&key, table);
+                let mut index = keys::new_index(table, name.clone(), &first, key)?;
+                index.state = IndexState::DeleteOnly;
+                table.indexes.push(index);
+                Ok(())
+            })
+            .await?;
+        let Some(id) = table.indexes.last().map(|index| index.id) else {
+            return Err(impossible("an index that was not added"));
+        };
+        let completed = self.complete_index(table.clone(), id, cancel);
+        match self.showing_life(table.id, completed).await {
+            Ok(()) => Ok(done()),
+            Err(error) => {
+                self.alter(table, |table| table.indexes.retain(|index| index.id != id)).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Leads an index from its first state to its last.
+    async fn complete_index(
+        &self,
+        table: Table,
+        id: IndexId,
+        cancel: &CancellationToken,
+    ) -> SqlResult<()> {
+        let table = self.fill_indexes(table, &[id], cancel).await?;
+        let since = self.engine.storage.timestamp().await?;
+        self.publish(table, enter(&[id], IndexState::Public { since })).await?;
+        Ok(())
+    }
+
+    /// Leads indexes from their first state to the one before their last: all rows have their
+    /// entries. Regions take rows of the newest two versions only, so with each version the writers
+    /// of the last but one are shut out.
+    pub(super) async fn fill_indexes(
+        &self,
+        table: Table,
+        ids: &[IndexId],
+        cancel: &CancellationToken,
+    ) -> SqlResult<Table> {
+        let table = self.publish(table, enter(ids, IndexState::WriteOnly)).await?;
+        // Once more: now nobody is left who would add a row without its entries.
+        let table = self.publish(table, enter(ids, IndexState::WriteOnly)).await?;
+        let filled = Arc::new(table.clone());
+        let fill = async {
+            self.settle(&filled).await?;
+            for index in &filled.indexes {
+                if ids.contains(&index.id) {
+                    self.backfill(&filled, index).await?;
+                }
+            }
+            Ok::<(), SqlError>(())
+        };
+        cancel.run_until_cancelled(fill).await.ok_or_else(interrupted)??;
+        Ok(table)
+    }
+
+    /// Waits until every transaction has ended that had locked rows before now: one of them may
+    /// commit after the back-fill has read its keys, and know nothing of the index. A read does not
+    /// pass locks older than itself.
+    pub(super) async fn settle(&self, table: &Table) -> SqlResult<()> {
+        let now = self.engine.storage.present().await?;
+        let (start, end) = (key::records_start(table.id), key::records_end(table.id));
+        let mut scan = now.scan(start, end, false, None);
+        while scan.next_page().await?.is_some() {}
+        Ok(())
+    }
+
+    /// Entries of an index for rows that were there before it.
+    async fn backfill(&self, table: &Arc<Table>, index: &Index) -> SqlResult<()> {
+        let mut start = key::records_start(table.id);
+        let end = key::records_end(table.id);
+        let (mut attempt, mut most) = (0, BACKFILL);
+        loop {
+            let mut transaction = self.engine.storage.begin().await?;
+            let mut scan = transaction.scan(start.clone(), end.clone(), false, Some(most as u32));
+            let (mut last, mut lost) = (None, None);
+            let mut count = 0;
+            while count < most && lost.is_none() {
+                let Some(page) = scan.next_page().await? else { break };
+                let page: Vec<_> = page.into_iter().take(most - count).collect();
+                count += page.len();
+                last = page.last().map(|(key, _)| key.clone()).or(last);
+                lost = add_entries(transaction.as_mut(), table, index, &page).await.err();
+            }
+            let Some(last) = last else { return Ok(()) };
+            let committed = match lost {
+                Some(error) => Err(error),
+                None => transaction.commit().await,
+            };
+            match committed {
+                Ok(_) => {
+                    (attempt, most) = (0, BACKFILL.min(most * 2));
+                    start = last;
+                    start.push(0);
+                }
+                // A deadlock with a writer, or locks that a leader lost: rare, and rarer with fewer
+                // rows.
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
+                    (attempt, most) = (attempt + 1, (most / 4).max(1));
+                    pause(attempt).await;
+                }
+                Err(error) => return Err(crate::rows::error(error, std::slice::from_ref(table))),
+            }
+        }
+    }
+}
+
+/// Puts indexes into a state.
+pub(super) fn enter(ids: &[IndexId], state: IndexState) -> impl Fn(&mut Table) -> SqlResult<()> {
+    move |table| {
+        for id in ids {
+            let Some(index) = table.indexes.iter_mut().find(|index| index.id == *id) else {
+                return Err(SqlError::new(1091, b"42000", "the index was dropped meanwhile"));
+            };
+            index.state = state;
+        }
+        Ok(())
+    }
+}
+
+/// Adds the entries of a page of rows; those that writers have added already stay.
+///
+/// The rows are locked and taken as they are then, so that writers cannot keep the back-fill from
+/// ending by changing rows faster than it reads them.
+async fn add_entries(
+    transaction: &mut dyn crate::storage::Transaction,
+    table: &Arc<Table>,
+    index: &Index,
+    page: &[crate::storage::Pair],
+) -> types::Result<()> {
+    let start = transaction.ts();
+    let (waiting, expect) = (Waiting::For(ROW_WAIT_MS), Expect::Nothing);
+    let records = page.iter().map(|(record, _)| record.clone()).collect();
+    let rows = transaction.acquire(table, records, waiting, None, expect).await?.rows;
+    let mut entries = BTreeMap::new();
+    let mut locked = Vec::new();
+    for current in rows {
+        let Some(stored) = &current.row else { continue };
+        let (entry, tail) = key::index_entry(table, index, &row::decode(table, stored)?)?;
+        // Others may have written the entry too: another row of a unique index, or the writer that
+        // changed the row since the transaction began. What they left is seen under a lock only.
+        if !tail.is_empty() || current.newest > start {
+            locked.push(entry.clone());
+        }
+        // The row must not change between this reading and the commit of its entry.
+        transaction.lock(table, current.key)?;
+        if entries.insert(entry.clone(), tail).is_some() {
+            return Err(Error::Duplicate { index: index.name.clone(), key: entry });
+        }
+    }
+    if !locked.is_empty() {
+        for present in transaction.acquire(table, locked, waiting, None, expect).await?.rows {
+            let Some(there) = present.row else { continue };
+            if entries.remove(&present.key).is_some_and(|tail| tail != there) {
+                return Err(Error::Duplicate { index: index.name.clone(), key: present.key });
+            }
+        }
+    }
+    for (entry, tail) in entries {
+        transaction.put(table, entry, tail)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! A query that columns are to answer: run, planned anew where its table has changed meanwhile, and
+//! what becomes of it when no columnar replica can answer.
+//!
+//! It must never let rows do the work of columns unasked: a full scan on the leaders would be paid
+//! for by the online path.
+
+use sqlparser::ast::Query;
+use syntax::{hints, names};
+use values::error::{SqlError, SqlResult, TABLE_CHANGED};
+
+use super::select::Prepared;
+use crate::result::{Reply, WarningCount};
+use crate::session::{ATTEMPTS, Session, pause};
+
+/// Errors that say nothing about the query itself: a replica, a node, or a way of running it is
+/// missing.
+const OF_THE_TIER: [u16; 4] = [1235, 9005, 9012, 9013];
+
+/// Who answers.
+pub(in crate::session) enum Answer {
+    /// Columns.
+    Columns(Reply),
+    /// Rows, as they may, by this plan.
+    Rows(Box<Prepared>),
+}
+
+impl Session {
+    /// Has columns answer. The tier has tried every replica when it fails; then rows answer if the
+    /// query reads little of them, or if the session wants that (`isobar_fallback`).
+    pub(in crate::session) async fn by_columns(
+        &mut self,
+        query: Query,
+        mut prepared: Box<Prepared>,
+        displayed: &[names::Displayed],
+    ) -> SqlResult<Answer> {
+        let mut attempt = 0;
+        loop {
+            let error = match self.on_columns(&prepared).await {
+                Ok(batches) => {
+                    let mut columns = prepared.planned.columns.clone();
+                    binder::rename(&mut columns, displayed);
+                    // The warnings of expressions on other nodes are not sent here; then those that
+                    // were computed here give none either.
+                    _ = self.take_expr_warnings();
+                    let warnings = WarningCount::default();
+                    return Ok(Answer::Columns(Reply::Rows { columns, batches, warnings }));
+                }
+                Err(error) => error,
+            };
+            attempt += 1;
+            // A table changes in several versions when its columns change.
+            if error.code == TABLE_CHANGED && attempt < ATTEMPTS {
+                pause(attempt).await;
+                self.engine.storage.timestamp().await?;
+                let source = self.reader().await?;
+                _ = self.take_expr_warnings();
+                *prepared = self.plan_from(query.clone(), source).await?;
+                if let Some(why) = &prepared.route.refused {
+                    return Err(SqlError::new(1815, b"HY000", why.clone()));
+                }
+                if prepared.route.engine == hints::Engine::Rows {
+                    return Ok(Answer::Rows(prepared));
+                }
+                continue;
+            }
+            if !self.rows_may_answer(&mut prepared)? {
+                return Err(self.not_scanned(error));
+            }
+            let text = format!("columns failed, answered from rows: {}", error.message);
+            self.warn(1815, text);
+            return Ok(Answer::Rows(prepared));
+        }
+    }
+
+    /// Whether rows may answer in the place of columns: where the session says so, or where they
+    /// read by key or a small range only.
+    pub(super) fn rows_may_answer(&self, prepared: &mut Prepared) -> SqlResult<bool> {
+        if !self.read_engines().0 {
+            return Ok(false);
+        }
+        Ok(self.falls_back() || self.optimized(prepared)?.reads_little())
+    }
+
+    /// Whether the session has rows do what columns cannot: `isobar_fallback`, or TiDB's variable.
+    pub(super) fn falls_back(&self) -> bool {
+        let is = |name, value: &str| {
+            self.variables.get(name).is_ok_and(|text| text.eq_ignore_ascii_case(value))
+        };
+        is("isobar_fallback", "rows") || is("tidb_allow_fallback_to_tikv", "tiflash")
+    }
+
+    /// The error of a query that no columnar replica answered, with what can be done.
+    pub(super) fn not_scanned(&self, mut error: SqlError) -> SqlError {
+        if OF_THE_TIER.contains(&error.code) && self.read_engines().0 {
+            error.message.push_str(
+                "; rows are not scanned in the place of columns unless SET isobar_fallback = 'rows' \
+                 or a hint READ_FROM_STORAGE(ROWS[…]) asks for it",
+            );
+        }
+        error
+    }
+}

@@ -1,0 +1,228 @@
+//! What only the session knows, written into a statement as literals: parameters, variables,
+//! LAST_INSERT_ID() and its kin, what snapshot functions give; and views. Afterwards the text means the same anywhere.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use binder::KEEP_INSERT_ID;
+use binder::privileges::Rights;
+use sqlparser::ast::{
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Value as SqlValue,
+    ValueWithSpan, Visit, VisitMut, VisitorMut,
+};
+use syntax::constant::expression;
+use syntax::names::parts;
+use syntax::parser::target_of;
+use syntax::statement::Target;
+use syntax::tree::call;
+use syntax::walk::walk_mut;
+use types::Value;
+use values::error::{SqlError, SqlResult, syntax};
+
+use super::user_variables::misplaced;
+use crate::session::Session;
+use crate::variables::{Globals, Variables};
+
+struct Inliner<'a> {
+    variables: &'a Variables,
+    /// What is set for everybody, once a statement has asked for it.
+    globals: Option<&'a Globals>,
+    parameters: &'a [Value],
+    last_insert_id: u64,
+    row_count: i64,
+    found_rows: u64,
+    /// Whose account CURRENT_USER() is.
+    rights: Option<&'a Rights>,
+    /// Warnings of the statement before, and errors among them.
+    warned: (u64, u64),
+    /// Whether a LAST_INSERT_ID(expr) is left to be computed.
+    keeps: &'a AtomicBool,
+}
+
+impl Session {
+    /// Replaces all that is the session's own.
+    pub(in crate::session) async fn inline<T: Visit + VisitMut>(
+        &mut self,
+        statement: &mut T,
+        parameters: &[Value],
+    ) -> SqlResult<()> {
+        self.inline_values(statement, parameters).await?;
+        self.call_functions(statement, true).await
+    }
+
+    /// As [`Session::inline`], for a statement whose expressions are computed for each row.
+    pub(in crate::session) async fn inline_for_rows<T: Visit + VisitMut>(
+        &mut self,
+        statement: &mut T,
+        parameters: &[Value],
+    ) -> SqlResult<()> {
+        self.inline_values(statement, parameters).await?;
+        self.call_functions(statement, false).await
+    }
+
+    /// Replaces what is the session's own by values that it has: nothing is carried out.
+    pub(super) async fn inline_values<T: Visit + VisitMut>(
+        &mut self,
+        statement: &mut T,
+        parameters: &[Value],
+    ) -> SqlResult<()> {
+        self.expand_views(statement).await?;
+        let mut globals = None;
+        let keeps = AtomicBool::new(false);
+        loop {
+            let mut inliner = Inliner {
+                variables: &self.variables,
+                globals: globals.as_ref(),
+                parameters,
+                last_insert_id: self.last_insert_id,
+                row_count: self.row_count,
+                found_rows: self.found_rows.load(Ordering::Acquire),
+                rights: self.rights.as_ref().map(|(_, rights)| &**rights),
+                warned: self.warnings.counted_before(),
+                keeps: &keeps,
+            };
+            match walk_mut(statement, &mut inliner) {
+                Ok(()) => break,
+                Err(Unfinished::Wrong(error)) => return Err(error),
+                // What has been replaced already is left alone the second time.
+                Err(Unfinished::Globals) => globals = Some(self.globals().await?),
+            }
+        }
+        if keeps.load(Ordering::Acquire) {
+            self.register_last_insert_id();
+        }
+        Ok(())
+    }
+}
+
+impl VisitorMut for Inliner<'_> {
+    type Break = Unfinished;
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Unfinished> {
+        match expr {
+            Expr::BinaryOp { op: BinaryOperator::Assignment, .. } => {
+                ControlFlow::Break(Unfinished::Wrong(misplaced()))
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Unfinished> {
+        match self.replacement(expr) {
+            Ok(Some(literal)) => *expr = literal,
+            Ok(None) => {}
+            Err(unfinished) => return ControlFlow::Break(unfinished),
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Why not everything was replaced.
+enum Unfinished {
+    /// It cannot be.
+    Wrong(SqlError),
+    /// What is set for everybody has to be known.
+    Globals,
+}
+
+impl From<SqlError> for Unfinished {
+    fn from(error: SqlError) -> Self {
+        Unfinished::Wrong(error)
+    }
+}
+
+impl Inliner<'_> {
+    fn replacement(&self, expr: &Expr) -> Result<Option<Expr>, Unfinished> {
+        Ok(match expr {
+            Expr::Value(ValueWithSpan { value: SqlValue::Placeholder(mark), .. }) => {
+                let at = mark.trim_start_matches('?').parse::<usize>().unwrap_or(0);
+                let value = at.checked_sub(1).and_then(|at| self.parameters.get(at));
+                let value =
+                    value.ok_or_else(|| syntax("a '?' stands outside of a prepared statement"))?;
+                Some(expression(value))
+            }
+            Expr::Identifier(ident)
+                if ident.quote_style.is_none() && ident.value.starts_with('@') =>
+            {
+                Some(self.variable(&vec![ident.clone()].into())?)
+            }
+            // A reserved word, which the parser takes for a name.
+            Expr::Identifier(ident)
+                if ident.quote_style.is_none()
+                    && ident.value.eq_ignore_ascii_case("current_user") =>
+            {
+                self.account()
+            }
+            Expr::CompoundIdentifier(idents)
+                if idents
+                    .first()
+                    .is_some_and(|i| i.quote_style.is_none() && i.value.starts_with("@@")) =>
+            {
+                Some(self.variable(&idents.clone().into())?)
+            }
+            Expr::Function(function) => {
+                if let Some(cut) = self.cut_of_group(expr, function) {
+                    return Ok(Some(cut));
+                }
+                let name = parts(&function.name).pop();
+                if name.as_deref() == Some("last_insert_id")
+                    && let FunctionArguments::List(list) = &function.args
+                    && let [argument, others @ ..] = &list.args[..]
+                {
+                    let FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) = argument else {
+                        return Err(syntax("LAST_INSERT_ID() takes an expression").into());
+                    };
+                    if !others.is_empty() {
+                        let text = "Incorrect parameter count in the call to native function \
+                                    'last_insert_id'";
+                        return Err(SqlError::new(1582, b"42000", text).into());
+                    }
+                    self.keeps.store(true, Ordering::Release);
+                    let number = call("cast_unsigned", vec![argument.clone()]);
+                    return Ok(Some(call(KEEP_INSERT_ID, vec![number])));
+                }
+                let value = match name.as_deref() {
+                    Some("last_insert_id") => Value::UInt(self.last_insert_id),
+                    Some("row_count") => Value::Int(self.row_count),
+                    Some("found_rows") => Value::UInt(self.found_rows),
+                    Some("current_user") => return Ok(self.account()),
+                    _ => return Ok(None),
+                };
+                Some(expression(&value))
+            }
+            _ => None,
+        })
+    }
+
+    /// CURRENT_USER().
+    fn account(&self) -> Option<Expr> {
+        let (name, host) = self.rights.map(Rights::account)?;
+        Some(expression(&Value::String(format!("{name}@{host}"))))
+    }
+
+    /// GROUP_CONCAT within group_concat_max_len, if the session has set that.
+    fn cut_of_group(&self, expr: &Expr, function: &sqlparser::ast::Function) -> Option<Expr> {
+        const DEFAULT: &str = "1048576";
+        if parts(&function.name) != ["group_concat"] {
+            return None;
+        }
+        let most = self.variables.get("group_concat_max_len").ok()?;
+        let limit = || Expr::value(SqlValue::Number(most.clone(), false));
+        (most != DEFAULT).then(|| syntax::tree::call("isobar_cut", vec![expr.clone(), limit()]))
+    }
+
+    fn variable(&self, name: &sqlparser::ast::ObjectName) -> Result<Expr, Unfinished> {
+        let now = || self.globals.ok_or(Unfinished::Globals);
+        let value = match target_of(name, "") {
+            Target::User(name) => self.variables.user(&name),
+            Target::Session(name) if name == "warning_count" => Value::UInt(self.warned.0),
+            Target::Session(name) if name == "error_count" => Value::UInt(self.warned.1),
+            Target::Session(name) if Variables::is_global(&name) => {
+                self.variables.with_globals(now()?).value(&name)?
+            }
+            Target::Session(name) => self.variables.value(&name)?,
+            Target::Global(name) => Variables::of_everybody(now()?.clone()).value(&name)?,
+        };
+        Ok(expression(&value))
+    }
+}

@@ -1,0 +1,16 @@
+//! Queries: planned, routed to rows or columns, run; and the functions that a session carries out itself.
+//!
+//! Nothing here writes rows; what a query reads, and as of when, is `transaction`'s to say.
+
+mod columns;
+mod inline;
+pub(super) mod last_insert_id;
+pub(super) mod limits;
+mod lock_calls;
+pub(super) mod point;
+mod prepare;
+pub(super) mod select;
+pub(super) mod snapshots;
+pub(super) mod tables;
+pub(super) mod unfolding;
+mod user_variables;

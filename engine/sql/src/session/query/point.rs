@@ -1,0 +1,392 @@
+//! Rows by their whole key, without a plan: SELECT, and what UPDATE and DELETE look up first.
+//!
+//! Only conditions that are exactly "key columns equal literals" come this way, one key or a list
+//! of them; all else is planned.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sqlparser::ast::{
+    BinaryOperator, Expr, GroupByExpr, Query, SelectItem, TableFactor, TableWithJoins,
+};
+use syntax::constant::literal;
+use syntax::names::table_name;
+use types::columns::ColumnsBuilder;
+use types::{ColumnType, Index, Table, Timestamp, Value, key, row};
+use values::column::ResultColumn;
+use values::error::{SqlResult, no_column};
+
+use super::select::plain_select;
+use super::tables;
+use crate::reader::Reader;
+use crate::result::{Reply, WarningCount};
+use crate::session::Session;
+use crate::session::transaction::locking::Finding;
+
+/// A table named alone in a FROM, and the name it goes by.
+pub(in crate::session) fn single(
+    from: &[TableWithJoins],
+) -> Option<(&sqlparser::ast::ObjectName, Option<String>)> {
+    let [only] = from else { return None };
+    match &only.relation {
+        TableFactor::Table { name, alias, args: None, version: None, partitions, .. }
+            if only.joins.is_empty()
+                && partitions.is_empty()
+                && syntax::names::parts(name) != ["dual"] =>
+        {
+            let alias = alias.as_ref().map(|alias| alias.name.value.to_lowercase());
+            Some((name, alias))
+        }
+        _ => None,
+    }
+}
+
+/// What a condition asks for, if it is nothing but a whole key: record keys, or entries of a
+/// unique index.
+pub(in crate::session) enum Lookup {
+    /// Records.
+    Records(Vec<Vec<u8>>),
+    /// Entries.
+    Entries(Box<Index>, Vec<Vec<u8>>),
+}
+
+/// Reads a condition as a look-up by key at a timestamp.
+pub(in crate::session) fn lookup(
+    table: &Table,
+    alias: Option<&str>,
+    condition: &Expr,
+    ts: Timestamp,
+) -> Option<Lookup> {
+    let fixed = match listed(table, alias, condition) {
+        Some(listed) => listed,
+        None => {
+            let mut fixed = Vec::new();
+            collect(table, alias, condition, &mut fixed)?;
+            Fixed::Columns(fixed)
+        }
+    };
+    if let Some(points) = fixed.points(&table.primary_key) {
+        return Some(Lookup::Records(keys(&points, |point| key::record(table.id, point))));
+    }
+    // An entry of a prefix may be another value's: who looks it up has to look at the row again.
+    let whole = |index: &&Index| index.unique && index.serves(ts) && !index.has_prefix();
+    for index in table.indexes.iter().filter(whole) {
+        if let Some(points) = fixed.points(&index.columns) {
+            let keys = keys(&points, |point| key::index_prefix(table.id, index.id, point));
+            return Some(Lookup::Entries(Box::new(index.clone()), keys));
+        }
+    }
+    None
+}
+
+/// Keys in ascending order, each once: a list may name a row twice.
+fn keys(points: &[Vec<Value>], key: impl Fn(&[Value]) -> Vec<u8>) -> Vec<Vec<u8>> {
+    let unique: BTreeSet<Vec<u8>> = points.iter().map(|point| key(point)).collect();
+    unique.into_iter().collect()
+}
+
+/// What a condition fixes: values of columns one by one, or rows of several columns together.
+enum Fixed {
+    /// Each column with the values that it may have.
+    Columns(Vec<(u32, Vec<Value>)>),
+    /// `(a, b) IN ((1, 2), …)`: the columns, and the rows that they may be.
+    Rows(Vec<u32>, Vec<Vec<Value>>),
+}
+
+impl Fixed {
+    /// All values of a key of these columns; `None` unless exactly they are fixed.
+    fn points(&self, columns: &[u32]) -> Option<Vec<Vec<Value>>> {
+        match self {
+            Fixed::Columns(fixed) => {
+                if fixed.len() != columns.len() {
+                    return None;
+                }
+                let mut points = vec![Vec::new()];
+                for id in columns {
+                    let (_, values) = fixed.iter().find(|(fixed, _)| fixed == id)?;
+                    let longer = |point: &Vec<Value>, value: &Value| {
+                        let mut longer = point.clone();
+                        longer.push(value.clone());
+                        longer
+                    };
+                    let each = |p| values.iter().map(move |v| longer(p, v));
+                    points = points.iter().flat_map(each).collect();
+                }
+                Some(points)
+            }
+            Fixed::Rows(fixed, rows) => {
+                if fixed.len() != columns.len() {
+                    return None;
+                }
+                let place = |id: &u32| fixed.iter().position(|fixed| fixed == id);
+                let places = columns.iter().map(place).collect::<Option<Vec<_>>>()?;
+                let ordered = |row: &Vec<Value>| {
+                    places.iter().map(|at| row.get(*at).cloned()).collect::<Option<Vec<_>>>()
+                };
+                rows.iter().map(ordered).collect()
+            }
+        }
+    }
+}
+
+/// `(column, …) IN ((literal, …), …)`, and `(column, …) = (literal, …)`.
+fn listed(table: &Table, alias: Option<&str>, condition: &Expr) -> Option<Fixed> {
+    let (columns, rows) = match condition {
+        Expr::Nested(inner) => return listed(table, alias, inner),
+        Expr::InList { expr, list, negated: false } => (&**expr, &list[..]),
+        Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
+            (&**left, std::slice::from_ref(&**right))
+        }
+        _ => return None,
+    };
+    let Expr::Tuple(columns) = columns else { return None };
+    let mut ids = Vec::with_capacity(columns.len());
+    let mut types = Vec::with_capacity(columns.len());
+    for column in columns {
+        let (at, ty) = column_of(table, alias, column)?;
+        let id = table.columns.get(at)?.id;
+        if ids.contains(&id) {
+            return None;
+        }
+        ids.push(id);
+        types.push(ty);
+    }
+    let row = |row: &Expr| {
+        let Expr::Tuple(values) = row else { return None };
+        let exact = |(value, ty): (&Expr, &ColumnType)| exact(literal(value)?, *ty);
+        (values.len() == types.len()).then_some(())?;
+        values.iter().zip(&types).map(exact).collect::<Option<Vec<_>>>()
+    };
+    Some(Fixed::Rows(ids, rows.iter().map(row).collect::<Option<_>>()?))
+}
+
+/// `column = literal` and `column IN (literals)` joined by AND; anything else is `None`.
+fn collect(
+    table: &Table,
+    alias: Option<&str>,
+    condition: &Expr,
+    fixed: &mut Vec<(u32, Vec<Value>)>,
+) -> Option<()> {
+    let mut push = |column: &Expr, values: Vec<Value>| {
+        let (at, _) = column_of(table, alias, column)?;
+        let column = table.columns.get(at)?;
+        if fixed.iter().any(|(id, _)| *id == column.id) {
+            return None;
+        }
+        fixed.push((column.id, values));
+        Some(())
+    };
+    match condition {
+        Expr::Nested(inner) => collect(table, alias, inner, fixed),
+        Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+            collect(table, alias, left, fixed)?;
+            collect(table, alias, right, fixed)
+        }
+        Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
+            let (column, other) = match literal(right) {
+                Some(value) => (left, value),
+                None => (right, literal(left)?),
+            };
+            let (_, ty) = column_of(table, alias, column)?;
+            push(column, vec![exact(other, ty)?])
+        }
+        Expr::InList { expr, list, negated: false } => {
+            let (_, ty) = column_of(table, alias, expr)?;
+            let values =
+                list.iter().map(|item| exact(literal(item)?, ty)).collect::<Option<_>>()?;
+            push(expr, values)
+        }
+        _ => None,
+    }
+}
+
+/// A column of the table that an expression names.
+fn column_of(table: &Table, alias: Option<&str>, expr: &Expr) -> Option<(usize, ColumnType)> {
+    let (qualifier, name) = match expr {
+        Expr::Identifier(ident) => (None, ident),
+        Expr::CompoundIdentifier(idents) => match &idents[..] {
+            [table, name] => (Some(table.value.to_lowercase()), name),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let own = alias.map_or_else(|| table.name.to_lowercase(), str::to_owned);
+    if qualifier.is_some_and(|qualifier| qualifier != own) {
+        return None;
+    }
+    let named = table.column_named(&name.value).filter(|(_, column)| !column.hidden);
+    named.map(|(at, column)| (at, column.ty))
+}
+
+/// A literal that compares with the column as itself; conversions are left to the planner.
+fn exact(value: Value, ty: ColumnType) -> Option<Value> {
+    let (low, high) = ty.int_range().unwrap_or((0, 0));
+    let within = |n: i128| (low..=high).contains(&n);
+    match (ty, value) {
+        (ColumnType::Int { unsigned: false, .. }, Value::Int(n)) if within(n.into()) => {
+            Some(Value::Int(n))
+        }
+        (ColumnType::Int { unsigned: true, .. }, Value::Int(n)) if within(n.into()) => {
+            u64::try_from(n).ok().map(Value::UInt)
+        }
+        (ColumnType::Int { unsigned: true, .. }, Value::UInt(n)) if within(n.into()) => {
+            Some(Value::UInt(n))
+        }
+        (ty, Value::String(text)) if ty.is_text() => Some(Value::String(text)),
+        (
+            ColumnType::Binary(_) | ColumnType::Varbinary(_) | ColumnType::Blob(_),
+            Value::Bytes(bytes),
+        ) => Some(Value::Bytes(bytes)),
+        (
+            ColumnType::Binary(_) | ColumnType::Varbinary(_) | ColumnType::Blob(_),
+            Value::String(text),
+        ) => Some(Value::Bytes(text.into_bytes())),
+        (ColumnType::Date, Value::String(text)) => {
+            let us = values::temporal::parse_datetime(&text)?;
+            let days = us.div_euclid(values::temporal::DAY_US);
+            (us.rem_euclid(values::temporal::DAY_US) == 0).then_some(())?;
+            i32::try_from(days).ok().map(Value::Date)
+        }
+        (ColumnType::DateTime(_), Value::String(text)) => {
+            values::temporal::parse_datetime(&text).map(Value::DateTime)
+        }
+        _ => None,
+    }
+}
+
+/// The rows that a look-up finds, each with its record key.
+pub(in crate::session) async fn find(
+    table: &Table,
+    reader: &Reader,
+    lookup: Lookup,
+) -> SqlResult<Vec<(Vec<u8>, Vec<Value>)>> {
+    let keys = match lookup {
+        Lookup::Records(keys) => keys,
+        Lookup::Entries(index, keys) => reader
+            .get(keys)
+            .await?
+            .iter()
+            .map(|(key, value)| key::record_of_index_entry(table, &index, key, value))
+            .collect::<types::Result<Vec<_>>>()?,
+    };
+    let mut rows = Vec::with_capacity(keys.len());
+    for (key, stored) in reader.get(keys).await? {
+        let row = row::decode(table, &stored)?;
+        rows.push((key, row));
+    }
+    Ok(rows)
+}
+
+impl Session {
+    /// Answers a SELECT that is a look-up by key of plain columns; `None` if it is more. Rows are
+    /// locked if a way to find them is given that does.
+    pub(in crate::session) async fn point_select(
+        &mut self,
+        query: &Query,
+        locking: Option<&Finding>,
+    ) -> SqlResult<Option<Reply>> {
+        let Some(select) = plain_select(query) else { return Ok(None) };
+        let simple = select.distinct.is_none()
+            && select.having.is_none()
+            && select.named_window.is_empty()
+            && select.into.is_none()
+            && select.optimizer_hints.is_empty()
+            && matches!(&select.group_by, GroupByExpr::Expressions(e, m) if e.is_empty() && m.is_empty());
+        let (Some(condition), Some((name, alias)), true) =
+            (&select.selection, single(&select.from), simple)
+        else {
+            return Ok(None);
+        };
+        let Ok(name) = table_name(name, &self.database) else { return Ok(None) };
+        if !self.read_engines().0 || crate::info::is_virtual(&name.database) {
+            return Ok(None);
+        }
+        let (finding, catalog) = match locking {
+            Some(finding) => (finding.clone(), self.engine.storage.catalog().await?),
+            None => {
+                let (reader, catalog) = self.reader().await?;
+                (Finding::Read(reader), catalog)
+            }
+        };
+        let table = tables::readable(&catalog, &name.database, &name.table, finding.ts())?;
+        let Some(wanted) = wanted(&table, alias.as_deref(), &select.projection)? else {
+            return Ok(None);
+        };
+        let lookup = lookup(&table, alias.as_deref(), condition, finding.ts());
+        let Some(lookup) = lookup else { return Ok(None) };
+        let rows = self.look_up(&table, &finding, lookup).await?;
+        let positions: Vec<usize> = wanted.iter().map(|(at, _)| *at).collect();
+        let mut builder = ColumnsBuilder::new(&table, &positions)?;
+        for (_, row) in &rows {
+            builder.push(row)?;
+        }
+        let columns = wanted
+            .into_iter()
+            .filter_map(|(at, name)| described(&table, alias.as_deref(), at, name))
+            .collect();
+        let batch = builder.finish()?;
+        let batches = Box::pin(futures::stream::iter([Ok(batch)]));
+        Ok(Some(Reply::Rows { columns, batches, warnings: WarningCount::default() }))
+    }
+}
+
+/// Positions and displayed names of a select list of plain columns; `None` if it is more.
+fn wanted(
+    table: &Arc<Table>,
+    alias: Option<&str>,
+    projection: &[SelectItem],
+) -> SqlResult<Option<Vec<(usize, String)>>> {
+    let mut wanted = Vec::new();
+    for item in projection {
+        let (expr, shown) = match item {
+            SelectItem::Wildcard(options) if options.opt_exclude.is_none() => {
+                let visible = table.columns.iter().enumerate().filter(|(_, column)| !column.hidden);
+                wanted.extend(visible.map(|(at, column)| (at, column.name.clone())));
+                continue;
+            }
+            SelectItem::UnnamedExpr(expr) => (expr, None),
+            SelectItem::ExprWithAlias { expr, alias } => (expr, Some(alias.value.clone())),
+            _ => return Ok(None),
+        };
+        let written = match expr {
+            Expr::Identifier(ident) => &ident.value,
+            Expr::CompoundIdentifier(idents) => match idents.last() {
+                Some(ident) => &ident.value,
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        match column_of(table, alias, expr) {
+            Some((at, _)) => wanted.push((at, shown.unwrap_or_else(|| written.clone()))),
+            None if matches!(expr, Expr::Identifier(_)) => {
+                return Err(no_column(written, "field list"));
+            }
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(wanted))
+}
+
+fn described(table: &Table, alias: Option<&str>, at: usize, name: String) -> Option<ResultColumn> {
+    let column = table.columns.get(at)?;
+    let leads = |index: &&Index| index.columns.first() == Some(&column.id);
+    let (unique, multiple): (Vec<&Index>, Vec<&Index>) = table
+        .indexes
+        .iter()
+        .filter(leads)
+        .partition(|index| index.unique && index.columns.len() == 1);
+    Some(ResultColumn {
+        name,
+        org_name: column.name.clone(),
+        table: alias.map_or_else(|| table.name.clone(), str::to_owned),
+        org_table: table.name.clone(),
+        database: table.database.clone(),
+        ty: Some(column.ty),
+        decimals: None,
+        nullable: column.nullable,
+        primary_key: table.primary_key.contains(&column.id),
+        unique_key: !unique.is_empty(),
+        multiple_key: !multiple.is_empty(),
+        auto_increment: column.auto_increment,
+    })
+}

@@ -1,0 +1,508 @@
+//! SELECT: routed to rows or columns, run, streamed; and EXPLAIN of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::record_batch::RecordBatch;
+use binder::{PlannedSelect, QueryContext, TableResolver, short};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
+use datafusion::physical_plan::{ExecutionPlan, displayable};
+use execution::BatchStream;
+use execution::analytic::AnalyticQuery;
+use execution::threads;
+use functions::warnings::{self, ExprWarnings};
+use futures::{StreamExt, TryStreamExt};
+use placement::api::Catalog;
+use sqlparser::ast::{Query, Select, SetExpr, TableFactor, Visitor};
+use syntax::canonical::canonical;
+use syntax::hints::{self, Hints};
+use syntax::names::{self, TableName, tables_of};
+use syntax::statement::Stmt;
+use syntax::walk::walk;
+use types::{Column, ColumnType, SchemaVersion, SnapshotToken, TableId, Timestamp, Value};
+use values::column::ResultColumn;
+use values::error::{SqlError, SqlResult, unsupported};
+
+use super::columns::Answer;
+use super::tables::{Tables, stored};
+use super::user_variables::without_assignments;
+use crate::access;
+use crate::engine::Engine;
+use crate::reader::Reader;
+use crate::result::{Reply, WarningCount};
+use crate::router::{self, QueryFacts, Route, TableFacts};
+use crate::session::transaction::locking::Locked;
+use crate::session::{Session, impossible};
+
+/// A plan for rows.
+pub(super) struct Optimized {
+    plan: LogicalPlan,
+    /// Plans what is left to plan.
+    state: Arc<SessionState>,
+    /// For each stored table, whether every scan of it reads only a part.
+    narrow: BTreeMap<TableName, bool>,
+}
+
+impl Optimized {
+    /// Whether it reads every stored table by key or by a small range.
+    pub(super) fn reads_little(&self) -> bool {
+        self.narrow.values().all(|narrow| *narrow)
+    }
+}
+
+/// A query that is planned and routed.
+pub(in crate::session) struct Prepared {
+    pub(in crate::session) planned: PlannedSelect,
+    /// What rows would run; none yet where columns are sure to answer, which optimise it themselves.
+    optimized: Option<Optimized>,
+    /// The warnings of its expressions.
+    expr_warnings: Arc<ExprWarnings>,
+    pub(super) route: Route,
+    text: String,
+    reader: Reader,
+    catalog: Arc<Catalog>,
+    /// The stored tables that it names.
+    described: Vec<(TableId, SchemaVersion)>,
+}
+
+impl Session {
+    /// SELECT.
+    pub(in crate::session) async fn select(
+        &mut self,
+        mut query: Query,
+        parameters: &[Value],
+    ) -> SqlResult<Reply> {
+        // Columns are called what the client wrote, never what a variable or a token was.
+        let displayed = names::displayed(&query);
+        self.assign_items(&mut query, parameters).await?;
+        if !query.locks.is_empty() {
+            self.check_no_view_is_locked(&query).await?;
+        }
+        self.inline(&mut query, parameters).await?;
+        let mut source = None;
+        if !query.locks.is_empty()
+            && let Some(open) = self.enclosing().await?
+        {
+            // Finding rows to lock gives no warnings: the query itself will.
+            let expr_warnings = self.take_expr_warnings();
+            let locked = self.locking_select(&mut query, &open).await;
+            self.put_expr_warnings(expr_warnings);
+            match locked? {
+                Locked::Answer(reply) => return Ok(reply),
+                Locked::Read(reader, catalog) => {
+                    source = Some((self.kept_as_is(reader).await?, catalog));
+                }
+            }
+        } else if let Some(reply) = self.point_select(&query, None).await? {
+            return Ok(reply);
+        }
+        let source = match source {
+            Some(source) => source,
+            None => self.reader().await?,
+        };
+        let again = query.clone();
+        let mut prepared = Box::new(self.plan_from(query, source).await?);
+        if let Some(why) = &prepared.route.refused {
+            return Err(SqlError::new(1815, b"HY000", why.clone()));
+        }
+        for warning in &prepared.route.warnings {
+            self.warn(1815, warning.clone());
+        }
+        if prepared.route.engine == hints::Engine::Columns {
+            prepared = match Box::pin(self.by_columns(again, prepared, &displayed)).await? {
+                Answer::Columns(reply) => return Ok(reply),
+                Answer::Rows(prepared) => prepared,
+            };
+        }
+        let mut columns = prepared.planned.columns.clone();
+        binder::rename(&mut columns, &displayed);
+        let plan = self.physical(&mut prepared).await?;
+        Ok(Reply::Rows { columns, batches: self.rows(plan)?, warnings: WarningCount::default() })
+    }
+
+    /// Columns of a query's result, without running it.
+    pub(in crate::session) async fn columns_of(
+        &mut self,
+        mut query: Query,
+        parameters: &[Value],
+    ) -> SqlResult<Vec<ResultColumn>> {
+        let displayed = names::displayed(&query);
+        without_assignments(&mut query);
+        self.inline_values(&mut query, parameters).await?;
+        Self::describe_calls(&mut query);
+        let mut columns = self.plan(query).await?.planned.columns;
+        binder::rename(&mut columns, &displayed);
+        Ok(columns)
+    }
+
+    /// Batches of a query over rows, whatever the router would say: for INSERT … SELECT and DML.
+    pub(in crate::session) async fn batches_from_rows(
+        &self,
+        query: Query,
+        tables: &dyn TableResolver,
+    ) -> SqlResult<(Vec<ResultColumn>, BatchStream)> {
+        let (context, state) = (self.context(), &self.engine.state);
+        let planning = binder::plan_query(query, &context, state, tables);
+        let listening = self.listening();
+        let mut planned = match &listening {
+            Some(expr_warnings) => warnings::listen_async(expr_warnings, planning).await?,
+            None => planning.await?,
+        };
+        planned.plan = binder::written(planned.plan)?;
+        if let Some(expr_warnings) = &listening {
+            planned.plan = warnings::attach_to_plan(planned.plan, expr_warnings)?;
+        }
+        let plan = state.create_physical_plan(&planned.plan).await?;
+        Ok((planned.columns, self.rows(plan)?))
+    }
+
+    async fn plan(&mut self, query: Query) -> SqlResult<Prepared> {
+        let source = self.reader().await?;
+        // Nobody gets an answer of it, nor the warnings of its constants.
+        let expr_warnings = self.take_expr_warnings();
+        let prepared = self.plan_from(query, source).await;
+        self.put_expr_warnings(expr_warnings);
+        prepared
+    }
+
+    pub(super) async fn plan_from(
+        &mut self,
+        query: Query,
+        (reader, catalog): (Reader, Arc<Catalog>),
+    ) -> SqlResult<Prepared> {
+        let tables = Tables {
+            engine: self.engine.clone(),
+            catalog: catalog.clone(),
+            reader: reader.clone(),
+            rights: self.known_rights(),
+        };
+        let (context, expr_warnings) = (self.context(), self.expr_warnings());
+        let names = tables_of(&query, &context.database)?;
+        let aliases = aliases(&query, &context.database);
+        let mut hints = BTreeMap::new();
+        for comment in hints_of(&query) {
+            hints.extend(comment.engines);
+            if let Some(unknown) = comment.unknown {
+                let text = format!("Optimizer hint syntax error near '{unknown} */' at line 1");
+                self.warn(1064, text);
+            }
+        }
+        let locking = !query.locks.is_empty();
+        let text = canonical(&query);
+        let planning = binder::plan_query(query, &context, &self.engine.state, &tables);
+        let mut planned = warnings::listen_async(&expr_warnings, planning).await?;
+        planned.plan = warnings::attach_to_plan(planned.plan, &expr_warnings)?;
+        let named = |name: &TableName| catalog.table_named(&name.database, &name.table);
+        let described = names.iter().filter_map(named).map(|table| (table.id, table.version));
+        let described = described.collect();
+        let mut facts = Vec::new();
+        for name in &names {
+            facts.push(self.table_facts(name, &catalog, &reader, &aliases).await);
+        }
+        let (rows_allowed, columns_allowed) = self.read_engines();
+        let tier = self.engine.analytic.is_some();
+        let fallback = self.falls_back();
+        let mut facts = QueryFacts {
+            tables: facts,
+            hints,
+            rows_allowed,
+            columns_allowed,
+            locking,
+            tier,
+            fallback,
+        };
+        let mut optimized = None;
+        if !router::is_sure_of_columns(&facts) {
+            let found = self.optimize(&planned.plan, &catalog, reader.ts(), &expr_warnings)?;
+            for (table, name) in facts.tables.iter_mut().zip(&names) {
+                table.narrow = found.narrow.get(name).copied().unwrap_or(false);
+            }
+            optimized = Some(found);
+        }
+        let route = router::route(&facts);
+        Ok(Prepared { planned, optimized, expr_warnings, route, text, reader, catalog, described })
+    }
+
+    /// The plan, optimised for what it is.
+    fn optimize(
+        &self,
+        plan: &LogicalPlan,
+        catalog: &Catalog,
+        ts: Timestamp,
+        expr_warnings: &ExprWarnings,
+    ) -> SqlResult<Optimized> {
+        let Engine { state, short, .. } = &self.engine;
+        let before = expr_warnings.count();
+        if short::is_chain(plan)? {
+            let plan = short.optimize(plan)?;
+            let narrow = narrow(&plan, catalog, ts)?;
+            if narrow.values().all(|narrow| *narrow) {
+                return Ok(Optimized { plan, state: short.clone(), narrow });
+            }
+        }
+        // Constants are computed while a plan is optimised: now once more.
+        expr_warnings.forget_from(before);
+        let plan = state.optimize(plan)?;
+        let narrow = narrow(&plan, catalog, ts)?;
+        Ok(Optimized { plan, state: state.clone(), narrow })
+    }
+
+    async fn table_facts(
+        &self,
+        name: &TableName,
+        catalog: &Catalog,
+        reader: &Reader,
+        aliases: &BTreeMap<TableName, Vec<String>>,
+    ) -> TableFacts {
+        let table = stored(catalog, &name.database, &name.table).ok();
+        let replicas = table.as_ref().map_or(0, |table| table.columnar_replicas);
+        let available = match (&table, &self.engine.analytic) {
+            (Some(table), Some(analytic)) if replicas > 0 => analytic.available(table.id).await,
+            _ => false,
+        };
+        let written = match &table {
+            Some(table) => reader.has_written(table.id).await,
+            None => false,
+        };
+        let mut names = aliases.get(name).cloned().unwrap_or_default();
+        names.push(name.table.clone());
+        TableFacts {
+            name: format!("{}.{}", name.database, name.table),
+            aliases: names,
+            stored: table.is_some(),
+            replicas,
+            available,
+            complete: table.is_some_and(|table| catalog.complete_columns.contains(&table.id)),
+            written,
+            narrow: false,
+        }
+    }
+
+    /// Engines that the session allows: rows, columns.
+    pub(super) fn read_engines(&self) -> (bool, bool) {
+        let ours = self.variables.get("isobar_read_engines").unwrap_or_default();
+        let tidbs = self.variables.get("tidb_isolation_read_engines").unwrap_or_default();
+        let ((rows, columns), (tikv, tiflash)) = (router::allowed(&ours), router::allowed(&tidbs));
+        (rows && tikv, columns && tiflash)
+    }
+
+    async fn physical(&self, prepared: &mut Prepared) -> SqlResult<Arc<dyn ExecutionPlan>> {
+        let Optimized { plan, state, .. } = self.optimized(prepared)?;
+        Ok(state.query_planner().create_physical_plan(plan, &**state).await?)
+    }
+
+    /// What rows would run, made now where nobody needed it before.
+    pub(super) fn optimized<'a>(&self, prepared: &'a mut Prepared) -> SqlResult<&'a Optimized> {
+        let Prepared { planned, optimized, expr_warnings, reader, catalog, .. } = prepared;
+        match optimized {
+            Some(optimized) => Ok(optimized),
+            None => {
+                let made = self.optimize(&planned.plan, catalog, reader.ts(), expr_warnings)?;
+                Ok(optimized.insert(made))
+            }
+        }
+    }
+
+    fn rows(&self, plan: Arc<dyn ExecutionPlan>) -> SqlResult<BatchStream> {
+        let stream = threads::run(plan, self.engine.state.task_ctx())?;
+        Ok(Box::pin(stream.map_err(SqlError::from)))
+    }
+
+    /// Runs a query on columns; an error means that no row was seen yet.
+    pub(in crate::session) async fn on_columns(
+        &self,
+        prepared: &Prepared,
+    ) -> SqlResult<BatchStream> {
+        let analytic =
+            self.engine.analytic.clone().ok_or_else(|| impossible("columns without a tier"))?;
+        let answer = analytic.query(self.analytic_query(prepared)).await?;
+        let mut batches = answer.batches;
+        // The first batch is awaited here: until it comes, others may still answer.
+        let first = match batches.next().await {
+            Some(first) => Some(first?),
+            None => None,
+        };
+        // Until the last row, this node reports to placement that the reader's snapshot is in use. A
+        // lease would cost two entries of a log whose syncs the online path waits for.
+        let reader = prepared.reader.clone();
+        let batches = futures::stream::iter(first.map(Ok)).chain(batches).map(move |batch| {
+            _ = &reader;
+            batch
+        });
+        Ok(Box::pin(batches))
+    }
+
+    fn analytic_query(&self, prepared: &Prepared) -> AnalyticQuery {
+        let context = QueryContext {
+            catalog_version: prepared.catalog.version,
+            tables: prepared.described.clone(),
+            ..self.context()
+        };
+        let token = match self.snapshot {
+            Some(token) => token,
+            None => SnapshotToken::without_lease(prepared.reader.ts()),
+        };
+        AnalyticQuery { sql: prepared.text.clone(), token, context }
+    }
+
+    /// EXPLAIN [ANALYZE].
+    pub(in crate::session) async fn explain(
+        &mut self,
+        statement: Stmt,
+        analyze: bool,
+        parameters: &[Value],
+    ) -> SqlResult<Reply> {
+        let lines = match statement {
+            Stmt::Query(mut query) => {
+                if !analyze {
+                    Self::describe_calls(&mut *query);
+                }
+                self.inline(&mut *query, parameters).await?;
+                let mut prepared = self.plan(*query).await?;
+                self.explain_lines(&mut prepared, analyze).await?
+            }
+            Stmt::Insert(_) | Stmt::Update(_) | Stmt::Delete(..) if !analyze => {
+                vec!["written through rows".into()]
+            }
+            _ => return Err(unsupported("EXPLAIN of this statement")),
+        };
+        let rows = lines.into_iter().map(|line| vec![Value::String(line)]).collect();
+        let column = Column {
+            id: 1,
+            name: "EXPLAIN".into(),
+            ty: ColumnType::Text(u32::MAX),
+            nullable: false,
+            default: None,
+            original: None,
+            auto_increment: false,
+            on_update_now: false,
+            hidden: false,
+            comment: String::new(),
+        };
+        crate::info::Listing { columns: vec![column], rows }.reply()
+    }
+
+    async fn explain_lines(
+        &mut self,
+        prepared: &mut Prepared,
+        analyze: bool,
+    ) -> SqlResult<Vec<String>> {
+        let mut lines = Vec::new();
+        for (table, why) in &prepared.route.reasons {
+            lines.push(format!("{table}: {} ({why})", prepared.route.engine));
+        }
+        lines.extend(prepared.route.warnings.iter().map(|w| format!("warning: {w}")));
+        lines.extend(prepared.route.refused.iter().map(|why| format!("refused: {why}")));
+        if prepared.route.engine == hints::Engine::Columns {
+            let analytic =
+                self.engine.analytic.clone().ok_or_else(|| impossible("columns without a tier"))?;
+            match analytic.explain(self.analytic_query(prepared), analyze).await {
+                Ok(plan) => {
+                    lines.extend(plan);
+                    return Ok(lines);
+                }
+                Err(error) if self.rows_may_answer(prepared)? => {
+                    lines.push(format!("columns failed, rows answer: {}", error.message));
+                }
+                Err(error) if analyze => return Err(self.not_scanned(error)),
+                Err(error) => {
+                    let error = self.not_scanned(error);
+                    lines.push(format!("columns fail with {}: {}", error.code, error.message));
+                    return Ok(lines);
+                }
+            }
+        }
+        let plan = self.physical(prepared).await?;
+        if !analyze {
+            lines.extend(text(&displayable(plan.as_ref()).indent(false).to_string()));
+            return Ok(lines);
+        }
+        let began = Instant::now();
+        let mut batches = self.rows(plan.clone())?;
+        let mut count = 0;
+        while let Some(batch) = batches.try_next().await? {
+            count += RecordBatch::num_rows(&batch);
+        }
+        lines.push(format!("{count} rows in {} ms", began.elapsed().as_millis()));
+        let measured = DisplayableExecutionPlan::with_metrics(plan.as_ref());
+        lines.extend(text(&measured.indent(false).to_string()));
+        Ok(lines)
+    }
+}
+
+fn text(plan: &str) -> Vec<String> {
+    plan.lines().map(str::to_owned).collect()
+}
+
+/// For each stored table of a plan, whether every scan of it reads only a part.
+fn narrow(
+    plan: &LogicalPlan,
+    catalog: &Catalog,
+    ts: Timestamp,
+) -> SqlResult<BTreeMap<TableName, bool>> {
+    let mut narrow: BTreeMap<TableName, bool> = BTreeMap::new();
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            let name = TableName {
+                database: scan.table_name.schema().unwrap_or_default().to_owned(),
+                table: scan.table_name.table().to_owned(),
+            };
+            if let Some(table) = catalog.table_named(&name.database, &name.table) {
+                let is = access::choose(table, &scan.filters, ts).is_narrow();
+                narrow.entry(name).and_modify(|all| *all &= is).or_insert(is);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(narrow)
+}
+
+/// The aliases that tables go by in a query.
+fn aliases(query: &Query, database: &str) -> BTreeMap<TableName, Vec<String>> {
+    struct Aliases<'a>(&'a str, BTreeMap<TableName, Vec<String>>);
+    impl Visitor for Aliases<'_> {
+        type Break = ();
+        fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> std::ops::ControlFlow<()> {
+            if let TableFactor::Table { name, alias: Some(alias), .. } = factor
+                && let Ok(name) = names::table_name(name, self.0)
+            {
+                self.1.entry(name).or_default().push(alias.name.value.to_lowercase());
+            }
+            std::ops::ControlFlow::Continue(())
+        }
+    }
+    let mut found = Aliases(database, BTreeMap::new());
+    _ = walk(query, &mut found);
+    found.1
+}
+
+/// The hints of a query and its parts, comment by comment.
+fn hints_of(query: &Query) -> Vec<Hints> {
+    struct Comments(Vec<Hints>);
+    impl Visitor for Comments {
+        type Break = ();
+        fn pre_visit_select(&mut self, select: &Select) -> std::ops::ControlFlow<()> {
+            self.0.extend(select.optimizer_hints.iter().map(|hint| hints::parse(&hint.text)));
+            std::ops::ControlFlow::Continue(())
+        }
+    }
+    let mut comments = Comments(Vec::new());
+    _ = walk(query, &mut comments);
+    comments.0
+}
+
+/// Whether a query is one plain SELECT; it may lock what it reads.
+pub(in crate::session) fn plain_select(query: &Query) -> Option<&Select> {
+    let bare = query.with.is_none()
+        && query.order_by.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none();
+    match &*query.body {
+        SetExpr::Select(select) if bare => Some(select),
+        _ => None,
+    }
+}

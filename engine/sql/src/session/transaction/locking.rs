@@ -1,0 +1,515 @@
+//! Rows that statements of pessimistic transactions lock: found, locked, and seen as they are then.
+//!
+//! A row that was read and has changed before it was locked is read again; what comes out is one
+//! timestamp's rows, all of them locked. Gaps between rows are not locked. A locking read never
+//! goes to columns.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use placement::api::Catalog;
+use sqlparser::ast::{
+    BinaryOperator, Expr, GroupByExpr, Ident, LimitClause, LockClause, NonBlock, OrderBy,
+    OrderByKind, Query, SelectItem, SetExpr, TableFactor, TableWithJoins, Value as SqlValue,
+};
+use syntax::names::{parts, table_name};
+use syntax::{constant, parser};
+use types::{Table, Timestamp, Value, key, row};
+use values::error::{SqlError, SqlResult, unsupported};
+
+use crate::reader::Reader;
+use crate::result::Reply;
+use crate::rows;
+use crate::session::query::point::{Lookup, find, lookup};
+use crate::session::query::select::plain_select;
+use crate::session::query::tables::readable;
+use crate::session::write::matched_rows::Weight;
+use crate::session::{Open, Session, impossible};
+use crate::storage::{Acquired, Expect, Waiting};
+
+/// How often a statement reads rows that others change before it has locked them.
+pub(in crate::session) const READS: usize = 32;
+
+/// How a statement finds rows that it changes or locks.
+#[derive(Clone)]
+pub(in crate::session) enum Finding {
+    /// It reads them; conflicts show at commit.
+    Read(Reader),
+    /// It locks them, and sees them as they are then, as sure as what it expects of them says.
+    Lock(Open, Waiting, Expect),
+}
+
+impl Finding {
+    /// When it reads, for choosing tables and indexes: now, if it locks.
+    pub(in crate::session) fn ts(&self) -> Timestamp {
+        match self {
+            Finding::Read(reader) => reader.ts(),
+            Finding::Lock(..) => Timestamp::MAX,
+        }
+    }
+}
+
+/// A SELECT whose rows are locked.
+pub(in crate::session) enum Locked {
+    /// Its answer came with the locks.
+    Answer(Reply),
+    /// It is to be answered from here.
+    Read(Reader, Arc<Catalog>),
+}
+
+/// A table whose rows a SELECT locks, and the name it goes by there.
+struct Locking {
+    table: Arc<Table>,
+    name: String,
+}
+
+impl Session {
+    /// How a statement within a transaction finds rows.
+    pub(in crate::session) fn finding(&self, open: &Open) -> Finding {
+        match open.pessimistic {
+            true => Finding::Lock(open.clone(), self.row_wait(), Expect::Rows),
+            false => Finding::Read(Reader::Transaction(open.shared.clone(), open.ts)),
+        }
+    }
+
+    /// How long a statement waits for a row.
+    fn row_wait(&self) -> Waiting {
+        let seconds = self.variables.get("innodb_lock_wait_timeout");
+        let seconds = seconds.ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(50);
+        Waiting::For(seconds.saturating_mul(1_000))
+    }
+
+    /// What a statement reads besides the rows that it locks.
+    pub(in crate::session) async fn beside(&self, finding: &Finding) -> SqlResult<Reader> {
+        Ok(match finding {
+            Finding::Read(reader) => reader.clone(),
+            Finding::Lock(open, ..) => {
+                Reader::Transaction(open.shared.clone(), self.engine.storage.timestamp().await?)
+            }
+        })
+    }
+
+    /// Locks keys of a table.
+    pub(in crate::session) async fn acquire(
+        &self,
+        (open, waiting, expect): (&Open, Waiting, Expect),
+        table: &Arc<Table>,
+        keys: Vec<Vec<u8>>,
+        read_at: Option<Timestamp>,
+    ) -> SqlResult<Acquired> {
+        if keys.is_empty() {
+            return Ok(Acquired::default());
+        }
+        open.locking.store(true, Ordering::Release);
+        let mut guard = open.shared.lock().await;
+        let transaction = guard.as_mut().ok_or_else(|| impossible("the transaction has ended"))?;
+        let acquired = transaction.acquire(table, keys, waiting, read_at, expect).await;
+        acquired.map_err(|error| rows::error(error, std::slice::from_ref(table)))
+    }
+
+    /// The rows that a look-up by key finds, each with its record key.
+    pub(in crate::session) async fn look_up(
+        &self,
+        table: &Arc<Table>,
+        finding: &Finding,
+        lookup: Lookup,
+    ) -> SqlResult<Vec<(Vec<u8>, Vec<Value>)>> {
+        let by = match finding {
+            Finding::Read(reader) => return find(table, reader, lookup).await,
+            Finding::Lock(open, waiting, expect) => (open, *waiting, *expect),
+        };
+        let keys = match lookup {
+            Lookup::Records(keys) => keys,
+            Lookup::Entries(index, keys) => {
+                let entries = self.acquire(by, table, keys, None).await?.rows;
+                let entries = entries.iter().filter_map(|one| Some((&one.key, one.row.as_ref()?)));
+                entries
+                    .map(|(key, value)| key::record_of_index_entry(table, &index, key, value))
+                    .collect::<types::Result<Vec<_>>>()?
+            }
+        };
+        let mut found = Vec::with_capacity(keys.len());
+        for one in self.acquire(by, table, keys, None).await?.rows {
+            if let Some(stored) = one.row {
+                found.push((one.key, row::decode(table, &stored)?));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Rows that a plan finds, and the values computed beside them; locked, if they are to be.
+    pub(in crate::session) async fn found_by_plan(
+        &self,
+        query: Query,
+        catalog: &Arc<Catalog>,
+        finding: &Finding,
+        (table, weight): (&Arc<Table>, &Weight),
+    ) -> SqlResult<Vec<(Vec<Value>, Vec<Value>)>> {
+        let width = table.columns.len();
+        let (open, by) = match finding {
+            Finding::Read(reader) => {
+                return self.computed_by_plan(query, catalog, reader, width, weight).await;
+            }
+            Finding::Lock(open, waiting, expect) => (open, (open, *waiting, *expect)),
+        };
+        let (_, of_exprs) = self.warnings.mark();
+        for _ in 0..READS {
+            self.warnings.forget_expr_warnings(of_exprs);
+            let at = self.engine.storage.timestamp().await?;
+            let reader = Reader::Transaction(open.shared.clone(), at);
+            weight.clear();
+            let query = query.clone();
+            let found = self.computed_by_plan(query, catalog, &reader, width, weight).await?;
+            let keys = found.iter().map(|(row, _)| rows::record_key(table, row)).collect();
+            if self.acquire(by, table, keys, Some(at)).await?.newer.is_none() {
+                return Ok(found);
+            }
+        }
+        Err(restless(table))
+    }
+
+    /// Locks the rows of a SELECT … FOR UPDATE or FOR SHARE, which is taken for the former.
+    pub(in crate::session) async fn locking_select(
+        &mut self,
+        query: &mut Query,
+        open: &Open,
+    ) -> SqlResult<Locked> {
+        if self.snapshot.is_some() {
+            return Err(SqlError::new(
+                1792,
+                b"25006",
+                "Cannot lock rows at a snapshot of the past: SET isobar_snapshot = '' first",
+            ));
+        }
+        let catalog = self.engine.storage.catalog().await?;
+        let locks = std::mem::take(&mut query.locks);
+        let waiting = self.waiting_of(&locks);
+        let finding = match self.finding(open) {
+            Finding::Lock(open, ..) => Finding::Lock(open, waiting, Expect::Nothing),
+            read => read,
+        };
+        let reply = match &finding {
+            Finding::Lock(..) => self.point_select(query, Some(&finding)).await?,
+            Finding::Read(_) => None,
+        };
+        let locked = match reply {
+            Some(reply) => Locked::Answer(reply),
+            None => {
+                let reader = self.lock_rows(query, &locks, &catalog, &finding).await?;
+                Locked::Read(reader, catalog)
+            }
+        };
+        query.locks = locks;
+        Ok(locked)
+    }
+
+    fn waiting_of(&self, locks: &[LockClause]) -> Waiting {
+        let nonblock =
+            |kind: &NonBlock| locks.iter().any(|lock| lock.nonblock.as_ref() == Some(kind));
+        if nonblock(&NonBlock::SkipLocked) {
+            Waiting::Skip
+        } else if nonblock(&NonBlock::Nowait) {
+            Waiting::No
+        } else {
+            self.row_wait()
+        }
+    }
+
+    /// Locks every row that a query takes from its tables; gives what the query then is to read.
+    async fn lock_rows(
+        &self,
+        query: &mut Query,
+        locks: &[LockClause],
+        catalog: &Arc<Catalog>,
+        finding: &Finding,
+    ) -> SqlResult<Reader> {
+        let tables = self.locking_tables(query, locks, catalog, finding.ts())?;
+        let (open, waiting) = match finding {
+            Finding::Lock(open, waiting, _) => (Some(open), *waiting),
+            Finding::Read(_) => (None, Waiting::No),
+        };
+        if let (Finding::Read(reader), Some(lookup)) = (finding, by_key(query, &tables, finding)) {
+            let [one] = tables.as_slice() else { return Ok(reader.clone()) };
+            let found = find(&one.table, reader, lookup).await?;
+            let keys = found.into_iter().map(|(key, _)| key).collect();
+            self.lock_keys(finding, &one.table, keys, reader.ts()).await?;
+            return Ok(reader.clone());
+        }
+        let skip = waiting == Waiting::Skip;
+        if skip && tables.len() != 1 {
+            return Err(unsupported("SKIP LOCKED for more than one table"));
+        }
+        let search = search(query, &tables, skip)?;
+        for _ in 0..READS {
+            let reader = self.beside(finding).await?;
+            let width = tables.iter().map(|one| one.table.columns.len()).sum();
+            let weight = self.weight();
+            let search = search.clone();
+            let found = self.computed_by_plan(search, catalog, &reader, width, &weight).await?;
+            let mut newer = None;
+            let mut from = 0;
+            for one in &tables {
+                let to = from + one.table.columns.len();
+                let of_table = found.iter().filter_map(|(row, _)| row.get(from..to));
+                let rows: Vec<&[Value]> = of_table.filter(|row| is_row(&one.table, row)).collect();
+                from = to;
+                if skip {
+                    let Some(open) = open else { continue };
+                    let (got, late) = self.lock_free_rows(query, one, rows, open, &reader).await?;
+                    newer = newer.max(late);
+                    if newer.is_none() {
+                        restrict(query, one, &got);
+                    }
+                    continue;
+                }
+                let keys = rows.iter().map(|row| rows::record_key(&one.table, row)).collect();
+                newer = newer.max(self.lock_keys(finding, &one.table, keys, reader.ts()).await?);
+            }
+            if newer.is_none() {
+                return Ok(reader);
+            }
+        }
+        Err(tables.first().map_or_else(|| impossible("no table"), |one| restless(&one.table)))
+    }
+
+    /// Locks keys that were read at a timestamp; a newer version, if there is one.
+    async fn lock_keys(
+        &self,
+        finding: &Finding,
+        table: &Arc<Table>,
+        keys: Vec<Vec<u8>>,
+        at: Timestamp,
+    ) -> SqlResult<Option<Timestamp>> {
+        match finding {
+            Finding::Lock(open, waiting, expect) => {
+                Ok(self.acquire((open, *waiting, *expect), table, keys, Some(at)).await?.newer)
+            }
+            Finding::Read(Reader::Transaction(shared, _)) => {
+                let mut guard = shared.lock().await;
+                let transaction =
+                    guard.as_mut().ok_or_else(|| impossible("the transaction has ended"))?;
+                for key in keys {
+                    transaction.lock(table, key)?;
+                }
+                Ok(None)
+            }
+            Finding::Read(Reader::Snapshot(_)) => Ok(None),
+        }
+    }
+
+    /// SKIP LOCKED: locks rows in order until there are as many as the query wants.
+    async fn lock_free_rows<'a>(
+        &self,
+        query: &Query,
+        one: &Locking,
+        rows: Vec<&'a [Value]>,
+        open: &Open,
+        reader: &Reader,
+    ) -> SqlResult<(Vec<&'a [Value]>, Option<Timestamp>)> {
+        let wanted = limit_of(query).unwrap_or(usize::MAX);
+        let by = (open, Waiting::Skip, Expect::Nothing);
+        let (mut got, mut newer) = (Vec::new(), None);
+        let mut rest = rows.as_slice();
+        while got.len() < wanted && !rest.is_empty() {
+            let (now, later) = rest.split_at((wanted - got.len()).min(rest.len()));
+            rest = later;
+            let keys = now.iter().map(|row| rows::record_key(&one.table, row)).collect();
+            let acquired = self.acquire(by, &one.table, keys, Some(reader.ts())).await?;
+            newer = newer.max(acquired.newer);
+            let held: BTreeSet<Vec<u8>> = acquired.rows.into_iter().map(|row| row.key).collect();
+            let free = |row: &&&[Value]| held.contains(&rows::record_key(&one.table, row));
+            got.extend(now.iter().filter(free).copied());
+        }
+        Ok((got, newer))
+    }
+
+    /// The tables that a query's lock clauses mean: those of its FROM, or those named after OF.
+    fn locking_tables(
+        &self,
+        query: &Query,
+        locks: &[LockClause],
+        catalog: &Catalog,
+        ts: Timestamp,
+    ) -> SqlResult<Vec<Locking>> {
+        let SetExpr::Select(select) = &*query.body else {
+            return Err(unsupported("FOR UPDATE or FOR SHARE of a UNION"));
+        };
+        if query.with.is_some() {
+            return Err(unsupported("FOR UPDATE or FOR SHARE with a common table expression"));
+        }
+        let mut found = Vec::new();
+        for factor in factors(&select.from) {
+            let TableFactor::Table { name, alias, args: None, .. } = factor else { continue };
+            let name = table_name(name, &self.database)?;
+            if crate::info::is_virtual(&name.database) {
+                continue;
+            }
+            let table = readable(catalog, &name.database, &name.table, ts)?;
+            let alias = alias.as_ref().map(|alias| alias.name.value.to_lowercase());
+            let name = alias.unwrap_or_else(|| table.name.to_lowercase());
+            found.push(Locking { table, name });
+        }
+        let named: Vec<String> = locks
+            .iter()
+            .filter_map(|lock| parts(lock.of.as_ref()?).pop().map(|name| name.to_lowercase()))
+            .collect();
+        if locks.iter().any(|lock| lock.of.is_none()) {
+            return Ok(found);
+        }
+        if let Some(unknown) = named.iter().find(|name| !found.iter().any(|one| one.name == **name))
+        {
+            let text = format!("Unresolved table name '{unknown}' in locking clause.");
+            return Err(SqlError::new(3568, b"HY000", text));
+        }
+        found.retain(|one| named.contains(&one.name));
+        Ok(found)
+    }
+}
+
+pub(in crate::session) fn restless(table: &Table) -> SqlError {
+    SqlError::new(
+        1213,
+        b"40001",
+        format!(
+            "Deadlock found when trying to get lock; try restarting transaction: rows of '{}' \
+             changed {READS} times before they were locked",
+            table.name
+        ),
+    )
+}
+
+/// The rows that a query takes from one table, if it names them by their whole keys.
+fn by_key(query: &Query, tables: &[Locking], finding: &Finding) -> Option<Lookup> {
+    let (select, [one]) = (plain_select(query)?, tables) else { return None };
+    lookup(&one.table, Some(&one.name), select.selection.as_ref()?, finding.ts())
+}
+
+/// Every table and subquery of a FROM.
+pub(in crate::session) fn factors(from: &[TableWithJoins]) -> Vec<&TableFactor> {
+    let mut found = Vec::new();
+    let mut open: Vec<&TableWithJoins> = from.iter().collect();
+    while let Some(next) = open.pop() {
+        for factor in std::iter::once(&next.relation).chain(next.joins.iter().map(|j| &j.relation))
+        {
+            match factor {
+                TableFactor::NestedJoin { table_with_joins, .. } => open.push(table_with_joins),
+                factor => found.push(factor),
+            }
+        }
+    }
+    found
+}
+
+/// Whether values are a row of the table, not what an outer join puts in its place.
+pub(in crate::session) fn is_row(table: &Table, row: &[Value]) -> bool {
+    table.key_positions().iter().all(|at| row.get(*at).is_some_and(|value| !value.is_null()))
+}
+
+/// SELECT of every column of the tables to lock, for the rows that a query takes from them.
+fn search(query: &Query, tables: &[Locking], skip: bool) -> SqlResult<Query> {
+    let sqlparser::ast::Statement::Query(mut search) = parser::parse_sql("SELECT 1")? else {
+        return Err(impossible("SELECT 1 is no query"));
+    };
+    let (SetExpr::Select(of), SetExpr::Select(into)) = (&*query.body, &mut *search.body) else {
+        return Err(impossible("a locking read without SELECT"));
+    };
+    into.from.clone_from(&of.from);
+    into.selection.clone_from(&of.selection);
+    into.projection = tables
+        .iter()
+        .flat_map(|one| one.table.columns.iter().map(|column| named(one, &column.name)))
+        .map(SelectItem::UnnamedExpr)
+        .collect();
+    // Groups are made of all rows; and what an order is by must be there without the select list.
+    let plain = matches!(&of.group_by, GroupByExpr::Expressions(by, _) if by.is_empty())
+        && of.having.is_none()
+        && of.distinct.is_none()
+        && of.projection.iter().all(|item| match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_))
+            }
+            _ => true,
+        });
+    let order = query.order_by.as_ref();
+    if plain && order.is_none_or(|order| by_columns(order, tables)) {
+        search.order_by.clone_from(&query.order_by);
+        if !skip {
+            search.limit_clause.clone_from(&query.limit_clause);
+        }
+    }
+    Ok(*search)
+}
+
+fn named(one: &Locking, column: &str) -> Expr {
+    let path = vec![Ident::with_quote('`', &one.name), Ident::with_quote('`', column)];
+    Expr::CompoundIdentifier(path)
+}
+
+fn by_columns(order: &OrderBy, tables: &[Locking]) -> bool {
+    let known = |name: &str| tables.iter().any(|one| one.table.column_named(name).is_some());
+    match &order.kind {
+        OrderByKind::Expressions(by) => by.iter().all(|by| match &by.expr {
+            Expr::Identifier(name) => known(&name.value),
+            Expr::CompoundIdentifier(_) => true,
+            _ => false,
+        }),
+        OrderByKind::All(_) => false,
+    }
+}
+
+/// The number of a LIMIT without an offset.
+fn limit_of(query: &Query) -> Option<usize> {
+    match query.limit_clause.as_ref()? {
+        LimitClause::LimitOffset { limit: Some(limit), offset: None, limit_by }
+            if limit_by.is_empty() =>
+        {
+            match constant::literal(limit)? {
+                Value::Int(n) => usize::try_from(n).ok(),
+                Value::UInt(n) => usize::try_from(n).ok(),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Makes a query answer with these rows of a table only.
+fn restrict(query: &mut Query, one: &Locking, rows: &[&[Value]]) {
+    let positions = one.table.key_positions();
+    let equal = |row: &&[Value]| {
+        let column = |at: &usize| {
+            let (column, value) = (one.table.columns.get(*at)?, row.get(*at)?);
+            let (left, right) = (named(one, &column.name), constant::expression(value));
+            Some(joined(left, BinaryOperator::Eq, right))
+        };
+        let all = positions.iter().filter_map(column);
+        all.reduce(|left, right| joined(left, BinaryOperator::And, right))
+    };
+    let mut any: Vec<Expr> = rows.iter().filter_map(equal).collect();
+    // Pair by pair: a tree that is as deep as there are rows could not be planned.
+    while any.len() > 1 {
+        let mut halves = Vec::with_capacity(any.len().div_ceil(2));
+        let mut left = any.into_iter();
+        while let Some(first) = left.next() {
+            halves.push(match left.next() {
+                Some(second) => Expr::Nested(Box::new(joined(first, BinaryOperator::Or, second))),
+                None => first,
+            });
+        }
+        any = halves;
+    }
+    let nothing = || Expr::value(SqlValue::Boolean(false));
+    let only = Expr::Nested(Box::new(any.pop().unwrap_or_else(nothing)));
+    if let SetExpr::Select(select) = &mut *query.body {
+        let before = select.selection.take();
+        select.selection = Some(match before {
+            Some(before) => joined(Expr::Nested(Box::new(before)), BinaryOperator::And, only),
+            None => only,
+        });
+    }
+}
+
+fn joined(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
+}

@@ -1,0 +1,8 @@
+//! The transaction that statements belong to: its beginning and end, its savepoints, what it reads and
+//! what it locks.
+//!
+//! What is read or written is not decided here.
+
+pub(super) mod locking;
+mod reading;
+mod savepoint;

@@ -1,0 +1,43 @@
+//! Expressions and values on their way into a column of another type: what they are there.
+//!
+//! Literals and labels alone; everything else is the coercion's (`values::coerce`).
+
+use functions::labels::AS_NUMBER;
+use sqlparser::ast::Expr;
+use syntax::constant::{expression, number_of_bytes, plain_bytes};
+use syntax::tree::call;
+use types::{ColumnType, Value};
+use values::coerce::labels;
+
+/// An expression on its way into a column: a hexadecimal or bit literal as what it is there, a
+/// number or bytes, and the same to whatever reads it afterwards.
+pub(super) fn for_column(expr: Expr, ty: ColumnType) -> Expr {
+    let number = number_of_bytes(&expr, ty);
+    let value = number.or_else(|| plain_bytes(&expr).map(Value::Bytes));
+    match value {
+        Some(value) => expression(&value),
+        None => number_of_column(expr, ty),
+    }
+}
+
+/// A column on its way into a column of numbers: of ENUM or SET it is the number. Within anything
+/// else it is what that makes of it.
+pub(super) fn number_of_column(expr: Expr, ty: ColumnType) -> Expr {
+    match expr {
+        Expr::Nested(inner) => Expr::Nested(Box::new(number_of_column(*inner, ty))),
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) if ty.is_number() => {
+            call(AS_NUMBER, vec![expr])
+        }
+        other => other,
+    }
+}
+
+/// A value of one column on its way into another, as [`number_of_column`].
+pub(super) fn number_of_label(value: Value, from: Option<ColumnType>, to: ColumnType) -> Value {
+    match (value, from) {
+        (Value::String(text), Some(from)) if to.is_number() && from.labels().is_some() => {
+            Value::UInt(labels::number(from, &text))
+        }
+        (value, _) => value,
+    }
+}

@@ -1,0 +1,22 @@
+//! Statements that write rows: INSERT, UPDATE, DELETE and LOAD DATA, and rows of an import.
+//!
+//! Changes are computed first and written then, a statement all or nothing; no description of a table
+//! changes here.
+
+mod assigning;
+mod change;
+mod column_values;
+pub(super) mod derived;
+mod fitting;
+mod guard;
+mod hidden;
+pub(super) mod ingest;
+pub(super) mod insert;
+pub(super) mod joined;
+pub(super) mod load;
+pub(super) mod matched_rows;
+mod pending_changes;
+mod prior_assignments;
+pub(super) mod row_values;
+pub(super) mod statement;
+mod upsert;

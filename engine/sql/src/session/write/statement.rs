@@ -1,0 +1,385 @@
+//! Statements that write: their changes are computed first, then written into the transaction,
+//! statement by statement all or nothing.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlparser::ast::{Delete, Insert, MysqlInsertPriority, Update};
+use syntax::statement::Mode;
+use types::{Table, Value};
+use values::error::{SqlError, SqlResult, TABLE_CHANGED};
+
+use super::change;
+use super::joined;
+use super::upsert;
+use crate::result::{Done, Reply};
+use crate::rows;
+use crate::session::transaction::locking::Finding;
+use crate::session::{ATTEMPTS, DEADLOCK, Open, Session, impossible, pause};
+use crate::storage::{Expect, Waiting};
+
+/// A statement that writes.
+#[derive(Clone)]
+pub(in crate::session) enum Write {
+    /// INSERT.
+    Insert(Box<Insert>),
+    /// UPDATE.
+    Update(Box<Update>),
+    /// DELETE, and whether with IGNORE.
+    Delete(Box<Delete>, bool),
+}
+
+impl Write {
+    /// Whether rows of the same key decide what is written, not only whether it can be.
+    fn decides(&self) -> bool {
+        match self {
+            Write::Insert(insert) => upsert::meets(insert),
+            Write::Update(update) => update.or.is_some(),
+            Write::Delete(..) => false,
+        }
+    }
+
+    /// Whether it goes on with what it can, and warns of the rest.
+    fn ignores(&self) -> bool {
+        match self {
+            Write::Insert(insert) => insert.ignore,
+            Write::Update(update) => change::ignores(update),
+            Write::Delete(_, ignore) => *ignore,
+        }
+    }
+}
+
+/// Changes of one statement, computed and not yet written.
+pub(in crate::session) enum Changes {
+    /// New rows, and the first number given to one.
+    Insert { rows: Vec<Vec<Value>>, first_id: u64 },
+    /// Rows before and after.
+    Update { pairs: Vec<(Vec<Value>, Vec<Value>)> },
+    /// Rows that go.
+    Delete { rows: Vec<Vec<Value>> },
+}
+
+impl Changes {
+    /// Keys that must be free before.
+    fn taken(&self, table: &Table) -> types::Result<BTreeSet<Vec<u8>>> {
+        let mut keys = BTreeSet::new();
+        match self {
+            Changes::Insert { rows, .. } => {
+                for row in rows {
+                    keys.extend(rows::unique_keys(table, row)?);
+                }
+            }
+            Changes::Update { pairs } => {
+                for (old, new) in pairs {
+                    keys.extend(rows::newly_taken(table, old, new)?);
+                }
+            }
+            Changes::Delete { .. } => {}
+        }
+        Ok(keys)
+    }
+
+    /// Keys that rows give up, perhaps to others of the statement.
+    fn leaving(&self, table: &Table) -> types::Result<BTreeSet<Vec<u8>>> {
+        let mut keys = BTreeSet::new();
+        if let Changes::Update { pairs } = self {
+            for (old, _) in pairs {
+                keys.extend(rows::unique_keys(table, old)?);
+            }
+        }
+        Ok(keys)
+    }
+}
+
+impl Session {
+    /// Runs a statement that writes, within the open transaction or as one of its own.
+    pub(in crate::session) async fn write(
+        &mut self,
+        mut write: Write,
+        parameters: &[Value],
+    ) -> SqlResult<Reply> {
+        if self.snapshot.is_some() {
+            return Err(SqlError::new(
+                1792,
+                b"25006",
+                "Cannot execute statement in a READ ONLY transaction: SET isobar_snapshot = '' first",
+            ));
+        }
+        self.check_targets(&write).await?;
+        match &mut write {
+            Write::Insert(insert) => self.inline_for_rows(insert, parameters).await?,
+            Write::Update(update) => self.inline_for_rows(update, parameters).await?,
+            Write::Delete(delete, _) => self.inline_for_rows(delete, parameters).await?,
+        }
+        self.check_safe(&write, &self.engine.storage.catalog().await?)?;
+        self.listen_writing(write.ignores());
+        if let Some(open) = self.enclosing().await? {
+            return self.write_within(&write, &open, true).await;
+        }
+        if let Write::Insert(insert) = &write
+            && insert.priority == Some(MysqlInsertPriority::Delayed)
+        {
+            let statement = if insert.replace_into { "REPLACE" } else { "INSERT" };
+            self.warn(3005, format!("{statement} DELAYED is no longer supported. The statement was converted to {statement}."));
+        }
+        // What a row meets decides what is done with it: it is locked before it is looked at.
+        let deciding = write.decides();
+        let (said, generated) = (self.warnings.mark(), self.last_insert_id);
+        for attempt in 1.. {
+            // Of an attempt that was thrown away nothing stays.
+            self.warnings.back_to(said);
+            if attempt > 1 {
+                _ = self.adopt_assigned_id();
+                self.last_insert_id = generated;
+            }
+            // Who has lost once waits for rows in line with others from then on.
+            let optimistic = attempt == 1 && !deciding;
+            let mode = if optimistic { Mode::Optimistic } else { Mode::Pessimistic };
+            let open = self.begin(mode).await?;
+            if let Some(transaction) = open.shared.lock().await.as_mut() {
+                transaction.wait_for_rows(Duration::ZERO);
+            }
+            let written = self.write_within(&write, &open, false).await;
+            self.open = None;
+            let reply = match written {
+                Err(error)
+                    if matches!(error.code, DEADLOCK | TABLE_CHANGED) && attempt < ATTEMPTS =>
+                {
+                    drop(open);
+                    pause(attempt).await;
+                    continue;
+                }
+                written => written?,
+            };
+            let Some(transaction) = open.shared.lock().await.take() else { break };
+            let held = self.interrupts.hold();
+            let committed = transaction.commit().await;
+            drop(held);
+            match committed {
+                Ok(_) => return Ok(reply),
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
+                    if attempt > 1 {
+                        pause(attempt).await;
+                    }
+                }
+                Err(error) => {
+                    self.last_insert_id = generated;
+                    return Err(self.commit_error(error).await);
+                }
+            }
+        }
+        Err(impossible("a transaction ended on its own"))
+    }
+
+    async fn write_within(
+        &mut self,
+        write: &Write,
+        open: &Open,
+        explicit: bool,
+    ) -> SqlResult<Reply> {
+        let catalog = self.engine.storage.catalog().await?;
+        let finding = self.finding(open);
+        let weight = self.weight();
+        let (table, changes) = match write {
+            Write::Insert(insert) if upsert::meets(insert) => {
+                return self.insert_meeting(insert, &catalog, open, &finding).await;
+            }
+            Write::Insert(insert) => self.insert_rows(insert, &catalog, &finding).await?,
+            Write::Update(update) if joined::updates_joined(update) => {
+                return self.update_joined(update, &catalog, (open, &finding, explicit)).await;
+            }
+            Write::Delete(delete, _) if joined::deletes_joined(delete) => {
+                return self.delete_joined(delete, &catalog, (open, &finding, explicit)).await;
+            }
+            Write::Update(update) => self.update_pairs(update, &catalog, &finding, &weight).await?,
+            Write::Delete(delete, _) => {
+                self.delete_rows(delete, &catalog, &finding, &weight).await?
+            }
+        };
+        if let (Write::Update(update), Changes::Update { .. }) = (write, &changes)
+            && change::ignores(update)
+            && let Changes::Update { pairs } = changes
+        {
+            return self.update_ignoring(&table, pairs, open, &finding).await;
+        }
+        let explicit_id = match &changes {
+            Changes::Insert { rows, first_id: 0 } => given_number(&table, rows),
+            _ => 0,
+        };
+        let mut reply = self.write_changes(&table, changes, open, &finding, explicit).await?;
+        if let (Reply::Done(done), true) = (&mut reply, explicit_id > 0) {
+            done.last_insert_id = explicit_id;
+        }
+        Ok(reply)
+    }
+
+    /// Locks or looks up what stands in the way of changes, and writes them.
+    pub(super) async fn write_changes(
+        &mut self,
+        table: &Arc<Table>,
+        changes: Changes,
+        open: &Open,
+        finding: &Finding,
+        explicit: bool,
+    ) -> SqlResult<Reply> {
+        let owned = self.make_way(table, &changes, open, finding, explicit).await?;
+        self.apply(table, changes, open, &owned).await
+    }
+
+    /// Locks or looks up what stands in the way of changes; here other sessions are waited for.
+    pub(super) async fn make_way(
+        &self,
+        table: &Arc<Table>,
+        changes: &Changes,
+        open: &Open,
+        finding: &Finding,
+        explicit: bool,
+    ) -> SqlResult<rows::Owned> {
+        match finding {
+            Finding::Lock(open, waiting, _) => self.contend(table, changes, (open, *waiting)).await,
+            Finding::Read(_) => self.foresee(table, changes, open, explicit).await,
+        }
+    }
+
+    /// Locks what changes take or leave besides the rows themselves; a duplicate is reported at once.
+    async fn contend(
+        &self,
+        table: &Arc<Table>,
+        changes: &Changes,
+        (open, waiting): (&Open, Waiting),
+    ) -> SqlResult<rows::Owned> {
+        let mut keys = Vec::new();
+        let expect = match changes {
+            Changes::Insert { rows, .. } => {
+                for row in rows {
+                    keys.extend(rows::unique_keys(table, row)?);
+                }
+                Expect::NoRows
+            }
+            Changes::Update { pairs } => {
+                for (old, new) in pairs {
+                    keys.extend(rows::contested(table, old, new)?);
+                }
+                // Some are left, others taken.
+                Expect::Nothing
+            }
+            Changes::Delete { rows } => {
+                for row in rows {
+                    keys.extend(rows::unique_entries(table, row)?);
+                }
+                Expect::Rows
+            }
+        };
+        let acquired = self.acquire((open, waiting, expect), table, keys, None).await?.rows;
+        let taken = changes.taken(table)?;
+        let leaving = changes.leaving(table)?;
+        let live = acquired.iter().filter(|one| one.live && taken.contains(&one.key));
+        if let Some(one) = live.into_iter().find(|one| !leaving.contains(&one.key)) {
+            return Err(rows::duplicate(table, &one.key));
+        }
+        Ok(rows::Owned::of(acquired.into_iter().filter_map(|one| Some((one.key, one.row?)))))
+    }
+
+    /// Looks for what would stand in the way of changes. Within an explicit transaction a duplicate
+    /// is reported at once; alone, at commit.
+    async fn foresee(
+        &self,
+        table: &Arc<Table>,
+        changes: &Changes,
+        open: &Open,
+        explicit: bool,
+    ) -> SqlResult<rows::Owned> {
+        let guard = open.shared.lock().await;
+        let transaction = guard.as_ref().ok_or_else(|| impossible("the transaction has ended"))?;
+        let taken = changes.taken(table)?;
+        if explicit && !taken.is_empty() {
+            let present = transaction.get(taken.into_iter().collect()).await?;
+            let leaving = changes.leaving(table)?;
+            if let Some((key, _)) = present.iter().find(|(key, _)| !leaving.contains(key)) {
+                return Err(rows::duplicate(table, key));
+            }
+        }
+        Ok(match changes {
+            Changes::Insert { .. } => rows::Owned::default(),
+            Changes::Update { pairs } => {
+                let olds = pairs.iter().map(|(old, _)| old);
+                rows::Owned::find(transaction.as_ref(), table, olds).await?
+            }
+            Changes::Delete { rows } => {
+                rows::Owned::find(transaction.as_ref(), table, rows.iter()).await?
+            }
+        })
+    }
+
+    /// Writes computed changes, without waiting for other sessions; a failure takes back what was
+    /// written of them.
+    pub(super) async fn apply(
+        &mut self,
+        table: &Arc<Table>,
+        changes: Changes,
+        open: &Open,
+        owned: &rows::Owned,
+    ) -> SqlResult<Reply> {
+        let mut guard = open.shared.lock().await;
+        let transaction = guard.as_mut().ok_or_else(|| impossible("the transaction has ended"))?;
+        let before = transaction.savepoint();
+        let into = transaction.as_mut();
+        let written = match &changes {
+            Changes::Insert { rows, .. } => {
+                rows.iter().try_for_each(|row| rows::insert(into, table, row))
+            }
+            Changes::Delete { rows } => {
+                rows.iter().try_for_each(|row| rows::delete(into, table, row, owned))
+            }
+            Changes::Update { pairs } => pairs
+                .iter()
+                .filter(|(old, new)| old != new)
+                .try_for_each(|(old, new)| rows::update(into, table, old, new, owned)),
+        };
+        if let Err(error) = written {
+            transaction.rollback_to(before);
+            return Err(rows::error(error, std::slice::from_ref(table)));
+        }
+        drop(guard);
+        Ok(Reply::Done(self.summary(&changes)))
+    }
+
+    fn summary(&mut self, changes: &Changes) -> Done {
+        let warnings = self.warnings.count();
+        match changes {
+            Changes::Insert { rows, first_id } => {
+                if *first_id > 0 {
+                    self.last_insert_id = *first_id;
+                }
+                let count = rows.len();
+                let info = match count {
+                    0 | 1 => String::new(),
+                    _ => format!("Records: {count}  Duplicates: 0  Warnings: {warnings}"),
+                };
+                Done { affected_rows: count as u64, last_insert_id: *first_id, warnings: 0, info }
+            }
+            Changes::Update { pairs } => {
+                let found = pairs.len();
+                let changed = pairs.iter().filter(|(old, new)| old != new).count();
+                let info =
+                    format!("Rows matched: {found}  Changed: {changed}  Warnings: {warnings}");
+                let affected = if self.info.found_rows { found } else { changed };
+                Done { affected_rows: affected as u64, last_insert_id: 0, warnings: 0, info }
+            }
+            Changes::Delete { rows } => {
+                Done { affected_rows: rows.len() as u64, ..Done::default() }
+            }
+        }
+    }
+}
+
+/// The number that the last row was given by hand: the client gets it, LAST_INSERT_ID() does not.
+fn given_number(table: &Table, rows: &[Vec<Value>]) -> u64 {
+    let number = table.columns.iter().position(|c| c.auto_increment && !c.hidden);
+    match number.and_then(|number| rows.last()?.get(number)) {
+        Some(Value::Int(n)) => u64::try_from(*n).unwrap_or(0),
+        Some(Value::UInt(n)) => *n,
+        _ => 0,
+    }
+}
