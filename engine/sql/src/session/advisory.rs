@@ -61,7 +61,7 @@ impl Session {
             Some(advisory) => advisory.clone(),
             None => {
                 let owner = self.engine.storage.timestamp().await?.0;
-                let (engine, connection) = (self.engine.clone(), self.info.id);
+                let (engine, connection) = (self.engine.clone(), self.identity.connection());
                 let names = Mutex::default();
                 let advisory = Arc::new(Advisory { engine, connection, owner, names });
                 self.advisory.insert(advisory).clone()
@@ -101,7 +101,7 @@ impl Session {
         };
         let own = self.advisory.as_ref().is_some_and(|advisory| advisory.owner == hold.owner);
         // Before this process there may have been another one of the node, whose locks still last.
-        let here = hold.node == self.engine.node && hold.connection != self.info.id;
+        let here = hold.node == self.engine.node && hold.connection != self.identity.connection();
         let number = match own || here {
             true => hold.connection,
             false => hold.node << 32 | hold.connection,

@@ -1,17 +1,20 @@
-//! The warnings of a statement: its own, and those of its expressions.
+//! What a session says of its last statement: warnings, and what ROW_COUNT(), FOUND_ROWS() and
+//! LAST_INSERT_ID() give.
 //!
-//! Both are bounded by max_error_count, and counted beyond it. They stay until the next statement that
-//! is not a SHOW of them.
+//! Warnings are its own and those of its expressions; both are bounded by max_error_count, and
+//! counted beyond it. They stay until the next statement that is not a SHOW of them. It reads no
+//! variable: whoever calls says what is kept.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use datafusion::common::DFSchema;
-use datafusion::physical_expr::PhysicalExpr;
+use arrow::record_batch::RecordBatch;
+use execution::BatchStream;
 use functions::warnings::ExprWarnings;
-use sqlparser::ast::Expr;
-use values::error::SqlResult;
+use futures::{Stream, TryStreamExt};
+use values::error::{SqlError, SqlResult};
 
-use super::Session;
+use super::query::last_insert_id::AssignedId;
 use crate::result::WarningCount;
 
 /// A warning or note of the last statement.
@@ -25,27 +28,81 @@ pub struct Warning {
     pub message: String,
 }
 
-/// The warnings of a session's last statement.
-#[derive(Default)]
-pub(super) struct Warnings {
+/// What a session says of its last statement.
+pub(super) struct Diagnostics {
+    /// Warnings of the statement itself.
     own: Vec<Warning>,
-    /// How many of its own were not kept.
+    /// How many of these were not kept.
     dropped: u64,
-    /// The warnings of its expressions, if it has any expressions.
+    /// Where the warnings of its expressions go, if it listens to any.
     expr_warnings: Option<Arc<ExprWarnings>>,
     /// How many warnings, and errors among them, the statement before it had.
     before: (u64, u64),
+    /// What ROW_COUNT() gives.
+    row_count: i64,
+    /// What FOUND_ROWS() gives.
+    found_rows: Arc<AtomicU64>,
+    /// What SQL_CALC_FOUND_ROWS of the statement counts.
+    counted: Option<Arc<AtomicU64>>,
+    last_insert_id: u64,
+    /// What LAST_INSERT_ID(expr) assigned, and how much of it `last_insert_id` knows.
+    assigned_id: Arc<AssignedId>,
+    adopted: u64,
 }
 
-impl Warnings {
-    /// Begins those of another statement.
-    pub(super) fn begin(&mut self) {
-        *self = Warnings { before: self.counts(), ..Warnings::default() };
+impl Default for Diagnostics {
+    fn default() -> Self {
+        Diagnostics {
+            own: Vec::new(),
+            dropped: 0,
+            expr_warnings: None,
+            before: (0, 0),
+            row_count: -1,
+            found_rows: Arc::default(),
+            counted: None,
+            last_insert_id: 0,
+            assigned_id: Arc::default(),
+            adopted: 0,
+        }
+    }
+}
+
+impl Diagnostics {
+    /// Those of a session that begins anew. Plans of the one before go on assigning values where
+    /// they did.
+    pub(super) fn renewed(&self) -> Self {
+        let assigned_id = self.assigned_id.clone();
+        Diagnostics { adopted: assigned_id.count(), assigned_id, ..Diagnostics::default() }
     }
 
-    /// Adds one.
-    pub(super) fn push(&mut self, warning: Warning) {
-        self.own.push(warning);
+    /// Begins another statement; its warnings take the place of those before, unless it is a SHOW of
+    /// these.
+    pub(super) fn begin(&mut self, shows_warnings: bool) {
+        if !shows_warnings {
+            self.before = self.counts();
+            (self.own, self.dropped, self.expr_warnings) = (Vec::new(), 0, None);
+        }
+        // Rows of a SELECT LAST_INSERT_ID(n) are pulled after its answer.
+        _ = self.adopt_assigned_id();
+        self.counted = None;
+    }
+
+    // ---- warnings ---------------------------------------------------------------------------
+
+    /// Adds a warning.
+    pub(super) fn warn(&mut self, code: u16, message: impl Into<String>) {
+        self.own.push(Warning { level: "Warning", code, message: message.into() });
+    }
+
+    /// Adds a note.
+    pub(super) fn note(&mut self, code: u16, message: impl Into<String>) {
+        self.own.push(Warning { level: "Note", code, message: message.into() });
+    }
+
+    /// Adds the error that the statement ends with.
+    pub(super) fn error(&mut self, error: &SqlError) {
+        let (code, message) = (error.code, error.message.clone());
+        self.own.push(Warning { level: "Error", code, message });
     }
 
     /// Adds several.
@@ -53,14 +110,16 @@ impl Warnings {
         self.own.extend(warnings);
     }
 
-    /// How many of its own the statement has so far.
-    pub(super) fn len(&self) -> usize {
-        self.own.len()
+    /// Keeps no more of the statement's own than so many; the others still count.
+    pub(super) fn bound(&mut self, most: usize) {
+        let beyond = self.own.len().saturating_sub(most);
+        self.dropped += beyond as u64;
+        self.own.truncate(most);
     }
 
     /// How many there are so far: its own, and those of its expressions.
     pub(super) fn mark(&self) -> (usize, u64) {
-        (self.own.len(), self.expr_warnings.as_ref().map_or(0, |warnings| warnings.count()))
+        (self.own.len(), self.of_exprs())
     }
 
     /// Takes back all since a mark.
@@ -76,16 +135,33 @@ impl Warnings {
         }
     }
 
-    fn bound(&mut self, most: usize) {
-        let beyond = self.own.len().saturating_sub(most);
-        self.dropped += beyond as u64;
-        self.own.truncate(most);
+    /// Where the warnings of the statement's expressions go; made now if it did not listen yet.
+    pub(super) fn listen(&mut self, new: impl FnOnce() -> ExprWarnings) -> Arc<ExprWarnings> {
+        self.expr_warnings.get_or_insert_with(|| Arc::new(new())).clone()
+    }
+
+    /// Listens to the statement's expressions from now on; what they said before is forgotten.
+    pub(super) fn listen_anew(&mut self, expr_warnings: ExprWarnings) {
+        self.expr_warnings = Some(Arc::new(expr_warnings));
+    }
+
+    /// Listens to the statement's expressions no more, and forgets what they said.
+    pub(super) fn listen_no_more(&mut self) {
+        self.expr_warnings = None;
+    }
+
+    /// Where warnings of expressions go, if the statement listens.
+    pub(super) fn listening(&self) -> Option<&Arc<ExprWarnings>> {
+        self.expr_warnings.as_ref()
+    }
+
+    fn of_exprs(&self) -> u64 {
+        self.expr_warnings.as_ref().map_or(0, |warnings| warnings.count())
     }
 
     /// How many there are, kept or not.
     pub(super) fn count(&self) -> u64 {
-        let of_exprs = self.expr_warnings.as_ref().map_or(0, |warnings| warnings.count());
-        self.own.len() as u64 + self.dropped + of_exprs
+        self.own.len() as u64 + self.dropped + self.of_exprs()
     }
 
     /// How many there are, and how many errors among them.
@@ -98,106 +174,88 @@ impl Warnings {
     pub(super) fn counted_before(&self) -> (u64, u64) {
         self.before
     }
-}
-
-impl Session {
-    pub(super) fn warn(&mut self, code: u16, message: impl Into<String>) {
-        self.warnings.push(Warning { level: "Warning", code, message: message.into() });
-    }
-
-    pub(super) fn note(&mut self, code: u16, message: impl Into<String>) {
-        if self.variables.get("sql_notes").is_ok_and(|notes| notes == "OFF") {
-            return;
-        }
-        self.warnings.push(Warning { level: "Note", code, message: message.into() });
-    }
-
-    /// How many warnings are kept.
-    fn most_warnings(&self) -> usize {
-        let most = self.variables.get("max_error_count").ok();
-        most.and_then(|most| most.parse().ok()).unwrap_or(1024)
-    }
-
-    /// Keeps no more warnings than are to be kept.
-    pub(super) fn bound_warnings(&mut self) {
-        if self.warnings.len() > 0 {
-            let most = self.most_warnings();
-            self.warnings.bound(most);
-        }
-    }
-
-    /// Where the warnings of the statement's expressions go.
-    pub(super) fn expr_warnings(&mut self) -> Arc<ExprWarnings> {
-        if let Some(expr_warnings) = &self.warnings.expr_warnings {
-            return expr_warnings.clone();
-        }
-        let expr_warnings = Arc::new(self.new_expr_warnings());
-        self.warnings.expr_warnings = Some(expr_warnings.clone());
-        expr_warnings
-    }
-
-    fn new_expr_warnings(&self) -> ExprWarnings {
-        ExprWarnings::new(self.most_warnings(), self.has_mode("ERROR_FOR_DIVISION_BY_ZERO"))
-    }
-
-    fn has_mode(&self, mode: &str) -> bool {
-        let sql_mode = self.variables.get("sql_mode").unwrap_or_default();
-        sql_mode.split(',').any(|one| one.eq_ignore_ascii_case(mode))
-    }
-
-    /// Listens to the expressions of a statement that writes: in strict mode and without IGNORE,
-    /// their warnings are its errors.
-    pub(super) fn listen_writing(&mut self, ignore: bool) {
-        let strict = ["STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"];
-        let strict = !ignore && strict.iter().any(|mode| self.has_mode(mode));
-        let expr_warnings = self.new_expr_warnings();
-        self.warnings.expr_warnings =
-            Some(Arc::new(if strict { expr_warnings.strict() } else { expr_warnings }));
-    }
-
-    /// Where warnings of expressions go, if the statement listens.
-    pub(super) fn listening(&self) -> Option<Arc<ExprWarnings>> {
-        self.warnings.expr_warnings.clone()
-    }
-
-    /// An expression over the columns of a schema, ready to evaluate, which is listened to if the
-    /// statement listens.
-    pub(super) fn compiled(
-        &self,
-        expr: Expr,
-        schema: &DFSchema,
-    ) -> SqlResult<Arc<dyn PhysicalExpr>> {
-        let (context, state) = (self.context(), &self.engine.state);
-        match &self.warnings.expr_warnings {
-            Some(expr_warnings) => {
-                binder::compile_with_warnings(expr, schema, &context, state, expr_warnings)
-            }
-            None => binder::compile(expr, schema, &context, state),
-        }
-    }
-
-    /// Takes away the warnings of the statement's expressions, to put them back later or never.
-    pub(super) fn take_expr_warnings(&mut self) -> Option<Arc<ExprWarnings>> {
-        self.warnings.expr_warnings.take()
-    }
-
-    /// Puts back what was taken.
-    pub(super) fn put_expr_warnings(&mut self, expr_warnings: Option<Arc<ExprWarnings>>) {
-        self.warnings.expr_warnings = expr_warnings;
-    }
 
     /// How many warnings an answer announces: with rows, more may come until the last.
     pub(super) fn warning_count(&self) -> WarningCount {
-        let own = self.warnings.own.len() as u64 + self.warnings.dropped;
-        WarningCount::new(own, self.warnings.expr_warnings.clone())
+        WarningCount::new(self.own.len() as u64 + self.dropped, self.expr_warnings.clone())
     }
 
-    /// What SHOW WARNINGS lists.
-    pub(super) fn diagnostics(&self) -> Vec<Warning> {
-        let of_exprs = self.warnings.expr_warnings.as_ref().map(|warnings| warnings.kept());
+    /// What SHOW WARNINGS lists: so many at most.
+    pub(super) fn listed(&self, most: usize) -> Vec<Warning> {
+        let of_exprs = self.expr_warnings.as_ref().map(|warnings| warnings.kept());
         let of_exprs = of_exprs.unwrap_or_default().into_iter();
         let of_exprs = of_exprs.map(|(code, message)| Warning { level: "Warning", code, message });
-        let all = self.warnings.own.iter().cloned().chain(of_exprs);
-        all.take(self.most_warnings()).collect()
+        self.own.iter().cloned().chain(of_exprs).take(most).collect()
+    }
+
+    // ---- counts -----------------------------------------------------------------------------
+
+    /// What ROW_COUNT() gives.
+    pub(super) fn row_count(&self) -> i64 {
+        self.row_count
+    }
+
+    /// The statement has changed so many rows.
+    pub(super) fn set_row_count(&mut self, rows: u64) {
+        self.row_count = i64::try_from(rows).unwrap_or(i64::MAX);
+    }
+
+    /// The statement is none that changes rows, or has failed.
+    pub(super) fn no_row_count(&mut self) {
+        self.row_count = -1;
+    }
+
+    /// What FOUND_ROWS() gives.
+    pub(super) fn found_rows(&self) -> u64 {
+        self.found_rows.load(Ordering::Acquire)
+    }
+
+    /// What counts the rows of the statement beyond its LIMIT (SQL_CALC_FOUND_ROWS).
+    pub(super) fn count_beyond_limit(&mut self) -> Arc<AtomicU64> {
+        let found = Arc::new(AtomicU64::new(0));
+        self.counted = Some(found.clone());
+        found
+    }
+
+    /// Counts the rows of an answer while they are pulled.
+    pub(super) fn count_rows(
+        &mut self,
+        batches: impl Stream<Item = SqlResult<RecordBatch>> + Send + 'static,
+    ) -> BatchStream {
+        self.no_row_count();
+        let found = Arc::new(AtomicU64::new(0));
+        self.found_rows = self.counted.take().unwrap_or_else(|| found.clone());
+        Box::pin(batches.inspect_ok(move |batch| {
+            found.fetch_add(batch.num_rows() as u64, Ordering::AcqRel);
+        }))
+    }
+
+    // ---- LAST_INSERT_ID() -------------------------------------------------------------------
+
+    /// What LAST_INSERT_ID() gives.
+    pub(super) fn last_insert_id(&self) -> u64 {
+        self.last_insert_id
+    }
+
+    /// What LAST_INSERT_ID() gives from now on.
+    pub(super) fn set_last_insert_id(&mut self, id: u64) {
+        self.last_insert_id = id;
+    }
+
+    /// Where LAST_INSERT_ID(expr) assigns values.
+    pub(super) fn assigned_id(&self) -> &Arc<AssignedId> {
+        &self.assigned_id
+    }
+
+    /// What statements assigned becomes what LAST_INSERT_ID() gives; the value, if one was assigned
+    /// since.
+    pub(super) fn adopt_assigned_id(&mut self) -> Option<u64> {
+        let count = self.assigned_id.count();
+        if count == self.adopted {
+            return None;
+        }
+        self.adopted = count;
+        self.last_insert_id = self.assigned_id.value();
+        Some(self.last_insert_id)
     }
 }

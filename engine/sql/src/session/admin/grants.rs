@@ -45,8 +45,10 @@ impl Session {
         for user in users {
             match missing(&user, level.as_ref(), give, &catalog) {
                 None => accounts.push((user.name, user.host)),
-                Some((_, error)) if if_exists => self.warn(error.code, error.message),
-                Some((true, error)) if ignore_unknown => self.warn(error.code, error.message),
+                Some((_, error)) if if_exists => self.diagnostics.warn(error.code, error.message),
+                Some((true, error)) if ignore_unknown => {
+                    self.diagnostics.warn(error.code, error.message)
+                }
                 Some((_, error)) => return Err(error),
             }
         }
@@ -70,11 +72,13 @@ impl Session {
     fn level_of(&self, level: &GrantLevel) -> SqlResult<Level> {
         Ok(match level {
             GrantLevel::Everything => Level::Everything,
-            GrantLevel::Current if self.database.is_empty() => return Err(no_database_selected()),
-            GrantLevel::Current => Level::Database(self.database.to_lowercase()),
+            GrantLevel::Current if self.variables.database().is_empty() => {
+                return Err(no_database_selected());
+            }
+            GrantLevel::Current => Level::Database(self.variables.database().to_lowercase()),
             GrantLevel::Database(name) => Level::Database(name.to_lowercase()),
             GrantLevel::Table(name) => {
-                let name = table_name(name, &self.database)?;
+                let name = table_name(name, self.variables.database())?;
                 Level::Table(name.database, name.table)
             }
         })

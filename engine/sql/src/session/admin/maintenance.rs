@@ -44,7 +44,7 @@ impl Session {
         };
         let mut listing = Listing::of(&["Table", "Op", "Msg_type", "Msg_text"]);
         for name in names {
-            let (database, table) = ddl::spelled(name, &self.database)?;
+            let (database, table) = ddl::spelled(name, self.variables.database())?;
             let shown = |(name, _): &(String, _)| name.eq_ignore_ascii_case(&table);
             let made = is_virtual(&database) && shown_in(&database).iter().any(shown);
             let said = match self.maintained(task, &database, &table).await {
@@ -105,7 +105,7 @@ impl Session {
         self.commit().await?;
         let catalog = self.engine.storage.catalog().await?;
         for name in names {
-            let (database, table) = ddl::spelled(name, &self.database)?;
+            let (database, table) = ddl::spelled(name, self.variables.database())?;
             if catalog.table_named(&database, &table).is_none()
                 && catalog.view_named(&database, &table).is_none()
             {
@@ -113,7 +113,7 @@ impl Session {
             }
         }
         if accepted == "WARN" {
-            self.warn(1235, unsupported("LOCK TABLES (nothing is locked)").message);
+            self.diagnostics.warn(1235, unsupported("LOCK TABLES (nothing is locked)").message);
         }
         Ok(done())
     }
@@ -123,7 +123,7 @@ impl Session {
         &self,
         name: Option<String>,
     ) -> SqlResult<Reply> {
-        let name = name.unwrap_or_else(|| self.database.clone());
+        let name = name.unwrap_or_else(|| self.variables.database().to_owned());
         if name.is_empty() {
             return Err(no_database_selected());
         }

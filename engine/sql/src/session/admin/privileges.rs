@@ -30,24 +30,8 @@ impl Session {
     /// What the session's user may do, by the catalog that is known here.
     pub(in crate::session) async fn rights(&mut self) -> SqlResult<(Arc<Rights>, Arc<Catalog>)> {
         let catalog = self.engine.storage.catalog().await?;
-        let rights = match &self.rights {
-            Some((version, rights)) if *version == catalog.version => rights.clone(),
-            _ => {
-                let rights = Rights::of(&catalog, &self.info.user, &self.info.host);
-                let rights = Arc::new(rights);
-                self.rights = Some((catalog.version, rights.clone()));
-                rights
-            }
-        };
+        let rights = self.identity.rights_by(&catalog);
         Ok((rights, catalog))
-    }
-
-    /// What the session's user might do when the statement began.
-    pub(in crate::session) fn known_rights(&self) -> Arc<Rights> {
-        match &self.rights {
-            Some((_, rights)) => rights.clone(),
-            None => Arc::new(Rights::nobodys(&self.info.user, &self.info.host)),
-        }
     }
 
     /// Fails where the session's user may not run a statement.
@@ -66,7 +50,7 @@ impl Session {
     }
 
     fn allowed(&self, statement: &Stmt, rights: &Rights, catalog: &Catalog) -> SqlResult<()> {
-        let requester = Requester { database: &self.database, rights, catalog };
+        let requester = Requester { database: self.variables.database(), rights, catalog };
         let needs = requester.by(statement)?;
         needs.iter().try_for_each(|need| rights.check(need))?;
         check_views(catalog, rights, &needs)
@@ -74,12 +58,12 @@ impl Session {
 
     /// Fails where another user's connection is to be ended by somebody who may not.
     pub(in crate::session) fn check_kill(&self, id: u64) -> SqlResult<()> {
-        if self.known_rights().everywhere(Privileges::SUPER) {
+        if self.identity.known_rights().everywhere(Privileges::SUPER) {
             return Ok(());
         }
         let processes = self.engine.host.as_ref().map(|host| host.processes()).unwrap_or_default();
         match processes.iter().find(|process| process.id == id) {
-            Some(process) if process.user != self.info.user => {
+            Some(process) if process.user != self.identity.user() => {
                 let text = format!("You are not owner of thread {id}");
                 Err(SqlError::new(1095, b"HY000", text))
             }

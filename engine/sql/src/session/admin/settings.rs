@@ -12,7 +12,6 @@ use values::error::{SqlError, SqlResult, too_many_rows, unsupported};
 use crate::result::Reply;
 use crate::session::write::row_values::{has_subquery, one_column, select_of};
 use crate::session::{Session, done};
-use crate::variables::Changes;
 
 impl Session {
     /// SET a = …, b = ….
@@ -39,16 +38,11 @@ impl Session {
         Ok(done())
     }
 
-    /// Changes that the client tracks, since this was last asked.
-    pub fn take_changes(&mut self) -> Changes {
-        self.variables.take_changes()
-    }
-
     async fn set_variable(&mut self, name: &str, value: Option<Value>) -> SqlResult<()> {
         if name == "isobar_snapshot" || name == "tidb_snapshot" {
             return self.read_at(name, value).await;
         }
-        let turned_on = name == "autocommit" && !self.autocommit();
+        let turned_on = name == "autocommit" && !self.variables.autocommit();
         // Two names of one variable.
         if name == "tx_read_only" || name == "transaction_read_only" {
             return self.set_read_only(value);
@@ -62,7 +56,7 @@ impl Session {
             self.variables.set(alias, value.clone())?;
         }
         self.variables.set(name, value)?;
-        if turned_on && self.autocommit() {
+        if turned_on && self.variables.autocommit() {
             self.commit().await?;
         }
         Ok(())
@@ -72,11 +66,11 @@ impl Session {
     async fn read_at(&mut self, name: &str, value: Option<Value>) -> SqlResult<()> {
         let token = value.clone().map(text).unwrap_or_default();
         if token.is_empty() {
-            self.snapshot = None;
+            self.transaction.set_snapshot(None);
             self.variables.set("isobar_snapshot", None)?;
             return self.variables.set("tidb_snapshot", None);
         }
-        if self.open.is_some() {
+        if self.in_transaction() {
             let text = format!("Variable '{name}' cannot be set within a transaction");
             return Err(SqlError::new(1568, b"25001", text));
         }
@@ -89,7 +83,7 @@ impl Session {
         if !alive {
             return Err(types::Error::LeaseLost(verified.lease).into());
         }
-        self.snapshot = Some(verified);
+        self.transaction.set_snapshot(Some(verified));
         self.variables.set(name, value)
     }
 
@@ -123,13 +117,13 @@ impl Session {
         if level == Some("SERIALIZABLE") {
             return Err(unsupported("ISOLATION LEVEL SERIALIZABLE"));
         }
-        if scope == Scope::Next && self.open.is_some() {
+        if scope == Scope::Next && self.in_transaction() {
             let text =
                 "Transaction characteristics can't be changed while a transaction is in progress";
             return Err(SqlError::new(1568, b"25001", text));
         }
         if level == Some("READ UNCOMMITTED") {
-            self.warn(1105, "transactions run at READ COMMITTED, which is stronger");
+            self.diagnostics.warn(1105, "transactions run at READ COMMITTED, which is stronger");
         }
         if scope == Scope::Global && read_only == Some(true) {
             return Err(unsupported("SET GLOBAL TRANSACTION READ ONLY"));
@@ -139,7 +133,7 @@ impl Session {
             let level = if committed { "READ-COMMITTED" } else { "REPEATABLE-READ" };
             match scope {
                 Scope::Global => self.set_global_isolation(level).await?,
-                Scope::Next => self.next_fresh = Some(committed),
+                Scope::Next => self.transaction.set_next_fresh(committed),
                 Scope::Session => {
                     for name in ["transaction_isolation", "tx_isolation"] {
                         self.variables.set(name, Some(Value::String(level.into())))?;
@@ -148,7 +142,7 @@ impl Session {
             }
         }
         match (scope, read_only) {
-            (Scope::Next, Some(read_only)) => self.next_read_only = Some(read_only),
+            (Scope::Next, Some(read_only)) => self.transaction.set_next_read_only(read_only),
             (Scope::Session, Some(read_only)) => {
                 self.set_read_only(Some(Value::Int(i64::from(read_only))))?;
             }

@@ -29,10 +29,10 @@ impl Session {
     pub(in crate::session) async fn show(&mut self, show: Show) -> SqlResult<Reply> {
         let listing = match show.kind {
             ShowKind::Warnings { errors, window } => {
-                let entries = self.diagnostics().into_iter();
+                let entries = self.diagnostics.listed(self.variables.most_warnings()).into_iter();
                 warnings(entries.filter(|entry| !errors || entry.level == "Error"), window)
             }
-            ShowKind::WarningCount { errors } => match (errors, self.warnings.counts()) {
+            ShowKind::WarningCount { errors } => match (errors, self.diagnostics.counts()) {
                 (true, (_, errors)) => counted("error_count", errors),
                 (false, (all, _)) => counted("warning_count", all),
             },
@@ -77,7 +77,7 @@ impl Session {
         catalog: &Arc<Catalog>,
         filter: &Filter,
     ) -> SqlResult<Listing> {
-        let rights = &self.known_rights();
+        let rights = &self.identity.known_rights();
         let source = Source { engine: &self.engine, catalog, rights };
         Ok(match kind {
             ShowKind::TableStatus { database } => {
@@ -86,9 +86,9 @@ impl Session {
                 table_status(catalog, &database, &numbers, &source.sizes().await?)
             }
             ShowKind::CreateView(name) => {
-                let found = table_name(&name, &self.database)?;
+                let found = table_name(&name, self.variables.database())?;
                 match catalog.view_named(&found.database, &found.table) {
-                    Some(view) => show_view(view, &self.database)?,
+                    Some(view) => show_view(view, self.variables.database())?,
                     None => {
                         let table = stored(catalog, &found.database, &found.table)?;
                         return Err(not_a(&table.database, &table.name, "VIEW"));
@@ -96,9 +96,9 @@ impl Session {
                 }
             }
             ShowKind::CreateTable(table) => {
-                let found = table_name(&table, &self.database)?;
+                let found = table_name(&table, self.variables.database())?;
                 if let Some(view) = catalog.view_named(&found.database, &found.table) {
-                    return show_view(view, &self.database);
+                    return show_view(view, self.variables.database());
                 }
                 let table = self.named_table(&table, catalog)?;
                 let numbers = source.next_numbers([&*table]).await?;
@@ -123,7 +123,7 @@ impl Session {
         catalog: &Arc<Catalog>,
         filter: &Filter,
     ) -> SqlResult<Listing> {
-        let rights = &self.known_rights();
+        let rights = &self.identity.known_rights();
         let source = Source { engine: &self.engine, catalog, rights };
         Ok(match kind {
             ShowKind::Databases => {
@@ -182,8 +182,8 @@ impl Session {
     fn named_database(&self, name: Option<String>, catalog: &Catalog) -> SqlResult<String> {
         let name = match name {
             Some(name) => name,
-            None if self.database.is_empty() => return Err(no_database_selected()),
-            None => self.database.clone(),
+            None if self.variables.database().is_empty() => return Err(no_database_selected()),
+            None => self.variables.database().to_owned(),
         };
         match catalog.database_named(&name) {
             Some(spelled) => Ok(spelled.to_owned()),
@@ -193,7 +193,7 @@ impl Session {
     }
 
     fn named_table(&self, name: &ObjectName, catalog: &Catalog) -> SqlResult<Arc<Table>> {
-        let name = table_name(name, &self.database)?;
+        let name = table_name(name, self.variables.database())?;
         match catalog.view_named(&name.database, &name.table) {
             Some(view) => Ok(Arc::new(view.described())),
             None => stored(catalog, &name.database, &name.table),
@@ -202,7 +202,7 @@ impl Session {
 
     /// A table, a view, or a virtual table, as its columns are shown.
     async fn shown_table(&self, name: &ObjectName, source: &Source<'_>) -> SqlResult<Arc<Table>> {
-        let TableName { database, table } = table_name(name, &self.database)?;
+        let TableName { database, table } = table_name(name, self.variables.database())?;
         if info::is_virtual(&database) {
             let listing = source.listing(&database, &table).await?;
             return Ok(Arc::new(listing.table(&database, &table)));
@@ -246,7 +246,7 @@ impl Session {
         column: Option<String>,
     ) -> SqlResult<Reply> {
         let catalog = self.shown_catalog().await?;
-        let rights = &self.known_rights();
+        let rights = &self.identity.known_rights();
         let source = Source { engine: &self.engine, catalog: &catalog, rights };
         let listing = show_columns(&*self.shown_table(table, &source).await?, None);
         let filter = column.map_or(Filter::All, Filter::Like);

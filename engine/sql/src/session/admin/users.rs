@@ -16,7 +16,7 @@ fn failed(verb: &str, user: &UserName) -> SqlError {
 impl Session {
     /// The account that this session's user was let in by.
     pub(super) fn own_account(&self) -> UserName {
-        let rights = self.known_rights();
+        let rights = self.identity.known_rights();
         let (name, host) = rights.account();
         UserName { name: name.to_owned(), host: host.to_owned() }
     }

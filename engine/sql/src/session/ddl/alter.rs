@@ -48,7 +48,7 @@ impl Session {
         for (code, text) in self.change_table(name, actions, cancel).await? {
             match code {
                 1060 | 1091 => self.note(code, text),
-                _ => self.warn(code, text),
+                _ => self.diagnostics.warn(code, text),
             }
         }
         Ok(done())

@@ -44,7 +44,7 @@ impl Session {
         table_options::refuse_forms(&create)?;
         // Brings the catalog up to date.
         self.engine.storage.timestamp().await?;
-        let (database, name) = ddl::spelled(&create.name, &self.database)?;
+        let (database, name) = ddl::spelled(&create.name, self.variables.database())?;
         let catalog = self.engine.storage.catalog().await?;
         if catalog.database_named(&database).is_none() {
             return Err(no_database(&database));
@@ -59,7 +59,7 @@ impl Session {
         // Without autocommit the query has begun a transaction, which is older than the table.
         self.commit().await?;
         let Described { table, first_number, warnings } =
-            ddl::describe_filled(&create, columns, &self.database)?;
+            ddl::describe_filled(&create, columns, self.variables.database())?;
         self.check_expressions(&table)?;
         let _held = self.interrupts.hold();
         let table = match self.make_table(table, first_number).await {
@@ -76,7 +76,7 @@ impl Session {
         };
         match filled {
             Ok(reply) => {
-                warnings.into_iter().for_each(|(code, text)| self.warn(code, text));
+                warnings.into_iter().for_each(|(code, text)| self.diagnostics.warn(code, text));
                 Ok(reply)
             }
             Err(error) => self.drop_created(&table, error).await,
@@ -124,10 +124,11 @@ impl Session {
 
     /// Drops a table that could not be filled; gives the error on.
     async fn drop_created(&mut self, table: &Table, error: SqlError) -> SqlResult<Reply> {
-        self.rollback().await;
+        self.transaction.rollback().await;
         let dropped = self.engine.storage.change(CatalogChange::DropTable(table.id)).await;
         if let Err(also) = dropped {
-            self.warn(1105, format!("table {} may still be there, empty: {also}", table.name));
+            self.diagnostics
+                .warn(1105, format!("table {} may still be there, empty: {also}", table.name));
         }
         Err(error)
     }

@@ -64,7 +64,7 @@ impl Session {
             Stmt::CreateIndex(create) => {
                 let (form, warnings) = keys::index_form(&create)?;
                 let reply = self.create_index(&create, form, cancel).await?;
-                warnings.into_iter().for_each(|(code, text)| self.warn(code, text));
+                warnings.into_iter().for_each(|(code, text)| self.diagnostics.warn(code, text));
                 Ok(reply)
             }
             Stmt::DropIndex { name, table } => {
@@ -107,7 +107,7 @@ impl Session {
                 let table = self.current(&table).await?;
                 let now = self.engine.storage.split_table(&table, regions as u32).await?;
                 if (now as u64) < regions {
-                    self.warn(
+                    self.diagnostics.warn(
                         1105,
                         format!("the table has {now} regions: its rows gave no more places to cut"),
                     );
@@ -120,7 +120,7 @@ impl Session {
 
     /// A stored table, as of now.
     pub(in crate::session) async fn current(&self, name: &ObjectName) -> SqlResult<Table> {
-        let name = table_name(name, &self.database)?;
+        let name = table_name(name, self.variables.database())?;
         let catalog = self.engine.storage.catalog().await?;
         Ok((*stored(&catalog, &name.database, &name.table)?).clone())
     }
@@ -130,8 +130,8 @@ impl Session {
         let tables = catalog.tables_of(&name).count() as u64;
         match self.engine.storage.change(CatalogChange::DropDatabase(name.clone())).await {
             Ok(_) => {
-                if self.database.eq_ignore_ascii_case(&name) {
-                    self.database.clear();
+                if self.variables.database().eq_ignore_ascii_case(&name) {
+                    self.variables.set_database(String::new());
                 }
                 Ok(Reply::Done(Done { affected_rows: tables, ..Done::default() }))
             }
@@ -153,7 +153,7 @@ impl Session {
                 let table = self.like(&create.name, like).await?;
                 Described { table, first_number: 0, warnings: Vec::new() }
             }
-            None => ddl::describe(create, &self.database)?,
+            None => ddl::describe(create, self.variables.database())?,
         };
         let catalog = self.engine.storage.catalog().await?;
         if catalog.database_named(&table.database).is_none() {
@@ -173,7 +173,7 @@ impl Session {
             }
             Err(error) => return Err(error.into()),
         }
-        warnings.into_iter().for_each(|(code, text)| self.warn(code, text));
+        warnings.into_iter().for_each(|(code, text)| self.diagnostics.warn(code, text));
         Ok(done())
     }
 
@@ -181,7 +181,7 @@ impl Session {
         let catalog = self.engine.storage.catalog().await?;
         let mut unknown = Vec::new();
         for name in names {
-            let name = table_name(name, &self.database)?;
+            let name = table_name(name, self.variables.database())?;
             match stored(&catalog, &name.database, &name.table) {
                 Ok(table) => {
                     self.engine.storage.change(CatalogChange::DropTable(table.id)).await?;

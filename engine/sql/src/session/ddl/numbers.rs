@@ -52,7 +52,8 @@ impl Session {
         let table = self.current(name).await?;
         let reply = self.alter_table(name, actions, cancel).await?;
         if !has_numbers(&table) {
-            self.warn(1105, "AUTO_INCREMENT = n: the table has no AUTO_INCREMENT column");
+            self.diagnostics
+                .warn(1105, "AUTO_INCREMENT = n: the table has no AUTO_INCREMENT column");
             return Ok(reply);
         }
         let storage = self.engine.storage.clone();
@@ -61,7 +62,7 @@ impl Session {
         }
         let next = storage.next_auto_increment(table.id).await?;
         if next > number.max(1) {
-            self.warn(1105, format!(
+            self.diagnostics.warn(1105, format!(
                 "AUTO_INCREMENT = {number}: numbers below {next} may have been given, so it stays there"
             ));
         }

@@ -37,10 +37,10 @@ impl Session {
                 })
             };
             for (from, to) in names {
-                let (database, name) = ddl::spelled(from, &self.database)?;
+                let (database, name) = ddl::spelled(from, self.variables.database())?;
                 let found = at(&tables, &database, &name);
                 let found = found.ok_or_else(|| no_table(&database, &name))?;
-                let (database, name) = ddl::spelled(to, &self.database)?;
+                let (database, name) = ddl::spelled(to, self.variables.database())?;
                 if catalog.database_named(&database).is_none() {
                     return Err(no_database(&database));
                 }
@@ -87,7 +87,7 @@ impl Session {
     ) -> SqlResult<Table> {
         let (CreateTableLikeKind::Parenthesized(like) | CreateTableLikeKind::Plain(like)) = like;
         let other = self.current(&like.name).await?;
-        let (database, name) = ddl::spelled(name, &self.database)?;
+        let (database, name) = ddl::spelled(name, self.variables.database())?;
         let mut table =
             Table { id: 0, version: 1, database, columnar_replicas: 0, ..other.without_rows() };
         table.rename(name);

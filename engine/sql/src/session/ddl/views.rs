@@ -35,7 +35,7 @@ impl Session {
     /// CREATE VIEW, ALTER VIEW.
     pub(super) async fn put_view(&mut self, view: DefineView) -> SqlResult<Reply> {
         let catalog = self.engine.storage.catalog().await?;
-        let (database, name) = ddl::spelled(&view.name, &self.database)?;
+        let (database, name) = ddl::spelled(&view.name, self.variables.database())?;
         if catalog.database_named(&database).is_none() {
             return Err(no_database(&database));
         }
@@ -65,7 +65,7 @@ impl Session {
         let columns: Vec<Column> = columns.collect();
         let definer = match view.definer {
             Some(user) => format!("{}@{}", user.name, user.host),
-            None => format!("{}@{}", self.info.user, self.info.host),
+            None => self.identity.user_and_host(),
         };
         let view = StoredView {
             database,
@@ -93,7 +93,7 @@ impl Session {
         let catalog = self.engine.storage.catalog().await?;
         let mut unknown = Vec::new();
         for name in names {
-            let (database, table) = ddl::spelled(name, &self.database)?;
+            let (database, table) = ddl::spelled(name, self.variables.database())?;
             if catalog.table_named(&database, &table).is_some() {
                 return Err(not_a(&database, &table, "VIEW"));
             }
@@ -111,7 +111,7 @@ impl Session {
     /// A view's query as it is kept: tables with their databases, `*` written out, a name for each
     /// column.
     fn made_whole(&self, query: &mut Query, names: &[String], catalog: &Catalog) -> SqlResult<()> {
-        let mut qualifier = Qualifier { database: &self.database, ctes: Vec::new() };
+        let mut qualifier = Qualifier { database: self.variables.database(), ctes: Vec::new() };
         walk_mut(query, &mut qualifier)?;
         write_out(&mut query.body, catalog)?;
         let displayed = names::displayed(query);
@@ -147,7 +147,7 @@ impl Session {
             return Ok(());
         }
         let view = |name: &ObjectName| {
-            let name = table_name(name, &self.database).ok()?;
+            let name = table_name(name, self.variables.database()).ok()?;
             catalog.view_named(&name.database, &name.table).map(|view| view.name.clone())
         };
         let of = |from: &[TableWithJoins]| match from {

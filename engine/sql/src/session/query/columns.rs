@@ -41,7 +41,7 @@ impl Session {
                     binder::rename(&mut columns, displayed);
                     // The warnings of expressions on other nodes are not sent here; then those that
                     // were computed here give none either.
-                    _ = self.take_expr_warnings();
+                    self.diagnostics.listen_no_more();
                     let warnings = WarningCount::default();
                     return Ok(Answer::Columns(Reply::Rows { columns, batches, warnings }));
                 }
@@ -53,8 +53,9 @@ impl Session {
                 pause(attempt).await;
                 self.engine.storage.timestamp().await?;
                 let source = self.reader().await?;
-                _ = self.take_expr_warnings();
-                *prepared = self.plan_from(query.clone(), source).await?;
+                self.diagnostics.listen_no_more();
+                let expr_warnings = self.expr_warnings();
+                *prepared = self.plan_from(query.clone(), source, expr_warnings).await?;
                 if let Some(why) = &prepared.route.refused {
                     return Err(SqlError::new(1815, b"HY000", why.clone()));
                 }
@@ -67,7 +68,7 @@ impl Session {
                 return Err(self.not_scanned(error));
             }
             let text = format!("columns failed, answered from rows: {}", error.message);
-            self.warn(1815, text);
+            self.diagnostics.warn(1815, text);
             return Ok(Answer::Rows(prepared));
         }
     }
@@ -75,23 +76,15 @@ impl Session {
     /// Whether rows may answer in the place of columns: where the session says so, or where they
     /// read by key or a small range only.
     pub(super) fn rows_may_answer(&self, prepared: &mut Prepared) -> SqlResult<bool> {
-        if !self.read_engines().0 {
+        if !self.variables.read_engines().0 {
             return Ok(false);
         }
-        Ok(self.falls_back() || self.optimized(prepared)?.reads_little())
-    }
-
-    /// Whether the session has rows do what columns cannot: `isobar_fallback`, or TiDB's variable.
-    pub(super) fn falls_back(&self) -> bool {
-        let is = |name, value: &str| {
-            self.variables.get(name).is_ok_and(|text| text.eq_ignore_ascii_case(value))
-        };
-        is("isobar_fallback", "rows") || is("tidb_allow_fallback_to_tikv", "tiflash")
+        Ok(self.variables.falls_back() || self.optimized(prepared)?.reads_little())
     }
 
     /// The error of a query that no columnar replica answered, with what can be done.
     pub(super) fn not_scanned(&self, mut error: SqlError) -> SqlError {
-        if OF_THE_TIER.contains(&error.code) && self.read_engines().0 {
+        if OF_THE_TIER.contains(&error.code) && self.variables.read_engines().0 {
             error.message.push_str(
                 "; rows are not scanned in the place of columns unless SET isobar_fallback = 'rows' \
                  or a hint READ_FROM_STORAGE(ROWS[…]) asks for it",

@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use binder::KEEP_INSERT_ID;
-use binder::privileges::Rights;
 use sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Value as SqlValue,
     ValueWithSpan, Visit, VisitMut, VisitorMut,
@@ -21,6 +20,8 @@ use values::error::{SqlError, SqlResult, syntax};
 
 use super::user_variables::misplaced;
 use crate::session::Session;
+use crate::session::diagnostics::Diagnostics;
+use crate::session::identity::Identity;
 use crate::variables::{Globals, Variables};
 
 struct Inliner<'a> {
@@ -28,13 +29,9 @@ struct Inliner<'a> {
     /// What is set for everybody, once a statement has asked for it.
     globals: Option<&'a Globals>,
     parameters: &'a [Value],
-    last_insert_id: u64,
-    row_count: i64,
-    found_rows: u64,
-    /// Whose account CURRENT_USER() is.
-    rights: Option<&'a Rights>,
-    /// Warnings of the statement before, and errors among them.
-    warned: (u64, u64),
+    /// Of the statement before.
+    diagnostics: &'a Diagnostics,
+    identity: &'a Identity,
     /// Whether a LAST_INSERT_ID(expr) is left to be computed.
     keeps: &'a AtomicBool,
 }
@@ -74,11 +71,8 @@ impl Session {
                 variables: &self.variables,
                 globals: globals.as_ref(),
                 parameters,
-                last_insert_id: self.last_insert_id,
-                row_count: self.row_count,
-                found_rows: self.found_rows.load(Ordering::Acquire),
-                rights: self.rights.as_ref().map(|(_, rights)| &**rights),
-                warned: self.warnings.counted_before(),
+                diagnostics: &self.diagnostics,
+                identity: &self.identity,
                 keeps: &keeps,
             };
             match walk_mut(statement, &mut inliner) {
@@ -182,9 +176,9 @@ impl Inliner<'_> {
                     return Ok(Some(call(KEEP_INSERT_ID, vec![number])));
                 }
                 let value = match name.as_deref() {
-                    Some("last_insert_id") => Value::UInt(self.last_insert_id),
-                    Some("row_count") => Value::Int(self.row_count),
-                    Some("found_rows") => Value::UInt(self.found_rows),
+                    Some("last_insert_id") => Value::UInt(self.diagnostics.last_insert_id()),
+                    Some("row_count") => Value::Int(self.diagnostics.row_count()),
+                    Some("found_rows") => Value::UInt(self.diagnostics.found_rows()),
                     Some("current_user") => return Ok(self.account()),
                     _ => return Ok(None),
                 };
@@ -196,8 +190,7 @@ impl Inliner<'_> {
 
     /// CURRENT_USER().
     fn account(&self) -> Option<Expr> {
-        let (name, host) = self.rights.map(Rights::account)?;
-        Some(expression(&Value::String(format!("{name}@{host}"))))
+        Some(expression(&Value::String(self.identity.account()?)))
     }
 
     /// GROUP_CONCAT within group_concat_max_len, if the session has set that.
@@ -215,8 +208,12 @@ impl Inliner<'_> {
         let now = || self.globals.ok_or(Unfinished::Globals);
         let value = match target_of(name, "") {
             Target::User(name) => self.variables.user(&name),
-            Target::Session(name) if name == "warning_count" => Value::UInt(self.warned.0),
-            Target::Session(name) if name == "error_count" => Value::UInt(self.warned.1),
+            Target::Session(name) if name == "warning_count" => {
+                Value::UInt(self.diagnostics.counted_before().0)
+            }
+            Target::Session(name) if name == "error_count" => {
+                Value::UInt(self.diagnostics.counted_before().1)
+            }
             Target::Session(name) if Variables::is_global(&name) => {
                 self.variables.with_globals(now()?).value(&name)?
             }

@@ -94,21 +94,11 @@ impl Session {
             return;
         }
         let signature = Signature::exact(vec![DataType::UInt64], Volatility::Volatile);
-        let function = AssignLastInsertId { assigned_id: self.assigned_id.clone(), signature };
+        let function =
+            AssignLastInsertId { assigned_id: self.diagnostics.assigned_id().clone(), signature };
         let mut state = (*self.engine.state).clone();
         if state.register_udf(Arc::new(ScalarUDF::new_from_impl(function))).is_ok() {
             self.engine.state = Arc::new(state);
         }
-    }
-
-    /// What statements assigned becomes what LAST_INSERT_ID() gives; the value, if one was assigned since.
-    pub(in crate::session) fn adopt_assigned_id(&mut self) -> Option<u64> {
-        let count = self.assigned_id.count();
-        if count == self.adopted {
-            return None;
-        }
-        self.adopted = count;
-        self.last_insert_id = self.assigned_id.value();
-        Some(self.last_insert_id)
     }
 }

@@ -46,8 +46,7 @@ impl Session {
         let reply = self.select(query, parameters).await?;
         Ok(match reply {
             Reply::Rows { columns, batches, warnings } => {
-                let found = Arc::new(AtomicU64::new(0));
-                self.counted = Some(found.clone());
+                let found = self.diagnostics.count_beyond_limit();
                 Reply::Rows { columns, batches: within(batches, window, found), warnings }
             }
             other => other,
@@ -67,7 +66,7 @@ impl Session {
     pub(in crate::session) fn deadline(&self, statement: &Stmt) -> Option<Instant> {
         // EXECUTE is the statement that it runs.
         let statement = match statement {
-            Stmt::Execute { name, .. } => &self.named.get(&name.to_lowercase())?.statement,
+            Stmt::Execute { name, .. } => self.prepared.of_name(name)?,
             statement => statement,
         };
         let Stmt::Query(query) = statement else { return None };

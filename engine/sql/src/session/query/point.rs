@@ -297,8 +297,8 @@ impl Session {
         else {
             return Ok(None);
         };
-        let Ok(name) = table_name(name, &self.database) else { return Ok(None) };
-        if !self.read_engines().0 || crate::info::is_virtual(&name.database) {
+        let Ok(name) = table_name(name, self.variables.database()) else { return Ok(None) };
+        if !self.variables.read_engines().0 || crate::info::is_virtual(&name.database) {
             return Ok(None);
         }
         let (finding, catalog) = match locking {

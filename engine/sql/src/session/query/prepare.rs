@@ -4,7 +4,6 @@
 
 use futures::future::BoxFuture;
 use sqlparser::ast::{Expr, Query};
-use syntax::parser;
 use syntax::statement::Stmt;
 use tokio_util::sync::CancellationToken;
 use types::Value;
@@ -12,10 +11,7 @@ use values::coerce::text;
 use values::error::{SqlError, SqlResult};
 
 use crate::result::{Done, Reply};
-use crate::session::{Session, Waiting, done};
-
-/// Most statements that a session prepares by name.
-const MOST: usize = 16_382;
+use crate::session::{Session, done};
 
 impl Session {
     /// PREPARE: one of the same name goes first, also if the new one turns out to be wrong.
@@ -25,14 +21,7 @@ impl Session {
         source: Expr,
         parameters: &[Value],
     ) -> SqlResult<Reply> {
-        let name = name.to_lowercase();
-        self.named.remove(&name);
-        if self.named.len() >= MOST {
-            let text = format!(
-                "Can't create more than max_prepared_stmt_count statements (current value: {MOST})"
-            );
-            return Err(SqlError::new(1461, b"42000", text));
-        }
+        self.prepared.make_room(name)?;
         let sql = text(self.evaluate(source, parameters).await?);
         let waiting = self.parsed(&sql)?;
         if let Stmt::Prepare { .. }
@@ -45,18 +34,10 @@ impl Session {
         }
         self.check_privileges(&waiting.statement).await?;
         if let Stmt::Query(query) = &waiting.statement {
-            let unknown = vec![Value::Null; waiting.parameters];
-            self.columns_of((**query).clone(), &unknown).await?;
+            self.columns_of((**query).clone(), &waiting.unknown_parameters()).await?;
         }
-        self.named.insert(name, waiting);
+        self.prepared.keep_named(name, waiting);
         Ok(done())
-    }
-
-    /// A statement and how many parameters it takes, as the session's sql_mode reads it.
-    fn parsed(&self, sql: &str) -> SqlResult<Waiting> {
-        let dialect = self.dialect();
-        let statement = parser::parse_in(sql, &dialect)?;
-        Ok(Waiting { statement, parameters: parser::placeholders(sql, &dialect)? })
     }
 
     /// EXECUTE … USING: its parameters are variables.
@@ -66,15 +47,10 @@ impl Session {
         using: &[String],
         cancel: &CancellationToken,
     ) -> SqlResult<Reply> {
-        let Some(waiting) = self.named.get(&name.to_lowercase()).cloned() else {
-            return Err(unknown_handler(name, "EXECUTE"));
-        };
-        if waiting.parameters != using.len() {
-            return Err(SqlError::new(1210, b"HY000", "Incorrect arguments to EXECUTE"));
-        }
+        let statement = self.prepared.named(name, using.len())?;
         let values: Vec<Value> = using.iter().map(|name| self.variables.user(name)).collect();
-        self.check_read_only(&waiting.statement)?;
-        self.run_again(waiting.statement, values, cancel).await
+        self.check_read_only(&statement)?;
+        self.run_again(statement, values, cancel).await
     }
 
     fn run_again<'a>(
@@ -88,10 +64,8 @@ impl Session {
 
     /// DEALLOCATE PREPARE.
     pub(in crate::session) fn deallocate(&mut self, name: &str) -> SqlResult<Reply> {
-        match self.named.remove(&name.to_lowercase()) {
-            Some(_) => Ok(done()),
-            None => Err(unknown_handler(name, "DEALLOCATE PREPARE")),
-        }
+        self.prepared.forget_named(name)?;
+        Ok(done())
     }
 
     /// SELECT … INTO @a, @b: the one row, column by column; without one, the variables stay.
@@ -108,7 +82,7 @@ impl Session {
             return Err(SqlError::new(1222, b"21000", text));
         }
         let Some(row) = row else {
-            self.warn(1329, "No data - zero rows fetched, selected, or processed");
+            self.diagnostics.warn(1329, "No data - zero rows fetched, selected, or processed");
             return Ok(done());
         };
         for (name, value) in names.iter().zip(row) {
@@ -116,9 +90,4 @@ impl Session {
         }
         Ok(Reply::Done(Done { affected_rows: 1, ..Done::default() }))
     }
-}
-
-fn unknown_handler(name: &str, given_to: &str) -> SqlError {
-    let text = format!("Unknown prepared statement handler ({name}) given to {given_to}");
-    SqlError::new(1243, b"HY000", text)
 }

@@ -87,11 +87,7 @@ impl Session {
         if !query.locks.is_empty()
             && let Some(open) = self.enclosing().await?
         {
-            // Finding rows to lock gives no warnings: the query itself will.
-            let expr_warnings = self.take_expr_warnings();
-            let locked = self.locking_select(&mut query, &open).await;
-            self.put_expr_warnings(expr_warnings);
-            match locked? {
+            match self.locking_select(&mut query, &open).await? {
                 Locked::Answer(reply) => return Ok(reply),
                 Locked::Read(reader, catalog) => {
                     source = Some((self.kept_as_is(reader).await?, catalog));
@@ -105,12 +101,13 @@ impl Session {
             None => self.reader().await?,
         };
         let again = query.clone();
-        let mut prepared = Box::new(self.plan_from(query, source).await?);
+        let expr_warnings = self.expr_warnings();
+        let mut prepared = Box::new(self.plan_from(query, source, expr_warnings).await?);
         if let Some(why) = &prepared.route.refused {
             return Err(SqlError::new(1815, b"HY000", why.clone()));
         }
         for warning in &prepared.route.warnings {
-            self.warn(1815, warning.clone());
+            self.diagnostics.warn(1815, warning.clone());
         }
         if prepared.route.engine == hints::Engine::Columns {
             prepared = match Box::pin(self.by_columns(again, prepared, &displayed)).await? {
@@ -139,21 +136,22 @@ impl Session {
         Ok(columns)
     }
 
-    /// Batches of a query over rows, whatever the router would say: for INSERT … SELECT and DML.
+    /// Batches of a query over rows, whatever the router would say: for INSERT … SELECT and DML. The
+    /// warnings of its expressions go where they are listened to, if they are.
     pub(in crate::session) async fn batches_from_rows(
         &self,
         query: Query,
         tables: &dyn TableResolver,
+        listening: Option<&Arc<ExprWarnings>>,
     ) -> SqlResult<(Vec<ResultColumn>, BatchStream)> {
         let (context, state) = (self.context(), &self.engine.state);
         let planning = binder::plan_query(query, &context, state, tables);
-        let listening = self.listening();
-        let mut planned = match &listening {
+        let mut planned = match listening {
             Some(expr_warnings) => warnings::listen_async(expr_warnings, planning).await?,
             None => planning.await?,
         };
         planned.plan = binder::written(planned.plan)?;
-        if let Some(expr_warnings) = &listening {
+        if let Some(expr_warnings) = listening {
             planned.plan = warnings::attach_to_plan(planned.plan, expr_warnings)?;
         }
         let plan = state.create_physical_plan(&planned.plan).await?;
@@ -163,24 +161,24 @@ impl Session {
     async fn plan(&mut self, query: Query) -> SqlResult<Prepared> {
         let source = self.reader().await?;
         // Nobody gets an answer of it, nor the warnings of its constants.
-        let expr_warnings = self.take_expr_warnings();
-        let prepared = self.plan_from(query, source).await;
-        self.put_expr_warnings(expr_warnings);
-        prepared
+        let expr_warnings = Arc::new(self.variables.expr_warnings());
+        self.plan_from(query, source, expr_warnings).await
     }
 
+    /// Plans and routes a query over what it reads from.
     pub(super) async fn plan_from(
         &mut self,
         query: Query,
         (reader, catalog): (Reader, Arc<Catalog>),
+        expr_warnings: Arc<ExprWarnings>,
     ) -> SqlResult<Prepared> {
         let tables = Tables {
             engine: self.engine.clone(),
             catalog: catalog.clone(),
             reader: reader.clone(),
-            rights: self.known_rights(),
+            rights: self.identity.known_rights(),
         };
-        let (context, expr_warnings) = (self.context(), self.expr_warnings());
+        let context = self.context();
         let names = tables_of(&query, &context.database)?;
         let aliases = aliases(&query, &context.database);
         let mut hints = BTreeMap::new();
@@ -188,7 +186,7 @@ impl Session {
             hints.extend(comment.engines);
             if let Some(unknown) = comment.unknown {
                 let text = format!("Optimizer hint syntax error near '{unknown} */' at line 1");
-                self.warn(1064, text);
+                self.diagnostics.warn(1064, text);
             }
         }
         let locking = !query.locks.is_empty();
@@ -203,9 +201,9 @@ impl Session {
         for name in &names {
             facts.push(self.table_facts(name, &catalog, &reader, &aliases).await);
         }
-        let (rows_allowed, columns_allowed) = self.read_engines();
+        let (rows_allowed, columns_allowed) = self.variables.read_engines();
         let tier = self.engine.analytic.is_some();
-        let fallback = self.falls_back();
+        let fallback = self.variables.falls_back();
         let mut facts = QueryFacts {
             tables: facts,
             hints,
@@ -282,14 +280,6 @@ impl Session {
         }
     }
 
-    /// Engines that the session allows: rows, columns.
-    pub(super) fn read_engines(&self) -> (bool, bool) {
-        let ours = self.variables.get("isobar_read_engines").unwrap_or_default();
-        let tidbs = self.variables.get("tidb_isolation_read_engines").unwrap_or_default();
-        let ((rows, columns), (tikv, tiflash)) = (router::allowed(&ours), router::allowed(&tidbs));
-        (rows && tikv, columns && tiflash)
-    }
-
     async fn physical(&self, prepared: &mut Prepared) -> SqlResult<Arc<dyn ExecutionPlan>> {
         let Optimized { plan, state, .. } = self.optimized(prepared)?;
         Ok(state.query_planner().create_physical_plan(plan, &**state).await?)
@@ -342,7 +332,7 @@ impl Session {
             tables: prepared.described.clone(),
             ..self.context()
         };
-        let token = match self.snapshot {
+        let token = match self.transaction.snapshot() {
             Some(token) => token,
             None => SnapshotToken::without_lease(prepared.reader.ts()),
         };

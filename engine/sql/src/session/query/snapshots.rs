@@ -94,7 +94,7 @@ impl Session {
     /// A signed token of the present, held readable for so long.
     async fn take_snapshot(&mut self, ttl: &str, program: Option<&str>) -> SqlResult<Value> {
         let ttl = lease_length("isobar_snapshot", ttl)?;
-        let mut owner = format!("{}@{}", self.info.user, self.info.host);
+        let mut owner = self.identity.user_and_host();
         if let Some(program) = program {
             owner = format!("{owner} {program}");
         }

@@ -33,7 +33,8 @@ impl Session {
         statement: &mut T,
     ) -> SqlResult<()> {
         let mut catalog = self.engine.storage.catalog().await?;
-        let mut named = Named { database: &self.database, ctes: Vec::new(), found: Vec::new() };
+        let mut named =
+            Named { database: self.variables.database(), ctes: Vec::new(), found: Vec::new() };
         _ = walk(&*statement, &mut named);
         let unknown = |catalog: &Catalog| {
             named.found.iter().any(|(database, name)| {
@@ -51,7 +52,7 @@ impl Session {
         }
         let mut expander = Expander {
             catalog: &catalog,
-            database: &self.database,
+            database: self.variables.database(),
             ctes: Vec::new(),
             within: Vec::new(),
             read: BTreeSet::new(),
@@ -96,7 +97,8 @@ impl Session {
     /// Refuses to lock the rows of a view: a table's are locked under its own name.
     pub(super) async fn check_no_view_is_locked(&self, query: &Query) -> SqlResult<()> {
         let catalog = self.engine.storage.catalog().await?;
-        let mut named = Named { database: &self.database, ctes: Vec::new(), found: Vec::new() };
+        let mut named =
+            Named { database: self.variables.database(), ctes: Vec::new(), found: Vec::new() };
         _ = walk(query, &mut named);
         let is_view = |(database, name): &(String, String)| {
             catalog.table_named(database, name).is_none()

@@ -61,7 +61,7 @@ impl Session {
                 let text = "Setting user variables within expressions is deprecated and will be \
                             removed in a future release. Consider alternatives: 'SET \
                             variable=expression, ...', or 'SELECT expression(s) INTO variables(s)'.";
-                self.warn(1287, text);
+                self.diagnostics.warn(1287, text);
             }
             Ok(value)
         })

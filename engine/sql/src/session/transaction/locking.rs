@@ -18,6 +18,7 @@ use syntax::{constant, parser};
 use types::{Table, Timestamp, Value, key, row};
 use values::error::{SqlError, SqlResult, unsupported};
 
+use super::state::Open;
 use crate::reader::Reader;
 use crate::result::Reply;
 use crate::rows;
@@ -25,7 +26,7 @@ use crate::session::query::point::{Lookup, find, lookup};
 use crate::session::query::select::plain_select;
 use crate::session::query::tables::readable;
 use crate::session::write::matched_rows::Weight;
-use crate::session::{Open, Session, impossible};
+use crate::session::{Session, impossible};
 use crate::storage::{Acquired, Expect, Waiting};
 
 /// How often a statement reads rows that others change before it has locked them.
@@ -75,9 +76,7 @@ impl Session {
 
     /// How long a statement waits for a row.
     fn row_wait(&self) -> Waiting {
-        let seconds = self.variables.get("innodb_lock_wait_timeout");
-        let seconds = seconds.ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(50);
-        Waiting::For(seconds.saturating_mul(1_000))
+        Waiting::For(self.variables.row_wait_seconds().saturating_mul(1_000))
     }
 
     /// What a statement reads besides the rows that it locks.
@@ -149,18 +148,23 @@ impl Session {
         let width = table.columns.len();
         let (open, by) = match finding {
             Finding::Read(reader) => {
-                return self.computed_by_plan(query, catalog, reader, width, weight).await;
+                let listening = self.diagnostics.listening();
+                return self
+                    .computed_by_plan(query, catalog, reader, width, weight, listening)
+                    .await;
             }
             Finding::Lock(open, waiting, expect) => (open, (open, *waiting, *expect)),
         };
-        let (_, of_exprs) = self.warnings.mark();
+        let (_, of_exprs) = self.diagnostics.mark();
         for _ in 0..READS {
-            self.warnings.forget_expr_warnings(of_exprs);
+            self.diagnostics.forget_expr_warnings(of_exprs);
             let at = self.engine.storage.timestamp().await?;
             let reader = Reader::Transaction(open.shared.clone(), at);
             weight.clear();
             let query = query.clone();
-            let found = self.computed_by_plan(query, catalog, &reader, width, weight).await?;
+            let listening = self.diagnostics.listening();
+            let found =
+                self.computed_by_plan(query, catalog, &reader, width, weight, listening).await?;
             let keys = found.iter().map(|(row, _)| rows::record_key(table, row)).collect();
             if self.acquire(by, table, keys, Some(at)).await?.newer.is_none() {
                 return Ok(found);
@@ -175,7 +179,7 @@ impl Session {
         query: &mut Query,
         open: &Open,
     ) -> SqlResult<Locked> {
-        if self.snapshot.is_some() {
+        if self.transaction.snapshot().is_some() {
             return Err(SqlError::new(
                 1792,
                 b"25006",
@@ -246,7 +250,9 @@ impl Session {
             let width = tables.iter().map(|one| one.table.columns.len()).sum();
             let weight = self.weight();
             let search = search.clone();
-            let found = self.computed_by_plan(search, catalog, &reader, width, &weight).await?;
+            // Finding rows to lock gives no warnings: the query itself will.
+            let found =
+                self.computed_by_plan(search, catalog, &reader, width, &weight, None).await?;
             let mut newer = None;
             let mut from = 0;
             for one in &tables {
@@ -341,7 +347,7 @@ impl Session {
         let mut found = Vec::new();
         for factor in factors(&select.from) {
             let TableFactor::Table { name, alias, args: None, .. } = factor else { continue };
-            let name = table_name(name, &self.database)?;
+            let name = table_name(name, self.variables.database())?;
             if crate::info::is_virtual(&name.database) {
                 continue;
             }

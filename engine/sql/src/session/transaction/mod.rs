@@ -3,6 +3,7 @@
 //!
 //! What is read or written is not decided here.
 
+mod boundaries;
 pub(super) mod locking;
 mod reading;
-mod savepoint;
+pub(super) mod state;

@@ -10,9 +10,10 @@ use placement::api::Catalog;
 use types::{TableId, Timestamp};
 use values::error::SqlResult;
 
+use super::state::Open;
 use crate::reader::Reader;
 use crate::session::write::matched_rows::Weight;
-use crate::session::{ATTEMPTS, Open, Session, impossible};
+use crate::session::{ATTEMPTS, Session, impossible};
 use crate::storage::{Pair, Scan, Snapshot};
 
 impl Session {
@@ -35,7 +36,7 @@ impl Session {
     /// What a statement reads from, and the catalog as of then.
     pub(in crate::session) async fn reader(&mut self) -> SqlResult<(Reader, Arc<Catalog>)> {
         let storage = self.engine.storage.clone();
-        let reader = if let Some(token) = self.snapshot {
+        let reader = if let Some(token) = self.transaction.snapshot() {
             storage.timestamp().await?;
             Reader::Snapshot(storage.snapshot(token.ts))
         } else if let Some(open) = self.enclosing().await? {

@@ -72,7 +72,11 @@ impl Session {
             };
             set.push((at, super::column_values::for_column(value, column.ty)));
         }
-        refuse_reading(&table, &self.database, (&update.selection, &update.assignments))?;
+        refuse_reading(
+            &table,
+            self.variables.database(),
+            (&update.selection, &update.assignments),
+        )?;
         target.refuse_hidden(&update.selection)?;
         target.refuse_hidden(&update.assignments)?;
         target.refuse_hidden(&update.order_by)?;
@@ -135,7 +139,7 @@ impl Session {
         }
         self.derive_pairs(&table, &mut pairs, &mut fitting)?;
         self.count_changed(&table, &pairs).await?;
-        self.warnings.extend(fitting.into_warnings());
+        self.diagnostics.extend(fitting.into_warnings());
         Ok((table, Changes::Update { pairs }))
     }
 
@@ -153,7 +157,7 @@ impl Session {
         let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
         let target = self.target(from, catalog, finding.ts(), "DELETE")?;
         let table = target.table.clone();
-        refuse_reading(&table, &self.database, (&delete.selection, &delete.order_by))?;
+        refuse_reading(&table, self.variables.database(), (&delete.selection, &delete.order_by))?;
         target.refuse_hidden(&delete.selection)?;
         target.refuse_hidden(&delete.order_by)?;
         let rows = match target.point(
@@ -194,7 +198,7 @@ impl Session {
         let Some((name, alias)) = single(from) else {
             return Err(unsupported(format!("{verb} of several tables")));
         };
-        let name = table_name(name, &self.database)?;
+        let name = table_name(name, self.variables.database())?;
         Ok(Target { table: readable(catalog, &name.database, &name.table, ts)?, alias })
     }
 

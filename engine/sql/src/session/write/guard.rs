@@ -39,30 +39,17 @@ impl Session {
                 | Stmt::Flush
                 | Stmt::Nothing
         );
-        if reads || !self.is_read_only() {
+        let usual = || self.variables.is_on("transaction_read_only");
+        if reads || !self.transaction.is_read_only(usual) {
             return Ok(());
         }
         let text = "Cannot execute statement in a READ ONLY transaction.";
         Err(SqlError::new(1792, b"25006", text))
     }
 
-    /// Whether the transaction that a statement belongs to is READ ONLY.
-    fn is_read_only(&self) -> bool {
-        match &self.open {
-            Some(open) => open.read_only,
-            None => self.begins_read_only(),
-        }
-    }
-
-    /// Whether the next transaction is READ ONLY if it does not say itself.
-    pub(in crate::session) fn begins_read_only(&self) -> bool {
-        let set = || self.variables.get("transaction_read_only").is_ok_and(|value| value == "ON");
-        self.next_read_only.unwrap_or_else(set)
-    }
-
     /// Under sql_safe_updates, an UPDATE or DELETE has a LIMIT or a WHERE that uses a key column.
     pub(super) fn check_safe(&self, write: &Write, catalog: &Arc<Catalog>) -> SqlResult<()> {
-        if !self.variables.get("sql_safe_updates").is_ok_and(|value| value == "ON") {
+        if !self.variables.is_on("sql_safe_updates") {
             return Ok(());
         }
         let (from, selection, limited): (&[TableWithJoins], _, _) = match write {
@@ -81,7 +68,7 @@ impl Session {
         });
         let keyed = factors.into_iter().any(|factor| {
             let TableFactor::Table { name, .. } = factor else { return false };
-            let Ok(name) = table_name(name, &self.database) else { return false };
+            let Ok(name) = table_name(name, self.variables.database()) else { return false };
             match (catalog.table_named(&name.database, &name.table), selection) {
                 (Some(table), Some(condition)) => uses_key(condition, table),
                 // A missing table is reported by whoever reads it.

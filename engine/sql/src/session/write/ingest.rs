@@ -68,7 +68,7 @@ impl Session {
                 positions
             }
         };
-        self.now_us = self.engine.clock.unix_micros().try_into().unwrap_or(i64::MAX);
+        self.take_time();
         Ok(ImportTarget { table, positions })
     }
 

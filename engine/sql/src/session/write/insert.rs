@@ -79,7 +79,7 @@ impl Session {
         let TableObject::TableName(name) = &insert.table else {
             return Err(unsupported("INSERT into a table function"));
         };
-        let name = table_name(name, &self.database)?;
+        let name = table_name(name, self.variables.database())?;
         let table = writable(catalog, &name.database, &name.table)?;
         let positions = targets(insert, &table)?;
         Ok((table, positions))
@@ -140,7 +140,7 @@ impl Session {
             engine: self.engine.clone(),
             catalog: catalog.clone(),
             reader: self.beside(finding).await?,
-            rights: self.known_rights(),
+            rights: self.identity.known_rights(),
         };
         let (mut query, extra) = (source.clone(), beside.len());
         if let (SetExpr::Select(select), false) = (&mut *query.body, beside.is_empty()) {
@@ -150,7 +150,8 @@ impl Session {
             };
             select.projection.extend(beside.into_iter().enumerate().map(named));
         }
-        let (columns, mut batches) = self.batches_from_rows(query, &tables).await?;
+        let (columns, mut batches) =
+            self.batches_from_rows(query, &tables, self.diagnostics.listening()).await?;
         count(1, columns.len().saturating_sub(extra))?;
         let of = |at: &usize| into.0.columns.get(*at).map(|column| column.ty);
         let kinds: Vec<_> =

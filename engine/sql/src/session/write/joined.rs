@@ -32,7 +32,8 @@ use crate::result::{Done, Reply};
 use crate::rows;
 use crate::session::query::tables::readable;
 use crate::session::transaction::locking::{Finding, READS, factors, is_row, restless};
-use crate::session::{Open, Session, impossible};
+use crate::session::transaction::state::Open;
+use crate::session::{Session, impossible};
 use crate::storage::Savepoint;
 
 /// A row as it was, and as it is to be.
@@ -102,7 +103,11 @@ impl Session {
             return Err(unsupported("UPDATE of one table under two names"));
         }
         for one in targets.values() {
-            refuse_reading(&one.table, &self.database, (&update.selection, &update.assignments))?;
+            refuse_reading(
+                &one.table,
+                self.variables.database(),
+                (&update.selection, &update.assignments),
+            )?;
         }
         let called = called(&named);
         refuse_hidden(&called, &update.table)?;
@@ -145,7 +150,7 @@ impl Session {
             self.count_changed(&target.table, &pairs).await?;
             changed.push((target.table.clone(), pairs));
         }
-        self.warnings.extend(fitting.into_warnings());
+        self.diagnostics.extend(fitting.into_warnings());
         self.write_updates(changed, ignores(update), at).await
     }
 
@@ -166,9 +171,9 @@ impl Session {
             let changes = changes.map(|(table, pairs)| (table, Changes::Update { pairs }));
             self.write_several(changes.collect(), at).await?;
         }
-        let warnings = self.warnings.count();
+        let warnings = self.diagnostics.count();
         let info = format!("Rows matched: {found}  Changed: {count}  Warnings: {warnings}");
-        let affected = if self.info.found_rows { found } else { count };
+        let affected = self.identity.counted(found, count);
         Ok(Reply::Done(Done { affected_rows: affected as u64, info, ..Done::default() }))
     }
 
@@ -232,7 +237,11 @@ impl Session {
         }
         let targets = targets_of(&named, positions.into_iter())?;
         for one in targets.values() {
-            refuse_reading(&one.table, &self.database, (&delete.selection, &delete.order_by))?;
+            refuse_reading(
+                &one.table,
+                self.variables.database(),
+                (&delete.selection, &delete.order_by),
+            )?;
         }
         refuse_hidden(&called(&named), from)?;
         refuse_hidden(&called(&named), &delete.selection)?;
@@ -288,7 +297,7 @@ impl Session {
         let mut named = Vec::new();
         for factor in factors(from) {
             let TableFactor::Table { name, alias, args: None, .. } = factor else { continue };
-            let name = table_name(name, &self.database)?;
+            let name = table_name(name, self.variables.database())?;
             if crate::info::is_virtual(&name.database) {
                 continue;
             }
@@ -314,9 +323,9 @@ impl Session {
     ) -> SqlResult<MatchedRows> {
         let query = joined_query(from, selection, targets, computed)?;
         let width = targets.values().map(|one| one.table.columns.len()).sum();
-        let (_, of_exprs) = self.warnings.mark();
+        let (_, of_exprs) = self.diagnostics.mark();
         for _ in 0..READS {
-            self.warnings.forget_expr_warnings(of_exprs);
+            self.diagnostics.forget_expr_warnings(of_exprs);
             let reader = self.beside(finding).await?;
             weight.clear();
             let mut found = MatchedRows::new();
@@ -338,7 +347,9 @@ impl Session {
                 }
                 Ok(())
             };
-            self.each_by_plan(query.clone(), (catalog, &reader), width, each).await?;
+            let listening = self.diagnostics.listening();
+            let read = (catalog, &reader);
+            self.each_by_plan(query.clone(), read, width, listening, each).await?;
             let Finding::Lock(open, waiting, expect) = finding else { return Ok(found) };
             let mut newer = None;
             for (of, rows) in &found {

@@ -34,8 +34,9 @@ use super::insert::{position, visible};
 use crate::result::{Done, Reply};
 use crate::rows;
 use crate::session::query::tables::writable;
-use crate::session::{ATTEMPTS, DEADLOCK, Open, Session, impossible, pause};
-use crate::storage::{Savepoint, Transaction};
+use crate::session::transaction::state::Open;
+use crate::session::{ATTEMPTS, DEADLOCK, Session, impossible, pause};
+use crate::storage::Transaction;
 
 /// Pieces of the file, in order; an error means that the rest will not come.
 pub type Infile = mpsc::Receiver<Result<Bytes, SqlError>>;
@@ -75,13 +76,19 @@ struct Loaded {
 }
 
 impl Session {
-    /// Whether the statement can run at all; checked before the file is asked for.
-    pub(in crate::session) async fn check_load(&mut self, load: &LoadData) -> SqlResult<()> {
-        if self.snapshot.is_some() {
+    /// Asks for the file of a statement that can run.
+    pub(in crate::session) async fn ask_for_file(
+        &mut self,
+        load: Box<LoadData>,
+    ) -> SqlResult<Reply> {
+        if self.transaction.snapshot().is_some() {
             let text = "Cannot execute statement in a READ ONLY transaction: SET isobar_snapshot = '' first";
             return Err(SqlError::new(1792, b"25006", text));
         }
-        self.load_plan(load).await.map(|_| ())
+        self.load_plan(&load).await?;
+        let file = load.file.clone();
+        self.loading = Some(*load);
+        Ok(Reply::LocalInfile { file })
     }
 
     /// Takes the file that the last statement asked for.
@@ -93,10 +100,7 @@ impl Session {
         let Some(load) = self.loading.take() else {
             return Err(SqlError::new(1148, b"42000", "no statement asked for a file"));
         };
-        let before = match &self.open {
-            Some(open) => open.shared.lock().await.as_mut().map(|open| open.savepoint()),
-            None => None,
-        };
+        let before = self.transaction.place().await;
         let (interrupts, committed) = (self.interrupts.clone(), AtomicU64::new(0));
         let run = self.load(load, file, &committed);
         let mut answer = tokio::select! {
@@ -105,7 +109,7 @@ impl Session {
             answer = panics::guarded(run) => answer,
         };
         if let Err(error) = &mut answer {
-            self.take_back(before).await;
+            self.transaction.take_back(before).await;
             let rows = committed.load(Ordering::Acquire);
             if rows > 0 {
                 let text = format!(" ({rows} rows were loaded by earlier transactions)");
@@ -113,28 +117,12 @@ impl Session {
             }
         }
         match answer {
-            Ok(Reply::Done(mut done)) => {
-                self.row_count = i64::try_from(done.affected_rows).unwrap_or(i64::MAX);
-                self.bound_warnings();
-                done.warnings = self.warning_count().now();
-                Ok(Reply::Done(done))
-            }
+            Ok(Reply::Done(done)) => Ok(Reply::Done(self.sum_up(done))),
             Ok(other) => Ok(other),
             Err(error) => {
-                let (code, message) = (error.code, error.message.clone());
-                self.warnings.push(crate::session::Warning { level: "Error", code, message });
+                self.diagnostics.error(&error);
                 Err(error)
             }
-        }
-    }
-
-    /// Takes what a broken load has written out of the transaction that it ran in.
-    async fn take_back(&mut self, before: Option<Savepoint>) {
-        let Some(before) = before else { return self.rollback().await };
-        if let Some(open) = &self.open
-            && let Some(transaction) = open.shared.lock().await.as_mut()
-        {
-            transaction.rollback_to(before);
         }
     }
 
@@ -218,7 +206,7 @@ impl Session {
         }
         let transactions = loaded.transactions;
         if enclosing.is_none() && transactions > 1 {
-            self.warn(1105, format!("the file was larger than one transaction: loaded by {transactions} transactions"));
+            self.diagnostics.warn(1105, format!("the file was larger than one transaction: loaded by {transactions} transactions"));
         }
         Ok(Reply::Done(self.summary_of(&loaded)))
     }
@@ -226,9 +214,9 @@ impl Session {
     fn summary_of(&mut self, loaded: &Loaded) -> Done {
         let Loaded { records, copied, deleted, first_id, .. } = *loaded;
         if first_id > 0 {
-            self.last_insert_id = first_id;
+            self.diagnostics.set_last_insert_id(first_id);
         }
-        let (skipped, warnings) = (records as u64 - copied, self.warnings.count());
+        let (skipped, warnings) = (records as u64 - copied, self.diagnostics.count());
         let info = format!(
             "Records: {records}  Deleted: {deleted}  Skipped: {skipped}  Warnings: {warnings}"
         );
@@ -237,8 +225,8 @@ impl Session {
 
     /// Takes over what a part of the file is warned of.
     fn warn_of(&mut self, fitting: Fitting) {
-        self.warnings.extend(fitting.into_warnings());
-        self.bound_warnings();
+        self.diagnostics.extend(fitting.into_warnings());
+        self.diagnostics.bound(self.variables.most_warnings());
     }
 
     /// Writes rows into the open transaction, or commits them as one.
@@ -304,7 +292,7 @@ impl Session {
             transaction.wait_for_rows(Duration::ZERO);
         }
         let met = self.meet_rows(&plan.table, rows, plan.replace, &open, fitting).await;
-        self.open = None;
+        _ = self.transaction.take();
         let met = met?;
         let transaction = open.shared.lock().await.take();
         let transaction =
@@ -321,7 +309,7 @@ impl Session {
     async fn load_plan(&mut self, load: &LoadData) -> SqlResult<Plan> {
         self.engine.storage.timestamp().await?;
         let catalog = self.engine.storage.catalog().await?;
-        let name = table_name(&load.table, &self.database)?;
+        let name = table_name(&load.table, self.variables.database())?;
         let table = writable(&catalog, &name.database, &name.table)?;
         let targets = if load.columns.is_empty() {
             let shown = visible(&table).into_iter().filter_map(|at| table.columns.get(at));

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use binder::{ResolvedTable, TableResolver};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use functions::value::value_at;
+use functions::warnings::ExprWarnings;
 use futures::TryStreamExt;
 use placement::api::Catalog;
 use sqlparser::ast::Query;
@@ -72,15 +73,16 @@ impl Session {
         query: Query,
         (catalog, reader): (&Arc<Catalog>, &Reader),
         width: usize,
+        listening: Option<&Arc<ExprWarnings>>,
         mut each: impl FnMut(Vec<Value>, Vec<Value>) -> SqlResult<()> + Send,
     ) -> SqlResult<()> {
         let tables = Whole(Tables {
             engine: self.engine.clone(),
             catalog: catalog.clone(),
             reader: reader.clone(),
-            rights: self.known_rights(),
+            rights: self.identity.known_rights(),
         });
-        let (_, mut batches) = self.batches_from_rows(query, &tables).await?;
+        let (_, mut batches) = self.batches_from_rows(query, &tables, listening).await?;
         while let Some(batch) = batches.try_next().await? {
             for at in 0..batch.num_rows() {
                 let values: SqlResult<Vec<Value>> =
@@ -101,6 +103,7 @@ impl Session {
         reader: &Reader,
         width: usize,
         weight: &Weight,
+        listening: Option<&Arc<ExprWarnings>>,
     ) -> SqlResult<Vec<(Vec<Value>, Vec<Value>)>> {
         let mut found = Vec::new();
         let each = |old: Vec<Value>, computed: Vec<Value>| -> SqlResult<()> {
@@ -109,7 +112,7 @@ impl Session {
             found.push((old, computed));
             Ok(())
         };
-        self.each_by_plan(query, (catalog, reader), width, each).await?;
+        self.each_by_plan(query, (catalog, reader), width, listening, each).await?;
         Ok(found)
     }
 }

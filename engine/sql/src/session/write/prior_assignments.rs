@@ -50,7 +50,7 @@ impl<'a> PriorAssignments<'a> {
             own,
             set,
             catalog,
-            database: &session.database,
+            database: session.variables.database(),
             around: Vec::new(),
         }
     }

@@ -59,7 +59,7 @@ impl Session {
                     engine: self.engine.clone(),
                     catalog: catalog.clone(),
                     reader: reading,
-                    rights: self.known_rights(),
+                    rights: self.identity.known_rights(),
                 };
                 self.scalar(expr.clone(), &tables).await?
             } else if names_column(expr) {
@@ -78,7 +78,8 @@ impl Session {
 
     /// The value of an expression with subqueries and without columns of its own.
     async fn scalar(&self, expr: Expr, tables: &Tables) -> SqlResult<Value> {
-        let (columns, mut batches) = self.batches_from_rows(select_of(expr)?, tables).await?;
+        let (columns, mut batches) =
+            self.batches_from_rows(select_of(expr)?, tables, self.diagnostics.listening()).await?;
         one_column(columns.len())?;
         let mut found = None;
         while let Some(batch) = batches.try_next().await? {

@@ -16,7 +16,8 @@ use super::upsert;
 use crate::result::{Done, Reply};
 use crate::rows;
 use crate::session::transaction::locking::Finding;
-use crate::session::{ATTEMPTS, DEADLOCK, Open, Session, impossible, pause};
+use crate::session::transaction::state::Open;
+use crate::session::{ATTEMPTS, DEADLOCK, Session, impossible, pause};
 use crate::storage::{Expect, Waiting};
 
 /// A statement that writes.
@@ -99,7 +100,7 @@ impl Session {
         mut write: Write,
         parameters: &[Value],
     ) -> SqlResult<Reply> {
-        if self.snapshot.is_some() {
+        if self.transaction.snapshot().is_some() {
             return Err(SqlError::new(
                 1792,
                 b"25006",
@@ -113,7 +114,10 @@ impl Session {
             Write::Delete(delete, _) => self.inline_for_rows(delete, parameters).await?,
         }
         self.check_safe(&write, &self.engine.storage.catalog().await?)?;
-        self.listen_writing(write.ignores());
+        // In strict mode and without IGNORE, warnings of expressions are errors of the statement.
+        let strict = !write.ignores() && self.variables.is_strict();
+        let expr_warnings = self.variables.expr_warnings();
+        self.diagnostics.listen_anew(if strict { expr_warnings.strict() } else { expr_warnings });
         if let Some(open) = self.enclosing().await? {
             return self.write_within(&write, &open, true).await;
         }
@@ -121,17 +125,17 @@ impl Session {
             && insert.priority == Some(MysqlInsertPriority::Delayed)
         {
             let statement = if insert.replace_into { "REPLACE" } else { "INSERT" };
-            self.warn(3005, format!("{statement} DELAYED is no longer supported. The statement was converted to {statement}."));
+            self.diagnostics.warn(3005, format!("{statement} DELAYED is no longer supported. The statement was converted to {statement}."));
         }
         // What a row meets decides what is done with it: it is locked before it is looked at.
         let deciding = write.decides();
-        let (said, generated) = (self.warnings.mark(), self.last_insert_id);
+        let (said, generated) = (self.diagnostics.mark(), self.diagnostics.last_insert_id());
         for attempt in 1.. {
             // Of an attempt that was thrown away nothing stays.
-            self.warnings.back_to(said);
+            self.diagnostics.back_to(said);
             if attempt > 1 {
-                _ = self.adopt_assigned_id();
-                self.last_insert_id = generated;
+                _ = self.diagnostics.adopt_assigned_id();
+                self.diagnostics.set_last_insert_id(generated);
             }
             // Who has lost once waits for rows in line with others from then on.
             let optimistic = attempt == 1 && !deciding;
@@ -141,7 +145,7 @@ impl Session {
                 transaction.wait_for_rows(Duration::ZERO);
             }
             let written = self.write_within(&write, &open, false).await;
-            self.open = None;
+            _ = self.transaction.take();
             let reply = match written {
                 Err(error)
                     if matches!(error.code, DEADLOCK | TABLE_CHANGED) && attempt < ATTEMPTS =>
@@ -164,7 +168,7 @@ impl Session {
                     }
                 }
                 Err(error) => {
-                    self.last_insert_id = generated;
+                    self.diagnostics.set_last_insert_id(generated);
                     return Err(self.commit_error(error).await);
                 }
             }
@@ -346,11 +350,11 @@ impl Session {
     }
 
     fn summary(&mut self, changes: &Changes) -> Done {
-        let warnings = self.warnings.count();
+        let warnings = self.diagnostics.count();
         match changes {
             Changes::Insert { rows, first_id } => {
                 if *first_id > 0 {
-                    self.last_insert_id = *first_id;
+                    self.diagnostics.set_last_insert_id(*first_id);
                 }
                 let count = rows.len();
                 let info = match count {
@@ -364,7 +368,7 @@ impl Session {
                 let changed = pairs.iter().filter(|(old, new)| old != new).count();
                 let info =
                     format!("Rows matched: {found}  Changed: {changed}  Warnings: {warnings}");
-                let affected = if self.info.found_rows { found } else { changed };
+                let affected = self.identity.counted(found, changed);
                 Done { affected_rows: affected as u64, last_insert_id: 0, warnings: 0, info }
             }
             Changes::Delete { rows } => {

@@ -19,7 +19,8 @@ use super::pending_changes::{Clash, PendingChanges};
 use crate::result::{Done, Reply};
 use crate::rows;
 use crate::session::transaction::locking::Finding;
-use crate::session::{Open, Session, impossible};
+use crate::session::transaction::state::Open;
+use crate::session::{Session, impossible};
 use crate::storage::Expect;
 
 /// What becomes of a new row whose key another one has.
@@ -71,7 +72,9 @@ impl Session {
     ) -> SqlResult<Reply> {
         let (table, positions) = self.insert_target(insert, catalog)?;
         let mut assigning = match &insert.on {
-            Some(on) => Some(Box::new(Assigning::new(on, insert, &table, &self.database)?)),
+            Some(on) => {
+                Some(Box::new(Assigning::new(on, insert, &table, self.variables.database())?))
+            }
             None => None,
         };
         let beside = assigning.as_ref().map(|a| a.beside()).unwrap_or_default();
@@ -137,7 +140,7 @@ impl Session {
         }
         self.write_pending(&pending, &table, open, finding).await?;
         let ignored = matches!(meeting, Meeting::Ignore);
-        self.warnings.extend(fitting.into_warnings());
+        self.diagnostics.extend(fitting.into_warnings());
         Ok(Reply::Done(self.tallied(&tally, records, ignored)))
     }
 
@@ -206,9 +209,9 @@ impl Session {
         let found = pairs.len();
         let (pending, changed) = self.stage_ignoring(table, pairs, open, finding).await?;
         self.write_pending(&pending, table, open, finding).await?;
-        let warnings = self.warnings.count();
+        let warnings = self.diagnostics.count();
         let info = format!("Rows matched: {found}  Changed: {changed}  Warnings: {warnings}");
-        let affected_rows = if self.info.found_rows { found as u64 } else { changed };
+        let affected_rows = self.identity.counted(found as u64, changed);
         Ok(Reply::Done(Done { affected_rows, info, ..Done::default() }))
     }
 
@@ -233,7 +236,7 @@ impl Session {
                 changed += 1;
             }
         }
-        self.warnings.extend(fitting.into_warnings());
+        self.diagnostics.extend(fitting.into_warnings());
         Ok((pending, changed))
     }
 
@@ -362,13 +365,12 @@ impl Session {
 
     fn tallied(&mut self, tally: &Tally, records: usize, ignored: bool) -> Done {
         if tally.first_id > 0 {
-            self.last_insert_id = tally.first_id;
+            self.diagnostics.set_last_insert_id(tally.first_id);
         }
-        let met =
-            if self.info.found_rows { tally.touched.max(tally.changed) } else { tally.changed };
+        let met = self.identity.counted(tally.touched.max(tally.changed), tally.changed);
         let last = if tally.copied > 0 { tally.last_id } else { 0 };
         let last_insert_id = if tally.first_id > 0 { tally.first_id } else { last };
-        let warnings = self.warnings.count();
+        let warnings = self.diagnostics.count();
         let duplicates = if ignored { records as u64 - tally.copied } else { met };
         let info = match records {
             0 | 1 => String::new(),

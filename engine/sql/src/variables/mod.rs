@@ -1,13 +1,24 @@
-//! System variables: the fixed ones that clients ask for, and those a session can set.
+//! What a session has set: its system variables, its user variables and its current database.
+//!
+//! What the text of a system variable means is read here and nowhere else, by a method for each
+//! meaning. It asks nobody: what is set for everybody is passed to it.
+
+mod accepted;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use functions::warnings::ExprWarnings;
+use syntax::dialect::Mysql;
+use syntax::statement::Mode;
 use types::Value;
 use values::error::{SqlError, SqlResult};
-use values::temporal::Zone;
+
+use accepted::{checked, is_switch};
+
+use crate::router;
 
 /// Whether statements are accepted that do nothing here: OFF, ON, or WARN.
-pub const NOOP_FUNCTIONS: &str = "tidb_enable_noop_functions";
+pub(crate) const NOOP_FUNCTIONS: &str = "tidb_enable_noop_functions";
 
 /// Variables and their first values. Those marked can be set.
 const VARIABLES: &[(&str, &str, bool)] = &[
@@ -112,11 +123,13 @@ const SHARED: [&str; 7] = [
 const GLOBAL: [&str; 2] = ["innodb_deadlock_detect", "tidb_gc_life_time"];
 
 /// What was set for everybody.
-pub type Globals = BTreeMap<String, String>;
+pub(crate) type Globals = BTreeMap<String, String>;
 
 /// The variables of one session.
 #[derive(Clone, Debug, Default)]
-pub struct Variables {
+pub(crate) struct Variables {
+    /// The current database; empty for none.
+    database: String,
     set: BTreeMap<&'static str, String>,
     /// As of the session's beginning.
     shared: Option<Globals>,
@@ -145,11 +158,6 @@ fn known(name: &str) -> SqlResult<&'static (&'static str, &'static str, bool)> {
         .iter()
         .find(|(known, _, _)| known.eq_ignore_ascii_case(name))
         .ok_or_else(|| SqlError::new(1193, b"HY000", format!("Unknown system variable '{name}'")))
-}
-
-/// Whether a variable is one of switches: clients read it as 0 or 1.
-fn is_switch(name: &str, default: &str) -> bool {
-    name != NOOP_FUNCTIONS && (default == "ON" || default == "OFF")
 }
 
 impl Variables {
@@ -258,7 +266,6 @@ impl Variables {
     pub fn take_changes(&mut self) -> Changes {
         let touched = std::mem::take(&mut self.touched);
         let any = std::mem::take(&mut self.any_touched);
-        let is_on = |name| self.get(name).is_ok_and(|text| text == "ON");
         let wanted = self.get("session_track_system_variables").unwrap_or_default();
         let is_wanted = |name: &str| {
             wanted.split(',').map(str::trim).any(|one| one == "*" || one.eq_ignore_ascii_case(name))
@@ -267,8 +274,8 @@ impl Variables {
         let tracked = tracked.map(|name| (name.to_owned(), self.get(name).unwrap_or_default()));
         Changes {
             variables: tracked.collect(),
-            tracks_schema: is_on("session_track_schema"),
-            tracks_state: is_on("session_track_state_change"),
+            tracks_schema: self.is_on("session_track_schema"),
+            tracks_state: self.is_on("session_track_state_change"),
             any,
         }
     }
@@ -292,7 +299,93 @@ impl Variables {
         self.any_touched = true;
     }
 
-    /// Session time zone, as a name that [`Zone::parse`] reads.
+    /// The current database; empty for none.
+    pub fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// Makes a database, spelled as it is, the current one; an empty name is none.
+    pub fn set_database(&mut self, name: String) {
+        self.database = name;
+    }
+
+    /// Whether a switch is on.
+    pub fn is_on(&self, name: &str) -> bool {
+        self.get(name).is_ok_and(|value| value == "ON")
+    }
+
+    /// Whether every statement outside of a transaction is one of its own.
+    pub fn autocommit(&self) -> bool {
+        self.is_on("autocommit")
+    }
+
+    /// How sql_mode has statements read.
+    pub fn dialect(&self) -> Mysql {
+        Mysql::of(&self.sql_mode())
+    }
+
+    /// sql_mode, as SHOW VARIABLES prints it.
+    pub fn sql_mode(&self) -> String {
+        self.get("sql_mode").unwrap_or_default()
+    }
+
+    /// Whether sql_mode has a mode.
+    pub fn has_mode(&self, mode: &str) -> bool {
+        self.sql_mode().split(',').any(|one| one.eq_ignore_ascii_case(mode))
+    }
+
+    /// Whether what a statement writes has to fit as it is.
+    pub fn is_strict(&self) -> bool {
+        ["STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"].iter().any(|mode| self.has_mode(mode))
+    }
+
+    /// How transactions begin unless they say so themselves.
+    pub fn transaction_mode(&self) -> Mode {
+        match self.get("tidb_txn_mode") {
+            Ok(mode) if mode.eq_ignore_ascii_case("optimistic") => Mode::Optimistic,
+            _ => Mode::Pessimistic,
+        }
+    }
+
+    /// Whether transactions are READ COMMITTED unless they say so themselves.
+    pub fn reads_committed(&self) -> bool {
+        let level = self.get("transaction_isolation").unwrap_or_default();
+        level.eq_ignore_ascii_case("READ-COMMITTED")
+    }
+
+    /// How many seconds a statement waits for a row.
+    pub fn row_wait_seconds(&self) -> u64 {
+        let seconds = self.get("innodb_lock_wait_timeout");
+        seconds.ok().and_then(|text| text.parse().ok()).unwrap_or(50)
+    }
+
+    /// How many warnings of a statement are kept.
+    pub fn most_warnings(&self) -> usize {
+        let most = self.get("max_error_count").ok();
+        most.and_then(|most| most.parse().ok()).unwrap_or(1024)
+    }
+
+    /// Where warnings of a statement's expressions are to go: none are there yet.
+    pub fn expr_warnings(&self) -> ExprWarnings {
+        ExprWarnings::new(self.most_warnings(), self.has_mode("ERROR_FOR_DIVISION_BY_ZERO"))
+    }
+
+    /// Engines that queries may read: rows, columns.
+    pub fn read_engines(&self) -> (bool, bool) {
+        let ours = self.get("isobar_read_engines").unwrap_or_default();
+        let tidbs = self.get("tidb_isolation_read_engines").unwrap_or_default();
+        let ((rows, columns), (tikv, tiflash)) = (router::allowed(&ours), router::allowed(&tidbs));
+        (rows && tikv, columns && tiflash)
+    }
+
+    /// Whether rows do what columns cannot: `isobar_fallback`, or TiDB's variable.
+    pub fn falls_back(&self) -> bool {
+        let is =
+            |name, value: &str| self.get(name).is_ok_and(|text| text.eq_ignore_ascii_case(value));
+        is("isobar_fallback", "rows") || is("tidb_allow_fallback_to_tikv", "tiflash")
+    }
+
+    /// Session time zone, as a name that [`values::temporal::Zone::parse`] reads.
     pub fn time_zone(&self) -> String {
         match self.get("time_zone") {
             Ok(zone) if !zone.eq_ignore_ascii_case("SYSTEM") => zone,
@@ -304,128 +397,4 @@ impl Variables {
 /// The one of two names of a variable that it is kept under.
 fn name_of_both(name: &str) -> &str {
     if name == "tx_isolation" { "transaction_isolation" } else { name }
-}
-
-/// Text that a variable may have, as it is kept.
-fn checked(name: &str, default: &str, text: String) -> SqlResult<String> {
-    let given = text.clone();
-    let wrong = move || {
-        let text = format!("Variable '{name}' can't be set to the value of '{given}'");
-        SqlError::new(1231, b"42000", text)
-    };
-    let text = if is_switch(name, default) {
-        match text.to_uppercase().as_str() {
-            "1" | "ON" | "TRUE" => "ON".to_owned(),
-            "0" | "OFF" | "FALSE" => "OFF".to_owned(),
-            _ => return Err(wrong()),
-        }
-    } else {
-        match name {
-            "time_zone" => {
-                Zone::parse(&text).map_err(|_| {
-                    SqlError::new(
-                        1298,
-                        b"HY000",
-                        format!("Unknown or incorrect time zone: '{text}'"),
-                    )
-                })?;
-            }
-            "innodb_lock_wait_timeout"
-                if !text.parse::<u32>().is_ok_and(|seconds| seconds >= 1) =>
-            {
-                return Err(wrong());
-            }
-            // Empty is TiDB's word for its oldest default.
-            "tidb_txn_mode"
-                if !["pessimistic", "optimistic", ""].contains(&text.to_lowercase().as_str()) =>
-            {
-                return Err(wrong());
-            }
-            "transaction_isolation" | "tx_isolation"
-                if !["REPEATABLE-READ", "READ-COMMITTED"]
-                    .contains(&text.to_uppercase().as_str()) =>
-            {
-                return Err(wrong());
-            }
-            "isobar_fallback" if ["none", "rows"].contains(&text.to_lowercase().as_str()) => {
-                return Ok(text.to_lowercase());
-            }
-            "tidb_allow_fallback_to_tikv"
-                if ["", "tiflash"].contains(&text.to_lowercase().as_str()) =>
-            {
-                return Ok(text.to_lowercase());
-            }
-            "isobar_fallback" | "tidb_allow_fallback_to_tikv" => return Err(wrong()),
-            NOOP_FUNCTIONS => return noop_functions(&text).map(Into::into).ok_or_else(wrong),
-            "sql_mode" => return values::sql_mode::checked(&text),
-            "sql_select_limit"
-            | "max_execution_time"
-            | "group_concat_max_len"
-            | "max_error_count" => {
-                return number(name, &text);
-            }
-            name if name.starts_with("character_set_") => return charset(name, text),
-            name if name.starts_with("collation_")
-                && !["utf8", "binary"].iter().any(|ours| text.to_lowercase().starts_with(ours)) =>
-            {
-                return Err(wrong());
-            }
-            _ => {}
-        }
-        text
-    };
-    // What these would switch is not built.
-    let fixed = matches!(
-        (name, text.as_str()),
-        ("sql_auto_is_null" | "session_track_gtids" | "session_track_transaction_info", "ON")
-            | ("sql_quote_show_create", "OFF")
-    );
-    if fixed { Err(wrong()) } else { Ok(text) }
-}
-
-fn noop_functions(text: &str) -> Option<&'static str> {
-    match text.to_uppercase().as_str() {
-        "0" | "OFF" | "FALSE" => Some("OFF"),
-        "1" | "ON" | "TRUE" => Some("ON"),
-        "2" | "WARN" => Some("WARN"),
-        _ => None,
-    }
-}
-
-/// A whole number; what is below the least of a variable, or beyond its most, becomes that, as in
-/// MySQL.
-fn number(name: &str, text: &str) -> SqlResult<String> {
-    let least = if name == "group_concat_max_len" { 4 } else { 0 };
-    let most = if name == "max_error_count" { 65_535 } else { u64::MAX };
-    match (text.parse::<u64>(), text.parse::<i64>()) {
-        (Ok(n), _) => Ok(n.clamp(least, most).to_string()),
-        (Err(_), Ok(_)) => Ok(least.to_string()),
-        _ => {
-            let text = format!("Incorrect argument type to variable '{name}'");
-            Err(SqlError::new(1232, b"42000", text))
-        }
-    }
-}
-
-/// Text is UTF-8 on every way: another character set would have to be converted.
-fn charset(name: &str, text: String) -> SqlResult<String> {
-    const OTHERS: [&str; 38] = [
-        "armscii8", "ascii", "big5", "cp1250", "cp1251", "cp1256", "cp1257", "cp850", "cp852",
-        "cp866", "cp932", "dec8", "eucjpms", "euckr", "gb18030", "gb2312", "gbk", "geostd8",
-        "greek", "hebrew", "hp8", "keybcs2", "koi8r", "koi8u", "latin1", "latin2", "latin5",
-        "latin7", "macce", "macroman", "sjis", "swe7", "tis620", "ucs2", "ujis", "utf16",
-        "utf16le", "utf32",
-    ];
-    match text.to_lowercase().as_str() {
-        // No conversion of results, which are UTF-8.
-        "null" if name == "character_set_results" => Ok(text),
-        // The three-byte form is a part of the four-byte one.
-        "utf8" | "utf8mb3" | "utf8mb4" => Ok("utf8mb4".into()),
-        "binary" => Ok("binary".into()),
-        other if OTHERS.contains(&other) => {
-            let text = format!("Variable '{name}' can't be set to the value of '{text}'");
-            Err(SqlError::new(1231, b"42000", text))
-        }
-        _ => Err(SqlError::new(1115, b"42000", format!("Unknown character set: '{text}'"))),
-    }
 }

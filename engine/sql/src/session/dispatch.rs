@@ -1,0 +1,226 @@
+//! One statement of a session: begun, handed to what runs its kind, bounded in time, answered.
+//!
+//! What a statement leaves behind when it fails is decided here alone: its transaction, its
+//! diagnostics, its counts. What it does is not.
+
+use execution::{BatchStream, panics};
+use futures::StreamExt;
+use syntax::statement::{ShowKind, Stmt};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use types::Value;
+use values::column::ResultColumn;
+use values::error::{SqlError, SqlResult, interrupted, is_fault};
+
+use super::query::limits;
+use super::write::statement::Write;
+use super::{DEADLOCK, Session, done, impossible};
+use crate::result::{Done, Reply};
+
+impl Session {
+    /// Runs a statement and answers it.
+    pub(super) async fn answer(
+        &mut self,
+        statement: SqlResult<Stmt>,
+        parameters: &[Value],
+        cancel: &CancellationToken,
+    ) -> SqlResult<Reply> {
+        self.take_time();
+        self.diagnostics.begin(statement.as_ref().is_ok_and(shows_warnings));
+        // Of a statement that is a transaction of its own, nothing may stay open.
+        let alone = !self.in_transaction() && self.autocommit();
+        let (interrupts, before) = (self.interrupts.clone(), self.diagnostics.last_insert_id());
+        let deadline = statement.as_ref().ok().and_then(|statement| self.deadline(statement));
+        let run = async {
+            let statement = statement?;
+            self.begin_variables().await;
+            self.run(statement, parameters, cancel).await
+        };
+        let answer = tokio::select! {
+            biased;
+            () = interrupts.interruption(cancel) => Err(interrupted()),
+            () = limits::passed(deadline) => Err(limits::too_slow()),
+            answer = panics::guarded(run) => answer,
+        };
+        match answer {
+            Ok(Reply::Rows { columns, batches, .. }) => {
+                Ok(self.answer_rows(columns, batches, deadline, cancel))
+            }
+            Ok(Reply::Done(done)) => Ok(Reply::Done(self.answer_done(done, before))),
+            Ok(other) => Ok(other),
+            Err(error) => Err(self.fail(error, alone).await),
+        }
+    }
+
+    /// Rows, pulled by their reader until the statement is cancelled or has taken too long.
+    fn answer_rows(
+        &mut self,
+        columns: Vec<ResultColumn>,
+        batches: BatchStream,
+        deadline: Option<Instant>,
+        cancel: &CancellationToken,
+    ) -> Reply {
+        let batches = panics::guarded_stream(limits::until(batches, deadline));
+        let token = cancel.clone();
+        let batches = batches.take_until(token.clone().cancelled_owned());
+        let ended = futures::stream::once(async move {
+            if token.is_cancelled() { Err(interrupted()) } else { Ok(None) }
+        });
+        let batches = batches.map(|batch| batch.map(Some)).chain(ended);
+        let batches = batches.filter_map(|batch| async { batch.transpose() });
+        let batches = self.diagnostics.count_rows(batches);
+        self.diagnostics.bound(self.variables.most_warnings());
+        Reply::Rows { columns, batches, warnings: self.diagnostics.warning_count() }
+    }
+
+    /// An answer without rows; `before` is what LAST_INSERT_ID() gave before the statement.
+    fn answer_done(&mut self, mut done: Done, before: u64) -> Done {
+        let generated = self.diagnostics.last_insert_id();
+        if let Some(kept) = self.diagnostics.adopt_assigned_id() {
+            // A number given to a new row counts more than one that was assigned.
+            match generated != before && done.last_insert_id == generated {
+                true => self.diagnostics.set_last_insert_id(generated),
+                false => done.last_insert_id = kept,
+            }
+        }
+        self.sum_up(done)
+    }
+
+    /// An answer without rows, with its rows and warnings counted.
+    pub(super) fn sum_up(&mut self, mut done: Done) -> Done {
+        self.diagnostics.set_row_count(done.affected_rows);
+        self.diagnostics.bound(self.variables.most_warnings());
+        done.warnings = self.diagnostics.warning_count().now();
+        done
+    }
+
+    /// Ends a statement that has failed; `alone` says that it was a transaction of its own.
+    async fn fail(&mut self, error: SqlError, alone: bool) -> SqlError {
+        self.diagnostics.no_row_count();
+        // As in MySQL: who gives way loses the whole transaction, not only the statement. Of a
+        // statement that panicked, nobody knows how far it came.
+        if alone || error.code == DEADLOCK || is_fault(&error) {
+            self.transaction.rollback().await;
+        }
+        self.diagnostics.error(&error);
+        error
+    }
+
+    /// Runs a statement that its session's user may run.
+    pub(super) async fn run(
+        &mut self,
+        statement: Stmt,
+        parameters: &[Value],
+        cancel: &CancellationToken,
+    ) -> SqlResult<Reply> {
+        self.check_read_only(&statement)?;
+        self.check_privileges(&statement).await?;
+        match statement {
+            Stmt::Query(query) => self.limited_select(*query, parameters).await,
+            Stmt::SelectInto(query, names) => self.select_into(*query, &names, parameters).await,
+            Stmt::Explain { analyze, statement } => {
+                self.explain(*statement, analyze, parameters).await
+            }
+            Stmt::Prepare { name, source } => self.prepare_text(&name, *source, parameters).await,
+            Stmt::Execute { name, using } => self.execute_text(&name, &using, cancel).await,
+            Stmt::Deallocate(name) => self.deallocate(&name),
+            Stmt::Insert(insert) => self.write(Write::Insert(insert), parameters).await,
+            Stmt::Update(update) => self.write(Write::Update(update), parameters).await,
+            Stmt::Delete(delete, ignore) => {
+                self.write(Write::Delete(delete, ignore), parameters).await
+            }
+            Stmt::LoadData(load) => self.ask_for_file(load).await,
+            step @ (Stmt::Begin { .. }
+            | Stmt::Commit
+            | Stmt::Rollback
+            | Stmt::Savepoint(..)
+            | Stmt::SetTransaction { .. }) => self.run_boundary(step).await,
+            task @ (Stmt::Use(_)
+            | Stmt::Set(_)
+            | Stmt::SetNames(_)
+            | Stmt::SetPassword { .. }
+            | Stmt::PutUser { .. }
+            | Stmt::DropUser { .. }
+            | Stmt::Grant(_)
+            | Stmt::Show(_)
+            | Stmt::Describe { .. }
+            | Stmt::Kill { .. }
+            | Stmt::Do(_)
+            | Stmt::Flush
+            | Stmt::Nothing
+            | Stmt::Maintain { .. }
+            | Stmt::LockTables(_)) => self.administer(task, parameters).await,
+            Stmt::CreateTable(create) if create.query.is_some() => {
+                self.create_filled(*create, parameters, cancel).await
+            }
+            definition => {
+                self.commit().await?;
+                // What a definition has begun, it ends: regions must not know less than the catalog.
+                let _held = self.interrupts.hold();
+                self.define(definition, cancel).await
+            }
+        }
+    }
+
+    /// Begins, ends or describes transactions.
+    async fn run_boundary(&mut self, step: Stmt) -> SqlResult<Reply> {
+        match step {
+            Stmt::Begin { mode, read_only } => {
+                self.commit().await?;
+                if let Some(read_only) = read_only {
+                    self.transaction.set_next_read_only(read_only);
+                }
+                let usual = self.variables.transaction_mode();
+                self.begin(mode.unwrap_or(usual)).await?;
+            }
+            Stmt::Commit => self.commit().await?,
+            Stmt::Rollback => self.transaction.rollback().await,
+            Stmt::Savepoint(step, name) => return self.savepoint(step, &name).await,
+            Stmt::SetTransaction { scope, level, read_only } => {
+                return self.set_transaction(scope, level.as_deref(), read_only).await;
+            }
+            _ => return Err(impossible("a statement of no transaction")),
+        }
+        Ok(done())
+    }
+
+    /// Sets, shows, or looks after something.
+    async fn administer(&mut self, task: Stmt, parameters: &[Value]) -> SqlResult<Reply> {
+        match task {
+            Stmt::Use(name) => {
+                self.use_database(&name).await?;
+                Ok(done())
+            }
+            Stmt::Set(assignments) => self.set(assignments, parameters).await,
+            Stmt::SetNames(charset) => self.set_names(&charset),
+            Stmt::SetPassword { user, password } => self.set_password(user, &password).await,
+            Stmt::PutUser { users, lenient, create } => {
+                self.put_users(users, lenient, create).await
+            }
+            Stmt::DropUser { users, if_exists } => self.drop_users(users, if_exists).await,
+            Stmt::Grant(grant) => {
+                self.commit().await?;
+                self.grant(*grant).await
+            }
+            Stmt::Show(show) => self.show(show).await,
+            Stmt::Describe { table, column } => self.describe(&table, column).await,
+            Stmt::Kill { id, query } => self.kill(id, query),
+            Stmt::Do(exprs) => {
+                for expr in exprs {
+                    self.assign(expr, parameters).await?;
+                }
+                Ok(done())
+            }
+            Stmt::Maintain { task, tables } => self.maintain(task, &tables).await,
+            Stmt::LockTables(tables) => self.lock_tables(&tables).await,
+            Stmt::Flush | Stmt::Nothing => Ok(done()),
+            _ => Err(impossible("a statement of no kind")),
+        }
+    }
+}
+
+/// Whether a statement shows the warnings of the one before, which it must leave as they are.
+fn shows_warnings(statement: &Stmt) -> bool {
+    let Stmt::Show(show) = statement else { return false };
+    matches!(show.kind, ShowKind::Warnings { .. } | ShowKind::WarningCount { .. })
+}

@@ -1,0 +1,131 @@
+//! Statements that a session has prepared: by number, for the binary protocol, and by name.
+//!
+//! They are kept as they were parsed and never run here; the two kinds know nothing of each other.
+
+use std::collections::HashMap;
+
+use syntax::statement::Stmt;
+use types::Value;
+use values::column::ResultColumn;
+use values::error::{SqlError, SqlResult};
+
+/// Most statements that a session prepares by name.
+const MOST_BY_NAME: usize = 16_382;
+
+/// A prepared statement, for its client.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// Number within the session.
+    pub id: u32,
+    /// Parameters it takes.
+    pub parameters: u16,
+    /// Columns of its result; empty for a statement without one.
+    pub columns: Vec<ResultColumn>,
+}
+
+/// A statement that waits for its parameters.
+#[derive(Clone)]
+pub(super) struct PreparedStatement {
+    pub(super) statement: Stmt,
+    /// How many it takes.
+    pub(super) parameters: usize,
+}
+
+impl PreparedStatement {
+    /// The statement, to be run with parameters; error 1210 if it takes another number of them.
+    fn taking(&self, parameters: usize) -> SqlResult<Stmt> {
+        if self.parameters != parameters {
+            return Err(SqlError::new(1210, b"HY000", "Incorrect arguments to EXECUTE"));
+        }
+        Ok(self.statement.clone())
+    }
+
+    /// As many parameters as it takes, of which nothing is known.
+    pub(super) fn unknown_parameters(&self) -> Vec<Value> {
+        vec![Value::Null; self.parameters]
+    }
+}
+
+/// The prepared statements of a session.
+pub(super) struct PreparedStatements {
+    by_id: HashMap<u32, PreparedStatement>,
+    next_id: u32,
+    /// By names in lower case.
+    by_name: HashMap<String, PreparedStatement>,
+}
+
+impl Default for PreparedStatements {
+    fn default() -> Self {
+        PreparedStatements { by_id: HashMap::new(), next_id: 1, by_name: HashMap::new() }
+    }
+}
+
+impl PreparedStatements {
+    /// A number for another statement; 0 is none.
+    pub(super) fn new_id(&mut self) -> u32 {
+        let id = self.next_id;
+        self.next_id = self.next_id.wrapping_add(1).max(1);
+        id
+    }
+
+    /// Keeps a statement under a number.
+    pub(super) fn keep(&mut self, id: u32, statement: PreparedStatement) {
+        self.by_id.insert(id, statement);
+    }
+
+    /// The statement of a number, to be run with so many parameters.
+    pub(super) fn of_id(&self, id: u32, parameters: usize) -> SqlResult<Stmt> {
+        let known = self.by_id.get(&id);
+        known.ok_or_else(|| unknown_handler(id, "EXECUTE"))?.taking(parameters)
+    }
+
+    /// Forgets the statement of a number, if there is one.
+    pub(super) fn forget(&mut self, id: u32) {
+        self.by_id.remove(&id);
+    }
+
+    /// Forgets all statements that have numbers.
+    pub(super) fn forget_ids(&mut self) {
+        self.by_id.clear();
+    }
+
+    /// Forgets the statement of a name, which another one is to have; error 1461 if there are too many.
+    pub(super) fn make_room(&mut self, name: &str) -> SqlResult<()> {
+        self.by_name.remove(&name.to_lowercase());
+        if self.by_name.len() >= MOST_BY_NAME {
+            let text = format!(
+                "Can't create more than max_prepared_stmt_count statements (current value: {MOST_BY_NAME})"
+            );
+            return Err(SqlError::new(1461, b"42000", text));
+        }
+        Ok(())
+    }
+
+    /// Keeps a statement under a name.
+    pub(super) fn keep_named(&mut self, name: &str, statement: PreparedStatement) {
+        self.by_name.insert(name.to_lowercase(), statement);
+    }
+
+    /// What EXECUTE of a name runs, whatever its parameters are.
+    pub(super) fn of_name(&self, name: &str) -> Option<&Stmt> {
+        Some(&self.by_name.get(&name.to_lowercase())?.statement)
+    }
+
+    /// The statement of a name, to be run with so many parameters.
+    pub(super) fn named(&self, name: &str, parameters: usize) -> SqlResult<Stmt> {
+        let known = self.by_name.get(&name.to_lowercase());
+        known.ok_or_else(|| unknown_handler(name, "EXECUTE"))?.taking(parameters)
+    }
+
+    /// DEALLOCATE PREPARE: forgets the statement of a name; error 1243 if there is none.
+    pub(super) fn forget_named(&mut self, name: &str) -> SqlResult<()> {
+        let known = self.by_name.remove(&name.to_lowercase());
+        known.map(|_| ()).ok_or_else(|| unknown_handler(name, "DEALLOCATE PREPARE"))
+    }
+}
+
+/// Error 1243.
+fn unknown_handler(called: impl std::fmt::Display, given_to: &str) -> SqlError {
+    let text = format!("Unknown prepared statement handler ({called}) given to {given_to}");
+    SqlError::new(1243, b"HY000", text)
+}
