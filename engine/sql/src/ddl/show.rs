@@ -2,48 +2,13 @@
 //!
 //! What it prints, run under the default sql_mode, makes the same table.
 
-use types::{ColumnId, ColumnType, Default, Index, Table, Value};
+use types::{Column, ColumnId, ColumnType, Default, Index, Table, Value};
 
 /// CREATE TABLE that makes a table like this one; `next_number` is the next of AUTO_INCREMENT.
 pub fn show_create(table: &Table, next_number: Option<u64>) -> String {
-    let quote = |name: &str| format!("`{}`", name.replace('`', "``"));
     let name_of = |id: &ColumnId| table.column(*id).map(|c| quote(&c.name)).unwrap_or_default();
-    let mut lines = Vec::new();
-    for column in table.columns.iter().filter(|column| !column.hidden) {
-        let mut line = format!("  {} {}", quote(&column.name), column.ty);
-        if let Some((expression, stored)) = column.generated() {
-            let kind = if stored { "STORED" } else { "VIRTUAL" };
-            line.push_str(&format!(" GENERATED ALWAYS AS ({expression}) {kind}"));
-        }
-        if !column.nullable {
-            line.push_str(" NOT NULL");
-        } else if matches!(column.ty, ColumnType::Timestamp(_)) {
-            line.push_str(" NULL");
-        }
-        match &column.default {
-            // MySQL names no NULL as the default of a BLOB or TEXT, but of JSON.
-            Some(Default::Constant(Value::Null))
-                if matches!(column.ty, ColumnType::Blob(_) | ColumnType::Text(_)) => {}
-            Some(Default::Constant(Value::Null)) => line.push_str(" DEFAULT NULL"),
-            Some(Default::Constant(value)) => {
-                line.push_str(&format!(" DEFAULT {}", default_literal(value, column.ty)));
-            }
-            Some(Default::CurrentTimestamp) => {
-                line.push_str(&format!(" DEFAULT {}", now_of(column.ty)))
-            }
-            Some(Default::Generated { .. } | Default::Converted { .. }) | None => {}
-        }
-        if column.on_update_now {
-            line.push_str(&format!(" ON UPDATE {}", now_of(column.ty)));
-        }
-        if column.auto_increment {
-            line.push_str(" AUTO_INCREMENT");
-        }
-        if !column.comment.is_empty() {
-            line.push_str(&format!(" COMMENT {}", quoted(&column.comment)));
-        }
-        lines.push(line);
-    }
+    let visible = table.columns.iter().filter(|column| !column.hidden);
+    let mut lines: Vec<String> = visible.map(column_line).collect();
     let hidden = |id: &ColumnId| table.column(*id).is_some_and(|c| c.hidden);
     if !table.primary_key.iter().any(hidden) {
         let names: Vec<String> = table.primary_key.iter().map(name_of).collect();
@@ -79,6 +44,48 @@ pub fn show_create(table: &Table, next_number: Option<u64>) -> String {
         text.push_str(&format!(" COMMENT={}", quoted(&table.comment)));
     }
     text
+}
+
+/// A column as its line of CREATE TABLE.
+fn column_line(column: &Column) -> String {
+    let mut line = format!("  {} {}", quote(&column.name), column.ty);
+    if let Some((expression, stored)) = column.generated() {
+        let kind = if stored { "STORED" } else { "VIRTUAL" };
+        line.push_str(&format!(" GENERATED ALWAYS AS ({expression}) {kind}"));
+    }
+    if !column.nullable {
+        line.push_str(" NOT NULL");
+    } else if matches!(column.ty, ColumnType::Timestamp(_)) {
+        line.push_str(" NULL");
+    }
+    match &column.default {
+        // MySQL names no NULL as the default of a BLOB or TEXT, but of JSON.
+        Some(Default::Constant(Value::Null))
+            if matches!(column.ty, ColumnType::Blob(_) | ColumnType::Text(_)) => {}
+        Some(Default::Constant(Value::Null)) => line.push_str(" DEFAULT NULL"),
+        Some(Default::Constant(value)) => {
+            line.push_str(&format!(" DEFAULT {}", default_literal(value, column.ty)));
+        }
+        Some(Default::CurrentTimestamp) => {
+            line.push_str(&format!(" DEFAULT {}", now_of(column.ty)))
+        }
+        Some(Default::Generated { .. } | Default::Converted { .. }) | None => {}
+    }
+    if column.on_update_now {
+        line.push_str(&format!(" ON UPDATE {}", now_of(column.ty)));
+    }
+    if column.auto_increment {
+        line.push_str(" AUTO_INCREMENT");
+    }
+    if !column.comment.is_empty() {
+        line.push_str(&format!(" COMMENT {}", quoted(&column.comment)));
+    }
+    line
+}
+
+/// A name in backquotes.
+fn quote(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
 }
 
 /// A text in quotes that reads back as itself.

@@ -28,9 +28,9 @@ const BACKFILL: usize = 4_000;
 /// How long the filling in of an index waits for rows that transactions hold, in milliseconds.
 const ROW_WAIT_MS: u64 = 50_000;
 /// Most regions that SPLIT TABLE makes.
-const MAX_SPLIT: u64 = 1_000;
+const MAX_SPLIT: u32 = 1_000;
 /// Most columnar replicas.
-const MAX_REPLICAS: u64 = 16;
+const MAX_REPLICAS: u8 = 16;
 
 impl Session {
     /// Runs a definition. Its future is large, and so no part of every statement's.
@@ -46,16 +46,7 @@ impl Session {
         self.engine.storage.timestamp().await?;
         match statement {
             Stmt::CreateDatabase { name, if_not_exists } => {
-                let change = CatalogChange::CreateDatabase(name.clone());
-                match self.engine.storage.change(change).await {
-                    Err(error @ Error::Exists { .. }) if if_not_exists => {
-                        self.note(1007, SqlError::from(error).message);
-                        Ok(done())
-                    }
-                    other => other
-                        .map(|_| Reply::Done(Done { affected_rows: 1, ..Done::default() }))
-                        .map_err(Into::into),
-                }
+                self.create_database(name, if_not_exists).await
             }
             Stmt::DropDatabase { name, if_exists } => self.drop_database(name, if_exists).await,
             Stmt::AlterDatabase(name) => self.alter_database(name).await,
@@ -67,16 +58,7 @@ impl Session {
                 warnings.into_iter().for_each(|(code, text)| self.diagnostics.warn(code, text));
                 Ok(reply)
             }
-            Stmt::DropIndex { name, table } => {
-                let table = self.current(&table).await?;
-                if table.index_named(&name).is_none() {
-                    let text = format!("Can't DROP '{name}'; check that column/key exists");
-                    return Err(SqlError::new(1091, b"42000", text));
-                }
-                self.alter(table, |t| t.indexes.retain(|i| !i.name.eq_ignore_ascii_case(&name)))
-                    .await?;
-                Ok(done())
-            }
+            Stmt::DropIndex { name, table } => self.drop_index(&name, &table).await,
             Stmt::AlterTable { table, actions } if actions.iter().any(checks::is_check) => {
                 self.alter_checks(&table, &actions, cancel).await
             }
@@ -90,30 +72,8 @@ impl Session {
             Stmt::DropViews { names, if_exists } => self.drop_views(&names, if_exists).await,
             Stmt::Truncate(table) => self.truncate(&table).await,
             Stmt::RenameTables(names) => self.rename_tables(&names).await,
-            Stmt::SetReplica { table, count } => {
-                if count > MAX_REPLICAS {
-                    let text = format!("{count} columnar replicas are more than {MAX_REPLICAS}");
-                    return Err(SqlError::new(1210, b"HY000", text));
-                }
-                let table = self.current(&table).await?;
-                self.alter(table, |table| table.columnar_replicas = count as u8).await?;
-                Ok(done())
-            }
-            Stmt::SplitTable { table, regions } => {
-                if !(1..=MAX_SPLIT).contains(&regions) {
-                    let text = format!("REGIONS must be between 1 and {MAX_SPLIT}");
-                    return Err(SqlError::new(1210, b"HY000", text));
-                }
-                let table = self.current(&table).await?;
-                let now = self.engine.storage.split_table(&table, regions as u32).await?;
-                if (now as u64) < regions {
-                    self.diagnostics.warn(
-                        1105,
-                        format!("the table has {now} regions: its rows gave no more places to cut"),
-                    );
-                }
-                Ok(done())
-            }
+            Stmt::SetReplica { table, count } => self.set_replicas(&table, count).await,
+            Stmt::SplitTable { table, regions } => self.split_table(&table, regions).await,
             other => Err(unsupported(format!("{other:?}").chars().take(40).collect::<String>())),
         }
     }
@@ -123,6 +83,55 @@ impl Session {
         let name = table_name(name, self.variables.database())?;
         let catalog = self.engine.storage.catalog().await?;
         Ok((*stored(&catalog, &name.database, &name.table)?).clone())
+    }
+
+    async fn create_database(&mut self, name: String, if_not_exists: bool) -> SqlResult<Reply> {
+        match self.engine.storage.change(CatalogChange::CreateDatabase(name)).await {
+            Err(error @ Error::Exists { .. }) if if_not_exists => {
+                self.note(1007, SqlError::from(error).message);
+                Ok(done())
+            }
+            other => other
+                .map(|_| Reply::Done(Done { affected_rows: 1, ..Done::default() }))
+                .map_err(Into::into),
+        }
+    }
+
+    async fn drop_index(&mut self, name: &str, table: &ObjectName) -> SqlResult<Reply> {
+        let table = self.current(table).await?;
+        if table.index_named(name).is_none() {
+            let text = format!("Can't DROP '{name}'; check that column/key exists");
+            return Err(SqlError::new(1091, b"42000", text));
+        }
+        self.alter(table, |t| t.indexes.retain(|i| !i.name.eq_ignore_ascii_case(name))).await?;
+        Ok(done())
+    }
+
+    /// SET COLUMNAR REPLICA n.
+    async fn set_replicas(&mut self, table: &ObjectName, wanted: u64) -> SqlResult<Reply> {
+        let Some(count) = u8::try_from(wanted).ok().filter(|count| *count <= MAX_REPLICAS) else {
+            let text = format!("{wanted} columnar replicas are more than {MAX_REPLICAS}");
+            return Err(SqlError::new(1210, b"HY000", text));
+        };
+        let table = self.current(table).await?;
+        self.alter(table, |table| table.columnar_replicas = count).await?;
+        Ok(done())
+    }
+
+    /// SPLIT TABLE … REGIONS n.
+    async fn split_table(&mut self, table: &ObjectName, wanted: u64) -> SqlResult<Reply> {
+        let regions = u32::try_from(wanted).ok().filter(|n| (1..=MAX_SPLIT).contains(n));
+        let Some(regions) = regions else {
+            let text = format!("REGIONS must be between 1 and {MAX_SPLIT}");
+            return Err(SqlError::new(1210, b"HY000", text));
+        };
+        let table = self.current(table).await?;
+        let now = self.engine.storage.split_table(&table, regions).await?;
+        if (now as u64) < wanted {
+            let text = format!("the table has {now} regions: its rows gave no more places to cut");
+            self.diagnostics.warn(1105, text);
+        }
+        Ok(done())
     }
 
     async fn drop_database(&mut self, name: String, if_exists: bool) -> SqlResult<Reply> {

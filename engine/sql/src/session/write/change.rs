@@ -17,6 +17,7 @@ use types::columns::ColumnsBuilder;
 use types::{Column, Table, Timestamp, Value};
 use values::coerce::Place;
 use values::error::{SqlResult, no_column, unsupported};
+use values::temporal::Zone;
 
 use super::derived::not_to_be_given;
 use super::fitting::Fitting;
@@ -47,6 +48,38 @@ impl Session {
         let target =
             self.target(std::slice::from_ref(&update.table), catalog, finding.ts(), "UPDATE")?;
         let table = target.table.clone();
+        let set = self.assignments(update, &target, catalog, finding.ts())?;
+        refuse_reading(
+            &table,
+            self.variables.database(),
+            (&update.selection, &update.assignments),
+        )?;
+        target.refuse_hidden(&update.selection)?;
+        target.refuse_hidden(&update.assignments)?;
+        target.refuse_hidden(&update.order_by)?;
+        let found = self.computed(update, &target, &set, catalog, (finding, weight)).await?;
+        let zone = self.context().zone()?;
+        let mut fitting = Fitting::ignoring(ignores(update));
+        let mut pairs = Vec::with_capacity(found.len());
+        for (row, (old, computed)) in found.into_iter().enumerate() {
+            let new = self.row_set(&table, &old, &set, computed, (row + 1, zone), &mut fitting)?;
+            pairs.push((old, new));
+        }
+        self.derive_pairs(&table, &mut pairs, &mut fitting)?;
+        self.count_changed(&table, &pairs).await?;
+        self.diagnostics.extend(fitting.into_warnings());
+        Ok((table, Changes::Update { pairs }))
+    }
+
+    /// Which columns an UPDATE sets, and to what: columns set before stand for what they are set to.
+    fn assignments(
+        &self,
+        update: &Update,
+        target: &Target,
+        catalog: &Arc<Catalog>,
+        ts: Timestamp,
+    ) -> SqlResult<Vec<(usize, Expr)>> {
+        let table = &target.table;
         let mut set: Vec<(usize, Expr)> = Vec::new();
         for assignment in &update.assignments {
             let written = assigned(&assignment.target)?;
@@ -59,88 +92,81 @@ impl Session {
                 if is_default(&assignment.value) {
                     continue;
                 }
-                return Err(not_to_be_given(column, &table));
+                return Err(not_to_be_given(column, table));
             }
             let value = if is_default(&assignment.value) {
                 let zone = self.context().zone()?;
                 syntax::constant::expression(&self.default_value(column, zone)?)
             } else {
                 let own = target.own_name();
-                let prior =
-                    PriorAssignments::new((&table, &own), &set, (catalog, finding.ts()), self);
+                let prior = PriorAssignments::new((table, &own), &set, (catalog, ts), self);
                 prior.written_into(assignment.value.clone())?
             };
             set.push((at, super::column_values::for_column(value, column.ty)));
         }
-        refuse_reading(
-            &table,
-            self.variables.database(),
-            (&update.selection, &update.assignments),
-        )?;
-        target.refuse_hidden(&update.selection)?;
-        target.refuse_hidden(&update.assignments)?;
-        target.refuse_hidden(&update.order_by)?;
+        Ok(set)
+    }
+
+    /// The rows that an UPDATE finds, each with the values that it sets.
+    async fn computed(
+        &self,
+        update: &Update,
+        target: &Target,
+        set: &[(usize, Expr)],
+        catalog: &Arc<Catalog>,
+        (finding, weight): (&Finding, &Weight),
+    ) -> SqlResult<Vec<(Vec<Value>, Vec<Value>)>> {
         // A row's subqueries are the planner's.
         let planned = set.iter().any(|(_, expr)| has_subquery(expr));
-        let point = || {
-            target.point(
-                update.selection.as_ref(),
-                &update.order_by,
-                update.limit.as_ref(),
-                finding.ts(),
-            )
-        };
-        let found = match if planned { None } else { point() } {
-            Some(lookup) => {
-                let rows = self.look_up(&table, finding, lookup).await?;
-                let olds = rows.into_iter().map(|(_, row)| row).collect();
-                self.compute(&target, olds, &set)?
-            }
-            None => {
-                // A plan computes values of rows behind a LIMIT, too, and they may be errors.
-                let late = update.limit.is_some() && !planned;
-                let query = target.query(
-                    &update.table,
-                    update.selection.clone(),
-                    &update.order_by,
-                    update.limit.clone(),
-                    if late { &[] } else { &set },
-                )?;
-                let found = self.found_by_plan(query, catalog, finding, (&table, weight)).await?;
-                match late {
-                    true => {
-                        let olds = found.into_iter().map(|(old, _)| old).collect();
-                        self.compute(&target, olds, &set)?
-                    }
-                    false => found,
-                }
-            }
-        };
-        let zone = self.context().zone()?;
-        let mut fitting = Fitting::ignoring(ignores(update));
-        let mut pairs = Vec::with_capacity(found.len());
-        for (row, (old, computed)) in found.into_iter().enumerate() {
-            let mut new = old.clone();
-            for ((at, _), value) in set.iter().zip(computed) {
-                let Some(column) = table.columns.get(*at) else { continue };
-                let value = fitting.column(value, Place { column, row: row + 1, zone })?;
-                if let Some(slot) = new.get_mut(*at) {
-                    *slot = value;
-                }
-            }
-            if new != old {
-                for (at, column) in table.columns.iter().enumerate() {
-                    if column.on_update_now && !set.iter().any(|(set, _)| *set == at) {
-                        new[at] = self.now_for(column, zone)?;
-                    }
-                }
-            }
-            pairs.push((old, new));
+        let (selection, limit) = (update.selection.as_ref(), update.limit.as_ref());
+        let point = || target.point(selection, &update.order_by, limit, finding.ts());
+        if let Some(lookup) = if planned { None } else { point() } {
+            let rows = self.look_up(&target.table, finding, lookup).await?;
+            let olds = rows.into_iter().map(|(_, row)| row).collect();
+            return self.compute(target, olds, set);
         }
-        self.derive_pairs(&table, &mut pairs, &mut fitting)?;
-        self.count_changed(&table, &pairs).await?;
-        self.diagnostics.extend(fitting.into_warnings());
-        Ok((table, Changes::Update { pairs }))
+        // A plan computes values of rows behind a LIMIT, too, and they may be errors.
+        let late = update.limit.is_some() && !planned;
+        let query = target.query(
+            &update.table,
+            update.selection.clone(),
+            &update.order_by,
+            update.limit.clone(),
+            if late { &[] } else { set },
+        )?;
+        let found = self.found_by_plan(query, catalog, finding, (&target.table, weight)).await?;
+        if !late {
+            return Ok(found);
+        }
+        self.compute(target, found.into_iter().map(|(old, _)| old).collect(), set)
+    }
+
+    /// A row with the values that are set; what it is by its own values is still to come.
+    fn row_set(
+        &self,
+        table: &Table,
+        old: &[Value],
+        set: &[(usize, Expr)],
+        computed: Vec<Value>,
+        (row, zone): (usize, Zone),
+        fitting: &mut Fitting,
+    ) -> SqlResult<Vec<Value>> {
+        let mut new = old.to_vec();
+        for ((at, _), value) in set.iter().zip(computed) {
+            let Some(column) = table.columns.get(*at) else { continue };
+            let value = fitting.column(value, Place { column, row, zone })?;
+            if let Some(slot) = new.get_mut(*at) {
+                *slot = value;
+            }
+        }
+        if new != old {
+            for (at, column) in table.columns.iter().enumerate() {
+                if column.on_update_now && !set.iter().any(|(set, _)| *set == at) {
+                    new[at] = self.now_for(column, zone)?;
+                }
+            }
+        }
+        Ok(new)
     }
 
     /// The rows that a DELETE ends.

@@ -20,6 +20,7 @@ use syntax::walk::finds;
 use types::{Table, Value};
 use values::coerce::Place;
 use values::error::{SqlError, SqlResult, no_column, unsupported};
+use values::temporal::Zone;
 
 use super::change::{assigned, ignores};
 use super::derived::not_to_be_given;
@@ -40,6 +41,9 @@ use crate::storage::Savepoint;
 type OldAndNew = (Vec<Value>, Vec<Value>);
 /// Rows by their record keys.
 type ByKey = BTreeMap<Vec<u8>, Vec<Value>>;
+
+/// Columns that an UPDATE sets: the number of the table, and the column's place in it.
+type ColumnsSet = Vec<(usize, usize)>;
 
 /// A table of the FROM, by the name it goes by there.
 struct Named {
@@ -74,27 +78,7 @@ impl Session {
         let from = std::slice::from_ref(&update.table);
         let named = self.named(from, catalog, at.1)?;
         let zone = self.context().zone()?;
-        // Each assignment: which of the tables, which of its columns, and where its value is.
-        let (mut set, mut computed) = (Vec::new(), Vec::new());
-        for assignment in &update.assignments {
-            let (of, column) = assigned_of(&assignment.target, &named)?;
-            let described = named.get(of).and_then(|one| one.table.columns.get(column));
-            let described = described.ok_or_else(|| impossible("a column of no table"))?;
-            if described.generated().is_some() {
-                // It has its value anyhow.
-                if is_default(&assignment.value) {
-                    continue;
-                }
-                let table = named.get(of).map(|one| &one.table);
-                let table = table.ok_or_else(|| impossible("a column of no table"))?;
-                return Err(not_to_be_given(described, table));
-            }
-            computed.push(match is_default(&assignment.value) {
-                true => syntax::constant::expression(&self.default_value(described, zone)?),
-                false => super::column_values::for_column(assignment.value.clone(), described.ty),
-            });
-            set.push((of, column));
-        }
+        let (set, computed) = self.joined_assignments(update, &named, zone)?;
         let targets = targets_of(&named, set.iter().map(|(of, _)| *of))?;
         if targets
             .values()
@@ -122,36 +106,82 @@ impl Session {
         let mut changed: Vec<(Arc<Table>, Vec<OldAndNew>)> = Vec::new();
         for (of, rows) in found {
             let Some(target) = targets.get(&of) else { continue };
-            let mut pairs = Vec::with_capacity(rows.len());
-            for (number, (old, values)) in rows.into_values().enumerate() {
-                let mut new = old.clone();
-                for ((_, at), value) in
-                    set.iter().zip(values).filter(|((table, _), _)| *table == of)
-                {
-                    let Some(column) = target.table.columns.get(*at) else { continue };
-                    let value = fitting.column(value, Place { column, row: number + 1, zone })?;
-                    if let Some(slot) = new.get_mut(*at) {
-                        *slot = value;
-                    }
-                }
-                if new != old {
-                    for (at, column) in target.table.columns.iter().enumerate() {
-                        let given = set.contains(&(of, at));
-                        if let (true, false, Some(slot)) =
-                            (column.on_update_now, given, new.get_mut(at))
-                        {
-                            *slot = self.now_for(column, zone)?;
-                        }
-                    }
-                }
-                pairs.push((old, new));
-            }
+            let of_table = set.iter().map(|(table, at)| (*table == of).then_some(*at));
+            let set: Vec<Option<usize>> = of_table.collect();
+            let mut pairs =
+                self.pairs_set(&target.table, rows.into_values(), &set, zone, &mut fitting)?;
             self.derive_pairs(&target.table, &mut pairs, &mut fitting)?;
             self.count_changed(&target.table, &pairs).await?;
             changed.push((target.table.clone(), pairs));
         }
         self.diagnostics.extend(fitting.into_warnings());
         self.write_updates(changed, ignores(update), at).await
+    }
+
+    /// The columns that an UPDATE sets, each with the number of its table, and what it sets them to.
+    fn joined_assignments(
+        &self,
+        update: &Update,
+        named: &[Named],
+        zone: Zone,
+    ) -> SqlResult<(ColumnsSet, Vec<Expr>)> {
+        let (mut set, mut computed) = (Vec::new(), Vec::new());
+        for assignment in &update.assignments {
+            let (of, column) = assigned_of(&assignment.target, named)?;
+            let described = named.get(of).and_then(|one| one.table.columns.get(column));
+            let described = described.ok_or_else(|| impossible("a column of no table"))?;
+            if described.generated().is_some() {
+                // It has its value anyhow.
+                if is_default(&assignment.value) {
+                    continue;
+                }
+                let table = named.get(of).map(|one| &one.table);
+                let table = table.ok_or_else(|| impossible("a column of no table"))?;
+                return Err(not_to_be_given(described, table));
+            }
+            computed.push(match is_default(&assignment.value) {
+                true => syntax::constant::expression(&self.default_value(described, zone)?),
+                false => super::column_values::for_column(assignment.value.clone(), described.ty),
+            });
+            set.push((of, column));
+        }
+        Ok((set, computed))
+    }
+
+    /// Rows of a table before and after; `set` says which of its columns each computed value is for,
+    /// if it is for one of them.
+    fn pairs_set(
+        &self,
+        table: &Table,
+        rows: impl ExactSizeIterator<Item = (Vec<Value>, Vec<Value>)>,
+        set: &[Option<usize>],
+        zone: Zone,
+        fitting: &mut Fitting,
+    ) -> SqlResult<Vec<OldAndNew>> {
+        let mut pairs = Vec::with_capacity(rows.len());
+        for (number, (old, values)) in rows.enumerate() {
+            let mut new = old.clone();
+            for (at, value) in set.iter().zip(values) {
+                let Some(at) = at else { continue };
+                let Some(column) = table.columns.get(*at) else { continue };
+                let value = fitting.column(value, Place { column, row: number + 1, zone })?;
+                if let Some(slot) = new.get_mut(*at) {
+                    *slot = value;
+                }
+            }
+            if new != old {
+                for (at, column) in table.columns.iter().enumerate() {
+                    let given = set.contains(&Some(at));
+                    if let (true, false, Some(slot)) =
+                        (column.on_update_now, given, new.get_mut(at))
+                    {
+                        *slot = self.now_for(column, zone)?;
+                    }
+                }
+            }
+            pairs.push((old, new));
+        }
+        Ok(pairs)
     }
 
     async fn write_updates(

@@ -127,6 +127,12 @@ impl Session {
             let statement = if insert.replace_into { "REPLACE" } else { "INSERT" };
             self.diagnostics.warn(3005, format!("{statement} DELAYED is no longer supported. The statement was converted to {statement}."));
         }
+        self.write_alone(&write).await
+    }
+
+    /// Runs a statement that writes as a transaction of its own, again and again while others are
+    /// in its way.
+    async fn write_alone(&mut self, write: &Write) -> SqlResult<Reply> {
         // What a row meets decides what is done with it: it is locked before it is looked at.
         let deciding = write.decides();
         let (said, generated) = (self.diagnostics.mark(), self.diagnostics.last_insert_id());
@@ -144,7 +150,7 @@ impl Session {
             if let Some(transaction) = open.shared.lock().await.as_mut() {
                 transaction.wait_for_rows(Duration::ZERO);
             }
-            let written = self.write_within(&write, &open, false).await;
+            let written = self.write_within(write, &open, false).await;
             _ = self.transaction.take();
             let reply = match written {
                 Err(error)

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::ArrayRef;
 use placement::api::Catalog;
 use sqlparser::ast::Insert;
 use types::{Table, Value, key, row};
@@ -16,6 +17,7 @@ use super::assigning::Assigning;
 use super::fitting::Fitting;
 use super::insert::{Numbered, Source, whole};
 use super::pending_changes::{Clash, PendingChanges};
+use crate::ddl::number_of;
 use crate::result::{Done, Reply};
 use crate::rows;
 use crate::session::transaction::locking::Finding;
@@ -96,44 +98,16 @@ impl Session {
         let mut pending = PendingChanges::new(table.clone());
         self.learn(&mut pending, &table, new.iter(), open, finding).await?;
         let mut tally = Tally::default();
-        let number = table.columns.iter().position(|c| c.auto_increment && !c.hidden);
+        let number = number_of(&table);
         for (at, row) in new.into_iter().enumerate() {
             if broken.binary_search(&at).is_ok() {
                 continue;
             }
             let numbered = missing.binary_search(&at).is_ok();
             tally.last_id = number.map_or(0, |number| whole(row.get(number)));
-            let added = loop {
-                let Some(clash) = pending.clash(&row, None)? else {
-                    pending.insert(row.clone())?;
-                    tally.copied += 1;
-                    break true;
-                };
-                match &meeting {
-                    Meeting::Ignore => {
-                        fitting.leave_out(rows::duplicate(&table, &clash.key))?;
-                        break false;
-                    }
-                    Meeting::Replace => tally.changed += replaced(&mut pending, clash, &row)?,
-                    Meeting::Update(assigning) => {
-                        let beside = beside.get(at).map(Vec::as_slice).unwrap_or_default();
-                        let new =
-                            assigning.assigned(self, &clash.row, &row, beside, &mut fitting)?;
-                        let mut pair = [(clash.row.clone(), new)];
-                        self.derive_pairs(&table, &mut pair, &mut fitting)?;
-                        self.count_changed(&table, &pair).await?;
-                        let [(_, new)] = pair;
-                        tally.touched += 1;
-                        tally.last_id = number.map_or(0, |number| whole(new.get(number)));
-                        let place = (&table, open, finding);
-                        if self.change_met(&mut pending, clash, new, place, &mut fitting).await? {
-                            tally.changed += 1;
-                            tally.copied += 1;
-                        }
-                        break false;
-                    }
-                }
-            };
+            let beside = beside.get(at).map(Vec::as_slice).unwrap_or_default();
+            let so_far = (&mut pending, &mut tally, &mut fitting);
+            let added = self.meet(row, &meeting, beside, (&table, open, finding), so_far).await?;
             if added && numbered && tally.first_id == 0 {
                 tally.first_id = tally.last_id;
             }
@@ -142,6 +116,47 @@ impl Session {
         let ignored = matches!(meeting, Meeting::Ignore);
         self.diagnostics.extend(fitting.into_warnings());
         Ok(Reply::Done(self.tallied(&tally, records, ignored)))
+    }
+
+    /// Adds a row, or does about the row that it meets what is to be done; whether it was added.
+    async fn meet(
+        &self,
+        row: Vec<Value>,
+        meeting: &Meeting,
+        beside: &[ArrayRef],
+        (table, open, finding): (&Arc<Table>, &Open, &Finding),
+        (pending, tally, fitting): (&mut PendingChanges, &mut Tally, &mut Fitting),
+    ) -> SqlResult<bool> {
+        loop {
+            let Some(clash) = pending.clash(&row, None)? else {
+                pending.insert(row)?;
+                tally.copied += 1;
+                return Ok(true);
+            };
+            let assigning = match meeting {
+                Meeting::Ignore => {
+                    fitting.leave_out(rows::duplicate(table, &clash.key))?;
+                    return Ok(false);
+                }
+                Meeting::Replace => {
+                    tally.changed += replaced(pending, clash, &row)?;
+                    continue;
+                }
+                Meeting::Update(assigning) => assigning,
+            };
+            let new = assigning.assigned(self, &clash.row, &row, beside, fitting)?;
+            let mut pair = [(clash.row.clone(), new)];
+            self.derive_pairs(table, &mut pair, fitting)?;
+            self.count_changed(table, &pair).await?;
+            let [(_, new)] = pair;
+            tally.touched += 1;
+            tally.last_id = number_of(table).map_or(0, |number| whole(new.get(number)));
+            if self.change_met(pending, clash, new, (table, open, finding), fitting).await? {
+                tally.changed += 1;
+                tally.copied += 1;
+            }
+            return Ok(false);
+        }
     }
 
     /// Puts rows into a transaction, one after the other; of those that meet others of the same key,
