@@ -133,7 +133,7 @@ impl RemoteAnalytic {
             .cloned()
             .or_else(|| first.as_ref().map(|batch| batch.schema()))
             .ok_or_else(|| MppError::new(MppCode::Unavailable, "an answer without a schema"))?;
-        let node = node.to_owned();
+        let (node, coordinator) = (node.to_owned(), node.to_owned());
         let rest = stream.map_err(move |error| {
             let mut error = flight_error(error);
             if error.code.is_retryable() {
@@ -146,7 +146,7 @@ impl RemoteAnalytic {
             sql_error(error)
         });
         let batches = futures::stream::iter(first.map(Ok)).chain(rest).boxed();
-        Ok(AnalyticAnswer { schema, batches })
+        Ok(AnalyticAnswer { schema, batches, coordinator })
     }
 }
 

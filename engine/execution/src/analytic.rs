@@ -29,6 +29,8 @@ pub struct AnalyticAnswer {
     pub schema: SchemaRef,
     /// The rows. An error before the first batch means that the query may run elsewhere.
     pub batches: BatchStream,
+    /// Address of the columnar node that coordinates the query.
+    pub coordinator: String,
 }
 
 /// The analytic tier, as the SQL node sees it.

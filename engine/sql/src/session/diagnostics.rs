@@ -1,5 +1,5 @@
 //! What a session says of its last statement: warnings, and what ROW_COUNT(), FOUND_ROWS() and
-//! LAST_INSERT_ID() give.
+//! LAST_INSERT_ID() give, and how its last query was answered.
 //!
 //! Warnings are its own and those of its expressions; both are bounded by max_error_count, and
 //! counted beyond it. They stay until the next statement that is not a SHOW of them. It reads no
@@ -15,6 +15,7 @@ use futures::{Stream, TryStreamExt};
 use values::error::{SqlError, SqlResult};
 
 use super::query::last_insert_id::AssignedId;
+use super::query::last_query::LastQuery;
 use crate::result::WarningCount;
 
 /// A warning or note of the last statement.
@@ -48,6 +49,7 @@ pub(super) struct Diagnostics {
     /// What LAST_INSERT_ID(expr) assigned, and how much of it `last_insert_id` knows.
     assigned_id: Arc<AssignedId>,
     adopted: u64,
+    last_query: Option<LastQuery>,
 }
 
 impl Default for Diagnostics {
@@ -63,6 +65,7 @@ impl Default for Diagnostics {
             last_insert_id: 0,
             assigned_id: Arc::default(),
             adopted: 0,
+            last_query: None,
         }
     }
 }
@@ -257,5 +260,17 @@ impl Diagnostics {
         self.adopted = count;
         self.last_insert_id = self.assigned_id.value();
         Some(self.last_insert_id)
+    }
+
+    // ---- the last query ---------------------------------------------------------------------
+
+    /// How the last query was answered, if there was one.
+    pub(super) fn last_query(&self) -> Option<&LastQuery> {
+        self.last_query.as_ref()
+    }
+
+    /// A query is answered so.
+    pub(super) fn set_last_query(&mut self, query: LastQuery) {
+        self.last_query = Some(query);
     }
 }

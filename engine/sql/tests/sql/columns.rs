@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use arrow::array::{ArrayRef, Int64Array};
+use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use execution::analytic::{Analytic, AnalyticAnswer, AnalyticQuery};
 use sql::engine::Engine;
@@ -38,7 +40,12 @@ impl Analytic for Broken {
 async fn beside(code: u16) -> (Session, Arc<Broken>) {
     let tier = Arc::new(Broken { code, queries: AtomicUsize::new(0) });
     let engine: Engine = engine().with_analytic(tier.clone());
-    let mut session = in_database(&engine).await;
+    (with_table(&engine).await, tier)
+}
+
+/// A session with a table of three rows that has a columnar replica.
+async fn with_table(engine: &Engine) -> Session {
+    let mut session = in_database(engine).await;
     for statement in [
         "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
         "INSERT INTO t VALUES (1, 10), (2, 20), (3, 30)",
@@ -46,7 +53,36 @@ async fn beside(code: u16) -> (Session, Arc<Broken>) {
     ] {
         done(&mut session, statement).await.unwrap();
     }
-    (session, tier)
+    session
+}
+
+/// Columnar nodes that answer every query with the number 3.
+struct Answering;
+
+#[async_trait]
+impl Analytic for Answering {
+    async fn available(&self, _: TableId) -> bool {
+        true
+    }
+
+    async fn query(&self, _: AnalyticQuery) -> Result<AnalyticAnswer, SqlError> {
+        let count: ArrayRef = Arc::new(Int64Array::from(vec![3]));
+        let batch = RecordBatch::try_from_iter([("count", count)]).unwrap();
+        let (schema, coordinator) = (batch.schema(), "10.0.0.7:4002".to_owned());
+        let batches = Box::pin(futures::stream::iter([Ok(batch)]));
+        Ok(AnalyticAnswer { schema, batches, coordinator })
+    }
+
+    async fn explain(&self, _: AnalyticQuery, _: bool) -> Result<Vec<String>, SqlError> {
+        Ok(Vec::new())
+    }
+}
+
+/// What SHOW STATUS says of the session's last query.
+async fn last_query(session: &mut Session, what: &str) -> String {
+    let show = format!("SHOW STATUS LIKE 'Isobar_last_query_{what}'");
+    let row = rows(session, &show).await.unwrap().remove(0);
+    row.split_once('|').unwrap().1.to_owned()
 }
 
 const SCAN: &str = "SELECT SUM(v) FROM t";
@@ -85,6 +121,9 @@ async fn rows_answer_by_key_and_where_they_were_asked_for() {
         done(&mut session, allow).await.unwrap();
         assert_eq!(rows(&mut session, SCAN).await.unwrap(), ["60"]);
         assert!(warnings(&mut session).await[0].contains("answered from rows"));
+        assert_eq!(last_query(&mut session, "engine").await, "rows");
+        let why = "d.t: columns failed, answered from rows: no columnar node answers";
+        assert_eq!(last_query(&mut session, "tables").await, why);
         done(&mut session, withdraw).await.unwrap();
         assert_eq!(rows(&mut session, SCAN).await.unwrap_err().code, 9013);
     }
@@ -106,4 +145,22 @@ async fn explain_says_that_nobody_would_answer() {
     done(&mut session, "SET isobar_fallback = 'rows'").await.unwrap();
     let lines = rows(&mut session, "EXPLAIN ANALYZE SELECT SUM(v) FROM t").await.unwrap();
     assert!(lines.iter().any(|line| line.contains("rows answer")), "{lines:?}");
+}
+
+#[tokio::test]
+async fn status_says_which_columnar_node_answered_the_last_query() {
+    let engine: Engine = engine().with_analytic(Arc::new(Answering));
+    let mut session = with_table(&engine).await;
+    assert_eq!(rows(&mut session, "SELECT COUNT(*) FROM t").await.unwrap(), ["3"]);
+    assert_eq!(last_query(&mut session, "engine").await, "columns");
+    assert_eq!(last_query(&mut session, "coordinator").await, "10.0.0.7:4002");
+    let why = "d.t: full scan of a table with an available columnar replica";
+    assert_eq!(last_query(&mut session, "tables").await, why);
+    assert!(last_query(&mut session, "wait_ms").await.parse::<u64>().is_ok());
+    assert!(last_query(&mut session, "snapshot").await.parse::<u64>().is_ok());
+    // One by key is answered by rows, and nothing of the one before is left.
+    assert_eq!(rows(&mut session, "SELECT v FROM t WHERE id = 2").await.unwrap(), ["20"]);
+    assert_eq!(last_query(&mut session, "engine").await, "rows");
+    assert_eq!(last_query(&mut session, "coordinator").await, "");
+    assert_eq!(last_query(&mut session, "wait_ms").await, "");
 }

@@ -17,6 +17,7 @@ use crate::ddl;
 use crate::info::{self, LONGEST_INFO, Listing, Sizes, Source, int, string};
 use crate::result::Reply;
 use crate::session::ddl::views::{self, not_a};
+use crate::session::query::last_query;
 use crate::session::query::tables::stored;
 use crate::session::{Session, Warning};
 use crate::variables::Variables;
@@ -228,14 +229,14 @@ impl Session {
             self.engine.host.as_ref().map_or((0, 0), |host| host.uptime_and_statements());
         let threads = self.engine.host.as_ref().map_or(0, |host| host.processes().len());
         let mut listing = Listing::of(&["Variable_name", "Value"]);
-        for (name, value) in [
+        let server = [
             ("Questions", statements.to_string()),
             ("Ssl_cipher", String::new()),
             ("Threads_connected", threads.to_string()),
             ("Uptime", uptime.to_string()),
-        ] {
-            listing.rows.push(vec![string(name), string(value)]);
-        }
+        ];
+        let shown = last_query::shown(self.diagnostics.last_query()).into_iter().chain(server);
+        listing.rows.extend(shown.map(|(name, value)| vec![string(name), string(value)]));
         listing
     }
 

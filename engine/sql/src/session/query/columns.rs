@@ -8,6 +8,7 @@ use sqlparser::ast::Query;
 use syntax::{hints, names};
 use values::error::{SqlError, SqlResult, TABLE_CHANGED};
 
+use super::last_query::LastQuery;
 use super::select::Prepared;
 use crate::result::{Reply, WarningCount};
 use crate::session::{ATTEMPTS, Session, pause};
@@ -36,7 +37,10 @@ impl Session {
         let mut attempt = 0;
         loop {
             let error = match self.on_columns(&prepared).await {
-                Ok(batches) => {
+                Ok((batches, by)) => {
+                    let (route, at) = (prepared.route, prepared.reader.ts());
+                    let last = LastQuery::Routed { route, at, columns: Some(by) };
+                    self.diagnostics.set_last_query(last);
                     let mut columns = prepared.planned.columns.clone();
                     binder::rename(&mut columns, displayed);
                     // The warnings of expressions on other nodes are not sent here; then those that
@@ -68,6 +72,8 @@ impl Session {
                 return Err(self.not_scanned(error));
             }
             let text = format!("columns failed, answered from rows: {}", error.message);
+            prepared.route.engine = hints::Engine::Rows;
+            prepared.route.reasons.iter_mut().for_each(|(_, why)| why.clone_from(&text));
             self.diagnostics.warn(1815, text);
             return Ok(Answer::Rows(prepared));
         }

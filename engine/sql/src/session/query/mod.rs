@@ -5,6 +5,7 @@
 mod columns;
 mod inline;
 pub(super) mod last_insert_id;
+pub(super) mod last_query;
 pub(super) mod limits;
 mod lock_calls;
 pub(super) mod point;

@@ -16,6 +16,7 @@ use types::{ColumnType, Index, Table, Timestamp, Value, key, row};
 use values::column::ResultColumn;
 use values::error::{SqlResult, no_column};
 
+use super::last_query::LastQuery;
 use super::select::plain_select;
 use super::tables;
 use crate::reader::Reader;
@@ -325,6 +326,7 @@ impl Session {
             .filter_map(|(at, name)| described(&table, alias.as_deref(), at, name))
             .collect();
         let batch = builder.finish()?;
+        self.diagnostics.set_last_query(LastQuery::ByKey { table, at: finding.ts() });
         let batches = Box::pin(futures::stream::iter([Ok(batch)]));
         Ok(Some(Reply::Rows { columns, batches, warnings: WarningCount::default() }))
     }

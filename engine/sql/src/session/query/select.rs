@@ -28,6 +28,7 @@ use values::column::ResultColumn;
 use values::error::{SqlError, SqlResult, unsupported};
 
 use super::columns::Answer;
+use super::last_query::{ByColumns, LastQuery};
 use super::tables::{Tables, stored};
 use super::user_variables::without_assignments;
 use crate::access;
@@ -63,7 +64,7 @@ pub(in crate::session) struct Prepared {
     expr_warnings: Arc<ExprWarnings>,
     pub(super) route: Route,
     text: String,
-    reader: Reader,
+    pub(super) reader: Reader,
     catalog: Arc<Catalog>,
     /// The stored tables that it names.
     described: Vec<(TableId, SchemaVersion)>,
@@ -118,7 +119,11 @@ impl Session {
         let mut columns = prepared.planned.columns.clone();
         binder::rename(&mut columns, &displayed);
         let plan = self.physical(&mut prepared).await?;
-        Ok(Reply::Rows { columns, batches: self.rows(plan)?, warnings: WarningCount::default() })
+        let batches = self.rows(plan)?;
+        let Prepared { route, reader, .. } = *prepared;
+        let last = LastQuery::Routed { route, at: reader.ts(), columns: None };
+        self.diagnostics.set_last_query(last);
+        Ok(Reply::Rows { columns, batches, warnings: WarningCount::default() })
     }
 
     /// Columns of a query's result, without running it.
@@ -306,7 +311,8 @@ impl Session {
     pub(in crate::session) async fn on_columns(
         &self,
         prepared: &Prepared,
-    ) -> SqlResult<BatchStream> {
+    ) -> SqlResult<(BatchStream, ByColumns)> {
+        let began = Instant::now();
         let analytic =
             self.engine.analytic.clone().ok_or_else(|| impossible("columns without a tier"))?;
         let answer = analytic.query(self.analytic_query(prepared)).await?;
@@ -316,6 +322,7 @@ impl Session {
             Some(first) => Some(first?),
             None => None,
         };
+        let by = ByColumns { wait: began.elapsed(), coordinator: answer.coordinator };
         // Until the last row, this node reports to placement that the reader's snapshot is in use. A
         // lease would cost two entries of a log whose syncs the online path waits for.
         let reader = prepared.reader.clone();
@@ -323,7 +330,7 @@ impl Session {
             _ = &reader;
             batch
         });
-        Ok(Box::pin(batches))
+        Ok((Box::pin(batches), by))
     }
 
     fn analytic_query(&self, prepared: &Prepared) -> AnalyticQuery {
