@@ -478,6 +478,23 @@ fn no_work_is_left_to_marks() {
     assert_eq!(marked, [], "finish it, or open an issue and say nothing here");
 }
 
+#[test]
+fn errors_are_made_by_their_table() {
+    let wires = ["engine/values/src/error", "mpp/src"].map(Path::new);
+    let made = format!("SqlError::{}(", "received");
+    let elsewhere: Vec<PathBuf> = sources()
+        .into_iter()
+        .filter(|(path, text)| !is_test(path) && text.contains(&made))
+        .map(|(path, _)| path)
+        .filter(|path| !wires.iter().any(|wire| path.starts_with(wire)))
+        .collect();
+    assert_eq!(
+        elsewhere,
+        Vec::<PathBuf>::new(),
+        "an error of a number and a text is made by a function of engine/values/src/error"
+    );
+}
+
 /// What the ledger of bugs names in backquotes that looks like a path, and what it says is planted.
 fn named(ledger: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     let words = |text: &str| -> BTreeSet<String> {

@@ -7,7 +7,10 @@ use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use tonic::{Code, Status};
 use types::Error;
-use values::error::SqlError;
+use values::error::{
+    NO_COLUMN, NO_DATABASE, NO_TABLE, OUT_OF_MEMORY, SqlError, TABLE_CHANGED, UNAVAILABLE,
+    UNKNOWN_TABLES, UNSUPPORTED,
+};
 
 const MARK: &str = "ISOBAR-";
 /// What tonic and hyper say of connections that cannot be made or break, and workers of a coordinator
@@ -225,10 +228,10 @@ impl From<ArrowError> for MppError {
 /// An error that has a number in MySQL.
 pub(crate) fn refused(error: &SqlError) -> MppError {
     let code = match error.code {
-        1049 | 1051 | 1054 | 1146 => MppCode::NotFound,
-        1235 => MppCode::Unsupported,
-        1412 => MppCode::TableChanged,
-        8175 | 9005 => MppCode::Unavailable,
+        NO_DATABASE | UNKNOWN_TABLES | NO_COLUMN | NO_TABLE => MppCode::NotFound,
+        UNSUPPORTED => MppCode::Unsupported,
+        TABLE_CHANGED => MppCode::TableChanged,
+        OUT_OF_MEMORY | UNAVAILABLE => MppCode::Unavailable,
         _ => MppCode::Invalid,
     };
     MppError::new(code, error.to_string())

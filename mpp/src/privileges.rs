@@ -6,7 +6,7 @@ use std::sync::Arc;
 use binder::privileges::{Need, Rights, check_query};
 use placement::api::Catalog;
 use syntax::names::TableName;
-use values::error::SqlError;
+use values::error::{COMMAND_DENIED, DATABASE_DENIED, PRIVILEGE_NEEDED, SqlError};
 
 use crate::auth::Caller;
 use crate::error::{MppCode, MppError, MppResult};
@@ -18,7 +18,7 @@ fn named(database: &str, table: &str) -> TableName {
 
 fn denied(error: &SqlError) -> MppError {
     let code = match error.code {
-        1044 | 1142 | 1227 => MppCode::Denied,
+        DATABASE_DENIED | COMMAND_DENIED | PRIVILEGE_NEEDED => MppCode::Denied,
         _ => MppCode::Invalid,
     };
     MppError::new(code, error.to_string())

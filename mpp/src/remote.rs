@@ -16,7 +16,10 @@ use placement::api::{Node, NodeRole};
 use placement::client::PlacementClient;
 use rpc::{Channels, Pulse};
 use types::{NodeId, RegionKind, TableId};
-use values::error::SqlError;
+use values::error::{
+    INTERRUPTED, NO_TABLE, SNAPSHOT_TOO_OLD, SqlError, TABLE_CHANGED, UNSUPPORTED, columns_timeout,
+    columns_unavailable, unknown,
+};
 
 use crate::auth::voucher;
 use crate::error::{MppCode, MppError, MppResult};
@@ -168,17 +171,17 @@ fn sql_error(error: MppError) -> SqlError {
     {
         return error;
     }
-    let (code, state): (u16, &[u8; 5]) = match error.code {
-        MppCode::NotFound => (1146, b"42S02"),
-        MppCode::Unsupported => (1235, b"42000"),
-        MppCode::SnapshotTooOld => (9006, b"HY000"),
-        MppCode::TableChanged => (1412, b"HY000"),
-        MppCode::Timeout => (9012, b"HY000"),
-        MppCode::StaleRegion | MppCode::Unavailable => (9013, b"HY000"),
-        MppCode::Cancelled => (1317, b"70100"),
-        _ => (1105, b"HY000"),
-    };
-    SqlError::new(code, state, error.to_string())
+    let why = error.to_string();
+    match error.code {
+        MppCode::NotFound => SqlError::received(NO_TABLE, *b"42S02", why),
+        MppCode::Unsupported => SqlError::received(UNSUPPORTED, *b"42000", why),
+        MppCode::TableChanged => SqlError::received(TABLE_CHANGED, *b"HY000", why),
+        MppCode::Cancelled => SqlError::received(INTERRUPTED, *b"70100", why),
+        MppCode::SnapshotTooOld => SqlError::received(SNAPSHOT_TOO_OLD, *b"HY000", why),
+        MppCode::Timeout => columns_timeout(why),
+        MppCode::StaleRegion | MppCode::Unavailable => columns_unavailable(why),
+        _ => unknown(why),
+    }
 }
 
 #[async_trait]

@@ -14,7 +14,9 @@ use parking_lot::Mutex;
 use placement::api::Catalog;
 use placement::client::PlacementClient;
 use types::{NodeId, SchemaVersion, TableId, Timestamp};
-use values::error::SqlError;
+use values::error::{
+    SqlError, changed_since_planned, no_table, regions_unavailable, younger_table,
+};
 
 use crate::layout::{self, Owner, Owners, TableLayout};
 use crate::pruning;
@@ -146,29 +148,26 @@ impl ColumnarTables {
 #[async_trait]
 impl TableResolver for ColumnarTables {
     async fn resolve(&self, database: &str, table: &str) -> Result<ResolvedTable, SqlError> {
-        let missing =
-            || SqlError::new(1146, b"42S02", format!("Table '{database}.{table}' doesn't exist"));
-        let unavailable = |error: String| SqlError::new(9005, b"HY000", error);
         let Expected { catalog, tables } = &self.expected;
         let found = catalog.tables.iter().find(|candidate| {
             candidate.database.eq_ignore_ascii_case(database)
                 && candidate.name.eq_ignore_ascii_case(table)
         });
-        let found = found.ok_or_else(missing)?;
+        let found = found.ok_or_else(|| no_table(database, table))?;
         catalog.check_not_importing(found.id)?;
         if !catalog.existed_at(found.id, self.ts) {
-            return Err(values::error::younger_table(&found.database, &found.name));
+            return Err(younger_table(&found.database, &found.name));
         }
         let described = (found.id, found.version);
         if !tables.is_empty() && !tables.contains(&described) {
-            return Err(changed_table(&found.database, &found.name));
+            return Err(changed_since_planned(&found.database, &found.name));
         }
         self.resolved.lock().push(described);
         let found = Arc::new(found.clone());
         let layout =
             layout::fetch(&self.placement, found.clone(), &self.owners, &self.avoid, self.fresh)
                 .await
-                .map_err(|error| unavailable(error.to_string()))?;
+                .map_err(regions_unavailable)?;
         self.used.lock().extend(layout.regions.iter().map(|region| region.node));
         let replicas = layout.regions.iter().map(|region| region.replicas.clone());
         self.replicas.lock().extend(replicas);
@@ -177,16 +176,4 @@ impl TableResolver for ColumnarTables {
             table: Some(found),
         })
     }
-}
-
-/// Error 1412: the query was planned with another table of this name, or another description.
-fn changed_table(database: &str, table: &str) -> SqlError {
-    SqlError::new(
-        1412,
-        b"HY000",
-        format!(
-            "Table definition has changed, please retry transaction: {database}.{table} is not as \
-             it was when the query was planned: plan it again"
-        ),
-    )
 }

@@ -7,7 +7,7 @@ use sqlparser::ast::{
     ValueWithSpan,
 };
 use syntax::tree::{call, null, number, plain, string};
-use values::error::{SqlError, SqlResult, unsupported};
+use values::error::{SqlResult, no_column, unsupported};
 
 use crate::rewrite::op;
 
@@ -121,8 +121,7 @@ fn by_places(list: &mut FunctionArgumentList) -> SqlResult<()> {
             match place.checked_sub(1).and_then(|place| list.args.get(place)) {
                 Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))) => by.expr = expr.clone(),
                 _ => {
-                    let text = format!("Unknown column '{n}' in 'order clause'");
-                    return Err(SqlError::new(1054, b"42S22", text));
+                    return Err(no_column(n, "order clause"));
                 }
             }
         }

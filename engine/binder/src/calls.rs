@@ -11,7 +11,10 @@ use sqlparser::ast::{
 use syntax::names::parts;
 use syntax::tree::{call, null, number, plain, string};
 use values::calendar::Compound;
-use values::error::{SqlError, SqlResult, no_function, syntax, unsupported};
+use values::error::{
+    SqlResult, no_function, no_window, syntax, unsupported, wrong_argument_count,
+    wrong_time_literal,
+};
 use values::temporal::{Unit, format_datetime, fraction_digits, parse_datetime, parse_time};
 
 use crate::QueryContext;
@@ -143,8 +146,7 @@ pub fn rewritten(expr: Expr, context: &QueryContext) -> SqlResult<Expr> {
 /// `DATE '…'`, `TIME '…'`, `TIMESTAMP '…'`: with as many digits of a fraction as it has, and error
 /// 1525 where it is none.
 fn time_literal(text: String, ty: &DataType) -> SqlResult<Expr> {
-    let wrong =
-        |kind: &str| SqlError::new(1525, b"HY000", format!("Incorrect {kind} value: '{text}'"));
+    let wrong = |kind: &str| wrong_time_literal(kind, &text);
     let digits = Some(u64::from(fraction_digits(&text)));
     let ty = match ty {
         DataType::Date if parse_datetime(&text).is_none() => return Err(wrong("DATE")),
@@ -205,7 +207,7 @@ fn cast(expr: Expr, ty: &DataType) -> SqlResult<Expr> {
 
 fn function_call(mut function: Function, context: &QueryContext) -> SqlResult<Expr> {
     let names = parts(&function.name);
-    let [name] = &names[..] else { return Err(no_function(&names.join("."))) };
+    let [name] = &names[..] else { return Err(no_function(names.join("."))) };
     let name = name.clone();
     if name == crate::KEEP_INSERT_ID {
         return Ok(Expr::Function(function));
@@ -213,7 +215,7 @@ fn function_call(mut function: Function, context: &QueryContext) -> SqlResult<Ex
     if let Some(WindowType::WindowSpec(spec)) = &function.over
         && let Some(base) = &spec.window_name
     {
-        return Err(crate::windows::undefined(&base.value));
+        return Err(no_window(&base.value));
     }
     if name.starts_with("json_") {
         return crate::json::call_of(&name, function);
@@ -365,11 +367,7 @@ fn contextual(name: &str, function: Function, context: &QueryContext) -> SqlResu
         ("charset", 1) => string("utf8mb4"),
         ("collation", 1) => string("utf8mb4_bin"),
         _ if KNOWN_ARITY.contains(&name) => {
-            return Err(SqlError::new(
-                1582,
-                b"42000",
-                format!("Incorrect parameter count in the call to native function '{name}'"),
-            ));
+            return Err(wrong_argument_count(name));
         }
         _ => return Err(no_function(name)),
     })

@@ -6,7 +6,7 @@
 
 use sqlparser::ast::{Expr, ObjectName, SelectItem, SetExpr, SetOperator, SetQuantifier};
 use syntax::names::outermost;
-use values::error::{SqlError, SqlResult, unsupported};
+use values::error::{SqlResult, different_column_counts, unsupported};
 
 use crate::natural_joins::columns_of;
 use crate::templates::{fill_query, query, query_of};
@@ -26,8 +26,7 @@ pub fn write_out(body: &mut SetExpr, shown: Shown) -> SqlResult<()> {
         unsupported(format!("{op} ALL of a query with * in its select list (name its columns)"))
     })?;
     if columns(right, shown).is_some_and(|others| others.len() != names.len()) {
-        let text = "The used SELECT statements have a different number of columns";
-        return Err(SqlError::new(1222, b"21000", text));
+        return Err(different_column_counts());
     }
     let plain: Vec<String> = (1..=names.len()).map(|at| format!("isobar_c{at}")).collect();
     let plain = plain.join(", ");

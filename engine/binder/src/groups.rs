@@ -11,7 +11,7 @@ use sqlparser::ast::{
 };
 use syntax::tree::{call, number};
 use syntax::walk::{finds, walk_mut};
-use values::error::{SqlError, SqlResult};
+use values::error::{SqlResult, not_aggregated};
 
 use crate::rewrite::op;
 
@@ -83,14 +83,7 @@ pub fn mixed(select: &Select) -> SqlResult<()> {
         _ => None,
     });
     match names.enumerate().find_map(|(at, name)| Some((at + 1, name?))) {
-        Some((at, name)) => {
-            let text = format!(
-                "In aggregated query without GROUP BY, expression #{at} of SELECT list contains \
-                 nonaggregated column '{name}'; this is incompatible with \
-                 sql_mode=only_full_group_by"
-            );
-            Err(SqlError::new(1140, b"42000", text))
-        }
+        Some((at, name)) => Err(not_aggregated(at, name)),
         None => Ok(()),
     }
 }

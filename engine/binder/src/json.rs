@@ -14,7 +14,7 @@ use sqlparser::ast::{
 };
 use syntax::names::parts;
 use syntax::tree::{call, number, plain, string};
-use values::error::{SqlError, SqlResult, external, no_function, syntax, unsupported};
+use values::error::{SqlResult, external, no_function, syntax, unsupported, wrong_argument_count};
 
 use crate::rewrite::op;
 use crate::typing;
@@ -47,26 +47,20 @@ pub fn call_of(name: &str, mut function: Function) -> SqlResult<Expr> {
         ("json_objectagg", 2) => {
             of_group(function, args, "mysql_json_member", "mysql_json_members")
         }
-        ("json_object", _) if odd => return Err(wrong_count(name)),
+        ("json_object", _) if odd => return Err(wrong_argument_count(name)),
         (
             "json_set" | "json_insert" | "json_replace" | "json_array_append" | "json_array_insert",
             _,
-        ) if !odd => return Err(wrong_count(name)),
-        ("json_arrayagg" | "json_objectagg", _) => return Err(wrong_count(name)),
+        ) if !odd => return Err(wrong_argument_count(name)),
+        ("json_arrayagg" | "json_objectagg", _) => return Err(wrong_argument_count(name)),
         ("json_merge", _) => {
             function.name = vec![plain("json_merge_preserve".to_owned())].into();
             Expr::Function(function)
         }
-        (_, 0) if functions::named(name).is_some() => return Err(wrong_count(name)),
+        (_, 0) if functions::named(name).is_some() => return Err(wrong_argument_count(name)),
         _ if functions::named(name).is_some() => Expr::Function(function),
         _ => return Err(no_function(name)),
     })
-}
-
-/// Error 1582.
-fn wrong_count(name: &str) -> SqlError {
-    let text = format!("Incorrect parameter count in the call to native function '{name}'");
-    SqlError::new(1582, b"42000", text)
 }
 
 /// The arguments of a call, which has nothing but arguments.

@@ -8,7 +8,7 @@ use functions::wide::digits_of;
 use types::Wide;
 use types::decimal::DECIMAL_MAX_PRECISION;
 use types::wide::{DECIMAL_MAX_SCALE, WIDE_MAX_PRECISION};
-use values::error::{SqlError, SqlResult, unsupported};
+use values::error::{SqlResult, unsupported, wrong_time_literal};
 use values::numbers::leading_number;
 use values::temporal::{DAY_US, ZERO_US, from_number, is_zero, parse_datetime};
 
@@ -57,8 +57,7 @@ pub fn typed(literal: &str, ty: &DataType, by: &MysqlOperators) -> SqlResult<Opt
         DataType::Duration(TimeUnit::Microsecond) => match values::temporal::parse_time(literal) {
             Some(us) => ScalarValue::DurationMicrosecond(Some(us)),
             None => {
-                let text = format!("Incorrect TIME value: '{literal}'");
-                return Err(SqlError::new(1525, b"HY000", text));
+                return Err(wrong_time_literal("TIME", literal));
             }
         },
         ty if ty.is_integer() => match leading_number(literal).parse::<i64>() {
@@ -172,7 +171,5 @@ pub fn check_digits(number: &str) -> SqlResult<()> {
 /// The datetime that a literal is compared as; that of a zero date where there may be one.
 fn time(literal: &str, kind: &str, zero_dates: bool) -> SqlResult<i64> {
     let zero = || (zero_dates && is_zero(literal)).then_some(ZERO_US);
-    parse_datetime(literal).or_else(zero).ok_or_else(|| {
-        SqlError::new(1525, b"HY000", format!("Incorrect {kind} value: '{literal}'"))
-    })
+    parse_datetime(literal).or_else(zero).ok_or_else(|| wrong_time_literal(kind, literal))
 }

@@ -14,7 +14,10 @@ use syntax::names::{TableName, parts, table_name};
 use syntax::parser::parse_sql;
 use syntax::walk::walk;
 use types::Privileges;
-use values::error::{SqlError, SqlResult, invalid_view};
+use values::error::{
+    SqlError, SqlResult, access_denied, command_denied, database_denied, invalid_view, no_definer,
+    privilege_needed,
+};
 
 /// Databases that everybody reads: what they show is what one may see.
 const FREE: [&str; 2] = ["information_schema", "performance_schema"];
@@ -196,7 +199,7 @@ impl Rights {
             return Ok(());
         }
         Err(match need {
-            Need::Everywhere { named, .. } => one_of(named),
+            Need::Everywhere { named, .. } => privilege_needed(named),
             Need::Database { name, .. } | Need::SomethingIn(name) => self.no_database(name),
             Need::Table { name, all } => {
                 let missing = all.without(self.on_table(&name.database, &name.table));
@@ -215,9 +218,7 @@ impl Rights {
         Err(match level {
             Level::Everything => {
                 let (user, host) = self.account();
-                let text =
-                    format!("Access denied for user '{user}'@'{host}' (using password: YES)");
-                SqlError::new(1045, b"28000", text)
+                access_denied(user, host, "YES")
             }
             Level::Database(name) => self.no_database(name),
             Level::Table(_, table) => self.no_command(&commands(missing), table),
@@ -226,15 +227,12 @@ impl Rights {
 
     fn no_database(&self, name: &str) -> SqlError {
         let (user, host) = self.account();
-        let text = format!("Access denied for user '{user}'@'{host}' to database '{name}'");
-        SqlError::new(1044, b"42000", text)
+        database_denied(user, host, name)
     }
 
     fn no_command(&self, command: &str, table: &str) -> SqlError {
         let Rights { user, client, .. } = self;
-        let text =
-            format!("{command} command denied to user '{user}'@'{client}' for table '{table}'");
-        SqlError::new(1142, b"42000", text)
+        command_denied(command, user, client, table)
     }
 
     fn has_something_in(&self, database: &str) -> bool {
@@ -273,14 +271,6 @@ impl Rights {
         shown.views.retain(|view| self.sees_table(&view.database, &view.name));
         Arc::new(shown)
     }
-}
-
-/// Error 1227.
-pub fn one_of(named: &str) -> SqlError {
-    let text = format!(
-        "Access denied; you need (at least one of) the {named} privilege(s) for this operation"
-    );
-    SqlError::new(1227, b"42000", text)
 }
 
 /// Privileges as errors name them.
@@ -417,11 +407,7 @@ fn definer_of(catalog: &Catalog, view: &StoredView) -> SqlResult<Rights> {
     let account = host.parse().ok().and_then(|address| catalog.account(name, address));
     match account {
         Some(account) => Ok(Rights::of_account(account, host)),
-        None => {
-            let text =
-                format!("The user specified as a definer ('{name}'@'{host}') does not exist");
-            Err(SqlError::new(1449, b"HY000", text))
-        }
+        None => Err(no_definer(name, host)),
     }
 }
 

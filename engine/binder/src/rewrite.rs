@@ -16,7 +16,10 @@ use syntax::introducer::introduced;
 use syntax::names::{TableName, parts, table_name};
 use syntax::tree::{call, null, plain, string, value};
 use syntax::walk::walk_mut;
-use values::error::{SqlError, SqlResult, no_table, syntax, unsupported};
+use values::error::{
+    SqlError, SqlResult, derived_without_alias, illegal_double, no_table, syntax, too_many_tables,
+    unsupported, wrong_placement,
+};
 
 use crate::scopes::Scopes;
 use crate::{QueryContext, ResolvedTable, calls, tuples, ungrouped, wildcards};
@@ -187,14 +190,11 @@ impl Rewriter<'_> {
         }
         let tables: usize = select.from.iter().map(|from| 1 + from.joins.len()).sum();
         if tables > MOST_TABLES {
-            let text =
-                format!("Too many tables; MySQL can only use {MOST_TABLES} tables in a join");
-            return Err(SqlError::new(1116, b"HY000", text));
+            return Err(too_many_tables(MOST_TABLES));
         }
         select.optimizer_hints.clear();
         if select.select_modifiers.take().is_some_and(|modifiers| modifiers.sql_calc_found_rows) {
-            let text = "Incorrect usage/placement of 'SQL_CALC_FOUND_ROWS'";
-            return Err(SqlError::new(1234, b"42000", text));
+            return Err(wrong_placement("SQL_CALC_FOUND_ROWS"));
         }
         if let [only] = &select.from[..]
             && only.joins.is_empty()
@@ -292,11 +292,7 @@ impl Rewriter<'_> {
                     lower_alias(alias);
                     Ok(())
                 }
-                None => Err(SqlError::new(
-                    1248,
-                    b"42000",
-                    "Every derived table must have its own alias",
-                )),
+                None => Err(derived_without_alias()),
             },
             TableFactor::NestedJoin { alias, .. } => {
                 if let Some(alias) = alias {
@@ -487,8 +483,7 @@ fn literal(literal: ValueWithSpan) -> SqlResult<Expr> {
         Value::Boolean(truth) => value(Value::Number(i32::from(truth).to_string(), false)),
         Value::Number(text, _) if text.contains(['e', 'E']) => {
             if text.parse().is_ok_and(f64::is_infinite) {
-                let text = format!("Illegal double '{text}' value found during parsing");
-                return Err(SqlError::new(1367, b"22007", text));
+                return Err(illegal_double(text));
             }
             call("cast_double", vec![string(text)])
         }

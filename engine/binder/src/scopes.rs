@@ -14,7 +14,7 @@ use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult};
 use sqlparser::ast::{Ident, ObjectName, Select, SetExpr, TableFactor, TableWithJoins};
 use syntax::names::{TableName, parts, table_name};
 use syntax::tree::plain;
-use values::error::{SqlError, SqlResult};
+use values::error::{SqlResult, not_unique_alias};
 
 /// The columns of stored tables. The planner below takes `d.a.id` for a part of a column `d`, should the
 /// subquery have one; no column of MySQL has parts, so it is a column of a query around.
@@ -131,8 +131,7 @@ pub fn unique(select: &Select, database: &str) -> SqlResult<()> {
                 _ => continue,
             };
             if let Some((_, name)) = seen.replace(name) {
-                let text = format!("Not unique table/alias: '{name}'");
-                return Err(SqlError::new(1066, b"42000", text));
+                return Err(not_unique_alias(name));
             }
         }
     }

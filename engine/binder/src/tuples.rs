@@ -4,7 +4,7 @@
 //! by column, and the first that decides does.
 
 use sqlparser::ast::{BinaryOperator, Expr};
-use values::error::{SqlError, SqlResult, syntax};
+use values::error::{SqlResult, syntax, wrong_width};
 
 use crate::membership::column_of;
 use crate::rewrite::{not, op};
@@ -39,12 +39,11 @@ fn row(expr: &Expr) -> Option<&Expr> {
 pub fn compared(left: Expr, operator: &BinaryOperator, right: Expr) -> SqlResult<Expr> {
     let unwrap = |expr: Expr| match expr {
         Expr::Tuple(items) => Ok(items),
-        _ => Err(SqlError::new(1241, b"21000", "Operand should contain 2 column(s)")),
+        _ => Err(wrong_width(2)),
     };
     let (left, right) = (unwrap(left)?, unwrap(right)?);
     if left.len() != right.len() {
-        let text = format!("Operand should contain {} column(s)", left.len());
-        return Err(SqlError::new(1241, b"21000", text));
+        return Err(wrong_width(left.len()));
     }
     let pairs: Vec<(Expr, Expr)> = left.into_iter().zip(right).collect();
     match operator {

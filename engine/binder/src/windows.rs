@@ -20,7 +20,11 @@ use sqlparser::ast::{
 use syntax::tree::string;
 use syntax::walk::{each_expr, walk};
 use types::Value;
-use values::error::{SqlError, SqlResult, external, syntax, unsupported};
+use values::error::{
+    SqlError, SqlResult, external, frame_of_numbers, frame_of_times, frame_without_number, syntax,
+    unsupported, window_function_here, window_ordered_twice, window_partitions, window_with_frame,
+    wrong_arguments,
+};
 
 use crate::typing;
 
@@ -134,23 +138,13 @@ pub(crate) fn in_ranges(orders: &mut [Sort], frame: &PlanFrame, schema: &DFSchem
 
 /// Errors 3587 to 3589 for a frame's bound at a distance, which may be an interval, from values of a type.
 fn measurable(ty: &DataType, by_interval: bool) -> Result<()> {
-    let (code, text) = match (ty.is_numeric(), is_temporal(ty) || is_time(ty)) {
-        (true, _) if by_interval => (
-            3589,
-            "with RANGE frame has ORDER BY expression of numeric type, INTERVAL bound value not allowed.",
-        ),
-        (_, true) if !by_interval => (
-            3588,
-            "with RANGE frame has ORDER BY expression of datetime type. Only INTERVAL bound value allowed.",
-        ),
-        (false, false) => (
-            3587,
-            "with RANGE N PRECEDING/FOLLOWING frame requires exactly one ORDER BY expression, of numeric or temporal type",
-        ),
-        _ if is_time(ty) => return Err(external(unsupported("a frame of a RANGE of TIME"))),
+    Err(external(match (ty.is_numeric(), is_temporal(ty) || is_time(ty)) {
+        (true, _) if by_interval => frame_of_numbers(),
+        (_, true) if !by_interval => frame_of_times(),
+        (false, false) => frame_without_number(),
+        _ if is_time(ty) => unsupported("a frame of a RANGE of TIME"),
         _ => return Ok(()),
-    };
-    Err(external(SqlError::new(code, b"HY000", format!("Window '<unnamed window>' {text}"))))
+    }))
 }
 
 /// Whether a unit means the same to the planner below.
@@ -192,9 +186,7 @@ pub fn count_within(name: &str, count: Option<&Expr>) -> SqlResult<()> {
         _ => false,
     };
     match name {
-        "nth_value" if negative || zero => {
-            Err(SqlError::new(1210, b"HY000", "Incorrect arguments to nth_value"))
-        }
+        "nth_value" if negative || zero => Err(wrong_arguments("nth_value")),
         // Their grammar has no sign there.
         "lag" | "lead" if negative => Err(syntax(format!("{name} takes no negative number"))),
         _ => Ok(()),
@@ -221,9 +213,7 @@ pub fn misplaced(select: &Select) -> SqlResult<()> {
             match expr {
                 Expr::Function(Function { name, over: Some(_), .. }) if self.0 == 0 => {
                     let name = name.to_string().to_lowercase();
-                    let text =
-                        format!("You cannot use the window function '{name}' in this context.'");
-                    ControlFlow::Break(SqlError::new(3593, b"HY000", text))
+                    ControlFlow::Break(window_function_here(name))
                 }
                 _ => ControlFlow::Continue(()),
             }
@@ -233,11 +223,6 @@ pub fn misplaced(select: &Select) -> SqlResult<()> {
         walk(part, &mut Search(0))?;
     }
     walk(&select.group_by, &mut Search(0))
-}
-
-/// Error 3579.
-pub fn undefined(name: &str) -> SqlError {
-    SqlError::new(3579, b"HY000", format!("Window name '{name}' is not defined."))
 }
 
 /// Takes over what the window that this one starts from says. One that is not among these stays: it may belong to a
@@ -256,18 +241,13 @@ fn start_from(spec: &mut WindowSpec, windows: &[NamedWindowDefinition]) -> SqlRe
         return Ok(());
     }
     if !spec.partition_by.is_empty() {
-        let text = "A window which depends on another cannot define partitioning.";
-        return Err(SqlError::new(3581, b"HY000", text));
+        return Err(window_partitions());
     }
     if base.window_frame.is_some() {
-        let text = format!(
-            "Window '{name}' has a frame definition, so cannot be referenced by another window."
-        );
-        return Err(SqlError::new(3582, b"HY000", text));
+        return Err(window_with_frame(name));
     }
     if !spec.order_by.is_empty() && !base.order_by.is_empty() {
-        let text = format!("Window cannot inherit '{name}' since both contain an ORDER BY clause.");
-        return Err(SqlError::new(3583, b"HY000", text));
+        return Err(window_ordered_twice(name));
     }
     spec.partition_by.clone_from(&base.partition_by);
     if spec.order_by.is_empty() {

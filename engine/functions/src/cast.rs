@@ -7,7 +7,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{Result, ScalarValue, plan_err};
-use values::error::SqlResult;
+use values::error::{SqlResult, wrong_utf8};
 use values::temporal::{Zone, in_calendar, round_fraction, round_time, within_time};
 
 use super::convert::{
@@ -113,10 +113,10 @@ fn stated_char(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
 fn text_of(bytes: &[u8]) -> Option<&str> {
     let found = std::str::from_utf8(bytes);
     if let Err(error) = found {
-        warnings::warn(1300, || {
+        warnings::warn(|| {
             let wrong = bytes.iter().skip(error.valid_up_to()).take(3);
             let hex: String = wrong.map(|byte| format!("{byte:02X}")).collect();
-            format!("Invalid utf8mb4 character string: '{hex}'")
+            wrong_utf8(hex)
         });
     }
     found.ok()

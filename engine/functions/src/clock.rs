@@ -9,7 +9,7 @@ use arrow::array::{ArrayRef, Decimal128Array, DurationMicrosecondArray, Int64Arr
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
 use values::date_format;
-use values::error::{SqlError, SqlResult, out_of_range};
+use values::error::{SqlResult, out_of_range, wrong_arguments};
 use values::temporal::{self, DAY_US, TIME_END_US, within_time};
 
 use super::convert::{
@@ -209,8 +209,7 @@ fn time_format(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
 fn months(period: i64, function: &str) -> SqlResult<i64> {
     let (year, month) = (period / 100, period % 100);
     if period <= 0 || !(1..=12).contains(&month) {
-        let text = format!("Incorrect arguments to {function}");
-        return Err(SqlError::new(1210, b"HY000", text));
+        return Err(wrong_arguments(function));
     }
     Ok(of_century(year) * 12 + month - 1)
 }

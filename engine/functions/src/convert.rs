@@ -16,7 +16,7 @@ use arrow::datatypes::{
 };
 use types::value::format_double;
 use types::{Decimal, Wide};
-use values::error::SqlResult;
+use values::error::{SqlResult, wrong_utf8};
 use values::numbers::rounded;
 use values::temporal;
 
@@ -148,8 +148,7 @@ fn scalars(array: &ArrayRef) -> SqlResult<StringArray> {
 fn utf8(bytes: &[u8]) -> SqlResult<&str> {
     std::str::from_utf8(bytes).map_err(|_| {
         let hex: String = bytes.iter().take(32).map(|byte| format!("{byte:02X}")).collect();
-        let text = format!("Invalid utf8mb4 character string: '{hex}'");
-        values::error::SqlError::new(1300, b"HY000", text)
+        wrong_utf8(hex)
     })
 }
 

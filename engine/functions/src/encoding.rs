@@ -14,7 +14,7 @@ use datafusion::common::{Result, ScalarValue};
 use rand::RngCore;
 use sha1::{Digest, Sha1};
 use sha2::{Sha224, Sha256, Sha384, Sha512};
-use values::error::SqlResult;
+use values::error::{SqlResult, incorrect_for_function};
 
 use super::convert::{is_binary, is_string, to_bits, to_bytes, to_i64, to_strings};
 use super::{Function, text, truth, whole};
@@ -260,7 +260,7 @@ fn uuid_to_bin(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
         match uuid_bytes(text) {
             Some(bytes) if swap => Ok(Some(reordered(&bytes, [6, 7, 4, 5, 0, 1, 2, 3]))),
             Some(bytes) => Ok(Some(bytes)),
-            None => Err(wrong_uuid(text, "uuid_to_bin")),
+            None => Err(incorrect_for_function("string", text, "uuid_to_bin")),
         }
     });
     Ok(Arc::new(rows.collect::<SqlResult<BinaryArray>>()?))
@@ -271,15 +271,14 @@ fn bin_to_uuid(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let rows = uuids.iter().zip(swaps(args)?).map(|(bytes, swap)| {
         let Some(bytes) = bytes else { return Ok(None) };
         if bytes.len() != 16 {
-            return Err(wrong_uuid(&String::from_utf8_lossy(bytes), "bin_to_uuid"));
+            return Err(incorrect_for_function(
+                "string",
+                String::from_utf8_lossy(bytes),
+                "bin_to_uuid",
+            ));
         }
         let back = reordered(bytes, [4, 5, 6, 7, 2, 3, 0, 1]);
         Ok(Some(uuid_text(if swap { &back } else { bytes })))
     });
     Ok(Arc::new(rows.collect::<SqlResult<StringArray>>()?))
-}
-
-fn wrong_uuid(value: &str, function: &str) -> values::error::SqlError {
-    let text = format!("Incorrect string value: '{value}' for function {function}");
-    values::error::SqlError::new(1411, b"HY000", text)
 }

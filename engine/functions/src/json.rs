@@ -17,8 +17,11 @@ use arrow::array::{
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
 use types::Value;
-use values::error::{SqlError, SqlResult};
-use values::json::{self, DEEPEST, Doc, Fault, Path, of_bytes, too_deep};
+use values::error::{
+    SqlResult, json_of_bytes, json_one_or_all, json_path_to_many, json_too_big, json_too_deep,
+    no_json_argument, wrong_arguments, wrong_json_argument, wrong_json_path, wrong_json_type,
+};
+use values::json::{self, DEEPEST, Doc, Fault, Path};
 use values::temporal::{format_date, format_datetime};
 
 use super::convert::{decimal_f64, is_binary, is_json, is_string, to_strings};
@@ -106,28 +109,16 @@ impl<'a> Args<'a> {
         let spelled = match self.inputs.get(at) {
             Some(Input::Json(array)) => array.value(row),
             Some(Input::Text(array)) => array.value(row),
-            Some(Input::Other(array)) if is_binary(array.data_type()) => return Err(of_bytes()),
+            Some(Input::Other(array)) if is_binary(array.data_type()) => {
+                return Err(json_of_bytes());
+            }
             _ => {
-                return Err(SqlError::new(
-                    3146,
-                    b"22032",
-                    format!(
-                        "Invalid data type for JSON data in argument {number} to function {name}; \
-                         a JSON string or JSON type is required."
-                    ),
-                ));
+                return Err(no_json_argument(number, name));
             }
         };
         json::parse(spelled).map(Some).map_err(|fault| match fault {
-            Fault::TooDeep => too_deep(),
-            Fault::Text(what, position) => SqlError::new(
-                3141,
-                b"22032",
-                format!(
-                    "Invalid JSON text in argument {number} to function {name}: \"{what}\" at \
-                     position {position}."
-                ),
-            ),
+            Fault::TooDeep => json_too_deep(),
+            Fault::Text(what, position) => wrong_json_argument(number, name, what, position),
         })
     }
 
@@ -167,13 +158,7 @@ impl<'a> Args<'a> {
         if let Some(path) = known.get(&*text) {
             return Ok(Some(path.clone()));
         }
-        let path = Path::parse(&text).map_err(|bad| {
-            let text = format!(
-                "Invalid JSON path expression. The error is around character position {}.",
-                bad.0
-            );
-            SqlError::new(3143, b"42000", text)
-        })?;
+        let path = Path::parse(&text).map_err(|bad| wrong_json_path(bad.0))?;
         let path = Rc::new(path);
         known.insert(text.into_owned(), path.clone());
         Ok(Some(path))
@@ -183,9 +168,7 @@ impl<'a> Args<'a> {
     pub(super) fn plain_path(&self, at: usize, row: usize) -> SqlResult<Option<Rc<Path>>> {
         let path = self.path(at, row)?;
         if path.as_ref().is_some_and(|path| !path.is_plain()) {
-            let text = "In this situation, path expressions may not contain the * and ** tokens or \
-                        an array range.";
-            return Err(SqlError::new(3149, b"42000", text));
+            return Err(json_path_to_many());
         }
         Ok(path)
     }
@@ -196,13 +179,7 @@ impl<'a> Args<'a> {
         match text.to_ascii_lowercase().as_str() {
             "one" => Ok(Some(false)),
             "all" => Ok(Some(true)),
-            _ => {
-                let name = self.name;
-                let text = format!(
-                    "The oneOrAll argument to {name} may take these values: 'one' or 'all'."
-                );
-                Err(SqlError::new(3154, b"42000", text))
-            }
+            _ => Err(json_one_or_all(self.name)),
         }
     }
 
@@ -238,12 +215,11 @@ impl<'a> Args<'a> {
 /// The text of a document that a function has made, unless it has become too deep or too large.
 fn checked(document: &Doc) -> SqlResult<String> {
     if document.depth() > DEEPEST {
-        return Err(too_deep());
+        return Err(json_too_deep());
     }
     let text = document.text();
     if text.len() > super::string::LONGEST {
-        let text = "The JSON binary value is too big to be stored in a JSON column.";
-        return Err(SqlError::new(3150, b"22032", text));
+        return Err(json_too_big());
     }
     Ok(text)
 }
@@ -278,7 +254,7 @@ pub(super) fn scalar(array: &ArrayRef, row: usize) -> SqlResult<Doc> {
         Value::Date(days) => Doc::String(format_date(days)),
         Value::DateTime(us) | Value::Timestamp(us) => Doc::String(format_datetime(us, 6)),
         Value::Time(us) => Doc::String(types::value::format_time(us, 6)),
-        Value::Bytes(_) => return Err(of_bytes()),
+        Value::Bytes(_) => return Err(json_of_bytes()),
     })
 }
 
@@ -294,11 +270,6 @@ pub fn scalars(array: &ArrayRef) -> SqlResult<StringArray> {
         }))
     };
     (0..args.rows).map(plain).collect()
-}
-
-/// Error 3064.
-fn incorrect_type(name: &str) -> SqlError {
-    SqlError::new(3064, b"HY000", format!("Incorrect type for argument 1 in function {name}."))
 }
 
 fn extract(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
@@ -328,7 +299,7 @@ fn unquote(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
             Ok(Some(text.into_owned()))
         }
         _ if args.is_null(0, row) => Ok(None),
-        _ => Err(incorrect_type(args.name)),
+        _ => Err(wrong_json_type(args.name)),
     })
 }
 
@@ -341,7 +312,7 @@ fn quote(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
             out
         })),
         _ if args.is_null(0, row) => Ok(None),
-        _ => Err(incorrect_type(args.name)),
+        _ => Err(wrong_json_type(args.name)),
     })
 }
 
@@ -450,7 +421,7 @@ fn search(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
         let escape = match args.text(3, row)? {
             None => Some('\\'),
             Some(text) if text.chars().count() > 1 => {
-                return Err(SqlError::new(1210, b"HY000", "Incorrect arguments to ESCAPE"));
+                return Err(wrong_arguments("ESCAPE"));
             }
             Some(text) => text.chars().next(),
         };

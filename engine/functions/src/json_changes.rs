@@ -5,7 +5,9 @@
 
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::DataType;
-use values::error::{SqlError, SqlResult};
+use values::error::{
+    SqlResult, json_name_null, json_path_to_no_cell, json_path_to_root, json_too_deep,
+};
 use values::json::{self, Doc, Mode, Object, Path};
 
 use super::convert::is_json;
@@ -60,10 +62,7 @@ fn cast_json(arrays: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
 fn name(args: &Args<'_>, at: usize, row: usize) -> SqlResult<String> {
     match args.text(at, row)? {
         Some(name) => Ok(name.into_owned()),
-        None => {
-            let text = "JSON documents may not contain NULL member names.";
-            Err(SqlError::new(3158, b"22032", text))
-        }
+        None => Err(json_name_null()),
     }
 }
 
@@ -110,8 +109,7 @@ fn written(name: &'static str, args: &[ArrayRef], mode: Mode) -> SqlResult<Array
 
 fn inserted(document: &mut Doc, path: &Path, value: Doc) -> SqlResult<()> {
     if !path.ends_in_cell() {
-        let text = "A path expression is not a path to a cell in an array.";
-        return Err(SqlError::new(3165, b"42000", text));
+        return Err(json_path_to_no_cell());
     }
     json::insert_cell(document, path, value);
     Ok(())
@@ -124,8 +122,7 @@ fn removed(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
         for at in 1..args.len() {
             let Some(path) = args.plain_path(at, row)? else { return Ok(None) };
             if path.is_root() {
-                let text = "The path expression '$' is not allowed in this context.";
-                return Err(SqlError::new(3153, b"42000", text));
+                return Err(json_path_to_root());
             }
             json::remove(&mut document, &path);
         }
@@ -184,7 +181,7 @@ fn collected(args: &[ArrayRef], open: char, close: char) -> SqlResult<ArrayRef> 
         let Some(parts) = args.text(0, row)? else { return Ok(None) };
         match json::parse(&format!("{open}{parts}{close}")) {
             Ok(document) => Ok(Some(document)),
-            Err(_) => Err(json::too_deep()),
+            Err(_) => Err(json_too_deep()),
         }
     })
 }

@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type};
 use datafusion::common::{Result, ScalarValue};
 use rand::Rng;
 use types::Decimal;
-use values::error::{SqlResult, out_of_range};
+use values::error::{SqlResult, no_logarithm, out_of_range};
 
 use super::arithmetic::unsigned_zero;
 use super::convert::{
@@ -275,7 +275,7 @@ fn sign(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
 /// A logarithm; NULL, with a warning, of what has none.
 fn logarithm(n: f64, of: fn(f64) -> f64) -> Option<f64> {
     if n <= 0.0 {
-        warnings::warn(3020, || "Invalid argument for logarithm".into());
+        warnings::warn(no_logarithm);
         return None;
     }
     Some(of(n))

@@ -6,8 +6,7 @@ use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray};
 use arrow::compute::kernels::comparison::regexp_is_match;
 use arrow::compute::kernels::regexp::regexp_match;
 use arrow::datatypes::DataType;
-use arrow::error::ArrowError;
-use values::error::{SqlError, SqlResult};
+use values::error::{SqlResult, wrong_arguments, wrong_pattern};
 
 use super::convert::to_strings;
 use super::{Function, text, truth, whole};
@@ -108,10 +107,6 @@ fn regexp_instr(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     Ok(Arc::new(rows.collect::<Int64Array>()))
 }
 
-fn wrong_pattern(error: ArrowError) -> SqlError {
-    SqlError::new(1139, b"42000", format!("Got error '{error}' from regexp"))
-}
-
 /// REGEXP, and REGEXP_LIKE(text, pattern[, match_type]).
 fn regexp(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     let (texts, mut patterns) = (to_strings(&args[0])?, to_strings(&args[1])?);
@@ -139,7 +134,7 @@ fn flags(kind: &str) -> SqlResult<String> {
             'c' => found.retain(|flag| flag != 'i'),
             'i' | 'm' | 'n' if !found.contains(flag) => found.push(flag),
             'i' | 'm' | 'n' | 'u' => {}
-            _ => return Err(SqlError::new(1210, b"HY000", "Incorrect arguments to regexp_like")),
+            _ => return Err(wrong_arguments("regexp_like")),
         }
     }
     Ok(if found.is_empty() { found } else { format!("(?{found})") })

@@ -9,7 +9,7 @@ use arrow::array::{ArrayRef, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, TimeUnit};
 use chrono::{Datelike, NaiveDate};
 use datafusion::common::{Result, ScalarValue};
-use values::error::SqlResult;
+use values::error::{SqlResult, incorrect_for_function};
 use values::temporal::{self, DAY_US};
 
 use super::convert::{DATETIME, to_strings, to_type};
@@ -57,8 +57,7 @@ fn str_to_date(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
         if read.is_none() {
             let kind = if is_time { "time" } else { "datetime" };
             let value = warnings::shown(text);
-            let message = || format!("Incorrect {kind} value: '{value}' for function str_to_date");
-            warnings::warn(1411, message);
+            warnings::warn(|| incorrect_for_function(kind, value, "str_to_date"));
         }
         read
     });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BinaryArray, Int64Array, StringArray};
 use arrow::datatypes::DataType;
-use values::error::SqlResult;
+use values::error::{SqlResult, text_too_long};
 
 use super::convert::{number_type, to_f64, to_i64, to_strings, to_type, to_u64};
 use super::math::{compared, round_double};
@@ -154,9 +154,7 @@ fn within(name: &str, parts: impl Iterator<Item = usize>) -> Option<()> {
     if parts.fold(0usize, usize::saturating_add) <= LONGEST {
         return Some(());
     }
-    warnings::warn(1301, || {
-        format!("Result of {name}() was larger than max_allowed_packet ({LONGEST}) - truncated")
-    });
+    warnings::warn(|| text_too_long(name, LONGEST));
     None
 }
 

@@ -18,7 +18,9 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, ScalarUDF};
 use parking_lot::Mutex;
-use values::error::{SqlError, SqlResult};
+use values::error::{
+    SqlError, SqlResult, division_by_zero, no_datetime, time_overflow, truncated_value,
+};
 
 use super::Udf;
 
@@ -37,7 +39,7 @@ pub struct ExprWarnings {
     /// Whether a warning is the statement's error.
     strict: bool,
     count: AtomicU64,
-    kept: Mutex<Vec<(u16, String)>>,
+    kept: Mutex<Vec<SqlError>>,
 }
 
 impl ExprWarnings {
@@ -57,8 +59,8 @@ impl ExprWarnings {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Those that are kept: MySQL's number and message.
-    pub fn kept(&self) -> Vec<(u16, String)> {
+    /// Those that are kept.
+    pub fn kept(&self) -> Vec<SqlError> {
         self.kept.lock().clone()
     }
 
@@ -68,10 +70,10 @@ impl ExprWarnings {
         self.kept.lock().truncate(usize::try_from(count).unwrap_or(usize::MAX));
     }
 
-    fn add(&self, code: u16, message: impl FnOnce() -> String) {
+    fn add(&self, warning: impl FnOnce() -> SqlError) {
         // Beyond what is kept, rows only count: no text is made and nobody waits.
         if self.count.fetch_add(1, Ordering::AcqRel) < self.most {
-            self.kept.lock().push((code, message()));
+            self.kept.lock().push(warning());
         }
     }
 }
@@ -109,7 +111,7 @@ pub(super) fn evaluate<T>(
     let own = Arc::new(ExprWarnings::new(1, warnings.divisions));
     let computed = listen(&own, compute)?;
     match own.kept().into_iter().next() {
-        Some((code, message)) => Err(SqlError::new(code, state(code), message)),
+        Some(warning) => Err(warning),
         None => Ok(computed),
     }
 }
@@ -119,22 +121,11 @@ pub fn are_errors() -> bool {
     LISTENER.with_borrow(|listener| listener.as_ref().is_some_and(|warnings| warnings.strict))
 }
 
-/// The SQLSTATE of a warning that is an error.
-fn state(code: u16) -> &'static [u8; 5] {
-    match code {
-        1292 => b"22007",
-        1365 => b"22012",
-        1441 => b"22008",
-        3020 => b"2201E",
-        _ => b"HY000",
-    }
-}
-
 /// Sends a warning to the listener, if there is one.
-pub(super) fn warn(code: u16, message: impl FnOnce() -> String) {
+pub(super) fn warn(warning: impl FnOnce() -> SqlError) {
     LISTENER.with_borrow(|listener| {
         if let Some(warnings) = listener {
-            warnings.add(code, message);
+            warnings.add(warning);
         }
     });
 }
@@ -145,24 +136,24 @@ pub(super) fn division() {
         if let Some(warnings) = listener
             && warnings.divisions
         {
-            warnings.add(1365, || "Division by 0".into());
+            warnings.add(division_by_zero);
         }
     });
 }
 
 /// A value that was taken for less than it says.
 pub(super) fn truncated(kind: &str, value: &str) {
-    warn(1292, || format!("Truncated incorrect {kind} value: '{}'", shown(value)));
+    warn(|| truncated_value(kind, shown(value)));
 }
 
 /// A value that is no date.
 pub(super) fn invalid_datetime(value: &str) {
-    warn(1292, || format!("Incorrect datetime value: '{}'", shown(value)));
+    warn(|| no_datetime(shown(value)));
 }
 
 /// A DATETIME or TIME out of its range, which is NULL.
 pub(super) fn overflow<T>(kind: &str) -> Option<T> {
-    warn(1441, || format!("Datetime function: {kind} field overflow"));
+    warn(|| time_overflow(kind));
     None
 }
 
@@ -299,8 +290,8 @@ mod tests {
         division();
         assert_eq!(warnings.count(), 3);
         let kept = warnings.kept();
-        assert_eq!(kept[0], (1365, "Division by 0".into()));
-        assert_eq!(kept[1], (1292, "Truncated incorrect DOUBLE value: 'abc'".into()));
+        assert_eq!(kept[0], division_by_zero());
+        assert_eq!(kept[1].message, "Truncated incorrect DOUBLE value: 'abc'");
         assert_eq!(kept.len(), 2);
         warnings.forget_from(1);
         assert_eq!((warnings.count(), warnings.kept().len()), (1, 1));
@@ -348,6 +339,6 @@ mod tests {
         let warnings = Arc::new(ExprWarnings::new(1, false));
         listen(&warnings, || truncated("DOUBLE", &"é".repeat(100)));
         let expected = format!("Truncated incorrect DOUBLE value: '{}...'", "é".repeat(64));
-        assert_eq!(warnings.kept()[0].1, expected);
+        assert_eq!(warnings.kept()[0].message, expected);
     }
 }

@@ -5,7 +5,10 @@
 use sqlparser::ast::{CreateTable, ObjectName, TableConstraint};
 use syntax::table_options;
 use types::{Column, ColumnId, ColumnType, Default, IntWidth, Table, Value};
-use values::error::{SqlError, SqlResult, syntax, unsupported};
+use values::error::{
+    SqlError, SqlResult, multiple_primary_keys, no_columns, not_for_columns, nothing_to_number,
+    syntax, unsupported, wrong_auto_increment, wrong_column_name,
+};
 
 mod column_types;
 mod columns;
@@ -37,12 +40,7 @@ pub(crate) fn has_numbers(table: &Table) -> bool {
 pub fn check_replica(table: &Table) -> SqlResult<()> {
     let wide = table.columns.iter().find(|column| column.ty.is_wide());
     let Some(column) = wide.filter(|_| table.columnar_replicas > 0) else { return Ok(()) };
-    let text = format!(
-        "Column '{}' of table '{}' is {}: columnar replicas hold DECIMALs of up to 38 digits, so the table can have \
-         none (SET COLUMNAR REPLICA 0, or a narrower column)",
-        column.name, table.name, column.ty
-    );
-    Err(SqlError::new(1235, b"42000", text))
+    Err(not_for_columns(&column.name, &table.name, column.ty))
 }
 /// A name of a character set or a collation, which may stand in quotes.
 fn unquoted(name: &ObjectName) -> String {
@@ -56,7 +54,7 @@ pub struct Described {
     /// Its first AUTO_INCREMENT number; 0 where none is named.
     pub first_number: u64,
     /// Warnings.
-    pub warnings: Vec<(u16, String)>,
+    pub warnings: Vec<SqlError>,
 }
 
 /// What CREATE TABLE describes, with its warnings. `database` is the current one.
@@ -90,7 +88,7 @@ pub fn describe_filled(
             table_options::Treated::Comment(text) => table.comment = text,
             table_options::Treated::Number(number) => first_number = number,
             table_options::Treated::Nothing => {}
-            table_options::Treated::Warning(code, text) => warnings.push((code, text)),
+            table_options::Treated::Warning(warning) => warnings.push(warning),
         }
     }
     for definition in &create.columns {
@@ -104,7 +102,7 @@ pub fn describe_filled(
     expressions::settle(&mut table)?;
     if first_number > 0 && !table.columns.iter().any(|c| c.auto_increment && !c.hidden) {
         first_number = 0;
-        warnings.push((1105, "AUTO_INCREMENT = n: the table has no AUTO_INCREMENT column".into()));
+        warnings.push(nothing_to_number());
     }
     Ok(Described { table, first_number, warnings })
 }
@@ -121,19 +119,15 @@ pub fn spelled(name: &ObjectName, database: &str) -> SqlResult<(String, String)>
     }
 }
 
-fn multiple_keys() -> SqlError {
-    SqlError::new(1068, b"42000", "Multiple primary key defined")
-}
-
 fn add_constraint(
     constraint: &TableConstraint,
     table: &mut Table,
-    warnings: &mut Vec<(u16, String)>,
+    warnings: &mut Vec<SqlError>,
 ) -> SqlResult<()> {
     match constraint {
         TableConstraint::PrimaryKey(key) => {
             if !table.primary_key.is_empty() {
-                return Err(multiple_keys());
+                return Err(multiple_primary_keys());
             }
             let form = keys::form(key.index_type.as_ref(), &key.index_options, warnings)?;
             table.primary_key = keys::primary(&key.columns, form, table)?;
@@ -160,10 +154,10 @@ fn add_constraint(
 /// The primary key that every table has, and what it demands of its columns.
 fn finish(table: &mut Table) -> SqlResult<()> {
     if table.columns.is_empty() {
-        return Err(SqlError::new(1113, b"42000", "A table must have at least 1 column"));
+        return Err(no_columns());
     }
     if table.columns.iter().any(|column| column.name.eq_ignore_ascii_case(ROW_NUMBER)) {
-        return Err(SqlError::new(1166, b"42000", format!("Incorrect column name '{ROW_NUMBER}'")));
+        return Err(wrong_column_name(ROW_NUMBER));
     }
     if table.primary_key.is_empty() {
         let id = table.columns.len() as ColumnId + 1;
@@ -188,8 +182,7 @@ fn finish(table: &mut Table) -> SqlResult<()> {
     };
     let visible = table.columns.iter().filter(|c| c.auto_increment && !c.hidden);
     if visible.clone().count() > 1 || visible.clone().any(|column| !keyed(column)) {
-        let text = "Incorrect table definition; there can be only one auto column and it must be defined as a key";
-        return Err(SqlError::new(1075, b"42000", text));
+        return Err(wrong_auto_increment());
     }
     if numbered > 1 {
         return Err(unsupported("AUTO_INCREMENT in a table without a primary key"));

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use types::{Error, Index, Result, Table, TableId, Value, key, row};
-use values::error::SqlError;
+use values::error::{SqlError, duplicate_entry};
 
 use crate::storage::Transaction;
 
@@ -183,11 +183,7 @@ pub fn duplicate(table: &Table, key: &[u8]) -> SqlError {
         Err(_) => index_values(table, key).unwrap_or_else(|| ("?".into(), Vec::new())),
     };
     let entry = values.into_iter().map(values::coerce::text).collect::<Vec<_>>().join("-");
-    SqlError::new(
-        1062,
-        b"23000",
-        format!("Duplicate entry '{entry}' for key '{}.{index}'", table.name),
-    )
+    duplicate_entry(entry, format_args!("{}.{index}", table.name))
 }
 
 fn index_values(table: &Table, key: &[u8]) -> Option<(String, Vec<Value>)> {

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use values::error::{SqlError, SqlResult};
+use values::error::{SqlResult, wrong_utf8_at};
 
 use crate::dialect::Mysql;
 
@@ -43,8 +43,7 @@ pub fn to_text<'a>(sql: &'a [u8], dialect: &Mysql) -> SqlResult<Cow<'a, str>> {
             }
             Err(error) => {
                 let at = at + error.valid_up_to();
-                let text = format!("Invalid utf8mb4 character string at byte {at}");
-                return Err(SqlError::new(1300, b"HY000", text));
+                return Err(wrong_utf8_at(at));
             }
         }
         at = end;

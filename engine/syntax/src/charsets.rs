@@ -2,19 +2,17 @@
 //!
 //! Any other is refused, never taken for one of these.
 
-use values::error::{SqlError, SqlResult, unsupported};
+use values::error::{
+    SqlError, SqlResult, charset_not_stored, no_collation, stored_as_utf8mb4, unsupported,
+};
 
 /// Refuses a character set that is not UTF-8; what is to be said of one that is a part of it.
-pub fn check_charset(name: &str) -> SqlResult<Option<(u16, String)>> {
+pub fn check_charset(name: &str) -> SqlResult<Option<SqlError>> {
     match name.to_lowercase().as_str() {
         "utf8mb4" => Ok(None),
-        "utf8" | "utf8mb3" | "ascii" => Ok(Some((3719, format!("'{name}' is stored as utf8mb4")))),
+        "utf8" | "utf8mb3" | "ascii" => Ok(Some(stored_as_utf8mb4(name))),
         "binary" => Err(unsupported("CHARACTER SET binary (use BINARY, VARBINARY or a BLOB)")),
-        _ => Err(SqlError::new(
-            1115,
-            b"42000",
-            format!("Unknown character set: '{name}' (only utf8mb4 is stored)"),
-        )),
+        _ => Err(charset_not_stored(name)),
     }
 }
 
@@ -23,12 +21,6 @@ pub fn check_collation(name: &str) -> SqlResult<()> {
     match name.to_lowercase().as_str() {
         "utf8mb4_bin" | "utf8_bin" | "utf8mb3_bin" | "ascii_bin" => Ok(()),
         "binary" => Err(unsupported("COLLATE binary (use BINARY, VARBINARY or a BLOB)")),
-        _ => Err(SqlError::new(
-            1273,
-            b"HY000",
-            format!(
-                "Unknown collation: '{name}' (columns compare by utf8mb4_bin; leave COLLATE out or name that)"
-            ),
-        )),
+        _ => Err(no_collation(name)),
     }
 }

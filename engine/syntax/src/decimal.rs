@@ -4,7 +4,7 @@
 
 use sqlparser::ast::ExactNumberInfo;
 use types::wide::{DECIMAL_MAX_SCALE, WIDE_MAX_PRECISION};
-use values::error::{SqlError, SqlResult};
+use values::error::{SqlResult, precision_too_big, scale_above_precision, scale_too_big};
 
 const TOO_BIG_SCALE: u8 = DECIMAL_MAX_SCALE + 1;
 
@@ -18,26 +18,11 @@ pub fn digits(info: ExactNumberInfo, name: &str) -> SqlResult<(u8, u8)> {
     // MySQL's DECIMAL(0) is DECIMAL(10).
     let precision = if (precision, scale) == (0, 0) { 10 } else { precision };
     match (u8::try_from(precision), u8::try_from(scale)) {
-        (_, Ok(TOO_BIG_SCALE..) | Err(_)) => {
-            let text = format!(
-                "Too big scale {scale} specified for column '{name}'. Maximum is {DECIMAL_MAX_SCALE}."
-            );
-            Err(SqlError::new(1425, b"42000", text))
-        }
+        (_, Ok(TOO_BIG_SCALE..) | Err(_)) => Err(scale_too_big(scale, name, DECIMAL_MAX_SCALE)),
         (Ok(precision @ ..=WIDE_MAX_PRECISION), Ok(scale)) if scale <= precision => {
             Ok((precision, scale))
         }
-        (Ok(..=WIDE_MAX_PRECISION), Ok(_)) => {
-            let text = format!(
-                "For float(M,D), double(M,D) or decimal(M,D), M must be >= D (column '{name}')."
-            );
-            Err(SqlError::new(1427, b"42000", text))
-        }
-        _ => {
-            let text = format!(
-                "Too-big precision {precision} specified for '{name}'. Maximum is {WIDE_MAX_PRECISION}."
-            );
-            Err(SqlError::new(1426, b"42000", text))
-        }
+        (Ok(..=WIDE_MAX_PRECISION), Ok(_)) => Err(scale_above_precision(name)),
+        _ => Err(precision_too_big(precision, name, WIDE_MAX_PRECISION)),
     }
 }

@@ -4,7 +4,7 @@
 //! for, or the literal is refused; they are never read as something else.
 
 use sqlparser::ast::{Expr, Ident, Value, ValueWithSpan};
-use values::error::{SqlError, SqlResult, unsupported};
+use values::error::{SqlResult, unsupported, wrong_characters};
 
 use crate::tree;
 
@@ -22,10 +22,7 @@ pub fn introduced(prefix: &Ident, literal: Expr) -> SqlResult<Expr> {
         Value::HexStringLiteral(hex) => bytes_of_hex(hex, &charset)?,
         other => return Err(unsupported(format!("{prefix} before {other}"))),
     };
-    let invalid = || {
-        let text = format!("Invalid {charset} character string: '{}'", value.value);
-        SqlError::new(1300, b"HY000", text)
-    };
+    let invalid = || wrong_characters(&charset, &value.value);
     let text = match charset.as_str() {
         "utf8mb4" | "utf8" | "utf8mb3" => String::from_utf8(bytes).map_err(|_| invalid())?,
         "binary" => {

@@ -26,15 +26,15 @@ use sqlparser::ast::{ObjectType, Statement};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
-use values::error::{SqlError, SqlResult, syntax, unsupported};
+use values::error::{
+    SYNTAX, SqlError, SqlResult, empty_query, statement_too_long, syntax, unsupported,
+};
 
 use crate::dialect::Mysql;
 use crate::statement::Stmt;
 
 /// Deepest nesting of a statement, as sqlparser counts it: a parenthesis is one or two.
 const DEPTH: usize = 600;
-/// Error of a text that is no statement.
-const SYNTAX: u16 = 1064;
 /// Longest statement.
 const LONGEST: usize = 64 << 20;
 
@@ -111,11 +111,7 @@ fn parser_of(tokens: Vec<TokenWithSpan>, dialect: &Mysql) -> Parser<'_> {
 
 fn check_length(sql: &str) -> SqlResult<()> {
     if sql.len() > LONGEST {
-        return Err(SqlError::new(
-            1153,
-            b"08S01",
-            "Got a packet bigger than 'max_allowed_packet' bytes",
-        ));
+        return Err(statement_too_long());
     }
     Ok(())
 }
@@ -326,7 +322,7 @@ fn statement(parser: &mut Parser) -> SqlResult<Stmt> {
     let Some(first) = peek_word(parser, 0) else {
         if parser.peek_token().token == Token::EOF || parser.peek_token().token == Token::SemiColon
         {
-            return Err(SqlError::new(1065, b"42000", "Query was empty"));
+            return Err(empty_query());
         }
         return standard(parser);
     };

@@ -6,6 +6,7 @@ use sqlparser::ast::{
     ColumnDef, CreateIndex, CreateTable, Delete, Expr, Insert, ObjectName, Query, Update,
 };
 use types::Privileges;
+use values::error::SqlError;
 
 /// What to do with a savepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -359,7 +360,7 @@ pub enum Alter {
     /// AUTO_INCREMENT = n.
     Number(u64),
     /// An option that has no effect, and the warning about it.
-    Warning(u16, String),
+    Warning(SqlError),
     /// `ADD [CONSTRAINT [name]] CHECK`.
     AddCheck {
         /// Name; one is made up without.

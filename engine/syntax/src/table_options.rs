@@ -6,7 +6,10 @@
 use sqlparser::ast::{
     CommentDef, CreateTable, CreateTableOptions, Expr, HiveDistributionStyle, SqlOption,
 };
-use values::error::{SqlError, SqlResult, syntax, unsupported};
+use values::error::{
+    SqlError, SqlResult, column_comment_too_long, no_engine, option_ignored, syntax,
+    table_comment_too_long, unsupported,
+};
 
 use crate::charsets::{check_charset, check_collation};
 
@@ -25,7 +28,7 @@ pub enum Treated {
     /// It says what is so anyhow.
     Nothing,
     /// It has no effect, and the client is warned.
-    Warning(u16, String),
+    Warning(SqlError),
 }
 
 /// What an option does.
@@ -123,12 +126,9 @@ pub fn treated(name: &str, value: &str, table: &str) -> SqlResult<Treated> {
             return Err(unsupported(format!("ENGINE = {value} (InnoDB, or leave it out)")));
         }
         Does::Engine => {
-            return Err(SqlError::new(1286, b"42000", format!("Unknown storage engine '{value}'")));
+            return Err(no_engine(value));
         }
-        Does::Physical => Treated::Warning(
-            1478,
-            format!("Table storage engine 'InnoDB' does not support the create option '{name}'"),
-        ),
+        Does::Physical => Treated::Warning(option_ignored(name)),
         Does::Off(values) if values.iter().any(|off| value.eq_ignore_ascii_case(off)) => {
             Treated::Nothing
         }
@@ -136,14 +136,13 @@ pub fn treated(name: &str, value: &str, table: &str) -> SqlResult<Treated> {
     })
 }
 
-fn warned(warning: Option<(u16, String)>) -> Treated {
-    warning.map_or(Treated::Nothing, |(code, text)| Treated::Warning(code, text))
+fn warned(warning: Option<SqlError>) -> Treated {
+    warning.map_or(Treated::Nothing, Treated::Warning)
 }
 
 fn table_comment(text: &str, table: &str) -> SqlResult<String> {
     if text.chars().count() > MAX_TABLE_COMMENT {
-        let text = format!("Comment for table '{table}' is too long (max = {MAX_TABLE_COMMENT})");
-        return Err(SqlError::new(1628, b"HY000", text));
+        return Err(table_comment_too_long(table, MAX_TABLE_COMMENT));
     }
     Ok(text.to_owned())
 }
@@ -151,8 +150,7 @@ fn table_comment(text: &str, table: &str) -> SqlResult<String> {
 /// A column's comment, if it is not too long.
 pub fn column_comment(text: &str, column: &str) -> SqlResult<String> {
     if text.chars().count() > MAX_COLUMN_COMMENT {
-        let text = format!("Comment for field '{column}' is too long (max = {MAX_COLUMN_COMMENT})");
-        return Err(SqlError::new(1629, b"HY000", text));
+        return Err(column_comment_too_long(column, MAX_COLUMN_COMMENT));
     }
     Ok(text.to_owned())
 }
@@ -239,8 +237,8 @@ mod tests {
                 }
                 Ok(Treated::Comment(_)) => assert_eq!(*name, "COMMENT"),
                 Ok(Treated::Number(n)) => assert_eq!((*name, n), ("AUTO_INCREMENT", 7)),
-                Ok(Treated::Warning(code, text)) => {
-                    assert!(code == 1478 && text.contains(name), "{text}");
+                Ok(Treated::Warning(warning)) => {
+                    assert!(warning.code == 1478 && warning.message.contains(name), "{warning}");
                 }
                 Err(error) => {
                     assert!(error.code == 1235 && error.message.contains(name), "{error}");

@@ -4,7 +4,10 @@
 use types::value::format_double;
 use types::{Column, ColumnType, Decimal, Value, Wide};
 
-use crate::error::{SqlError, SqlResult};
+use crate::error::{
+    SqlError, SqlResult, data_too_long, data_truncated, incorrect_time, incorrect_value,
+    json_of_bytes, json_too_deep, not_null, out_of_column_range, wrong_json,
+};
 use crate::json::Fault;
 use crate::numbers::{leading_number, rounded};
 use crate::temporal::{self, DAY_US, Zone};
@@ -27,38 +30,31 @@ pub struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn incorrect(&self, code: u16, state: &[u8; 5], kind: &str, value: &Value) -> SqlError {
-        let (name, row) = (&self.column.name, self.row);
+    fn incorrect(&self, kind: &str, value: &Value) -> SqlError {
         let besides = of_zero_date(value, self.column.ty);
-        SqlError::new(
-            code,
-            state,
-            format!("Incorrect {kind} value: '{value}'{besides} for column '{name}' at row {row}"),
-        )
+        incorrect_value(kind, value, besides, &self.column.name, self.row)
+    }
+
+    fn no_time(&self, kind: &str, value: &Value) -> SqlError {
+        let besides = of_zero_date(value, self.column.ty);
+        incorrect_time(kind, value, besides, &self.column.name, self.row)
     }
 
     fn out_of_range(&self) -> SqlError {
-        let (name, row) = (&self.column.name, self.row);
-        SqlError::new(
-            1264,
-            b"22003",
-            format!("Out of range value for column '{name}' at row {row}"),
-        )
+        out_of_column_range(&self.column.name, self.row)
     }
 
     fn too_long(&self) -> SqlError {
-        let (name, row) = (&self.column.name, self.row);
-        SqlError::new(1406, b"22001", format!("Data too long for column '{name}' at row {row}"))
+        data_too_long(&self.column.name, self.row)
     }
 
     /// Error 1265.
     pub fn truncated(&self) -> SqlError {
-        let (name, row) = (&self.column.name, self.row);
-        SqlError::new(1265, b"01000", format!("Data truncated for column '{name}' at row {row}"))
+        data_truncated(&self.column.name, self.row)
     }
 
     fn not_null(&self) -> SqlError {
-        SqlError::new(1048, b"23000", format!("Column '{}' cannot be null", self.column.name))
+        not_null(&self.column.name)
     }
 }
 
@@ -95,7 +91,7 @@ pub fn to_column(value: Value, place: Place<'_>) -> SqlResult<Value> {
             let us = temporal::round_fraction(wall_time(&value, place, "datetime")?, digits);
             // The last half second of the year 9999 is rounded out of the calendar.
             match temporal::in_calendar(us) {
-                None if us > 0 => Err(place.incorrect(1292, b"22007", "datetime", &value)),
+                None if us > 0 => Err(place.no_time("datetime", &value)),
                 _ => Ok(Value::DateTime(us)),
             }
         }
@@ -106,7 +102,7 @@ pub fn to_column(value: Value, place: Place<'_>) -> SqlResult<Value> {
             };
             let us = temporal::round_fraction(us, digits);
             if !(1_000_000..TIMESTAMP_END).contains(&us) {
-                return Err(place.incorrect(1292, b"22007", "datetime", &value));
+                return Err(place.no_time("datetime", &value));
             }
             Ok(Value::Timestamp(us))
         }
@@ -133,7 +129,7 @@ fn characters(value: Value, place: Place<'_>) -> SqlResult<String> {
     match value {
         Value::Bytes(bytes) => String::from_utf8(bytes).map_err(|error| {
             let value = Value::Bytes(error.into_bytes());
-            place.incorrect(1366, b"HY000", "string", &value)
+            place.incorrect("string", &value)
         }),
         other => Ok(text(other)),
     }
@@ -196,7 +192,7 @@ fn time(value: Value, digits: u8, place: Place<'_>) -> SqlResult<Value> {
     us.map(|us| temporal::round_time(us, digits))
         .filter(|us| us.abs() <= temporal::TIME_END_US)
         .map(Value::Time)
-        .ok_or_else(|| place.incorrect(1292, b"22007", "time", &value))
+        .ok_or_else(|| place.no_time("time", &value))
 }
 
 /// Text and bytes are a BIT's bytes, the highest first; anything else is a number.
@@ -233,14 +229,11 @@ fn json(value: Value, place: Place<'_>) -> SqlResult<Value> {
             Ok(normal) => return Ok(Value::String(normal)),
             Err(fault) => fault,
         },
-        Value::Bytes(_) => return Err(crate::json::of_bytes()),
+        Value::Bytes(_) => return Err(json_of_bytes()),
         _ => Fault::Text("not a JSON text, may need CAST", 0),
     };
-    let Fault::Text(what, at) = fault else { return Err(crate::json::too_deep()) };
-    let name = &place.column.name;
-    let text =
-        format!("Invalid JSON text: \"{what}\" at position {at} in value for column '{name}'.");
-    Err(SqlError::new(3140, b"22032", text))
+    let Fault::Text(what, at) = fault else { return Err(json_too_deep()) };
+    Err(wrong_json(what, at, &place.column.name))
 }
 
 /// A value as text.
@@ -285,19 +278,19 @@ fn number(value: &Value, place: Place<'_>, kind: &str) -> SqlResult<Number> {
         Value::Float(n) => Number::Double(f64::from(*n)),
         Value::Bytes(bytes) => match std::str::from_utf8(bytes) {
             Ok(text) => return number(&Value::String(text.to_owned()), place, kind),
-            Err(_) => return Err(place.incorrect(1366, b"HY000", kind, value)),
+            Err(_) => return Err(place.incorrect(kind, value)),
         },
         Value::Time(us) => Number::Exact(temporal::time_number(*us)),
         Value::String(text) => {
             let trimmed = text.trim();
             if trimmed.is_empty() || leading_number(trimmed).len() != trimmed.len() {
-                return Err(place.incorrect(1366, b"HY000", kind, value));
+                return Err(place.incorrect(kind, value));
             }
             match Decimal::parse(trimmed) {
                 Ok(n) => Number::Exact(n),
-                Err(_) => Number::Double(
-                    trimmed.parse().map_err(|_| place.incorrect(1366, b"HY000", kind, value))?,
-                ),
+                Err(_) => {
+                    Number::Double(trimmed.parse().map_err(|_| place.incorrect(kind, value))?)
+                }
             }
         }
         Value::Date(days) => {
@@ -375,7 +368,7 @@ fn wall_time(value: &Value, place: Place<'_>, kind: &str) -> SqlResult<i64> {
         Value::UInt(n) => i64::try_from(*n).ok().and_then(temporal::from_number),
         _ => None,
     };
-    us.ok_or_else(|| place.incorrect(1292, b"22007", kind, value))
+    us.ok_or_else(|| place.no_time(kind, value))
 }
 
 /// What an error says besides of a zero date on its way into a column; nothing of any other value.

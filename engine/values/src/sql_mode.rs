@@ -4,7 +4,7 @@
 //! cannot be switched off: a mode without it is accepted, and what MySQL would then cut to fit is an
 //! error still.
 
-use crate::error::{SqlError, SqlResult};
+use crate::error::{SqlError, SqlResult, wrong_variable_value};
 
 /// sql_mode as it begins: the strictness of MySQL 8 is always on.
 pub const DEFAULT: &str = "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION";
@@ -91,8 +91,7 @@ pub fn checked(text: &str) -> SqlResult<String> {
 }
 
 fn wrong(value: &str) -> SqlError {
-    let text = format!("Variable 'sql_mode' can't be set to the value of '{value}'");
-    SqlError::new(1231, b"42000", text)
+    wrong_variable_value("sql_mode", value)
 }
 
 #[cfg(test)]

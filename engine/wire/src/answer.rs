@@ -17,12 +17,12 @@ use sql::result::{Done, WarningCount};
 use tokio::io::AsyncWrite;
 use tokio_util::sync::CancellationToken;
 use values::column::ResultColumn;
-use values::error::SqlError;
+use values::error::{self, SqlError};
 
 use crate::backend::SessionStatus;
 use crate::cell::{self, CellReader};
 use crate::packet::{PacketError, PacketWriter};
-use crate::{binary, column, errors, text};
+use crate::{binary, column, text};
 
 /// Marks the types of session-state entries: a system variable, the current database, and that
 /// something has changed.
@@ -297,7 +297,7 @@ pub async fn send_rows<W: AsyncWrite + Unpin>(
     loop {
         let batch = tokio::select! {
             biased;
-            () = cancel.cancelled() => return Ok(Err(errors::interrupted())),
+            () = cancel.cancelled() => return Ok(Err(error::interrupted())),
             batch = rows.batches.next() => batch,
         };
         let batch = match batch.transpose() {
@@ -338,7 +338,7 @@ pub async fn put_rows<W: AsyncWrite + Unpin>(
             // A client that does not read must not keep a killed query alive.
             tokio::select! {
                 biased;
-                () = cancel.cancelled() => return Ok(Err(errors::interrupted())),
+                () = cancel.cancelled() => return Ok(Err(error::interrupted())),
                 flushed = writer.flush_if_full() => flushed?,
             }
         }

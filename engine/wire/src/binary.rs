@@ -7,10 +7,9 @@ use chrono::{Datelike, NaiveDate, NaiveDateTime, Timelike};
 use mysql_common::io::BufMutExt;
 use types::wide::write_decimal;
 use types::{ColumnType, IntWidth};
-use values::error::SqlError;
+use values::error::{self, SqlError};
 
 use crate::cell::{Cell, CellReader};
-use crate::errors;
 use crate::text::{put_bit, put_decimal};
 
 /// The first two bits of a row's null bitmap are reserved.
@@ -73,11 +72,11 @@ fn put_int(out: &mut BytesMut, n: i128, column: &CellReader<'_>) -> Result<(), S
         return Ok(());
     }
     let Some(ColumnType::Int { width, .. }) = column.ty() else {
-        return Err(errors::internal(format!("column '{}' is no integer column", column.name())));
+        return Err(error::unknown(format!("column '{}' is no integer column", column.name())));
     };
     let fits = column.ty().and_then(ColumnType::int_range).is_some_and(|(a, b)| a <= n && n <= b);
     if !fits {
-        return Err(errors::internal(format!("value out of range in column '{}'", column.name())));
+        return Err(error::unknown(format!("value out of range in column '{}'", column.name())));
     }
     match width {
         IntWidth::Tiny | IntWidth::Bool => out.put_u8(n as u8),

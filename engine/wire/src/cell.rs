@@ -19,9 +19,7 @@ use arrow::datatypes::{DataType, TimeUnit, i256};
 use chrono::{DateTime, Days, NaiveDate, NaiveDateTime, Offset, TimeZone};
 use types::ColumnType;
 use values::column::ResultColumn;
-use values::error::SqlError;
-
-use crate::errors;
+use values::error::{self, SqlError};
 
 /// One value, borrowed from its column.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -108,7 +106,7 @@ pub fn readers<'a>(
     zone: Tz,
 ) -> Result<Vec<CellReader<'a>>, SqlError> {
     if batch.num_columns() != columns.len() {
-        return Err(errors::internal(format!(
+        return Err(error::unknown(format!(
             "the engine announced {} columns and sent {}",
             columns.len(),
             batch.num_columns()
@@ -125,7 +123,7 @@ impl<'a> CellReader<'a> {
                 Some(ty) => ty.to_string(),
                 None => "NULL".to_owned(),
             };
-            errors::internal(format!(
+            error::unknown(format!(
                 "column '{}' is declared {declared} and came as {}",
                 column.name,
                 array.data_type()
@@ -270,7 +268,7 @@ impl<'a> CellReader<'a> {
     }
 
     fn no_calendar(&self) -> SqlError {
-        errors::internal(format!("column '{}' holds a time outside the calendar", self.column.name))
+        error::unknown(format!("column '{}' holds a time outside the calendar", self.column.name))
     }
 }
 

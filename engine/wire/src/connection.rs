@@ -14,7 +14,7 @@ use bytes::Bytes;
 use mysql_common::constants::CapabilityFlags;
 use sql::result::{Done, Reply};
 use tokio_util::sync::CancellationToken;
-use values::error::SqlError;
+use values::error::{self, SqlError};
 
 use crate::answer::{self, Context, Format, Rows};
 use crate::backend::{Backend, Session};
@@ -103,8 +103,8 @@ pub async fn serve(
     let host = shared.host();
     let mut accepted = tokio::select! {
         biased;
-        () = shared.draining.cancelled() => return Err(errors::shutting_down().into()),
-        () = registration.closing.cancelled() => return Err(errors::interrupted().into()),
+        () = shared.draining.cancelled() => return Err(error::shutting_down().into()),
+        () = registration.closing.cancelled() => return Err(error::interrupted().into()),
         accepted = handshake::accept(socket, &host, registration.id, peer) => accepted?,
     };
     let session = match shared.backend.open_session(accepted.info.clone()).await {
@@ -176,7 +176,7 @@ impl Connection {
         match end {
             End::Quit => Ok(()),
             End::Broken(error) => Err(error.into()),
-            End::Answered => Err(handshake::leave(reader, writer, errors::interrupted()).await),
+            End::Answered => Err(handshake::leave(reader, writer, error::interrupted()).await),
             End::Error(error) => Err(handshake::refuse(reader, writer, *capabilities, error).await),
         }
     }
@@ -189,12 +189,12 @@ impl Connection {
         writer.set_sequence(0);
         let first = tokio::select! {
             biased;
-            () = self.registration.closing.cancelled() => return Err(End::Error(errors::interrupted())),
-            () = self.shared.draining.cancelled() => return Err(End::Error(errors::shutting_down())),
+            () = self.registration.closing.cancelled() => return Err(End::Error(error::interrupted())),
+            () = self.shared.draining.cancelled() => return Err(End::Error(error::shutting_down())),
             first = tokio::time::timeout(options.idle_timeout, reader.wait_for_input()) => first,
         };
         match first {
-            Err(_) => return Err(End::Error(errors::idle())),
+            Err(_) => return Err(End::Error(error::idle())),
             Ok(Ok(true)) => {}
             Ok(Ok(false)) => return Err(End::Quit),
             Ok(Err(error)) => return Err(error.into()),
@@ -207,7 +207,7 @@ impl Connection {
     async fn answer(&mut self, payload: &Bytes) -> Result<(), End> {
         let command = match Command::decode(payload, self.accepted.capabilities) {
             Ok(command) => command,
-            Err(error) => return Err(End::Error(errors::malformed(error.0))),
+            Err(error) => return Err(End::Error(error::malformed(error.0))),
         };
         let statement = match &command {
             Command::Query(text) => Some(payload.slice_ref(text)),
@@ -249,13 +249,15 @@ impl Connection {
                 _ = self.cursors.take(id);
                 match self.statements.reset(id) {
                     Some(()) => self.put_ok(&Done::default()),
-                    None => self.put_error(&errors::unknown_statement(id, "mysqld_stmt_reset")),
+                    None => self.put_error(&error::no_prepared(id, "mysqld_stmt_reset")),
                 }
             }
             Command::Fetch { id, rows } => self.fetch(id, rows, &cancel).await?,
             Command::ResetConnection => self.reset().await?,
             Command::ChangeUser(offer) => self.change_user(offer).await?,
-            Command::Unknown(code) => self.put_error(&errors::unknown_command(code)),
+            Command::Unknown(code) => {
+                self.put_error(&error::unknown_command(format_args!("0x{code:02x}")))
+            }
         }
         Ok(())
     }
@@ -298,7 +300,7 @@ impl Connection {
         let escapes = !self.session.status().no_backslash_escapes;
         let mut pieces = statements::split(text, escapes);
         if pieces.len() > 1 && !self.multi_statements {
-            self.put_error(&errors::multi_statements_off());
+            self.put_error(&error::multi_statements_off());
             return Ok(());
         }
         if pieces.is_empty() {
@@ -342,14 +344,14 @@ impl Connection {
             Ok(Reply::Rows { columns, batches, warnings }) => {
                 let zone = self.session.time_zone();
                 let Ok(zone) = zone.parse::<Tz>() else {
-                    self.put_error(&errors::internal(format!("unknown time zone '{zone}'")));
+                    self.put_error(&error::unknown(format!("unknown time zone '{zone}'")));
                     return Ok(false);
                 };
                 let rows = Rows { columns, batches, warnings, format, zone };
                 self.rows(rows, more, cancel).await
             }
             Ok(Reply::LocalInfile { .. }) => {
-                self.put_error(&errors::internal("a file was asked for twice"));
+                self.put_error(&error::unknown("a file was asked for twice"));
                 Ok(false)
             }
             Err(error) => {
@@ -388,7 +390,7 @@ impl Connection {
         cancel: &CancellationToken,
     ) -> Result<Result<Reply, SqlError>, End> {
         if !self.accepted.info.local_files {
-            return Ok(Err(errors::local_infile_off()));
+            return Ok(Err(error::local_infile_off()));
         }
         answer::put_infile_request(&mut self.accepted.writer, file);
         self.flush().await?;
@@ -430,7 +432,7 @@ impl Connection {
                 let named = columns.iter().filter(|column| like(column.name.as_bytes(), pattern));
                 answer::put_field_list(&mut self.accepted.writer, &context, named);
             }
-            Ok(_) => self.put_error(&errors::internal("a SELECT answered without rows")),
+            Ok(_) => self.put_error(&error::unknown("a SELECT answered without rows")),
             Err(error) => self.put_error(&error),
         }
         Ok(())
@@ -439,7 +441,7 @@ impl Connection {
     async fn init_db(&mut self, name: &[u8]) {
         let result = match std::str::from_utf8(name) {
             Ok(name) => self.session.use_database(name).await,
-            Err(_) => Err(errors::not_utf8("a database's name")),
+            Err(_) => Err(error::wrong_utf8_in("a database's name")),
         };
         self.put_result(result);
     }
@@ -507,7 +509,7 @@ async fn attend<T>(
     let end = tokio::select! {
         biased;
         value = &mut work => return Ok(value),
-        () = registration.closing.cancelled() => End::Error(errors::interrupted()),
+        () = registration.closing.cancelled() => End::Error(error::interrupted()),
         () = reader.wait_closed(READ_AHEAD) => End::Quit,
     };
     cancel.cancel();

@@ -11,10 +11,9 @@ use futures::StreamExt;
 use mysql_common::constants::StatusFlags;
 use tokio::io::AsyncWrite;
 use tokio_util::sync::CancellationToken;
-use values::error::SqlError;
+use values::error::{self, SqlError};
 
 use crate::answer::{self, Context, Rows};
-use crate::errors;
 use crate::packet::{PacketError, PacketWriter};
 
 /// Most cursors that a connection keeps open.
@@ -106,7 +105,7 @@ impl Cursor {
             self.batch = None;
             let batch = tokio::select! {
                 biased;
-                () = cancel.cancelled() => return Err(errors::interrupted()),
+                () = cancel.cancelled() => return Err(error::interrupted()),
                 batch = self.rows.batches.next() => batch,
             };
             match batch.transpose()? {
@@ -127,7 +126,7 @@ impl Cursors {
     pub fn check_room(&self) -> Result<(), SqlError> {
         match self.0.len() < MAX_CURSORS {
             true => Ok(()),
-            false => Err(errors::too_many_cursors(MAX_CURSORS)),
+            false => Err(error::too_many_cursors(MAX_CURSORS)),
         }
     }
 

@@ -13,7 +13,7 @@ use mysql_common::packets::{AuthMoreData, AuthSwitchRequest, HandshakePacket};
 use mysql_common::proto::MySerialize;
 use rand::TryRngCore;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf, WriteHalf};
-use values::error::SqlError;
+use values::error::{self, SqlError};
 
 use crate::answer;
 use crate::backend::{Backend, ConnectionInfo};
@@ -84,7 +84,7 @@ pub enum Failure {
 
 impl From<Malformed> for Failure {
     fn from(error: Malformed) -> Self {
-        Failure::Refused(errors::bad_handshake(error.0))
+        Failure::Refused(error::bad_handshake(error.0))
     }
 }
 
@@ -93,7 +93,7 @@ pub fn new_nonce() -> Result<[u8; NONCE_LEN], SqlError> {
     let mut nonce = [0; NONCE_LEN];
     rand::rngs::OsRng
         .try_fill_bytes(&mut nonce)
-        .map_err(|error| errors::internal(format!("no randomness for the handshake: {error}")))?;
+        .map_err(|error| error::unknown(format!("no randomness for the handshake: {error}")))?;
     for byte in &mut nonce {
         *byte &= 0x7f;
         if matches!(*byte, 0 | b'$') {
@@ -242,7 +242,7 @@ pub async fn accept(
     let mut tls = false;
     if matches!(decode_first(&payload, &mut reader, &mut writer).await?, First::Tls) {
         let Some(config) = host.tls else {
-            let error = errors::bad_handshake("TLS is asked for but not offered");
+            let error = error::bad_handshake("TLS is asked for but not offered");
             return Err(refuse(&mut reader, &mut writer, CapabilityFlags::empty(), error).await);
         };
         (reader, writer) = encrypt(reader, writer, host, config).await?;
@@ -254,13 +254,13 @@ pub async fn accept(
             &mut reader,
             &mut writer,
             CapabilityFlags::empty(),
-            errors::bad_handshake("TLS is asked for again"),
+            error::bad_handshake("TLS is asked for again"),
         )
         .await);
     };
     if !hello.capabilities.contains(CapabilityFlags::CLIENT_PROTOCOL_41) {
         return Err(
-            refuse(&mut reader, &mut writer, hello.capabilities, errors::client_too_old()).await
+            refuse(&mut reader, &mut writer, hello.capabilities, error::client_too_old()).await
         );
     }
     let capabilities = hello.capabilities & server_capabilities(host.tls.is_some());
@@ -345,7 +345,7 @@ async fn decode_first<'p>(
     match First::decode(payload) {
         Ok(first) => Ok(first),
         Err(error) => {
-            let error = errors::bad_handshake(error.0);
+            let error = error::bad_handshake(error.0);
             Err(refuse(reader, writer, CapabilityFlags::empty(), error).await)
         }
     }
@@ -492,7 +492,7 @@ async fn by_other_method(
 ) -> Result<(), Failure> {
     let (user, address) = (connection.info.user.clone(), connection.info.host.to_string());
     if !connection.capabilities.contains(CapabilityFlags::CLIENT_PLUGIN_AUTH) {
-        return Err(errors::needs_tls(&user, &address).into());
+        return Err(error::needs_tls(&user, &address).into());
     }
     let other = match failed {
         AuthPlugin::Native => AuthPlugin::CachingSha2,
@@ -534,7 +534,7 @@ async fn full_exchange(connection: &mut Accepted, host: &Host<'_>) -> Result<Vec
     let answer = read(&mut connection.reader, &mut connection.writer, host.timeout).await?;
     if *answer == *REQUEST_PUBLIC_KEY {
         let address = connection.info.host.to_string();
-        return Err(errors::needs_tls(&connection.info.user, &address).into());
+        return Err(error::needs_tls(&connection.info.user, address).into());
     }
     Ok(answer.strip_suffix(&[0]).unwrap_or(&answer).to_vec())
 }

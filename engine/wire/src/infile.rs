@@ -8,10 +8,9 @@ use std::time::Duration;
 use sql::result::Reply;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use values::error::SqlError;
+use values::error::{self, SqlError};
 
 use crate::backend::Session;
-use crate::errors;
 use crate::handshake::Reader;
 use crate::packet::PacketError;
 
@@ -38,7 +37,7 @@ pub async fn load(
         };
         if sent.is_err() {
             // A full channel cannot take the error; the token says it too.
-            let _ = sender.try_send(Err(errors::interrupted()));
+            let _ = sender.try_send(Err(error::interrupted()));
             cancel.cancel();
         }
         drop(sender);

@@ -7,9 +7,7 @@ use mysql_common::constants::{ColumnFlags, ColumnType as WireType};
 use mysql_common::io::ParseBuf;
 use mysql_common::value::{BinValue, Value as WireValue, ValueDeserializer};
 use types::Value;
-use values::error::SqlError;
-
-use crate::errors;
+use values::error::{self, SqlError};
 
 /// Type of a parameter, as the client bound it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,13 +30,16 @@ pub fn decode<'l>(
     if count == 0 {
         return Ok(Vec::new());
     }
-    let short = || errors::malformed("COM_STMT_EXECUTE ends within its parameters");
+    let short = || error::malformed("COM_STMT_EXECUTE ends within its parameters");
     let nulls = buf.checked_eat(count.div_ceil(8)).ok_or_else(short)?;
     if buf.checked_eat_u8().ok_or_else(short)? == 1 {
         *bound = decode_types(&mut buf, count)?;
     }
     if bound.len() != count {
-        return Err(errors::bad_arguments("no types are bound to the parameters"));
+        return Err(error::wrong_arguments_because(
+            "mysqld_stmt_execute",
+            "no types are bound to the parameters",
+        ));
     }
     let mut values = Vec::with_capacity(count);
     for (position, param) in bound.iter().enumerate() {
@@ -58,10 +59,13 @@ fn decode_types(buf: &mut ParseBuf<'_>, count: usize) -> Result<Vec<ParamType>, 
     let mut types = Vec::with_capacity(count);
     for position in 0..count {
         let (Some(code), Some(flags)) = (buf.checked_eat_u8(), buf.checked_eat_u8()) else {
-            return Err(errors::malformed("COM_STMT_EXECUTE ends within its parameter types"));
+            return Err(error::malformed("COM_STMT_EXECUTE ends within its parameter types"));
         };
         let ty = WireType::try_from(code).ok().filter(|ty| readable(*ty)).ok_or_else(|| {
-            errors::bad_arguments(&format!("parameter {} has unknown type {code}", position + 1))
+            error::wrong_arguments_because(
+                "mysqld_stmt_execute",
+                format!("parameter {} has unknown type {code}", position + 1),
+            )
         })?;
         types.push(ParamType { ty, unsigned: flags & 0x80 != 0 });
     }
@@ -91,7 +95,7 @@ fn decode_value(
     };
     let value = buf
         .parse::<ValueDeserializer<BinValue>>((param.ty, flags))
-        .map_err(|_| errors::malformed("COM_STMT_EXECUTE ends within a parameter's value"))?;
+        .map_err(|_| error::malformed("COM_STMT_EXECUTE ends within a parameter's value"))?;
     Ok(match value.0 {
         WireValue::NULL => Value::Null,
         WireValue::Bytes(bytes) => text(&bytes),
@@ -144,6 +148,9 @@ fn text(bytes: &[u8]) -> Value {
 fn finite(n: f64, position: usize) -> Result<Value, SqlError> {
     match n.is_finite() {
         true => Ok(Value::Double(n)),
-        false => Err(errors::bad_arguments(&format!("parameter {} is not finite", position + 1))),
+        false => Err(error::wrong_arguments_because(
+            "mysqld_stmt_execute",
+            format!("parameter {} is not finite", position + 1),
+        )),
     }
 }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use types::Value;
-use values::error::SqlError;
+use values::error::{self, SqlError};
 
+use crate::backend;
 use crate::params::{self, ParamType};
-use crate::{backend, errors};
 
 /// Most prepared statements of one connection (MySQL's default, there for the whole server).
 pub const MAX_STATEMENTS: usize = 16_382;
@@ -44,7 +44,7 @@ impl Statements {
     pub fn check_room(&self) -> Result<(), SqlError> {
         match self.statements.len() < MAX_STATEMENTS {
             true => Ok(()),
-            false => Err(errors::too_many_statements(MAX_STATEMENTS)),
+            false => Err(error::too_many_statements(MAX_STATEMENTS)),
         }
     }
 
@@ -71,10 +71,10 @@ impl Statements {
         let param = usize::from(param);
         if param >= statement.params {
             let why = format!("there is no parameter {}", param + 1);
-            statement.failed = Some(errors::bad_arguments(&why));
+            statement.failed = Some(error::wrong_arguments_because("mysqld_stmt_execute", why));
         } else if self.held + data.len() > self.limit {
             let limit = self.limit;
-            statement.failed = Some(errors::internal(format!(
+            statement.failed = Some(error::unknown(format!(
                 "Parameters set through COM_STMT_SEND_LONG_DATA hold more than \
                  'max_allowed_packet' bytes ({limit})"
             )));
@@ -107,7 +107,7 @@ impl Statements {
     /// Decodes the parameters of one execution, and forgets its long data.
     pub fn params(&mut self, id: u32, payload: &[u8]) -> Result<Vec<Value>, SqlError> {
         let Some(statement) = self.statements.get_mut(&id) else {
-            return Err(errors::unknown_statement(id, "mysqld_stmt_execute"));
+            return Err(error::no_prepared(id, "mysqld_stmt_execute"));
         };
         let Statement { params, bound, long_data, failed, .. } = statement;
         let decoded = match failed.take() {

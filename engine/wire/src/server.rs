@@ -10,12 +10,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use values::error;
 
 use crate::backend::Backend;
 use crate::connection::{self, Shared};
 use crate::connections::{Connections, Registration};
 use crate::options::Options;
-use crate::{answer, errors, handshake};
+use crate::{answer, handshake};
 
 /// Version of MySQL whose behaviour clients may expect.
 const MYSQL_VERSION: &str = "8.0.11";
@@ -121,7 +122,7 @@ async fn serve(
 /// Refuses a client that there is no room for.
 async fn turn_away(socket: TcpStream, shared: &Shared) {
     let (_, mut writer) = handshake::packets(Box::new(socket), shared.options.handshake_timeout);
-    let error = errors::too_many_connections(shared.options.max_connections);
+    let error = error::too_many_connections(shared.options.max_connections);
     answer::put_error(&mut writer, CapabilityFlags::empty(), &error);
     if let Err(error) = writer.close().await {
         tracing::debug!(%error, "cannot turn a MySQL connection away");

@@ -13,7 +13,7 @@ use sqlparser::ast::{
 use syntax::names::{TableName, expression_name, parts};
 use syntax::walk::walk;
 use types::{ColumnType, Value};
-use values::error::{SqlError, SqlResult, no_column};
+use values::error::{SqlResult, ambiguous_column, no_column};
 
 use super::groups::Groups;
 use super::scalars::{Result, Scalars, Unbound};
@@ -484,10 +484,7 @@ pub(super) fn ordered_by_name<T: PartialEq>(
             let Some((at, (_, first))) = named.next() else { return Ok(None) };
             match named.any(|(_, (_, other))| other != first) {
                 false => Ok(Some(at)),
-                true => {
-                    let text = format!("Column '{}' in order clause is ambiguous", name.value);
-                    Err(SqlError::new(1052, b"23000", text).into())
-                }
+                true => Err(ambiguous_column(&name.value, Clause::OrderBy.name()).into()),
             }
         }
         _ => Ok(None),

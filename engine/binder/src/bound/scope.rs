@@ -5,7 +5,7 @@
 
 use syntax::names::TableName;
 use types::Table;
-use values::error::{SqlError, SqlResult, no_column};
+use values::error::{SqlResult, ambiguous_column, no_column};
 use values::mysql_type::MysqlType;
 
 use super::tree::{ColumnId, Origin, OutputColumn};
@@ -175,7 +175,7 @@ impl Scope {
     ///
     /// 1054 where no column has the name, 1052 where several have.
     pub fn column(&self, path: &[String], clause: Clause) -> SqlResult<&ScopeColumn> {
-        let unknown = || no_column(&path.join("."), clause.name());
+        let unknown = || no_column(path.join("."), clause.name());
         let (name, qualifier) = path.split_last().ok_or_else(unknown)?;
         let tables = self.tables.iter().filter(|table| table.is_meant(qualifier));
         let (columns, name) = (tables.flat_map(|table| &table.columns), name.to_lowercase());
@@ -183,11 +183,7 @@ impl Scope {
         let column = named.next().ok_or_else(unknown)?;
         match named.next() {
             None => Ok(column),
-            Some(_) => {
-                let (name, place) = (path.join("."), clause.name());
-                let text = format!("Column '{name}' in {place} is ambiguous");
-                Err(SqlError::new(1052, b"23000", text))
-            }
+            Some(_) => Err(ambiguous_column(path.join("."), clause.name())),
         }
     }
 

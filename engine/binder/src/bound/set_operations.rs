@@ -4,7 +4,7 @@
 
 use sqlparser::ast::{OrderByExpr, Query, SetExpr, SetOperator, SetQuantifier};
 use types::ColumnType;
-use values::error::{SqlError, SqlResult};
+use values::error::{SqlResult, different_column_counts};
 use values::mysql_type::MysqlType;
 
 use super::arguments;
@@ -57,8 +57,7 @@ impl<'a> Binder<'a> {
         right: BoundQuery,
     ) -> Result<BoundQuery> {
         if left.output.len() != right.output.len() {
-            let text = "The used SELECT statements have a different number of columns";
-            return Err(SqlError::new(1222, b"21000", text).into());
+            return Err(different_column_counts().into());
         }
         let mut output = Vec::with_capacity(left.output.len());
         for (one, other) in left.output.iter().zip(&right.output) {

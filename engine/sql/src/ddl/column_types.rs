@@ -5,7 +5,10 @@
 use sqlparser::ast::{CharacterLength, DataType, ExactNumberInfo};
 use syntax::decimal::digits;
 use types::{ColumnType, IntWidth};
-use values::error::{SqlError, SqlResult, syntax, unsupported};
+use values::error::{
+    SqlResult, column_too_long, empty_bit, fraction_too_long, syntax, unsupported, wide_bit,
+    wrong_float,
+};
 
 /// The type of a column, which errors call `name`.
 pub(super) fn column_type(ty: &DataType, name: &str) -> SqlResult<ColumnType> {
@@ -59,8 +62,8 @@ fn number_type(ty: &DataType, name: &str) -> SqlResult<Option<ColumnType>> {
 fn bit(bits: u64) -> SqlResult<ColumnType> {
     match u8::try_from(bits) {
         Ok(bits @ 1..=64) => Ok(ColumnType::Bit(bits)),
-        Ok(0) => Err(SqlError::new(3013, b"HY000", "Invalid size for column of type BIT.")),
-        _ => Err(SqlError::new(1439, b"42000", "Display width out of range for column (max = 64)")),
+        Ok(0) => Err(empty_bit()),
+        _ => Err(wide_bit()),
     }
 }
 
@@ -112,23 +115,16 @@ fn other_type(ty: &DataType) -> SqlResult<ColumnType> {
 }
 
 fn bytes(length: u64, most: u32) -> SqlResult<u32> {
-    u32::try_from(length).ok().filter(|length| *length <= most).ok_or_else(|| {
-        SqlError::new(
-            1074,
-            b"42000",
-            format!("Column length too big (max = {most}); use BLOB instead"),
-        )
-    })
+    u32::try_from(length)
+        .ok()
+        .filter(|length| *length <= most)
+        .ok_or_else(|| column_too_long(most, "BLOB"))
 }
 
 fn fraction(digits: Option<u64>) -> SqlResult<u8> {
     match digits.unwrap_or(0) {
         digits @ 0..=6 => Ok(digits as u8),
-        digits => Err(SqlError::new(
-            1426,
-            b"42000",
-            format!("Too-big precision {digits} specified. Maximum is 6."),
-        )),
+        digits => Err(fraction_too_long(digits)),
     }
 }
 
@@ -137,9 +133,7 @@ fn float(info: ExactNumberInfo) -> SqlResult<ColumnType> {
     match info {
         ExactNumberInfo::None | ExactNumberInfo::Precision(0..=24) => Ok(ColumnType::Float),
         ExactNumberInfo::Precision(25..=53) => Ok(ColumnType::Double),
-        ExactNumberInfo::Precision(_) => {
-            Err(SqlError::new(1063, b"42000", "Incorrect column specifier for column (FLOAT)"))
-        }
+        ExactNumberInfo::Precision(_) => Err(wrong_float()),
         ExactNumberInfo::PrecisionAndScale(m, d) => {
             Err(unsupported(format!("FLOAT({m},{d}) columns (use FLOAT or DECIMAL)")))
         }
@@ -152,11 +146,8 @@ fn chars(length: Option<&CharacterLength>, most: u32, default: Option<u32>) -> S
         (None, Some(default)) => u64::from(default),
         _ => return Err(syntax("VARCHAR needs a length")),
     };
-    u32::try_from(length).ok().filter(|length| *length <= most).ok_or_else(|| {
-        SqlError::new(
-            1074,
-            b"42000",
-            format!("Column length too big (max = {most}); use TEXT instead"),
-        )
-    })
+    u32::try_from(length)
+        .ok()
+        .filter(|length| *length <= most)
+        .ok_or_else(|| column_too_long(most, "TEXT"))
 }

@@ -10,23 +10,27 @@ use syntax::names::parts;
 use syntax::table_options;
 use types::{Column, ColumnId, ColumnType, Default, Table, Value};
 use values::coerce::{self, Place};
-use values::error::{SqlError, SqlResult, unsupported};
+use values::error::{
+    SqlError, SqlResult, duplicate_column, invalid_default, invalid_default_because,
+    invalid_on_update, multiple_primary_keys, no_default_possible, unsupported, wrong_specifier,
+    wrong_usage,
+};
 use values::temporal::Zone;
 
 use super::column_types::column_type;
 use super::keys::{self, Key, new_index};
-use super::{expressions, labels, multiple_keys, unquoted};
+use super::{expressions, labels, unquoted};
 
 /// Adds a defined column to a table, with the key and the checks that its definition may ask for.
 /// Expressions stay as they are written until the table is whole.
 pub fn column(
     definition: &ColumnDef,
     table: &mut Table,
-    warnings: &mut Vec<(u16, String)>,
+    warnings: &mut Vec<SqlError>,
 ) -> SqlResult<()> {
     let name = definition.name.value.clone();
     if table.column_named(&name).is_some() {
-        return Err(SqlError::new(1060, b"42S21", format!("Duplicate column name '{name}'")));
+        return Err(duplicate_column(name));
     }
     let id = table.columns.len() as ColumnId + 1;
     let ty = match labels::column_type(&definition.data_type, &name)? {
@@ -80,8 +84,7 @@ impl Said<'_> {
             (_, _, Some(_)) => "DEFAULT",
             _ => return Ok(Some(generated)),
         };
-        let text = format!("Incorrect usage of {other} and generated column");
-        Err(SqlError::new(1221, b"HY000", text))
+        Err(wrong_usage(other, "generated column"))
     }
 }
 
@@ -91,7 +94,7 @@ fn apply<'a>(
     name: Option<&'a Ident>,
     (column, said): (&mut Column, &mut Said<'a>),
     table: &mut Table,
-    warnings: &mut Vec<(u16, String)>,
+    warnings: &mut Vec<SqlError>,
 ) -> SqlResult<()> {
     match option {
         ColumnOption::Null => column.nullable = true,
@@ -100,7 +103,7 @@ fn apply<'a>(
         ColumnOption::PrimaryKey(_) => {
             keys::check_whole(column)?;
             if !table.primary_key.is_empty() {
-                return Err(multiple_keys());
+                return Err(multiple_primary_keys());
             }
             table.primary_key = vec![column.id];
             column.nullable = false;
@@ -115,8 +118,7 @@ fn apply<'a>(
         }
         ColumnOption::OnUpdate(expr) if is_now(expr) => {
             if !matches!(column.ty, ColumnType::DateTime(_) | ColumnType::Timestamp(_)) {
-                let text = format!("Invalid ON UPDATE clause for '{}' column", column.name);
-                return Err(SqlError::new(1294, b"HY000", text));
+                return Err(invalid_on_update(&column.name));
             }
             column.on_update_now = true;
         }
@@ -154,11 +156,6 @@ fn apply<'a>(
     Ok(())
 }
 
-fn wrong_specifier(column: &str) -> SqlError {
-    let text = format!("Incorrect column specifier for column '{column}'");
-    SqlError::new(1063, b"42000", text)
-}
-
 fn is_now(expr: &Expr) -> bool {
     match expr {
         Expr::Nested(inner) => is_now(inner),
@@ -178,8 +175,7 @@ pub fn default_of(column: &Column, expr: Option<&Expr>) -> SqlResult<Option<Defa
     let Some(expr) = expr else {
         return Ok(column.nullable.then_some(Default::Constant(Value::Null)));
     };
-    let invalid =
-        || SqlError::new(1067, b"42000", format!("Invalid default value for '{}'", column.name));
+    let invalid = || invalid_default(&column.name);
     if is_now(expr) {
         return match column.ty {
             ColumnType::DateTime(_) | ColumnType::Timestamp(_) => {
@@ -192,11 +188,7 @@ pub fn default_of(column: &Column, expr: Option<&Expr>) -> SqlResult<Option<Defa
         if matches!(expr, Expr::Nested(_)) {
             return Err(unsupported(format!("DEFAULT {expr} of a JSON column")));
         }
-        let text = format!(
-            "BLOB, TEXT, GEOMETRY or JSON column '{}' can't have a default value",
-            column.name
-        );
-        return Err(SqlError::new(1101, b"42000", text));
+        return Err(no_default_possible(&column.name));
     }
     let number = syntax::constant::number_of_bytes(expr, column.ty);
     let Some(value) = number.or_else(|| syntax::constant::literal(expr)) else {
@@ -215,6 +207,6 @@ pub fn default_of(column: &Column, expr: Option<&Expr>) -> SqlResult<Option<Defa
     }
     let besides = coerce::of_zero_date(&value, column.ty);
     let value = coerce::to_column(value, Place { column, row: 1, zone: Zone::UTC })
-        .map_err(|_| SqlError { message: invalid().message + besides, ..invalid() })?;
+        .map_err(|_| invalid_default_because(&column.name, besides))?;
     Ok(Some(Default::Constant(value)))
 }

@@ -14,7 +14,13 @@ use syntax::names::parts;
 use syntax::parser;
 use syntax::walk::{walk, walk_mut};
 use types::{Check, ColumnId, ColumnType, Default, Table};
-use values::error::{SqlError, SqlResult, no_column, syntax, unsupported};
+use values::error::{
+    CHECK_WITHOUT_COLUMN, SqlError, SqlResult, check_auto_increment, check_function,
+    check_not_boolean, check_of_other_column, check_row_value, check_subquery, check_variable,
+    check_without_column, column_checked, column_generates, duplicate_check,
+    generated_auto_increment, generated_function, generated_not_prior, generated_row_value,
+    generated_subquery, no_column, not_for_generated, syntax, unsupported,
+};
 
 /// Functions whose value hangs on more than their arguments, or that do something; and aggregates,
 /// which are about several rows.
@@ -97,86 +103,44 @@ enum Of<'a> {
 impl Of<'_> {
     fn unknown_column(self, column: &str) -> SqlError {
         match self {
-            Of::Check(name) => SqlError::new(
-                3820,
-                b"HY000",
-                format!("Check constraint '{name}' refers to non-existing column '{column}'."),
-            ),
+            Of::Check(name) => check_without_column(name, column),
             Of::Generated(..) => no_column(column, "generated column function"),
         }
     }
 
     fn function(self, function: &str) -> SqlError {
-        let (code, text) = match self {
-            Of::Check(name) => (
-                3814,
-                format!(
-                    "An expression of a check constraint '{name}' contains disallowed function: {function}."
-                ),
-            ),
-            Of::Generated(name, _) => (
-                3763,
-                format!(
-                    "Expression of generated column '{name}' contains a disallowed function: {function}."
-                ),
-            ),
-        };
-        SqlError::new(code, b"HY000", text)
+        match self {
+            Of::Check(name) => check_function(name, function),
+            Of::Generated(name, _) => generated_function(name, function),
+        }
     }
 
     fn subquery(self) -> SqlError {
-        let (code, text) = match self {
-            Of::Check(name) => (
-                3815,
-                format!(
-                    "An expression of a check constraint '{name}' contains disallowed function."
-                ),
-            ),
-            Of::Generated(name, _) => (
-                3102,
-                format!("Expression of generated column '{name}' contains a disallowed function."),
-            ),
-        };
-        SqlError::new(code, b"HY000", text)
+        match self {
+            Of::Check(name) => check_subquery(name),
+            Of::Generated(name, _) => generated_subquery(name),
+        }
     }
 
     fn variable(self) -> SqlError {
-        let (code, text) = match self {
-            Of::Check(name) => (
-                3816,
-                format!(
-                    "An expression of a check constraint '{name}' cannot refer to a user or system variable."
-                ),
-            ),
-            Of::Generated(..) => return self.subquery(),
-        };
-        SqlError::new(code, b"HY000", text)
+        match self {
+            Of::Check(name) => check_variable(name),
+            Of::Generated(..) => self.subquery(),
+        }
     }
 
     fn row_value(self) -> SqlError {
-        let (code, text) = match self {
-            Of::Check(name) => {
-                (3817, format!("Check constraint '{name}' cannot refer to a row value."))
-            }
-            Of::Generated(name, _) => (
-                3764,
-                format!("Expression of generated column '{name}' cannot refer to a row value."),
-            ),
-        };
-        SqlError::new(code, b"HY000", text)
+        match self {
+            Of::Check(name) => check_row_value(name),
+            Of::Generated(name, _) => generated_row_value(name),
+        }
     }
 
     fn numbered(self) -> SqlError {
-        let (code, text) = match self {
-            Of::Check(name) => (
-                3818,
-                format!("Check constraint '{name}' cannot refer to an auto-increment column."),
-            ),
-            Of::Generated(name, _) => {
-                (3109, format!("Generated column '{name}' cannot refer to auto-increment column."))
-            }
-        };
-        SqlError::new(code, b"HY000", text)
+        match self {
+            Of::Check(name) => check_auto_increment(name),
+            Of::Generated(name, _) => generated_auto_increment(name),
+        }
     }
 }
 
@@ -352,8 +316,7 @@ pub fn push_check(
 ) -> SqlResult<()> {
     let name = match name {
         Some(name) if table.check_named(name).is_some() => {
-            let text = format!("Duplicate check constraint name '{name}'.");
-            return Err(SqlError::new(3822, b"HY000", text));
+            return Err(duplicate_check(name));
         }
         Some(name) => name.to_owned(),
         None => (1u32..)
@@ -369,20 +332,14 @@ pub fn push_check(
         || matches!(bare, Expr::Function(_) | Expr::Between { .. } | Expr::RLike { .. })
         || matches!(bare, Expr::Value(value) if matches!(value.value, Value::Boolean(_)));
     if !is_condition {
-        let text =
-            format!("An expression of non-boolean type specified to a check constraint '{name}'.");
-        return Err(SqlError::new(3812, b"HY000", text));
+        return Err(check_not_boolean(name));
     }
     if let Some(column) = column {
         let own = |found: &types::Column| found.name.eq_ignore_ascii_case(column);
         let mut alone = table.clone();
         alone.columns.retain(own);
         let others = |error: SqlError| match error.code {
-            3820 => SqlError::new(
-                3813,
-                b"HY000",
-                format!("Column check constraint '{name}' references other column."),
-            ),
+            CHECK_WITHOUT_COLUMN => check_of_other_column(&name),
             _ => error,
         };
         normal(expr.clone(), &alone, Of::Check(&name)).map_err(others)?;
@@ -425,7 +382,7 @@ pub fn settle_column(table: &mut Table, at: usize) -> SqlResult<()> {
         })
     };
     if found.iter().any(later) {
-        return Err(not_prior());
+        return Err(generated_not_prior());
     }
     if !stored && table.primary_key.contains(&column.id) {
         return Err(not_for_generated("Defining a virtual generated column as primary key"));
@@ -434,17 +391,6 @@ pub fn settle_column(table: &mut Table, at: usize) -> SqlResult<()> {
         column.default = Some(Default::Generated { expression, stored });
     }
     Ok(())
-}
-
-/// Error 3107: generated columns are computed from the first to the last.
-fn not_prior() -> SqlError {
-    let text = "Generated column can refer only to generated columns defined prior to it.";
-    SqlError::new(3107, b"HY000", text)
-}
-
-/// Error 3106.
-pub fn not_for_generated(what: &str) -> SqlError {
-    SqlError::new(3106, b"HY000", format!("'{what}' is not supported for generated columns."))
 }
 
 /// Refuses a change after which an expression would name a column that is gone, or another one.
@@ -459,11 +405,7 @@ pub fn check_dependents(before: &Table, after: &Table) -> SqlResult<()> {
     };
     for check in &after.checks {
         if let Some(column) = moved(&check.expression, before.check_named(&check.name).is_some())? {
-            let text = format!(
-                "Check constraint '{}' uses column '{column}', hence column cannot be dropped or renamed.",
-                check.name
-            );
-            return Err(SqlError::new(3959, b"HY000", text));
+            return Err(column_checked(&check.name, column));
         }
     }
     for (at, column) in after.columns.iter().enumerate() {
@@ -474,11 +416,10 @@ pub fn check_dependents(before: &Table, after: &Table) -> SqlResult<()> {
                 .is_some_and(|(other, c)| other >= at && c.generated().is_some())
         };
         if names(text)?.iter().any(later) {
-            return Err(not_prior());
+            return Err(generated_not_prior());
         }
         if let Some(column) = moved(text, before.column(column.id).is_some())? {
-            let text = format!("Column '{column}' has a generated column dependency.");
-            return Err(SqlError::new(3108, b"HY000", text));
+            return Err(column_generates(column));
         }
     }
     Ok(())

@@ -9,7 +9,11 @@ use sqlparser::ast::{
     IndexColumn, IndexOption, IndexType, Value,
 };
 use types::{Column, ColumnId, ColumnType, Index, IndexState, KeyPart, Table, Timestamp};
-use values::error::{SqlError, SqlResult, syntax, unsupported};
+use values::error::{
+    SqlError, SqlResult, duplicate_column, duplicate_index_name, empty_key_part, hash_index,
+    index_comment, invisible_primary, key_of_json, key_too_long, key_without_length, no_key_column,
+    syntax, unsupported, wrong_index_name, wrong_prefix,
+};
 
 /// Most bytes of a key, with four for each character, as in MySQL.
 const LONGEST: u64 = 3_072;
@@ -42,7 +46,7 @@ impl Key {
 }
 
 /// What a CREATE INDEX says of its key, and what is to be said of that; refuses what we do not have.
-pub fn index_form(create: &CreateIndex) -> SqlResult<(Form, Vec<(u16, String)>)> {
+pub fn index_form(create: &CreateIndex) -> SqlResult<(Form, Vec<SqlError>)> {
     let forms = [
         (create.concurrently, "CREATE INDEX CONCURRENTLY"),
         (create.if_not_exists, "CREATE INDEX IF NOT EXISTS"),
@@ -64,7 +68,7 @@ pub fn index_form(create: &CreateIndex) -> SqlResult<(Form, Vec<(u16, String)>)>
 pub fn form(
     first: Option<&IndexType>,
     options: &[IndexOption],
-    warnings: &mut Vec<(u16, String)>,
+    warnings: &mut Vec<SqlError>,
 ) -> SqlResult<Form> {
     let mut visible = true;
     let kinds = options.iter().filter_map(|option| match option {
@@ -74,12 +78,7 @@ pub fn form(
     for kind in first.into_iter().chain(kinds) {
         match kind {
             IndexType::BTree => {}
-            IndexType::Hash => warnings.push((
-                3502,
-                "This storage engine does not support the HASH index algorithm, storage engine \
-                 default was used instead."
-                    .into(),
-            )),
+            IndexType::Hash => warnings.push(hash_index()),
             IndexType::Custom(word) if word.value.eq_ignore_ascii_case("VISIBLE") => visible = true,
             IndexType::Custom(word) if word.value.eq_ignore_ascii_case("INVISIBLE") => {
                 visible = false;
@@ -88,7 +87,7 @@ pub fn form(
         }
     }
     if options.iter().any(|option| matches!(option, IndexOption::Comment(_))) {
-        warnings.push((1105, "comments on indexes are not kept".into()));
+        warnings.push(index_comment());
     }
     Ok(Form { unique: false, visible })
 }
@@ -106,11 +105,6 @@ pub fn primary(columns: &[IndexColumn], form: Form, table: &Table) -> SqlResult<
         }
         Some(_) => Err(unsupported("DESC in a PRIMARY KEY (rows are stored by it)")),
     }
-}
-
-/// Error 3522.
-pub fn invisible_primary() -> SqlError {
-    SqlError::new(3522, b"HY000", "A primary key index cannot be invisible")
 }
 
 /// Adds an index to a table that is being defined.
@@ -138,10 +132,10 @@ pub fn new_index(table: &Table, name: Option<String>, first: &str, key: Key) -> 
     let taken = |name: &str| table.index_named(name).is_some();
     let name = match name {
         Some(name) if name.eq_ignore_ascii_case("PRIMARY") => {
-            return Err(SqlError::new(1280, b"42000", format!("Incorrect index name '{name}'")));
+            return Err(wrong_index_name(name));
         }
         Some(name) if taken(&name) => {
-            return Err(SqlError::new(1061, b"42000", format!("Duplicate key name '{name}'")));
+            return Err(duplicate_index_name(name));
         }
         Some(name) => name,
         None => {
@@ -169,15 +163,10 @@ pub fn key(columns: &[IndexColumn], form: Form, table: &Table) -> SqlResult<Key>
         let (ident, length) = named(&column.column.expr)?;
         let found = table.column_named(&ident.value).filter(|(_, column)| !column.hidden);
         let Some((_, found)) = found else {
-            let text = format!("Key column '{}' doesn't exist in table", ident.value);
-            return Err(SqlError::new(1072, b"42000", text));
+            return Err(no_key_column(&ident.value));
         };
         if key.columns.contains(&found.id) {
-            return Err(SqlError::new(
-                1060,
-                b"42S21",
-                format!("Duplicate column name '{}'", ident.value),
-            ));
+            return Err(duplicate_column(&ident.value));
         }
         let prefix = match length {
             Some(length) => prefix(found, length)?,
@@ -222,8 +211,7 @@ fn called(call: &Function) -> Option<(&Ident, u64)> {
 fn prefix(column: &Column, length: u64) -> SqlResult<Option<u32>> {
     check_document(column)?;
     if length == 0 {
-        let text = format!("Key part '{}' length cannot be 0", column.name);
-        return Err(SqlError::new(1391, b"HY000", text));
+        return Err(empty_key_part(&column.name));
     }
     let (declared, is_open) = match column.ty {
         ColumnType::Char(n)
@@ -231,13 +219,13 @@ fn prefix(column: &Column, length: u64) -> SqlResult<Option<u32>> {
         | ColumnType::Binary(n)
         | ColumnType::Varbinary(n) => (n, false),
         ColumnType::Text(n) | ColumnType::Blob(n) => (n, true),
-        _ => return Err(no_prefix()),
+        _ => return Err(wrong_prefix()),
     };
     match u32::try_from(length) {
         Ok(length) if length == declared && !is_open => Ok(None),
         Ok(length) if length <= declared => Ok(Some(length)),
         Err(_) if declared == u32::MAX => Err(too_long()),
-        _ => Err(no_prefix()),
+        _ => Err(wrong_prefix()),
     }
 }
 
@@ -245,11 +233,7 @@ fn prefix(column: &Column, length: u64) -> SqlResult<Option<u32>> {
 pub fn check_whole(column: &Column) -> SqlResult<()> {
     check_document(column)?;
     if matches!(column.ty, ColumnType::Text(_) | ColumnType::Blob(_)) {
-        let text = format!(
-            "BLOB/TEXT column '{}' used in key specification without a key length",
-            column.name
-        );
-        return Err(SqlError::new(1170, b"42000", text));
+        return Err(key_without_length(&column.name));
     }
     if width(column.ty, None) > LONGEST { Err(too_long()) } else { Ok(()) }
 }
@@ -259,11 +243,7 @@ fn check_document(column: &Column) -> SqlResult<()> {
     if column.ty != ColumnType::Json {
         return Ok(());
     }
-    let text = format!(
-        "JSON column '{}' supports indexing only via generated columns on a specified JSON path.",
-        column.name
-    );
-    Err(SqlError::new(3152, b"42000", text))
+    Err(key_of_json(&column.name))
 }
 
 /// What becomes of an index one of whose columns has another type now: a prefix that is no longer
@@ -301,13 +281,6 @@ fn width(ty: ColumnType, prefix: Option<u32>) -> u64 {
     }
 }
 
-fn no_prefix() -> SqlError {
-    let text = "Incorrect prefix key; the used key part isn't a string, the used length is longer \
-                than the key part, or the storage engine doesn't support unique prefix keys";
-    SqlError::new(1089, b"HY000", text)
-}
-
 fn too_long() -> SqlError {
-    let text = format!("Specified key was too long; max key length is {LONGEST} bytes");
-    SqlError::new(1071, b"42000", text)
+    key_too_long(LONGEST)
 }

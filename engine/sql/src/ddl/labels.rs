@@ -8,7 +8,10 @@ use std::collections::HashSet;
 use sqlparser::ast::{DataType, EnumMember};
 use types::{ColumnType, Labels, Value};
 use values::coerce;
-use values::error::{SqlError, SqlResult, syntax, unsupported};
+use values::error::{
+    SqlResult, duplicate_label, illegal_set_label, label_too_long, syntax, too_many_enum_labels,
+    too_many_set_labels, unsupported,
+};
 
 /// Most labels of an ENUM (MySQL's limit).
 const MOST_OF_ENUM: usize = 65_535;
@@ -27,19 +30,16 @@ pub fn column_type(ty: &DataType, column: &str) -> SqlResult<Option<ColumnType>>
             };
             let labels = members.iter().map(label).collect::<SqlResult<Vec<_>>>()?;
             if labels.len() > MOST_OF_ENUM {
-                let text = format!("Too many enumeration values for column {column}.");
-                return Err(SqlError::new(3504, b"HY000", text));
+                return Err(too_many_enum_labels(column));
             }
             Some(ColumnType::Enum(listed(labels, column, "ENUM")?))
         }
         DataType::Set(labels) => {
             if labels.len() > MOST_OF_SET {
-                let text = format!("Too many strings for column {column} and SET");
-                return Err(SqlError::new(1097, b"HY000", text));
+                return Err(too_many_set_labels(column));
             }
             if let Some(label) = labels.iter().find(|label| label.contains(',')) {
-                let text = format!("Illegal set '{label}' value found during parsing");
-                return Err(SqlError::new(1367, b"22007", text));
+                return Err(illegal_set_label(label));
             }
             // The text of no label and of that one would be the same.
             if labels.iter().any(|label| label.trim_end_matches(' ').is_empty()) {
@@ -58,12 +58,10 @@ fn listed(labels: Vec<String>, column: &str, kind: &str) -> SqlResult<Labels> {
     let mut met = HashSet::new();
     for label in &labels {
         if label.chars().count() > LONGEST {
-            let text = format!("Too long enumeration/set value for column {column}.");
-            return Err(SqlError::new(3505, b"HY000", text));
+            return Err(label_too_long(column));
         }
         if !met.insert(label) {
-            let text = format!("Column '{column}' has duplicated value '{label}' in {kind}");
-            return Err(SqlError::new(1291, b"HY000", text));
+            return Err(duplicate_label(column, label, kind));
         }
     }
     if labels.is_empty() {

@@ -6,7 +6,7 @@ use types::wide::WIDE_MAX_PRECISION;
 use types::{Column, ColumnId, ColumnType, Default, Table, Value};
 use values::coerce::{self, Place};
 use values::column::ResultColumn;
-use values::error::{SqlError, SqlResult};
+use values::error::{SqlResult, duplicate_column, name_too_long, wrong_column_name};
 use values::temporal::Zone;
 
 /// Longest name of a column, in characters.
@@ -25,11 +25,10 @@ pub fn column(
 ) -> SqlResult<Column> {
     let name = shown.name.clone();
     if name.is_empty() || name.ends_with(' ') {
-        return Err(SqlError::new(1166, b"42000", format!("Incorrect column name '{name}'")));
+        return Err(wrong_column_name(name));
     }
     if name.chars().count() > LONGEST_NAME {
-        let text = format!("Identifier name '{name}' is too long");
-        return Err(SqlError::new(1059, b"42000", text));
+        return Err(name_too_long(name));
     }
     let mut column = Column {
         id: 0,
@@ -102,8 +101,7 @@ pub fn add(queried: Vec<Column>, table: &mut Table) -> SqlResult<()> {
     for mut column in queried {
         let same = |other: &Column| other.name.eq_ignore_ascii_case(&column.name);
         if behind.iter().any(same) {
-            let text = format!("Duplicate column name '{}'", column.name);
-            return Err(SqlError::new(1060, b"42S21", text));
+            return Err(duplicate_column(&column.name));
         }
         match table.columns.iter().position(same) {
             Some(defined) => behind.push(table.columns.remove(defined)),

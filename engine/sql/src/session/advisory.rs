@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use placement::advisory::{Hold, KEPT_FOR, LockAnswer, LockRequest};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
-use values::error::{SqlError, SqlResult};
+use values::error::{SqlResult, advisory_deadlock};
 
 use super::{Session, impossible};
 use crate::engine::Engine;
@@ -45,13 +45,6 @@ struct Names {
 struct Held {
     call: u64,
     count: u64,
-}
-
-/// Error 3058.
-fn deadlock() -> SqlError {
-    let text = "Deadlock found when trying to get user-level lock; try rolling back \
-                transaction/releasing locks and restarting lock acquisition.";
-    SqlError::new(3058, b"HY000", text)
 }
 
 impl Session {
@@ -154,7 +147,7 @@ impl Advisory {
                 }
                 LockAnswer::Deadlock => {
                     open_call.open = false;
-                    return Err(deadlock());
+                    return Err(advisory_deadlock());
                 }
                 _ => return Err(impossible("placement did not say whose a lock is")),
             }

@@ -29,6 +29,13 @@ pub struct Warning {
     pub message: String,
 }
 
+impl Warning {
+    /// What is listed of an error, of the table of errors, that did not end the statement, or did.
+    pub(super) fn new(level: &'static str, error: SqlError) -> Self {
+        Warning { level, code: error.code, message: error.message }
+    }
+}
+
 /// What a session says of its last statement.
 pub(super) struct Diagnostics {
     /// Warnings of the statement itself.
@@ -93,19 +100,18 @@ impl Diagnostics {
     // ---- warnings ---------------------------------------------------------------------------
 
     /// Adds a warning.
-    pub(super) fn warn(&mut self, code: u16, message: impl Into<String>) {
-        self.own.push(Warning { level: "Warning", code, message: message.into() });
+    pub(super) fn warn(&mut self, warning: SqlError) {
+        self.own.push(Warning::new("Warning", warning));
     }
 
     /// Adds a note.
-    pub(super) fn note(&mut self, code: u16, message: impl Into<String>) {
-        self.own.push(Warning { level: "Note", code, message: message.into() });
+    pub(super) fn note(&mut self, note: SqlError) {
+        self.own.push(Warning::new("Note", note));
     }
 
     /// Adds the error that the statement ends with.
     pub(super) fn error(&mut self, error: &SqlError) {
-        let (code, message) = (error.code, error.message.clone());
-        self.own.push(Warning { level: "Error", code, message });
+        self.own.push(Warning::new("Error", error.clone()));
     }
 
     /// Adds several.
@@ -187,7 +193,7 @@ impl Diagnostics {
     pub(super) fn listed(&self, most: usize) -> Vec<Warning> {
         let of_exprs = self.expr_warnings.as_ref().map(|warnings| warnings.kept());
         let of_exprs = of_exprs.unwrap_or_default().into_iter();
-        let of_exprs = of_exprs.map(|(code, message)| Warning { level: "Warning", code, message });
+        let of_exprs = of_exprs.map(|warning| Warning::new("Warning", warning));
         self.own.iter().cloned().chain(of_exprs).take(most).collect()
     }
 

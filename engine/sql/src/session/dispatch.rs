@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use types::Value;
 use values::column::ResultColumn;
-use values::error::{SqlError, SqlResult, interrupted, is_fault};
+use values::error::{DEADLOCK, SqlError, SqlResult, interrupted, is_fault, too_slow};
 
 use super::query::limits;
 use super::write::statement::Write;
-use super::{DEADLOCK, Session, done, impossible};
+use super::{Session, done, impossible};
 use crate::result::{Done, Reply};
 
 impl Session {
@@ -39,7 +39,7 @@ impl Session {
         let answer = tokio::select! {
             biased;
             () = interrupts.interruption(cancel) => Err(interrupted()),
-            () = limits::passed(deadline) => Err(limits::too_slow()),
+            () = limits::passed(deadline) => Err(too_slow()),
             answer = panics::guarded(run) => answer,
         };
         match answer {

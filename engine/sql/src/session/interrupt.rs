@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use values::error::{SqlError, SqlResult};
+use values::error::{SqlResult, no_thread};
 
 use super::{Session, done};
 use crate::result::Reply;
@@ -57,7 +57,7 @@ impl Session {
         if host.is_some_and(|host| host.kill(id, query)) {
             return Ok(done());
         }
-        Err(SqlError::new(1094, b"HY000", format!("Unknown thread id: {id}")))
+        Err(no_thread(id))
     }
 }
 

@@ -30,7 +30,11 @@ use syntax::statement::{LoadData, Stmt};
 use syntax::{binary_literals, parser};
 use tokio_util::sync::CancellationToken;
 use types::Value;
-use values::error::{SqlError, SqlResult, no_database, unknown};
+use values::error::{
+    AMBIGUOUS_COLUMN, DERIVED_WITHOUT_ALIAS, DUPLICATE_COLUMN, NO_COLUMN, NO_DATABASE,
+    NO_DATABASE_SELECTED, NO_FUNCTION, NO_TABLE, NOT_GROUPED, SYNTAX, SqlError, SqlResult,
+    UNSUPPORTED, no_database, too_many_parameters, unknown,
+};
 
 use crate::engine::Engine;
 use crate::result::{Done, Reply};
@@ -54,10 +58,19 @@ pub use write::load::Infile;
 const ATTEMPTS: u32 = 10;
 /// Errors that a query has whatever its parameters are: unknown names, names that mean several
 /// things, what is not built.
-const WRONG_WHATEVER_COMES: [u16; 11] =
-    [1046, 1049, 1052, 1054, 1055, 1060, 1064, 1146, 1235, 1248, 1305];
-/// Error of a transaction that gives way to another one, and is rolled back.
-const DEADLOCK: u16 = 1213;
+const WRONG_WHATEVER_COMES: [u16; 11] = [
+    NO_DATABASE_SELECTED,
+    NO_DATABASE,
+    AMBIGUOUS_COLUMN,
+    NO_COLUMN,
+    NOT_GROUPED,
+    DUPLICATE_COLUMN,
+    SYNTAX,
+    NO_TABLE,
+    UNSUPPORTED,
+    DERIVED_WITHOUT_ALIAS,
+    NO_FUNCTION,
+];
 
 /// A session: parts that know nothing of each other, and what it takes several of them to do.
 pub struct Session {
@@ -127,9 +140,7 @@ impl Session {
             _ => Vec::new(),
         };
         let id = self.prepared.new_id();
-        let parameters = u16::try_from(waiting.parameters).map_err(|_| {
-            SqlError::new(1390, b"HY000", "Prepared statement contains too many placeholders")
-        })?;
+        let parameters = u16::try_from(waiting.parameters).map_err(|_| too_many_parameters())?;
         self.prepared.keep(id, waiting);
         Ok(Prepared { id, parameters, columns })
     }
@@ -288,9 +299,9 @@ impl Session {
     }
 
     /// Notes something, unless the session wants no notes.
-    fn note(&mut self, code: u16, message: impl Into<String>) {
+    fn note(&mut self, note: SqlError) {
         if self.variables.is_on("sql_notes") {
-            self.diagnostics.note(code, message);
+            self.diagnostics.note(note);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use syntax::statement::Stmt;
 use types::Value;
 use values::column::ResultColumn;
-use values::error::{SqlError, SqlResult};
+use values::error::{SqlResult, no_prepared, too_many_prepared, wrong_arguments};
 
 /// Most statements that a session prepares by name.
 const MOST_BY_NAME: usize = 16_382;
@@ -35,7 +35,7 @@ impl PreparedStatement {
     /// The statement, to be run with parameters; error 1210 if it takes another number of them.
     fn taking(&self, parameters: usize) -> SqlResult<Stmt> {
         if self.parameters != parameters {
-            return Err(SqlError::new(1210, b"HY000", "Incorrect arguments to EXECUTE"));
+            return Err(wrong_arguments("EXECUTE"));
         }
         Ok(self.statement.clone())
     }
@@ -76,7 +76,7 @@ impl PreparedStatements {
     /// The statement of a number, to be run with so many parameters.
     pub(super) fn of_id(&self, id: u32, parameters: usize) -> SqlResult<Stmt> {
         let known = self.by_id.get(&id);
-        known.ok_or_else(|| unknown_handler(id, "EXECUTE"))?.taking(parameters)
+        known.ok_or_else(|| no_prepared(id, "EXECUTE"))?.taking(parameters)
     }
 
     /// Forgets the statement of a number, if there is one.
@@ -93,10 +93,7 @@ impl PreparedStatements {
     pub(super) fn make_room(&mut self, name: &str) -> SqlResult<()> {
         self.by_name.remove(&name.to_lowercase());
         if self.by_name.len() >= MOST_BY_NAME {
-            let text = format!(
-                "Can't create more than max_prepared_stmt_count statements (current value: {MOST_BY_NAME})"
-            );
-            return Err(SqlError::new(1461, b"42000", text));
+            return Err(too_many_prepared(MOST_BY_NAME));
         }
         Ok(())
     }
@@ -114,18 +111,12 @@ impl PreparedStatements {
     /// The statement of a name, to be run with so many parameters.
     pub(super) fn named(&self, name: &str, parameters: usize) -> SqlResult<Stmt> {
         let known = self.by_name.get(&name.to_lowercase());
-        known.ok_or_else(|| unknown_handler(name, "EXECUTE"))?.taking(parameters)
+        known.ok_or_else(|| no_prepared(name, "EXECUTE"))?.taking(parameters)
     }
 
     /// DEALLOCATE PREPARE: forgets the statement of a name; error 1243 if there is none.
     pub(super) fn forget_named(&mut self, name: &str) -> SqlResult<()> {
         let known = self.by_name.remove(&name.to_lowercase());
-        known.map(|_| ()).ok_or_else(|| unknown_handler(name, "DEALLOCATE PREPARE"))
+        known.map(|_| ()).ok_or_else(|| no_prepared(name, "DEALLOCATE PREPARE"))
     }
-}
-
-/// Error 1243.
-fn unknown_handler(called: impl std::fmt::Display, given_to: &str) -> SqlError {
-    let text = format!("Unknown prepared statement handler ({called}) given to {given_to}");
-    SqlError::new(1243, b"HY000", text)
 }

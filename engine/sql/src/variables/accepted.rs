@@ -2,14 +2,16 @@
 //!
 //! It knows no session and no value that is set: the same text is accepted for everybody.
 
-use values::error::{SqlError, SqlResult};
+use values::error::{
+    SqlResult, no_charset, no_time_zone, wrong_variable_type, wrong_variable_value,
+};
 use values::temporal::Zone;
 
 use super::NOOP_FUNCTIONS;
 
 /// Text that a variable may have, as it is kept.
 pub(super) fn checked(name: &str, default: &str, text: String) -> SqlResult<String> {
-    let wrong = || wrong(name, &text);
+    let wrong = || wrong_variable_value(name, &text);
     let kept = match is_switch(name, default) {
         true => switch(&text).ok_or_else(wrong)?.to_owned(),
         false => text_of(name, &text)?,
@@ -21,12 +23,6 @@ pub(super) fn checked(name: &str, default: &str, text: String) -> SqlResult<Stri
             | ("sql_quote_show_create", "OFF")
     );
     if fixed { Err(wrong()) } else { Ok(kept) }
-}
-
-/// Error 1231.
-fn wrong(name: &str, given: &str) -> SqlError {
-    let text = format!("Variable '{name}' can't be set to the value of '{given}'");
-    SqlError::new(1231, b"42000", text)
 }
 
 /// Whether a variable is one of switches: clients read it as 0 or 1.
@@ -44,12 +40,10 @@ fn switch(text: &str) -> Option<&'static str> {
 
 /// The same of a variable that is no switch.
 fn text_of(name: &str, text: &str) -> SqlResult<String> {
-    let wrong = || wrong(name, text);
+    let wrong = || wrong_variable_value(name, text);
     match name {
         "time_zone" => {
-            Zone::parse(text).map_err(|_| {
-                SqlError::new(1298, b"HY000", format!("Unknown or incorrect time zone: '{text}'"))
-            })?;
+            Zone::parse(text).map_err(|_| no_time_zone(text))?;
         }
         "innodb_lock_wait_timeout" if !text.parse::<u32>().is_ok_and(|seconds| seconds >= 1) => {
             return Err(wrong());
@@ -105,10 +99,7 @@ fn number(name: &str, text: &str) -> SqlResult<String> {
     match (text.parse::<u64>(), text.parse::<i64>()) {
         (Ok(n), _) => Ok(n.clamp(least, most).to_string()),
         (Err(_), Ok(_)) => Ok(least.to_string()),
-        _ => {
-            let text = format!("Incorrect argument type to variable '{name}'");
-            Err(SqlError::new(1232, b"42000", text))
-        }
+        _ => Err(wrong_variable_type(name)),
     }
 }
 
@@ -127,7 +118,7 @@ fn charset(name: &str, text: &str) -> SqlResult<String> {
         // The three-byte form is a part of the four-byte one.
         "utf8" | "utf8mb3" | "utf8mb4" => Ok("utf8mb4".into()),
         "binary" => Ok("binary".into()),
-        other if OTHERS.contains(&other) => Err(wrong(name, text)),
-        _ => Err(SqlError::new(1115, b"42000", format!("Unknown character set: '{text}'"))),
+        other if OTHERS.contains(&other) => Err(wrong_variable_value(name, text)),
+        _ => Err(no_charset(text)),
     }
 }

@@ -11,7 +11,7 @@ use functions::warnings::ExprWarnings;
 use syntax::dialect::Mysql;
 use syntax::statement::Mode;
 use types::Value;
-use values::error::{SqlError, SqlResult};
+use values::error::{SqlResult, global_variable, no_variable, read_only_variable};
 
 use accepted::{checked, is_switch};
 
@@ -157,7 +157,7 @@ fn known(name: &str) -> SqlResult<&'static (&'static str, &'static str, bool)> {
     VARIABLES
         .iter()
         .find(|(known, _, _)| known.eq_ignore_ascii_case(name))
-        .ok_or_else(|| SqlError::new(1193, b"HY000", format!("Unknown system variable '{name}'")))
+        .ok_or_else(|| no_variable(name))
 }
 
 impl Variables {
@@ -242,13 +242,10 @@ impl Variables {
     pub fn set(&mut self, name: &str, value: Option<Value>) -> SqlResult<()> {
         let (name, default, writable) = *known(name)?;
         if Self::is_global(name) {
-            let text =
-                format!("Variable '{name}' is a GLOBAL variable and should be set with SET GLOBAL");
-            return Err(SqlError::new(1229, b"HY000", text));
+            return Err(global_variable(name));
         }
         if !writable {
-            let text = format!("Variable '{name}' is a read only variable");
-            return Err(SqlError::new(1238, b"HY000", text));
+            return Err(read_only_variable(name));
         }
         match value {
             Some(value) => {

@@ -28,11 +28,11 @@ impl Analytic for Broken {
 
     async fn query(&self, _: AnalyticQuery) -> Result<AnalyticAnswer, SqlError> {
         self.queries.fetch_add(1, Ordering::Relaxed);
-        Err(SqlError::new(self.code, b"HY000", "no columnar node answers"))
+        Err(SqlError::received(self.code, *b"HY000", "no columnar node answers"))
     }
 
     async fn explain(&self, _: AnalyticQuery, _: bool) -> Result<Vec<String>, SqlError> {
-        Err(SqlError::new(self.code, b"HY000", "no columnar node answers"))
+        Err(SqlError::received(self.code, *b"HY000", "no columnar node answers"))
     }
 }
 

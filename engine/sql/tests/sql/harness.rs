@@ -101,7 +101,7 @@ async fn answer(session: &mut Session, sql: &str) -> Result<Answer, SqlError> {
             Ok(Answer::Rows(columns, rows))
         }
         Reply::LocalInfile { file } => {
-            Err(SqlError::new(0, b"00000", format!("the file {file} is wanted")))
+            Err(SqlError::received(0, *b"00000", format!("the file {file} is wanted")))
         }
     }
 }

@@ -405,7 +405,7 @@ fn treat(name: &str, value: &str, actions: &mut Vec<Alter>) -> SqlResult<()> {
     match table_options::treated(name, value, "")? {
         table_options::Treated::Comment(text) => actions.push(Alter::Comment(text)),
         table_options::Treated::Number(number) => actions.push(Alter::Number(number)),
-        table_options::Treated::Warning(code, text) => actions.push(Alter::Warning(code, text)),
+        table_options::Treated::Warning(warning) => actions.push(Alter::Warning(warning)),
         table_options::Treated::Nothing => {}
     }
     Ok(())

@@ -6,7 +6,7 @@
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
-use values::error::{SqlError, SqlResult};
+use values::error::{SqlResult, too_many_operators};
 
 use crate::dialect::Mysql;
 
@@ -140,13 +140,12 @@ pub fn check(tokens: &[TokenWithSpan], dialect: &Mysql) -> SqlResult<()> {
             level.deep += usize::from(operator);
             level.computed += usize::from(operator && !connects);
             if level.depth() > MOST || level.computed > MOST_COMPUTED {
-                let text = format!(
-                    "Thread stack overrun: the statement has more than {MOST} operators in a row, \
-                     or {MOST_COMPUTED} that compute, \
-                     near line {}, column {}; write IN (…) for many alternatives, or several statements",
-                    token.span.start.line, token.span.start.column
-                );
-                return Err(SqlError::new(1436, b"HY000", text));
+                return Err(too_many_operators(
+                    MOST,
+                    MOST_COMPUTED,
+                    token.span.start.line,
+                    token.span.start.column,
+                ));
             }
         }
     }

@@ -5,7 +5,7 @@ use sqlparser::ast::{Ident, ObjectName};
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 use types::Privileges;
-use values::error::{SqlError, SqlResult, unsupported};
+use values::error::{SqlResult, unsupported, wrong_grant, wrong_usage};
 
 use super::admin::parse_user;
 use super::{expect, name, peek_word, take, unexpected};
@@ -136,14 +136,7 @@ fn named(list: &[String], level: &GrantLevel, verb: &str) -> SqlResult<Privilege
         return Ok(privileges);
     }
     Err(match level {
-        GrantLevel::Table(_) => {
-            let text = "Illegal GRANT/REVOKE command; please consult the manual to see which \
-                        privileges can be used";
-            SqlError::new(1144, b"42000", text)
-        }
-        _ => {
-            let text = "Incorrect usage of DB GRANT and GLOBAL PRIVILEGES";
-            SqlError::new(1221, b"HY000", text)
-        }
+        GrantLevel::Table(_) => wrong_grant(),
+        _ => wrong_usage("DB GRANT", "GLOBAL PRIVILEGES"),
     })
 }

@@ -2,7 +2,7 @@
 
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
-use values::error::{SqlError, SqlResult};
+use values::error::{SqlResult, check_option};
 
 use super::{admin, expect, name, object, refused, take, unexpected};
 use crate::names::parts;
@@ -57,8 +57,7 @@ pub fn put_view(parser: &mut Parser) -> SqlResult<Stmt> {
         expect(parser, &["CHECK", "OPTION"])?;
         // No view takes writes, so there are none to check.
         let name = parts(&view).join(".");
-        let text = format!("CHECK OPTION on non-updatable view '{name}'");
-        return Err(SqlError::new(1368, b"HY000", text));
+        return Err(check_option(name));
     }
     let name = view;
     Ok(Stmt::PutView(Box::new(DefineView {

@@ -15,8 +15,6 @@ mod search;
 use std::cmp::Ordering;
 use std::fmt::Write;
 
-use crate::error::SqlError;
-
 pub use change::{Mode, append, insert_cell, merge_patch, merge_preserve, put, remove};
 pub use order::{contains, key, overlaps, same};
 pub use path::{BadPath, Path};
@@ -54,17 +52,6 @@ pub enum Fault {
     Text(&'static str, usize),
     /// It has more levels than [`DEEPEST`].
     TooDeep,
-}
-
-/// Error 3157.
-pub fn too_deep() -> SqlError {
-    SqlError::new(3157, b"22032", "The JSON document exceeds the maximum depth.")
-}
-
-/// Error 3144: bytes are no JSON, not even if they are the bytes of a text.
-pub fn of_bytes() -> SqlError {
-    let text = "Cannot create a JSON value from a string with CHARACTER SET 'binary'.";
-    SqlError::new(3144, b"22032", text)
 }
 
 /// The members of an object, each name once, in the order of the normal form: shorter names first,

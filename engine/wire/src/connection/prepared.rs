@@ -6,13 +6,14 @@ use execution::BatchStream;
 use sql::result::{Reply, WarningCount};
 use tokio_util::sync::CancellationToken;
 use values::column::ResultColumn;
+use values::error;
 
 use super::{Connection, End, attend};
 use crate::answer::{self, Format, Rows};
 use crate::command::Execute;
 use crate::cursor::{Cursor, Left};
 use crate::handshake::Accepted;
-use crate::{errors, statements};
+use crate::statements;
 
 impl Connection {
     /// COM_STMT_PREPARE.
@@ -23,7 +24,7 @@ impl Connection {
             (Err(error), _) => Err(error),
             (Ok(()), [one]) => self.session.prepare(one).await,
             (Ok(()), []) => self.session.prepare(b"").await,
-            (Ok(()), _) => Err(errors::multi_statements_off()),
+            (Ok(()), _) => Err(error::multi_statements_off()),
         };
         match prepared {
             Ok(prepared) => {
@@ -77,7 +78,7 @@ impl Connection {
     ) -> Result<(), End> {
         let zone = self.session.time_zone();
         let Ok(zone) = zone.parse::<Tz>() else {
-            self.put_error(&errors::internal(format!("unknown time zone '{zone}'")));
+            self.put_error(&error::unknown(format!("unknown time zone '{zone}'")));
             return Ok(());
         };
         if let Err(error) = self.cursors.check_room() {
@@ -105,11 +106,11 @@ impl Connection {
         cancel: &CancellationToken,
     ) -> Result<(), End> {
         if !self.statements.contains(id) {
-            self.put_error(&errors::unknown_statement(id, "mysqld_stmt_fetch"));
+            self.put_error(&error::no_prepared(id, "mysqld_stmt_fetch"));
             return Ok(());
         }
         let Some(mut cursor) = self.cursors.take(id) else {
-            self.put_error(&errors::no_open_cursor(id));
+            self.put_error(&error::no_open_cursor(id));
             return Ok(());
         };
         let Accepted { reader, writer, .. } = &mut self.accepted;

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use types::{ColumnType, IntWidth, Labels, Value};
 use values::column::ResultColumn;
-use values::error::SqlError;
+use values::error::{self, SqlError};
 use wire::{
     AuthPlugin, Backend, ConnectionInfo, Connections, InfileReceiver, KillScope, Options, Prepared,
     Server, Session, SessionStatus, StoredPassword,
@@ -319,7 +319,7 @@ impl CannedSession {
             ["SELECT", "SLEEP"] => {
                 cancel.cancelled().await;
                 self.seen.cancelled.fetch_add(1, Ordering::SeqCst);
-                Err(SqlError::new(1317, b"70100", "Query execution was interrupted"))
+                Err(error::interrupted())
             }
             ["SELECT", "BROKEN"] => Ok(broken_rows()),
             ["SELECT", "LIED"] => {
@@ -386,14 +386,14 @@ impl CannedSession {
                 let file = sql.split('\'').nth(1).unwrap_or_default().to_owned();
                 Ok(Reply::LocalInfile { file })
             }
-            _ => Err(SqlError::new(1064, b"42000", format!("the canned engine knows no '{sql}'"))),
+            _ => Err(error::syntax(format!("the canned engine knows no '{sql}'"))),
         }
     }
 
     fn kill(&self, id: &str, scope: KillScope) -> Result<Reply, SqlError> {
         match self.connections.kill(id.parse().unwrap(), scope) {
             true => Ok(Reply::Done(Done::default())),
-            false => Err(SqlError::new(1094, b"HY000", format!("Unknown thread id: {id}"))),
+            false => Err(error::no_thread(id)),
         }
     }
 
@@ -415,7 +415,7 @@ fn broken_rows() -> Reply {
     let one: ArrayRef = Arc::new(Int64Array::from(vec![1]));
     let schema = Schema::new(vec![Field::new("n", one.data_type().clone(), true)]);
     let batch = RecordBatch::try_new(Arc::new(schema), vec![one]).unwrap();
-    let error = SqlError::new(1030, b"HY000", "the second batch is lost");
+    let error = error::storage_failed("the second batch is lost");
     let batches: BatchStream = Box::pin(futures::stream::iter([Ok(batch), Err(error)]));
     Reply::Rows {
         columns: vec![column("n", int(IntWidth::Big, false))],
@@ -443,7 +443,7 @@ impl Session for CannedSession {
             }
             insert if insert.starts_with("INSERT") => Vec::new(),
             other => {
-                return Err(SqlError::new(1064, b"42000", format!("cannot prepare '{other}'")));
+                return Err(error::syntax(format!("cannot prepare '{other}'")));
             }
         };
         let id = self.next_statement;
@@ -502,7 +502,7 @@ impl Session for CannedSession {
                 }
             };
             if piece.starts_with(b"bad") {
-                return Err(SqlError::new(1262, b"01000", "line 1 is bad"));
+                return Err(error::too_many_fields(1));
             }
             bytes += piece.len();
             lines += piece.iter().filter(|byte| **byte == b'\n').count() as u64;
@@ -513,7 +513,7 @@ impl Session for CannedSession {
 
     async fn use_database(&mut self, name: &str) -> Result<(), SqlError> {
         if name == "nowhere" {
-            return Err(SqlError::new(1049, b"42000", format!("Unknown database '{name}'")));
+            return Err(error::no_database(name));
         }
         self.database = Some(name.to_owned());
         Ok(())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use placement::api::CatalogChange;
 use types::Value;
 use values::coerce::text;
-use values::error::{SqlError, SqlResult, unsupported};
+use values::error::{SqlResult, unsupported, wrong_duration};
 
 use crate::session::Session;
 use crate::variables::{Globals, Variables};
@@ -47,12 +47,8 @@ impl Session {
 
     async fn set_life(&self, name: &str, value: Option<Value>) -> SqlResult<()> {
         let text = value.map_or_else(|| "10m".to_owned(), text);
-        let life = crate::session::query::snapshots::duration(&text).ok_or_else(|| {
-            let text = format!(
-                "Variable '{name}' can't be set to the value of '{text}': write 90s, 10m or 2h"
-            );
-            SqlError::new(1231, b"42000", text)
-        })?;
+        let life = crate::session::query::snapshots::duration(&text)
+            .ok_or_else(|| wrong_duration(name, &text))?;
         Ok(self.engine.storage.set_life(life).await?)
     }
 

@@ -3,13 +3,15 @@
 //! One change gives or takes for all users named, or for none. Whether it is enough for a statement
 //! is `privileges`' business.
 
-use binder::privileges::one_of;
 use placement::api::{Catalog, CatalogChange, GrantChange, Level};
 use syntax::names::table_name;
 use syntax::statement::{Grant, GrantLevel, UserName};
 use types::Error;
 use types::Privileges;
-use values::error::{SqlError, SqlResult, no_database_selected, no_table};
+use values::error::{
+    SqlError, SqlResult, cannot_revoke_all, no_database_selected, no_grant, no_table,
+    no_table_grant, no_user_by_grant, privilege_needed,
+};
 
 use crate::info::{Listing, grants_of, is_virtual, string};
 use crate::result::Reply;
@@ -28,7 +30,7 @@ impl Session {
         match &level {
             Some(level) => rights.check_grant(level, privileges)?,
             None if rights.everywhere(Privileges::CREATE_USER) => {}
-            None => return Err(one_of("CREATE USER")),
+            None => return Err(privilege_needed("CREATE USER")),
         }
         // Nothing is taken from who may do everything by who may not.
         let greater = |user: &UserName| {
@@ -36,7 +38,7 @@ impl Session {
             known.is_some_and(|known| known.grants.everywhere.meets(Privileges::SUPER))
         };
         if !give && !rights.everywhere(Privileges::SUPER) && users.iter().any(greater) {
-            return Err(one_of("SUPER"));
+            return Err(privilege_needed("SUPER"));
         }
         if give && let Some(level) = &level {
             check_there(level, privileges, &catalog)?;
@@ -45,10 +47,8 @@ impl Session {
         for user in users {
             match missing(&user, level.as_ref(), give, &catalog) {
                 None => accounts.push((user.name, user.host)),
-                Some((_, error)) if if_exists => self.diagnostics.warn(error.code, error.message),
-                Some((true, error)) if ignore_unknown => {
-                    self.diagnostics.warn(error.code, error.message)
-                }
+                Some((_, error)) if if_exists => self.diagnostics.warn(error),
+                Some((true, error)) if ignore_unknown => self.diagnostics.warn(error),
                 Some((_, error)) => return Err(error),
             }
         }
@@ -63,7 +63,7 @@ impl Session {
         match self.engine.storage.change(CatalogChange::Grant { accounts, change }).await {
             Ok(_) => Ok(done()),
             // It was dropped meanwhile.
-            Err(Error::NotFound { .. }) => Err(no_new_user()),
+            Err(Error::NotFound { .. }) => Err(no_user_by_grant()),
             Err(error) => Err(error.into()),
         }
     }
@@ -120,11 +120,8 @@ fn missing(
         return Some((
             true,
             match level {
-                _ if give => no_new_user(),
-                None => {
-                    let text = "Can't revoke all privileges for one or more of the requested users";
-                    SqlError::new(1269, b"HY000", text)
-                }
+                _ if give => no_user_by_grant(),
+                None => cannot_revoke_all(),
                 Some(_) => no_such_grant(user, None),
             },
         ));
@@ -137,19 +134,11 @@ fn missing(
     }
 }
 
-/// Error 1410.
-fn no_new_user() -> SqlError {
-    SqlError::new(1410, b"42000", "You are not allowed to create a user with GRANT")
-}
-
 /// Error 1141, or 1147 for a table.
 fn no_such_grant(user: &UserName, level: Option<&Level>) -> SqlError {
     let UserName { name, host } = user;
-    let text = format!("There is no such grant defined for user '{name}' on host '{host}'");
     match level {
-        Some(Level::Table(_, table)) => {
-            SqlError::new(1147, b"42000", format!("{text} on table '{table}'"))
-        }
-        _ => SqlError::new(1141, b"42000", text),
+        Some(Level::Table(_, table)) => no_table_grant(name, host, table),
+        _ => no_grant(name, host),
     }
 }

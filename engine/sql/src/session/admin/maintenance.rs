@@ -9,7 +9,8 @@ use sqlparser::ast::ObjectName;
 use syntax::statement::Task;
 use types::{Error, Index, Table, key, row};
 use values::error::{
-    SqlError, SqlResult, no_database, no_database_selected, no_table, unsupported,
+    NO_DATABASE, NO_TABLE, NOT_OF_KIND, SqlResult, inconsistent, no_database, no_database_selected,
+    no_table, unsupported,
 };
 
 use crate::ddl;
@@ -22,9 +23,7 @@ use crate::storage::{Pair, Snapshot};
 use crate::variables::NOOP_FUNCTIONS;
 
 /// Errors that say that there is no such table: reported in a row of the answer.
-const NO_TABLE: [u16; 3] = [1049, 1146, 1347];
-/// Error of ADMIN CHECK TABLE.
-const INCONSISTENT: u16 = 8223;
+const NOT_THERE: [u16; 3] = [NO_DATABASE, NO_TABLE, NOT_OF_KIND];
 
 /// Rows of an answer about one table: what kind of message, and its text.
 type Said = Vec<(&'static str, String)>;
@@ -52,7 +51,7 @@ impl Session {
                     let text = format!("The storage engine for the table doesn't support {op}");
                     vec![("note", text)]
                 }
-                Err(error) if task != Task::AdminCheck && NO_TABLE.contains(&error.code) => {
+                Err(error) if task != Task::AdminCheck && NOT_THERE.contains(&error.code) => {
                     vec![("Error", error.message), ("status", "Operation failed".into())]
                 }
                 said => said?,
@@ -78,11 +77,7 @@ impl Session {
                     Some(fault) if task == Task::Check => {
                         Ok(vec![("error", fault), ("error", "Corrupt".into())])
                     }
-                    Some(fault) => {
-                        let name = format!("{}.{}", table.database, table.name);
-                        let text = format!("data inconsistency in table {name}: {fault}");
-                        Err(SqlError::new(INCONSISTENT, b"HY000", text))
-                    }
+                    Some(fault) => Err(inconsistent(&table.database, &table.name, fault)),
                 };
             }
         };
@@ -113,7 +108,7 @@ impl Session {
             }
         }
         if accepted == "WARN" {
-            self.diagnostics.warn(1235, unsupported("LOCK TABLES (nothing is locked)").message);
+            self.diagnostics.warn(unsupported("LOCK TABLES (nothing is locked)"));
         }
         Ok(done())
     }

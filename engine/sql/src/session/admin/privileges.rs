@@ -20,7 +20,7 @@ use syntax::statement::{
 };
 use syntax::walk::finds;
 use types::Privileges;
-use values::error::{SqlError, SqlResult};
+use values::error::{SqlResult, not_owner};
 
 use crate::session::Session;
 use crate::session::transaction::locking::factors;
@@ -63,10 +63,7 @@ impl Session {
         }
         let processes = self.engine.host.as_ref().map(|host| host.processes()).unwrap_or_default();
         match processes.iter().find(|process| process.id == id) {
-            Some(process) if process.user != self.identity.user() => {
-                let text = format!("You are not owner of thread {id}");
-                Err(SqlError::new(1095, b"HY000", text))
-            }
+            Some(process) if process.user != self.identity.user() => Err(not_owner(id)),
             _ => Ok(()),
         }
     }

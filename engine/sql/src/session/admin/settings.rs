@@ -7,7 +7,10 @@ use sqlparser::ast::Expr;
 use syntax::statement::{Assignment, Scope, Target};
 use types::{SnapshotToken, Value};
 use values::coerce::text;
-use values::error::{SqlError, SqlResult, too_many_rows, unsupported};
+use values::error::{
+    SqlResult, stronger_isolation, too_many_rows, transaction_in_progress, unsupported,
+    variable_within_transaction, wrong_snapshot,
+};
 
 use crate::result::Reply;
 use crate::session::write::row_values::{has_subquery, one_column, select_of};
@@ -71,14 +74,12 @@ impl Session {
             return self.variables.set("tidb_snapshot", None);
         }
         if self.in_transaction() {
-            let text = format!("Variable '{name}' cannot be set within a transaction");
-            return Err(SqlError::new(1568, b"25001", text));
+            return Err(variable_within_transaction(name));
         }
         let storage = &self.engine.storage;
         let key = storage.signing_key().await?;
-        let verified = SnapshotToken::verify(&token, &key).map_err(|error| {
-            SqlError::new(1231, b"42000", format!("Variable '{name}': {error}"))
-        })?;
+        let verified =
+            SnapshotToken::verify(&token, &key).map_err(|error| wrong_snapshot(name, error))?;
         let alive = storage.leases().await?.iter().any(|lease| lease.id == verified.lease);
         if !alive {
             return Err(types::Error::LeaseLost(verified.lease).into());
@@ -118,12 +119,10 @@ impl Session {
             return Err(unsupported("ISOLATION LEVEL SERIALIZABLE"));
         }
         if scope == Scope::Next && self.in_transaction() {
-            let text =
-                "Transaction characteristics can't be changed while a transaction is in progress";
-            return Err(SqlError::new(1568, b"25001", text));
+            return Err(transaction_in_progress());
         }
         if level == Some("READ UNCOMMITTED") {
-            self.diagnostics.warn(1105, "transactions run at READ COMMITTED, which is stronger");
+            self.diagnostics.warn(stronger_isolation());
         }
         if scope == Scope::Global && read_only == Some(true) {
             return Err(unsupported("SET GLOBAL TRANSACTION READ ONLY"));

@@ -11,12 +11,12 @@ use sqlparser::ast::ObjectName;
 use syntax::names::{TableName, table_name};
 use syntax::statement::{Filter, Show, ShowKind};
 use types::{Table, TableId, Value};
-use values::error::{SqlResult, no_database, no_database_selected};
+use values::error::{SqlResult, no_database, no_database_selected, not_of_kind};
 
 use crate::ddl;
 use crate::info::{self, LONGEST_INFO, Listing, Sizes, Source, int, string};
 use crate::result::Reply;
-use crate::session::ddl::views::{self, not_a};
+use crate::session::ddl::views;
 use crate::session::query::last_query;
 use crate::session::query::tables::stored;
 use crate::session::{Session, Warning};
@@ -92,7 +92,7 @@ impl Session {
                     Some(view) => show_view(view, self.variables.database())?,
                     None => {
                         let table = stored(catalog, &found.database, &found.table)?;
-                        return Err(not_a(&table.database, &table.name, "VIEW"));
+                        return Err(not_of_kind(&table.database, &table.name, "VIEW"));
                     }
                 }
             }

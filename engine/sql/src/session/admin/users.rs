@@ -3,14 +3,16 @@
 
 use placement::api::{CatalogChange, Grants, User};
 use syntax::statement::UserName;
-use values::error::{SqlError, SqlResult, unsupported};
+use values::error::{
+    SqlError, SqlResult, no_user, unsupported, user_does_not_exist, user_exists,
+    user_operation_failed,
+};
 
 use crate::result::Reply;
 use crate::session::{Session, done};
 
 fn failed(verb: &str, user: &UserName) -> SqlError {
-    let text = format!("Operation {verb} USER failed for '{}'@'{}'", user.name, user.host);
-    SqlError::new(1396, b"HY000", text)
+    user_operation_failed(verb, &user.name, &user.host)
 }
 
 impl Session {
@@ -41,11 +43,13 @@ impl Session {
         for (user, password) in users {
             let exists = catalog.user(&user.name, &user.host).is_some();
             if exists == create {
-                let error = failed(if create { "CREATE" } else { "ALTER" }, &user);
                 if !lenient {
-                    return Err(error);
+                    return Err(failed(if create { "CREATE" } else { "ALTER" }, &user));
                 }
-                self.note(if create { 3163 } else { 3162 }, error.message);
+                self.note(match create {
+                    true => user_exists(&user.name, &user.host),
+                    false => user_does_not_exist(&user.name, &user.host),
+                });
                 continue;
             }
             self.put_user(user, &password).await?;
@@ -75,8 +79,7 @@ impl Session {
             None => self.own_account(),
         };
         if catalog.user(&user.name, &user.host).is_none() {
-            let text = "Can't find any matching row in the user table";
-            return Err(SqlError::new(1133, b"42000", text));
+            return Err(no_user());
         }
         self.put_user(user, password).await?;
         Ok(done())
@@ -94,7 +97,7 @@ impl Session {
             match self.engine.storage.change(change).await {
                 Ok(_) => {}
                 Err(types::Error::NotFound { .. }) if if_exists => {
-                    self.note(3162, failed("DROP", &user).message);
+                    self.note(user_does_not_exist(&user.name, &user.host));
                 }
                 Err(types::Error::NotFound { .. }) => return Err(failed("DROP", &user)),
                 Err(error) => return Err(error.into()),

@@ -12,7 +12,11 @@ use syntax::statement::{Alter, Position};
 use tokio_util::sync::CancellationToken;
 use types::{Column, ColumnId, ColumnType, Default, Index, Table, TableId, Value};
 use values::coerce::{self, Place, converted};
-use values::error::{SqlError, SqlResult, TABLE_CHANGED, no_column, table_changed, unsupported};
+use values::error::{
+    CANNOT_DROP, DUPLICATE_COLUMN, SqlError, SqlResult, TABLE_CHANGED, cannot_drop,
+    duplicate_column, last_column, no_column, no_zero, not_for_generated, table_changed,
+    unsupported, wrong_auto_increment, wrong_usage,
+};
 use values::temporal::Zone;
 
 use super::indexing::{rename_index, show_index};
@@ -34,7 +38,7 @@ pub(in crate::session) struct Plan {
     /// New indexes: what each is called while it is made, and what afterwards.
     pub added: Vec<(String, String)>,
     /// Warnings and notes.
-    pub warnings: Vec<(u16, String)>,
+    pub warnings: Vec<SqlError>,
 }
 
 impl Session {
@@ -45,10 +49,10 @@ impl Session {
         actions: &[Alter],
         cancel: &CancellationToken,
     ) -> SqlResult<Reply> {
-        for (code, text) in self.change_table(name, actions, cancel).await? {
-            match code {
-                1060 | 1091 => self.note(code, text),
-                _ => self.diagnostics.warn(code, text),
+        for warning in self.change_table(name, actions, cancel).await? {
+            match warning.code {
+                DUPLICATE_COLUMN | CANNOT_DROP => self.note(warning),
+                _ => self.diagnostics.warn(warning),
             }
         }
         Ok(done())
@@ -60,7 +64,7 @@ impl Session {
         name: &ObjectName,
         actions: &[Alter],
         cancel: &CancellationToken,
-    ) -> SqlResult<Vec<(u16, String)>> {
+    ) -> SqlResult<Vec<SqlError>> {
         let mut last = None;
         for _ in 0..ATTEMPTS {
             let table = self.at_rest(name, cancel).await?;
@@ -181,8 +185,7 @@ impl Session {
                 let at = shown(&plan.after, column)?;
                 let column = &mut plan.after.columns[at];
                 if column.generated().is_some() {
-                    let text = "Incorrect usage of DEFAULT and generated column";
-                    return Err(SqlError::new(1221, b"HY000", text));
+                    return Err(wrong_usage("DEFAULT", "generated column"));
                 }
                 column.default = match value {
                     // Without one, a statement must name the column.
@@ -214,8 +217,8 @@ impl Session {
             }
             // The counter is no part of the description.
             Alter::Number(_) => Ok(()),
-            Alter::Warning(code, text) => {
-                plan.warnings.push((*code, text.clone()));
+            Alter::Warning(warning) => {
+                plan.warnings.push(warning.clone());
                 Ok(())
             }
             Alter::AddCheck { .. } | Alter::DropCheck { .. } | Alter::Enforce { .. } => {
@@ -233,12 +236,11 @@ impl Session {
     ) -> SqlResult<()> {
         let name = &definition.name.value;
         if plan.after.column_named(name).is_some() {
-            let text = format!("Duplicate column name '{name}'");
             if lenient {
-                plan.warnings.push((1060, text));
+                plan.warnings.push(duplicate_column(name));
                 return Ok(());
             }
-            return Err(SqlError::new(1060, b"42S21", text));
+            return Err(duplicate_column(name));
         }
         let (mut column, unique) = defined(plan, definition)?;
         if column.auto_increment {
@@ -413,15 +415,14 @@ fn drop_column(plan: &mut Plan, name: &str, lenient: bool) -> SqlResult<()> {
     let table = &mut plan.after;
     let Some((at, column)) = table.column_named(name).filter(|(_, column)| !column.hidden) else {
         if lenient {
-            plan.warnings.push((1091, cannot_drop(name).message));
+            plan.warnings.push(cannot_drop(name));
             return Ok(());
         }
         return Err(cannot_drop(name));
     };
     let id = column.id;
     if table.columns.iter().filter(|column| !column.hidden).count() == 1 {
-        let text = "You can't delete all columns with ALTER TABLE; use DROP TABLE instead";
-        return Err(SqlError::new(1090, b"42000", text));
+        return Err(last_column());
     }
     if table.primary_key.contains(&id) {
         return Err(unsupported(format!(
@@ -488,7 +489,7 @@ fn change_column(
         expressions::settle_column(&mut plan.after, from)?;
         if plan.after.columns[from].default != known.default {
             let what = "Changing the expression or the STORED status";
-            return Err(expressions::not_for_generated(what));
+            return Err(not_for_generated(what));
         }
     }
     if let Some(to) = index_of(&plan.after, at)? {
@@ -510,9 +511,7 @@ fn shown(table: &Table, name: &str) -> SqlResult<usize> {
 /// Refuses a new name that another column has.
 fn free_name(table: &Table, of: usize, new: &str) -> SqlResult<()> {
     match table.column_named(new) {
-        Some((at, _)) if at != of => {
-            Err(SqlError::new(1060, b"42S21", format!("Duplicate column name '{new}'")))
-        }
+        Some((at, _)) if at != of => Err(duplicate_column(new)),
         _ => Ok(()),
     }
 }
@@ -526,11 +525,6 @@ fn index_of(table: &Table, at: &Position) -> SqlResult<Option<usize>> {
     })
 }
 
-fn cannot_drop(name: &str) -> SqlError {
-    let text = format!("Can't DROP '{name}'; check that column/key exists");
-    SqlError::new(1091, b"42000", text)
-}
-
 /// An AUTO_INCREMENT column stays the first one of a key.
 fn check_numbered(table: &Table) -> SqlResult<()> {
     let keyed = |column: &Column| {
@@ -538,8 +532,7 @@ fn check_numbered(table: &Table) -> SqlResult<()> {
             || table.indexes.iter().any(|index| index.columns.first() == Some(&column.id))
     };
     if table.columns.iter().any(|column| column.auto_increment && !keyed(column)) {
-        let text = "Incorrect table definition; there can be only one auto column and it must be defined as a key";
-        return Err(SqlError::new(1075, b"42000", text));
+        return Err(wrong_auto_increment());
     }
     Ok(())
 }
@@ -555,11 +548,7 @@ fn zero(column: &Column) -> SqlResult<Value> {
         ColumnType::Enum(_) => Value::UInt(1),
         ColumnType::Set(_) => Value::UInt(0),
         _ => {
-            let text = format!(
-                "Incorrect value '0' for column '{}': rows that are there need one, so give it a DEFAULT or let it be NULL",
-                column.name
-            );
-            return Err(SqlError::new(1292, b"22007", text));
+            return Err(no_zero(&column.name));
         }
     };
     coerce::to_column(value, Place { column, row: 1, zone: Zone::UTC })

@@ -7,7 +7,7 @@ use sqlparser::ast::ObjectName;
 use syntax::statement::Alter;
 use tokio_util::sync::CancellationToken;
 use types::{Check, Table, key, row};
-use values::error::{SqlError, SqlResult, interrupted, unsupported};
+use values::error::{SqlError, SqlResult, interrupted, no_check, no_constraint, unsupported};
 
 use super::publish::check_at_rest;
 use crate::ddl::expressions;
@@ -153,15 +153,8 @@ fn drop_check(table: &mut Table, name: &str, constraint: bool) -> SqlResult<()> 
         return Err(unsupported("DROP CONSTRAINT PRIMARY (rows are stored by it)"));
     }
     if table.index_named(name).is_none_or(|index| !index.unique) {
-        let text = format!("Constraint '{name}' does not exist.");
-        return Err(SqlError::new(3940, b"HY000", text));
+        return Err(no_constraint(name));
     }
     table.indexes.retain(|index| !index.name.eq_ignore_ascii_case(name));
     Ok(())
-}
-
-/// Error 3821.
-fn no_check(name: &str) -> SqlError {
-    let text = format!("Check constraint '{name}' is not found in the table.");
-    SqlError::new(3821, b"HY000", text)
 }

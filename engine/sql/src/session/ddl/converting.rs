@@ -16,7 +16,9 @@ use syntax::statement::Alter;
 use tokio_util::sync::CancellationToken;
 use types::{Column, ColumnId, Default, Index, IndexState, Table};
 use values::coerce::converted;
-use values::error::{SqlError, SqlResult, TABLE_CHANGED, unsupported};
+use values::error::{
+    DUPLICATE_ENTRY, NOT_NULL, SqlError, SqlResult, TABLE_CHANGED, null_stored, unsupported,
+};
 
 use super::alter::{Plan, hide};
 use super::filling::others_first;
@@ -70,13 +72,13 @@ impl Session {
             tracing::warn!(error = also.message, "a failed ALTER TABLE is left to the next one");
         }
         Err(match error.code {
-            1048 => SqlError::new(1138, b"22004", "Invalid use of NULL value"),
-            1062 => {
+            NOT_NULL => null_stored(),
+            DUPLICATE_ENTRY => {
                 let real = |text: String, index: &Index| {
                     let (made, real) = (rebuilt_index_name(&half, index), &index.name);
                     text.replace(&format!(".{made}'"), &format!(".{real}'"))
                 };
-                SqlError { message: half.indexes.iter().fold(error.message, real), ..error }
+                error.reworded(|text| half.indexes.iter().fold(text, real))
             }
             _ => error,
         })

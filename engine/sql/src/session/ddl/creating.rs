@@ -12,7 +12,9 @@ use syntax::{parser, table_options};
 use tokio_util::sync::CancellationToken;
 use types::{Column, Error, Table, Value};
 use values::column::ResultColumn;
-use values::error::{SqlError, SqlResult, interrupted, no_database};
+use values::error::{
+    SqlError, SqlResult, interrupted, may_still_be_there, no_database, table_exists,
+};
 
 use crate::ddl::{self, Described, queried};
 use crate::result::Reply;
@@ -76,7 +78,7 @@ impl Session {
         };
         match filled {
             Ok(reply) => {
-                warnings.into_iter().for_each(|(code, text)| self.diagnostics.warn(code, text));
+                warnings.into_iter().for_each(|warning| self.diagnostics.warn(warning));
                 Ok(reply)
             }
             Err(error) => self.drop_created(&table, error).await,
@@ -85,11 +87,10 @@ impl Session {
 
     /// The answer where there is a table, or a view, of the name.
     fn is_there(&mut self, create: &CreateTable, name: &str) -> SqlResult<Reply> {
-        let text = format!("Table '{name}' already exists");
         if !create.if_not_exists {
-            return Err(SqlError::new(1050, b"42S01", text));
+            return Err(table_exists(name));
         }
-        self.note(1050, text);
+        self.note(table_exists(name));
         Ok(done())
     }
 
@@ -127,8 +128,7 @@ impl Session {
         self.transaction.rollback().await;
         let dropped = self.engine.storage.change(CatalogChange::DropTable(table.id)).await;
         if let Err(also) = dropped {
-            self.diagnostics
-                .warn(1105, format!("table {} may still be there, empty: {also}", table.name));
+            self.diagnostics.warn(may_still_be_there(&table.name, also));
         }
         Err(error)
     }

@@ -12,7 +12,11 @@ use syntax::names::{parts, table_name};
 use syntax::statement::Stmt;
 use tokio_util::sync::CancellationToken;
 use types::{Error, Index, IndexId, IndexState, Table, key, row};
-use values::error::{SqlError, SqlResult, interrupted, no_database, unsupported};
+use values::error::{
+    SqlError, SqlResult, cannot_drop, cannot_drop_database, fewer_regions, index_dropped_meanwhile,
+    interrupted, no_database, table_exists, too_many_replicas, unknown_tables, unsupported,
+    wrong_region_count,
+};
 
 use super::checks;
 use super::generating;
@@ -55,7 +59,7 @@ impl Session {
             Stmt::CreateIndex(create) => {
                 let (form, warnings) = keys::index_form(&create)?;
                 let reply = self.create_index(&create, form, cancel).await?;
-                warnings.into_iter().for_each(|(code, text)| self.diagnostics.warn(code, text));
+                warnings.into_iter().for_each(|warning| self.diagnostics.warn(warning));
                 Ok(reply)
             }
             Stmt::DropIndex { name, table } => self.drop_index(&name, &table).await,
@@ -88,7 +92,7 @@ impl Session {
     async fn create_database(&mut self, name: String, if_not_exists: bool) -> SqlResult<Reply> {
         match self.engine.storage.change(CatalogChange::CreateDatabase(name)).await {
             Err(error @ Error::Exists { .. }) if if_not_exists => {
-                self.note(1007, SqlError::from(error).message);
+                self.note(error.into());
                 Ok(done())
             }
             other => other
@@ -100,8 +104,7 @@ impl Session {
     async fn drop_index(&mut self, name: &str, table: &ObjectName) -> SqlResult<Reply> {
         let table = self.current(table).await?;
         if table.index_named(name).is_none() {
-            let text = format!("Can't DROP '{name}'; check that column/key exists");
-            return Err(SqlError::new(1091, b"42000", text));
+            return Err(cannot_drop(name));
         }
         self.alter(table, |t| t.indexes.retain(|i| !i.name.eq_ignore_ascii_case(name))).await?;
         Ok(done())
@@ -110,8 +113,7 @@ impl Session {
     /// SET COLUMNAR REPLICA n.
     async fn set_replicas(&mut self, table: &ObjectName, wanted: u64) -> SqlResult<Reply> {
         let Some(count) = u8::try_from(wanted).ok().filter(|count| *count <= MAX_REPLICAS) else {
-            let text = format!("{wanted} columnar replicas are more than {MAX_REPLICAS}");
-            return Err(SqlError::new(1210, b"HY000", text));
+            return Err(too_many_replicas(wanted, MAX_REPLICAS));
         };
         let table = self.current(table).await?;
         self.alter(table, |table| table.columnar_replicas = count).await?;
@@ -122,14 +124,12 @@ impl Session {
     async fn split_table(&mut self, table: &ObjectName, wanted: u64) -> SqlResult<Reply> {
         let regions = u32::try_from(wanted).ok().filter(|n| (1..=MAX_SPLIT).contains(n));
         let Some(regions) = regions else {
-            let text = format!("REGIONS must be between 1 and {MAX_SPLIT}");
-            return Err(SqlError::new(1210, b"HY000", text));
+            return Err(wrong_region_count(MAX_SPLIT));
         };
         let table = self.current(table).await?;
         let now = self.engine.storage.split_table(&table, regions).await?;
         if (now as u64) < wanted {
-            let text = format!("the table has {now} regions: its rows gave no more places to cut");
-            self.diagnostics.warn(1105, text);
+            self.diagnostics.warn(fewer_regions(now));
         }
         Ok(done())
     }
@@ -145,12 +145,11 @@ impl Session {
                 Ok(Reply::Done(Done { affected_rows: tables, ..Done::default() }))
             }
             Err(Error::NotFound { .. }) => {
-                let text = format!("Can't drop database '{name}'; database doesn't exist");
                 if if_exists {
-                    self.note(1008, text);
+                    self.note(cannot_drop_database(name));
                     return Ok(done());
                 }
-                Err(SqlError::new(1008, b"HY000", text))
+                Err(cannot_drop_database(name))
             }
             Err(error) => Err(error.into()),
         }
@@ -174,15 +173,14 @@ impl Session {
             Ok(Some(_)) => {}
             Ok(None) => return Err(impossible("a table without a description")),
             Err(Error::Exists { .. }) => {
-                let text = format!("Table '{name}' already exists");
                 if !create.if_not_exists {
-                    return Err(SqlError::new(1050, b"42S01", text));
+                    return Err(table_exists(name));
                 }
-                self.note(1050, text);
+                self.note(table_exists(name));
             }
             Err(error) => return Err(error.into()),
         }
-        warnings.into_iter().for_each(|(code, text)| self.diagnostics.warn(code, text));
+        warnings.into_iter().for_each(|warning| self.diagnostics.warn(warning));
         Ok(done())
     }
 
@@ -210,12 +208,12 @@ impl Session {
         if unknown.is_empty() {
             return Ok(done());
         }
-        let text = format!("Unknown table '{}'", unknown.join(","));
+        let unknown = unknown_tables(unknown.join(","));
         if if_exists {
-            self.note(1051, text);
+            self.note(unknown);
             return Ok(done());
         }
-        Err(SqlError::new(1051, b"42S02", text))
+        Err(unknown)
     }
 
     /// CREATE INDEX: adds it in its first state and leads it to its last; takes it back where that
@@ -347,7 +345,7 @@ pub(super) fn enter(ids: &[IndexId], state: IndexState) -> impl Fn(&mut Table) -
     move |table| {
         for id in ids {
             let Some(index) = table.indexes.iter_mut().find(|index| index.id == *id) else {
-                return Err(SqlError::new(1091, b"42000", "the index was dropped meanwhile"));
+                return Err(index_dropped_meanwhile());
             };
             index.state = state;
         }

@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use types::{LeaseId, Table, TableId, Value, key, row};
-use values::error::{SqlError, SqlResult, interrupted};
+use values::error::{DEADLOCK, SqlError, SqlResult, columns_changed, interrupted};
 
 use super::publish::is_as;
 use crate::rows;
-use crate::session::{ATTEMPTS, DEADLOCK, Session, pause};
+use crate::session::{ATTEMPTS, Session, pause};
 use crate::storage::{Expect, Transaction, Waiting};
 
 /// Most rows that are written anew by one transaction.
@@ -157,10 +157,5 @@ fn filler(table: TableId) -> String {
 
 /// Another ALTER TABLE was at the same table's columns.
 pub(super) fn others_first(table: &Table) -> SqlError {
-    let text = format!(
-        "Table definition has changed, please retry transaction: columns of table '{}.{}' were \
-         changed by another statement meanwhile",
-        table.database, table.name
-    );
-    SqlError::new(1412, b"HY000", text)
+    columns_changed(&table.database, &table.name)
 }

@@ -13,7 +13,10 @@ use syntax::names::parts;
 use syntax::statement::Alter;
 use tokio_util::sync::CancellationToken;
 use types::{ColumnId, Index, IndexState, Table};
-use values::error::{SqlError, SqlResult, TABLE_CHANGED};
+use values::error::{
+    SqlError, SqlResult, TABLE_CHANGED, duplicate_index_name, invisible_primary, no_key,
+    wrong_index_name,
+};
 
 use super::alter::Plan;
 use super::define::enter;
@@ -200,7 +203,7 @@ impl Plan {
         let real = |text: String, (made, name): &(String, String)| {
             text.replace(&format!(".{made}'"), &format!(".{name}'"))
         };
-        SqlError { message: self.added.iter().fold(error.message, real), ..error }
+        error.reworded(|text| self.added.iter().fold(text, real))
     }
 }
 
@@ -211,32 +214,26 @@ pub(in crate::session) fn show_index(
     visible: bool,
 ) -> SqlResult<()> {
     if name.eq_ignore_ascii_case("PRIMARY") {
-        return if visible { Ok(()) } else { Err(keys::invisible_primary()) };
+        return if visible { Ok(()) } else { Err(invisible_primary()) };
     }
     let mut indexes = table.indexes.iter_mut();
     match indexes.find(|index| index.name.eq_ignore_ascii_case(name)) {
         Some(index) => index.visible = visible,
-        None => return Err(no_index(table, name)),
+        None => return Err(no_key(name, &table.name)),
     }
     Ok(())
-}
-
-/// Error 1176.
-fn no_index(table: &Table, name: &str) -> SqlError {
-    let text = format!("Key '{name}' doesn't exist in table '{}'", table.name);
-    SqlError::new(1176, b"42000", text)
 }
 
 /// RENAME INDEX.
 pub(super) fn rename_index(table: &mut Table, old: &str, new: &str) -> SqlResult<()> {
     let Some(id) = table.index_named(old).map(|index| index.id) else {
-        return Err(no_index(table, old));
+        return Err(no_key(old, &table.name));
     };
     if new.eq_ignore_ascii_case("PRIMARY") {
-        return Err(SqlError::new(1280, b"42000", format!("Incorrect index name '{new}'")));
+        return Err(wrong_index_name(new));
     }
     if table.index_named(new).is_some_and(|other| other.id != id) {
-        return Err(SqlError::new(1061, b"42000", format!("Duplicate key name '{new}'")));
+        return Err(duplicate_index_name(new));
     }
     for index in table.indexes.iter_mut().filter(|index| index.id == id) {
         new.clone_into(&mut index.name);

@@ -7,7 +7,7 @@ use sqlparser::ast::ObjectName;
 use syntax::statement::Alter;
 use tokio_util::sync::CancellationToken;
 use types::Table;
-use values::error::SqlResult;
+use values::error::{SqlResult, nothing_to_number, number_given};
 
 use crate::ddl::{has_numbers, number_of};
 use crate::result::Reply;
@@ -52,8 +52,7 @@ impl Session {
         let table = self.current(name).await?;
         let reply = self.alter_table(name, actions, cancel).await?;
         if !has_numbers(&table) {
-            self.diagnostics
-                .warn(1105, "AUTO_INCREMENT = n: the table has no AUTO_INCREMENT column");
+            self.diagnostics.warn(nothing_to_number());
             return Ok(reply);
         }
         let storage = self.engine.storage.clone();
@@ -62,9 +61,7 @@ impl Session {
         }
         let next = storage.next_auto_increment(table.id).await?;
         if next > number.max(1) {
-            self.diagnostics.warn(1105, format!(
-                "AUTO_INCREMENT = {number}: numbers below {next} may have been given, so it stays there"
-            ));
+            self.diagnostics.warn(number_given(number, next));
         }
         Ok(reply)
     }

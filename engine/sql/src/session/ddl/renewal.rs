@@ -3,7 +3,7 @@
 use placement::api::{CatalogChange, Renamed};
 use sqlparser::ast::{CreateTableLikeKind, ObjectName};
 use types::{Error, Table};
-use values::error::{SqlError, SqlResult, no_database, no_table};
+use values::error::{SqlResult, no_database, no_table, table_exists};
 
 use crate::ddl;
 use crate::result::Reply;
@@ -45,8 +45,7 @@ impl Session {
                     return Err(no_database(&database));
                 }
                 if at(&tables, &database, &name).is_some_and(|other| other != found) {
-                    let text = format!("Table '{name}' already exists");
-                    return Err(SqlError::new(1050, b"42S01", text));
+                    return Err(table_exists(name));
                 }
                 (tables[found].database, tables[found].name) = (database, name);
             }

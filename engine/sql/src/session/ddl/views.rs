@@ -19,7 +19,11 @@ use syntax::walk::walk_mut;
 use types::wide::WIDE_MAX_PRECISION;
 use types::{Column, ColumnType, Error, SchemaVersion, TableId};
 use values::column::ResultColumn;
-use values::error::{SqlError, SqlResult, no_database, no_table, unsupported};
+use values::error::{
+    SqlError, SqlResult, duplicate_column, no_database, no_table, no_tables_used, not_insertable,
+    not_of_kind, not_updatable, table_exists, unsupported, view_recursion, view_variable,
+    wrong_name_count,
+};
 
 use crate::ddl;
 use crate::result::Reply;
@@ -42,21 +46,20 @@ impl Session {
         let known = catalog.view_named(&database, &name).is_some();
         if catalog.table_named(&database, &name).is_some() {
             return Err(match view.alter || view.replace {
-                true => not_a(&database, &name, "VIEW"),
-                false => exists(&name),
+                true => not_of_kind(&database, &name, "VIEW"),
+                false => table_exists(&name),
             });
         }
         match known {
             false if view.alter => return Err(no_table(&database, &name)),
-            true if !view.alter && !view.replace => return Err(exists(&name)),
+            true if !view.alter && !view.replace => return Err(table_exists(&name)),
             _ => {}
         }
         let mut query = view.query;
         self.made_whole(&mut query, &view.columns, &catalog)?;
         let mut tables = BTreeSet::new();
         if reaches(&query, &catalog, (&database, &name), &mut tables, &mut BTreeSet::new())? {
-            let text = format!("`{database}`.`{name}` contains view recursion");
-            return Err(SqlError::new(1462, b"HY000", text));
+            return Err(view_recursion(&database, &name));
         }
         let text = canonical(&*query);
         let described = self.columns_of(read_back(&text)?, &[]).await?;
@@ -79,7 +82,7 @@ impl Session {
         let change = CatalogChange::PutView { view: Box::new(view), replace: known };
         match self.engine.storage.change(change).await {
             Ok(_) => Ok(done()),
-            Err(Error::Exists { .. }) => Err(exists(&name)),
+            Err(Error::Exists { .. }) => Err(table_exists(&name)),
             Err(error) => Err(error.into()),
         }
     }
@@ -95,7 +98,7 @@ impl Session {
         for name in names {
             let (database, table) = ddl::spelled(name, self.variables.database())?;
             if catalog.table_named(&database, &table).is_some() {
-                return Err(not_a(&database, &table, "VIEW"));
+                return Err(not_of_kind(&database, &table, "VIEW"));
             }
             let change =
                 CatalogChange::DropView { database: database.clone(), name: table.clone() };
@@ -123,9 +126,7 @@ impl Session {
             names::Displayed::Wildcard => Err(unsupported("* in this view")),
         };
         if !names.is_empty() && names.len() != displayed.len() {
-            let text = "In definition of view, derived table or common table expression, SELECT \
-                        list and column names list have different column counts";
-            return Err(SqlError::new(1353, b"HY000", text));
+            return Err(wrong_name_count());
         }
         let own = displayed.iter().enumerate().map(own).collect::<SqlResult<Vec<String>>>()?;
         if names.is_empty() {
@@ -162,9 +163,7 @@ impl Session {
                 let TableObject::TableName(name) = &insert.table else { return Ok(()) };
                 let Some(target) = view(name) else { return Ok(()) };
                 let verb = if insert.replace_into { "REPLACE" } else { "INSERT" };
-                let text =
-                    format!("The target table {target} of the {verb} is not insertable-into");
-                return Err(SqlError::new(1471, b"HY000", text));
+                return Err(not_insertable(target, verb));
             }
             Write::Update(update) => (of(std::slice::from_ref(&update.table)), "UPDATE"),
             Write::Delete(delete, _) => {
@@ -174,10 +173,7 @@ impl Session {
             }
         };
         match target {
-            Some(target) => {
-                let text = format!("The target table {target} of the {verb} is not updatable");
-                Err(SqlError::new(1288, b"HY000", text))
-            }
+            Some(target) => Err(not_updatable(target, verb)),
             None => Ok(()),
         }
     }
@@ -205,15 +201,6 @@ fn described_as(at: usize, column: ResultColumn) -> Column {
     }
 }
 
-/// Error 1347.
-pub(in crate::session) fn not_a(database: &str, name: &str, kind: &str) -> SqlError {
-    SqlError::new(1347, b"HY000", format!("'{database}.{name}' is not {kind}"))
-}
-
-fn exists(name: &str) -> SqlError {
-    SqlError::new(1050, b"42S01", format!("Table '{name}' already exists"))
-}
-
 /// The outermost SELECT of a query: of a UNION, the first.
 fn outermost(body: &mut SetExpr) -> Option<&mut Select> {
     match body {
@@ -228,9 +215,7 @@ fn outermost(body: &mut SetExpr) -> Option<&mut Select> {
 fn distinct(names: &[String]) -> SqlResult<()> {
     let mut seen = BTreeSet::new();
     match names.iter().find(|name| !seen.insert(name.to_lowercase())) {
-        Some(twice) => {
-            Err(SqlError::new(1060, b"42S21", format!("Duplicate column name '{twice}'")))
-        }
+        Some(twice) => Err(duplicate_column(twice)),
         None => Ok(()),
     }
 }
@@ -343,7 +328,7 @@ fn all_columns(
         }
     }
     match items.is_empty() {
-        true => Err(SqlError::new(1096, b"HY000", "No tables used")),
+        true => Err(no_tables_used()),
         false => Ok(items),
     }
 }
@@ -473,10 +458,7 @@ impl VisitorMut for Qualifier<'_> {
             _ => false,
         };
         match own {
-            true => {
-                let text = "View's SELECT contains a variable or parameter";
-                ControlFlow::Break(SqlError::new(1351, b"HY000", text))
-            }
+            true => ControlFlow::Break(view_variable()),
             false => ControlFlow::Continue(()),
         }
     }

@@ -6,7 +6,10 @@
 
 use sqlparser::ast::Query;
 use syntax::{hints, names};
-use values::error::{SqlError, SqlResult, TABLE_CHANGED};
+use values::error::{
+    COLUMNS_TIMEOUT, COLUMNS_UNAVAILABLE, SqlError, SqlResult, TABLE_CHANGED, UNAVAILABLE,
+    UNSUPPORTED, answered_from_rows, no_engine_answers,
+};
 
 use super::last_query::LastQuery;
 use super::select::Prepared;
@@ -15,7 +18,7 @@ use crate::session::{ATTEMPTS, Session, pause};
 
 /// Errors that say nothing about the query itself: a replica, a node, or a way of running it is
 /// missing.
-const OF_THE_TIER: [u16; 4] = [1235, 9005, 9012, 9013];
+const OF_THE_TIER: [u16; 4] = [UNSUPPORTED, UNAVAILABLE, COLUMNS_TIMEOUT, COLUMNS_UNAVAILABLE];
 
 /// Who answers.
 pub(in crate::session) enum Answer {
@@ -61,7 +64,7 @@ impl Session {
                 let expr_warnings = self.expr_warnings();
                 *prepared = self.plan_from(query.clone(), source, expr_warnings).await?;
                 if let Some(why) = &prepared.route.refused {
-                    return Err(SqlError::new(1815, b"HY000", why.clone()));
+                    return Err(no_engine_answers(why));
                 }
                 if prepared.route.engine == hints::Engine::Rows {
                     return Ok(Answer::Rows(prepared));
@@ -71,10 +74,10 @@ impl Session {
             if !self.rows_may_answer(&mut prepared)? {
                 return Err(self.not_scanned(error));
             }
-            let text = format!("columns failed, answered from rows: {}", error.message);
+            let warning = answered_from_rows(error.message);
             prepared.route.engine = hints::Engine::Rows;
-            prepared.route.reasons.iter_mut().for_each(|(_, why)| why.clone_from(&text));
-            self.diagnostics.warn(1815, text);
+            prepared.route.reasons.iter_mut().for_each(|(_, why)| why.clone_from(&warning.message));
+            self.diagnostics.warn(warning);
             return Ok(Answer::Rows(prepared));
         }
     }

@@ -16,7 +16,7 @@ use syntax::statement::Target;
 use syntax::tree::call;
 use syntax::walk::walk_mut;
 use types::Value;
-use values::error::{SqlError, SqlResult, syntax};
+use values::error::{SqlError, SqlResult, syntax, wrong_argument_count};
 
 use super::user_variables::misplaced;
 use crate::session::Session;
@@ -167,9 +167,7 @@ impl Inliner<'_> {
                         return Err(syntax("LAST_INSERT_ID() takes an expression").into());
                     };
                     if !others.is_empty() {
-                        let text = "Incorrect parameter count in the call to native function \
-                                    'last_insert_id'";
-                        return Err(SqlError::new(1582, b"42000", text).into());
+                        return Err(wrong_argument_count("last_insert_id").into());
                     }
                     self.keeps.store(true, Ordering::Release);
                     let number = call("cast_unsigned", vec![argument.clone()]);

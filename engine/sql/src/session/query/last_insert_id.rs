@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, UInt64Type};
 use binder::KEEP_INSERT_ID;
-use datafusion::common::{Result, plan_err};
+use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use values::error::{external, wrong_argument_count};
 
 use crate::session::Session;
 
@@ -76,7 +77,7 @@ impl ScalarUDFImpl for AssignLastInsertId {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let Some(argument) = args.args.first() else {
-            return plan_err!("Incorrect parameter count in the call to function 'last_insert_id'");
+            return Err(external(wrong_argument_count("last_insert_id")));
         };
         let array = argument.to_array(args.number_rows)?;
         let numbers = array.as_primitive::<UInt64Type>();

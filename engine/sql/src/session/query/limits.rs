@@ -12,16 +12,10 @@ use syntax::hints;
 use syntax::statement::Stmt;
 use tokio::time::Instant;
 use types::Value;
-use values::error::{SqlError, SqlResult, syntax};
+use values::error::{SqlResult, syntax, too_slow};
 
 use crate::result::Reply;
 use crate::session::Session;
-
-/// Error 3024.
-pub(in crate::session) fn too_slow() -> SqlError {
-    let text = "Query execution was interrupted, maximum statement execution time exceeded";
-    SqlError::new(3024, b"HY000", text)
-}
 
 impl Session {
     /// SELECT of a client, within what the session allows.

@@ -18,7 +18,9 @@ use syntax::tree::call;
 use syntax::walk::{each_expr, finds, walk};
 use types::Value;
 use values::coerce::text;
-use values::error::{SqlError, SqlResult, unsupported};
+use values::error::{
+    SqlError, SqlResult, lock_name_too_long, unsupported, wrong_argument_count, wrong_lock_name,
+};
 
 use super::snapshots::sleep;
 use crate::session::Session;
@@ -140,21 +142,15 @@ fn misplaced() -> SqlError {
 
 /// The name that a value is; names are equal whatever the case of their letters.
 fn name_of(value: Value) -> SqlResult<String> {
-    let wrong = |name: &str| {
-        let text = format!("Incorrect user-level lock name '{name}'.");
-        SqlError::new(3057, b"42000", text)
-    };
     if value.is_null() {
-        return Err(wrong("NULL"));
+        return Err(wrong_lock_name("NULL"));
     }
     let name = text(value);
     if name.is_empty() {
-        return Err(wrong(&name));
+        return Err(wrong_lock_name(&name));
     }
     if name.chars().count() > LONGEST_NAME {
-        let text =
-            format!("User-level lock name '{name}' should not exceed {LONGEST_NAME} characters.");
-        return Err(SqlError::new(4163, b"HY000", text));
+        return Err(lock_name_too_long(name, LONGEST_NAME));
     }
     Ok(name.to_lowercase())
 }
@@ -189,10 +185,7 @@ fn call_of(expr: &Expr) -> SqlResult<Option<Call>> {
     };
     match given {
         Some(given) if given.len() == takes => Ok(Some((name, given))),
-        _ => {
-            let text = format!("Incorrect parameter count in the call to native function '{name}'");
-            Err(SqlError::new(1582, b"42000", text))
-        }
+        _ => Err(wrong_argument_count(name)),
     }
 }
 

@@ -8,7 +8,9 @@ use syntax::statement::Stmt;
 use tokio_util::sync::CancellationToken;
 use types::Value;
 use values::coerce::text;
-use values::error::{SqlError, SqlResult};
+use values::error::{
+    SqlResult, different_column_counts, into_several_rows, no_data, not_preparable,
+};
 
 use crate::result::{Done, Reply};
 use crate::session::{Session, done};
@@ -29,8 +31,7 @@ impl Session {
         | Stmt::Deallocate(_)
         | Stmt::LoadData(_) = waiting.statement
         {
-            let text = "This command is not supported in the prepared statement protocol yet";
-            return Err(SqlError::new(1295, b"HY000", text));
+            return Err(not_preparable());
         }
         self.check_privileges(&waiting.statement).await?;
         if let Stmt::Query(query) = &waiting.statement {
@@ -75,14 +76,12 @@ impl Session {
         names: &[String],
         parameters: &[Value],
     ) -> SqlResult<Reply> {
-        let several = || SqlError::new(1172, b"42000", "Result consisted of more than one row");
-        let (width, row) = self.one_row(query, parameters, several).await?;
+        let (width, row) = self.one_row(query, parameters, into_several_rows).await?;
         if width != names.len() {
-            let text = "The used SELECT statements have a different number of columns";
-            return Err(SqlError::new(1222, b"21000", text));
+            return Err(different_column_counts());
         }
         let Some(row) = row else {
-            self.diagnostics.warn(1329, "No data - zero rows fetched, selected, or processed");
+            self.diagnostics.warn(no_data());
             return Ok(done());
         };
         for (name, value) in names.iter().zip(row) {

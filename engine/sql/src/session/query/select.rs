@@ -25,7 +25,7 @@ use syntax::statement::Stmt;
 use syntax::walk::walk;
 use types::{Column, ColumnType, SchemaVersion, SnapshotToken, TableId, Timestamp, Value};
 use values::column::ResultColumn;
-use values::error::{SqlError, SqlResult, unsupported};
+use values::error::{SqlError, SqlResult, hint_syntax, no_engine_answers, unsupported};
 
 use super::columns::Answer;
 use super::last_query::{ByColumns, LastQuery};
@@ -105,10 +105,10 @@ impl Session {
         let expr_warnings = self.expr_warnings();
         let mut prepared = Box::new(self.plan_from(query, source, expr_warnings).await?);
         if let Some(why) = &prepared.route.refused {
-            return Err(SqlError::new(1815, b"HY000", why.clone()));
+            return Err(no_engine_answers(why));
         }
         for warning in &prepared.route.warnings {
-            self.diagnostics.warn(1815, warning.clone());
+            self.diagnostics.warn(no_engine_answers(warning));
         }
         if prepared.route.engine == hints::Engine::Columns {
             prepared = match Box::pin(self.by_columns(again, prepared, &displayed)).await? {
@@ -190,8 +190,7 @@ impl Session {
         for comment in hints_of(&query) {
             hints.extend(comment.engines);
             if let Some(unknown) = comment.unknown {
-                let text = format!("Optimizer hint syntax error near '{unknown} */' at line 1");
-                self.diagnostics.warn(1064, text);
+                self.diagnostics.warn(hint_syntax(unknown));
             }
         }
         let locking = !query.locks.is_empty();

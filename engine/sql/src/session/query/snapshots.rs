@@ -16,7 +16,7 @@ use syntax::names::parts;
 use syntax::walk::{walk, walk_mut};
 use types::{SnapshotToken, Value};
 use values::coerce::text;
-use values::error::{SqlError, SqlResult, unsupported};
+use values::error::{SqlResult, unsupported, wrong_argument_count_of, wrong_arguments_because};
 
 use super::lock_calls;
 use crate::session::Session;
@@ -65,8 +65,7 @@ impl Session {
                 }
                 ("sleep", [seconds]) => sleep(seconds).await?,
                 (name, _) => {
-                    let text = format!("Incorrect parameter count in the call to '{name}'");
-                    return Err(SqlError::new(1582, b"42000", text));
+                    return Err(wrong_argument_count_of(name));
                 }
             };
         }
@@ -121,7 +120,7 @@ impl Session {
 
     async fn verify_token(&self, function: &str, token: &str) -> SqlResult<SnapshotToken> {
         let key = self.engine.storage.signing_key().await?;
-        SnapshotToken::verify(token, &key).map_err(|error| wrong(function, &error.to_string()))
+        SnapshotToken::verify(token, &key).map_err(|error| wrong_arguments_because(function, error))
     }
 }
 
@@ -130,20 +129,22 @@ pub(in crate::session) async fn sleep(seconds: &str) -> SqlResult<Value> {
     let length = seconds.trim().parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
     let length = length.filter(|length| *length <= LONGEST_SLEEP);
     let length = length.ok_or_else(|| {
-        wrong("sleep", &format!("'{seconds}' is no number of seconds between 0 and a year"))
+        wrong_arguments_because(
+            "sleep",
+            format!("'{seconds}' is no number of seconds between 0 and a year"),
+        )
     })?;
     tokio::time::sleep(length).await;
     Ok(Value::Int(0))
 }
 
-fn wrong(function: &str, why: &str) -> SqlError {
-    SqlError::new(1210, b"HY000", format!("Incorrect arguments to {function}: {why}"))
-}
-
 fn lease_length(function: &str, text: &str) -> SqlResult<Duration> {
     let length = duration(text).filter(|length| !length.is_zero() && *length <= LONGEST_LEASE);
     length.ok_or_else(|| {
-        wrong(function, &format!("'{text}' is no time between 1s and 24h (90s, 10m, 2h)"))
+        wrong_arguments_because(
+            function,
+            format!("'{text}' is no time between 1s and 24h (90s, 10m, 2h)"),
+        )
     })
 }
 

@@ -9,7 +9,7 @@ use binder::{ResolvedTable, TableResolver, caseless};
 use datafusion::datasource::MemTable;
 use placement::api::Catalog;
 use types::{Table, Timestamp};
-use values::error::{SqlResult, no_database, no_table, younger_table};
+use values::error::{SqlResult, no_database, no_table, not_of_kind, younger_table};
 
 use crate::engine::Engine;
 use crate::info;
@@ -38,7 +38,7 @@ pub(in crate::session) fn stored(
         Some(table) => Ok(Arc::new(table.clone())),
         None if catalog.database_named(database).is_none() => Err(no_database(database)),
         None if catalog.view_named(database, table).is_some() => {
-            Err(crate::session::ddl::views::not_a(database, table, "BASE TABLE"))
+            Err(not_of_kind(database, table, "BASE TABLE"))
         }
         None => Err(no_table(database, table)),
     }

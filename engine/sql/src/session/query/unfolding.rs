@@ -15,12 +15,17 @@ use syntax::names::table_name;
 use syntax::parser;
 use syntax::walk::{walk, walk_mut};
 use types::{SchemaVersion, TableId};
-use values::error::{SqlError, SqlResult, invalid_view, syntax, unsupported};
+use values::error::{
+    NO_COLUMN, NO_DATABASE, NO_FUNCTION, NO_TABLE, SqlError, SqlResult, invalid_view, syntax,
+    unsupported, view_recursion,
+};
 
 use crate::info::is_virtual;
 use crate::session::ddl::views::{is_cte, remember_ctes};
 use crate::session::{Session, impossible};
 
+/// Errors of a view's query that say that it does not fit its tables any more.
+const UNFITTING: [u16; 4] = [NO_COLUMN, NO_TABLE, NO_DATABASE, NO_FUNCTION];
 /// Deepest nesting of views in views.
 const DEPTH: usize = 32;
 /// Most views that a statement reads, those within views included.
@@ -86,7 +91,7 @@ impl Session {
                 return Err(impossible("a view that is no query"));
             };
             match self.columns_of(*query, &[]).await {
-                Err(error) if [1054, 1146, 1049, 1305].contains(&error.code) => {
+                Err(error) if UNFITTING.contains(&error.code) => {
                     Err(invalid_view(&view.database, &view.name))
                 }
                 _ => Ok(()),
@@ -188,8 +193,7 @@ impl Expander<'_> {
         if self.within.iter().flatten().any(|around| *around == own)
             || self.within.iter().flatten().count() >= DEPTH
         {
-            let text = format!("`{}`.`{}` contains view recursion", own.0, own.1);
-            return Err(SqlError::new(1462, b"HY000", text));
+            return Err(view_recursion(&own.0, &own.1));
         }
         let called = alias.as_ref().map_or(view.name.as_str(), |alias| alias.name.value.as_str());
         let called = Ident::with_quote('`', called);

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use sqlparser::ast::{BinaryOperator, Expr, Query, Select, SelectItem, SetExpr, TableFactor};
 use syntax::names::parts;
 use types::Value;
-use values::error::{SqlError, SqlResult, unsupported};
+use values::error::{SqlError, SqlResult, assignment_within_expression, unsupported};
 
 use crate::session::Session;
 
@@ -58,10 +58,7 @@ impl Session {
             let value = self.evaluate(expr, parameters).await?;
             for name in names.into_iter().rev() {
                 self.variables.set_user(&name, value.clone());
-                let text = "Setting user variables within expressions is deprecated and will be \
-                            removed in a future release. Consider alternatives: 'SET \
-                            variable=expression, ...', or 'SELECT expression(s) INTO variables(s)'.";
-                self.diagnostics.warn(1287, text);
+                self.diagnostics.warn(assignment_within_expression());
             }
             Ok(value)
         })

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use syntax::statement::{Mode, Step};
 use tokio::sync::Mutex;
 use types::Error;
-use values::error::{SqlError, SqlResult};
+use values::error::{SqlError, SqlResult, no_savepoint};
 
-use super::state::{Open, no_savepoint};
+use super::state::Open;
 use crate::result::Reply;
 use crate::rows;
 use crate::session::{Session, done};

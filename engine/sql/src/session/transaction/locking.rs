@@ -16,7 +16,9 @@ use sqlparser::ast::{
 use syntax::names::{parts, table_name};
 use syntax::{constant, parser};
 use types::{Table, Timestamp, Value, key, row};
-use values::error::{SqlError, SqlResult, unsupported};
+use values::error::{
+    SqlError, SqlResult, lock_in_the_past, rows_kept_changing, unresolved_lock_table, unsupported,
+};
 
 use super::state::Open;
 use crate::reader::Reader;
@@ -180,11 +182,7 @@ impl Session {
         open: &Open,
     ) -> SqlResult<Locked> {
         if self.transaction.snapshot().is_some() {
-            return Err(SqlError::new(
-                1792,
-                b"25006",
-                "Cannot lock rows at a snapshot of the past: SET isobar_snapshot = '' first",
-            ));
+            return Err(lock_in_the_past());
         }
         let catalog = self.engine.storage.catalog().await?;
         let locks = std::mem::take(&mut query.locks);
@@ -365,8 +363,7 @@ impl Session {
         }
         if let Some(unknown) = named.iter().find(|name| !found.iter().any(|one| one.name == **name))
         {
-            let text = format!("Unresolved table name '{unknown}' in locking clause.");
-            return Err(SqlError::new(3568, b"HY000", text));
+            return Err(unresolved_lock_table(unknown));
         }
         found.retain(|one| named.contains(&one.name));
         Ok(found)
@@ -374,15 +371,7 @@ impl Session {
 }
 
 pub(in crate::session) fn restless(table: &Table) -> SqlError {
-    SqlError::new(
-        1213,
-        b"40001",
-        format!(
-            "Deadlock found when trying to get lock; try restarting transaction: rows of '{}' \
-             changed {READS} times before they were locked",
-            table.name
-        ),
-    )
+    rows_kept_changing(&table.name, READS)
 }
 
 /// The rows that a query takes from one table, if it names them by their whole keys.

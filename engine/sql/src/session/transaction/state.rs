@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use syntax::statement::Step;
 use types::{SnapshotToken, Timestamp};
-use values::error::{SqlError, SqlResult};
+use values::error::{SqlResult, no_savepoint};
 
 use crate::reader::Shared;
 use crate::session::impossible;
@@ -159,9 +159,4 @@ impl TransactionState {
     pub(in crate::session) fn set_snapshot(&mut self, snapshot: Option<SnapshotToken>) {
         self.snapshot = snapshot;
     }
-}
-
-/// Error 1305.
-pub(super) fn no_savepoint(name: &str) -> SqlError {
-    SqlError::new(1305, b"42000", format!("SAVEPOINT {name} does not exist"))
 }

@@ -20,10 +20,12 @@ use syntax::walk::walk_mut;
 use types::columns::ColumnsBuilder;
 use types::{Table, Value};
 use values::coerce::Place;
-use values::error::{SqlError, SqlResult, no_column, unknown, unsupported};
+use values::error::{
+    SqlError, SqlResult, ambiguous_column, no_column, unknown, unsupported, value_for_generated,
+    wrong_name_count,
+};
 
 use super::change::assigned;
-use super::derived::not_to_be_given;
 use super::fitting::Fitting;
 use super::insert::is_default;
 use crate::session::Session;
@@ -76,7 +78,7 @@ impl Assigning {
                 if is_default(&expr) {
                     continue;
                 }
-                return Err(not_to_be_given(column, table));
+                return Err(value_for_generated(&column.name, &table.name));
             }
             if is_default(&expr) {
                 set.push((at, Given::Default));
@@ -230,9 +232,7 @@ impl<'a> Names<'a> {
         if given.is_empty() {
             targets = (0..table.columns.len()).collect();
         } else if given.len() != targets.len() {
-            let text = "In definition of view, derived table or common table expression, SELECT \
-                        list and column names list have different column counts";
-            return Err(SqlError::new(1353, b"HY000", text));
+            return Err(wrong_name_count());
         }
         let called = targets.into_iter().enumerate().filter_map(|(at, target)| {
             let own = table.columns.get(target)?.name.to_lowercase();
@@ -291,10 +291,7 @@ impl<'a> Names<'a> {
             columns.iter().find(|(called, _)| *called == name).map(|(_, at)| *at)
         });
         match called {
-            Some(_) if own => {
-                let text = format!("Column '{}' in field list is ambiguous", ident.value);
-                Err(SqlError::new(1052, b"23000", text))
-            }
+            Some(_) if own => Err(ambiguous_column(&ident.value, "field list")),
             Some(at) => Ok(Some(Expr::Identifier(Ident::new(values_name(at))))),
             None if own => Ok(None),
             None => self.selected(&ident.value, expr),
@@ -312,7 +309,7 @@ impl<'a> Names<'a> {
             return match columns.iter().find(|(called, _)| *called == name) {
                 Some((_, at)) => Ok(Some(Expr::Identifier(Ident::new(values_name(*at))))),
                 None => {
-                    Err(no_column(&format!("{}.{}", qualifier.value, column.value), "field list"))
+                    Err(no_column(format!("{}.{}", qualifier.value, column.value), "field list"))
                 }
             };
         }

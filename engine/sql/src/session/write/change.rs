@@ -16,10 +16,9 @@ use syntax::parser;
 use types::columns::ColumnsBuilder;
 use types::{Column, Table, Timestamp, Value};
 use values::coerce::Place;
-use values::error::{SqlResult, no_column, unsupported};
+use values::error::{SqlResult, no_column, unsupported, value_for_generated};
 use values::temporal::Zone;
 
-use super::derived::not_to_be_given;
 use super::fitting::Fitting;
 use super::hidden::refuse_hidden;
 use super::insert::is_default;
@@ -92,7 +91,7 @@ impl Session {
                 if is_default(&assignment.value) {
                     continue;
                 }
-                return Err(not_to_be_given(column, table));
+                return Err(value_for_generated(&column.name, &table.name));
             }
             let value = if is_default(&assignment.value) {
                 let zone = self.context().zone()?;

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use types::columns::ColumnsBuilder;
 use types::{Check, Column, ColumnType, Table, TableId, Value};
 use values::coerce::{Place, converted};
-use values::error::{SqlError, SqlResult};
+use values::error::{DATA_TOO_LONG, SqlResult, check_violated};
 use values::sql_mode;
 use values::temporal::Zone;
 
@@ -132,7 +132,7 @@ impl Conversion {
         }
         let value = converted::assigned(value, from, to, self.zone);
         fitting.column(value, place).map_err(|error| match error.code {
-            1406 if converted::cuts(from, to) => place.truncated(),
+            DATA_TOO_LONG if converted::cuts(from, to) => place.truncated(),
             _ => error,
         })
     }
@@ -247,7 +247,7 @@ impl Session {
         broken.sort_by_key(|(at, _)| *at);
         broken.dedup_by_key(|(at, _)| *at);
         for (_, name) in &broken {
-            fitting.leave_out(violated(name))?;
+            fitting.leave_out(check_violated(name))?;
         }
         Ok(broken.into_iter().map(|(at, _)| at).collect())
     }
@@ -355,27 +355,10 @@ impl Proof {
             let kept = planned.evaluate(table, rows.iter())?;
             for at in 0..rows.len() {
                 if value_at(&kept, at)? == Value::Int(0) {
-                    return Err(violated(name));
+                    return Err(check_violated(name));
                 }
             }
         }
         Ok(())
     }
-}
-
-/// Error 3819.
-fn violated(name: &str) -> SqlError {
-    SqlError::new(3819, b"HY000", format!("Check constraint '{name}' is violated."))
-}
-
-/// Error 3105, for a value that a statement gives to a generated column.
-pub(super) fn not_to_be_given(column: &types::Column, table: &Table) -> SqlError {
-    SqlError::new(
-        3105,
-        b"HY000",
-        format!(
-            "The value specified for generated column '{}' in table '{}' is not allowed.",
-            column.name, table.name
-        ),
-    )
 }

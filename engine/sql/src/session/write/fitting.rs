@@ -3,7 +3,10 @@
 
 use types::{Column, ColumnType, Value};
 use values::coerce::{Place, labels, text, to_column};
-use values::error::{SqlError, SqlResult};
+use values::error::{
+    DATA_TOO_LONG, DATA_TRUNCATED, INCORRECT_TIME, INCORRECT_VALUE, NOT_NULL, OUT_OF_COLUMN_RANGE,
+    SqlError, SqlResult,
+};
 use values::numbers::leading_number;
 
 use crate::session::Warning;
@@ -43,7 +46,7 @@ impl Fitting {
     ) -> SqlResult<Value> {
         match (self, implicit(place)) {
             (Fitting::Ignore(warnings), Some(value)) => {
-                warnings.push(warning(error.code, error.message));
+                warnings.push(Warning::new("Warning", error));
                 Ok(value)
             }
             _ => Err(error),
@@ -55,7 +58,7 @@ impl Fitting {
         match self {
             Fitting::Strict => Err(error),
             Fitting::Ignore(warnings) => {
-                warnings.push(warning(error.code, error.message));
+                warnings.push(Warning::new("Warning", error));
                 Ok(())
             }
         }
@@ -70,10 +73,6 @@ impl Fitting {
     }
 }
 
-fn warning(code: u16, message: String) -> Warning {
-    Warning { level: "Warning", code, message }
-}
-
 /// The value of a column that is nearest to one that does not fit.
 fn near(
     value: Value,
@@ -81,38 +80,36 @@ fn near(
     error: SqlError,
     warnings: &mut Vec<Warning>,
 ) -> SqlResult<Value> {
-    let (name, row) = (&place.column.name, place.row);
-    let truncated = || format!("Data truncated for column '{name}' at row {row}");
-    let (nearest, code, message) = match error.code {
-        1048 => (implicit(place), 1048, error.message.clone()),
-        1264 => (limit(&value, place), 1264, error.message.clone()),
-        1265 => (labels::nearest(&value, place.column.ty), 1265, error.message.clone()),
-        1406 => (cut(&value, place.column), 1265, truncated()),
-        1366 if !place.column.ty.is_number() => (valid(&value, place), 1366, error.message.clone()),
-        1366 => {
+    let (nearest, warning) = match error.code {
+        NOT_NULL => (implicit(place), error.clone()),
+        OUT_OF_COLUMN_RANGE => (limit(&value, place), error.clone()),
+        DATA_TRUNCATED => (labels::nearest(&value, place.column.ty), error.clone()),
+        DATA_TOO_LONG => (cut(&value, place.column), place.truncated()),
+        INCORRECT_VALUE if !place.column.ty.is_number() => (valid(&value, place), error.clone()),
+        INCORRECT_VALUE => {
             let written = text(value);
             // Of what begins with no number there is none, not even the text '0'.
             let digits = leading_number(written.trim());
             if !written.trim().starts_with(digits) {
-                (to_column(Value::Int(0), place).ok(), 1366, error.message.clone())
+                (to_column(Value::Int(0), place).ok(), error.clone())
             } else {
                 let digits = Value::String(digits.to_owned());
                 let number = match to_column(digits.clone(), place) {
-                    Err(error) if error.code == 1264 => limit(&digits, place),
+                    Err(error) if error.code == OUT_OF_COLUMN_RANGE => limit(&digits, place),
                     number => number.ok(),
                 };
-                (number, 1265, truncated())
+                (number, place.truncated())
             }
         }
-        1292 => {
+        INCORRECT_TIME => {
             // What is no time at all has no value here, zero dates not being kept, but NULL.
             let null = place.column.nullable.then_some(Value::Null);
-            (begun(text(value).trim(), place).or(null), 1265, truncated())
+            (begun(text(value).trim(), place).or(null), place.truncated())
         }
-        _ => (None, 0, String::new()),
+        _ => return Err(error),
     };
     let nearest = nearest.ok_or(error)?;
-    warnings.push(warning(code, message));
+    warnings.push(Warning::new("Warning", warning));
     Ok(nearest)
 }
 

@@ -7,7 +7,7 @@ use sqlparser::ast::{BinaryOperator, Expr, FromTable, TableFactor, TableWithJoin
 use syntax::names::{parts, table_name};
 use syntax::statement::Stmt;
 use types::Table;
-use values::error::{SqlError, SqlResult};
+use values::error::{SqlResult, read_only_transaction, safe_updates};
 
 use super::statement::Write;
 use crate::session::Session;
@@ -43,8 +43,7 @@ impl Session {
         if reads || !self.transaction.is_read_only(usual) {
             return Ok(());
         }
-        let text = "Cannot execute statement in a READ ONLY transaction.";
-        Err(SqlError::new(1792, b"25006", text))
+        Err(read_only_transaction())
     }
 
     /// Under sql_safe_updates, an UPDATE or DELETE has a LIMIT or a WHERE that uses a key column.
@@ -79,9 +78,7 @@ impl Session {
         if limited || keyed {
             return Ok(());
         }
-        let text = "You are using safe update mode and you tried to update a table without a \
-                    WHERE that uses a KEY column.";
-        Err(SqlError::new(1175, b"HY000", text))
+        Err(safe_updates())
     }
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use types::{Table, Value, key, row};
-use values::error::{SqlError, SqlResult, table_changed, unsupported};
+use values::error::{SqlResult, no_number_given, table_changed, unsupported};
 
 use super::fitting::Fitting;
 use super::insert::{Typed, position, visible};
@@ -87,8 +87,7 @@ impl Session {
         let Typed { rows, missing, highest, .. } =
             self.typed_rows(table, positions, given, 1, &mut Fitting::Strict)?;
         if let Some(at) = missing.first() {
-            let text = format!("No AUTO_INCREMENT number is given at row {}", at + 1);
-            return Err(SqlError::new(1364, b"HY000", text));
+            return Err(no_number_given(at + 1));
         }
         let rows = rows.iter().map(|values| stored_row(table, values));
         Ok(ImportedRows { rows: rows.collect::<SqlResult<_>>()?, highest })

@@ -10,11 +10,13 @@ use sqlparser::ast::{Expr, Ident, Insert, Query, SelectItem, SetExpr, TableObjec
 use syntax::names::{self, table_name};
 use types::{Column, ColumnType, Default, Error, Table, Value};
 use values::coerce::{self, Place};
-use values::error::{SqlError, SqlResult, no_column, unsupported};
+use values::error::{
+    SqlResult, column_named_twice, no_column, no_default, no_number_left, unsupported,
+    value_for_generated, wrong_value_count,
+};
 use values::temporal::Zone;
 
 use super::change::assigned;
-use super::derived::not_to_be_given;
 use super::fitting::Fitting;
 use super::statement::Changes;
 use crate::session::Session;
@@ -119,8 +121,7 @@ impl Session {
             if width == positions.len() {
                 return Ok(());
             }
-            let text = format!("Column count doesn't match value count at row {row}");
-            Err(SqlError::new(1136, b"21S01", text))
+            Err(wrong_value_count(row))
         };
         if let SetExpr::Values(values) = &*source.body {
             let mut reader = None;
@@ -238,7 +239,7 @@ impl Session {
             let first =
                 storage.auto_increment(table.id, count as u64).await.map_err(
                     |error| match error {
-                        Error::Invalid(_) => no_number(),
+                        Error::Invalid(_) => no_number_left(),
                         error => error.into(),
                     },
                 )?;
@@ -248,7 +249,7 @@ impl Session {
             for (number, row) in (first..).zip(numbered.rows.iter_mut().skip(at).take(count)) {
                 let place = Place { column, row: first_row + at, zone };
                 let value =
-                    coerce::to_column(Value::UInt(number), place).map_err(|_| no_number())?;
+                    coerce::to_column(Value::UInt(number), place).map_err(|_| no_number_left())?;
                 if let Some(slot) = row.get_mut(position) {
                     *slot = value;
                 }
@@ -291,7 +292,7 @@ impl Session {
                 let place = Place { column, row: first_row + at, zone };
                 if column.generated().is_some() {
                     if value.is_some() {
-                        return Err(not_to_be_given(column, table));
+                        return Err(value_for_generated(&column.name, &table.name));
                     }
                     complete.push(Value::Null);
                     continue;
@@ -338,10 +339,7 @@ impl Session {
             Some(Default::CurrentTimestamp) => self.now_for(column, zone),
             // Known when the rest of the row is.
             Some(Default::Generated { .. } | Default::Converted { .. }) => Ok(Value::Null),
-            None => first_label(column).ok_or_else(|| {
-                let text = format!("Field '{}' doesn't have a default value", column.name);
-                SqlError::new(1364, b"HY000", text)
-            }),
+            None => first_label(column).ok_or_else(|| no_default(&column.name)),
         }
     }
 
@@ -364,11 +362,6 @@ fn first_label(column: &Column) -> Option<Value> {
         ColumnType::Enum(labels) => labels.label(1).map(|label| Value::String(label.to_owned())),
         _ => None,
     }
-}
-
-/// Error 1467: the numbers that a column can hold have all been given.
-fn no_number() -> SqlError {
-    SqlError::new(1467, b"HY000", "Failed to read auto-increment value from storage engine")
 }
 
 /// A number that is not negative; 0 for anything else.
@@ -427,10 +420,7 @@ pub(in crate::session) fn position(
     taken: &[usize],
 ) -> SqlResult<usize> {
     match table.column_named(written) {
-        Some((at, _)) if taken.contains(&at) => {
-            let text = format!("Column '{written}' specified twice");
-            Err(SqlError::new(1110, b"42000", text))
-        }
+        Some((at, _)) if taken.contains(&at) => Err(column_named_twice(written)),
         Some((at, column)) if !column.hidden => Ok(at),
         _ => Err(no_column(written, "field list")),
     }

@@ -19,11 +19,13 @@ use syntax::parser;
 use syntax::walk::finds;
 use types::{Table, Value};
 use values::coerce::Place;
-use values::error::{SqlError, SqlResult, no_column, unsupported};
+use values::error::{
+    SqlError, SqlResult, ambiguous_column, no_column, not_in_multi_delete, reads_target,
+    unsupported, value_for_generated, wrong_usage,
+};
 use values::temporal::Zone;
 
 use super::change::{assigned, ignores};
-use super::derived::not_to_be_given;
 use super::fitting::Fitting;
 use super::hidden::refuse_hidden;
 use super::insert::is_default;
@@ -72,8 +74,7 @@ impl Session {
     ) -> SqlResult<Reply> {
         if !update.order_by.is_empty() || update.limit.is_some() {
             let what = if update.limit.is_some() { "LIMIT" } else { "ORDER BY" };
-            let text = format!("Incorrect usage of UPDATE and {what}");
-            return Err(SqlError::new(1221, b"HY000", text));
+            return Err(wrong_usage("UPDATE", what));
         }
         let from = std::slice::from_ref(&update.table);
         let named = self.named(from, catalog, at.1)?;
@@ -137,7 +138,7 @@ impl Session {
                 }
                 let table = named.get(of).map(|one| &one.table);
                 let table = table.ok_or_else(|| impossible("a column of no table"))?;
-                return Err(not_to_be_given(described, table));
+                return Err(value_for_generated(&described.name, &table.name));
             }
             computed.push(match is_default(&assignment.value) {
                 true => syntax::constant::expression(&self.default_value(described, zone)?),
@@ -260,10 +261,7 @@ impl Session {
                 one.name.eq_ignore_ascii_case(&called)
                     && database.is_none_or(|d| one.table.database.eq_ignore_ascii_case(d))
             });
-            positions.push(position.ok_or_else(|| {
-                let text = format!("Unknown table '{called}' in MULTI DELETE");
-                SqlError::new(1109, b"42S02", text)
-            })?);
+            positions.push(position.ok_or_else(|| not_in_multi_delete(&called))?);
         }
         let targets = targets_of(&named, positions.into_iter())?;
         for one in targets.values() {
@@ -457,10 +455,7 @@ fn assigned_of(target: &AssignmentTarget, named: &[Named]) -> SqlResult<(usize, 
     });
     match (found.next(), found.next()) {
         (Some(found), None) => Ok(found),
-        (Some(_), Some(_)) => {
-            let text = format!("Column '{column}' in field list is ambiguous");
-            Err(SqlError::new(1052, b"23000", text))
-        }
+        (Some(_), Some(_)) => Err(ambiguous_column(&column, "field list")),
         (None, _) => Err(no_column(&column, "field list")),
     }
 }
@@ -522,9 +517,7 @@ pub(super) fn refuse_reading<T: Visit, U: Visit>(
     }
     let mut reading = Reading(table, database);
     if finds(one, &mut reading) || finds(other, &mut reading) {
-        let text =
-            format!("You can't specify target table '{}' for update in FROM clause", table.name);
-        return Err(SqlError::new(1093, b"HY000", text));
+        return Err(reads_target(&table.name));
     }
     Ok(())
 }

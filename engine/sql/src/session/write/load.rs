@@ -27,7 +27,11 @@ use syntax::walk::walk_mut;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use types::{Error, Table, Value};
-use values::error::{SqlError, SqlResult, interrupted, table_changed};
+use values::error::{
+    DEADLOCK, DUPLICATE_ENTRY, SqlError, SqlResult, file_too_large, interrupted, no_file_wanted,
+    several_transactions, table_changed, too_few_fields, too_many_fields, write_in_the_past,
+    wrong_utf8_field,
+};
 
 use super::fitting::Fitting;
 use super::insert::{position, visible};
@@ -35,7 +39,7 @@ use crate::result::{Done, Reply};
 use crate::rows;
 use crate::session::query::tables::writable;
 use crate::session::transaction::state::Open;
-use crate::session::{ATTEMPTS, DEADLOCK, Session, impossible, pause};
+use crate::session::{ATTEMPTS, Session, impossible, pause};
 use crate::storage::Transaction;
 
 /// Pieces of the file, in order; an error means that the rest will not come.
@@ -43,8 +47,6 @@ pub type Infile = mpsc::Receiver<Result<Bytes, SqlError>>;
 
 /// Largest file.
 const MOST_BYTES: usize = 1 << 30;
-/// Error of a row whose key another one has.
-const DUPLICATE: u16 = 1062;
 /// Records that are computed together.
 const CHUNK: usize = 4_096;
 /// Bytes of keys and rows that one transaction of a load writes.
@@ -82,8 +84,7 @@ impl Session {
         load: Box<LoadData>,
     ) -> SqlResult<Reply> {
         if self.transaction.snapshot().is_some() {
-            let text = "Cannot execute statement in a READ ONLY transaction: SET isobar_snapshot = '' first";
-            return Err(SqlError::new(1792, b"25006", text));
+            return Err(write_in_the_past());
         }
         self.load_plan(&load).await?;
         let file = load.file.clone();
@@ -98,7 +99,7 @@ impl Session {
         cancel: &CancellationToken,
     ) -> SqlResult<Reply> {
         let Some(load) = self.loading.take() else {
-            return Err(SqlError::new(1148, b"42000", "no statement asked for a file"));
+            return Err(no_file_wanted());
         };
         let before = self.transaction.place().await;
         let (interrupts, committed) = (self.interrupts.clone(), AtomicU64::new(0));
@@ -136,8 +137,7 @@ impl Session {
         while let Some(piece) = file.recv().await {
             let piece = piece?;
             if bytes.len() + piece.len() > MOST_BYTES {
-                let text = format!("the file is larger than {MOST_BYTES} bytes: load it in parts");
-                return Err(SqlError::new(1105, b"HY000", text));
+                return Err(file_too_large(MOST_BYTES));
             }
             bytes.extend_from_slice(&piece);
         }
@@ -206,7 +206,7 @@ impl Session {
         }
         let transactions = loaded.transactions;
         if enclosing.is_none() && transactions > 1 {
-            self.diagnostics.warn(1105, format!("the file was larger than one transaction: loaded by {transactions} transactions"));
+            self.diagnostics.warn(several_transactions(transactions));
         }
         Ok(Reply::Done(self.summary_of(&loaded)))
     }
@@ -262,7 +262,9 @@ impl Session {
                     self.warn_of(fitting);
                     return Ok(());
                 }
-                Err(error) if error.code == DUPLICATE && !meets => (attempt, meets) = (0, true),
+                Err(error) if error.code == DUPLICATE_ENTRY && !meets => {
+                    (attempt, meets) = (0, true)
+                }
                 Err(error) if error.code == DEADLOCK && attempt < ATTEMPTS => pause(attempt).await,
                 Err(error) => return Err(error),
             }
@@ -375,14 +377,11 @@ impl Plan {
         fitting: &mut Fitting,
     ) -> SqlResult<Vec<Vec<Option<Value>>>> {
         for (row, record) in (first_row..).zip(records) {
-            let (code, text) = match record.len().cmp(&self.targets.len()) {
-                std::cmp::Ordering::Less => (1261, "doesn't contain data for all columns"),
-                std::cmp::Ordering::Greater => {
-                    (1262, "was truncated; it contained more data than there were input columns")
-                }
+            fitting.leave_out(match record.len().cmp(&self.targets.len()) {
+                std::cmp::Ordering::Less => too_few_fields(row),
+                std::cmp::Ordering::Greater => too_many_fields(row),
                 std::cmp::Ordering::Equal => continue,
-            };
-            fitting.leave_out(SqlError::new(code, b"01000", format!("Row {row} {text}")))?;
+            })?;
         }
         let mut given: Vec<Vec<Option<Value>>> = records
             .iter()
@@ -434,9 +433,7 @@ fn chunks<'a>(
                 }
                 Err(field) => {
                     let line = record.line;
-                    let text =
-                        format!("Invalid utf8mb4 character string in field {field} at line {line}");
-                    return Some(Err(SqlError::new(1300, b"HY000", text)));
+                    return Some(Err(wrong_utf8_field(field, line)));
                 }
             }
         }

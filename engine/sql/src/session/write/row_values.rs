@@ -17,7 +17,7 @@ use syntax::walk::finds;
 use types::columns::ColumnsBuilder;
 use types::{Table, Value};
 use values::coerce::Place;
-use values::error::{SqlError, SqlResult, too_many_rows};
+use values::error::{SqlError, SqlResult, too_many_rows, wrong_width};
 
 use super::fitting::Fitting;
 use super::insert::is_default;
@@ -166,7 +166,7 @@ fn implicit(place: Place<'_>) -> SqlResult<Value> {
 pub(in crate::session) fn one_column(width: usize) -> SqlResult<()> {
     match width {
         1 => Ok(()),
-        _ => Err(SqlError::new(1241, b"21000", "Operand should contain 1 column(s)")),
+        _ => Err(wrong_width(1)),
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sqlparser::ast::{Delete, Insert, MysqlInsertPriority, Update};
 use syntax::statement::Mode;
 use types::{Table, Value};
-use values::error::{SqlError, SqlResult, TABLE_CHANGED};
+use values::error::{DEADLOCK, SqlResult, TABLE_CHANGED, delayed, write_in_the_past};
 
 use super::change;
 use super::joined;
@@ -17,7 +17,7 @@ use crate::result::{Done, Reply};
 use crate::rows;
 use crate::session::transaction::locking::Finding;
 use crate::session::transaction::state::Open;
-use crate::session::{ATTEMPTS, DEADLOCK, Session, impossible, pause};
+use crate::session::{ATTEMPTS, Session, impossible, pause};
 use crate::storage::{Expect, Waiting};
 
 /// A statement that writes.
@@ -101,11 +101,7 @@ impl Session {
         parameters: &[Value],
     ) -> SqlResult<Reply> {
         if self.transaction.snapshot().is_some() {
-            return Err(SqlError::new(
-                1792,
-                b"25006",
-                "Cannot execute statement in a READ ONLY transaction: SET isobar_snapshot = '' first",
-            ));
+            return Err(write_in_the_past());
         }
         self.check_targets(&write).await?;
         match &mut write {
@@ -125,7 +121,7 @@ impl Session {
             && insert.priority == Some(MysqlInsertPriority::Delayed)
         {
             let statement = if insert.replace_into { "REPLACE" } else { "INSERT" };
-            self.diagnostics.warn(3005, format!("{statement} DELAYED is no longer supported. The statement was converted to {statement}."));
+            self.diagnostics.warn(delayed(statement));
         }
         self.write_alone(&write).await
     }
