@@ -1,18 +1,24 @@
 //! Errors of the Flight server and of distributed plans: a code that programs test, and a text for people.
 //!
-//! The code travels inside the text (`ISOBAR-CODE: …`), because DataFusion and gRPC both keep
-//! texts and lose types.
+//! The code travels inside the text (`ISOBAR-CODE: …`), which DataFusion and foreign clients keep. Between nodes it
+//! also travels as gRPC metadata, and so do the number and SQLSTATE of an error that has them in MySQL: a node reads
+//! the text only where they are missing, and where an error came through a library that keeps nothing else.
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
+use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 use types::Error;
 use values::error::{
-    NO_COLUMN, NO_DATABASE, NO_TABLE, OUT_OF_MEMORY, SqlError, TABLE_CHANGED, UNAVAILABLE,
+    self, NO_COLUMN, NO_DATABASE, NO_TABLE, OUT_OF_MEMORY, SqlError, TABLE_CHANGED, UNAVAILABLE,
     UNKNOWN_TABLES, UNSUPPORTED,
 };
 
 const MARK: &str = "ISOBAR-";
+/// Keys of gRPC metadata: the code's name, MySQL's number in digits, and the SQLSTATE.
+const CODE_KEY: &str = "isobar-code";
+const NUMBER_KEY: &str = "isobar-error";
+const STATE_KEY: &str = "isobar-sqlstate";
 /// What tonic and hyper say of connections that cannot be made or break, and workers of a coordinator
 /// that is gone before they have its plan.
 const BROKEN: [&str; 5] = [
@@ -132,6 +138,8 @@ pub struct MppError {
     pub code: MppCode,
     /// For people: object, cause, next step.
     pub text: String,
+    /// MySQL's number and SQLSTATE, if it has them: then the text begins with both.
+    pub(crate) numbered: Option<(u16, [u8; 5])>,
 }
 
 /// A result with such an error.
@@ -140,7 +148,24 @@ pub type MppResult<T> = Result<T, MppError>;
 impl MppError {
     /// An error of a code.
     pub fn new(code: MppCode, text: impl Into<String>) -> Self {
-        MppError { code, text: text.into() }
+        MppError { code, text: text.into(), numbered: None }
+    }
+
+    /// An error of a code that has a number in MySQL.
+    pub fn numbered(code: MppCode, error: &SqlError) -> Self {
+        let numbered = Some((error.code, error.sqlstate));
+        MppError { code, text: error.to_string(), numbered }
+    }
+
+    /// The error in MySQL's shape, if it has a number there.
+    pub fn sql(&self) -> Option<SqlError> {
+        let Some((number, state)) = self.numbered else {
+            // Of a node that sends words alone.
+            return error::of_words(&self.text);
+        };
+        let received = |message: &str| SqlError::received(number, state, message);
+        let prefix = received("").to_string();
+        Some(received(self.text.strip_prefix(&prefix).unwrap_or(&self.text)))
     }
 
     /// Finds a coded error within a text that passed through other layers.
@@ -148,7 +173,25 @@ impl MppError {
         let at = text.find(MARK)?;
         let (name, rest) = text[at + MARK.len()..].split_once(": ")?;
         let code = MppCode::ALL.into_iter().find(|code| code.name() == name)?;
-        Some(MppError { code, text: rest.to_owned() })
+        let mut found = MppError::new(code, rest);
+        if found.text.starts_with("ERROR ") {
+            found.numbered = found.sql().map(|error| (error.code, error.sqlstate));
+        }
+        Some(found)
+    }
+
+    /// The error that a status of another node carries as metadata.
+    fn carried(status: &Status) -> Option<Self> {
+        let read = |key| status.metadata().get(key)?.to_str().ok();
+        let name = read(CODE_KEY)?;
+        let code = MppCode::ALL.into_iter().find(|code| code.name() == name)?;
+        let text = status.message();
+        let marked = text.strip_prefix(MARK).and_then(|rest| rest.strip_prefix(name));
+        let text = marked.and_then(|rest| rest.strip_prefix(": ")).unwrap_or(text);
+        let state = |text: &str| <[u8; 5]>::try_from(text.as_bytes()).ok();
+        let number = read(NUMBER_KEY).and_then(|digits| digits.parse().ok());
+        let numbered = number.zip(read(STATE_KEY).and_then(state));
+        Some(MppError { code, text: text.to_owned(), numbered })
     }
 }
 
@@ -201,7 +244,7 @@ impl From<DataFusionError> for MppError {
         if let DataFusionError::ExecutionJoin(task) = root
             && task.is_panic()
         {
-            return MppError::new(MppCode::Invalid, values::error::fault().to_string());
+            return refused(&error::fault());
         }
         if let DataFusionError::External(cause) = root
             && let Some(status) = cause.downcast_ref::<Status>()
@@ -234,7 +277,7 @@ pub(crate) fn refused(error: &SqlError) -> MppError {
         OUT_OF_MEMORY | UNAVAILABLE => MppCode::Unavailable,
         _ => MppCode::Invalid,
     };
-    MppError::new(code, error.to_string())
+    MppError::numbered(code, error)
 }
 
 impl From<MppError> for DataFusionError {
@@ -245,20 +288,70 @@ impl From<MppError> for DataFusionError {
 
 impl From<MppError> for Status {
     fn from(error: MppError) -> Self {
-        Status::new(error.code.status(), error.to_string())
+        let mut metadata = MetadataMap::new();
+        metadata.insert(CODE_KEY, MetadataValue::from_static(error.code.name()));
+        if let Some((number, state)) = error.numbered
+            && let Ok(state) = MetadataValue::<Ascii>::try_from(&state[..])
+        {
+            metadata.insert(NUMBER_KEY, number.into());
+            metadata.insert(STATE_KEY, state);
+        }
+        Status::with_metadata(error.code.status(), error.to_string(), metadata)
     }
 }
 
 impl From<Status> for MppError {
     fn from(status: Status) -> Self {
-        MppError::find(status.message()).unwrap_or_else(|| {
-            let code = match status.code() {
-                Code::Unauthenticated => MppCode::Unauthenticated,
-                Code::DeadlineExceeded => MppCode::Timeout,
-                Code::Cancelled => MppCode::Cancelled,
-                _ => MppCode::Unavailable,
-            };
-            MppError::new(code, status.message())
-        })
+        MppError::carried(&status).or_else(|| MppError::find(status.message())).unwrap_or_else(
+            || {
+                let code = match status.code() {
+                    Code::Unauthenticated => MppCode::Unauthenticated,
+                    Code::DeadlineExceeded => MppCode::Timeout,
+                    Code::Cancelled => MppCode::Cancelled,
+                    _ => MppCode::Unavailable,
+                };
+                MppError::new(code, status.message())
+            },
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(error: &MppError) -> MppError {
+        let mut headers = tonic::codegen::http::HeaderMap::new();
+        Status::from(error.clone()).add_header(&mut headers).unwrap();
+        Status::from_header_map(&headers).unwrap().into()
+    }
+
+    #[test]
+    fn a_number_and_a_state_arrive_whatever_the_message_says() {
+        let message = "ERROR 1 (HY000): ISOBAR-TIMEOUT: Größe 'a'";
+        let error = SqlError::received(1690, *b"22003", message);
+        let ours = refused(&error);
+        assert_eq!(sent(&ours), ours);
+        assert_eq!(sent(&ours).sql(), Some(error));
+        let plain = MppError::new(MppCode::StaleRegion, "plan again");
+        assert_eq!(sent(&plain), plain);
+    }
+
+    #[test]
+    fn a_node_that_sends_words_alone_is_understood() {
+        let error = error::no_table("d", "t");
+        let words = Status::new(Code::NotFound, refused(&error).to_string());
+        let read = MppError::from(words);
+        assert_eq!((read.code, read.sql()), (MppCode::NotFound, Some(error)));
+        let words = Status::new(Code::Unavailable, "connection refused");
+        assert_eq!(MppError::from(words).code, MppCode::Unavailable);
+    }
+
+    #[test]
+    fn a_number_survives_a_library_that_keeps_words() {
+        let error = error::out_of_range("BIGINT", "a");
+        let through = DataFusionError::from(refused(&error)).context("task 3");
+        let found = MppError::from(through);
+        assert_eq!(sent(&found).sql(), Some(error));
     }
 }

@@ -279,10 +279,11 @@ impl FlightServer {
                 let answer = self.engine.query(&sql.query, &sql.context, ticket.token).await;
                 answer.map_err(|error| match error.code {
                     // It was all there when the ticket was made.
-                    MppCode::NotFound => MppError::new(
-                        MppCode::TableChanged,
-                        format!("{} any more: plan this read again", error.text),
-                    ),
+                    MppCode::NotFound => MppError {
+                        code: MppCode::TableChanged,
+                        text: format!("{} any more: plan this read again", error.text),
+                        ..error
+                    },
                     _ => error,
                 })
             }

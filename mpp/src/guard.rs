@@ -18,7 +18,7 @@ use tonic::codegen::Service;
 use tonic::codegen::http::{HeaderMap, Request, Response};
 use tonic::server::NamedService;
 
-use crate::error::{MppCode, MppError};
+use crate::error::refused;
 
 /// A service whose calls fail where they panic.
 #[derive(Clone)]
@@ -54,7 +54,7 @@ where
 
 /// What a call that panicked answers: not to be tried again elsewhere, where it would do the same.
 pub(crate) fn fault() -> Status {
-    MppError::new(MppCode::Invalid, values::error::fault().to_string()).into()
+    refused(&values::error::fault()).into()
 }
 
 /// An answer that ends with an error where it would panic; empty behind that.

@@ -21,7 +21,7 @@ fn denied(error: &SqlError) -> MppError {
         DATABASE_DENIED | COMMAND_DENIED | PRIVILEGE_NEEDED => MppCode::Denied,
         _ => MppCode::Invalid,
     };
-    MppError::new(code, error.to_string())
+    MppError::numbered(code, error)
 }
 
 impl Engine {

@@ -167,7 +167,7 @@ fn flight_error(error: FlightError) -> MppError {
 
 fn sql_error(error: MppError) -> SqlError {
     if !error.code.is_retryable()
-        && let Some(error) = values::error::of_words(&error.text)
+        && let Some(error) = error.sql()
     {
         return error;
     }
