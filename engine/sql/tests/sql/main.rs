@@ -15,6 +15,7 @@ mod introspection;
 mod json;
 mod lagging;
 mod library_texts;
+mod library_words;
 mod loading;
 mod locking;
 mod maintenance;
