@@ -272,12 +272,27 @@ fn function_call(mut function: Function, context: &QueryContext) -> SqlResult<Ex
     contextual(&name, function, context)
 }
 
-/// Functions of the current time, the session and the server.
+/// Functions of the current time, the session and the server, and those that are written as calls of others.
 fn contextual(name: &str, function: Function, context: &QueryContext) -> SqlResult<Expr> {
-    let mut args: Vec<Expr> = match name_and_args(&function) {
+    let args: Vec<Expr> = match name_and_args(&function) {
         Some((_, args)) => args.into_iter().cloned().collect(),
         None => return Err(no_function(name)),
     };
+    if let Some(time) = of_clock(name, &args, context)? {
+        return Ok(time);
+    }
+    if let Some(value) = of_session(name, &args, context) {
+        return Ok(value);
+    }
+    match of_calls(name, args, context) {
+        Some(call) => Ok(call),
+        None if KNOWN_ARITY.contains(&name) => Err(wrong_argument_count(name)),
+        None => Err(no_function(name)),
+    }
+}
+
+/// The statement's time; `None` where a function is none of it.
+fn of_clock(name: &str, args: &[Expr], context: &QueryContext) -> SqlResult<Option<Expr>> {
     let local = context.zone()?.to_local(context.now_us);
     let digits = match args.first() {
         Some(Expr::Value(v)) => v.value.to_string().parse::<u8>().unwrap_or(0),
@@ -288,22 +303,49 @@ fn contextual(name: &str, function: Function, context: &QueryContext) -> SqlResu
         let us = if digits == 0 { cut } else { us };
         call("cast_datetime", vec![string(format_datetime(us, 6)), number(digits)])
     };
+    let date = |us: i64| call("cast_date", vec![string(format_datetime(us, 0))]);
     let clock = |us: i64| {
         let text = format_datetime(us, digits).split_off(11);
         call("cast_time", vec![string(text), number(digits)])
     };
-    Ok(match (name, args.len()) {
+    Ok(Some(match (name, args.len()) {
         ("now" | "current_timestamp" | "localtime" | "localtimestamp" | "sysdate", 0 | 1) => {
             datetime(local)
         }
         ("utc_timestamp", 0 | 1) => datetime(context.now_us),
-        ("curdate" | "current_date", 0) => {
-            call("cast_date", vec![string(format_datetime(local, 0))])
-        }
-        ("utc_date", 0) => call("cast_date", vec![string(format_datetime(context.now_us, 0))]),
+        ("curdate" | "current_date", 0) => date(local),
+        ("utc_date", 0) => date(context.now_us),
         ("curtime" | "current_time", 0 | 1) => clock(local),
         ("utc_time", 0 | 1) => clock(context.now_us),
         ("unix_timestamp", 0) => number(context.now_us.div_euclid(1_000_000)),
+        _ => return Ok(None),
+    }))
+}
+
+/// What is known of the session and the server; `None` where a function asks for something else.
+fn of_session(name: &str, args: &[Expr], context: &QueryContext) -> Option<Expr> {
+    Some(match (name, args) {
+        ("database" | "schema", []) if context.database.is_empty() => null(),
+        ("database" | "schema", []) => string(context.database.clone()),
+        ("user" | "session_user" | "system_user" | "current_user", []) => {
+            string(context.user.clone())
+        }
+        ("version", []) => string(syntax::dialect::VERSION),
+        ("connection_id", []) => number(context.connection_id),
+        ("coercibility", [of]) => {
+            let column = matches!(of, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+            let strength = number(if column { 2 } else { 4 });
+            call("mysql_coercibility", vec![of.clone(), strength])
+        }
+        ("charset", [_]) => string("utf8mb4"),
+        ("collation", [_]) => string("utf8mb4_bin"),
+        _ => return None,
+    })
+}
+
+/// Functions that are others with more or other arguments; `None` where one is not.
+fn of_calls(name: &str, mut args: Vec<Expr>, context: &QueryContext) -> Option<Expr> {
+    Some(match (name, args.len()) {
         ("unix_timestamp", 1) => {
             args.push(string(context.time_zone.clone()));
             call("mysql_unix_timestamp", args)
@@ -346,30 +388,7 @@ fn contextual(name: &str, function: Function, context: &QueryContext) -> SqlResu
             call("mysql_div", logs)
         }
         ("instr", 2) => call("mysql_locate", args.into_iter().rev().collect()),
-        ("database" | "schema", 0) => {
-            if context.database.is_empty() {
-                null()
-            } else {
-                string(context.database.clone())
-            }
-        }
-        ("user" | "session_user" | "system_user" | "current_user", 0) => {
-            string(context.user.clone())
-        }
-        ("version", 0) => string(syntax::dialect::VERSION),
-        ("connection_id", 0) => number(context.connection_id),
-        ("coercibility", 1) => {
-            let column =
-                matches!(args.first(), Some(Expr::Identifier(_) | Expr::CompoundIdentifier(_)));
-            args.push(number(if column { 2 } else { 4 }));
-            call("mysql_coercibility", args)
-        }
-        ("charset", 1) => string("utf8mb4"),
-        ("collation", 1) => string("utf8mb4_bin"),
-        _ if KNOWN_ARITY.contains(&name) => {
-            return Err(wrong_argument_count(name));
-        }
-        _ => return Err(no_function(name)),
+        _ => return None,
     })
 }
 
