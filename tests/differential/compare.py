@@ -35,6 +35,7 @@ from test_scripts import LIKE_ISOBAR  # noqa: E402
 PER_SCHEMA = 100
 WORKERS = 8
 MARIADB = "mariadb"
+THREE = "columns on three"
 # A table of so many rows is cut into regions, so that three nodes have a part of it each.
 MANY_ROWS = 5
 
@@ -65,7 +66,7 @@ class Findings:
     def line(self, seconds: float) -> str:
         with self.lock:
             queries = self.counts["queries"]
-            names = ("answered", "run on MariaDB", "known", "wrong only once", "connections lost")
+            names = ("answered", f"run on {MARIADB}", "known", "wrong only once", "connections lost")
             counts = {name: self.counts[name] for name in names}
             return (
                 f"{queries} queries, {queries / max(seconds, 0.001):.1f}/s, {len(self.shapes)} different; "
@@ -76,8 +77,8 @@ class Findings:
 class Worker:
     """One database, and a session of each server in it."""
 
-    def __init__(self, number: int, servers: Servers, findings: Findings, share: float):
-        self.database, self.clusters, self.findings, self.share = f"d{number}", servers.clusters, findings, share
+    def __init__(self, number: int, servers: Servers, findings: Findings, shares: dict[str, float]):
+        self.database, self.clusters, self.findings, self.shares = f"d{number}", servers.clusters, findings, shares
         self.readers = {reader.name: reader for reader in servers.readers()}
 
     def run(self, seeds: deque[tuple[int, int]]) -> None:
@@ -104,7 +105,7 @@ class Worker:
         chance = random.Random(seed)
         for _ in range(count):
             query = grammar.query(tables)
-            names = [name for name in self.readers if name != MARIADB or chance.random() < self.share]
+            names = [name for name in self.readers if chance.random() < self.shares.get(name, 1)]
             if self.findings.stop.is_set():
                 return
             try:
@@ -129,7 +130,7 @@ class Worker:
         names = [f"{self.database}.{table.name}" for table in tables]
         for name, table in zip(names, tables):
             if len(table.rows) >= MANY_ROWS:
-                self.readers["columns on three"].run(f"SPLIT TABLE {name} REGIONS 3")
+                self.readers[THREE].run(f"SPLIT TABLE {name} REGIONS 3")
         for cluster in self.clusters:
             cluster.sql(*(f"ALTER TABLE {name} SET COLUMNAR REPLICA 1" for name in names))
         for cluster in self.clusters:
@@ -164,7 +165,8 @@ class Worker:
     def judge(self, query: Query, names: list[str], tables: list[Table], seed: int) -> None:
         answers = self.answers(query, names)
         wrong = self.wrong(query, answers)
-        self.findings.count("queries", *["answered"] * (not answers["rows"].error), *["run on MariaDB"] * (MARIADB in names))
+        ran = [f"run on {name}" for name in self.shares if name in names]
+        self.findings.count("queries", *["answered"] * (not answers["rows"].error), *ran)
         if not wrong:
             return
         if self.wrong(query, self.answers(query, names)) != wrong:
@@ -172,7 +174,7 @@ class Worker:
             return
         small = self.shrink(query, wrong)
         self.findings.count(wrong)
-        number = self.findings.is_new(f"{wrong}: {re.sub(r'[ab][.][a-z][0-9]+', 'c', str(small))}")
+        number = self.findings.is_new(f"{wrong}: {re.sub(r'[abc][.][a-z][0-9]+', 'c', str(small))}")
         if number is not None:
             self.note(small, tables, wrong, seed, number)
 
@@ -245,7 +247,7 @@ class Servers:
         return [
             Reader("rows", self.one.connect, ["SET isobar_read_engines = 'rows'", "SET time_zone = '+00:00'"]),
             Reader("columns", self.one.connect, columns),
-            Reader("columns on three", self.three.connect, columns),
+            Reader(THREE, self.three.connect, columns),
             Reader(MARIADB, self.maria.connect, LIKE_ISOBAR, "CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin"),
         ]
 
@@ -269,7 +271,8 @@ def compare(servers: Servers, findings: Findings, given: argparse.Namespace) -> 
     """Runs so many queries from a seed on."""
     counts = [min(PER_SCHEMA, given.queries - first) for first in range(0, given.queries, PER_SCHEMA)]
     seeds = deque((given.seed + at, count) for at, count in enumerate(counts))
-    workers = [Worker(number, servers, findings, given.mariadb) for number in range(min(given.workers, len(seeds)))]
+    shares = {MARIADB: given.mariadb, THREE: given.three}
+    workers = [Worker(number, servers, findings, shares) for number in range(min(given.workers, len(seeds)))]
     threads = [threading.Thread(target=worker.run, args=(seeds,), daemon=True) for worker in workers]
     for thread in threads:
         thread.start()
@@ -296,6 +299,7 @@ def main() -> int:
     options.add_argument("--seconds", type=float, help="how long to run at most")
     options.add_argument("--workers", type=int, default=WORKERS, help="how many queries to run at once")
     options.add_argument("--mariadb", type=float, default=1.0, metavar="SHARE", help="share of queries run on MariaDB, too")
+    options.add_argument("--three", type=float, default=1.0, metavar="SHARE", help="share of queries run on three nodes, too")
     options.add_argument("--out", type=Path, default=Path("differences"), help="folder for a script of each difference")
     given = options.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
