@@ -175,7 +175,7 @@ pub fn plan_bound(
     let plan = crate::bound::lower(bound, resolved, &operators)?;
     let plan = operators.finish(plan, resolved)?;
     let mut planned = columns::described(plan, &bound.output, resolved)?;
-    planned.plan = crate::nullsafe::equations(planned.plan)?;
+    planned.plan = crate::nullsafe::equations(crate::correlated::joined(planned.plan)?)?;
     Ok(planned)
 }
 
@@ -213,7 +213,7 @@ fn typed(
     let resolved = HashMap::new();
     let (provider, operators) = context(query_context, state, (&resolved, false))?;
     let planner = SqlToRel::new_with_options(&provider, parser_options());
-    let expr = rewrite::rewrite_expr(expr, query_context)?;
+    let expr = rewrite::rewrite_expr(expr, query_context, &resolved)?;
     let planned = planner.sql_to_expr(expr, schema, &mut PlannerContext::new())?;
     let typed = planned.transform_up(|e| operators.typed(e, schema))?.data;
     Ok(crate::quotients::whole(typed, schema)?)

@@ -64,10 +64,13 @@ pub fn rewrite(
     Ok(query)
 }
 
-/// Rewrites one expression that stands outside of a query.
-pub fn rewrite_expr(mut expr: Expr, context: &QueryContext) -> SqlResult<Expr> {
-    let resolved = HashMap::new();
-    let mut rewriter = Rewriter::new(context, &resolved, false);
+/// Rewrites one expression, without queries in it, of a statement of these tables.
+pub fn rewrite_expr(
+    mut expr: Expr,
+    context: &QueryContext,
+    resolved: &HashMap<TableName, ResolvedTable>,
+) -> SqlResult<Expr> {
+    let mut rewriter = Rewriter::new(context, resolved, false);
     walk_mut(&mut expr, &mut rewriter)?;
     Ok(expr)
 }

@@ -5,8 +5,8 @@ use std::fmt::{self, Display, Formatter};
 use types::Value;
 
 use super::tree::{
-    AggregateCall, BoundQuery, ColumnId, Comparison, Connective, JoinKind, Node, Relation, Scalar,
-    Scan, SetOperation, SortKey,
+    AggregateCall, Bound, BoundQuery, ColumnId, Comparison, Connective, Distance, JoinKind, Node,
+    Relation, Scalar, Scan, SetOperation, SortKey, WindowCall,
 };
 
 impl Display for BoundQuery {
@@ -27,22 +27,19 @@ impl Display for BoundQuery {
     }
 }
 
+impl Display for Relation {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write_relation(self, 0, f)
+    }
+}
+
 fn write_relation(relation: &Relation, depth: usize, f: &mut Formatter<'_>) -> fmt::Result {
     write!(f, "{:1$}", "", depth * 2)?;
     let input = match relation {
         Relation::OneRow => return f.write_str("one row\n"),
         Relation::Scan(scan) => return write_scan(scan, f),
         Relation::Join { kind, left, right, on } => {
-            let kind = match kind {
-                JoinKind::Inner => "inner",
-                JoinKind::Left => "left",
-                JoinKind::Right => "right",
-            };
-            write!(f, "{kind} join")?;
-            if let Some(on) = on {
-                write!(f, " on {on}")?;
-            }
-            f.write_str("\n")?;
+            write_join(*kind, on.as_ref(), f)?;
             write_relation(left, depth + 1, f)?;
             right
         }
@@ -54,12 +51,14 @@ fn write_relation(relation: &Relation, depth: usize, f: &mut Formatter<'_>) -> f
             f.write_str("group by (")?;
             write_list(keys, f, |(id, scalar), f| write!(f, "{id} = {scalar}"))?;
             f.write_str(") compute (")?;
-            write_list(aggregates, f, |(id, AggregateCall { function, args, distinct }), f| {
-                write!(f, "{id} = {function}({}", if *distinct { "distinct " } else { "" })?;
-                write_list(args, f, |arg, f| write!(f, "{arg}"))?;
-                f.write_str(")")
-            })?;
+            write_list(aggregates, f, |(id, call), f| write!(f, "{id} = {call}"))?;
             f.write_str(")\n")?;
+            input
+        }
+        Relation::Windows { input, calls } => {
+            f.write_str("windows ")?;
+            write_list(calls, f, |(id, call), f| write!(f, "{id} = {call}"))?;
+            f.write_str("\n")?;
             input
         }
         Relation::Distinct { input } => {
@@ -67,14 +66,7 @@ fn write_relation(relation: &Relation, depth: usize, f: &mut Formatter<'_>) -> f
             input
         }
         Relation::Set { operation, all, left, right, columns } => {
-            let operation = match operation {
-                SetOperation::Union => "union",
-                SetOperation::Intersect => "intersect",
-                SetOperation::Except => "except",
-            };
-            write!(f, "{operation}{} as ", if *all { " all" } else { "" })?;
-            write_list(columns, f, |id, f| write!(f, "{id}"))?;
-            f.write_str("\n")?;
+            write_set(*operation, *all, columns, f)?;
             write_relation(&left.relation, depth + 1, f)?;
             &right.relation
         }
@@ -106,6 +98,35 @@ fn write_relation(relation: &Relation, depth: usize, f: &mut Formatter<'_>) -> f
         }
     };
     write_relation(input, depth + 1, f)
+}
+
+fn write_join(kind: JoinKind, on: Option<&Scalar>, f: &mut Formatter<'_>) -> fmt::Result {
+    let kind = match kind {
+        JoinKind::Inner => "inner",
+        JoinKind::Left => "left",
+        JoinKind::Right => "right",
+    };
+    write!(f, "{kind} join")?;
+    if let Some(on) = on {
+        write!(f, " on {on}")?;
+    }
+    f.write_str("\n")
+}
+
+fn write_set(
+    operation: SetOperation,
+    all: bool,
+    columns: &[ColumnId],
+    f: &mut Formatter<'_>,
+) -> fmt::Result {
+    let operation = match operation {
+        SetOperation::Union => "union",
+        SetOperation::Intersect => "intersect",
+        SetOperation::Except => "except",
+    };
+    write!(f, "{operation}{} as ", if all { " all" } else { "" })?;
+    write_list(columns, f, |id, f| write!(f, "{id}"))?;
+    f.write_str("\n")
 }
 
 fn write_scan(scan: &Scan, f: &mut Formatter<'_>) -> fmt::Result {
@@ -141,7 +162,18 @@ impl Display for ColumnId {
 impl Display for Scalar {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.node {
-            Node::Column(id) | Node::Aggregate(id) => write!(f, "{id}"),
+            Node::Column(id) | Node::Aggregate(id) | Node::Window(id) => write!(f, "{id}"),
+            Node::Outer(id) => write!(f, "outer {id}"),
+            Node::Query(query) => write_query(query, f),
+            Node::Exists { query, negated } => {
+                write!(f, "{}exists ", not(*negated))?;
+                write_query(query, f)
+            }
+            Node::InQuery { value, query, negated } => {
+                write!(f, "({value} {}in ", not(*negated))?;
+                write_query(query, f)?;
+                f.write_str(")")
+            }
             Node::Literal(Value::String(text)) => write!(f, "'{}'", text.replace('\'', "''")),
             Node::Literal(value) => write!(f, "{value}"),
             Node::Call { function, args } => {
@@ -189,6 +221,58 @@ impl Display for Scalar {
                 }
                 f.write_str(" end")
             }
+        }
+    }
+}
+
+/// A query within an expression, on one line.
+fn write_query(query: &BoundQuery, f: &mut Formatter<'_>) -> fmt::Result {
+    let lines = query.relation.to_string();
+    let lines: Vec<&str> = lines.lines().map(str::trim).collect();
+    write!(f, "[{}]", lines.join("; "))
+}
+
+impl Display for AggregateCall {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let AggregateCall { function, args, distinct, order } = self;
+        write!(f, "{function}({}", if *distinct { "distinct " } else { "" })?;
+        write_list(args, f, |arg, f| write!(f, "{arg}"))?;
+        if !order.is_empty() {
+            f.write_str(" order by ")?;
+            write_order(order, f)?;
+        }
+        f.write_str(")")
+    }
+}
+
+fn write_order(order: &[(Scalar, bool)], f: &mut Formatter<'_>) -> fmt::Result {
+    write_list(order, f, |(by, down), f| write!(f, "{by}{}", if *down { " desc" } else { "" }))
+}
+
+impl Display for WindowCall {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let WindowCall { function, args, partition, order, frame } = self;
+        write!(f, "{function}(")?;
+        write_list(args, f, |arg, f| write!(f, "{arg}"))?;
+        f.write_str(") over (partition by (")?;
+        write_list(partition, f, |by, f| write!(f, "{by}"))?;
+        f.write_str(") order by (")?;
+        write_order(order, f)?;
+        let units = if frame.rows { "rows" } else { "range" };
+        write!(f, ") {units} from {} to {})", frame.start, frame.end)
+    }
+}
+
+impl Display for Bound {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (distance, side) = match self {
+            Bound::CurrentRow => return f.write_str("current row"),
+            Bound::Preceding(distance) => (distance, "preceding"),
+            Bound::Following(distance) => (distance, "following"),
+        };
+        match distance {
+            None => write!(f, "unbounded {side}"),
+            Some(Distance::Number(by) | Distance::Interval(by)) => write!(f, "{by} {side}"),
         }
     }
 }

@@ -8,9 +8,10 @@ use sqlparser::ast::{
 use syntax::names::{parts, table_name};
 
 use super::query::{Binder, Named};
-use super::scalars::{Result, Scalars, Unbound};
-use super::scope::Clause;
-use super::tree::{BoundQuery, JoinKind, Relation, Scalar, Scan};
+use super::scalars::{Result, Scalars, Unbound, truth};
+use super::scope::{Clause, Mark};
+use super::subqueries;
+use super::tree::{BoundQuery, Comparison, Connective, JoinKind, Node, Relation, Scalar, Scan};
 use crate::rewrite;
 
 impl<'a> Binder<'a> {
@@ -27,34 +28,67 @@ impl<'a> Binder<'a> {
 
     /// A table and those that are joined to it. Names in ON mean columns of these alone.
     fn joined(&mut self, from: &'a TableWithJoins) -> Result<Relation> {
-        let before = self.scope.len();
+        let left = self.scope.mark();
         let mut relation = self.factor(&from.relation)?;
-        for Join { relation: right, join_operator, .. } in &from.joins {
-            let right = self.factor(right)?;
-            let (kind, constraint) = match join_operator {
-                JoinOperator::Join(on)
-                | JoinOperator::Inner(on)
-                | JoinOperator::CrossJoin(on)
-                | JoinOperator::StraightJoin(on) => (JoinKind::Inner, on),
-                JoinOperator::Left(on) | JoinOperator::LeftOuter(on) => (JoinKind::Left, on),
-                JoinOperator::Right(on) | JoinOperator::RightOuter(on) => (JoinKind::Right, on),
-                _ => return Err(Unbound::NotYet),
-            };
-            let on = match (constraint, kind) {
-                (JoinConstraint::None, JoinKind::Inner) => None,
-                (JoinConstraint::On(condition), _) => {
-                    let plain = rewrite::truth(self.plain(condition)?);
-                    let scope = self.scope.from(before);
-                    Some(
-                        Scalars { scope: &scope, ..self.scalars(Clause::On, &[], None) }
-                            .bind(&plain)?,
-                    )
+        // What inner joins ask of subqueries, for which there are joins in WHERE alone.
+        let mut behind: Vec<Scalar> = Vec::new();
+        let kinds = from.joins.iter().map(|join| kind_of(&join.join_operator));
+        let keeps_left =
+            kinds.collect::<Result<Vec<_>>>()?.iter().all(|(kind, _)| *kind != JoinKind::Right);
+        for Join { relation: factor, join_operator, .. } in &from.joins {
+            let right = self.scope.mark();
+            let joined = self.factor(factor)?;
+            let (kind, constraint) = kind_of(join_operator)?;
+            let on = self.condition_of_join(constraint, kind, (left, right))?;
+            let on = match on {
+                Some(on)
+                    if kind == JoinKind::Inner && keeps_left && subqueries::has_predicate(&on) =>
+                {
+                    behind.push(on);
+                    None
                 }
-                _ => return Err(Unbound::NotYet),
+                on => on.map(|on| self.condition(on)).transpose()?,
             };
-            relation = join(kind, relation, right, on);
+            relation = join(kind, relation, joined, on);
+        }
+        for condition in behind {
+            let condition = self.condition(condition)?;
+            relation = Relation::Filter { input: Box::new(relation), condition };
         }
         Ok(relation)
+    }
+
+    fn condition_of_join(
+        &mut self,
+        constraint: &JoinConstraint,
+        kind: JoinKind,
+        (left, right): (Mark, Mark),
+    ) -> Result<Option<Scalar>> {
+        let of_right = kind == JoinKind::Right;
+        let names = match constraint {
+            JoinConstraint::None if kind == JoinKind::Inner => return Ok(None),
+            JoinConstraint::None => return Err(Unbound::NotYet),
+            JoinConstraint::On(condition) => {
+                let plain = self.plain(condition)?.map(rewrite::truth);
+                let scope = self.scope.since(left);
+                let scalars = Scalars { scope: &scope, ..self.scalars(Clause::On, &plain) };
+                return scalars.bind(&plain.expr).map(Some);
+            }
+            JoinConstraint::Using(names) => {
+                let name = |name: &ObjectName| parts(name).pop().ok_or(Unbound::NotYet);
+                names.iter().map(name).collect::<Result<Vec<_>>>()?
+            }
+            JoinConstraint::Natural => self.scope.common((left, right), of_right),
+        };
+        let pairs = self.scope.take_together(&names, (left, right), of_right)?;
+        let equal = pairs.into_iter().map(|(one, other)| {
+            let (left, right) = (Box::new(one.value()), Box::new(other.value()));
+            truth(Node::Compare { comparison: Comparison::Equal, left, right })
+        });
+        Ok(equal.reduce(|one, other| {
+            let (left, right) = (Box::new(one), Box::new(other));
+            truth(Node::Logic { connective: Connective::And, left, right })
+        }))
     }
 
     fn factor(&mut self, factor: &'a TableFactor) -> Result<Relation> {
@@ -98,9 +132,8 @@ impl<'a> Binder<'a> {
             return Ok(Relation::OneRow);
         }
         let name = table_name(name, &self.context.database)?;
-        // Tables of the catalog compare texts without case.
         let table = match self.tables.get(&name).and_then(|resolved| resolved.table.as_ref()) {
-            Some(table) if name.database != "information_schema" => table.clone(),
+            Some(table) => table.clone(),
             _ => return Err(Unbound::NotYet),
         };
         let mut scope = std::mem::take(&mut self.scope);
@@ -143,6 +176,19 @@ impl<'a> Binder<'a> {
         self.scope.add_derived(alias, &query.output);
         Ok(Relation::Derived { query: Box::new(query), alias: alias.to_lowercase() })
     }
+}
+
+/// Which rows a join keeps, and how it is made.
+fn kind_of(operator: &JoinOperator) -> Result<(JoinKind, &JoinConstraint)> {
+    Ok(match operator {
+        JoinOperator::Join(on)
+        | JoinOperator::Inner(on)
+        | JoinOperator::CrossJoin(on)
+        | JoinOperator::StraightJoin(on) => (JoinKind::Inner, on),
+        JoinOperator::Left(on) | JoinOperator::LeftOuter(on) => (JoinKind::Left, on),
+        JoinOperator::Right(on) | JoinOperator::RightOuter(on) => (JoinKind::Right, on),
+        _ => return Err(Unbound::NotYet),
+    })
 }
 
 fn join(kind: JoinKind, left: Relation, right: Relation, on: Option<Scalar>) -> Relation {

@@ -11,17 +11,22 @@ use datafusion::common::{Column, DFSchema};
 use datafusion::functions_aggregate::all_default_aggregate_functions;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable};
-use types::ColumnType;
-use values::error::SqlResult;
+use types::{ColumnType, Value};
+use values::error::{SqlResult, unknown};
 use values::mysql_type::{MysqlType, NOT_FIXED};
 
 use super::call_types::{arrow, of_arrow};
+use super::literal;
 use super::scalars::{Result, Unbound};
 use super::scope::Scope;
-use super::tree::{AggregateCall, ColumnId, Node, Scalar};
+use super::tree::{AggregateCall, ColumnId, Comparison, Node, Scalar};
+
+/// The aggregate that takes any value: of the first row that comes.
+const ANY: &str = "first_value";
 
 /// Aggregates that are bound, by the names that `rewrite` gives them.
-const AGGREGATES: [&str; 13] = [
+const AGGREGATES: [&str; 14] = [
+    "array_agg",
     "bit_and",
     "bit_or",
     "bit_xor",
@@ -103,25 +108,71 @@ impl Groups {
     }
 
     /// An expression over the groups' columns: what is grouped by, aggregates, and columns that these determine, by
-    /// which it is grouped, too.
+    /// which it is grouped, too. Of other columns it takes any value of the group where `any` says so.
     pub fn over(
         &mut self,
         scalar: Scalar,
         scope: &Scope,
-        next: &mut impl FnMut() -> ColumnId,
+        any: &dyn Fn(&Scalar) -> bool,
+        next: &mut dyn FnMut() -> ColumnId,
     ) -> Result<Scalar> {
         if let Some((id, key)) = self.keys.iter().find(|(_, key)| *key == scalar) {
             return Ok(Scalar { node: Node::Column(*id), ty: key.ty });
         }
         if let Node::Column(id) = scalar.node {
             if !scope.is_determined(id, |key| self.is_key(key)) {
-                return Err(Unbound::NotYet);
+                if !any(&scalar) || scalar.ty.column == Some(ColumnType::Json) {
+                    return Err(Unbound::NotYet);
+                }
+                let (function, ty) = (ANY.to_owned(), scalar.ty);
+                let call = AggregateCall {
+                    function,
+                    args: vec![scalar],
+                    distinct: false,
+                    order: Vec::new(),
+                };
+                let id = self.add(call, next);
+                return Ok(Scalar { node: Node::Aggregate(id), ty });
             }
             let (of_group, ty) = (next(), scalar.ty);
             self.keys.push((of_group, scalar));
             return Ok(Scalar { node: Node::Column(of_group), ty });
         }
-        scalar.try_map(&mut |part| self.over(part, scope, next))
+        let Scalar { node, ty } = scalar.try_map(&mut |part| self.over(part, scope, any, next))?;
+        // Queries within read columns of the groups, too.
+        let node = node.try_map_queries(&mut |id| match scope.value(id) {
+            None => Ok(id),
+            Some(column) => match self.over(column, scope, any, next)?.node {
+                Node::Column(of_group) | Node::Aggregate(of_group) => Ok(of_group),
+                _ => Err(Unbound::NotYet),
+            },
+        })?;
+        Ok(Scalar { node, ty })
+    }
+
+    /// A HAVING of all rows in one group as a condition on that group, whatever it asks: plans would make one of the rows
+    /// of what reads no column, and the group would be there without them.
+    pub fn of_all_rows(
+        &mut self,
+        having: Scalar,
+        next: impl FnOnce() -> ColumnId,
+    ) -> SqlResult<Scalar> {
+        if !self.keys.is_empty() || having.has_aggregates() {
+            return Ok(having);
+        }
+        let (name, args) = ("count", vec![literal::of(Value::Int(1))]);
+        let function = aggregate(name).ok_or_else(|| unknown("there is no aggregate of rows"))?;
+        let ty = type_of(name, &function, &args)?;
+        let id = self.add(
+            AggregateCall { function: name.to_owned(), args, distinct: false, order: Vec::new() },
+            next,
+        );
+        let left = Box::new(Scalar { node: Node::Aggregate(id), ty });
+        let right = Box::new(literal::of(Value::Int(0)));
+        let always = Node::Compare { comparison: Comparison::GreaterOrEqual, left, right };
+        let always = Scalar { node: always, ty: MysqlType::of_truth() };
+        let ty = having.ty;
+        Ok(Scalar { node: Node::Case { branches: vec![(always, having)], otherwise: None }, ty })
     }
 
     fn is_key(&self, column: ColumnId) -> bool {

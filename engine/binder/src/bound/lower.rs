@@ -6,22 +6,29 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::common::{Column, DFSchema, JoinType, TableReference};
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::{
+    Column, DFSchema, ExprSchema, JoinType, ScalarValue, Spans, TableReference,
+};
 use datafusion::datasource::provider_as_source;
-use datafusion::logical_expr::expr::{AggregateFunction, InList, Like, ScalarFunction, Sort};
-use datafusion::logical_expr::logical_plan::Aggregate;
+use datafusion::logical_expr::expr::{
+    AggregateFunction, Exists, InList, InSubquery, Like, ScalarFunction, Sort, WindowFunction,
+};
+use datafusion::logical_expr::logical_plan::{Aggregate, Subquery};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Case, Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{
+    Case, Expr, LogicalPlan, LogicalPlanBuilder, WindowFrame, WindowFrameBound, WindowFrameUnits,
+};
 use sqlparser::ast::BinaryOperator;
 use syntax::names::TableName;
 use values::error::{SqlResult, no_table, unknown};
 
 use super::call_types::arrow;
 use super::tree::{
-    AggregateCall, BoundQuery, ColumnId, Comparison, Connective, JoinKind, Node, Relation, Scalar,
-    Scan, SetOperation, SortKey,
+    AggregateCall, Bound, BoundQuery, ColumnId, Comparison, Connective, Distance, Frame, JoinKind,
+    Node, Relation, Scalar, Scan, SetOperation, SortKey, WindowCall,
 };
-use super::{groups, literal};
+use super::{groups, literal, windows};
 use crate::ResolvedTable;
 use crate::rewrite::{BOTH, EITHER};
 use crate::typing::MysqlOperators;
@@ -64,8 +71,8 @@ struct Lowering<'a> {
     operators: &'a MysqlOperators,
     /// What columns of the result are called.
     names: HashMap<ColumnId, String>,
-    /// What the plan calls the columns so far.
-    columns: HashMap<ColumnId, Column>,
+    /// What the plan calls the columns so far, and what they are in it.
+    columns: HashMap<ColumnId, (Column, FieldRef)>,
 }
 
 impl Lowering<'_> {
@@ -113,15 +120,19 @@ impl Lowering<'_> {
                         LogicalPlanBuilder::except(plan.build()?, right, *all)?
                     }
                 };
-                self.columns.extend(columns.iter().copied().zip(plan.schema().columns()));
+                self.place(columns.iter().copied(), &plan);
                 plan
             }
             Relation::Derived { query, alias } => {
                 let plan = self.query(query)?;
                 let plan = LogicalPlanBuilder::from(plan).alias(alias.as_str())?.build()?;
                 let ids = query.output.iter().map(|column| column.id);
-                self.columns.extend(ids.zip(plan.schema().columns()));
+                self.place(ids, &plan);
                 plan
+            }
+            Relation::Windows { input, calls } => {
+                let input = self.relation(input)?;
+                self.windows(input, calls)?
             }
             Relation::Map { input, columns } => {
                 let input = self.relation(input)?;
@@ -155,9 +166,16 @@ impl Lowering<'_> {
             plan = plan.alias(alias.as_str())?;
         }
         let plan = plan.build()?;
-        let named = columns.iter().map(|(_, id)| *id).zip(plan.schema().columns());
-        self.columns.extend(named);
+        self.place(columns.iter().map(|(_, id)| *id), &plan);
         Ok(plan)
+    }
+
+    /// Where columns are: the first ones of a plan.
+    fn place(&mut self, ids: impl Iterator<Item = ColumnId>, plan: &LogicalPlan) {
+        let columns = plan.schema().iter();
+        let columns =
+            columns.map(|(qualifier, field)| (Column::from((qualifier, field)), Arc::clone(field)));
+        self.columns.extend(ids.zip(columns));
     }
 
     fn join(
@@ -193,16 +211,17 @@ impl Lowering<'_> {
         let computed = computed.collect::<SqlResult<Vec<_>>>()?;
         let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(input), by, computed)?);
         let ids = keys.iter().map(|(id, _)| *id).chain(aggregates.iter().map(|(id, _)| *id));
-        self.columns.extend(ids.zip(plan.schema().columns()));
+        self.place(ids, &plan);
         Ok(plan)
     }
 
     fn aggregate(&self, call: &AggregateCall, schema: &DFSchema) -> SqlResult<Expr> {
-        let AggregateCall { function: name, args, distinct } = call;
+        let AggregateCall { function: name, args, distinct, order } = call;
         let function = groups::aggregate(name)
             .ok_or_else(|| unknown(format!("aggregate {name} is not registered")))?;
         let args = args.iter().map(|arg| self.scalar(arg, schema)).collect::<SqlResult<_>>()?;
-        let call = AggregateFunction::new_udf(function, args, *distinct, None, Vec::new(), None);
+        let order = self.ordered(order, schema)?;
+        let call = AggregateFunction::new_udf(function, args, *distinct, None, order, None);
         Ok(Expr::AggregateFunction(call))
     }
 
@@ -220,7 +239,7 @@ impl Lowering<'_> {
             exprs.push(self.scalar(scalar, input.schema())?.alias(&name));
         }
         let plan = LogicalPlanBuilder::from(input).project(exprs)?.build()?;
-        self.columns.extend(columns.iter().map(|(id, _)| *id).zip(plan.schema().columns()));
+        self.place(columns.iter().map(|(id, _)| *id), &plan);
         Ok(plan)
     }
 
@@ -231,7 +250,58 @@ impl Lowering<'_> {
 
     fn column(&self, id: ColumnId) -> SqlResult<Column> {
         let missing = || unknown(format!("column {} of the query has no place in its plan", id.0));
-        self.columns.get(&id).cloned().ok_or_else(missing)
+        self.columns.get(&id).map(|(column, _)| column.clone()).ok_or_else(missing)
+    }
+
+    /// A query within an expression over what is known of columns here.
+    fn subquery(&self, query: &BoundQuery) -> SqlResult<Subquery> {
+        let (names, columns) = (HashMap::new(), self.columns.clone());
+        let mut within =
+            Lowering { tables: self.tables, operators: self.operators, names, columns };
+        let subquery = Arc::new(within.query(query)?);
+        let outer_ref_columns = subquery.all_out_ref_exprs();
+        Ok(Subquery { subquery, outer_ref_columns, spans: Spans::new() })
+    }
+
+    fn windows(
+        &mut self,
+        input: LogicalPlan,
+        calls: &[(ColumnId, WindowCall)],
+    ) -> SqlResult<LogicalPlan> {
+        let schema = input.schema().clone();
+        let exprs = calls.iter().map(|(_, call)| self.window(call, &schema));
+        let exprs = exprs.collect::<SqlResult<Vec<_>>>()?;
+        let plan = LogicalPlanBuilder::window_plan(input, exprs.clone())?;
+        for ((id, _), expr) in calls.iter().zip(&exprs) {
+            let column = Column::new_unqualified(expr.schema_name().to_string());
+            let field = Arc::clone(plan.schema().field_from_column(&column)?);
+            self.columns.insert(*id, (column, field));
+        }
+        Ok(plan)
+    }
+
+    /// What rows are sorted by within windows and aggregates.
+    fn ordered(&self, order: &[(Scalar, bool)], schema: &DFSchema) -> SqlResult<Vec<Sort>> {
+        let by = |(by, descending): &(Scalar, bool)| {
+            Ok(Sort::new(self.scalar(by, schema)?, !descending, !descending))
+        };
+        order.iter().map(by).collect()
+    }
+
+    fn window(&self, call: &WindowCall, schema: &DFSchema) -> SqlResult<Expr> {
+        let function = windows::function(&call.function)
+            .ok_or_else(|| unknown(format!("function {} is not registered", call.function)))?;
+        let all = |scalars: &[Scalar]| {
+            scalars.iter().map(|scalar| self.scalar(scalar, schema)).collect::<SqlResult<Vec<_>>>()
+        };
+        let mut order = self.ordered(&call.order, schema)?;
+        let frame = frame_of(&call.frame)?;
+        frame.regularize_order_bys(&mut order)?;
+        let mut window = WindowFunction::new(function, all(&call.args)?);
+        window.params.partition_by = all(&call.partition)?;
+        window.params.order_by = order;
+        window.params.window_frame = frame;
+        Ok(Expr::from(window))
     }
 
     fn boxed(&self, scalar: &Scalar, schema: &DFSchema) -> SqlResult<Box<Expr>> {
@@ -240,7 +310,22 @@ impl Lowering<'_> {
 
     fn scalar(&self, scalar: &Scalar, schema: &DFSchema) -> SqlResult<Expr> {
         Ok(match &scalar.node {
-            Node::Column(id) | Node::Aggregate(id) => Expr::Column(self.column(*id)?),
+            Node::Column(id) | Node::Aggregate(id) | Node::Window(id) => {
+                Expr::Column(self.column(*id)?)
+            }
+            Node::Outer(id) => {
+                let missing = || unknown(format!("column {} is of no query around", id.0));
+                let (column, field) = self.columns.get(id).cloned().ok_or_else(missing)?;
+                Expr::OuterReferenceColumn(field, column)
+            }
+            Node::Query(query) => Expr::ScalarSubquery(self.subquery(query)?),
+            Node::Exists { query, negated } => {
+                Expr::Exists(Exists { subquery: self.subquery(query)?, negated: *negated })
+            }
+            Node::InQuery { value, query, negated } => {
+                let (expr, subquery) = (self.boxed(value, schema)?, self.subquery(query)?);
+                Expr::InSubquery(InSubquery { expr, subquery, negated: *negated })
+            }
             Node::Literal(value) => literal::expr(value),
             Node::Call { function, args } => {
                 let args = args.iter().map(|arg| self.scalar(arg, schema));
@@ -285,14 +370,23 @@ impl Lowering<'_> {
                 Expr::Like(Like::new(*negated, text, pattern, None, false))
             }
             Node::Case { branches, otherwise } => {
-                let branch = |(when, then): &(Scalar, Scalar)| {
-                    Ok((self.boxed(when, schema)?, self.boxed(then, schema)?))
-                };
-                let branches = branches.iter().map(branch).collect::<SqlResult<_>>()?;
-                let otherwise = otherwise.as_ref().map(|last| self.boxed(last, schema));
-                Expr::Case(Case::new(None, branches, otherwise.transpose()?))
+                self.case(branches, otherwise.as_deref(), schema)?
             }
         })
+    }
+
+    fn case(
+        &self,
+        branches: &[(Scalar, Scalar)],
+        otherwise: Option<&Scalar>,
+        schema: &DFSchema,
+    ) -> SqlResult<Expr> {
+        let branch = |(when, then): &(Scalar, Scalar)| {
+            Ok((self.boxed(when, schema)?, self.boxed(then, schema)?))
+        };
+        let branches = branches.iter().map(branch).collect::<SqlResult<_>>()?;
+        let otherwise = otherwise.map(|last| self.boxed(last, schema)).transpose()?;
+        Ok(Expr::Case(Case::new(None, branches, otherwise)))
     }
 
     /// An operator of truth values, or one that gives such.
@@ -308,6 +402,27 @@ impl Lowering<'_> {
             PlannerResult::Original(raw) => Err(unknown(format!("operator {} is none", raw.op))),
         }
     }
+}
+
+fn frame_of(frame: &Frame) -> SqlResult<WindowFrame> {
+    let units = if frame.rows { WindowFrameUnits::Rows } else { WindowFrameUnits::Range };
+    let distance = |distance: &Option<Distance>| match distance {
+        None => Ok(ScalarValue::UInt64(None)),
+        Some(Distance::Number(n)) if frame.rows => {
+            ScalarValue::try_from_string(n.clone(), &DataType::UInt64)
+        }
+        Some(Distance::Number(text) | Distance::Interval(text)) => {
+            Ok(ScalarValue::Utf8(Some(text.clone())))
+        }
+    };
+    let bound = |bound: &Bound| -> SqlResult<WindowFrameBound> {
+        Ok(match bound {
+            Bound::Preceding(by) => WindowFrameBound::Preceding(distance(by)?),
+            Bound::CurrentRow => WindowFrameBound::CurrentRow,
+            Bound::Following(by) => WindowFrameBound::Following(distance(by)?),
+        })
+    };
+    Ok(WindowFrame::new_bounds(units, bound(&frame.start)?, bound(&frame.end)?))
 }
 
 fn operator_of(comparison: Comparison) -> BinaryOperator {

@@ -3,22 +3,22 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::ops::ControlFlow;
+use std::rc::Rc;
 
 use sqlparser::ast::{
     Distinct, Expr, GroupByExpr, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, Select,
     SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Value as SqlValue, ValueWithSpan,
-    Visitor,
 };
 use syntax::names::{TableName, expression_name, parts};
-use syntax::walk::walk;
 use types::{ColumnType, Value};
 use values::error::{SqlResult, ambiguous_column, no_column};
 
 use super::groups::Groups;
 use super::scalars::{Result, Scalars, Unbound};
 use super::scope::{Clause, Scope, ScopeColumn};
+use super::subqueries;
 use super::tree::{BoundQuery, ColumnId, Node, OutputColumn, Relation, Scalar, SortKey};
+use super::windows::{self, Windows};
 use crate::rewrite;
 use crate::{QueryContext, ResolvedTable, scopes};
 
@@ -34,8 +34,9 @@ pub fn bind(
     tables: &HashMap<TableName, ResolvedTable>,
     hidden: bool,
 ) -> SqlResult<Option<BoundQuery>> {
-    let (scope, named) = (Scope::default(), Vec::new());
-    let mut binder = Binder { context, tables, hidden, columns: Cell::new(0), scope, named };
+    let (scope, named, outer) = (Scope::default(), Vec::new(), Vec::new());
+    let columns = Cell::new(0);
+    let mut binder = Binder { context, tables, hidden, columns: &columns, scope, named, outer };
     match binder.query(query) {
         Ok(bound) => Ok(Some(bound)),
         Err(Unbound::NotYet) => Ok(None),
@@ -67,16 +68,47 @@ pub(super) struct Binder<'a> {
     pub(super) context: &'a QueryContext,
     pub(super) tables: &'a HashMap<TableName, ResolvedTable>,
     pub(super) hidden: bool,
-    /// Columns so far.
-    columns: Cell<u32>,
+    /// Columns so far, of all queries of the statement.
+    columns: &'a Cell<u32>,
     /// The tables of the FROM that is bound.
     pub(super) scope: Scope,
     /// The queries of WITH, the innermost last.
     pub(super) named: Vec<Named<'a>>,
+    /// What names may mean of the queries around, the innermost last.
+    pub(super) outer: Vec<Rc<Frame>>,
+}
+
+/// What names within a query may mean of one around it.
+pub(super) struct Frame {
+    /// Its tables.
+    pub(super) scope: Scope,
+    /// Items of its select list, by their names in lower case.
+    pub(super) named: Vec<(String, Scalar)>,
+}
+
+/// An expression in its plain form, and the queries that stood in it.
+pub(super) struct Plain {
+    pub(super) expr: Expr,
+    queries: Vec<Query>,
+}
+
+impl Plain {
+    pub(super) fn map(self, form: impl FnOnce(Expr) -> Expr) -> Plain {
+        Plain { expr: form(self.expr), ..self }
+    }
+}
+
+impl Binder<'_> {
+    /// A binder of queries that see these around them.
+    pub(super) fn within(&self, outer: Vec<Rc<Frame>>) -> Binder<'_> {
+        let Binder { context, tables, hidden, columns, .. } = *self;
+        let (scope, named) = (Scope::default(), self.named.clone());
+        Binder { context, tables, hidden, columns, scope, named, outer }
+    }
 }
 
 impl<'a> Binder<'a> {
-    /// Binds a query that sees no column around it.
+    /// Binds a query that sees no column of the FROM that it stands in.
     pub(super) fn query(&mut self, query: &'a Query) -> Result<BoundQuery> {
         if !is_plain(query) {
             return Err(Unbound::NotYet);
@@ -84,7 +116,7 @@ impl<'a> Binder<'a> {
         let (around, named) = (std::mem::take(&mut self.scope), self.named.len());
         let bound = self.with(query).and_then(|()| match &*query.body {
             SetExpr::Select(select) => self.select(select, &Tail::of(query)),
-            SetExpr::SetOperation { .. } => self.set_query(query),
+            SetExpr::SetOperation { .. } | SetExpr::Query(_) => self.set_query(query),
             _ => Err(Unbound::NotYet),
         });
         self.scope = around;
@@ -119,49 +151,83 @@ impl<'a> Binder<'a> {
         scopes::unique(select, &self.context.database)?;
         let mut relation = self.from(select)?;
         if let Some(condition) = &select.selection {
-            let condition = rewrite::truth(self.plain(condition)?);
-            let condition = self.scalars(Clause::Where, &[], None).bind(&condition)?;
+            let plain = self.plain(condition)?.map(rewrite::truth);
+            let condition = self.scalars(Clause::Where, &plain).bind(&plain.expr)?;
+            let condition = self.condition(condition)?;
             relation = Relation::Filter { input: Box::new(relation), condition };
         }
-        let groups = RefCell::default();
-        let mut items = self.select_list(select, &groups)?;
+        let computed = Computed::default();
+        let items = self.select_list(select, &computed)?;
         let named: Vec<(String, Scalar)> =
             items.iter().map(|item| (item.name.to_lowercase(), item.scalar.clone())).collect();
         let keys = self.group_by(select, &items, &named)?;
         let having = match &select.having {
             Some(having) => {
-                let having = rewrite::truth(self.plain(having)?);
-                Some(self.scalars(Clause::Having, &named, Some(&groups)).bind(&having)?)
+                let plain = self.plain(having)?.map(rewrite::truth);
+                let scalars = self.scalars(Clause::Having, &plain);
+                let scalars = Scalars { named: &named, groups: Some(&computed.groups), ..scalars };
+                Some(self.condition(scalars.bind(&plain.expr)?)?)
             }
             None => None,
         };
-        let mut by = self.order_by(tail, &items, &named, &groups)?;
-        let mut groups = groups.into_inner();
-        let grouped = !keys.is_empty() || !groups.aggregates.is_empty();
-        if grouped {
-            self.check_groups(tail, select, &keys)?;
-            groups.keys = keys;
-            let mut over = |scalar| groups.over(scalar, &self.scope, &mut || self.next());
-            for item in &mut items {
-                item.scalar = over(item.scalar.clone())?;
-            }
-            for key in &mut by {
-                if let OrderedBy::Computed(scalar) = &mut key.by {
-                    *scalar = over(scalar.clone())?;
+        let by = self.order_by(tail, &items, &named, &computed)?;
+        let grouped = !keys.is_empty() || !computed.groups.borrow().aggregates.is_empty();
+        let (relation, items, by) = match grouped {
+            true => self.grouped(relation, (keys, computed), items, having, by)?,
+            false => {
+                // Without groups it is a condition on the rows.
+                if let Some(condition) = having {
+                    relation = Relation::Filter { input: Box::new(relation), condition };
                 }
+                (windowed(relation, computed.windows.into_inner()), items, by)
             }
-            let having = having.map(over).transpose()?;
-            let Groups { keys, aggregates } = groups;
-            relation = Relation::Group { input: Box::new(relation), keys, aggregates };
-            if let Some(condition) = having {
-                relation = Relation::Filter { input: Box::new(relation), condition };
-            }
-        } else if having.is_some() {
-            return Err(Unbound::NotYet);
-        }
+        };
         let distinct = select.distinct.is_some();
         let (relation, output) = self.shown(relation, items, by, distinct)?;
         Ok(BoundQuery { relation: limited(tail.limit, relation)?, output })
+    }
+
+    /// The groups of rows, and what windows have for them; everything behind is over the groups' columns.
+    fn grouped(
+        &self,
+        input: Relation,
+        (keys, computed): (Vec<(ColumnId, Scalar)>, Computed),
+        mut items: Vec<Item>,
+        having: Option<Scalar>,
+        mut by: Vec<Order>,
+    ) -> Result<(Relation, Vec<Item>, Vec<Order>)> {
+        let mut groups = Groups { keys, ..computed.groups.into_inner() };
+        let having = having.map(|having| groups.of_all_rows(having, || self.next())).transpose()?;
+        // Of columns that are not grouped by, any value of the group is taken where sql_mode allows it; what is one row is
+        // in order by whatever.
+        let any = !self.context.full_groups();
+        let any_order = any || groups.keys.is_empty();
+        let shown: Vec<Scalar> = items.iter().map(|item| item.scalar.clone()).collect();
+        let mut next = || self.next();
+        for item in &mut items {
+            item.scalar = groups.over(item.scalar.clone(), &self.scope, &|_| any, &mut next)?;
+        }
+        for key in &mut by {
+            if let OrderedBy::Computed(scalar) = &mut key.by {
+                *scalar = groups.over(scalar.clone(), &self.scope, &|_| any_order, &mut next)?;
+            }
+        }
+        // HAVING knows the columns of the select list alone.
+        let of_list = |scalar: &Scalar| any && shown.contains(scalar);
+        let having = having.map(|having| groups.over(having, &self.scope, &of_list, &mut next));
+        let having = having.transpose()?;
+        let mut calls = Windows::new();
+        for (id, call) in computed.windows.into_inner() {
+            let call =
+                call.try_map(&mut |part| groups.over(part, &self.scope, &|_| any, &mut next))?;
+            calls.push((id, call));
+        }
+        let Groups { keys, aggregates } = groups;
+        let mut relation = Relation::Group { input: Box::new(input), keys, aggregates };
+        if let Some(condition) = having {
+            relation = Relation::Filter { input: Box::new(relation), condition };
+        }
+        Ok((windowed(relation, calls), items, by))
     }
 
     /// The rows with the columns of the result, sorted.
@@ -220,34 +286,38 @@ impl<'a> Binder<'a> {
     }
 
     /// An expression in its plain form.
-    pub(super) fn plain(&self, expr: &Expr) -> Result<Expr> {
-        match walk(expr, &mut Forms) {
-            Ok(()) => Ok(rewrite::rewrite_expr(expr.clone(), self.context)?),
-            Err(()) => Err(Unbound::NotYet),
-        }
+    pub(super) fn plain(&self, expr: &Expr) -> Result<Plain> {
+        let mut expr = expr.clone();
+        let queries = subqueries::taken_out(&mut expr)?;
+        let expr = rewrite::rewrite_expr(expr, self.context, self.tables)?;
+        Ok(Plain { expr, queries })
     }
 
-    pub(super) fn scalars<'b>(
-        &'b self,
-        clause: Clause,
-        named: &'b [(String, Scalar)],
-        groups: Option<&'b RefCell<Groups>>,
-    ) -> Scalars<'b> {
-        Scalars { scope: &self.scope, named, clause, groups, columns: &self.columns }
+    /// What binds an expression of a clause that has no name besides columns, no aggregate and no window.
+    pub(super) fn scalars<'b>(&'b self, clause: Clause, plain: &'b Plain) -> Scalars<'b, 'a> {
+        let (scope, queries) = (&self.scope, &plain.queries[..]);
+        Scalars { binder: self, scope, named: &[], clause, groups: None, windows: None, queries }
     }
 
-    fn select_list(&self, select: &Select, groups: &RefCell<Groups>) -> Result<Vec<Item>> {
+    fn select_list(&self, select: &Select, computed: &Computed) -> Result<Vec<Item>> {
         let mut items = Vec::with_capacity(select.projection.len());
-        for item in &select.projection {
-            let (expr, name) = match item {
-                SelectItem::UnnamedExpr(expr) => (expr, expression_name(expr)),
-                SelectItem::ExprWithAlias { expr, alias } => (expr, alias.value.clone()),
-                SelectItem::Wildcard(_) => {
+        let written = windows::written_out(select)?;
+        let written = written.as_ref().unwrap_or(select);
+        for (shown, item) in select.projection.iter().zip(&written.projection) {
+            let (expr, name) = match (item, shown) {
+                (SelectItem::UnnamedExpr(expr), SelectItem::UnnamedExpr(shown)) => {
+                    (expr, expression_name(shown))
+                }
+                (SelectItem::ExprWithAlias { expr, alias }, _) => (expr, alias.value.clone()),
+                (SelectItem::Wildcard(_), _) => {
                     items.extend(self.wildcard(&[])?);
                     continue;
                 }
-                SelectItem::QualifiedWildcard(
-                    SelectItemQualifiedWildcardKind::ObjectName(name),
+                (
+                    SelectItem::QualifiedWildcard(
+                        SelectItemQualifiedWildcardKind::ObjectName(name),
+                        _,
+                    ),
                     _,
                 ) => {
                     items.extend(self.wildcard(&parts(name))?);
@@ -257,12 +327,13 @@ impl<'a> Binder<'a> {
             };
             let column = match expr {
                 Expr::Identifier(_) | Expr::CompoundIdentifier(_) => {
-                    Some(self.scope.column(&path(expr), Clause::FieldList)?.clone())
+                    self.scope.column(&path(expr), Clause::FieldList).ok().cloned()
                 }
                 _ => None,
             };
             let plain = self.plain(expr)?;
-            let scalar = self.scalars(Clause::FieldList, &[], Some(groups)).bind(&plain)?;
+            let scalars = computed.of(self.scalars(Clause::FieldList, &plain));
+            let scalar = self.values(scalars.bind(&plain.expr)?, true)?;
             items.push(Item { name, scalar, column });
         }
         Ok(items)
@@ -276,7 +347,7 @@ impl<'a> Binder<'a> {
         };
         let item = |column: &ScopeColumn| Item {
             name: column.name.clone(),
-            scalar: Scalar { node: Node::Column(column.id), ty: column.ty },
+            scalar: column.value(),
             column: Some(column.clone()),
         };
         Ok(columns.into_iter().map(item).collect())
@@ -296,7 +367,11 @@ impl<'a> Binder<'a> {
         for expr in exprs {
             let key = match place(expr) {
                 Some(at) => items.get(at).ok_or(Unbound::NotYet)?.scalar.clone(),
-                None => self.scalars(Clause::GroupBy, named, None).bind(&self.plain(expr)?)?,
+                None => {
+                    let plain = self.plain(expr)?;
+                    let scalars = Scalars { named, ..self.scalars(Clause::GroupBy, &plain) };
+                    self.values(scalars.bind(&plain.expr)?, true)?
+                }
             };
             // A literal is no key, documents are no keys, and an alias of an aggregate is an error.
             let json = key.ty.column == Some(ColumnType::Json);
@@ -310,25 +385,12 @@ impl<'a> Binder<'a> {
         Ok(keys)
     }
 
-    /// Leaves to the rest of the planner what MySQL may allow of groups beyond the standard.
-    fn check_groups(
-        &self,
-        tail: &Tail,
-        select: &Select,
-        keys: &[(ColumnId, Scalar)],
-    ) -> Result<()> {
-        let beyond = !self.context.full_groups()
-            || select.distinct.is_some()
-            || (keys.is_empty() && tail.order_by.is_some());
-        if beyond { Err(Unbound::NotYet) } else { Ok(()) }
-    }
-
     fn order_by(
         &self,
         tail: &Tail,
         items: &[Item],
         named: &[(String, Scalar)],
-        groups: &RefCell<Groups>,
+        computed: &Computed,
     ) -> Result<Vec<Order>> {
         let shown: Vec<(&str, &Scalar)> =
             items.iter().map(|item| (item.name.as_str(), &item.scalar)).collect();
@@ -340,13 +402,35 @@ impl<'a> Binder<'a> {
                 Some(at) => OrderedBy::Shown(at),
                 None => {
                     let plain = self.plain(&by.expr)?;
-                    let scalars = self.scalars(Clause::OrderBy, named, Some(groups));
-                    OrderedBy::Computed(scalars.bind(&plain)?)
+                    let scalars = computed.of(self.scalars(Clause::OrderBy, &plain));
+                    let scalars = Scalars { named, ..scalars };
+                    OrderedBy::Computed(self.values(scalars.bind(&plain.expr)?, true)?)
                 }
             };
             keys.push(Order { by, descending });
         }
         Ok(keys)
+    }
+}
+
+/// What expressions of a query compute over several rows.
+#[derive(Default)]
+struct Computed {
+    groups: RefCell<Groups>,
+    windows: RefCell<Windows>,
+}
+
+impl Computed {
+    /// Expressions that may have aggregates and windows.
+    fn of<'b, 'a>(&'b self, scalars: Scalars<'b, 'a>) -> Scalars<'b, 'a> {
+        Scalars { groups: Some(&self.groups), windows: Some(&self.windows), ..scalars }
+    }
+}
+
+fn windowed(input: Relation, calls: Windows) -> Relation {
+    match calls.is_empty() {
+        true => input,
+        false => Relation::Windows { input: Box::new(input), calls },
     }
 }
 
@@ -397,11 +481,10 @@ fn check_forms(select: &Select) -> Result<()> {
     let plain_groups = matches!(&select.group_by, GroupByExpr::Expressions(_, modifiers)
         if modifiers.is_empty());
     let plain = matches!(select.distinct, None | Some(Distinct::Distinct))
-        && select.select_modifiers.is_none()
+        && select.select_modifiers.as_ref().is_none_or(|some| !some.sql_calc_found_rows)
         && select.top.is_none()
         && select.exclude.is_none()
         && select.into.is_none()
-        && select.named_window.is_empty()
         && select.qualify.is_none()
         && select.lateral_views.is_empty()
         && select.prewhere.is_none()
@@ -410,24 +493,6 @@ fn check_forms(select: &Select) -> Result<()> {
     match plain && plain_groups && tables <= rewrite::MOST_TABLES {
         true => Ok(()),
         false => Err(Unbound::NotYet),
-    }
-}
-
-/// Looks for subqueries and windows, of which no expression that is bound has any.
-struct Forms;
-
-impl Visitor for Forms {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-        ControlFlow::Break(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::Function(function) if function.over.is_some() => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        }
     }
 }
 

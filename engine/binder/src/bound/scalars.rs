@@ -3,14 +3,16 @@
 //! It reads expressions that `rewrite` has brought into their plain forms. What is not bound yet is said to be so, and
 //! never guessed at.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use datafusion::logical_expr::AggregateUDF;
 use functions::random;
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, UnaryOperator, Value as SqlValue, ValueWithSpan,
+    FunctionArgumentClause, FunctionArgumentList, FunctionArguments, OrderByExpr, Query,
+    UnaryOperator, Value as SqlValue, ValueWithSpan,
 };
 use syntax::names::parts;
 use types::{ColumnType, Value};
@@ -18,11 +20,16 @@ use values::error::SqlError;
 use values::mysql_type::MysqlType;
 
 use super::groups::{self, Groups};
+use super::query::{Binder, Frame};
 use super::scope::{Clause, Scope, ScopeColumn};
-use super::tree::{AggregateCall, ColumnId, Comparison, Connective, Node, Scalar};
+use super::tree::{AggregateCall, Comparison, Connective, Node, Scalar};
+use super::windows::Windows;
 use super::{arguments, call_types, literal};
+use crate::columns::TEXT_LENGTH;
 use crate::rewrite::{BOTH, EITHER};
 
+/// The function that makes one text of a list of values.
+const JOIN: &str = "isobar_join";
 /// Error of a name that no column has.
 const NO_COLUMN: u16 = 1054;
 
@@ -44,20 +51,25 @@ impl From<SqlError> for Unbound {
 pub type Result<T> = std::result::Result<T, Unbound>;
 
 /// Binds the expressions of one clause.
-pub struct Scalars<'a> {
+#[derive(Clone, Copy)]
+pub struct Scalars<'b, 'a> {
+    /// The query that they are of.
+    pub binder: &'b Binder<'a>,
     /// The columns that names may mean.
-    pub scope: &'a Scope,
+    pub scope: &'b Scope,
     /// What names may mean besides: items of the select list, by their names in lower case.
-    pub named: &'a [(String, Scalar)],
+    pub named: &'b [(String, Scalar)],
     /// Where the expressions stand.
     pub clause: Clause,
     /// Where aggregates are collected; `None` where there may be none.
-    pub groups: Option<&'a RefCell<Groups>>,
-    /// Columns of the query so far.
-    pub columns: &'a Cell<u32>,
+    pub groups: Option<&'b RefCell<Groups>>,
+    /// Where window functions are collected; `None` where there may be none.
+    pub windows: Option<&'b RefCell<Windows>>,
+    /// The queries that stood in the expressions.
+    pub queries: &'b [Query],
 }
 
-impl Scalars<'_> {
+impl Scalars<'_, '_> {
     /// Binds an expression in its plain form.
     ///
     /// # Errors
@@ -106,6 +118,17 @@ impl Scalars<'_> {
                 self.case(conditions, else_result.as_deref())?
             }
             Expr::Function(function) => self.call(function)?,
+            Expr::Subquery(place) => self.query(place)?,
+            Expr::Exists { subquery, negated } => self.exists(subquery, *negated)?,
+            Expr::InSubquery { expr, subquery, negated } => {
+                self.in_query(self.bind(expr)?, subquery, *negated)?
+            }
+            Expr::AnyOp { left, compare_op, right, .. } => {
+                self.quantified(self.bind(left)?, compare_op, right, false)?
+            }
+            Expr::AllOp { left, compare_op, right } => {
+                self.quantified(self.bind(left)?, compare_op, right, true)?
+            }
             _ => return Err(Unbound::NotYet),
         })
     }
@@ -115,11 +138,9 @@ impl Scalars<'_> {
     }
 
     fn column(&self, path: &[String]) -> Result<Scalar> {
-        let of_column =
-            |column: &ScopeColumn| Scalar { node: Node::Column(column.id), ty: column.ty };
-        let column = self.scope.column(path, self.clause).map(of_column);
+        let column = self.scope.column(path, self.clause).map(ScopeColumn::value);
         let item = match path {
-            [name] => self.item(&name.to_lowercase())?,
+            [name] => item_of(self.named, &name.to_lowercase())?,
             _ => None,
         };
         match (column, item) {
@@ -129,18 +150,29 @@ impl Scalars<'_> {
             }
             (Ok(column), _) => Ok(column),
             (Err(error), Some(item)) if error.code == NO_COLUMN => Ok(item.clone()),
+            (Err(error), None) if error.code == NO_COLUMN => match self.outer(path)? {
+                Some(outer) => Ok(outer),
+                None => Err(error.into()),
+            },
             (Err(error), _) => Err(error.into()),
         }
     }
 
-    /// The item of the select list that a name means.
-    fn item(&self, name: &str) -> Result<Option<&Scalar>> {
-        let mut items = self.named.iter().filter(|(known, _)| known == name);
-        let Some((_, item)) = items.next() else { return Ok(None) };
-        match items.all(|(_, other)| other == item) {
-            true => Ok(Some(item)),
-            false => Err(Unbound::NotYet),
+    /// What a name means of the queries around, the nearest first.
+    fn outer(&self, path: &[String]) -> Result<Option<Scalar>> {
+        for Frame { scope, named } in self.binder.outer.iter().rev().map(Rc::as_ref) {
+            match scope.column(path, self.clause) {
+                Ok(column) => return Ok(Some(column.value().seen_within())),
+                Err(error) if error.code == NO_COLUMN => {}
+                Err(error) => return Err(error.into()),
+            }
+            if let [name] = path
+                && let Some(item) = item_of(named, &name.to_lowercase())?
+            {
+                return Ok(Some(item.clone().seen_within()));
+            }
         }
+        Ok(None)
     }
 
     fn is_truth(&self, value: &Expr, is: bool, negated: bool) -> Result<Scalar> {
@@ -192,18 +224,25 @@ impl Scalars<'_> {
         let Function { args: FunctionArguments::List(list), .. } = function else {
             return Err(Unbound::NotYet);
         };
-        let plain = function.over.is_none()
-            && function.filter.is_none()
+        let plain = function.filter.is_none()
             && function.within_group.is_empty()
-            && function.null_treatment.is_none()
-            && list.clauses.is_empty();
+            && function.null_treatment.is_none();
         let [name] = &parts(&function.name)[..] else { return Err(Unbound::NotYet) };
         // Each of its calls is a function of its own.
         if !plain || name == random::SEEDED {
             return Err(Unbound::NotYet);
         }
+        if !list.clauses.is_empty() {
+            return Err(Unbound::NotYet);
+        }
+        if name == JOIN {
+            return self.joined_list(list);
+        }
+        if let Some(over) = &function.over {
+            return self.window(name, over, list);
+        }
         if let Some(aggregate) = groups::aggregate(name) {
-            return self.aggregate(name, &aggregate, list);
+            return self.aggregate(name, &aggregate, list, &[]);
         }
         let args = self.args(list)?;
         if functions::named(name).is_none() || list.duplicate_treatment.is_some() {
@@ -218,13 +257,51 @@ impl Scalars<'_> {
     }
 }
 
-impl Scalars<'_> {
-    fn args(&self, list: &FunctionArgumentList) -> Result<Vec<Scalar>> {
+impl Scalars<'_, '_> {
+    pub(super) fn args(&self, list: &FunctionArgumentList) -> Result<Vec<Scalar>> {
         let arg = |arg: &FunctionArg| match arg {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => self.bind(expr),
             _ => Err(Unbound::NotYet),
         };
         list.args.iter().map(arg).collect()
+    }
+
+    /// A list of a group's values in an order, as one text.
+    fn joined_list(&self, list: &FunctionArgumentList) -> Result<Scalar> {
+        let [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(collected))), rest @ ..] =
+            &list.args[..]
+        else {
+            return Err(Unbound::NotYet);
+        };
+        let FunctionArguments::List(values) = &collected.args else { return Err(Unbound::NotYet) };
+        let name = parts(&collected.name).pop().unwrap_or_default();
+        let function = groups::aggregate(&name).ok_or(Unbound::NotYet)?;
+        if collected.over.is_some() {
+            return Err(Unbound::NotYet);
+        }
+        let within = Scalars { groups: None, windows: None, named: &[], ..*self };
+        let mut order = Vec::new();
+        for clause in &values.clauses {
+            let FunctionArgumentClause::OrderBy(by) = clause else { return Err(Unbound::NotYet) };
+            for by in by {
+                order.push(within.ordered(by)?);
+            }
+        }
+        let list =
+            FunctionArgumentList { args: rest.to_vec(), clauses: Vec::new(), ..list.clone() };
+        let mut args = vec![self.aggregate(&name, &function, values, &order)?];
+        args.extend(self.args(&list)?);
+        let node = Node::Call { function: JOIN.to_owned(), args };
+        let ty = MysqlType::of_column(ColumnType::Varchar(TEXT_LENGTH));
+        Ok(Scalar { node, ty })
+    }
+
+    /// One of the things by which a window or an aggregate takes rows, and whether the greatest comes first.
+    pub(super) fn ordered(&self, by: &OrderByExpr) -> Result<(Scalar, bool)> {
+        if by.options.nulls_first.is_some() || by.with_fill.is_some() {
+            return Err(Unbound::NotYet);
+        }
+        Ok((self.bind(&by.expr)?, by.options.asc == Some(false)))
     }
 
     /// An aggregate, as a column of the groups.
@@ -233,31 +310,52 @@ impl Scalars<'_> {
         name: &str,
         function: &Arc<AggregateUDF>,
         list: &FunctionArgumentList,
+        order: &[(Scalar, bool)],
     ) -> Result<Scalar> {
         let Some(groups) = self.groups else { return Err(Unbound::NotYet) };
         // What an item of the select list is called is no name within one.
-        let within = Scalars { groups: None, named: &[], ..*self };
+        let within = Scalars { groups: None, windows: None, named: &[], ..*self };
         let args = within.args(list)?;
+        // One of columns around this query alone is one of the query around.
+        let reads = |is_such: fn(&Node) -> bool| args.iter().any(|arg| arg.has(&is_such));
+        let is_query = |node: &Node| matches!(node, Node::Query(_) | Node::Exists { .. });
+        let own = |node: &Node| matches!(node, Node::Column(_));
+        if reads(|node| matches!(node, Node::Outer(_))) && !reads(own) && !reads(is_query) {
+            return Err(Unbound::NotYet);
+        }
         let distinct = match list.duplicate_treatment {
             Some(DuplicateTreatment::Distinct) => true,
             Some(DuplicateTreatment::All) | None => false,
         };
         let json = |arg: &Scalar| arg.ty.column == Some(ColumnType::Json);
+        // Of texts that compare without case MIN and MAX are, too, and no type here says so.
+        let caseless = self.binder.tables.keys().any(|name| name.database == "information_schema");
+        if caseless && matches!(name, "min" | "max") {
+            return Err(Unbound::NotYet);
+        }
         if args.is_empty() || args.iter().any(json) {
             return Err(Unbound::NotYet);
         }
         let ty = groups::type_of(name, function, &args)?;
-        let call = AggregateCall { function: name.to_owned(), args, distinct };
-        let next = || {
-            self.columns.set(self.columns.get() + 1);
-            ColumnId(self.columns.get())
-        };
-        let id = groups.borrow_mut().add(call, next);
+        let call =
+            AggregateCall { function: name.to_owned(), args, distinct, order: order.to_vec() };
+        let id = groups.borrow_mut().add(call, || self.binder.next());
         Ok(Scalar { node: Node::Aggregate(id), ty })
     }
 }
 
-fn truth(node: Node) -> Scalar {
+/// The item of a select list that a name means.
+fn item_of<'n>(named: &'n [(String, Scalar)], name: &str) -> Result<Option<&'n Scalar>> {
+    let mut items = named.iter().filter(|(known, _)| known == name);
+    let Some((_, item)) = items.next() else { return Ok(None) };
+    match items.all(|(_, other)| other == item) {
+        true => Ok(Some(item)),
+        false => Err(Unbound::NotYet),
+    }
+}
+
+/// A truth value.
+pub(super) fn truth(node: Node) -> Scalar {
     Scalar { node, ty: MysqlType::of_truth() }
 }
 

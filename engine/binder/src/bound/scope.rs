@@ -8,7 +8,7 @@ use types::Table;
 use values::error::{SqlResult, ambiguous_column, no_column};
 use values::mysql_type::MysqlType;
 
-use super::tree::{ColumnId, Origin, OutputColumn};
+use super::tree::{ColumnId, Node, Origin, OutputColumn, Scalar};
 
 /// Where a name stands, in MySQL's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub enum Clause {
     Having,
     /// ORDER BY.
     OrderBy,
+    /// USING.
+    From,
 }
 
 impl Clause {
@@ -37,6 +39,7 @@ impl Clause {
             Clause::GroupBy => "group statement",
             Clause::Having => "having clause",
             Clause::OrderBy => "order clause",
+            Clause::From => "from clause",
         }
     }
 }
@@ -54,6 +57,13 @@ pub struct ScopeColumn {
     pub ty: MysqlType,
     /// Where it comes from.
     pub origin: Option<Origin>,
+}
+
+impl ScopeColumn {
+    /// The column as an expression.
+    pub fn value(&self) -> Scalar {
+        Scalar { node: Node::Column(self.id), ty: self.ty }
+    }
 }
 
 /// A table in scope.
@@ -88,6 +98,15 @@ impl ScopeTable {
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     tables: Vec<ScopeTable>,
+    /// The columns that names without a table and `*` mean, in order: one of those that USING takes together.
+    plain: Vec<ColumnId>,
+}
+
+/// How far a scope was filled.
+#[derive(Clone, Copy)]
+pub struct Mark {
+    tables: usize,
+    plain: usize,
 }
 
 impl Scope {
@@ -128,6 +147,7 @@ impl Scope {
         };
         let key: Option<Vec<ColumnId>> = table.primary_key.iter().map(column_of).collect();
         let key = key.unwrap_or_default();
+        self.plain.extend(columns.iter().map(|column| column.id));
         self.tables.push(ScopeTable { database, name, columns, key });
         scanned
     }
@@ -145,8 +165,9 @@ impl Scope {
                 origin,
             }
         };
-        let columns = output.iter().map(column).collect();
+        let columns: Vec<ScopeColumn> = output.iter().map(column).collect();
         let name = alias.to_lowercase();
+        self.plain.extend(columns.iter().map(|column| column.id));
         self.tables.push(ScopeTable { database: None, name, columns, key: Vec::new() });
     }
 
@@ -159,14 +180,81 @@ impl Scope {
         })
     }
 
-    /// Tables so far.
-    pub fn len(&self) -> usize {
-        self.tables.len()
+    /// How far it is filled.
+    pub fn mark(&self) -> Mark {
+        Mark { tables: self.tables.len(), plain: self.plain.len() }
     }
 
-    /// The scope of the tables that were added after so many.
-    pub fn from(&self, before: usize) -> Scope {
-        Scope { tables: self.tables.iter().skip(before).cloned().collect() }
+    /// The scope of the tables that were added since.
+    pub fn since(&self, mark: Mark) -> Scope {
+        let tables = self.tables.iter().skip(mark.tables).cloned().collect();
+        Scope { tables, plain: self.plain.iter().skip(mark.plain).copied().collect() }
+    }
+
+    fn between(&self, from: Mark, to: Mark) -> Scope {
+        let mut scope = self.since(from);
+        scope.tables.truncate(to.tables.saturating_sub(from.tables));
+        scope.plain.truncate(to.plain.saturating_sub(from.plain));
+        scope
+    }
+
+    /// A column of its tables as an expression; `None` for any other.
+    pub fn value(&self, id: ColumnId) -> Option<Scalar> {
+        self.by_id(id).map(ScopeColumn::value)
+    }
+
+    /// Takes the columns of these names of two sides of a join together: those added since `left`, and since `right`. Each
+    /// is the left one's, or the right one's with `of_right`; they come first in `*`. Both columns of each come back.
+    ///
+    /// # Errors
+    ///
+    /// 1054 where a side has no column of a name, 1052 where it has several.
+    pub fn take_together(
+        &mut self,
+        names: &[String],
+        (left, right): (Mark, Mark),
+        of_right: bool,
+    ) -> SqlResult<Vec<(ScopeColumn, ScopeColumn)>> {
+        let left_side = self.between(left, right);
+        let right_side = self.since(right);
+        let mut pairs = Vec::with_capacity(names.len());
+        for name in names {
+            let path = std::slice::from_ref(name);
+            let one = left_side.column(path, Clause::From)?.clone();
+            pairs.push((one, right_side.column(path, Clause::From)?.clone()));
+        }
+        let kept =
+            |(one, other): &(ScopeColumn, ScopeColumn)| if of_right { other.id } else { one.id };
+        let mut plain: Vec<ColumnId> = pairs.iter().map(kept).collect();
+        let taken =
+            |id: &ColumnId| pairs.iter().any(|(one, other)| *id == one.id || *id == other.id);
+        let (one, other) = match of_right {
+            true => (&right_side.plain, &left_side.plain),
+            false => (&left_side.plain, &right_side.plain),
+        };
+        plain.extend(one.iter().chain(other).filter(|id| !taken(id)));
+        self.plain.truncate(left.plain);
+        self.plain.extend(plain);
+        Ok(pairs)
+    }
+
+    /// The names that both sides of a join have, in the order of the first; of the right one with `of_right`.
+    pub fn common(&self, (left, right): (Mark, Mark), of_right: bool) -> Vec<String> {
+        let names = |ids: &[ColumnId]| -> Vec<String> {
+            let columns = ids.iter().filter_map(|id| self.by_id(*id));
+            columns
+                .filter(|column| !column.hidden)
+                .map(|column| column.name.to_lowercase())
+                .collect()
+        };
+        let left = names(&self.between(left, right).plain);
+        let right = names(&self.since(right).plain);
+        let (first, second) = if of_right { (right, left) } else { (left, right) };
+        first.into_iter().filter(|name| second.contains(name)).collect()
+    }
+
+    fn by_id(&self, id: ColumnId) -> Option<&ScopeColumn> {
+        self.tables.iter().flat_map(|table| &table.columns).find(|column| column.id == id)
     }
 
     /// The column that a name means.
@@ -177,9 +265,13 @@ impl Scope {
     pub fn column(&self, path: &[String], clause: Clause) -> SqlResult<&ScopeColumn> {
         let unknown = || no_column(path.join("."), clause.name());
         let (name, qualifier) = path.split_last().ok_or_else(unknown)?;
+        let name = name.to_lowercase();
         let tables = self.tables.iter().filter(|table| table.is_meant(qualifier));
-        let (columns, name) = (tables.flat_map(|table| &table.columns), name.to_lowercase());
-        let mut named = columns.filter(|column| column.name.to_lowercase() == name);
+        let meant = |column: &&ScopeColumn| {
+            column.name.to_lowercase() == name
+                && (!qualifier.is_empty() || self.plain.contains(&column.id))
+        };
+        let mut named = tables.flat_map(|table| &table.columns).filter(meant);
         let column = named.next().ok_or_else(unknown)?;
         match named.next() {
             None => Ok(column),
@@ -189,10 +281,14 @@ impl Scope {
 
     /// The columns that `*` means, or `t.*`; `None` if there is no such table.
     pub fn wildcard(&self, qualifier: &[String]) -> Option<Vec<&ScopeColumn>> {
-        let tables = self.tables.iter().filter(|table| table.is_meant(qualifier));
-        let tables: Vec<_> = tables.collect();
-        let columns = tables.iter().flat_map(|table| &table.columns);
-        let shown = columns.filter(|column| !column.hidden).collect();
-        (!tables.is_empty() || qualifier.is_empty()).then_some(shown)
+        let columns: Vec<&ScopeColumn> = match qualifier {
+            [] => self.plain.iter().filter_map(|id| self.by_id(*id)).collect(),
+            _ => {
+                let mut tables = self.tables.iter().filter(|table| table.is_meant(qualifier));
+                let first = tables.next()?;
+                std::iter::once(first).chain(tables).flat_map(|table| &table.columns).collect()
+            }
+        };
+        Some(columns.into_iter().filter(|column| !column.hidden).collect())
     }
 }

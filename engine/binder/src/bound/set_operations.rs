@@ -1,6 +1,6 @@
 //! UNION, INTERSECT and EXCEPT bound: both sides at the types that MySQL gives their columns together.
 //!
-//! INTERSECT ALL and EXCEPT ALL are left to the rest of the planner.
+//! INTERSECT ALL and EXCEPT ALL are those of rows that are numbered among their like.
 
 use sqlparser::ast::{OrderByExpr, Query, SetExpr, SetOperator, SetQuantifier};
 use types::ColumnType;
@@ -12,8 +12,10 @@ use super::call_types::{self, arrow};
 use super::query::{Binder, Tail, limited, ordered_by_name};
 use super::scalars::{Result, Unbound};
 use super::tree::{
-    BoundQuery, ColumnId, Node, OutputColumn, Relation, Scalar, SetOperation, SortKey,
+    Bound, BoundQuery, ColumnId, Frame, Node, OutputColumn, Relation, Scalar, SetOperation,
+    SortKey, WindowCall,
 };
+use super::windows;
 
 impl<'a> Binder<'a> {
     /// Binds a query whose body is a set operation.
@@ -34,11 +36,11 @@ impl<'a> Binder<'a> {
                     SetQuantifier::Distinct | SetQuantifier::None => false,
                     _ => return Err(Unbound::NotYet),
                 };
-                let operation = match (op, all) {
-                    (SetOperator::Union, _) => SetOperation::Union,
-                    (SetOperator::Intersect, false) => SetOperation::Intersect,
-                    (SetOperator::Except, false) => SetOperation::Except,
-                    _ => return Err(Unbound::NotYet),
+                let operation = match op {
+                    SetOperator::Union => SetOperation::Union,
+                    SetOperator::Intersect => SetOperation::Intersect,
+                    SetOperator::Except => SetOperation::Except,
+                    SetOperator::Minus => return Err(Unbound::NotYet),
                 };
                 let (left, right) = (self.set(left)?, self.set(right)?);
                 Ok(self.together(operation, all, left, right)?)
@@ -64,16 +66,57 @@ impl<'a> Binder<'a> {
             let sides = [value_of(one), value_of(other)];
             let ty = call_types::of_several(sides.iter());
             // Rows of documents compare by their texts, which is not what they are equal by.
-            if !all && ty.column == Some(ColumnType::Json) {
+            let compared = !all || operation != SetOperation::Union;
+            if compared && ty.column == Some(ColumnType::Json) {
                 return Err(Unbound::NotYet);
             }
             output.push(OutputColumn { id: self.next(), name: one.name.clone(), origin: None, ty });
         }
-        let left = Box::new(self.at_types(left, &output)?);
-        let right = Box::new(self.at_types(right, &output)?);
-        let columns: Vec<ColumnId> = output.iter().map(|column| column.id).collect();
+        let (left, right) = (self.at_types(left, &output)?, self.at_types(right, &output)?);
+        let mut columns: Vec<ColumnId> = output.iter().map(|column| column.id).collect();
+        let (left, right) = match all && operation != SetOperation::Union {
+            true => {
+                columns.push(self.next());
+                (self.counted(left)?, self.counted(right)?)
+            }
+            false => (left, right),
+        };
+        // Rows that are counted are several no more.
+        let all = all && operation == SetOperation::Union;
+        let (left, right) = (Box::new(left), Box::new(right));
         let relation = Relation::Set { operation, all, left, right, columns };
         Ok(BoundQuery { relation, output })
+    }
+
+    /// A side each of whose rows says how many like it came before: of an operation that takes rows as often as they are.
+    fn counted(&self, side: BoundQuery) -> Result<BoundQuery> {
+        let BoundQuery { relation, mut output } = side;
+        let (function, partition) = ("row_number", output.iter().map(value_of));
+        let frame =
+            Frame { rows: true, start: Bound::Preceding(None), end: Bound::Following(None) };
+        let call = WindowCall {
+            function: function.to_owned(),
+            partition: partition.collect(),
+            order: Vec::new(),
+            args: Vec::new(),
+            frame,
+        };
+        let ty = windows::type_of(function, &[])?;
+        let (computed, shown) = (self.next(), self.next());
+        let number = Scalar { node: Node::Window(computed), ty };
+        let mut columns: Vec<(ColumnId, Scalar)> = Vec::with_capacity(output.len() + 1);
+        for column in &mut output {
+            let value = value_of(column);
+            column.id = self.next();
+            columns.push((column.id, value));
+        }
+        columns.push((shown, number));
+        output.push(OutputColumn { id: shown, name: String::new(), origin: None, ty });
+        let input = Box::new(Relation::Windows {
+            input: Box::new(relation),
+            calls: vec![(computed, call)],
+        });
+        Ok(BoundQuery { relation: Relation::Map { input, columns }, output })
     }
 
     /// A side whose columns have the types of the whole.

@@ -79,6 +79,13 @@ pub enum Relation {
         /// What is computed over a group's rows.
         aggregates: Vec<(ColumnId, AggregateCall)>,
     },
+    /// Each row with what window functions have for it.
+    Windows {
+        /// These rows.
+        input: Box<Relation>,
+        /// What is computed.
+        calls: Vec<(ColumnId, WindowCall)>,
+    },
     /// Each row once.
     Distinct {
         /// Of these.
@@ -181,6 +188,54 @@ pub struct AggregateCall {
     pub args: Vec<Scalar>,
     /// Whether equal arguments count once.
     pub distinct: bool,
+    /// The order in which it takes a group's rows: each with whether the greatest comes first.
+    pub order: Vec<(Scalar, bool)>,
+}
+
+/// A function over a window of each row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WindowCall {
+    /// The function's name.
+    pub function: String,
+    /// Its arguments.
+    pub args: Vec<Scalar>,
+    /// What is equal among a row's partition.
+    pub partition: Vec<Scalar>,
+    /// The order within a partition: each with whether the greatest comes first.
+    pub order: Vec<(Scalar, bool)>,
+    /// Which rows of the partition are the row's window.
+    pub frame: Frame,
+}
+
+/// Which rows of a partition are a row's window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Frame {
+    /// Whether bounds are counted in rows; else in values of what rows are ordered by.
+    pub rows: bool,
+    /// The first.
+    pub start: Bound,
+    /// The last.
+    pub end: Bound,
+}
+
+/// A bound of a frame.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Bound {
+    /// So far before the row; from the first of the partition with `None`.
+    Preceding(Option<Distance>),
+    /// The row itself, or those that tie with it.
+    CurrentRow,
+    /// So far behind the row; to the last of the partition with `None`.
+    Following(Option<Distance>),
+}
+
+/// How far a bound is from its row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Distance {
+    /// So many rows, or as much as this of a number.
+    Number(String),
+    /// A time of one unit, such as `3 DAY`.
+    Interval(String),
 }
 
 /// An expression and its type.
@@ -197,8 +252,12 @@ pub struct Scalar {
 pub enum Node {
     /// A column.
     Column(ColumnId),
+    /// A column of a query around this one.
+    Outer(ColumnId),
     /// An aggregate of the row's group, by its column.
     Aggregate(ColumnId),
+    /// What a window function has for the row, by its column.
+    Window(ColumnId),
     /// A value of the text.
     Literal(Value),
     /// A function of ours, operators of numbers among them.
@@ -253,6 +312,24 @@ pub enum Node {
         /// NOT IN.
         negated: bool,
     },
+    /// The value of a query's one column in its one row; NULL if it has no row, error 1242 if it has several.
+    Query(Box<BoundQuery>),
+    /// Whether a query has a row.
+    Exists {
+        /// The query.
+        query: Box<BoundQuery>,
+        /// NOT EXISTS.
+        negated: bool,
+    },
+    /// Whether a value is one of a query's one column. It stands only where NULL and false are the same.
+    InQuery {
+        /// The value.
+        value: Box<Scalar>,
+        /// The query.
+        query: Box<BoundQuery>,
+        /// NOT IN.
+        negated: bool,
+    },
     /// Whether a text fits a pattern with the escape character `\`.
     Like {
         /// The text.
@@ -274,18 +351,23 @@ pub enum Node {
 }
 
 impl Scalar {
-    /// Whether an aggregate is a part of it.
-    pub fn has_aggregates(&self) -> bool {
-        let mut found = matches!(self.node, Node::Aggregate(_));
+    /// Whether a part of it, or itself, is such; not within queries in it.
+    pub fn has(&self, is_such: &impl Fn(&Node) -> bool) -> bool {
+        let mut found = is_such(&self.node);
         let mut look = |part: Scalar| {
-            found |= part.has_aggregates();
+            found |= part.has(is_such);
             Ok::<_, std::convert::Infallible>(part)
         };
         _ = self.clone().try_map(&mut look);
         found
     }
 
-    /// The same expression over other parts.
+    /// Whether an aggregate is a part of it.
+    pub fn has_aggregates(&self) -> bool {
+        self.has(&|node| matches!(node, Node::Aggregate(_)))
+    }
+
+    /// The same expression over other parts; queries in it stay as they are.
     ///
     /// # Errors
     ///
@@ -301,7 +383,16 @@ impl Scalar {
             map(part).map(Box::new)
         }
         let node = match self.node {
-            node @ (Node::Column(_) | Node::Aggregate(_) | Node::Literal(_)) => node,
+            node @ (Node::Column(_)
+            | Node::Outer(_)
+            | Node::Aggregate(_)
+            | Node::Window(_)
+            | Node::Literal(_)
+            | Node::Query(_)
+            | Node::Exists { .. }) => node,
+            Node::InQuery { value, query, negated } => {
+                Node::InQuery { value: boxed(*value, map)?, query, negated }
+            }
             Node::Call { function, args } => {
                 let args = args.into_iter().map(&mut *map).collect::<Result<_, E>>()?;
                 Node::Call { function, args }
