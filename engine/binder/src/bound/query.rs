@@ -170,6 +170,11 @@ impl<'a> Binder<'a> {
             }
             None => None,
         };
+        // Errors that are made elsewhere so far: neither groups nor their conditions know what windows have.
+        let mut before = having.iter().chain(keys.iter().map(|(_, key)| key));
+        if before.any(|scalar| scalar.has(&|node| matches!(node, Node::Window(_)))) {
+            return Err(Unbound::NotYet);
+        }
         let by = self.order_by(tail, &items, &named, &computed)?;
         let grouped = !keys.is_empty() || !computed.groups.borrow().aggregates.is_empty();
         let (relation, items, by) = match grouped {
