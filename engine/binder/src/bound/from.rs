@@ -146,10 +146,13 @@ impl<'a> Binder<'a> {
     /// A query of WITH, which sees those before it.
     fn named_query(&mut self, at: usize, alias: &str) -> Result<Relation> {
         let later = self.named.split_off(at);
-        let Some(Named { columns, query, .. }) = later.first().cloned() else {
+        let Some(Named { columns, query, outer, .. }) = later.first().cloned() else {
             return Err(Unbound::NotYet);
         };
+        // It sees what is around its WITH, not what is around the place where it is named.
+        let around = self.outer.split_off(outer.min(self.outer.len()));
         let bound = self.query(query);
+        self.outer.extend(around);
         self.named.extend(later);
         self.derived(bound?, alias, &columns)
     }

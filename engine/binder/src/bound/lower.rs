@@ -3,7 +3,7 @@
 //! Operators and functions become the plan's; what types are compared at, and how values are taken to them, the rules
 //! behind decide as they do for plans of syntax trees.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
@@ -47,7 +47,7 @@ pub fn lower(
     operators: &MysqlOperators,
 ) -> SqlResult<LogicalPlan> {
     let (names, columns) = (HashMap::new(), HashMap::new());
-    Lowering { tables, operators, names, columns }.query(query)
+    Lowering { tables, operators, names, columns, taken: HashSet::new() }.query(query)
 }
 
 /// What the plan calls the query's columns: each otherwise.
@@ -73,6 +73,16 @@ struct Lowering<'a> {
     names: HashMap<ColumnId, String>,
     /// What the plan calls the columns so far, and what they are in it.
     columns: HashMap<ColumnId, (Column, FieldRef)>,
+    /// What of the plans around is read within this one, by relations and by columns without any: nothing here may be called
+    /// so, for rules that join the two go by names.
+    taken: HashSet<Taken>,
+}
+
+/// A name that is taken.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Taken {
+    Relation(TableReference),
+    Column(String),
 }
 
 impl Lowering<'_> {
@@ -93,7 +103,9 @@ impl Lowering<'_> {
             Relation::Scan(scan) => self.scan(scan)?,
             Relation::Join { kind, left, right, on } => {
                 let (left, right) = (self.relation(left)?, self.relation(right)?);
-                self.join(*kind, left, right, on.as_ref())?
+                let plan = self.join(*kind, left, right, on.as_ref())?;
+                self.renew(&plan);
+                plan
             }
             Relation::Filter { input, condition } => {
                 let input = self.relation(input)?;
@@ -125,7 +137,9 @@ impl Lowering<'_> {
             }
             Relation::Derived { query, alias } => {
                 let plan = self.query(query)?;
-                let plan = LogicalPlanBuilder::from(plan).alias(alias.as_str())?.build()?;
+                let first = query.output.first().map_or(0, |column| column.id.0);
+                let alias = self.free(TableReference::bare(alias.as_str()), first);
+                let plan = LogicalPlanBuilder::from(plan).alias(alias)?.build()?;
                 let ids = query.output.iter().map(|column| column.id);
                 self.place(ids, &plan);
                 plan
@@ -161,13 +175,38 @@ impl Lowering<'_> {
         let places: Vec<usize> = columns.iter().map(|(place, _)| *place).collect();
         let whole = places.len() == source.schema().fields().len();
         let projection = (!whole).then_some(places);
-        let mut plan = LogicalPlanBuilder::scan(qualifier, source, projection)?;
-        if let Some(alias) = alias {
-            plan = plan.alias(alias.as_str())?;
+        let called = match alias {
+            Some(alias) => TableReference::bare(alias.as_str()),
+            None => qualifier.clone(),
+        };
+        let first = columns.first().map_or(0, |(_, id)| id.0);
+        let (mut plan, called) = (
+            LogicalPlanBuilder::scan(qualifier.clone(), source, projection)?,
+            self.free(called, first),
+        );
+        if called != qualifier {
+            plan = plan.alias(called)?;
         }
         let plan = plan.build()?;
         self.place(columns.iter().map(|(_, id)| *id), &plan);
         Ok(plan)
+    }
+
+    /// A name for a relation that no relation around has that is read here.
+    fn free(&self, called: TableReference, first: u32) -> TableReference {
+        match self.taken.contains(&Taken::Relation(called.clone())) {
+            true => TableReference::bare(format!("{}#{first}", called.table())),
+            false => called,
+        }
+    }
+
+    /// What columns are in a join: on the side that may have no row they may be NULL.
+    fn renew(&mut self, plan: &LogicalPlan) {
+        for (column, field) in self.columns.values_mut() {
+            if let Ok(joined) = plan.schema().field_from_column(column) {
+                *field = Arc::clone(joined);
+            }
+        }
     }
 
     /// Where columns are: the first ones of a plan.
@@ -207,8 +246,15 @@ impl Lowering<'_> {
         let schema = input.schema().clone();
         let by = keys.iter().map(|(_, key)| self.scalar(key, &schema));
         let by = by.collect::<SqlResult<Vec<_>>>()?;
-        let computed = aggregates.iter().map(|(_, call)| self.aggregate(call, &schema));
-        let computed = computed.collect::<SqlResult<Vec<_>>>()?;
+        let mut computed = Vec::with_capacity(aggregates.len());
+        let mut names = HashSet::new();
+        for (id, call) in aggregates {
+            let aggregate = self.aggregate(call, &schema)?;
+            // Two over queries within expressions may be called the same.
+            let name = aggregate.schema_name().to_string();
+            let free = !self.taken.contains(&Taken::Column(name.clone())) && names.insert(name);
+            computed.push(if free { aggregate } else { aggregate.alias(format!("#{}", id.0)) });
+        }
         let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(input), by, computed)?);
         let ids = keys.iter().map(|(id, _)| *id).chain(aggregates.iter().map(|(id, _)| *id));
         self.place(ids, &plan);
@@ -255,9 +301,15 @@ impl Lowering<'_> {
 
     /// A query within an expression over what is known of columns here.
     fn subquery(&self, query: &BoundQuery) -> SqlResult<Subquery> {
+        let mut taken = self.taken.clone();
+        let read = query.outer_columns().into_iter().filter_map(|id| self.columns.get(&id));
+        taken.extend(read.map(|(column, _)| match &column.relation {
+            Some(relation) => Taken::Relation(relation.clone()),
+            None => Taken::Column(column.name.clone()),
+        }));
         let (names, columns) = (HashMap::new(), self.columns.clone());
-        let mut within =
-            Lowering { tables: self.tables, operators: self.operators, names, columns };
+        let (tables, operators) = (self.tables, self.operators);
+        let mut within = Lowering { tables, operators, names, columns, taken };
         let subquery = Arc::new(within.query(query)?);
         let outer_ref_columns = subquery.all_out_ref_exprs();
         Ok(Subquery { subquery, outer_ref_columns, spans: Spans::new() })

@@ -53,6 +53,8 @@ pub(super) struct Named<'a> {
     pub(super) columns: Vec<String>,
     /// The query.
     pub(super) query: &'a Query,
+    /// How many queries around it sees.
+    pub(super) outer: usize,
 }
 
 /// An item of a select list.
@@ -141,7 +143,8 @@ impl<'a> Binder<'a> {
             let columns = cte.alias.columns.iter().map(|column| column.name.value.clone());
             let columns = columns.collect();
             let name = cte.alias.name.value.to_lowercase();
-            self.named.push(Named { name, columns, query: &cte.query });
+            let outer = self.outer.len();
+            self.named.push(Named { name, columns, query: &cte.query, outer });
         }
         Ok(())
     }
@@ -170,9 +173,15 @@ impl<'a> Binder<'a> {
             }
             None => None,
         };
-        // Errors that are made elsewhere so far: neither groups nor their conditions know what windows have.
-        let mut before = having.iter().chain(keys.iter().map(|(_, key)| key));
-        if before.any(|scalar| scalar.has(&|node| matches!(node, Node::Window(_)))) {
+        // Errors that are made elsewhere so far: neither groups nor their conditions know what windows have, and groups no
+        // aggregate.
+        let windows = computed.windows.borrow().iter().map(|(id, _)| *id).collect::<Vec<_>>();
+        let aggregates =
+            computed.groups.borrow().aggregates.iter().map(|(id, _)| *id).collect::<Vec<_>>();
+        let late = |key: &Scalar| key.reads(&windows) || key.reads(&aggregates);
+        if having.as_ref().is_some_and(|having| having.reads(&windows))
+            || keys.iter().any(|(_, key)| late(key))
+        {
             return Err(Unbound::NotYet);
         }
         let by = self.order_by(tail, &items, &named, &computed)?;

@@ -149,6 +149,8 @@ impl Scalars<'_, '_> {
                 Err(Unbound::NotYet)
             }
             (Ok(column), _) => Ok(column),
+            // Items come first there, whatever columns are called.
+            (Err(_), Some(item)) if self.clause == Clause::Having => Ok(item.clone()),
             (Err(error), Some(item)) if error.code == NO_COLUMN => Ok(item.clone()),
             (Err(error), None) if error.code == NO_COLUMN => match self.outer(path)? {
                 Some(outer) => Ok(outer),
@@ -258,12 +260,13 @@ impl Scalars<'_, '_> {
 }
 
 impl Scalars<'_, '_> {
-    pub(super) fn args(&self, list: &FunctionArgumentList) -> Result<Vec<Scalar>> {
-        let arg = |arg: &FunctionArg| match arg {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => self.bind(expr),
-            _ => Err(Unbound::NotYet),
-        };
-        list.args.iter().map(arg).collect()
+    fn args(&self, list: &FunctionArgumentList) -> Result<Vec<Scalar>> {
+        each_arg(list, &|expr| self.bind(expr))
+    }
+
+    /// Arguments of what is computed over several rows.
+    pub(super) fn values(&self, list: &FunctionArgumentList) -> Result<Vec<Scalar>> {
+        each_arg(list, &|expr| self.value(expr))
     }
 
     /// A list of a group's values in an order, as one text.
@@ -301,7 +304,16 @@ impl Scalars<'_, '_> {
         if by.options.nulls_first.is_some() || by.with_fill.is_some() {
             return Err(Unbound::NotYet);
         }
-        Ok((self.bind(&by.expr)?, by.options.asc == Some(false)))
+        Ok((self.value(&by.expr)?, by.options.asc == Some(false)))
+    }
+
+    /// An expression of which the value counts: EXISTS and IN in it are values, too.
+    pub(super) fn value(&self, expr: &Expr) -> Result<Scalar> {
+        let scalar = self.bind(expr)?;
+        match self.queries.is_empty() {
+            true => Ok(scalar),
+            false => self.binder.values(scalar, true),
+        }
     }
 
     /// An aggregate, as a column of the groups.
@@ -315,7 +327,7 @@ impl Scalars<'_, '_> {
         let Some(groups) = self.groups else { return Err(Unbound::NotYet) };
         // What an item of the select list is called is no name within one.
         let within = Scalars { groups: None, windows: None, named: &[], ..*self };
-        let args = within.args(list)?;
+        let args = within.values(list)?;
         // One of columns around this query alone is one of the query around.
         let reads = |is_such: fn(&Node) -> bool| args.iter().any(|arg| arg.has(&is_such));
         let is_query = |node: &Node| matches!(node, Node::Query(_) | Node::Exists { .. });
@@ -342,6 +354,17 @@ impl Scalars<'_, '_> {
         let id = groups.borrow_mut().add(call, || self.binder.next());
         Ok(Scalar { node: Node::Aggregate(id), ty })
     }
+}
+
+fn each_arg(
+    list: &FunctionArgumentList,
+    bind: &dyn Fn(&Expr) -> Result<Scalar>,
+) -> Result<Vec<Scalar>> {
+    let arg = |arg: &FunctionArg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => bind(expr),
+        _ => Err(Unbound::NotYet),
+    };
+    list.args.iter().map(arg).collect()
 }
 
 /// The item of a select list that a name means.

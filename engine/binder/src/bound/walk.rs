@@ -17,7 +17,31 @@ impl BoundQuery {
     }
 }
 
+impl BoundQuery {
+    /// The columns around it that it reads.
+    pub fn outer_columns(&self) -> Vec<ColumnId> {
+        let mut read = Vec::new();
+        _ = self.clone().try_map_outer(&mut |id| {
+            read.push(id);
+            Ok::<_, std::convert::Infallible>(id)
+        });
+        read
+    }
+}
+
 impl Scalar {
+    /// Whether it reads one of these aggregates and windows, or a query in it does.
+    pub fn reads(&self, ids: &[ColumnId]) -> bool {
+        let mut found = self.has(
+            &|node| matches!(node, Node::Aggregate(id) | Node::Window(id) if ids.contains(id)),
+        );
+        _ = self.clone().try_map_outer(&mut |id| {
+            found |= ids.contains(&id);
+            Ok::<_, std::convert::Infallible>(id)
+        });
+        found
+    }
+
     /// The same expression with other columns in the place of those around its query, also in queries within it.
     ///
     /// # Errors

@@ -159,11 +159,11 @@ impl Scalars<'_, '_> {
         }
         // What an item of the select list is called is no name within one.
         let within = Scalars { windows: None, named: &[], ..*self };
-        let args = within.args(list)?;
+        let args = within.values(list)?;
         let is_literal = |scalar: &Scalar| matches!(scalar.node, Node::Literal(_));
         let mut partition = Vec::with_capacity(spec.partition_by.len());
         for expr in &spec.partition_by {
-            partition.push(within.bind(expr)?);
+            partition.push(within.value(expr)?);
         }
         partition.retain(|by| !is_literal(by));
         let order = spec.order_by.iter().map(|by| within.ordered(by));
