@@ -13,7 +13,8 @@ use datafusion::common::{Column, DFSchema, Result};
 use datafusion::functions_aggregate::expr_fn::{count, first_value};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::logical_plan::{Subquery, check_subquery_expr};
-use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder, lit};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction};
+use datafusion::logical_expr::{Expr, Filter, JoinType, LogicalPlan, LogicalPlanBuilder, lit};
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
 use values::error::{external, unsupported};
 
@@ -76,14 +77,19 @@ fn in_node(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPl
     );
     let inputs = node.inputs();
     let (true, [input]) = (known, &inputs[..]) else { return Ok(Transformed::no(node)) };
-    let mut plan = (*input).clone();
+    let unplanned = unplanned(&node)?;
+    if unplanned.is_empty() {
+        return Ok(Transformed::no(node));
+    }
+    let (node, input) = fewest_rows(&node, input)?;
+    let mut plan = input.clone();
     let mut values = Vec::new();
-    for expr in unplanned(&node)? {
+    for expr in unplanned {
         let joined = match predicates::value(&expr, input.schema())? {
             Some(query) if read_outside(&query.subquery)?.is_empty() => {
                 Some((plan.clone(), Expr::ScalarSubquery(query)))
             }
-            Some(query) => with_value(plan.clone(), input, &query, names)?,
+            Some(query) => with_value(plan.clone(), &input, &query, names)?,
             None => None,
         };
         let Some((joined, value)) = joined else {
@@ -92,10 +98,26 @@ fn in_node(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPl
         plan = joined;
         values.push((expr, value));
     }
-    if values.is_empty() {
-        return Ok(Transformed::no(node));
-    }
     with_columns(&node, plan, &values).map(Transformed::yes)
+}
+
+/// A filter whose conditions without subqueries stand below it, and its input: the values that a subquery is computed for are
+/// those of the rows that are left, and tables that conditions join are no product of all their rows.
+fn fewest_rows(node: &LogicalPlan, input: &LogicalPlan) -> Result<(LogicalPlan, LogicalPlan)> {
+    let LogicalPlan::Filter(filter) = node else { return Ok((node.clone(), input.clone())) };
+    let (mut below, mut above) = (Vec::new(), Vec::new());
+    for condition in split_conjunction(&filter.predicate) {
+        let apart =
+            condition.exists(|part| Ok(subquery(part).is_some()))? || condition.is_volatile();
+        if apart { above.push(condition.clone()) } else { below.push(condition.clone()) }
+    }
+    let input = match conjunction(below) {
+        Some(below) => LogicalPlan::Filter(Filter::try_new(below, Arc::new(input.clone()))?),
+        None => input.clone(),
+    };
+    let above = conjunction(above).unwrap_or_else(|| lit(true));
+    let node = LogicalPlan::Filter(Filter::try_new(above, Arc::new(input.clone()))?);
+    Ok((node, input))
 }
 
 /// A node over a plan that has columns for some of its subqueries. Names and types of its own stay.

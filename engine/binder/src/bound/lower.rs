@@ -88,6 +88,10 @@ enum Taken {
 impl Lowering<'_> {
     fn query(&mut self, query: &BoundQuery) -> SqlResult<LogicalPlan> {
         self.names.extend(unique_names(query));
+        self.unnamed(query)
+    }
+
+    fn unnamed(&mut self, query: &BoundQuery) -> SqlResult<LogicalPlan> {
         let plan = self.relation(&query.relation)?;
         let shown = query.output.len();
         if plan.schema().fields().len() == shown {
@@ -310,7 +314,8 @@ impl Lowering<'_> {
         let (names, columns) = (HashMap::new(), self.columns.clone());
         let (tables, operators) = (self.tables, self.operators);
         let mut within = Lowering { tables, operators, names, columns, taken };
-        let subquery = Arc::new(within.query(query)?);
+        // Its columns have no names: a rule that joins it puts those beside them that its conditions read.
+        let subquery = Arc::new(within.unnamed(query)?);
         let outer_ref_columns = subquery.all_out_ref_exprs();
         Ok(Subquery { subquery, outer_ref_columns, spans: Spans::new() })
     }
