@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::{Column, DFSchema, JoinConstraint, Result};
+use datafusion::common::{Column, DFSchema, JoinConstraint, Result, TableReference};
 use datafusion::functions_aggregate::expr_fn::min;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::logical_expr::expr::{
@@ -33,14 +33,16 @@ const UPPER: &str = "mysql_upper";
 /// A schema whose texts compare without case.
 pub fn caseless(schema: &SchemaRef) -> SchemaRef {
     let marked = |field: &Arc<Field>| match field.data_type() {
-        DataType::Utf8 => {
-            let mut metadata = field.metadata().clone();
-            metadata.insert(MARK.to_owned(), String::new());
-            Arc::new(field.as_ref().clone().with_metadata(metadata))
-        }
+        DataType::Utf8 => with_mark(field),
         _ => field.clone(),
     };
     Arc::new(Schema::new(schema.fields().iter().map(marked).collect::<Vec<_>>()))
+}
+
+fn with_mark(field: &Field) -> Arc<Field> {
+    let mut metadata = field.metadata().clone();
+    metadata.insert(MARK.to_owned(), String::new());
+    Arc::new(field.clone().with_metadata(metadata))
 }
 
 /// What COLLATE … _bin makes of a text: where no text would compare otherwise, itself.
@@ -192,6 +194,27 @@ pub(crate) fn typed(expr: Expr, schema: &DFSchema) -> Result<(Expr, bool)> {
         }
         expr => Ok((expr, false)),
     }
+}
+
+/// An aggregate of which MIN and MAX of such texts are such, too: what is behind it compares them alike.
+pub(crate) fn with_extremes(mut aggregate: Aggregate) -> Result<Aggregate> {
+    let input = aggregate.input.schema();
+    let first = aggregate.schema.fields().len() - aggregate.aggr_expr.len();
+    let insensitive = |expr: &Expr| Collation::of(expr, input) == Collation::CaseInsensitive;
+    let found: Vec<bool> = aggregate.aggr_expr.iter().map(insensitive).collect();
+    if !found.contains(&true) {
+        return Ok(aggregate);
+    }
+    let field = |(at, (qualifier, field)): (usize, (Option<&TableReference>, &Arc<Field>))| {
+        let is_found = at.checked_sub(first).and_then(|at| found.get(at)) == Some(&true);
+        let field = if is_found { with_mark(field) } else { Arc::clone(field) };
+        (qualifier.cloned(), field)
+    };
+    let fields = aggregate.schema.iter().enumerate().map(field).collect();
+    let schema = DFSchema::new_with_metadata(fields, aggregate.schema.metadata().clone())?;
+    let known = aggregate.schema.functional_dependencies().clone();
+    aggregate.schema = Arc::new(schema.with_functional_dependencies(known)?);
+    Ok(aggregate)
 }
 
 /// MIN and MAX: the first text in the order of upper case.

@@ -4,24 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, TimeUnit};
-use datafusion::common::{Column as PlanColumn, JoinType, ScalarValue};
-use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::utils::grouping_set_to_exprlist;
-use datafusion::logical_expr::{
-    Aggregate, Cast, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder,
-};
-use functions::convert::is_string;
+use datafusion::common::Column as PlanColumn;
+use datafusion::logical_expr::{Cast, Expr, LogicalPlan, LogicalPlanBuilder};
 use syntax::names::{Displayed, TableName};
 use types::columns::arrow_type;
 use types::{ColumnType, IntWidth, Table};
 use values::column::ResultColumn;
 use values::error::SqlResult;
 use values::mysql_type::NOT_FIXED;
-use values::temporal::fraction_digits;
 
 use crate::bound::OutputColumn;
-use crate::duplicate_names::DUPLICATE_MARK;
-use crate::years::is_year;
 use crate::{PlannedSelect, ResolvedTable};
 
 /// Length that a text of unknown length is announced with.
@@ -32,51 +24,6 @@ struct Origin {
     table: Arc<Table>,
     alias: String,
     position: usize,
-}
-
-/// Describes the columns and casts those that are of no MySQL type.
-pub fn finish(
-    plan: LogicalPlan,
-    resolved: &HashMap<TableName, ResolvedTable>,
-    displayed: &[Displayed],
-) -> SqlResult<PlannedSelect> {
-    let names = names(displayed, plan.schema().fields().len());
-    let mut columns = Vec::new();
-    let mut exprs = Vec::new();
-    let mut recast = false;
-    for (at, (qualifier, field)) in plan.schema().iter().enumerate() {
-        let origin = origin(&plan, at, resolved);
-        let labelled = crate::labels::type_of_field(field);
-        let ty = match is_year(&plan, at, resolved) {
-            true => Some(ColumnType::Year),
-            false => {
-                labelled.or_else(|| result_type(field.data_type(), fraction(&plan, at, resolved)))
-            }
-        };
-        let mut column = describe(origin, ty, field.is_nullable());
-        if let Some(name) = names.get(at).and_then(Clone::clone) {
-            column.name = name;
-        } else if column.name.is_empty() || is_alias(field.name(), &column.name) {
-            column.name = field.name().split(DUPLICATE_MARK).next().unwrap_or_default().to_owned();
-        }
-        if column.ty == Some(ColumnType::Double) {
-            column.decimals = crate::decimals::fixed(&plan, at);
-        }
-        let input = Expr::Column(PlanColumn::from((qualifier, field)));
-        match column.ty.map(arrow_type) {
-            Some(ty) if ty != *field.data_type() => {
-                recast = true;
-                exprs.push(
-                    Expr::Cast(Cast::new(Box::new(input), ty))
-                        .alias_qualified(qualifier.cloned(), field.name()),
-                );
-            }
-            _ => exprs.push(input),
-        }
-        columns.push(column);
-    }
-    let plan = if recast { LogicalPlanBuilder::from(plan).project(exprs)?.build()? } else { plan };
-    Ok(PlannedSelect { plan, columns })
 }
 
 /// Describes the columns of a bound query's plan, and casts those that the plan has at another type.
@@ -116,11 +63,6 @@ pub fn described(
     }
     let plan = if recast { LogicalPlanBuilder::from(plan).project(exprs)?.build()? } else { plan };
     Ok(PlannedSelect { plan, columns })
-}
-
-/// Whether a derived table calls a column otherwise than the table that it comes from.
-fn is_alias(name: &str, source: &str) -> bool {
-    !name.contains(DUPLICATE_MARK) && name != source.to_lowercase()
 }
 
 /// Calls the columns of a result what a select list says: for whoever planned a query with
@@ -204,226 +146,4 @@ fn describe(origin: Option<Origin>, ty: Option<ColumnType>, nullable: bool) -> R
         }
     }
     column
-}
-
-/// The table column that a plan's column is, if it is no more than that.
-fn origin(
-    plan: &LogicalPlan,
-    at: usize,
-    resolved: &HashMap<TableName, ResolvedTable>,
-) -> Option<Origin> {
-    match plan {
-        LogicalPlan::Projection(projection) => {
-            column_origin(projection.expr.get(at)?, &projection.input, resolved)
-        }
-        LogicalPlan::Aggregate(aggregate) => {
-            column_origin(expr_of(aggregate, at)?, &aggregate.input, resolved)
-        }
-        LogicalPlan::Filter(filter) => origin(&filter.input, at, resolved),
-        LogicalPlan::Sort(sort) => origin(&sort.input, at, resolved),
-        LogicalPlan::Limit(limit) => origin(&limit.input, at, resolved),
-        LogicalPlan::Distinct(distinct) => origin(distinct.input(), at, resolved),
-        LogicalPlan::SubqueryAlias(alias) => {
-            let mut found = origin(&alias.input, at, resolved)?;
-            found.alias = alias.alias.table().to_owned();
-            Some(found)
-        }
-        LogicalPlan::Join(join) => {
-            let left = join.left.schema().fields().len();
-            match join.join_type {
-                JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full => {
-                    if at < left {
-                        origin(&join.left, at, resolved)
-                    } else {
-                        origin(&join.right, at - left, resolved)
-                    }
-                }
-                _ => None,
-            }
-        }
-        LogicalPlan::TableScan(scan) => {
-            let name = TableName {
-                database: scan.table_name.schema().unwrap_or_default().to_owned(),
-                table: scan.table_name.table().to_owned(),
-            };
-            let table = resolved.get(&name)?.table.clone()?;
-            let position = match &scan.projection {
-                Some(projection) => *projection.get(at)?,
-                None => at,
-            };
-            Some(Origin { alias: table.name.clone(), table, position })
-        }
-        _ => None,
-    }
-}
-
-fn column_origin(
-    expr: &Expr,
-    input: &LogicalPlan,
-    resolved: &HashMap<TableName, ResolvedTable>,
-) -> Option<Origin> {
-    match expr {
-        Expr::Column(column) => {
-            origin(input, input.schema().maybe_index_of_column(column)?, resolved)
-        }
-        Expr::Alias(alias) => column_origin(&alias.expr, input, resolved),
-        _ => None,
-    }
-}
-
-/// What an output column of an aggregate is computed by. ROLLUP has a column of its own behind the groups.
-pub(crate) fn expr_of(aggregate: &Aggregate, at: usize) -> Option<&Expr> {
-    let columns = aggregate.schema.fields().len();
-    match at.checked_sub(columns.checked_sub(aggregate.aggr_expr.len())?) {
-        Some(at) => aggregate.aggr_expr.get(at),
-        None => grouping_set_to_exprlist(&aggregate.group_expr).ok()?.get(at).copied(),
-    }
-}
-
-/// The type of the table column that a plan's column is, if it is no more than that.
-pub(crate) fn stored_type(
-    plan: &LogicalPlan,
-    at: usize,
-    resolved: &HashMap<TableName, ResolvedTable>,
-) -> Option<ColumnType> {
-    let origin = origin(plan, at, resolved)?;
-    origin.table.columns.get(origin.position).map(|column| column.ty)
-}
-
-/// Digits of a second's fraction that a time expression may have: those of the columns in it.
-fn fraction(plan: &LogicalPlan, at: usize, resolved: &HashMap<TableName, ResolvedTable>) -> u8 {
-    match plan {
-        LogicalPlan::Projection(p) => {
-            p.expr.get(at).map_or(0, |e| expr_fraction(e, &p.input, resolved))
-        }
-        LogicalPlan::Aggregate(a) => {
-            expr_of(a, at).map_or(0, |e| expr_fraction(e, &a.input, resolved))
-        }
-        LogicalPlan::Filter(f) => fraction(&f.input, at, resolved),
-        LogicalPlan::Sort(s) => fraction(&s.input, at, resolved),
-        LogicalPlan::Limit(l) => fraction(&l.input, at, resolved),
-        LogicalPlan::Distinct(d) => fraction(d.input(), at, resolved),
-        LogicalPlan::SubqueryAlias(a) => fraction(&a.input, at, resolved),
-        LogicalPlan::Union(u) => {
-            u.inputs.iter().map(|input| fraction(input, at, resolved)).max().unwrap_or(0)
-        }
-        LogicalPlan::Window(w) => {
-            let columns = w.input.schema().fields().len();
-            match at.checked_sub(columns) {
-                None => fraction(&w.input, at, resolved),
-                Some(at) => {
-                    w.window_expr.get(at).map_or(0, |e| expr_fraction(e, &w.input, resolved))
-                }
-            }
-        }
-        LogicalPlan::Join(join) => fraction_of_join(join, at, resolved),
-        _ => match origin(plan, at, resolved) {
-            Some(origin) => match origin.table.columns.get(origin.position).map(|c| c.ty) {
-                Some(
-                    ColumnType::DateTime(digits)
-                    | ColumnType::Timestamp(digits)
-                    | ColumnType::Time(digits),
-                ) => digits,
-                _ => 0,
-            },
-            None => 0,
-        },
-    }
-}
-
-fn fraction_of_join(join: &Join, at: usize, resolved: &HashMap<TableName, ResolvedTable>) -> u8 {
-    let left = join.left.schema().fields().len();
-    match join.join_type {
-        JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => {
-            fraction(&join.right, at, resolved)
-        }
-        _ if at < left => fraction(&join.left, at, resolved),
-        _ => fraction(&join.right, at - left, resolved),
-    }
-}
-
-pub(crate) fn expr_fraction(
-    expr: &Expr,
-    input: &LogicalPlan,
-    resolved: &HashMap<TableName, ResolvedTable>,
-) -> u8 {
-    let of = |expr: &Expr| expr_fraction(expr, input, resolved);
-    match expr {
-        Expr::Alias(alias) => of(&alias.expr),
-        Expr::Column(column) => {
-            let at = input.schema().maybe_index_of_column(column);
-            at.map_or(0, |at| fraction(input, at, resolved))
-        }
-        Expr::ScalarFunction(function) => function_fraction(function, input, resolved),
-        Expr::Case(case) => {
-            let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
-            results.map(|result| of(result)).max().unwrap_or(0)
-        }
-        Expr::WindowFunction(window) => window.params.args.iter().map(of).max().unwrap_or(0),
-        Expr::AggregateFunction(call) => call.params.args.iter().map(of).max().unwrap_or(0),
-        Expr::ScalarSubquery(query) => fraction(&query.subquery, 0, resolved),
-        other => {
-            let columns = other.column_refs().into_iter();
-            columns.map(|c| of(&Expr::Column(c.clone()))).max().unwrap_or(0)
-        }
-    }
-}
-
-fn function_fraction(
-    function: &ScalarFunction,
-    input: &LogicalPlan,
-    resolved: &HashMap<TableName, ResolvedTable>,
-) -> u8 {
-    let of = |expr: &Expr| expr_fraction(expr, input, resolved);
-    let number = |expr: &Expr| match expr.get_type(input.schema().as_ref()) {
-        Ok(DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale)) => {
-            scale.clamp(0, 6).unsigned_abs()
-        }
-        Ok(DataType::Float64) => 6,
-        // Whatever it was made of: FLOOR(UNIX_TIMESTAMP(t)) has no fraction.
-        Ok(ty) if ty.is_integer() => 0,
-        _ => of(expr),
-    };
-    let text = |expr: &Expr| match expr {
-        Expr::Literal(ScalarValue::Utf8(Some(text)), _) => fraction_digits(text),
-        other => match other.get_type(input.schema().as_ref()) {
-            Ok(ty) if is_string(&ty) => 6,
-            _ => number(other),
-        },
-    };
-    let args = &function.args;
-    match (function.name(), &args[..]) {
-        ("cast_datetime" | "cast_time", [_, Expr::Literal(ScalarValue::Int64(Some(n)), _)]) => {
-            u8::try_from(*n).unwrap_or(6).min(6)
-        }
-        ("cast_datetime" | "cast_time", [_, _]) => 0,
-        ("cast_datetime" | "cast_time", [value]) => text(value),
-        ("mysql_maketime" | "mysql_sec_to_time" | "mysql_from_unixtime", _) => {
-            args.iter().take(3).map(number).max().unwrap_or(0)
-        }
-        ("mysql_addtime" | "mysql_subtime" | "mysql_timediff", _) => {
-            args.iter().map(text).max().unwrap_or(0)
-        }
-        ("mysql_str_to_date", [_, Expr::Literal(ScalarValue::Utf8(Some(format)), _)]) => {
-            if format.contains("%f") { 6 } else { 0 }
-        }
-        (
-            "mysql_date_shift",
-            [datetime, count, Expr::Literal(ScalarValue::Utf8(Some(unit)), _)],
-        ) => {
-            let moved = match unit.as_str() {
-                "SECOND" => match count {
-                    Expr::Literal(ScalarValue::Utf8(Some(text)), _) if !text.contains('.') => 0,
-                    Expr::Literal(ScalarValue::Utf8(_), _) => 6,
-                    count => number(count),
-                },
-                unit if unit.ends_with("MICROSECOND") => 6,
-                _ => 0,
-            };
-            of(datetime).max(moved)
-        }
-        ("mysql_nullif", [value, _]) => of(value),
-        ("mysql_if", [_, then, last]) => of(then).max(of(last)),
-        _ => args.iter().map(of).max().unwrap_or(0),
-    }
 }

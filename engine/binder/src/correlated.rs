@@ -30,11 +30,11 @@ pub fn joined(plan: LogicalPlan) -> Result<LogicalPlan> {
     }
     let (mut plan, mut names) = (plan, Names::default());
     loop {
-        let before = names.0;
+        let before = names.count;
         // From above: a subquery within another that reads columns outside of both is of one level
         // once the outer one carries those columns.
         let joined = plan.transform_down_with_subqueries(|node| in_node(node, &mut names))?;
-        if names.0 == before {
+        if names.count == before {
             return Ok(joined.data);
         }
         let anew = |node: LogicalPlan| node.recompute_schema().map(Transformed::yes);
@@ -58,12 +58,20 @@ fn has_subquery(plan: &LogicalPlan) -> Result<bool> {
 
 /// Names that no column has.
 #[derive(Default)]
-pub(crate) struct Names(usize);
+pub(crate) struct Names {
+    count: usize,
+    prefix: String,
+}
 
 impl Names {
+    /// Names that begin so.
+    pub(crate) fn of(prefix: String) -> Names {
+        Names { count: 0, prefix }
+    }
+
     pub(crate) fn next(&mut self, what: &str) -> String {
-        self.0 += 1;
-        format!("__{what}_{}", self.0)
+        self.count += 1;
+        format!("__{}{what}_{}", self.prefix, self.count)
     }
 }
 
@@ -107,8 +115,10 @@ fn fewest_rows(node: &LogicalPlan, input: &LogicalPlan) -> Result<(LogicalPlan, 
     let LogicalPlan::Filter(filter) = node else { return Ok((node.clone(), input.clone())) };
     let (mut below, mut above) = (Vec::new(), Vec::new());
     for condition in split_conjunction(&filter.predicate) {
-        let apart =
-            condition.exists(|part| Ok(subquery(part).is_some()))? || condition.is_volatile();
+        // What reads columns outside of all this is joined by them where it stands.
+        let apart = condition.exists(|part| Ok(subquery(part).is_some()))?
+            || condition.contains_outer()
+            || condition.is_volatile();
         if apart { above.push(condition.clone()) } else { below.push(condition.clone()) }
     }
     let input = match conjunction(below) {
@@ -351,7 +361,7 @@ pub(crate) fn left_joined(
 
 /// Whether a plan has the same rows however often it is run: it is run once more for its distinct
 /// values, and a row without its own would have no value.
-fn repeats(plan: &LogicalPlan) -> Result<bool> {
+pub(crate) fn repeats(plan: &LogicalPlan) -> Result<bool> {
     let mut repeats = true;
     plan.apply_with_subqueries(|node| {
         repeats &= !matches!(node, LogicalPlan::Limit(_) | LogicalPlan::Window(_));

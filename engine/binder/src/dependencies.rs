@@ -6,23 +6,15 @@
 //! derived tables when they are planned and for each rule that relies on them. It must never claim a dependency that
 //! any row of any input could break.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{
     DFSchema, DFSchemaRef, Dependency, FunctionalDependence, FunctionalDependencies, Result,
-    TableReference,
 };
 use datafusion::logical_expr::logical_plan::{Aggregate, Projection, Window};
-use datafusion::logical_expr::planner::{
-    PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
-};
-use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
-use sqlparser::ast::{ObjectName, TableFactor};
-use syntax::names::{TableName, parts};
 
 /// The rules that rely on dependencies.
 const RELIANT: [&str; 4] = [
@@ -70,60 +62,6 @@ impl OptimizerRule for Informed {
         let needs_them = self.0.apply_order().is_none()
             || matches!(plan, LogicalPlan::Distinct(_) | LogicalPlan::Sort(_));
         self.0.rewrite(if needs_them { rederived(plan)? } else { plan }, config)
-    }
-}
-
-/// Plans derived tables and names of WITH as DataFusion does, with the right dependencies: GROUP BY takes the columns
-/// that its own determine, and windows find out by them whether rows can tie. Of a stored table it scans the columns
-/// that are in scope.
-#[derive(Debug)]
-pub(crate) struct Relations {
-    /// Where the columns in scope are, for tables that have others.
-    shown: HashMap<TableName, Vec<usize>>,
-    /// That the call comes from here, for the relation is planned by calling the list of planners again.
-    within: AtomicBool,
-}
-
-impl Relations {
-    /// For the tables that have columns which are not in scope, where those are that are.
-    pub(crate) fn new(shown: HashMap<TableName, Vec<usize>>) -> Self {
-        Relations { shown, within: AtomicBool::new(false) }
-    }
-
-    /// A scan of a stored table that has columns which are not in scope. A name of WITH has no database.
-    fn scan(
-        &self,
-        name: &ObjectName,
-        context: &dyn RelationPlannerContext,
-    ) -> Result<Option<LogicalPlan>> {
-        let [database, table] = &parts(name)[..] else { return Ok(None) };
-        let key = TableName { database: database.clone(), table: table.clone() };
-        let Some(shown) = self.shown.get(&key) else { return Ok(None) };
-        let name = TableReference::partial(database.as_str(), table.as_str());
-        let source = context.context_provider().get_table_source(name.clone())?;
-        LogicalPlanBuilder::scan(name, source, Some(shown.clone()))?.build().map(Some)
-    }
-}
-
-impl RelationPlanner for Relations {
-    fn plan_relation(
-        &self,
-        relation: TableFactor,
-        context: &mut dyn RelationPlannerContext,
-    ) -> Result<RelationPlanning> {
-        let derived = matches!(relation, TableFactor::Derived { .. } | TableFactor::Table { .. });
-        if self.within.swap(false, Ordering::Relaxed) || !derived {
-            return Ok(RelationPlanning::Original(Box::new(relation)));
-        }
-        if let TableFactor::Table { name, alias, .. } = &relation
-            && let Some(scan) = self.scan(name, context)?
-        {
-            let planned = PlannedRelation::new(scan, alias.clone());
-            return Ok(RelationPlanning::Planned(Box::new(planned)));
-        }
-        self.within.store(true, Ordering::Relaxed);
-        let plan = rederived(context.plan(relation)?)?;
-        Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, None))))
     }
 }
 

@@ -12,7 +12,7 @@ use datafusion::logical_expr::expr::{Exists, InSubquery, Sort};
 use datafusion::logical_expr::logical_plan::{FetchType, Projection, SkipType};
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprFunctionExt, Filter, Join, JoinType, Limit, LogicalPlan,
-    LogicalPlanBuilder, SubqueryAlias, lit, when,
+    LogicalPlanBuilder, SubqueryAlias, Union, Window, lit, when,
 };
 
 use crate::correlated::{Names, left_joined, read_outside, renamed};
@@ -126,6 +126,8 @@ impl<'a> DependentJoin<'a> {
                 Ok(Some(below))
             }
             LogicalPlan::Join(join) => self.join(join),
+            LogicalPlan::Union(union) => self.union(union),
+            LogicalPlan::Window(window) => self.window(window),
             _ => Ok(None),
         }
     }
@@ -245,6 +247,51 @@ impl<'a> DependentJoin<'a> {
         let joined = left_joined(all, of(&every), grouped, of(keys))?;
         let plan = LogicalPlanBuilder::from(joined).project(shown)?.build()?;
         Ok(Some(PushedDown { plan, keys: every, number: None }))
+    }
+
+    /// Each input with the values, all by the same names.
+    fn union(&mut self, union: &Union) -> Result<Option<PushedDown>> {
+        let names: Vec<String> = self.columns.iter().map(|_| self.names.next("outer")).collect();
+        let mut whole: Option<LogicalPlanBuilder> = None;
+        for input in &union.inputs {
+            let Some(below) = self.push_down(input, false)? else { return Ok(None) };
+            let own = input.schema().columns().into_iter().zip(union.schema.iter());
+            let own = own.map(|(column, (qualifier, field))| {
+                Expr::Column(column).alias_qualified(qualifier.cloned(), field.name())
+            });
+            let keys = below.keys().zip(&names).map(|(key, name)| key.alias(name));
+            let shown: Vec<Expr> = own.chain(keys).collect();
+            let input = LogicalPlanBuilder::from(below.plan).project(shown)?;
+            whole = Some(match whole {
+                Some(inputs) => inputs.union(input.build()?)?,
+                None => input,
+            });
+        }
+        let Some(whole) = whole else { return Ok(None) };
+        let keys = names.into_iter().map(Column::new_unqualified).collect();
+        Ok(Some(PushedDown { plan: whole.build()?, keys, number: None }))
+    }
+
+    /// Windows of the rows of the same values.
+    fn window(&mut self, window: &Window) -> Result<Option<PushedDown>> {
+        let Some(below) = self.push_down(&window.input, false)? else { return Ok(None) };
+        let input = window.input.schema();
+        let mut shown: Vec<Expr> = input.columns().into_iter().map(Expr::Column).collect();
+        let mut exprs = Vec::with_capacity(window.window_expr.len());
+        let computed = window.schema.iter().skip(input.fields().len());
+        for (expr, (_, field)) in window.window_expr.iter().zip(computed) {
+            let Expr::WindowFunction(mut call) = self.inward(expr.clone(), &below)? else {
+                return Ok(None);
+            };
+            call.params.partition_by.extend(below.keys());
+            let expr = Expr::WindowFunction(call);
+            let name = Column::new_unqualified(expr.schema_name().to_string());
+            shown.push(Expr::Column(name).alias(field.name()));
+            exprs.push(expr);
+        }
+        shown.extend(below.keys());
+        let plan = LogicalPlanBuilder::from(below.plan).window(exprs)?.project(shown)?.build()?;
+        Ok(Some(PushedDown { plan, keys: below.keys, number: None }))
     }
 
     /// The side that reads columns outside carries their values, or the left one.

@@ -12,41 +12,28 @@ mod caseless;
 mod columns;
 mod context;
 mod correlated;
-mod counted;
-mod decimals;
 mod dependencies;
 mod dependent_join;
 mod distinct;
-mod duplicate_names;
 mod equalities;
 mod fractional_seconds;
-mod groups;
 mod json;
 mod labels;
-mod lateral;
 mod lazy;
-mod limits;
 pub mod literal;
-mod membership;
-mod natural_joins;
 mod nullsafe;
-mod ordering;
 mod predicates;
 pub mod privileges;
 mod query_context;
 mod quotients;
-mod repeats;
 mod rewrite;
 mod scalars;
 mod scopes;
 pub mod short;
-mod templates;
+mod single_rows;
 mod tuples;
 pub mod typing;
-mod ungrouped;
-mod wildcards;
 mod windows;
-mod years;
 mod yielding;
 
 use std::collections::HashMap;
@@ -61,7 +48,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionConfig;
 use sqlparser::ast::{Query, Statement};
-use syntax::names::{TableName, displayed, tables_of};
+use syntax::names::{TableName, tables_of};
 use types::Table;
 use types::columns::arrow_type;
 use values::column::ResultColumn;
@@ -71,10 +58,10 @@ pub use bound::BoundQuery;
 pub use caseless::caseless;
 pub use columns::{rename, result_type};
 pub use context::{compile, compile_with_warnings};
-pub use lateral::single_rows;
 pub use query_context::QueryContext;
 pub use quotients::written;
 pub use rewrite::truth;
+pub use single_rows::single_rows;
 
 /// Name within plans of the function of a session that keeps the number it is given for LAST_INSERT_ID().
 pub const KEEP_INSERT_ID: &str = "mysql_keep_insert_id";
@@ -174,16 +161,12 @@ pub async fn plan_query(
     state: &SessionState,
     tables: &dyn TableResolver,
 ) -> SqlResult<PlannedSelect> {
-    let (resolved, hidden) = (resolve(&query, context, tables).await?, tables.shows_hidden());
-    if let Some(bound) = bound::bind(&query, context, &resolved, hidden)? {
-        return context::plan_bound(&bound, context, &resolved);
-    }
-    let displayed = displayed(&query);
-    let query = rewrite::rewrite(query, context, &resolved, hidden)?;
-    context::plan(query, context, state, (&resolved, hidden), &displayed)
+    let resolved = resolve(&query, context, tables).await?;
+    let bound = bound::bind(&query, context, &resolved, tables.shows_hidden())?;
+    context::plan(&bound, context, state, &resolved)
 }
 
-/// Binds a parsed SELECT; `None` if it has a form that is planned from its syntax tree so far.
+/// Binds a parsed SELECT.
 ///
 /// # Errors
 ///
@@ -192,7 +175,7 @@ pub async fn bind_query(
     query: &Query,
     context: &QueryContext,
     tables: &dyn TableResolver,
-) -> SqlResult<Option<BoundQuery>> {
+) -> SqlResult<BoundQuery> {
     let resolved = resolve(query, context, tables).await?;
     bound::bind(query, context, &resolved, tables.shows_hidden())
 }

@@ -1,28 +1,23 @@
-//! MySQL's syntax tree into one that DataFusion's planner reads with the same meaning.
+//! Expressions in their plain forms: of several ways to write a thing one is left, for the binder to read.
 //!
-//! Names only and forms only: what depends on types is `typing`'s business.
+//! Names only and forms only: what depends on types is the binder's business.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    BinaryOperator, CaseWhen, Expr, GroupByExpr, GroupByWithModifier, JoinConstraint, JoinOperator,
-    MemberOf, ObjectName, ObjectNamePart, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, TableFactor, UnaryOperator, Value, ValueWithSpan, VisitorMut,
+    BinaryOperator, CaseWhen, Expr, MemberOf, ObjectNamePart, UnaryOperator, Value, ValueWithSpan,
+    VisitorMut,
 };
 use sqlparser::tokenizer::Span;
 use syntax::dialect::Mysql;
 use syntax::introducer::introduced;
-use syntax::names::{TableName, parts, table_name};
+use syntax::names::TableName;
 use syntax::tree::{call, null, plain, string, value};
 use syntax::walk::walk_mut;
-use values::error::{
-    SqlError, SqlResult, derived_without_alias, illegal_double, no_table, syntax, too_many_tables,
-    unsupported, wrong_placement,
-};
+use values::error::{SqlError, SqlResult, illegal_double, syntax, unsupported};
 
-use crate::scopes::Scopes;
-use crate::{QueryContext, ResolvedTable, calls, tuples, ungrouped, wildcards};
+use crate::{QueryContext, ResolvedTable, calls, tuples};
 
 /// Tables that one SELECT joins at most.
 pub const MOST_TABLES: usize = 61;
@@ -34,83 +29,24 @@ pub const EITHER: &str = "either";
 struct Rewriter<'a> {
     context: &'a QueryContext,
     resolved: &'a HashMap<TableName, ResolvedTable>,
-    /// Whether hidden columns are in scope.
-    hidden: bool,
-    /// Names of WITH, and their columns where those are known.
-    ctes: HashMap<String, Option<Vec<String>>>,
-    scopes: Scopes,
-}
-
-impl<'a> Rewriter<'a> {
-    fn new(
-        context: &'a QueryContext,
-        resolved: &'a HashMap<TableName, ResolvedTable>,
-        hidden: bool,
-    ) -> Rewriter<'a> {
-        Rewriter { context, resolved, hidden, ctes: HashMap::new(), scopes: Scopes::default() }
-    }
-}
-
-/// Rewrites a whole query.
-pub fn rewrite(
-    mut query: Query,
-    context: &QueryContext,
-    resolved: &HashMap<TableName, ResolvedTable>,
-    hidden: bool,
-) -> SqlResult<Query> {
-    crate::groups::totals_behind(&mut query);
-    let mut rewriter = Rewriter::new(context, resolved, hidden);
-    walk_mut(&mut query, &mut rewriter)?;
-    Ok(query)
 }
 
 /// Rewrites one expression, without queries in it, of a statement of these tables.
+///
+/// # Errors
+///
+/// MySQL's for forms that it does not have, or that are not supported.
 pub fn rewrite_expr(
     mut expr: Expr,
     context: &QueryContext,
     resolved: &HashMap<TableName, ResolvedTable>,
 ) -> SqlResult<Expr> {
-    let mut rewriter = Rewriter::new(context, resolved, false);
-    walk_mut(&mut expr, &mut rewriter)?;
+    walk_mut(&mut expr, &mut Rewriter { context, resolved })?;
     Ok(expr)
 }
 
 impl VisitorMut for Rewriter<'_> {
     type Break = SqlError;
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
-        flow(self.query(query))
-    }
-
-    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
-        let (all, nested) = (!self.context.full_groups(), self.scopes.is_nested());
-        ungrouped::order_by_any(query, all, &|name| self.shown(name), nested);
-        self.scopes.leave();
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
-        let is_with = |name: &str| self.ctes.contains_key(name);
-        self.scopes.enter(select, &self.context.database, is_with);
-        flow(self.select_before(select))
-    }
-
-    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
-        crate::natural_joins::name_shared(select, &|name| self.shown(name), &self.scopes);
-        if !self.context.full_groups() {
-            ungrouped::take_any(select, &|name| self.shown(name), self.scopes.is_nested());
-        }
-        self.scopes.leave();
-        flow(select_after(select))
-    }
-
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<SqlError> {
-        flow(self.table_factor(factor))
-    }
-
-    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<SqlError> {
-        flow(self.relation(relation))
-    }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
         // Before its literal is read as one without an introducer.
@@ -121,7 +57,7 @@ impl VisitorMut for Rewriter<'_> {
             }
         }
         crate::json::mark_truths(expr);
-        flow(calls::before(expr).and_then(|()| tuples::before(expr)))
+        flow(calls::before(expr))
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
@@ -137,192 +73,6 @@ fn flow(result: SqlResult<()>) -> ControlFlow<SqlError> {
 }
 
 impl Rewriter<'_> {
-    fn query(&mut self, query: &mut Query) -> SqlResult<()> {
-        if let Some(with) = &mut query.with {
-            for cte in &mut with.cte_tables {
-                lower_alias(&mut cte.alias);
-                let named = &cte.alias.columns;
-                let columns = match named.is_empty() {
-                    true => crate::counted::columns(&cte.query.body, &|name| self.shown(name)),
-                    false => Some(named.iter().map(|column| column.name.value.clone()).collect()),
-                };
-                self.ctes.insert(cte.alias.name.value.clone(), columns);
-            }
-        }
-        crate::ordering::of_set(query)?;
-        crate::limits::within_reach(query);
-        crate::distinct::ordered(query, self.context.full_groups());
-        crate::counted::write_out(&mut query.body, &|name| self.shown(name))?;
-        crate::membership::spread_order(query)?;
-        // Locks are taken by whoever runs the query; a plan only reads.
-        query.locks.clear();
-        let is_with = |name: &str| self.ctes.contains_key(name);
-        self.scopes.enter_body(&query.body, &self.context.database, is_with);
-        Ok(())
-    }
-
-    /// The columns of a stored table, or of a name of WITH, that `*` shows.
-    fn shown(&self, name: &ObjectName) -> Option<Vec<String>> {
-        if let [one] = &parts(name)[..]
-            && let Some(columns) = self.ctes.get(one)
-        {
-            return columns.clone();
-        }
-        let name = table_name(name, &self.context.database).ok()?;
-        let table = self.resolved.get(&name)?.table.as_ref()?;
-        let shown = table.columns.iter().filter(|column| !column.hidden);
-        Some(shown.map(|column| column.name.clone()).collect())
-    }
-
-    /// The columns of a stored table's primary key.
-    fn key(&self, name: &ObjectName) -> Option<Vec<String>> {
-        if matches!(&parts(name)[..], [one] if self.ctes.contains_key(one)) {
-            return None;
-        }
-        let name = table_name(name, &self.context.database).ok()?;
-        let table = self.resolved.get(&name)?.table.as_ref()?;
-        let column = |id: &types::ColumnId| {
-            Some(table.columns.iter().find(|c| c.id == *id)?.name.to_lowercase())
-        };
-        table.primary_key.iter().map(column).collect()
-    }
-
-    fn select_before(&mut self, select: &mut Select) -> SqlResult<()> {
-        if select.into.is_some() {
-            return Err(unsupported("SELECT … INTO"));
-        }
-        let tables: usize = select.from.iter().map(|from| 1 + from.joins.len()).sum();
-        if tables > MOST_TABLES {
-            return Err(too_many_tables(MOST_TABLES));
-        }
-        select.optimizer_hints.clear();
-        if select.select_modifiers.take().is_some_and(|modifiers| modifiers.sql_calc_found_rows) {
-            return Err(wrong_placement("SQL_CALC_FOUND_ROWS"));
-        }
-        if let [only] = &select.from[..]
-            && only.joins.is_empty()
-            && matches!(&only.relation, TableFactor::Table { name, .. } if parts(name) == ["dual"])
-        {
-            select.from.clear();
-        }
-        crate::scopes::unique(select, &self.context.database)?;
-        crate::windows::misplaced(select)?;
-        crate::windows::write_out(select)?;
-        crate::windows::bounds(select)?;
-        crate::groups::having_without_groups(select);
-        if self.context.full_groups() {
-            crate::groups::mixed(select)?;
-        }
-        if self.hidden {
-            crate::natural_joins::name_joined(select, &|name| self.shown(name))?;
-        }
-        crate::natural_joins::write_out(select, &|name| self.shown(name));
-        if !self.context.full_groups() {
-            ungrouped::spell_out(select, &|name| self.shown(name), &|name| self.key(name));
-        }
-        crate::repeats::make_distinct(select, &|name| self.shown(name));
-        wildcards::write_out(select, &|name: &ObjectName| self.hidden_of(name));
-        crate::duplicate_names::name_columns(select);
-        crate::membership::spread(select)?;
-        crate::groups::having_of_all_rows(select);
-        for item in &mut select.projection {
-            if let SelectItem::QualifiedWildcard(
-                SelectItemQualifiedWildcardKind::ObjectName(name),
-                _,
-            ) = item
-            {
-                *name = self.scopes.table(name);
-            }
-        }
-        if let GroupByExpr::Expressions(exprs, modifiers) = &mut select.group_by
-            && modifiers.iter().any(|m| matches!(m, GroupByWithModifier::Rollup))
-        {
-            let columns = std::mem::take(exprs).into_iter().map(|e| vec![e]).collect();
-            exprs.push(Expr::Rollup(columns));
-            modifiers.clear();
-            select.having = Some(crate::groups::of_rows(select.having.take()));
-            crate::windows::with_ties(select)?;
-        }
-        Ok(())
-    }
-
-    /// What plans call a table of a FROM, and those of its hidden columns that are in scope.
-    fn hidden_of(&self, name: &ObjectName) -> wildcards::Shown {
-        let written = parts(name);
-        let is_cte = matches!(&written[..], [one] if self.ctes.contains_key(one));
-        match table_name(name, &self.context.database) {
-            Ok(name) if !is_cte => {
-                let table = self.resolved.get(&name).and_then(|r| r.table.as_ref());
-                let columns = table.map(|t| t.columns.as_slice()).unwrap_or_default();
-                let hidden = columns
-                    .iter()
-                    .filter(|c| self.hidden && c.hidden)
-                    .map(|c| c.name.to_lowercase());
-                wildcards::Shown {
-                    hidden: hidden.collect(),
-                    called: vec![name.database, name.table],
-                }
-            }
-            _ => wildcards::Shown { called: written, hidden: Vec::new() },
-        }
-    }
-
-    fn table_factor(&mut self, factor: &mut TableFactor) -> SqlResult<()> {
-        match factor {
-            TableFactor::Table {
-                alias, args, version, partitions, sample, index_hints, ..
-            } => {
-                if let Some(alias) = alias {
-                    lower_alias(alias);
-                }
-                if args.is_some() {
-                    return Err(unsupported("table functions"));
-                }
-                if version.is_some() {
-                    return Err(unsupported("AS OF TIMESTAMP"));
-                }
-                if !partitions.is_empty() {
-                    return Err(unsupported("PARTITION"));
-                }
-                if sample.is_some() {
-                    return Err(unsupported("TABLESAMPLE"));
-                }
-                index_hints.clear();
-                Ok(())
-            }
-            TableFactor::Derived { alias, .. } => match alias {
-                Some(alias) => {
-                    lower_alias(alias);
-                    Ok(())
-                }
-                None => Err(derived_without_alias()),
-            },
-            TableFactor::NestedJoin { alias, .. } => {
-                if let Some(alias) = alias {
-                    lower_alias(alias);
-                }
-                Ok(())
-            }
-            other => Err(unsupported(format!("FROM {other}"))),
-        }
-    }
-
-    fn relation(&mut self, relation: &mut ObjectName) -> SqlResult<()> {
-        let names = parts(relation);
-        if let [one] = &names[..]
-            && self.ctes.contains_key(one)
-        {
-            *relation = vec![plain(one.clone())].into();
-            return Ok(());
-        }
-        let name = table_name(relation, &self.context.database)?;
-        if !self.resolved.contains_key(&name) {
-            return Err(no_table(&name.database, &name.table));
-        }
-        *relation = vec![plain(name.database), plain(name.table)].into();
-        Ok(())
-    }
-
     fn expr(&mut self, expr: &mut Expr) -> SqlResult<()> {
         let taken = std::mem::replace(expr, null());
         *expr = self.rewritten(taken)?;
@@ -344,8 +94,9 @@ impl Rewriter<'_> {
                 }
                 Expr::Identifier(plain(ident.value.to_lowercase()))
             }
-            Expr::CompoundIdentifier(idents) => {
-                Expr::CompoundIdentifier(self.scopes.column(idents))
+            Expr::CompoundIdentifier(names) => {
+                let names = names.into_iter().map(|name| plain(name.value.to_lowercase()));
+                Expr::CompoundIdentifier(names.collect())
             }
             Expr::Value(value) => literal(value)?,
             Expr::Nested(inner) => Expr::Nested(inner),
@@ -402,63 +153,6 @@ impl Rewriter<'_> {
             }
             other => calls::rewritten(other, self.context)?,
         })
-    }
-}
-
-/// WHERE, HAVING and ON are truth values.
-fn select_after(select: &mut Select) -> SqlResult<()> {
-    for condition in [&mut select.selection, &mut select.having].into_iter().flatten() {
-        let taken = std::mem::replace(condition, null());
-        *condition = truth(taken);
-    }
-    for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
-        join_constraint(&mut join.join_operator)?;
-    }
-    Ok(())
-}
-
-fn join_constraint(operator: &mut JoinOperator) -> SqlResult<()> {
-    let constraint = match operator {
-        JoinOperator::Join(c)
-        | JoinOperator::Inner(c)
-        | JoinOperator::Left(c)
-        | JoinOperator::LeftOuter(c)
-        | JoinOperator::Right(c)
-        | JoinOperator::RightOuter(c)
-        | JoinOperator::CrossJoin(c)
-        | JoinOperator::StraightJoin(c) => c,
-        other => return Err(unsupported(format!("{other:?} join"))),
-    };
-    if let JoinConstraint::On(condition) = constraint {
-        let taken = std::mem::replace(condition, null());
-        *condition = truth(taken);
-    }
-    if let JoinConstraint::Using(columns) = constraint {
-        for column in columns {
-            let lower = parts(column).into_iter().map(plain).collect::<Vec<_>>();
-            *column = lower.into();
-        }
-    }
-    // JOIN without ON is a cross join in MySQL; STRAIGHT_JOIN only fixes an order.
-    let constraint = constraint.clone();
-    *operator = match (&operator, constraint) {
-        (
-            JoinOperator::Join(_)
-            | JoinOperator::Inner(_)
-            | JoinOperator::CrossJoin(_)
-            | JoinOperator::StraightJoin(_),
-            JoinConstraint::None,
-        ) => JoinOperator::CrossJoin(JoinConstraint::None),
-        (JoinOperator::CrossJoin(_) | JoinOperator::StraightJoin(_), on) => JoinOperator::Inner(on),
-        _ => return Ok(()),
-    };
-    Ok(())
-}
-
-fn lower_alias(alias: &mut sqlparser::ast::TableAlias) {
-    alias.name = plain(alias.name.value.to_lowercase());
-    for column in &mut alias.columns {
-        column.name = plain(column.name.value.to_lowercase());
     }
 }
 

@@ -1,4 +1,4 @@
-//! Rows in comparisons: `(a, b) = (c, d)`, `(a, b) < (c, d)`, `(a, b) = (SELECT …)`.
+//! Rows in comparisons: `(a, b) = (c, d)`, `(a, b) < (c, d)`.
 //!
 //! Each becomes comparisons of single values with MySQL's meaning of NULL: a row is compared column
 //! by column, and the first that decides does.
@@ -6,34 +6,7 @@
 use sqlparser::ast::{BinaryOperator, Expr};
 use values::error::{SqlResult, syntax, wrong_width};
 
-use crate::membership::column_of;
 use crate::rewrite::{not, op};
-
-/// A row against a subquery of one row, before either is read on its own.
-pub fn before(expr: &mut Expr) -> SqlResult<()> {
-    let Expr::BinaryOp { left, op: BinaryOperator::Eq, right } = expr else { return Ok(()) };
-    let (items, query) = match (row(left), row(right)) {
-        (Some(Expr::Tuple(items)), Some(Expr::Subquery(query)))
-        | (Some(Expr::Subquery(query)), Some(Expr::Tuple(items))) => (items, query),
-        _ => return Ok(()),
-    };
-    let mut pairs = Vec::with_capacity(items.len());
-    for (at, item) in items.iter().enumerate() {
-        let value = Expr::Subquery(Box::new(column_of(query, at, items.len())?));
-        pairs.push(op(item.clone(), BinaryOperator::Eq, value));
-    }
-    *expr = fold(pairs, BinaryOperator::And)?;
-    Ok(())
-}
-
-/// The expression within parentheses.
-fn row(expr: &Expr) -> Option<&Expr> {
-    match expr {
-        Expr::Nested(inner) => row(inner),
-        Expr::Tuple(_) | Expr::Subquery(_) => Some(expr),
-        _ => None,
-    }
-}
 
 /// Two rows compared by an operator that is not arithmetic.
 pub fn compared(left: Expr, operator: &BinaryOperator, right: Expr) -> SqlResult<Expr> {

@@ -12,8 +12,8 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, Cast, Expr, ExprSchemable, Join, JoinConstraint, LogicalPlan, LogicalPlanBuilder,
-    Operator, binary_expr, lit,
+    BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr,
+    lit,
 };
 use functions::convert::{DATETIME, is_binary, is_json, is_string, is_temporal, is_time};
 use functions::wide::{apart, comparable, digits_of};
@@ -21,7 +21,6 @@ use sqlparser::ast::BinaryOperator;
 use values::error::{external, unknown, unsupported};
 use values::temporal::Zone;
 
-use crate::fractional_seconds::{Tables, has_fractions, spelled, states_fractions};
 use crate::lazy::{behind, together};
 use crate::literal;
 use crate::quotients::{self, Sums};
@@ -251,8 +250,7 @@ impl MysqlOperators {
     }
 
     /// Types what has no hook at planning: lists, LIKE, and functions of a TIMESTAMP.
-    pub fn finish(&self, plan: LogicalPlan, tables: &Tables) -> Result<LogicalPlan> {
-        let fractions = has_fractions(tables) || states_fractions(&plan)?;
+    pub fn finish(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         // What lies above a changed type has another one, too.
         let mut retyped = false;
         let mut sums_of_quotients = Sums::default();
@@ -270,32 +268,13 @@ impl MysqlOperators {
                     .merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &source)?);
             }
             let names = NamePreserver::new(&plan);
-            let sums = matches!(plan, LogicalPlan::Aggregate(_) | LogicalPlan::Window(_));
             let keeps_digits = quotients::are_summed(&plan);
-            let input = match &plan.inputs()[..] {
-                [input] if fractions || sums => Some((*input).clone()),
-                _ => None,
-            };
-            let plan = match plan {
-                LogicalPlan::Join(join) => LogicalPlan::Join(self.joined_by(join, &schema)?),
-                plan => plan,
-            };
             let plan = plan.map_expressions(|expr| {
                 each_named(expr, &names, |expr| {
                     let name = expr.schema_name().to_string();
                     let typed = expr.transform_up(|expr| {
                         let expr = sums_of_quotients.shown(expr, &schema)?;
-                        let typed = expr.transform_data(|expr| self.typed(expr, &schema))?;
-                        match (&input, typed.data) {
-                            (Some(input), Expr::ScalarFunction(function))
-                                if fractions || function.name() == "sum_arg" =>
-                            {
-                                let spelled = spelled(function, &schema, input, tables)?;
-                                let changed = typed.transformed || spelled.transformed;
-                                Ok(Transformed { transformed: changed, ..spelled })
-                            }
-                            (_, data) => Ok(Transformed::new(data, typed.transformed, typed.tnr)),
-                        }
+                        expr.transform_data(|expr| self.typed(expr, &schema))
                     })?;
                     match keeps_digits {
                         true => typed
@@ -312,19 +291,6 @@ impl MysqlOperators {
             plan.map_data(LogicalPlan::recompute_schema)
         })?;
         Ok(typed.data)
-    }
-
-    /// A join whose columns of USING and NATURAL are at the types at which they are compared.
-    fn joined_by(&self, mut join: Join, schema: &DFSchema) -> Result<Join> {
-        for (left, right) in &mut join.on {
-            if left.get_type(schema)? != right.get_type(schema)? {
-                let (l, r) = (std::mem::take(left), std::mem::take(right));
-                (*left, *right) = self.align(l, r, schema)?;
-                // They are no columns any more.
-                join.join_constraint = JoinConstraint::On;
-            }
-        }
-        Ok(join)
     }
 
     /// One node of an expression whose operands are typed already.

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
 use functions::convert::{is_binary, is_temporal, is_time};
 use sqlparser::ast::{
     DateTimeField, Expr, Function, NamedWindowDefinition, NamedWindowExpr, Query, Select,
-    UnaryOperator, Visitor, WindowFrame, WindowFrameBound, WindowSpec, WindowType,
+    UnaryOperator, Visitor, WindowFrameBound, WindowSpec, WindowType,
 };
 use syntax::tree::string;
 use syntax::walk::{each_expr, walk};
@@ -85,27 +85,6 @@ fn bounds_of(spec: &mut WindowSpec) -> SqlResult<()> {
         *interval.value = string(format!("{count} {unit}"));
     }
     Ok(())
-}
-
-/// Writes out the frames of windows that have an order alone, up to the last of the rows that tie. The planner below
-/// takes rows of different keys for rows that cannot tie, which those of ROLLUP do.
-pub fn with_ties(select: &mut Select) -> SqlResult<()> {
-    let frame = |spec: &mut WindowSpec| {
-        if !spec.order_by.is_empty() && spec.window_frame.is_none() {
-            spec.window_frame = Some(WindowFrame::default());
-        }
-    };
-    for NamedWindowDefinition(_, window) in &mut select.named_window {
-        if let NamedWindowExpr::WindowSpec(spec) = window {
-            frame(spec);
-        }
-    }
-    each_expr(&mut select.projection, &mut |expr| {
-        if let Expr::Function(Function { over: Some(WindowType::WindowSpec(spec)), .. }) = expr {
-            frame(spec);
-        }
-        Ok(())
-    })
 }
 
 /// Orders of windows by TIME and by bytes, which the planner below has no ranges over, as orders by numbers and by

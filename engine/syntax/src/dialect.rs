@@ -227,6 +227,9 @@ impl Dialect for Mysql {
         expr: &Expr,
         precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
+        if let Some(negated) = in_list_of_queries(parser) {
+            return Some(in_list(parser, expr, negated));
+        }
         let op = match &parser.peek_token_ref().token {
             Token::Word(w) if w.keyword == Keyword::DIV => BinaryOperator::MyIntegerDivide,
             Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case("MOD") => {
@@ -282,6 +285,41 @@ fn not_exists(parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         Expr::Exists { subquery, negated: false } => Expr::Exists { subquery, negated: true },
         operand => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(operand) },
     }))
+}
+
+/// Whether a list of several items comes next whose first one is in parentheses, `IN ((SELECT …), 2)`, and whether it is
+/// of NOT IN; `None` of anything else. sqlparser would take the first query for all that is in the parentheses.
+fn in_list_of_queries(parser: &Parser) -> Option<bool> {
+    let is = |at: usize, keyword| matches!(&parser.peek_nth_token(at).token, Token::Word(w) if w.keyword == keyword);
+    let negated = is(0, Keyword::NOT);
+    let at = usize::from(negated);
+    let opened = |at: usize| parser.peek_nth_token(at).token == Token::LParen;
+    if !is(at, Keyword::IN) || !opened(at + 1) || !opened(at + 2) {
+        return None;
+    }
+    let mut depth = 0usize;
+    for at in parser.index().. {
+        match &parser.token_at(at).token {
+            Token::LParen => depth += 1,
+            Token::RParen if depth <= 1 => return None,
+            Token::RParen => depth -= 1,
+            Token::Comma if depth == 1 => return Some(negated),
+            Token::EOF => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+fn in_list(parser: &mut Parser, expr: &Expr, negated: bool) -> Result<Expr, ParserError> {
+    if negated {
+        parser.next_token();
+    }
+    parser.next_token();
+    parser.expect_token(&Token::LParen)?;
+    let list = parser.parse_comma_separated(Parser::parse_expr)?;
+    parser.expect_token(&Token::RParen)?;
+    Ok(Expr::InList { expr: Box::new(expr.clone()), list, negated })
 }
 
 /// `a || b` under PIPES_AS_CONCAT, in a form that means the same under any sql_mode.

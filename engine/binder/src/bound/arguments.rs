@@ -14,6 +14,9 @@ use functions::labels::{BITS, NUMBER};
 use values::error::SqlResult;
 use values::mysql_type::MysqlType;
 
+/// Digits of a TIME as the number HHMMSS.
+const TIME_DIGITS: i64 = 7;
+
 /// A call of a function of ours with arguments that it has as they are.
 ///
 /// # Errors
@@ -31,6 +34,9 @@ pub fn call(function: &str, args: Vec<Scalar>) -> SqlResult<Scalar> {
 /// Those of [`call`].
 pub fn taken_by(function: &str, args: Vec<Scalar>) -> SqlResult<Vec<Scalar>> {
     let mut args = numbers_of_labels(function, args)?;
+    if function == "sum_arg" {
+        return args.into_iter().map(number_of_time).collect();
+    }
     let Some(taken) = taken(function) else { return Ok(args) };
     // It has a place of its own for the digits.
     if function == "mysql_unix_timestamp" {
@@ -41,6 +47,16 @@ pub fn taken_by(function: &str, args: Vec<Scalar>) -> SqlResult<Vec<Scalar>> {
         return Ok(args);
     }
     args.into_iter().map(|arg| spelled(arg, &taken)).collect()
+}
+
+/// A TIME as the number HHMMSS with as many digits behind the point as it has; anything else as it is.
+fn number_of_time(arg: Scalar) -> SqlResult<Scalar> {
+    if !matches!(arg.ty.column, Some(ColumnType::Time(_))) {
+        return Ok(arg);
+    }
+    let digits = i64::from(arg.ty.fraction());
+    let number = |n| literal::of(Value::Int(n));
+    call("cast_decimal", vec![arg, number(TIME_DIGITS + digits), number(digits)])
 }
 
 /// A time with the digits of its fraction written out.

@@ -8,16 +8,20 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{ReturnFieldArgs, TypeSignature};
+use functions::random::{self, SEEDED};
 use types::columns::arrow_type;
-use types::{ColumnType, Value};
+use types::{ColumnType, IntWidth, Value};
 use values::error::{SqlResult, unknown};
 use values::mysql_type::{MysqlType, NOT_FIXED};
 use values::temporal::fraction_digits;
 
 use super::literal::scalar_value;
 use super::tree::{Node, Scalar};
-use crate::columns::result_type;
+use crate::KEEP_INSERT_ID;
+use crate::columns::{TEXT_LENGTH, result_type};
 
+/// DataFusion's function for REGEXP_REPLACE.
+const REPLACE: &str = "regexp_replace";
 /// Digits that `/` adds (div_precision_increment).
 const DIVISION: u8 = 4;
 /// Most digits of a second's fraction.
@@ -32,14 +36,27 @@ pub fn arrow(ty: &MysqlType) -> DataType {
     }
 }
 
+/// Whether a function is one that calls are bound to.
+pub fn is_function(name: &str) -> bool {
+    matches!(name, SEEDED | REPLACE | KEEP_INSERT_ID) || functions::named(name).is_some()
+}
+
 /// The type of a call.
 ///
 /// # Errors
 ///
 /// What the function says of its arguments: how many there are, and of which types.
 pub fn of_call(name: &str, args: &[Scalar]) -> SqlResult<MysqlType> {
-    let function = functions::named(name)
-        .ok_or_else(|| unknown(format!("function {name} is not registered")))?;
+    let function = match name {
+        SEEDED => random::seeded(),
+        REPLACE => return Ok(MysqlType::of_column(ColumnType::Varchar(TEXT_LENGTH))),
+        KEEP_INSERT_ID => {
+            let (width, unsigned) = (IntWidth::Big, true);
+            return Ok(MysqlType::of_column(ColumnType::Int { width, unsigned }));
+        }
+        name => functions::named(name)
+            .ok_or_else(|| unknown(format!("function {name} is not registered")))?,
+    };
     let types: Vec<DataType> = args.iter().map(|arg| arrow(&arg.ty)).collect();
     // Ours take whatever they are given, and say how many.
     if function.signature().type_signature == TypeSignature::UserDefined {

@@ -47,10 +47,10 @@ fn write_relation(relation: &Relation, depth: usize, f: &mut Formatter<'_>) -> f
             writeln!(f, "filter {condition}")?;
             input
         }
-        Relation::Group { input, keys, aggregates } => {
+        Relation::Group { input, keys, aggregates, rollup } => {
             f.write_str("group by (")?;
             write_list(keys, f, |(id, scalar), f| write!(f, "{id} = {scalar}"))?;
-            f.write_str(") compute (")?;
+            f.write_str(if *rollup { ") and totals compute (" } else { ") compute (" })?;
             write_list(aggregates, f, |(id, call), f| write!(f, "{id} = {call}"))?;
             f.write_str(")\n")?;
             input
@@ -70,9 +70,19 @@ fn write_relation(relation: &Relation, depth: usize, f: &mut Formatter<'_>) -> f
             write_relation(&left.relation, depth + 1, f)?;
             &right.relation
         }
-        Relation::Derived { query, alias } => {
-            writeln!(f, "query as {alias}")?;
+        Relation::Derived { query, alias, lateral } => {
+            writeln!(f, "{}query as {alias}", if *lateral { "lateral " } else { "" })?;
             &query.relation
+        }
+        Relation::Recursive { name, all, first, next, columns } => {
+            write!(f, "recursive{} {name} as ", if *all { " all" } else { "" })?;
+            write_columns(columns, f)?;
+            write_relation(&first.relation, depth + 1, f)?;
+            &next.relation
+        }
+        Relation::Last { name, columns } => {
+            write!(f, "last rows of {name}: ")?;
+            return write_columns(columns, f);
         }
         Relation::Map { input, columns } => {
             f.write_str("map ")?;
@@ -82,18 +92,13 @@ fn write_relation(relation: &Relation, depth: usize, f: &mut Formatter<'_>) -> f
         }
         Relation::Sort { input, by } => {
             f.write_str("sort by ")?;
-            write_list(by, f, |SortKey { column, descending }, f| {
-                write!(f, "{column}{}", if *descending { " desc" } else { "" })
-            })?;
+            write_list(by, f, |key, f| write!(f, "{key}"))?;
             f.write_str("\n")?;
             input
         }
         Relation::Limit { input, skip, fetch } => {
-            write!(f, "limit skip {skip}")?;
-            match fetch {
-                Some(fetch) => writeln!(f, " fetch {fetch}")?,
-                None => f.write_str("\n")?,
-            }
+            let fetch = fetch.map(|fetch| format!(" fetch {fetch}")).unwrap_or_default();
+            writeln!(f, "limit skip {skip}{fetch}")?;
             input
         }
     };
@@ -125,6 +130,10 @@ fn write_set(
         SetOperation::Except => "except",
     };
     write!(f, "{operation}{} as ", if all { " all" } else { "" })?;
+    write_columns(columns, f)
+}
+
+fn write_columns(columns: &[ColumnId], f: &mut Formatter<'_>) -> fmt::Result {
     write_list(columns, f, |id, f| write!(f, "{id}"))?;
     f.write_str("\n")
 }
@@ -153,6 +162,12 @@ fn write_list<T>(
     Ok(())
 }
 
+impl Display for SortKey {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.column, if self.descending { " desc" } else { "" })
+    }
+}
+
 impl Display for ColumnId {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "#{}", self.0)
@@ -169,8 +184,10 @@ impl Display for Scalar {
                 write!(f, "{}exists ", not(*negated))?;
                 write_query(query, f)
             }
-            Node::InQuery { value, query, negated } => {
-                write!(f, "({value} {}in ", not(*negated))?;
+            Node::InQuery { values, query, negated } => {
+                f.write_str("(")?;
+                write_list(values, f, |value, f| write!(f, "{value}"))?;
+                write!(f, " {}in ", not(*negated))?;
                 write_query(query, f)?;
                 f.write_str(")")
             }

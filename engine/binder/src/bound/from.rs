@@ -1,59 +1,72 @@
 //! FROM bound: tables, queries in their place, and joins.
 
 use std::collections::HashSet;
+use std::rc::Rc;
 
 use sqlparser::ast::{
     Join, JoinConstraint, JoinOperator, ObjectName, Select, TableAlias, TableFactor, TableWithJoins,
 };
 use syntax::names::{parts, table_name};
+use values::error::{
+    SqlError, SqlResult, derived_without_alias, duplicate_column, no_table, syntax, unknown,
+    unsupported, wrong_name_count,
+};
 
-use super::query::{Binder, Named};
-use super::scalars::{Result, Scalars, Unbound, truth};
+use super::join_conditions::has_query;
+use super::query::{Binder, Frame, Named};
+use super::scalars::{Scalars, truth};
 use super::scope::{Clause, Mark};
-use super::subqueries;
 use super::tree::{BoundQuery, Comparison, Connective, JoinKind, Node, Relation, Scalar, Scan};
 use crate::rewrite;
 
 impl<'a> Binder<'a> {
     /// The rows of a FROM, and their columns into the scope.
-    pub(super) fn from(&mut self, select: &'a Select) -> Result<Relation> {
+    pub(super) fn from(&mut self, select: &'a Select) -> SqlResult<Relation> {
         let Some((first, others)) = select.from.split_first() else { return Ok(Relation::OneRow) };
         let mut relation = self.joined(first)?;
         for other in others {
-            let right = self.joined(other)?;
-            relation = join(JoinKind::Inner, relation, right, None);
+            // What reads the tables before it has them on its left.
+            relation = match is_lateral(&other.relation) {
+                true => {
+                    let left = self.scope.mark();
+                    let right = self.factor(&other.relation)?;
+                    let relation = join(JoinKind::Inner, relation, right, None);
+                    self.joins(relation, left, other)?
+                }
+                false => join(JoinKind::Inner, relation, self.joined(other)?, None),
+            };
         }
         Ok(relation)
     }
 
     /// A table and those that are joined to it. Names in ON mean columns of these alone.
-    fn joined(&mut self, from: &'a TableWithJoins) -> Result<Relation> {
+    fn joined(&mut self, from: &'a TableWithJoins) -> SqlResult<Relation> {
         let left = self.scope.mark();
-        let mut relation = self.factor(&from.relation)?;
-        // What inner joins ask of subqueries, for which there are joins in WHERE alone.
-        let mut behind: Vec<Scalar> = Vec::new();
-        let kinds = from.joins.iter().map(|join| kind_of(&join.join_operator));
-        let keeps_left =
-            kinds.collect::<Result<Vec<_>>>()?.iter().all(|(kind, _)| *kind != JoinKind::Right);
+        let relation = self.factor(&from.relation)?;
+        self.joins(relation, left, from)
+    }
+
+    /// The tables that are joined to the first one, in the scope since a mark.
+    fn joins(
+        &mut self,
+        mut relation: Relation,
+        left: Mark,
+        from: &'a TableWithJoins,
+    ) -> SqlResult<Relation> {
         for Join { relation: factor, join_operator, .. } in &from.joins {
             let right = self.scope.mark();
             let joined = self.factor(factor)?;
             let (kind, constraint) = kind_of(join_operator)?;
+            if kind == JoinKind::Right && is_lateral(factor) {
+                return Err(unsupported("RIGHT JOIN of a LATERAL table"));
+            }
             let on = self.condition_of_join(constraint, kind, (left, right))?;
-            let on = match on {
-                Some(on)
-                    if kind == JoinKind::Inner && keeps_left && subqueries::has_predicate(&on) =>
-                {
-                    behind.push(on);
-                    None
+            relation = match on {
+                Some(on) if has_query(&on) => {
+                    self.join_on_queries(kind, (relation, joined), on, (left, right))?
                 }
-                on => on.map(|on| self.condition(on)).transpose()?,
+                on => join(kind, relation, joined, on),
             };
-            relation = join(kind, relation, joined, on);
-        }
-        for condition in behind {
-            let condition = self.condition(condition)?;
-            relation = Relation::Filter { input: Box::new(relation), condition };
         }
         Ok(relation)
     }
@@ -63,11 +76,11 @@ impl<'a> Binder<'a> {
         constraint: &JoinConstraint,
         kind: JoinKind,
         (left, right): (Mark, Mark),
-    ) -> Result<Option<Scalar>> {
+    ) -> SqlResult<Option<Scalar>> {
         let of_right = kind == JoinKind::Right;
         let names = match constraint {
             JoinConstraint::None if kind == JoinKind::Inner => return Ok(None),
-            JoinConstraint::None => return Err(Unbound::NotYet),
+            JoinConstraint::None => return Err(syntax("an outer join without ON")),
             JoinConstraint::On(condition) => {
                 let plain = self.plain(condition)?.map(rewrite::truth);
                 let scope = self.scope.since(left);
@@ -75,8 +88,7 @@ impl<'a> Binder<'a> {
                 return scalars.bind(&plain.expr).map(Some);
             }
             JoinConstraint::Using(names) => {
-                let name = |name: &ObjectName| parts(name).pop().ok_or(Unbound::NotYet);
-                names.iter().map(name).collect::<Result<Vec<_>>>()?
+                names.iter().filter_map(|name| parts(name).pop()).collect()
             }
             JoinConstraint::Natural => self.scope.common((left, right), of_right),
         };
@@ -91,15 +103,23 @@ impl<'a> Binder<'a> {
         }))
     }
 
-    fn factor(&mut self, factor: &'a TableFactor) -> Result<Relation> {
+    fn factor(&mut self, factor: &'a TableFactor) -> SqlResult<Relation> {
         match factor {
             TableFactor::NestedJoin { table_with_joins, alias: None } => {
                 self.joined(table_with_joins)
             }
-            TableFactor::Derived { lateral: false, subquery, alias: Some(alias), .. } => {
-                let bound = self.query(subquery)?;
+            TableFactor::Derived { lateral, subquery, alias: Some(alias), .. } => {
+                let bound = match lateral {
+                    true => {
+                        let frame = Frame { scope: self.scope.clone(), named: Vec::new() };
+                        let mut outer = self.outer.clone();
+                        outer.push(Rc::new(frame));
+                        self.within(outer).query(subquery)?
+                    }
+                    false => self.query(subquery)?,
+                };
                 let columns = alias.columns.iter().map(|column| column.name.value.clone());
-                self.derived(bound, &alias.name.value, &columns.collect::<Vec<_>>())
+                self.derived(bound, &alias.name.value, &columns.collect::<Vec<_>>(), *lateral)
             }
             TableFactor::Table {
                 name,
@@ -113,18 +133,24 @@ impl<'a> Binder<'a> {
                 sample: None,
                 ..
             } if with_hints.is_empty() && partitions.is_empty() => self.table(name, alias.as_ref()),
-            _ => Err(Unbound::NotYet),
+            other => Err(wrong_factor(other)),
         }
     }
 
-    fn table(&mut self, name: &'a ObjectName, alias: Option<&'a TableAlias>) -> Result<Relation> {
+    fn table(
+        &mut self,
+        name: &'a ObjectName,
+        alias: Option<&'a TableAlias>,
+    ) -> SqlResult<Relation> {
         let alias = match alias {
-            Some(alias) if !alias.columns.is_empty() => return Err(Unbound::NotYet),
+            Some(alias) if !alias.columns.is_empty() => {
+                return Err(syntax("names of columns behind a table's"));
+            }
             alias => alias.map(|alias| alias.name.value.as_str()),
         };
         let written = parts(name);
         if let [one] = &written[..]
-            && let Some(at) = self.named.iter().rposition(|named| named.name == *one)
+            && let Some(at) = self.named.iter().rposition(|named| named.name() == one)
         {
             return self.named_query(at, alias.unwrap_or(one));
         }
@@ -134,7 +160,7 @@ impl<'a> Binder<'a> {
         let name = table_name(name, &self.context.database)?;
         let table = match self.tables.get(&name).and_then(|resolved| resolved.table.as_ref()) {
             Some(table) => table.clone(),
-            _ => return Err(Unbound::NotYet),
+            _ => return Err(no_table(&name.database, &name.table)),
         };
         let mut scope = std::mem::take(&mut self.scope);
         let columns = scope.add(&name, alias, &table, self.hidden, || self.next());
@@ -144,17 +170,26 @@ impl<'a> Binder<'a> {
     }
 
     /// A query of WITH, which sees those before it.
-    fn named_query(&mut self, at: usize, alias: &str) -> Result<Relation> {
+    fn named_query(&mut self, at: usize, alias: &str) -> SqlResult<Relation> {
         let later = self.named.split_off(at);
-        let Some(Named { columns, query, outer, .. }) = later.first().cloned() else {
-            return Err(Unbound::NotYet);
+        let (bound, columns) = match later.first().cloned() {
+            Some(Named::Query { name, columns, query, outer, recursive }) => {
+                // It sees what is around its WITH, not what is around the place where it is named.
+                let around = self.outer.split_off(outer.min(self.outer.len()));
+                let bound = match recursive {
+                    true => self.recursive(&name, &columns, query),
+                    false => self.query(query),
+                };
+                self.outer.extend(around);
+                (bound, columns)
+            }
+            Some(Named::Last { unique, output, .. }) => {
+                (Ok(self.last_rows(unique, output)), Vec::new())
+            }
+            None => return Err(unknown("a query of WITH is missing")),
         };
-        // It sees what is around its WITH, not what is around the place where it is named.
-        let around = self.outer.split_off(outer.min(self.outer.len()));
-        let bound = self.query(query);
-        self.outer.extend(around);
         self.named.extend(later);
-        self.derived(bound?, alias, &columns)
+        self.derived(bound?, alias, &columns, false)
     }
 
     fn derived(
@@ -162,27 +197,34 @@ impl<'a> Binder<'a> {
         mut query: BoundQuery,
         alias: &str,
         columns: &[String],
-    ) -> Result<Relation> {
+        lateral: bool,
+    ) -> SqlResult<Relation> {
         if !columns.is_empty() {
             if columns.len() != query.output.len() {
-                return Err(Unbound::NotYet);
+                return Err(wrong_name_count());
             }
             for (output, name) in query.output.iter_mut().zip(columns) {
                 output.name.clone_from(name);
             }
         }
         let mut names = HashSet::new();
-        // An error that is made elsewhere so far.
-        if !query.output.iter().all(|column| names.insert(column.name.to_lowercase())) {
-            return Err(Unbound::NotYet);
+        for column in &query.output {
+            if !names.insert(column.name.to_lowercase()) {
+                return Err(duplicate_column(&column.name));
+            }
         }
         self.scope.add_derived(alias, &query.output);
-        Ok(Relation::Derived { query: Box::new(query), alias: alias.to_lowercase() })
+        let (query, alias) = (Box::new(query), alias.to_lowercase());
+        Ok(Relation::Derived { query, alias, lateral })
     }
 }
 
+fn is_lateral(factor: &TableFactor) -> bool {
+    matches!(factor, TableFactor::Derived { lateral: true, .. })
+}
+
 /// Which rows a join keeps, and how it is made.
-fn kind_of(operator: &JoinOperator) -> Result<(JoinKind, &JoinConstraint)> {
+fn kind_of(operator: &JoinOperator) -> SqlResult<(JoinKind, &JoinConstraint)> {
     Ok(match operator {
         JoinOperator::Join(on)
         | JoinOperator::Inner(on)
@@ -190,10 +232,27 @@ fn kind_of(operator: &JoinOperator) -> Result<(JoinKind, &JoinConstraint)> {
         | JoinOperator::StraightJoin(on) => (JoinKind::Inner, on),
         JoinOperator::Left(on) | JoinOperator::LeftOuter(on) => (JoinKind::Left, on),
         JoinOperator::Right(on) | JoinOperator::RightOuter(on) => (JoinKind::Right, on),
-        _ => return Err(Unbound::NotYet),
+        other => return Err(unsupported(format!("{other:?} join"))),
     })
 }
 
-fn join(kind: JoinKind, left: Relation, right: Relation, on: Option<Scalar>) -> Relation {
+pub(super) fn join(
+    kind: JoinKind,
+    left: Relation,
+    right: Relation,
+    on: Option<Scalar>,
+) -> Relation {
     Relation::Join { kind, left: Box::new(left), right: Box::new(right), on }
+}
+
+/// Why a table of a FROM is none that is bound.
+fn wrong_factor(factor: &TableFactor) -> SqlError {
+    match factor {
+        TableFactor::Table { args: Some(_), .. } => unsupported("table functions"),
+        TableFactor::Table { version: Some(_), .. } => unsupported("AS OF TIMESTAMP"),
+        TableFactor::Table { partitions, .. } if !partitions.is_empty() => unsupported("PARTITION"),
+        TableFactor::Table { sample: Some(_), .. } => unsupported("TABLESAMPLE"),
+        TableFactor::Derived { alias: None, .. } => derived_without_alias(),
+        other => unsupported(format!("FROM {other}")),
+    }
 }

@@ -6,32 +6,37 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use datafusion::common::{
     Column, DFSchema, ExprSchema, JoinType, ScalarValue, Spans, TableReference,
 };
+use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
+use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::expr::{
-    AggregateFunction, Exists, InList, InSubquery, Like, ScalarFunction, Sort, WindowFunction,
+    AggregateFunction, Exists, GroupingSet, InList, InSubquery, Like, ScalarFunction, Sort,
+    WindowFunction,
 };
 use datafusion::logical_expr::logical_plan::{Aggregate, Subquery};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
     Case, Expr, LogicalPlan, LogicalPlanBuilder, WindowFrame, WindowFrameBound, WindowFrameUnits,
 };
+use functions::random::{self, SEEDED};
 use sqlparser::ast::BinaryOperator;
 use syntax::names::TableName;
 use values::error::{SqlResult, no_table, unknown};
 
 use super::call_types::arrow;
+use super::lateral::Lateral;
 use super::tree::{
     AggregateCall, Bound, BoundQuery, ColumnId, Comparison, Connective, Distance, Frame, JoinKind,
     Node, Relation, Scalar, Scan, SetOperation, SortKey, WindowCall,
 };
 use super::{groups, literal, windows};
-use crate::ResolvedTable;
 use crate::rewrite::{BOTH, EITHER};
 use crate::typing::MysqlOperators;
+use crate::{ResolvedTable, caseless};
 
 /// Most rows that plans count to: their limits travel with 32 bits, and a limit is added to its offset first.
 const FARTHEST: u64 = i32::MAX as u64;
@@ -45,9 +50,9 @@ pub fn lower(
     query: &BoundQuery,
     tables: &HashMap<TableName, ResolvedTable>,
     operators: &MysqlOperators,
+    state: &SessionState,
 ) -> SqlResult<LogicalPlan> {
-    let (names, columns) = (HashMap::new(), HashMap::new());
-    Lowering { tables, operators, names, columns, taken: HashSet::new() }.query(query)
+    Lowering::of_columns(HashMap::new(), tables, operators, state).query(query)
 }
 
 /// What the plan calls the query's columns: each otherwise.
@@ -66,9 +71,11 @@ fn unique_names(query: &BoundQuery) -> HashMap<ColumnId, String> {
     query.output.iter().map(name).collect()
 }
 
-struct Lowering<'a> {
+pub(super) struct Lowering<'a> {
     tables: &'a HashMap<TableName, ResolvedTable>,
     operators: &'a MysqlOperators,
+    /// Where functions are by their names.
+    state: &'a SessionState,
     /// What columns of the result are called.
     names: HashMap<ColumnId, String>,
     /// What the plan calls the columns so far, and what they are in it.
@@ -76,6 +83,8 @@ struct Lowering<'a> {
     /// What of the plans around is read within this one, by relations and by columns without any: nothing here may be called
     /// so, for rules that join the two go by names.
     taken: HashSet<Taken>,
+    /// What the rows of recursive queries are.
+    last: HashMap<String, SchemaRef>,
 }
 
 /// A name that is taken.
@@ -85,8 +94,21 @@ enum Taken {
     Column(String),
 }
 
+impl<'a> Lowering<'a> {
+    /// For expressions over these columns.
+    pub(super) fn of_columns(
+        columns: HashMap<ColumnId, (Column, FieldRef)>,
+        tables: &'a HashMap<TableName, ResolvedTable>,
+        operators: &'a MysqlOperators,
+        state: &'a SessionState,
+    ) -> Lowering<'a> {
+        let (names, taken, last) = (HashMap::new(), HashSet::new(), HashMap::new());
+        Lowering { tables, operators, state, names, columns, taken, last }
+    }
+}
+
 impl Lowering<'_> {
-    fn query(&mut self, query: &BoundQuery) -> SqlResult<LogicalPlan> {
+    pub(super) fn query(&mut self, query: &BoundQuery) -> SqlResult<LogicalPlan> {
         self.names.extend(unique_names(query));
         self.unnamed(query)
     }
@@ -106,46 +128,47 @@ impl Lowering<'_> {
             Relation::OneRow => LogicalPlanBuilder::empty(true).build()?,
             Relation::Scan(scan) => self.scan(scan)?,
             Relation::Join { kind, left, right, on } => {
-                let (left, right) = (self.relation(left)?, self.relation(right)?);
-                let plan = self.join(*kind, left, right, on.as_ref())?;
-                self.renew(&plan);
-                plan
+                self.joined(*kind, left, right, on.as_ref())?
             }
             Relation::Filter { input, condition } => {
                 let input = self.relation(input)?;
                 let condition = self.scalar(condition, input.schema())?;
                 LogicalPlanBuilder::from(input).filter(condition)?.build()?
             }
-            Relation::Group { input, keys, aggregates } => {
+            Relation::Group { input, keys, aggregates, rollup } => {
                 let input = self.relation(input)?;
-                self.group(input, keys, aggregates)?
+                self.group(input, keys, aggregates, *rollup)?
             }
             Relation::Distinct { input } => {
                 LogicalPlanBuilder::from(self.relation(input)?).distinct()?.build()?
             }
             Relation::Set { operation, all, left, right, columns } => {
                 let (left, right) = (self.query(left)?, self.query(right)?);
-                let plan = LogicalPlanBuilder::from(left);
-                let plan = match (operation, all) {
-                    (SetOperation::Union, true) => plan.union(right)?.build()?,
-                    (SetOperation::Union, false) => plan.union_distinct(right)?.build()?,
-                    (SetOperation::Intersect, all) => {
-                        LogicalPlanBuilder::intersect(plan.build()?, right, *all)?
-                    }
-                    (SetOperation::Except, all) => {
-                        LogicalPlanBuilder::except(plan.build()?, right, *all)?
-                    }
-                };
+                let plan = set(*operation, *all, left, right)?;
                 self.place(columns.iter().copied(), &plan);
                 plan
             }
-            Relation::Derived { query, alias } => {
+            Relation::Derived { query, alias, .. } => {
                 let plan = self.query(query)?;
                 let first = query.output.first().map_or(0, |column| column.id.0);
                 let alias = self.free(TableReference::bare(alias.as_str()), first);
                 let plan = LogicalPlanBuilder::from(plan).alias(alias)?.build()?;
                 let ids = query.output.iter().map(|column| column.id);
                 self.place(ids, &plan);
+                plan
+            }
+            Relation::Recursive { name, all, first, next, columns } => {
+                let first = self.query(first)?;
+                let schema = Arc::new(first.schema().as_arrow().clone());
+                self.last.insert(name.clone(), schema);
+                let (next, first) = (self.query(next)?, LogicalPlanBuilder::from(first));
+                let plan = first.to_recursive_query(name.clone(), next, !all)?.build()?;
+                self.place(columns.iter().copied(), &plan);
+                plan
+            }
+            Relation::Last { name, columns } => {
+                let plan = self.last_rows(name)?;
+                self.place(columns.iter().copied(), &plan);
                 plan
             }
             Relation::Windows { input, calls } => {
@@ -168,6 +191,36 @@ impl Lowering<'_> {
                 LogicalPlanBuilder::from(input).limit(count(*skip), fetch)?.build()?
             }
         })
+    }
+
+    fn joined(
+        &mut self,
+        kind: JoinKind,
+        left: &Relation,
+        right: &Relation,
+        on: Option<&Scalar>,
+    ) -> SqlResult<LogicalPlan> {
+        let left = self.relation(left)?;
+        let kind = match kind {
+            JoinKind::Inner => JoinType::Inner,
+            JoinKind::Left => JoinType::Left,
+            JoinKind::Right => JoinType::Right,
+        };
+        if let Relation::Derived { query, alias, lateral: true } = right {
+            return self.lateral_join(kind, left, &Lateral { query, alias }, on);
+        }
+        let right = self.relation(right)?;
+        let plan = self.join(kind, left, right, on)?;
+        self.renew(&plan);
+        Ok(plan)
+    }
+
+    /// The rows of a recursive query that came last.
+    fn last_rows(&self, name: &str) -> SqlResult<LogicalPlan> {
+        let missing = || unknown(format!("{name} is no recursive query"));
+        let schema = self.last.get(name).cloned().ok_or_else(missing)?;
+        let table = provider_as_source(Arc::new(CteWorkTable::new(name, schema)));
+        Ok(LogicalPlanBuilder::scan(TableReference::bare(name), table, None)?.build()?)
     }
 
     fn scan(&mut self, scan: &Scan) -> SqlResult<LogicalPlan> {
@@ -197,7 +250,7 @@ impl Lowering<'_> {
     }
 
     /// A name for a relation that no relation around has that is read here.
-    fn free(&self, called: TableReference, first: u32) -> TableReference {
+    pub(super) fn free(&self, called: TableReference, first: u32) -> TableReference {
         match self.taken.contains(&Taken::Relation(called.clone())) {
             true => TableReference::bare(format!("{}#{first}", called.table())),
             false => called,
@@ -205,7 +258,7 @@ impl Lowering<'_> {
     }
 
     /// What columns are in a join: on the side that may have no row they may be NULL.
-    fn renew(&mut self, plan: &LogicalPlan) {
+    pub(super) fn renew(&mut self, plan: &LogicalPlan) {
         for (column, field) in self.columns.values_mut() {
             if let Ok(joined) = plan.schema().field_from_column(column) {
                 *field = Arc::clone(joined);
@@ -214,7 +267,7 @@ impl Lowering<'_> {
     }
 
     /// Where columns are: the first ones of a plan.
-    fn place(&mut self, ids: impl Iterator<Item = ColumnId>, plan: &LogicalPlan) {
+    pub(super) fn place(&mut self, ids: impl Iterator<Item = ColumnId>, plan: &LogicalPlan) {
         let columns = plan.schema().iter();
         let columns =
             columns.map(|(qualifier, field)| (Column::from((qualifier, field)), Arc::clone(field)));
@@ -223,19 +276,14 @@ impl Lowering<'_> {
 
     fn join(
         &self,
-        kind: JoinKind,
+        kind: JoinType,
         left: LogicalPlan,
         right: LogicalPlan,
         on: Option<&Scalar>,
     ) -> SqlResult<LogicalPlan> {
-        let kind = match (kind, on) {
-            (JoinKind::Inner, None) => {
-                return Ok(LogicalPlanBuilder::from(left).cross_join(right)?.build()?);
-            }
-            (JoinKind::Inner, Some(_)) => JoinType::Inner,
-            (JoinKind::Left, _) => JoinType::Left,
-            (JoinKind::Right, _) => JoinType::Right,
-        };
+        if kind == JoinType::Inner && on.is_none() {
+            return Ok(LogicalPlanBuilder::from(left).cross_join(right)?.build()?);
+        }
         let both = left.schema().join(right.schema())?;
         let on = on.map(|on| self.scalar(on, &both)).transpose()?;
         Ok(LogicalPlanBuilder::from(left).join_on(right, kind, on)?.build()?)
@@ -246,6 +294,7 @@ impl Lowering<'_> {
         input: LogicalPlan,
         keys: &[(ColumnId, Scalar)],
         aggregates: &[(ColumnId, AggregateCall)],
+        rollup: bool,
     ) -> SqlResult<LogicalPlan> {
         let schema = input.schema().clone();
         let by = keys.iter().map(|(_, key)| self.scalar(key, &schema));
@@ -259,9 +308,17 @@ impl Lowering<'_> {
             let free = !self.taken.contains(&Taken::Column(name.clone())) && names.insert(name);
             computed.push(if free { aggregate } else { aggregate.alias(format!("#{}", id.0)) });
         }
-        let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(input), by, computed)?);
-        let ids = keys.iter().map(|(id, _)| *id).chain(aggregates.iter().map(|(id, _)| *id));
-        self.place(ids, &plan);
+        let by = if rollup { vec![Expr::GroupingSet(GroupingSet::Rollup(by))] } else { by };
+        let aggregate = Aggregate::try_new(Arc::new(input), by, computed)?;
+        let plan = LogicalPlan::Aggregate(caseless::with_extremes(aggregate)?);
+        self.place(keys.iter().map(|(id, _)| *id), &plan);
+        // Behind the keys of totals stands which of them a row has.
+        let behind = plan.schema().fields().len() - aggregates.len();
+        let columns = plan.schema().iter().skip(behind).zip(aggregates);
+        let columns = columns.map(|((qualifier, field), (id, _))| {
+            (*id, (Column::from((qualifier, field)), Arc::clone(field)))
+        });
+        self.columns.extend(columns);
         Ok(plan)
     }
 
@@ -305,6 +362,14 @@ impl Lowering<'_> {
 
     /// A query within an expression over what is known of columns here.
     fn subquery(&self, query: &BoundQuery) -> SqlResult<Subquery> {
+        // Its columns have no names: a rule that joins it puts those beside them that its conditions read.
+        let subquery = Arc::new(self.within(query).unnamed(query)?);
+        let outer_ref_columns = subquery.all_out_ref_exprs();
+        Ok(Subquery { subquery, outer_ref_columns, spans: Spans::new() })
+    }
+
+    /// For a query that reads columns here.
+    pub(super) fn within(&self, query: &BoundQuery) -> Lowering<'_> {
         let mut taken = self.taken.clone();
         let read = query.outer_columns().into_iter().filter_map(|id| self.columns.get(&id));
         taken.extend(read.map(|(column, _)| match &column.relation {
@@ -312,12 +377,9 @@ impl Lowering<'_> {
             None => Taken::Column(column.name.clone()),
         }));
         let (names, columns) = (HashMap::new(), self.columns.clone());
-        let (tables, operators) = (self.tables, self.operators);
-        let mut within = Lowering { tables, operators, names, columns, taken };
-        // Its columns have no names: a rule that joins it puts those beside them that its conditions read.
-        let subquery = Arc::new(within.unnamed(query)?);
-        let outer_ref_columns = subquery.all_out_ref_exprs();
-        Ok(Subquery { subquery, outer_ref_columns, spans: Spans::new() })
+        let Lowering { tables, operators, state, .. } = *self;
+        let last = self.last.clone();
+        Lowering { tables, operators, state, names, columns, taken, last }
     }
 
     fn windows(
@@ -365,7 +427,7 @@ impl Lowering<'_> {
         self.scalar(scalar, schema).map(Box::new)
     }
 
-    fn scalar(&self, scalar: &Scalar, schema: &DFSchema) -> SqlResult<Expr> {
+    pub(super) fn scalar(&self, scalar: &Scalar, schema: &DFSchema) -> SqlResult<Expr> {
         Ok(match &scalar.node {
             Node::Column(id) | Node::Aggregate(id) | Node::Window(id) => {
                 Expr::Column(self.column(*id)?)
@@ -379,14 +441,17 @@ impl Lowering<'_> {
             Node::Exists { query, negated } => {
                 Expr::Exists(Exists { subquery: self.subquery(query)?, negated: *negated })
             }
-            Node::InQuery { value, query, negated } => {
+            Node::InQuery { values, query, negated } => {
+                let [value] = &values[..] else {
+                    return Err(unknown("rows in a query are none of a plan"));
+                };
                 let (expr, subquery) = (self.boxed(value, schema)?, self.subquery(query)?);
                 Expr::InSubquery(InSubquery { expr, subquery, negated: *negated })
             }
             Node::Literal(value) => literal::expr(value),
             Node::Call { function, args } => {
                 let args = args.iter().map(|arg| self.scalar(arg, schema));
-                call(function, args.collect::<SqlResult<_>>()?)?
+                self.call(function, args.collect::<SqlResult<_>>()?)?
             }
             Node::Compare { comparison, left, right } => {
                 self.operator(operator_of(*comparison), (left, right), schema)?
@@ -432,6 +497,17 @@ impl Lowering<'_> {
         })
     }
 
+    fn call(&self, name: &str, args: Vec<Expr>) -> SqlResult<Expr> {
+        let function = match name {
+            // Each call has its own.
+            SEEDED => Some(random::seeded()),
+            name => self.state.scalar_functions().get(name).cloned(),
+        };
+        let missing = || unknown(format!("function {name} is not registered"));
+        let function = function.ok_or_else(missing)?;
+        Ok(Expr::ScalarFunction(ScalarFunction::new_udf(function, args)))
+    }
+
     fn case(
         &self,
         branches: &[(Scalar, Scalar)],
@@ -459,6 +535,22 @@ impl Lowering<'_> {
             PlannerResult::Original(raw) => Err(unknown(format!("operator {} is none", raw.op))),
         }
     }
+}
+
+fn set(
+    operation: SetOperation,
+    all: bool,
+    left: LogicalPlan,
+    right: LogicalPlan,
+) -> SqlResult<LogicalPlan> {
+    Ok(match (operation, all) {
+        (SetOperation::Union, true) => LogicalPlanBuilder::from(left).union(right)?.build()?,
+        (SetOperation::Union, false) => {
+            LogicalPlanBuilder::from(left).union_distinct(right)?.build()?
+        }
+        (SetOperation::Intersect, all) => LogicalPlanBuilder::intersect(left, right, all)?,
+        (SetOperation::Except, all) => LogicalPlanBuilder::except(left, right, all)?,
+    })
 }
 
 fn frame_of(frame: &Frame) -> SqlResult<WindowFrame> {
@@ -492,10 +584,4 @@ fn operator_of(comparison: Comparison) -> BinaryOperator {
         Comparison::GreaterOrEqual => BinaryOperator::GtEq,
         Comparison::NullSafeEqual => BinaryOperator::Spaceship,
     }
-}
-
-fn call(name: &str, args: Vec<Expr>) -> SqlResult<Expr> {
-    let function = functions::named(name)
-        .ok_or_else(|| unknown(format!("function {name} is not registered")))?;
-    Ok(Expr::ScalarFunction(ScalarFunction::new_udf(function, args)))
 }

@@ -1,25 +1,30 @@
 //! The binder: a syntax tree and the catalog's tables into a bound query, and a bound query into a plan.
 //!
-//! A bound query works on columns and types, never on names and text. It knows no session, clock or storage. So far
-//! it takes queries without ROLLUP, LATERAL and rows beside subqueries; the rest of the planner takes the others from their
-//! syntax trees.
+//! A bound query works on columns and types, never on names and text. It knows no session, clock or storage.
 
 mod arguments;
 mod call_types;
+mod dependencies;
 mod display;
+mod expression;
 mod from;
 mod groups;
+mod join_conditions;
+mod lateral;
 mod literal;
 mod lower;
 mod query;
+mod recursion;
 mod scalars;
 mod scope;
+mod select_list;
 mod set_operations;
 mod subqueries;
 mod tree;
 mod walk;
 mod windows;
 
+pub use expression::expression;
 pub use lower::lower;
 pub use query::bind;
 pub use tree::{BoundQuery, OutputColumn};

@@ -1,29 +1,30 @@
 //! Queries bound, clause by clause, in the order in which MySQL gives names a meaning: FROM, WHERE, the select list, GROUP
 //! BY, HAVING, ORDER BY, LIMIT.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use sqlparser::ast::{
-    Distinct, Expr, GroupByExpr, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, Select,
-    SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Value as SqlValue, ValueWithSpan,
+    Distinct, Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, Select, SetExpr,
 };
-use syntax::names::{TableName, expression_name, parts};
-use types::{ColumnType, Value};
-use values::error::{SqlResult, ambiguous_column, no_column};
+use syntax::names::TableName;
+use types::Value;
+use values::error::{SqlResult, syntax, too_many_tables, unsupported, wrong_placement};
 
-use super::groups::Groups;
-use super::scalars::{Result, Scalars, Unbound};
-use super::scope::{Clause, Scope, ScopeColumn};
+use super::dependencies::Dependencies;
+use super::groups::{Groups, Over, Part};
+use super::recursion;
+use super::scalars::Scalars;
+use super::scope::{Clause, Scope};
+use super::select_list::{Computed, Keys, Order, OrderedBy, Rows, check_places};
 use super::subqueries;
-use super::tree::{BoundQuery, ColumnId, Node, OutputColumn, Relation, Scalar, SortKey};
-use super::windows::{self, Windows};
+use super::tree::{BoundQuery, ColumnId, Node, OutputColumn, Relation, Scalar};
+use super::windows::Windows;
 use crate::rewrite;
-use crate::{QueryContext, ResolvedTable, scopes};
+use crate::{QueryContext, ResolvedTable, scopes, windows};
 
-/// Binds a query over tables that are known; `None` where it has a form that is not bound so far. With `hidden`, names
-/// may mean hidden columns.
+/// Binds a query over tables that are known. With `hidden`, names may mean hidden columns.
 ///
 /// # Errors
 ///
@@ -33,36 +34,47 @@ pub fn bind(
     context: &QueryContext,
     tables: &HashMap<TableName, ResolvedTable>,
     hidden: bool,
-) -> SqlResult<Option<BoundQuery>> {
+) -> SqlResult<BoundQuery> {
     let (scope, named, outer) = (Scope::default(), Vec::new(), Vec::new());
     let columns = Cell::new(0);
     let mut binder = Binder { context, tables, hidden, columns: &columns, scope, named, outer };
-    match binder.query(query) {
-        Ok(bound) => Ok(Some(bound)),
-        Err(Unbound::NotYet) => Ok(None),
-        Err(Unbound::Wrong(error)) => Err(error),
-    }
+    binder.query(query)
 }
 
-/// A query of WITH.
+/// What a name of WITH means.
 #[derive(Clone)]
-pub(super) struct Named<'a> {
-    /// Its name, in lower case.
-    pub(super) name: String,
-    /// What its columns are called; what the query calls them if empty.
-    pub(super) columns: Vec<String>,
-    /// The query.
-    pub(super) query: &'a Query,
-    /// How many queries around it sees.
-    pub(super) outer: usize,
+pub(super) enum Named<'a> {
+    /// A query.
+    Query {
+        /// Its name, in lower case.
+        name: String,
+        /// What its columns are called; what the query calls them if empty.
+        columns: Vec<String>,
+        /// The query.
+        query: &'a Query,
+        /// How many queries around it sees.
+        outer: usize,
+        /// Whether it names itself.
+        recursive: bool,
+    },
+    /// Within a recursive query, the rows of its own that came last.
+    Last {
+        /// Its name, in lower case.
+        name: String,
+        /// Which it is among those of the statement.
+        unique: String,
+        /// Its columns, of which each place that names it has its own.
+        output: Vec<OutputColumn>,
+    },
 }
 
-/// An item of a select list.
-struct Item {
-    name: String,
-    scalar: Scalar,
-    /// The column that it is, if it is no more than that.
-    column: Option<ScopeColumn>,
+impl Named<'_> {
+    /// The name, in lower case.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Named::Query { name, .. } | Named::Last { name, .. } => name,
+        }
+    }
 }
 
 /// Binds a query and those in its FROM.
@@ -71,7 +83,7 @@ pub(super) struct Binder<'a> {
     pub(super) tables: &'a HashMap<TableName, ResolvedTable>,
     pub(super) hidden: bool,
     /// Columns so far, of all queries of the statement.
-    columns: &'a Cell<u32>,
+    pub(super) columns: &'a Cell<u32>,
     /// The tables of the FROM that is bound.
     pub(super) scope: Scope,
     /// The queries of WITH, the innermost last.
@@ -111,15 +123,14 @@ impl Binder<'_> {
 
 impl<'a> Binder<'a> {
     /// Binds a query that sees no column of the FROM that it stands in.
-    pub(super) fn query(&mut self, query: &'a Query) -> Result<BoundQuery> {
+    pub(super) fn query(&mut self, query: &'a Query) -> SqlResult<BoundQuery> {
         if !is_plain(query) {
-            return Err(Unbound::NotYet);
+            return Err(syntax("a clause that no query has"));
         }
         let (around, named) = (std::mem::take(&mut self.scope), self.named.len());
         let bound = self.with(query).and_then(|()| match &*query.body {
             SetExpr::Select(select) => self.select(select, &Tail::of(query)),
-            SetExpr::SetOperation { .. } | SetExpr::Query(_) => self.set_query(query),
-            _ => Err(Unbound::NotYet),
+            _ => self.set_query(query),
         });
         self.scope = around;
         self.named.truncate(named);
@@ -127,31 +138,30 @@ impl<'a> Binder<'a> {
     }
 
     /// Binds a SELECT that is one side of a set operation.
-    pub(super) fn side(&mut self, select: &'a Select) -> Result<BoundQuery> {
+    pub(super) fn side(&mut self, select: &'a Select) -> SqlResult<BoundQuery> {
         let around = std::mem::take(&mut self.scope);
         let bound = self.select(select, &Tail { order_by: None, limit: None });
         self.scope = around;
         bound
     }
 
-    fn with(&mut self, query: &'a Query) -> Result<()> {
+    fn with(&mut self, query: &'a Query) -> SqlResult<()> {
         let Some(with) = &query.with else { return Ok(()) };
-        if with.recursive {
-            return Err(Unbound::NotYet);
-        }
         for cte in &with.cte_tables {
             let columns = cte.alias.columns.iter().map(|column| column.name.value.clone());
             let columns = columns.collect();
             let name = cte.alias.name.value.to_lowercase();
             let outer = self.outer.len();
-            self.named.push(Named { name, columns, query: &cte.query, outer });
+            let recursive = with.recursive && recursion::names_itself(&cte.query, &name);
+            self.named.push(Named::Query { name, columns, query: &cte.query, outer, recursive });
         }
         Ok(())
     }
 
-    fn select(&mut self, select: &'a Select, tail: &Tail) -> Result<BoundQuery> {
+    fn select(&mut self, select: &'a Select, tail: &Tail) -> SqlResult<BoundQuery> {
         check_forms(select)?;
         scopes::unique(select, &self.context.database)?;
+        windows::misplaced(select)?;
         let mut relation = self.from(select)?;
         if let Some(condition) = &select.selection {
             let plain = self.plain(condition)?.map(rewrite::truth);
@@ -164,133 +174,104 @@ impl<'a> Binder<'a> {
         let named: Vec<(String, Scalar)> =
             items.iter().map(|item| (item.name.to_lowercase(), item.scalar.clone())).collect();
         let keys = self.group_by(select, &items, &named)?;
-        let having = match &select.having {
-            Some(having) => {
-                let plain = self.plain(having)?.map(rewrite::truth);
-                let scalars = self.scalars(Clause::Having, &plain);
-                let scalars = Scalars { named: &named, groups: Some(&computed.groups), ..scalars };
-                Some(self.condition(scalars.bind(&plain.expr)?)?)
-            }
-            None => None,
-        };
-        // Errors that are made elsewhere so far: neither groups nor their conditions know what windows have, and groups no
-        // aggregate.
-        let windows = computed.windows.borrow().iter().map(|(id, _)| *id).collect::<Vec<_>>();
-        let aggregates =
-            computed.groups.borrow().aggregates.iter().map(|(id, _)| *id).collect::<Vec<_>>();
-        let late = |key: &Scalar| key.reads(&windows) || key.reads(&aggregates);
-        if having.as_ref().is_some_and(|having| having.reads(&windows))
-            || keys.iter().any(|(_, key)| late(key))
-        {
-            return Err(Unbound::NotYet);
-        }
+        let having = self.having(select, &named, &keys, &computed)?;
         let by = self.order_by(tail, &items, &named, &computed)?;
-        let grouped = !keys.is_empty() || !computed.groups.borrow().aggregates.is_empty();
-        let (relation, items, by) = match grouped {
-            true => self.grouped(relation, (keys, computed), items, having, by)?,
+        check_places(&items, &keys, having.as_ref(), &computed)?;
+        let distinct = matches!(select.distinct, Some(Distinct::Distinct));
+        let grouped = !keys.keys.is_empty() || !computed.groups.borrow().aggregates.is_empty();
+        let rows = Rows { relation, items, by };
+        let rows = match grouped {
+            true => self.grouped(rows, keys, computed, having, distinct)?,
             false => {
+                let Rows { mut relation, items, by } = rows;
                 // Without groups it is a condition on the rows.
                 if let Some(condition) = having {
                     relation = Relation::Filter { input: Box::new(relation), condition };
                 }
-                (windowed(relation, computed.windows.into_inner()), items, by)
+                Rows { relation: windowed(relation, computed.windows.into_inner()), items, by }
             }
         };
-        let distinct = select.distinct.is_some();
-        let (relation, output) = self.shown(relation, items, by, distinct)?;
+        let (relation, output) = self.shown(rows, distinct)?;
         Ok(BoundQuery { relation: limited(tail.limit, relation)?, output })
+    }
+
+    fn having(
+        &self,
+        select: &Select,
+        named: &[(String, Scalar)],
+        keys: &Keys,
+        computed: &Computed,
+    ) -> SqlResult<Option<Scalar>> {
+        let Some(having) = &select.having else { return Ok(None) };
+        let plain = self.plain(having)?.map(rewrite::truth);
+        let scalars = self.scalars(Clause::Having, &plain);
+        let (groups, keys) = (Some(&computed.groups), Some(&keys.keys[..]));
+        let scalars = Scalars { named, groups, keys, ..scalars };
+        self.condition(scalars.bind(&plain.expr)?).map(Some)
     }
 
     /// The groups of rows, and what windows have for them; everything behind is over the groups' columns.
     fn grouped(
         &self,
-        input: Relation,
-        (keys, computed): (Vec<(ColumnId, Scalar)>, Computed),
-        mut items: Vec<Item>,
+        rows: Rows,
+        keys: Keys,
+        computed: Computed,
         having: Option<Scalar>,
-        mut by: Vec<Order>,
-    ) -> Result<(Relation, Vec<Item>, Vec<Order>)> {
-        let mut groups = Groups { keys, ..computed.groups.into_inner() };
-        let having = having.map(|having| groups.of_all_rows(having, || self.next())).transpose()?;
+        distinct: bool,
+    ) -> SqlResult<Rows> {
+        let Rows { relation: input, mut items, mut by } = rows;
+        let Keys { keys, places, rollup } = keys;
+        let mut groups = Groups { keys, rollup, ..computed.groups.into_inner() };
+        let next = || self.next();
+        groups.check_groupings()?;
+        let having = groups.condition(having, &next)?;
+        if rollup && by.is_empty() && !distinct {
+            let totals = groups.totals_behind(&next)?.into_iter();
+            let computed = |by| Order { by: OrderedBy::Computed(by), descending: false };
+            by = totals.map(computed).collect();
+        }
+        if !rollup {
+            let columns = groups.keys.iter().filter_map(|(_, key)| match key.node {
+                Node::Column(id) => Some(id),
+                _ => None,
+            });
+            groups.determined = Dependencies::of(&input, self.tables).closure(columns);
+        }
         // Of columns that are not grouped by, any value of the group is taken where sql_mode allows it; what is one row is
         // in order by whatever.
         let any = !self.context.full_groups();
-        let any_order = any || groups.keys.is_empty();
+        let one_row = groups.keys.is_empty();
+        let (of_list, of_order) = (|_: &Scalar| any, |_: &Scalar| any || one_row);
         let shown: Vec<Scalar> = items.iter().map(|item| item.scalar.clone()).collect();
-        let mut next = || self.next();
-        for item in &mut items {
-            item.scalar = groups.over(item.scalar.clone(), &self.scope, &|_| any, &mut next)?;
+        let over = |part, any| Over { scope: &self.scope, part, any, next: &next };
+        for (at, item) in items.iter_mut().enumerate() {
+            // Of two levels of totals that are the same expression each item is its own.
+            item.scalar = match places.iter().find(|(place, _)| *place == at && rollup) {
+                Some((_, id)) => Scalar { node: Node::Column(*id), ty: item.scalar.ty },
+                None => groups.over(item.scalar.clone(), &over(Part::Item(at), &of_list))?,
+            };
         }
         for key in &mut by {
             if let OrderedBy::Computed(scalar) = &mut key.by {
-                *scalar = groups.over(scalar.clone(), &self.scope, &|_| any_order, &mut next)?;
+                *scalar = groups.over(scalar.clone(), &over(Part::Order, &of_order))?;
             }
         }
         // HAVING knows the columns of the select list alone.
-        let of_list = |scalar: &Scalar| any && shown.contains(scalar);
-        let having = having.map(|having| groups.over(having, &self.scope, &of_list, &mut next));
+        let of_shown = |scalar: &Scalar| any && shown.contains(scalar);
+        let having = having.map(|having| groups.over(having, &over(Part::Having, &of_shown)));
         let having = having.transpose()?;
         let mut calls = Windows::new();
         for (id, call) in computed.windows.into_inner() {
-            let call =
-                call.try_map(&mut |part| groups.over(part, &self.scope, &|_| any, &mut next))?;
+            let part = Part::Item(0);
+            let call = call.try_map(&mut |arg| groups.over(arg, &over(part, &of_list)))?;
             calls.push((id, call));
         }
-        let Groups { keys, aggregates } = groups;
-        let mut relation = Relation::Group { input: Box::new(input), keys, aggregates };
+        let Groups { keys, aggregates, .. } = groups;
+        let mut relation = Relation::Group { input: Box::new(input), keys, aggregates, rollup };
         if let Some(condition) = having {
             relation = Relation::Filter { input: Box::new(relation), condition };
         }
-        Ok((windowed(relation, calls), items, by))
-    }
-
-    /// The rows with the columns of the result, sorted.
-    fn shown(
-        &self,
-        input: Relation,
-        items: Vec<Item>,
-        by: Vec<Order>,
-        distinct: bool,
-    ) -> Result<(Relation, Vec<OutputColumn>)> {
-        let mut columns: Vec<(ColumnId, Scalar)> = Vec::with_capacity(items.len());
-        let mut output = Vec::with_capacity(items.len());
-        for Item { name, scalar, column } in items {
-            let (id, ty) = (self.next(), scalar.ty);
-            let origin = column.and_then(|column| column.origin);
-            output.push(OutputColumn { id, name, origin, ty });
-            columns.push((id, scalar));
-        }
-        let shown = columns.len();
-        let mut keys = Vec::with_capacity(by.len());
-        for Order { by, descending } in by {
-            let column = match by {
-                OrderedBy::Shown(at) => output.get(at).map(|column| column.id),
-                OrderedBy::Computed(scalar) => {
-                    let known = columns.iter().find(|(_, known)| *known == scalar);
-                    Some(match known {
-                        Some((id, _)) => *id,
-                        None => {
-                            let id = self.next();
-                            columns.push((id, scalar));
-                            id
-                        }
-                    })
-                }
-            };
-            keys.push(SortKey { column: column.ok_or(Unbound::NotYet)?, descending });
-        }
-        // What distinct rows are sorted by must be theirs.
-        if distinct && columns.len() > shown {
-            return Err(Unbound::NotYet);
-        }
-        let mut relation = Relation::Map { input: Box::new(input), columns };
-        if distinct {
-            relation = Relation::Distinct { input: Box::new(relation) };
-        }
-        if !keys.is_empty() {
-            relation = Relation::Sort { input: Box::new(relation), by: keys };
-        }
-        Ok((relation, output))
+        Ok(Rows { relation: windowed(relation, calls), items, by })
     }
 
     /// The number of the next column.
@@ -300,9 +281,9 @@ impl<'a> Binder<'a> {
     }
 
     /// An expression in its plain form.
-    pub(super) fn plain(&self, expr: &Expr) -> Result<Plain> {
+    pub(super) fn plain(&self, expr: &Expr) -> SqlResult<Plain> {
         let mut expr = expr.clone();
-        let queries = subqueries::taken_out(&mut expr)?;
+        let queries = subqueries::taken_out(&mut expr);
         let expr = rewrite::rewrite_expr(expr, self.context, self.tables)?;
         Ok(Plain { expr, queries })
     }
@@ -310,134 +291,16 @@ impl<'a> Binder<'a> {
     /// What binds an expression of a clause that has no name besides columns, no aggregate and no window.
     pub(super) fn scalars<'b>(&'b self, clause: Clause, plain: &'b Plain) -> Scalars<'b, 'a> {
         let (scope, queries) = (&self.scope, &plain.queries[..]);
-        Scalars { binder: self, scope, named: &[], clause, groups: None, windows: None, queries }
-    }
-
-    fn select_list(&self, select: &Select, computed: &Computed) -> Result<Vec<Item>> {
-        let mut items = Vec::with_capacity(select.projection.len());
-        let written = windows::written_out(select)?;
-        let written = written.as_ref().unwrap_or(select);
-        for (shown, item) in select.projection.iter().zip(&written.projection) {
-            let (expr, name) = match (item, shown) {
-                (SelectItem::UnnamedExpr(expr), SelectItem::UnnamedExpr(shown)) => {
-                    (expr, expression_name(shown))
-                }
-                (SelectItem::ExprWithAlias { expr, alias }, _) => (expr, alias.value.clone()),
-                (SelectItem::Wildcard(_), _) => {
-                    items.extend(self.wildcard(&[])?);
-                    continue;
-                }
-                (
-                    SelectItem::QualifiedWildcard(
-                        SelectItemQualifiedWildcardKind::ObjectName(name),
-                        _,
-                    ),
-                    _,
-                ) => {
-                    items.extend(self.wildcard(&parts(name))?);
-                    continue;
-                }
-                _ => return Err(Unbound::NotYet),
-            };
-            let column = match expr {
-                Expr::Identifier(_) | Expr::CompoundIdentifier(_) => {
-                    self.scope.column(&path(expr), Clause::FieldList).ok().cloned()
-                }
-                _ => None,
-            };
-            let plain = self.plain(expr)?;
-            let scalars = computed.of(self.scalars(Clause::FieldList, &plain));
-            let scalar = self.values(scalars.bind(&plain.expr)?, true)?;
-            items.push(Item { name, scalar, column });
+        Scalars {
+            binder: self,
+            scope,
+            named: &[],
+            keys: None,
+            clause,
+            groups: None,
+            windows: None,
+            queries,
         }
-        Ok(items)
-    }
-
-    fn wildcard(&self, qualifier: &[String]) -> Result<Vec<Item>> {
-        let columns = match self.scope.wildcard(qualifier) {
-            Some(columns) if !columns.is_empty() => columns,
-            // Errors that are made elsewhere so far.
-            _ => return Err(Unbound::NotYet),
-        };
-        let item = |column: &ScopeColumn| Item {
-            name: column.name.clone(),
-            scalar: column.value(),
-            column: Some(column.clone()),
-        };
-        Ok(columns.into_iter().map(item).collect())
-    }
-
-    /// What is grouped by, each thing once. A name means a column first, then an item of the select list.
-    fn group_by(
-        &self,
-        select: &Select,
-        items: &[Item],
-        named: &[(String, Scalar)],
-    ) -> Result<Vec<(ColumnId, Scalar)>> {
-        let GroupByExpr::Expressions(exprs, _) = &select.group_by else {
-            return Err(Unbound::NotYet);
-        };
-        let mut keys: Vec<(ColumnId, Scalar)> = Vec::with_capacity(exprs.len());
-        for expr in exprs {
-            let key = match place(expr) {
-                Some(at) => items.get(at).ok_or(Unbound::NotYet)?.scalar.clone(),
-                None => {
-                    let plain = self.plain(expr)?;
-                    let scalars = Scalars { named, ..self.scalars(Clause::GroupBy, &plain) };
-                    self.values(scalars.bind(&plain.expr)?, true)?
-                }
-            };
-            // A literal is no key, documents are no keys, and an alias of an aggregate is an error.
-            let json = key.ty.column == Some(ColumnType::Json);
-            if json || matches!(key.node, Node::Literal(_)) || has_place(expr, items) {
-                return Err(Unbound::NotYet);
-            }
-            if keys.iter().all(|(_, known)| *known != key) {
-                keys.push((self.next(), key));
-            }
-        }
-        Ok(keys)
-    }
-
-    fn order_by(
-        &self,
-        tail: &Tail,
-        items: &[Item],
-        named: &[(String, Scalar)],
-        computed: &Computed,
-    ) -> Result<Vec<Order>> {
-        let shown: Vec<(&str, &Scalar)> =
-            items.iter().map(|item| (item.name.as_str(), &item.scalar)).collect();
-        let exprs = tail.orders()?;
-        let mut keys = Vec::with_capacity(exprs.len());
-        for by in exprs {
-            let descending = by.options.asc == Some(false);
-            let by = match ordered_by_name(by, &shown)? {
-                Some(at) => OrderedBy::Shown(at),
-                None => {
-                    let plain = self.plain(&by.expr)?;
-                    let scalars = computed.of(self.scalars(Clause::OrderBy, &plain));
-                    let scalars = Scalars { named, ..scalars };
-                    OrderedBy::Computed(self.values(scalars.bind(&plain.expr)?, true)?)
-                }
-            };
-            keys.push(Order { by, descending });
-        }
-        Ok(keys)
-    }
-}
-
-/// What expressions of a query compute over several rows.
-#[derive(Default)]
-struct Computed {
-    groups: RefCell<Groups>,
-    windows: RefCell<Windows>,
-}
-
-impl Computed {
-    /// Expressions that may have aggregates and windows.
-    fn of<'b, 'a>(&'b self, scalars: Scalars<'b, 'a>) -> Scalars<'b, 'a> {
-        Scalars { groups: Some(&self.groups), windows: Some(&self.windows), ..scalars }
     }
 }
 
@@ -446,19 +309,6 @@ fn windowed(input: Relation, calls: Windows) -> Relation {
         true => input,
         false => Relation::Windows { input: Box::new(input), calls },
     }
-}
-
-/// One of the things that rows are sorted by.
-struct Order {
-    by: OrderedBy,
-    descending: bool,
-}
-
-enum OrderedBy {
-    /// An item of the select list, by its place.
-    Shown(usize),
-    /// Another expression.
-    Computed(Scalar),
 }
 
 /// What stands behind the SELECT or the set operation of a query.
@@ -473,15 +323,20 @@ impl<'q> Tail<'q> {
     }
 
     /// What the rows are sorted by.
-    pub(super) fn orders(&self) -> Result<&'q [OrderByExpr]> {
+    pub(super) fn orders(&self) -> SqlResult<&'q [OrderByExpr]> {
         let Some(order) = self.order_by else { return Ok(&[]) };
-        let OrderByKind::Expressions(exprs) = &order.kind else { return Err(Unbound::NotYet) };
+        let OrderByKind::Expressions(exprs) = &order.kind else {
+            return Err(syntax("ORDER BY ALL"));
+        };
         let plain = |by: &OrderByExpr| by.options.nulls_first.is_none() && by.with_fill.is_none();
-        if exprs.iter().all(plain) { Ok(exprs) } else { Err(Unbound::NotYet) }
+        match exprs.iter().all(plain) {
+            true => Ok(exprs),
+            false => Err(syntax("ORDER BY with NULLS or WITH FILL")),
+        }
     }
 }
 
-/// Whether nothing stands around the body of a query that is not bound.
+/// Whether nothing stands around the body of a query that MySQL does not have.
 fn is_plain(query: &Query) -> bool {
     query.fetch.is_none()
         && query.for_clause.is_none()
@@ -490,102 +345,50 @@ fn is_plain(query: &Query) -> bool {
         && query.pipe_operators.is_empty()
 }
 
-/// Leaves to the rest of the planner what a SELECT has that is not bound.
-fn check_forms(select: &Select) -> Result<()> {
-    let plain_groups = matches!(&select.group_by, GroupByExpr::Expressions(_, modifiers)
-        if modifiers.is_empty());
-    let plain = matches!(select.distinct, None | Some(Distinct::Distinct))
-        && select.select_modifiers.as_ref().is_none_or(|some| !some.sql_calc_found_rows)
+/// Errors of clauses that MySQL's SELECT does not have, or has elsewhere.
+fn check_forms(select: &Select) -> SqlResult<()> {
+    if select.into.is_some() {
+        return Err(unsupported("SELECT … INTO"));
+    }
+    let tables: usize = select.from.iter().map(|from| 1 + from.joins.len()).sum();
+    if tables > rewrite::MOST_TABLES {
+        return Err(too_many_tables(rewrite::MOST_TABLES));
+    }
+    if select.select_modifiers.as_ref().is_some_and(|some| some.sql_calc_found_rows) {
+        return Err(wrong_placement("SQL_CALC_FOUND_ROWS"));
+    }
+    let known = matches!(select.distinct, None | Some(Distinct::Distinct | Distinct::All))
         && select.top.is_none()
         && select.exclude.is_none()
-        && select.into.is_none()
         && select.qualify.is_none()
         && select.lateral_views.is_empty()
         && select.prewhere.is_none()
         && select.connect_by.is_empty();
-    let tables: usize = select.from.iter().map(|from| 1 + from.joins.len()).sum();
-    match plain && plain_groups && tables <= rewrite::MOST_TABLES {
+    match known {
         true => Ok(()),
-        false => Err(Unbound::NotYet),
-    }
-}
-
-/// The identifiers of a name.
-fn path(expr: &Expr) -> Vec<String> {
-    match expr {
-        Expr::Identifier(name) => vec![name.value.clone()],
-        Expr::CompoundIdentifier(names) => names.iter().map(|name| name.value.clone()).collect(),
-        _ => Vec::new(),
-    }
-}
-
-/// The place in a select list that a number in ORDER BY or GROUP BY means, counted from 0.
-fn place(expr: &Expr) -> Option<usize> {
-    match expr {
-        Expr::Value(ValueWithSpan { value: SqlValue::Number(place, _), .. }) => {
-            place.parse::<usize>().ok()?.checked_sub(1)
-        }
-        _ => None,
-    }
-}
-
-/// Whether a key of GROUP BY names an item that has an aggregate.
-fn has_place(expr: &Expr, items: &[Item]) -> bool {
-    let item = match expr {
-        Expr::Identifier(name) => {
-            let called = name.value.to_lowercase();
-            items.iter().find(|item| item.name.to_lowercase() == called)
-        }
-        expr => place(expr).and_then(|at| items.get(at)),
-    };
-    item.is_some_and(|item| item.column.is_none() && item.scalar.has_aggregates())
-}
-
-/// The place of the item that an ORDER BY means by its name or its place; of items of one name only if all are the same.
-pub(super) fn ordered_by_name<T: PartialEq>(
-    by: &OrderByExpr,
-    items: &[(&str, &T)],
-) -> Result<Option<usize>> {
-    match &by.expr {
-        Expr::Value(ValueWithSpan { value: SqlValue::Number(number, _), .. }) => {
-            if number.parse::<usize>().is_err() {
-                return Ok(None);
-            }
-            match place(&by.expr).filter(|at| *at < items.len()) {
-                Some(at) => Ok(Some(at)),
-                None => Err(no_column(number, Clause::OrderBy.name()).into()),
-            }
-        }
-        Expr::Identifier(name) => {
-            let called = name.value.to_lowercase();
-            let named = items.iter().enumerate();
-            let mut named = named.filter(|(_, (item, _))| item.to_lowercase() == called);
-            let Some((at, (_, first))) = named.next() else { return Ok(None) };
-            match named.any(|(_, (_, other))| other != first) {
-                false => Ok(Some(at)),
-                true => Err(ambiguous_column(&name.value, Clause::OrderBy.name()).into()),
-            }
-        }
-        _ => Ok(None),
+        false => Err(syntax("a clause that SELECT does not have")),
     }
 }
 
 /// The rows that a LIMIT leaves.
-pub(super) fn limited(limit: Option<&LimitClause>, input: Relation) -> Result<Relation> {
+pub(super) fn limited(limit: Option<&LimitClause>, input: Relation) -> SqlResult<Relation> {
+    let odd = || syntax("LIMIT takes whole numbers");
     let (skip, fetch) = match limit {
         None => return Ok(input),
         Some(LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
             (offset.as_ref().map(|offset| &offset.value), limit.as_ref())
         }
         Some(LimitClause::OffsetCommaLimit { offset, limit }) => (Some(offset), Some(limit)),
-        Some(_) => return Err(Unbound::NotYet),
+        Some(_) => return Err(odd()),
     };
     let count = |expr: &Expr| match syntax::constant::literal(expr) {
-        Some(Value::Int(n)) => u64::try_from(n).map_err(|_| Unbound::NotYet),
-        Some(Value::UInt(n)) => Ok(n),
-        _ => Err(Unbound::NotYet),
+        Some(Value::Int(n)) => u64::try_from(n).map(Some).map_err(|_| odd()),
+        Some(Value::UInt(n)) => Ok(Some(n)),
+        // A parameter that has no value yet.
+        Some(Value::Null) => Ok(None),
+        _ => Err(odd()),
     };
-    let skip = skip.map(count).transpose()?.unwrap_or(0);
-    let fetch = fetch.map(count).transpose()?;
+    let skip = skip.map(count).transpose()?.flatten().unwrap_or(0);
+    let fetch = fetch.map(count).transpose()?.flatten();
     Ok(Relation::Limit { input: Box::new(input), skip, fetch })
 }

@@ -8,7 +8,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use datafusion::logical_expr::AggregateUDF;
-use functions::random;
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentClause, FunctionArgumentList, FunctionArguments, OrderByExpr, Query,
@@ -16,13 +15,16 @@ use sqlparser::ast::{
 };
 use syntax::names::parts;
 use types::{ColumnType, Value};
-use values::error::SqlError;
+use values::error::{
+    SqlResult, ambiguous_column, no_column, syntax, unsupported, wrong_aggregate,
+    wrong_argument_count, wrong_width,
+};
 use values::mysql_type::MysqlType;
 
 use super::groups::{self, Groups};
 use super::query::{Binder, Frame};
 use super::scope::{Clause, Scope, ScopeColumn};
-use super::tree::{AggregateCall, Comparison, Connective, Node, Scalar};
+use super::tree::{AggregateCall, ColumnId, Comparison, Connective, Node, Scalar};
 use super::windows::Windows;
 use super::{arguments, call_types, literal};
 use crate::columns::TEXT_LENGTH;
@@ -33,23 +35,6 @@ const JOIN: &str = "isobar_join";
 /// Error of a name that no column has.
 const NO_COLUMN: u16 = 1054;
 
-/// Why a query is not bound.
-pub enum Unbound {
-    /// It has a form that is planned from its syntax tree so far.
-    NotYet,
-    /// It is wrong.
-    Wrong(SqlError),
-}
-
-impl From<SqlError> for Unbound {
-    fn from(error: SqlError) -> Self {
-        Unbound::Wrong(error)
-    }
-}
-
-/// What is bound, or why it is not.
-pub type Result<T> = std::result::Result<T, Unbound>;
-
 /// Binds the expressions of one clause.
 #[derive(Clone, Copy)]
 pub struct Scalars<'b, 'a> {
@@ -59,6 +44,8 @@ pub struct Scalars<'b, 'a> {
     pub scope: &'b Scope,
     /// What names may mean besides: items of the select list, by their names in lower case.
     pub named: &'b [(String, Scalar)],
+    /// In HAVING what is grouped by: besides it, names mean items of the select list alone.
+    pub keys: Option<&'b [(ColumnId, Scalar)]>,
     /// Where the expressions stand.
     pub clause: Clause,
     /// Where aggregates are collected; `None` where there may be none.
@@ -75,7 +62,7 @@ impl Scalars<'_, '_> {
     /// # Errors
     ///
     /// MySQL's where a name means nothing or several things, or a function is called wrongly.
-    pub fn bind(&self, expr: &Expr) -> Result<Scalar> {
+    pub fn bind(&self, expr: &Expr) -> SqlResult<Scalar> {
         Ok(match expr {
             Expr::Nested(inner) => self.bind(inner)?,
             Expr::Identifier(name) => self.column(std::slice::from_ref(&name.value))?,
@@ -88,7 +75,7 @@ impl Scalars<'_, '_> {
                 Expr::Value(ValueWithSpan { value: SqlValue::Number(digits, _), .. }) => {
                     literal::number(digits, true)?
                 }
-                _ => return Err(Unbound::NotYet),
+                _ => return Err(unsupported(format!("the expression {expr}"))),
             },
             Expr::UnaryOp { op, expr } if syntax::dialect::is_not(*op) => {
                 truth(Node::Not(self.boxed(expr)?))
@@ -107,7 +94,7 @@ impl Scalars<'_, '_> {
             Expr::IsFalse(value) => self.is_truth(value, false, false)?,
             Expr::IsNotFalse(value) => self.is_truth(value, false, true)?,
             Expr::InList { expr, list, negated } => {
-                let list = list.iter().map(|item| self.bind(item)).collect::<Result<_>>()?;
+                let list = list.iter().map(|item| self.bind(item)).collect::<SqlResult<_>>()?;
                 truth(Node::In { value: self.boxed(expr)?, list, negated: *negated })
             }
             Expr::Like { negated, any: false, expr, pattern, escape_char: None } => {
@@ -121,55 +108,83 @@ impl Scalars<'_, '_> {
             Expr::Subquery(place) => self.query(place)?,
             Expr::Exists { subquery, negated } => self.exists(subquery, *negated)?,
             Expr::InSubquery { expr, subquery, negated } => {
-                self.in_query(self.bind(expr)?, subquery, *negated)?
+                self.in_query(self.row(expr)?, subquery, *negated)?
             }
             Expr::AnyOp { left, compare_op, right, .. } => {
-                self.quantified(self.bind(left)?, compare_op, right, false)?
+                self.quantified(self.row(left)?, compare_op, right, false)?
             }
             Expr::AllOp { left, compare_op, right } => {
-                self.quantified(self.bind(left)?, compare_op, right, true)?
+                self.quantified(self.row(left)?, compare_op, right, true)?
             }
-            _ => return Err(Unbound::NotYet),
+            Expr::Tuple(_) => return Err(wrong_width(1)),
+            other => return Err(unsupported(format!("the expression {other}"))),
         })
     }
 
-    fn boxed(&self, expr: &Expr) -> Result<Box<Scalar>> {
+    /// The values of a row; of anything else the one value.
+    fn row(&self, expr: &Expr) -> SqlResult<Vec<Scalar>> {
+        match expr {
+            Expr::Nested(inner) => self.row(inner),
+            Expr::Tuple(items) => items.iter().map(|item| self.bind(item)).collect(),
+            expr => Ok(vec![self.bind(expr)?]),
+        }
+    }
+
+    fn boxed(&self, expr: &Expr) -> SqlResult<Box<Scalar>> {
         self.bind(expr).map(Box::new)
     }
 
-    fn column(&self, path: &[String]) -> Result<Scalar> {
+    fn column(&self, path: &[String]) -> SqlResult<Scalar> {
         let column = self.scope.column(path, self.clause).map(ScopeColumn::value);
         let item = match path {
-            [name] => item_of(self.named, &name.to_lowercase())?,
+            [name] => item_of(self.named, name, self.clause)?,
             _ => None,
         };
+        let column = match self.keys {
+            Some(keys) => match self.of_having(column, item, keys) {
+                Some(value) => return Ok(value),
+                None => Err(no_column(path.join("."), self.clause.name())),
+            },
+            None => column,
+        };
         match (column, item) {
-            // Which of the two HAVING means depends on what is grouped by.
-            (Ok(column), Some(item)) if self.clause == Clause::Having && column != *item => {
-                Err(Unbound::NotYet)
-            }
             (Ok(column), _) => Ok(column),
-            // Items come first there, whatever columns are called.
-            (Err(_), Some(item)) if self.clause == Clause::Having => Ok(item.clone()),
             (Err(error), Some(item)) if error.code == NO_COLUMN => Ok(item.clone()),
             (Err(error), None) if error.code == NO_COLUMN => match self.outer(path)? {
                 Some(outer) => Ok(outer),
-                None => Err(error.into()),
+                None => Err(error),
             },
-            (Err(error), _) => Err(error.into()),
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    /// What a name means in HAVING: what is grouped by, an item, a column that an item shows.
+    fn of_having(
+        &self,
+        column: SqlResult<Scalar>,
+        item: Option<&Scalar>,
+        keys: &[(ColumnId, Scalar)],
+    ) -> Option<Scalar> {
+        let column = column.ok();
+        let is_key = |column: &Scalar| keys.iter().any(|(_, key)| key == column);
+        let is_shown = |column: &Scalar| self.named.iter().any(|(_, item)| item == column);
+        match (column, item) {
+            (Some(column), _) if is_key(&column) => Some(column),
+            (_, Some(item)) => Some(item.clone()),
+            (column, None) => column.filter(is_shown),
         }
     }
 
     /// What a name means of the queries around, the nearest first.
-    fn outer(&self, path: &[String]) -> Result<Option<Scalar>> {
+    fn outer(&self, path: &[String]) -> SqlResult<Option<Scalar>> {
         for Frame { scope, named } in self.binder.outer.iter().rev().map(Rc::as_ref) {
             match scope.column(path, self.clause) {
                 Ok(column) => return Ok(Some(column.value().seen_within())),
                 Err(error) if error.code == NO_COLUMN => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error),
             }
             if let [name] = path
-                && let Some(item) = item_of(named, &name.to_lowercase())?
+                && let Some(item) = item_of(named, name, self.clause)?
             {
                 return Ok(Some(item.clone().seen_within()));
             }
@@ -177,11 +192,11 @@ impl Scalars<'_, '_> {
         Ok(None)
     }
 
-    fn is_truth(&self, value: &Expr, is: bool, negated: bool) -> Result<Scalar> {
+    fn is_truth(&self, value: &Expr, is: bool, negated: bool) -> SqlResult<Scalar> {
         Ok(truth(Node::IsTruth { value: self.boxed(value)?, truth: is, negated }))
     }
 
-    fn binary(&self, left: Scalar, operator: &BinaryOperator, right: Scalar) -> Result<Scalar> {
+    fn binary(&self, left: Scalar, operator: &BinaryOperator, right: Scalar) -> SqlResult<Scalar> {
         let (left, right) = (Box::new(left), Box::new(right));
         let compare = |comparison, left, right| truth(Node::Compare { comparison, left, right });
         let logic = |connective, left, right| truth(Node::Logic { connective, left, right });
@@ -206,36 +221,32 @@ impl Scalars<'_, '_> {
             }
             operator => match crate::typing::arithmetic(operator) {
                 Some(function) => function,
-                None => return Err(Unbound::NotYet),
+                None => return Err(unsupported(format!("the operator {operator}"))),
             },
         };
         let (left, right) = (number_of_bytes(*left), number_of_bytes(*right));
         Ok(arguments::call(function, arguments::taken_by(function, vec![left, right])?)?)
     }
 
-    fn case(&self, conditions: &[CaseWhen], otherwise: Option<&Expr>) -> Result<Scalar> {
+    fn case(&self, conditions: &[CaseWhen], otherwise: Option<&Expr>) -> SqlResult<Scalar> {
         let branch = |when: &CaseWhen| Ok((self.bind(&when.condition)?, self.bind(&when.result)?));
-        let branches = conditions.iter().map(branch).collect::<Result<Vec<_>>>()?;
+        let branches = conditions.iter().map(branch).collect::<SqlResult<Vec<_>>>()?;
         let otherwise = otherwise.map(|expr| self.boxed(expr)).transpose()?;
         let results = branches.iter().map(|(_, result)| result).chain(otherwise.as_deref());
         let ty = call_types::of_several(results);
         Ok(Scalar { node: Node::Case { branches, otherwise }, ty })
     }
 
-    fn call(&self, function: &Function) -> Result<Scalar> {
-        let Function { args: FunctionArguments::List(list), .. } = function else {
-            return Err(Unbound::NotYet);
-        };
+    fn call(&self, function: &Function) -> SqlResult<Scalar> {
+        let odd = || unsupported(format!("the call {function}"));
+        let FunctionArguments::List(list) = &function.args else { return Err(odd()) };
         let plain = function.filter.is_none()
             && function.within_group.is_empty()
-            && function.null_treatment.is_none();
-        let [name] = &parts(&function.name)[..] else { return Err(Unbound::NotYet) };
-        // Each of its calls is a function of its own.
-        if !plain || name == random::SEEDED {
-            return Err(Unbound::NotYet);
-        }
-        if !list.clauses.is_empty() {
-            return Err(Unbound::NotYet);
+            && function.null_treatment.is_none()
+            && list.clauses.is_empty();
+        let [name] = &parts(&function.name)[..] else { return Err(odd()) };
+        if !plain {
+            return Err(odd());
         }
         if name == JOIN {
             return self.joined_list(list);
@@ -247,8 +258,8 @@ impl Scalars<'_, '_> {
             return self.aggregate(name, &aggregate, list, &[]);
         }
         let args = self.args(list)?;
-        if functions::named(name).is_none() || list.duplicate_treatment.is_some() {
-            return Err(Unbound::NotYet);
+        if !call_types::is_function(name) || list.duplicate_treatment.is_some() {
+            return Err(odd());
         }
         if name == "mysql_nullif"
             && let Some(choice) = arguments::null_if_number(&args)?
@@ -260,32 +271,33 @@ impl Scalars<'_, '_> {
 }
 
 impl Scalars<'_, '_> {
-    fn args(&self, list: &FunctionArgumentList) -> Result<Vec<Scalar>> {
+    fn args(&self, list: &FunctionArgumentList) -> SqlResult<Vec<Scalar>> {
         each_arg(list, &|expr| self.bind(expr))
     }
 
     /// Arguments of what is computed over several rows.
-    pub(super) fn values(&self, list: &FunctionArgumentList) -> Result<Vec<Scalar>> {
+    pub(super) fn values(&self, list: &FunctionArgumentList) -> SqlResult<Vec<Scalar>> {
         each_arg(list, &|expr| self.value(expr))
     }
 
     /// A list of a group's values in an order, as one text.
-    fn joined_list(&self, list: &FunctionArgumentList) -> Result<Scalar> {
+    fn joined_list(&self, list: &FunctionArgumentList) -> SqlResult<Scalar> {
+        let odd = || unsupported("a GROUP_CONCAT of this form");
         let [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(collected))), rest @ ..] =
             &list.args[..]
         else {
-            return Err(Unbound::NotYet);
+            return Err(odd());
         };
-        let FunctionArguments::List(values) = &collected.args else { return Err(Unbound::NotYet) };
+        let FunctionArguments::List(values) = &collected.args else { return Err(odd()) };
         let name = parts(&collected.name).pop().unwrap_or_default();
-        let function = groups::aggregate(&name).ok_or(Unbound::NotYet)?;
+        let function = groups::aggregate(&name).ok_or_else(odd)?;
         if collected.over.is_some() {
-            return Err(Unbound::NotYet);
+            return Err(unsupported("GROUP_CONCAT over a window"));
         }
-        let within = Scalars { groups: None, windows: None, named: &[], ..*self };
+        let within = Scalars { groups: None, windows: None, named: &[], keys: None, ..*self };
         let mut order = Vec::new();
         for clause in &values.clauses {
-            let FunctionArgumentClause::OrderBy(by) = clause else { return Err(Unbound::NotYet) };
+            let FunctionArgumentClause::OrderBy(by) = clause else { return Err(odd()) };
             for by in by {
                 order.push(within.ordered(by)?);
             }
@@ -300,15 +312,15 @@ impl Scalars<'_, '_> {
     }
 
     /// One of the things by which a window or an aggregate takes rows, and whether the greatest comes first.
-    pub(super) fn ordered(&self, by: &OrderByExpr) -> Result<(Scalar, bool)> {
+    pub(super) fn ordered(&self, by: &OrderByExpr) -> SqlResult<(Scalar, bool)> {
         if by.options.nulls_first.is_some() || by.with_fill.is_some() {
-            return Err(Unbound::NotYet);
+            return Err(syntax("ORDER BY with NULLS or WITH FILL"));
         }
         Ok((self.value(&by.expr)?, by.options.asc == Some(false)))
     }
 
     /// An expression of which the value counts: EXISTS and IN in it are values, too.
-    pub(super) fn value(&self, expr: &Expr) -> Result<Scalar> {
+    pub(super) fn value(&self, expr: &Expr) -> SqlResult<Scalar> {
         let scalar = self.bind(expr)?;
         match self.queries.is_empty() {
             true => Ok(scalar),
@@ -323,30 +335,24 @@ impl Scalars<'_, '_> {
         function: &Arc<AggregateUDF>,
         list: &FunctionArgumentList,
         order: &[(Scalar, bool)],
-    ) -> Result<Scalar> {
-        let Some(groups) = self.groups else { return Err(Unbound::NotYet) };
+    ) -> SqlResult<Scalar> {
+        let Some(groups) = self.groups else { return Err(wrong_aggregate()) };
         // What an item of the select list is called is no name within one.
-        let within = Scalars { groups: None, windows: None, named: &[], ..*self };
+        let within = Scalars { groups: None, windows: None, named: &[], keys: None, ..*self };
         let args = within.values(list)?;
         // One of columns around this query alone is one of the query around.
         let reads = |is_such: fn(&Node) -> bool| args.iter().any(|arg| arg.has(&is_such));
         let is_query = |node: &Node| matches!(node, Node::Query(_) | Node::Exists { .. });
         let own = |node: &Node| matches!(node, Node::Column(_));
         if reads(|node| matches!(node, Node::Outer(_))) && !reads(own) && !reads(is_query) {
-            return Err(Unbound::NotYet);
+            return Err(unsupported("an aggregate of columns around its query"));
         }
         let distinct = match list.duplicate_treatment {
             Some(DuplicateTreatment::Distinct) => true,
             Some(DuplicateTreatment::All) | None => false,
         };
-        let json = |arg: &Scalar| arg.ty.column == Some(ColumnType::Json);
-        // Of texts that compare without case MIN and MAX are, too, and no type here says so.
-        let caseless = self.binder.tables.keys().any(|name| name.database == "information_schema");
-        if caseless && matches!(name, "min" | "max") {
-            return Err(Unbound::NotYet);
-        }
-        if args.is_empty() || args.iter().any(json) {
-            return Err(Unbound::NotYet);
+        if args.is_empty() {
+            return Err(wrong_argument_count(name));
         }
         let ty = groups::type_of(name, function, &args)?;
         let call =
@@ -358,22 +364,27 @@ impl Scalars<'_, '_> {
 
 fn each_arg(
     list: &FunctionArgumentList,
-    bind: &dyn Fn(&Expr) -> Result<Scalar>,
-) -> Result<Vec<Scalar>> {
+    bind: &dyn Fn(&Expr) -> SqlResult<Scalar>,
+) -> SqlResult<Vec<Scalar>> {
     let arg = |arg: &FunctionArg| match arg {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => bind(expr),
-        _ => Err(Unbound::NotYet),
+        other => Err(syntax(format!("'{other}' is no argument"))),
     };
     list.args.iter().map(arg).collect()
 }
 
-/// The item of a select list that a name means.
-fn item_of<'n>(named: &'n [(String, Scalar)], name: &str) -> Result<Option<&'n Scalar>> {
-    let mut items = named.iter().filter(|(known, _)| known == name);
+/// The item of a select list that a name means; 1052 where several differ.
+fn item_of<'n>(
+    named: &'n [(String, Scalar)],
+    name: &str,
+    clause: Clause,
+) -> SqlResult<Option<&'n Scalar>> {
+    let called = name.to_lowercase();
+    let mut items = named.iter().filter(|(known, _)| *known == called);
     let Some((_, item)) = items.next() else { return Ok(None) };
     match items.all(|(_, other)| other == item) {
         true => Ok(Some(item)),
-        false => Err(Unbound::NotYet),
+        false => Err(ambiguous_column(name, clause.name())),
     }
 }
 
@@ -393,7 +404,7 @@ fn number_of_bytes(scalar: Scalar) -> Scalar {
     }
 }
 
-fn constant(value: &SqlValue) -> Result<Scalar> {
+fn constant(value: &SqlValue) -> SqlResult<Scalar> {
     Ok(match value {
         SqlValue::Null => literal::of(Value::Null),
         SqlValue::Number(digits, _) => literal::number(digits, false)?,
@@ -401,6 +412,6 @@ fn constant(value: &SqlValue) -> Result<Scalar> {
         SqlValue::HexStringLiteral(hex) => {
             literal::of(Value::Bytes(values::bytes::bytes_of_hex(hex)?))
         }
-        _ => return Err(Unbound::NotYet),
+        other => return Err(unsupported(format!("the literal {other}"))),
     })
 }

@@ -3,12 +3,16 @@
 //! Every column of a table is one of its scope's, but hidden ones only where a statement of ours asks for them; no
 //! wildcard ever means one.
 
+use arrow::datatypes::Field;
+use datafusion::common::TableReference;
 use syntax::names::TableName;
 use types::Table;
 use values::error::{SqlResult, ambiguous_column, no_column};
-use values::mysql_type::MysqlType;
+use values::mysql_type::{MysqlType, NOT_FIXED};
 
+use super::call_types::of_arrow;
 use super::tree::{ColumnId, Node, Origin, OutputColumn, Scalar};
+use crate::labels::type_of_field;
 
 /// Where a name stands, in MySQL's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +78,6 @@ struct ScopeTable {
     /// Its alias or its name, in lower case.
     name: String,
     columns: Vec<ScopeColumn>,
-    /// The columns of its primary key; none if it has none in scope.
-    key: Vec<ColumnId>,
 }
 
 impl ScopeTable {
@@ -141,14 +143,8 @@ impl Scope {
         let scanned: Vec<(usize, ColumnId)> = scanned.collect();
         let database = alias.is_none().then(|| name.database.clone());
         let name = alias.unwrap_or(&name.table).to_lowercase();
-        let column_of = |id: &types::ColumnId| {
-            let position = table.columns.iter().position(|column| column.id == *id)?;
-            scanned.iter().find(|(place, _)| *place == position).map(|(_, id)| *id)
-        };
-        let key: Option<Vec<ColumnId>> = table.primary_key.iter().map(column_of).collect();
-        let key = key.unwrap_or_default();
         self.plain.extend(columns.iter().map(|column| column.id));
-        self.tables.push(ScopeTable { database, name, columns, key });
+        self.tables.push(ScopeTable { database, name, columns });
         scanned
     }
 
@@ -168,15 +164,42 @@ impl Scope {
         let columns: Vec<ScopeColumn> = output.iter().map(column).collect();
         let name = alias.to_lowercase();
         self.plain.extend(columns.iter().map(|column| column.id));
-        self.tables.push(ScopeTable { database: None, name, columns, key: Vec::new() });
+        self.tables.push(ScopeTable { database: None, name, columns });
     }
 
-    /// Whether a column is determined by others: whether the primary key of its table is among them.
-    pub fn is_determined(&self, column: ColumnId, is_known: impl Fn(ColumnId) -> bool) -> bool {
-        let has = |table: &&ScopeTable| table.columns.iter().any(|own| own.id == column);
-        let table = self.tables.iter().find(has);
-        table.is_some_and(|table| {
-            !table.key.is_empty() && table.key.iter().all(|part| is_known(*part))
+    /// Adds a column of a schema, which gets this number.
+    pub fn add_field(
+        &mut self,
+        qualifier: Option<&TableReference>,
+        field: &Field,
+        number: u32,
+    ) -> ColumnId {
+        let id = ColumnId(number);
+        let ty = match type_of_field(field) {
+            Some(labelled) => MysqlType::of_column(labelled),
+            None => of_arrow(field.data_type(), 0, NOT_FIXED),
+        };
+        let (name, hidden, origin) = (field.name().clone(), false, None);
+        let column = ScopeColumn { id, name, hidden, ty, origin };
+        let database = qualifier.and_then(TableReference::schema).map(str::to_owned);
+        let name = qualifier.map_or("", TableReference::table).to_owned();
+        self.plain.push(id);
+        match self.tables.last_mut() {
+            Some(last) if last.name == name && last.database == database => {
+                last.columns.push(column);
+            }
+            _ => self.tables.push(ScopeTable { database, name, columns: vec![column] }),
+        }
+        id
+    }
+
+    /// What a column is called: its full name, and its own.
+    pub fn name_of(&self, column: ColumnId) -> Option<(String, &str)> {
+        self.tables.iter().find_map(|table| {
+            let own = table.columns.iter().find(|own| own.id == column)?;
+            let of_table = table.database.iter().map(String::as_str).chain([table.name.as_str()]);
+            let full: Vec<&str> = of_table.chain([own.name.as_str()]).collect();
+            Some((full.join("."), own.name.as_str()))
         })
     }
 
@@ -191,7 +214,13 @@ impl Scope {
         Scope { tables, plain: self.plain.iter().skip(mark.plain).copied().collect() }
     }
 
-    fn between(&self, from: Mark, to: Mark) -> Scope {
+    /// Its columns.
+    pub fn columns(&self) -> impl Iterator<Item = &ScopeColumn> {
+        self.tables.iter().flat_map(|table| &table.columns)
+    }
+
+    /// The scope of the tables that were added between two marks.
+    pub fn between(&self, from: Mark, to: Mark) -> Scope {
         let mut scope = self.since(from);
         scope.tables.truncate(to.tables.saturating_sub(from.tables));
         scope.plain.truncate(to.plain.saturating_sub(from.plain));
@@ -254,7 +283,7 @@ impl Scope {
     }
 
     fn by_id(&self, id: ColumnId) -> Option<&ScopeColumn> {
-        self.tables.iter().flat_map(|table| &table.columns).find(|column| column.id == id)
+        self.columns().find(|column| column.id == id)
     }
 
     /// The column that a name means.

@@ -2,15 +2,16 @@
 //!
 //! INTERSECT ALL and EXCEPT ALL are those of rows that are numbered among their like.
 
-use sqlparser::ast::{OrderByExpr, Query, SetExpr, SetOperator, SetQuantifier};
+use sqlparser::ast::{Expr, Parens, Query, SetExpr, SetOperator, SetQuantifier};
 use types::ColumnType;
-use values::error::{SqlResult, different_column_counts};
+use values::error::{SqlResult, different_column_counts, syntax, unknown, unsupported};
 use values::mysql_type::MysqlType;
 
 use super::arguments;
 use super::call_types::{self, arrow};
-use super::query::{Binder, Tail, limited, ordered_by_name};
-use super::scalars::{Result, Unbound};
+use super::query::{Binder, Tail, limited};
+use super::scope::{Clause, Scope};
+use super::select_list::ordered_by_name;
 use super::tree::{
     Bound, BoundQuery, ColumnId, Frame, Node, OutputColumn, Relation, Scalar, SetOperation,
     SortKey, WindowCall,
@@ -19,36 +20,98 @@ use super::windows;
 
 impl<'a> Binder<'a> {
     /// Binds a query whose body is a set operation.
-    pub(super) fn set_query(&mut self, query: &'a Query) -> Result<BoundQuery> {
-        let BoundQuery { mut relation, output } = self.set(&query.body)?;
-        let by = sorted_by(&Tail::of(query), &output)?;
-        if !by.is_empty() {
-            relation = Relation::Sort { input: Box::new(relation), by };
-        }
+    pub(super) fn set_query(&mut self, query: &'a Query) -> SqlResult<BoundQuery> {
+        let BoundQuery { relation, output } = self.set(&query.body)?;
+        let relation = self.set_sorted(relation, &output, &Tail::of(query))?;
         Ok(BoundQuery { relation: limited(query.limit_clause.as_ref(), relation)?, output })
     }
 
-    fn set(&mut self, body: &'a SetExpr) -> Result<BoundQuery> {
+    /// The whole, sorted: by its columns, by name or place, or by expressions of them.
+    fn set_sorted(
+        &mut self,
+        input: Relation,
+        output: &[OutputColumn],
+        tail: &Tail,
+    ) -> SqlResult<Relation> {
+        let named: Vec<(&str, &ColumnId)> =
+            output.iter().map(|column| (column.name.as_str(), &column.id)).collect();
+        self.scope = Scope::default();
+        self.scope.add_derived("", output);
+        let (mut by, mut computed) = (Vec::new(), Vec::new());
+        for order in tail.orders()? {
+            let column = match ordered_by_name(order, &named)? {
+                Some(at) => {
+                    let missing = || unknown("a column of a set is missing");
+                    output.get(at).ok_or_else(missing)?.id
+                }
+                None => {
+                    let plain = self.plain(&order.expr)?;
+                    let scalar = self.scalars(Clause::OrderBy, &plain).bind(&plain.expr)?;
+                    computed.push((self.next(), self.values(scalar, true)?));
+                    computed.last().map_or(ColumnId(0), |(id, _)| *id)
+                }
+            };
+            by.push(SortKey { column, descending: order.options.asc == Some(false) });
+        }
+        self.scope = Scope::default();
+        let mut relation = input;
+        if !computed.is_empty() {
+            let own = output.iter().map(|column| (column.id, value_of(column)));
+            let columns = own.chain(computed).collect();
+            relation = Relation::Map { input: Box::new(relation), columns };
+        }
+        Ok(match by.is_empty() {
+            true => relation,
+            false => Relation::Sort { input: Box::new(relation), by },
+        })
+    }
+
+    pub(super) fn set(&mut self, body: &'a SetExpr) -> SqlResult<BoundQuery> {
         match body {
             SetExpr::SetOperation { op, set_quantifier, left, right } => {
                 let all = match set_quantifier {
                     SetQuantifier::All => true,
                     SetQuantifier::Distinct | SetQuantifier::None => false,
-                    _ => return Err(Unbound::NotYet),
+                    other => return Err(syntax(format!("{op} {other}"))),
                 };
                 let operation = match op {
                     SetOperator::Union => SetOperation::Union,
                     SetOperator::Intersect => SetOperation::Intersect,
                     SetOperator::Except => SetOperation::Except,
-                    SetOperator::Minus => return Err(Unbound::NotYet),
+                    SetOperator::Minus => return Err(syntax("MINUS (MySQL has EXCEPT)")),
                 };
                 let (left, right) = (self.set(left)?, self.set(right)?);
                 Ok(self.together(operation, all, left, right)?)
             }
             SetExpr::Query(query) => self.query(query),
             SetExpr::Select(select) => self.side(select),
-            _ => Err(Unbound::NotYet),
+            SetExpr::Values(values) => self.rows_of_values(&values.rows),
+            other => Err(unsupported(format!("a query of the form {other}"))),
         }
+    }
+
+    /// VALUES: rows one behind the other, of columns that are called `column_0` and so on.
+    fn rows_of_values(&mut self, rows: &'a [Parens<Vec<Expr>>]) -> SqlResult<BoundQuery> {
+        let mut whole: Option<BoundQuery> = None;
+        for row in rows {
+            let mut columns = Vec::with_capacity(row.content.len());
+            let mut output = Vec::with_capacity(row.content.len());
+            for (at, expr) in row.content.iter().enumerate() {
+                let plain = self.plain(expr)?;
+                let scalar = self.scalars(Clause::FieldList, &plain).bind(&plain.expr)?;
+                let scalar = self.values(scalar, true)?;
+                let (id, ty) = (self.next(), scalar.ty);
+                output.push(OutputColumn { id, name: format!("column_{at}"), origin: None, ty });
+                columns.push((id, scalar));
+            }
+            let relation = Relation::Map { input: Box::new(Relation::OneRow), columns };
+            let row = BoundQuery { relation, output };
+            whole = Some(match whole {
+                Some(rows) => self.together(SetOperation::Union, true, rows, row)?,
+                None => row,
+            });
+        }
+        whole.ok_or_else(|| syntax("VALUES without rows").into())
     }
 
     fn together(
@@ -57,22 +120,18 @@ impl<'a> Binder<'a> {
         all: bool,
         left: BoundQuery,
         right: BoundQuery,
-    ) -> Result<BoundQuery> {
+    ) -> SqlResult<BoundQuery> {
         if left.output.len() != right.output.len() {
-            return Err(different_column_counts().into());
+            return Err(different_column_counts());
         }
         let mut output = Vec::with_capacity(left.output.len());
         for (one, other) in left.output.iter().zip(&right.output) {
             let sides = [value_of(one), value_of(other)];
             let ty = call_types::of_several(sides.iter());
-            // Rows of documents compare by their texts, which is not what they are equal by.
-            let compared = !all || operation != SetOperation::Union;
-            if compared && ty.column == Some(ColumnType::Json) {
-                return Err(Unbound::NotYet);
-            }
             output.push(OutputColumn { id: self.next(), name: one.name.clone(), origin: None, ty });
         }
-        let (left, right) = (self.at_types(left, &output)?, self.at_types(right, &output)?);
+        let left = converted_to(self, left, &output)?;
+        let right = converted_to(self, right, &output)?;
         let mut columns: Vec<ColumnId> = output.iter().map(|column| column.id).collect();
         let (left, right) = match all && operation != SetOperation::Union {
             true => {
@@ -89,7 +148,7 @@ impl<'a> Binder<'a> {
     }
 
     /// A side each of whose rows says how many like it came before: of an operation that takes rows as often as they are.
-    fn counted(&self, side: BoundQuery) -> Result<BoundQuery> {
+    fn counted(&self, side: BoundQuery) -> SqlResult<BoundQuery> {
         let BoundQuery { relation, mut output } = side;
         let (function, partition) = ("row_number", output.iter().map(value_of));
         let frame =
@@ -118,22 +177,26 @@ impl<'a> Binder<'a> {
         });
         Ok(BoundQuery { relation: Relation::Map { input, columns }, output })
     }
+}
 
-    /// A side whose columns have the types of the whole.
-    fn at_types(&self, side: BoundQuery, whole: &[OutputColumn]) -> SqlResult<BoundQuery> {
-        if side.output.iter().zip(whole).all(|(column, whole)| fits(&column.ty, &whole.ty)) {
-            return Ok(side);
-        }
-        let mut output = side.output;
-        let mut columns = Vec::with_capacity(output.len());
-        for (column, whole) in output.iter_mut().zip(whole) {
-            let value = converted(value_of(column), whole.ty)?;
-            (column.id, column.ty) = (self.next(), value.ty);
-            columns.push((column.id, value));
-        }
-        let relation = Relation::Map { input: Box::new(side.relation), columns };
-        Ok(BoundQuery { relation, output })
+/// A side whose columns have the types of the whole.
+pub(super) fn converted_to(
+    binder: &Binder,
+    side: BoundQuery,
+    whole: &[OutputColumn],
+) -> SqlResult<BoundQuery> {
+    if side.output.iter().zip(whole).all(|(column, whole)| fits(&column.ty, &whole.ty)) {
+        return Ok(side);
     }
+    let mut output = side.output;
+    let mut columns = Vec::with_capacity(output.len());
+    for (column, whole) in output.iter_mut().zip(whole) {
+        let value = converted(value_of(column), whole.ty)?;
+        (column.id, column.ty) = (binder.next(), value.ty);
+        columns.push((column.id, value));
+    }
+    let relation = Relation::Map { input: Box::new(side.relation), columns };
+    Ok(BoundQuery { relation, output })
 }
 
 /// Whether values need no conversion. One of ENUM or SET is a text among those of several places.
@@ -157,18 +220,6 @@ fn converted(value: Scalar, ty: MysqlType) -> SqlResult<Scalar> {
         return Ok(Scalar { node: Node::Convert(Box::new(value)), ty });
     }
     arguments::call(function, arguments::taken_by(function, vec![value])?)
-}
-
-/// What the whole is sorted by: its columns, by name or place.
-fn sorted_by(tail: &Tail, output: &[OutputColumn]) -> Result<Vec<SortKey>> {
-    let named: Vec<(&str, &ColumnId)> =
-        output.iter().map(|column| (column.name.as_str(), &column.id)).collect();
-    let key = |by: &OrderByExpr| {
-        let at = ordered_by_name(by, &named)?.ok_or(Unbound::NotYet)?;
-        let column = output.get(at).ok_or(Unbound::NotYet)?.id;
-        Ok(SortKey { column, descending: by.options.asc == Some(false) })
-    };
-    tail.orders()?.iter().map(key).collect()
 }
 
 fn value_of(column: &OutputColumn) -> Scalar {

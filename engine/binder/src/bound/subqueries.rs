@@ -1,8 +1,9 @@
 //! Queries within expressions: taken out of the text before it is brought into its plain form, bound where the columns
 //! around them are known, and placed where there is a join for them.
 //!
-//! EXISTS and IN stay what they are where NULL and false are the same. As a value EXISTS is a count of rows, and IN is
-//! three: of the rows that are equal, of the NULLs, of all rows. They decide between true, NULL and false as MySQL does.
+//! EXISTS and IN stay what they are where NULL and false are the same, but a row in a query is EXISTS of its equals. As a
+//! value EXISTS is a count of rows, and IN is three: of the rows that are equal, of the NULLs, of all rows. They decide
+//! between true, NULL and false as MySQL does.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -10,29 +11,28 @@ use std::rc::Rc;
 use sqlparser::ast::{BinaryOperator, Expr, Query, SetExpr, Table, Visitor, VisitorMut};
 use syntax::walk::{finds, walk_mut};
 use types::{ColumnType, Value};
-use values::error::wrong_width;
+use values::error::{SqlResult, syntax, unknown, unsupported, wrong_width};
 use values::mysql_type::MysqlType;
 
 use super::arguments;
 use super::groups;
 use super::literal;
 use super::query::{Binder, Frame};
-use super::scalars::{Result, Scalars, Unbound, truth};
+use super::scalars::{Scalars, truth};
 use super::tree::{
     AggregateCall, BoundQuery, Comparison, Connective, Node, OutputColumn, Relation, Scalar,
 };
 use crate::columns::TEXT_LENGTH;
-use crate::templates::query_of;
+use crate::tuples;
 
 /// Takes the queries of an expression out of it. Each leaves its place in the list behind.
-pub(super) fn taken_out(expr: &mut Expr) -> Result<Vec<Query>> {
+pub(super) fn taken_out(expr: &mut Expr) -> Vec<Query> {
     if !finds(expr, &mut IsQuery) {
-        return Ok(Vec::new());
+        return Vec::new();
     }
-    let mut queries = Queries { taken: Vec::new(), rows: false };
+    let mut queries = Queries { taken: Vec::new() };
     _ = walk_mut(expr, &mut queries);
-    // Rows beside queries are compared column by column before either is read.
-    if queries.rows { Err(Unbound::NotYet) } else { Ok(queries.taken) }
+    queries.taken
 }
 
 struct IsQuery;
@@ -47,22 +47,80 @@ impl Visitor for IsQuery {
 
 struct Queries {
     taken: Vec<Query>,
-    rows: bool,
 }
 
 impl VisitorMut for Queries {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        let place = Table { table_name: Some(self.taken.len().to_string()), schema_name: None };
-        let place = query_of(SetExpr::Table(Box::new(place)));
+        let place = place(self.taken.len().to_string(), None);
         self.taken.push(std::mem::replace(query, place));
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        self.rows |= matches!(expr, Expr::Tuple(_));
+    /// A query beside a row becomes the row of its columns.
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::BinaryOp { left, op, right } = expr
+            && tuples::compares(op)
+        {
+            as_row(left, right);
+            as_row(right, left);
+        }
         ControlFlow::Continue(())
+    }
+}
+
+/// The place of a query in the list, or of one of its columns.
+fn place(at: String, column: Option<ColumnOf>) -> Query {
+    let schema_name = column.map(|ColumnOf { at, width }| format!("{at} of {width}"));
+    query_of(SetExpr::Table(Box::new(Table { table_name: Some(at), schema_name })))
+}
+
+/// A query of nothing but a body.
+fn query_of(body: SetExpr) -> Query {
+    Query {
+        with: None,
+        body: Box::new(body),
+        order_by: None,
+        limit_clause: None,
+        fetch: None,
+        locks: Vec::new(),
+        for_clause: None,
+        settings: None,
+        format_clause: None,
+        pipe_operators: Vec::new(),
+    }
+}
+
+/// Which column of a row is meant.
+#[derive(Clone, Copy)]
+struct ColumnOf {
+    at: usize,
+    width: usize,
+}
+
+/// The column that a place means; `None` of the place of a whole query.
+fn column_of(place: &Query) -> Option<ColumnOf> {
+    let SetExpr::Table(table) = &*place.body else { return None };
+    let (at, width) = table.schema_name.as_ref()?.split_once(" of ")?;
+    Some(ColumnOf { at: at.parse().ok()?, width: width.parse().ok()? })
+}
+
+fn as_row(query: &mut Expr, row: &Expr) {
+    let (Expr::Subquery(whole), Expr::Tuple(items)) = (&*query, bare(row)) else { return };
+    let SetExpr::Table(table) = &*whole.body else { return };
+    let Some(at) = table.table_name.clone() else { return };
+    let width = items.len();
+    let column = |column| place(at.clone(), Some(ColumnOf { at: column, width }));
+    let columns = (0..width).map(|at| Expr::Subquery(Box::new(column(at))));
+    *query = Expr::Tuple(columns.collect());
+}
+
+/// An expression without parentheses around it.
+fn bare(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Nested(inner) => bare(inner),
+        expr => expr,
     }
 }
 
@@ -79,28 +137,43 @@ fn comparison_of(operator: &BinaryOperator) -> Option<Comparison> {
 
 impl Scalars<'_, '_> {
     /// The query that stood at a place of the text.
-    fn taken(&self, place: &Query) -> Result<BoundQuery> {
-        let SetExpr::Table(table) = &*place.body else { return Err(Unbound::NotYet) };
-        let at = table.table_name.as_ref().and_then(|at| at.parse::<usize>().ok());
-        let query = at.and_then(|at| self.queries.get(at)).ok_or(Unbound::NotYet)?;
+    fn taken(&self, place: &Query) -> SqlResult<BoundQuery> {
+        let at = match &*place.body {
+            SetExpr::Table(table) => table.table_name.as_ref().and_then(|at| at.parse().ok()),
+            _ => None,
+        };
+        let query = at.and_then(|at: usize| self.queries.get(at));
+        let query = query.ok_or_else(|| unknown("a query within an expression is missing"))?;
         let frame = Frame { scope: self.scope.clone(), named: self.named.to_vec() };
         let mut outer = self.binder.outer.clone();
         outer.push(Rc::new(frame));
         self.binder.within(outer).query(query)
     }
 
-    fn of_one_column(&self, place: &Query) -> Result<BoundQuery> {
+    /// A query of so many columns.
+    fn of_width(&self, place: &Query, width: usize) -> SqlResult<BoundQuery> {
         let query = self.taken(place)?;
-        match query.output.len() {
-            1 => Ok(query),
-            _ => Err(wrong_width(1).into()),
+        match query.output.len() == width {
+            true => Ok(query),
+            false => Err(wrong_width(width)),
         }
     }
 
+    /// The one column of a query, or that which its place means.
+    fn of_one_column(&self, place: &Query) -> SqlResult<BoundQuery> {
+        let Some(ColumnOf { at, width }) = column_of(place) else { return self.of_width(place, 1) };
+        let BoundQuery { relation, mut output } = self.of_width(place, width)?;
+        let column = output.swap_remove(at);
+        let (id, value) =
+            (self.binder.next(), Scalar { node: Node::Column(column.id), ty: column.ty });
+        let relation = Relation::Map { input: Box::new(relation), columns: vec![(id, value)] };
+        Ok(BoundQuery { relation, output: vec![OutputColumn { id, ..column }] })
+    }
+
     /// The one value of a query.
-    pub(super) fn query(&self, place: &Query) -> Result<Scalar> {
+    pub(super) fn query(&self, place: &Query) -> SqlResult<Scalar> {
         let query = self.of_one_column(place)?;
-        let ty = query.output.first().ok_or(Unbound::NotYet)?.ty;
+        let ty = first_of(&query)?.ty;
         // One of ENUM or SET is a text from here on.
         let labelled = ty.column.is_some_and(|column| column.labels().is_some());
         let text = MysqlType::of_column(ColumnType::Varchar(TEXT_LENGTH));
@@ -108,30 +181,39 @@ impl Scalars<'_, '_> {
         Ok(Scalar { node: Node::Query(Box::new(query)), ty })
     }
 
-    pub(super) fn exists(&self, place: &Query, negated: bool) -> Result<Scalar> {
+    pub(super) fn exists(&self, place: &Query, negated: bool) -> SqlResult<Scalar> {
         Ok(truth(Node::Exists { query: Box::new(self.taken(place)?), negated }))
     }
 
-    pub(super) fn in_query(&self, value: Scalar, place: &Query, negated: bool) -> Result<Scalar> {
-        let (value, query) = (Box::new(value), Box::new(self.of_one_column(place)?));
-        Ok(truth(Node::InQuery { value, query, negated }))
+    pub(super) fn in_query(
+        &self,
+        values: Vec<Scalar>,
+        place: &Query,
+        negated: bool,
+    ) -> SqlResult<Scalar> {
+        let query = Box::new(self.of_width(place, values.len())?);
+        Ok(truth(Node::InQuery { values, query, negated }))
     }
 
     /// A comparison with ANY or ALL of what a query has.
     pub(super) fn quantified(
         &self,
-        left: Scalar,
+        mut left: Vec<Scalar>,
         operator: &BinaryOperator,
         right: &Expr,
         all: bool,
-    ) -> Result<Scalar> {
-        let Expr::Subquery(place) = right else { return Err(Unbound::NotYet) };
+    ) -> SqlResult<Scalar> {
+        let Expr::Subquery(place) = right else {
+            return Err(syntax("ANY and ALL stand before a query"));
+        };
         match (operator, all) {
             (BinaryOperator::Eq, false) => return self.in_query(left, place, false),
             (BinaryOperator::NotEq, true) => return self.in_query(left, place, true),
             _ => {}
         }
-        let comparison = comparison_of(operator).ok_or(Unbound::NotYet)?;
+        let (1, Some(left)) = (left.len(), left.pop()) else { return Err(wrong_width(1)) };
+        let odd = || unsupported(format!("{operator} {}", if all { "ALL" } else { "ANY" }));
+        let comparison = comparison_of(operator).ok_or_else(odd)?;
         self.binder.compared_with_all(left, comparison, self.of_one_column(place)?, all)
     }
 }
@@ -146,20 +228,20 @@ struct Place {
 }
 
 /// Whether an expression asks if a query has rows, or a value among them.
-pub(super) fn has_predicate(scalar: &Scalar) -> bool {
+fn has_predicate(scalar: &Scalar) -> bool {
     scalar.has(&|node| matches!(node, Node::Exists { .. } | Node::InQuery { .. }))
 }
 
 impl Binder<'_> {
     /// A condition of which the rows count for which it is true.
-    pub(super) fn condition(&self, condition: Scalar) -> Result<Scalar> {
+    pub(super) fn condition(&self, condition: Scalar) -> SqlResult<Scalar> {
         match has_predicate(&condition) {
             true => self.placed(condition, Place { top: true, positive: true }),
             false => Ok(condition),
         }
     }
 
-    fn placed(&self, scalar: Scalar, place: Place) -> Result<Scalar> {
+    fn placed(&self, scalar: Scalar, place: Place) -> SqlResult<Scalar> {
         let Scalar { node, ty } = scalar;
         let node = match node {
             Node::Logic { connective, left, right }
@@ -172,8 +254,8 @@ impl Binder<'_> {
             }
             Node::Not(inner) => match inner.node {
                 Node::Exists { query, negated } => Node::Exists { query, negated: !negated },
-                Node::InQuery { value, query, negated } => {
-                    let turned = truth(Node::InQuery { value, query, negated: !negated });
+                Node::InQuery { values, query, negated } => {
+                    let turned = truth(Node::InQuery { values, query, negated: !negated });
                     return self.placed(turned, place);
                 }
                 _ => {
@@ -181,15 +263,19 @@ impl Binder<'_> {
                     Node::Not(Box::new(self.placed(*inner, within)?))
                 }
             },
-            Node::InQuery { value, query, negated } => {
+            Node::InQuery { values, query, negated } => {
                 // The join for NOT IN knows NULL by its keys alone, and what may become a constant is none.
-                let keyed = matches!(value.node, Node::Column(_)) || value.has_aggregates();
-                if place.positive && (!negated || place.top && keyed) {
-                    let value = Box::new(self.values(*value, false)?);
-                    Node::InQuery { value, query, negated }
-                } else {
-                    let value = Box::new(self.values(*value, false)?);
-                    return self.member(*value, *query, negated);
+                let keyed = |value: &Scalar| {
+                    matches!(value.node, Node::Column(_)) || value.has_aggregates()
+                };
+                let keyed = values.len() > 1 || values.iter().all(keyed);
+                let joins = place.positive && (!negated || place.top && keyed);
+                let values = values.into_iter().map(|value| self.values(value, false));
+                let values = values.collect::<SqlResult<Vec<_>>>()?;
+                match (joins, values.len()) {
+                    (true, 1) => Node::InQuery { values, query, negated },
+                    (true, _) => return equals_exist(values, *query, negated),
+                    (false, _) => return self.member(values, *query, negated),
                 }
             }
             node => return self.values(Scalar { node, ty }, false),
@@ -198,17 +284,17 @@ impl Binder<'_> {
     }
 
     /// An expression whose value counts, NULL and false apart; with `exists_too`, where there is no join for EXISTS.
-    pub(super) fn values(&self, scalar: Scalar, exists_too: bool) -> Result<Scalar> {
+    pub(super) fn values(&self, scalar: Scalar, exists_too: bool) -> SqlResult<Scalar> {
         let scalar = scalar.try_map(&mut |part| self.values(part, exists_too))?;
         match scalar.node {
             Node::Exists { query, negated } if exists_too => self.has_rows(*query, negated),
-            Node::InQuery { value, query, negated } => self.member(*value, *query, negated),
+            Node::InQuery { values, query, negated } => self.member(values, *query, negated),
             node => Ok(Scalar { node, ty: scalar.ty }),
         }
     }
 
     /// EXISTS as a value.
-    fn has_rows(&self, query: BoundQuery, negated: bool) -> Result<Scalar> {
+    fn has_rows(&self, query: BoundQuery, negated: bool) -> SqlResult<Scalar> {
         let comparison = if negated { Comparison::Equal } else { Comparison::Greater };
         let left = Box::new(self.count(as_many_rows(query.relation))?);
         Ok(truth(Node::Compare { comparison, left, right: Box::new(literal::of(Value::Int(0))) }))
@@ -216,18 +302,21 @@ impl Binder<'_> {
 
     /// IN as a value: true if a row is equal; else NULL if a row is NULL, or if there are rows and the left side is NULL;
     /// else false.
-    fn member(&self, left: Scalar, query: BoundQuery, negated: bool) -> Result<Scalar> {
-        let item = first_of(&query)?;
-        let (value, right) = (Box::new(item.clone()), Box::new(left.clone().seen_within()));
-        let equal = Node::Compare { comparison: Comparison::Equal, left: value, right };
-        let found = self.any(filtered(query.relation.clone(), truth(equal)))?;
+    fn member(&self, values: Vec<Scalar>, query: BoundQuery, negated: bool) -> SqlResult<Scalar> {
+        let equal = equal(&values, &query)?;
+        let found = self.any(filtered(query.relation.clone(), equal.clone()))?;
+        let (left, item) = match &values[..] {
+            [left] => (left.clone(), first_of(&query)?),
+            _ => {
+                let unknown = self.any(filtered(query.relation, is_null(equal)))?;
+                return member_of(found, unknown, negated);
+            }
+        };
         let nulls = self.any(filtered(query.relation.clone(), is_null(item)))?;
         let some = self.any(as_many_rows(query.relation))?;
         let unknown =
             connected(nulls, Connective::Or, connected(is_null(left), Connective::And, some));
-        let otherwise = if_(unknown, literal::of(Value::Null), number(0))?;
-        let value = as_truth(if_(found, number(1), otherwise)?)?;
-        Ok(if negated { truth(Node::Not(Box::new(value))) } else { value })
+        member_of(found, unknown, negated)
     }
 
     /// `> ALL` and `> ANY` as values: of no rows the one is true and the other false; else the greatest or the least value
@@ -238,11 +327,8 @@ impl Binder<'_> {
         comparison: Comparison,
         query: BoundQuery,
         all: bool,
-    ) -> Result<Scalar> {
+    ) -> SqlResult<Scalar> {
         let item = first_of(&query)?;
-        if item.ty.column == Some(ColumnType::Json) {
-            return Err(Unbound::NotYet);
-        }
         let greater = matches!(comparison, Comparison::Greater | Comparison::GreaterOrEqual);
         let end = if greater == all { "max" } else { "min" };
         let end = Box::new(self.aggregated(query.relation.clone(), end, item.clone())?);
@@ -263,26 +349,31 @@ impl Binder<'_> {
     }
 
     /// Whether there is a row.
-    fn any(&self, rows: Relation) -> Result<Scalar> {
+    fn any(&self, rows: Relation) -> SqlResult<Scalar> {
         let (left, right) = (Box::new(self.count(rows)?), Box::new(number(0)));
         Ok(truth(Node::Compare { comparison: Comparison::Greater, left, right }))
     }
 
-    fn count(&self, rows: Relation) -> Result<Scalar> {
+    fn count(&self, rows: Relation) -> SqlResult<Scalar> {
         self.aggregated(rows, "count", number(1))
     }
 
     /// The value of an aggregate over all rows.
-    fn aggregated(&self, rows: Relation, name: &str, arg: Scalar) -> Result<Scalar> {
-        let function = groups::aggregate(name).ok_or(Unbound::NotYet)?;
+    fn aggregated(&self, rows: Relation, name: &str, arg: Scalar) -> SqlResult<Scalar> {
+        let missing = || unknown(format!("there is no aggregate {name}"));
+        let function = groups::aggregate(name).ok_or_else(missing)?;
         let args = vec![arg];
         let ty = groups::type_of(name, &function, &args)?;
         let (function, order) = (name.to_owned(), Vec::new());
         let call = AggregateCall { function, args, distinct: false, order };
         let (computed, shown) = (self.next(), self.next());
         let aggregates = vec![(computed, call)];
-        let input =
-            Box::new(Relation::Group { input: Box::new(rows), keys: Vec::new(), aggregates });
+        let input = Box::new(Relation::Group {
+            input: Box::new(rows),
+            keys: Vec::new(),
+            aggregates,
+            rollup: false,
+        });
         let columns = vec![(shown, Scalar { node: Node::Aggregate(computed), ty })];
         let output = vec![OutputColumn { id: shown, name: name.to_owned(), origin: None, ty }];
         let query = BoundQuery { relation: Relation::Map { input, columns }, output };
@@ -298,9 +389,39 @@ fn as_many_rows(relation: Relation) -> Relation {
     }
 }
 
-fn first_of(query: &BoundQuery) -> Result<Scalar> {
-    let column = query.output.first().ok_or(Unbound::NotYet)?;
+fn first_of(query: &BoundQuery) -> SqlResult<Scalar> {
+    let column = query.output.first().ok_or_else(|| unknown("a query has no column"))?;
     Ok(Scalar { node: Node::Column(column.id), ty: column.ty })
+}
+
+/// Whether a row of a query is equal to these values; NULL where that is not known.
+fn equal(values: &[Scalar], query: &BoundQuery) -> SqlResult<Scalar> {
+    let pairs = query.output.iter().zip(values).map(|(column, value)| {
+        let left = Box::new(Scalar { node: Node::Column(column.id), ty: column.ty });
+        let right = Box::new(value.clone().seen_within());
+        truth(Node::Compare { comparison: Comparison::Equal, left, right })
+    });
+    let all = pairs.reduce(|one, other| connected(one, Connective::And, other));
+    all.ok_or_else(|| wrong_width(1).into())
+}
+
+/// Whether a query has a row that is equal to these values; for NOT IN: none of which it is not known that it is not.
+fn equals_exist(values: Vec<Scalar>, query: BoundQuery, negated: bool) -> SqlResult<Scalar> {
+    let equal = equal(&values, &query)?;
+    let condition = match negated {
+        true => truth(Node::IsTruth { value: Box::new(equal), truth: false, negated: true }),
+        false => equal,
+    };
+    let relation = filtered(query.relation, condition);
+    let query = Box::new(BoundQuery { relation, output: query.output });
+    Ok(truth(Node::Exists { query, negated }))
+}
+
+/// IN as a value: true where an equal row is found, else NULL where there may be one, else false.
+fn member_of(found: Scalar, unknown: Scalar, negated: bool) -> SqlResult<Scalar> {
+    let otherwise = if_(unknown, literal::of(Value::Null), number(0))?;
+    let value = as_truth(if_(found, number(1), otherwise)?)?;
+    Ok(if negated { truth(Node::Not(Box::new(value))) } else { value })
 }
 
 fn filtered(input: Relation, condition: Scalar) -> Relation {
@@ -311,7 +432,7 @@ fn is_null(value: Scalar) -> Scalar {
     truth(Node::IsNull { value: Box::new(value), negated: false })
 }
 
-fn connected(left: Scalar, connective: Connective, right: Scalar) -> Scalar {
+pub(super) fn connected(left: Scalar, connective: Connective, right: Scalar) -> Scalar {
     truth(Node::Logic { connective, left: Box::new(left), right: Box::new(right) })
 }
 
@@ -319,10 +440,10 @@ fn number(n: i64) -> Scalar {
     literal::of(Value::Int(n))
 }
 
-fn if_(condition: Scalar, then: Scalar, otherwise: Scalar) -> Result<Scalar> {
+fn if_(condition: Scalar, then: Scalar, otherwise: Scalar) -> SqlResult<Scalar> {
     Ok(arguments::call("mysql_if", vec![condition, then, otherwise])?)
 }
 
-fn as_truth(value: Scalar) -> Result<Scalar> {
+fn as_truth(value: Scalar) -> SqlResult<Scalar> {
     Ok(arguments::call("mysql_truth", vec![value])?)
 }

@@ -78,6 +78,8 @@ pub enum Relation {
         keys: Vec<(ColumnId, Scalar)>,
         /// What is computed over a group's rows.
         aggregates: Vec<(ColumnId, AggregateCall)>,
+        /// WITH ROLLUP: also the totals of all groups of the same first keys, in which the others are NULL.
+        rollup: bool,
     },
     /// Each row with what window functions have for it.
     Windows {
@@ -111,6 +113,29 @@ pub enum Relation {
         query: Box<BoundQuery>,
         /// What the query around calls it.
         alias: String,
+        /// LATERAL: it stands on the right of a join, and is computed for each row on the left, whose columns it may read.
+        lateral: bool,
+    },
+    /// The rows of a query that is computed from its own rows: of the first one, then again and again of the other one,
+    /// over the rows that came last, until none come. Both have the same types.
+    Recursive {
+        /// Which it is among those of the statement.
+        name: String,
+        /// Whether equal rows stay several.
+        all: bool,
+        /// What it begins with.
+        first: Box<BoundQuery>,
+        /// What follows from the rows that came last.
+        next: Box<BoundQuery>,
+        /// The columns of the whole.
+        columns: Vec<ColumnId>,
+    },
+    /// The rows of a recursive query that came last, within it.
+    Last {
+        /// Which it is.
+        name: String,
+        /// Its columns.
+        columns: Vec<ColumnId>,
     },
     /// For each row a row of these columns.
     Map {
@@ -321,10 +346,11 @@ pub enum Node {
         /// NOT EXISTS.
         negated: bool,
     },
-    /// Whether a value is one of a query's one column. It stands only where NULL and false are the same.
+    /// Whether a value is one of a query's one column, or several are a row of its columns. It stands only where NULL and
+    /// false are the same, and of one value in a plan.
     InQuery {
-        /// The value.
-        value: Box<Scalar>,
+        /// The values.
+        values: Vec<Scalar>,
         /// The query.
         query: Box<BoundQuery>,
         /// NOT IN.
@@ -390,8 +416,9 @@ impl Scalar {
             | Node::Literal(_)
             | Node::Query(_)
             | Node::Exists { .. }) => node,
-            Node::InQuery { value, query, negated } => {
-                Node::InQuery { value: boxed(*value, map)?, query, negated }
+            Node::InQuery { values, query, negated } => {
+                let values = values.into_iter().map(&mut *map).collect::<Result<_, E>>()?;
+                Node::InQuery { values, query, negated }
             }
             Node::Call { function, args } => {
                 let args = args.into_iter().map(&mut *map).collect::<Result<_, E>>()?;

@@ -42,6 +42,29 @@ impl Scalar {
         found
     }
 
+    /// The columns that it reads, those among them that queries in it read.
+    pub fn columns(&self) -> Vec<ColumnId> {
+        let mut read = Vec::new();
+        self.collect_columns(&mut read);
+        read
+    }
+
+    fn collect_columns(&self, read: &mut Vec<ColumnId>) {
+        match &self.node {
+            Node::Column(id) | Node::Aggregate(id) | Node::Window(id) | Node::Outer(id) => {
+                read.push(*id);
+            }
+            Node::Query(query) | Node::Exists { query, .. } | Node::InQuery { query, .. } => {
+                read.extend(query.outer_columns());
+            }
+            _ => {}
+        }
+        _ = self.clone().try_map(&mut |part: Scalar| {
+            part.collect_columns(read);
+            Ok::<_, std::convert::Infallible>(part)
+        });
+    }
+
     /// The same expression with other columns in the place of those around its query, also in queries within it.
     ///
     /// # Errors
@@ -86,8 +109,8 @@ impl Node {
             Node::Exists { query, negated } => {
                 Node::Exists { query: Box::new(query.try_map_outer(map)?), negated }
             }
-            Node::InQuery { value, query, negated } => {
-                Node::InQuery { value, query: Box::new(query.try_map_outer(map)?), negated }
+            Node::InQuery { values, query, negated } => {
+                Node::InQuery { values, query: Box::new(query.try_map_outer(map)?), negated }
             }
             node => node,
         })
@@ -121,7 +144,7 @@ impl Relation {
             columns.into_iter().map(|(id, scalar)| Ok((id, map(scalar)?))).collect::<Result<_, E>>()
         };
         Ok(match self {
-            relation @ (Relation::OneRow | Relation::Scan(_)) => relation,
+            relation @ (Relation::OneRow | Relation::Scan(_) | Relation::Last { .. }) => relation,
             Relation::Join { kind, left, right, on } => {
                 let (left, right) = (within(left, map)?, within(right, map)?);
                 Relation::Join { kind, left, right, on: on.map(&mut *map).transpose()? }
@@ -129,14 +152,14 @@ impl Relation {
             Relation::Filter { input, condition } => {
                 Relation::Filter { input: within(input, map)?, condition: map(condition)? }
             }
-            Relation::Group { input, keys, aggregates } => {
+            Relation::Group { input, keys, aggregates, rollup } => {
                 let (input, keys) = (within(input, map)?, named(keys, map)?);
                 let call = |(id, call): (ColumnId, AggregateCall)| {
                     let (args, order) = (each(call.args, map)?, ordered(call.order, map)?);
                     Ok((id, AggregateCall { args, order, ..call }))
                 };
                 let aggregates = aggregates.into_iter().map(call).collect::<Result<_, E>>()?;
-                Relation::Group { input, keys, aggregates }
+                Relation::Group { input, keys, aggregates, rollup }
             }
             Relation::Windows { input, calls } => {
                 let input = within(input, map)?;
@@ -149,8 +172,12 @@ impl Relation {
                 let (left, right) = (whole(left, map)?, whole(right, map)?);
                 Relation::Set { operation, all, left, right, columns }
             }
-            Relation::Derived { query, alias } => {
-                Relation::Derived { query: whole(query, map)?, alias }
+            Relation::Derived { query, alias, lateral } => {
+                Relation::Derived { query: whole(query, map)?, alias, lateral }
+            }
+            Relation::Recursive { name, all, first, next, columns } => {
+                let (first, next) = (whole(first, map)?, whole(next, map)?);
+                Relation::Recursive { name, all, first, next, columns }
             }
             Relation::Map { input, columns } => {
                 Relation::Map { input: within(input, map)?, columns: named(columns, map)? }

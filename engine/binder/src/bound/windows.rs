@@ -17,12 +17,14 @@ use sqlparser::ast::{
 };
 use syntax::walk::{finds, walk_mut};
 use types::{ColumnType, Value};
-use values::error::{SqlError, SqlResult, no_window, unknown, window_function_here};
+use values::error::{
+    SqlError, SqlResult, no_window, syntax, unknown, unsupported, window_function_here,
+};
 use values::mysql_type::{MysqlType, NOT_FIXED};
 
 use super::call_types::{arrow, of_arrow};
 use super::groups;
-use super::scalars::{Result, Scalars, Unbound};
+use super::scalars::Scalars;
 use super::tree::{Bound, ColumnId, Distance, Frame, Node, Scalar, WindowCall};
 use crate::windows;
 
@@ -146,16 +148,21 @@ impl Scalars<'_, '_> {
         name: &str,
         over: &WindowType,
         list: &FunctionArgumentList,
-    ) -> Result<Scalar> {
+    ) -> SqlResult<Scalar> {
         let Some(windows) = self.windows else {
-            return Err(window_function_here(name).into());
+            return Err(window_function_here(name));
         };
         if function(name).is_none() {
-            return Err(Unbound::NotYet);
+            return Err(syntax(format!("{name} is no function of a window")));
         }
-        let WindowType::WindowSpec(spec) = over else { return Err(Unbound::NotYet) };
-        if spec.window_name.is_some() || list.duplicate_treatment.is_some() {
-            return Err(Unbound::NotYet);
+        let WindowType::WindowSpec(spec) = over else {
+            return Err(unknown("a window has no specification"));
+        };
+        if let Some(base) = &spec.window_name {
+            return Err(no_window(&base.value));
+        }
+        if list.duplicate_treatment.is_some() {
+            return Err(unsupported("DISTINCT over a window"));
         }
         // What an item of the select list is called is no name within one.
         let within = Scalars { windows: None, named: &[], ..*self };
@@ -167,12 +174,7 @@ impl Scalars<'_, '_> {
         }
         partition.retain(|by| !is_literal(by));
         let order = spec.order_by.iter().map(|by| within.ordered(by));
-        let order = order.collect::<Result<Vec<_>>>()?;
-        let json = |scalar: &Scalar| scalar.ty.column == Some(ColumnType::Json);
-        let all = args.iter().chain(&partition).chain(order.iter().map(|(by, _)| by));
-        if all.clone().any(json) {
-            return Err(Unbound::NotYet);
-        }
+        let order = order.collect::<SqlResult<Vec<_>>>()?;
         let frame = frame(spec.window_frame.as_ref(), !order.is_empty())?;
         let ty = type_of(name, &args)?;
         let call = WindowCall { function: name.to_owned(), args, partition, order, frame };
@@ -188,7 +190,7 @@ impl Scalars<'_, '_> {
 }
 
 /// Which rows a window has: without bounds those up to the ones that tie with the row, or all where there is no order.
-fn frame(written: Option<&WindowFrame>, ordered: bool) -> Result<Frame> {
+fn frame(written: Option<&WindowFrame>, ordered: bool) -> SqlResult<Frame> {
     let Some(WindowFrame { units, start_bound, end_bound }) = written else {
         let end = if ordered { Bound::CurrentRow } else { Bound::Following(None) };
         return Ok(Frame { rows: !ordered, start: Bound::Preceding(None), end });
@@ -196,28 +198,31 @@ fn frame(written: Option<&WindowFrame>, ordered: bool) -> Result<Frame> {
     let rows = match units {
         WindowFrameUnits::Rows => true,
         WindowFrameUnits::Range => false,
-        WindowFrameUnits::Groups => return Err(Unbound::NotYet),
+        WindowFrameUnits::Groups => return Err(unsupported("a frame of GROUPS")),
     };
     let start = bound(start_bound, rows)?;
     let end = end_bound.as_ref().map_or(Ok(Bound::CurrentRow), |end| bound(end, rows))?;
     match (&start, &end) {
-        (Bound::Following(None), _) | (_, Bound::Preceding(None)) => Err(Unbound::NotYet),
+        (Bound::Following(None), _) | (_, Bound::Preceding(None)) => {
+            Err(syntax("a frame ends before it begins"))
+        }
         _ => Ok(Frame { rows, start, end }),
     }
 }
 
-fn bound(written: &WindowFrameBound, rows: bool) -> Result<Bound> {
+fn bound(written: &WindowFrameBound, rows: bool) -> SqlResult<Bound> {
+    let odd = || syntax(format!("'{written}' is no bound of a frame"));
     let distance = |distance: &Option<Box<Expr>>| match distance.as_deref() {
         None => Ok(None),
         Some(Expr::Interval(interval)) if !rows => match syntax::constant::literal(&interval.value)
         {
             Some(Value::String(text)) => Ok(Some(Distance::Interval(text))),
-            _ => Err(Unbound::NotYet),
+            _ => Err(odd()),
         },
         Some(expr) => match (syntax::constant::literal(expr), rows) {
             (Some(Value::Int(n)), _) if n >= 0 => Ok(Some(Distance::Number(n.to_string()))),
             (Some(Value::Decimal(n)), false) => Ok(Some(Distance::Number(n.to_string()))),
-            _ => Err(Unbound::NotYet),
+            _ => Err(odd()),
         },
     };
     Ok(match written {

@@ -63,6 +63,11 @@ super::errors! {
     /// A column that is not grouped by, in a query that is one group.
     not_aggregated(position, column) = 1140 "42000"
         "In aggregated query without GROUP BY, expression #{position} of SELECT list contains nonaggregated column '{column}'; this is incompatible with sql_mode=only_full_group_by";
+    /// GROUPING() of something that is not grouped by.
+    not_of_grouping(position) = 3580 "HY000"
+        "Argument #{position} of GROUPING function is not in GROUP BY";
+    /// GROUP BY of an aggregate.
+    group_by_aggregate(name) = 1056 "42000" "Can't group on '{name}'";
     /// DISTINCT in the order of a column that is not selected.
     order_not_selected(column) = 3065 "HY000"
         "Expression of ORDER BY clause is not in SELECT list, references column '{column}' which is not in SELECT list; this is incompatible with DISTINCT";
@@ -71,6 +76,9 @@ super::errors! {
         "Expression of ORDER BY clause is not in SELECT list; this is incompatible with DISTINCT";
     /// A window function where rows are still being chosen.
     window_function_here(function) = 3593 "HY000" "You cannot use the window function '{function}' in this context.'";
+    /// A name of what a window has where rows are still being grouped.
+    window_alias_here(alias) = 3594 "HY000"
+        "You cannot use the alias '{alias}' of an expression containing a window function in this context.'";
     /// A window that starts from another one and has partitions of its own.
     window_partitions() = 3581 "HY000" "A window which depends on another cannot define partitioning.";
     /// A window that starts from one with a frame.

@@ -1,0 +1,91 @@
+//! WITH RECURSIVE bound: a UNION whose first side begins, and whose second one is computed of the rows that came last.
+//!
+//! The columns have the types of the first side, and may be NULL.
+
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{ObjectName, Query, SetExpr, SetOperator, SetQuantifier, Visitor};
+use syntax::names::parts;
+use syntax::walk::finds;
+use values::error::{SqlResult, different_column_counts, unsupported, wrong_name_count};
+
+use super::query::{Binder, Named};
+use super::set_operations::converted_to;
+use super::tree::{BoundQuery, ColumnId, OutputColumn, Relation};
+
+/// Whether a query names a table so, which may be itself.
+pub(super) fn names_itself(query: &Query, name: &str) -> bool {
+    struct Named<'a>(&'a str);
+    impl Visitor for Named<'_> {
+        type Break = ();
+
+        fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
+            match &parts(relation)[..] {
+                [one] if one == self.0 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    finds(query, &mut Named(name))
+}
+
+impl<'a> Binder<'a> {
+    /// A query of WITH RECURSIVE that names itself.
+    pub(super) fn recursive(
+        &mut self,
+        name: &str,
+        columns: &[String],
+        query: &'a Query,
+    ) -> SqlResult<BoundQuery> {
+        let SetExpr::SetOperation { op: SetOperator::Union, set_quantifier, left, right } =
+            &*query.body
+        else {
+            return Err(unsupported("a recursive query that is no UNION"));
+        };
+        let plain =
+            query.with.is_none() && query.order_by.is_none() && query.limit_clause.is_none();
+        if !plain {
+            let what = "a recursive query with WITH, ORDER BY or LIMIT of its own";
+            return Err(unsupported(what));
+        }
+        let first = self.set(left)?;
+        if !columns.is_empty() && columns.len() != first.output.len() {
+            return Err(wrong_name_count());
+        }
+        let mut output = first.output.clone();
+        for (at, column) in output.iter_mut().enumerate() {
+            (column.id, column.origin) = (self.next(), None);
+            if let Some(name) = columns.get(at) {
+                column.name.clone_from(name);
+            }
+        }
+        let first_id = output.first().map_or(0, |column| column.id.0);
+        let unique = format!("{name}#{first_id}");
+        self.named.push(Named::Last {
+            name: name.to_owned(),
+            unique: unique.clone(),
+            output: output.clone(),
+        });
+        let next = self.set(right);
+        self.named.pop();
+        let next = next?;
+        if next.output.len() != output.len() {
+            return Err(different_column_counts());
+        }
+        let next = converted_to(self, next, &output)?;
+        let all = *set_quantifier == SetQuantifier::All;
+        let ids: Vec<ColumnId> = output.iter().map(|column| column.id).collect();
+        let (first, next) = (Box::new(first), Box::new(next));
+        let relation = Relation::Recursive { name: unique, all, first, next, columns: ids };
+        Ok(BoundQuery { relation, output })
+    }
+
+    /// The rows that came last, at one place that names them.
+    pub(super) fn last_rows(&self, name: String, mut output: Vec<OutputColumn>) -> BoundQuery {
+        for column in &mut output {
+            column.id = self.next();
+        }
+        let columns = output.iter().map(|column| column.id).collect();
+        BoundQuery { relation: Relation::Last { name, columns }, output }
+    }
+}
