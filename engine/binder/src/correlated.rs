@@ -204,6 +204,7 @@ fn is_planned(node: &LogicalPlan, expr: &Expr, query: &Subquery) -> Result<bool>
         || check_subquery_expr(node, &query.subquery, expr).is_err()
         || !read_by_others(&query.subquery)?.is_empty()
         || is_renamed(&query.subquery)?
+        || !matches!(expr, Expr::ScalarSubquery(_)) && is_of_all_rows(&query.subquery)?
         || has_outer_in_predicate(&query.subquery)?
     {
         return Ok(false);
@@ -241,6 +242,23 @@ fn is_renamed(plan: &LogicalPlan) -> Result<bool> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(renamed)
+}
+
+/// Whether an aggregate of all rows reads columns outside: it has a row also where it has none to compute of, of which
+/// DataFusion's joins for EXISTS and IN know nothing.
+fn is_of_all_rows(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply(|node| {
+        if let LogicalPlan::Aggregate(aggregate) = node
+            && aggregate.group_expr.is_empty()
+            && !read_outside(&aggregate.input)?.is_empty()
+        {
+            found = true;
+            return Ok(TreeNodeRecursion::Stop);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(found)
 }
 
 /// Whether a plan tests if a column outside is IN a subquery: DataFusion would make a condition of a join of it,

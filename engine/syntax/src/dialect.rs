@@ -287,6 +287,10 @@ fn not_exists(parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
     }))
 }
 
+/// What goes on with a query behind one in parentheses.
+const GOES_ON: [Keyword; 5] =
+    [Keyword::UNION, Keyword::INTERSECT, Keyword::EXCEPT, Keyword::ORDER, Keyword::LIMIT];
+
 /// Whether a list of several items comes next whose first one is in parentheses, `IN ((SELECT …), 2)`, and whether it is
 /// of NOT IN; `None` of anything else. sqlparser would take the first query for all that is in the parentheses.
 fn in_list_of_queries(parser: &Parser) -> Option<bool> {
@@ -304,6 +308,8 @@ fn in_list_of_queries(parser: &Parser) -> Option<bool> {
             Token::RParen if depth <= 1 => return None,
             Token::RParen => depth -= 1,
             Token::Comma if depth == 1 => return Some(negated),
+            // It is one query, which is in parentheses itself.
+            Token::Word(w) if depth == 1 && GOES_ON.contains(&w.keyword) => return None,
             Token::EOF => return None,
             _ => {}
         }

@@ -59,9 +59,9 @@ impl<'a> Dependencies<'a> {
                 self.relation(right, padded || *kind == JoinKind::Left);
                 match (kind, on) {
                     (JoinKind::Inner, Some(on)) => self.condition(on, padded),
-                    (JoinKind::Left, Some(on)) => self.partners(on, left),
+                    (JoinKind::Left, Some(on)) if !is_lateral(right) => self.partners(on, left),
                     (JoinKind::Right, Some(on)) => self.partners(on, right),
-                    (_, None) => {}
+                    _ => {}
                 }
             }
             Relation::Filter { input, condition } => {
@@ -75,7 +75,7 @@ impl<'a> Dependencies<'a> {
                 }
                 self.relation(input, padded);
                 self.computed(keys, padded);
-                if !(padded && keys.is_empty()) {
+                if !padded {
                     let all: Vec<ColumnId> = keys.iter().map(|(id, _)| *id).collect();
                     self.rules.extend(aggregates.iter().map(|(id, _)| (all.clone(), *id)));
                 }
@@ -88,7 +88,15 @@ impl<'a> Dependencies<'a> {
             | Relation::Distinct { input }
             | Relation::Sort { input, .. }
             | Relation::Limit { input, .. } => self.relation(input, padded),
-            Relation::Derived { query, .. } => self.relation(&query.relation, padded),
+            Relation::Derived { query, lateral, .. } => {
+                let first = self.rules.len();
+                self.relation(&query.relation, padded);
+                if *lateral {
+                    // It is another one for other values around.
+                    let around = query.outer_columns();
+                    self.rules.iter_mut().skip(first).for_each(|(from, _)| from.extend(&around));
+                }
+            }
         }
     }
 
@@ -121,6 +129,10 @@ impl<'a> Dependencies<'a> {
 
     /// What holds of rows for which a condition is true.
     fn condition(&mut self, condition: &Scalar, padded: bool) {
+        // Texts of these compare without case.
+        if self.tables.keys().any(|name| name.database == "information_schema") {
+            return;
+        }
         for (left, right) in equations(condition).into_iter().flatten() {
             match (&left.node, &right.node) {
                 (Node::Column(one), Node::Column(other)) => self.same(*one, *other),
@@ -168,11 +180,16 @@ fn equations(condition: &Scalar) -> Vec<Option<(Scalar, Scalar)>> {
     conditions.into_iter().map(equation).collect()
 }
 
-/// Whether values of these types that are equal are the same: 0.0 and -0.0 are not, and '1' is equal to 1 as '01' is.
+/// Whether values of these types that are equal are the same: 0.0 and -0.0 are not, nor are documents and texts that compare
+/// without case; and '1' is equal to 1 as '01' is.
 fn is_same_if_equal(one: &Scalar, other: &Scalar) -> bool {
     let (one, other) = (arrow(&one.ty), arrow(&other.ty));
-    let is_float = matches!(one, DataType::Float32 | DataType::Float64);
-    !is_float && (one == other || one.is_integer() && other.is_integer())
+    let exact = !matches!(one, DataType::Float32 | DataType::Float64 | DataType::LargeUtf8);
+    exact && (one == other || one.is_integer() && other.is_integer())
+}
+
+fn is_lateral(relation: &Relation) -> bool {
+    matches!(relation, Relation::Derived { lateral: true, .. })
 }
 
 /// Whether an expression has the same value for the same columns.
@@ -187,7 +204,7 @@ fn is_repeated(scalar: &Scalar) -> bool {
 }
 
 /// The columns that rows have.
-fn columns_of(relation: &Relation) -> HashSet<ColumnId> {
+pub fn columns_of(relation: &Relation) -> HashSet<ColumnId> {
     match relation {
         Relation::OneRow => HashSet::new(),
         Relation::Scan(scan) => scan.columns.iter().map(|(_, id)| *id).collect(),

@@ -91,18 +91,26 @@ fn write_relation(relation: &Relation, depth: usize, f: &mut Formatter<'_>) -> f
             input
         }
         Relation::Sort { input, by } => {
-            f.write_str("sort by ")?;
-            write_list(by, f, |key, f| write!(f, "{key}"))?;
-            f.write_str("\n")?;
+            write_sort(by, f)?;
             input
         }
         Relation::Limit { input, skip, fetch } => {
-            let fetch = fetch.map(|fetch| format!(" fetch {fetch}")).unwrap_or_default();
-            writeln!(f, "limit skip {skip}{fetch}")?;
+            write_limit(*skip, *fetch, f)?;
             input
         }
     };
     write_relation(input, depth + 1, f)
+}
+
+fn write_sort(by: &[SortKey], f: &mut Formatter<'_>) -> fmt::Result {
+    f.write_str("sort by ")?;
+    write_list(by, f, |key, f| write!(f, "{key}"))?;
+    f.write_str("\n")
+}
+
+fn write_limit(skip: u64, fetch: Option<u64>, f: &mut Formatter<'_>) -> fmt::Result {
+    let fetch = fetch.map(|fetch| format!(" fetch {fetch}")).unwrap_or_default();
+    writeln!(f, "limit skip {skip}{fetch}")
 }
 
 fn write_join(kind: JoinKind, on: Option<&Scalar>, f: &mut Formatter<'_>) -> fmt::Result {

@@ -26,7 +26,11 @@ impl<'a> Binder<'a> {
         let mut relation = self.joined(first)?;
         for other in others {
             // What reads the tables before it has them on its left.
-            relation = match is_lateral(&other.relation) {
+            let kinds = other.joins.iter().map(|join| kind_of(&join.join_operator));
+            let kinds = kinds.collect::<SqlResult<Vec<_>>>()?;
+            let keeps_left = kinds.iter().all(|(kind, _)| *kind != JoinKind::Right);
+            let lateral = other.joins.iter().any(|join| is_lateral(&join.relation));
+            relation = match is_lateral(&other.relation) || lateral && keeps_left {
                 true => {
                     let left = self.scope.mark();
                     let right = self.factor(&other.relation)?;
@@ -62,9 +66,7 @@ impl<'a> Binder<'a> {
             }
             let on = self.condition_of_join(constraint, kind, (left, right))?;
             relation = match on {
-                Some(on) if has_query(&on) => {
-                    self.join_on_queries(kind, (relation, joined), on, (left, right))?
-                }
+                Some(on) if has_query(&on) => self.join_on_queries(kind, (relation, joined), on)?,
                 on => join(kind, relation, joined, on),
             };
         }

@@ -28,7 +28,7 @@ use super::tree::{AggregateCall, ColumnId, Comparison, Connective, Node, Scalar}
 const ANY: &str = "first_value";
 
 /// The aggregate that tells totals from groups.
-const GROUPING: &str = "grouping";
+pub const GROUPING: &str = "grouping";
 const COUNT: &str = "count";
 
 /// Aggregates that are bound, by the names that `rewrite` gives them.
@@ -100,6 +100,8 @@ pub struct Groups {
     pub keys: Vec<(ColumnId, Scalar)>,
     /// Whether there are totals of groups.
     pub rollup: bool,
+    /// Whether all rows are one group, which is there without any.
+    pub of_all: bool,
     /// What is computed.
     pub aggregates: Vec<(ColumnId, AggregateCall)>,
     /// The columns of rows that are the same for all rows of a group.
@@ -149,22 +151,26 @@ impl Groups {
     ///
     /// 1055 for a column that is not the same for all rows of a group, 1140 where these are all rows, 1054 in HAVING.
     pub fn over(&mut self, scalar: Scalar, over: &Over) -> SqlResult<Scalar> {
+        // What a literal is does not change; functions ask for literals.
+        if matches!(scalar.node, Node::Literal(_)) {
+            return Ok(scalar);
+        }
         if let Some((id, key)) = self.keys.iter().rev().find(|(_, key)| *key == scalar) {
             return Ok(Scalar { node: Node::Column(*id), ty: key.ty });
         }
         if let Node::Column(id) = scalar.node {
             return match self.determined.contains(&id) {
-                true => {
+                true if !self.of_all => {
                     let (of_group, ty) = ((over.next)(), scalar.ty);
                     self.keys.push((of_group, scalar));
                     Ok(Scalar { node: Node::Column(of_group), ty })
                 }
-                false if (over.any)(&scalar) => {
+                determined if determined || (over.any)(&scalar) => {
                     let ty = scalar.ty;
                     let id = self.add(any_of(scalar), over.next);
                     Ok(Scalar { node: Node::Aggregate(id), ty })
                 }
-                false => Err(self.not_one(id, over)),
+                _ => Err(self.not_one(id, over)),
             };
         }
         let Scalar { node, ty } = scalar.try_map(&mut |part| self.over(part, over))?;
@@ -185,7 +191,7 @@ impl Groups {
         let column = || format!("nonaggregated column '{full}'");
         match over.part {
             Part::Having => no_column(name, "having clause"),
-            Part::Item(at) if self.keys.is_empty() => not_aggregated(at + 1, name),
+            Part::Item(at) if self.of_all => not_aggregated(at + 1, name),
             Part::Item(_) => not_grouped("SELECT list", column()),
             Part::Order => not_grouped("ORDER BY clause", column()),
         }
@@ -202,7 +208,7 @@ impl Groups {
         having: Option<Scalar>,
         next: &dyn Fn() -> ColumnId,
     ) -> SqlResult<Option<Scalar>> {
-        let of_all = self.keys.is_empty();
+        let of_all = self.of_all;
         let left = match &having {
             _ if self.rollup => self.computed(COUNT, literal::of(Value::Int(1)), next)?,
             Some(having) if of_all && !having.has_aggregates() => {

@@ -3,14 +3,13 @@
 //! Of an inner join they stand behind it. Of an outer join, what reads one side alone is asked or computed on that side,
 //! before the rows meet: it must never decide which rows of the kept side there are.
 
-use std::collections::HashSet;
-
 use values::error::{SqlResult, unsupported};
 
+use super::dependencies;
 use super::query::Binder;
-use super::scope::{Mark, Scope};
+use super::scope::Scope;
 use super::subqueries::connected;
-use super::tree::{ColumnId, Connective, JoinKind, Node, Relation, Scalar};
+use super::tree::{ColumnId, Connective, JoinKind, Node, OutputColumn, Relation, Scalar};
 
 /// Whether a query is a part of an expression.
 pub(super) fn has_query(scalar: &Scalar) -> bool {
@@ -34,52 +33,73 @@ fn all(conditions: Vec<Scalar>) -> Option<Scalar> {
     conditions.into_iter().reduce(|one, other| connected(one, Connective::And, other))
 }
 
+/// The rows for which a condition is true; of a LATERAL table within it, for it stays one.
 fn filtered(input: Relation, condition: Option<Scalar>) -> Relation {
-    match condition {
-        Some(condition) => Relation::Filter { input: Box::new(input), condition },
-        None => input,
+    let Some(condition) = condition else { return input };
+    match input {
+        Relation::Derived { mut query, alias, lateral: true } => {
+            let input = Box::new(query.relation);
+            query.relation = Relation::Filter { input, condition };
+            Relation::Derived { query, alias, lateral: true }
+        }
+        input => Relation::Filter { input: Box::new(input), condition },
     }
 }
 
 /// One side of a join.
 struct Side {
     relation: Relation,
-    scope: Scope,
-    columns: HashSet<ColumnId>,
+    /// Its columns that names may mean.
+    columns: Vec<(ColumnId, Scalar)>,
     /// What is computed for each of its rows.
     computed: Vec<(ColumnId, Scalar)>,
 }
 
 impl Side {
-    fn of(relation: Relation, scope: Scope) -> Side {
-        let columns = scope.columns().map(|column| column.id).collect();
-        Side { relation, scope, columns, computed: Vec::new() }
+    fn of(relation: Relation, scope: &Scope) -> Side {
+        let own = dependencies::columns_of(&relation);
+        let columns = scope.columns().filter(|column| own.contains(&column.id));
+        let columns = columns.map(|column| (column.id, column.value())).collect();
+        Side { relation, columns, computed: Vec::new() }
     }
 
     /// Whether an expression, or a query in it, reads one of its columns.
     fn is_read(&self, scalar: &Scalar) -> bool {
-        scalar.columns().iter().any(|id| self.columns.contains(id))
+        let read = scalar.columns();
+        self.columns.iter().any(|(id, _)| read.contains(id))
     }
 
     /// Its rows with what is computed for them.
     fn rows(self) -> Relation {
-        if self.computed.is_empty() {
-            return self.relation;
+        let Side { relation, mut columns, computed } = self;
+        if computed.is_empty() {
+            return relation;
         }
-        let own = self.scope.columns().map(|column| (column.id, column.value()));
-        let columns = own.chain(self.computed).collect();
-        Relation::Map { input: Box::new(self.relation), columns }
+        match relation {
+            Relation::Derived { mut query, alias, lateral: true } => {
+                for (id, scalar) in &computed {
+                    let (name, ty) = (id.to_string(), scalar.ty);
+                    query.output.push(OutputColumn { id: *id, name, origin: None, ty });
+                }
+                columns.extend(computed);
+                query.relation = Relation::Map { input: Box::new(query.relation), columns };
+                Relation::Derived { query, alias, lateral: true }
+            }
+            relation => {
+                columns.extend(computed);
+                Relation::Map { input: Box::new(relation), columns }
+            }
+        }
     }
 }
 
 impl Binder<'_> {
-    /// A join whose condition asks queries; the scope has its left side since one mark and its right side since another.
+    /// A join whose condition asks queries.
     pub(super) fn join_on_queries(
         &self,
         kind: JoinKind,
         (left, right): (Relation, Relation),
         on: Scalar,
-        (left_mark, right_mark): (Mark, Mark),
     ) -> SqlResult<Relation> {
         let mut conditions = Vec::new();
         conjuncts(on, &mut conditions);
@@ -89,8 +109,7 @@ impl Binder<'_> {
             let behind = all(asking).map(|condition| self.condition(condition)).transpose()?;
             return Ok(filtered(joined, behind));
         }
-        let mut left = Side::of(left, self.scope.between(left_mark, right_mark));
-        let mut right = Side::of(right, self.scope.since(right_mark));
+        let (mut left, mut right) = (Side::of(left, &self.scope), Side::of(right, &self.scope));
         let (kept, other) = match kind {
             JoinKind::Right => (&mut right, &mut left),
             _ => (&mut left, &mut right),

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use datafusion::common::{
     Column, DFSchema, ExprSchema, JoinType, ScalarValue, Spans, TableReference,
 };
@@ -159,8 +159,7 @@ impl Lowering<'_> {
             }
             Relation::Recursive { name, all, first, next, columns } => {
                 let first = self.query(first)?;
-                let schema = Arc::new(first.schema().as_arrow().clone());
-                self.last.insert(name.clone(), schema);
+                self.last.insert(name.clone(), nullable(&first));
                 let (next, first) = (self.query(next)?, LogicalPlanBuilder::from(first));
                 let plan = first.to_recursive_query(name.clone(), next, !all)?.build()?;
                 self.place(columns.iter().copied(), &plan);
@@ -296,13 +295,15 @@ impl Lowering<'_> {
         aggregates: &[(ColumnId, AggregateCall)],
         rollup: bool,
     ) -> SqlResult<LogicalPlan> {
+        let (input, by) = self.keys(input, keys, rollup)?;
         let schema = input.schema().clone();
-        let by = keys.iter().map(|(_, key)| self.scalar(key, &schema));
-        let by = by.collect::<SqlResult<Vec<_>>>()?;
         let mut computed = Vec::with_capacity(aggregates.len());
         let mut names = HashSet::new();
         for (id, call) in aggregates {
-            let aggregate = self.aggregate(call, &schema)?;
+            let aggregate = match call.function.as_str() {
+                groups::GROUPING => grouping(call, keys, &by)?,
+                _ => self.aggregate(call, &schema)?,
+            };
             // Two over queries within expressions may be called the same.
             let name = aggregate.schema_name().to_string();
             let free = !self.taken.contains(&Taken::Column(name.clone())) && names.insert(name);
@@ -320,6 +321,36 @@ impl Lowering<'_> {
         });
         self.columns.extend(columns);
         Ok(plan)
+    }
+
+    /// What is grouped by. Levels of totals that are no columns become such before, so that they stay what GROUPING asks
+    /// for; and a literal has a name that no other has.
+    fn keys(
+        &self,
+        input: LogicalPlan,
+        keys: &[(ColumnId, Scalar)],
+        rollup: bool,
+    ) -> SqlResult<(LogicalPlan, Vec<Expr>)> {
+        let schema = input.schema().clone();
+        let (mut by, mut levels) = (Vec::with_capacity(keys.len()), Vec::new());
+        for (id, key) in keys {
+            let expr = self.scalar(key, &schema)?;
+            let name = format!("#{}", id.0);
+            by.push(match &expr {
+                Expr::Column(_) => expr,
+                _ if rollup => {
+                    levels.push(expr.alias(&name));
+                    Expr::Column(Column::new_unqualified(name))
+                }
+                Expr::Literal(..) => expr.alias(name),
+                _ => expr,
+            });
+        }
+        if levels.is_empty() {
+            return Ok((input, by));
+        }
+        let shown = schema.columns().into_iter().map(Expr::Column).chain(levels);
+        Ok((LogicalPlanBuilder::from(input).project(shown)?.build()?, by))
     }
 
     fn aggregate(&self, call: &AggregateCall, schema: &DFSchema) -> SqlResult<Expr> {
@@ -551,6 +582,26 @@ fn set(
         (SetOperation::Intersect, all) => LogicalPlanBuilder::intersect(left, right, all)?,
         (SetOperation::Except, all) => LogicalPlanBuilder::except(left, right, all)?,
     })
+}
+
+/// What later rows of a recursive query are: any column may be NULL in them.
+fn nullable(first: &LogicalPlan) -> SchemaRef {
+    let fields = first.schema().fields().iter();
+    let fields = fields.map(|field| field.as_ref().clone().with_nullable(true));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// GROUPING of keys, by what they are in the plan.
+fn grouping(call: &AggregateCall, keys: &[(ColumnId, Scalar)], by: &[Expr]) -> SqlResult<Expr> {
+    let missing = || unknown("GROUPING of what is no key");
+    let key = |arg: &Scalar| {
+        let at = keys.iter().rposition(|(_, key)| key == arg).ok_or_else(missing)?;
+        by.get(at).cloned().ok_or_else(missing)
+    };
+    let args = call.args.iter().map(key).collect::<SqlResult<_>>()?;
+    let function = groups::aggregate(groups::GROUPING).ok_or_else(missing)?;
+    let call = AggregateFunction::new_udf(function, args, false, None, Vec::new(), None);
+    Ok(Expr::AggregateFunction(call))
 }
 
 fn frame_of(frame: &Frame) -> SqlResult<WindowFrame> {

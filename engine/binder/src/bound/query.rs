@@ -20,7 +20,7 @@ use super::scope::{Clause, Scope};
 use super::select_list::{Computed, Keys, Order, OrderedBy, Rows, check_places};
 use super::subqueries;
 use super::tree::{BoundQuery, ColumnId, Node, OutputColumn, Relation, Scalar};
-use super::windows::Windows;
+use super::windows::{Windows, Written, written_out};
 use crate::rewrite;
 use crate::{QueryContext, ResolvedTable, scopes, windows};
 
@@ -170,12 +170,18 @@ impl<'a> Binder<'a> {
             relation = Relation::Filter { input: Box::new(relation), condition };
         }
         let computed = Computed::default();
-        let items = self.select_list(select, &computed)?;
+        let orders = tail.orders()?;
+        let written = written_out(select, orders)?;
+        let (written, orders) = match &written {
+            Some(Written { items, orders }) => (&items[..], &orders[..]),
+            None => (&select.projection[..], orders),
+        };
+        let items = self.select_list(select, written, &computed)?;
         let named: Vec<(String, Scalar)> =
             items.iter().map(|item| (item.name.to_lowercase(), item.scalar.clone())).collect();
         let keys = self.group_by(select, &items, &named)?;
         let having = self.having(select, &named, &keys, &computed)?;
-        let by = self.order_by(tail, &items, &named, &computed)?;
+        let by = self.order_by(orders, &items, &named, &computed)?;
         check_places(&items, &keys, having.as_ref(), &computed)?;
         let distinct = matches!(select.distinct, Some(Distinct::Distinct));
         let grouped = !keys.keys.is_empty() || !computed.groups.borrow().aggregates.is_empty();
@@ -205,9 +211,15 @@ impl<'a> Binder<'a> {
         let Some(having) = &select.having else { return Ok(None) };
         let plain = self.plain(having)?.map(rewrite::truth);
         let scalars = self.scalars(Clause::Having, &plain);
+        let of_all = keys.keys.is_empty();
         let (groups, keys) = (Some(&computed.groups), Some(&keys.keys[..]));
         let scalars = Scalars { named, groups, keys, ..scalars };
-        self.condition(scalars.bind(&plain.expr)?).map(Some)
+        let having = scalars.bind(&plain.expr)?;
+        // Of one group that is there without rows it may stand within a CASE, where there is no join for NOT IN.
+        match of_all && !having.has_aggregates() {
+            true => self.values(having, false).map(Some),
+            false => self.condition(having).map(Some),
+        }
     }
 
     /// The groups of rows, and what windows have for them; everything behind is over the groups' columns.
@@ -221,7 +233,8 @@ impl<'a> Binder<'a> {
     ) -> SqlResult<Rows> {
         let Rows { relation: input, mut items, mut by } = rows;
         let Keys { keys, places, rollup } = keys;
-        let mut groups = Groups { keys, rollup, ..computed.groups.into_inner() };
+        let of_all = keys.is_empty();
+        let mut groups = Groups { keys, rollup, of_all, ..computed.groups.into_inner() };
         let next = || self.next();
         groups.check_groupings()?;
         let having = groups.condition(having, &next)?;
@@ -240,8 +253,7 @@ impl<'a> Binder<'a> {
         // Of columns that are not grouped by, any value of the group is taken where sql_mode allows it; what is one row is
         // in order by whatever.
         let any = !self.context.full_groups();
-        let one_row = groups.keys.is_empty();
-        let (of_list, of_order) = (|_: &Scalar| any, |_: &Scalar| any || one_row);
+        let (of_list, of_order) = (|_: &Scalar| any, |_: &Scalar| any || of_all);
         let shown: Vec<Scalar> = items.iter().map(|item| item.scalar.clone()).collect();
         let over = |part, any| Over { scope: &self.scope, part, any, next: &next };
         for (at, item) in items.iter_mut().enumerate() {

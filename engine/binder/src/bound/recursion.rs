@@ -4,17 +4,23 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{ObjectName, Query, SetExpr, SetOperator, SetQuantifier, Visitor};
+use sqlparser::ast::{ObjectName, Query, SetExpr, SetOperator, SetQuantifier, Visit, Visitor};
 use syntax::names::parts;
 use syntax::walk::finds;
+use types::{ColumnType, Value};
 use values::error::{SqlResult, different_column_counts, unsupported, wrong_name_count};
+use values::mysql_type::MysqlType;
 
+use super::arguments;
+use super::call_types::arrow;
+use super::literal;
 use super::query::{Binder, Named};
 use super::set_operations::converted_to;
-use super::tree::{BoundQuery, ColumnId, OutputColumn, Relation};
+use super::tree::{BoundQuery, ColumnId, Node, OutputColumn, Relation, Scalar};
+use crate::columns::TEXT_LENGTH;
 
 /// Whether a query names a table so, which may be itself.
-pub(super) fn names_itself(query: &Query, name: &str) -> bool {
+pub(super) fn names_itself(query: &impl Visit, name: &str) -> bool {
     struct Named<'a>(&'a str);
     impl Visitor for Named<'_> {
         type Break = ();
@@ -48,6 +54,9 @@ impl<'a> Binder<'a> {
             let what = "a recursive query with WITH, ORDER BY or LIMIT of its own";
             return Err(unsupported(what));
         }
+        if names_itself(&**left, name) {
+            return Err(unsupported("a recursive query of several parts that name it"));
+        }
         let first = self.set(left)?;
         if !columns.is_empty() && columns.len() != first.output.len() {
             return Err(wrong_name_count());
@@ -55,6 +64,10 @@ impl<'a> Binder<'a> {
         let mut output = first.output.clone();
         for (at, column) in output.iter_mut().enumerate() {
             (column.id, column.origin) = (self.next(), None);
+            // What begins with NULL alone is a text.
+            if column.ty.column.is_none() {
+                column.ty = MysqlType::of_column(ColumnType::Varchar(TEXT_LENGTH));
+            }
             if let Some(name) = columns.get(at) {
                 column.name.clone_from(name);
             }
@@ -72,12 +85,28 @@ impl<'a> Binder<'a> {
         if next.output.len() != output.len() {
             return Err(different_column_counts());
         }
-        let next = converted_to(self, next, &output)?;
+        let (first, next) = (self.cast_to(first, &output)?, self.cast_to(next, &output)?);
         let all = *set_quantifier == SetQuantifier::All;
         let ids: Vec<ColumnId> = output.iter().map(|column| column.id).collect();
         let (first, next) = (Box::new(first), Box::new(next));
         let relation = Relation::Recursive { name: unique, all, first, next, columns: ids };
         Ok(BoundQuery { relation, output })
+    }
+
+    /// A side at the types of the whole, as CAST takes values to them: what has more digits is rounded.
+    fn cast_to(&self, side: BoundQuery, whole: &[OutputColumn]) -> SqlResult<BoundQuery> {
+        let BoundQuery { relation, mut output } = side;
+        let mut columns = Vec::with_capacity(output.len());
+        for (column, whole) in output.iter_mut().zip(whole) {
+            let value = Scalar { node: Node::Column(column.id), ty: column.ty };
+            let value =
+                if arrow(&value.ty) == arrow(&whole.ty) { value } else { cast(value, whole.ty)? };
+            (column.id, column.ty) = (self.next(), value.ty);
+            columns.push((column.id, value));
+        }
+        let side =
+            BoundQuery { relation: Relation::Map { input: Box::new(relation), columns }, output };
+        converted_to(self, side, whole)
     }
 
     /// The rows that came last, at one place that names them.
@@ -88,4 +117,22 @@ impl<'a> Binder<'a> {
         let columns = output.iter().map(|column| column.id).collect();
         BoundQuery { relation: Relation::Last { name, columns }, output }
     }
+}
+
+/// A value as CAST makes it one of a type.
+fn cast(value: Scalar, ty: MysqlType) -> SqlResult<Scalar> {
+    let number = |n: u8| literal::of(Value::Int(i64::from(n)));
+    let (function, digits) = match ty.column {
+        Some(ColumnType::Int { unsigned: false, .. }) => ("cast_signed", Vec::new()),
+        Some(ColumnType::Int { unsigned: true, .. }) => ("cast_unsigned", Vec::new()),
+        Some(ColumnType::Decimal { precision, scale }) => {
+            ("cast_decimal", vec![number(precision), number(scale)])
+        }
+        Some(ColumnType::Date) => ("cast_date", Vec::new()),
+        Some(ColumnType::DateTime(digits)) => ("cast_datetime", vec![number(digits)]),
+        Some(ColumnType::Time(digits)) => ("cast_time", vec![number(digits)]),
+        _ => return Ok(value),
+    };
+    let args = std::iter::once(value).chain(digits).collect();
+    arguments::call(function, arguments::taken_by(function, args)?)
 }

@@ -219,8 +219,7 @@ impl Scope {
         self.tables.iter().flat_map(|table| &table.columns)
     }
 
-    /// The scope of the tables that were added between two marks.
-    pub fn between(&self, from: Mark, to: Mark) -> Scope {
+    fn between(&self, from: Mark, to: Mark) -> Scope {
         let mut scope = self.since(from);
         scope.tables.truncate(to.tables.saturating_sub(from.tables));
         scope.plain.truncate(to.plain.saturating_sub(from.plain));

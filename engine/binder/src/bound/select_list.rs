@@ -17,11 +17,12 @@ use values::error::{
 
 use super::arguments;
 use super::groups::{Groups, any_of};
-use super::query::{Binder, Tail};
+use super::query::Binder;
 use super::scalars::Scalars;
 use super::scope::{Clause, ScopeColumn};
+use super::subqueries::bare;
 use super::tree::{ColumnId, Node, OutputColumn, Relation, Scalar, SortKey};
-use super::windows::{self, Windows};
+use super::windows::Windows;
 
 /// An item of a select list.
 pub(super) struct Item {
@@ -81,6 +82,12 @@ struct Columns {
 }
 
 impl Columns {
+    /// The column of the result that is such an expression, if there is one.
+    fn shown_as(&self, scalar: &Scalar) -> Option<ColumnId> {
+        let shown = self.all.iter().take(self.output.len());
+        shown.clone().find(|(_, known)| known == scalar).map(|(id, _)| *id)
+    }
+
     /// The column that is such an expression, if there is one.
     fn known(&self, scalar: &Scalar) -> Option<ColumnId> {
         self.all.iter().find(|(_, known)| known == scalar).map(|(id, _)| *id)
@@ -139,7 +146,7 @@ impl Binder<'_> {
         for Order { by, descending } in by {
             let column = match by {
                 OrderedBy::Shown(at) => shown_at(&columns.output, at)?,
-                OrderedBy::Computed(scalar) => match columns.known(&scalar) {
+                OrderedBy::Computed(scalar) => match columns.shown_as(&scalar) {
                     Some(id) => id,
                     None => {
                         let id = self.next();
@@ -196,11 +203,15 @@ impl Binder<'_> {
         }
     }
 
-    pub(super) fn select_list(&self, select: &Select, computed: &Computed) -> SqlResult<Vec<Item>> {
+    /// The items of a select list, of which the windows are written out.
+    pub(super) fn select_list(
+        &self,
+        select: &Select,
+        written: &[SelectItem],
+        computed: &Computed,
+    ) -> SqlResult<Vec<Item>> {
         let mut items = Vec::with_capacity(select.projection.len());
-        let written = windows::written_out(select)?;
-        let written = written.as_ref().unwrap_or(select);
-        for (shown, item) in select.projection.iter().zip(&written.projection) {
+        for (shown, item) in select.projection.iter().zip(written) {
             let (expr, name) = match (item, shown) {
                 (SelectItem::UnnamedExpr(expr), SelectItem::UnnamedExpr(shown)) => {
                     (expr, expression_name(shown))
@@ -312,8 +323,10 @@ impl Binder<'_> {
 
     /// The item that a key of GROUP BY means by its place, or by its name where no column has it.
     fn item_meant(&self, expr: &Expr, items: &[Item]) -> Option<usize> {
-        match expr {
-            Expr::Identifier(_) if self.scope.column(&path(expr), Clause::GroupBy).is_err() => {
+        match bare(expr) {
+            expr @ Expr::Identifier(_)
+                if self.scope.column(&path(expr), Clause::GroupBy).is_err() =>
+            {
                 let name = path(expr).pop()?.to_lowercase();
                 let mut named = items.iter().enumerate();
                 let (at, first) = named.find(|(_, item)| item.name.to_lowercase() == name)?;
@@ -327,14 +340,13 @@ impl Binder<'_> {
 
     pub(super) fn order_by(
         &self,
-        tail: &Tail,
+        exprs: &[OrderByExpr],
         items: &[Item],
         named: &[(String, Scalar)],
         computed: &Computed,
     ) -> SqlResult<Vec<Order>> {
         let shown: Vec<(&str, &Scalar)> =
             items.iter().map(|item| (item.name.as_str(), &item.scalar)).collect();
-        let exprs = tail.orders()?;
         let mut keys = Vec::with_capacity(exprs.len());
         for by in exprs {
             let descending = by.options.asc == Some(false);
@@ -396,7 +408,7 @@ fn path(expr: &Expr) -> Vec<String> {
 
 /// The place in a select list that a number in ORDER BY or GROUP BY means, counted from 0; 0 means one that no list has.
 fn place_of(expr: &Expr) -> Option<usize> {
-    match expr {
+    match bare(expr) {
         Expr::Value(ValueWithSpan { value: SqlValue::Number(place, _), .. }) => {
             place.parse::<usize>().ok().map(|place| place.wrapping_sub(1))
         }
@@ -409,7 +421,7 @@ pub(super) fn ordered_by_name<T: PartialEq>(
     by: &OrderByExpr,
     items: &[(&str, &T)],
 ) -> SqlResult<Option<usize>> {
-    match &by.expr {
+    match bare(&by.expr) {
         Expr::Value(ValueWithSpan { value: SqlValue::Number(number, _), .. }) => {
             if number.parse::<usize>().is_err() {
                 return Ok(None);

@@ -117,7 +117,7 @@ fn as_row(query: &mut Expr, row: &Expr) {
 }
 
 /// An expression without parentheses around it.
-fn bare(expr: &Expr) -> &Expr {
+pub(super) fn bare(expr: &Expr) -> &Expr {
     match expr {
         Expr::Nested(inner) => bare(inner),
         expr => expr,

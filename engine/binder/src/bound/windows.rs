@@ -12,8 +12,9 @@ use datafusion::logical_expr::{
     Expr as PlanExpr, ExprSchemable, WindowFunctionDefinition, WindowUDF,
 };
 use sqlparser::ast::{
-    Expr, Function, FunctionArgumentList, NamedWindowDefinition, NamedWindowExpr, Query, Select,
-    Visitor, VisitorMut, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowSpec, WindowType,
+    Expr, Function, FunctionArgumentList, NamedWindowDefinition, NamedWindowExpr, OrderByExpr,
+    Query, Select, SelectItem, Visitor, VisitorMut, WindowFrame, WindowFrameBound,
+    WindowFrameUnits, WindowSpec, WindowType,
 };
 use syntax::walk::{finds, walk_mut};
 use types::{ColumnType, Value};
@@ -48,21 +49,37 @@ pub fn function(name: &str) -> Option<WindowFunctionDefinition> {
     groups::aggregate(name).map(WindowFunctionDefinition::AggregateUDF)
 }
 
-/// A SELECT's windows written out: none has a name any more. `None` if it has no windows.
+/// What a SELECT shows and is sorted by, where no window has a name any more.
+pub struct Written {
+    pub items: Vec<SelectItem>,
+    pub orders: Vec<OrderByExpr>,
+}
+
+/// The windows of a SELECT and its order written out; `None` if it has none.
 ///
 /// # Errors
 ///
 /// MySQL's for windows that cannot start from others, or that there are not.
-pub fn written_out(select: &Select) -> SqlResult<Option<Select>> {
-    if !finds(&select.projection, &mut Over::default()) {
+pub fn written_out(select: &Select, orders: &[OrderByExpr]) -> SqlResult<Option<Written>> {
+    let has_windows = |by: &OrderByExpr| finds(&by.expr, &mut Over::default());
+    if !finds(&select.projection, &mut Over::default()) && !orders.iter().any(has_windows) {
         return Ok(None);
     }
     let mut written = Select { from: Vec::new(), selection: None, ..select.clone() };
+    let order = orders.iter().map(|by| SelectItem::UnnamedExpr(by.expr.clone()));
+    written.projection.extend(order);
     windows::write_out(&mut written)?;
     windows::bounds(&mut written)?;
     let named = std::mem::take(&mut written.named_window);
     walk_mut(&mut written.projection, &mut Names { named: &named, depth: 0 })?;
-    Ok(Some(written))
+    let mut items = written.projection;
+    let behind = items.split_off(select.projection.len());
+    let order = |(by, item): (&OrderByExpr, SelectItem)| match item {
+        SelectItem::UnnamedExpr(expr) => OrderByExpr { expr, ..by.clone() },
+        _ => by.clone(),
+    };
+    let orders = orders.iter().zip(behind).map(order).collect();
+    Ok(Some(Written { items, orders }))
 }
 
 /// Looks for a window, not within queries.
