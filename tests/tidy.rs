@@ -97,42 +97,6 @@ const IMPORTS: &[(&str, &[&str])] = &[
 const RINGS: &[(&str, &[&str])] = &[
     // A store hands out its tablets, and these use the files and the manifest that they share.
     ("columnar", &["flush", "scan", "store", "tablet", "view"]),
-    // The rewrites call each other by what they find; they are to become one ordered list.
-    (
-        "engine/binder",
-        &[
-            "aggregates",
-            "bound",
-            "calls",
-            "caseless",
-            "columns",
-            "correlated",
-            "counted",
-            "decimals",
-            "dependencies",
-            "dependent_join",
-            "distinct",
-            "equalities",
-            "fractional_seconds",
-            "groups",
-            "json",
-            "labels",
-            "lateral",
-            "lazy",
-            "literal",
-            "membership",
-            "natural_joins",
-            "ordering",
-            "quotients",
-            "repeats",
-            "rewrite",
-            "tuples",
-            "typing",
-            "ungrouped",
-            "windows",
-            "years",
-        ],
-    ),
     // Numbers become text and text numbers.
     (
         "engine/functions",

@@ -9,7 +9,7 @@ use sqlparser::ast::{
 use syntax::tree::{call, null, number, plain, string};
 use values::error::{SqlResult, no_column, unsupported};
 
-use crate::rewrite::op;
+use crate::forms::op;
 
 /// The aggregates of this crate.
 pub const AGGREGATES: &[&str] = &[

@@ -16,8 +16,9 @@ use functions::convert::DATETIME;
 
 use crate::caseless::is_marked;
 use crate::labels::type_of_field;
+use crate::operators::MysqlOperators;
 use crate::quotients;
-use crate::typing::{MysqlOperators, call};
+use crate::udf::call;
 
 impl MysqlOperators {
     /// An expression whose CASEs have the types that they will have: what is compared with one asks for it.

@@ -19,7 +19,7 @@ use values::temporal::{Unit, format_datetime, fraction_digits, parse_datetime, p
 
 use crate::QueryContext;
 use crate::aggregates::{AGGREGATES, aggregate, count_of_rows};
-use crate::rewrite::number_of_hex;
+use crate::forms::number_of_hex;
 use crate::scalars::{NATIVE, SCALARS};
 
 /// The function's name and its plain arguments.

@@ -23,7 +23,7 @@ use functions::cast::STATED_CHAR;
 use syntax::names::TableName;
 
 use crate::ResolvedTable;
-use crate::typing::call;
+use crate::udf::call;
 
 /// Marks a field.
 const MARK: &str = "isobar.caseless";

@@ -14,7 +14,7 @@ use syntax::names::TableName;
 use values::error::SqlResult;
 
 use crate::bound::{self, BoundQuery};
-use crate::typing::operators;
+use crate::operators::operators;
 use crate::{PlannedSelect, QueryContext, ResolvedTable, columns, correlated, nullsafe, quotients};
 
 /// Plans a bound query.

@@ -14,14 +14,14 @@ use datafusion::functions_aggregate::expr_fn::{count, first_value};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::logical_plan::{Subquery, check_subquery_expr};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
-use datafusion::logical_expr::{Expr, Filter, JoinType, LogicalPlan, LogicalPlanBuilder, lit};
+use datafusion::logical_expr::{Expr, Filter, LogicalPlan, LogicalPlanBuilder, lit};
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
 use values::error::{external, unsupported};
 
 use crate::dependent_join::DependentJoin;
-use crate::nullsafe;
+use crate::outside::{Names, left_joined, read_by_others, read_outside, repeats};
 use crate::predicates::{self, subquery};
-use crate::typing::call;
+use crate::udf::call;
 
 /// A plan without such subqueries. Names and types of its columns stay.
 pub fn joined(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -54,25 +54,6 @@ fn has_subquery(plan: &LogicalPlan) -> Result<bool> {
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)
-}
-
-/// Names that no column has.
-#[derive(Default)]
-pub(crate) struct Names {
-    count: usize,
-    prefix: String,
-}
-
-impl Names {
-    /// Names that begin so.
-    pub(crate) fn of(prefix: String) -> Names {
-        Names { count: 0, prefix }
-    }
-
-    pub(crate) fn next(&mut self, what: &str) -> String {
-        self.count += 1;
-        format!("__{}{what}_{}", self.prefix, self.count)
-    }
 }
 
 fn in_node(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
@@ -280,48 +261,6 @@ fn has_outer_in_predicate(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// The columns outside of it that a plan reads, also in its own subqueries.
-pub(crate) fn read_outside(plan: &LogicalPlan) -> Result<Vec<Column>> {
-    let mut found = read_by_others(plan)?;
-    plan.apply(|node| {
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
-                if let Expr::OuterReferenceColumn(_, column) = expr
-                    && !found.contains(column)
-                {
-                    found.push(column.clone());
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })
-        })
-    })?;
-    Ok(found)
-}
-
-/// The columns outside of a plan that its own subqueries read.
-fn read_by_others(plan: &LogicalPlan) -> Result<Vec<Column>> {
-    let mut found: Vec<Column> = Vec::new();
-    plan.apply(|node| {
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
-                let Some(query) = subquery(expr) else { return Ok(TreeNodeRecursion::Continue) };
-                for column in read_outside(&query.subquery)? {
-                    if !has(node, &column) && !found.contains(&column) {
-                        found.push(column);
-                    }
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })
-        })
-    })?;
-    Ok(found)
-}
-
-/// Whether a node's expressions may name a column: the nearest query that has it is meant.
-fn has(node: &LogicalPlan, column: &Column) -> bool {
-    node.inputs().iter().any(|input| input.schema().has_column(column))
-}
-
 /// Rows with the value that a subquery has for each of them, and where that stands; `None` if the
 /// subquery cannot be joined.
 fn with_value(
@@ -361,60 +300,4 @@ fn with_value(
     let keys: Vec<Expr> = renamed.iter().map(column).collect();
     let joined = left_joined(rows, columns, values, keys)?;
     Ok(Some((joined, found)))
-}
-
-/// A plan with what another has for its values, NULL among them; NULL where that has nothing.
-pub(crate) fn left_joined(
-    left: LogicalPlan,
-    values: Vec<Expr>,
-    right: LogicalPlan,
-    keys: Vec<Expr>,
-) -> Result<LogicalPlan> {
-    let mut on = (Vec::new(), Vec::new());
-    for (value, key) in values.iter().zip(&keys) {
-        on.extend(nullsafe::equal((value, left.schema()), (key, right.schema()))?);
-    }
-    LogicalPlanBuilder::from(left).join_with_expr_keys(right, JoinType::Left, on, None)?.build()
-}
-
-/// Whether a plan has the same rows however often it is run: it is run once more for its distinct
-/// values, and a row without its own would have no value.
-pub(crate) fn repeats(plan: &LogicalPlan) -> Result<bool> {
-    let mut repeats = true;
-    plan.apply_with_subqueries(|node| {
-        repeats &= !matches!(node, LogicalPlan::Limit(_) | LogicalPlan::Window(_));
-        node.apply_expressions(|expr| {
-            repeats &= !expr.is_volatile();
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-        Ok(if repeats { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
-    })?;
-    Ok(repeats)
-}
-
-/// A subquery within an expression that reads columns that are passed down now: by their new names.
-pub(crate) fn renamed(
-    query: Subquery,
-    within: &DFSchema,
-    name: &dyn Fn(&Column) -> Option<Column>,
-) -> Result<Subquery> {
-    let inner = |expr: Expr| {
-        let Expr::OuterReferenceColumn(field, column) = &expr else {
-            return Ok(Transformed::no(expr));
-        };
-        match name(column) {
-            Some(to) if !within.has_column(column) => {
-                Ok(Transformed::yes(Expr::OuterReferenceColumn(field.clone(), to)))
-            }
-            _ => Ok(Transformed::no(expr)),
-        }
-    };
-    let plan = query.subquery.as_ref().clone();
-    let plan = plan
-        .transform_down_with_subqueries(|node| {
-            node.map_expressions(|expr| expr.transform_up(inner))
-        })?
-        .data;
-    let outer_ref_columns = plan.all_out_ref_exprs();
-    Ok(Subquery { subquery: Arc::new(plan), outer_ref_columns, ..query })
 }

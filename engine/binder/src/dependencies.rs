@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use crate::distinct::Rule;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{
     DFSchema, DFSchemaRef, Dependency, FunctionalDependence, FunctionalDependencies, Result,
@@ -26,8 +27,6 @@ const RELIANT: [&str; 4] = [
 
 /// The rule that sums twice.
 const SINGLE_DISTINCT: &str = "single_distinct_aggregation_to_group_by";
-
-pub(crate) type Rule = Arc<dyn OptimizerRule + Send + Sync>;
 
 /// DataFusion's rules, of which those that rely on dependencies are given the right ones.
 pub(crate) fn rules() -> Vec<Rule> {

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
     LogicalPlanBuilder, SubqueryAlias, Union, Window, lit, when,
 };
 
-use crate::correlated::{Names, left_joined, read_outside, renamed};
+use crate::outside::{Names, left_joined, read_outside, renamed};
 
 /// A subquery's join with the outer values that it reads.
 pub(crate) struct DependentJoin<'a> {

@@ -1,12 +1,15 @@
 //! DataFusion's rule for aggregates of distinct values, where it does not change what a sum is.
 
+use std::sync::Arc;
+
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-use crate::dependencies::Rule;
+/// A rule of the optimizer, shared.
+pub(crate) type Rule = Arc<dyn OptimizerRule + Send + Sync>;
 
 /// DataFusion's rule that groups by a distinct argument first, and sums sums: where a sum of sums has another type than
 /// the sums, which has more digits, the plan would be of another type, and is refused.

@@ -12,7 +12,7 @@ use datafusion::logical_expr::utils::{conjunction, split_conjunction, split_conj
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-use crate::typing::call;
+use crate::udf::call;
 
 /// Makes such conditions calls, which nothing is read from.
 #[derive(Debug)]

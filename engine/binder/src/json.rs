@@ -16,8 +16,8 @@ use syntax::names::parts;
 use syntax::tree::{call, number, plain, string};
 use values::error::{SqlResult, external, no_function, syntax, unsupported, wrong_argument_count};
 
-use crate::rewrite::op;
-use crate::typing;
+use crate::forms::op;
+use crate::udf;
 
 /// Functions of MySQL 8 that are left out.
 const LEFT_OUT: &[&str] = &[
@@ -188,7 +188,7 @@ pub(crate) fn marked_truth(expr: &PlanExpr) -> Option<bool> {
 }
 
 fn key(expr: PlanExpr) -> Result<PlanExpr> {
-    typing::call("mysql_json_key", vec![expr])
+    udf::call("mysql_json_key", vec![expr])
 }
 
 /// Two operands, at least one of them JSON, as what they compare by.

@@ -15,7 +15,7 @@ use functions::{arithmetic, math};
 use types::ColumnType;
 use values::error::{external, unsupported};
 
-use crate::typing::call;
+use crate::udf::call;
 
 /// Names the type among a field's metadata.
 const TYPE: &str = "isobar.type";

@@ -15,7 +15,8 @@ use datafusion::logical_expr::utils::{conjunction, disjunction, split_binary};
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, Operator, binary_expr, lit};
 use functions::control::common;
 
-use crate::typing::{MysqlOperators, call};
+use crate::operators::MysqlOperators;
+use crate::udf::call;
 
 /// Functions that fail for numbers beyond their type.
 const FAIL: [&str; 13] = [

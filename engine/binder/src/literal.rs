@@ -12,7 +12,7 @@ use values::error::{SqlResult, unsupported, wrong_time_literal};
 use values::numbers::leading_number;
 use values::temporal::{DAY_US, ZERO_US, from_number, is_zero, parse_datetime};
 
-use crate::typing::MysqlOperators;
+use crate::operators::MysqlOperators;
 
 /// The text of a text literal.
 pub fn text(expr: &Expr) -> Option<&str> {

@@ -16,7 +16,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, Proje
 use functions::control::common;
 use functions::wide::{self, is_wide};
 
-use crate::typing::call;
+use crate::udf::call;
 
 /// What takes a quotient with all of its digits, and has as many itself.
 const EXACT: [&str; 14] = [

@@ -17,15 +17,11 @@ use syntax::tree::{call, null, plain, string, value};
 use syntax::walk::walk_mut;
 use values::error::{SqlError, SqlResult, illegal_double, syntax, unsupported};
 
+use crate::forms::{BOTH, EITHER, not, number_of_hex, op};
 use crate::{QueryContext, ResolvedTable, calls, tuples};
 
 /// Tables that one SELECT joins at most.
 pub const MOST_TABLES: usize = 61;
-/// What stands between the comparisons of BETWEEN: an AND of which both sides are computed, or none.
-pub const BOTH: &str = "both";
-/// The same of NOT BETWEEN: an OR.
-pub const EITHER: &str = "either";
-
 struct Rewriter<'a> {
     context: &'a QueryContext,
     resolved: &'a HashMap<TableName, ResolvedTable>,
@@ -156,25 +152,6 @@ impl Rewriter<'_> {
     }
 }
 
-/// A hexadecimal literal as the number that it is where a number is asked for; anything else as it
-/// is. Behind `_binary` it is a call by now, and stays bytes.
-pub fn number_of_hex(expr: Expr) -> Expr {
-    match &expr {
-        Expr::Nested(inner) => match number_of_hex((**inner).clone()) {
-            number @ Expr::Value(ValueWithSpan { value: Value::Number(..), .. }) => number,
-            _ => expr,
-        },
-        Expr::Value(ValueWithSpan { value: Value::HexStringLiteral(hex), .. }) => {
-            let bytes = values::bytes::bytes_of_hex(hex).ok();
-            match bytes.and_then(|bytes| values::numbers::number_of(&bytes)) {
-                Some(n) => value(Value::Number(n.to_string(), false)),
-                None => expr,
-            }
-        }
-        _ => expr,
-    }
-}
-
 fn literal(literal: ValueWithSpan) -> SqlResult<Expr> {
     Ok(match literal.value {
         Value::Boolean(truth) => value(Value::Number(i32::from(truth).to_string(), false)),
@@ -199,20 +176,6 @@ fn literal(literal: ValueWithSpan) -> SqlResult<Expr> {
         }
         other => value(other),
     })
-}
-
-/// `left op right`.
-pub fn op(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
-    Expr::BinaryOp {
-        left: Box::new(Expr::Nested(Box::new(left))),
-        op,
-        right: Box::new(Expr::Nested(Box::new(right))),
-    }
-}
-
-/// NOT of a truth value.
-pub fn not(expr: Expr) -> Expr {
-    Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(Expr::Nested(Box::new(expr))) }
 }
 
 fn not_if(negated: bool, expr: Expr) -> Expr {

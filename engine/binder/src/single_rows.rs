@@ -9,8 +9,9 @@ use datafusion::functions_aggregate::expr_fn::{count, first_value};
 use datafusion::logical_expr::logical_plan::Subquery;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 
-use crate::correlated::{Names, with_columns};
-use crate::typing::call;
+use crate::correlated::with_columns;
+use crate::outside::Names;
+use crate::udf::call;
 
 /// Names of the one row's value, and of how many rows there were.
 const VALUE: &str = "__value";

@@ -6,7 +6,7 @@
 use sqlparser::ast::{BinaryOperator, Expr};
 use values::error::{SqlResult, syntax, wrong_width};
 
-use crate::rewrite::{not, op};
+use crate::forms::{not, op};
 
 /// Two rows compared by an operator that is not arithmetic.
 pub fn compared(left: Expr, operator: &BinaryOperator, right: Expr) -> SqlResult<Expr> {

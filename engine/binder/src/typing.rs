@@ -18,34 +18,18 @@ use datafusion::logical_expr::{
 use functions::convert::{DATETIME, is_binary, is_json, is_string, is_temporal, is_time};
 use functions::wide::{apart, comparable, digits_of};
 use sqlparser::ast::BinaryOperator;
-use values::error::{external, unknown, unsupported};
+use values::error::{external, unsupported};
 use values::temporal::Zone;
 
+use crate::forms::{BOTH, EITHER};
 use crate::lazy::{behind, together};
 use crate::literal;
+use crate::operators::MysqlOperators;
 use crate::quotients::{self, Sums};
-use crate::rewrite::{BOTH, EITHER};
+use crate::udf::call;
 
 /// What the column of a subquery is called while types are compared; no client's column is.
 const FOUND: &str = "__found";
-
-/// Plans binary operators as MySQL means them.
-#[derive(Debug)]
-pub struct MysqlOperators {
-    /// Session time zone.
-    pub zone: Zone,
-    /// The same as text, for functions that take it.
-    pub zone_name: String,
-    /// Whether times may be compared with zero dates.
-    pub zero_dates: bool,
-}
-
-/// A call of one of our functions.
-pub fn call(name: &str, args: Vec<Expr>) -> Result<Expr> {
-    let function = functions::named(name)
-        .ok_or_else(|| external(unknown(format!("function {name} is not registered"))))?;
-    Ok(Expr::ScalarFunction(ScalarFunction::new_udf(function, args)))
-}
 
 /// The function that computes an operator of two numbers; `None` of any other.
 pub(crate) fn arithmetic(operator: &BinaryOperator) -> Option<&'static str> {
@@ -524,9 +508,4 @@ fn text(expr: Expr, schema: &DFSchema) -> Result<Expr> {
         DataType::Utf8 | DataType::Null => Ok(expr),
         _ => call("cast_char", vec![expr]),
     }
-}
-
-/// The operators of a session, shared.
-pub fn operators(zone: Zone, zone_name: &str, zero_dates: bool) -> Arc<MysqlOperators> {
-    Arc::new(MysqlOperators { zone, zone_name: zone_name.to_owned(), zero_dates })
 }

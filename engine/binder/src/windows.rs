@@ -26,7 +26,7 @@ use values::error::{
     wrong_arguments,
 };
 
-use crate::typing;
+use crate::udf;
 
 /// Writes every window of a SELECT out that starts from one of its WINDOW clause.
 pub fn write_out(select: &mut Select) -> SqlResult<()> {
@@ -109,7 +109,7 @@ pub(crate) fn in_ranges(orders: &mut [Sort], frame: &PlanFrame, schema: &DFSchem
         let by = std::mem::take(&mut order.expr);
         order.expr = match is_time(&ty) {
             true => PlanExpr::Cast(Cast::new(Box::new(by), DataType::Int64)),
-            false => typing::call("mysql_hex", vec![by])?,
+            false => udf::call("mysql_hex", vec![by])?,
         };
     }
     Ok(())

@@ -7,9 +7,9 @@ use types::{ColumnType, Value};
 
 use super::tree::{Comparison, Node, Scalar};
 use super::{call_types, literal};
-use crate::columns::TEXT_LENGTH;
 use crate::fractional_seconds::{Taken, taken};
 use crate::labels::{NumericArgs, numeric_args};
+use crate::result_type::TEXT_LENGTH;
 use functions::labels::{BITS, NUMBER};
 use values::error::SqlResult;
 use values::mysql_type::MysqlType;

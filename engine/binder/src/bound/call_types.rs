@@ -18,7 +18,7 @@ use values::temporal::fraction_digits;
 use super::literal::scalar_value;
 use super::tree::{Node, Scalar};
 use crate::KEEP_INSERT_ID;
-use crate::columns::{TEXT_LENGTH, result_type};
+use crate::result_type::{TEXT_LENGTH, result_type};
 
 /// DataFusion's function for REGEXP_REPLACE.
 const REPLACE: &str = "regexp_replace";

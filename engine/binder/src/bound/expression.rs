@@ -14,7 +14,7 @@ use super::lower::Lowering;
 use super::query::Binder;
 use super::scope::{Clause, Scope};
 use crate::QueryContext;
-use crate::typing::MysqlOperators;
+use crate::operators::MysqlOperators;
 
 /// Binds an expression over the columns of a schema, and makes one of a plan of it.
 ///

@@ -7,9 +7,9 @@ use values::error::{SqlResult, unsupported};
 
 use super::lower::Lowering;
 use super::tree::{BoundQuery, Scalar};
-use crate::correlated::{Names, read_outside, repeats};
 use crate::dependent_join::DependentJoin;
 use crate::nullsafe;
+use crate::outside::{Names, read_outside, repeats};
 
 /// A LATERAL table.
 pub(super) struct Lateral<'q> {

@@ -8,7 +8,7 @@ use values::error::{SqlResult, syntax};
 use values::mysql_type::MysqlType;
 
 use super::tree::{Node, Scalar};
-use crate::columns::TEXT_LENGTH;
+use crate::result_type::TEXT_LENGTH;
 
 /// A number of the text, with its sign.
 ///

@@ -34,8 +34,8 @@ use super::tree::{
     Node, Relation, Scalar, Scan, SetOperation, SortKey, WindowCall,
 };
 use super::{groups, literal, windows};
-use crate::rewrite::{BOTH, EITHER};
-use crate::typing::MysqlOperators;
+use crate::forms::{BOTH, EITHER};
+use crate::operators::MysqlOperators;
 use crate::{ResolvedTable, caseless};
 
 /// Most rows that plans count to: their limits travel with 32 bits, and a limit is added to its offset first.

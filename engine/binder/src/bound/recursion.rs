@@ -17,7 +17,7 @@ use super::literal;
 use super::query::{Binder, Named};
 use super::set_operations::converted_to;
 use super::tree::{BoundQuery, ColumnId, Node, OutputColumn, Relation, Scalar};
-use crate::columns::TEXT_LENGTH;
+use crate::result_type::TEXT_LENGTH;
 
 /// Whether a query names a table so, which may be itself.
 pub(super) fn names_itself(query: &impl Visit, name: &str) -> bool {

@@ -27,8 +27,8 @@ use super::scope::{Clause, Scope, ScopeColumn};
 use super::tree::{AggregateCall, ColumnId, Comparison, Connective, Node, Scalar};
 use super::windows::Windows;
 use super::{arguments, call_types, literal};
-use crate::columns::TEXT_LENGTH;
-use crate::rewrite::{BOTH, EITHER};
+use crate::forms::{BOTH, EITHER};
+use crate::result_type::TEXT_LENGTH;
 
 /// The function that makes one text of a list of values.
 const JOIN: &str = "isobar_join";

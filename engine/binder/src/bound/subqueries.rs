@@ -22,7 +22,7 @@ use super::scalars::{Scalars, truth};
 use super::tree::{
     AggregateCall, BoundQuery, Comparison, Connective, Node, OutputColumn, Relation, Scalar,
 };
-use crate::columns::TEXT_LENGTH;
+use crate::result_type::TEXT_LENGTH;
 use crate::tuples;
 
 /// Takes the queries of an expression out of it. Each leaves its place in the list behind.
