@@ -225,7 +225,7 @@ impl Scalars<'_, '_> {
             },
         };
         let (left, right) = (number_of_bytes(*left), number_of_bytes(*right));
-        Ok(arguments::call(function, arguments::taken_by(function, vec![left, right])?)?)
+        arguments::call(function, arguments::taken_by(function, vec![left, right])?)
     }
 
     fn case(&self, conditions: &[CaseWhen], otherwise: Option<&Expr>) -> SqlResult<Scalar> {
@@ -266,7 +266,7 @@ impl Scalars<'_, '_> {
         {
             return Ok(choice);
         }
-        Ok(arguments::call(name, arguments::taken_by(name, args)?)?)
+        arguments::call(name, arguments::taken_by(name, args)?)
     }
 }
 

@@ -111,7 +111,7 @@ impl<'a> Binder<'a> {
                 None => row,
             });
         }
-        whole.ok_or_else(|| syntax("VALUES without rows").into())
+        whole.ok_or_else(|| syntax("VALUES without rows"))
     }
 
     fn together(

@@ -402,7 +402,7 @@ fn equal(values: &[Scalar], query: &BoundQuery) -> SqlResult<Scalar> {
         truth(Node::Compare { comparison: Comparison::Equal, left, right })
     });
     let all = pairs.reduce(|one, other| connected(one, Connective::And, other));
-    all.ok_or_else(|| wrong_width(1).into())
+    all.ok_or_else(|| wrong_width(1))
 }
 
 /// Whether a query has a row that is equal to these values; for NOT IN: none of which it is not known that it is not.
@@ -441,9 +441,9 @@ fn number(n: i64) -> Scalar {
 }
 
 fn if_(condition: Scalar, then: Scalar, otherwise: Scalar) -> SqlResult<Scalar> {
-    Ok(arguments::call("mysql_if", vec![condition, then, otherwise])?)
+    arguments::call("mysql_if", vec![condition, then, otherwise])
 }
 
 fn as_truth(value: Scalar) -> SqlResult<Scalar> {
-    Ok(arguments::call("mysql_truth", vec![value])?)
+    arguments::call("mysql_truth", vec![value])
 }
