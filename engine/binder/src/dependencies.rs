@@ -3,12 +3,10 @@
 //! DataFusion derives that for every node, and its rules leave out ORDER BY keys, group keys, DISTINCT and joins by it.
 //! What it derives for an aggregate over a join is wrong: it extends what one table's key determines to the columns of
 //! all tables, and takes for unique a key that the join repeats. So the dependencies are derived again here, for
-//! derived tables when they are planned and for each rule that relies on them. It must never claim a dependency that
-//! any row of any input could break.
+//! each rule that relies on them. It must never claim a dependency that any row of any input could break.
 
 use std::sync::Arc;
 
-use crate::distinct::Rule;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{
     DFSchema, DFSchemaRef, Dependency, FunctionalDependence, FunctionalDependencies, Result,
@@ -16,6 +14,8 @@ use datafusion::common::{
 use datafusion::logical_expr::logical_plan::{Aggregate, Projection, Window};
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
+
+use crate::distinct::Rule;
 
 /// The rules that rely on dependencies.
 const RELIANT: [&str; 4] = [

@@ -1,7 +1,7 @@
 //! A bound query as a plan.
 //!
-//! Operators and functions become the plan's; what types are compared at, and how values are taken to them, the rules
-//! behind decide as they do for plans of syntax trees.
+//! Operators and functions become the plan's; what types are compared at, and how values are taken to them, `typing`
+//! decides behind it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

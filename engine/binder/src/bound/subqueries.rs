@@ -162,8 +162,9 @@ impl Scalars<'_, '_> {
     /// The one column of a query, or that which its place means.
     fn of_one_column(&self, place: &Query) -> SqlResult<BoundQuery> {
         let Some(ColumnOf { at, width }) = column_of(place) else { return self.of_width(place, 1) };
-        let BoundQuery { relation, mut output } = self.of_width(place, width)?;
-        let column = output.swap_remove(at);
+        let BoundQuery { relation, output } = self.of_width(place, width)?;
+        let missing = || unknown("a column of a row is missing");
+        let column = output.into_iter().nth(at).ok_or_else(missing)?;
         let (id, value) =
             (self.binder.next(), Scalar { node: Node::Column(column.id), ty: column.ty });
         let relation = Relation::Map { input: Box::new(relation), columns: vec![(id, value)] };
