@@ -24,19 +24,37 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("syntax", &["types", "values"]),
     ("functions", &["types", "values"]),
     ("binder", &["types", "placement", "values", "syntax", "functions"]),
-    ("execution", &["types", "values", "syntax", "binder"]),
+    ("definitions", &["types", "placement", "values", "syntax", "binder"]),
+    ("storage", &["types", "env", "placement", "txn", "values", "binder"]),
+    ("execution", &["types", "values", "syntax", "functions", "binder"]),
+    (
+        "information_schema",
+        &[
+            "types",
+            "env",
+            "placement",
+            "values",
+            "syntax",
+            "binder",
+            "execution",
+            "definitions",
+            "storage",
+        ],
+    ),
     (
         "sql",
         &[
             "types",
             "env",
             "placement",
-            "txn",
             "values",
             "syntax",
             "functions",
             "binder",
             "execution",
+            "definitions",
+            "storage",
+            "information_schema",
         ],
     ),
     ("wire", &["types", "values", "execution", "sql"]),
@@ -63,7 +81,18 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("diff", &[]),
     (
         "import",
-        &["types", "env", "placement", "txn", "syntax", "functions", "sql", "rpc", "values"],
+        &[
+            "types",
+            "env",
+            "placement",
+            "txn",
+            "syntax",
+            "functions",
+            "sql",
+            "rpc",
+            "values",
+            "storage",
+        ],
     ),
     (
         "node",
@@ -76,6 +105,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "txn",
             "values",
             "execution",
+            "storage",
             "sql",
             "wire",
             "rpc",
@@ -134,8 +164,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-fn short(package: &str) -> &str {
-    package.strip_prefix("isobar-").unwrap_or(package)
+fn short(package: &str) -> String {
+    package.strip_prefix("isobar-").unwrap_or(package).replace('-', "_")
 }
 
 /// What each crate imports in production code.
@@ -155,9 +185,9 @@ fn imports() -> BTreeMap<String, BTreeSet<String>> {
     let of = |package: &Value| {
         let dependencies = package["dependencies"].as_array().unwrap().iter();
         let used = dependencies.filter(|d| d["kind"] != "dev" && ours.contains(&name(d)));
-        used.map(|d| short(&name(d)).to_owned()).collect()
+        used.map(|d| short(&name(d))).collect()
     };
-    packages.iter().map(|p| (short(&name(p)).to_owned(), of(p))).collect()
+    packages.iter().map(|p| (short(&name(p)), of(p))).collect()
 }
 
 /// Imports that the table does not allow, as `crate -> crate`.

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use arrow_flight::sql::{Any, TicketStatementQuery};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use bytes::Bytes;
+use prost::Message as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use types::{RegionKind, SnapshotToken, Timestamp};
@@ -10,6 +14,7 @@ use crate::auth::Caller;
 use crate::error::{MppCode, MppError, MppResult};
 use crate::exec::Engine;
 use crate::request::SqlCommand;
+use crate::ticket::{Asked, Ticket, Work};
 
 /// Lease of a snapshot that the Flight server takes when a request names none, in milliseconds.
 pub const DEFAULT_TTL_MS: u64 = 600_000;
@@ -17,7 +22,7 @@ pub const DEFAULT_TTL_MS: u64 = 600_000;
 const MAX_TTL_MS: u64 = 24 * 3_600_000;
 
 /// The actions and what they do, for `ListActions`.
-pub const ACTIONS: [(&str, &str); 9] = [
+pub const ACTIONS: [(&str, &str); 10] = [
     ("snapshot.take", "{\"ttl\":\"10m\"} takes a snapshot and a lease that keeps it readable"),
     ("snapshot.renew", "{\"snapshot\":…,\"ttl\":\"10m\"} prolongs a lease"),
     ("snapshot.release", "{\"snapshot\":…} ends a lease"),
@@ -25,6 +30,7 @@ pub const ACTIONS: [(&str, &str); 9] = [
     ("catalog.tables", "{\"database\":…} lists a database's tables"),
     ("catalog.table", "{\"database\":…,\"table\":…} describes a table"),
     ("explain", "{\"query\":…,\"database\":…,\"analyze\":bool} shows a distributed plan"),
+    ("explain.ticket", "{\"ticket\":base64,\"analyze\":bool} shows the plan of a query's ticket"),
     ("CreatePreparedStatement", "Flight SQL's: a handle for a query with parameters"),
     ("ClosePreparedStatement", "Flight SQL's: the end of a handle"),
 ];
@@ -67,6 +73,14 @@ struct OfTable {
 struct Explain {
     #[serde(flatten)]
     command: SqlCommand,
+    #[serde(default)]
+    analyze: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExplainTicket {
+    ticket: String,
     #[serde(default)]
     analyze: bool,
 }
@@ -156,6 +170,19 @@ impl Engine {
             .map_err(|error| MppError::new(MppCode::TicketForged, error.to_string()))
     }
 
+    /// Reads a ticket, as it is or as Flight SQL wraps it, and checks that its lease lives.
+    pub(crate) async fn open(&self, mut ticket: Bytes) -> MppResult<Ticket> {
+        if let Ok(any) = Any::decode(ticket.clone())
+            && let Ok(Some(wrapped)) = any.unpack::<TicketStatementQuery>()
+        {
+            ticket = wrapped.statement_handle;
+        }
+        let key = self.placement.signing_key().await?;
+        let ticket = Ticket::open(&ticket, &key, self.now_ms())?;
+        self.check_lease(ticket.lease()).await?;
+        Ok(ticket)
+    }
+
     /// Carries out an action for a user.
     pub async fn act(&self, action: &str, body: &[u8], caller: &Caller) -> MppResult<Value> {
         match action {
@@ -198,28 +225,45 @@ impl Engine {
                 self.check_known(&database, &table, caller).await?;
                 self.describe_table(&database, &table).await
             }
-            "explain" => {
-                let Explain { command, analyze } = parse(action, body)?;
-                let mut context = command.context.unwrap_or_default();
-                if context.database.is_empty() {
-                    context.database = command.database;
-                }
-                self.check_query(&command.query, &context.database, caller).await?;
-                let ts = match command.snapshot {
-                    Some(text) => {
-                        let token = self.verified(&text).await?;
-                        self.check_lease(token.lease).await?;
-                        token.ts
-                    }
-                    None => self.timestamp().await?,
-                };
-                Ok(json!(self.explain(&command.query, &context, ts, analyze).await?))
-            }
+            "explain" => self.explain_command(parse(action, body)?, caller).await,
+            "explain.ticket" => self.explain_ticket(parse(action, body)?).await,
             other => Err(MppError::new(
                 MppCode::Unsupported,
                 format!("there is no action '{other}': ListActions names those there are"),
             )),
         }
+    }
+
+    async fn explain_command(&self, explain: Explain, caller: &Caller) -> MppResult<Value> {
+        let Explain { command, analyze } = explain;
+        let mut context = command.context.unwrap_or_default();
+        if context.database.is_empty() {
+            context.database = command.database;
+        }
+        self.check_query(&command.query, &context.database, caller).await?;
+        let ts = match command.snapshot {
+            Some(text) => {
+                let token = self.verified(&text).await?;
+                self.check_lease(token.lease).await?;
+                token.ts
+            }
+            None => self.timestamp().await?,
+        };
+        let query = Asked::Text(command.query);
+        Ok(json!(self.explain(&query, &context, ts, analyze).await?))
+    }
+
+    async fn explain_ticket(&self, explain: ExplainTicket) -> MppResult<Value> {
+        let ExplainTicket { ticket, analyze } = explain;
+        let ticket = BASE64_STANDARD.decode(ticket).map_err(|error| {
+            MppError::new(MppCode::Invalid, format!("explain.ticket: ticket: {error}"))
+        })?;
+        let ticket = self.open(ticket.into()).await?;
+        let Work::Sql(sql) = &ticket.work else {
+            let text = "only a query's ticket has a plan, and this is a scan's";
+            return Err(MppError::new(MppCode::Invalid, text));
+        };
+        Ok(json!(self.explain(&sql.query, &sql.context, ticket.token.ts, analyze).await?))
     }
 
     /// A fresh timestamp; also learns whether the catalog changed.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
-use binder::{PlannedSelect, QueryContext, TableResolver};
+use binder::{BoundQuery, PlannedSelect, QueryContext, TableResolver};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::ExecutionPlan;
@@ -38,6 +38,7 @@ use crate::layout::Owners;
 use crate::reader::Reader;
 use crate::session::Sessions;
 use crate::table::{ColumnarTables, Expected};
+use crate::ticket::Asked;
 use crate::worker::OnQueryThreads;
 use crate::{rules, session, verifier};
 
@@ -89,6 +90,13 @@ struct Prepared {
     context: SessionContext,
     /// The answer's columns, as clients see them.
     schema: SchemaRef,
+    tables: Arc<ColumnarTables>,
+}
+
+/// A query whose plan is not placed on nodes yet.
+struct Logical {
+    bound: Arc<BoundQuery>,
+    planned: PlannedSelect,
     tables: Arc<ColumnarTables>,
 }
 
@@ -188,17 +196,24 @@ impl Engine {
         }
     }
 
-    /// What a query's columns are, without running it; the context then says which tables it was
-    /// planned with.
-    pub async fn describe(
+    /// Binds a query, and says what its columns are; the context then has what it was bound with.
+    pub async fn bind(
         &self,
         query: &str,
         context: &mut QueryContext,
         ts: Timestamp,
-    ) -> MppResult<Vec<ResultColumn>> {
-        let (planned, tables) = self.plan_logical(query, context, ts, &[], false).await?;
+    ) -> MppResult<(Arc<BoundQuery>, Vec<ResultColumn>)> {
+        *context = self.complete(context);
+        let asked = Asked::Text(query.to_owned());
+        let Logical { bound, planned, tables } =
+            self.plan_logical(&asked, context, ts, &[], false).await?;
         (context.catalog_version, context.tables) = tables.planned_with();
-        Ok(planned.columns)
+        Ok((bound, planned.columns))
+    }
+
+    /// A context as a plan needs it: times that a request leaves out are now, and its zone UTC.
+    fn complete(&self, context: &QueryContext) -> QueryContext {
+        context.complete(i64::try_from(self.clock.unix_micros()).unwrap_or(i64::MAX))
     }
 
     /// Takes note of the catalog that a query was planned by, if it is newer. The number is somebody
@@ -213,7 +228,7 @@ impl Engine {
     /// Runs a query; see the file's head for what happens when it fails.
     pub async fn query(
         &self,
-        query: &str,
+        query: &Asked,
         context: &QueryContext,
         token: SnapshotToken,
     ) -> MppResult<Answer> {
@@ -237,7 +252,7 @@ impl Engine {
 
     async fn attempt(
         &self,
-        query: &str,
+        query: &Asked,
         context: &QueryContext,
         ts: Timestamp,
         again: bool,
@@ -262,7 +277,7 @@ impl Engine {
     /// The plan, or after running it the plan with what happened, one line each.
     pub async fn explain(
         &self,
-        query: &str,
+        query: &Asked,
         context: &QueryContext,
         ts: Timestamp,
         analyze: bool,
@@ -279,7 +294,7 @@ impl Engine {
 
     async fn explain_once(
         &self,
-        query: &str,
+        query: &Asked,
         context: &QueryContext,
         ts: Timestamp,
         analyze: bool,
@@ -312,13 +327,14 @@ impl Engine {
 
     async fn prepare(
         &self,
-        query: &str,
+        query: &Asked,
         context: &QueryContext,
         ts: Timestamp,
         avoid: &[NodeId],
         fresh: bool,
     ) -> MppResult<Prepared> {
-        let (mut planned, tables) = self.plan_logical(query, context, ts, avoid, fresh).await?;
+        let Logical { mut planned, tables, .. } =
+            self.plan_logical(query, context, ts, avoid, fresh).await?;
         let nodes = tables.used();
         if !nodes.is_empty() {
             rules::refuse_recursion(&planned.plan)?;
@@ -350,12 +366,12 @@ impl Engine {
 
     async fn plan_logical(
         &self,
-        query: &str,
+        query: &Asked,
         context: &QueryContext,
         ts: Timestamp,
         avoid: &[NodeId],
         fresh: bool,
-    ) -> MppResult<(PlannedSelect, Arc<ColumnarTables>)> {
+    ) -> MppResult<Logical> {
         let expected =
             Expected { catalog: self.placement.catalog().await?, tables: context.tables.clone() };
         let tables = Arc::new(ColumnarTables::new(
@@ -366,13 +382,24 @@ impl Engine {
             avoid.to_vec(),
             fresh,
         ));
-        let now_us = i64::try_from(self.clock.unix_micros()).unwrap_or(i64::MAX);
-        let context = context.complete(now_us);
+        let context = self.complete(context);
         let resolver: &dyn TableResolver = tables.as_ref();
-        let planned = binder::plan_select(query, &context, self.sessions.planning(), resolver)
+        let planning = async {
+            let (bound, resolved) = match query {
+                Asked::Text(text) => {
+                    let query = binder::query_of(text)?;
+                    let (bound, resolved) = binder::bind(&query, &context, resolver).await?;
+                    (Arc::new(bound), resolved)
+                }
+                Asked::Bound { bound } => (bound.clone(), binder::resolve(bound, resolver).await?),
+            };
+            let planned = binder::plan(&bound, &context, self.sessions.planning(), &resolved)?;
+            Ok::<_, SqlError>((bound, planned))
+        };
+        let (bound, planned) = planning
             .await
             .map_err(|error| MppError::find(&error.message).unwrap_or_else(|| refused(&error)))?;
-        Ok((planned, tables))
+        Ok(Logical { bound, planned, tables })
     }
 
     /// Columnar nodes with no recent heartbeat, or that accept no connection.

@@ -40,7 +40,7 @@ use crate::exec::{Answer, Engine, answer_schema, scan_schema};
 use crate::guard::Guarded;
 use crate::metadata::MetadataRequest;
 use crate::request::{Command, ScanCommand, SqlCommand};
-use crate::ticket::{ScanTicket, SqlTicket, Ticket, Work};
+use crate::ticket::{Asked, ScanTicket, SqlTicket, Ticket, Work};
 use crate::{layout, parts};
 
 /// How long a ticket may be redeemed at all, in milliseconds; its lease may end sooner.
@@ -187,9 +187,9 @@ impl FlightServer {
         }
         self.engine.check_query(&command.query, &context.database, caller).await?;
         let (token, info) = self.snapshot(command.snapshot.as_deref(), &caller.user).await?;
-        let columns = self.engine.describe(&command.query, &mut context, token.ts).await?;
+        let (bound, columns) = self.engine.bind(&command.query, &mut context, token.ts).await?;
         let schema = answer_schema(&columns);
-        let work = Work::Sql(SqlTicket { query: command.query, context });
+        let work = Work::Sql(SqlTicket { query: Asked::Bound { bound }, context });
         let mut ticket = self.seal(work, token).await?;
         if flight_sql {
             // Flight SQL clients expect its own ticket message around the handle.
@@ -264,15 +264,7 @@ impl FlightServer {
     }
 
     async fn redeem(&self, ticket: FlightTicket) -> MppResult<Answer> {
-        let mut bytes = ticket.ticket;
-        if let Ok(any) = Any::decode(bytes.clone())
-            && let Ok(Some(wrapped)) = any.unpack::<TicketStatementQuery>()
-        {
-            bytes = wrapped.statement_handle;
-        }
-        let key = self.engine.placement.signing_key().await?;
-        let ticket = Ticket::open(&bytes, &key, self.engine.now_ms())?;
-        self.engine.check_lease(ticket.lease()).await?;
+        let ticket = self.engine.open(ticket.ticket).await?;
         match &ticket.work {
             Work::Scan(scan) => self.engine.scan(scan, ticket.token.ts).await,
             Work::Sql(sql) => {

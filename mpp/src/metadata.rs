@@ -347,8 +347,11 @@ mod tests {
             let message = arrow_flight::IpcMessage(schemas.value(at).to_vec().into());
             Schema::try_from(message).unwrap()
         };
-        let fields = [("a", DataType::Int64), ("b", DataType::Utf8)];
-        let fields = fields.map(|(name, ty)| Field::new(name, ty, true));
+        let fields = [("a", DataType::Int64, "bigint"), ("b", DataType::Utf8, "varchar(9)")];
+        let fields = fields.map(|(name, ty, mysql)| {
+            let says = [("isobar.type".to_owned(), mysql.to_owned())];
+            Field::new(name, ty, true).with_metadata(says.into())
+        });
         assert_eq!(schema(0), Schema::new(fields.to_vec()));
         assert_eq!(schema(1), Schema::new(vec![client_field("n", Some(ColumnType::Json), true)]));
     }

@@ -1,14 +1,17 @@
 //! The SQL node's way into the analytic tier: a Flight client that mints its own tickets.
 //!
-//! One round trip: the query is planned once, by the columnar node that coordinates it.
+//! One round trip: the columnar node that coordinates a query plans what the session has bound.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_flight::error::FlightError;
+use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::{Action, FlightClient, Ticket as FlightTicket};
 use async_trait::async_trait;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use binder::QueryContext;
 use env::Clock;
 use execution::analytic::{Analytic, AnalyticAnswer, AnalyticQuery};
 use futures::{StreamExt, TryStreamExt};
@@ -23,8 +26,7 @@ use values::error::{
 
 use crate::auth::voucher;
 use crate::error::{MppCode, MppError, MppResult};
-use crate::request::SqlCommand;
-use crate::ticket::{SqlTicket, Ticket, Work};
+use crate::ticket::{Asked, SqlTicket, Ticket, Work};
 
 /// How long a query may compute before its first row. A node that is gone is noticed by the
 /// channel's keep-alives, long before.
@@ -88,9 +90,7 @@ impl RemoteAnalytic {
     ) -> MppResult<AnalyticAnswer> {
         let mut context = query.context.clone();
         context.avoid = self.pulse.silent().into_iter().collect();
-        let work = Work::Sql(SqlTicket { query: query.sql.clone(), context });
-        let expires_ms = self.clock.unix_millis() + TICKET_TTL_MS;
-        let ticket = Ticket { work, token: query.token, expires_ms }.seal(key)?;
+        let ticket = self.ticket(query, context, key)?;
         let without = |_: &BTreeSet<NodeId>| {
             let silent = self.pulse.silent();
             others.iter().any(|other| !silent.contains(&other.id))
@@ -105,10 +105,25 @@ impl RemoteAnalytic {
         }
     }
 
+    fn ticket(
+        &self,
+        query: &AnalyticQuery,
+        context: QueryContext,
+        key: &[u8],
+    ) -> MppResult<Vec<u8>> {
+        let asked = Asked::Bound { bound: query.bound.clone() };
+        let work = Work::Sql(SqlTicket { query: asked, context });
+        let expires_ms = self.clock.unix_millis() + TICKET_TTL_MS;
+        Ticket { work, token: query.token, expires_ms }.seal(key)
+    }
+
     async fn client(&self, node: &str, user: &str) -> MppResult<FlightClient> {
         let key = self.placement.signing_key().await?;
         let token = voucher(user, &key, self.clock.unix_millis())?;
-        let mut client = FlightClient::new(self.channels.get(node)?);
+        let client = FlightServiceClient::new(self.channels.get(node)?);
+        // A schema comes in one piece, with the labels of its ENUMs.
+        let client = client.max_decoding_message_size(usize::MAX);
+        let mut client = FlightClient::new_from_inner(client);
         client
             .add_header("authorization", &format!("Bearer {token}"))
             .map_err(|error| MppError::new(MppCode::Invalid, error.to_string()))?;
@@ -231,20 +246,14 @@ impl Analytic for RemoteAnalytic {
     async fn explain(&self, query: AnalyticQuery, analyze: bool) -> Result<Vec<String>, SqlError> {
         let run = async {
             let key = self.placement.signing_key().await?;
-            let command = SqlCommand {
-                query: query.sql.clone(),
-                database: query.context.database.clone(),
-                snapshot: Some(query.token.sign(&key)),
-                context: Some(query.context.clone()),
-            };
-            let mut body = serde_json::to_value(&command)
-                .map_err(|error| MppError::new(MppCode::Invalid, error.to_string()))?;
-            body["analyze"] = analyze.into();
+            let ticket = self.ticket(&query, query.context.clone(), &key)?;
+            let ticket = BASE64_STANDARD.encode(ticket);
+            let body = serde_json::json!({ "ticket": ticket, "analyze": analyze });
             let mut failure = None;
             for node in self.nodes().await? {
                 let node = node.client_address;
                 let mut client = self.client(&node, &query.context.user).await?;
-                let action = Action::new("explain", body.to_string());
+                let action = Action::new("explain.ticket", body.to_string());
                 let answer = async {
                     let results = client.do_action(action).await.map_err(flight_error)?;
                     let all: Vec<_> = results.try_collect().await.map_err(flight_error)?;

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use binder::QueryContext;
+use binder::{BoundQuery, QueryContext};
 use serde::{Deserialize, Serialize};
 use types::token;
 use types::{LeaseId, SnapshotToken, Table};
@@ -15,10 +15,14 @@ use types::{LeaseId, SnapshotToken, Table};
 use crate::error::{MppCode, MppError, MppResult};
 use crate::request::Filter;
 
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
+/// The format before, in which a query is a text: what SQL nodes write that do not send bound queries yet.
+const FORMAT_OF_TEXTS: u8 = 2;
 const TAG: usize = 16;
 /// Longest ticket, in bytes: no message of a client may be longer.
 const LONGEST: usize = 16 << 20;
+/// Most bytes of a bound query, before it is compressed.
+const LARGEST_QUERY: usize = 256 << 20;
 
 /// Keys from the first to before the second.
 pub type KeyRange = (Vec<u8>, Vec<u8>);
@@ -66,12 +70,64 @@ mod packed {
     }
 }
 
+/// Queries in a compact form, in which each expression repeats its type, and an ENUM's its labels.
+mod compressed {
+    use std::sync::Arc;
+
+    use base64::prelude::{BASE64_STANDARD, Engine as _};
+    use binder::BoundQuery;
+    use lz4_flex::block::{compress_prepend_size, decompress_size_prepended};
+    use serde::de::Error as _;
+    use serde::ser::Error as _;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::LARGEST_QUERY;
+
+    pub(super) fn serialize<S: Serializer>(
+        query: &Arc<BoundQuery>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let bytes = postcard::to_allocvec(query).map_err(S::Error::custom)?;
+        if bytes.len() > LARGEST_QUERY {
+            return Err(S::Error::custom("the query is too large"));
+        }
+        BASE64_STANDARD.encode(compress_prepend_size(&bytes)).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Arc<BoundQuery>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = BASE64_STANDARD.decode(text).map_err(D::Error::custom)?;
+        let size = bytes.first_chunk().map_or(0, |size| u32::from_le_bytes(*size));
+        if usize::try_from(size).is_ok_and(|size| size > LARGEST_QUERY) {
+            return Err(D::Error::custom("the query is too large"));
+        }
+        let bytes = decompress_size_prepended(&bytes).map_err(D::Error::custom)?;
+        postcard::from_bytes(&bytes).map_err(D::Error::custom)
+    }
+}
+
+/// What a query asks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Asked {
+    /// As its client wrote it.
+    Text(String),
+    /// As whoever made the ticket bound it, to the versions of tables that its context names.
+    Bound {
+        /// The query.
+        #[serde(with = "compressed")]
+        bound: Arc<BoundQuery>,
+    },
+}
+
 /// A query at a snapshot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SqlTicket {
-    /// Text.
-    pub query: String,
-    /// What gives it meaning.
+    /// What it asks.
+    pub query: Asked,
+    /// What it was bound with: versions of tables, time zone, sql_mode; all that gives a text its meaning.
     pub context: QueryContext,
 }
 
@@ -153,7 +209,9 @@ impl Ticket {
             )
         };
         match body.split_first() {
-            Some((&FORMAT, rest)) => serde_json::from_slice(rest).map_err(|_| bad()),
+            Some((&(FORMAT | FORMAT_OF_TEXTS), rest)) => {
+                serde_json::from_slice(rest).map_err(|_| bad())
+            }
             _ => Err(bad()),
         }
     }

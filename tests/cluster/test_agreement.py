@@ -84,9 +84,13 @@ def test_bytes_spans_bits_and_json_are_the_same_from_rows_columns_and_flight(clu
     columns = ["id", *"qrsuvwxyz"]
     flown = sorted(FlightClient(cluster).scan("more.t", columns, token), key=lambda row: row[0])
     assert [tuple(map(as_pymysql, columns, row)) for row in flown] == rows
-    scan = {"database": "more", "table": "t", "columns": ["z"], "snapshot": token, "filter": None}
-    field = FlightClient(cluster).info({"scan": scan}).schema.field("z")
-    assert "arrow.json" in f"{field.type} {field.metadata}"
+    scan = {"database": "more", "table": "t", "columns": columns, "snapshot": token, "filter": None}
+    query = {"query": f"SELECT {', '.join(columns)} FROM more.t", "snapshot": token}
+    types = [kind for _, kind, *_ in cluster.sql("SHOW COLUMNS FROM more.t")]
+    for command in ({"scan": scan}, {"sql": query}):
+        schema = FlightClient(cluster).info(command).schema
+        assert "arrow.json" in f"{schema.field('z').type} {schema.field('z').metadata}"
+        assert [field.metadata[b"isobar.type"].decode() for field in schema] == types
 
 
 def as_pymysql(column: str, value: object) -> object:

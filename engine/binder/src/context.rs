@@ -1,6 +1,5 @@
 //! Bound queries as typed plans, and expressions ready to evaluate.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::common::DFSchema;
@@ -10,19 +9,25 @@ use datafusion::logical_expr::Expr as PlanExpr;
 use datafusion::physical_expr::PhysicalExpr;
 use functions::warnings::{self, ExprWarnings};
 use sqlparser::ast::Expr;
-use syntax::names::TableName;
 use values::error::SqlResult;
 
 use crate::bound::{self, BoundQuery};
 use crate::operators::operators;
-use crate::{PlannedSelect, QueryContext, ResolvedTable, columns, correlated, nullsafe, quotients};
+use crate::{
+    PlannedSelect, QueryContext, ResolvedTables, columns, correlated, nullsafe, quotients,
+};
 
-/// Plans a bound query.
+/// Plans a bound query over the tables that it names. What it was bound with must be what plans it: the same zone and
+/// sql_mode, the same versions of tables.
+///
+/// # Errors
+///
+/// What operands forbid; 1146 for a table that is not among these.
 pub fn plan(
     bound: &BoundQuery,
     context: &QueryContext,
     state: &SessionState,
-    resolved: &HashMap<TableName, ResolvedTable>,
+    resolved: &ResolvedTables,
 ) -> SqlResult<PlannedSelect> {
     let operators = operators(context.zone()?, &context.time_zone, context.zero_dates());
     let plan = bound::lower(bound, resolved, &operators, state)?;

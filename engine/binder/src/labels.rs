@@ -13,17 +13,15 @@ use functions::convert::{is_binary, is_string};
 use functions::labels::{AS_NUMBER, BITS, NUMBER, RANKED};
 use functions::{arithmetic, math};
 use types::ColumnType;
+use types::columns::MYSQL_TYPE;
 use values::error::{external, unsupported};
 
 use crate::udf::call;
 
-/// Names the type among a field's metadata.
-const TYPE: &str = "isobar.type";
-
 /// A field of a plan for a column of this type.
 pub(crate) fn marked(field: Field, ty: ColumnType) -> Field {
     match ty.labels() {
-        Some(_) => field.with_metadata([(TYPE.to_owned(), ty.to_string())].into()),
+        Some(_) => field.with_metadata([(MYSQL_TYPE.to_owned(), ty.to_string())].into()),
         None => field,
     }
 }
@@ -33,7 +31,7 @@ pub(crate) fn type_of_field(field: &Field) -> Option<ColumnType> {
     if *field.data_type() != DataType::Utf8 {
         return None;
     }
-    ColumnType::labelled(field.metadata().get(TYPE)?)
+    ColumnType::labelled(field.metadata().get(MYSQL_TYPE)?)
 }
 
 /// The ENUM or SET that an expression is a column of.

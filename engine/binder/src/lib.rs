@@ -1,4 +1,4 @@
-//! A SELECT's text into a logical plan with MySQL's meaning, and the privileges that it takes.
+//! A SELECT into a bound query, and a bound query into a logical plan with MySQL's meaning; the privileges that it takes.
 //!
 //! The same on every node that plans: nothing here knows where a table's rows are, reads a clock
 //! or talks to a session. What a query needs of its session comes in a [`QueryContext`].
@@ -58,11 +58,12 @@ use types::Table;
 use types::columns::arrow_type;
 use values::column::ResultColumn;
 use values::error::{SqlResult, unsupported};
+use values::mysql_type::MysqlType;
 
-pub use bound::BoundQuery;
+pub use bound::{BoundQuery, Scalar, plain_literal};
 pub use caseless::caseless;
 pub use columns::rename;
-pub use context::{compile, compile_with_warnings};
+pub use context::{compile, compile_with_warnings, plan};
 pub use query_context::QueryContext;
 pub use quotients::written;
 pub use result_type::result_type;
@@ -130,11 +131,6 @@ pub fn planning_constraints(table: &Table) -> Constraints {
 pub fn session_state_builder(config: SessionConfig) -> SessionStateBuilder {
     let mut config = config;
     let options = config.options_mut();
-    // A replica's text stays Utf8, and MySQL sorts NULL before everything.
-    options.sql_parser.map_string_types_to_utf8view = false;
-    options.sql_parser.default_null_ordering = "nulls_min".into();
-    options.sql_parser.parse_float_as_decimal = true;
-    options.sql_parser.enable_ident_normalization = false;
     // DataFusion's operators for IS TRUE and CASE may be NULL where its plans know better: that is no fault of a plan.
     options.execution.skip_physical_aggregate_schema_check = true;
     let mut builder = SessionStateBuilder::new()
@@ -146,57 +142,85 @@ pub fn session_state_builder(config: SessionConfig) -> SessionStateBuilder {
     builder
 }
 
-/// Plans the one SELECT of a text. Variables and parameters must have been written into it
-/// as literals.
-pub async fn plan_select(
-    sql: &str,
-    context: &QueryContext,
-    state: &SessionState,
-    tables: &dyn TableResolver,
-) -> SqlResult<PlannedSelect> {
+/// The tables of a query, by name.
+pub type ResolvedTables = HashMap<TableName, ResolvedTable>;
+
+/// The one SELECT of a text. Variables and parameters must have been written into it as literals.
+///
+/// # Errors
+///
+/// 1064 for a text that is none, 1235 for another statement.
+pub fn query_of(sql: &str) -> SqlResult<Query> {
     match syntax::parser::parse_sql(sql)? {
-        Statement::Query(query) => plan_query(*query, context, state, tables).await,
+        Statement::Query(query) => Ok(*query),
         other => Err(unsupported(format!("{} where a SELECT is due", first_word(&other)))),
     }
 }
 
-/// Plans a parsed SELECT.
-pub async fn plan_query(
-    query: Query,
-    context: &QueryContext,
-    state: &SessionState,
-    tables: &dyn TableResolver,
-) -> SqlResult<PlannedSelect> {
-    let resolved = resolve(&query, context, tables).await?;
-    let bound = bound::bind(&query, context, &resolved, tables.shows_hidden())?;
-    context::plan(&bound, context, state, &resolved)
-}
-
-/// Binds a parsed SELECT.
+/// Binds a parsed SELECT, and says what its tables are.
 ///
 /// # Errors
 ///
 /// MySQL's for a query that is wrong, 1146 for a table that there is not.
-pub async fn bind_query(
+pub async fn bind(
     query: &Query,
     context: &QueryContext,
     tables: &dyn TableResolver,
-) -> SqlResult<BoundQuery> {
-    let resolved = resolve(query, context, tables).await?;
-    bound::bind(query, context, &resolved, tables.shows_hidden())
+) -> SqlResult<(BoundQuery, ResolvedTables)> {
+    let resolved = resolve_all(tables_of(query, &context.database)?, tables).await?;
+    let bound = bound::bind(query, context, &resolved, &[], tables.shows_hidden())?;
+    Ok((bound, resolved))
 }
 
-async fn resolve(
+/// Binds a parsed SELECT with parameters (`?1` is the first) of these types over tables that are known. What it gives is
+/// a query once [`BoundQuery::with_values`] has put values in their places.
+///
+/// # Errors
+///
+/// As of [`bind`].
+pub fn bind_with_parameters(
     query: &Query,
     context: &QueryContext,
+    parameters: &[MysqlType],
+    tables: &ResolvedTables,
+) -> SqlResult<BoundQuery> {
+    bound::bind(query, context, tables, parameters, false)
+}
+
+/// The tables of a query that was bound elsewhere, or before. They must be of the versions that it was bound with.
+///
+/// # Errors
+///
+/// 1146 for a table that there is not.
+pub async fn resolve(bound: &BoundQuery, tables: &dyn TableResolver) -> SqlResult<ResolvedTables> {
+    resolve_all(bound.tables().into_iter().cloned(), tables).await
+}
+
+async fn resolve_all(
+    names: impl IntoIterator<Item = TableName>,
     tables: &dyn TableResolver,
-) -> SqlResult<HashMap<TableName, ResolvedTable>> {
+) -> SqlResult<ResolvedTables> {
     let mut resolved = HashMap::new();
-    for name in tables_of(query, &context.database)? {
+    for name in names {
         let table = tables.resolve(&name.database, &name.table).await?;
         resolved.insert(name, table);
     }
     Ok(resolved)
+}
+
+/// Binds and plans a parsed SELECT.
+///
+/// # Errors
+///
+/// As of [`bind`] and [`plan`].
+pub async fn plan_query(
+    query: &Query,
+    context: &QueryContext,
+    state: &SessionState,
+    tables: &dyn TableResolver,
+) -> SqlResult<PlannedSelect> {
+    let (bound, resolved) = bind(query, context, tables).await?;
+    plan(&bound, context, state, &resolved)
 }
 
 fn first_word(statement: &Statement) -> String {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use values::temporal::Zone;
 
-/// Types binary operators as MySQL means them.
+/// Types comparisons as MySQL means them.
 #[derive(Debug)]
 pub struct MysqlOperators {
     /// Session time zone.

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use functions::regexp::matches;
 use placement::api::{Catalog, Grants, Level, StoredView, User};
-use sqlparser::ast::{ObjectName, Query, Statement, Visit, Visitor};
+use sqlparser::ast::{ObjectName, Query, Statement, Visitor};
 use syntax::names::{TableName, parts, table_name};
 use syntax::parser::parse_sql;
-use syntax::walk::walk;
+use syntax::walk::{Part, walk};
 use types::Privileges;
 use values::error::{
     SqlError, SqlResult, access_denied, command_denied, database_denied, invalid_view, no_definer,
@@ -295,7 +295,7 @@ fn certain(pattern: &str) -> usize {
 
 /// Every table that a part of a statement reads. Unlike the planner's list it minds where the name
 /// of a WITH ends, so it never has less.
-pub fn reads(part: &impl Visit, database: &str) -> SqlResult<Vec<TableName>> {
+pub fn reads(part: &impl Part, database: &str) -> SqlResult<Vec<TableName>> {
     struct Reads<'a> {
         database: &'a str,
         ctes: Vec<String>,

@@ -1,4 +1,4 @@
-//! What gives a query its meaning besides its text and its snapshot.
+//! What gives a query its meaning besides its text and its snapshot; of a bound query, what it was bound with.
 //!
 //! It travels from SQL nodes to columnar nodes, within tickets and as JSON, and foreign Flight clients write it
 //! themselves: the order of its fields and their names are a format. It must not hold a session.

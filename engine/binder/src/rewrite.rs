@@ -15,7 +15,7 @@ use syntax::introducer::introduced;
 use syntax::names::TableName;
 use syntax::tree::{call, null, plain, string, value};
 use syntax::walk::walk_mut;
-use values::error::{SqlError, SqlResult, illegal_double, syntax, unsupported};
+use values::error::{SqlError, SqlResult, illegal_double, unsupported};
 
 use crate::forms::{BOTH, EITHER, not, number_of_hex, op};
 use crate::{QueryContext, ResolvedTable, calls, tuples};
@@ -170,9 +170,6 @@ fn literal(literal: ValueWithSpan) -> SqlResult<Expr> {
             let hex =
                 values::bytes::bytes_of_bits(&bits)?.iter().map(|b| format!("{b:02X}")).collect();
             value(Value::HexStringLiteral(hex))
-        }
-        Value::Placeholder(_) => {
-            return Err(syntax("a placeholder stands where no prepared statement is executed"));
         }
         other => value(other),
     })

@@ -9,7 +9,6 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, Result};
 use datafusion::logical_expr::expr::{InList, InSubquery, Like, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr,
@@ -21,8 +20,6 @@ use sqlparser::ast::BinaryOperator;
 use values::error::{external, unsupported};
 use values::temporal::Zone;
 
-use crate::forms::{BOTH, EITHER};
-use crate::lazy::{behind, together};
 use crate::literal;
 use crate::operators::MysqlOperators;
 use crate::quotients::{self, Sums};
@@ -49,61 +46,22 @@ pub(crate) fn arithmetic(operator: &BinaryOperator) -> Option<&'static str> {
     })
 }
 
-impl ExprPlanner for MysqlOperators {
-    fn plan_binary_op(
-        &self,
-        raw: RawBinaryExpr,
-        schema: &DFSchema,
-    ) -> Result<PlannerResult<RawBinaryExpr>> {
-        let RawBinaryExpr { op, left, right } = raw;
-        let Some(function) = arithmetic(&op) else {
-            return self.truth_op(RawBinaryExpr { op, left, right }, schema);
-        };
-        let (left, right) = (literal::number(left), literal::number(right));
-        Ok(PlannerResult::Planned(call(function, vec![left, right])?))
-    }
-}
-
 impl MysqlOperators {
-    fn truth_op(
+    /// A comparison, at the type at which MySQL compares the two.
+    pub fn compare(
         &self,
-        raw: RawBinaryExpr,
+        operator: Operator,
+        (mut left, mut right): (Expr, Expr),
         schema: &DFSchema,
-    ) -> Result<PlannerResult<RawBinaryExpr>> {
-        let RawBinaryExpr { op, left, right } = raw;
-        let operator = match &op {
-            BinaryOperator::And => Operator::And,
-            BinaryOperator::Or => Operator::Or,
-            BinaryOperator::Xor => Operator::NotEq,
-            BinaryOperator::Eq => Operator::Eq,
-            BinaryOperator::NotEq => Operator::NotEq,
-            BinaryOperator::Lt => Operator::Lt,
-            BinaryOperator::LtEq => Operator::LtEq,
-            BinaryOperator::Gt => Operator::Gt,
-            BinaryOperator::GtEq => Operator::GtEq,
-            BinaryOperator::Spaceship => Operator::IsNotDistinctFrom,
-            BinaryOperator::Custom(name) if name == BOTH => {
-                return Ok(PlannerResult::Planned(together(left, Operator::And, right)?));
-            }
-            BinaryOperator::Custom(name) if name == EITHER => {
-                return Ok(PlannerResult::Planned(together(left, Operator::Or, right)?));
-            }
-            _ => return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right })),
-        };
-        let (left, right) = match &op {
-            BinaryOperator::And | BinaryOperator::Or | BinaryOperator::Xor => {
-                let (left, right) = (truth(left, schema)?, truth(right, schema)?);
-                let right = behind(&left, operator, right)?;
-                (left, right)
-            }
-            BinaryOperator::Eq | BinaryOperator::NotEq | BinaryOperator::Spaceship => {
-                let right = crate::labels::label(right, &left, schema);
-                let left = crate::labels::label(left, &right, schema);
-                self.align(left, right, schema)?
-            }
-            _ => self.align(left, right, schema)?,
-        };
-        Ok(PlannerResult::Planned(binary_expr(left, operator, right)))
+    ) -> Result<Expr> {
+        let is_equality =
+            matches!(operator, Operator::Eq | Operator::NotEq | Operator::IsNotDistinctFrom);
+        if is_equality {
+            right = crate::labels::label(right, &left, schema);
+            left = crate::labels::label(left, &right, schema);
+        }
+        let (left, right) = self.align(left, right, schema)?;
+        Ok(binary_expr(left, operator, right))
     }
 
     /// Two operands at the type at which MySQL compares them.
@@ -481,7 +439,8 @@ fn chooses(item: &Expr) -> Result<bool> {
     item.exists(|part| Ok(matches!(part, Expr::Case(_))))
 }
 
-fn truth(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+/// A value as a truth value.
+pub(crate) fn truth(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     match expr.get_type(schema)? {
         DataType::Boolean => Ok(expr),
         _ => call("mysql_truth", vec![expr]),

@@ -4,9 +4,11 @@
 //! Sessions know no more of columns than this trait; without an implementation every query reads
 //! rows.
 
+use std::sync::Arc;
+
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use binder::QueryContext;
+use binder::{BoundQuery, QueryContext};
 use types::{SnapshotToken, TableId};
 use values::error::SqlError;
 
@@ -15,8 +17,8 @@ use crate::BatchStream;
 /// A query with the whole context that gives it meaning.
 #[derive(Clone, Debug)]
 pub struct AnalyticQuery {
-    /// The statement's text, parameters inlined as literals.
-    pub sql: String,
+    /// What it asks, bound to the tables of `context`.
+    pub bound: Arc<BoundQuery>,
     /// What to read.
     pub token: SnapshotToken,
     /// What gives it meaning.

@@ -6,14 +6,10 @@
 pub mod channel;
 pub mod client;
 pub mod convert;
+mod proto;
 pub mod pulse;
 pub mod server;
 pub mod transport;
-
-#[allow(missing_docs)] // generated from proto/node.proto, which is documented
-pub(crate) mod proto {
-    tonic::include_proto!("isobar.node.v1");
-}
 
 pub use channel::{AddressBook, Channels};
 pub use client::RpcClient;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use binder::privileges::Rights;
 use binder::{session_state_builder, short};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
@@ -9,46 +10,15 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionConfig;
 use env::Clock;
 use execution::analytic::Analytic;
+use execution::bound_queries::BoundQueries;
+use execution::host::Host;
+use information_schema::Source;
+use placement::api::Catalog;
+use storage::Storage;
 use types::NodeId;
-
-use crate::storage::Storage;
 
 /// Bytes that all queries of a process may hold for sorts, joins and groups.
 const QUERY_MEMORY: usize = 1 << 30;
-
-/// One connection, for the process list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Process {
-    /// Connection number.
-    pub id: u64,
-    /// User.
-    pub user: String,
-    /// Address of the client.
-    pub host: String,
-    /// Current database.
-    pub database: Option<String>,
-    /// `Query`, `Sleep` ….
-    pub command: String,
-    /// For how many seconds.
-    pub seconds: u64,
-    /// The statement that runs.
-    pub statement: Option<String>,
-}
-
-/// The server around the sessions.
-pub trait Host: Send + Sync + 'static {
-    /// Open connections.
-    fn processes(&self) -> Vec<Process>;
-
-    /// Ends a statement or a connection; false if there is none of that number.
-    fn kill(&self, connection: u64, query_only: bool) -> bool;
-
-    /// A password as the server checks it.
-    fn store_password(&self, password: &str) -> Vec<u8>;
-
-    /// Seconds since the start, and statements since then.
-    fn uptime_and_statements(&self) -> (u64, u64);
-}
 
 /// What sessions share. Cheap to clone.
 #[derive(Clone)]
@@ -60,6 +30,8 @@ pub struct Engine {
     pub(crate) state: Arc<SessionState>,
     /// Plans short reads; see [`short`].
     pub(crate) short: Arc<SessionState>,
+    /// What queries are bound to.
+    pub(crate) bound_queries: Arc<BoundQueries>,
     /// Number of this node, to distinguish its connections from those of others.
     pub(crate) node: NodeId,
 }
@@ -69,7 +41,8 @@ impl Engine {
     pub fn new(storage: Arc<dyn Storage>, clock: Arc<dyn Clock>) -> Self {
         let state = state(QUERY_MEMORY);
         let short = Arc::new(short::short_state(&state));
-        Engine { storage, analytic: None, host: None, clock, state, short, node: 0 }
+        let bound_queries = Arc::default();
+        Engine { storage, analytic: None, host: None, clock, state, short, bound_queries, node: 0 }
     }
 
     /// With another bound on the bytes that all its queries may hold.
@@ -95,6 +68,12 @@ impl Engine {
     pub fn with_host(mut self, host: Arc<dyn Host>) -> Self {
         self.host = Some(host);
         self
+    }
+
+    /// Where listings of the catalog come from, for who may see this of it.
+    pub fn source<'a>(&'a self, catalog: &'a Arc<Catalog>, rights: &'a Rights) -> Source<'a> {
+        let (storage, clock) = (&*self.storage, &*self.clock);
+        Source { storage, clock, host: self.host.as_deref(), catalog, rights }
     }
 
     /// The store.

@@ -7,12 +7,12 @@
 use std::fmt::Display;
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{Value, ValueWithSpan, Visit, VisitMut, Visitor, VisitorMut};
+use sqlparser::ast::{Value, ValueWithSpan, Visitor, VisitorMut};
 
-use crate::walk::{finds, walk_mut};
+use crate::walk::{Part, finds, walk_mut};
 
 /// The text of a query or an expression.
-pub fn canonical<T: Clone + Display + Visit + VisitMut>(tree: &T) -> String {
+pub fn canonical<T: Clone + Display + Part>(tree: &T) -> String {
     if !finds(tree, &mut Escaped) {
         return tree.to_string();
     }

@@ -351,11 +351,7 @@ fn statement(parser: &mut Parser) -> SqlResult<Stmt> {
             parser.next_token();
             Ok(Stmt::Use(name(parser)?))
         }
-        ("DO", _) => {
-            parser.next_token();
-            let exprs = parser.parse_comma_separated(Parser::parse_expr);
-            Ok(Stmt::Do(exprs.map_err(|error| refused(&error))?))
-        }
+        ("DO", _) => compute(parser),
         ("FLUSH", _) => admin::flush(parser),
         ("GRANT" | "REVOKE", _) => grants::grant(parser),
         // No table is ever locked as a whole.
@@ -389,6 +385,13 @@ fn statement(parser: &mut Parser) -> SqlResult<Stmt> {
             None => standard(parser),
         },
     }
+}
+
+/// DO expression, …
+fn compute(parser: &mut Parser) -> SqlResult<Stmt> {
+    parser.next_token();
+    let exprs = parser.parse_comma_separated(Parser::parse_expr);
+    Ok(Stmt::Do(exprs.map_err(|error| refused(&error))?))
 }
 
 /// What a CREATE, ALTER or DROP is about, if it is a kind of object that we do not have. It is found

@@ -1,18 +1,78 @@
 //! Walks over statements: for those who look for something in one, and those who change it.
 //!
-//! sqlparser writes the traversal of its whole syntax tree anew for every type of visitor, and some thirty types were
-//! half of what this crate took to compile. Here visitors go behind one pointer, so that there are two traversals.
+//! sqlparser writes the traversal of its whole syntax tree anew for every type of visitor, in every crate that has one:
+//! that was half of what such crates took to compile. Here visitors go behind one pointer, and what is walked over behind
+//! a trait of this crate, so that there are two traversals, compiled here.
 //! Nothing else may call `Visit::visit`, nor sqlparser's `visit_expressions` and its kin.
 
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, ObjectName, Query, Select, Statement, TableFactor, ValueWithSpan, Visit, VisitMut,
-    Visitor, VisitorMut,
+    Assignment, CreateTable, Delete, Expr, GroupByExpr, Insert, LimitClause, ObjectName,
+    OrderByExpr, Query, Select, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins,
+    Update, UpdateTableFromKind, ValueWithSpan, Visit, VisitMut, Visitor, VisitorMut,
 };
 
+/// A part of a statement that can be walked over.
+pub trait Part {
+    /// Shows every node to the visitor, until it breaks off.
+    fn show(&self, visitor: &mut dyn Visitor<Break = ()>) -> ControlFlow<()>;
+
+    /// Lets the visitor change every node, until it breaks off.
+    fn change(&mut self, visitor: &mut dyn VisitorMut<Break = ()>) -> ControlFlow<()>;
+}
+
+impl<P: Part> Part for Vec<P> {
+    fn show(&self, visitor: &mut dyn Visitor<Break = ()>) -> ControlFlow<()> {
+        self.iter().try_for_each(|part| part.show(visitor))
+    }
+
+    fn change(&mut self, visitor: &mut dyn VisitorMut<Break = ()>) -> ControlFlow<()> {
+        self.iter_mut().try_for_each(|part| part.change(visitor))
+    }
+}
+
+impl<P: Part> Part for Box<P> {
+    fn show(&self, visitor: &mut dyn Visitor<Break = ()>) -> ControlFlow<()> {
+        (**self).show(visitor)
+    }
+
+    fn change(&mut self, visitor: &mut dyn VisitorMut<Break = ()>) -> ControlFlow<()> {
+        (**self).change(visitor)
+    }
+}
+
+impl<P: Part> Part for Option<P> {
+    fn show(&self, visitor: &mut dyn Visitor<Break = ()>) -> ControlFlow<()> {
+        self.iter().try_for_each(|part| part.show(visitor))
+    }
+
+    fn change(&mut self, visitor: &mut dyn VisitorMut<Break = ()>) -> ControlFlow<()> {
+        self.iter_mut().try_for_each(|part| part.change(visitor))
+    }
+}
+
+macro_rules! parts {
+    ($($part:ty)*) => {$(
+        impl Part for $part {
+            fn show(&self, visitor: &mut dyn Visitor<Break = ()>) -> ControlFlow<()> {
+                Visit::visit(self, &mut Erased(visitor))
+            }
+
+            fn change(&mut self, visitor: &mut dyn VisitorMut<Break = ()>) -> ControlFlow<()> {
+                VisitMut::visit(self, &mut ErasedMut(visitor))
+            }
+        }
+    )*};
+}
+
+parts! {
+    Statement Query SetExpr Select Insert Update Delete CreateTable
+    Expr SelectItem OrderByExpr GroupByExpr LimitClause Assignment TableWithJoins UpdateTableFromKind
+}
+
 macro_rules! walker {
-    ($(#[$doc:meta])* $walk:ident($part:ty, $visitor:ident), $erased:ident, $capture:ident, $($hook:ident($node:ty),)*) => {
+    ($(#[$doc:meta])* $walk:ident($part:ty, $visitor:ident) by $show:ident, $erased:ident, $capture:ident, $($hook:ident($node:ty),)*) => {
         struct $erased<'a>(&'a mut dyn $visitor<Break = ()>);
 
         impl $visitor for $erased<'_> {
@@ -43,7 +103,7 @@ macro_rules! walker {
         /// What the visitor broke off with.
         pub fn $walk<B>(part: $part, visitor: &mut dyn $visitor<Break = B>) -> Result<(), B> {
             let mut capture = $capture { visitor, broke: None };
-            _ = part.visit(&mut $erased(&mut capture));
+            _ = part.$show(&mut capture);
             capture.broke.map_or(Ok(()), Err)
         }
     };
@@ -51,7 +111,7 @@ macro_rules! walker {
 
 walker! {
     /// Shows every node of a part of a statement to the visitor, until it breaks off.
-    walk(&impl Visit, Visitor), Erased, Capture,
+    walk(&dyn Part, Visitor) by show, Erased, Capture,
     pre_visit_query(&Query),
     post_visit_query(&Query),
     pre_visit_select(&Select),
@@ -70,7 +130,7 @@ walker! {
 
 walker! {
     /// Lets the visitor change every node of a part of a statement, until it breaks off.
-    walk_mut(&mut impl VisitMut, VisitorMut), ErasedMut, CaptureMut,
+    walk_mut(&mut dyn Part, VisitorMut) by change, ErasedMut, CaptureMut,
     pre_visit_query(&mut Query),
     post_visit_query(&mut Query),
     pre_visit_select(&mut Select),
@@ -88,13 +148,13 @@ walker! {
 }
 
 /// Whether the visitor breaks off, by which it says that it has found what it looks for.
-pub fn finds(part: &impl Visit, visitor: &mut dyn Visitor<Break = ()>) -> bool {
+pub fn finds(part: &dyn Part, visitor: &mut dyn Visitor<Break = ()>) -> bool {
     walk(part, visitor).is_err()
 }
 
 /// Lets a function change every expression of a part of a statement, inner ones first, until it fails.
 pub fn each_expr<E>(
-    part: &mut impl VisitMut,
+    part: &mut dyn Part,
     change: &mut dyn FnMut(&mut Expr) -> Result<(), E>,
 ) -> Result<(), E> {
     struct Each<'a, E>(&'a mut dyn FnMut(&mut Expr) -> Result<(), E>);

@@ -60,15 +60,21 @@ pub fn arrow_field(column: &Column) -> Field {
     Field::new(&column.name, arrow_type(column.ty), column.nullable)
 }
 
-/// The field of a column as clients see it: one of JSON says so, by the name that
-/// Arrow has for it.
+/// Key of a field's metadata that names its MySQL type, as SHOW COLUMNS prints it. It is no extension type of Arrow's:
+/// libraries such as Polars refuse to compute with columns of an extension that they do not know.
+pub const MYSQL_TYPE: &str = "isobar.type";
+
+/// The field of a column as clients see it, with its MySQL type; one of JSON says so by the name that Arrow has for it,
+/// too.
 pub fn client_field(name: &str, ty: Option<ColumnType>, nullable: bool) -> Field {
     let field = Field::new(name, ty.map_or(DataType::Null, arrow_type), nullable);
-    if ty != Some(ColumnType::Json) {
-        return field;
+    let Some(ty) = ty else { return field };
+    let mut says = vec![(MYSQL_TYPE, ty.to_string())];
+    if ty == ColumnType::Json {
+        says.push(("ARROW:extension:name", "arrow.json".to_owned()));
+        says.push(("ARROW:extension:metadata", String::new()));
     }
-    let says = [("ARROW:extension:name", "arrow.json"), ("ARROW:extension:metadata", "")];
-    field.with_metadata(says.map(|(key, value)| (key.to_owned(), value.to_owned())).into())
+    field.with_metadata(says.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
 /// The Arrow schema of a table: all columns, in declared order.

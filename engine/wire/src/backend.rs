@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use sql::result::Reply;
+use execution::reply::Reply;
 use sql::variables::Changes;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;

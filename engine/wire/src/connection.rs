@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use arrow::array::timezone::Tz;
 use bytes::Bytes;
+use execution::reply::{Done, Reply};
 use mysql_common::constants::CapabilityFlags;
-use sql::result::{Done, Reply};
 use tokio_util::sync::CancellationToken;
 use values::error::{self, SqlError};
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use sql::result::Reply;
+use execution::reply::Reply;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use values::error::{self, SqlError};

@@ -134,7 +134,7 @@ pub async fn run(args: Args) -> Result<()> {
             "{} and {}: {}",
             describe(&inputs, one.origin),
             describe(&inputs, other.origin),
-            sql::rows::duplicate(&table, &one.key).message
+            storage::rows::duplicate(&table, &one.key).message
         ),
     };
     let (read, rows) = (began.elapsed(), sorted.rows);

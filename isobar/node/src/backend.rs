@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use execution::host::{Host, Process};
 use execution::panics::guarded;
+use execution::reply::Reply;
 use placement::client::PlacementClient;
-use sql::engine::{Engine, Host, Process};
-use sql::result::Reply;
+use sql::engine::Engine;
 use sql::session::SessionInfo;
 use sql::variables::Changes;
 use tokio_util::sync::CancellationToken;

@@ -55,14 +55,9 @@ pub(crate) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
         tokio::spawn(rpc::serve(rpc_listener, port, worker, stop.clone().cancelled_owned()));
     let check = users::password_check(common.placement.clone());
     let server = mpp::flight::service(engine, check, flight);
-    // As for the internal port: the builder's setting does not reach sockets it did not bind.
     let incoming = TcpIncoming::from(flight_listener).with_nodelay(Some(true));
-    let server = tonic::transport::Server::builder()
-        .http2_keepalive_interval(Some(Duration::from_secs(10)))
-        .initial_stream_window_size(4 << 20)
-        .initial_connection_window_size(8 << 20)
-        .add_service(server)
-        .serve_with_incoming_shutdown(incoming, stop.clone().cancelled_owned());
+    let stopped = stop.clone().cancelled_owned();
+    let server = builder().add_service(server).serve_with_incoming_shutdown(incoming, stopped);
     let server = tokio::spawn(server);
     let upkeep = std::thread::Builder::new().name("columnar".to_owned()).spawn({
         let (columns, stop) = (columns.clone(), stop.clone());
@@ -98,6 +93,15 @@ pub(crate) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     });
     crate::end("raft store", ended).await;
     Ok(())
+}
+
+/// How the Flight server serves. As for the internal port: its setting of no delay does not reach sockets that it did not
+/// bind.
+fn builder() -> tonic::transport::Server {
+    tonic::transport::Server::builder()
+        .http2_keepalive_interval(Some(Duration::from_secs(10)))
+        .initial_stream_window_size(4 << 20)
+        .initial_connection_window_size(8 << 20)
 }
 
 fn query_engine(

@@ -8,7 +8,7 @@ use mpp::remote::RemoteAnalytic;
 use placement::api::{Node, NodeReport, NodeRole};
 use sql::engine::Engine;
 use sql::session::AbandonedChanges;
-use sql::storage::cluster::ClusterStorage;
+use storage::cluster::ClusterStorage;
 use tokio_util::sync::CancellationToken;
 use txn::TxnClient;
 use wire::tls::{CertificatePaths, server_config};

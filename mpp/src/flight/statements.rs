@@ -66,8 +66,8 @@ impl FlightServer {
         let ts = self.engine.timestamp().await?;
         let mut context = QueryContext { user: caller.user.clone(), ..Default::default() };
         self.engine.check_query(&text, &context.database, caller).await?;
-        let dataset_schema = match self.engine.describe(&text, &mut context, ts).await {
-            Ok(columns) => message(&answer_schema(&columns))?,
+        let dataset_schema = match self.engine.bind(&text, &mut context, ts).await {
+            Ok((_, columns)) => message(&answer_schema(&columns))?,
             // NULL may not stand for every parameter: the columns are known once they are bound.
             Err(error) if count > 0 && error.code == MppCode::Invalid => Bytes::new(),
             Err(error) => return Err(error),

@@ -7,6 +7,7 @@ use arrow_flight::FlightClient;
 use binder::QueryContext;
 use futures::TryStreamExt;
 use mpp::error::MppCode;
+use mpp::ticket::Asked;
 use placement::api::NodeReport;
 use serde_json::json;
 use types::{SnapshotToken, Timestamp};
@@ -93,7 +94,7 @@ async fn a_snapshot_below_the_safe_point_is_refused() {
     let context = QueryContext { database: "d".into(), ..QueryContext::default() };
     let read = async |ts| {
         let token = SnapshotToken { ts: Timestamp(ts), lease: 0 };
-        let answer = node.engine.query(COUNT, &context, token).await?;
+        let answer = node.engine.query(&Asked::Text(COUNT.into()), &context, token).await?;
         answer.batches.try_collect::<Vec<_>>().await
     };
     assert_eq!(shown(&read(1_000).await.unwrap()), ["600|0|599"]);

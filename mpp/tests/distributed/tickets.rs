@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use arrow_flight::flight_service_client::FlightServiceClient;
+use arrow_flight::sql::{ProstMessageExt as _, TicketStatementQuery};
 use arrow_flight::{Action, Ticket as FlightTicket};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use env::{Clock, RealClock};
 use futures::TryStreamExt;
 use mpp::auth::{BEARER_TTL_MS, bearer};
 use mpp::ticket::Ticket;
+use prost::Message as _;
 use serde_json::{Value, json};
 use tonic::{Code, Request};
 
@@ -103,6 +106,30 @@ async fn a_ticket_of_another_version_is_refused_by_name() {
     assert!(message.starts_with("ISOBAR-INVALID: this ticket is of the format"), "{message}");
     let long = FlightTicket::new(vec![2; (16 << 20) + 1]);
     assert!(get(&mut client, long).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_plan_of_a_query_is_explained_by_its_ticket() {
+    let cluster = cluster().await;
+    let explained = async |ticket: &[u8]| {
+        let body = json!({ "ticket": BASE64_STANDARD.encode(ticket) }).to_string();
+        let mut client = cluster.client(12).await;
+        let lines = client.do_action(Action::new("explain.ticket", body)).await?;
+        let lines: Vec<_> = lines.try_collect().await?;
+        Ok(serde_json::from_slice::<Vec<String>>(&lines.concat()).unwrap().join("\n"))
+    };
+    let command = json!({ "sql": { "query": "SELECT SUM(cid) FROM customers", "database": "d" } });
+    let found = info(&mut cluster.client(11).await, command).await.unwrap();
+    let mut of_query = found.endpoint[0].ticket.clone().unwrap().ticket.to_vec();
+    let plan = explained(&of_query).await.unwrap();
+    assert!(plan.contains("ColumnarScan"), "{plan}");
+    let wrapped = TicketStatementQuery { statement_handle: of_query.clone().into() };
+    assert_eq!(explained(&wrapped.as_any().encode_to_vec()).await.unwrap(), plan);
+    of_query[9] ^= 1;
+    assert_eq!(refusal(explained(&of_query).await).0, Code::PermissionDenied);
+    let (of_scan, _) = ticket(&cluster).await;
+    let (code, message) = refusal(explained(&of_scan.ticket).await);
+    assert!(code == Code::InvalidArgument && message.contains("a scan's"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -136,8 +136,8 @@ impl<'a> Dependencies<'a> {
         for (left, right) in equations(condition).into_iter().flatten() {
             match (&left.node, &right.node) {
                 (Node::Column(one), Node::Column(other)) => self.same(*one, *other),
-                (Node::Column(column), Node::Literal(_) | Node::Outer(_))
-                | (Node::Literal(_) | Node::Outer(_), Node::Column(column))
+                (Node::Column(column), Node::Literal(_) | Node::Parameter(_) | Node::Outer(_))
+                | (Node::Literal(_) | Node::Parameter(_) | Node::Outer(_), Node::Column(column))
                     if !padded =>
                 {
                     self.rules.push((Vec::new(), *column));

@@ -201,6 +201,7 @@ impl Display for Scalar {
             }
             Node::Literal(Value::String(text)) => write!(f, "'{}'", text.replace('\'', "''")),
             Node::Literal(value) => write!(f, "{value}"),
+            Node::Parameter(place) => write!(f, "?{}", place + 1),
             Node::Call { function, args } => {
                 write!(f, "{function}(")?;
                 write_list(args, f, |arg, f| write!(f, "{arg}"))?;

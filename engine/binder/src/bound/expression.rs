@@ -40,6 +40,7 @@ pub fn expression(
     let binder = Binder {
         context,
         tables: tables_known,
+        parameters: &[],
         hidden: false,
         columns: &count,
         scope,

@@ -18,12 +18,11 @@ use datafusion::logical_expr::expr::{
     WindowFunction,
 };
 use datafusion::logical_expr::logical_plan::{Aggregate, Subquery};
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
-    Case, Expr, LogicalPlan, LogicalPlanBuilder, WindowFrame, WindowFrameBound, WindowFrameUnits,
+    Case, Expr, LogicalPlan, LogicalPlanBuilder, Operator, WindowFrame, WindowFrameBound,
+    WindowFrameUnits, binary_expr,
 };
 use functions::random::{self, SEEDED};
-use sqlparser::ast::BinaryOperator;
 use syntax::names::TableName;
 use values::error::{SqlResult, no_table, unknown};
 
@@ -34,8 +33,9 @@ use super::tree::{
     Node, Relation, Scalar, Scan, SetOperation, SortKey, WindowCall,
 };
 use super::{groups, literal, windows};
-use crate::forms::{BOTH, EITHER};
+use crate::lazy::{behind, together};
 use crate::operators::MysqlOperators;
+use crate::typing::truth;
 use crate::{ResolvedTable, caseless};
 
 /// Most rows that plans count to: their limits travel with 32 bits, and a limit is added to its offset first.
@@ -480,22 +480,17 @@ impl Lowering<'_> {
                 Expr::InSubquery(InSubquery { expr, subquery, negated: *negated })
             }
             Node::Literal(value) => literal::expr(value),
+            Node::Parameter(_) => return Err(unknown("a parameter has no value")),
             Node::Call { function, args } => {
                 let args = args.iter().map(|arg| self.scalar(arg, schema));
                 self.call(function, args.collect::<SqlResult<_>>()?)?
             }
             Node::Compare { comparison, left, right } => {
-                self.operator(operator_of(*comparison), (left, right), schema)?
+                let sides = (self.scalar(left, schema)?, self.scalar(right, schema)?);
+                self.operators.compare(operator_of(*comparison), sides, schema)?
             }
             Node::Logic { connective, left, right } => {
-                let operator = match connective {
-                    Connective::And => BinaryOperator::And,
-                    Connective::Or => BinaryOperator::Or,
-                    Connective::Xor => BinaryOperator::Xor,
-                    Connective::Both => BinaryOperator::Custom(BOTH.to_owned()),
-                    Connective::Either => BinaryOperator::Custom(EITHER.to_owned()),
-                };
-                self.operator(operator, (left, right), schema)?
+                self.connected(*connective, (left, right), schema)?
             }
             Node::Not(value) => Expr::Not(self.boxed(value, schema)?),
             Node::Convert(value) => {
@@ -553,18 +548,24 @@ impl Lowering<'_> {
         Ok(Expr::Case(Case::new(None, branches, otherwise)))
     }
 
-    /// An operator of truth values, or one that gives such.
-    fn operator(
+    /// Two truth values as one.
+    fn connected(
         &self,
-        op: BinaryOperator,
+        connective: Connective,
         (left, right): (&Scalar, &Scalar),
         schema: &DFSchema,
     ) -> SqlResult<Expr> {
         let (left, right) = (self.scalar(left, schema)?, self.scalar(right, schema)?);
-        match self.operators.plan_binary_op(RawBinaryExpr { op, left, right }, schema)? {
-            PlannerResult::Planned(expr) => Ok(expr),
-            PlannerResult::Original(raw) => Err(unknown(format!("operator {} is none", raw.op))),
-        }
+        let operator = match connective {
+            Connective::And => Operator::And,
+            Connective::Or => Operator::Or,
+            Connective::Xor => Operator::NotEq,
+            Connective::Both => return Ok(together(left, Operator::And, right)?),
+            Connective::Either => return Ok(together(left, Operator::Or, right)?),
+        };
+        let (left, right) = (truth(left, schema)?, truth(right, schema)?);
+        let right = behind(&left, operator, right)?;
+        Ok(binary_expr(left, operator, right))
     }
 }
 
@@ -625,14 +626,14 @@ fn frame_of(frame: &Frame) -> SqlResult<WindowFrame> {
     Ok(WindowFrame::new_bounds(units, bound(&frame.start)?, bound(&frame.end)?))
 }
 
-fn operator_of(comparison: Comparison) -> BinaryOperator {
+fn operator_of(comparison: Comparison) -> Operator {
     match comparison {
-        Comparison::Equal => BinaryOperator::Eq,
-        Comparison::NotEqual => BinaryOperator::NotEq,
-        Comparison::Less => BinaryOperator::Lt,
-        Comparison::LessOrEqual => BinaryOperator::LtEq,
-        Comparison::Greater => BinaryOperator::Gt,
-        Comparison::GreaterOrEqual => BinaryOperator::GtEq,
-        Comparison::NullSafeEqual => BinaryOperator::Spaceship,
+        Comparison::Equal => Operator::Eq,
+        Comparison::NotEqual => Operator::NotEq,
+        Comparison::Less => Operator::Lt,
+        Comparison::LessOrEqual => Operator::LtEq,
+        Comparison::Greater => Operator::Gt,
+        Comparison::GreaterOrEqual => Operator::GtEq,
+        Comparison::NullSafeEqual => Operator::IsNotDistinctFrom,
     }
 }

@@ -27,4 +27,5 @@ mod windows;
 pub use expression::expression;
 pub use lower::lower;
 pub use query::bind;
-pub use tree::{BoundQuery, OutputColumn};
+pub use scalars::plain_literal;
+pub use tree::{BoundQuery, OutputColumn, Scalar};

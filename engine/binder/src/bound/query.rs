@@ -11,6 +11,7 @@ use sqlparser::ast::{
 use syntax::names::TableName;
 use types::Value;
 use values::error::{SqlResult, syntax, too_many_tables, unsupported, wrong_placement};
+use values::mysql_type::MysqlType;
 
 use super::dependencies::Dependencies;
 use super::groups::{Groups, Over, Part};
@@ -24,7 +25,7 @@ use super::windows::{Windows, Written, written_out};
 use crate::rewrite;
 use crate::{QueryContext, ResolvedTable, scopes, windows};
 
-/// Binds a query over tables that are known. With `hidden`, names may mean hidden columns.
+/// Binds a query over tables that are known, with parameters of these types. With `hidden`, names may mean hidden columns.
 ///
 /// # Errors
 ///
@@ -33,11 +34,13 @@ pub fn bind(
     query: &Query,
     context: &QueryContext,
     tables: &HashMap<TableName, ResolvedTable>,
+    parameters: &[MysqlType],
     hidden: bool,
 ) -> SqlResult<BoundQuery> {
     let (scope, named, outer) = (Scope::default(), Vec::new(), Vec::new());
     let columns = Cell::new(0);
-    let mut binder = Binder { context, tables, hidden, columns: &columns, scope, named, outer };
+    let columns = &columns;
+    let mut binder = Binder { context, tables, parameters, hidden, columns, scope, named, outer };
     binder.query(query)
 }
 
@@ -81,6 +84,8 @@ impl Named<'_> {
 pub(super) struct Binder<'a> {
     pub(super) context: &'a QueryContext,
     pub(super) tables: &'a HashMap<TableName, ResolvedTable>,
+    /// The types of values that are given later.
+    pub(super) parameters: &'a [MysqlType],
     pub(super) hidden: bool,
     /// Columns so far, of all queries of the statement.
     pub(super) columns: &'a Cell<u32>,
@@ -115,9 +120,9 @@ impl Plain {
 impl Binder<'_> {
     /// A binder of queries that see these around them.
     pub(super) fn within(&self, outer: Vec<Rc<Frame>>) -> Binder<'_> {
-        let Binder { context, tables, hidden, columns, .. } = *self;
+        let Binder { context, tables, parameters, hidden, columns, .. } = *self;
         let (scope, named) = (Scope::default(), self.named.clone());
-        Binder { context, tables, hidden, columns, scope, named, outer }
+        Binder { context, tables, parameters, hidden, columns, scope, named, outer }
     }
 }
 

@@ -4,9 +4,9 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{ObjectName, Query, SetExpr, SetOperator, SetQuantifier, Visit, Visitor};
+use sqlparser::ast::{ObjectName, Query, SetExpr, SetOperator, SetQuantifier, Visitor};
 use syntax::names::parts;
-use syntax::walk::finds;
+use syntax::walk::{Part, finds};
 use types::{ColumnType, Value};
 use values::error::{SqlResult, different_column_counts, unsupported, wrong_name_count};
 use values::mysql_type::MysqlType;
@@ -20,7 +20,7 @@ use super::tree::{BoundQuery, ColumnId, Node, OutputColumn, Relation, Scalar};
 use crate::result_type::TEXT_LENGTH;
 
 /// Whether a query names a table so, which may be itself.
-pub(super) fn names_itself(query: &impl Visit, name: &str) -> bool {
+pub(super) fn names_itself(query: &impl Part, name: &str) -> bool {
     struct Named<'a>(&'a str);
     impl Visitor for Named<'_> {
         type Break = ();

@@ -28,6 +28,7 @@ use super::tree::{AggregateCall, ColumnId, Comparison, Connective, Node, Scalar}
 use super::windows::Windows;
 use super::{arguments, call_types, literal};
 use crate::forms::{BOTH, EITHER};
+use crate::literal::check_digits;
 use crate::result_type::TEXT_LENGTH;
 
 /// The function that makes one text of a list of values.
@@ -69,6 +70,9 @@ impl Scalars<'_, '_> {
             Expr::CompoundIdentifier(names) => {
                 let path: Vec<String> = names.iter().map(|name| name.value.clone()).collect();
                 self.column(&path)?
+            }
+            Expr::Value(ValueWithSpan { value: SqlValue::Placeholder(mark), .. }) => {
+                self.parameter(mark)?
             }
             Expr::Value(value) => constant(&value.value)?,
             Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match &**expr {
@@ -119,6 +123,17 @@ impl Scalars<'_, '_> {
             Expr::Tuple(_) => return Err(wrong_width(1)),
             other => return Err(unsupported(format!("the expression {other}"))),
         })
+    }
+
+    /// A value that is given later: `?1` is the first.
+    fn parameter(&self, mark: &str) -> SqlResult<Scalar> {
+        let place: Option<u16> = mark.trim_start_matches('?').parse().ok();
+        let place = place.and_then(|place| place.checked_sub(1));
+        let ty = place.and_then(|place| self.binder.parameters.get(usize::from(place)));
+        match (place, ty) {
+            (Some(place), Some(ty)) => Ok(Scalar { node: Node::Parameter(place), ty: *ty }),
+            _ => Err(syntax("a placeholder stands where no prepared statement is executed")),
+        }
     }
 
     /// The values of a row; of anything else the one value.
@@ -404,6 +419,7 @@ fn number_of_bytes(scalar: Scalar) -> Scalar {
     }
 }
 
+/// A literal of the text.
 fn constant(value: &SqlValue) -> SqlResult<Scalar> {
     Ok(match value {
         SqlValue::Null => literal::of(Value::Null),
@@ -414,4 +430,25 @@ fn constant(value: &SqlValue) -> SqlResult<Scalar> {
         }
         other => return Err(unsupported(format!("the literal {other}"))),
     })
+}
+
+/// What a number or a text of a query is bound to, if it is no more than that: `1`, `-1.5`, `'a'`.
+pub fn plain_literal(expr: &Expr) -> Option<Scalar> {
+    let exact = |digits: &String| !digits.contains(['e', 'E']) && check_digits(digits).is_ok();
+    match expr {
+        Expr::Value(value) => match &value.value {
+            SqlValue::Number(digits, _) if exact(digits) => literal::number(digits, false).ok(),
+            value @ SqlValue::SingleQuotedString(_) => constant(value).ok(),
+            _ => None,
+        },
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match &**expr {
+            Expr::Value(ValueWithSpan { value: SqlValue::Number(digits, _), .. })
+                if exact(digits) =>
+            {
+                literal::number(digits, true).ok()
+            }
+            _ => None,
+        },
+        _ => None,
+    }
 }

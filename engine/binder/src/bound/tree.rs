@@ -285,6 +285,8 @@ pub enum Node {
     Window(ColumnId),
     /// A value of the text.
     Literal(Value),
+    /// A value that is given later, by its place from 0: the query is one for all values of the type.
+    Parameter(u16),
     /// A function of ours, operators of numbers among them.
     Call {
         /// Its name.
@@ -377,22 +379,6 @@ pub enum Node {
 }
 
 impl Scalar {
-    /// Whether a part of it, or itself, is such; not within queries in it.
-    pub fn has(&self, is_such: &impl Fn(&Node) -> bool) -> bool {
-        let mut found = is_such(&self.node);
-        let mut look = |part: Scalar| {
-            found |= part.has(is_such);
-            Ok::<_, std::convert::Infallible>(part)
-        };
-        _ = self.clone().try_map(&mut look);
-        found
-    }
-
-    /// Whether an aggregate is a part of it.
-    pub fn has_aggregates(&self) -> bool {
-        self.has(&|node| matches!(node, Node::Aggregate(_)))
-    }
-
     /// The same expression over other parts; queries in it stay as they are.
     ///
     /// # Errors
@@ -414,6 +400,7 @@ impl Scalar {
             | Node::Aggregate(_)
             | Node::Window(_)
             | Node::Literal(_)
+            | Node::Parameter(_)
             | Node::Query(_)
             | Node::Exists { .. }) => node,
             Node::InQuery { values, query, negated } => {

@@ -1,5 +1,10 @@
 //! Walks over the expressions of bound queries. It changes no relation's shape and no expression's type.
 
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+
+use syntax::names::TableName;
+
 use super::tree::{AggregateCall, BoundQuery, ColumnId, Node, Relation, Scalar, WindowCall};
 
 impl BoundQuery {
@@ -18,50 +23,151 @@ impl BoundQuery {
 }
 
 impl BoundQuery {
+    /// The same query with these in the place of its parameters.
+    pub fn with_values(&self, values: &[Scalar]) -> BoundQuery {
+        let BoundQuery { relation, output } = self.clone();
+        let Ok(relation) =
+            relation.try_map(&mut |scalar| Ok::<_, Infallible>(scalar.with_values(values)));
+        BoundQuery { relation, output }
+    }
+}
+
+impl BoundQuery {
+    /// The tables that it reads, queries within it included, each once.
+    pub fn tables(&self) -> BTreeSet<&TableName> {
+        let mut tables = BTreeSet::new();
+        self.collect_tables(&mut tables);
+        tables
+    }
+
+    fn collect_tables<'q>(&'q self, tables: &mut BTreeSet<&'q TableName>) {
+        self.relation.for_each(&mut |relation| {
+            if let Relation::Scan(scan) = relation {
+                tables.insert(&scan.table);
+            }
+            for scalar in relation.scalars() {
+                scalar.for_each(&mut |part| {
+                    if let Some(query) = part.query() {
+                        query.collect_tables(tables);
+                    }
+                });
+            }
+        });
+    }
+
     /// The columns around it that it reads.
     pub fn outer_columns(&self) -> Vec<ColumnId> {
         let mut read = Vec::new();
-        _ = self.clone().try_map_outer(&mut |id| {
-            read.push(id);
-            Ok::<_, std::convert::Infallible>(id)
-        });
+        self.collect_outer(&mut read);
         read
+    }
+
+    fn collect_outer(&self, read: &mut Vec<ColumnId>) {
+        self.relation.for_each(&mut |relation| {
+            relation.scalars().into_iter().for_each(|scalar| scalar.collect_outer(read));
+        });
     }
 }
 
 impl Scalar {
+    fn with_values(self, values: &[Scalar]) -> Scalar {
+        let Ok(Scalar { node, ty }) =
+            self.try_map(&mut |part| Ok::<_, Infallible>(part.with_values(values)));
+        let whole = |query: Box<BoundQuery>| Box::new(query.with_values(values));
+        let node = match node {
+            Node::Parameter(place) => match values.get(usize::from(place)) {
+                Some(value) => return value.clone(),
+                None => Node::Parameter(place),
+            },
+            Node::Query(query) => Node::Query(whole(query)),
+            Node::Exists { query, negated } => Node::Exists { query: whole(query), negated },
+            Node::InQuery { values, query, negated } => {
+                Node::InQuery { values, query: whole(query), negated }
+            }
+            node => node,
+        };
+        Scalar { node, ty }
+    }
+
+    /// What it is computed from, not what queries in it are.
+    pub fn parts(&self) -> Vec<&Scalar> {
+        match &self.node {
+            Node::Column(_)
+            | Node::Outer(_)
+            | Node::Aggregate(_)
+            | Node::Window(_)
+            | Node::Literal(_)
+            | Node::Parameter(_)
+            | Node::Query(_)
+            | Node::Exists { .. } => Vec::new(),
+            Node::InQuery { values, .. } => values.iter().collect(),
+            Node::Call { args, .. } => args.iter().collect(),
+            Node::Compare { left, right, .. } | Node::Logic { left, right, .. } => {
+                vec![left, right]
+            }
+            Node::Not(value)
+            | Node::Convert(value)
+            | Node::IsNull { value, .. }
+            | Node::IsTruth { value, .. } => vec![value],
+            Node::In { value, list, .. } => std::iter::once(&**value).chain(list).collect(),
+            Node::Like { text, pattern, .. } => vec![text, pattern],
+            Node::Case { branches, otherwise } => {
+                let branches = branches.iter().flat_map(|(when, then)| [when, then]);
+                branches.chain(otherwise.as_deref()).collect()
+            }
+        }
+    }
+
+    /// The query that it is a value of.
+    pub fn query(&self) -> Option<&BoundQuery> {
+        match &self.node {
+            Node::Query(query) | Node::Exists { query, .. } | Node::InQuery { query, .. } => {
+                Some(query)
+            }
+            _ => None,
+        }
+    }
+
+    /// Looks at it and at all that it is computed from, not into queries in it.
+    pub fn for_each<'s>(&'s self, look: &mut impl FnMut(&'s Scalar)) {
+        look(self);
+        self.parts().into_iter().for_each(|part| part.for_each(look));
+    }
+
+    /// Whether a part of it, or itself, is such; not within queries in it.
+    pub fn has(&self, is_such: &impl Fn(&Node) -> bool) -> bool {
+        is_such(&self.node) || self.parts().into_iter().any(|part| part.has(is_such))
+    }
+
+    /// Whether an aggregate is a part of it.
+    pub fn has_aggregates(&self) -> bool {
+        self.has(&|node| matches!(node, Node::Aggregate(_)))
+    }
+
     /// Whether it reads one of these aggregates and windows, or a query in it does.
     pub fn reads(&self, ids: &[ColumnId]) -> bool {
-        let mut found = self.has(
-            &|node| matches!(node, Node::Aggregate(id) | Node::Window(id) if ids.contains(id)),
-        );
-        _ = self.clone().try_map_outer(&mut |id| {
-            found |= ids.contains(&id);
-            Ok::<_, std::convert::Infallible>(id)
-        });
-        found
+        let is_one = |node: &Node| matches!(node, Node::Aggregate(id) | Node::Window(id) if ids.contains(id));
+        let mut outer = Vec::new();
+        self.collect_outer(&mut outer);
+        self.has(&is_one) || outer.iter().any(|id| ids.contains(id))
     }
 
     /// The columns that it reads, those among them that queries in it read.
     pub fn columns(&self) -> Vec<ColumnId> {
         let mut read = Vec::new();
-        self.collect_columns(&mut read);
-        read
-    }
-
-    fn collect_columns(&self, read: &mut Vec<ColumnId>) {
-        match &self.node {
+        self.for_each(&mut |part| match &part.node {
             Node::Column(id) | Node::Aggregate(id) | Node::Window(id) | Node::Outer(id) => {
                 read.push(*id);
             }
-            Node::Query(query) | Node::Exists { query, .. } | Node::InQuery { query, .. } => {
-                read.extend(query.outer_columns());
-            }
-            _ => {}
-        }
-        _ = self.clone().try_map(&mut |part: Scalar| {
-            part.collect_columns(read);
-            Ok::<_, std::convert::Infallible>(part)
+            _ => read.extend(part.query().into_iter().flat_map(BoundQuery::outer_columns)),
+        });
+        read
+    }
+
+    fn collect_outer(&self, read: &mut Vec<ColumnId>) {
+        self.for_each(&mut |part| match &part.node {
+            Node::Outer(id) => read.push(*id),
+            _ => part.query().into_iter().for_each(|query| query.collect_outer(read)),
         });
     }
 
@@ -85,7 +191,7 @@ impl Scalar {
     /// The same expression as one of a query within: columns of its own query are columns around.
     pub fn seen_within(self) -> Scalar {
         let Ok(Scalar { node, ty }) =
-            self.try_map(&mut |part| Ok::<_, std::convert::Infallible>(part.seen_within()));
+            self.try_map(&mut |part| Ok::<_, Infallible>(part.seen_within()));
         let node = match node {
             Node::Column(id) | Node::Aggregate(id) | Node::Window(id) => Node::Outer(id),
             node => node,
@@ -129,6 +235,62 @@ fn ordered<E>(order: Vec<(Scalar, bool)>, map: Map<E>) -> Result<Vec<(Scalar, bo
 }
 
 impl Relation {
+    /// The rows that it is computed from, those of derived tables and of sides of set operations among them.
+    pub fn inputs(&self) -> Vec<&Relation> {
+        match self {
+            Relation::OneRow | Relation::Scan(_) | Relation::Last { .. } => Vec::new(),
+            Relation::Join { left, right, .. } => vec![left, right],
+            Relation::Filter { input, .. }
+            | Relation::Group { input, .. }
+            | Relation::Windows { input, .. }
+            | Relation::Distinct { input }
+            | Relation::Map { input, .. }
+            | Relation::Sort { input, .. }
+            | Relation::Limit { input, .. } => vec![input],
+            Relation::Set { left, right, .. } => vec![&left.relation, &right.relation],
+            Relation::Derived { query, .. } => vec![&query.relation],
+            Relation::Recursive { first, next, .. } => vec![&first.relation, &next.relation],
+        }
+    }
+
+    /// Its own expressions.
+    pub fn scalars(&self) -> Vec<&Scalar> {
+        match self {
+            Relation::OneRow
+            | Relation::Scan(_)
+            | Relation::Distinct { .. }
+            | Relation::Set { .. }
+            | Relation::Derived { .. }
+            | Relation::Recursive { .. }
+            | Relation::Last { .. }
+            | Relation::Sort { .. }
+            | Relation::Limit { .. } => Vec::new(),
+            Relation::Join { on, .. } => on.iter().collect(),
+            Relation::Filter { condition, .. } => vec![condition],
+            Relation::Group { keys, aggregates, .. } => {
+                let keys = keys.iter().map(|(_, key)| key);
+                let calls = aggregates.iter().flat_map(|(_, call)| {
+                    call.args.iter().chain(call.order.iter().map(|(by, _)| by))
+                });
+                keys.chain(calls).collect()
+            }
+            Relation::Windows { calls, .. } => {
+                let parts = calls.iter().flat_map(|(_, call)| {
+                    let order = call.order.iter().map(|(by, _)| by);
+                    call.args.iter().chain(&call.partition).chain(order)
+                });
+                parts.collect()
+            }
+            Relation::Map { columns, .. } => columns.iter().map(|(_, scalar)| scalar).collect(),
+        }
+    }
+
+    /// Looks at it and at all rows that it is computed from.
+    pub fn for_each<'r>(&'r self, look: &mut impl FnMut(&'r Relation)) {
+        look(self);
+        self.inputs().into_iter().for_each(|input| input.for_each(look));
+    }
+
     /// The same rows of other expressions, those of derived tables and of sides of set operations among them.
     ///
     /// # Errors

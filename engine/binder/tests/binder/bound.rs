@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use binder::{QueryContext, ResolvedTable, TableResolver, bind_query, planning_schema};
+use binder::{
+    BoundQuery, QueryContext, ResolvedTable, TableResolver, bind, planning_schema, query_of,
+};
 use datafusion::datasource::MemTable;
 use goldenscript::{Command, Context, Runner};
-use sqlparser::ast::Statement;
 use types::labels::Labels;
 use types::{Column, ColumnType, IntWidth, Table};
 use values::error::{SqlResult, no_table};
@@ -94,11 +95,14 @@ impl Runner for Binder {
             connection_id: 9,
             ..QueryContext::default()
         };
-        let Statement::Query(query) = syntax::parser::parse_sql(&text)? else {
-            return Err("no SELECT".into());
-        };
         // Nothing here waits for anything.
-        let bound = futures::executor::block_on(bind_query(&query, &context, &One))?;
+        let query = query_of(&text)?;
+        let bind = bind(&query, &context, &One);
+        let (bound, resolved) = futures::executor::block_on(bind)?;
+        let sent = postcard::to_allocvec(&bound)?;
+        assert_eq!(postcard::from_bytes::<BoundQuery>(&sent)?, bound, "{text}: sent and read");
+        let again = futures::executor::block_on(binder::resolve(&bound, &One))?;
+        assert!(again.keys().all(|table| resolved.contains_key(table)), "{text}: tables");
         Ok(bound.to_string())
     }
 }

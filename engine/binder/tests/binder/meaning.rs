@@ -6,8 +6,8 @@ use arrow::datatypes::DataType;
 use async_trait::async_trait;
 use binder::short::{is_chain, short_state};
 use binder::{
-    PlannedSelect, QueryContext, ResolvedTable, TableResolver, plan_select, planning_schema,
-    session_state_builder,
+    PlannedSelect, QueryContext, ResolvedTable, TableResolver, plan_query, planning_schema,
+    query_of, session_state_builder,
 };
 use datafusion::datasource::MemTable;
 use datafusion::execution::session_state::SessionState;
@@ -95,7 +95,7 @@ fn query_context() -> QueryContext {
 
 async fn run(sql: &str) -> SqlResult<(Vec<String>, Vec<String>)> {
     let state = session_state_builder(SessionConfig::new().with_target_partitions(2)).build();
-    let planned = plan_select(sql, &query_context(), &state, &One).await?;
+    let planned = plan_query(&query_of(sql)?, &query_context(), &state, &One).await?;
     let rows = rows_of(&planned, &state, sql).await?;
     // Rules that the planner of short reads leaves out must not change what a query means.
     if is_chain(&planned.plan)? {
@@ -141,7 +141,8 @@ async fn what_is_more_than_a_chain_over_one_table_is_not_a_short_read() {
         ("SELECT (SELECT MAX(id) FROM t)", false),
         ("SELECT RANK() OVER (ORDER BY id) FROM t", false),
     ] {
-        let planned = plan_select(sql, &query_context(), &state, &One).await.unwrap();
+        let planned =
+            plan_query(&query_of(sql).unwrap(), &query_context(), &state, &One).await.unwrap();
         assert_eq!(is_chain(&planned.plan).unwrap(), chain, "{sql}");
     }
 }
@@ -262,7 +263,8 @@ async fn a_query_means_what_it_means_in_mysql() {
 /// The types of a query's columns in its plan.
 async fn types_of(sql: &str) -> Vec<DataType> {
     let state = session_state_builder(SessionConfig::new().with_target_partitions(2)).build();
-    let planned = plan_select(sql, &query_context(), &state, &One).await.unwrap();
+    let planned =
+        plan_query(&query_of(sql).unwrap(), &query_context(), &state, &One).await.unwrap();
     planned.plan.schema().fields().iter().map(|field| field.data_type().clone()).collect()
 }
 

@@ -16,7 +16,7 @@ use values::error::{SqlError, SqlResult};
 
 use super::query::last_insert_id::AssignedId;
 use super::query::last_query::LastQuery;
-use crate::result::WarningCount;
+use execution::reply::WarningCount;
 
 /// A warning or note of the last statement.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use values::error::{DEADLOCK, SqlError, SqlResult, interrupted, is_fault, too_sl
 use super::query::limits;
 use super::write::statement::Write;
 use super::{Session, done, impossible};
-use crate::result::{Done, Reply};
+use execution::reply::{Done, Reply};
 
 impl Session {
     /// Runs a statement and answers it.

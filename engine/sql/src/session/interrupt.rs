@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use values::error::{SqlResult, no_thread};
 
 use super::{Session, done};
-use crate::result::Reply;
+use execution::reply::Reply;
 
 /// Holds interrupts off while a statement decides something, say commits.
 #[derive(Clone)]

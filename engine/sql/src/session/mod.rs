@@ -37,10 +37,10 @@ use values::error::{
 };
 
 use crate::engine::Engine;
-use crate::result::{Done, Reply};
 use crate::variables::{Changes, Variables};
 use advisory::Advisory;
 use diagnostics::Diagnostics;
+use execution::reply::{Done, Reply};
 use identity::Identity;
 use interrupt::Interrupts;
 use prepared::{PreparedStatement, PreparedStatements};
@@ -197,7 +197,7 @@ impl Session {
         rights.check(&Need::SomethingIn(name.to_lowercase()))?;
         let name = match catalog.database_named(name) {
             Some(spelled) => spelled.to_owned(),
-            None if crate::info::is_virtual(name) => name.to_lowercase(),
+            None if information_schema::is_virtual(name) => name.to_lowercase(),
             None => return Err(no_database(name)),
         };
         self.variables.set_database(name);

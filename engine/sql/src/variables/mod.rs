@@ -15,7 +15,7 @@ use values::error::{SqlResult, global_variable, no_variable, read_only_variable}
 
 use accepted::{checked, is_switch};
 
-use crate::router;
+use execution::router;
 
 /// Whether statements are accepted that do nothing here: OFF, ON, or WARN.
 pub(crate) const NOOP_FUNCTIONS: &str = "tidb_enable_noop_functions";

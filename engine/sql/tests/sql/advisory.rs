@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use execution::reply::Reply;
 use sql::engine::Engine;
-use sql::result::Reply;
 use sql::session::{Session, SessionInfo};
-use sql::storage::memory::MemoryStorage;
+use storage::memory::MemoryStorage;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use types::{ColumnType, IntWidth, Value};

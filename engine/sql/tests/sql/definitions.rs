@@ -1,7 +1,7 @@
 //! CHECK and generated columns under writers, some of them on a node one version behind, and on
 //! ways into a table that scripts cannot go.
 
-use sql::result::Reply;
+use execution::reply::Reply;
 use sql::session::Session;
 use tokio_util::sync::CancellationToken;
 use types::Value;

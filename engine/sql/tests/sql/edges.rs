@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use env::SimClock;
+use execution::host::{Host, Process};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
-use sql::engine::{Engine, Host, Process};
+use sql::engine::Engine;
 use sql::session::Session;
-use sql::storage::memory::MemoryStorage;
+use storage::memory::MemoryStorage;
 use values::error::is_fault;
 
 use super::harness::{done, engine, in_database, rows, run};

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 use env::SimClock;
+use execution::host::{Host, Process};
+use execution::reply::{Done, Reply};
 use functions::value::value_at;
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
-use sql::engine::{Engine, Host, Process};
-use sql::result::{Done, Reply};
+use sql::engine::Engine;
 use sql::session::{Session, SessionInfo};
-use sql::storage::memory::MemoryStorage;
+use storage::memory::MemoryStorage;
 use tokio_util::sync::CancellationToken;
 use values::coerce::text;
 use values::column::ResultColumn;

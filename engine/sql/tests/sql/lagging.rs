@@ -11,8 +11,8 @@ use placement::ClusterStatus;
 use placement::advisory::{LockAnswer, LockRequest};
 use placement::api::{Catalog, CatalogChange, Lease};
 use sql::engine::Engine;
-use sql::storage::memory::MemoryStorage;
-use sql::storage::{Snapshot, Storage, Transaction};
+use storage::memory::MemoryStorage;
+use storage::{Snapshot, Storage, Transaction};
 use tokio::sync::Semaphore;
 use types::{LeaseId, Result, Table, TableId, Timestamp};
 

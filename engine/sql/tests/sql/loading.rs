@@ -1,7 +1,7 @@
 //! LOAD DATA LOCAL: what of a file becomes rows, what is mended or left out, and what is said of it.
 
 use bytes::Bytes;
-use sql::result::{Done, Reply};
+use execution::reply::{Done, Reply};
 use sql::session::Session;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;

@@ -4,6 +4,7 @@
 mod advisory;
 mod alter;
 mod alter_indexes;
+mod bound_queries;
 mod columns;
 mod decimals;
 mod definitions;

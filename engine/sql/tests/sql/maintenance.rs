@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sql::engine::Engine;
-use sql::storage::Pair;
+use storage::Pair;
 use types::{Table, Value, key};
 
 use super::harness::{done, engine, in_database, rows, warnings};

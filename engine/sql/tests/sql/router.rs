@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sql::router::{QueryFacts, TableFacts, allowed, is_sure_of_columns, route};
+use execution::router::{QueryFacts, TableFacts, allowed, is_sure_of_columns, route};
 use syntax::hints::Engine;
 
 fn table(name: &str) -> TableFacts {

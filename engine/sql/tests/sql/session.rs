@@ -1,7 +1,7 @@
 //! Sessions: transactions, conflicts, snapshots, prepared statements, cancelling.
 
+use execution::reply::Reply;
 use futures::StreamExt;
-use sql::result::Reply;
 use sql::session::Session;
 use tokio_util::sync::CancellationToken;
 use types::Value;

@@ -1,7 +1,7 @@
 //! Statements that write in strict mode: what their expressions meet is an error, which changes
 //! nothing; where MySQL alone says so, or a script cannot ask.
 
-use sql::result::Reply;
+use execution::reply::Reply;
 use sql::session::Session;
 use tokio_util::sync::CancellationToken;
 use types::Value;

@@ -57,6 +57,40 @@ impl Level {
     }
 }
 
+/// Whether a token stands between two truth values.
+fn connects(token: &Token, dialect: &Mysql) -> bool {
+    match token {
+        Token::Word(word) if word.quote_style.is_none() => {
+            matches!(word.keyword, Keyword::AND | Keyword::OR | Keyword::XOR)
+        }
+        Token::StringConcat => !dialect.pipes_as_concat,
+        Token::Overlap => true,
+        _ => false,
+    }
+}
+
+/// Whether a word makes an expression one deeper.
+fn is_operator(keyword: Keyword) -> bool {
+    matches!(
+        keyword,
+        Keyword::AND
+            | Keyword::OR
+            | Keyword::XOR
+            | Keyword::NOT
+            | Keyword::IS
+            | Keyword::IN
+            | Keyword::LIKE
+            | Keyword::RLIKE
+            | Keyword::REGEXP
+            | Keyword::BETWEEN
+            | Keyword::DIV
+            | Keyword::MEMBER
+            | Keyword::COLLATE
+            | Keyword::AT
+            | Keyword::BINARY
+    )
+}
+
 /// Refuses a statement whose tree would be too deep.
 ///
 /// # Errors
@@ -72,14 +106,7 @@ pub fn check(tokens: &[TokenWithSpan], dialect: &Mysql) -> SqlResult<()> {
         }
         let Some(level) = levels.last_mut() else { break };
         let mut operator = false;
-        let connects = match &token.token {
-            Token::Word(word) if word.quote_style.is_none() => {
-                matches!(word.keyword, Keyword::AND | Keyword::OR | Keyword::XOR)
-            }
-            Token::StringConcat => !dialect.pipes_as_concat,
-            Token::Overlap => true,
-            _ => false,
-        };
+        let connects = connects(&token.token, dialect);
         // A word that stands for an operand connects nothing.
         if connects && !due {
             level.connect();
@@ -104,22 +131,9 @@ pub fn check(tokens: &[TokenWithSpan], dialect: &Mysql) -> SqlResult<()> {
                     level.next();
                     level.sets += 1;
                 }
-                Keyword::AND
-                | Keyword::OR
-                | Keyword::XOR
-                | Keyword::NOT
-                | Keyword::IS
-                | Keyword::IN
-                | Keyword::LIKE
-                | Keyword::RLIKE
-                | Keyword::REGEXP
-                | Keyword::BETWEEN
-                | Keyword::DIV
-                | Keyword::MEMBER
-                | Keyword::COLLATE
-                | Keyword::AT
-                | Keyword::BINARY => operator = true,
-                _ => operator = word.value.eq_ignore_ascii_case("MOD"),
+                keyword => {
+                    operator = is_operator(keyword) || word.value.eq_ignore_ascii_case("MOD")
+                }
             },
             Token::Word(_)
             | Token::Number(..)

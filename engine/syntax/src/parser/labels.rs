@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{Expr, Ident, Select, SelectItem, UnaryOperator, Value, VisitMut, VisitorMut};
+use sqlparser::ast::{Expr, Ident, Select, SelectItem, UnaryOperator, Value, VisitorMut};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use crate::names;
 use crate::statement::Stmt;
-use crate::walk::walk_mut;
+use crate::walk::{Part, walk_mut};
 
 /// Words between SELECT and its list.
 const MODIFIERS: [&str; 11] = [
@@ -112,7 +112,7 @@ impl Labels {
         }
     }
 
-    fn walk(&mut self, part: &mut impl VisitMut) {
+    fn walk(&mut self, part: &mut impl Part) {
         _ = walk_mut(part, self);
     }
 }

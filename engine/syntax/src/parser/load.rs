@@ -51,6 +51,13 @@ pub fn load_data(parser: &mut Parser) -> SqlResult<Stmt> {
             expect(parser, &["ROWS"])?;
         }
     }
+    columns(parser, &mut load)?;
+    assignments(parser, &mut load)?;
+    Ok(Stmt::LoadData(Box::new(load)))
+}
+
+/// `(column, @variable, …)`
+fn columns(parser: &mut Parser, load: &mut LoadData) -> SqlResult<()> {
     if parser.consume_token(&Token::LParen) {
         loop {
             let column = name(parser)?;
@@ -66,6 +73,11 @@ pub fn load_data(parser: &mut Parser) -> SqlResult<Stmt> {
             return Err(unexpected(&parser.peek_token(), ")"));
         }
     }
+    Ok(())
+}
+
+/// `SET column = value, …`
+fn assignments(parser: &mut Parser, load: &mut LoadData) -> SqlResult<()> {
     if take(parser, &["SET"]) {
         loop {
             let column = name(parser)?;
@@ -79,7 +91,7 @@ pub fn load_data(parser: &mut Parser) -> SqlResult<Stmt> {
             }
         }
     }
-    Ok(Stmt::LoadData(Box::new(load)))
+    Ok(())
 }
 
 fn fields(parser: &mut Parser, load: &mut LoadData) -> SqlResult<()> {

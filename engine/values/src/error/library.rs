@@ -6,14 +6,12 @@
 use std::error::Error as Cause;
 
 use arrow::error::ArrowError;
-use datafusion_common::{DataFusionError, SchemaError};
+use datafusion_common::DataFusionError;
 use types::Error;
 
 use super::{
-    SqlError, ambiguous_column, different_column_counts, duplicate_column, fault, no_column,
-    no_window, order_not_distinct, order_not_selected, out_of_memory, out_of_range, syntax,
-    too_many_rows, unknown, unsupported, wrong_aggregate, wrong_argument_count, wrong_arguments,
-    wrong_width,
+    SqlError, fault, out_of_memory, out_of_range, syntax, too_many_rows, unknown, unsupported,
+    wrong_argument_count, wrong_arguments,
 };
 
 /// With what other tiers begin an error that they have given a code of their own: it stays as it is, for them to find.
@@ -61,7 +59,6 @@ impl From<DataFusionError> for SqlError {
             DataFusionError::Shared(inner) => shared(&inner),
             // A task of a plan's own.
             DataFusionError::ExecutionJoin(inner) if inner.is_panic() => fault(),
-            DataFusionError::SchemaError(inner, _) => of_schema(&inner),
             other => worded(&other),
         }
     }
@@ -111,7 +108,6 @@ fn shared(error: &DataFusionError) -> SqlError {
         }
         DataFusionError::ExecutionJoin(inner) if inner.is_panic() => fault(),
         DataFusionError::ArrowError(inner, _) => of_arrow(inner),
-        DataFusionError::SchemaError(inner, _) => of_schema(inner),
         other => worded(other),
     }
 }
@@ -181,121 +177,28 @@ fn construct(text: &str) -> Option<&'static str> {
     CONSTRUCTS.iter().find(fits).map(|(_, what)| *what)
 }
 
-/// Whether a name that a library speaks of is one that a statement can have written.
-fn is_written(name: &str) -> bool {
-    let last = name.rsplit('.').next().unwrap_or_default();
-    let internal = ["__", "isobar_", "mysql_"].iter().any(|prefix| last.starts_with(prefix));
-    !internal && !name.contains(['(', ')', '\u{1}', '\n'])
-}
-
 /// MySQL's number for what DataFusion says in words only: it has one variant for all that cannot be planned, and one for
-/// all that fails. `engine/sql/tests/sql/library_words.rs` provokes each. The last are our own functions' words, of whose
-/// errors DataFusion makes texts where it asks for their types.
+/// all that fails. `engine/sql/tests/sql/library_words.rs` provokes each; what no query may say the binder refuses. The
+/// last are our own functions' words, of whose errors DataFusion makes texts where it asks for their types.
 fn numbered(text: &str) -> Option<SqlError> {
-    let between = |before: &str, after: &str| {
-        let rest = text.split_once(before)?.1;
-        Some(rest.split_once(after).map_or(rest, |(word, _)| word).to_owned())
-    };
-    if text.contains("The subquery should only return one column")
-        || text.contains("names given as column alias")
-    {
-        return Some(wrong_width(1));
-    }
     if text.contains("Scalar subquery returned more than one row") {
         return Some(too_many_rows());
     }
-    if text.contains("queries have different number of columns") {
-        return Some(different_column_counts());
-    }
-    if text.contains("Aggregate functions are not allowed in the WHERE clause")
-        || text.contains("Aggregate function calls cannot be nested")
-    {
-        return Some(wrong_aggregate());
-    }
     if text.contains("NTILE requires a positive integer") {
         return Some(wrong_arguments("ntile"));
-    }
-    if text.contains("LIMIT must be >= 0") || text.contains("OFFSET must be >=0") {
-        return Some(syntax("LIMIT and OFFSET take numbers that are not negative"));
     }
     if text.contains("ORDER BY expressions must appear in argument list") {
         let what = "GROUP_CONCAT(DISTINCT … ORDER BY …) in the order of something else";
         return Some(unsupported(what));
     }
-    if text.contains("undecorrelated Subquery") {
-        let what = "a LATERAL table of this form (it is joined by what its WHERE equates)";
-        return Some(unsupported(what));
-    }
-    if text.contains("must appear in select list")
-        && let Some(name) = between("ORDER BY expressions ", " must appear in select list")
-    {
-        return Some(not_listed(&name));
-    }
-    if text.contains("must be in GROUP BY") || text.contains("must appear in the GROUP BY") {
-        return Some(not_grouped(text, between("column \"", "\"")));
-    }
-    if let Some(position) = between("Order by column out of bounds, specified: ", ",") {
-        return Some(no_column(&position, "order clause"));
-    }
-    if let Some(position) = between("Cannot find column with position ", " ") {
-        return Some(no_column(&position, "group statement"));
-    }
-    if let Some(name) = between("The window ", " is not defined") {
-        return Some(no_window(name));
-    }
-    let name = between("Incorrect parameter count in the call to function '", "'")?;
-    let name = name.strip_prefix("mysql_").unwrap_or(&name);
+    let rest = text.split_once("Incorrect parameter count in the call to function '")?.1;
+    let name = rest.split_once('\'').map_or(rest, |(name, _)| name);
+    let name = name.strip_prefix("mysql_").unwrap_or(name);
     // MySQL's grammar has these with their arguments.
     if matches!(name, "left" | "right") {
         return Some(syntax(format!("{name} takes two arguments")));
     }
     Some(wrong_argument_count(name))
-}
-
-/// Error 3065.
-fn not_listed(name: &str) -> SqlError {
-    match is_written(name) {
-        true => order_not_selected(name),
-        false => order_not_distinct(),
-    }
-}
-
-/// Error 1055; of HAVING, which knows the select list and groups alone, 1054.
-fn not_grouped(text: &str, name: Option<String>) -> SqlError {
-    let name = name.filter(|name| is_written(name));
-    if text.contains("Column in HAVING") || text.contains("HAVING clause") {
-        let name = name.unwrap_or_default();
-        return no_column(name.rsplit('.').next().unwrap_or_default(), "having clause");
-    }
-    let clause = match text.contains("Column in ORDER BY") {
-        true => "ORDER BY clause",
-        false => "SELECT list",
-    };
-    let column = match name {
-        Some(name) => format!("nonaggregated column '{name}'"),
-        None => "a nonaggregated column".to_owned(),
-    };
-    super::not_grouped(clause, column)
-}
-
-fn of_schema(error: &SchemaError) -> SqlError {
-    let name = match error {
-        SchemaError::FieldNotFound { field, .. } => match &field.relation {
-            Some(relation) => format!("{}.{}", relation.table(), field.name),
-            None => field.name.clone(),
-        },
-        SchemaError::AmbiguousReference { field } => field.name.clone(),
-        SchemaError::DuplicateUnqualifiedField { name }
-        | SchemaError::DuplicateQualifiedField { name, .. } => name.clone(),
-    };
-    if !is_written(&name) {
-        return not_supported(&error.to_string());
-    }
-    match error {
-        SchemaError::FieldNotFound { .. } => no_column(&name, "field list"),
-        SchemaError::AmbiguousReference { .. } => ambiguous_column(name, "field list"),
-        _ => duplicate_column(name),
-    }
 }
 
 /// Numbers that leave their types; anything else is a fault of ours, for no client's values reach Arrow unchecked.
@@ -387,11 +290,5 @@ mod tests {
         let text = "Cannot run range queries on datatype: Binary";
         let message = converted(DataFusionError::Internal(text.to_owned())).message;
         assert_eq!(message, "this statement is not supported: a window of this form");
-        let grouped = "Column in ORDER BY must be in GROUP BY or an aggregate function: While expanding wildcard, \
-                       column \"d.k.d\" must appear in the GROUP BY clause";
-        let error = converted(DataFusionError::Plan(grouped.to_owned()));
-        assert_eq!(error.code, 1055);
-        assert!(error.message.starts_with("Expression of ORDER BY clause"), "{error}");
-        assert!(error.message.contains("'d.k.d'"), "{error}");
     }
 }

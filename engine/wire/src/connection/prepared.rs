@@ -3,7 +3,7 @@
 
 use arrow::array::timezone::Tz;
 use execution::BatchStream;
-use sql::result::{Reply, WarningCount};
+use execution::reply::{Reply, WarningCount};
 use tokio_util::sync::CancellationToken;
 use values::column::ResultColumn;
 use values::error;

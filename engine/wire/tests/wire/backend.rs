@@ -14,8 +14,8 @@ use arrow::array::{
 use arrow::datatypes::{Field, Schema, i256};
 use async_trait::async_trait;
 use execution::BatchStream;
+use execution::reply::{Done, Reply, WarningCount};
 use futures::StreamExt;
-use sql::result::{Done, Reply, WarningCount};
 use sql::variables::Changes;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

@@ -13,9 +13,9 @@ use values::error::{
     no_table_grant, no_user_by_grant, privilege_needed,
 };
 
-use crate::info::{Listing, grants_of, is_virtual, string};
-use crate::result::Reply;
 use crate::session::{Session, done};
+use execution::reply::Reply;
+use information_schema::{Listing, grants_of, is_virtual, string};
 
 impl Session {
     /// GRANT and REVOKE.

@@ -13,14 +13,13 @@ use values::error::{
     no_table, unsupported,
 };
 
-use crate::ddl;
-use crate::info::{Listing, is_virtual, shown_in, string};
-use crate::result::{Done, Reply};
-use crate::rows::record_key;
 use crate::session::query::tables::{readable, stored};
 use crate::session::{Session, done};
-use crate::storage::{Pair, Snapshot};
 use crate::variables::NOOP_FUNCTIONS;
+use execution::reply::{Done, Reply};
+use information_schema::{Listing, is_virtual, shown_in, string};
+use storage::rows::record_key;
+use storage::{Pair, Snapshot};
 
 /// Errors that say that there is no such table: reported in a row of the answer.
 const NOT_THERE: [u16; 3] = [NO_DATABASE, NO_TABLE, NOT_OF_KIND];
@@ -43,7 +42,7 @@ impl Session {
         };
         let mut listing = Listing::of(&["Table", "Op", "Msg_type", "Msg_text"]);
         for name in names {
-            let (database, table) = ddl::spelled(name, self.variables.database())?;
+            let (database, table) = definitions::spelled(name, self.variables.database())?;
             let shown = |(name, _): &(String, _)| name.eq_ignore_ascii_case(&table);
             let made = is_virtual(&database) && shown_in(&database).iter().any(shown);
             let said = match self.maintained(task, &database, &table).await {
@@ -100,7 +99,7 @@ impl Session {
         self.commit().await?;
         let catalog = self.engine.storage.catalog().await?;
         for name in names {
-            let (database, table) = ddl::spelled(name, self.variables.database())?;
+            let (database, table) = definitions::spelled(name, self.variables.database())?;
             if catalog.table_named(&database, &table).is_none()
                 && catalog.view_named(&database, &table).is_none()
             {

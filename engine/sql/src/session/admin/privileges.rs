@@ -11,14 +11,14 @@ use binder::privileges::{Need, Rights, check_views, reads};
 use placement::api::Catalog;
 use sqlparser::ast::{
     AssignmentTarget, CreateTable, CreateTableLikeKind, Delete, Expr, FromTable, Insert, LockType,
-    ObjectName, OnInsert, Query, SetExpr, TableFactor, TableObject, TableWithJoins, Update, Visit,
+    ObjectName, OnInsert, Query, SetExpr, TableFactor, TableObject, TableWithJoins, Update,
     Visitor,
 };
 use syntax::names::{TableName, parts, table_name};
 use syntax::statement::{
     Alter, Assignment, DefineView, LoadData, Scope, Show, ShowKind, Stmt, Target, Task, UserName,
 };
-use syntax::walk::finds;
+use syntax::walk::{Part, finds};
 use types::Privileges;
 use values::error::{SqlResult, not_owner};
 
@@ -207,7 +207,7 @@ impl Requester<'_> {
     }
 
     /// To read every table of a part of a statement.
-    fn selects(&self, part: &impl Visit) -> SqlResult<Vec<Need>> {
+    fn selects(&self, part: &impl Part) -> SqlResult<Vec<Need>> {
         Ok(reads(part, self.database)?.into_iter().map(Need::to_select).collect())
     }
 
@@ -464,7 +464,7 @@ fn to_create_users() -> Need {
 }
 
 /// Whether a part of a statement names columns: then it says something of their values.
-fn names_columns(part: &impl Visit) -> bool {
+fn names_columns(part: &impl Part) -> bool {
     struct Columns;
     impl Visitor for Columns {
         type Break = ();

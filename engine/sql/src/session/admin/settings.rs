@@ -12,9 +12,9 @@ use values::error::{
     variable_within_transaction, wrong_snapshot,
 };
 
-use crate::result::Reply;
 use crate::session::write::row_values::{has_subquery, one_column, select_of};
 use crate::session::{Session, done};
+use execution::reply::Reply;
 
 impl Session {
     /// SET a = …, b = ….

@@ -13,14 +13,13 @@ use syntax::statement::{Filter, Show, ShowKind};
 use types::{Table, TableId, Value};
 use values::error::{SqlResult, no_database, no_database_selected, not_of_kind};
 
-use crate::ddl;
-use crate::info::{self, LONGEST_INFO, Listing, Sizes, Source, int, string};
-use crate::result::Reply;
 use crate::session::ddl::views;
 use crate::session::query::last_query;
 use crate::session::query::tables::stored;
 use crate::session::{Session, Warning};
 use crate::variables::Variables;
+use execution::reply::Reply;
+use information_schema::{LONGEST_INFO, Listing, Sizes, Source, int, string};
 
 /// Characters of a statement in SHOW PROCESSLIST without FULL.
 const SHORT_INFO: usize = 100;
@@ -41,15 +40,15 @@ impl Session {
             ShowKind::Status => self.show_status(),
             ShowKind::Grants(user) => self.show_grants(user).await?,
             ShowKind::Engines => renamed(
-                info::engines(),
+                information_schema::engines(),
                 &["Engine", "Support", "Comment", "Transactions", "XA", "Savepoints"],
             ),
             ShowKind::Collation => renamed(
-                info::collations(),
+                information_schema::collations(),
                 &["Collation", "Charset", "Id", "Default", "Compiled", "Sortlen", "Pad_attribute"],
             ),
             ShowKind::CharacterSet => {
-                let mut listing = info::character_sets();
+                let mut listing = information_schema::character_sets();
                 // SHOW orders these columns otherwise than information_schema.
                 listing.columns.swap(1, 2);
                 listing.rows.iter_mut().for_each(|row| row.swap(1, 2));
@@ -79,7 +78,7 @@ impl Session {
         filter: &Filter,
     ) -> SqlResult<Listing> {
         let rights = &self.identity.known_rights();
-        let source = Source { engine: &self.engine, catalog, rights };
+        let source = self.engine.source(catalog, rights);
         Ok(match kind {
             ShowKind::TableStatus { database } => {
                 let database = self.named_database(database, catalog)?;
@@ -103,7 +102,7 @@ impl Session {
                 }
                 let table = self.named_table(&table, catalog)?;
                 let numbers = source.next_numbers([&*table]).await?;
-                let text = ddl::show_create(&table, numbers.get(&table.id).copied());
+                let text = definitions::show_create(&table, numbers.get(&table.id).copied());
                 let mut listing = Listing::of(&["Table", "Create Table"]);
                 listing.rows.push(vec![string(&table.name), string(text)]);
                 listing
@@ -125,7 +124,7 @@ impl Session {
         filter: &Filter,
     ) -> SqlResult<Listing> {
         let rights = &self.identity.known_rights();
-        let source = Source { engine: &self.engine, catalog, rights };
+        let source = self.engine.source(catalog, rights);
         Ok(match kind {
             ShowKind::Databases => {
                 let mut listing = Listing::of(&["Database"]);
@@ -145,8 +144,8 @@ impl Session {
                 } else {
                     Listing::of(&[&title])
                 };
-                let mut names: Vec<(String, &str)> = if info::is_virtual(&database) {
-                    info::shown_in(&database)
+                let mut names: Vec<(String, &str)> = if information_schema::is_virtual(&database) {
+                    information_schema::shown_in(&database)
                 } else {
                     let tables = catalog.tables_of(&database);
                     let tables = tables.map(|table| (table.name.clone(), "BASE TABLE"));
@@ -188,7 +187,7 @@ impl Session {
         };
         match catalog.database_named(&name) {
             Some(spelled) => Ok(spelled.to_owned()),
-            None if info::is_virtual(&name) => Ok(name),
+            None if information_schema::is_virtual(&name) => Ok(name),
             None => Err(no_database(&name)),
         }
     }
@@ -204,7 +203,7 @@ impl Session {
     /// A table, a view, or a virtual table, as its columns are shown.
     async fn shown_table(&self, name: &ObjectName, source: &Source<'_>) -> SqlResult<Arc<Table>> {
         let TableName { database, table } = table_name(name, self.variables.database())?;
-        if info::is_virtual(&database) {
+        if information_schema::is_virtual(&database) {
             let listing = source.listing(&database, &table).await?;
             return Ok(Arc::new(listing.table(&database, &table)));
         }
@@ -235,7 +234,8 @@ impl Session {
             ("Threads_connected", threads.to_string()),
             ("Uptime", uptime.to_string()),
         ];
-        let shown = last_query::shown(self.diagnostics.last_query()).into_iter().chain(server);
+        let last_query = last_query::shown(self.diagnostics.last_query());
+        let shown = self.engine.bound_queries.shown().into_iter().chain(last_query).chain(server);
         listing.rows.extend(shown.map(|(name, value)| vec![string(name), string(value)]));
         listing
     }
@@ -248,7 +248,7 @@ impl Session {
     ) -> SqlResult<Reply> {
         let catalog = self.shown_catalog().await?;
         let rights = &self.identity.known_rights();
-        let source = Source { engine: &self.engine, catalog: &catalog, rights };
+        let source = self.engine.source(&catalog, rights);
         let listing = show_columns(&*self.shown_table(table, &source).await?, None);
         let filter = column.map_or(Filter::All, Filter::Like);
         self.filtered(listing, filter)?.reply()
@@ -392,10 +392,10 @@ fn show_columns(table: &Table, full: Option<&str>) -> Listing {
         if full.is_some() {
             row.push(if text { string("utf8mb4_bin") } else { Value::Null });
         }
-        row.push(info::yes(column.nullable));
-        row.push(string(info::column_key(table, column.id)));
-        row.push(info::default_text(column));
-        row.push(string(info::extra(column)));
+        row.push(information_schema::yes(column.nullable));
+        row.push(string(information_schema::column_key(table, column.id)));
+        row.push(information_schema::default_text(column));
+        row.push(string(information_schema::extra(column)));
         if let Some(privileges) = full {
             row.push(string(privileges));
             row.push(string(&column.comment));
@@ -423,7 +423,7 @@ fn show_index(table: &Table) -> Listing {
         "Visible",
         "Expression",
     ]);
-    for part in info::keys(table) {
+    for part in information_schema::keys(table) {
         listing.rows.push(vec![
             string(&table.name),
             int(i64::from(!part.unique)),

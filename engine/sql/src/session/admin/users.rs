@@ -8,8 +8,8 @@ use values::error::{
     user_operation_failed,
 };
 
-use crate::result::Reply;
 use crate::session::{Session, done};
+use execution::reply::Reply;
 
 fn failed(verb: &str, user: &UserName) -> SqlError {
     user_operation_failed(verb, &user.name, &user.host)

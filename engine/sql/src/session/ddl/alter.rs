@@ -21,9 +21,9 @@ use values::temporal::Zone;
 
 use super::indexing::{rename_index, show_index};
 use super::publish::{check_at_rest, is_as, restless};
-use crate::ddl::{self, expressions, keys};
-use crate::result::Reply;
 use crate::session::{ATTEMPTS, Session, done, impossible};
+use definitions::{expressions, keys};
+use execution::reply::Reply;
 
 /// What a changed table comes to, and what is to be said of it.
 pub(in crate::session) struct Plan {
@@ -165,7 +165,7 @@ impl Session {
         plan.add_indexes(actions)?;
         plan.check_converted()?;
         check_numbered(&plan.after)?;
-        ddl::check_replica(&plan.after)?;
+        definitions::check_replica(&plan.after)?;
         expressions::check_dependents(&plan.before, &plan.after)?;
         Ok(plan)
     }
@@ -190,12 +190,12 @@ impl Session {
                 column.default = match value {
                     // Without one, a statement must name the column.
                     None => None,
-                    Some(value) => ddl::default_of(column, Some(value.as_ref()))?,
+                    Some(value) => definitions::default_of(column, Some(value.as_ref()))?,
                 };
                 Ok(())
             }
             Alter::RenameTable(name) => {
-                let (database, name) = ddl::spelled(name, &plan.after.database)?;
+                let (database, name) = definitions::spelled(name, &plan.after.database)?;
                 plan.after.database = database;
                 plan.after.rename(name);
                 Ok(())
@@ -399,7 +399,7 @@ fn defined(plan: &mut Plan, definition: &ColumnDef) -> SqlResult<(Column, bool)>
         checks: Vec::new(),
         ..plan.after.clone()
     };
-    ddl::column(definition, &mut alone, &mut plan.warnings)?;
+    definitions::column(definition, &mut alone, &mut plan.warnings)?;
     if !alone.checks.is_empty() {
         return Err(unsupported("CHECK at a column of ALTER TABLE (use ADD CONSTRAINT … CHECK)"));
     }

@@ -10,10 +10,10 @@ use types::{Check, Table, key, row};
 use values::error::{SqlError, SqlResult, interrupted, no_check, no_constraint, unsupported};
 
 use super::publish::check_at_rest;
-use crate::ddl::expressions;
-use crate::result::Reply;
 use crate::session::write::derived::Proof;
 use crate::session::{Session, done};
+use definitions::expressions;
+use execution::reply::Reply;
 
 /// Whether an action is about a check.
 pub(super) fn is_check(action: &Alter) -> bool {

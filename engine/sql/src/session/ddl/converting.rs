@@ -23,8 +23,8 @@ use values::error::{
 use super::alter::{Plan, hide};
 use super::filling::others_first;
 use super::publish::{check_at_rest, is_as, restless};
-use crate::ddl::expressions;
 use crate::session::{Session, impossible};
+use definitions::expressions;
 
 impl Session {
     /// Publishes a change that puts columns in the place of others; error 1412 as a value if others

@@ -16,10 +16,10 @@ use values::error::{
     SqlError, SqlResult, interrupted, may_still_be_there, no_database, table_exists,
 };
 
-use crate::ddl::{self, Described, queried};
-use crate::result::Reply;
 use crate::session::write::statement::Write;
 use crate::session::{Session, done, impossible};
+use definitions::{Described, queried};
+use execution::reply::Reply;
 
 impl Session {
     /// CREATE TABLE … SELECT. Its future is large, and so no part of every statement's.
@@ -46,7 +46,7 @@ impl Session {
         table_options::refuse_forms(&create)?;
         // Brings the catalog up to date.
         self.engine.storage.timestamp().await?;
-        let (database, name) = ddl::spelled(&create.name, self.variables.database())?;
+        let (database, name) = definitions::spelled(&create.name, self.variables.database())?;
         let catalog = self.engine.storage.catalog().await?;
         if catalog.database_named(&database).is_none() {
             return Err(no_database(&database));
@@ -61,7 +61,7 @@ impl Session {
         // Without autocommit the query has begun a transaction, which is older than the table.
         self.commit().await?;
         let Described { table, first_number, warnings } =
-            ddl::describe_filled(&create, columns, self.variables.database())?;
+            definitions::describe_filled(&create, columns, self.variables.database())?;
         self.check_expressions(&table)?;
         let _held = self.interrupts.hold();
         let table = match self.make_table(table, first_number).await {

@@ -20,12 +20,12 @@ use values::error::{
 
 use super::checks;
 use super::generating;
-use crate::ddl::keys::{self, Form};
-use crate::ddl::{self, Described};
-use crate::result::{Done, Reply};
 use crate::session::query::tables::stored;
 use crate::session::{ATTEMPTS, Session, done, impossible, pause};
-use crate::storage::{Expect, Waiting};
+use definitions::Described;
+use definitions::keys::{self, Form};
+use execution::reply::{Done, Reply};
+use storage::{Expect, Waiting};
 
 /// Most rows of an index that are filled in by one transaction.
 const BACKFILL: usize = 4_000;
@@ -161,7 +161,7 @@ impl Session {
                 let table = self.like(&create.name, like).await?;
                 Described { table, first_number: 0, warnings: Vec::new() }
             }
-            None => ddl::describe(create, self.variables.database())?,
+            None => definitions::describe(create, self.variables.database())?,
         };
         let catalog = self.engine.storage.catalog().await?;
         if catalog.database_named(&table.database).is_none() {
@@ -334,7 +334,7 @@ impl Session {
                     (attempt, most) = (attempt + 1, (most / 4).max(1));
                     pause(attempt).await;
                 }
-                Err(error) => return Err(crate::rows::error(error, std::slice::from_ref(table))),
+                Err(error) => return Err(storage::rows::error(error, std::slice::from_ref(table))),
             }
         }
     }
@@ -358,10 +358,10 @@ pub(super) fn enter(ids: &[IndexId], state: IndexState) -> impl Fn(&mut Table) -
 /// The rows are locked and taken as they are then, so that writers cannot keep the back-fill from
 /// ending by changing rows faster than it reads them.
 async fn add_entries(
-    transaction: &mut dyn crate::storage::Transaction,
+    transaction: &mut dyn storage::Transaction,
     table: &Arc<Table>,
     index: &Index,
-    page: &[crate::storage::Pair],
+    page: &[storage::Pair],
 ) -> types::Result<()> {
     let start = transaction.ts();
     let (waiting, expect) = (Waiting::For(ROW_WAIT_MS), Expect::Nothing);

@@ -14,9 +14,9 @@ use types::{LeaseId, Table, TableId, Value, key, row};
 use values::error::{DEADLOCK, SqlError, SqlResult, columns_changed, interrupted};
 
 use super::publish::is_as;
-use crate::rows;
 use crate::session::{ATTEMPTS, Session, pause};
-use crate::storage::{Expect, Transaction, Waiting};
+use storage::rows;
+use storage::{Expect, Transaction, Waiting};
 
 /// Most rows that are written anew by one transaction.
 const ROWS: usize = 2_000;

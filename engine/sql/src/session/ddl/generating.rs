@@ -12,8 +12,8 @@ use values::error::{SqlResult, unsupported};
 
 use super::filling::others_first;
 use super::publish::check_at_rest;
-use crate::result::Reply;
 use crate::session::{Session, done};
+use execution::reply::Reply;
 
 /// Whether an action adds a generated column.
 pub(super) fn is_generated(action: &Alter) -> bool {

@@ -22,8 +22,8 @@ use super::alter::Plan;
 use super::define::enter;
 use super::filling::others_first;
 use super::publish::{check_at_rest, is_as, restless};
-use crate::ddl::keys::{self, Key};
 use crate::session::{Session, impossible};
+use definitions::keys::{self, Key};
 
 impl Session {
     /// Publishes a change that adds indexes; error 1412 as a value if others were first.

@@ -9,11 +9,11 @@ use tokio_util::sync::CancellationToken;
 use types::Table;
 use values::error::{SqlResult, nothing_to_number, number_given};
 
-use crate::ddl::{has_numbers, number_of};
-use crate::result::Reply;
 use crate::session::Session;
 use crate::session::write::derived::Pair;
 use crate::session::write::insert::whole;
+use definitions::{has_numbers, number_of};
+use execution::reply::Reply;
 
 impl Session {
     /// Makes a table that is described, with its first number; none if there is one of its name.

@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use types::{ColumnId, Error, Index, LeaseId, Table};
 use values::error::{SqlError, SqlResult, interrupted, no_table, table_changed};
 
-use crate::ddl::check_replica;
 use crate::session::{ATTEMPTS, Session, impossible};
+use definitions::check_replica;
 
 /// How long columns that are being added or dropped are waited for, before the change is taken for
 /// given up; or, where rows are written anew for it, a sign of life. Who is given up too early

@@ -5,9 +5,8 @@ use sqlparser::ast::{CreateTableLikeKind, ObjectName};
 use types::{Error, Table};
 use values::error::{SqlResult, no_database, no_table, table_exists};
 
-use crate::ddl;
-use crate::result::Reply;
 use crate::session::{ATTEMPTS, Session, done, impossible};
+use execution::reply::Reply;
 
 impl Session {
     /// TRUNCATE TABLE: a new, empty table in the old one's place.
@@ -37,10 +36,10 @@ impl Session {
                 })
             };
             for (from, to) in names {
-                let (database, name) = ddl::spelled(from, self.variables.database())?;
+                let (database, name) = definitions::spelled(from, self.variables.database())?;
                 let found = at(&tables, &database, &name);
                 let found = found.ok_or_else(|| no_table(&database, &name))?;
-                let (database, name) = ddl::spelled(to, self.variables.database())?;
+                let (database, name) = definitions::spelled(to, self.variables.database())?;
                 if catalog.database_named(&database).is_none() {
                     return Err(no_database(&database));
                 }
@@ -86,7 +85,7 @@ impl Session {
     ) -> SqlResult<Table> {
         let (CreateTableLikeKind::Parenthesized(like) | CreateTableLikeKind::Plain(like)) = like;
         let other = self.current(&like.name).await?;
-        let (database, name) = ddl::spelled(name, self.variables.database())?;
+        let (database, name) = definitions::spelled(name, self.variables.database())?;
         let mut table =
             Table { id: 0, version: 1, database, columnar_replicas: 0, ..other.without_rows() };
         table.rename(name);

@@ -25,12 +25,11 @@ use values::error::{
     wrong_name_count,
 };
 
-use crate::ddl;
-use crate::result::Reply;
 use crate::session::query::unfolding::MOST_READ;
 use crate::session::transaction::locking::factors;
 use crate::session::write::statement::Write;
 use crate::session::{Session, done, impossible};
+use execution::reply::Reply;
 
 /// Longest name that a column of a view takes from its expression, in characters.
 const MAX_NAME: usize = 64;
@@ -39,7 +38,7 @@ impl Session {
     /// CREATE VIEW, ALTER VIEW.
     pub(super) async fn put_view(&mut self, view: DefineView) -> SqlResult<Reply> {
         let catalog = self.engine.storage.catalog().await?;
-        let (database, name) = ddl::spelled(&view.name, self.variables.database())?;
+        let (database, name) = definitions::spelled(&view.name, self.variables.database())?;
         if catalog.database_named(&database).is_none() {
             return Err(no_database(&database));
         }
@@ -96,7 +95,7 @@ impl Session {
         let catalog = self.engine.storage.catalog().await?;
         let mut unknown = Vec::new();
         for name in names {
-            let (database, table) = ddl::spelled(name, self.variables.database())?;
+            let (database, table) = definitions::spelled(name, self.variables.database())?;
             if catalog.table_named(&database, &table).is_some() {
                 return Err(not_of_kind(&database, &table, "VIEW"));
             }

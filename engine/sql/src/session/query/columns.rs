@@ -13,8 +13,8 @@ use values::error::{
 
 use super::last_query::LastQuery;
 use super::select::Prepared;
-use crate::result::{Reply, WarningCount};
 use crate::session::{ATTEMPTS, Session, pause};
+use execution::reply::{Reply, WarningCount};
 
 /// Errors that say nothing about the query itself: a replica, a node, or a way of running it is
 /// missing.

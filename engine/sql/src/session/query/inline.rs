@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use binder::KEEP_INSERT_ID;
 use sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Value as SqlValue,
-    ValueWithSpan, Visit, VisitMut, VisitorMut,
+    ValueWithSpan, VisitorMut,
 };
 use syntax::constant::expression;
 use syntax::names::parts;
 use syntax::parser::target_of;
 use syntax::statement::Target;
 use syntax::tree::call;
-use syntax::walk::walk_mut;
+use syntax::walk::{Part, walk_mut};
 use types::Value;
 use values::error::{SqlError, SqlResult, syntax, wrong_argument_count};
 
@@ -38,7 +38,7 @@ struct Inliner<'a> {
 
 impl Session {
     /// Replaces all that is the session's own.
-    pub(in crate::session) async fn inline<T: Visit + VisitMut>(
+    pub(in crate::session) async fn inline<T: Part>(
         &mut self,
         statement: &mut T,
         parameters: &[Value],
@@ -48,7 +48,7 @@ impl Session {
     }
 
     /// As [`Session::inline`], for a statement whose expressions are computed for each row.
-    pub(in crate::session) async fn inline_for_rows<T: Visit + VisitMut>(
+    pub(in crate::session) async fn inline_for_rows<T: Part>(
         &mut self,
         statement: &mut T,
         parameters: &[Value],
@@ -58,7 +58,7 @@ impl Session {
     }
 
     /// Replaces what is the session's own by values that it has: nothing is carried out.
-    pub(super) async fn inline_values<T: Visit + VisitMut>(
+    pub(super) async fn inline_values<T: Part>(
         &mut self,
         statement: &mut T,
         parameters: &[Value],

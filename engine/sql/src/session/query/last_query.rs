@@ -6,9 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use execution::router::Route;
 use types::{Table, Timestamp};
-
-use crate::router::Route;
 
 /// How a query was answered.
 pub(in crate::session) enum LastQuery {

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use types::Value;
 use values::error::{SqlResult, syntax, too_slow};
 
-use crate::result::Reply;
 use crate::session::Session;
+use execution::reply::Reply;
 
 impl Session {
     /// SELECT of a client, within what the session allows.

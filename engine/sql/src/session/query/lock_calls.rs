@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
-    ObjectName, ObjectNamePart, Query, SetExpr, Visit, VisitMut, Visitor,
+    ObjectName, ObjectNamePart, Query, SetExpr, Visitor,
 };
 use syntax::constant::{expression, literal};
 use syntax::names::parts;
 use syntax::tree::call;
-use syntax::walk::{each_expr, finds, walk};
+use syntax::walk::{Part, each_expr, finds, walk};
 use types::Value;
 use values::coerce::text;
 use values::error::{
@@ -51,7 +51,7 @@ pub(super) fn is_call(expr: &Expr) -> bool {
 }
 
 /// Replaces calls by values of their type.
-pub(in crate::session) fn describe(statement: &mut impl VisitMut) {
+pub(in crate::session) fn describe(statement: &mut impl Part) {
     _ = each_expr::<()>(statement, &mut |expr| {
         if is_call(expr) {
             *expr = number(&Value::Null);
@@ -63,7 +63,7 @@ pub(in crate::session) fn describe(statement: &mut impl VisitMut) {
 impl Session {
     /// Carries out the calls of a statement that is known to have some; `once` says that its
     /// expressions are computed once.
-    pub(super) async fn call_lock_functions<T: Visit + VisitMut>(
+    pub(super) async fn call_lock_functions<T: Part>(
         &mut self,
         statement: &mut T,
         once: bool,

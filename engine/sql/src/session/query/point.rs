@@ -19,10 +19,10 @@ use values::error::{SqlResult, no_column};
 use super::last_query::LastQuery;
 use super::select::plain_select;
 use super::tables;
-use crate::reader::Reader;
-use crate::result::{Reply, WarningCount};
 use crate::session::Session;
 use crate::session::transaction::locking::Finding;
+use execution::reply::{Reply, WarningCount};
+use storage::reader::Reader;
 
 /// A table named alone in a FROM, and the name it goes by.
 pub(in crate::session) fn single(
@@ -299,7 +299,7 @@ impl Session {
             return Ok(None);
         };
         let Ok(name) = table_name(name, self.variables.database()) else { return Ok(None) };
-        if !self.variables.read_engines().0 || crate::info::is_virtual(&name.database) {
+        if !self.variables.read_engines().0 || information_schema::is_virtual(&name.database) {
             return Ok(None);
         }
         let (finding, catalog) = match locking {

@@ -12,8 +12,8 @@ use values::error::{
     SqlResult, different_column_counts, into_several_rows, no_data, not_preparable,
 };
 
-use crate::result::{Done, Reply};
 use crate::session::{Session, done};
+use execution::reply::{Done, Reply};
 
 impl Session {
     /// PREPARE: one of the same name goes first, also if the new one turns out to be wrong.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::record_batch::RecordBatch;
-use binder::{PlannedSelect, QueryContext, TableResolver, short};
+use binder::{BoundQuery, PlannedSelect, QueryContext, ResolvedTables, TableResolver, short};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -13,12 +13,13 @@ use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use execution::BatchStream;
 use execution::analytic::AnalyticQuery;
+use execution::bound_queries::{Kept, Shape};
+use execution::router::{self, QueryFacts, Route, TableFacts};
 use execution::threads;
 use functions::warnings::{self, ExprWarnings};
 use futures::{StreamExt, TryStreamExt};
 use placement::api::Catalog;
 use sqlparser::ast::{Query, Select, SetExpr, TableFactor, Visitor};
-use syntax::canonical::canonical;
 use syntax::hints::{self, Hints};
 use syntax::names::{self, TableName, tables_of};
 use syntax::statement::Stmt;
@@ -31,13 +32,12 @@ use super::columns::Answer;
 use super::last_query::{ByColumns, LastQuery};
 use super::tables::{Tables, stored};
 use super::user_variables::without_assignments;
-use crate::access;
 use crate::engine::Engine;
-use crate::reader::Reader;
-use crate::result::{Reply, WarningCount};
-use crate::router::{self, QueryFacts, Route, TableFacts};
 use crate::session::transaction::locking::Locked;
 use crate::session::{Session, impossible};
+use execution::reply::{Reply, WarningCount};
+use storage::access;
+use storage::reader::Reader;
 
 /// A plan for rows.
 pub(super) struct Optimized {
@@ -63,7 +63,8 @@ pub(in crate::session) struct Prepared {
     /// The warnings of its expressions.
     expr_warnings: Arc<ExprWarnings>,
     pub(super) route: Route,
-    text: String,
+    /// What it asks, for columns to plan.
+    bound: Arc<BoundQuery>,
     pub(super) reader: Reader,
     catalog: Arc<Catalog>,
     /// The stored tables that it names.
@@ -150,7 +151,7 @@ impl Session {
         listening: Option<&Arc<ExprWarnings>>,
     ) -> SqlResult<(Vec<ResultColumn>, BatchStream)> {
         let (context, state) = (self.context(), &self.engine.state);
-        let planning = binder::plan_query(query, &context, state, tables);
+        let planning = binder::plan_query(&query, &context, state, tables);
         let mut planned = match listening {
             Some(expr_warnings) => warnings::listen_async(expr_warnings, planning).await?,
             None => planning.await?,
@@ -194,9 +195,12 @@ impl Session {
             }
         }
         let locking = !query.locks.is_empty();
-        let text = canonical(&query);
-        let planning = binder::plan_query(query, &context, &self.engine.state, &tables);
-        let mut planned = warnings::listen_async(&expr_warnings, planning).await?;
+        let planning = async {
+            let (bound, resolved) = self.bound(&query, &names, &context, &tables).await?;
+            let planned = binder::plan(&bound, &context, &self.engine.state, &resolved)?;
+            Ok::<_, SqlError>((Arc::new(bound), planned))
+        };
+        let (bound, mut planned) = warnings::listen_async(&expr_warnings, planning).await?;
         planned.plan = warnings::attach_to_plan(planned.plan, &expr_warnings)?;
         let named = |name: &TableName| catalog.table_named(&name.database, &name.table);
         let described = names.iter().filter_map(named).map(|table| (table.id, table.version));
@@ -226,7 +230,34 @@ impl Session {
             optimized = Some(found);
         }
         let route = router::route(&facts);
-        Ok(Prepared { planned, optimized, expr_warnings, route, text, reader, catalog, described })
+        Ok(Prepared { planned, optimized, expr_warnings, route, bound, reader, catalog, described })
+    }
+
+    /// What a query is bound to, and its tables.
+    async fn bound(
+        &self,
+        query: &Query,
+        names: &[TableName],
+        context: &QueryContext,
+        tables: &Tables,
+    ) -> SqlResult<(BoundQuery, ResolvedTables)> {
+        let kept = &self.engine.bound_queries;
+        // What a listing shows has no version.
+        let stored = names.iter().all(|name| !information_schema::is_virtual(&name.database));
+        let Some(shape) = stored.then(|| Shape::of(query, context)).flatten() else {
+            return binder::bind(query, context, tables).await;
+        };
+        let found = kept.find(&shape);
+        if let Some(Kept::Template(template)) = &found
+            // What is wrong with a table, binding says.
+            && let Ok(resolved) = binder::resolve(template.bound(), tables).await
+            && let Some(bound) = kept.query(template, &shape, &resolved)
+        {
+            return Ok((bound, resolved));
+        }
+        let (bound, resolved) = binder::bind(query, context, tables).await?;
+        kept.note(found, shape, &bound, context, &resolved);
+        Ok((bound, resolved))
     }
 
     /// The plan, optimised for what it is.
@@ -342,7 +373,7 @@ impl Session {
             Some(token) => token,
             None => SnapshotToken::without_lease(prepared.reader.ts()),
         };
-        AnalyticQuery { sql: prepared.text.clone(), token, context }
+        AnalyticQuery { bound: prepared.bound.clone(), token, context }
     }
 
     /// EXPLAIN [ANALYZE].
@@ -379,7 +410,7 @@ impl Session {
             hidden: false,
             comment: String::new(),
         };
-        crate::info::Listing { columns: vec![column], rows }.reply()
+        information_schema::Listing { columns: vec![column], rows }.reply()
     }
 
     async fn explain_lines(

@@ -8,12 +8,12 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Visit, VisitMut,
-    Visitor, VisitorMut,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Visitor,
+    VisitorMut,
 };
 use syntax::constant::{expression, literal};
 use syntax::names::parts;
-use syntax::walk::{walk, walk_mut};
+use syntax::walk::{Part, walk, walk_mut};
 use types::{SnapshotToken, Value};
 use values::coerce::text;
 use values::error::{SqlResult, unsupported, wrong_argument_count_of, wrong_arguments_because};
@@ -36,7 +36,7 @@ const FUNCTIONS: [&str; 4] = ["isobar_snapshot", "isobar_renew", "isobar_release
 impl Session {
     /// Carries out a statement's calls and replaces them by what they give. `once` says that its
     /// expressions are computed once.
-    pub(super) async fn call_functions<T: Visit + VisitMut>(
+    pub(super) async fn call_functions<T: Part>(
         &mut self,
         statement: &mut T,
         once: bool,
@@ -74,7 +74,7 @@ impl Session {
     }
 
     /// Replaces a statement's calls by values of their types, and carries none out.
-    pub(super) fn describe_calls<T: Visit + VisitMut>(statement: &mut T) {
+    pub(super) fn describe_calls<T: Part>(statement: &mut T) {
         let mut calls = Calls::default();
         _ = walk(statement, &mut calls);
         if calls.locks {

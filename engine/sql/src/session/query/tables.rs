@@ -12,9 +12,8 @@ use types::{Table, Timestamp};
 use values::error::{SqlResult, no_database, no_table, not_of_kind, younger_table};
 
 use crate::engine::Engine;
-use crate::info;
-use crate::provider::RowTable;
-use crate::reader::Reader;
+use storage::provider::RowTable;
+use storage::reader::Reader;
 
 /// Tables as a statement sees them.
 pub(in crate::session) struct Tables {
@@ -72,9 +71,9 @@ pub(in crate::session) fn readable(
 #[async_trait]
 impl TableResolver for Tables {
     async fn resolve(&self, database: &str, table: &str) -> SqlResult<ResolvedTable> {
-        if info::is_virtual(database) {
+        if information_schema::is_virtual(database) {
             let catalog = &self.rights.visible(&self.catalog);
-            let source = info::Source { engine: &self.engine, catalog, rights: &self.rights };
+            let source = self.engine.source(catalog, &self.rights);
             let listing = source.listing(database, table).await?;
             let mut batch = listing.batch()?;
             // Names of users, in mysql.user, compare as bytes.

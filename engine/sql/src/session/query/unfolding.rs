@@ -8,21 +8,19 @@ use std::ops::ControlFlow;
 
 use futures::future::BoxFuture;
 use placement::api::{Catalog, StoredView};
-use sqlparser::ast::{
-    Expr, Ident, ObjectName, Query, SetExpr, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
-};
+use sqlparser::ast::{Expr, Ident, ObjectName, Query, SetExpr, TableFactor, Visitor, VisitorMut};
 use syntax::names::table_name;
 use syntax::parser;
-use syntax::walk::{walk, walk_mut};
+use syntax::walk::{Part, walk, walk_mut};
 use types::{SchemaVersion, TableId};
 use values::error::{
     NO_COLUMN, NO_DATABASE, NO_FUNCTION, NO_TABLE, SqlError, SqlResult, invalid_view, syntax,
     unsupported, view_recursion,
 };
 
-use crate::info::is_virtual;
 use crate::session::ddl::views::{is_cte, remember_ctes};
 use crate::session::{Session, impossible};
+use information_schema::is_virtual;
 
 /// Errors of a view's query that say that it does not fit its tables any more.
 const UNFITTING: [u16; 4] = [NO_COLUMN, NO_TABLE, NO_DATABASE, NO_FUNCTION];
@@ -33,10 +31,7 @@ pub(in crate::session) const MOST_READ: usize = 256;
 
 impl Session {
     /// Writes the queries of views into a statement that names them.
-    pub(super) async fn expand_views<T: Visit + VisitMut>(
-        &mut self,
-        statement: &mut T,
-    ) -> SqlResult<()> {
+    pub(super) async fn expand_views<T: Part>(&mut self, statement: &mut T) -> SqlResult<()> {
         let mut catalog = self.engine.storage.catalog().await?;
         let mut named =
             Named { database: self.variables.database(), ctes: Vec::new(), found: Vec::new() };

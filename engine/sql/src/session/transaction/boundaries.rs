@@ -11,9 +11,9 @@ use types::Error;
 use values::error::{SqlError, SqlResult, no_savepoint};
 
 use super::state::Open;
-use crate::result::Reply;
-use crate::rows;
 use crate::session::{Session, done};
+use execution::reply::Reply;
+use storage::rows;
 
 impl Session {
     /// Begins a transaction.

@@ -21,15 +21,15 @@ use values::error::{
 };
 
 use super::state::Open;
-use crate::reader::Reader;
-use crate::result::Reply;
-use crate::rows;
 use crate::session::query::point::{Lookup, find, lookup};
 use crate::session::query::select::plain_select;
 use crate::session::query::tables::readable;
 use crate::session::write::matched_rows::Weight;
 use crate::session::{Session, impossible};
-use crate::storage::{Acquired, Expect, Waiting};
+use execution::reply::Reply;
+use storage::reader::Reader;
+use storage::rows;
+use storage::{Acquired, Expect, Waiting};
 
 /// How often a statement reads rows that others change before it has locked them.
 pub(in crate::session) const READS: usize = 32;
@@ -346,7 +346,7 @@ impl Session {
         for factor in factors(&select.from) {
             let TableFactor::Table { name, alias, args: None, .. } = factor else { continue };
             let name = table_name(name, self.variables.database())?;
-            if crate::info::is_virtual(&name.database) {
+            if information_schema::is_virtual(&name.database) {
                 continue;
             }
             let table = readable(catalog, &name.database, &name.table, ts)?;

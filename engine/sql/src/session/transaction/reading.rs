@@ -11,10 +11,10 @@ use types::{TableId, Timestamp};
 use values::error::SqlResult;
 
 use super::state::Open;
-use crate::reader::Reader;
 use crate::session::write::matched_rows::Weight;
 use crate::session::{ATTEMPTS, Session, impossible};
-use crate::storage::{Pair, Scan, Snapshot};
+use storage::reader::Reader;
+use storage::{Pair, Scan, Snapshot};
 
 impl Session {
     /// When a plain read of a transaction reads: at its snapshot, which is its beginning, or the

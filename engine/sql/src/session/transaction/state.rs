@@ -10,9 +10,9 @@ use syntax::statement::Step;
 use types::{SnapshotToken, Timestamp};
 use values::error::{SqlResult, no_savepoint};
 
-use crate::reader::Shared;
 use crate::session::impossible;
-use crate::storage::Savepoint;
+use storage::Savepoint;
+use storage::reader::Shared;
 
 /// An open transaction.
 #[derive(Clone)]

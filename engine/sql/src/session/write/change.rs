@@ -9,10 +9,11 @@ use functions::value::value_at;
 use placement::api::Catalog;
 use sqlparser::ast::{
     AssignmentTarget, Delete, Expr, FromTable, Ident, Query, SelectItem, SetExpr, TableWithJoins,
-    Update, Visit,
+    Update,
 };
 use syntax::names::{self, table_name};
 use syntax::parser;
+use syntax::walk::Part;
 use types::columns::ColumnsBuilder;
 use types::{Column, Table, Timestamp, Value};
 use values::coerce::Place;
@@ -272,7 +273,7 @@ impl Target {
         self.alias.clone().unwrap_or_else(|| self.table.name.to_lowercase())
     }
 
-    fn refuse_hidden(&self, part: &impl Visit) -> SqlResult<()> {
+    fn refuse_hidden(&self, part: &impl Part) -> SqlResult<()> {
         refuse_hidden(&[(&self.own_name(), &self.table)], part)
     }
 

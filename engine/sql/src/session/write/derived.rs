@@ -23,8 +23,8 @@ use values::sql_mode;
 use values::temporal::Zone;
 
 use super::fitting::Fitting;
-use crate::ddl::expressions;
 use crate::session::Session;
+use definitions::expressions;
 
 /// Most tables whose expressions a session keeps planned.
 const MOST_KEPT: usize = 64;

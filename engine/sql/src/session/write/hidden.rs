@@ -5,13 +5,13 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{Expr, Query, Visit, Visitor};
-use syntax::walk::walk;
+use sqlparser::ast::{Expr, Query, Visitor};
+use syntax::walk::{Part, walk};
 use types::Table;
 use values::error::{SqlError, SqlResult, no_column};
 
 /// Error 1054 for a name that only hidden columns of the tables have. Each table comes with the name that it goes by.
-pub(super) fn refuse_hidden(tables: &[(&str, &Table)], part: &impl Visit) -> SqlResult<()> {
+pub(super) fn refuse_hidden(tables: &[(&str, &Table)], part: &impl Part) -> SqlResult<()> {
     walk(part, &mut Names { tables, queries: 0 })
 }
 

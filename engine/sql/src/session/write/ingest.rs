@@ -10,10 +10,10 @@ use values::error::{SqlResult, no_number_given, table_changed, unsupported};
 
 use super::fitting::Fitting;
 use super::insert::{Typed, position, visible};
-use crate::rows::record_key;
 use crate::session::Session;
 use crate::session::query::tables::stored;
-use crate::storage::Pair;
+use storage::Pair;
+use storage::rows::record_key;
 
 /// What is done with each row.
 #[derive(Clone, Debug)]

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use placement::api::Catalog;
 use sqlparser::ast::{
     AssignmentTarget, Delete, Expr, FromTable, Ident, ObjectName, Query, SelectItem, SetExpr,
-    TableFactor, TableWithJoins, Update, Visit, Visitor,
+    TableFactor, TableWithJoins, Update, Visitor,
 };
 use syntax::names::{parts, table_name};
 use syntax::parser;
-use syntax::walk::finds;
+use syntax::walk::{Part, finds};
 use types::{Table, Value};
 use values::coerce::Place;
 use values::error::{
@@ -31,13 +31,13 @@ use super::hidden::refuse_hidden;
 use super::insert::is_default;
 use super::matched_rows::Weight;
 use super::statement::Changes;
-use crate::result::{Done, Reply};
-use crate::rows;
 use crate::session::query::tables::readable;
 use crate::session::transaction::locking::{Finding, READS, factors, is_row, restless};
 use crate::session::transaction::state::Open;
 use crate::session::{Session, impossible};
-use crate::storage::Savepoint;
+use execution::reply::{Done, Reply};
+use storage::Savepoint;
+use storage::rows;
 
 /// A row as it was, and as it is to be.
 type OldAndNew = (Vec<Value>, Vec<Value>);
@@ -326,7 +326,7 @@ impl Session {
         for factor in factors(from) {
             let TableFactor::Table { name, alias, args: None, .. } = factor else { continue };
             let name = table_name(name, self.variables.database())?;
-            if crate::info::is_virtual(&name.database) {
+            if information_schema::is_virtual(&name.database) {
                 continue;
             }
             let table = readable(catalog, &name.database, &name.table, finding.ts())?;
@@ -495,7 +495,7 @@ fn joined_query(
 
 /// Error 1093, as MySQL's: a statement may not change a table that a subquery of it reads, unless
 /// through a derived table.
-pub(super) fn refuse_reading<T: Visit, U: Visit>(
+pub(super) fn refuse_reading<T: Part, U: Part>(
     table: &Table,
     database: &str,
     (one, other): (&T, &U),

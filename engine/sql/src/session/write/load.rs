@@ -35,12 +35,12 @@ use values::error::{
 
 use super::fitting::Fitting;
 use super::insert::{position, visible};
-use crate::result::{Done, Reply};
-use crate::rows;
 use crate::session::query::tables::writable;
 use crate::session::transaction::state::Open;
 use crate::session::{ATTEMPTS, Session, impossible, pause};
-use crate::storage::Transaction;
+use execution::reply::{Done, Reply};
+use storage::Transaction;
+use storage::rows;
 
 /// Pieces of the file, in order; an error means that the rest will not come.
 pub type Infile = mpsc::Receiver<Result<Bytes, SqlError>>;

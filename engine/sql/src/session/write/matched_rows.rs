@@ -16,9 +16,9 @@ use sqlparser::ast::Query;
 use types::Value;
 use values::error::SqlResult;
 
-use crate::reader::Reader;
 use crate::session::Session;
 use crate::session::query::tables::Tables;
+use storage::reader::Reader;
 
 /// What rows that a statement holds take of the queries' memory, until this is dropped.
 pub(in crate::session) struct Weight(MemoryReservation);

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use types::{Result, Table, Value};
 
-use crate::rows;
-use crate::storage::Transaction;
+use storage::Transaction;
+use storage::rows;
 
 /// A change of one row.
 pub(in crate::session) enum Step {

@@ -21,11 +21,11 @@ use values::error::{SqlError, SqlResult, too_many_rows, wrong_width};
 
 use super::fitting::Fitting;
 use super::insert::is_default;
-use crate::reader::Reader;
 use crate::session::admin::settings::value_of;
 use crate::session::query::tables::Tables;
 use crate::session::transaction::locking::Finding;
 use crate::session::{Session, impossible};
+use storage::reader::Reader;
 
 impl Session {
     /// The values of one row, from left to right; DEFAULT is `None`. All subqueries of a statement
@@ -139,7 +139,7 @@ impl Session {
         several: fn() -> SqlError,
     ) -> SqlResult<(usize, Option<Vec<Value>>)> {
         let reply = self.select(query, parameters).await?;
-        let crate::result::Reply::Rows { columns, mut batches, .. } = reply else {
+        let execution::reply::Reply::Rows { columns, mut batches, .. } = reply else {
             return Err(impossible("a SELECT answered no rows"));
         };
         let mut found = None;

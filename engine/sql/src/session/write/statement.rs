@@ -13,12 +13,12 @@ use values::error::{DEADLOCK, SqlResult, TABLE_CHANGED, delayed, write_in_the_pa
 use super::change;
 use super::joined;
 use super::upsert;
-use crate::result::{Done, Reply};
-use crate::rows;
 use crate::session::transaction::locking::Finding;
 use crate::session::transaction::state::Open;
 use crate::session::{ATTEMPTS, Session, impossible, pause};
-use crate::storage::{Expect, Waiting};
+use execution::reply::{Done, Reply};
+use storage::rows;
+use storage::{Expect, Waiting};
 
 /// A statement that writes.
 #[derive(Clone)]

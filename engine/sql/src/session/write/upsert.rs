@@ -17,13 +17,13 @@ use super::assigning::Assigning;
 use super::fitting::Fitting;
 use super::insert::{Numbered, Source, whole};
 use super::pending_changes::{Clash, PendingChanges};
-use crate::ddl::number_of;
-use crate::result::{Done, Reply};
-use crate::rows;
 use crate::session::transaction::locking::Finding;
 use crate::session::transaction::state::Open;
 use crate::session::{Session, impossible};
-use crate::storage::Expect;
+use definitions::number_of;
+use execution::reply::{Done, Reply};
+use storage::Expect;
+use storage::rows;
 
 /// What becomes of a new row whose key another one has.
 enum Meeting {

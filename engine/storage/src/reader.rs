@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 use types::{Result, TableId, Timestamp};
 
-use crate::storage::{Pair, Scan, Snapshot, Transaction};
+use crate::{Pair, Scan, Snapshot, Transaction};
 
 /// A transaction that plans read from while its session owns it; empty once it has ended.
 pub type Shared = Arc<Mutex<Option<Box<dyn Transaction>>>>;

@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
-use execution::BatchStream;
 use functions::warnings::ExprWarnings;
 use values::column::ResultColumn;
+
+use crate::BatchStream;
 
 /// How many warnings a result has. More may come for as long as its rows are computed.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +18,7 @@ pub struct WarningCount {
 
 impl WarningCount {
     /// Those of a statement, and those of its expressions.
-    pub(crate) fn new(own: u64, expr_warnings: Option<Arc<ExprWarnings>>) -> Self {
+    pub fn new(own: u64, expr_warnings: Option<Arc<ExprWarnings>>) -> Self {
         WarningCount { own, expr_warnings }
     }
 

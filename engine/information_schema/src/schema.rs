@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use types::{ColumnType, Default, Index, Table, TableId, Value};
 
 use super::{Listing, Sizes, Source, int, string, yes};
-use crate::ddl::now_of;
+use definitions::now_of;
 
 pub(super) const CATALOG: &str = "def";
 

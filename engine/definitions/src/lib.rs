@@ -1,6 +1,7 @@
-//! CREATE TABLE as a description for the catalog.
+//! CREATE TABLE and ALTER TABLE as descriptions for the catalog, and descriptions as SHOW CREATE TABLE prints them.
 //!
 //! Only shapes are checked here; names and numbers are placement's business.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 use sqlparser::ast::{CreateTable, ObjectName, TableConstraint};
 use syntax::table_options;
@@ -20,19 +21,19 @@ mod show;
 
 pub use columns::{column, default_of};
 use keys::Form;
-pub(crate) use show::now_of;
+pub use show::now_of;
 pub use show::show_create;
 
 /// The column that numbers the rows of a table without a primary key.
 pub const ROW_NUMBER: &str = "_isobar_rowid";
 
 /// Where the number is that rows of a table are given and clients see.
-pub(crate) fn number_of(table: &Table) -> Option<usize> {
+pub fn number_of(table: &Table) -> Option<usize> {
     table.columns.iter().position(|column| column.auto_increment && !column.hidden)
 }
 
 /// Whether rows of a table are given numbers that clients see.
-pub(crate) fn has_numbers(table: &Table) -> bool {
+pub fn has_numbers(table: &Table) -> bool {
     number_of(table).is_some()
 }
 

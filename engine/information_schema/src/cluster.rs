@@ -12,7 +12,7 @@ use values::error::SqlResult;
 use super::{Listing, Source, int, string};
 
 /// Most characters of a statement in the process list.
-pub(crate) const LONGEST_INFO: usize = 64 * 1024;
+pub const LONGEST_INFO: usize = 64 * 1024;
 /// Words of statements that may hold a password or a token.
 const SECRETS: [&str; 3] = ["password", "identified", "isobar_"];
 
@@ -35,7 +35,7 @@ impl Source<'_> {
             "#ROW_COUNT",
             "#BYTES",
         ]);
-        let status = self.engine.storage.status().await?;
+        let status = self.storage.status().await?;
         let replicated = self.catalog.tables.iter().filter(|table| table.columnar_replicas > 0);
         for table in replicated {
             let of_table = |kind: RegionKind| kind == RegionKind::Records(table.id);
@@ -90,15 +90,15 @@ impl Source<'_> {
             "#CLUSTER_HISTORY_BYTES",
         ]);
         // Placement's time, by which leases end; this machine's clock may differ.
-        let now = self.engine.storage.timestamp().await?.physical_ms();
+        let now = self.storage.timestamp().await?.physical_ms();
         let datetime = |ms: u64| {
             string(values::temporal::format_datetime(
                 i64::try_from(ms).unwrap_or(0).saturating_mul(1000),
                 3,
             ))
         };
-        let leases = self.engine.storage.leases().await?;
-        let garbage = self.engine.storage.status().await?.garbage;
+        let leases = self.storage.leases().await?;
+        let garbage = self.storage.status().await?.garbage;
         let young = now.saturating_sub(garbage.life_ms);
         for lease in leases {
             // What is younger than this is kept with or without it.
@@ -127,9 +127,8 @@ impl Source<'_> {
             "#SETTLED",
             "#HISTORY_BYTES",
         ]);
-        let now = self.engine.clock.unix_millis();
-        let Garbage { safe_point, life_ms, history_bytes } =
-            self.engine.storage.status().await?.garbage;
+        let now = self.clock.unix_millis();
+        let Garbage { safe_point, life_ms, history_bytes } = self.storage.status().await?.garbage;
         let age = match safe_point.floor {
             Timestamp::ZERO => Value::Null,
             floor => int(now.saturating_sub(floor.physical_ms())),
@@ -157,7 +156,7 @@ impl Source<'_> {
             "FAULTS",
             "#PLACEMENT_LEADER",
         ]);
-        let status = self.engine.storage.status().await?;
+        let status = self.storage.status().await?;
         for known in status.nodes {
             let role = match known.node.role {
                 NodeRole::Row => "row",
@@ -197,7 +196,7 @@ impl Source<'_> {
             "EPOCH",
         ]);
         let tables: BTreeMap<u64, &Table> = self.catalog.tables.iter().map(|t| (t.id, t)).collect();
-        let status = self.engine.storage.status().await?;
+        let status = self.storage.status().await?;
         for route in status.routes {
             let region = &route.region;
             let table = region.table().and_then(|id| tables.get(&id));
@@ -237,10 +236,10 @@ impl Source<'_> {
     }
 
     /// information_schema.processlist, with so many characters of each statement.
-    pub(crate) fn processlist(&self, longest: usize) -> Listing {
+    pub fn processlist(&self, longest: usize) -> Listing {
         let mut listing =
             Listing::of(&["#ID", "USER", "HOST", "DB", "COMMAND", "#TIME", "STATE", "INFO"]);
-        let processes = self.engine.host.as_ref().map(|host| host.processes()).unwrap_or_default();
+        let processes = self.host.map(|host| host.processes()).unwrap_or_default();
         let (own, _) = self.rights.account();
         let all = self.rights.everywhere(Privileges::PROCESS);
         for process in processes.into_iter().filter(|process| all || process.user == own) {

@@ -1,9 +1,15 @@
-//! What statements need of the store below: snapshots, transactions, the catalog, leases, advisory locks.
+//! What statements need of the store below: snapshots, transactions, the catalog, leases, advisory locks; and rows as
+//! they are stored, as tables that plans scan.
 //!
-//! Narrow on purpose: [`cluster`] is the real one over regions, [`memory`] the one of the tests.
+//! Narrow on purpose: [`cluster`] is the real one over regions, [`memory`] the one of the tests. It knows no session.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod access;
 pub mod cluster;
 pub mod memory;
+pub mod provider;
+pub mod reader;
+pub mod rows;
 
 use std::sync::Arc;
 use std::time::Duration;

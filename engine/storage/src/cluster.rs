@@ -15,7 +15,7 @@ use txn::api::{RegionRef, Request, Response};
 use txn::client::TxnClient;
 use types::{Error, LeaseId, NodeId, Region, RegionKind, Result, Table, TableId, Timestamp};
 
-use super::{Acquired, Expect, Pair, Savepoint, Scan, Snapshot, Storage, Transaction, Waiting};
+use crate::{Acquired, Expect, Pair, Savepoint, Scan, Snapshot, Storage, Transaction, Waiting};
 
 /// How long a table's regions are asked for something before giving up.
 const REGION_TIMEOUT: Duration = Duration::from_secs(20);

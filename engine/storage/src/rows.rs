@@ -8,7 +8,7 @@ use std::sync::Arc;
 use types::{Error, Index, Result, Table, TableId, Value, key, row};
 use values::error::{SqlError, duplicate_entry};
 
-use crate::storage::Transaction;
+use crate::Transaction;
 
 /// The key of a row's record.
 pub fn record_key(table: &Table, values: &[Value]) -> Vec<u8> {

@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout_at};
 use txn::queues::{Queues, Standing, Tenure};
 use types::{Error, LeaseId, RegionKind, Result, Table, TableId, Timestamp};
 
-use super::{
+use crate::{
     Acquired, Current, Expect, Pair, Savepoint, Scan, Snapshot, Storage, Transaction, Waiting,
 };
 

@@ -108,7 +108,7 @@ fn default_literal(value: &Value, ty: ColumnType) -> String {
 }
 
 /// CURRENT_TIMESTAMP with the fraction that a type has.
-pub(crate) fn now_of(ty: ColumnType) -> String {
+pub fn now_of(ty: ColumnType) -> String {
     match ty {
         ColumnType::DateTime(digits @ 1..) | ColumnType::Timestamp(digits @ 1..) => {
             format!("CURRENT_TIMESTAMP({digits})")

@@ -67,7 +67,7 @@ fn levels(user: &User) -> Vec<(Level, Privileges)> {
 }
 
 /// The GRANTs that would give a user what it has, as MySQL 8 writes them.
-pub(crate) fn grants_of(user: &User) -> Vec<String> {
+pub fn grants_of(user: &User) -> Vec<String> {
     let quoted = |name: &str| format!("`{}`", name.replace('`', "``"));
     let to = format!("{}@{}", quoted(&user.name), quoted(&user.host));
     let text = |(level, privileges): (Level, Privileges)| {

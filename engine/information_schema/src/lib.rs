@@ -1,6 +1,7 @@
 //! information_schema: what the cluster says of itself, as tables made when asked for.
 //!
 //! A listing is small and in memory; nothing here reads rows of stored tables.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,15 +9,16 @@ use std::sync::Arc;
 use arrow::record_batch::RecordBatch;
 use binder::planning_schema;
 use binder::privileges::Rights;
+use definitions::has_numbers;
+use env::Clock;
+use execution::host::Host;
+use execution::reply::{Reply, WarningCount};
 use placement::api::Catalog;
+use storage::Storage;
 use types::columns::ColumnsBuilder;
 use types::{Column, ColumnType, Error, IntWidth, Table, TableId, Value};
 use values::column::ResultColumn;
 use values::error::{SqlResult, no_table};
-
-use crate::ddl::has_numbers;
-use crate::engine::Engine;
-use crate::result::{Reply, WarningCount};
 
 mod absent;
 mod cluster;
@@ -24,10 +26,10 @@ mod privileges;
 mod schema;
 mod sizes;
 
-pub(crate) use cluster::LONGEST_INFO;
-pub(crate) use privileges::grants_of;
+pub use cluster::LONGEST_INFO;
+pub use privileges::grants_of;
 pub use schema::{character_sets, collations, column_key, default_text, engines, extra, keys};
-pub(crate) use sizes::Sizes;
+pub use sizes::Sizes;
 
 /// Databases that hold no stored tables.
 pub const VIRTUAL: &[&str] = &["information_schema", "performance_schema", "mysql", "sys"];
@@ -174,8 +176,12 @@ impl Listing {
 
 /// Where listings come from.
 pub struct Source<'a> {
-    /// Shared parts.
-    pub engine: &'a Engine,
+    /// The store.
+    pub storage: &'a dyn Storage,
+    /// The time of day.
+    pub clock: &'a dyn Clock,
+    /// The server around the sessions; nothing runs without.
+    pub host: Option<&'a dyn Host>,
     /// Names, those that the user may see.
     pub catalog: &'a Arc<Catalog>,
     /// What the user may do.
@@ -192,7 +198,7 @@ impl Source<'_> {
         let wanted: Vec<TableId> = wanted.collect();
         let mut numbers = BTreeMap::new();
         for table in wanted {
-            match self.engine.storage.next_auto_increment(table).await {
+            match self.storage.next_auto_increment(table).await {
                 Ok(number) => _ = numbers.insert(table, number),
                 // It was dropped meanwhile, or has given its very last number.
                 Err(Error::NotFound { .. } | Error::Invalid(_)) => {}
@@ -203,8 +209,8 @@ impl Source<'_> {
     }
 
     /// How large tables are, as placement knows it.
-    pub(crate) async fn sizes(&self) -> SqlResult<Sizes> {
-        Ok(Sizes::of(&self.engine.storage.status().await?.routes))
+    pub async fn sizes(&self) -> SqlResult<Sizes> {
+        Ok(Sizes::of(&self.storage.status().await?.routes))
     }
 
     /// The listing that a virtual table is; error 1146 if there is none.

@@ -233,7 +233,7 @@ pub struct Rows {
     reader: Reader,
     path: Path,
     ranges: std::vec::IntoIter<access::Range>,
-    scan: Option<Box<dyn crate::storage::Scan>>,
+    scan: Option<Box<dyn crate::Scan>>,
     ready: std::collections::VecDeque<(Vec<u8>, Vec<u8>)>,
 }
 
