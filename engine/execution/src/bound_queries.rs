@@ -110,9 +110,6 @@ impl BoundQueries {
         context: &QueryContext,
         tables: &ResolvedTables,
     ) {
-        if shape.key.query.to_string().len() > LONGEST {
-            return;
-        }
         let kept = match template(&shape, bound, context, tables) {
             Some(template) => Kept::Template(Arc::new(template)),
             None => Kept::Never,
@@ -130,6 +127,10 @@ impl BoundQueries {
         tables: &ResolvedTables,
     ) {
         self.misses.fetch_add(1, Ordering::Relaxed);
+        // Nothing of a long one stays, not even that it was seen.
+        if shape.key.query.to_string().len() > LONGEST {
+            return;
+        }
         match found {
             None => self.kept.insert(shape.key, Kept::Seen),
             Some(Kept::Never) => {}

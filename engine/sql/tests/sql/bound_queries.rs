@@ -262,6 +262,19 @@ async fn what_is_of_a_moment_or_a_user_is_not_kept() {
 }
 
 #[tokio::test]
+async fn nothing_of_a_long_query_stays() {
+    let (_, mut one) = tables().await;
+    let before = counted(&mut one, "kept").await;
+    for length in [10_000, 20_000] {
+        let query = format!("SELECT '{}' FROM t WHERE n = 10", "x".repeat(length));
+        for _ in 0..3 {
+            assert!(!asked(&mut one, &query).await.1);
+        }
+    }
+    assert_eq!(counted(&mut one, "kept").await, before);
+}
+
+#[tokio::test]
 async fn prepared_statements_use_what_was_kept() {
     let (_, mut one) = tables().await;
     let cancel = CancellationToken::new();
