@@ -254,7 +254,7 @@ def test_malformed_packets_end_one_connection_only(cluster: Cluster, bytes_):
     assert cluster.sql("SELECT 1") == [(1,)]
 
 
-def test_z_logs_hold_no_passwords_tokens_or_row_values(cluster: Cluster):
+def test_logs_hold_no_passwords_tokens_or_row_values(cluster: Cluster):
     token = cluster.token()
     assert cluster.sql(f"SELECT word FROM bad.t WHERE word = '{VALUE}'") == [(VALUE,)]
     cluster.read("tiflash", f"SELECT COUNT(*) FROM bad.t WHERE word <> '{VALUE}'", token)

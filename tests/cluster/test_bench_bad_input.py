@@ -16,7 +16,7 @@ from test_bench import ROOT, target
 UNMEETABLE = "throughput<=-100000%"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cluster(isobar: Path, tmp_path_factory: pytest.TempPathFactory):
     base = os.environ.get("ISOBAR_PORT_BASE")
     with Cluster(isobar, tmp_path_factory.mktemp("bench"), port_base=int(base) if base else None) as running:
@@ -79,9 +79,8 @@ def test_a_node_that_dies_under_a_batch_and_a_limit_that_is_not_met_are_reported
 
 @pytest.mark.timeout(150)
 def test_a_target_that_goes_away_ends_the_run(cluster: Cluster, tmp_path: Path):
-    """Last: it leaves no cluster."""
     path = tmp_path / "i.json"
-    run = Run(cluster, "--rounds", 3, "--no-prepare", "--json", path)
+    run = Run(cluster, "--rounds", 3, "--json", path)
     try:
         run.seen("round 1 of at most 3")
         cluster.kill_supervisor()
