@@ -11,6 +11,7 @@ use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_expr::{LexOrdering, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
@@ -60,6 +61,47 @@ impl PhysicalOptimizerRule for IsolateSingleTaskJoins {
                 .collect();
             let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
             Ok(Transformed::yes(node.replace_children(children, options)?))
+        })
+        .data()
+    }
+}
+
+/// An aggregate of all rows gives a row even for none, and so in each task of a stage. What has one partition has no
+/// coalesce below such an aggregate; but where the partition is a leaf's that the tasks of a stage share, as one whose
+/// condition is false, each task has one.
+#[derive(Debug)]
+pub struct GatherBelowAggregates;
+
+impl PhysicalOptimizerRule for GatherBelowAggregates {
+    fn name(&self) -> &str {
+        "GatherBelowAggregates"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|node| {
+            let Some(aggregate) = node.downcast_ref::<AggregateExec>() else {
+                return Ok(Transformed::no(node));
+            };
+            let groups = aggregate.group_expr();
+            let of_all = groups.is_true_no_grouping() || groups.has_grouping_set();
+            let input = aggregate.input();
+            let gathered = input.downcast_ref::<CoalescePartitionsExec>().is_some()
+                || input.downcast_ref::<SortPreservingMergeExec>().is_some();
+            let one = input.output_partitioning().partition_count() == 1;
+            if *aggregate.mode() == AggregateMode::Partial || !of_all || gathered || !one {
+                return Ok(Transformed::no(node));
+            }
+            let input = Arc::new(CoalescePartitionsExec::new(input.clone()));
+            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+            Ok(Transformed::yes(node.replace_children(vec![input], options)?))
         })
         .data()
     }

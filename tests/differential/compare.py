@@ -174,7 +174,7 @@ class Worker:
             return
         small = self.shrink(query, wrong)
         self.findings.count(wrong)
-        number = self.findings.is_new(f"{wrong}: {re.sub(r'[abc][.][a-z][0-9]+', 'c', str(small))}")
+        number = self.findings.is_new(f"{wrong}: {re.sub(r'[abs][0-9]?[.][a-z][0-9]+', 'c', str(small))}")
         if number is not None:
             self.note(small, tables, wrong, seed, number)
 

@@ -250,9 +250,12 @@ class Grammar:
 
     def __init__(self, seed: int):
         self.random = random.Random(seed)
+        # What queries within expressions read.
+        self.known: list[Table] = []
 
     def tables(self, count: int = 2) -> list[Table]:
-        return [self.table(f"t{at}") for at in range(count)]
+        self.known = [self.table(f"t{at}") for at in range(count)]
+        return self.known
 
     def table(self, name: str) -> Table:
         chosen = self.random.sample(TYPES, self.random.randint(4, 9))
@@ -306,7 +309,38 @@ class Grammar:
         operand = self.expr(self.pick(kinds[0]), scope, 1)
         return Expr(form, operand.kind if kind == 0 else kind, (operand,))
 
+    def inner(self, scope: dict) -> tuple[str, dict]:
+        """The FROM of a query within another, and what is known there, its own table last."""
+        alias, table = f"s{len(scope)}", self.random.choice(self.known)
+        return f"{table.name} {alias}", {**scope, alias: table}
+
+    def asking(self, scope: dict, depth: int) -> Expr:
+        """A condition with a query in it, half of them over columns outside of the query."""
+        text, within = self.inner(scope)
+        where = self.condition(within if self.random.random() < 0.5 else self.alone(within), depth)
+        if self.random.random() < 0.4:
+            return Expr(f"({self.random.choice(['EXISTS', 'NOT EXISTS'])} (SELECT 1 FROM {text} WHERE {{}}))", INT, (where,))
+        kind = self.kind()
+        one, found = self.expr(kind, scope, depth), self.expr(kind, self.alone(within), depth)
+        compared = [f"{word} {which}" for word in ("<", "<=", ">", ">=") for which in ("ANY", "ALL")]
+        word = self.random.choice(["IN", "IN", "NOT IN", "NOT IN", "= ANY", "<> ALL", *compared])
+        return Expr(f"({{}} {word} (SELECT {{}} FROM {text} WHERE {{}}))", INT, (one, found, where))
+
+    def scalar(self, kind: str, scope: dict, depth: int) -> Expr:
+        """A query in the place of a value."""
+        text, within = self.inner(scope)
+        where = self.condition(within if self.random.random() < 0.5 else self.alone(within), depth)
+        word = self.random.choice(["MIN", "MAX"] if kind != INT else ["MIN", "MAX", "COUNT", "BIT_OR"])
+        return Expr(f"(SELECT {word}({{}}) FROM {text} WHERE {{}})", kind, (self.expr(kind, self.alone(within), depth), where))
+
+    @staticmethod
+    def alone(scope: dict) -> dict:
+        """The last table of a scope."""
+        return dict([list(scope.items())[-1]])
+
     def condition(self, scope: dict, depth: int) -> Expr:
+        if depth > 0 and self.random.random() < 0.06:
+            return self.asking(scope, depth - 1)
         chance = self.random.random()
         if depth > 0 and chance < 0.3:
             word = self.random.choice(["AND", "OR", "XOR"])
@@ -343,6 +377,8 @@ class Grammar:
     def expr(self, kind: str, scope: dict, depth: int) -> Expr:
         if kind == SMALL:
             return Expr(str(self.random.choice([0, 1, 2, 3, 5, 10, -1, -2])), INT)
+        if depth > 0 and self.random.random() < 0.03:
+            return self.scalar(kind, scope, depth - 1)
         chance = self.random.random()
         if depth <= 0 or chance < 0.25:
             return self.column(scope, kind) if self.random.random() < 0.8 else Expr(self.random.choice([*LITERALS[kind], "NULL"]), kind)

@@ -14,7 +14,9 @@ use datafusion::functions_aggregate::expr_fn::{count, first_value};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::logical_plan::{Subquery, check_subquery_expr};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
-use datafusion::logical_expr::{Expr, Filter, LogicalPlan, LogicalPlanBuilder, lit};
+use datafusion::logical_expr::{
+    Aggregate, BinaryExpr, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Operator, lit,
+};
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
 use values::error::{external, unsupported};
 
@@ -45,10 +47,15 @@ pub fn joined(plan: LogicalPlan) -> Result<LogicalPlan> {
 
 /// Whether there is any subquery: most statements have none.
 fn has_subquery(plan: &LogicalPlan) -> Result<bool> {
+    has_part(plan, &|part| Ok(subquery(part).is_some()))
+}
+
+/// Whether a part of a plan's expressions is one that is looked for.
+fn has_part(plan: &LogicalPlan, is: &dyn Fn(&Expr) -> Result<bool>) -> Result<bool> {
     let mut found = false;
     plan.apply(|node| {
         node.apply_expressions(|expr| {
-            found |= expr.exists(|expr| Ok(subquery(expr).is_some()))?;
+            found |= expr.exists(is)?;
             Ok(TreeNodeRecursion::Continue)
         })?;
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
@@ -137,6 +144,10 @@ pub(crate) fn with_columns(
 fn as_named(plan: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
     let mut exprs = Vec::with_capacity(schema.fields().len());
     for (at, (qualifier, field)) in schema.iter().enumerate() {
+        // Gone as soon as GROUPING has its value, and read by nothing else.
+        if field.name() == Aggregate::INTERNAL_GROUPING_ID {
+            continue;
+        }
         let column = Column::from((qualifier, field));
         if plan.schema().has_column(&column) {
             exprs.push(Expr::Column(column));
@@ -187,6 +198,7 @@ fn is_planned(node: &LogicalPlan, expr: &Expr, query: &Subquery) -> Result<bool>
         || is_renamed(&query.subquery)?
         || !matches!(expr, Expr::ScalarSubquery(_)) && is_of_all_rows(&query.subquery)?
         || has_outer_in_predicate(&query.subquery)?
+        || equates_outer_with_itself(&query.subquery)?
     {
         return Ok(false);
     }
@@ -245,20 +257,21 @@ fn is_of_all_rows(plan: &LogicalPlan) -> Result<bool> {
 /// Whether a plan tests if a column outside is IN a subquery: DataFusion would make a condition of a join of it,
 /// where it has no join for it.
 fn has_outer_in_predicate(plan: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    plan.apply(|node| {
-        node.apply_expressions(|expr| {
-            found |= expr.exists(|part| match part {
-                Expr::InSubquery(predicate) => {
-                    predicate.expr.exists(|part| Ok(matches!(part, Expr::OuterReferenceColumn(..))))
-                }
-                _ => Ok(false),
-            })?;
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(found)
+    let outer = |part: &Expr| Ok(matches!(part, Expr::OuterReferenceColumn(..)));
+    has_part(plan, &|part| match part {
+        Expr::InSubquery(predicate) => predicate.expr.exists(outer),
+        _ => Ok(false),
+    })
+}
+
+/// Whether a condition is `x = x` of a column outside: DataFusion's joins leave it out, though it is not true of NULL.
+fn equates_outer_with_itself(plan: &LogicalPlan) -> Result<bool> {
+    has_part(plan, &|part| match part {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
+            Ok(left == right && left.contains_outer())
+        }
+        _ => Ok(false),
+    })
 }
 
 /// Rows with the value that a subquery has for each of them, and where that stands; `None` if the

@@ -7,6 +7,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
 use datafusion::functions_aggregate::expr_fn::{count, first_value};
 use datafusion::logical_expr::logical_plan::Subquery;
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 
 use crate::correlated::with_columns;
@@ -30,10 +31,15 @@ pub fn single_rows(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// DataFusion joins what a SELECT shows or filters by; subqueries of aggregates, windows and orders become
-/// columns of what those are of.
+/// columns of what those are of. So do those of conditions over columns outside, which may become a join's.
 fn below_node(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
-    let computes =
-        matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) | LogicalPlan::Sort(_));
+    let computes = match &node {
+        LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) | LogicalPlan::Sort(_) => true,
+        LogicalPlan::Filter(filter) => {
+            split_conjunction(&filter.predicate).into_iter().any(Expr::contains_outer)
+        }
+        _ => false,
+    };
     let inputs = node.inputs();
     let (true, [input]) = (computes, &inputs[..]) else { return Ok(Transformed::no(node)) };
     let mut columns: Vec<(Expr, Expr)> = Vec::new();

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{BoxFuture, FutureExt, join_all};
 use tokio::time::{Instant, sleep, timeout};
 use types::region::PLACEMENT_REGION;
 use types::{Error, NodeId, Result};
@@ -35,7 +35,11 @@ const PAUSES: [Duration; 4] = [
 
 impl Caller {
     /// Sends a request to the leader, wherever it is, within the bound.
-    pub(crate) async fn send(&self, request: Request) -> Result<Response> {
+    pub(crate) fn send(&self, request: Request) -> BoxFuture<'_, Result<Response>> {
+        self.send_to_leader(request).boxed()
+    }
+
+    async fn send_to_leader(&self, request: Request) -> Result<Response> {
         // Sending twice is harmless but for changes of the catalog: the second would fail for what
         // the first did.
         let once = matches!(request, Request::Change(_));

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::future::{BoxFuture, FutureExt};
 use lru::LruCache;
 use parking_lot::Mutex;
 use placement::api::Route;
@@ -245,7 +246,15 @@ impl TxnClient {
     /// Sends a request to a region's leader once. Errors that say where the region is update
     /// the cached routes; the caller looks its keys up again. `Timeout` where the request was sent and
     /// the region has another leader by now: it may have been carried out.
-    pub(crate) async fn send(&self, target: &Target, request: Request) -> Result<Response> {
+    pub(crate) fn send<'a>(
+        &'a self,
+        target: &'a Target,
+        request: Request,
+    ) -> BoxFuture<'a, Result<Response>> {
+        self.send_once(target, request).boxed()
+    }
+
+    async fn send_once(&self, target: &Target, request: Request) -> Result<Response> {
         let (region, begun) = (&target.region, Instant::now());
         let answer = match self.liveness.call(self.transport.as_ref(), target, request).await {
             Called::Answered(answer) => answer,

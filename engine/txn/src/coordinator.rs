@@ -78,7 +78,11 @@ impl Commit {
     }
 
     /// Commits, and says when.
-    pub(crate) async fn run(mut self) -> Result<Timestamp> {
+    pub(crate) fn run(self) -> BoxFuture<'static, Result<Timestamp>> {
+        self.committed().boxed()
+    }
+
+    async fn committed(mut self) -> Result<Timestamp> {
         let plan = self.plan.clone();
         let mut retry = plan.client.retry("the regions of a transaction");
         let mutations = std::mem::take(&mut self.mutations);

@@ -18,7 +18,15 @@ pub(crate) const PAGE_PAIRS: u32 = 16_384;
 
 impl TxnClient {
     /// Pairs of those keys that have a row at `ts`, ascending.
-    pub(crate) async fn fetch(&self, keys: Vec<Vec<u8>>, ts: Timestamp) -> Result<Vec<Pair>> {
+    pub(crate) fn fetch(
+        &self,
+        keys: Vec<Vec<u8>>,
+        ts: Timestamp,
+    ) -> BoxFuture<'_, Result<Vec<Pair>>> {
+        self.fetch_all(keys, ts).boxed()
+    }
+
+    async fn fetch_all(&self, keys: Vec<Vec<u8>>, ts: Timestamp) -> Result<Vec<Pair>> {
         let mut left = keys;
         left.sort_unstable();
         left.dedup();
@@ -101,7 +109,11 @@ impl Pages {
     }
 
     /// The next page, or none at the end. A page may be empty.
-    pub(crate) async fn next(&mut self) -> Result<Option<Page>> {
+    pub(crate) fn next(&mut self) -> BoxFuture<'_, Result<Option<Page>>> {
+        self.next_page().boxed()
+    }
+
+    async fn next_page(&mut self) -> Result<Option<Page>> {
         if self.start >= self.end {
             return Ok(None);
         }

@@ -135,7 +135,17 @@ impl TxnClient {
     ///
     /// Who waits for a key holds only lesser ones of the same call: two statements that lock the
     /// same rows do not wait for each other. What is free everywhere is taken in one step.
-    pub(crate) async fn acquire(
+    pub(crate) fn acquire<'a>(
+        &'a self,
+        held: &'a Arc<Held>,
+        keys: Vec<Vec<u8>>,
+        waiting: Waiting,
+        look: Look,
+    ) -> BoxFuture<'a, Result<Vec<Current>>> {
+        self.acquire_once(held, keys, waiting, look).boxed()
+    }
+
+    async fn acquire_once(
         &self,
         held: &Arc<Held>,
         keys: Vec<Vec<u8>>,

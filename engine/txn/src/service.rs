@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::{BoxFuture, FutureExt, TryFutureExt};
 use parking_lot::Mutex;
 use raft::{Groups, PeerStatus};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
@@ -78,8 +79,8 @@ impl TxnService {
     }
 
     /// Answers one request. Dropping the future does not undo what it has proposed.
-    pub async fn handle(&self, request: Request) -> Response {
-        self.answer(request).await.unwrap_or_else(Response::Failed)
+    pub fn handle(&self, request: Request) -> BoxFuture<'_, Response> {
+        self.answer(request).unwrap_or_else(Response::Failed).boxed()
     }
 
     async fn answer(&self, request: Request) -> Result<Response> {

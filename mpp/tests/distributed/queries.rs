@@ -130,6 +130,25 @@ fn cases() -> Vec<(&'static str, Vec<String>)> {
             "SELECT cid, SUM((SELECT MIN(id) + 2 FROM orders)) OVER (ORDER BY cid) FROM customers WHERE cid < 3",
             vec!["0|2".into(), "1|4".into(), "2|6".into()],
         ),
+        // An aggregate of no rows, and of rows that no table has, is one row, however many tasks there are.
+        (
+            "SELECT cid, (SELECT COUNT(*) FROM orders WHERE 1 = 0) FROM customers WHERE cid < 2",
+            vec!["0|0".into(), "1|0".into()],
+        ),
+        (
+            "SELECT cid, n FROM customers, (SELECT COUNT(*) AS n FROM (VALUES ROW(1), ROW(2)) v) c WHERE cid < 2",
+            vec!["0|2".into(), "1|2".into()],
+        ),
+        (
+            "SELECT cid, SUM((SELECT MIN(id) + 2 FROM orders)) FROM customers WHERE cid < 2 GROUP BY cid WITH ROLLUP",
+            vec!["0|2".into(), "1|2".into(), "NULL|4".into()],
+        ),
+        // The join that has no row for a row must know the value of the query in its condition.
+        (
+            "SELECT cid FROM customers c WHERE NOT EXISTS \
+             (SELECT 1 FROM nothing n RIGHT JOIN orders o ON n.id = o.id WHERE c.cid < (SELECT MAX(cid) - 1 FROM customers))",
+            vec!["23".into(), "24".into()],
+        ),
         ("SELECT COUNT(*), MAX(city) FROM customers", vec![format!("{CUSTOMERS}|c3")]),
         ("SELECT COUNT(*) FROM nothing", vec!["0".to_owned()]),
         ("SELECT n.id, c.cid FROM nothing n JOIN customers c ON n.id = c.cid", vec![]),

@@ -1,15 +1,18 @@
 //! Conditions of joins that ask queries, for which plans have joins in WHERE alone.
 //!
 //! Of an inner join they stand behind it. Of an outer join, what reads one side alone is asked or computed on that side,
-//! before the rows meet: it must never decide which rows of the kept side there are.
+//! before the rows meet, and of a query that reads both the other side is made a LATERAL table: it must never decide which
+//! rows of the kept side there are.
 
-use values::error::{SqlResult, unsupported};
+use values::error::SqlResult;
 
 use super::dependencies;
 use super::query::Binder;
 use super::scope::Scope;
 use super::subqueries::connected;
-use super::tree::{ColumnId, Connective, JoinKind, Node, OutputColumn, Relation, Scalar};
+use super::tree::{
+    BoundQuery, ColumnId, Connective, JoinKind, Node, OutputColumn, Relation, Scalar,
+};
 
 /// Whether a query is a part of an expression.
 pub(super) fn has_query(scalar: &Scalar) -> bool {
@@ -69,6 +72,20 @@ impl Side {
         self.columns.iter().any(|(id, _)| read.contains(id))
     }
 
+    /// Its rows with what is computed for them, as a table that may read the other side's columns.
+    fn lateral(self) -> Relation {
+        let output: Vec<_> = self.columns.iter().chain(&self.computed).map(output).collect();
+        // Another one of the same FROM has other columns.
+        let alias = format!("joined#{}", output.first().map_or(0, |column| column.id.0));
+        match self.rows() {
+            lateral @ Relation::Derived { lateral: true, .. } => lateral,
+            relation => {
+                let query = Box::new(BoundQuery { relation, output });
+                Relation::Derived { query, alias, lateral: true }
+            }
+        }
+    }
+
     /// Its rows with what is computed for them.
     fn rows(self) -> Relation {
         let Side { relation, mut columns, computed } = self;
@@ -77,10 +94,7 @@ impl Side {
         }
         match relation {
             Relation::Derived { mut query, alias, lateral: true } => {
-                for (id, scalar) in &computed {
-                    let (name, ty) = (id.to_string(), scalar.ty);
-                    query.output.push(OutputColumn { id: *id, name, origin: None, ty });
-                }
+                query.output.extend(computed.iter().map(output));
                 columns.extend(computed);
                 query.relation = Relation::Map { input: Box::new(query.relation), columns };
                 Relation::Derived { query, alias, lateral: true }
@@ -91,6 +105,22 @@ impl Side {
             }
         }
     }
+}
+
+/// A column under a name that no other has.
+fn output((id, scalar): &(ColumnId, Scalar)) -> OutputColumn {
+    OutputColumn { id: *id, name: id.to_string(), origin: None, ty: scalar.ty }
+}
+
+/// Whether a query within an expression reads both sides.
+fn asks_of_both(scalar: &Scalar, one: &Side, other: &Side) -> bool {
+    let is_of_both = |node: &Node| {
+        let Node::Query(query) = node else { return false };
+        let read = query.outer_columns();
+        let reads = |side: &Side| side.columns.iter().any(|(id, _)| read.contains(id));
+        reads(one) && reads(other)
+    };
+    scalar.has(&is_of_both)
 }
 
 impl Binder<'_> {
@@ -114,20 +144,32 @@ impl Binder<'_> {
             JoinKind::Right => (&mut right, &mut left),
             _ => (&mut left, &mut right),
         };
-        let mut of_other = Vec::new();
+        let (mut of_other, mut of_both) = (Vec::new(), Vec::new());
         for condition in asking {
-            match kept.is_read(&condition) {
-                false => of_other.push(condition),
-                true => {
-                    let condition = self.values(condition, true)?;
-                    plain.push(self.computed_beside(condition, kept, other)?);
-                }
+            if !kept.is_read(&condition) {
+                of_other.push(condition);
+                continue;
+            }
+            let valued = self.values(condition.clone(), true)?;
+            match asks_of_both(&valued, kept, other) {
+                true => of_both.push(condition),
+                false => plain.push(self.computed_beside(valued, kept, other)?),
             }
         }
         let of_other = all(of_other).map(|condition| self.condition(condition)).transpose()?;
         let relation = std::mem::replace(&mut other.relation, Relation::OneRow);
         other.relation = filtered(relation, of_other);
-        Ok(super::from::join(kind, left.rows(), right.rows(), all(plain)))
+        let Some(of_both) = all(of_both).map(|asked| self.condition(asked)).transpose()? else {
+            return Ok(super::from::join(kind, left.rows(), right.rows(), all(plain)));
+        };
+        let (kept, other) = match kind {
+            JoinKind::Right => (right, left),
+            _ => (left, right),
+        };
+        let of_kept = |id| kept.columns.iter().any(|(column, _)| *column == id);
+        let of_both = of_both.seen_beside(&of_kept);
+        let other = filtered(other.lateral(), Some(of_both));
+        Ok(super::from::join(JoinKind::Left, kept.rows(), other, all(plain)))
     }
 
     /// An expression in which each query is a column of the side that it reads.
@@ -141,14 +183,7 @@ impl Binder<'_> {
         if !matches!(scalar.node, Node::Query(_)) {
             return Ok(scalar);
         }
-        let side = match (kept.is_read(&scalar), other.is_read(&scalar)) {
-            (true, true) => {
-                let what = "a query that reads both tables in the ON of an outer join";
-                return Err(unsupported(what));
-            }
-            (true, false) => kept,
-            (false, _) => other,
-        };
+        let side = if kept.is_read(&scalar) { kept } else { other };
         let (id, ty) = (self.next(), scalar.ty);
         side.computed.push((id, scalar));
         Ok(Scalar { node: Node::Column(id), ty })

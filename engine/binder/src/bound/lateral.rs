@@ -2,7 +2,7 @@
 //! the left with what came of its values. Source: Neumann and Kemper, Unnesting Arbitrary Queries, 2015.
 
 use datafusion::common::{Column, JoinType, TableReference};
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use values::error::{SqlResult, unsupported};
 
 use super::lower::Lowering;
@@ -45,8 +45,9 @@ impl Lowering<'_> {
             conditions.push(self.scalar(on, &left.schema().join(table.schema())?)?);
         }
         let left = LogicalPlanBuilder::from(left);
-        let plan = match conditions.is_empty() && kind == JoinType::Inner {
-            true => left.cross_join(table)?.build()?,
+        let plan = match conditions.is_empty() {
+            true if kind == JoinType::Inner => left.cross_join(table)?.build()?,
+            true => left.join_on(table, kind, [lit(true)])?.build()?,
             false => left.join_on(table, kind, conditions)?.build()?,
         };
         self.renew(&plan);

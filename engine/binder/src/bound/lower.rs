@@ -14,13 +14,12 @@ use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::expr::{
-    AggregateFunction, Exists, GroupingSet, InList, InSubquery, Like, ScalarFunction, Sort,
-    WindowFunction,
+    Exists, InList, InSubquery, Like, ScalarFunction, Sort, WindowFunction,
 };
-use datafusion::logical_expr::logical_plan::{Aggregate, Subquery};
+use datafusion::logical_expr::logical_plan::Subquery;
 use datafusion::logical_expr::{
     Case, Expr, LogicalPlan, LogicalPlanBuilder, Operator, WindowFrame, WindowFrameBound,
-    WindowFrameUnits, binary_expr,
+    WindowFrameUnits, binary_expr, lit,
 };
 use functions::random::{self, SEEDED};
 use syntax::names::TableName;
@@ -29,14 +28,14 @@ use values::error::{SqlResult, no_table, unknown};
 use super::call_types::arrow;
 use super::lateral::Lateral;
 use super::tree::{
-    AggregateCall, Bound, BoundQuery, ColumnId, Comparison, Connective, Distance, Frame, JoinKind,
-    Node, Relation, Scalar, Scan, SetOperation, SortKey, WindowCall,
+    Bound, BoundQuery, ColumnId, Comparison, Connective, Distance, Frame, JoinKind, Node, Relation,
+    Scalar, Scan, SetOperation, SortKey, WindowCall,
 };
-use super::{groups, literal, windows};
+use super::{literal, windows};
+use crate::ResolvedTable;
 use crate::lazy::{behind, together};
 use crate::operators::MysqlOperators;
 use crate::typing::truth;
-use crate::{ResolvedTable, caseless};
 
 /// Most rows that plans count to: their limits travel with 32 bits, and a limit is added to its offset first.
 const FARTHEST: u64 = i32::MAX as u64;
@@ -79,17 +78,17 @@ pub(super) struct Lowering<'a> {
     /// What columns of the result are called.
     names: HashMap<ColumnId, String>,
     /// What the plan calls the columns so far, and what they are in it.
-    columns: HashMap<ColumnId, (Column, FieldRef)>,
+    pub(super) columns: HashMap<ColumnId, (Column, FieldRef)>,
     /// What of the plans around is read within this one, by relations and by columns without any: nothing here may be called
     /// so, for rules that join the two go by names.
-    taken: HashSet<Taken>,
+    pub(super) taken: HashSet<Taken>,
     /// What the rows of recursive queries are.
     last: HashMap<String, SchemaRef>,
 }
 
 /// A name that is taken.
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum Taken {
+pub(super) enum Taken {
     Relation(TableReference),
     Column(String),
 }
@@ -284,83 +283,9 @@ impl Lowering<'_> {
             return Ok(LogicalPlanBuilder::from(left).cross_join(right)?.build()?);
         }
         let both = left.schema().join(right.schema())?;
-        let on = on.map(|on| self.scalar(on, &both)).transpose()?;
-        Ok(LogicalPlanBuilder::from(left).join_on(right, kind, on)?.build()?)
-    }
-
-    fn group(
-        &mut self,
-        input: LogicalPlan,
-        keys: &[(ColumnId, Scalar)],
-        aggregates: &[(ColumnId, AggregateCall)],
-        rollup: bool,
-    ) -> SqlResult<LogicalPlan> {
-        let (input, by) = self.keys(input, keys, rollup)?;
-        let schema = input.schema().clone();
-        let mut computed = Vec::with_capacity(aggregates.len());
-        let mut names = HashSet::new();
-        for (id, call) in aggregates {
-            let aggregate = match call.function.as_str() {
-                groups::GROUPING => grouping(call, keys, &by)?,
-                _ => self.aggregate(call, &schema)?,
-            };
-            // Two over queries within expressions may be called the same.
-            let name = aggregate.schema_name().to_string();
-            let free = !self.taken.contains(&Taken::Column(name.clone())) && names.insert(name);
-            computed.push(if free { aggregate } else { aggregate.alias(format!("#{}", id.0)) });
-        }
-        let by = if rollup { vec![Expr::GroupingSet(GroupingSet::Rollup(by))] } else { by };
-        let aggregate = Aggregate::try_new(Arc::new(input), by, computed)?;
-        let plan = LogicalPlan::Aggregate(caseless::with_extremes(aggregate)?);
-        self.place(keys.iter().map(|(id, _)| *id), &plan);
-        // Behind the keys of totals stands which of them a row has.
-        let behind = plan.schema().fields().len() - aggregates.len();
-        let columns = plan.schema().iter().skip(behind).zip(aggregates);
-        let columns = columns.map(|((qualifier, field), (id, _))| {
-            (*id, (Column::from((qualifier, field)), Arc::clone(field)))
-        });
-        self.columns.extend(columns);
-        Ok(plan)
-    }
-
-    /// What is grouped by. Levels of totals that are no columns become such before, so that they stay what GROUPING asks
-    /// for; and a literal has a name that no other has.
-    fn keys(
-        &self,
-        input: LogicalPlan,
-        keys: &[(ColumnId, Scalar)],
-        rollup: bool,
-    ) -> SqlResult<(LogicalPlan, Vec<Expr>)> {
-        let schema = input.schema().clone();
-        let (mut by, mut levels) = (Vec::with_capacity(keys.len()), Vec::new());
-        for (id, key) in keys {
-            let expr = self.scalar(key, &schema)?;
-            let name = format!("#{}", id.0);
-            by.push(match &expr {
-                Expr::Column(_) => expr,
-                _ if rollup => {
-                    levels.push(expr.alias(&name));
-                    Expr::Column(Column::new_unqualified(name))
-                }
-                Expr::Literal(..) => expr.alias(name),
-                _ => expr,
-            });
-        }
-        if levels.is_empty() {
-            return Ok((input, by));
-        }
-        let shown = schema.columns().into_iter().map(Expr::Column).chain(levels);
-        Ok((LogicalPlanBuilder::from(input).project(shown)?.build()?, by))
-    }
-
-    fn aggregate(&self, call: &AggregateCall, schema: &DFSchema) -> SqlResult<Expr> {
-        let AggregateCall { function: name, args, distinct, order } = call;
-        let function = groups::aggregate(name)
-            .ok_or_else(|| unknown(format!("aggregate {name} is not registered")))?;
-        let args = args.iter().map(|arg| self.scalar(arg, schema)).collect::<SqlResult<_>>()?;
-        let order = self.ordered(order, schema)?;
-        let call = AggregateFunction::new_udf(function, args, *distinct, None, order, None);
-        Ok(Expr::AggregateFunction(call))
+        // An outer join whose condition reads one side alone, where it became that side's, matches every row.
+        let on = on.map_or(Ok(lit(true)), |on| self.scalar(on, &both))?;
+        Ok(LogicalPlanBuilder::from(left).join_on(right, kind, [on])?.build()?)
     }
 
     fn map(
@@ -431,7 +356,11 @@ impl Lowering<'_> {
     }
 
     /// What rows are sorted by within windows and aggregates.
-    fn ordered(&self, order: &[(Scalar, bool)], schema: &DFSchema) -> SqlResult<Vec<Sort>> {
+    pub(super) fn ordered(
+        &self,
+        order: &[(Scalar, bool)],
+        schema: &DFSchema,
+    ) -> SqlResult<Vec<Sort>> {
         let by = |(by, descending): &(Scalar, bool)| {
             Ok(Sort::new(self.scalar(by, schema)?, !descending, !descending))
         };
@@ -590,19 +519,6 @@ fn nullable(first: &LogicalPlan) -> SchemaRef {
     let fields = first.schema().fields().iter();
     let fields = fields.map(|field| field.as_ref().clone().with_nullable(true));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
-}
-
-/// GROUPING of keys, by what they are in the plan.
-fn grouping(call: &AggregateCall, keys: &[(ColumnId, Scalar)], by: &[Expr]) -> SqlResult<Expr> {
-    let missing = || unknown("GROUPING of what is no key");
-    let key = |arg: &Scalar| {
-        let at = keys.iter().rposition(|(_, key)| key == arg).ok_or_else(missing)?;
-        by.get(at).cloned().ok_or_else(missing)
-    };
-    let args = call.args.iter().map(key).collect::<SqlResult<_>>()?;
-    let function = groups::aggregate(groups::GROUPING).ok_or_else(missing)?;
-    let call = AggregateFunction::new_udf(function, args, false, None, Vec::new(), None);
-    Ok(Expr::AggregateFunction(call))
 }
 
 fn frame_of(frame: &Frame) -> SqlResult<WindowFrame> {

@@ -13,6 +13,7 @@ mod join_conditions;
 mod lateral;
 mod literal;
 mod lower;
+mod lower_groups;
 mod query;
 mod recursion;
 mod scalars;

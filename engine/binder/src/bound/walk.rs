@@ -190,10 +190,17 @@ impl Scalar {
 
     /// The same expression as one of a query within: columns of its own query are columns around.
     pub fn seen_within(self) -> Scalar {
+        self.seen_beside(&|_| true)
+    }
+
+    /// The same expression as one of a query that has some of the columns, where others are columns around.
+    pub fn seen_beside(self, is_around: &dyn Fn(ColumnId) -> bool) -> Scalar {
         let Ok(Scalar { node, ty }) =
-            self.try_map(&mut |part| Ok::<_, Infallible>(part.seen_within()));
+            self.try_map(&mut |part| Ok::<_, Infallible>(part.seen_beside(is_around)));
         let node = match node {
-            Node::Column(id) | Node::Aggregate(id) | Node::Window(id) => Node::Outer(id),
+            Node::Column(id) | Node::Aggregate(id) | Node::Window(id) if is_around(id) => {
+                Node::Outer(id)
+            }
             node => node,
         };
         Scalar { node, ty }

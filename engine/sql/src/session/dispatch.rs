@@ -5,6 +5,7 @@
 
 use execution::{BatchStream, panics};
 use futures::StreamExt;
+use futures::future::{BoxFuture, FutureExt};
 use syntax::statement::{ShowKind, Stmt};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -19,7 +20,19 @@ use execution::reply::{Done, Reply};
 
 impl Session {
     /// Runs a statement and answers it.
-    pub(super) async fn answer(
+    ///
+    /// Boxed, as what is awaited in another crate is wherever it is large: the code of a future is compiled where its
+    /// type is known, in every crate that awaits it.
+    pub(super) fn answer<'a>(
+        &'a mut self,
+        statement: SqlResult<Stmt>,
+        parameters: &'a [Value],
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, SqlResult<Reply>> {
+        self.answered(statement, parameters, cancel).boxed()
+    }
+
+    async fn answered(
         &mut self,
         statement: SqlResult<Stmt>,
         parameters: &[Value],

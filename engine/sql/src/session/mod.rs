@@ -25,6 +25,7 @@ use binder::privileges::Need;
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use functions::warnings::ExprWarnings;
+use futures::future::{BoxFuture, FutureExt};
 use sqlparser::ast::Expr;
 use syntax::statement::{LoadData, Stmt};
 use syntax::{binary_literals, parser};
@@ -121,7 +122,11 @@ impl Session {
     }
 
     /// Parses a statement and says what it will want and answer.
-    pub async fn prepare(&mut self, sql: &[u8]) -> SqlResult<Prepared> {
+    pub fn prepare<'a>(&'a mut self, sql: &'a [u8]) -> BoxFuture<'a, SqlResult<Prepared>> {
+        self.prepared(sql).boxed()
+    }
+
+    async fn prepared(&mut self, sql: &[u8]) -> SqlResult<Prepared> {
         let dialect = self.variables.dialect();
         let text = binary_literals::to_text(sql, &dialect)?;
         let waiting = self.parsed(&text)?;
@@ -191,7 +196,11 @@ impl Session {
     }
 
     /// Makes a database the current one.
-    pub async fn use_database(&mut self, name: &str) -> SqlResult<()> {
+    pub fn use_database<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, SqlResult<()>> {
+        self.used_database(name).boxed()
+    }
+
+    async fn used_database(&mut self, name: &str) -> SqlResult<()> {
         self.engine.storage.timestamp().await?;
         let (rights, catalog) = self.rights().await?;
         rights.check(&Need::SomethingIn(name.to_lowercase()))?;

@@ -19,6 +19,7 @@ use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use execution::panics;
 use functions::value::value_at;
+use futures::future::{BoxFuture, FutureExt};
 use sqlparser::ast::{Expr, Ident, VisitorMut};
 use syntax::delimited::{Field, Format, Records};
 use syntax::names::table_name;
@@ -93,11 +94,15 @@ impl Session {
     }
 
     /// Takes the file that the last statement asked for.
-    pub async fn load_data(
-        &mut self,
+    pub fn load_data<'a>(
+        &'a mut self,
         file: Infile,
-        cancel: &CancellationToken,
-    ) -> SqlResult<Reply> {
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, SqlResult<Reply>> {
+        self.loaded(file, cancel).boxed()
+    }
+
+    async fn loaded(&mut self, file: Infile, cancel: &CancellationToken) -> SqlResult<Reply> {
         let Some(load) = self.loading.take() else {
             return Err(no_file_wanted());
         };
