@@ -14,11 +14,13 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
-use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
 
 use crate::error::{MppCode, MppError, MppResult};
 
@@ -105,6 +107,64 @@ impl PhysicalOptimizerRule for GatherBelowAggregates {
         })
         .data()
     }
+}
+
+/// The branches of a union are one stage, and one that ends in a single task, as an aggregate of all rows does, would take
+/// the scans of the others into it, away from their regions. A coalesce on top of each of those is where the planner cuts
+/// a stage.
+#[derive(Debug)]
+pub struct CutBelowUnions;
+
+impl PhysicalOptimizerRule for CutBelowUnions {
+    fn name(&self) -> &str {
+        "CutBelowUnions"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|node| {
+            let branches = node.children();
+            let single = branches.iter().filter(|branch| is_gathered(branch)).count();
+            if node.downcast_ref::<UnionExec>().is_none() || single == 0 || single == branches.len()
+            {
+                return Ok(Transformed::no(node));
+            }
+            let cut = |branch: &Arc<dyn ExecutionPlan>| match is_gathered(branch) {
+                true => branch.clone(),
+                false => Arc::new(CoalescePartitionsExec::new(branch.clone())) as _,
+            };
+            let branches = branches.into_iter().map(cut).collect();
+            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+            Ok(Transformed::yes(node.replace_children(branches, options)?))
+        })
+        .data()
+    }
+}
+
+/// Whether a plan's rows were brought into one task since they were last spread over several. What a join has collected of
+/// its left side is sent to all tasks of the right one.
+fn is_gathered(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    if plan.downcast_ref::<CoalescePartitionsExec>().is_some()
+        || plan.downcast_ref::<SortPreservingMergeExec>().is_some()
+    {
+        return true;
+    }
+    let spread = plan.downcast_ref::<RepartitionExec>();
+    if spread.is_some_and(|spread| matches!(spread.partitioning(), Partitioning::Hash(..))) {
+        return false;
+    }
+    let collects = plan.downcast_ref::<NestedLoopJoinExec>().is_some()
+        || plan.downcast_ref::<CrossJoinExec>().is_some()
+        || plan.downcast_ref::<HashJoinExec>().is_some();
+    let inputs = plan.children();
+    inputs.into_iter().skip(usize::from(collects)).any(is_gathered)
 }
 
 /// A window's input is not sorted by a key of PARTITION BY that a condition makes constant, or that equals another one by a

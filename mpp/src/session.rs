@@ -18,7 +18,9 @@ use crate::channel::WorkerChannels;
 use crate::handlers::{QueryNodes, desired, route, scale_up};
 use crate::life::{self, Life};
 use crate::reader::Reader;
-use crate::rules::{GatherBelowAggregates, IsolateSingleTaskJoins, SortByWholePartitions};
+use crate::rules::{
+    CutBelowUnions, GatherBelowAggregates, IsolateSingleTaskJoins, SortByWholePartitions,
+};
 use crate::scan::{PARTITIONS, ScanCodec};
 
 /// Rows in a batch.
@@ -99,6 +101,7 @@ fn coordinator(runtime: Arc<RuntimeEnv>, channels: WorkerChannels) -> Result<Ses
         .with_runtime_env(runtime)
         .with_physical_optimizer_rule(Arc::new(IsolateSingleTaskJoins))
         .with_physical_optimizer_rule(Arc::new(GatherBelowAggregates))
+        .with_physical_optimizer_rule(Arc::new(CutBelowUnions))
         .with_physical_optimizer_rule(Arc::new(SortByWholePartitions))
         .with_distributed_planner()
         .with_distributed_channel_resolver(channels)

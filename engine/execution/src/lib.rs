@@ -8,6 +8,7 @@
 pub mod analytic;
 pub mod bound_queries;
 pub mod host;
+pub mod interrupts;
 pub mod panics;
 pub mod reply;
 pub mod router;

@@ -57,38 +57,3 @@ fn log(panic: &PanicHookInfo<'_>) {
     let backtrace = Backtrace::force_capture();
     tracing::error!(%place, %thread, "a thread panicked: {what}\n{backtrace}");
 }
-
-#[cfg(test)]
-mod tests {
-    use futures::TryStreamExt;
-
-    use super::*;
-    use values::error::{is_fault, unknown};
-
-    #[tokio::test]
-    async fn a_panic_is_the_error_of_what_it_happened_in() {
-        let error = caught(|| -> SqlResult<()> { panic!("a value") }).unwrap_err();
-        assert!(is_fault(&error) && !error.message.contains("a value"), "{error}");
-        let awaited = async {
-            tokio::task::yield_now().await;
-            panic!("a value")
-        };
-        let error = guarded::<(), SqlError>(awaited).await.unwrap_err();
-        assert!(is_fault(&error));
-        assert_eq!(guarded(async { Ok::<_, SqlError>(1) }).await, Ok(1));
-        assert_eq!(caught(|| Err::<(), _>(unknown("other"))), Err(unknown("other")));
-    }
-
-    #[tokio::test]
-    async fn a_stream_gives_what_came_before_its_panic() {
-        let items = futures::stream::iter([1, 2, 0, 4]).map(|n| match 4i32.checked_div(n) {
-            Some(n) => Ok::<_, SqlError>(n),
-            None => panic!("a value"),
-        });
-        let mut items = Box::pin(guarded_stream(items));
-        assert_eq!(items.try_next().await, Ok(Some(4)));
-        assert_eq!(items.try_next().await, Ok(Some(2)));
-        assert!(is_fault(&items.try_next().await.unwrap_err()));
-        assert_eq!(items.try_next().await, Ok(None));
-    }
-}

@@ -12,7 +12,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
 /// The version of MySQL that clients see; they choose syntax by it.
-pub const VERSION: &str = "8.0.11-Isobar-0.1.0";
+pub use values::variables::VERSION;
 
 /// sqlparser's MySQL dialect with MySQL's operators at their places.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

@@ -130,6 +130,17 @@ fn cases() -> Vec<(&'static str, Vec<String>)> {
             "SELECT cid, SUM((SELECT MIN(id) + 2 FROM orders)) OVER (ORDER BY cid) FROM customers WHERE cid < 3",
             vec!["0|2".into(), "1|4".into(), "2|6".into()],
         ),
+        // Branches that end in one task, beside scans.
+        (
+            "SELECT id FROM orders WHERE id < 3 UNION ALL SELECT COUNT(*) FROM customers UNION ALL \
+             (SELECT cid FROM customers ORDER BY cid DESC LIMIT 1)",
+            sorted([0, 1, 2, CUSTOMERS, CUSTOMERS - 1].map(|n| n.to_string())),
+        ),
+        (
+            "SELECT cid FROM customers WHERE cid < 2 UNION ALL SELECT SUM(column_0) FROM (VALUES ROW(1), ROW(2)) v \
+             UNION ALL SELECT c.cid FROM customers c JOIN orders o ON o.id = c.cid WHERE c.cid > 23",
+            vec!["0".into(), "1".into(), "24".into(), "3".into()],
+        ),
         // An aggregate of no rows, and of rows that no table has, is one row, however many tasks there are.
         (
             "SELECT cid, (SELECT COUNT(*) FROM orders WHERE 1 = 0) FROM customers WHERE cid < 2",

@@ -12,7 +12,7 @@ use syntax::names::TableName;
 
 use super::call_types::arrow;
 use super::join_conditions::conjuncts;
-use super::tree::{ColumnId, Comparison, JoinKind, Node, Relation, Scalar, Scan};
+use super::tree::{BoundQuery, ColumnId, Comparison, JoinKind, Node, Relation, Scalar, Scan};
 use crate::ResolvedTable;
 
 /// What follows from what.
@@ -88,16 +88,31 @@ impl<'a> Dependencies<'a> {
             | Relation::Distinct { input }
             | Relation::Sort { input, .. }
             | Relation::Limit { input, .. } => self.relation(input, padded),
-            Relation::Derived { query, lateral, .. } => {
-                let first = self.rules.len();
+            Relation::Derived { query, lateral: false, .. } => {
                 self.relation(&query.relation, padded);
-                if *lateral {
-                    // It is another one for other values around.
-                    let around = query.outer_columns();
-                    self.rules.iter_mut().skip(first).for_each(|(from, _)| from.extend(&around));
-                }
             }
+            Relation::Derived { query, lateral: true, .. } => self.lateral(query, padded),
         }
+    }
+
+    /// A LATERAL table is another one for other values around; but of its conditions only which rows it has.
+    fn lateral(&mut self, query: &BoundQuery, padded: bool) {
+        let (mut rows, mut conditions) = (&query.relation, Vec::new());
+        while let Relation::Filter { input, condition } = rows {
+            conditions.push(condition);
+            rows = input;
+        }
+        let first = self.rules.len();
+        self.relation(rows, padded);
+        self.hold_for(first, &rows.outer_columns());
+        let first = self.rules.len();
+        conditions.into_iter().for_each(|condition| self.condition(condition, padded));
+        self.hold_for(first, &query.relation.outer_columns());
+    }
+
+    /// Rules that hold where columns around are the same.
+    fn hold_for(&mut self, first: usize, around: &[ColumnId]) {
+        self.rules.iter_mut().skip(first).for_each(|(from, _)| from.extend(around));
     }
 
     fn scan(&mut self, scan: &Scan) {

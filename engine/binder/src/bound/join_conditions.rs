@@ -72,18 +72,19 @@ impl Side {
         self.columns.iter().any(|(id, _)| read.contains(id))
     }
 
-    /// Its rows with what is computed for them, as a table that may read the other side's columns.
-    fn lateral(self) -> Relation {
-        let output: Vec<_> = self.columns.iter().chain(&self.computed).map(output).collect();
-        // Another one of the same FROM has other columns.
-        let alias = format!("joined#{}", output.first().map_or(0, |column| column.id.0));
-        match self.rows() {
-            lateral @ Relation::Derived { lateral: true, .. } => lateral,
-            relation => {
-                let query = Box::new(BoundQuery { relation, output });
-                Relation::Derived { query, alias, lateral: true }
-            }
+    /// Its rows with what is computed for them, as a table that may read the other side's columns. `number` is one that no
+    /// other such table of the statement has.
+    fn lateral(self, number: ColumnId) -> Relation {
+        if matches!(self.relation, Relation::Derived { lateral: true, .. }) {
+            return self.rows();
         }
+        let Side { relation, mut columns, computed } = self;
+        columns.extend(computed);
+        let output = columns.iter().map(output).collect();
+        // A relation has columns that its scope does not know, and has them in an order of its own.
+        let relation = Relation::Map { input: Box::new(relation), columns };
+        let query = Box::new(BoundQuery { relation, output });
+        Relation::Derived { query, alias: format!("joined{number}"), lateral: true }
     }
 
     /// Its rows with what is computed for them.
@@ -168,7 +169,7 @@ impl Binder<'_> {
         };
         let of_kept = |id| kept.columns.iter().any(|(column, _)| *column == id);
         let of_both = of_both.seen_beside(&of_kept);
-        let other = filtered(other.lateral(), Some(of_both));
+        let other = filtered(other.lateral(self.next()), Some(of_both));
         Ok(super::from::join(JoinKind::Left, kept.rows(), other, all(plain)))
     }
 

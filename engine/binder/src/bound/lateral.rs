@@ -31,6 +31,7 @@ impl Lowering<'_> {
         on: Option<&Scalar>,
     ) -> SqlResult<LogicalPlan> {
         let first = query.output.first().map_or(0, |column| column.id.0);
+        let unique = format!("{alias}{first}");
         let table = self.within(query).query(query)?;
         let alias = self.free(TableReference::bare(*alias), first);
         let table = LogicalPlanBuilder::from(table).alias(alias)?.build()?;
@@ -39,7 +40,7 @@ impl Lowering<'_> {
         let read: Vec<Column> = read.filter(|column| left.schema().has_column(column)).collect();
         let (table, mut conditions) = match read.is_empty() {
             true => (table, Vec::new()),
-            false => applied(&left, &table, read, first)?,
+            false => applied(&left, &table, read, &unique)?,
         };
         if let Some(on) = on {
             conditions.push(self.scalar(on, &left.schema().join(table.schema())?)?);
@@ -60,7 +61,7 @@ fn applied(
     left: &LogicalPlan,
     table: &LogicalPlan,
     read: Vec<Column>,
-    unique: u32,
+    unique: &str,
 ) -> SqlResult<(LogicalPlan, Vec<Expr>)> {
     if !repeats(left)? {
         return Err(unsupported("a LATERAL table over rows that differ each time they are read"));

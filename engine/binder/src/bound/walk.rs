@@ -57,13 +57,24 @@ impl BoundQuery {
 
     /// The columns around it that it reads.
     pub fn outer_columns(&self) -> Vec<ColumnId> {
+        self.relation.outer_columns()
+    }
+
+    fn collect_outer(&self, read: &mut Vec<ColumnId>) {
+        self.relation.collect_outer(read);
+    }
+}
+
+impl Relation {
+    /// The columns around its query that it reads.
+    pub fn outer_columns(&self) -> Vec<ColumnId> {
         let mut read = Vec::new();
         self.collect_outer(&mut read);
         read
     }
 
     fn collect_outer(&self, read: &mut Vec<ColumnId>) {
-        self.relation.for_each(&mut |relation| {
+        self.for_each(&mut |relation| {
             relation.scalars().into_iter().for_each(|scalar| scalar.collect_outer(read));
         });
     }

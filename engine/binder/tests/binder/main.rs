@@ -3,3 +3,4 @@
 
 mod bound;
 mod meaning;
+mod privileges;

@@ -7,7 +7,7 @@ use values::error::{
 };
 use values::temporal::Zone;
 
-use super::NOOP_FUNCTIONS;
+use values::variables::NOOP_FUNCTIONS;
 
 /// Text that a variable may have, as it is kept.
 pub(super) fn checked(name: &str, default: &str, text: String) -> SqlResult<String> {

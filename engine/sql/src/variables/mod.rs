@@ -12,115 +12,31 @@ use syntax::dialect::Mysql;
 use syntax::statement::Mode;
 use types::Value;
 use values::error::{SqlResult, global_variable, no_variable, read_only_variable};
+use values::variables::{Scope, VARIABLES, Variable};
 
 use accepted::{checked, is_switch};
 
 use execution::router;
 
-/// Whether statements are accepted that do nothing here: OFF, ON, or WARN.
-pub(crate) const NOOP_FUNCTIONS: &str = "tidb_enable_noop_functions";
+/// What has a statement of its own.
+const LIFE: &str = "tidb_gc_life_time";
 
-/// Variables and their first values. Those marked can be set.
-const VARIABLES: &[(&str, &str, bool)] = &[
-    ("auto_increment_increment", "1", false),
-    ("auto_increment_offset", "1", false),
-    ("autocommit", "ON", true),
-    ("big_tables", "OFF", true),
-    ("character_set_client", "utf8mb4", true),
-    ("character_set_connection", "utf8mb4", true),
-    ("character_set_database", "utf8mb4", true),
-    ("character_set_results", "utf8mb4", true),
-    ("character_set_server", "utf8mb4", true),
-    ("character_set_system", "utf8mb3", false),
-    ("collation_connection", "utf8mb4_bin", true),
-    ("collation_database", "utf8mb4_bin", true),
-    ("collation_server", "utf8mb4_bin", true),
-    ("default_storage_engine", "InnoDB", true),
-    ("event_scheduler", "DISABLED", false),
-    ("explicit_defaults_for_timestamp", "ON", false),
-    ("foreign_key_checks", "ON", true),
-    ("group_concat_max_len", "1048576", true),
-    ("have_openssl", "YES", false),
-    ("have_ssl", "YES", false),
-    ("hostname", "isobar", false),
-    ("init_connect", "", false),
-    ("innodb_deadlock_detect", "ON", false),
-    ("innodb_lock_wait_timeout", "50", true),
-    ("interactive_timeout", "28800", true),
-    ("isobar_fallback", "none", true),
-    ("isobar_read_engines", "rows,columns", true),
-    ("isobar_snapshot", "", true),
-    ("license", "Apache-2.0", false),
-    ("local_infile", "ON", false),
-    ("log_bin", "OFF", false),
-    ("lower_case_table_names", "2", false),
-    ("max_allowed_packet", "67108864", false),
-    ("max_error_count", "1024", true),
-    ("max_execution_time", "0", true),
-    ("net_buffer_length", "16384", false),
-    ("net_read_timeout", "30", true),
-    ("net_write_timeout", "60", true),
-    ("optimizer_switch", "", true),
-    ("performance_schema", "OFF", false),
-    ("port", "4000", false),
-    ("protocol_version", "10", false),
-    ("query_cache_size", "0", false),
-    ("query_cache_type", "OFF", true),
-    ("read_only", "OFF", false),
-    ("server_id", "1", false),
-    ("session_track_gtids", "OFF", true),
-    ("session_track_schema", "ON", true),
-    ("session_track_state_change", "OFF", true),
-    (
-        "session_track_system_variables",
-        "time_zone,autocommit,character_set_client,character_set_results,character_set_connection",
-        true,
-    ),
-    ("session_track_transaction_info", "OFF", true),
-    ("sql_auto_is_null", "OFF", true),
-    ("sql_log_bin", "ON", true),
-    ("sql_log_off", "OFF", true),
-    ("sql_mode", values::sql_mode::DEFAULT, true),
-    ("sql_notes", "ON", true),
-    ("sql_quote_show_create", "ON", true),
-    ("sql_safe_updates", "OFF", true),
-    ("sql_select_limit", "18446744073709551615", true),
-    ("sql_warnings", "OFF", true),
-    ("ssl_cipher", "", false),
-    ("system_time_zone", "UTC", false),
-    (NOOP_FUNCTIONS, "OFF", true),
-    ("tidb_allow_fallback_to_tikv", "", true),
-    ("tidb_gc_life_time", "10m0s", false),
-    ("tidb_isolation_read_engines", "rows,columns", true),
-    ("tidb_snapshot", "", true),
-    ("tidb_txn_mode", "pessimistic", true),
-    ("time_zone", "SYSTEM", true),
-    ("transaction_isolation", "REPEATABLE-READ", true),
-    ("transaction_read_only", "OFF", true),
-    ("tx_isolation", "REPEATABLE-READ", true),
-    ("tx_read_only", "OFF", true),
-    ("unique_checks", "ON", true),
-    ("version", syntax::dialect::VERSION, false),
-    ("version_comment", "Isobar, an HTAP store that speaks MySQL", false),
-    ("version_compile_machine", "x86_64", false),
-    ("version_compile_os", "Linux", false),
-    ("wait_timeout", "28800", true),
-];
-
-/// Variables that can be set for all sessions that begin from then on. Others would change what a
-/// statement means for clients that never asked for it.
-const SHARED: [&str; 7] = [
-    "innodb_deadlock_detect",
-    "innodb_lock_wait_timeout",
-    "isobar_fallback",
-    NOOP_FUNCTIONS,
-    "tidb_allow_fallback_to_tikv",
-    "tidb_txn_mode",
-    "transaction_isolation",
-];
+/// Variables that SET GLOBAL sets here. Others would change what a statement means for clients that never asked for it.
+fn shared() -> impl Iterator<Item = &'static str> {
+    let is_shared = |variable: &&Variable| {
+        let Variable { name, scope, .. } = variable;
+        matches!(scope, Scope::Both | Scope::Everybody)
+            && *name != LIFE
+            && name_of_both(name) == *name
+    };
+    VARIABLES.iter().filter(is_shared).map(|variable| variable.name)
+}
 
 /// Variables that no session has of its own.
-const GLOBAL: [&str; 2] = ["innodb_deadlock_detect", "tidb_gc_life_time"];
+fn everybodys() -> impl Iterator<Item = &'static str> {
+    let of_all = VARIABLES.iter().filter(|variable| variable.scope == Scope::Everybody);
+    of_all.map(|variable| variable.name)
+}
 
 /// What was set for everybody.
 pub(crate) type Globals = BTreeMap<String, String>;
@@ -153,23 +69,20 @@ pub struct Changes {
     pub any: bool,
 }
 
-fn known(name: &str) -> SqlResult<&'static (&'static str, &'static str, bool)> {
-    VARIABLES
-        .iter()
-        .find(|(known, _, _)| known.eq_ignore_ascii_case(name))
-        .ok_or_else(|| no_variable(name))
+fn known(name: &str) -> SqlResult<&'static Variable> {
+    let known = VARIABLES.iter().find(|known| known.name.eq_ignore_ascii_case(name));
+    known.ok_or_else(|| no_variable(name))
 }
 
 impl Variables {
     /// The text of a system variable, as SHOW VARIABLES prints it.
     pub fn get(&self, name: &str) -> SqlResult<String> {
-        let (name, default, _) = known(name)?;
-        Ok(self.shown(name, default))
+        known(name).map(|variable| self.shown(variable))
     }
 
-    fn shown(&self, name: &str, default: &str) -> String {
+    fn shown(&self, Variable { name, default, .. }: &Variable) -> String {
         let shared = || self.shared.as_ref()?.get(name_of_both(name)).cloned();
-        self.set.get(name).cloned().or_else(shared).unwrap_or_else(|| default.to_owned())
+        self.set.get(name).cloned().or_else(shared).unwrap_or_else(|| (*default).to_owned())
     }
 
     /// Whether the session has begun with what is set for everybody.
@@ -191,7 +104,7 @@ impl Variables {
     pub fn with_globals(&self, globals: &Globals) -> Self {
         let mut variables = self.clone();
         let shared = variables.shared.get_or_insert_default();
-        for name in GLOBAL {
+        for name in everybodys() {
             match globals.get(name) {
                 Some(value) => _ = shared.insert(name.to_owned(), value.clone()),
                 None => _ = shared.remove(name),
@@ -202,7 +115,7 @@ impl Variables {
 
     /// Whether a variable's value is not the session's.
     pub fn is_global(name: &str) -> bool {
-        GLOBAL.contains(&name.to_lowercase().as_str())
+        everybodys().any(|of_all| of_all.eq_ignore_ascii_case(name))
     }
 
     /// The name and text under which SET GLOBAL keeps a value; `None` is the default.
@@ -211,12 +124,12 @@ impl Variables {
     ///
     /// A variable that is unknown or cannot be set for everybody, and a value that it cannot have.
     pub fn global(name: &str, value: Option<Value>) -> SqlResult<(String, Option<String>)> {
-        let (name, default, _) = *known(name)?;
+        let Variable { name, default, .. } = known(name)?;
         let name = name_of_both(name);
-        if !SHARED.contains(&name) {
+        if !shared().any(|one| one == name) {
+            let shared = shared().collect::<Vec<_>>().join(", ");
             return Err(values::error::unsupported(format!(
-                "SET GLOBAL {name} (only {} and tidb_gc_life_time are shared by sessions)",
-                SHARED.join(", ")
+                "SET GLOBAL {name} (only {shared} and {LIFE} are shared by sessions)"
             )));
         }
         let Some(value) = value else { return Ok((name.to_owned(), None)) };
@@ -226,7 +139,7 @@ impl Variables {
 
     /// The value of `@@name`.
     pub fn value(&self, name: &str) -> SqlResult<Value> {
-        let (name, default, _) = known(name)?;
+        let Variable { name, default, .. } = known(name)?;
         let text = self.get(name)?;
         Ok(match (is_switch(name, default), text.parse::<i64>()) {
             (true, _) => Value::Int(i64::from(text == "ON")),
@@ -240,11 +153,11 @@ impl Variables {
 
     /// Sets a system variable; `None` is its default.
     pub fn set(&mut self, name: &str, value: Option<Value>) -> SqlResult<()> {
-        let (name, default, writable) = *known(name)?;
+        let Variable { name, default, scope, .. } = known(name)?;
         if Self::is_global(name) {
             return Err(global_variable(name));
         }
-        if !writable {
+        if *scope == Scope::Fixed {
             return Err(read_only_variable(name));
         }
         match value {
@@ -279,10 +192,8 @@ impl Variables {
 
     /// Every system variable, in order.
     pub fn all(&self) -> Vec<(String, String)> {
-        VARIABLES
-            .iter()
-            .map(|(name, default, _)| ((*name).to_owned(), self.shown(name, default)))
-            .collect()
+        let shown = |variable: &Variable| (variable.name.to_owned(), self.shown(variable));
+        VARIABLES.iter().map(shown).collect()
     }
 
     /// `@name`, NULL if it was never set.

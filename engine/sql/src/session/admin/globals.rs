@@ -47,8 +47,7 @@ impl Session {
 
     async fn set_life(&self, name: &str, value: Option<Value>) -> SqlResult<()> {
         let text = value.map_or_else(|| "10m".to_owned(), text);
-        let life = crate::session::query::snapshots::duration(&text)
-            .ok_or_else(|| wrong_duration(name, &text))?;
+        let life = values::duration::duration(&text).ok_or_else(|| wrong_duration(name, &text))?;
         Ok(self.engine.storage.set_life(life).await?)
     }
 

@@ -12,10 +12,10 @@ use values::error::{
     NO_DATABASE, NO_TABLE, NOT_OF_KIND, SqlResult, inconsistent, no_database, no_database_selected,
     no_table, unsupported,
 };
+use values::variables::NOOP_FUNCTIONS;
 
 use crate::session::query::tables::{readable, stored};
 use crate::session::{Session, done};
-use crate::variables::NOOP_FUNCTIONS;
 use execution::reply::{Done, Reply};
 use information_schema::{Listing, is_virtual, shown_in, string};
 use storage::rows::record_key;
