@@ -14,7 +14,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
-use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, PartitionMode};
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
@@ -110,8 +110,8 @@ impl PhysicalOptimizerRule for GatherBelowAggregates {
 }
 
 /// The branches of a union are one stage, and one that ends in a single task, as an aggregate of all rows does, would take
-/// the scans of the others into it, away from their regions. A coalesce on top of each of those is where the planner cuts
-/// a stage.
+/// the scans of the others into it, away from their regions. Where any may be such, a coalesce on top of each branch is
+/// where the planner cuts a stage.
 #[derive(Debug)]
 pub struct CutBelowUnions;
 
@@ -131,14 +131,12 @@ impl PhysicalOptimizerRule for CutBelowUnions {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|node| {
             let branches = node.children();
-            let single = branches.iter().filter(|branch| is_gathered(branch)).count();
-            if node.downcast_ref::<UnionExec>().is_none() || single == 0 || single == branches.len()
-            {
+            let is_union = node.downcast_ref::<UnionExec>().is_some();
+            if !is_union || !branches.iter().any(|branch| may_be_gathered(branch)) {
                 return Ok(Transformed::no(node));
             }
-            let cut = |branch: &Arc<dyn ExecutionPlan>| match is_gathered(branch) {
-                true => branch.clone(),
-                false => Arc::new(CoalescePartitionsExec::new(branch.clone())) as _,
+            let cut = |branch: &Arc<dyn ExecutionPlan>| {
+                Arc::new(CoalescePartitionsExec::new(branch.clone())) as _
             };
             let branches = branches.into_iter().map(cut).collect();
             let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
@@ -148,11 +146,14 @@ impl PhysicalOptimizerRule for CutBelowUnions {
     }
 }
 
-/// Whether a plan's rows were brought into one task since they were last spread over several. What a join has collected of
-/// its left side is sent to all tasks of the right one.
-fn is_gathered(plan: &Arc<dyn ExecutionPlan>) -> bool {
+/// Whether a plan's rows may be brought into one task after they were last spread over several. A join that collects its
+/// left side may be, or have its sides exchanged by the planner later.
+fn may_be_gathered(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let collects = |join: &HashJoinExec| *join.partition_mode() == PartitionMode::CollectLeft;
     if plan.downcast_ref::<CoalescePartitionsExec>().is_some()
         || plan.downcast_ref::<SortPreservingMergeExec>().is_some()
+        || plan.downcast_ref::<NestedLoopJoinExec>().is_some()
+        || plan.downcast_ref::<HashJoinExec>().is_some_and(collects)
     {
         return true;
     }
@@ -160,11 +161,7 @@ fn is_gathered(plan: &Arc<dyn ExecutionPlan>) -> bool {
     if spread.is_some_and(|spread| matches!(spread.partitioning(), Partitioning::Hash(..))) {
         return false;
     }
-    let collects = plan.downcast_ref::<NestedLoopJoinExec>().is_some()
-        || plan.downcast_ref::<CrossJoinExec>().is_some()
-        || plan.downcast_ref::<HashJoinExec>().is_some();
-    let inputs = plan.children();
-    inputs.into_iter().skip(usize::from(collects)).any(is_gathered)
+    plan.children().into_iter().any(may_be_gathered)
 }
 
 /// A window's input is not sorted by a key of PARTITION BY that a condition makes constant, or that equals another one by a

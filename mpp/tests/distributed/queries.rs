@@ -141,6 +141,14 @@ fn cases() -> Vec<(&'static str, Vec<String>)> {
              UNION ALL SELECT c.cid FROM customers c JOIN orders o ON o.id = c.cid WHERE c.cid > 23",
             vec!["0".into(), "1".into(), "24".into(), "3".into()],
         ),
+        (
+            "SELECT c.cid FROM customers c LEFT JOIN customers d ON c.cid > d.cid + 22 UNION ALL SELECT -id FROM orders WHERE id = 7",
+            sorted((0..CUSTOMERS).chain([24, -7]).map(|n| n.to_string())),
+        ),
+        (
+            "SELECT cid FROM customers WHERE cid <= ANY (SELECT id FROM orders WHERE id < 2) UNION ALL SELECT cid FROM customers WHERE cid > 23",
+            vec!["0".into(), "1".into(), "24".into()],
+        ),
         // An aggregate of no rows, and of rows that no table has, is one row, however many tasks there are.
         (
             "SELECT cid, (SELECT COUNT(*) FROM orders WHERE 1 = 0) FROM customers WHERE cid < 2",
