@@ -24,126 +24,99 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitio
 
 use crate::error::{MppCode, MppError, MppResult};
 
-/// Joins that the distributed planner runs as one task (`NOT IN`, FULL nested loops) would drag
-/// the scans below them into that task, away from their regions. A coalesce below such a join is
-/// where the planner cuts a stage, so the scans keep theirs.
-#[derive(Debug)]
-pub struct IsolateSingleTaskJoins;
+type Node = Arc<dyn ExecutionPlan>;
 
-impl PhysicalOptimizerRule for IsolateSingleTaskJoins {
+/// A rule that writes the nodes of a plan anew, from below.
+#[derive(Debug)]
+struct Rule {
+    name: &'static str,
+    node: fn(Node) -> Result<Transformed<Node>>,
+}
+
+impl PhysicalOptimizerRule for Rule {
     fn name(&self) -> &str {
-        "IsolateSingleTaskJoins"
+        self.name
     }
 
     fn schema_check(&self) -> bool {
         true
     }
 
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|node| {
-            let null_aware =
-                node.downcast_ref::<HashJoinExec>().is_some_and(|join| join.null_aware);
-            let full_loop = node
-                .downcast_ref::<NestedLoopJoinExec>()
-                .is_some_and(|join| *join.join_type() == JoinType::Full);
-            if !null_aware && !full_loop {
-                return Ok(Transformed::no(node));
-            }
-            let children = node
-                .children()
-                .into_iter()
-                .map(|child| match child.output_partitioning().partition_count() {
-                    0 | 1 => child.clone(),
-                    _ => Arc::new(CoalescePartitionsExec::new(child.clone())) as _,
-                })
-                .collect();
-            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-            Ok(Transformed::yes(node.replace_children(children, options)?))
-        })
-        .data()
+    fn optimize(&self, plan: Node, _: &ConfigOptions) -> Result<Node> {
+        plan.transform_up(self.node).data()
     }
+}
+
+/// What is to run before the distributed planner, in this order.
+pub fn all() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let rule = |name, node| Arc::new(Rule { name, node }) as _;
+    vec![
+        rule("IsolateSingleTaskJoins", isolate_single_task_joins),
+        rule("GatherBelowAggregates", gather_below_aggregates),
+        rule("CutBelowUnions", cut_below_unions),
+        rule("SortByWholePartitions", sort_by_whole_partitions),
+    ]
+}
+
+/// Joins that the distributed planner runs as one task (`NOT IN`, FULL nested loops) would drag
+/// the scans below them into that task, away from their regions. A coalesce below such a join is
+/// where the planner cuts a stage, so the scans keep theirs.
+fn isolate_single_task_joins(node: Node) -> Result<Transformed<Node>> {
+    let null_aware = node.downcast_ref::<HashJoinExec>().is_some_and(|join| join.null_aware);
+    let full_loop = node
+        .downcast_ref::<NestedLoopJoinExec>()
+        .is_some_and(|join| *join.join_type() == JoinType::Full);
+    if !null_aware && !full_loop {
+        return Ok(Transformed::no(node));
+    }
+    let children = node
+        .children()
+        .into_iter()
+        .map(|child| match child.output_partitioning().partition_count() {
+            0 | 1 => child.clone(),
+            _ => Arc::new(CoalescePartitionsExec::new(child.clone())) as _,
+        })
+        .collect();
+    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    Ok(Transformed::yes(node.replace_children(children, options)?))
 }
 
 /// An aggregate of all rows gives a row even for none, and so in each task of a stage. What has one partition has no
 /// coalesce below such an aggregate; but where the partition is a leaf's that the tasks of a stage share, as one whose
 /// condition is false, each task has one.
-#[derive(Debug)]
-pub struct GatherBelowAggregates;
-
-impl PhysicalOptimizerRule for GatherBelowAggregates {
-    fn name(&self) -> &str {
-        "GatherBelowAggregates"
+fn gather_below_aggregates(node: Node) -> Result<Transformed<Node>> {
+    let Some(aggregate) = node.downcast_ref::<AggregateExec>() else {
+        return Ok(Transformed::no(node));
+    };
+    let groups = aggregate.group_expr();
+    let of_all = groups.is_true_no_grouping() || groups.has_grouping_set();
+    let input = aggregate.input();
+    let gathered = input.downcast_ref::<CoalescePartitionsExec>().is_some()
+        || input.downcast_ref::<SortPreservingMergeExec>().is_some();
+    let one = input.output_partitioning().partition_count() == 1;
+    if *aggregate.mode() == AggregateMode::Partial || !of_all || gathered || !one {
+        return Ok(Transformed::no(node));
     }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|node| {
-            let Some(aggregate) = node.downcast_ref::<AggregateExec>() else {
-                return Ok(Transformed::no(node));
-            };
-            let groups = aggregate.group_expr();
-            let of_all = groups.is_true_no_grouping() || groups.has_grouping_set();
-            let input = aggregate.input();
-            let gathered = input.downcast_ref::<CoalescePartitionsExec>().is_some()
-                || input.downcast_ref::<SortPreservingMergeExec>().is_some();
-            let one = input.output_partitioning().partition_count() == 1;
-            if *aggregate.mode() == AggregateMode::Partial || !of_all || gathered || !one {
-                return Ok(Transformed::no(node));
-            }
-            let input = Arc::new(CoalescePartitionsExec::new(input.clone()));
-            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-            Ok(Transformed::yes(node.replace_children(vec![input], options)?))
-        })
-        .data()
-    }
+    let input = Arc::new(CoalescePartitionsExec::new(input.clone()));
+    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    Ok(Transformed::yes(node.replace_children(vec![input], options)?))
 }
 
 /// The branches of a union are one stage, and one that ends in a single task, as an aggregate of all rows does, would take
 /// the scans of the others into it, away from their regions. Where any may be such, a coalesce on top of each branch is
 /// where the planner cuts a stage.
-#[derive(Debug)]
-pub struct CutBelowUnions;
-
-impl PhysicalOptimizerRule for CutBelowUnions {
-    fn name(&self) -> &str {
-        "CutBelowUnions"
+fn cut_below_unions(node: Node) -> Result<Transformed<Node>> {
+    let branches = node.children();
+    let is_union = node.downcast_ref::<UnionExec>().is_some();
+    if !is_union || !branches.iter().any(|branch| may_be_gathered(branch)) {
+        return Ok(Transformed::no(node));
     }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|node| {
-            let branches = node.children();
-            let is_union = node.downcast_ref::<UnionExec>().is_some();
-            if !is_union || !branches.iter().any(|branch| may_be_gathered(branch)) {
-                return Ok(Transformed::no(node));
-            }
-            let cut = |branch: &Arc<dyn ExecutionPlan>| {
-                Arc::new(CoalescePartitionsExec::new(branch.clone())) as _
-            };
-            let branches = branches.into_iter().map(cut).collect();
-            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-            Ok(Transformed::yes(node.replace_children(branches, options)?))
-        })
-        .data()
-    }
+    let cut = |branch: &Arc<dyn ExecutionPlan>| {
+        Arc::new(CoalescePartitionsExec::new(branch.clone())) as _
+    };
+    let branches = branches.into_iter().map(cut).collect();
+    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    Ok(Transformed::yes(node.replace_children(branches, options)?))
 }
 
 /// Whether a plan's rows may be brought into one task after they were last spread over several. A join that collects its
@@ -167,36 +140,16 @@ fn may_be_gathered(plan: &Arc<dyn ExecutionPlan>) -> bool {
 /// A window's input is not sorted by a key of PARTITION BY that a condition makes constant, or that equals another one by a
 /// condition or a join. Nobody knows that any more where the input comes from another node, and the window fails there:
 /// so its input is sorted by all of the keys.
-#[derive(Debug)]
-pub struct SortByWholePartitions;
-
-impl PhysicalOptimizerRule for SortByWholePartitions {
-    fn name(&self) -> &str {
-        "SortByWholePartitions"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|node| {
-            let keys = window_exprs(&node).and_then(|all| all.first()).map(|w| w.partition_by());
-            let children = node.children();
-            let sorted = match (keys, &children[..]) {
-                (Some(keys), [input]) => sorted_by(input, keys)?,
-                _ => None,
-            };
-            let Some(sorted) = sorted else { return Ok(Transformed::no(node)) };
-            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-            Ok(Transformed::yes(node.replace_children(vec![Arc::new(sorted)], options)?))
-        })
-        .data()
-    }
+fn sort_by_whole_partitions(node: Node) -> Result<Transformed<Node>> {
+    let keys = window_exprs(&node).and_then(|all| all.first()).map(|w| w.partition_by());
+    let children = node.children();
+    let sorted = match (keys, &children[..]) {
+        (Some(keys), [input]) => sorted_by(input, keys)?,
+        _ => None,
+    };
+    let Some(sorted) = sorted else { return Ok(Transformed::no(node)) };
+    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    Ok(Transformed::yes(node.replace_children(vec![Arc::new(sorted)], options)?))
 }
 
 fn window_exprs(node: &Arc<dyn ExecutionPlan>) -> Option<&[Arc<dyn WindowExpr>]> {

@@ -18,9 +18,7 @@ use crate::channel::WorkerChannels;
 use crate::handlers::{QueryNodes, desired, route, scale_up};
 use crate::life::{self, Life};
 use crate::reader::Reader;
-use crate::rules::{
-    CutBelowUnions, GatherBelowAggregates, IsolateSingleTaskJoins, SortByWholePartitions,
-};
+use crate::rules;
 use crate::scan::{PARTITIONS, ScanCodec};
 
 /// Rows in a batch.
@@ -97,12 +95,11 @@ fn local(reader: Arc<Reader>, runtime: Arc<RuntimeEnv>) -> SessionState {
 /// run in the coordinator's process without it share one plan, and the second finds the streams of
 /// the first consumed.
 fn coordinator(runtime: Arc<RuntimeEnv>, channels: WorkerChannels) -> Result<SessionState> {
-    let builder = binder::session_state_builder(config())
-        .with_runtime_env(runtime)
-        .with_physical_optimizer_rule(Arc::new(IsolateSingleTaskJoins))
-        .with_physical_optimizer_rule(Arc::new(GatherBelowAggregates))
-        .with_physical_optimizer_rule(Arc::new(CutBelowUnions))
-        .with_physical_optimizer_rule(Arc::new(SortByWholePartitions))
+    let builder = binder::session_state_builder(config()).with_runtime_env(runtime);
+    let builder = rules::all()
+        .into_iter()
+        .fold(builder, |builder, rule| builder.with_physical_optimizer_rule(rule));
+    let builder = builder
         .with_distributed_planner()
         .with_distributed_channel_resolver(channels)
         .with_distributed_user_codec(ScanCodec)

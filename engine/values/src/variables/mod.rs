@@ -225,7 +225,7 @@ pub const VARIABLES: &[Variable] = &[
     sessions(
         "time_zone",
         "SYSTEM",
-        "In which TIMESTAMP is shown and NOW() is told: an offset or a name of the IANA database.",
+        "In which TIMESTAMP and NOW() are shown: an offset or a name of the IANA database.",
     ),
     both("transaction_isolation", "REPEATABLE-READ", "REPEATABLE-READ or READ-COMMITTED."),
     sessions("transaction_read_only", "OFF", "Whether transactions may not write."),
