@@ -28,9 +28,13 @@ const RELIANT: [&str; 4] = [
 /// The rule that sums twice.
 const SINGLE_DISTINCT: &str = "single_distinct_aggregation_to_group_by";
 
+/// The rule that makes one list of IN of two.
+const SIMPLIFY: &str = "simplify_expressions";
+
 /// DataFusion's rules, of which those that rely on dependencies are given the right ones.
 pub(crate) fn rules() -> Vec<Rule> {
     let with_right_ones = |rule: Rule| match rule.name() {
+        SIMPLIFY => Arc::new(crate::memberships::Guarded(rule)) as Rule,
         SINGLE_DISTINCT => Arc::new(crate::distinct::SameSums(rule)) as Rule,
         name if RELIANT.contains(&name) => Arc::new(Informed(rule)) as Rule,
         _ => rule,

@@ -22,6 +22,7 @@ mod json;
 mod labels;
 mod lazy;
 pub mod literal;
+mod memberships;
 mod nullsafe;
 mod operators;
 mod outside;
