@@ -28,6 +28,7 @@ mod operators;
 mod outside;
 mod predicates;
 pub mod privileges;
+mod projections;
 mod query_context;
 mod quotients;
 mod result_type;
@@ -138,6 +139,7 @@ pub fn session_state_builder(config: SessionConfig) -> SessionStateBuilder {
         .with_config(config)
         .with_default_features()
         .with_optimizer_rules(dependencies::rules())
+        .with_physical_optimizer_rules(projections::rules())
         .with_physical_optimizer_rule(Arc::new(yielding::YieldingJoins));
     builder.scalar_functions().get_or_insert_with(Vec::new).extend(functions::all());
     builder

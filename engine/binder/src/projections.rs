@@ -1,0 +1,77 @@
+//! Projections over filters that have one within, taken apart before DataFusion pushes projections down.
+//!
+//! It looks the columns of such a filter's condition, which are its input's, up among its output's: where name and
+//! place agree by chance, it makes a condition over another column or no plan at all. Which rows a filter keeps must never
+//! change here.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::config::ConfigOptions;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+
+type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
+
+/// The rule that pushes projections down.
+const PUSH_DOWN: &str = "ProjectionPushdown";
+
+/// DataFusion's rules, of which the one that pushes projections down sees filters without.
+pub(crate) fn rules() -> Vec<Rule> {
+    let apart = |rule: Rule| match rule.name() {
+        PUSH_DOWN => Arc::new(Apart(rule)) as Rule,
+        _ => rule,
+    };
+    PhysicalOptimizer::new().rules.into_iter().map(apart).collect()
+}
+
+/// A rule that sees a projection over a plain one instead of over a filter's.
+#[derive(Debug)]
+struct Apart(Rule);
+
+impl PhysicalOptimizerRule for Apart {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.0.schema_check()
+    }
+
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let apart = plan.transform_up(|node| {
+            let Some(projection) = node.downcast_ref::<ProjectionExec>() else {
+                return Ok(Transformed::no(node));
+            };
+            let Some(input) = taken_apart(projection.input())? else {
+                return Ok(Transformed::no(node));
+            };
+            let projection = ProjectionExec::try_new(projection.expr().to_vec(), input)?;
+            Ok(Transformed::yes(Arc::new(projection) as _))
+        });
+        self.0.optimize(apart.data()?, config)
+    }
+}
+
+/// A filter with a projection within as one below a projection; `None` of another node.
+fn taken_apart(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(filter) = node.downcast_ref::<FilterExec>() else { return Ok(None) };
+    let Some(places) = filter.projection() else { return Ok(None) };
+    let schema = filter.input().schema();
+    let columns = places.iter().map(|place| {
+        let name = schema.field(*place).name();
+        ProjectionExpr { expr: Arc::new(Column::new(name, *place)), alias: name.clone() }
+    });
+    let columns = columns.collect::<Vec<_>>();
+    let plain = FilterExecBuilder::from(filter).apply_projection(None)?.build()?;
+    Ok(Some(Arc::new(ProjectionExec::try_new(columns, Arc::new(plain))?)))
+}
