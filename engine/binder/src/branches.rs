@@ -108,7 +108,9 @@ impl MysqlOperators {
                 let digits = [lit(i64::from(*precision)), lit(i64::from(*scale))];
                 call("isobar_undiminished", [vec![expr], digits.to_vec()].concat())
             }
-            to if quotients::is_quotient(&expr) => quotients::rounded(expr, to),
+            to if expr.exists(|part| Ok(quotients::is_quotient(part)))? => {
+                quotients::rounded(expr, to)
+            }
             to => Ok(cast(expr, to)),
         }
     }

@@ -192,6 +192,13 @@ pub fn kept(expr: Expr, schema: &DFSchema) -> Result<(Expr, bool)> {
 /// A call that takes quotients; `None` if it shows their digits, or has none.
 fn called(expr: &Expr, function: &ScalarFunction, schema: &DFSchema) -> Result<Option<Expr>> {
     let name = function.name();
+    if let ("isobar_rounded", [behind, digits @ ..]) = (name, &function.args[..]) {
+        // At more digits than it shows it is rounded once.
+        let is_longer = scale(&expr.get_type(schema)?) > scale(&behind.get_type(schema)?);
+        let exact = if is_longer { exact(behind, schema)? } else { None };
+        let rounded = |exact| call(name, [&[exact], digits].concat());
+        return exact.map(rounded).transpose();
+    }
     let otherwise = OTHERWISE.contains(&name);
     if !(otherwise || EXACT.contains(&name)) || !function.args.iter().any(is_quotient) {
         return Ok(None);

@@ -15,7 +15,7 @@ use super::arguments;
 use super::call_types::arrow;
 use super::literal;
 use super::query::{Binder, Named};
-use super::set_operations::converted_to;
+use super::set_operations::{convert_where_computed, converted_to};
 use super::tree::{BoundQuery, ColumnId, Node, OutputColumn, Relation, Scalar};
 use crate::result_type::TEXT_LENGTH;
 
@@ -95,6 +95,8 @@ impl<'a> Binder<'a> {
 
     /// A side at the types of the whole, as CAST takes values to them: what has more digits is rounded.
     fn cast_to(&self, side: BoundQuery, whole: &[OutputColumn]) -> SqlResult<BoundQuery> {
+        let mut side = side;
+        convert_where_computed(self, &mut side, whole, cast)?;
         let BoundQuery { relation, mut output } = side;
         let mut columns = Vec::with_capacity(output.len());
         for (column, whole) in output.iter_mut().zip(whole) {

@@ -185,6 +185,8 @@ pub(super) fn converted_to(
     side: BoundQuery,
     whole: &[OutputColumn],
 ) -> SqlResult<BoundQuery> {
+    let mut side = side;
+    convert_where_computed(binder, &mut side, whole, converted)?;
     if side.output.iter().zip(whole).all(|(column, whole)| fits(&column.ty, &whole.ty)) {
         return Ok(side);
     }
@@ -197,6 +199,59 @@ pub(super) fn converted_to(
     }
     let relation = Relation::Map { input: Box::new(side.relation), columns };
     Ok(BoundQuery { relation, output })
+}
+
+/// Converts decimals where they are computed, if they are neither distinct nor another query's: a quotient has more digits
+/// there than it shows, and those that a column of the whole has room for come out.
+pub(super) fn convert_where_computed(
+    binder: &Binder,
+    side: &mut BoundQuery,
+    whole: &[OutputColumn],
+    convert: impl Fn(Scalar, MysqlType) -> SqlResult<Scalar>,
+) -> SqlResult<()> {
+    let BoundQuery { relation, output } = side;
+    let ids: Vec<ColumnId> = output.iter().map(|column| column.id).collect();
+    let is_converted = |column: &OutputColumn, whole: &OutputColumn| {
+        let is_shown_once = ids.iter().filter(|id| **id == column.id).count() == 1;
+        let is_number = is_decimal(&whole.ty) || whole.ty.column == Some(ColumnType::Double);
+        is_shown_once && is_number && is_decimal(&column.ty) && !fits(&column.ty, &whole.ty)
+    };
+    if !output.iter().zip(whole).any(|(column, whole)| is_converted(column, whole)) {
+        return Ok(());
+    }
+    if let Relation::Set { operation: SetOperation::Union, left, right, .. } = relation {
+        for (column, whole) in output.iter_mut().zip(whole) {
+            if is_converted(column, whole) {
+                column.ty = whole.ty;
+            }
+        }
+        for branch in [left, right] {
+            **branch = converted_to(binder, BoundQuery::clone(branch), output)?;
+        }
+        return Ok(());
+    }
+    let Some(columns) = computed(relation) else { return Ok(()) };
+    for (column, whole) in output.iter_mut().zip(whole) {
+        let value = columns.iter_mut().find(|(id, _)| *id == column.id);
+        if let Some((_, value)) = value.filter(|_| is_converted(column, whole)) {
+            *value = convert(value.clone(), whole.ty)?;
+            column.ty = value.ty;
+        }
+    }
+    Ok(())
+}
+
+/// What computes the columns of rows, sorted and limited or not.
+fn computed(relation: &mut Relation) -> Option<&mut Vec<(ColumnId, Scalar)>> {
+    match relation {
+        Relation::Map { columns, .. } => Some(columns),
+        Relation::Sort { input, .. } | Relation::Limit { input, .. } => computed(input),
+        _ => None,
+    }
+}
+
+fn is_decimal(ty: &MysqlType) -> bool {
+    matches!(ty.column, Some(ColumnType::Decimal { .. }))
 }
 
 /// Whether values need no conversion. One of ENUM or SET is a text among those of several places.
