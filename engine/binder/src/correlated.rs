@@ -11,6 +11,7 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result};
 use datafusion::functions_aggregate::expr_fn::{count, first_value};
+use datafusion::logical_expr::expr::InSubquery;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::logical_plan::{Subquery, check_subquery_expr};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
@@ -78,6 +79,9 @@ fn in_node(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPl
         return Ok(Transformed::no(node));
     }
     let (node, input) = fewest_rows(&node, input)?;
+    if let Some(operand) = unplanned.iter().find_map(queried_operand) {
+        return with_operand(&node, &input, operand, names).map(Transformed::yes);
+    }
     let mut plan = input.clone();
     let mut values = Vec::new();
     for expr in unplanned {
@@ -95,6 +99,28 @@ fn in_node(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPl
         values.push((expr, value));
     }
     with_columns(&node, plan, &values).map(Transformed::yes)
+}
+
+/// What is looked up by IN, if that asks a query itself.
+fn queried_operand(expr: &Expr) -> Option<&Expr> {
+    let Expr::InSubquery(InSubquery { expr: operand, .. }) = expr else { return None };
+    let asks = operand.exists(|part| Ok(subquery(part).is_some()));
+    asks.unwrap_or(false).then_some(operand)
+}
+
+/// A node over rows that have the operand of one of its INs as a column.
+fn with_operand(
+    node: &LogicalPlan,
+    input: &LogicalPlan,
+    operand: &Expr,
+    names: &mut Names,
+) -> Result<LogicalPlan> {
+    let name = names.next("operand");
+    let column = Expr::Column(Column::new_unqualified(name.clone()));
+    let shown = input.schema().columns().into_iter().map(Expr::Column);
+    let shown = shown.chain([operand.clone().alias(name)]);
+    let rows = LogicalPlanBuilder::from(input.clone()).project(shown)?.build()?;
+    with_columns(node, rows, &[(operand.clone(), column)])
 }
 
 /// A filter whose conditions without subqueries stand below it, and its input: the values that a subquery is computed for are
