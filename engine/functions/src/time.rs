@@ -145,9 +145,15 @@ fn shift_type(types: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<D
         // With days, MySQL counts from the present one, and nothing here knows the present.
         Some(ty) if is_time(ty) && of_clock(unit) => return super::span(types, literals),
         Some(DataType::Date32) if whole_days => DataType::Date32,
-        Some(ty) if is_string(ty) => DataType::Utf8,
-        _ => DATETIME,
+        Some(ty) if is_temporal(ty) || is_time(ty) => DATETIME,
+        _ => DataType::Utf8,
     })
+}
+
+/// Whether a text or a number has no clock: eight digits are a day, more of them are one with a clock.
+fn is_day(text: &str) -> bool {
+    let digits = text.trim().bytes().take_while(u8::is_ascii_digit).count();
+    digits <= 8 && !text.trim().contains([' ', 'T', ':'])
 }
 
 /// By how much an interval moves, and in which unit.
@@ -192,8 +198,7 @@ fn date_shift(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
     if is_string(ty) {
         let (dates, whole_days) = (to_strings(&args[0])?, whole_days(name));
         let texts = moved.zip(dates.iter()).map(|(us, text)| {
-            let only_date = text.is_some_and(|t| !t.trim().contains([' ', 'T', ':']));
-            Some(if only_date && whole_days {
+            Some(if whole_days && text.is_some_and(is_day) {
                 temporal::format_date(i32::try_from(us?.div_euclid(DAY_US)).ok()?)
             } else {
                 temporal::format_datetime_auto(us?)
