@@ -39,6 +39,8 @@ pub fn number_type(ty: &DataType) -> DataType {
         DataType::Decimal128(..) | DataType::Decimal256(..) => ty.clone(),
         DataType::Float16 | DataType::Float32 | DataType::Float64 => DataType::Float64,
         ty if is_string(ty) || is_binary(ty) => DataType::Float64,
+        // A bare NULL is a text to arithmetic.
+        DataType::Null => DataType::Float64,
         // HHMMSS with the fraction of the second.
         ty if is_time(ty) => DataType::Decimal128(13, 6),
         _ => DataType::Int64,
