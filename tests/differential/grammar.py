@@ -199,6 +199,7 @@ class Query:
     rollup: bool = False
     limit: int | None = None
     union: Query | None = None
+    all: bool = False
     hides: tuple[str, ...] = field(default=())
 
     def __str__(self) -> str:
@@ -210,7 +211,7 @@ class Query:
         if self.having:
             words.append(f"HAVING {self.having}")
         if self.union:
-            words.append(f"UNION {self.union}")
+            words.append(f"UNION {'ALL ' if self.all else ''}{self.union}")
         if self.keys:
             words.append("ORDER BY " + ", ".join(self.keys))
             if self.limit is not None:
@@ -272,7 +273,7 @@ class Grammar:
             join = self.random.choice(["JOIN", "LEFT JOIN"])
             text += f" {join} {scope['b'].name} b ON {self.condition(scope, 1)}"
         where = self.condition(scope, 2) if self.random.random() < 0.5 else None
-        make = self.random.choice([self.plain, self.plain, self.grouped, self.total, self.distinct, self.windowed])
+        make = self.random.choice([self.plain, self.plain, self.grouped, self.total, self.distinct, self.windowed, self.united])
         return replace(make(scope, text), where=where)
 
     def plain(self, scope: dict, text: str) -> Query:
@@ -293,6 +294,18 @@ class Grammar:
 
     def distinct(self, scope: dict, text: str) -> Query:
         return Query(tuple(self.expr(self.kind(), scope, 1) for _ in range(self.random.randint(1, 2))), text, distinct=True)
+
+    def united(self, scope: dict, text: str) -> Query:
+        """Two queries with values of the same kinds; the second one perhaps of all rows."""
+        kinds = [self.kind() for _ in range(self.random.randint(1, 3))]
+        other = {"a": self.random.choice(self.known)}
+        values = [self.expr(kind, other, 1) for kind in kinds]
+        if self.random.random() < 0.4:
+            values = [Expr(self.random.choice(["MIN({})", "MAX({})"]), value.kind, (value,)) for value in values]
+        where = self.condition(other, 1) if self.random.random() < 0.5 else None
+        union = Query(tuple(values), f"{other['a'].name} a", where=where)
+        shown = tuple(self.expr(kind, scope, 2) for kind in kinds)
+        return Query(shown, text, union=union, all=self.random.random() < 0.6)
 
     def windowed(self, scope: dict, text: str) -> Query:
         key = ", ".join(f"{alias}.id" for alias in scope)
