@@ -1,7 +1,7 @@
-//! Projections over filters that have one within, taken apart before DataFusion pushes projections down.
+//! Filters that have a projection within, taken apart before DataFusion pushes projections down.
 //!
-//! It looks the columns of such a filter's condition, which are its input's, up among its output's: where name and
-//! place agree by chance, it makes a condition over another column or no plan at all. Which rows a filter keeps must never
+//! Over such a filter it looks the columns of the condition, which are its input's, up among its output's: where name
+//! and place agree by chance, it makes a condition over another column or no plan at all. Which rows a filter keeps must never
 //! change here.
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) fn rules() -> Vec<Rule> {
     PhysicalOptimizer::new().rules.into_iter().map(apart).collect()
 }
 
-/// A rule that sees a projection over a plain one instead of over a filter's.
+/// A rule that sees projections over filters instead of within.
 #[derive(Debug)]
 struct Apart(Rule);
 
@@ -49,14 +49,8 @@ impl PhysicalOptimizerRule for Apart {
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let apart = plan.transform_up(|node| {
-            let Some(projection) = node.downcast_ref::<ProjectionExec>() else {
-                return Ok(Transformed::no(node));
-            };
-            let Some(input) = taken_apart(projection.input())? else {
-                return Ok(Transformed::no(node));
-            };
-            let projection = ProjectionExec::try_new(projection.expr().to_vec(), input)?;
-            Ok(Transformed::yes(Arc::new(projection) as _))
+            let apart = taken_apart(&node)?;
+            Ok(apart.map_or(Transformed::no(node), Transformed::yes))
         });
         self.0.optimize(apart.data()?, config)
     }

@@ -15,7 +15,7 @@ use values::error::{SqlError, SqlResult, out_of_range, unsupported};
 use values::temporal::{self, DAY_US, Unit, Zone};
 
 use super::convert::{
-    DATETIME, is_string, is_temporal, is_time, to_date, to_datetime, to_decimal, to_i64,
+    DATETIME, is_binary, is_string, is_temporal, is_time, to_date, to_datetime, to_decimal, to_i64,
     to_strings, to_time,
 };
 use super::{Function, datetime, day, text, warnings, whole};
@@ -140,17 +140,32 @@ fn shift_type(types: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<D
         Some(ScalarValue::Utf8(Some(name))) => name.as_str(),
         _ => "",
     };
-    let whole_days = whole_days(unit);
+    let (whole_days, number) = (whole_days(unit), literals.first().copied().flatten());
     Ok(match types.first() {
         // With days, MySQL counts from the present one, and nothing here knows the present.
         Some(ty) if is_time(ty) && of_clock(unit) => return super::span(types, literals),
         Some(DataType::Date32) if whole_days => DataType::Date32,
-        Some(ty) if is_temporal(ty) || is_time(ty) => DATETIME,
-        _ => DataType::Utf8,
+        Some(ty) if is_string(ty) || is_binary(ty) || *ty == DataType::Null => DataType::Utf8,
+        Some(_) if whole_days && number.is_some_and(is_number_of_day) => DataType::Date32,
+        _ => DATETIME,
     })
 }
 
-/// Whether a text or a number has no clock: eight digits are a day, more of them are one with a clock.
+/// Whether a number has no clock: YYYYMMDD or less.
+fn is_number_of_day(number: &ScalarValue) -> bool {
+    match number {
+        ScalarValue::Int64(Some(n)) => *n < 100_000_000,
+        ScalarValue::UInt64(Some(n)) => *n < 100_000_000,
+        ScalarValue::Float64(Some(n)) => *n < 1e8,
+        ScalarValue::Decimal128(Some(n), _, scale) => {
+            let one = 10i128.checked_pow(u32::from(scale.unsigned_abs()));
+            one.is_some_and(|one| n / one < 100_000_000)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a text has no clock: eight digits are a day, more of them are one with a clock.
 fn is_day(text: &str) -> bool {
     let digits = text.trim().bytes().take_while(u8::is_ascii_digit).count();
     digits <= 8 && !text.trim().contains([' ', 'T', ':'])

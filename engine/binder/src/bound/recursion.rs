@@ -130,6 +130,7 @@ fn cast(value: Scalar, ty: MysqlType) -> SqlResult<Scalar> {
         Some(ColumnType::Decimal { precision, scale }) => {
             ("cast_decimal", vec![number(precision), number(scale)])
         }
+        Some(ColumnType::Double) => ("cast_double", Vec::new()),
         Some(ColumnType::Date) => ("cast_date", Vec::new()),
         Some(ColumnType::DateTime(digits)) => ("cast_datetime", vec![number(digits)]),
         Some(ColumnType::Time(digits)) => ("cast_time", vec![number(digits)]),

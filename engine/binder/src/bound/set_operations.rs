@@ -83,7 +83,7 @@ impl<'a> Binder<'a> {
                 let (left, right) = (self.set(left)?, self.set(right)?);
                 Ok(self.together(operation, all, left, right)?)
             }
-            SetExpr::Query(query) => self.query(query),
+            SetExpr::Query(query) => self.query(query).map(apart),
             SetExpr::Select(select) => self.side(select),
             SetExpr::Values(values) => self.rows_of_values(&values.rows),
             other => Err(unsupported(format!("a query of the form {other}"))),
@@ -241,11 +241,24 @@ pub(super) fn convert_where_computed(
     Ok(())
 }
 
-/// What computes the columns of rows, sorted and limited or not.
+/// A query in parentheses, whose rows are distinct by its own types.
+fn apart(query: BoundQuery) -> BoundQuery {
+    let BoundQuery { relation, output } = query;
+    let relation = match relation {
+        Relation::Set { all: false, .. } => {
+            let columns = output.iter().map(|column| (column.id, value_of(column))).collect();
+            Relation::Map { input: Box::new(relation), columns }
+        }
+        other => other,
+    };
+    BoundQuery { relation, output }
+}
+
+/// What computes the columns of rows that are not sorted: they are by what is shown.
 fn computed(relation: &mut Relation) -> Option<&mut Vec<(ColumnId, Scalar)>> {
     match relation {
         Relation::Map { columns, .. } => Some(columns),
-        Relation::Sort { input, .. } | Relation::Limit { input, .. } => computed(input),
+        Relation::Limit { input, .. } => computed(input),
         _ => None,
     }
 }

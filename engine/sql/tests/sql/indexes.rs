@@ -87,6 +87,27 @@ async fn a_snapshot_from_before_an_index_does_not_read_it() {
     }
 }
 
+/// A list of keys is looked up, whatever other lists and choices stand beside it.
+#[tokio::test]
+async fn lists_of_keys_are_looked_up_beside_other_lists() {
+    let mut one = in_database(&engine()).await;
+    done(&mut one, "CREATE TABLE k (u BIGINT UNSIGNED PRIMARY KEY, b INT, s VARCHAR(5))")
+        .await
+        .unwrap();
+    for (condition, points) in [
+        ("u IN (1, 2) AND (b = 1 OR s = 'a')", 2),
+        ("u IN (1, 2, 3, 4) AND b IN (1, 2, 3, 4)", 4),
+        ("u IN (1, 2, 3, 4) AND u IN (2, 3, 4, 5)", 3),
+        ("u IN (1, 2, 3, NULL) AND b NOT IN (1, 2, 3, 4)", 3),
+        ("u IN (1 + 1, 2, 3, 5) AND b IN (1, 2, 3, 4)", 3),
+    ] {
+        let explain = format!("EXPLAIN SELECT u FROM k WHERE {condition}");
+        let lines = rows(&mut one, &explain).await.unwrap();
+        let way = format!("{points} primary key point(s)");
+        assert!(lines.last().unwrap().contains(&way), "{condition}: {lines:?}");
+    }
+}
+
 #[tokio::test]
 async fn an_index_that_cannot_be_filled_in_is_taken_back() {
     let (engine, mut one) = accounts().await;
