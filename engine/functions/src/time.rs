@@ -140,32 +140,17 @@ fn shift_type(types: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<D
         Some(ScalarValue::Utf8(Some(name))) => name.as_str(),
         _ => "",
     };
-    let (whole_days, number) = (whole_days(unit), literals.first().copied().flatten());
+    let whole_days = whole_days(unit);
     Ok(match types.first() {
         // With days, MySQL counts from the present one, and nothing here knows the present.
         Some(ty) if is_time(ty) && of_clock(unit) => return super::span(types, literals),
         Some(DataType::Date32) if whole_days => DataType::Date32,
         Some(ty) if is_string(ty) || is_binary(ty) || *ty == DataType::Null => DataType::Utf8,
-        Some(_) if whole_days && number.is_some_and(is_number_of_day) => DataType::Date32,
         _ => DATETIME,
     })
 }
 
-/// Whether a number has no clock: YYYYMMDD or less.
-fn is_number_of_day(number: &ScalarValue) -> bool {
-    match number {
-        ScalarValue::Int64(Some(n)) => *n < 100_000_000,
-        ScalarValue::UInt64(Some(n)) => *n < 100_000_000,
-        ScalarValue::Float64(Some(n)) => *n < 1e8,
-        ScalarValue::Decimal128(Some(n), _, scale) => {
-            let one = 10i128.checked_pow(u32::from(scale.unsigned_abs()));
-            one.is_some_and(|one| n / one < 100_000_000)
-        }
-        _ => false,
-    }
-}
-
-/// Whether a text has no clock: eight digits are a day, more of them are one with a clock.
+/// Whether a text has no clock: of digits alone, eight are a day and more are one with a clock.
 fn is_day(text: &str) -> bool {
     let digits = text.trim().bytes().take_while(u8::is_ascii_digit).count();
     digits <= 8 && !text.trim().contains([' ', 'T', ':'])

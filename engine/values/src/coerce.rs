@@ -145,7 +145,7 @@ fn fit_bytes(value: Value, length: u32, place: Place<'_>) -> SqlResult<Vec<u8>> 
 
 fn float(value: Value, place: Place<'_>) -> SqlResult<Value> {
     let Value::Double(n) = double(value, place)? else { return Err(place.out_of_range()) };
-    // There is no -0, which would be another key than 0.
+    // What rounds to nothing has no sign either.
     let narrow = n as f32 + 0.0;
     if narrow.is_finite() { Ok(Value::Float(narrow)) } else { Err(place.out_of_range()) }
 }
@@ -331,7 +331,8 @@ fn double(value: Value, place: Place<'_>) -> SqlResult<Value> {
         Number::Wide(n) => n.to_string().parse().map_err(|_| place.out_of_range())?,
         Number::Double(n) => n,
     };
-    if n.is_finite() { Ok(Value::Double(n)) } else { Err(place.out_of_range()) }
+    // There is no -0, which would be another key than 0, and equal to none in a list or a join.
+    if n.is_finite() { Ok(Value::Double(n + 0.0)) } else { Err(place.out_of_range()) }
 }
 
 fn decimal(value: Value, precision: u8, scale: u8, place: Place<'_>) -> SqlResult<Value> {
