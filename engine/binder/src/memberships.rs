@@ -96,9 +96,11 @@ impl Repeated {
         expr.apply(|part| {
             match part {
                 Expr::InList(list) => *counts.entry(uncast(&list.expr)).or_default() += 2,
-                Expr::BinaryExpr(BinaryExpr { left, op, right })
-                    if matches!(op, Operator::Eq | Operator::NotEq) =>
-                {
+                Expr::BinaryExpr(BinaryExpr {
+                    left,
+                    op: Operator::Eq | Operator::NotEq,
+                    right,
+                }) => {
                     for side in [uncast(left), uncast(right)] {
                         if matches!(side, Expr::Column(_)) {
                             *counts.entry(side).or_default() += 1;
