@@ -98,7 +98,8 @@ TYPES = [
     ),
     Type(
         "DOUBLE",
-        [-largest, largest, 5e-324, -0.0, 0.1, 9007199254740992.0, 2.2250738585072014e-308],
+        [-largest, largest, 5e-324, StoredAs(-0.0, 0.0), 0.1, 9007199254740992.0, 2.2250738585072014e-308],
+        note="exact, with one zero",
     ),
     decimals(1, 0),
     decimals(18, 6),
