@@ -38,7 +38,7 @@ class MariaDb:
         wait_until("MariaDB answers", lambda: self.connect().close() or True, 60)
 
     def connect(self, **more):
-        options = dict(autocommit=True, charset="utf8mb4", connect_timeout=10, read_timeout=60)
+        options = dict(autocommit=True, charset="utf8mb4", connect_timeout=10, read_timeout=60, ssl_disabled=True)
         connection = pymysql.connect(host="127.0.0.1", port=self.port, user="root", **{**options, **more})
         connection.cursor().execute("SET time_zone = '+00:00'")
         return connection

@@ -10,6 +10,7 @@ import random
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 INT, DECIMAL, DOUBLE, TEXT, BYTES, DATE, DATETIME, TIME, YEAR, JSON = (
     "int", "decimal", "double", "text", "bytes", "date", "datetime", "time", "year", "json"
@@ -401,17 +402,21 @@ class Grammar:
         if chance < 0.44:
             form = self.random.choice(["COALESCE({}, {})", "IFNULL({}, {})", "NULLIF({}, {})"])
             return Expr(form, kind, (self.expr(kind, scope, depth - 1), self.expr(kind, scope, depth - 1)))
-        forms = [call for call in CALLS if call[2] == kind or isinstance(call[2], int) and kind in self.kinds(call)]
-        if not forms:
+        if not forms_of(kind):
             return self.column(scope, kind)
-        form, kinds, result = self.random.choice(forms)
+        form, kinds, result = self.random.choice(forms_of(kind))
         wanted = [kind if at == result and isinstance(result, int) else self.pick(kinds[at]) for at in range(len(kinds))]
         return Expr(form, kind, tuple(self.expr(each, scope, depth - 1) for each in wanted))
 
-    @staticmethod
-    def kinds(call: Form) -> tuple:
-        kinds = call[1][call[2]]
-        return kinds if isinstance(kinds, tuple) else (kinds,)
+@cache
+def forms_of(kind: str) -> list[Form]:
+    """The calls whose result can be of a kind."""
+
+    def results(call: Form) -> object:
+        return call[1][call[2]] if isinstance(call[2], int) else call[2]
+
+    return [call for call in CALLS if kind == results(call) or isinstance(results(call), tuple) and kind in results(call)]
+
 
 
 if __name__ == "__main__":

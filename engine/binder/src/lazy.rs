@@ -19,7 +19,7 @@ use crate::operators::MysqlOperators;
 use crate::udf::call;
 
 /// Functions that fail for numbers beyond their type.
-const FAIL: [&str; 13] = [
+const FAIL: [&str; 14] = [
     "mysql_add",
     "mysql_sub",
     "mysql_mul",
@@ -28,6 +28,7 @@ const FAIL: [&str; 13] = [
     "mysql_int_div",
     "mysql_mod",
     "mysql_neg",
+    "mysql_abs",
     "mysql_round",
     "mysql_pow",
     "mysql_exp",

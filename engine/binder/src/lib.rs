@@ -25,6 +25,7 @@ pub mod literal;
 mod memberships;
 mod nullsafe;
 mod operators;
+mod orderings;
 mod outside;
 mod predicates;
 pub mod privileges;
@@ -53,6 +54,7 @@ use datafusion::common::{Constraint, Constraints};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::SessionConfig;
 use sqlparser::ast::{Query, Statement};
 use syntax::names::{TableName, tables_of};
@@ -139,10 +141,22 @@ pub fn session_state_builder(config: SessionConfig) -> SessionStateBuilder {
         .with_config(config)
         .with_default_features()
         .with_optimizer_rules(dependencies::rules())
-        .with_physical_optimizer_rules(projections::rules())
+        .with_physical_optimizer_rules(physical_rules())
         .with_physical_optimizer_rule(Arc::new(yielding::YieldingJoins));
     builder.scalar_functions().get_or_insert_with(Vec::new).extend(functions::all());
     builder
+}
+
+/// DataFusion's rules for physical plans: projections are pushed down past filters without one of their own, and orders
+/// that cannot be proven are made before plans are checked.
+fn physical_rules() -> Vec<projections::Rule> {
+    let rules = PhysicalOptimizer::new().rules.into_iter();
+    let mended = rules.flat_map(|rule| match rule.name() {
+        "ProjectionPushdown" => vec![Arc::new(projections::Apart(rule)) as _],
+        "SanityCheckPlan" => vec![Arc::new(orderings::Sorted) as _, rule],
+        _ => vec![rule],
+    });
+    mended.collect()
 }
 
 /// The tables of a query, by name.

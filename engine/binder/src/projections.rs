@@ -11,28 +11,16 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::config::ConfigOptions;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 
-type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
-
-/// The rule that pushes projections down.
-const PUSH_DOWN: &str = "ProjectionPushdown";
-
-/// DataFusion's rules, of which the one that pushes projections down sees filters without.
-pub(crate) fn rules() -> Vec<Rule> {
-    let apart = |rule: Rule| match rule.name() {
-        PUSH_DOWN => Arc::new(Apart(rule)) as Rule,
-        _ => rule,
-    };
-    PhysicalOptimizer::new().rules.into_iter().map(apart).collect()
-}
+/// A rule for physical plans.
+pub(crate) type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
 /// A rule that sees projections over filters instead of within.
 #[derive(Debug)]
-struct Apart(Rule);
+pub(crate) struct Apart(pub(crate) Rule);
 
 impl PhysicalOptimizerRule for Apart {
     fn name(&self) -> &str {
