@@ -234,11 +234,36 @@ pub(super) fn convert_where_computed(
     for (column, whole) in output.iter_mut().zip(whole) {
         let value = columns.iter_mut().find(|(id, _)| *id == column.id);
         if let Some((_, value)) = value.filter(|_| is_converted(column, whole)) {
-            *value = convert(value.clone(), whole.ty)?;
+            *value = chosen_of(value.clone(), whole.ty, &convert)?;
             column.ty = value.ty;
         }
     }
     Ok(())
+}
+
+/// A value converted where it is chosen among others: a quotient in a branch shows no more digits than the branches have.
+fn chosen_of(
+    value: Scalar,
+    ty: MysqlType,
+    convert: &impl Fn(Scalar, MysqlType) -> SqlResult<Scalar>,
+) -> SqlResult<Scalar> {
+    let each = |value| chosen_of(value, ty, convert);
+    let node = match value.node {
+        Node::Call { function, args } if ["mysql_if", "mysql_coalesce"].contains(&&*function) => {
+            let conditions = usize::from(function == "mysql_if");
+            let args = args.into_iter().enumerate();
+            let args = args.map(|(at, arg)| if at < conditions { Ok(arg) } else { each(arg) });
+            Node::Call { function, args: args.collect::<SqlResult<_>>()? }
+        }
+        Node::Case { branches, otherwise } => {
+            let branches = branches.into_iter().map(|(when, then)| Ok((when, each(then)?)));
+            let branches = branches.collect::<SqlResult<_>>()?;
+            let otherwise = otherwise.map(|value| each(*value).map(Box::new)).transpose()?;
+            Node::Case { branches, otherwise }
+        }
+        node => return convert(Scalar { node, ty: value.ty }, ty),
+    };
+    Ok(Scalar { node, ty })
 }
 
 /// A query in parentheses, whose rows are distinct by its own types.
