@@ -2,7 +2,7 @@
 //!
 //! DataFusion leaves constant columns out of what it sorts a join's input by, but its joins do not know which columns of
 //! their right input are constant (`EquivalenceClass::try_with_offset` drops that): the order of the rows is right, cannot
-//! be proven, and the plan is refused at its end. What is sorted already must never be sorted again here.
+//! be proven, and the plan is refused at its end. What can be proven sorted must never be sorted again here.
 
 use std::sync::Arc;
 
@@ -40,6 +40,7 @@ fn over_sorted_inputs(node: Node) -> Result<Transformed<Node>> {
     let mut inputs = Vec::new();
     for (input, required) in node.children().into_iter().zip(node.required_input_ordering()) {
         let required = required.map(|orderings| orderings.into_single());
+        // What cannot be said is left to the check of plans behind this rule.
         let unproven = required.filter(|required| {
             let properties = input.equivalence_properties();
             !properties.ordering_satisfy_requirement(required.clone()).unwrap_or(true)
