@@ -6,30 +6,16 @@
 
 use std::sync::Arc;
 
-use raft::Position;
-use types::{Region, Result};
+use types::Result;
 
 use crate::deletions::{Deletion, DeletionLog};
 use crate::delta::Delta;
 use crate::reader::Segment;
-use crate::record::{Edit, FileId, FlushEdit, PartRecord, PendingRow, stored};
+use crate::record::{Edit, FlushEdit, PartRecord, stored};
 use crate::schemas::Schemas;
 use crate::segment;
-use crate::store::Shared;
-use crate::tablet::{Part, State, Tablet};
-
-/// A tablet's changes since its last edit, frozen at a position of the log.
-pub(crate) struct Sealed {
-    pub delta: Delta,
-    region: Region,
-    applied: Position,
-    schemas: Arc<Schemas>,
-    deletions: Vec<(FileId, Vec<Deletion>)>,
-    /// Deletions within the delta up to the position.
-    delta_deletions: usize,
-    parked: Vec<(Vec<u8>, PendingRow)>,
-    unparked: Vec<Vec<u8>>,
-}
+use crate::shared::Shared;
+use crate::tablet::{Part, Sealed, State, Tablet};
 
 /// A delta that was written as a segment, and where its rows went.
 pub(crate) struct Written {

@@ -9,24 +9,27 @@ use std::sync::atomic::Ordering;
 use raft::{Command, Effect, Machine, Machines, Position, SnapshotChunks, SnapshotSource};
 use types::{Error, Region, RegionKind, Result};
 
-use crate::store::{ColumnarStore, Shared};
-use crate::tablet::{Outcome, Tablet};
+use crate::apply::Outcome;
+use crate::store::ColumnarStore;
+use crate::tablet::Tablet;
+use crate::tablets::Tablets;
 
 /// Makes and finds the columnar machines of a node.
 pub struct ColumnarMachines {
-    shared: Arc<Shared>,
+    store: ColumnarStore,
 }
 
 impl ColumnarMachines {
     /// Machines over a store.
     pub fn new(store: &ColumnarStore) -> Self {
-        ColumnarMachines { shared: store.shared.clone() }
+        ColumnarMachines { store: store.clone() }
     }
 }
 
 impl Machines for ColumnarMachines {
     fn recover(&mut self) -> Result<Vec<Box<dyn Machine>>> {
-        Ok(self.shared.all().into_iter().map(machine).collect())
+        let tablets = &self.store.tablets;
+        Ok(tablets.all().into_iter().map(|tablet| machine(tablet, tablets)).collect())
     }
 
     fn create(&mut self, region: &Region, initial: bool) -> Result<Box<dyn Machine>> {
@@ -37,24 +40,27 @@ impl Machines for ColumnarMachines {
                 region.id
             )));
         }
-        if self.shared.tablet(region.id).is_some() {
+        if self.store.tablets.get(region.id).is_some() {
             return Err(Error::exists("region", region.id.to_string()));
         }
-        Ok(machine(self.shared.create(region)?))
+        let tablets = &self.store.tablets;
+        Ok(machine(tablets.create(&self.store.shared, region)?, tablets))
     }
 
     fn destroy(&mut self, region: &Region) -> Result<()> {
-        self.shared.destroy(region.id)
+        self.store.tablets.destroy(&self.store.shared, region.id)
     }
 }
 
-fn machine(tablet: Arc<Tablet>) -> Box<dyn Machine> {
-    Box::new(ColumnarMachine::new(tablet))
+fn machine(tablet: Arc<Tablet>, tablets: &Arc<Tablets>) -> Box<dyn Machine> {
+    Box::new(ColumnarMachine::new(tablet, tablets.clone()))
 }
 
 /// The columnar machine of one region's learner.
 pub struct ColumnarMachine {
     tablet: Arc<Tablet>,
+    /// Where the tablets of a split go.
+    tablets: Arc<Tablets>,
     region: Region,
     applied: Position,
     /// Entries applied since the last published view.
@@ -62,12 +68,12 @@ pub struct ColumnarMachine {
 }
 
 impl ColumnarMachine {
-    fn new(tablet: Arc<Tablet>) -> Self {
+    fn new(tablet: Arc<Tablet>, tablets: Arc<Tablets>) -> Self {
         let (region, applied) = {
             let state = tablet.lock();
             (state.region.clone(), state.applied)
         };
-        ColumnarMachine { tablet, region, applied, unseen: false }
+        ColumnarMachine { tablet, tablets, region, applied, unseen: false }
     }
 
     /// Takes note of a disk that refuses writes: the peer is stopped by that.
@@ -97,13 +103,16 @@ impl Machine for ColumnarMachine {
     }
 
     fn apply(&mut self, at: Position, command: Command<'_>) -> Result<Effect> {
-        let applied = self.watched(self.tablet.apply(at, command))?;
+        let applied = self.watched(self.tablet.apply(at, command, &self.tablets))?;
         self.unseen = true;
         self.refresh();
         Ok(match applied {
             Outcome::Applied => Effect::Applied,
             Outcome::Dropped => Effect::Dropped,
-            Outcome::Split(children) => Effect::Split(children.into_iter().map(machine).collect()),
+            Outcome::Split(children) => {
+                let made = children.into_iter().map(|tablet| machine(tablet, &self.tablets));
+                Effect::Split(made.collect())
+            }
         })
     }
 

@@ -4,6 +4,7 @@
 //! in memory and in immutable Parquet segments, with append-only lists of deletions. There is no
 //! merge on read. Never contacts a leader to apply, and never depends on a query engine.
 
+mod apply;
 mod cache;
 mod compaction;
 mod deletions;
@@ -21,8 +22,11 @@ mod restore;
 mod scan;
 mod schemas;
 mod segment;
+mod shared;
+mod snapshot;
 mod store;
 mod tablet;
+mod tablets;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -32,5 +36,6 @@ mod visibility;
 pub use learner::{ColumnarMachine, ColumnarMachines};
 pub use predicate::{Compare, Comparison, Predicate};
 pub use scan::{DEFAULT_BATCH_ROWS, PartitionScan, ScanRequest, ScanStats, TabletScan};
-pub use store::{ColumnarStore, Config};
-pub use view::{TabletHandle, TabletSnapshot};
+pub use shared::Config;
+pub use snapshot::{TabletHandle, TabletSnapshot};
+pub use store::ColumnarStore;

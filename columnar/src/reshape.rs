@@ -12,8 +12,9 @@ use types::{Region, Result, Timestamp};
 
 use crate::deletions::DeletionLog;
 use crate::record::{Edit, TabletRecord, stored};
-use crate::store::Shared;
+use crate::shared::Shared;
 use crate::tablet::{Part, State, Tablet};
+use crate::tablets::Tablets;
 
 impl Tablet {
     /// Cuts the tablet; the new ones are registered and returned. A child that this node holds
@@ -22,6 +23,7 @@ impl Tablet {
         &self,
         state: &mut State,
         children: &[SplitChild],
+        tablets: &Tablets,
     ) -> Result<Vec<Arc<Tablet>>> {
         let (parent, regions) = split_region(&state.region, children)?;
         let parts = state.fold(&self.shared)?;
@@ -29,7 +31,7 @@ impl Tablet {
         let mut edits = vec![Edit::Put(Box::new(state.record(&parent, &kept)))];
         let mut records = Vec::with_capacity(regions.len());
         for region in regions {
-            if self.shared.tablet(region.id).is_some_and(|known| known.lock().applied.index > 0) {
+            if tablets.get(region.id).is_some_and(|known| known.lock().applied.index > 0) {
                 tracing::info!(region = region.id, "a split meets a newer child and leaves it");
                 continue;
             }
@@ -44,7 +46,8 @@ impl Tablet {
         }
         self.shared.manifest.lock().append(edits)?;
         // The children can be read before the parent forgets them; a reader's epoch shows it.
-        let children = records.into_iter().map(|record| self.shared.install(record)).collect();
+        let children =
+            records.into_iter().map(|record| tablets.install(&self.shared, record)).collect();
         state.pending.retain(|key, _| parent.contains(key));
         state.region = parent;
         state.adopt(kept);

@@ -12,7 +12,7 @@ use crate::delta::Delta;
 use crate::flush;
 use crate::record::{Edit, PendingRow, TabletRecord, stored};
 use crate::schemas::Schemas;
-use crate::store::Shared;
+use crate::shared::Shared;
 use crate::tablet::{Part, Tablet};
 
 impl Tablet {

@@ -19,8 +19,9 @@ use crate::delta::{Chunk, DeltaView};
 use crate::predicate::{Predicate, Prepared};
 use crate::schemas::{Schemas, arrow_error, missing_array, record_batch, widened};
 use crate::segment::Group;
+use crate::snapshot::TabletSnapshot;
 use crate::tablet::Tablet;
-use crate::view::{PartView, TabletSnapshot};
+use crate::view::PartView;
 use crate::visibility::Selection;
 
 /// An uncached column is decoded alone, and not kept, if fewer than one in this many rows of the
@@ -94,6 +95,18 @@ struct PartSource {
 struct DeltaSource {
     delta: DeltaView,
     dead: OnceLock<Vec<u32>>,
+}
+
+impl TabletSnapshot {
+    /// Prepares a scan. A column that was dropped or widened since the reader planned is read as it
+    /// was, as long as its values are there.
+    ///
+    /// # Errors
+    ///
+    /// `SchemaChanged` if they are not.
+    pub fn scan(&self, request: ScanRequest) -> Result<TabletScan> {
+        TabletScan::new(self, request)
+    }
 }
 
 impl TabletScan {

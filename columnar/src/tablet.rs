@@ -9,19 +9,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use raft::{Command, Position};
-use txn::{Fact, Facts, WriteKind};
+use raft::Position;
+use txn::WriteKind;
 use types::error::LockInfo;
-use types::{ColumnId, Error, Region, RegionId, ReplicaLag, Result, Table, Timestamp};
+use types::{ColumnId, Error, Region, RegionId, ReplicaLag, Result, Timestamp};
 
-use crate::deletions::{Deletion, DeletionLog};
+use crate::deletions::DeletionLog;
 use crate::delta::Delta;
-use crate::flush::Sealed;
 use crate::lag::LagLog;
 use crate::reader::Segment;
 use crate::record::{FileId, PartRecord, PendingRow, TabletRecord, position, stored};
 use crate::schemas::Schemas;
-use crate::store::{OVERFULL, Shared};
+use crate::shared::{OVERFULL, Shared};
 use crate::view::{PartView, View};
 
 /// How far this node's clock may be behind those that timestamps come from.
@@ -51,10 +50,23 @@ pub(crate) struct Part {
 }
 
 /// The end of a version that is still to be looked up.
-struct Ending {
-    key: Vec<u8>,
-    begin: Timestamp,
-    end: Timestamp,
+pub(crate) struct Ending {
+    pub key: Vec<u8>,
+    pub begin: Timestamp,
+    pub end: Timestamp,
+}
+
+/// A tablet's changes since its last edit, frozen at a position of the log.
+pub(crate) struct Sealed {
+    pub delta: Delta,
+    pub region: Region,
+    pub applied: Position,
+    pub schemas: Arc<Schemas>,
+    pub deletions: Vec<(FileId, Vec<Deletion>)>,
+    /// Deletions within the delta up to the position.
+    pub delta_deletions: usize,
+    pub parked: Vec<(Vec<u8>, PendingRow)>,
+    pub unparked: Vec<Vec<u8>>,
 }
 
 /// What only the holder of the tablet's lock sees.
@@ -73,23 +85,16 @@ pub(crate) struct State {
     /// Keys whose pending rows changed since the last seal.
     pub dirty: BTreeSet<Vec<u8>>,
     /// Locks that went since the last view: readers of that view must still meet them.
-    departed: Vec<LockInfo>,
-    endings: Vec<Ending>,
+    pub departed: Vec<LockInfo>,
+    pub endings: Vec<Ending>,
     /// An entry was applied in part: nothing may be written from this state any more.
-    failed: bool,
+    pub failed: bool,
     /// When columns were dropped since this state was made, in Unix milliseconds.
-    dropped_ms: BTreeMap<ColumnId, u64>,
+    pub dropped_ms: BTreeMap<ColumnId, u64>,
     /// When this state was made.
     made_ms: u64,
     /// Earliest commit since the last view that was acknowledged while this process ran.
-    oldest_commit: Option<Timestamp>,
-}
-
-/// What applying an entry did.
-pub(crate) enum Outcome {
-    Applied,
-    Dropped,
-    Split(Vec<Arc<Tablet>>),
+    pub oldest_commit: Option<Timestamp>,
 }
 
 impl Tablet {
@@ -173,7 +178,7 @@ impl Tablet {
             .pending
             .iter()
             .filter(|(_, row)| row.kind != WriteKind::Lock)
-            .map(|(key, row)| info(key, row));
+            .map(|(key, row)| lock_info(key, row));
         held.chain(state.departed.iter().cloned()).filter(|lock| lock.start_ts <= ts).collect()
     }
 
@@ -214,86 +219,6 @@ impl Tablet {
             ))),
             None => Ok(()),
         }
-    }
-
-    /// Applies the next entry; entries that are in already change nothing.
-    pub(crate) fn apply(&self, at: Position, command: Command<'_>) -> Result<Outcome> {
-        self.usable()?;
-        let mut state = self.lock();
-        state.sound()?;
-        if state.applied.index == 0 {
-            return Err(state.corrupt("an entry came before the snapshot"));
-        }
-        if at.index <= state.applied.index {
-            return Ok(Outcome::Applied);
-        }
-        state.applied = at;
-        let applied = match command {
-            Command::Empty => Ok(Outcome::Applied),
-            Command::Membership(region) => {
-                state.region = region.clone();
-                Ok(Outcome::Applied)
-            }
-            Command::Data(bytes) => Facts::decode(bytes).and_then(|facts| {
-                if facts.stands(at, state.region.epoch) {
-                    self.apply_facts(&mut state, facts.facts)
-                } else {
-                    Ok(Outcome::Dropped)
-                }
-            }),
-        };
-        applied.inspect_err(|error| {
-            state.failed = true;
-            self.quarantine(error);
-        })
-    }
-
-    fn apply_facts(&self, state: &mut State, facts: Vec<Fact>) -> Result<Outcome> {
-        let mut applied = Outcome::Applied;
-        let mut cut = false;
-        for fact in facts {
-            if matches!(applied, Outcome::Split(_)) {
-                return Err(state.corrupt("a fact follows a split in its entry"));
-            }
-            match fact {
-                Fact::Split { children } => {
-                    applied = Outcome::Split(self.split(state, &children)?);
-                }
-                Fact::DeleteRange { start, end } => {
-                    self.delete_range(state, &start, &end)?;
-                    cut = true;
-                }
-                Fact::Schema(table) => cut |= self.adopt_schema(state, *table)?,
-                fact => state.apply_fact(fact, self.shared.opened_ms)?,
-            }
-        }
-        if cut && !matches!(applied, Outcome::Split(_)) {
-            self.rewrite(state)?;
-        }
-        Ok(applied)
-    }
-
-    /// Takes in a schema version; whether the whole tablet must be written at the end of the entry.
-    /// Rows in memory are laid out with the columns that go, apart from rows that never have them.
-    fn adopt_schema(&self, state: &mut State, table: Table) -> Result<bool> {
-        if state.region.table() != Some(table.id) {
-            return Err(state.corrupt("a schema of another table"));
-        }
-        let before = state.schemas.newest().filter(|known| known.version < table.version);
-        let before = before.map_or(&[][..], |known| known.columns.as_slice());
-        let gone: Vec<ColumnId> = before
-            .iter()
-            .map(|column| column.id)
-            .filter(|id| table.column(*id).is_none())
-            .collect();
-        if !gone.is_empty() {
-            let parts = state.fold(&self.shared)?;
-            state.adopt(parts);
-            let now_ms = self.shared.clock.unix_millis();
-            state.dropped_ms.extend(gone.iter().map(|column| (*column, now_ms)));
-        }
-        Arc::make_mut(&mut state.schemas).add(table);
-        Ok(!gone.is_empty())
     }
 }
 
@@ -361,156 +286,10 @@ impl State {
         }
     }
 
-    fn apply_fact(&mut self, fact: Fact, opened_ms: u64) -> Result<()> {
-        match fact {
-            Fact::Lock { key, start_ts, primary, kind, row, replaces, ttl, .. } => {
-                self.check_key(&key)?;
-                if self.pending.get(&key).is_some_and(|held| held.start_ts != start_ts) {
-                    return Err(self.corrupt("a lock meets another transaction's lock"));
-                }
-                if (kind == WriteKind::Put) != row.is_some() {
-                    return Err(self.corrupt("a lock's row does not fit its kind"));
-                }
-                let row = PendingRow { start_ts, primary, kind, row, replaces, ttl };
-                self.dirty.insert(key.clone());
-                self.pending.insert(key, row);
-            }
-            Fact::Commit { key, start_ts, commit_ts } => {
-                self.commit(key, start_ts, commit_ts, opened_ms)?;
-            }
-            Fact::Rollback { key, start_ts } => {
-                self.check_key(&key)?;
-                if self.pending.get(&key).is_some_and(|row| row.start_ts == start_ts) {
-                    self.unpark(&key);
-                }
-            }
-            Fact::Write { key, commit_ts, kind: _, row, replaces } => {
-                self.check_key(&key)?;
-                if row.is_none() || !self.has_version(&key, commit_ts)? {
-                    self.version(key, commit_ts, row, replaces, opened_ms)?;
-                }
-            }
-            // What columns drop follows the safe point and their own deletions; a snapshot's floor says
-            // what its sender has dropped.
-            Fact::Collect(_) => {}
-            Fact::Schema(_) | Fact::Split { .. } | Fact::DeleteRange { .. } => {
-                return Err(self.corrupt("a change of shape out of place"));
-            }
-        }
-        Ok(())
-    }
-
     /// Snapshots from before this may still be read with a dropped column.
     pub(crate) fn last_use(&self, column: ColumnId) -> Timestamp {
         let since_ms = self.dropped_ms.get(&column).copied().unwrap_or(self.made_ms);
         Timestamp::pack(since_ms.saturating_add(CLOCKS_APART_MS), 0)
-    }
-
-    fn commit(
-        &mut self,
-        key: Vec<u8>,
-        start_ts: Timestamp,
-        commit_ts: Timestamp,
-        opened_ms: u64,
-    ) -> Result<()> {
-        self.check_key(&key)?;
-        if self.pending.get(&key).is_none_or(|row| row.start_ts != start_ts) {
-            return if self.has_version(&key, commit_ts)? {
-                Ok(())
-            } else {
-                Err(self.corrupt("a commit finds neither its lock nor its version"))
-            };
-        }
-        match self.unpark(&key) {
-            Some(row) if row.kind != WriteKind::Lock => {
-                self.version(key, commit_ts, row.row, row.replaces, opened_ms)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Begins a version, if there is a row, and ends the one it replaces.
-    fn version(
-        &mut self,
-        key: Vec<u8>,
-        commit_ts: Timestamp,
-        row: Option<Vec<u8>>,
-        replaces: Option<Timestamp>,
-        opened_ms: u64,
-    ) -> Result<()> {
-        if let Some(bytes) = row {
-            let values = self.schemas.decode(&bytes)?;
-            let Some(table) = self.schemas.newest() else {
-                return Err(self.corrupt("a row came before any schema"));
-            };
-            self.delta.push(table, &key, commit_ts, &values, bytes.len())?;
-        }
-        if let Some(begin) = replaces {
-            self.endings.push(Ending { key, begin, end: commit_ts });
-        }
-        // A commit from before this process ran was late by the downtime, not by replication.
-        if commit_ts.physical_ms() >= opened_ms {
-            let oldest = self.oldest_commit.get_or_insert(commit_ts);
-            *oldest = commit_ts.min(*oldest);
-        }
-        Ok(())
-    }
-
-    /// Looks up the versions that ended, together and in key order.
-    pub(crate) fn settle(&mut self) -> Result<()> {
-        self.endings.sort_by(|a, b| b.key.cmp(&a.key));
-        while let Some(ending) = self.endings.last() {
-            self.end(ending)?;
-            self.endings.pop();
-        }
-        Ok(())
-    }
-
-    fn end(&self, ending: &Ending) -> Result<()> {
-        let Ending { key, begin, end } = ending;
-        let sealed = self.sealed.iter().map(|sealed| &sealed.delta);
-        for delta in [&self.delta].into_iter().chain(sealed) {
-            if let Some(row) = delta.find(key, *begin) {
-                delta.delete(row, *end);
-                return Ok(());
-            }
-        }
-        for part in self.parts.iter().rev() {
-            if let Some(row) = part.find(key, *begin)? {
-                part.deletions.push(Deletion { row, end_ts: *end });
-                return Ok(());
-            }
-        }
-        Err(self.corrupt(&format!("the version of {begin} that one of {end} replaces is missing")))
-    }
-
-    fn has_version(&self, key: &[u8], begin: Timestamp) -> Result<bool> {
-        let sealed = self.sealed.as_ref().and_then(|sealed| sealed.delta.find(key, begin));
-        if self.delta.find(key, begin).or(sealed).is_some() {
-            return Ok(true);
-        }
-        for part in &self.parts {
-            if part.find(key, begin)?.is_some() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    fn unpark(&mut self, key: &[u8]) -> Option<PendingRow> {
-        let (key, row) = self.pending.remove_entry(key)?;
-        if row.kind != WriteKind::Lock {
-            self.departed.push(info(&key, &row));
-        }
-        self.dirty.insert(key);
-        Some(row)
-    }
-
-    fn check_key(&self, key: &[u8]) -> Result<()> {
-        if self.region.contains(key) {
-            return Ok(());
-        }
-        Err(self.corrupt("a fact names a key outside of its region"))
     }
 
     pub(crate) fn corrupt(&self, what: &str) -> Error {
@@ -564,7 +343,8 @@ impl Part {
     }
 }
 
-fn info(key: &[u8], row: &PendingRow) -> LockInfo {
+/// A pending row as the lock that readers meet.
+pub(crate) fn lock_info(key: &[u8], row: &PendingRow) -> LockInfo {
     LockInfo {
         key: key.to_vec(),
         primary: row.primary.clone(),

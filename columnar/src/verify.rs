@@ -13,13 +13,13 @@ use arrow::datatypes::{
 use types::{ColumnType, Decimal, Error, IntWidth, RegionId, Result, Row, Timestamp, Value, key};
 
 use crate::scan::ScanRequest;
+use crate::snapshot::TabletSnapshot;
 use crate::store::ColumnarStore;
-use crate::view::TabletSnapshot;
 
 impl ColumnarStore {
     /// Reads and checks every byte of a region's files; how many there are. Damage quarantines its tablet.
     pub fn verify(&self, region: RegionId) -> Result<u64> {
-        let tablet = self.shared.tablet(region).ok_or(Error::RegionNotFound(region))?;
+        let tablet = self.tablets.get(region).ok_or(Error::RegionNotFound(region))?;
         let mut bytes = 0;
         for part in &tablet.view().parts {
             bytes += part.segment.verify().inspect_err(|error| tablet.quarantine(error))?;

@@ -8,7 +8,7 @@ use types::{Error, Row, Timestamp};
 use super::harness::{REGION, World, key_of, small};
 use crate::manifest::Manifest;
 use crate::segment::{data_path, keys_path};
-use crate::store::Config;
+use crate::shared::Config;
 
 fn world() -> (World, u64) {
     let mut world = World::new(Config { delta_rows: 10_000, ..small() });
@@ -96,7 +96,7 @@ fn a_read_that_fails_is_no_damage() {
 
 /// Puts the tablet back as the manifest has it.
 fn forgive(world: &World) {
-    let tablet = world.store.shared.tablet(REGION).unwrap();
+    let tablet = world.store.tablets.get(REGION).unwrap();
     let record = world.store.shared.manifest.lock().state().tablets[&REGION].clone();
     tablet.replace(record).unwrap();
 }

@@ -8,7 +8,7 @@ use types::{Column, Error, Timestamp};
 use super::harness::{REGION, World, narrowed, small};
 use crate::predicate::{Compare, Comparison, Predicate};
 use crate::scan::ScanRequest;
-use crate::store::Config;
+use crate::shared::Config;
 
 /// Rows that hold column `v`; row `n` holds `3n`, and begins at `20 + n`.
 const ROWS: i64 = 40;

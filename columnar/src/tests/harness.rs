@@ -18,7 +18,8 @@ use types::{
 };
 
 use crate::ColumnarMachines;
-use crate::store::{ColumnarStore, Config};
+use crate::shared::Config;
+use crate::store::ColumnarStore;
 
 /// The table of all tests.
 pub const TABLE: u64 = 7;

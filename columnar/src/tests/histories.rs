@@ -243,7 +243,7 @@ impl History {
     /// A merge, with entries applied, flushed or split off between its steps.
     fn merge_with_late_deletions(&mut self) -> types::Result<()> {
         let region = self.some_region();
-        let Some(tablet) = self.world.store.shared.tablet(region) else { return Ok(()) };
+        let Some(tablet) = self.world.store.tablets.get(region) else { return Ok(()) };
         for _ in 0..self.random.random_range(1..6) {
             self.write_to(region);
             while self.world.apply_one(region)? {}
@@ -264,7 +264,7 @@ impl History {
     /// A flush, with entries applied and segments merged between its steps.
     fn flush_with_late_entries(&mut self) -> types::Result<()> {
         let region = self.some_region();
-        let Some(tablet) = self.world.store.shared.tablet(region) else { return Ok(()) };
+        let Some(tablet) = self.world.store.tablets.get(region) else { return Ok(()) };
         let applied = self.world.applied(region).unwrap_or_default();
         let Some(sealed) = tablet.seal_below(applied)? else { return Ok(()) };
         let written = tablet.write_sealed(&sealed)?;

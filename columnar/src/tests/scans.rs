@@ -10,9 +10,9 @@ use types::{Row, Timestamp, Value};
 use super::harness::{REGION, World, key_of, small, widened};
 use crate::predicate::{Compare, Comparison, Predicate};
 use crate::scan::ScanRequest;
-use crate::store::Config;
+use crate::shared::Config;
+use crate::snapshot::TabletSnapshot;
 use crate::verify::value;
-use crate::view::TabletSnapshot;
 
 /// Every row of a snapshot, sorted.
 pub fn dump(snapshot: &TabletSnapshot) -> Vec<Row> {

@@ -9,7 +9,7 @@ use types::{RegionId, Timestamp};
 
 use super::harness::{Cells, REGION, World, key_of, narrowed, small, widened};
 use crate::compaction::{Merge, Merged};
-use crate::store::Config;
+use crate::shared::Config;
 
 #[test]
 fn scripts() {
@@ -77,7 +77,7 @@ impl Script {
     fn tablets(&self) -> Out {
         let mut out = String::new();
         for region in self.world.groups.keys() {
-            let Some(tablet) = self.world.store.shared.tablet(*region) else { continue };
+            let Some(tablet) = self.world.store.tablets.get(*region) else { continue };
             let state = tablet.lock();
             let part = |part: &crate::tablet::Part| {
                 format!("{}..{} dead {}", part.from, part.to, part.deletions.len())
@@ -98,7 +98,7 @@ impl Script {
     }
 
     fn merge(&mut self, step: &str, region: RegionId, safe: u64) -> Out {
-        let tablet = self.world.store.shared.tablet(region).ok_or("no such tablet")?;
+        let tablet = self.world.store.tablets.get(region).ok_or("no such tablet")?;
         if step == "begin" {
             let Some(merge) = tablet.plan_merge(Timestamp(safe)) else {
                 return Ok("nothing to merge\n".into());
@@ -106,7 +106,7 @@ impl Script {
             let merged = tablet.merge(&merge)?;
             self.merge = Some((region, merge, merged));
         } else if let Some((region, merge, merged)) = self.merge.take() {
-            let tablet = self.world.store.shared.tablet(region).ok_or("no such tablet")?;
+            let tablet = self.world.store.tablets.get(region).ok_or("no such tablet")?;
             tablet.install_merge(&merge, &merged)?;
         }
         Ok(String::new())

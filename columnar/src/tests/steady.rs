@@ -3,7 +3,7 @@
 use env::Random;
 
 use super::harness::{REGION, World, small};
-use crate::store::Config;
+use crate::shared::Config;
 use types::Timestamp;
 
 const ROWS: i64 = 3_000;
@@ -14,7 +14,7 @@ const KEPT: u64 = 5;
 
 /// Rows that the tablet's files hold, dead ones included.
 fn stored(world: &World) -> u64 {
-    let tablet = world.store.shared.tablet(REGION).unwrap();
+    let tablet = world.store.tablets.get(REGION).unwrap();
     let state = tablet.lock();
     state.parts.iter().map(|part| u64::from(part.to - part.from)).sum()
 }

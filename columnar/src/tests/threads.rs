@@ -9,7 +9,8 @@ use types::{Timestamp, Value};
 
 use super::harness::{REGION, World, small};
 use super::scans::dump;
-use crate::store::{ColumnarStore, Config};
+use crate::shared::Config;
+use crate::store::ColumnarStore;
 
 const ACCOUNTS: i64 = 30;
 /// Transfers go on until both other sides have done something, but not longer than this.

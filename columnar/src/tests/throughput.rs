@@ -12,7 +12,8 @@ use types::{Epoch, Peer, PeerRole, Region, RegionKind, Timestamp, Value, key, ro
 
 use super::harness::{REGION, TABLE, key_of, table};
 use crate::scan::ScanRequest;
-use crate::store::{ColumnarStore, Config};
+use crate::shared::Config;
+use crate::store::ColumnarStore;
 use crate::{ColumnarMachines, Compare, Comparison, Predicate};
 
 const ROWS: i64 = 1_000_000;

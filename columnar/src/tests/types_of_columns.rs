@@ -10,8 +10,8 @@ use types::{
 use super::harness::{REGION, TABLE, World, small};
 use crate::predicate::{Compare, Comparison, Predicate};
 use crate::scan::{PartitionScan, ScanRequest, TabletScan};
-use crate::store::Config;
-use crate::view::{TabletHandle, TabletSnapshot};
+use crate::shared::Config;
+use crate::snapshot::{TabletHandle, TabletSnapshot};
 
 fn types() -> Vec<ColumnType> {
     let widths = [IntWidth::Tiny, IntWidth::Small, IntWidth::Medium, IntWidth::Int, IntWidth::Big];

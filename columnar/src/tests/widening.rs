@@ -9,7 +9,7 @@ use types::{Column, ColumnType, Decimal, Error, IntWidth, Row, Table, Timestamp,
 use super::harness::{REGION, TABLE, World, small};
 use crate::predicate::{Compare, Comparison, Predicate};
 use crate::scan::ScanRequest;
-use crate::store::Config;
+use crate::shared::Config;
 
 /// `t (id bigint primary key, n …, u … unsigned, d decimal(…, 2))`.
 fn table(model: &Table, version: u32, width: IntWidth, precision: u8) -> Table {
