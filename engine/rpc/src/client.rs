@@ -111,7 +111,7 @@ fn never_arrived(status: &tonic::Status) -> bool {
 }
 
 #[async_trait]
-impl txn::client::RowTransport for RpcClient {
+impl txn::RowTransport for RpcClient {
     async fn call(&self, node: NodeId, request: txn::api::Request) -> Result<txn::api::Response> {
         let address = self.book.get(node)?;
         let payload = pack(&request, self.channels.cluster())?;

@@ -197,17 +197,10 @@ fn index_values(table: &Table, key: &[u8]) -> Option<(String, Vec<Value>)> {
     Some((index.name.clone(), values))
 }
 
-/// The table that a key belongs to.
-pub fn table_of(key: &[u8]) -> Option<TableId> {
-    let (kind, rest) = key.split_first()?;
-    let (id, _) = rest.split_first_chunk::<8>()?;
-    (*kind == b't').then(|| u64::from_be_bytes(*id))
-}
-
 /// An error of a write in MySQL's words.
 pub fn error(error: Error, tables: &[Table]) -> SqlError {
     if let Error::Duplicate { key, .. } = &error
-        && let Some(id) = table_of(key)
+        && let Some(id) = key::table(key)
         && let Some(table) = tables.iter().find(|table| table.id == id)
     {
         return duplicate(table, key);

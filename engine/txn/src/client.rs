@@ -15,33 +15,22 @@ use placement::api::Route;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use types::{
-    Error, IndexId, NodeId, Region, RegionId, RegionKind, Result, SchemaVersion, TableId, Timestamp,
+    Error, NodeId, Region, RegionId, RegionKind, Result, SchemaVersion, TableId, Timestamp, key,
 };
 
 use crate::api::{Request, Response};
 use crate::liveness::{Called, Liveness};
 use crate::living::Living;
+use crate::retry::{Retry, passing};
 use crate::routes::{Routes, Target};
-use crate::transaction::{Snapshot, Transaction};
+use crate::transport::{RowTransport, within_call};
 
-/// How long one request may take.
-const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a read or a write goes on trying, unless a lock is in its way, by default.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a reader or writer waits for another transaction's lock, likewise.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
-/// Pauses between tries.
-const PAUSES_MS: [u64; 8] = [2, 5, 10, 20, 50, 100, 200, 300];
 /// Transactions whose fate is remembered.
 const FATES: usize = 8_192;
-
-/// Carries requests to row nodes.
-#[async_trait]
-pub trait RowTransport: Send + Sync + 'static {
-    /// Asks a node. `Unavailable` or `Timeout` where the answer did not come; whether the request
-    /// arrived is unknown then.
-    async fn call(&self, node: NodeId, request: Request) -> Result<Response>;
-}
 
 /// Knows where regions are and what time it is: placement, or a simulation's stand-in.
 #[async_trait]
@@ -145,27 +134,6 @@ impl TxnClient {
         }
     }
 
-    /// Begins a transaction now.
-    pub async fn begin(&self) -> Result<Transaction> {
-        Ok(self.begin_at(self.timestamp().await?))
-    }
-
-    /// Begins a transaction at a timestamp that was just taken for it alone.
-    pub fn begin_at(&self, start_ts: Timestamp) -> Transaction {
-        Transaction::new(self.clone(), start_ts)
-    }
-
-    /// Reads at a timestamp that somebody else keeps readable: a lease, or a transaction.
-    pub fn snapshot(&self, ts: Timestamp) -> Snapshot {
-        Snapshot::new(self.clone(), ts, None)
-    }
-
-    /// Reads the present. It stays readable for as long as the snapshot is held.
-    pub async fn present(&self) -> Result<Snapshot> {
-        let ts = self.timestamp().await?;
-        Ok(Snapshot::new(self.clone(), ts, Some(self.living.enter(ts))))
-    }
-
     /// The oldest timestamp that a transaction or snapshot of this client reads at.
     pub fn oldest_start(&self) -> Option<Timestamp> {
         self.living.oldest()
@@ -221,7 +189,7 @@ impl TxnClient {
             if let Some(target) = self.routes.below(end) {
                 return Ok(target);
             }
-            let kind = kind_of(start)
+            let kind = key::region_kind(start)
                 .ok_or_else(|| Error::Invalid("the scan is of no table's keys".into()))?;
             match within_call("placement", self.directory.regions(kind)).await {
                 Ok(routes) if routes.is_empty() => {
@@ -352,96 +320,4 @@ impl TxnClient {
 /// Why a look-up is repeated though placement answered.
 fn stale_routes() -> Error {
     Error::Unavailable("placement does not know of a split yet".into())
-}
-
-/// Whether the same request may be sent again, perhaps elsewhere: everything here bears it.
-pub(crate) fn passing(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::NotLeader { .. }
-            | Error::StaleEpoch { .. }
-            | Error::RegionNotFound(_)
-            | Error::Unavailable(_)
-            | Error::Dropped(_)
-            | Error::Timeout { .. }
-            | Error::Io(_)
-    )
-}
-
-/// A bounded retry with backoff.
-pub(crate) struct Retry {
-    what: String,
-    limit: Duration,
-    until: Instant,
-    tries: usize,
-}
-
-impl Retry {
-    pub(crate) fn new(what: impl Into<String>, limit: Duration) -> Self {
-        Retry { what: what.into(), limit, until: Instant::now() + limit, tries: 0 }
-    }
-
-    /// How long to wait before the next try.
-    pub(crate) fn next_pause(&self) -> Duration {
-        let pause = PAUSES_MS.get(self.tries).or(PAUSES_MS.last()).copied().unwrap_or(1);
-        Duration::from_millis(pause)
-    }
-
-    /// The next pause, for who minds the bound itself.
-    pub(crate) fn step(&mut self) -> Duration {
-        let pause = self.next_pause();
-        self.tries += 1;
-        pause
-    }
-
-    /// Waits before the next try, or gives up: with the last error, or a timeout that names it.
-    pub(crate) async fn pause(&mut self, last: Error) -> Result<()> {
-        // After the first miss the route has mostly just been updated.
-        let pause = match last {
-            Error::StaleEpoch { .. } | Error::NotLeader { leader: Some(_), .. }
-                if self.tries == 0 =>
-            {
-                Duration::ZERO
-            }
-            _ => self.next_pause(),
-        };
-        self.pause_for(pause, last).await
-    }
-
-    /// As [`Retry::pause`], for a given time.
-    pub(crate) async fn pause_for(&mut self, pause: Duration, last: Error) -> Result<()> {
-        self.tries += 1;
-        if Instant::now() + pause >= self.until {
-            return Err(match last {
-                Error::Locked(_) => last,
-                last => Error::timeout(format!("{} (last: {last})", self.what), self.limit),
-            });
-        }
-        if pause > Duration::ZERO {
-            tokio::time::sleep(pause).await;
-        }
-        Ok(())
-    }
-}
-
-/// One call within its bound.
-pub(crate) async fn within_call<T>(whom: &str, call: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::time::timeout(CALL_TIMEOUT, call)
-        .await
-        .unwrap_or_else(|_| Err(Error::timeout(format!("an answer of {whom}"), CALL_TIMEOUT)))
-}
-
-/// What a key is a key of.
-pub fn kind_of(key: &[u8]) -> Option<RegionKind> {
-    let (prefix, rest) = key.split_first_chunk::<10>()?;
-    let (b't', [table @ .., kind]) = (prefix.first()?, prefix.get(1..)?) else { return None };
-    let table = TableId::from_be_bytes(table.try_into().ok()?);
-    match kind {
-        b'r' => Some(RegionKind::Records(table)),
-        b'i' => {
-            let index = rest.first_chunk::<4>()?;
-            Some(RegionKind::Index(table, IndexId::from_be_bytes(*index)))
-        }
-        _ => None,
-    }
 }

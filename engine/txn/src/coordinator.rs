@@ -16,9 +16,10 @@ use tokio::time::Instant;
 use types::{Error, Result, SchemaVersion, Table, TableId, Timestamp};
 
 use crate::api::{Mutation, Op, Request, Response};
-use crate::client::{Answer, Retry, TxnClient, passing};
+use crate::client::{Answer, TxnClient};
 use crate::decide::LOCK_TTL_MS;
 use crate::resolve::unexpected;
+use crate::retry::{Retry, passing};
 use crate::routes::Target;
 
 /// Keys of one request.

@@ -5,8 +5,9 @@ use kv::Pair;
 use types::{Error, Result, Timestamp};
 
 use crate::api::{Request, Response};
-use crate::client::{Answer, Retry, TxnClient, passing};
+use crate::client::{Answer, TxnClient};
 use crate::resolve::unexpected;
+use crate::retry::{Retry, passing};
 use crate::routes::Target;
 
 /// Keys of one request.

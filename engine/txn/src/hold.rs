@@ -16,8 +16,9 @@ use types::error::LockInfo;
 use types::{Error, Result, Timestamp};
 
 use crate::api::{Current, Expect, Request, Response, Waiting};
-use crate::client::{Answer, Retry, TxnClient, passing};
+use crate::client::{Answer, TxnClient};
 use crate::resolve::unexpected;
+use crate::retry::{Retry, passing};
 use crate::routes::Target;
 
 /// How long a leader keeps rows for a transaction that sends no heartbeat.

@@ -6,8 +6,9 @@
 use types::{Error, Result, Table, Timestamp};
 
 use crate::api::{Request, Response};
-use crate::client::{TxnClient, passing};
+use crate::client::TxnClient;
 use crate::resolve::unexpected;
+use crate::retry::passing;
 
 /// Most keys of one request.
 const REQUEST_KEYS: usize = 8_192;

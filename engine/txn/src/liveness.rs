@@ -14,8 +14,8 @@ use tokio::time::{Instant, sleep, timeout};
 use types::{NodeId, Region, RegionId, Result};
 
 use crate::api::{Request, Response};
-use crate::client::{RowTransport, within_call};
 use crate::routes::Target;
+use crate::transport::{RowTransport, within_call};
 
 /// Pause of a call before its region's voters are asked who leads, and between two such looks …
 const LOOK_EVERY: Duration = Duration::from_millis(400);

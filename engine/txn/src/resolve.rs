@@ -8,7 +8,8 @@ use types::error::LockInfo;
 use types::{Error, Result, Timestamp};
 
 use crate::api::{Request, Response};
-use crate::client::{Retry, TxnClient, passing};
+use crate::client::TxnClient;
+use crate::retry::{Retry, passing};
 
 /// Longest pause between two looks at a living lock.
 const MAX_PAUSE_MS: u64 = 100;

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use kv::Pair;
 use tokio::time::Instant;
-use types::{Error, RegionKind, Result, Table, TableId, Timestamp};
+use types::{Error, RegionKind, Result, Table, TableId, Timestamp, key};
 
 use crate::api::{Current, Expect, Mutation, Op, Waiting};
-use crate::client::{TxnClient, kind_of};
+use crate::client::TxnClient;
 use crate::coordinator::Commit;
 use crate::fetch::Pages;
 use crate::hold::{Held, Look};
@@ -26,6 +26,29 @@ pub const MAX_TRANSACTION_BYTES: usize = 100 << 20;
 
 /// How long the first phase waits for rows that other transactions hold, by default.
 const ROW_WAIT: Duration = Duration::from_secs(1);
+
+impl TxnClient {
+    /// Begins a transaction now.
+    pub async fn begin(&self) -> Result<Transaction> {
+        Ok(self.begin_at(self.timestamp().await?))
+    }
+
+    /// Begins a transaction at a timestamp that was just taken for it alone.
+    pub fn begin_at(&self, start_ts: Timestamp) -> Transaction {
+        Transaction::new(self.clone(), start_ts)
+    }
+
+    /// Reads at a timestamp that somebody else keeps readable: a lease, or a transaction.
+    pub fn snapshot(&self, ts: Timestamp) -> Snapshot {
+        Snapshot::new(self.clone(), ts, None)
+    }
+
+    /// Reads the present. It stays readable for as long as the snapshot is held.
+    pub async fn present(&self) -> Result<Snapshot> {
+        let ts = self.timestamp().await?;
+        Ok(Snapshot::new(self.clone(), ts, Some(self.living.enter(ts))))
+    }
+}
 
 /// Reads at one timestamp.
 #[derive(Clone)]
@@ -436,7 +459,7 @@ impl Transaction {
         // An entry of an index that is not unique is never locked: its row is, and every version
         // of the entry came with one of the row.
         let newest = self.locked.newest_seen().map(|newest| newest.max(self.snapshot.ts));
-        let seen = |key: &Vec<u8>| match (self.locked.seen(key), kind_of(key)) {
+        let seen = |key: &Vec<u8>| match (self.locked.seen(key), key::region_kind(key)) {
             (Some(seen), _) => Some(seen),
             (None, Some(RegionKind::Index(..))) => newest,
             (None, _) => None,
@@ -507,7 +530,7 @@ fn weigh(key: &[u8], op: &Op) -> usize {
 }
 
 fn index_name(table: &Table, key: &[u8]) -> String {
-    match kind_of(key) {
+    match key::region_kind(key) {
         Some(RegionKind::Index(_, id)) => {
             let index = table.indexes.iter().find(|index| index.id == id);
             index.map_or_else(|| format!("index {id}"), |index| index.name.clone())

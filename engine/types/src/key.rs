@@ -15,6 +15,7 @@ use crate::decimal::Decimal;
 use crate::error::{Error, Result};
 use crate::ids::{IndexId, TableId};
 use crate::index::Index;
+use crate::region::RegionKind;
 use crate::schema::{ColumnType, Table};
 use crate::value::Value;
 use crate::wide::Wide;
@@ -45,6 +46,26 @@ pub fn index_start(table: TableId, index: IndexId) -> Vec<u8> {
 /// First key behind an index.
 pub fn index_end(table: TableId, index: IndexId) -> Vec<u8> {
     index_start(table, index + 1)
+}
+
+/// The table that a key belongs to, or none where it is no table's key.
+pub fn table(key: &[u8]) -> Option<TableId> {
+    let (first, rest) = key.split_first()?;
+    let (table, _) = rest.split_first_chunk::<8>()?;
+    (*first == TABLE).then(|| TableId::from_be_bytes(*table))
+}
+
+/// What kind of region holds a key, or none where it is no table's key.
+pub fn region_kind(key: &[u8]) -> Option<RegionKind> {
+    let table = table(key)?;
+    match key.get(9..)?.split_first()? {
+        (&RECORD, _) => Some(RegionKind::Records(table)),
+        (&INDEX, rest) => {
+            let (index, _) = rest.split_first_chunk::<4>()?;
+            Some(RegionKind::Index(table, IndexId::from_be_bytes(*index)))
+        }
+        _ => None,
+    }
 }
 
 /// Key of the record whose primary key columns are `values`, in key order. A prefix of them gives

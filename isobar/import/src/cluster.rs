@@ -18,7 +18,6 @@ use storage::cluster::ClusterStorage;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use txn::TxnClient;
-use txn::client::kind_of;
 use types::{Error, NodeId, RegionKind, Table, TableId, Timestamp, key, row};
 
 use crate::commit_lease::CommitLease;
@@ -65,8 +64,8 @@ impl Layout {
         for entry in Merge::new(runs)? {
             let entry = entry?;
             let size = (entry.key.len() + entry.row.len()) as u64;
-            let kind = kind_of(&entry.key).context("a key that is of no table")?;
-            let before = last.as_ref().and_then(|last| kind_of(&last.key));
+            let kind = key::region_kind(&entry.key).context("a key that is of no table")?;
+            let before = last.as_ref().and_then(|last| key::region_kind(&last.key));
             if let Some(last) = last.take()
                 && last.key == entry.key
             {
@@ -307,7 +306,7 @@ fn feed(runs: &[Run], version: u32, batches: &mpsc::Sender<Result<Vec<Pair>>>) -
     let mut bytes = 0;
     for entry in Merge::new(runs)? {
         let Entry { key, row, .. } = entry?;
-        let is_record = matches!(kind_of(&key), Some(RegionKind::Records(_)));
+        let is_record = matches!(key::region_kind(&key), Some(RegionKind::Records(_)));
         // Written under the version that every region has just received.
         let row = if is_record { row::restamp(&row, version)? } else { row };
         bytes += key.len() + row.len();

@@ -12,9 +12,9 @@ use placement::client::PlacementClient;
 use raft::Groups;
 use rpc::RpcClient;
 use tokio::time::timeout;
+use txn::RowTransport;
 use txn::TxnService;
 use txn::api::{RegionRef, Request, Response};
-use txn::client::RowTransport;
 use types::{Error, RegionId, Result};
 
 /// How long a leader tries to hand its row locks over.

@@ -28,7 +28,8 @@ use raft::{Groups, INITIAL_POSITION, Machines, Position, SnapshotChunks};
 use tokio::runtime::Runtime;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
-use txn::client::{Directory, RowTransport, TxnClient};
+use txn::RowTransport;
+use txn::client::{Directory, TxnClient};
 use txn::{Fact, Facts, SnapshotItem, SplitChild, WriteKind, encode_chunk, split_region};
 use types::{
     Epoch, Error, NodeId, Peer, PeerRole, Region, RegionId, RegionKind, Result, Row, Table,
