@@ -12,7 +12,7 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Projection, Union, lit};
 use functions::control::common;
-use functions::convert::DATETIME;
+use functions::kinds::DATETIME;
 
 use crate::caseless::is_marked;
 use crate::labels::type_of_field;

@@ -7,7 +7,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::Sort;
 use datafusion::logical_expr::{Expr as PlanExpr, ExprSchemable, LogicalPlan, Subquery};
-use functions::convert::{is_binary, is_json, is_temporal, is_time};
+use functions::kinds::{is_binary, is_json, is_temporal, is_time};
 use sqlparser::ast::{
     BinaryOperator, DataType as SqlType, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentList, FunctionArguments, MemberOf, Value, ValueWithSpan,

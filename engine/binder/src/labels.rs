@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::expr::{ScalarFunction, Sort};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, lit, when};
-use functions::convert::{is_binary, is_string};
+use functions::kinds::{is_binary, is_string};
 use functions::labels::{AS_NUMBER, BITS, NUMBER, RANKED};
 use functions::{arithmetic, math};
 use types::ColumnType;

@@ -3,8 +3,8 @@
 use arrow::datatypes::{DataType, TimeUnit, i256};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Expr;
+use functions::kinds::digits_of;
 use functions::warnings;
-use functions::wide::digits_of;
 use types::Wide;
 use types::decimal::DECIMAL_MAX_PRECISION;
 use types::wide::{DECIMAL_MAX_SCALE, WIDE_MAX_PRECISION};

@@ -14,7 +14,7 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{Case, ScalarFunction};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, Projection, lit};
 use functions::control::common;
-use functions::wide::{self, is_wide};
+use functions::kinds::{self, is_wide};
 
 use crate::udf::call;
 
@@ -302,7 +302,7 @@ fn compared(mut expr: Expr, schema: &DFSchema) -> Result<(Expr, bool)> {
         }
         // No narrow type holds them all.
         if let DataType::Decimal256(_, scale) = ty {
-            let digits = [lit(i64::from(wide::MOST)), lit(i64::from(scale))];
+            let digits = [lit(i64::from(kinds::MOST)), lit(i64::from(scale))];
             let number = std::mem::take(&mut **operand);
             **operand = call("cast_decimal", [vec![number], digits.to_vec()].concat())?;
         }

@@ -14,8 +14,9 @@ use datafusion::logical_expr::{
     BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr,
     lit,
 };
-use functions::convert::{DATETIME, is_binary, is_json, is_string, is_temporal, is_time};
-use functions::wide::{apart, comparable, digits_of};
+use functions::kinds::{
+    DATETIME, apart, comparable, digits_of, is_binary, is_json, is_string, is_temporal, is_time,
+};
 use sqlparser::ast::BinaryOperator;
 use values::error::{external, unsupported};
 use values::temporal::Zone;

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
     Cast, Expr as PlanExpr, ExprSchemable, WindowFrame as PlanFrame, WindowFrameBound as PlanBound,
     WindowFrameUnits,
 };
-use functions::convert::{is_binary, is_temporal, is_time};
+use functions::kinds::{is_binary, is_temporal, is_time};
 use sqlparser::ast::{
     DateTimeField, Expr, Function, NamedWindowDefinition, NamedWindowExpr, Query, Select,
     UnaryOperator, Visitor, WindowFrameBound, WindowSpec, WindowType,

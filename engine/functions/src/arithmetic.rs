@@ -10,16 +10,17 @@ use arrow::datatypes::{DataType, Decimal256Type, Float64Type, Int64Type, i256};
 use datafusion::common::{Result, ScalarValue};
 use types::decimal::DECIMAL_MAX_PRECISION;
 use values::error::{SqlResult, out_of_range};
+use values::numbers::unsigned_zero;
 
-use super::convert::{is_time, number_type, to_strings, to_type};
+use super::convert::{to_strings, to_type};
 use super::decimal::{decimals, exact, power, quotients};
-use super::wide::{self, digits_of, is_wide};
-use super::{Function, warnings};
+use super::kinds::{MOST, is_time, is_wide, number_type, scale_of};
+use super::operators::{
+    Op, all_digits_type, int_div_type, is_double, mod_type, neg_type, product_type, quotient_type,
+    sum_type,
+};
+use super::{Function, warnings, wide};
 
-/// Digits that `/` adds to the dividend's scale (div_precision_increment).
-const DIVISION_DIGITS: i8 = 4;
-/// Most digits behind the point (MySQL's limit).
-const MAX_SCALE: i8 = 30;
 /// Digits of the type that DataFusion gives to a sum of decimals of 38; sums of wider ones have more.
 const NARROW_SUM: u8 = DECIMAL_MAX_PRECISION + 10;
 
@@ -37,153 +38,6 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("sum_result", 1..=1, sum_result_type, sum_result),
     Function::new("isobar_finite", 2..=2, super::double, finite_result),
 ];
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Op {
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Mod,
-}
-
-impl Op {
-    pub(super) fn symbol(self) -> &'static str {
-        match self {
-            Op::Add => "+",
-            Op::Sub => "-",
-            Op::Mul => "*",
-            Op::Div => "/",
-            Op::Mod => "%",
-        }
-    }
-}
-
-/// Integer digits and scale of an exact operand.
-fn digits(ty: &DataType) -> (i16, i8) {
-    match (digits_of(ty), ty) {
-        (Some((precision, scale)), _) => (i16::from(precision) - i16::from(scale), scale),
-        (None, DataType::UInt64) => (20, 0),
-        _ => (19, 0),
-    }
-}
-
-/// The type of a result of so many digits. Of narrow operands it is narrow, and what needs more is
-/// error 1690: their arithmetic stays in 128 bits. With a wide operand it has all its digits.
-fn decimal(operands: [&DataType; 2], whole: i16, scale: i8) -> DataType {
-    let scale = scale.clamp(0, MAX_SCALE);
-    let most = i16::from(match operands.into_iter().any(is_wide) {
-        true => wide::MOST,
-        false => DECIMAL_MAX_PRECISION,
-    });
-    let precision = (whole + i16::from(scale)).clamp(1, most) as u8;
-    wide::decimal_type(precision.max(scale as u8), scale)
-}
-
-fn operands(types: &[DataType]) -> (DataType, DataType) {
-    let of = |at: usize| types.get(at).map_or(DataType::Int64, number_type);
-    (of(0), of(1))
-}
-
-fn is_double(a: &DataType, b: &DataType) -> bool {
-    *a == DataType::Float64 || *b == DataType::Float64
-}
-
-fn is_decimal(ty: &DataType) -> bool {
-    digits_of(ty).is_some()
-}
-
-fn integer(a: &DataType, b: &DataType) -> DataType {
-    if *a == DataType::UInt64 || *b == DataType::UInt64 {
-        DataType::UInt64
-    } else {
-        DataType::Int64
-    }
-}
-
-fn sum_type(types: &[DataType]) -> Result<DataType> {
-    let (a, b) = operands(types);
-    if is_double(&a, &b) {
-        return Ok(DataType::Float64);
-    }
-    if !is_decimal(&a) && !is_decimal(&b) {
-        return Ok(integer(&a, &b));
-    }
-    let ((wa, sa), (wb, sb)) = (digits(&a), digits(&b));
-    Ok(decimal([&a, &b], wa.max(wb) + 1, sa.max(sb)))
-}
-
-fn product_type(types: &[DataType]) -> Result<DataType> {
-    let (a, b) = operands(types);
-    if is_double(&a, &b) {
-        return Ok(DataType::Float64);
-    }
-    if !is_decimal(&a) && !is_decimal(&b) {
-        return Ok(integer(&a, &b));
-    }
-    let ((wa, sa), (wb, sb)) = (digits(&a), digits(&b));
-    Ok(decimal([&a, &b], wa + wb, sa.saturating_add(sb)))
-}
-
-fn quotient_type(types: &[DataType]) -> Result<DataType> {
-    let (a, b) = operands(types);
-    if is_double(&a, &b) {
-        return Ok(DataType::Float64);
-    }
-    let ((wa, sa), (_, sb)) = (digits(&a), digits(&b));
-    Ok(decimal([&a, &b], wa + i16::from(sb), sa + DIVISION_DIGITS))
-}
-
-/// The type of a quotient inside an expression.
-fn all_digits_type(types: &[DataType]) -> Result<DataType> {
-    let (a, b) = operands(types);
-    if is_double(&a, &b) || is_wide(&a) || is_wide(&b) {
-        return quotient_type(types);
-    }
-    let ((wa, sa), (_, sb)) = (digits(&a), digits(&b));
-    let scale = scale_inside(sa, sb).min(i16::from(MAX_SCALE)) as i8;
-    Ok(decimal([&a, &b], wa + i16::from(sb), scale))
-}
-
-/// Digits behind the point that MySQL computes of a quotient of operands with so many: it keeps words of nine, those of
-/// both operands, and one more where they have no four digits to spare.
-fn scale_inside(sa: i8, sb: i8) -> i16 {
-    const WORD: i16 = 9;
-    let words = |digits: i16| (digits + WORD - 1) / WORD * WORD;
-    let of_both = words(i16::from(sa)) + words(i16::from(sb));
-    let spare = of_both - i16::from(sa) - i16::from(sb);
-    words(of_both + (i16::from(DIVISION_DIGITS) - spare).max(0))
-}
-
-/// Whether a quotient shows all digits that MySQL computes: then it is cut, as there is none to round by.
-pub(super) fn shows_all(sa: i8, sb: i8, scale: i8) -> bool {
-    i16::from(scale) >= scale_inside(sa, sb)
-}
-
-fn int_div_type(types: &[DataType]) -> Result<DataType> {
-    let (a, b) = operands(types);
-    Ok(integer(&a, &b))
-}
-
-fn mod_type(types: &[DataType]) -> Result<DataType> {
-    let (a, b) = operands(types);
-    if is_double(&a, &b) {
-        return Ok(DataType::Float64);
-    }
-    if !is_decimal(&a) && !is_decimal(&b) {
-        // The remainder has the dividend's sign.
-        return Ok(a);
-    }
-    let ((wa, sa), (wb, sb)) = (digits(&a), digits(&b));
-    Ok(decimal([&a, &b], wa.max(wb), sa.max(sb)))
-}
-
-fn neg_type(types: &[DataType]) -> Result<DataType> {
-    Ok(match types.first().map(number_type) {
-        Some(DataType::UInt64) | None => DataType::Int64,
-        Some(ty) => ty,
-    })
-}
 
 /// SUM's argument: exact numbers become decimals so wide that SUM's type is MySQL's (22 digits
 /// more; DataFusion's own SUM adds 10 of them).
@@ -208,9 +62,7 @@ fn sum_result_type(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<Dat
         Some(DataType::Decimal256(p, scale)) if *p <= NARROW_SUM => {
             DataType::Decimal128(38, *scale)
         }
-        Some(DataType::Decimal256(p, scale)) => {
-            DataType::Decimal256((*p + 12).min(wide::MOST), *scale)
-        }
+        Some(DataType::Decimal256(p, scale)) => DataType::Decimal256((*p + 12).min(MOST), *scale),
         Some(other) => other.clone(),
         None => DataType::Null,
     })
@@ -272,11 +124,6 @@ fn quotient(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
         DataType::Decimal128(precision, scale) => quotients(&args[0], &args[1], *precision, *scale),
         _ => binary(Op::Div, args, ty),
     }
-}
-
-/// A double of which zero has no sign: to MySQL both zeros are equal, to those who compare, group and join here they are not.
-pub(super) fn unsigned_zero(n: f64) -> f64 {
-    n + 0.0
 }
 
 fn doubles(op: Op, a: &ArrayRef, b: &ArrayRef) -> SqlResult<ArrayRef> {
@@ -364,11 +211,6 @@ fn narrow(
         n.map(|n| i64::try_from(n).map_err(|_| out_of_range("BIGINT", symbol))).transpose()
     };
     Ok(Arc::new(numbers.map(fit).collect::<SqlResult<Int64Array>>()?))
-}
-
-/// Digits behind the point of a column of numbers.
-pub(super) fn scale_of(array: &ArrayRef) -> i8 {
-    digits(&number_type(array.data_type())).1
 }
 
 /// DIV: the quotient cut to a whole number.

@@ -11,7 +11,8 @@ use md5::{Digest, Md5};
 use values::error::SqlResult;
 
 use super::Function;
-use super::convert::{is_binary, is_string, to_bytes};
+use super::convert::to_bytes;
+use super::kinds::{is_binary, is_string};
 
 /// Functions that give bytes for bytes.
 const BYTES: &[&str] = &[

@@ -10,9 +10,8 @@ use datafusion::common::{Result, ScalarValue, plan_err};
 use values::error::{SqlResult, wrong_utf8};
 use values::temporal::{Zone, in_calendar, round_fraction, round_time, within_time};
 
-use super::convert::{
-    is_binary, is_string, to_bytes, to_datetime, to_i64, to_strings, to_time, to_type, to_u64,
-};
+use super::convert::{to_bytes, to_datetime, to_i64, to_strings, to_time, to_type, to_u64};
+use super::kinds::{is_binary, is_string};
 use super::{Function, datetime, day, double, literal_int, span, text, warnings, whole};
 
 /// CAST(… AS CHAR) and CONVERT(… USING …) as a statement has them. Where a value becomes text unasked, bytes that are
@@ -44,7 +43,7 @@ fn decimal_type(_: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<Dat
     match (literal_int(literals, 1), literal_int(literals, 2)) {
         // Statements ask for 65 digits at most, the planner for as many as 256 bits hold.
         (Some(p @ 1..=76), Some(s @ 0..=38)) if s <= p => {
-            Ok(super::wide::decimal_type(p as u8, s as i8))
+            Ok(super::kinds::decimal_type(p as u8, s as i8))
         }
         (Some(p), Some(s)) => {
             plan_err!("DECIMAL({p},{s}) is not between DECIMAL(1,0) and DECIMAL(65,30)")

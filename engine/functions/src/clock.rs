@@ -12,10 +12,8 @@ use values::date_format;
 use values::error::{SqlResult, out_of_range, wrong_arguments};
 use values::temporal::{self, DAY_US, TIME_END_US, within_time};
 
-use super::convert::{
-    DATETIME, is_binary, is_string, is_temporal, is_time, to_datetime, to_decimal, to_i64,
-    to_strings, to_time,
-};
+use super::convert::{to_datetime, to_decimal, to_i64, to_strings, to_time};
+use super::kinds::{DATETIME, is_binary, is_string, is_temporal, is_time};
 use super::texts::{read_datetime, read_time};
 use super::{Function, span, text, warnings, whole};
 

@@ -10,11 +10,12 @@ use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{Result, ScalarValue};
 use values::error::{SqlResult, too_many_rows};
 
-use super::convert::{
-    DATETIME, is_binary, is_integer, is_json, is_string, is_temporal, is_time, number_type,
-    to_bool, to_i64, to_type,
+use super::convert::{to_bool, to_i64, to_type};
+use super::kinds::{
+    DATETIME, comparable, holding, is_binary, is_exact, is_integer, is_json, is_string,
+    is_temporal, is_time, is_wide, number_type,
 };
-use super::wide::{self, is_wide};
+use super::wide;
 use super::{Function, truth, whole};
 
 /// The functions.
@@ -72,7 +73,7 @@ pub fn common(types: &[DataType]) -> DataType {
     }
     match types.iter().all(|ty| number_type(ty) == number_type(first)) {
         true => number_type(first),
-        false => wide::holding(&types),
+        false => holding(&types),
     }
 }
 
@@ -148,13 +149,13 @@ fn comparable(a: &DataType, b: &DataType) -> DataType {
         return DataType::Float64;
     }
     match common(&[a.clone(), b.clone()]) {
-        ty if is_wide(&ty) => wide::comparable(a, b),
+        ty if is_wide(&ty) => comparable(a, b),
         ty => ty,
     }
 }
 
 fn extreme(args: &[ArrayRef], ty: &DataType, greatest: bool) -> SqlResult<ArrayRef> {
-    if is_wide(ty) && args.iter().all(|arg| wide::is_exact(arg.data_type())) {
+    if is_wide(ty) && args.iter().all(|arg| is_exact(arg.data_type())) {
         return wide::extreme(args, ty, greatest);
     }
     let mut result = to_type(&args[0], ty)?;

@@ -10,10 +10,11 @@ use arrow::compute::binary;
 use arrow::datatypes::{DataType, Decimal128Type, Int64Type, UInt64Type, i256};
 use values::error::{SqlResult, out_of_range};
 
-use super::arithmetic::{Op, scale_of, shows_all};
-use super::convert::{number_type, to_type};
+use super::convert::{largest, to_type};
+use super::kinds::{is_wide, number_type, scale_of};
+use super::operators::{Op, shows_all};
 use super::warnings;
-use super::wide::{is_wide, wides};
+use super::wide::wides;
 
 /// `10^n`, for at most 38 digits.
 pub(super) fn power(n: i8) -> i128 {
@@ -94,11 +95,6 @@ fn at_once(
         _ => binary(a, b, i128::wrapping_mul),
     };
     numbers.map(Some).map_err(Into::into)
-}
-
-/// The largest absolute value, of what lies under NULLs too.
-pub(super) fn largest(numbers: &Decimal128Array) -> u128 {
-    numbers.values().iter().fold(0, |most, n| most.max(n.unsigned_abs()))
 }
 
 fn one_by_one(

@@ -9,7 +9,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::logical_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF};
 use values::temporal::TIME_END_US;
 
-use super::wide::largest;
+use super::convert::wide::largest;
 
 /// The most that 38 digits say.
 const MOST: i128 = 10i128.pow(38) - 1;

@@ -16,7 +16,8 @@ use sha1::{Digest, Sha1};
 use sha2::{Sha224, Sha256, Sha384, Sha512};
 use values::error::{SqlResult, incorrect_for_function};
 
-use super::convert::{is_binary, is_string, to_bits, to_bytes, to_i64, to_strings};
+use super::convert::{to_bits, to_bytes, to_i64, to_strings};
+use super::kinds::{is_binary, is_string};
 use super::{Function, text, truth, whole};
 
 /// The functions.

@@ -12,7 +12,8 @@ use values::calendar;
 use values::error::{SqlResult, unsupported};
 use values::temporal::{self, DAY_US};
 
-use super::convert::{is_temporal, is_time, to_datetime, to_strings, to_time};
+use super::convert::{to_datetime, to_strings, to_time};
+use super::kinds::{is_temporal, is_time};
 
 /// A datetime's parts.
 struct Parts {

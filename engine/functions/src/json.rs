@@ -24,7 +24,8 @@ use values::error::{
 use values::json::{self, DEEPEST, Doc, Fault, Path};
 use values::temporal::{format_date, format_datetime};
 
-use super::convert::{decimal_f64, is_binary, is_json, is_string, to_strings};
+use super::convert::{decimal_f64, to_strings};
+use super::kinds::{is_binary, is_json, is_string};
 use super::value::value_at;
 use super::{Function, text, truth, whole};
 
@@ -116,10 +117,7 @@ impl<'a> Args<'a> {
                 return Err(no_json_argument(number, name));
             }
         };
-        json::parse(spelled).map(Some).map_err(|fault| match fault {
-            Fault::TooDeep => json_too_deep(),
-            Fault::Text(what, position) => wrong_json_argument(number, name, what, position),
-        })
+        json::parse(spelled).map(Some).map_err(|fault| unreadable(fault, number, name))
     }
 
     /// An argument as text; NULL is `None`.
@@ -256,20 +254,6 @@ pub(super) fn scalar(array: &ArrayRef, row: usize) -> SqlResult<Doc> {
         Value::Time(us) => Doc::String(types::value::format_time(us, 6)),
         Value::Bytes(_) => return Err(json_of_bytes()),
     })
-}
-
-/// JSON as the text of what it is as a number, a time or a truth value: a text without its quotes,
-/// true as 1; what is none of these is 0.
-pub fn scalars(array: &ArrayRef) -> SqlResult<StringArray> {
-    let args = Args::new("cast", std::slice::from_ref(array))?;
-    let plain = |row| {
-        Ok(args.document(0, row)?.map(|document| match document {
-            Doc::Bool(truth) => i32::from(truth).to_string(),
-            Doc::Null | Doc::Array(_) | Doc::Object(_) => "0".to_owned(),
-            other => other.unquoted(),
-        }))
-    };
-    (0..args.rows).map(plain).collect()
 }
 
 fn extract(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {

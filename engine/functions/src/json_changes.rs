@@ -10,8 +10,8 @@ use values::error::{
 };
 use values::json::{self, Doc, Mode, Object, Path};
 
-use super::convert::is_json;
 use super::json::{Args, document};
+use super::kinds::is_json;
 use super::{Function, text};
 
 /// The functions.

@@ -11,12 +11,11 @@ use datafusion::common::{Result, ScalarValue};
 use rand::Rng;
 use types::Decimal;
 use values::error::{SqlResult, no_logarithm, out_of_range};
+use values::numbers::unsigned_zero;
 
-use super::arithmetic::unsigned_zero;
-use super::convert::{
-    is_time, number_type, to_bits, to_bytes, to_f64, to_i64, to_strings, to_type,
-};
-use super::wide::{self, digits_of};
+use super::convert::{to_bits, to_bytes, to_f64, to_i64, to_strings, to_type};
+use super::kinds::{MOST, decimal_type, digits_of, is_exact, is_time, is_wide, number_type};
+use super::wide;
 use super::{Function, double, literal_int, text, warnings, whole};
 
 /// The functions.
@@ -99,7 +98,7 @@ fn whole_type(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType
         }
         DataType::Decimal128(_, _) => DataType::Int64,
         DataType::Decimal256(p, s) if i16::from(p) - i16::from(s) > 18 => {
-            wide::decimal_type(p.saturating_sub(s as u8).saturating_add(1).min(wide::MOST), 0)
+            decimal_type(p.saturating_sub(s as u8).saturating_add(1).min(MOST), 0)
         }
         DataType::Decimal256(_, _) => DataType::Int64,
         ty => ty,
@@ -110,13 +109,13 @@ fn round_type(types: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<D
     Ok(match first(types) {
         ty if digits_of(&ty).is_some() => {
             let (p, s) = digits_of(&ty).unwrap_or_default();
-            let room = i16::from(if wide::is_wide(&ty) { wide::MOST } else { 38 });
+            let room = i16::from(if is_wide(&ty) { MOST } else { 38 });
             let digits = if types.len() < 2 { Some(0) } else { literal_int(literals, 1) };
             let whole = i16::from(p) - i16::from(s) + 1;
             // More digits than there are become zeros, as long as the number has room for them.
             let most = (room - whole).min(30).max(i16::from(s));
             let scale = digits.map_or(i16::from(s), |d| d.clamp(0, i64::from(most)) as i16);
-            wide::decimal_type((whole + scale).clamp(1, room) as u8, scale as i8)
+            decimal_type((whole + scale).clamp(1, room) as u8, scale as i8)
         }
         ty => ty,
     })
@@ -137,7 +136,7 @@ fn round(args: &[ArrayRef], ty: &DataType, cut: bool) -> SqlResult<ArrayRef> {
         None => Int64Array::from(vec![0; args[0].len()]),
     };
     match ty {
-        _ if wide::is_wide(ty) || wide::is_wide(number.data_type()) => {
+        _ if is_wide(ty) || is_wide(number.data_type()) => {
             wide::round(&number, digits.iter(), ty, cut)
         }
         DataType::Float64 => {
@@ -331,7 +330,7 @@ fn interval(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
 
 /// How the numbers of two columns compare: exact ones as such, all others as doubles.
 pub(super) fn compared(a: &ArrayRef, b: &ArrayRef) -> SqlResult<Vec<Option<Ordering>>> {
-    if wide::is_exact(a.data_type()) && wide::is_exact(b.data_type()) {
+    if is_exact(a.data_type()) && is_exact(b.data_type()) {
         return wide::compared(a, b);
     }
     let (a, b) = (to_f64(a)?, to_f64(b)?);

@@ -12,7 +12,8 @@ use datafusion::common::{Result, ScalarValue};
 use values::error::{SqlResult, incorrect_for_function};
 use values::temporal::{self, DAY_US};
 
-use super::convert::{DATETIME, to_strings, to_type};
+use super::convert::{to_strings, to_type};
+use super::kinds::DATETIME;
 use super::{Function, warnings};
 
 /// The function.

@@ -7,7 +7,8 @@ use arrow::array::{Array, ArrayRef, BinaryArray, Int64Array, StringArray};
 use arrow::datatypes::DataType;
 use values::error::{SqlResult, text_too_long};
 
-use super::convert::{number_type, to_f64, to_i64, to_strings, to_type, to_u64};
+use super::convert::{to_f64, to_i64, to_strings, to_type, to_u64};
+use super::kinds::number_type;
 use super::math::{compared, round_double};
 use super::{Function, text, warnings, whole};
 

@@ -1,10 +1,9 @@
 //! What a text is taken for where a number or a time is asked for: what it begins with. What it has
 //! besides gives a warning.
 
-use values::numbers::leading_number;
+use values::numbers::{leading_number, unsigned_zero};
 use values::temporal;
 
-use super::arithmetic::unsigned_zero;
 use super::warnings;
 
 /// The double that a text is taken for: beyond the largest, that.

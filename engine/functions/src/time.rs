@@ -14,10 +14,8 @@ use values::date_format;
 use values::error::{SqlError, SqlResult, out_of_range, unsupported};
 use values::temporal::{self, DAY_US, Unit, Zone};
 
-use super::convert::{
-    DATETIME, is_binary, is_string, is_temporal, is_time, to_date, to_datetime, to_decimal, to_i64,
-    to_strings, to_time,
-};
+use super::convert::{to_date, to_datetime, to_decimal, to_i64, to_strings, to_time};
+use super::kinds::{DATETIME, is_binary, is_string, is_temporal, is_time};
 use super::{Function, datetime, day, text, warnings, whole};
 
 macro_rules! parts {

@@ -20,50 +20,11 @@ use types::wide::{WIDE_MAX_PRECISION, Wide, power, round_div};
 use values::error::{SqlResult, out_of_range};
 use values::numbers::rounded;
 
-use super::arithmetic::{Op, scale_of, shows_all};
-use super::convert::{number_type, to_type};
-use super::texts::read_decimal;
+use super::convert::to_type;
+use super::convert::wide::{exact, largest, to_wide};
+use super::kinds::{MOST, comparable, digits_of, is_wide, scale_of};
+use super::operators::{Op, shows_all};
 use super::warnings;
-
-/// Most digits of what is computed.
-pub const MOST: u8 = DECIMAL256_MAX_PRECISION;
-
-/// The type of exact numbers of so many digits, in all and behind the point.
-pub fn decimal_type(precision: u8, scale: i8) -> DataType {
-    match precision > DECIMAL_MAX_PRECISION {
-        true => DataType::Decimal256(precision, scale),
-        false => DataType::Decimal128(precision, scale),
-    }
-}
-
-/// Whether a type has more digits than 128 bits hold.
-pub fn is_wide(ty: &DataType) -> bool {
-    matches!(ty, DataType::Decimal256(..))
-}
-
-/// Digits in all and behind the point.
-pub fn digits_of(ty: &DataType) -> Option<(u8, i8)> {
-    match ty {
-        DataType::Decimal128(precision, scale) | DataType::Decimal256(precision, scale) => {
-            Some((*precision, *scale))
-        }
-        _ => None,
-    }
-}
-
-/// Exact numbers as 256 bits, without their scale.
-pub(super) fn exact(array: &ArrayRef) -> SqlResult<Decimal256Array> {
-    Ok(match number_type(array.data_type()) {
-        DataType::UInt64 => to_type(array, &DataType::UInt64)?
-            .as_primitive::<UInt64Type>()
-            .unary(|n| i256::from_i128(i128::from(n))),
-        ty @ DataType::Decimal128(..) => {
-            to_type(array, &ty)?.as_primitive::<Decimal128Type>().unary(i256::from_i128)
-        }
-        DataType::Decimal256(..) => array.as_primitive::<Decimal256Type>().clone(),
-        _ => to_type(array, &DataType::Int64)?.as_primitive::<Int64Type>().unary(i256::from),
-    })
-}
 
 /// Unscaled numbers as a decimal of type `ty`.
 ///
@@ -92,11 +53,6 @@ pub(super) fn typed(
         Arc::new(numbers.with_precision_and_scale(precision, scale).map_err(|_| beyond())?)
     };
     Ok(array)
-}
-
-/// The largest number of so many digits.
-pub(super) fn largest(precision: u8) -> i256 {
-    power(precision).map_or(i256::MAX, |n| n.wrapping_sub(i256::ONE))
 }
 
 /// The operator on two columns, as a decimal of type `ty`. Division by zero is NULL.
@@ -219,46 +175,6 @@ pub(super) fn int_div(a: &ArrayRef, b: &ArrayRef) -> SqlResult<Vec<Option<i128>>
     a.iter().zip(b.iter()).map(quotient).collect()
 }
 
-/// Numbers as a decimal of a scale, rounded half away from zero; beyond the precision they become
-/// the largest such number.
-pub(super) fn to_wide(array: &ArrayRef, precision: u8, scale: i8) -> SqlResult<Decimal256Array> {
-    let digits = u8::try_from(scale).unwrap_or(0);
-    // Of all that 256 bits hold, what is beyond is larger than any number of 76 digits.
-    let most = if precision == MOST { i256::MAX } else { largest(precision) };
-    let fit = |n: Wide| match n.rescale(digits) {
-        Some(n) if n.unscaled.wrapping_abs() <= most => n.unscaled,
-        _ if n.unscaled.is_negative() => most.wrapping_neg(),
-        _ => most,
-    };
-    let of_text = |text: &str| {
-        let text = read_decimal(text);
-        let end = if text.starts_with('-') { most.wrapping_neg() } else { most };
-        rounded(text, digits)
-            .filter(|n| n.unscaled.wrapping_abs() <= most)
-            .map_or(end, |n| n.unscaled)
-    };
-    let values: Decimal256Array = match array.data_type() {
-        ty if digits_of(ty).is_some() || ty.is_integer() => {
-            let from = u8::try_from(scale_of(array)).unwrap_or(0);
-            exact(array)?.unary(|unscaled| fit(Wide { unscaled, scale: from }))
-        }
-        DataType::Float64 | DataType::Float32 => {
-            let numbers = to_type(array, &DataType::Float64)?;
-            let numbers = numbers.as_primitive::<Float64Type>();
-            numbers.iter().map(|n| n.map(|n| of_text(&spelled(n)))).collect()
-        }
-        ty if number_type(ty) == DataType::Float64 => {
-            let texts = super::convert::number_texts(array)?;
-            texts.iter().map(|text| text.map(of_text)).collect()
-        }
-        _ => {
-            let narrow = to_type(array, &number_type(array.data_type()))?;
-            return to_wide(&narrow, precision, scale);
-        }
-    };
-    values.with_precision_and_scale(precision, scale).map_err(Into::into)
-}
-
 /// A column as the type that it shares with others. To a wide one no number is cut down.
 ///
 /// # Errors
@@ -277,15 +193,6 @@ pub(super) fn undiminished(array: &ArrayRef, ty: &DataType) -> SqlResult<ArrayRe
         scaled(n, digits).map(Some).ok_or_else(|| out_of_range("DECIMAL", "decimal"))
     });
     typed(rows, ty, "decimal")
-}
-
-/// A double in digits. What is not finite spells a number beyond every decimal.
-fn spelled(n: f64) -> String {
-    match n.is_finite() {
-        true => format!("{n}"),
-        false if n < 0.0 => "-1e400".into(),
-        false => "1e400".into(),
-    }
 }
 
 /// Numbers with `digits` of them kept behind the point, or before it if negative: rounded half away
@@ -366,56 +273,6 @@ pub(super) fn summand(numbers: &ArrayRef, ty: &DataType) -> SqlResult<ArrayRef> 
         return Err(out_of_range("DECIMAL", "sum"));
     }
     Ok(numbers)
-}
-
-/// Whether a type's values are exact numbers.
-pub(super) fn is_exact(ty: &DataType) -> bool {
-    ty.is_integer() || *ty == DataType::Boolean || digits_of(ty).is_some()
-}
-
-/// Digits before the point of any value of an exact type, and behind it.
-fn room(ty: &DataType) -> (u8, i8) {
-    match ty {
-        DataType::Boolean => (1, 0),
-        DataType::Int8 | DataType::UInt8 => (3, 0),
-        DataType::Int16 | DataType::UInt16 => (5, 0),
-        DataType::Int32 | DataType::UInt32 => (10, 0),
-        DataType::UInt64 => (20, 0),
-        ty => match digits_of(&number_type(ty)) {
-            Some((precision, scale)) => (precision.saturating_sub(scale.unsigned_abs()), scale),
-            None => (19, 0),
-        },
-    }
-}
-
-/// The decimal type that holds every value of some exact types: narrow where 38 digits are enough, which is asked of the
-/// types as they are; else as wide as 256 bits allow.
-pub(super) fn holding(types: &[&DataType]) -> DataType {
-    let needed = |room: fn(&DataType) -> (u8, i8)| {
-        let rooms = types.iter().map(|ty| room(ty));
-        let (whole, scale) =
-            rooms.fold((0, 0), |(whole, scale), (w, s)| (w.max(whole), s.max(scale)));
-        (whole + scale.unsigned_abs(), scale)
-    };
-    // Integers count as the widest of their kind, so that a type says little of where a value came from.
-    let (digits, scale) = needed(|ty| room(&number_type(ty)));
-    let wide = types.iter().any(|ty| is_wide(ty)) || needed(room).0 > DECIMAL_MAX_PRECISION;
-    match wide {
-        true => DataType::Decimal256(digits.clamp(DECIMAL_MAX_PRECISION + 1, MOST), scale),
-        false => DataType::Decimal128(digits.min(DECIMAL_MAX_PRECISION), scale),
-    }
-}
-
-/// Whether no type of 128 bits holds the values of both: then they compare at [`comparable`].
-pub fn apart(a: &DataType, b: &DataType) -> bool {
-    is_exact(a) && is_exact(b) && is_wide(&holding(&[a, b]))
-}
-
-/// The type at which two exact types compare: every digit behind a point, and room for any
-/// number. What does not fit at that scale is larger than all that has it, and becomes the largest.
-pub fn comparable(a: &DataType, b: &DataType) -> DataType {
-    let scale = |ty: &DataType| digits_of(&number_type(ty)).map_or(0, |(_, scale)| scale);
-    DataType::Decimal256(MOST, scale(a).max(scale(b)))
 }
 
 /// How the numbers of two columns of exact types compare.

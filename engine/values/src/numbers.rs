@@ -6,6 +6,11 @@ use arrow::datatypes::i256;
 use types::Wide;
 use types::wide::WIDE_MAX_PRECISION;
 
+/// A double of which zero has no sign: to MySQL both zeros are equal, to those who compare, group and join here they are not.
+pub fn unsigned_zero(n: f64) -> f64 {
+    n + 0.0
+}
+
 /// The longest front of a text that is a number; `0` if there is none.
 pub fn leading_number(text: &str) -> &str {
     let text = text.trim_start();

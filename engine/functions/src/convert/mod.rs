@@ -20,62 +20,14 @@ use values::error::{SqlResult, wrong_utf8};
 use values::numbers::rounded;
 use values::temporal;
 
-use super::decimal::largest;
+use super::kinds::{DATETIME, is_binary, is_json, is_string, is_temporal, is_time};
 use super::texts::{
     datetime_of_number, read_datetime, read_decimal, read_f64, read_i64, read_integer, read_time,
     time_of_number,
 };
-use super::wide;
 
-/// DATETIME in Arrow.
-pub const DATETIME: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
-
-/// What arithmetic makes of an operand of a type: Int64, UInt64, a decimal or Float64.
-pub fn number_type(ty: &DataType) -> DataType {
-    match ty {
-        DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64 => {
-            DataType::UInt64
-        }
-        DataType::Decimal128(..) | DataType::Decimal256(..) => ty.clone(),
-        DataType::Float16 | DataType::Float32 | DataType::Float64 => DataType::Float64,
-        ty if is_string(ty) || is_binary(ty) => DataType::Float64,
-        // A bare NULL is a text to arithmetic.
-        DataType::Null => DataType::Float64,
-        // HHMMSS with the fraction of the second.
-        ty if is_time(ty) => DataType::Decimal128(13, 6),
-        _ => DataType::Int64,
-    }
-}
-
-/// Whether a type holds text.
-pub fn is_string(ty: &DataType) -> bool {
-    matches!(ty, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
-}
-
-/// Whether a type is JSON: texts of documents in normal form, and nothing else.
-pub fn is_json(ty: &DataType) -> bool {
-    *ty == DataType::LargeUtf8
-}
-
-/// Whether a type holds bytes.
-pub fn is_binary(ty: &DataType) -> bool {
-    matches!(ty, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
-}
-
-/// Whether a type is TIME.
-pub fn is_time(ty: &DataType) -> bool {
-    matches!(ty, DataType::Duration(_))
-}
-
-/// Whether a type is DATE, DATETIME or TIMESTAMP.
-pub fn is_temporal(ty: &DataType) -> bool {
-    matches!(ty, DataType::Date32 | DataType::Timestamp(_, _))
-}
-
-/// Whether a type is an integer.
-pub fn is_integer(ty: &DataType) -> bool {
-    ty.is_integer()
-}
+pub(super) mod json;
+pub(super) mod wide;
 
 /// A column as another type.
 pub fn to_type(array: &ArrayRef, ty: &DataType) -> SqlResult<ArrayRef> {
@@ -144,7 +96,7 @@ pub fn to_strings(array: &ArrayRef) -> SqlResult<StringArray> {
 
 /// Text as what is read as a number or a time; of JSON that is the scalar without its quotes.
 fn scalars(array: &ArrayRef) -> SqlResult<StringArray> {
-    if is_json(array.data_type()) { super::json::scalars(array) } else { to_strings(array) }
+    if is_json(array.data_type()) { json::scalars(array) } else { to_strings(array) }
 }
 
 fn utf8(bytes: &[u8]) -> SqlResult<&str> {
@@ -385,6 +337,11 @@ pub fn to_decimal(array: &ArrayRef, precision: u8, scale: i8) -> SqlResult<Decim
         _ => rescale(&to_i64(array)?.unary(i128::from), 0, digits, most),
     };
     values.with_precision_and_scale(precision, scale).map_err(Into::into)
+}
+
+/// The largest absolute value, of what lies under NULLs too.
+pub(super) fn largest(numbers: &Decimal128Array) -> u128 {
+    numbers.values().iter().fold(0, |most, n| most.max(n.unsigned_abs()))
 }
 
 /// Numbers of one scale with another. Whether all of them fit is asked once, of the largest.
