@@ -14,9 +14,7 @@ use types::{
 };
 
 use crate::api::NodeRole;
-use crate::catalog::INITIAL_EPOCH;
-use crate::command::{Command, Proposal};
-use crate::state::{RegionRecord, State, Tombstone, range_of};
+use crate::state::{INITIAL_EPOCH, RegionRecord, State, Tombstone, range_of};
 
 /// How far timestamps go on above everything that survivors hold, in milliseconds: a quarter of an hour.
 pub const MARGIN_MS: u64 = 1 << 20;
@@ -56,12 +54,6 @@ pub struct Lost {
     pub tables: BTreeSet<TableId>,
     /// Snapshot leases that end.
     pub leases: usize,
-}
-
-/// The entry that informs placement's machine.
-pub fn entry(survivors: Survivors) -> Result<Vec<u8>> {
-    let command = Command::GoOn(Box::new(survivors));
-    Ok(postcard::to_stdvec(&Proposal { ticket: (0, 0), command })?)
 }
 
 impl State {

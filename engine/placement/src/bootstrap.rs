@@ -6,8 +6,8 @@
 use types::region::PLACEMENT_REGION;
 use types::{Error, NodeId, Peer, PeerRole, Region, RegionKind, Result};
 
-use crate::catalog::INITIAL_EPOCH;
 use crate::state::FIRST_ID;
+use crate::state::INITIAL_EPOCH;
 
 /// The descriptor of placement's group, from the numbers of the first row nodes. Each voter's peer
 /// number is its node's number.

@@ -15,10 +15,9 @@ use types::{
     Error, LeaseId, NodeId, Region, RegionId, RegionKind, Result, Table, TableId, Timestamp,
 };
 
-use crate::advisory::{LockAnswer, LockRequest};
 use crate::api::{
-    Catalog, CatalogChange, Garbage, Lease, Node, NodeReport, NodeStatus, Order, PeerReport,
-    Request, Response, Route, SafePoint, Session, TimeStatus,
+    Catalog, CatalogChange, Garbage, Lease, LockAnswer, LockRequest, Node, NodeReport, NodeStatus,
+    Order, PeerReport, Request, Response, Route, SafePoint, Session, TimeStatus,
 };
 use crate::batch::Batcher;
 use crate::routes::Routes;

@@ -9,15 +9,14 @@ use types::{
     Error, LeaseId, NodeId, Region, RegionId, RegionKind, Result, Table, TableId, Timestamp,
 };
 
-use crate::advisory::{self, Freed, Hold};
+use crate::advisory;
 use crate::alone::Survivors;
-use crate::api::{CatalogChange, Lease, Node, SafePoint};
+use crate::api::{CatalogChange, Freed, Hold, Lease, Node, SafePoint, Session};
 use crate::catalog::{self, EligibleNodes};
 use crate::leases;
 use crate::replicas;
 use crate::safe_point;
-use crate::sessions::Session;
-use crate::state::{RegionRecord, State, Tombstone};
+use crate::state::{RegionRecord, State, Tombstone, is_newer};
 
 /// What a proposal is known by, so that its proposer finds its outcome. Never repeated: the first
 /// number is drawn when a process starts, the second counts.
@@ -30,6 +29,12 @@ pub struct Proposal {
     pub ticket: Ticket,
     /// What to do.
     pub command: Command,
+}
+
+/// The entry by which placement's group goes on without a quorum.
+pub fn going_on(survivors: Survivors) -> Result<Vec<u8>> {
+    let command = Command::GoOn(Box::new(survivors));
+    Ok(postcard::to_stdvec(&Proposal { ticket: (0, 0), command })?)
 }
 
 /// What can happen to the state.
@@ -199,7 +204,9 @@ impl State {
                 Ok(Outcome::Done)
             }
             Command::Change { change, eligible, now } => {
-                catalog::apply(self, change, &eligible, now)
+                let (table, created) = catalog::apply(self, change, &eligible, now)?;
+                let catalog = self.catalog.version;
+                Ok(Outcome::Changed { catalog, table: table.map(Box::new), created })
             }
             Command::AutoIncrement { table, count, above } => {
                 self.take_numbers(table, count, above).map(Outcome::First)
@@ -295,11 +302,4 @@ impl State {
         self.auto_increment.insert(table, last);
         Ok(first)
     }
-}
-
-/// Whether a descriptor says more than the known one: both parts of an epoch only ever rise.
-pub fn is_newer(region: &Region, known: &Region) -> bool {
-    region.epoch.version >= known.epoch.version
-        && region.epoch.conf >= known.epoch.conf
-        && region.epoch != known.epoch
 }

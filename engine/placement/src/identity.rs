@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use types::{Error, NodeId, Result};
 
+use crate::api::{Known, Session};
 use crate::formation::{ClusterId, Plan, Standing};
-use crate::sessions::{Known, Session};
 
 /// The stamp's file, in both directories.
 const FILE: &str = "identity";

@@ -13,12 +13,10 @@ use types::{Epoch, NodeId, Peer, PeerId, PeerRole, Region, RegionId, RegionKind,
 use crate::api::{
     Garbage, NodeReport, NodeRole, NodeStatus, Order, PeerReport, Route, SafePoint, TimeStatus,
 };
-use crate::catalog::INITIAL_EPOCH;
-use crate::command::is_newer;
 use crate::oracle::{CLOCK_WAIT, Oracle, Reading, latest_median_ms, median_ms};
 use crate::safe_point;
 use crate::scheduler::{ClusterView, Health, Move, NodeView, RegionView};
-use crate::state::{RegionRecord, State};
+use crate::state::{INITIAL_EPOCH, RegionRecord, State, VOTERS, is_newer};
 
 /// A node whose last heartbeat is no older than this counts as live.
 pub const LIVE_FOR: Duration = Duration::from_secs(10);
@@ -601,7 +599,7 @@ impl LeaderState {
         let mut nodes: BTreeSet<NodeId> = placement.voters().map(|peer| peer.node).collect();
         nodes.extend(state.voter_loads().keys());
         nodes.retain(|node| !state.gone.contains_key(node));
-        let spare = |live: &BTreeSet<NodeId>| live.len() >= crate::catalog::VOTERS;
+        let spare = |live: &BTreeSet<NodeId>| live.len() >= VOTERS;
         let live: BTreeSet<NodeId> =
             nodes.iter().copied().filter(|node| self.health(*node, now) == Health::Live).collect();
         if spare(&live) { live.into_iter().collect() } else { nodes.into_iter().collect() }

@@ -26,8 +26,6 @@ pub mod machines;
 pub mod oracle;
 mod own_group;
 pub mod participant;
-mod privileges;
-mod renewal;
 mod replicas;
 pub mod routes;
 pub mod safe_point;
@@ -39,7 +37,6 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 pub mod view;
-mod views;
 
 pub use bootstrap::placement_region;
 pub use client::{ClusterStatus, PlacementClient, PlacementTransport};

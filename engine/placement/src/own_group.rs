@@ -11,10 +11,9 @@ use types::region::PLACEMENT_REGION;
 use types::{Error, NodeId, Peer, PeerId, PeerRole, Region, Result};
 
 use crate::api::{Node, NodeReport, NodeRole, Response, Session};
-use crate::catalog::VOTERS;
 use crate::command::{Command, Outcome};
 use crate::service::PlacementService;
-use crate::state::State;
+use crate::state::{State, VOTERS};
 
 impl PlacementService {
     /// Makes a node known, unless another process stands for it.

@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 use types::{NodeId, Region, RegionId, RegionKind};
 
 use crate::api::Route;
-use crate::command::is_newer;
-use crate::state::range_of;
+use crate::state::{is_newer, range_of};
 
 /// Routes by first key; ranges never overlap.
 #[derive(Default)]

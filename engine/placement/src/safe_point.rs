@@ -13,9 +13,6 @@ use crate::api::SafePoint;
 use crate::leases;
 use crate::state::State;
 
-/// How long versions stay readable without a lease unless set otherwise, in milliseconds.
-pub const DEFAULT_LIFE_MS: u64 = 10 * 60 * 1_000;
-
 /// The global variable that shows the life of versions.
 pub const LIFE_VARIABLE: &str = "tidb_gc_life_time";
 

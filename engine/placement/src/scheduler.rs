@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use types::{NodeId, Peer, PeerId, PeerRole, Region, RegionId, RegionKind, TableId};
 
 use crate::api::NodeRole;
-use crate::catalog::VOTERS;
+use crate::state::VOTERS;
 
 /// A region of more bytes than this is split.
 pub const SPLIT_BYTES: u64 = 96 << 20;

@@ -3,48 +3,10 @@
 //! Decided by commands alone. A node that was replaced at its address never comes back under its number,
 //! and a process whose directories are an older copy of what placement has seen takes no part.
 
-use serde::{Deserialize, Serialize};
 use types::{Error, NodeId, Result};
 
-use crate::api::Node;
+use crate::api::{Node, Session};
 use crate::state::State;
-
-/// A session that placement has taken, and its last mark.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Known {
-    /// Which start of the node.
-    pub boot: u64,
-    /// Drawn for it.
-    pub id: u64,
-    /// Raised and synced every few seconds while it lasts.
-    pub mark: u64,
-}
-
-/// One start of a node, with what its directories know of those before.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Session {
-    /// Which start.
-    pub boot: u64,
-    /// Drawn for it.
-    pub id: u64,
-    /// The last one that its directories know to be registered.
-    pub known: Known,
-    /// Those begun since, of which placement may have taken one.
-    pub attempts: Vec<u64>,
-}
-
-impl Session {
-    /// What placement keeps of it.
-    pub fn begun(&self) -> Known {
-        Known { boot: self.boot, id: self.id, mark: 0 }
-    }
-
-    /// Whether its directories hold everything that `last` left there, as far as marks show.
-    fn follows(&self, last: &Known) -> bool {
-        let ended = self.known.id == last.id && self.known.mark >= last.mark;
-        self.boot > last.boot && (ended || self.attempts.contains(&last.id))
-    }
-}
 
 impl State {
     /// Makes a node known, or updates its addresses; nodes whose place it takes are gone.

@@ -7,14 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use types::{
-    ColumnId, Error, IndexId, LeaseId, NodeId, PeerRole, Region, RegionId, RegionKind, Result,
-    TableId, Timestamp, key,
+    ColumnId, Epoch, Error, IndexId, LeaseId, NodeId, PeerRole, Region, RegionId, RegionKind,
+    Result, TableId, Timestamp, key,
 };
 
-use crate::advisory::Hold;
-use crate::api::{Catalog, Grants, Lease, Node, NodeRole, SafePoint, User};
-use crate::safe_point::DEFAULT_LIFE_MS;
-use crate::sessions::Known;
+use crate::api::{Catalog, Grants, Hold, Known, Lease, Node, NodeRole, SafePoint, User};
 
 /// First number given to nodes, regions and peers: those below are for row nodes, whose numbers
 /// stand in their configuration, and for placement's own region and peers.
@@ -25,6 +22,15 @@ pub const FIRST_TABLE: TableId = 100;
 
 /// Databases that exist in every cluster and hold no table of a user.
 pub const BUILT_IN_DATABASES: [&str; 2] = ["information_schema", "mysql"];
+
+/// How long versions stay readable without a lease unless set otherwise, in milliseconds.
+pub const DEFAULT_LIFE_MS: u64 = 10 * 60 * 1_000;
+
+/// Voters of a region, where there are as many row nodes.
+pub const VOTERS: usize = 3;
+
+/// A new region's epoch.
+pub const INITIAL_EPOCH: Epoch = Epoch { version: 1, conf: 1 };
 
 /// A region and which of its initial voters have not been seen yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -242,6 +248,13 @@ impl Default for State {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Whether a descriptor says more than the known one: both parts of an epoch only ever rise.
+pub fn is_newer(region: &Region, known: &Region) -> bool {
+    region.epoch.version >= known.epoch.version
+        && region.epoch.conf >= known.epoch.conf
+        && region.epoch != known.epoch
 }
 
 /// Whether regions in key order cover a kind's whole range without gap or overlap.

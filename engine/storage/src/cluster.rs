@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use placement::advisory::{LockAnswer, LockRequest};
 use placement::api::{Catalog, CatalogChange, Lease, Route};
+use placement::api::{LockAnswer, LockRequest};
 use placement::{ClusterStatus, PlacementClient};
 use tokio::time::{Instant, sleep};
 use txn::api::{RegionRef, Request, Response};

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use placement::ClusterStatus;
-use placement::advisory::{LockAnswer, LockRequest};
 use placement::api::{Catalog, CatalogChange, Lease};
+use placement::api::{LockAnswer, LockRequest};
 pub use txn::Acquired;
 pub use txn::api::{Current, Expect, Waiting};
 use types::{LeaseId, Result, Table, TableId, Timestamp};

@@ -13,8 +13,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use placement::ClusterStatus;
-use placement::advisory::{LockAnswer, LockRequest};
 use placement::api::{Catalog, CatalogChange, Garbage, Lease};
+use placement::api::{LockAnswer, LockRequest};
 use placement::catalog::EligibleNodes;
 use placement::command::{Command, Outcome};
 use placement::deadlock::WaitGraph;
@@ -22,7 +22,7 @@ use placement::state::State;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use txn::queues::{Queues, Standing, Tenure};
-use types::{Error, LeaseId, RegionKind, Result, Table, TableId, Timestamp};
+use types::{Error, LeaseId, RegionKind, Result, Table, TableId, Timestamp, key};
 
 use crate::{
     Acquired, Current, Expect, Pair, Savepoint, Scan, Snapshot, Storage, Transaction, Waiting,
@@ -321,7 +321,7 @@ impl MemoryTransaction {
 
     /// Since when another version of a key is a conflict.
     fn seen(&self, key: &[u8]) -> Timestamp {
-        let entry = matches!(txn::client::kind_of(key), Some(RegionKind::Index(..)));
+        let entry = matches!(key::region_kind(key), Some(RegionKind::Index(..)));
         let newest = self.locked.values().max().copied().filter(|_| entry);
         self.locked.get(key).copied().or(newest).unwrap_or(self.snapshot.ts)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use placement::catalog::VOTERS;
+use placement::state::VOTERS;
 use raft::PeerStatus;
 use tokio::time::{Instant, sleep, timeout};
 use txn::mvcc::{self, Page};

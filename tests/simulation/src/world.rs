@@ -12,7 +12,7 @@ use env::{Random, SimDisk};
 use kv::MemoryKv;
 use parking_lot::Mutex;
 use placement::PlacementClient;
-use placement::catalog::VOTERS;
+use placement::state::VOTERS;
 use raft::{Groups, PeerStatus};
 use tokio::task::JoinSet;
 use tokio::time::sleep;

@@ -12,7 +12,8 @@ use tokio::sync::Notify;
 use tokio::time::timeout_at;
 use types::Result;
 
-use crate::advisory::{self, Freed, Hold, LockAnswer, LockRequest, Step, Waits};
+use crate::advisory::{self, Step, Waits};
+use crate::api::{Freed, Hold, LockAnswer, LockRequest};
 use crate::command::{Command, Outcome};
 use crate::service::PlacementService;
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use env::Instant;
 
 use super::model::{Flaw, Model, Node, group};
-use crate::advisory::{Freed, Hold, KEPT_FOR, LockAnswer, LockRequest, Step, Waits, compare};
+use crate::advisory::{KEPT_FOR, Step, Waits, compare};
+use crate::api::{Freed, Hold, LockAnswer, LockRequest};
 use crate::client::PlacementClient;
 use crate::command::{Command, Outcome};
 use crate::state::State;

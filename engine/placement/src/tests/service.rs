@@ -12,7 +12,7 @@ use crate::api::{
     Session, User,
 };
 use crate::client::PlacementClient;
-use crate::safe_point::DEFAULT_LIFE_MS;
+use crate::state::DEFAULT_LIFE_MS;
 use crate::testing::InProcess;
 
 struct Cluster {

@@ -10,7 +10,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use placement::advisory::{Hold, KEPT_FOR, LockAnswer, LockRequest};
+use placement::advisory::KEPT_FOR;
+use placement::api::{Hold, LockAnswer, LockRequest};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 use values::error::{SqlResult, advisory_deadlock};

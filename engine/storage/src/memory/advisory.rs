@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use env::Instant;
 use parking_lot::Mutex;
-use placement::advisory::{self, Freed, Hold, LockAnswer, LockRequest, Step, Waits};
+use placement::advisory::{self, Step, Waits};
+use placement::api::{Freed, Hold, LockAnswer, LockRequest};
 use placement::command::{Command, Outcome};
 use tokio::sync::Notify;
 use tokio::time::timeout_at;

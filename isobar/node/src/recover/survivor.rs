@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use env::{Clock as _, Disk as _, RealDisk};
-use placement::alone::{self, Lost};
+use placement::alone::Lost;
+use placement::command::going_on;
 use placement::formation::{ClusterId, Standing};
 use placement::identity::Directories;
 use placement::{PlacementMachines, View};
@@ -154,7 +155,7 @@ impl Survivor {
         }
         let own = groups.iter_mut().find(|group| group.region == PLACEMENT_REGION);
         if let Some(own) = own {
-            own.command = Some(alone::entry(survivors(plan, &held, others))?);
+            own.command = Some(going_on(survivors(plan, &held, others))?);
         }
         self.offline.finish(groups, &dropped)?;
         Ok(())

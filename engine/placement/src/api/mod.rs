@@ -2,19 +2,22 @@
 //!
 //! Plain data: `rpc` carries it, `service` answers it, `client` asks it.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use raft::Groups;
 use serde::{Deserialize, Serialize};
 use types::{
-    Error, IndexId, LeaseId, NodeId, Peer, PeerId, Region, RegionId, RegionKind, ReplicaLag,
-    Result, SchemaVersion, Table, TableId, Timestamp,
+    Error, LeaseId, NodeId, Peer, PeerId, Region, RegionId, RegionKind, ReplicaLag, Result, Table,
+    TableId, Timestamp,
 };
 
-use crate::advisory::{LockAnswer, LockRequest};
-pub use crate::privileges::{GrantChange, Grants, Level};
-pub use crate::sessions::Session;
-pub use crate::views::StoredView;
+mod catalog;
+mod locks;
+mod session;
+mod users;
+
+pub use catalog::{Catalog, CatalogChange, Import, Renamed, StoredView, next_index_id};
+pub use locks::{Freed, Hold, LockAnswer, LockRequest};
+pub use session::{Known, Session};
+pub use users::{GrantChange, Grants, Level, User};
 
 /// What a process is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -231,143 +234,6 @@ pub struct Route {
     pub bytes: u64,
 }
 
-/// A user, how its password is stored, and what it may do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct User {
-    /// Name.
-    pub name: String,
-    /// Host pattern: `localhost`, `%` or an address.
-    pub host: String,
-    /// Stored credentials, opaque here (the wire's format); empty for an empty password.
-    pub credentials: Vec<u8>,
-    /// What it may do.
-    pub grants: Grants,
-}
-
-impl User {
-    /// Whether it is the user of a name and host pattern.
-    pub fn is(&self, name: &str, host: &str) -> bool {
-        self.name == name && self.host.eq_ignore_ascii_case(host)
-    }
-}
-
-/// Everything that names things, at one version.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Catalog {
-    /// Raised by every change.
-    pub version: u64,
-    /// Databases, ascending by name.
-    pub databases: Vec<String>,
-    /// Tables.
-    pub tables: Vec<Table>,
-    /// Since when each table is there as it is: its creation, its newest name, or the newest column
-    /// that was put in another one's place.
-    pub created: BTreeMap<TableId, Timestamp>,
-    /// Tables that an import is filling: nobody else reads or writes them.
-    pub importing: BTreeMap<TableId, Import>,
-    /// Users.
-    pub users: Vec<User>,
-    /// System variables that were set for everybody; new sessions begin with them.
-    pub globals: BTreeMap<String, String>,
-    /// Views.
-    pub views: Vec<StoredView>,
-    /// Tables of which columns have been complete since replicas were asked for. When columns are
-    /// away later, that is a failure to show, and no reason to scan rows.
-    pub complete_columns: BTreeSet<TableId>,
-}
-
-/// A bulk import that has begun and is not done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Import {
-    /// Stands for what is imported: only the same goes on where this one stopped.
-    pub digest: u64,
-    /// When its rows become visible; none before every older writer is gone.
-    pub commit_ts: Option<Timestamp>,
-}
-
-/// A change of the catalog. Names are checked and numbers are given by placement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum CatalogChange {
-    /// CREATE DATABASE.
-    CreateDatabase(String),
-    /// DROP DATABASE, with its tables.
-    DropDatabase(String),
-    /// CREATE TABLE: `id` and `version` are given by placement, column and index numbers by the
-    /// caller. Creates one region for the records and one for each index.
-    CreateTable(Box<Table>),
-    /// DROP TABLE.
-    DropTable(TableId),
-    /// Replaces the description; refused unless the stored version is `table.version - 1`.
-    /// A new index gets a region; one that is gone loses its regions.
-    AlterTable(Box<Table>),
-    /// Begins, goes on with, or ends (none) the import of a table, as a new version of its
-    /// description; refused unless the stored version is `version - 1`.
-    Import {
-        /// Table.
-        table: TableId,
-        /// Version that this change makes.
-        version: SchemaVersion,
-        /// The import from now on.
-        import: Option<Import>,
-    },
-    /// CREATE USER or SET PASSWORD; a user that is there keeps what it may do.
-    PutUser(User),
-    /// SET GLOBAL; none for the variable's default. What a variable may be is the caller's business.
-    SetGlobal {
-        /// Variable.
-        name: String,
-        /// Its value from now on.
-        value: Option<String>,
-    },
-    /// DROP USER.
-    DropUser {
-        /// Name.
-        name: String,
-        /// Host pattern.
-        host: String,
-    },
-    /// TRUNCATE TABLE: the same description under a new number, so that readers of older snapshots
-    /// get an error, and rows go as those of a dropped table do.
-    TruncateTable(TableId),
-    /// RENAME TABLE, all at once: names may be exchanged.
-    RenameTables(Vec<Renamed>),
-    /// CREATE VIEW, ALTER VIEW.
-    PutView {
-        /// The view.
-        view: Box<StoredView>,
-        /// Whether it may take the place of one of its name.
-        replace: bool,
-    },
-    /// DROP VIEW.
-    DropView {
-        /// Database.
-        database: String,
-        /// Name.
-        name: String,
-    },
-    /// GRANT, REVOKE.
-    Grant {
-        /// To or from whom: names and host patterns.
-        accounts: Vec<(String, String)>,
-        /// What.
-        change: GrantChange,
-    },
-}
-
-/// A table's new name, as a new version of its description; refused unless the stored version is
-/// `version - 1`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Renamed {
-    /// Table.
-    pub table: TableId,
-    /// Version that this change makes.
-    pub version: SchemaVersion,
-    /// Database from now on.
-    pub database: String,
-    /// Name from now on.
-    pub name: String,
-}
-
 /// A snapshot lease: holds garbage collection back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
@@ -571,9 +437,4 @@ pub enum Response {
         /// In which term.
         term: u64,
     },
-}
-
-/// Numbers that an index needs at CREATE INDEX time.
-pub fn next_index_id(table: &Table) -> IndexId {
-    table.indexes.iter().map(|index| index.id).max().unwrap_or(0) + 1
 }

@@ -7,13 +7,13 @@ use std::collections::HashSet;
 
 use types::{Error, RegionId, Result, Table, TableId, Timestamp};
 
-use crate::api::{Catalog, Renamed};
-use crate::catalog::{
-    EligibleNodes, MAX_NAME, check_eligible, check_name, check_shape, check_successor, check_table,
-    check_user_database, create_table, drop_table,
+use super::descriptions::{
+    MAX_NAME, check_name, check_no_view, check_shape, check_successor, check_table,
+    check_user_database,
 };
+use super::tables::{EligibleNodes, check_eligible, create_table, drop_table, note_name};
+use crate::api::Renamed;
 use crate::state::State;
-use crate::views::check_no_view;
 
 /// The same table under a new number and without rows.
 pub fn truncate_table(
@@ -60,15 +60,4 @@ pub fn rename_tables(state: &mut State, renamed: Vec<Renamed>, now: Timestamp) -
     }
     state.catalog.tables = tables;
     Ok(())
-}
-
-/// Takes note of when a table that the catalog has came by its name, before it is described anew.
-pub fn note_name(catalog: &mut Catalog, renamed: &Table, now: Timestamp) {
-    let same = |table: &Table| {
-        table.database.eq_ignore_ascii_case(&renamed.database)
-            && table.name.eq_ignore_ascii_case(&renamed.name)
-    };
-    if !catalog.table(renamed.id).is_some_and(same) {
-        catalog.created.insert(renamed.id, now);
-    }
 }

@@ -2,11 +2,10 @@
 //!
 //! Tables and views share their names. What a text means is `sql`'s business.
 
-use serde::{Deserialize, Serialize};
-use types::{Column, Error, Result, SchemaVersion, Table, TableId};
+use types::{Error, Result};
 
-use crate::api::Catalog;
-use crate::catalog::{MAX_NAME, check_name, check_user_database};
+use super::descriptions::{MAX_NAME, check_name, check_user_database};
+use crate::api::StoredView;
 use crate::state::State;
 
 /// Longest text of a view, in bytes.
@@ -15,58 +14,6 @@ const MAX_TEXT: usize = 64 << 10;
 const MAX_VIEWS: usize = 4_096;
 /// Longest texts of all views together, in bytes: every node fetches the catalog as one message.
 const MAX_TEXTS: usize = 8 << 20;
-
-/// A view.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StoredView {
-    /// Database.
-    pub database: String,
-    /// Name.
-    pub name: String,
-    /// Its columns, as they were when it was defined.
-    pub columns: Vec<Column>,
-    /// The query, with the database of every table in it.
-    pub query: String,
-    /// Tables that the query reads, and the versions it was defined by.
-    pub tables: Vec<(TableId, SchemaVersion)>,
-    /// Who has defined it, as `name@host`.
-    pub definer: String,
-    /// SQL SECURITY INVOKER.
-    pub invoker: bool,
-}
-
-impl StoredView {
-    /// Its columns as those of a table without keys and rows, for whoever lists them.
-    pub fn described(&self) -> Table {
-        Table {
-            id: 0,
-            version: 1,
-            database: self.database.clone(),
-            name: self.name.clone(),
-            columns: self.columns.clone(),
-            primary_key: Vec::new(),
-            indexes: Vec::new(),
-            columnar_replicas: 0,
-            comment: "VIEW".into(),
-            dropped: Vec::new(),
-            checks: Vec::new(),
-        }
-    }
-}
-
-impl Catalog {
-    /// The view of a name; case does not matter.
-    pub fn view_named(&self, database: &str, name: &str) -> Option<&StoredView> {
-        self.views.iter().find(|view| {
-            view.database.eq_ignore_ascii_case(database) && view.name.eq_ignore_ascii_case(name)
-        })
-    }
-
-    /// Views of a database.
-    pub fn views_of<'a>(&'a self, database: &'a str) -> impl Iterator<Item = &'a StoredView> {
-        self.views.iter().filter(move |view| view.database.eq_ignore_ascii_case(database))
-    }
-}
 
 /// Makes a view, or puts it in the place of the one of its name.
 pub fn put_view(state: &mut State, mut view: StoredView, replace: bool) -> Result<()> {
@@ -113,12 +60,4 @@ pub fn drop_view(state: &mut State, database: &str, name: &str) -> Result<()> {
         found.ok_or_else(|| Error::not_found("view", format!("{database}.{name}")))?;
     state.catalog.views.retain(|view| view.database != database || view.name != name);
     Ok(())
-}
-
-/// Fails where a view has the name that a table is to have.
-pub fn check_no_view(catalog: &Catalog, table: &Table) -> Result<()> {
-    match catalog.view_named(&table.database, &table.name) {
-        Some(view) => Err(Error::exists("table", format!("{}.{}", view.database, view.name))),
-        None => Ok(()),
-    }
 }

@@ -1,0 +1,263 @@
+//! The catalog as data: what there is by name, look-ups in it, and the changes that can be asked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use types::{Column, Error, IndexId, Result, SchemaVersion, Table, TableId, Timestamp};
+
+use super::users::{GrantChange, User};
+
+/// Everything that names things, at one version.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Catalog {
+    /// Raised by every change.
+    pub version: u64,
+    /// Databases, ascending by name.
+    pub databases: Vec<String>,
+    /// Tables.
+    pub tables: Vec<Table>,
+    /// Since when each table is there as it is: its creation, its newest name, or the newest column
+    /// that was put in another one's place.
+    pub created: BTreeMap<TableId, Timestamp>,
+    /// Tables that an import is filling: nobody else reads or writes them.
+    pub importing: BTreeMap<TableId, Import>,
+    /// Users.
+    pub users: Vec<User>,
+    /// System variables that were set for everybody; new sessions begin with them.
+    pub globals: BTreeMap<String, String>,
+    /// Views.
+    pub views: Vec<StoredView>,
+    /// Tables of which columns have been complete since replicas were asked for. When columns are
+    /// away later, that is a failure to show, and no reason to scan rows.
+    pub complete_columns: BTreeSet<TableId>,
+}
+
+/// A bulk import that has begun and is not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Import {
+    /// Stands for what is imported: only the same goes on where this one stopped.
+    pub digest: u64,
+    /// When its rows become visible; none before every older writer is gone.
+    pub commit_ts: Option<Timestamp>,
+}
+
+/// A change of the catalog. Names are checked and numbers are given by placement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum CatalogChange {
+    /// CREATE DATABASE.
+    CreateDatabase(String),
+    /// DROP DATABASE, with its tables.
+    DropDatabase(String),
+    /// CREATE TABLE: `id` and `version` are given by placement, column and index numbers by the
+    /// caller. Creates one region for the records and one for each index.
+    CreateTable(Box<Table>),
+    /// DROP TABLE.
+    DropTable(TableId),
+    /// Replaces the description; refused unless the stored version is `table.version - 1`.
+    /// A new index gets a region; one that is gone loses its regions.
+    AlterTable(Box<Table>),
+    /// Begins, goes on with, or ends (none) the import of a table, as a new version of its
+    /// description; refused unless the stored version is `version - 1`.
+    Import {
+        /// Table.
+        table: TableId,
+        /// Version that this change makes.
+        version: SchemaVersion,
+        /// The import from now on.
+        import: Option<Import>,
+    },
+    /// CREATE USER or SET PASSWORD; a user that is there keeps what it may do.
+    PutUser(User),
+    /// SET GLOBAL; none for the variable's default. What a variable may be is the caller's business.
+    SetGlobal {
+        /// Variable.
+        name: String,
+        /// Its value from now on.
+        value: Option<String>,
+    },
+    /// DROP USER.
+    DropUser {
+        /// Name.
+        name: String,
+        /// Host pattern.
+        host: String,
+    },
+    /// TRUNCATE TABLE: the same description under a new number, so that readers of older snapshots
+    /// get an error, and rows go as those of a dropped table do.
+    TruncateTable(TableId),
+    /// RENAME TABLE, all at once: names may be exchanged.
+    RenameTables(Vec<Renamed>),
+    /// CREATE VIEW, ALTER VIEW.
+    PutView {
+        /// The view.
+        view: Box<StoredView>,
+        /// Whether it may take the place of one of its name.
+        replace: bool,
+    },
+    /// DROP VIEW.
+    DropView {
+        /// Database.
+        database: String,
+        /// Name.
+        name: String,
+    },
+    /// GRANT, REVOKE.
+    Grant {
+        /// To or from whom: names and host patterns.
+        accounts: Vec<(String, String)>,
+        /// What.
+        change: GrantChange,
+    },
+}
+
+/// A table's new name, as a new version of its description; refused unless the stored version is
+/// `version - 1`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Renamed {
+    /// Table.
+    pub table: TableId,
+    /// Version that this change makes.
+    pub version: SchemaVersion,
+    /// Database from now on.
+    pub database: String,
+    /// Name from now on.
+    pub name: String,
+}
+
+/// A view.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredView {
+    /// Database.
+    pub database: String,
+    /// Name.
+    pub name: String,
+    /// Its columns, as they were when it was defined.
+    pub columns: Vec<Column>,
+    /// The query, with the database of every table in it.
+    pub query: String,
+    /// Tables that the query reads, and the versions it was defined by.
+    pub tables: Vec<(TableId, SchemaVersion)>,
+    /// Who has defined it, as `name@host`.
+    pub definer: String,
+    /// SQL SECURITY INVOKER.
+    pub invoker: bool,
+}
+
+impl StoredView {
+    /// Its columns as those of a table without keys and rows, for whoever lists them.
+    pub fn described(&self) -> Table {
+        Table {
+            id: 0,
+            version: 1,
+            database: self.database.clone(),
+            name: self.name.clone(),
+            columns: self.columns.clone(),
+            primary_key: Vec::new(),
+            indexes: Vec::new(),
+            columnar_replicas: 0,
+            comment: "VIEW".into(),
+            dropped: Vec::new(),
+            checks: Vec::new(),
+        }
+    }
+}
+
+impl Catalog {
+    /// The database of a name, as it was spelled on creation; case does not matter.
+    pub fn database_named(&self, name: &str) -> Option<&str> {
+        self.databases.iter().find(|listed| listed.eq_ignore_ascii_case(name)).map(String::as_str)
+    }
+
+    /// The table of a name; case does not matter, as in TiDB.
+    pub fn table_named(&self, database: &str, name: &str) -> Option<&Table> {
+        self.tables.iter().find(|table| {
+            table.database.eq_ignore_ascii_case(database) && table.name.eq_ignore_ascii_case(name)
+        })
+    }
+
+    /// The table of a number.
+    pub fn table(&self, id: TableId) -> Option<&Table> {
+        self.tables.iter().find(|table| table.id == id)
+    }
+
+    /// Whether a table's import was begun anew to become visible at `ts`: a part of its rows may
+    /// have been written for an earlier timestamp.
+    pub fn imported_anew(&self, table: TableId, ts: Timestamp) -> bool {
+        self.created.get(&table) == Some(&ts)
+    }
+
+    /// Whether a table was there at `ts`, by its name of now and with columns that older rows have a
+    /// value for. Read at an earlier one, a recreated table would show no rows where its name stood
+    /// for many, a renamed one another's, and a column of a new type none of its values.
+    pub fn existed_at(&self, table: TableId, ts: Timestamp) -> bool {
+        self.created.get(&table).is_none_or(|created| *created <= ts)
+    }
+
+    /// Fails while an import fills the table: a part of its rows must not be taken for all.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`, with what can be done.
+    pub fn check_not_importing(&self, table: TableId) -> Result<()> {
+        if !self.importing.contains_key(&table) {
+            return Ok(());
+        }
+        let table = self.table(table);
+        let name = table.map(|table| format!("{}.{}", table.database, table.name));
+        Err(Error::Invalid(format!(
+            "table {} is being filled by `isobar import`: wait for its end, run the same import \
+             again if it was interrupted, or drop the table",
+            name.unwrap_or_default()
+        )))
+    }
+
+    /// Whether circles of waiting transactions are looked for.
+    pub fn detects_deadlocks(&self) -> bool {
+        self.globals.get("innodb_deadlock_detect").is_none_or(|value| value != "OFF")
+    }
+
+    /// Tables of a database, in order of creation.
+    pub fn tables_of<'a>(&'a self, database: &'a str) -> impl Iterator<Item = &'a Table> {
+        self.tables.iter().filter(move |table| table.database.eq_ignore_ascii_case(database))
+    }
+
+    /// The user of a name and host pattern.
+    pub fn user(&self, name: &str, host: &str) -> Option<&User> {
+        self.users.iter().find(|user| user.is(name, host))
+    }
+
+    /// The view of a name; case does not matter.
+    pub fn view_named(&self, database: &str, name: &str) -> Option<&StoredView> {
+        self.views.iter().find(|view| {
+            view.database.eq_ignore_ascii_case(database) && view.name.eq_ignore_ascii_case(name)
+        })
+    }
+
+    /// Views of a database.
+    pub fn views_of<'a>(&'a self, database: &'a str) -> impl Iterator<Item = &'a StoredView> {
+        self.views.iter().filter(move |view| view.database.eq_ignore_ascii_case(database))
+    }
+
+    /// The account that a user name and a client's address select: the most specific host pattern
+    /// wins, as in MySQL.
+    pub fn account(&self, name: &str, host: IpAddr) -> Option<&User> {
+        let rank = |user: &User| match user.host.as_str() {
+            "%" => Some(2),
+            "localhost" if host.is_loopback() => Some(1),
+            exact if exact.parse() == Ok(host) => Some(0),
+            _ => None,
+        };
+        self.users
+            .iter()
+            .filter(|user| user.name == name)
+            .filter_map(|user| Some((rank(user)?, user)))
+            .min_by_key(|(rank, _)| *rank)
+            .map(|(_, user)| user)
+    }
+}
+
+/// Numbers that an index needs at CREATE INDEX time.
+pub fn next_index_id(table: &Table) -> IndexId {
+    table.indexes.iter().map(|index| index.id).max().unwrap_or(0) + 1
+}
