@@ -75,10 +75,6 @@ impl Tablet {
                 Fact::Split { children } => {
                     applied = Outcome::Split(self.split(state, &children, tablets)?);
                 }
-                Fact::DeleteRange { start, end } => {
-                    self.delete_range(state, &start, &end)?;
-                    cut = true;
-                }
                 Fact::Schema(table) => cut |= self.adopt_schema(state, *table)?,
                 fact => state.apply_fact(fact, self.shared.opened_ms)?,
             }
@@ -146,7 +142,8 @@ impl State {
             // What columns drop follows the safe point and their own deletions; a snapshot's floor says
             // what its sender has dropped.
             Fact::Collect(_) => {}
-            Fact::Schema(_) | Fact::Split { .. } | Fact::DeleteRange { .. } => {
+            Fact::Reserved => return Err(self.corrupt("an unknown fact")),
+            Fact::Schema(_) | Fact::Split { .. } => {
                 return Err(self.corrupt("a change of shape out of place"));
             }
         }

@@ -108,7 +108,7 @@ impl Tablet {
     }
 
     /// Puts a merged segment in the place of its inputs, with the deletions that came meanwhile. Nothing
-    /// happens if an input has gone since: split, snapshot and range deletion make new parts.
+    /// happens if an input has gone since: split and snapshot make new parts.
     pub(crate) fn install_merge(&self, merge: &Merge, merged: &Merged) -> Result<()> {
         // A sealed delta has captured deletions by part; it must be installed before parts change.
         while self.lock().sealed.is_some() {

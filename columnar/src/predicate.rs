@@ -11,19 +11,18 @@ use arrow::compute::kernels::cmp;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::bloom_filter::Sbbf;
 use parquet::file::metadata::ParquetMetaData;
+use serde::{Deserialize, Serialize};
 use types::columns::ColumnBuilder;
 use types::{Column, ColumnType, IntWidth, Result, Value};
 
 use crate::reader::{Opened, Segment};
 use crate::schemas::arrow_error;
 
-/// A comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A comparison. It travels in plans, numbered by its place: a new one goes to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Compare {
     /// `=`
     Eq,
-    /// `<>`
-    NotEq,
     /// `<`
     Lt,
     /// `<=`
@@ -32,13 +31,16 @@ pub enum Compare {
     Gt,
     /// `>=`
     GtEq,
+    /// `<>`
+    NotEq,
 }
 
-/// `column op literal`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Comparison {
-    /// The column, as the reader's schema has it.
-    pub column: Column,
+/// `column op literal`. A scan takes the column as the reader's schema has it; what describes a
+/// table once may name it otherwise, such as by its position.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison<C = Column> {
+    /// The column.
+    pub column: C,
     /// The comparison.
     pub op: Compare,
     /// The constant; one that is not of the column's type prunes nothing.

@@ -1,4 +1,4 @@
-//! Changes of a tablet's shape: split and range deletion.
+//! Changes of a tablet's shape: it is split, or written as a whole.
 //!
 //! Each is one edit of the manifest. Segment files are shared, never rewritten: a part is a range
 //! of positions, for a segment's rows stand in key order. Both flush the delta first, so what
@@ -56,24 +56,6 @@ impl Tablet {
         children
     }
 
-    /// Drops every version and every pending row of a range, in memory; the whole tablet must be
-    /// written at the end of the entry.
-    pub(crate) fn delete_range(&self, state: &mut State, start: &[u8], end: &[u8]) -> Result<()> {
-        let region = state.region.clone();
-        let (start, end) = (start.max(&region.start), end.min(&region.end));
-        if start >= end {
-            return Ok(());
-        }
-        let parts = state.fold(&self.shared)?;
-        let below = Region { end: start.to_vec(), ..region.clone() };
-        let above = Region { start: end.to_vec(), ..region.clone() };
-        let mut kept = cut(&self.shared, &parts, &below)?;
-        kept.extend(cut(&self.shared, &parts, &above)?);
-        state.pending.retain(|key, _| key.as_slice() < start || end <= key.as_slice());
-        state.adopt(kept);
-        Ok(())
-    }
-
     /// Writes the tablet as a whole, with everything applied.
     pub(crate) fn rewrite(&self, state: &mut State) -> Result<()> {
         let parts = state.fold(&self.shared)?;
@@ -90,11 +72,7 @@ fn cut(shared: &Shared, parts: &[Part], region: &Region) -> Result<Vec<Part>> {
     let mut kept = Vec::with_capacity(parts.len());
     for part in parts {
         let bound = |key: &[u8]| part.segment.lower_bound(key, Timestamp::ZERO);
-        let (from, to) = if region.start >= region.end {
-            (0, 0)
-        } else {
-            (bound(&region.start)?.max(part.from), bound(&region.end)?.min(part.to))
-        };
+        let (from, to) = (bound(&region.start)?.max(part.from), bound(&region.end)?.min(part.to));
         if from >= to {
             continue;
         }

@@ -14,7 +14,7 @@ use txn::WriteKind;
 use types::error::LockInfo;
 use types::{ColumnId, Error, Region, RegionId, ReplicaLag, Result, Timestamp};
 
-use crate::deletions::DeletionLog;
+use crate::deletions::{Deletion, DeletionLog};
 use crate::delta::Delta;
 use crate::lag::LagLog;
 use crate::reader::Segment;
@@ -337,7 +337,7 @@ impl Part {
         }
     }
 
-    fn find(&self, key: &[u8], begin: Timestamp) -> Result<Option<u32>> {
+    pub(crate) fn find(&self, key: &[u8], begin: Timestamp) -> Result<Option<u32>> {
         let row = self.segment.find(key, begin)?;
         Ok(row.filter(|row| (self.from..self.to).contains(row)))
     }

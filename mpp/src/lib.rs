@@ -18,6 +18,7 @@ mod life;
 pub mod metadata;
 pub mod parts;
 pub mod prepared;
+mod prepared_scan;
 mod privileges;
 pub mod pruning;
 pub mod reader;

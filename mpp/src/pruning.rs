@@ -6,34 +6,10 @@
 use columnar::{Compare, Comparison, Predicate};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown};
-use serde::{Deserialize, Serialize};
 use types::{ColumnType, Decimal, Table, Value};
 
-/// How a column compares with a constant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Comparator {
-    /// `=`
-    Eq,
-    /// `<`
-    Lt,
-    /// `<=`
-    LtEq,
-    /// `>`
-    Gt,
-    /// `>=`
-    GtEq,
-}
-
-/// `column op constant`, the column by its position in the table.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Bound {
-    /// Position.
-    pub column: usize,
-    /// Comparison.
-    pub op: Comparator,
-    /// Constant of the column's type.
-    pub value: Value,
-}
+/// A column, by its position in the table, and a constant of its type.
+pub type Bound = Comparison<usize>;
 
 /// The answer to the planner for each filter.
 pub fn support(filters: &[&Expr], table: &Table) -> Vec<TableProviderFilterPushDown> {
@@ -52,15 +28,8 @@ pub fn bounds(filters: &[Expr], table: &Table) -> Vec<Bound> {
 /// The bounds as a scan takes them.
 pub fn predicate(bounds: &[Bound], table: &Table) -> Predicate {
     let comparison = |bound: &Bound| {
-        let op = match bound.op {
-            Comparator::Eq => Compare::Eq,
-            Comparator::Lt => Compare::Lt,
-            Comparator::LtEq => Compare::LtEq,
-            Comparator::Gt => Compare::Gt,
-            Comparator::GtEq => Compare::GtEq,
-        };
         let column = table.columns.get(bound.column)?.clone();
-        Some(Comparison { column, op, value: bound.value.clone() })
+        Some(Comparison { column, op: bound.op, value: bound.value.clone() })
     };
     Predicate { all: bounds.iter().filter_map(comparison).collect() }
 }
@@ -73,11 +42,11 @@ fn bound(filter: &Expr, table: &Table) -> Option<Bound> {
         _ => return None,
     };
     let op = match op {
-        Operator::Eq => Comparator::Eq,
-        Operator::Lt => Comparator::Lt,
-        Operator::LtEq => Comparator::LtEq,
-        Operator::Gt => Comparator::Gt,
-        Operator::GtEq => Comparator::GtEq,
+        Operator::Eq => Compare::Eq,
+        Operator::Lt => Compare::Lt,
+        Operator::LtEq => Compare::LtEq,
+        Operator::Gt => Compare::Gt,
+        Operator::GtEq => Compare::GtEq,
         _ => return None,
     };
     let (at, column) = table.column_named(name)?;
@@ -132,5 +101,23 @@ fn other_constant(value: &ScalarValue, ty: ColumnType) -> Option<Value> {
             (*us).map(Value::Timestamp)
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nodes of another build read the plans of this one.
+    #[test]
+    fn bounds_keep_their_bytes_in_plans() {
+        let ops =
+            [Compare::Eq, Compare::Lt, Compare::LtEq, Compare::Gt, Compare::GtEq, Compare::NotEq];
+        for (number, op) in (0_u8..).zip(ops) {
+            let bound = Bound { column: 3, op, value: Value::Null };
+            let bytes = postcard::to_allocvec(&bound).unwrap();
+            assert_eq!(bytes, [3_u8, number, 0]);
+            assert_eq!(postcard::from_bytes::<Bound>(&bytes).unwrap(), bound);
+        }
     }
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
-use columnar::{ColumnarStore, PartitionScan, ScanRequest, TabletHandle, TabletSnapshot};
+use columnar::{ColumnarStore, PartitionScan, ScanRequest, TabletHandle};
 use datafusion::common::{DataFusionError, Result as DfResult};
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use raft::Groups;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -19,6 +19,7 @@ use txn::client::TxnClient;
 use types::{Error, NodeId, RegionId, Result, Timestamp};
 
 use crate::error::MppError;
+use crate::prepared_scan::PreparedScan;
 use crate::pruning;
 use crate::scan_spec::ScanSpec;
 
@@ -28,9 +29,6 @@ const READ_TIMEOUT: Duration = Duration::from_secs(10);
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// Batches read ahead of the consumer, for each partition.
 const READ_AHEAD: usize = 2;
-
-/// A region, pinned at the snapshot.
-pub type Pinned = TabletSnapshot;
 
 /// Reads the regions that this node holds.
 pub struct Reader {
@@ -63,15 +61,25 @@ impl Reader {
         self.node
     }
 
-    /// Pins every region of a scan at its snapshot.
-    pub async fn pin(&self, spec: &ScanSpec) -> DfResult<Vec<Pinned>> {
+    /// Pins every region of a scan at its snapshot, for so many partitions.
+    pub(crate) async fn pin(
+        &self,
+        spec: &ScanSpec,
+        partitions: usize,
+        batch_rows: usize,
+    ) -> DfResult<Arc<PreparedScan>> {
+        let predicate = pruning::predicate(&spec.prune, &spec.table);
+        let request = ScanRequest { columns: spec.columns()?, predicate, batch_rows };
         let all = spec.regions.iter().map(|(region, epoch, _)| async move {
             let tablet = self.caught_up(*region, spec.ts).await?;
             tablet.snapshot_at(spec.ts, *epoch)
         });
         let pins = futures::future::try_join_all(all);
         match tokio::time::timeout(READ_TIMEOUT, pins).await {
-            Ok(pins) => pins.map_err(|error| MppError::from(error).into()),
+            Ok(pins) => {
+                let tablets = pins.map_err(MppError::from)?;
+                Ok(Arc::new(PreparedScan::new(tablets, request, partitions)))
+            }
             Err(_) => {
                 let what = format!("columnar replicas of {} to catch up", spec.table.name);
                 Err(MppError::from(Error::timeout(what, READ_TIMEOUT)).into())
@@ -98,30 +106,26 @@ impl Reader {
         }
     }
 
-    /// One partition of a pinned scan. Reading and decoding run on a blocking thread, a little
+    /// One partition of a scan. Preparing, reading and decoding run on a blocking thread, a little
     /// ahead of the consumer; dropping the stream stops them.
-    pub fn scan(
+    pub(crate) fn scan(
         &self,
-        tablets: Vec<Pinned>,
-        spec: &ScanSpec,
+        scan: Arc<PreparedScan>,
         partition: usize,
-        partitions: usize,
-        batch_rows: usize,
-    ) -> DfResult<impl Stream<Item = DfResult<RecordBatch>> + use<>> {
-        let schema = spec.schema()?;
-        let columns = spec.columns()?;
-        let predicate = pruning::predicate(&spec.prune, &spec.table);
-        let mut scans = Vec::with_capacity(tablets.len());
-        for tablet in tablets {
-            let request =
-                ScanRequest { columns: columns.clone(), predicate: predicate.clone(), batch_rows };
-            let parts = tablet.scan(request).map_err(MppError::from)?.partitions(partitions);
-            scans.extend(parts.into_iter().nth(partition));
-        }
+        schema: SchemaRef,
+    ) -> impl Stream<Item = DfResult<RecordBatch>> + use<> {
         let batches = self.batches.clone();
         let (sender, receiver) = mpsc::channel(READ_AHEAD);
-        tokio::task::spawn_blocking(move || feed(scans, &schema, &sender, &batches));
-        Ok(ReceiverStream::new(receiver))
+        let work = tokio::task::spawn_blocking(move || match scan.take(partition) {
+            Ok(scans) => feed(scans, &schema, &sender, &batches),
+            // Who has left by now needs no error.
+            Err(error) => drop(sender.blocking_send(Err(MppError::from(error).into()))),
+        });
+        // A thread that panicked has sent some of the rows, and an end that is none.
+        let ended = futures::stream::once(work).filter_map(|ended| async move {
+            ended.err().map(|error| Err(DataFusionError::ExecutionJoin(Box::new(error))))
+        });
+        ReceiverStream::new(receiver).chain(ended)
     }
 }
 

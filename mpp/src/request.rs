@@ -64,6 +64,7 @@ pub struct SqlCommand {
 
 /// A predicate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Filter {
     /// Operator.
     pub op: String,

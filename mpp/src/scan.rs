@@ -25,7 +25,8 @@ use types::NodeId;
 
 use crate::error::{MppCode, MppError};
 use crate::life;
-use crate::reader::{Pinned, Reader};
+use crate::prepared_scan::PreparedScan;
+use crate::reader::Reader;
 use crate::scan_spec::ScanSpec;
 
 /// Partitions that every scan advertises. At least two, or the distributed planner would elide
@@ -36,8 +37,8 @@ pub const PARTITIONS: usize = 2;
 pub struct ColumnarScanExec {
     spec: ScanSpec,
     properties: Arc<PlanProperties>,
-    /// Regions are pinned once, for all partitions.
-    pinned: Arc<OnceCell<Vec<Pinned>>>,
+    /// Regions are pinned and prepared once, for all partitions.
+    pinned: Arc<OnceCell<Arc<PreparedScan>>>,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -170,15 +171,15 @@ impl ExecutionPlan for ColumnarScanExec {
         let rows = MetricBuilder::new(&self.metrics).output_rows(partition);
         let wait = MetricBuilder::new(&self.metrics).subset_time("snapshot_wait", partition);
         let (spec, pinned) = (self.spec.clone(), self.pinned.clone());
-        let batch_rows = context.session_config().batch_size();
+        let (schema, batch_rows) = (self.schema(), context.session_config().batch_size());
         let batches = async move {
             // Reported once, by the partition that pins for all: the others wait for no more than it does.
             let pin = async || {
                 let _timer = wait.timer();
-                reader.pin(&spec).await
+                reader.pin(&spec, PARTITIONS, batch_rows).await
             };
-            let tablets = pinned.get_or_try_init(pin).await?.clone();
-            let stream = reader.scan(tablets, &spec, partition, PARTITIONS, batch_rows)?;
+            let scan = pinned.get_or_try_init(pin).await?.clone();
+            let stream = reader.scan(scan, partition, schema);
             Ok::<_, datafusion::error::DataFusionError>(stream)
         };
         let stream = futures::stream::once(batches).try_flatten().map(move |batch| {

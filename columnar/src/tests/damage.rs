@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use env::{Disk, Operation};
+use txn::Fact;
 use types::{Error, Row, Timestamp};
 
 use super::harness::{REGION, World, key_of, small};
@@ -117,6 +118,15 @@ fn a_quarantined_replica_is_made_anew_by_a_snapshot() {
     assert!(world.store.needs_repair().is_empty());
     assert_eq!(read(&world, ts - 2).unwrap(), whole);
     assert_eq!(read(&world, ts).unwrap().len(), 40);
+}
+
+#[test]
+fn the_reserved_fact_is_refused() {
+    let (mut world, _) = world();
+    world.append(REGION, vec![Fact::Reserved]);
+    let refused = world.apply_one(REGION);
+    assert!(matches!(refused, Err(Error::Corrupt(what)) if what.contains("an unknown fact")));
+    assert_eq!(world.store.needs_repair()[0].0, REGION);
 }
 
 #[test]

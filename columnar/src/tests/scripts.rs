@@ -176,12 +176,6 @@ impl goldenscript::Runner for Script {
                 };
                 self.log(id, vec![fact], context)
             }
-            "drop-range" => {
-                let to = start as i64;
-                let fact = Fact::DeleteRange { start: key_of(id), end: key_of(to) };
-                self.world.versions.retain(|key, _| *key < id || *key >= to);
-                self.log(id, vec![fact], context)
-            }
             "split" => {
                 let parent = self.world.region_of(id);
                 self.world.split(parent, &[(id, region)]);

@@ -5,7 +5,7 @@
 
 use raft::Position;
 use serde::{Deserialize, Serialize};
-use types::{Epoch, Error, Peer, PeerId, Region, RegionId, Result, Table, Timestamp};
+use types::{Epoch, Error, Peer, PeerId, Region, RegionId, Result, Table, Timestamp, version};
 
 /// What a committed lock does to its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -18,7 +18,8 @@ pub enum WriteKind {
     Lock,
 }
 
-/// One decided fact.
+/// One decided fact. The log numbers variants by their place: a new one goes to the end, and none
+/// is ever taken out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Fact {
     /// A transaction holds a key and has said what it will do to it. It may come again for the
@@ -78,13 +79,9 @@ pub enum Fact {
         /// Children, ascending by their first key; see [`split_region`].
         children: Vec<SplitChild>,
     },
-    /// Every version of the keys is dropped.
-    DeleteRange {
-        /// First key, inclusive.
-        start: Vec<u8>,
-        /// Last key, exclusive.
-        end: Vec<u8>,
-    },
+    /// No fact: it keeps number 5 from being given again, and the numbers behind it where they are.
+    /// Nobody decides it, and both machines refuse it like a fact that they do not know.
+    Reserved,
     /// The table's description from here on; precedes the first row of its version.
     Schema(Box<Table>),
     /// Nobody may ask the region for less than these points any more, so versions and fates below
@@ -156,7 +153,8 @@ impl Facts {
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         match bytes.split_first() {
             Some((&FORMAT, rest)) => Ok(postcard::from_bytes(rest)?),
-            _ => Err(Error::Corrupt("log entry of an unknown format".into())),
+            Some((format, _)) => Err(version::unknown_format("a log entry", *format, FORMAT)),
+            None => Err(Error::Corrupt("a log entry is empty".into())),
         }
     }
 
@@ -239,4 +237,103 @@ pub enum SnapshotItem {
     },
     /// How far back the region can be asked.
     Collected(Floors),
+}
+
+#[cfg(test)]
+mod tests {
+    use types::{Column, ColumnType};
+
+    use super::*;
+
+    fn table() -> Table {
+        Table {
+            id: 7,
+            version: 2,
+            database: "d".into(),
+            name: "t".into(),
+            columns: vec![Column {
+                id: 1,
+                name: "k".into(),
+                ty: ColumnType::Date,
+                nullable: false,
+                default: None,
+                original: None,
+                auto_increment: false,
+                on_update_now: false,
+                hidden: false,
+                comment: String::new(),
+            }],
+            primary_key: vec![1],
+            indexes: Vec::new(),
+            columnar_replicas: 0,
+            comment: String::new(),
+            dropped: Vec::new(),
+            checks: Vec::new(),
+        }
+    }
+
+    /// Every variant, and the bytes that it begins with in the log.
+    fn golden() -> Vec<(Fact, Vec<u8>)> {
+        let (key, start_ts, commit_ts) = (b"k".to_vec(), Timestamp(2), Timestamp(3));
+        let lock = Fact::Lock {
+            key: key.clone(),
+            start_ts,
+            primary: b"p".to_vec(),
+            kind: WriteKind::Put,
+            row: Some(b"r".to_vec()),
+            replaces: Some(Timestamp(1)),
+            ttl: 4,
+            for_update_ts: None,
+        };
+        let write = Fact::Write {
+            key: key.clone(),
+            commit_ts,
+            kind: WriteKind::Delete,
+            row: None,
+            replaces: None,
+        };
+        let child = SplitChild { start: b"s".to_vec(), region: 8, peers: vec![9] };
+        let floors = Floors { read: Timestamp(6), settled: Timestamp(5) };
+        vec![
+            (lock, vec![0, 1, b'k', 2, 1, b'p', 0, 1, 1, b'r', 1, 1, 4, 0]),
+            (Fact::Commit { key: key.clone(), start_ts, commit_ts }, vec![1, 1, b'k', 2, 3]),
+            (Fact::Rollback { key, start_ts }, vec![2, 1, b'k', 2]),
+            (write, vec![3, 1, b'k', 3, 1, 0, 0]),
+            (Fact::Split { children: vec![child] }, vec![4, 1, 1, b's', 8, 1, 9]),
+            (Fact::Reserved, vec![5]),
+            (Fact::Schema(Box::new(table())), vec![6, 7, 2, 1, b'd', 1, b't']),
+            (Fact::Collect(floors), vec![7, 6, 5]),
+        ]
+    }
+
+    /// A variant that is new needs its bytes in `golden`, under the next number.
+    fn number(fact: &Fact) -> u8 {
+        match fact {
+            Fact::Lock { .. } => 0,
+            Fact::Commit { .. } => 1,
+            Fact::Rollback { .. } => 2,
+            Fact::Write { .. } => 3,
+            Fact::Split { .. } => 4,
+            Fact::Reserved => 5,
+            Fact::Schema(_) => 6,
+            Fact::Collect(_) => 7,
+        }
+    }
+
+    #[test]
+    fn facts_keep_their_bytes_in_the_log() {
+        let golden = golden();
+        let numbers: Vec<u8> = golden.iter().map(|(fact, _)| number(fact)).collect();
+        assert_eq!(numbers, [0_u8, 1, 2, 3, 4, 5, 6, 7]);
+        for (fact, begin) in golden {
+            let facts = Facts { term: 1, epoch: Epoch { version: 2, conf: 3 }, facts: vec![fact] };
+            let bytes = facts.encode().unwrap();
+            // The format, the term, the epoch, and how many facts there are.
+            let expected = [vec![FORMAT, 1, 2, 3, 1], begin].concat();
+            assert!(bytes.starts_with(&expected), "{facts:?}: {bytes:?}");
+            assert_eq!(Facts::decode(&bytes).unwrap(), facts);
+        }
+        let unknown = [FORMAT, 1, 2, 3, 1, 8];
+        assert!(matches!(Facts::decode(&unknown), Err(Error::Corrupt(_))));
+    }
 }

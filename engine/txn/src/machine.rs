@@ -26,8 +26,6 @@ pub struct RowMachine {
     region: Region,
     whole: bool,
     applied: Position,
-    /// The entry before the last applied one.
-    before: Position,
     schemas: Arc<Schemas>,
     size: Size,
     floors: Floors,
@@ -68,7 +66,6 @@ impl RowMachine {
             region: record.region,
             whole: record.whole,
             applied: position,
-            before: position,
             schemas: Arc::new(schemas),
             size: applied.size,
             floors: applied.floors,
@@ -127,7 +124,7 @@ impl RowMachine {
                     self.version(key, commit_ts, Timestamp::ZERO, row, replaces)?;
                 }
                 Fact::Split { children } => effect = Effect::Split(self.split(&children)?),
-                Fact::DeleteRange { start, end } => self.delete_range(start, end)?,
+                Fact::Reserved => return Err(self.corrupt("an unknown fact")),
                 Fact::Collect(floors) => {
                     if self.holds_older(floors.read) {
                         return Ok(Effect::Dropped);
@@ -251,7 +248,6 @@ impl RowMachine {
                 region: record.region,
                 whole: true,
                 applied: INITIAL_POSITION,
-                before: INITIAL_POSITION,
                 schemas: self.schemas.clone(),
                 size: share,
                 floors: self.floors,
@@ -270,29 +266,8 @@ impl RowMachine {
         Ok(machines)
     }
 
-    /// Range deletion is not atomic: what came before must be durable first, so that a crash within
-    /// repeats this entry and none before it. Facts before it in its entry bear repetition.
-    fn delete_range(&mut self, start: Vec<u8>, end: Vec<u8>) -> Result<()> {
-        let region = Region {
-            start: start.max(self.region.start.clone()),
-            end: end.min(self.region.end.clone()),
-            ..self.region.clone()
-        };
-        if region.start >= region.end {
-            return Ok(());
-        }
-        let applied = std::mem::replace(&mut self.applied, self.before);
-        self.flush(true)?;
-        (self.applied, self.pending.entries) = (applied, 1);
-        self.store.wipe(&region)?;
-        if region.start == self.region.start && region.end == self.region.end {
-            self.size = Size::default();
-        }
-        Ok(())
-    }
-
     /// Writes what is pending, with the applied position.
-    fn flush(&mut self, sync: bool) -> Result<()> {
+    fn flush(&mut self) -> Result<()> {
         let Pending { mut batch, locks, region, children, .. } = std::mem::take(&mut self.pending);
         let (Position { index, term }, size, floors) = (self.applied, self.size, self.floors);
         let applied = layout::encode(&AppliedRecord { index, term, size, floors })?;
@@ -311,7 +286,7 @@ impl RowMachine {
         drop(alone);
         self.finished = (self.applied, number);
         // Children exist durably before anything is stored under their numbers elsewhere.
-        if sync || split {
+        if split {
             self.persist()?;
         }
         Ok(())
@@ -401,7 +376,7 @@ impl Machine for RowMachine {
         if !self.whole || at.index <= self.applied.index {
             return Err(self.corrupt(&format!("entry {} cannot be applied here", at.index)));
         }
-        self.before = std::mem::replace(&mut self.applied, at);
+        self.applied = at;
         self.pending.entries += 1;
         match command {
             Command::Empty => Ok(Effect::Applied),
@@ -426,7 +401,7 @@ impl Machine for RowMachine {
     }
 
     fn finish_batch(&mut self) -> Result<()> {
-        if self.pending.entries == 0 { Ok(()) } else { self.flush(false) }
+        if self.pending.entries == 0 { Ok(()) } else { self.flush() }
     }
 
     fn durable_index(&self) -> u64 {
@@ -468,7 +443,6 @@ impl Machine for RowMachine {
         self.pending = Pending::default();
         let old = std::mem::replace(&mut self.region, region.clone());
         (self.whole, self.applied, self.durable) = (false, Position::default(), 0);
-        self.before = Position::default();
         (self.finished, self.size) = ((Position::default(), 0), Size::default());
         (self.schemas, self.floors) = (Arc::default(), Floors::default());
         {

@@ -1,5 +1,5 @@
-//! Row machines through crashes: the store may lose any tail of what was not synced, and range
-//! deletions and snapshots stop halfway. Whatever comes back, replaying the log from the recovered
+//! Row machines through crashes: the store may lose any tail of what was not synced, and snapshots
+//! stop halfway. Whatever comes back, replaying the log from the recovered
 //! position, or taking the snapshot again, must end in the same state. Seeds are chosen by `env::seeds`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -116,7 +116,7 @@ impl Leader {
                 }
                 self.facts(vec![Fact::Commit { key, start_ts, commit_ts }]);
             }
-            85..90 => {
+            85..93 => {
                 let key = self.key();
                 if self.locks.contains_key(&key) {
                     return;
@@ -125,14 +125,6 @@ impl Leader {
                 let replaces = self.live.insert(key.clone(), commit_ts);
                 let kind = WriteKind::Put;
                 self.facts(vec![Fact::Write { key, commit_ts, kind, row, replaces }]);
-            }
-            90..93 => {
-                let (start, end) = (self.key(), self.key());
-                if start < end {
-                    self.locks.retain(|key, _| *key < start || *key >= end);
-                    self.live.retain(|key, _| *key < start || *key >= end);
-                    self.facts(vec![Fact::DeleteRange { start, end }]);
-                }
             }
             93..95 => {
                 // Decided before a change of shape or term: it must leave no trace.
@@ -368,6 +360,19 @@ fn a_snapshot_taken_in_again_after_crashes_gives_the_senders_state() {
             "seed {seed}"
         );
     }
+}
+
+#[test]
+fn the_reserved_fact_is_refused() {
+    let mut leader = Leader::new(Random::seeded(1), initial_region());
+    let mut node = Node::open(MemoryKv::new());
+    node.create();
+    node.apply(&leader.log, &Random::seeded(1), usize::MAX);
+    leader.facts(vec![Fact::Reserved]);
+    let (at, entry) = leader.log.last().unwrap();
+    let machine = node.open.get_mut(&100).unwrap();
+    let refused = machine.apply(*at, Command::Data(entry.as_deref().unwrap()));
+    assert!(matches!(refused, Err(Error::Corrupt(what)) if what.contains("an unknown fact")));
 }
 
 #[test]

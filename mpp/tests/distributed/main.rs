@@ -8,6 +8,7 @@ mod data;
 mod faults;
 mod formats;
 mod outlive;
+mod partitions;
 mod plans;
 mod queries;
 mod renumbered;

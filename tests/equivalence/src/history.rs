@@ -57,8 +57,6 @@ struct History {
     safe: u64,
     /// Walks over the follower's garbage that are under way.
     sweeps: BTreeMap<RegionId, Sweep>,
-    /// When a range was last deleted, fates with it.
-    wiped: Timestamp,
     next_region: RegionId,
     /// Whether crashes happen by chance.
     crashes: bool,
@@ -76,7 +74,6 @@ impl History {
             now: 10,
             safe: 0,
             sweeps: BTreeMap::new(),
-            wiped: Timestamp::ZERO,
             next_region: REGION + 1,
             crashes,
             tally: Tally::default(),
@@ -229,15 +226,6 @@ impl History {
         }
     }
 
-    fn delete_range(&mut self) {
-        let (a, b) = (self.some_id(), self.some_id());
-        let start = key_of(a.min(b));
-        let region = self.leader.region(self.leader.region_of(&start));
-        let end = key_of(a.max(b)).min(region.end);
-        self.wiped = self.tick();
-        self.submit(region.id, vec![Fact::DeleteRange { start, end }]);
-    }
-
     fn on_rows(&mut self, work: impl FnOnce(&mut Follower<Rows>, &Leader) -> Result<()>) {
         if let Err(error) = work(&mut self.rows, &self.leader) {
             self.sweeps.clear();
@@ -319,8 +307,7 @@ impl History {
                     self.leader.alter(self.random.chance(0.4));
                 }
             }
-            174 => self.delete_range(),
-            175..178 => self.leader.next_term(region),
+            174..178 => self.leader.next_term(region),
             178..181 => self.leader.change_members(region, 3 + self.random.below(2)),
             181..184 => self.copy(),
             184..187 if self.crashes => self.crash_rows(),

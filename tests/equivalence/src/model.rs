@@ -41,12 +41,9 @@ impl Model {
                 Fact::Write { key, commit_ts, row, .. } => {
                     self.versions.entry(key.clone()).or_default().insert(*commit_ts, row.clone());
                 }
-                Fact::DeleteRange { start, end } => {
-                    self.versions.retain(|key, _| key < start || end <= key);
-                    self.locks.retain(|key, _| key < start || end <= key);
-                }
                 // What may be forgotten is not asked for; all else stays as it is.
                 Fact::Split { .. } | Fact::Schema(_) | Fact::Collect(_) => {}
+                Fact::Reserved => panic!("nobody decides it"),
             }
         }
     }

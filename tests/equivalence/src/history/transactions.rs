@@ -113,18 +113,12 @@ impl History {
         let region = self.leader.region_of(&txn.primary);
         let decided =
             self.leader.known(region, |known| known.commit(&txn.primary, txn.start, commit_ts));
-        match decided {
-            Ok(fact) => {
-                if self.submit(region, fact.into_iter().collect()) {
-                    self.tally.commits += 1;
-                    let others = txn.writes.iter().map(|write| write.key.clone());
-                    let others = others.filter(|key| *key != txn.primary).collect();
-                    txn.ending = Some((others, Some(commit_ts)));
-                }
-            }
-            // Its lock went with a deleted range.
-            Err(Error::RolledBack(_) | Error::SnapshotTooOld { .. }) => self.give_up(txn),
-            Err(error) => panic!("{error}"),
+        // Nobody else ends it, so its lock is there.
+        if self.submit(region, decided.unwrap().into_iter().collect()) {
+            self.tally.commits += 1;
+            let others = txn.writes.iter().map(|write| write.key.clone());
+            let others = others.filter(|key| *key != txn.primary).collect();
+            txn.ending = Some((others, Some(commit_ts)));
         }
     }
 
@@ -159,7 +153,7 @@ impl History {
     /// While a transaction holds a key, its primary says how it ended.
     pub(super) fn look_up_fate(&mut self, txn: &Txn) {
         let Some((_, Some(commit_ts))) = &txn.ending else { return };
-        if txn.start <= self.wiped || !self.leader.holds(txn.start) {
+        if !self.leader.holds(txn.start) {
             return;
         }
         let region = self.leader.region_of(&txn.primary);
