@@ -9,10 +9,10 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::expr::Case;
+use datafusion::logical_expr::expr::{Case, ScalarFunction};
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Projection, Union, lit};
 use functions::control::common;
-use functions::kinds::DATETIME;
+use functions::kinds::{DATETIME, is_time};
 
 use crate::caseless::is_marked;
 use crate::labels::type_of_field;
@@ -50,6 +50,28 @@ impl MysqlOperators {
             **result = self.at(std::mem::take(&mut **result), from, &ty)?;
         }
         Ok(Some(Expr::Case(case)))
+    }
+
+    /// Whether a function chooses from a TIME and what has a day.
+    pub(crate) fn mixes_times(&self, function: &ScalarFunction, schema: &DFSchema) -> Result<bool> {
+        let Some(conditions) = conditions(function.name()) else { return Ok(false) };
+        let results = function.args.iter().skip(conditions);
+        let types = results.map(|arg| arg.get_type(schema)).collect::<Result<Vec<_>>>()?;
+        Ok(types.iter().any(is_time) && common(&types) == DATETIME)
+    }
+
+    /// Such a function of datetimes alone.
+    pub(crate) fn datetimes(&self, function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
+        let conditions = conditions(function.name()).unwrap_or(0);
+        let args = function.args.into_iter().enumerate().map(|(at, arg)| {
+            let ty = arg.get_type(schema)?;
+            match at < conditions || ty == DataType::Null {
+                true => self.local(arg, &ty),
+                false => self.as_datetime(arg, &ty),
+            }
+        });
+        let args = args.collect::<Result<Vec<_>>>()?;
+        Ok(Expr::ScalarFunction(ScalarFunction::new_udf(function.func, args)))
     }
 
     /// A UNION whose inputs' columns have the types of MySQL's aggregation; `None` if they have.
@@ -113,6 +135,15 @@ impl MysqlOperators {
             }
             to => Ok(cast(expr, to)),
         }
+    }
+}
+
+/// Behind how many others the values stand that a function chooses from; `None` of any other function.
+fn conditions(function: &str) -> Option<usize> {
+    match function {
+        "mysql_if" => Some(1),
+        "mysql_coalesce" | "mysql_greatest" | "mysql_least" => Some(0),
+        _ => None,
     }
 }
 

@@ -15,7 +15,9 @@ use values::error::{
     SqlResult, no_function, no_window, syntax, unsupported, wrong_argument_count,
     wrong_time_literal,
 };
-use values::temporal::{Unit, format_datetime, fraction_digits, parse_datetime, parse_time};
+use values::temporal::{
+    Unit, format_datetime, fraction_digits, parse_datetime, parse_instant, parse_time,
+};
 
 use crate::QueryContext;
 use crate::aggregates::{AGGREGATES, aggregate, count_of_rows};
@@ -111,7 +113,8 @@ pub fn rewritten(expr: Expr, context: &QueryContext) -> SqlResult<Expr> {
             call(if of_char { "mysql_char_text" } else { STATED_CHAR }, vec![*expr])
         }
         Expr::TypedString(typed) => {
-            time_literal(typed.value.into_string().unwrap_or_default(), &typed.data_type)?
+            let text = typed.value.into_string().unwrap_or_default();
+            time_literal(text, &typed.data_type, context)?
         }
         Expr::Extract { field, expr, .. } => {
             call("mysql_extract", vec![string(field.to_string()), *expr])
@@ -144,8 +147,16 @@ pub fn rewritten(expr: Expr, context: &QueryContext) -> SqlResult<Expr> {
 }
 
 /// `DATE '…'`, `TIME '…'`, `TIMESTAMP '…'`: with as many digits of a fraction as it has, and error
-/// 1525 where it is none.
-fn time_literal(text: String, ty: &DataType) -> SqlResult<Expr> {
+/// 1525 where it is none. One with an offset from UTC is what the session's clocks show then.
+fn time_literal(text: String, ty: &DataType, context: &QueryContext) -> SqlResult<Expr> {
+    let text = match (ty, parse_instant(&text)) {
+        (DataType::Datetime(_) | DataType::Timestamp(..), Some(us)) => {
+            let digits =
+                fraction_digits(text.trim().rsplit_once(['+', '-']).map_or("", |(wall, _)| wall));
+            format_datetime(context.zone()?.to_local(us), digits)
+        }
+        _ => text,
+    };
     let wrong = |kind: &str| wrong_time_literal(kind, &text);
     let digits = Some(u64::from(fraction_digits(&text)));
     let ty = match ty {

@@ -29,7 +29,7 @@ pub fn plan(
     state: &SessionState,
     resolved: &ResolvedTables,
 ) -> SqlResult<PlannedSelect> {
-    let operators = operators(context.zone()?, &context.time_zone, context.zero_dates());
+    let operators = operators(context)?;
     let plan = bound::lower(bound, resolved, &operators, state)?;
     let mut planned = columns::described(operators.finish(plan)?, &bound.output, resolved)?;
     planned.plan = nullsafe::equations(correlated::joined(planned.plan)?)?;
@@ -67,7 +67,7 @@ fn typed(
     context: &QueryContext,
     state: &SessionState,
 ) -> SqlResult<PlanExpr> {
-    let operators = operators(context.zone()?, &context.time_zone, context.zero_dates());
+    let operators = operators(context)?;
     let planned = bound::expression(expr, schema, context, (&operators, state))?;
     let typed = planned.transform_up(|part| operators.typed(part, schema))?.data;
     Ok(quotients::whole(typed, schema)?)

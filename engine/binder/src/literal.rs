@@ -10,7 +10,7 @@ use types::decimal::DECIMAL_MAX_PRECISION;
 use types::wide::{DECIMAL_MAX_SCALE, WIDE_MAX_PRECISION};
 use values::error::{SqlResult, unsupported, wrong_time_literal};
 use values::numbers::leading_number;
-use values::temporal::{DAY_US, ZERO_US, from_number, is_zero, parse_datetime};
+use values::temporal::{DAY_US, ZERO_US, from_number, is_zero, parse_datetime_in};
 
 use crate::operators::MysqlOperators;
 
@@ -46,7 +46,7 @@ pub fn typed(literal: &str, ty: &DataType, by: &MysqlOperators) -> SqlResult<Opt
     {
         return Ok(None);
     }
-    let time = |kind: &str| time(literal, kind, by.zero_dates);
+    let time = |kind: &str| time(literal, kind, by);
     let value = match ty {
         DataType::Date32 => return Ok(datetime_at(time("DATE")?, ty, by)),
         DataType::Timestamp(TimeUnit::Microsecond, zone) => {
@@ -169,7 +169,9 @@ pub fn check_digits(number: &str) -> SqlResult<()> {
 }
 
 /// The datetime that a literal is compared as; that of a zero date where there may be one.
-fn time(literal: &str, kind: &str, zero_dates: bool) -> SqlResult<i64> {
-    let zero = || (zero_dates && is_zero(literal)).then_some(ZERO_US);
-    parse_datetime(literal).or_else(zero).ok_or_else(|| wrong_time_literal(kind, literal))
+fn time(literal: &str, kind: &str, by: &MysqlOperators) -> SqlResult<i64> {
+    let zero = || (by.zero_dates && is_zero(literal)).then_some(ZERO_US);
+    parse_datetime_in(literal, by.zone)
+        .or_else(zero)
+        .ok_or_else(|| wrong_time_literal(kind, literal))
 }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use values::temporal::Zone;
+use values::error::SqlResult;
+use values::temporal::{DAY_US, Zone};
+
+use crate::QueryContext;
 
 /// Types comparisons as MySQL means them.
 #[derive(Debug)]
@@ -13,9 +16,18 @@ pub struct MysqlOperators {
     pub zone_name: String,
     /// Whether times may be compared with zero dates.
     pub zero_dates: bool,
+    /// The day of the statement in that zone, from 1970-01-01: that of a TIME among datetimes.
+    pub today: i64,
 }
 
 /// The operators of a session, shared.
-pub fn operators(zone: Zone, zone_name: &str, zero_dates: bool) -> Arc<MysqlOperators> {
-    Arc::new(MysqlOperators { zone, zone_name: zone_name.to_owned(), zero_dates })
+///
+/// # Errors
+///
+/// If its time zone is none that is known.
+pub fn operators(context: &QueryContext) -> SqlResult<Arc<MysqlOperators>> {
+    let (zone, zone_name) = (context.zone()?, context.time_zone.clone());
+    let today = zone.to_local(context.now_us).div_euclid(DAY_US);
+    let zero_dates = context.zero_dates();
+    Ok(Arc::new(MysqlOperators { zone, zone_name, zero_dates, today }))
 }

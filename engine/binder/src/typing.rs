@@ -170,7 +170,7 @@ impl MysqlOperators {
         Ok((left, right))
     }
 
-    /// A DATE, a TIMESTAMP or a text as a DATETIME in the session's time zone.
+    /// A DATE, a TIMESTAMP, a TIME of the present day or a text as a DATETIME in the session's time zone.
     pub(crate) fn as_datetime(&self, expr: Expr, ty: &DataType) -> Result<Expr> {
         if *ty == DATETIME {
             return Ok(expr);
@@ -178,6 +178,7 @@ impl MysqlOperators {
         match ty {
             DataType::Timestamp(_, Some(_)) => self.local(expr, ty),
             DataType::Date32 => Ok(Expr::Cast(Cast::new(Box::new(expr), DATETIME))),
+            ty if is_time(ty) => call("isobar_on_day", vec![expr, lit(self.today)]),
             _ => call("cast_datetime", vec![expr, lit(6i64)]),
         }
     }
@@ -279,6 +280,9 @@ impl MysqlOperators {
                     ..like
                 };
                 Ok(Transformed::yes(Expr::Like(like)))
+            }
+            Expr::ScalarFunction(function) if self.mixes_times(&function, schema)? => {
+                self.datetimes(function, schema).map(Transformed::yes)
             }
             Expr::ScalarFunction(function)
                 if self.zone != Zone::UTC && function.name() != "ts_local" =>

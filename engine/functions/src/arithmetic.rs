@@ -217,13 +217,7 @@ fn narrow(
 fn int_div(args: &[ArrayRef], ty: &DataType) -> SqlResult<ArrayRef> {
     let (a, b) = (&args[0], &args[1]);
     let (ta, tb) = (number_type(a.data_type()), number_type(b.data_type()));
-    if is_double(&ta, &tb) {
-        let quotient = doubles(Op::Div, a, b)?;
-        let cut =
-            quotient.as_primitive::<Float64Type>().iter().map(|n| n.map(|n| n.trunc() as i128));
-        return narrow(cut, ty, "DIV");
-    }
-    if is_wide(&ta) || is_wide(&tb) {
+    if is_double(&ta, &tb) || is_wide(&ta) || is_wide(&tb) {
         return narrow(wide::int_div(a, b)?.into_iter(), ty, "DIV");
     }
     let (sa, sb) = (scale_of(a), scale_of(b));

@@ -15,7 +15,7 @@ use values::temporal::{self, DAY_US, TIME_END_US, within_time};
 use super::convert::{to_datetime, to_decimal, to_i64, to_strings, to_time};
 use super::kinds::{DATETIME, is_binary, is_string, is_temporal, is_time};
 use super::texts::{read_datetime, read_time};
-use super::{Function, span, text, warnings, whole};
+use super::{Function, datetime, span, text, warnings, whole};
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[
@@ -30,6 +30,7 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("mysql_timediff", 2..=2, span, timediff),
     Function::new("mysql_time_format", 2..=2, text, time_format),
     Function::new("mysql_get_format", 2..=2, text, get_format),
+    Function::new("isobar_on_day", 2..=2, datetime, on_day),
     Function::new("isobar_moment_text", 2..=2, text, datetime_text),
     Function::new("isobar_moment_number", 2..=2, number_type, datetime_number),
     Function::new("mysql_period_add", 2..=2, whole, |a, _| {
@@ -216,6 +217,16 @@ fn months(period: i64, function: &str) -> SqlResult<i64> {
 fn digits_of(args: &[ArrayRef]) -> SqlResult<u8> {
     let digits = to_i64(&args[1])?.iter().next().flatten().unwrap_or(6);
     Ok(digits.clamp(0, 6) as u8)
+}
+
+/// A TIME as so long after the midnight of a day, which is counted from 1970-01-01; NULL beyond the calendar.
+fn on_day(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    let (times, days) = (to_time(&args[0])?, to_i64(&args[1])?);
+    let datetimes = times.iter().zip(days.iter()).map(|(us, day)| {
+        let midnight = day?.checked_mul(DAY_US)?;
+        midnight.checked_add(us?).and_then(temporal::in_calendar)
+    });
+    Ok(Arc::new(datetimes.collect::<arrow::array::TimestampMicrosecondArray>()))
 }
 
 /// A DATETIME or a TIME with all digits of its column.

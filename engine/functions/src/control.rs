@@ -12,11 +12,11 @@ use values::error::{SqlResult, too_many_rows};
 
 use super::convert::{to_bool, to_i64, to_type};
 use super::kinds::{
-    DATETIME, comparable, holding, is_binary, is_exact, is_integer, is_json, is_string,
-    is_temporal, is_time, is_wide, number_type,
+    DATETIME, holding, is_binary, is_exact, is_integer, is_json, is_string, is_temporal, is_time,
+    is_wide, number_type,
 };
-use super::wide;
 use super::{Function, truth, whole};
+use super::{kinds, wide};
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[
@@ -57,11 +57,10 @@ pub fn common(types: &[DataType]) -> DataType {
     if types.iter().any(|ty| is_string(ty)) {
         return DataType::Utf8;
     }
-    if types.iter().any(|ty| is_time(ty)) {
-        return DataType::Utf8;
-    }
-    if types.iter().any(|ty| is_temporal(ty)) {
-        return if types.iter().all(|ty| is_temporal(ty)) { DATETIME } else { DataType::Utf8 };
+    if types.iter().any(|ty| is_time(ty) || is_temporal(ty)) {
+        // A TIME among them is one of the present day, which the planner puts before it.
+        let are_times = types.iter().all(|ty| is_time(ty) || is_temporal(ty));
+        return if are_times { DATETIME } else { DataType::Utf8 };
     }
     let integers = types.iter().all(|ty| is_integer(ty) || **ty == DataType::Boolean);
     let signed = types.iter().any(|ty| !ty.is_unsigned_integer());
@@ -149,7 +148,7 @@ fn comparable(a: &DataType, b: &DataType) -> DataType {
         return DataType::Float64;
     }
     match common(&[a.clone(), b.clone()]) {
-        ty if is_wide(&ty) => comparable(a, b),
+        ty if is_wide(&ty) => kinds::comparable(a, b),
         ty => ty,
     }
 }

@@ -19,11 +19,12 @@ use datafusion::common::{Result, ScalarValue};
 use types::Value;
 use values::error::{
     SqlResult, json_of_bytes, json_one_or_all, json_path_to_many, json_too_big, json_too_deep,
-    no_json_argument, wrong_arguments, wrong_json_argument, wrong_json_path, wrong_json_type,
+    no_json_argument, wrong_arguments, wrong_json_path, wrong_json_type,
 };
-use values::json::{self, DEEPEST, Doc, Fault, Path};
+use values::json::{self, DEEPEST, Doc, Path};
 use values::temporal::{format_date, format_datetime};
 
+use super::convert::json::unreadable;
 use super::convert::{decimal_f64, to_strings};
 use super::kinds::{is_binary, is_json, is_string};
 use super::value::value_at;

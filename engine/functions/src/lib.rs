@@ -259,7 +259,7 @@ pub fn day(_: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
 
 /// Returns: a date with a time.
 pub fn datetime(_: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
-    Ok(convert::DATETIME)
+    Ok(kinds::DATETIME)
 }
 
 /// Returns: a TIME.

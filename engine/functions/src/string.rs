@@ -103,7 +103,22 @@ fn cased<C: ExactSizeIterator<Item = char>>(text: &str, of: fn(char) -> C) -> St
     text.chars().map(letter).collect()
 }
 
+/// The 64 bits that HEX shows of a DOUBLE: of the nearest whole number, halves away from zero, and all of them beyond the
+/// integers.
+fn bits_of_double(n: f64) -> u64 {
+    if n <= i64::MIN as f64 || n >= u64::MAX as f64 {
+        return u64::MAX;
+    }
+    let whole = n.round();
+    if whole < 0.0 { (whole as i64).cast_unsigned() } else { whole as u64 }
+}
+
 fn hex(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    if args[0].data_type().is_floating() {
+        let numbers = to_f64(&args[0])?;
+        let hex = numbers.iter().map(|n| n.map(|n| format!("{:X}", bits_of_double(n))));
+        return Ok(Arc::new(hex.collect::<StringArray>()));
+    }
     if args[0].data_type().is_numeric() || *args[0].data_type() == DataType::Boolean {
         let numbers = to_u64(&args[0])?;
         return Ok(Arc::new(

@@ -76,7 +76,13 @@ pub(super) fn datetime_of_number(n: i64) -> Option<i64> {
 
 /// The TIME that a text is taken for: beyond its ends, the nearest.
 pub(super) fn read_time(text: &str) -> Option<i64> {
-    within_time(temporal::parse_time(text), text)
+    match temporal::begun_time(text) {
+        Some((us, true)) => {
+            warnings::truncated("time", text);
+            Some(temporal::within_time(us))
+        }
+        read => within_time(read.map(|(us, _)| us), text),
+    }
 }
 
 /// The TIME that a number HHMMSS is taken for.

@@ -10,20 +10,17 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Decimal256Array};
-use arrow::datatypes::{
-    DECIMAL256_MAX_PRECISION, DataType, Decimal128Type, Decimal256Type, Float64Type, Int64Type,
-    UInt64Type, i256,
-};
+use arrow::datatypes::{DataType, Decimal256Type, i256};
 use num_bigint::BigInt;
-use types::decimal::DECIMAL_MAX_PRECISION;
-use types::wide::{WIDE_MAX_PRECISION, Wide, power, round_div};
+use types::wide::{DECIMAL_MAX_SCALE, WIDE_MAX_PRECISION, Wide, power, round_div};
 use values::error::{SqlResult, out_of_range};
 use values::numbers::rounded;
 
-use super::convert::to_type;
 use super::convert::wide::{exact, largest, to_wide};
-use super::kinds::{MOST, comparable, digits_of, is_wide, scale_of};
+use super::convert::{number_texts, to_f64, to_type};
+use super::kinds::{MOST, comparable, digits_of, is_binary, is_string, is_wide, scale_of};
 use super::operators::{Op, shows_all};
+use super::texts::read_decimal;
 use super::warnings;
 
 /// Unscaled numbers as a decimal of type `ty`.
@@ -153,18 +150,22 @@ fn small(n: &BigInt) -> Option<i256> {
     Some(i256::from_le_bytes(full))
 }
 
-/// DIV: the quotients cut to whole numbers; `None` for NULL and by zero.
+/// DIV: the quotients cut to whole numbers; `None` for NULL and by zero. Texts and doubles are divided as the decimals that
+/// they spell.
 ///
 /// # Errors
 ///
-/// 1690 for a quotient beyond 128 bits.
+/// 1690 for a quotient beyond 128 bits, and for a number of more digits than a decimal has.
 pub(super) fn int_div(a: &ArrayRef, b: &ArrayRef) -> SqlResult<Vec<Option<i128>>> {
-    let (sa, sb) = (scale_of(a), scale_of(b));
-    let (a, b) = (exact(a)?, exact(b)?);
-    let quotient = |(a, b): (Option<i256>, Option<i256>)| match (a, b) {
-        (Some(a), Some(b)) if b != i256::ZERO => {
-            let quotient = whole_quotient(a, b, sa, sb).and_then(i256::to_i128);
-            quotient.map(Some).ok_or_else(|| out_of_range("BIGINT", "DIV"))
+    let beyond = || out_of_range("BIGINT", "DIV");
+    let (a, b) = (spelled(a)?, spelled(b)?);
+    let quotient = |(a, b): (Option<Wide>, Option<Wide>)| match (a, b) {
+        (Some(a), Some(b)) if b.unscaled != i256::ZERO => {
+            let digits = |n: Wide| i8::try_from(n.scale).ok();
+            let scales = digits(a).zip(digits(b));
+            let quotient =
+                scales.and_then(|(sa, sb)| whole_quotient(a.unscaled, b.unscaled, sa, sb));
+            quotient.and_then(i256::to_i128).map(Some).ok_or_else(beyond)
         }
         (Some(_), Some(_)) => {
             warnings::division();
@@ -172,7 +173,30 @@ pub(super) fn int_div(a: &ArrayRef, b: &ArrayRef) -> SqlResult<Vec<Option<i128>>
         }
         _ => Ok(None),
     };
-    a.iter().zip(b.iter()).map(quotient).collect()
+    a.into_iter().zip(b).map(quotient).collect()
+}
+
+/// Numbers as decimals with all their digits; of a text and of a double those that it spells, 30 of them behind the point.
+fn spelled(numbers: &ArrayRef) -> SqlResult<Vec<Option<Wide>>> {
+    // Of more digits before the point than leave room for those, only these.
+    let read = |number: &str| {
+        let read = rounded(number, DECIMAL_MAX_SCALE).or_else(|| rounded(number, 0));
+        read.ok_or_else(|| out_of_range("BIGINT", "DIV"))
+    };
+    let ty = numbers.data_type();
+    if is_string(ty) || is_binary(ty) {
+        let texts = number_texts(numbers)?;
+        return texts.iter().map(|text| text.map(read_decimal).map(read).transpose()).collect();
+    }
+    if ty.is_floating() {
+        let doubles = to_f64(numbers)?;
+        return doubles.iter().map(|n| n.map(|n| read(&format!("{n}"))).transpose()).collect();
+    }
+    if *ty == DataType::Null {
+        return Ok(vec![None; numbers.len()]);
+    }
+    let scale = scale_of(numbers).unsigned_abs();
+    Ok(exact(numbers)?.iter().map(|n| n.map(|unscaled| Wide { unscaled, scale })).collect())
 }
 
 /// A column as the type that it shares with others. To a wide one no number is cut down.

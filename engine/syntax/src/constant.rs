@@ -6,6 +6,7 @@ use sqlparser::ast::{Expr, Ident, UnaryOperator, Value as SqlValue, ValueWithSpa
 use types::value::format_double;
 use types::wide::DECIMAL_MAX_SCALE;
 use types::{Decimal, Value, Wide};
+use values::temporal::Zone;
 
 /// The value of a literal, signed or in parentheses; `None` if the expression is anything else.
 pub fn literal(expr: &Expr) -> Option<Value> {
@@ -43,7 +44,8 @@ pub fn literal(expr: &Expr) -> Option<Value> {
         }
         Expr::TypedString(typed) => match &typed.value.value {
             SqlValue::SingleQuotedString(text) | SqlValue::DoubleQuotedString(text) => {
-                values::temporal::parse_datetime(text).map(|_| Value::String(text.clone()))
+                let read = values::temporal::parse_datetime_in(text, Zone::UTC);
+                read.map(|_| Value::String(text.clone()))
             }
             _ => None,
         },

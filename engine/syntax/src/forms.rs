@@ -1,5 +1,5 @@
 //! Expressions that sqlparser does not read as MySQL does: intervals of several parts and
-//! INTERVAL(…), TRIM(LEADING FROM …), CHAR(… USING …), `@v := …`.
+//! INTERVAL(…), TRIM(LEADING FROM …), CHAR(… USING …), ROW(…), `@v := …`.
 //!
 //! What is not one of these is left to sqlparser, with no token taken.
 
@@ -21,6 +21,7 @@ pub fn form(parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         Keyword::INTERVAL => Some(interval(parser)),
         Keyword::TRIM => trim(parser),
         Keyword::CHAR if parser.peek_nth_token(1).token == Token::LParen => Some(char(parser)),
+        Keyword::ROW if parser.peek_nth_token(1).token == Token::LParen => Some(row(parser)),
         _ => None,
     }
 }
@@ -119,6 +120,15 @@ fn trim(parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         trim_what: None,
         trim_characters: None,
     }))
+}
+
+/// `ROW(a, b)`, which is `(a, b)`.
+fn row(parser: &mut Parser) -> Result<Expr, ParserError> {
+    parser.next_token();
+    match parser.parse_prefix()? {
+        row @ Expr::Tuple(_) => Ok(row),
+        _ => Err(ParserError::ParserError("ROW has two values at least".into())),
+    }
 }
 
 fn char(parser: &mut Parser) -> Result<Expr, ParserError> {

@@ -98,7 +98,10 @@ pub fn to_column(value: Value, place: Place<'_>) -> SqlResult<Value> {
         ColumnType::Timestamp(digits) => {
             let us = match value {
                 Value::Timestamp(us) => us,
-                ref other => place.zone.to_utc(wall_time(other, place, "datetime")?),
+                ref other => match instant(other) {
+                    Some(us) => us,
+                    None => place.zone.to_utc(wall_time(other, place, "datetime")?),
+                },
             };
             let us = temporal::round_fraction(us, digits);
             if !(1_000_000..TIMESTAMP_END).contains(&us) {
@@ -283,14 +286,17 @@ fn number(value: &Value, place: Place<'_>, kind: &str) -> SqlResult<Number> {
         Value::Time(us) => Number::Exact(temporal::time_number(*us)),
         Value::String(text) => {
             let trimmed = text.trim();
-            if trimmed.is_empty() || leading_number(trimmed).len() != trimmed.len() {
+            if trimmed.is_empty() || leading_number(trimmed) != trimmed {
                 return Err(place.incorrect(kind, value));
             }
-            match Decimal::parse(trimmed) {
-                Ok(n) => Number::Exact(n),
-                Err(_) => {
-                    Number::Double(trimmed.parse().map_err(|_| place.incorrect(kind, value))?)
-                }
+            if let Ok(n) = Decimal::parse(trimmed) {
+                return Ok(Number::Exact(n));
+            }
+            // One with an exponent is exact, too, where only its whole part counts: 1.05e1 is 10.5, and rounded as such.
+            let is_whole = matches!(place.column.ty, ColumnType::Int { .. } | ColumnType::Year);
+            match rounded(trimmed, 0).filter(|_| is_whole) {
+                Some(n) => n.narrow().map_or(Number::Wide(n), Number::Exact),
+                None => Number::Double(trimmed.parse().map_err(|_| place.incorrect(kind, value))?),
             }
         }
         Value::Date(days) => {
@@ -358,13 +364,25 @@ fn decimal(value: Value, precision: u8, scale: u8, place: Place<'_>) -> SqlResul
     n.narrow().map(Value::Decimal).ok_or_else(|| place.out_of_range())
 }
 
+/// The instant of a text that names its offset from UTC.
+fn instant(value: &Value) -> Option<i64> {
+    match value {
+        Value::String(text) => temporal::parse_instant(text),
+        Value::Bytes(bytes) => std::str::from_utf8(bytes).ok().and_then(temporal::parse_instant),
+        _ => None,
+    }
+}
+
 fn wall_time(value: &Value, place: Place<'_>, kind: &str) -> SqlResult<i64> {
     let us = match value {
         Value::Date(days) => Some(i64::from(*days) * DAY_US),
         Value::DateTime(us) => Some(*us),
         Value::Timestamp(us) => Some(place.zone.to_local(*us)),
-        Value::String(text) => temporal::parse_datetime(text),
-        Value::Bytes(bytes) => std::str::from_utf8(bytes).ok().and_then(temporal::parse_datetime),
+        Value::String(text) => temporal::parse_datetime_in(text, place.zone),
+        Value::Bytes(bytes) => {
+            let text = std::str::from_utf8(bytes).ok();
+            text.and_then(|text| temporal::parse_datetime_in(text, place.zone))
+        }
         Value::Int(n) => temporal::from_number(*n),
         Value::UInt(n) => i64::try_from(*n).ok().and_then(temporal::from_number),
         _ => None,

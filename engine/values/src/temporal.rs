@@ -8,6 +8,10 @@ use chrono::{
 };
 use types::{Error, Result};
 
+mod times;
+
+pub use times::{begun_time, parse_time};
+
 /// Microseconds of a day.
 pub const DAY_US: i64 = 86_400_000_000;
 
@@ -100,13 +104,20 @@ pub fn micros(at: NaiveDateTime) -> i64 {
 }
 
 /// Reads a DATE or DATETIME in MySQL's relaxed forms: `2024-1-2`, `2024-01-02T03:04:05.678`,
-/// `20240102`, `20240102030405`. `None` if it is none, or no day of the calendar.
+/// `20240102`, `20240102030405`, `20240102T030405`. `None` if it is none, or no day of the calendar.
 pub fn parse_datetime(text: &str) -> Option<i64> {
     let text = text.trim();
     let digits = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     // With two dots, they stand between the parts of a day.
     if digits && !text.is_empty() && text.bytes().filter(|b| *b == b'.').count() < 2 {
         return parse_digits(text);
+    }
+    if let Some((day, clock)) = text.split_once('T')
+        && matches!(day.len(), 6 | 8)
+        && day.bytes().all(|b| b.is_ascii_digit())
+        && clock.bytes().take_while(u8::is_ascii_digit).count() == CLOCK_DIGITS
+    {
+        return parse_digits(&format!("{day}{clock}"));
     }
     let mut rest = text;
     let year_digits = rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -122,6 +133,43 @@ pub fn parse_datetime(text: &str) -> Option<i64> {
     rest = rest.strip_prefix(['T', 't', ' '])?.trim_start();
     before_end(i64::from(days(date)) * DAY_US + clock(rest)?)
 }
+
+/// The same with an offset from UTC behind it, as `2024-01-02 03:04:05+05:30`, taken to a time zone.
+pub fn parse_datetime_in(text: &str, zone: Zone) -> Option<i64> {
+    parse_datetime(text).or_else(|| before_end(zone.to_local(parse_instant(text)?)))
+}
+
+/// The instant that a datetime with an offset from UTC is; `None` of a text without one.
+pub fn parse_instant(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let (wall, offset) = text.split_at_checked(text.len().checked_sub(OFFSET)?)?;
+    let (sign, clock) = offset.split_at_checked(1)?;
+    let (hours, minutes) = clock.split_once(':')?;
+    let two = |digits: &str| {
+        let are_digits = digits.len() == 2 && digits.bytes().all(|b| b.is_ascii_digit());
+        digits.parse::<i64>().ok().filter(|_| are_digits)
+    };
+    let minutes = two(hours)? * 60 + two(minutes).filter(|minutes| *minutes < 60)?;
+    let minutes = match sign {
+        "+" => minutes,
+        // The standard has no -00:00.
+        "-" if minutes > 0 => -minutes,
+        _ => return None,
+    };
+    // It stands right behind the seconds, or their fraction.
+    let has_seconds = wall.matches(':').count() >= 2 && !wall.ends_with(' ');
+    if !has_seconds || minutes.abs() > FARTHEST_MINUTES {
+        return None;
+    }
+    parse_datetime(wall)?.checked_sub(minutes * 60_000_000)
+}
+
+/// Digits of a clock without colons: `hhmmss`.
+const CLOCK_DIGITS: usize = 6;
+/// Letters of an offset from UTC.
+const OFFSET: usize = "+hh:mm".len();
+/// The farthest offset from UTC, in minutes.
+const FARTHEST_MINUTES: i64 = 14 * 60;
 
 /// The end of the calendar: the first microsecond of the year 10000.
 const END_US: i64 = 253_402_300_800_000_000;
@@ -374,48 +422,6 @@ pub fn last_day(day: i32) -> Option<i32> {
 
 /// The largest TIME: 838:59:59, with whatever digits of a fraction behind it cut off.
 pub const TIME_END_US: i64 = (838 * 3600 + 59 * 60 + 59) * 1_000_000;
-
-/// Reads a TIME: `[-][D ]HH[:MM[:SS]]`, `HHMMSS`, with a fraction; of a DATETIME its clock. `None`
-/// if it is none, whatever its size.
-pub fn parse_time(text: &str) -> Option<i64> {
-    let text = text.trim();
-    if text.get(1..).is_some_and(|rest| rest.contains('-')) {
-        return parse_datetime(text).map(|us| us.rem_euclid(DAY_US));
-    }
-    let (sign, text) = match text.strip_prefix('-') {
-        Some(rest) => (-1, rest),
-        None => (1, text),
-    };
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let fraction = fraction_us(fraction)?;
-    if whole.len() > 12 || whole.is_empty() {
-        return None;
-    }
-    let (days, clock) = match whole.split_once(' ') {
-        Some((days, clock)) => (Some(days.parse::<u32>().ok()?), clock.trim_start()),
-        None => (None, whole),
-    };
-    let parts: Vec<&str> = clock.split(':').collect();
-    let part = |text: &str| -> Option<i64> {
-        text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
-    };
-    let (hours, minutes, seconds) = match (&parts[..], days) {
-        ([hours], Some(_)) => (part(hours)?, 0, 0),
-        ([digits], None) => {
-            let n = part(digits)?;
-            (n / 10_000, n / 100 % 100, n % 100)
-        }
-        ([hours, minutes], _) => (part(hours)?, part(minutes)?, 0),
-        ([hours, minutes, seconds], _) => (part(hours)?, part(minutes)?, part(seconds)?),
-        _ => return None,
-    };
-    if minutes > 59 || seconds > 59 {
-        return None;
-    }
-    let hours = hours.checked_add(i64::from(days.unwrap_or(0)) * 24)?;
-    let seconds = hours.checked_mul(3600)?.checked_add(minutes * 60 + seconds)?;
-    Some(sign * seconds.checked_mul(1_000_000)?.checked_add(fraction)?)
-}
 
 /// The TIME nearest to so many microseconds.
 pub fn within_time(us: i64) -> i64 {

@@ -3,6 +3,7 @@
 //!
 //! An argument of any other type stays as it is.
 
+use arrow::datatypes::DataType;
 use types::{ColumnType, Value};
 
 use super::tree::{Comparison, Node, Scalar};
@@ -10,6 +11,7 @@ use super::{call_types, literal};
 use crate::fractional_seconds::{Taken, taken};
 use crate::labels::{NumericArgs, numeric_args};
 use crate::result_type::TEXT_LENGTH;
+use functions::control::common;
 use functions::labels::{BITS, NUMBER};
 use values::error::SqlResult;
 use values::mysql_type::MysqlType;
@@ -37,6 +39,9 @@ pub fn taken_by(function: &str, args: Vec<Scalar>) -> SqlResult<Vec<Scalar>> {
     if function == "sum_arg" {
         return args.into_iter().map(number_of_time).collect();
     }
+    if let Some(conditions) = conditions(function) {
+        return spelled_results(args, conditions);
+    }
     let Some(taken) = taken(function) else { return Ok(args) };
     // It has a place of its own for the digits.
     if function == "mysql_unix_timestamp" {
@@ -49,6 +54,37 @@ pub fn taken_by(function: &str, args: Vec<Scalar>) -> SqlResult<Vec<Scalar>> {
     args.into_iter().map(|arg| spelled(arg, &taken)).collect()
 }
 
+/// Behind how many others the results stand that a function chooses from; `None` of any other function.
+fn conditions(function: &str) -> Option<usize> {
+    match function {
+        "mysql_if" => Some(1),
+        "mysql_coalesce" => Some(0),
+        _ => None,
+    }
+}
+
+/// Results to choose from, of which the times are written out where the choice is a text or bytes.
+fn spelled_results(mut args: Vec<Scalar>, conditions: usize) -> SqlResult<Vec<Scalar>> {
+    let results = args.split_off(conditions.min(args.len()));
+    args.extend(as_chosen(results)?);
+    Ok(args)
+}
+
+/// Values of which one is chosen: times among texts or bytes with the digits of their fractions, whichever is taken.
+///
+/// # Errors
+///
+/// Those of [`call`].
+pub fn as_chosen(values: Vec<Scalar>) -> SqlResult<Vec<Scalar>> {
+    let types: Vec<DataType> = values.iter().map(|value| call_types::arrow(&value.ty)).collect();
+    match common(&types) {
+        DataType::Utf8 | DataType::Binary => {
+            values.into_iter().map(|value| spelled(value, &Taken::Text)).collect()
+        }
+        _ => Ok(values),
+    }
+}
+
 /// A TIME as the number HHMMSS with as many digits behind the point as it has; anything else as it is.
 fn number_of_time(arg: Scalar) -> SqlResult<Scalar> {
     if !matches!(arg.ty.column, Some(ColumnType::Time(_))) {
@@ -59,9 +95,11 @@ fn number_of_time(arg: Scalar) -> SqlResult<Scalar> {
     call("cast_decimal", vec![arg, number(TIME_DIGITS + digits), number(digits)])
 }
 
-/// A time with the digits of its fraction written out.
+/// A time with the digits of its fraction written out; as a number it has no others.
 fn spelled(arg: Scalar, taken: &Taken) -> SqlResult<Scalar> {
     let function = match (arg.ty.column, taken) {
+        (Some(ColumnType::Time(0)), Taken::Number) => return call("cast_signed", vec![arg]),
+        (Some(ColumnType::Time(_)), Taken::Number) => return number_of_time(arg),
         (Some(ColumnType::DateTime(_) | ColumnType::Timestamp(_)), Taken::Number) => {
             "isobar_moment_number"
         }

@@ -133,9 +133,13 @@ fn fraction_of_number(arg: &Scalar) -> u8 {
 fn fraction_of_text(arg: &Scalar) -> u8 {
     match &arg.node {
         Node::Literal(Value::String(text)) => fraction_digits(text),
-        _ if arg.ty.column.is_some_and(|ty| ty.is_text() || ty == ColumnType::Json) => MICROSECONDS,
+        _ if is_text(arg) => MICROSECONDS,
         _ => fraction_of_number(arg),
     }
+}
+
+fn is_text(arg: &Scalar) -> bool {
+    arg.ty.column.is_some_and(|ty| ty.is_text() || ty == ColumnType::Json)
 }
 
 /// Digits of a second's fraction of what a function gives, should it be a time.
@@ -148,6 +152,8 @@ fn fraction(function: &str, args: &[Scalar]) -> u8 {
             None => 0,
         },
         ("cast_datetime" | "cast_time", [value]) => fraction_of_text(value),
+        // However few the text spells.
+        ("mysql_sec_to_time", [seconds]) if is_text(seconds) => MICROSECONDS,
         ("mysql_maketime" | "mysql_sec_to_time" | "mysql_from_unixtime", args) => {
             most(fraction_of_number, args.get(..3).unwrap_or(args))
         }

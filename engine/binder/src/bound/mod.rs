@@ -15,6 +15,7 @@ mod literal;
 mod lower;
 mod lower_groups;
 mod query;
+mod ranges;
 mod recursion;
 mod scalars;
 mod scope;

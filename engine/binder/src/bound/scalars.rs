@@ -26,7 +26,7 @@ use super::query::{Binder, Frame};
 use super::scope::{Clause, Scope, ScopeColumn};
 use super::tree::{AggregateCall, ColumnId, Comparison, Connective, Node, Scalar};
 use super::windows::Windows;
-use super::{arguments, call_types, literal};
+use super::{arguments, call_types, literal, ranges};
 use crate::forms::{BOTH, EITHER};
 use crate::literal::check_digits;
 use crate::result_type::TEXT_LENGTH;
@@ -212,6 +212,12 @@ impl Scalars<'_, '_> {
     }
 
     fn binary(&self, left: Scalar, operator: &BinaryOperator, right: Scalar) -> SqlResult<Scalar> {
+        let (left, right) = match operator {
+            BinaryOperator::Custom(name) if name == BOTH || name == EITHER => {
+                ranges::alike(left, right)?
+            }
+            _ => (left, right),
+        };
         let (left, right) = (Box::new(left), Box::new(right));
         let compare = |comparison, left, right| truth(Node::Compare { comparison, left, right });
         let logic = |connective, left, right| truth(Node::Logic { connective, left, right });
@@ -246,7 +252,13 @@ impl Scalars<'_, '_> {
     fn case(&self, conditions: &[CaseWhen], otherwise: Option<&Expr>) -> SqlResult<Scalar> {
         let branch = |when: &CaseWhen| Ok((self.bind(&when.condition)?, self.bind(&when.result)?));
         let branches = conditions.iter().map(branch).collect::<SqlResult<Vec<_>>>()?;
-        let otherwise = otherwise.map(|expr| self.boxed(expr)).transpose()?;
+        let otherwise = otherwise.map(|expr| self.bind(expr)).transpose()?;
+        let (conditions, mut results): (Vec<_>, Vec<_>) = branches.into_iter().unzip();
+        let has_last = otherwise.is_some();
+        results.extend(otherwise);
+        let mut results = arguments::as_chosen(results)?;
+        let otherwise = if has_last { results.pop().map(Box::new) } else { None };
+        let branches: Vec<_> = conditions.into_iter().zip(results).collect();
         let results = branches.iter().map(|(_, result)| result).chain(otherwise.as_deref());
         let ty = call_types::of_several(results);
         Ok(Scalar { node: Node::Case { branches, otherwise }, ty })

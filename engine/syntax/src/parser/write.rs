@@ -2,10 +2,12 @@
 //! and lists of tables.
 
 use sqlparser::ast::{
-    Join, JoinConstraint, JoinOperator, SqliteOnConflict, Statement, TableWithJoins, Update,
+    Join, JoinConstraint, JoinOperator, OptimizerHint, OptimizerHintStyle, SqliteOnConflict,
+    Statement, TableWithJoins, Update,
 };
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::{Token, Whitespace};
 use values::error::{SqlResult, syntax};
 
 use super::{refused, take};
@@ -14,10 +16,12 @@ use crate::statement::Stmt;
 /// UPDATE [LOW_PRIORITY] [IGNORE] tables SET …: the priority means nothing here, as under InnoDB.
 pub(super) fn update(parser: &mut Parser) -> SqlResult<Stmt> {
     let first = parser.next_token();
+    let hints = hints(parser);
     _ = take(parser, &["LOW_PRIORITY"]);
     let ignore = take(parser, &["IGNORE"]);
     let mut update = rest(parser).map_err(|error| refused(&error))?;
     update.update_token = first.into();
+    update.optimizer_hints = hints;
     update.or = ignore.then_some(SqliteOnConflict::Ignore);
     Ok(Stmt::Update(Box::new(update)))
 }
@@ -69,15 +73,34 @@ fn joined(tables: Vec<TableWithJoins>) -> Result<TableWithJoins, ParserError> {
     Ok(all)
 }
 
+/// The hint comments that come next, which sqlparser reads right behind the first word and no modifier.
+fn hints(parser: &mut Parser) -> Vec<OptimizerHint> {
+    let mut hints = Vec::new();
+    while let Token::Whitespace(blank) = parser.peek_token_no_skip().token {
+        if let Whitespace::MultiLineComment(comment) = &blank
+            && let Some(text) = comment.strip_prefix('+')
+        {
+            let (prefix, style) = (String::new(), OptimizerHintStyle::MultiLine);
+            hints.push(OptimizerHint { prefix, text: text.to_owned(), style });
+        }
+        _ = parser.next_token_no_skip();
+    }
+    hints
+}
+
 /// DELETE [LOW_PRIORITY] [QUICK] [IGNORE] …
 pub(super) fn delete(parser: &mut Parser) -> SqlResult<Stmt> {
     let first = parser.next_token();
+    let hints = hints(parser);
     for word in ["LOW_PRIORITY", "QUICK"] {
         _ = take(parser, &[word]);
     }
     let ignore = take(parser, &["IGNORE"]);
     match parser.parse_delete(first).map_err(|error| refused(&error))? {
-        Statement::Delete(delete) => Ok(Stmt::Delete(Box::new(delete), ignore)),
+        Statement::Delete(mut delete) => {
+            delete.optimizer_hints = hints;
+            Ok(Stmt::Delete(Box::new(delete), ignore))
+        }
         _ => Err(syntax("no DELETE")),
     }
 }

@@ -23,7 +23,7 @@ use sqlparser::ast::{Query, Select, SetExpr, TableFactor, Visitor};
 use syntax::hints::{self, Hints};
 use syntax::names::{self, TableName, tables_of};
 use syntax::statement::Stmt;
-use syntax::walk::walk;
+use syntax::walk::{Part, walk};
 use types::{Column, ColumnType, SchemaVersion, SnapshotToken, TableId, Timestamp, Value};
 use values::column::ResultColumn;
 use values::error::{SqlError, SqlResult, hint_syntax, no_engine_answers, unsupported};
@@ -507,8 +507,8 @@ fn aliases(query: &Query, database: &str) -> BTreeMap<TableName, Vec<String>> {
     found.1
 }
 
-/// The hints of a query and its parts, comment by comment.
-fn hints_of(query: &Query) -> Vec<Hints> {
+/// The hints of a query's SELECTs, or of those within another statement, comment by comment.
+pub(in crate::session) fn hints_of(part: &dyn Part) -> Vec<Hints> {
     struct Comments(Vec<Hints>);
     impl Visitor for Comments {
         type Break = ();
@@ -518,7 +518,7 @@ fn hints_of(query: &Query) -> Vec<Hints> {
         }
     }
     let mut comments = Comments(Vec::new());
-    _ = walk(query, &mut comments);
+    _ = walk(part, &mut comments);
     comments.0
 }
 

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlparser::ast::{Delete, Insert, MysqlInsertPriority, Update};
+use syntax::hints;
 use syntax::statement::Mode;
 use types::{Table, Value};
-use values::error::{DEADLOCK, SqlResult, TABLE_CHANGED, delayed, write_in_the_past};
+use values::error::{DEADLOCK, SqlResult, TABLE_CHANGED, delayed, hint_syntax, write_in_the_past};
 
 use super::change;
 use super::joined;
 use super::upsert;
+use crate::session::query::select::hints_of;
 use crate::session::transaction::locking::Finding;
 use crate::session::transaction::state::Open;
 use crate::session::{ATTEMPTS, Session, impossible, pause};
@@ -39,6 +41,17 @@ impl Write {
             Write::Update(update) => update.or.is_some(),
             Write::Delete(..) => false,
         }
+    }
+
+    /// What is no hint in its hint comments and in those of the queries in it.
+    fn unknown_hints(&self) -> Vec<String> {
+        let (own, within) = match self {
+            Write::Insert(insert) => (&insert.optimizer_hints, hints_of(insert)),
+            Write::Update(update) => (&update.optimizer_hints, hints_of(update)),
+            Write::Delete(delete, _) => (&delete.optimizer_hints, hints_of(delete)),
+        };
+        let own = own.iter().map(|comment| hints::parse(&comment.text));
+        own.chain(within).filter_map(|comment| comment.unknown).collect()
     }
 
     /// Whether it goes on with what it can, and warns of the rest.
@@ -114,6 +127,9 @@ impl Session {
         let strict = !write.ignores() && self.variables.is_strict();
         let expr_warnings = self.variables.expr_warnings();
         self.diagnostics.listen_anew(if strict { expr_warnings.strict() } else { expr_warnings });
+        for unknown in write.unknown_hints() {
+            self.diagnostics.warn(hint_syntax(unknown));
+        }
         if let Some(open) = self.enclosing().await? {
             return self.write_within(&write, &open, true).await;
         }
