@@ -330,10 +330,12 @@ fn the_table_of_imports_is_the_one_that_is_described() {
     }
 }
 
-/// The arrows of a picture of crates, and crates that only stand at their points.
+/// The arrows of a page's first picture of crates, and crates that only stand at their points. A picture behind it is of
+/// the past.
 fn drawn(page: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (from, to) in page.lines().filter_map(|line| line.split_once("-->")) {
+    let picture = page.split("```").find(|part| part.starts_with("mermaid\n")).unwrap_or_default();
+    for (from, to) in picture.lines().filter_map(|line| line.split_once("-->")) {
         let to: BTreeSet<String> = to.split('&').map(|name| name.trim().to_owned()).collect();
         for name in &to {
             arrows.entry(name.clone()).or_default();
@@ -341,6 +343,18 @@ fn drawn(page: &str) -> BTreeMap<String, BTreeSet<String>> {
         arrows.entry(from.trim().to_owned()).or_default().extend(to);
     }
     arrows
+}
+
+#[test]
+fn only_the_first_picture_is_read() {
+    let page = "a --> b\n```sh\na --> c\n```\n```mermaid\ngraph TD\n    a --> d & e\n```\n```mermaid\na --> f\n```\n";
+    let nothing = BTreeSet::new();
+    let expected = [
+        ("a".to_owned(), BTreeSet::from(["d".to_owned(), "e".to_owned()])),
+        ("d".to_owned(), nothing.clone()),
+        ("e".to_owned(), nothing),
+    ];
+    assert_eq!(drawn(page), BTreeMap::from(expected));
 }
 
 #[test]

@@ -138,13 +138,19 @@ impl BoundQueries {
         }
     }
 
-    /// Variables of SHOW STATUS.
-    pub fn shown(&self) -> [(&'static str, String); 3] {
-        [
-            ("Isobar_bound_queries_hits", self.hits.load(Ordering::Relaxed).to_string()),
-            ("Isobar_bound_queries_kept", self.kept.len().to_string()),
-            ("Isobar_bound_queries_misses", self.misses.load(Ordering::Relaxed).to_string()),
-        ]
+    /// Queries for which a kept one was used.
+    pub fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    /// Queries that were bound to be kept.
+    pub fn misses(&self) -> u64 {
+        self.misses.load(Ordering::Relaxed)
+    }
+
+    /// How many shapes are known.
+    pub fn count(&self) -> usize {
+        self.kept.len()
     }
 }
 

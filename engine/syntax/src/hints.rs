@@ -1,48 +1,13 @@
 //! Optimizer hints: what the comments `/*+ … */` behind SELECT say.
 //!
-//! A hint that is followed here, or that names an order or an algorithm for MySQL's optimizer, is taken in silence. Any other
-//! is reported, as MySQL does, and never fails a statement.
+//! A hint that is followed here, or that names an order or an algorithm for MySQL's optimizer, is taken in silence: all of
+//! them stand in [`HINTS`]. Any other is reported, as MySQL does, and never fails a statement.
+
+mod known;
 
 use std::collections::BTreeMap;
 
-/// Hints of MySQL 8.0 that choose among plans with the same rows (10.9.3 Optimizer Hints). Those that change settings or
-/// resource groups are not among them: whoever writes one counts on its effect.
-const PLAN_CHOICES: [&str; 34] = [
-    "BKA",
-    "BNL",
-    "DERIVED_CONDITION_PUSHDOWN",
-    "GROUP_INDEX",
-    "HASH_JOIN",
-    "INDEX",
-    "INDEX_MERGE",
-    "JOIN_FIXED_ORDER",
-    "JOIN_INDEX",
-    "JOIN_ORDER",
-    "JOIN_PREFIX",
-    "JOIN_SUFFIX",
-    "MERGE",
-    "MRR",
-    "NO_BKA",
-    "NO_BNL",
-    "NO_DERIVED_CONDITION_PUSHDOWN",
-    "NO_GROUP_INDEX",
-    "NO_HASH_JOIN",
-    "NO_ICP",
-    "NO_INDEX",
-    "NO_INDEX_MERGE",
-    "NO_JOIN_INDEX",
-    "NO_MERGE",
-    "NO_MRR",
-    "NO_ORDER_INDEX",
-    "NO_RANGE_OPTIMIZATION",
-    "NO_SEMIJOIN",
-    "NO_SKIP_SCAN",
-    "ORDER_INDEX",
-    "QB_NAME",
-    "SEMIJOIN",
-    "SKIP_SCAN",
-    "SUBQUERY",
-];
+pub use known::{ENGINES, Effect, HINTS, Hint};
 
 /// An engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,14 +62,13 @@ impl Hints {
         let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))?;
         let (name, rest) = text.split_at_checked(end)?;
         let (arguments, rest) = rest.trim_start().strip_prefix('(')?.split_once(')')?;
-        match name.to_ascii_uppercase().as_str() {
-            "READ_FROM_STORAGE" => self.engines.extend(engines(arguments)?),
-            "MAX_EXECUTION_TIME" => {
+        match known::hint(name)?.effect {
+            Effect::Engines => self.engines.extend(engines(arguments)?),
+            Effect::Milliseconds => {
                 let number = arguments.trim().parse().ok()?;
                 self.milliseconds.get_or_insert(number);
             }
-            name if PLAN_CHOICES.contains(&name) => {}
-            _ => return None,
+            Effect::PlanChoice => {}
         }
         Some(rest)
     }
@@ -116,11 +80,7 @@ fn engines(mut text: &str) -> Option<BTreeMap<String, Engine>> {
     while !text.trim_matches(is_between).is_empty() {
         let (engine, after) = text.split_once('[')?;
         let (tables, after) = after.split_once(']')?;
-        let engine = match engine.trim_matches(is_between).to_ascii_uppercase().as_str() {
-            "TIFLASH" | "COLUMNAR" | "COLUMNS" => Engine::Columns,
-            "TIKV" | "ROWS" | "ROW" => Engine::Rows,
-            _ => return None,
-        };
+        let engine = known::engine(engine.trim_matches(is_between))?;
         for table in tables.split(',') {
             let name = table.rsplit('.').next().unwrap_or_default().trim().trim_matches('`');
             if name.is_empty() {
@@ -132,6 +92,9 @@ fn engines(mut text: &str) -> Option<BTreeMap<String, Engine>> {
     }
     Some(found)
 }
+
+#[cfg(test)]
+mod page;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,8 @@
 //! A node's settings: one small TOML file, checked whole before anything starts.
 //!
-//! Thirteen keys. What nobody will turn is a constant beside the code that uses it.
+//! Thirteen keys. What nobody will turn is a constant beside the code that uses it. The page
+//! `docs/reference/configuration.md` is made of the doc comments here: whose a key is stands at the beginning, what is
+//! done without one that may be absent behind `;`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -49,17 +51,18 @@ pub struct Member {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// `row`, `sql` or `columnar`.
+    /// What the node is for: `row`, `sql` or `columnar`.
     pub role: Role,
     /// Where this node keeps its files; created if missing.
     pub data_dir: PathBuf,
     /// Internal address that other nodes reach it at.
     pub rpc_address: SocketAddr,
-    /// Row nodes: the number in `placement`, a label. Who a node is stands in its directories.
+    /// Row nodes: the number in `placement`, a label; others than members take any other number. Who a
+    /// node is stands in its directories.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_id: Option<NodeId>,
-    /// Row nodes: where the Raft log lives; `raft-log` in `data_dir` if not given. A disk of its
-    /// own keeps commits from waiting for other I/O.
+    /// Row and columnar nodes: where the Raft log lives; `raft-log` in `data_dir` if not given. On a row
+    /// node a disk of its own keeps commits from waiting for other I/O.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raft_log_dir: Option<PathBuf>,
     /// SQL nodes: where MySQL clients connect.
@@ -68,7 +71,8 @@ pub struct Config {
     /// SQL nodes: certificate chain (PEM); self-made in `data_dir` if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_certificate: Option<PathBuf>,
-    /// SQL nodes: private key (PEM) of `tls_certificate`.
+    /// SQL nodes: private key (PEM) of `tls_certificate`, given with it; self-made in `data_dir` if not
+    /// given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_key: Option<PathBuf>,
     /// SQL nodes: most connections at a time.
@@ -152,3 +156,6 @@ impl Config {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod page;

@@ -2,6 +2,7 @@
 //!
 //! Nothing is decided here; a crate that needs another gets it as an argument. It knows no command line beyond
 //! the arguments of [`recover`], and links nothing that only tools need.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod addresses;
 mod backend;

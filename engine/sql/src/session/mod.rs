@@ -48,6 +48,7 @@ use prepared::{PreparedStatement, PreparedStatements};
 use transaction::state::TransactionState;
 use write::derived::Derivations;
 
+pub use admin::status;
 pub use ddl::abandoned::AbandonedChanges;
 pub use diagnostics::Warning;
 pub use identity::SessionInfo;

@@ -32,6 +32,7 @@ mod router;
 mod scripts;
 mod session;
 mod statements;
+mod status;
 mod strict;
 mod totals;
 mod zero_dates;

@@ -8,4 +8,5 @@ mod maintenance;
 mod privileges;
 pub(super) mod settings;
 mod show;
+pub mod status;
 mod users;

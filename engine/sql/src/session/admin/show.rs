@@ -13,8 +13,8 @@ use syntax::statement::{Filter, Show, ShowKind};
 use types::{Table, TableId, Value};
 use values::error::{SqlResult, no_database, no_database_selected, not_of_kind};
 
+use super::status::{STATUS, Sources};
 use crate::session::ddl::views;
-use crate::session::query::last_query;
 use crate::session::query::tables::stored;
 use crate::session::{Session, Warning};
 use crate::variables::Variables;
@@ -224,19 +224,16 @@ impl Session {
     }
 
     fn show_status(&self) -> Listing {
-        let (uptime, statements) =
-            self.engine.host.as_ref().map_or((0, 0), |host| host.uptime_and_statements());
-        let threads = self.engine.host.as_ref().map_or(0, |host| host.processes().len());
         let mut listing = Listing::of(&["Variable_name", "Value"]);
-        let server = [
-            ("Questions", statements.to_string()),
-            ("Ssl_cipher", String::new()),
-            ("Threads_connected", threads.to_string()),
-            ("Uptime", uptime.to_string()),
-        ];
-        let last_query = last_query::shown(self.diagnostics.last_query());
-        let shown = self.engine.bound_queries.shown().into_iter().chain(last_query).chain(server);
-        listing.rows.extend(shown.map(|(name, value)| vec![string(name), string(value)]));
+        let sources = Sources {
+            last_query: self.diagnostics.last_query(),
+            bound_queries: &self.engine.bound_queries,
+            host: self.engine.host.as_deref(),
+        };
+        let rows = STATUS
+            .iter()
+            .map(|variable| vec![string(variable.name), string(variable.value(&sources))]);
+        listing.rows = rows.collect();
         listing
     }
 

@@ -1,5 +1,5 @@
 //! How a session's last query was answered: at which snapshot, by which engine and why, as SHOW STATUS
-//! lists it (`Isobar_last_query_%`).
+//! lists it (`Isobar_last_query_%`, in `admin::status`).
 //!
 //! It is about queries that have begun to answer; one that fails before leaves it as it was.
 
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use execution::router::Route;
+use syntax::hints::Engine;
 use types::{Table, Timestamp};
 
 /// How a query was answered.
@@ -32,37 +33,44 @@ pub(in crate::session) enum LastQuery {
 /// What is known of an answer of columns.
 pub(in crate::session) struct ByColumns {
     /// How long the first rows were waited for.
-    pub(super) wait: Duration,
+    pub(in crate::session) wait: Duration,
     /// Address of the columnar node that coordinates.
-    pub(super) coordinator: String,
+    pub(in crate::session) coordinator: String,
 }
 
-/// Variables of SHOW STATUS; all are empty before the first query.
-pub(in crate::session) fn shown(last: Option<&LastQuery>) -> [(&'static str, String); 5] {
-    let (at, engine, tables, columns) = match last {
-        None => (None, String::new(), Vec::new(), None),
-        Some(LastQuery::ByKey { table, at }) => {
-            let why = format!("{}.{}: access by key", table.database, table.name);
-            (Some(*at), "rows".to_owned(), vec![why], None)
+impl LastQuery {
+    /// Which engine answered.
+    pub(in crate::session) fn engine(&self) -> String {
+        match self {
+            LastQuery::ByKey { .. } => Engine::Rows.to_string(),
+            LastQuery::Routed { route, .. } => route.engine.to_string(),
         }
-        Some(LastQuery::Routed { route, at, columns }) => {
-            let why = route.reasons.iter().map(|(table, why)| format!("{table}: {why}"));
-            (Some(*at), route.engine.to_string(), why.collect(), columns.as_ref())
+    }
+
+    /// Each table, and why that engine read it.
+    pub(in crate::session) fn tables(&self) -> String {
+        match self {
+            LastQuery::ByKey { table, .. } => {
+                format!("{}.{}: access by key", table.database, table.name)
+            }
+            LastQuery::Routed { route, .. } => {
+                let why = route.reasons.iter().map(|(table, why)| format!("{table}: {why}"));
+                why.collect::<Vec<_>>().join("; ")
+            }
         }
-    };
-    // What is locked is read as it is when it is locked, at no timestamp that could be named.
-    let at = at.filter(|at| *at != Timestamp::MAX);
-    [
-        (
-            "Isobar_last_query_coordinator",
-            columns.map(|by| by.coordinator.clone()).unwrap_or_default(),
-        ),
-        ("Isobar_last_query_engine", engine),
-        ("Isobar_last_query_snapshot", at.map(|at| at.0.to_string()).unwrap_or_default()),
-        ("Isobar_last_query_tables", tables.join("; ")),
-        (
-            "Isobar_last_query_wait_ms",
-            columns.map(|by| by.wait.as_millis().to_string()).unwrap_or_default(),
-        ),
-    ]
+    }
+
+    /// When it was read. What is locked is read as it is when it is locked, at no timestamp that could be named.
+    pub(in crate::session) fn snapshot(&self) -> Option<Timestamp> {
+        let (LastQuery::ByKey { at, .. } | LastQuery::Routed { at, .. }) = self;
+        Some(*at).filter(|at| *at != Timestamp::MAX)
+    }
+
+    /// What columns said, if they answered.
+    pub(in crate::session) fn columns(&self) -> Option<&ByColumns> {
+        match self {
+            LastQuery::ByKey { .. } => None,
+            LastQuery::Routed { columns, .. } => columns.as_ref(),
+        }
+    }
 }
