@@ -108,14 +108,7 @@ impl TxnService {
                 self.led(region).map(|_| Response::Done)
             }
             Request::Commit { region, start_ts, commit_ts, keys } => {
-                self.end(region, start_ts, keys.clone(), move |known, _| {
-                    let facts = keys.iter().map(|key| known.commit(key, start_ts, commit_ts));
-                    Ok((
-                        facts.filter_map(Result::transpose).collect::<Result<_>>()?,
-                        Response::Done,
-                    ))
-                })
-                .await
+                self.commit(region, start_ts, commit_ts, keys).await
             }
             Request::Rollback { region, start_ts, keys } => {
                 self.end(region, start_ts, keys.clone(), move |known, _| {
@@ -124,14 +117,7 @@ impl TxnService {
                 .await
             }
             Request::CheckStatus { region, primary, start_ts, now, ttl } => {
-                self.write(region, vec![primary.clone()], None, move |known, _| {
-                    Ok(match known.status(&primary, start_ts, now, ttl)? {
-                        Status::Ended(fate) => (vec![], Response::Fate(fate.commit_ts())),
-                        Status::Alive(left) => (vec![], Response::Alive(left)),
-                        Status::Expire(fact) => (vec![fact], Response::Fate(None)),
-                    })
-                })
-                .await
+                self.check_status(region, primary, start_ts, (now, ttl)).await
             }
             Request::Resolve { region, start_ts, commit_ts, keys } => {
                 self.resolve(region, start_ts, commit_ts, keys).await
@@ -144,16 +130,7 @@ impl TxnService {
                 .await
             }
             Request::Import { region, commit_ts, rows, schema, anew } => {
-                let keys = rows.iter().map(|(key, _)| key.clone()).collect();
-                let bytes = rows.iter().map(|(key, row)| key.len() + row.len()).sum();
-                let write = self.write(region, keys, Some(schema), move |known, view| {
-                    known.check_fresh(commit_ts)?;
-                    let facts =
-                        rows.into_iter().map(|(key, row)| known.import(key, row, commit_ts, anew));
-                    let facts = facts.filter_map(Result::transpose).collect::<Result<_>>();
-                    Ok((facts.map_err(|error| name_index(error, view))?, Response::Done))
-                });
-                self.bulk.run(bytes, write).await
+                self.import(region, commit_ts, rows, schema, anew).await
             }
             Request::Schema { region, table } => self.schema(region, *table).await,
             Request::Split { region, cuts } => self.split(region, cuts).await,
@@ -169,6 +146,56 @@ impl TxnService {
                 Ok(Response::Leader { leader: leader.map(|peer| peer.node), term })
             }
         }
+    }
+
+    async fn commit(
+        &self,
+        region: RegionRef,
+        start_ts: Timestamp,
+        commit_ts: Timestamp,
+        keys: Vec<Vec<u8>>,
+    ) -> Result<Response> {
+        self.end(region, start_ts, keys.clone(), move |known, _| {
+            let facts = keys.iter().map(|key| known.commit(key, start_ts, commit_ts));
+            Ok((facts.filter_map(Result::transpose).collect::<Result<_>>()?, Response::Done))
+        })
+        .await
+    }
+
+    async fn check_status(
+        &self,
+        region: RegionRef,
+        primary: Vec<u8>,
+        start_ts: Timestamp,
+        (now, ttl): (Timestamp, u64),
+    ) -> Result<Response> {
+        self.write(region, vec![primary.clone()], None, move |known, _| {
+            Ok(match known.status(&primary, start_ts, now, ttl)? {
+                Status::Ended(fate) => (vec![], Response::Fate(fate.commit_ts())),
+                Status::Alive(left) => (vec![], Response::Alive(left)),
+                Status::Expire(fact) => (vec![fact], Response::Fate(None)),
+            })
+        })
+        .await
+    }
+
+    async fn import(
+        &self,
+        region: RegionRef,
+        commit_ts: Timestamp,
+        rows: Vec<kv::Pair>,
+        schema: (TableId, SchemaVersion),
+        anew: bool,
+    ) -> Result<Response> {
+        let keys = rows.iter().map(|(key, _)| key.clone()).collect();
+        let bytes = rows.iter().map(|(key, row)| key.len() + row.len()).sum();
+        let write = self.write(region, keys, Some(schema), move |known, view| {
+            known.check_fresh(commit_ts)?;
+            let facts = rows.into_iter().map(|(key, row)| known.import(key, row, commit_ts, anew));
+            let facts = facts.filter_map(Result::transpose).collect::<Result<_>>();
+            Ok((facts.map_err(|error| name_index(error, view))?, Response::Done))
+        });
+        self.bulk.run(bytes, write).await
     }
 
     async fn prewrite(

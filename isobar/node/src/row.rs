@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use anyhow::{Context as _, Result};
 use kv::{FjallKv, KvEngine};
@@ -54,24 +55,12 @@ pub(crate) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     };
     let node = me.node;
 
-    let path = rows_of(&common.config.data_dir);
-    let (kv, lost) = FjallKv::open_or_begin_anew(&path, KV_CACHE)
-        .with_context(|| format!("cannot open {}", path.display()))?;
-    if let Some(why) = lost {
-        tracing::error!(
-            why,
-            "the key-value store is damaged and has begun anew: this node's replicas are replaced"
-        );
-    }
-    let kv = Arc::new(kv);
+    let kv = open_or_begin_anew(&rows_of(&common.config.data_dir))?;
     let engine: Arc<dyn KvEngine> = kv.clone();
     let rows = RowStore::open(engine.clone())?;
     let view = Arc::new(View::default());
-    let machines = PlacementMachines::new(
-        engine,
-        view.clone(),
-        Some(Box::new(RowMachines::new(rows.clone()))),
-    );
+    let rows_machines = Box::new(RowMachines::new(rows.clone()));
+    let machines = PlacementMachines::new(engine, view.clone(), Some(rows_machines));
     let store = common.raft_store(&me, Box::new(machines))?;
     let groups: Arc<dyn Groups> = Arc::new(store.clone());
     let txn = TxnService::new(groups.clone(), rows.clone());
@@ -85,26 +74,16 @@ pub(crate) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     // Set once, here.
     let _ = port.handlers.set(handlers);
     tracing::info!(node, address = %common.config.rpc_address, "row node is listening");
-    let described = Node {
-        id: node,
-        role: NodeRole::Row,
-        rpc_address: common.config.rpc_address.to_string(),
-        client_address: String::new(),
-    };
     let client = TxnClient::new(Arc::new(common.rpc.clone()), Arc::new(common.placement.clone()));
     let collector = Collector::new(common.placement.clone(), groups.clone(), txn.clone(), client);
-    let sweeper = std::thread::Builder::new().name("sweeper".to_owned()).spawn({
-        let (rows, stop) = (rows.clone(), stop.clone());
-        move || garbage::sweep(&rows, &stop)
-    })?;
-    let scrubber = std::thread::Builder::new().name("scrubber".to_owned()).spawn({
-        let (store, kv, stop) = (store.clone(), kv.clone(), stop.clone());
-        move || scrub::rows(&store, &kv, &stop)
-    })?;
+    let (swept, until) = (rows.clone(), stop.clone());
+    let sweeper = thread("sweeper", move || garbage::sweep(&swept, &until))?;
+    let (scrubbed, until) = ((store.clone(), kv.clone()), stop.clone());
+    let scrubber = thread("scrubber", move || scrub::rows(&scrubbed.0, &scrubbed.1, &until))?;
     let heartbeat =
         Heartbeat::new(&common, &me, groups, Some(txn), Box::new(RowSizes { rows, kv }));
     let work = async {
-        common.take_part(&me, described, &store, bootstrapped).await?;
+        common.take_part(&me, described(&common, node), &store, bootstrapped).await?;
         heartbeat.run().await
     };
     let outcome = tokio::select! {
@@ -124,6 +103,28 @@ pub(crate) async fn run(common: Common, shutdown: impl Future<Output = ()> + Sen
     });
     crate::end("raft store", ended).await;
     Ok(())
+}
+
+fn described(common: &Common, id: NodeId) -> Node {
+    let rpc_address = common.config.rpc_address.to_string();
+    Node { id, role: NodeRole::Row, rpc_address, client_address: String::new() }
+}
+
+/// The node's key-value store; an empty one in the place of one that is damaged.
+fn open_or_begin_anew(path: &Path) -> Result<Arc<FjallKv>> {
+    let (kv, lost) = FjallKv::open_or_begin_anew(path, KV_CACHE)
+        .with_context(|| format!("cannot open {}", path.display()))?;
+    if let Some(why) = lost {
+        tracing::error!(
+            why,
+            "the key-value store is damaged and has begun anew: this node's replicas are replaced"
+        );
+    }
+    Ok(Arc::new(kv))
+}
+
+fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work)
 }
 
 /// Creates this node's peer of placement's group if the cluster was just formed; whether it was.
