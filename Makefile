@@ -115,6 +115,10 @@ ROUNDS ?= 20
 nemeses: build venv ## Kill, pause, cut off and empty nodes under load, and judge what clients saw; ROUNDS=how many SEED=of choices
 	$(PYTHON) tests/nemeses/rounds.py --isobar $(ISOBAR) --rounds $(ROUNDS) --seed $(SEED)
 
+.PHONY: upgrade
+upgrade: build venv jar ## Upgrade a running cluster node by node under load; FROM=the binary of the release before
+	$(PYTHON) tests/upgrade.py --from $(FROM) --isobar $(ISOBAR)
+
 SEEDS ?= 200
 LENGTH ?= 60
 SIMULATION := -p isobar-simulation --features clock

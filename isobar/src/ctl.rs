@@ -1,5 +1,6 @@
 //! `isobar ctl`: looks at a running cluster, for people and for programs; and mends one that cannot run.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
@@ -8,10 +9,10 @@ use clap::Subcommand;
 use node::config::Member;
 use node::recover;
 use placement::api::{NodeRole, PeerReport, Route, TimeStatus};
-use placement::client::ClusterStatus;
+use placement::client::{ClusterStatus, ClusterVersions};
 use placement::oracle::AHEAD_MS;
 use serde_json::{Value, json};
-use types::{NodeId, RegionKind};
+use types::{ClusterVersion, NodeId, RegionKind};
 
 use crate::health::{DOWN_MS, placement_client};
 
@@ -51,12 +52,51 @@ pub async fn run(args: Args) -> Result<()> {
     };
     let members: Vec<Member> =
         (1..).zip(placement).map(|(id, address)| Member { id, address }).collect();
-    let status = placement_client(&members).status().await?;
+    let placement = placement_client(&members);
+    let status = placement.status().await?;
+    let versions = Versions::of(placement.versions().await)?;
     match json {
-        true => println!("{:#}", as_json(&status)),
-        false => print!("{}", as_text(&status)),
+        true => println!("{:#}", as_json(&status, &versions)),
+        false => print!("{}", as_text(&status, &versions)),
     }
     Ok(())
+}
+
+/// The cluster's version, and what each node's program speaks.
+struct Versions {
+    cluster: ClusterVersion,
+    nodes: BTreeMap<NodeId, Option<ClusterVersion>>,
+}
+
+impl Versions {
+    /// As placement's leader says; one of a release before there were versions says nothing.
+    fn of(said: types::Result<ClusterVersions>) -> Result<Self> {
+        match said {
+            Ok(ClusterVersions { cluster, nodes }) => {
+                Ok(Versions { cluster, nodes: nodes.into_iter().collect() })
+            }
+            Err(types::Error::Invalid(_)) => Ok(Versions { cluster: 1, nodes: BTreeMap::new() }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn of_node(&self, node: NodeId) -> Option<ClusterVersion> {
+        self.nodes.get(&node).copied().flatten()
+    }
+
+    /// One line: the version, and who holds it back.
+    fn note(&self) -> String {
+        let cluster = self.cluster;
+        let behind = self.nodes.iter().filter(|(_, speaks)| speaks.is_none_or(|s| s <= cluster));
+        let behind: Vec<String> = behind.map(|(node, _)| node.to_string()).collect();
+        match self.nodes.values().flatten().max() {
+            Some(most) if *most > cluster => format!(
+                "cluster version {cluster}: it goes on to {most} once these nodes speak it: {}",
+                behind.join(", ")
+            ),
+            _ => format!("cluster version {cluster}"),
+        }
+    }
 }
 
 fn role(role: NodeRole) -> &'static str {
@@ -93,7 +133,7 @@ fn reports<'a>(
 }
 
 /// The status as JSON; numbers of nodes and regions as JSON numbers.
-pub fn as_json(status: &ClusterStatus) -> Value {
+fn as_json(status: &ClusterStatus, versions: &Versions) -> Value {
     let nodes: Vec<Value> = status
         .nodes
         .iter()
@@ -105,6 +145,7 @@ pub fn as_json(status: &ClusterStatus) -> Value {
                 "client_address": node.node.client_address,
                 "up": node.silent_ms.is_some_and(|silent| silent < DOWN_MS),
                 "silent_ms": node.silent_ms,
+                "version": versions.of_node(node.node.id),
                 "disk_bytes": node.report.disk_bytes,
                 "disk_free": node.report.disk_free,
                 "faults": node.report.faults,
@@ -148,6 +189,7 @@ pub fn as_json(status: &ClusterStatus) -> Value {
         .collect();
     let clocks = status.time.clocks.iter();
     json!({
+        "version": versions.cluster,
         "placement_leader": status.leader,
         "placement": { "voters": placement_voters(status) },
         "nodes": nodes,
@@ -185,7 +227,7 @@ fn time_notes(time: &TimeStatus) -> Vec<String> {
     notes
 }
 
-fn as_text(status: &ClusterStatus) -> String {
+fn as_text(status: &ClusterStatus, versions: &Versions) -> String {
     let mut text = String::new();
     let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
     let _ = writeln!(
@@ -211,6 +253,7 @@ fn as_text(status: &ClusterStatus) -> String {
         }
     }
     let _ = writeln!(text, "(* leads placement)");
+    let _ = writeln!(text, "{}", versions.note());
     for note in time_notes(&status.time) {
         let _ = writeln!(text, "{note}");
     }

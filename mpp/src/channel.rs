@@ -2,7 +2,8 @@
 //! time.
 //!
 //! It never waits for a node without a bound: connecting has one, and a connection that stops
-//! answering pings is closed, which fails every query that runs over it.
+//! answering pings is closed, which fails every query that runs over it. A worker that takes plans otherwise than they
+//! are meant here is given none.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use datafusion::common::DataFusionError;
 use datafusion_distributed::grpc::{BoxCloneSyncChannel, create_worker_client};
-use datafusion_distributed::{ChannelResolver, WorkerChannel};
+use datafusion_distributed::{ChannelResolver, GetWorkerInfoRequest, WorkerChannel};
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -28,6 +29,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const KEEP_ALIVE: Duration = Duration::from_millis(1_500);
 /// How long a node that just failed may take to accept a connection before it is avoided.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The version of plans: raised when a function, a node or a type in them changes its meaning.
+pub const PLANS: &str = "plans 2";
 
 /// One connection for each worker, reopened when it broke.
 #[derive(Clone, Default)]
@@ -57,8 +61,37 @@ impl WorkerChannels {
             Ok(Err(error)) => return Err(failed(error.to_string())),
             Err(_) => return Err(failed("it does not answer".to_owned())),
         };
+        check_plans(url, channel.clone()).await?;
         self.0.lock().insert(url.clone(), channel.clone());
         Ok(channel)
+    }
+
+    /// Whether a worker answers, and takes plans as they are meant here. A node that just failed has
+    /// [`PROBE_TIMEOUT`] for that.
+    pub async fn answers(&self, url: &Url) -> bool {
+        let usable = async { self.channel(url).await.is_ok() };
+        accepts(url).await && timeout(PROBE_TIMEOUT, usable).await.unwrap_or(false)
+    }
+}
+
+/// Refuses a worker of another release, whose functions may mean something else by the same names.
+async fn check_plans(url: &Url, channel: Channel) -> MppResult<()> {
+    let mut client = create_worker_client(BoxCloneSyncChannel::new(channel));
+    let unavailable = |text: String| MppError::new(MppCode::Unavailable, text);
+    let info = timeout(CONNECT_TIMEOUT, client.get_worker_info(GetWorkerInfoRequest {})).await;
+    match info {
+        Ok(Ok(info)) if info.version == PLANS => Ok(()),
+        Ok(Ok(info)) => {
+            let theirs = if info.version.is_empty() { "plans 1" } else { &info.version };
+            Err(unavailable(format!(
+                "the worker at {url} takes {theirs}, and this node makes {PLANS}: it runs another release; retry once \
+                 all columnar nodes are upgraded, or read rows"
+            )))
+        }
+        Ok(Err(error)) => {
+            Err(unavailable(format!("the worker at {url} does not say what it runs: {error}")))
+        }
+        Err(_) => Err(unavailable(format!("the worker at {url} does not answer"))),
     }
 }
 
@@ -74,7 +107,7 @@ impl ChannelResolver for WorkerChannels {
 }
 
 /// Whether a worker's node accepts connections at all.
-pub async fn accepts(url: &Url) -> bool {
+async fn accepts(url: &Url) -> bool {
     let address =
         url.socket_addrs(|| None).ok().and_then(|all: Vec<SocketAddr>| all.first().copied());
     match address {

@@ -23,14 +23,14 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use placement::client::PlacementClient;
-use rpc::Pulse;
+use rpc::{Channels, Pulse};
 use tonic::service::Routes;
 use types::columns::client_field;
-use types::{LeaseId, NodeId, SnapshotToken, Table, Timestamp};
+use types::{ClusterVersion, LeaseId, NodeId, SnapshotToken, Table, Timestamp};
 use values::column::ResultColumn;
 use values::error::SqlError;
 
-use crate::channel::{self, WorkerChannels};
+use crate::channel::WorkerChannels;
 use crate::error::{MppCode, MppError, MppResult, refused};
 use crate::guard::Guarded;
 use crate::handlers::QueryNodes;
@@ -59,10 +59,12 @@ const LEASE_MEMORY_MS: u64 = 500;
 /// What a columnar node needs to coordinate queries.
 pub struct Engine {
     pub(crate) placement: PlacementClient,
+    nodes: Channels,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) reader: Arc<Reader>,
     pub(crate) sessions: Sessions,
     worker: Worker,
+    channels: WorkerChannels,
     pub(crate) pulse: Pulse,
     leases: Mutex<KnownLeases>,
 }
@@ -108,15 +110,26 @@ impl Engine {
     /// If a setting of the planner's is not one that is known.
     pub fn new(
         placement: PlacementClient,
+        nodes: Channels,
         clock: Arc<dyn Clock>,
         reader: Arc<Reader>,
         runtime: Arc<RuntimeEnv>,
     ) -> MppResult<Arc<Self>> {
         let channels = WorkerChannels::default();
         let sessions = Sessions::new(reader.clone(), runtime.clone(), channels.clone())?;
-        let worker = session::worker(reader.clone(), runtime, channels);
-        let (leases, pulse) = (Mutex::default(), Pulse::default());
-        Ok(Arc::new(Engine { placement, clock, reader, sessions, worker, pulse, leases }))
+        let worker = session::worker(reader.clone(), runtime, channels.clone());
+        let (leases, pulse) = (Mutex::default(), Pulse::new(nodes.clone()));
+        Ok(Arc::new(Engine {
+            placement,
+            nodes,
+            clock,
+            reader,
+            sessions,
+            worker,
+            channels,
+            pulse,
+            leases,
+        }))
     }
 
     /// The worker as a service for the node's internal port.
@@ -127,6 +140,11 @@ impl Engine {
     pub fn worker_routes(&self) -> types::Result<Routes> {
         let worker = Guarded(self.worker.clone().into_worker_server());
         Ok(Routes::new(OnQueryThreads::new(worker, threads::handle()?)))
+    }
+
+    /// The cluster's version, as far as this node knows.
+    pub fn version(&self) -> ClusterVersion {
+        self.nodes.version()
     }
 
     /// Unix milliseconds now.
@@ -402,7 +420,7 @@ impl Engine {
         Ok(Logical { bound, planned, tables })
     }
 
-    /// Columnar nodes with no recent heartbeat, or that accept no connection.
+    /// Columnar nodes with no recent heartbeat, or that accept no connection, or no plan of this release.
     pub(crate) async fn doubtful_nodes(&self) -> Vec<NodeId> {
         let Ok(status) = self.placement.status().await else { return Vec::new() };
         let silent = |node: &NodeId| {
@@ -410,10 +428,10 @@ impl Engine {
             of.is_some_and(|of| of.silent_ms.is_none_or(|silent| silent > SILENT_MS))
         };
         let Ok(owners) = self.owners() else { return Vec::new() };
-        let probes = owners.0.values().map(|owner| channel::accepts(&owner.worker));
-        let accept = futures::future::join_all(probes).await;
-        let nodes = owners.0.keys().copied().zip(accept);
-        nodes.filter(|(node, accepts)| !accepts || silent(node)).map(|(node, _)| node).collect()
+        let probes = owners.0.values().map(|owner| self.channels.answers(&owner.worker));
+        let answer = futures::future::join_all(probes).await;
+        let nodes = owners.0.keys().copied().zip(answer);
+        nodes.filter(|(node, answers)| !answers || silent(node)).map(|(node, _)| node).collect()
     }
 }
 

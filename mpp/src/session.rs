@@ -14,7 +14,7 @@ use datafusion_distributed::{
 };
 use url::Url;
 
-use crate::channel::WorkerChannels;
+use crate::channel::{PLANS, WorkerChannels};
 use crate::handlers::{QueryNodes, desired, route, scale_up};
 use crate::life::{self, Life};
 use crate::reader::Reader;
@@ -134,4 +134,5 @@ pub fn worker(reader: Arc<Reader>, runtime: Arc<RuntimeEnv>, channels: WorkerCha
         }
     })
     .with_runtime_env(runtime)
+    .with_version(PLANS)
 }

@@ -16,7 +16,7 @@ use crate::error::{MppCode, MppError, MppResult};
 use crate::request::Filter;
 
 const FORMAT: u8 = 3;
-/// The format before, in which a query is a text: what SQL nodes write that do not send bound queries yet.
+/// Without bound queries: all that nodes of cluster version 1 read.
 const FORMAT_OF_TEXTS: u8 = 2;
 const TAG: usize = 16;
 /// Longest ticket, in bytes: no message of a client may be longer.
@@ -159,7 +159,8 @@ impl Ticket {
 
     /// As opaque bytes: `format | JSON | tag`.
     pub fn seal(&self, key: &[u8]) -> MppResult<Vec<u8>> {
-        let mut bytes = vec![FORMAT];
+        let bound = matches!(&self.work, Work::Sql(SqlTicket { query: Asked::Bound { .. }, .. }));
+        let mut bytes = vec![if bound { FORMAT } else { FORMAT_OF_TEXTS }];
         serde_json::to_writer(&mut bytes, self)
             .map_err(|error| MppError::new(MppCode::Invalid, format!("ticket: {error}")))?;
         let tag = token::sign(key, &bytes);
@@ -202,17 +203,20 @@ impl Ticket {
 
     /// The part behind the signature check; [`fuzz_ticket`] tries it by itself.
     pub fn decode(body: &[u8]) -> MppResult<Self> {
-        let bad = || {
+        let bad = |format: &str| {
             MppError::new(
                 MppCode::Invalid,
-                "this ticket is of the format of another version: call GetFlightInfo for a new one",
+                format!(
+                    "this ticket is of format {format}, and this node reads formats {FORMAT_OF_TEXTS} and {FORMAT}: \
+                     call GetFlightInfo for a new one"
+                ),
             )
         };
         match body.split_first() {
-            Some((&(FORMAT | FORMAT_OF_TEXTS), rest)) => {
-                serde_json::from_slice(rest).map_err(|_| bad())
-            }
-            _ => Err(bad()),
+            Some((format @ &(FORMAT | FORMAT_OF_TEXTS), rest)) => serde_json::from_slice(rest)
+                .map_err(|_| bad(&format!("{format}, as another release writes it"))),
+            Some((format, _)) => Err(bad(&format.to_string())),
+            None => Err(bad("none")),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use env::Instant;
-use types::{Error, NodeId, Result};
+use types::{Error, Result};
 
 use crate::api::{Freed, Hold};
 use crate::state::State;

@@ -12,7 +12,8 @@ use async_trait::async_trait;
 use futures::FutureExt;
 use parking_lot::Mutex;
 use types::{
-    Error, LeaseId, NodeId, Region, RegionId, RegionKind, Result, Table, TableId, Timestamp,
+    ClusterVersion, Error, LeaseId, NodeId, Region, RegionId, RegionKind, Result, Table, TableId,
+    Timestamp,
 };
 
 use crate::api::{
@@ -39,6 +40,15 @@ const NUMBERS: u64 = 1_000;
 pub trait PlacementTransport: Send + Sync + 'static {
     /// Asks placement's service on the node at `node_address` (`host:port`).
     async fn call(&self, node_address: &str, request: Request) -> Result<Response>;
+}
+
+/// The cluster's version, and what nodes speak.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterVersions {
+    /// The cluster's.
+    pub cluster: ClusterVersion,
+    /// Of each node's program; none before its first heartbeat to placement's leader.
+    pub nodes: Vec<(NodeId, Option<ClusterVersion>)>,
 }
 
 /// Everything placement knows, for people and for tests.
@@ -386,6 +396,17 @@ impl PlacementClient {
     /// Takes note of where a region's leader is said to be (`NotLeader`).
     pub fn learn_leader(&self, region: RegionId, leader: Option<NodeId>) {
         self.caller.memory.lock().routes.learn_leader(region, leader);
+    }
+
+    /// The cluster's version, and what each node speaks, where that is known.
+    ///
+    /// # Errors
+    /// `Invalid` where placement's leader knows of no versions.
+    pub async fn versions(&self) -> Result<ClusterVersions> {
+        match self.caller.send(Request::Versions).await? {
+            Response::Versions { cluster, nodes } => Ok(ClusterVersions { cluster, nodes }),
+            other => Err(unexpected("Versions", &other)),
+        }
     }
 
     // ---- waits ------------------------------------------------------------------------------

@@ -6,7 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 use types::{
-    Error, LeaseId, NodeId, Region, RegionId, RegionKind, Result, Table, TableId, Timestamp,
+    ClusterVersion, Error, LeaseId, NodeId, Region, RegionId, RegionKind, Result, Table, TableId,
+    Timestamp,
 };
 
 use crate::advisory;
@@ -148,6 +149,8 @@ pub enum Command {
     },
     /// Goes on where a quorum is lost. Never proposed, see [`crate::alone`].
     GoOn(Box<Survivors>),
+    /// All nodes speak this version from now on.
+    RaiseVersion(ClusterVersion),
 }
 
 /// What a command gave its proposer.
@@ -176,84 +179,58 @@ impl State {
     /// Carries out one command, or changes nothing and says why.
     pub fn apply(&mut self, command: Command) -> Result<Outcome> {
         match command {
-            Command::ExtendWindow { until_ms } => {
-                self.high_water_ms = self.high_water_ms.max(until_ms);
-                Ok(Outcome::Done)
-            }
-            Command::TakeIds { count } => self.take_ids(u64::from(count)).map(Outcome::First),
-            Command::Register { node, session } => {
-                self.register(node, &session).map(|()| Outcome::Done)
-            }
-            Command::Mark { node, session, mark } => {
-                self.mark(node, session, mark);
-                Ok(Outcome::Done)
-            }
-            Command::Report { regions, created, now } => {
-                regions.into_iter().for_each(|region| self.report(region, now));
-                for (region, node) in created {
-                    if let Some(record) = self.regions.get_mut(&region) {
-                        record.uncreated.remove(&node);
-                    }
-                }
-                Ok(Outcome::Done)
-            }
-            Command::Purge(regions) => {
-                regions.iter().for_each(|region| {
-                    self.tombstones.remove(region);
-                });
-                Ok(Outcome::Done)
+            Command::TakeIds { count } => {
+                return self.take_ids(u64::from(count)).map(Outcome::First);
             }
             Command::Change { change, eligible, now } => {
                 let (table, created) = catalog::apply(self, change, &eligible, now)?;
                 let catalog = self.catalog.version;
-                Ok(Outcome::Changed { catalog, table: table.map(Box::new), created })
+                return Ok(Outcome::Changed { catalog, table: table.map(Box::new), created });
             }
             Command::AutoIncrement { table, count, above } => {
-                self.take_numbers(table, count, above).map(Outcome::First)
+                return self.take_numbers(table, count, above).map(Outcome::First);
             }
             Command::TakeLease { ts, owner, now_ms, ttl_ms } => {
-                leases::take(self, ts, owner, now_ms, ttl_ms).map(Outcome::Lease)
+                return leases::take(self, ts, owner, now_ms, ttl_ms).map(Outcome::Lease);
             }
             Command::RenewLease { lease, now_ms, from_ms, ttl_ms } => {
-                leases::renew(self, lease, now_ms, from_ms, ttl_ms).map(Outcome::Lease)
+                return leases::renew(self, lease, now_ms, from_ms, ttl_ms).map(Outcome::Lease);
             }
-            Command::ReleaseLease(lease) => {
-                self.leases.remove(&lease);
-                Ok(Outcome::Done)
+            Command::TakeLock { name, by } => {
+                return advisory::take(self, name, by).map(Outcome::Lock);
             }
-            Command::ExpireLeases { now_ms } => {
-                leases::expire(self, now_ms);
-                Ok(Outcome::Done)
+            Command::ExtendWindow { until_ms } => {
+                self.high_water_ms = self.high_water_ms.max(until_ms);
             }
-            Command::SetSigningKey(key) => {
-                if self.signing_key.is_empty() {
-                    self.signing_key = key;
-                }
-                Ok(Outcome::Done)
+            Command::Register { node, session } => self.register(node, &session)?,
+            Command::Mark { node, session, mark } => self.mark(node, session, mark),
+            Command::Report { regions, created, now } => self.report_all(regions, created, now),
+            Command::Purge(regions) => self.tombstones.retain(|id, _| !regions.contains(id)),
+            Command::ReleaseLease(lease) => _ = self.leases.remove(&lease),
+            Command::ExpireLeases { now_ms } => leases::expire(self, now_ms),
+            Command::SetSigningKey(key) if self.signing_key.is_empty() => self.signing_key = key,
+            Command::SetSigningKey(_) => {}
+            Command::Collect { point, now_ms } => safe_point::advance(self, point, now_ms),
+            Command::SetLife(life_ms) => safe_point::set_life(self, life_ms)?,
+            Command::FreeLocks(freed) => advisory::free(self, &freed),
+            Command::NoteComplete(tables) => replicas::note_complete(self, &tables),
+            Command::RaiseVersion(version) => self.version = self.version.max(version),
+            Command::GoOn(survivors) => _ = self.go_on(*survivors)?,
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn report_all(
+        &mut self,
+        regions: Vec<Region>,
+        created: Vec<(RegionId, NodeId)>,
+        now: Timestamp,
+    ) {
+        regions.into_iter().for_each(|region| self.report(region, now));
+        for (region, node) in created {
+            if let Some(record) = self.regions.get_mut(&region) {
+                record.uncreated.remove(&node);
             }
-            Command::Collect { point, now_ms } => {
-                safe_point::advance(self, point, now_ms);
-                Ok(Outcome::Done)
-            }
-            Command::SetLife(life_ms) => {
-                safe_point::check_life(life_ms)?;
-                self.life_ms = life_ms;
-                // Everybody can read what is set.
-                let shown = safe_point::shown(life_ms);
-                self.catalog.globals.insert(safe_point::LIFE_VARIABLE.into(), shown);
-                self.catalog.version += 1;
-                Ok(Outcome::Done)
-            }
-            Command::TakeLock { name, by } => advisory::take(self, name, by).map(Outcome::Lock),
-            Command::FreeLocks(freed) => {
-                advisory::free(self, &freed);
-                Ok(Outcome::Done)
-            }
-            Command::NoteComplete(tables) => {
-                replicas::note_complete(self, &tables);
-                Ok(Outcome::Done)
-            }
-            Command::GoOn(survivors) => self.go_on(*survivors).map(|_| Outcome::Done),
         }
     }
 

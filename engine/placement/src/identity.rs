@@ -123,7 +123,8 @@ impl Directories {
             Ok(Some(bytes)) => {
                 postcard::from_bytes(&bytes).map(Some).map_err(|e| damaged(e.into()))
             }
-            Err(Error::Io(error)) => Err(Error::Io(error)),
+            // A stamp of another release is not damaged.
+            Err(error @ (Error::Io(_) | Error::Invalid(_))) => Err(error),
             Err(error) => Err(damaged(error)),
         }
     }

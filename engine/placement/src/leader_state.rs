@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use env::Instant;
-use types::{Epoch, NodeId, Peer, PeerId, PeerRole, Region, RegionId, RegionKind, Timestamp};
+use types::{
+    ClusterVersion, Epoch, NodeId, Peer, PeerId, PeerRole, Region, RegionId, RegionKind, Timestamp,
+};
 
 use crate::api::{
     Garbage, NodeReport, NodeRole, NodeStatus, Order, PeerReport, Route, SafePoint, TimeStatus,
@@ -91,6 +93,8 @@ pub struct LeaderState {
     pub damage: Option<String>,
     since: Instant,
     nodes: BTreeMap<NodeId, LastHeartbeat>,
+    /// What nodes have said that their programs speak.
+    pub(crate) versions: BTreeMap<NodeId, ClusterVersion>,
     leaders: BTreeMap<RegionId, (NodeId, u64)>,
     plans: BTreeMap<RegionId, Plan>,
     absent: BTreeMap<(RegionId, NodeId), Instant>,
@@ -107,6 +111,7 @@ impl LeaderState {
             damage: None,
             since: now,
             nodes: BTreeMap::new(),
+            versions: BTreeMap::new(),
             leaders: BTreeMap::new(),
             plans: BTreeMap::new(),
             absent: BTreeMap::new(),

@@ -36,6 +36,7 @@ pub mod state;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod versions;
 pub mod view;
 
 pub use bootstrap::placement_region;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kv::{Keyspace, KvEngine, WriteBatch};
 use raft::{Command as Entry, Effect, Machine, Position, SnapshotChunks, SnapshotSource};
 use serde::{Deserialize, Serialize};
-use types::{Error, Region, Result};
+use types::{ClusterVersion, Error, Region, Result, version};
 
 use crate::command::{Command, Proposal};
 use crate::state::State;
@@ -19,19 +19,16 @@ use crate::view::View;
 const STATE_KEY: &[u8] = b"placement/state";
 
 /// First byte of the stored value and of a snapshot: the format of what follows.
-const FORMAT: u8 = 6;
+const FORMAT: u8 = 7;
+
+/// The same up to cluster version 1, whose programs read no other: without the cluster's version at the end.
+const FORMAT_OF_VERSION_1: u8 = 6;
 
 /// Bytes of a snapshot's chunk.
 const CHUNK: usize = 1 << 20;
 
-/// What is stored.
-#[derive(Serialize, Deserialize)]
-struct Stored {
-    region: Region,
-    index: u64,
-    term: u64,
-    state: State,
-}
+/// What is stored before the state.
+type Place = (Region, u64, u64);
 
 /// Placement's machine on one node.
 pub struct PlacementMachine {
@@ -47,11 +44,11 @@ impl PlacementMachine {
     /// The machine that this node's store holds, if any, with its state shown in `view`.
     pub fn recover(store: Arc<dyn KvEngine>, view: Arc<View>) -> Result<Option<Self>> {
         let Some(bytes) = store.get(Keyspace::Meta, STATE_KEY)? else { return Ok(None) };
-        let stored: Stored = decode(&bytes)?;
-        let applied = Position { index: stored.index, term: stored.term };
-        view.replace(stored.state);
+        let ((region, index, term), state): (Place, State) = decode(&bytes)?;
+        let applied = Position { index, term };
+        view.replace(state);
         let durable = applied.index;
-        Ok(Some(Self { store, view, region: stored.region, applied, durable, announce: false }))
+        Ok(Some(Self { store, view, region, applied, durable, announce: false }))
     }
 
     /// A new machine at `at`, recorded durably so that a restart finds it.
@@ -97,9 +94,8 @@ impl PlacementMachine {
 
     fn encode(&self) -> Result<Vec<u8>> {
         let state = self.view.read();
-        // Serialised by hand from a borrow: the state is not copied for it.
         let Position { index, term } = self.applied;
-        Ok(postcard::to_extend(&(&self.region, index, term, &*state), vec![FORMAT])?)
+        encode(&(&self.region, index, term), &state)
     }
 
     fn write(&self, bytes: Vec<u8>) -> Result<()> {
@@ -151,7 +147,7 @@ impl Machine for PlacementMachine {
 
     fn snapshot(&self) -> Result<Box<dyn SnapshotSource>> {
         let state = self.view.read();
-        let bytes = postcard::to_extend(&*state, vec![FORMAT])?;
+        let bytes = encode(&(), &state)?;
         Ok(Box::new(Chunks { bytes, at: 0 }))
     }
 
@@ -165,7 +161,7 @@ impl Machine for PlacementMachine {
         while let Some(chunk) = chunks.next_chunk()? {
             bytes.extend_from_slice(&chunk);
         }
-        let state: State = decode(&bytes)?;
+        let ((), state) = decode(&bytes)?;
         self.region = region.clone();
         self.applied = at;
         self.view.replace(state);
@@ -189,13 +185,24 @@ impl SnapshotSource for Chunks {
     }
 }
 
-fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<T> {
+/// The state behind its place. Serialised from borrows: it is not copied for that.
+fn encode<T: Serialize>(place: &T, state: &State) -> Result<Vec<u8>> {
+    match state.version {
+        ..=1 => Ok(postcard::to_extend(&(place, state), vec![FORMAT_OF_VERSION_1])?),
+        version => Ok(postcard::to_extend(&(place, state, version), vec![FORMAT])?),
+    }
+}
+
+fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<(T, State)> {
     match bytes.split_first() {
-        Some((&FORMAT, rest)) => Ok(postcard::from_bytes(rest)?),
-        Some((format, _)) => Err(Error::Corrupt(format!(
-            "placement's state has format {format}, this program reads format {FORMAT}: start the \
-             version that wrote it"
-        ))),
+        Some((&FORMAT_OF_VERSION_1, rest)) => Ok(postcard::from_bytes(rest)?),
+        Some((&FORMAT, rest)) => {
+            let (place, mut state, version): (T, State, ClusterVersion) =
+                postcard::from_bytes(rest)?;
+            state.version = version;
+            Ok((place, state))
+        }
+        Some((format, _)) => Err(version::unknown_format("placement's state", *format, FORMAT)),
         None => Err(Error::Corrupt("placement's state is empty".into())),
     }
 }

@@ -37,6 +37,15 @@ pub fn check_life(life_ms: u64) -> Result<()> {
     )))
 }
 
+/// Sets the life, where everybody can read it too.
+pub fn set_life(state: &mut State, life_ms: u64) -> Result<()> {
+    check_life(life_ms)?;
+    state.life_ms = life_ms;
+    state.catalog.globals.insert(LIFE_VARIABLE.into(), shown(life_ms));
+    state.catalog.version += 1;
+    Ok(())
+}
+
 /// A life as the variable shows it, as `1h30m0s`.
 pub fn shown(life_ms: u64) -> String {
     let seconds = life_ms / 1_000;

@@ -5,6 +5,7 @@
 //! bound.
 
 mod granting;
+mod leasing;
 mod upkeep;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +18,7 @@ use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use raft::{Groups, PeerStatus};
 use tokio::time::timeout;
 use types::region::PLACEMENT_REGION;
-use types::{Error, NodeId, RegionId, RegionKind, Result, Timestamp};
+use types::{ClusterVersion, Error, NodeId, RegionId, RegionKind, Result, Timestamp, version};
 
 use crate::api::{CatalogChange, NodeReport, Order, PeerReport, Request, Response, Route};
 use crate::batch::Batcher;
@@ -26,9 +27,9 @@ use crate::command::{Command, Outcome, Proposal, Ticket};
 use crate::deadlock::WaitGraph;
 use crate::leader_state::LeaderState;
 use crate::oracle::{MAX_COUNT, Reading};
+use crate::safe_point;
 use crate::state::{State, range_of, tiles};
 use crate::view::View;
-use crate::{leases, safe_point};
 
 /// How long a heartbeat without orders waits for some to come up.
 pub const HOLD: Duration = Duration::from_millis(250);
@@ -71,17 +72,6 @@ pub struct PlacementService {
 
 /// A timestamp, the catalog's version as of then, and the term of the leader who gives both.
 type Given = (Timestamp, u64, u64);
-
-/// Unix milliseconds that leases go by.
-struct LeaseTimes {
-    /// By the clocks of a majority, so that none ends early or late because one machine's clock is wrong.
-    /// Until so many are known, timestamps' own time.
-    now_ms: u64,
-    /// What leases are given and prolonged from: timestamps' own time, or what the clocks of a majority
-    /// may turn out to say if that is later. Of two that are known one may be far behind, and that time
-    /// with it, until the third is known: a lease ends late then, not early.
-    from_ms: u64,
-}
 
 impl PlacementService {
     /// A service over this node's groups and the view of its placement machine, with its upkeep,
@@ -131,8 +121,16 @@ impl PlacementService {
         service
     }
 
-    /// Answers a request, within a bound.
+    /// Answers a request of a node with this program, within a bound.
     pub async fn handle(&self, request: Request) -> Response {
+        self.handle_from(version::CURRENT, request).await
+    }
+
+    /// Answers a request of a node whose program speaks versions up to one, within a bound.
+    pub async fn handle_from(&self, speaks: ClusterVersion, request: Request) -> Response {
+        if let Err(error) = self.check_sender(&request, speaks) {
+            return Response::Failed(error);
+        }
         self.answer(request).await.unwrap_or_else(Response::Failed)
     }
 
@@ -141,7 +139,7 @@ impl PlacementService {
             let PeerStatus { leader, term, .. } = self.peer()?;
             return Ok(Response::Leader { leader: leader.map(|peer| peer.node), term });
         }
-        if !matches!(request, Request::Status | Request::Heartbeat { .. }) {
+        if !matches!(request, Request::Status | Request::Versions | Request::Heartbeat { .. }) {
             self.check_sound(self.lead()?)?;
         }
         match request {
@@ -166,6 +164,7 @@ impl PlacementService {
             Request::Regions { kind } => self.regions(kind).await,
             Request::DroppedRegions { kind } => self.dropped_regions(kind).await,
             Request::Status => self.status().await,
+            Request::Versions => self.versions().await,
             Request::AutoIncrement { table, count, above } => {
                 let command = Command::AutoIncrement { table, count, above };
                 self.first(command).await.map(Response::AutoIncrement)
@@ -204,37 +203,6 @@ impl PlacementService {
             *waits = (term, WaitGraph::default());
         }
         Ok(look(&mut waits.1, self.clock.now()))
-    }
-
-    async fn lease_request(&self, request: Request) -> Result<Response> {
-        let LeaseTimes { now_ms, from_ms } = self.lease_times(self.lead()?)?;
-        let command = match request {
-            Request::TakeLease { ts, ttl_ms, owner } => {
-                leases::check_ttl(ttl_ms)?;
-                let now = self.allocate(self.lead()?, 1).await?;
-                let ts = ts.unwrap_or(now);
-                if ts > now {
-                    return Err(Error::Invalid(format!(
-                        "snapshot {ts} lies in the future (now is {now}): leases are taken at \
-                         timestamps that were handed out"
-                    )));
-                }
-                Command::TakeLease { ts, owner, now_ms: from_ms, ttl_ms }
-            }
-            Request::RenewLease { lease, ttl_ms } => {
-                Command::RenewLease { lease, now_ms, from_ms, ttl_ms }
-            }
-            Request::ReleaseLease { lease } => Command::ReleaseLease(lease),
-            _ => {
-                self.confirm(self.lead()?).await?;
-                let state = self.view.read();
-                return Ok(Response::Leases(leases::live(&state, now_ms).cloned().collect()));
-            }
-        };
-        match self.propose(command).await? {
-            Outcome::Lease(lease) => Ok(Response::Lease(lease)),
-            _ => Ok(Response::Done),
-        }
     }
 
     // ---- leadership -------------------------------------------------------------------------
@@ -390,13 +358,6 @@ impl PlacementService {
 
     fn own_clock(&self) -> (NodeId, u64) {
         (self.node, self.clock.unix_millis())
-    }
-
-    /// The times that leases go by.
-    fn lease_times(&self, term: u64) -> Result<LeaseTimes> {
-        let (leader, now) = self.clocks(term)?;
-        let from_ms = leader.oracle.time_ms(now).max(now.latest_ms);
-        Ok(LeaseTimes { now_ms: now.clock_ms.unwrap_or(from_ms), from_ms })
     }
 
     /// Refuses everything once this leader's log is known to have gone back.

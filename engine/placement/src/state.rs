@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use types::{
-    ColumnId, Epoch, Error, IndexId, LeaseId, NodeId, PeerRole, Region, RegionId, RegionKind,
-    Result, TableId, Timestamp, key,
+    ClusterVersion, ColumnId, Epoch, Error, IndexId, LeaseId, NodeId, PeerRole, Region, RegionId,
+    RegionKind, Result, TableId, Timestamp, key, version,
 };
 
 use crate::api::{Catalog, Grants, Hold, Known, Lease, Node, NodeRole, SafePoint, User};
@@ -100,6 +100,13 @@ pub struct State {
     pub signing_key: Vec<u8>,
     /// Every timestamp handed out lies before this Unix millisecond.
     pub high_water_ms: u64,
+    /// What all of its nodes speak. Stands behind the state where it is stored, and only from version 2 on.
+    #[serde(skip, default = "first_version")]
+    pub version: ClusterVersion,
+}
+
+fn first_version() -> ClusterVersion {
+    version::MINIMUM
 }
 
 impl State {
@@ -140,6 +147,7 @@ impl State {
             life_ms: DEFAULT_LIFE_MS,
             signing_key: Vec::new(),
             high_water_ms: 0,
+            version: first_version(),
         }
     }
 

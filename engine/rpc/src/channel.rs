@@ -4,13 +4,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
 use placement::formation::ClusterId;
 use tonic::transport::{Channel, Endpoint};
-use types::{Error, NodeId, Result};
+use types::{ClusterVersion, Error, NodeId, Result, version};
 
 /// How long opening a connection may take.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -45,24 +45,41 @@ impl AddressBook {
     }
 }
 
-/// Channels by address, and the cluster that this node says it belongs to on each.
+/// Channels by address, and what this node says of its cluster on each.
 #[derive(Clone, Default)]
-pub struct Channels(Arc<RwLock<HashMap<String, Channel>>>, Arc<AtomicU64>);
+pub struct Channels(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    channels: RwLock<HashMap<String, Channel>>,
+    cluster: AtomicU64,
+    version: AtomicU32,
+}
 
 impl Channels {
     /// Says from now on which cluster this node belongs to.
     pub fn join(&self, cluster: ClusterId) {
-        self.1.store(cluster, Ordering::Release);
+        self.0.cluster.store(cluster, Ordering::Release);
     }
 
     /// The cluster; 0 if there is none yet.
     pub fn cluster(&self) -> ClusterId {
-        self.1.load(Ordering::Acquire)
+        self.0.cluster.load(Ordering::Acquire)
+    }
+
+    /// Takes note of the cluster's version, which never falls.
+    pub fn note_version(&self, version: ClusterVersion) {
+        self.0.version.fetch_max(version, Ordering::AcqRel);
+    }
+
+    /// The cluster's version, as far as this node knows: it may be greater by now.
+    pub fn version(&self) -> ClusterVersion {
+        version::named(self.0.version.load(Ordering::Acquire))
     }
 
     /// The channel to an address, opened at its first use and reopened by itself when it breaks.
     pub fn get(&self, address: &str) -> Result<Channel> {
-        if let Some(channel) = self.0.read().get(address) {
+        if let Some(channel) = self.0.channels.read().get(address) {
             return Ok(channel.clone());
         }
         let endpoint = Endpoint::from_shared(format!("http://{address}"))
@@ -74,6 +91,6 @@ impl Channels {
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(2 * WINDOW);
         let channel = endpoint.connect_lazy();
-        Ok(self.0.write().entry(address.to_owned()).or_insert(channel).clone())
+        Ok(self.0.channels.write().entry(address.to_owned()).or_insert(channel).clone())
     }
 }

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use placement::formation;
-use placement::formation::ClusterId;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use types::{Error, NodeId, Result};
+use types::{Error, NodeId, Result, version};
 
 use crate::channel::{AddressBook, Channels, MESSAGE_LIMIT};
 use crate::proto::Payload;
@@ -45,7 +44,7 @@ impl RpcClient {
         address: &str,
         request: &formation::Request,
     ) -> Result<formation::Answer> {
-        let payload = pack(request, 0)?;
+        let payload = Payload { cluster: 0, ..pack(request, &self.channels)? };
         let call = async {
             let mut client = self.node(address)?;
             let answer = client.founding(payload).await;
@@ -64,10 +63,11 @@ impl RpcClient {
     }
 }
 
-pub(crate) fn pack<T: Serialize>(body: &T, cluster: ClusterId) -> Result<Payload> {
+pub(crate) fn pack<T: Serialize>(body: &T, channels: &Channels) -> Result<Payload> {
     let body = postcard::to_stdvec(body)
         .map_err(|error| Error::Invalid(format!("message cannot be encoded: {error}")))?;
-    Ok(Payload { format: FORMAT, body, cluster })
+    let (cluster, version) = (channels.cluster(), channels.version());
+    Ok(Payload { format: FORMAT, body, cluster, speaks: version::CURRENT, version })
 }
 
 pub(crate) fn unpack<T: DeserializeOwned>(payload: &Payload) -> Result<T> {
@@ -89,10 +89,17 @@ async fn bounded<T>(
         Ok(Err(status)) if never_arrived(&status) => {
             Err(Error::Unavailable(format!("{what}: {}", status.message())))
         }
+        Ok(Err(status)) if was_refused(&status) => Err(Error::Invalid(status.message().into())),
         // It may have acted on the request before the connection broke.
         Ok(Err(_)) => Err(Error::timeout(what, CALL_TIMEOUT)),
         Err(_) => Err(Error::timeout(what, CALL_TIMEOUT)),
     }
+}
+
+/// Whether the node has not even looked at the request.
+fn was_refused(status: &tonic::Status) -> bool {
+    use tonic::Code::{FailedPrecondition, InvalidArgument, Unimplemented};
+    matches!(status.code(), FailedPrecondition | InvalidArgument | Unimplemented)
 }
 
 /// Whether the connection could not even be made.
@@ -114,7 +121,7 @@ fn never_arrived(status: &tonic::Status) -> bool {
 impl txn::RowTransport for RpcClient {
     async fn call(&self, node: NodeId, request: txn::api::Request) -> Result<txn::api::Response> {
         let address = self.book.get(node)?;
-        let payload = pack(&request, self.channels.cluster())?;
+        let payload = pack(&request, &self.channels)?;
         let mut client = self.node(&address)?;
         let answer = bounded(&format!("row node {node} at {address}"), client.txn(payload)).await?;
         unpack(&answer)
@@ -128,10 +135,14 @@ impl placement::client::PlacementTransport for RpcClient {
         node_address: &str,
         request: placement::api::Request,
     ) -> Result<placement::api::Response> {
-        let payload = pack(&request, self.channels.cluster())?;
+        let payload = pack(&request, &self.channels)?;
         let mut client = self.node(node_address)?;
         let answer =
             bounded(&format!("placement at {node_address}"), client.placement(payload)).await?;
+        if answer.version > 0 {
+            version::check_cluster(answer.version)?;
+            self.channels.note_version(answer.version);
+        }
         unpack(&answer)
     }
 }

@@ -27,6 +27,12 @@ pub(crate) struct Payload {
     /// The sender's cluster; 0 if it knows of none yet.
     #[prost(uint64, tag = "3")]
     pub(crate) cluster: u64,
+    /// The greatest cluster version that the sender's program speaks; 0 for 1.
+    #[prost(uint32, tag = "4")]
+    pub(crate) speaks: u32,
+    /// The cluster's version, as the sender knows it; 0 if it knows of none yet.
+    #[prost(uint32, tag = "5")]
+    pub(crate) version: u32,
 }
 
 /// Raft messages of any groups.
@@ -37,6 +43,9 @@ pub(crate) struct RaftBatch {
     /// The sender's cluster.
     #[prost(uint64, tag = "2")]
     pub(crate) cluster: u64,
+    /// As in a [`Payload`].
+    #[prost(uint32, tag = "3")]
+    pub(crate) speaks: u32,
 }
 
 /// A member of a group.
@@ -86,6 +95,9 @@ pub(crate) struct SnapshotPart {
     /// First part only: the sender's cluster.
     #[prost(uint64, tag = "3")]
     pub(crate) cluster: u64,
+    /// First part only: as in a [`Payload`].
+    #[prost(uint32, tag = "4")]
+    pub(crate) speaks: u32,
 }
 
 #[cfg(test)]
@@ -107,16 +119,27 @@ mod tests {
             boot: 5,
             session: 6,
         };
-        let batch = RaftBatch { envelopes: vec![envelope], cluster: 3 };
+        let batch = RaftBatch { envelopes: vec![envelope], cluster: 3, speaks: 0 };
         let peers = b"\x22\x04\x08\x08\x10\x04\x2a\x06\x08\x09\x10\x04\x18\x01";
         let envelope =
             [b"\x08\x01\x10\x02\x18\xac\x02", &peers[..], b"\x32\x01\x07\x3a\x00\x40\x05\x48\x06"];
         let envelope = envelope.concat();
         let expected = [&[0x0a, envelope.len() as u8], &envelope[..], b"\x10\x03"].concat();
         assert_eq!(batch.encode_to_vec(), expected);
-        let payload = Payload { format: 1, body: vec![2, 3], cluster: 4 };
+        let payload = Payload { format: 1, body: vec![2, 3], cluster: 4, speaks: 0, version: 0 };
         assert_eq!(payload.encode_to_vec(), b"\x08\x01\x12\x02\x02\x03\x18\x04");
-        let part = SnapshotPart { header: Some(vec![1]), chunk: vec![], cluster: 4 };
+        let part = SnapshotPart { header: Some(vec![1]), chunk: vec![], cluster: 4, speaks: 0 };
         assert_eq!(part.encode_to_vec(), b"\x0a\x01\x01\x18\x04");
+    }
+
+    /// Versions stand behind what programs of version 1 write, and read past.
+    #[test]
+    fn versions_are_behind_the_rest() {
+        let payload = Payload { format: 1, body: vec![2], cluster: 4, speaks: 2, version: 1 };
+        assert_eq!(payload.encode_to_vec(), b"\x08\x01\x12\x01\x02\x18\x04\x20\x02\x28\x01");
+        let batch = RaftBatch { envelopes: vec![], cluster: 3, speaks: 2 };
+        assert_eq!(batch.encode_to_vec(), b"\x10\x03\x18\x02");
+        let part = SnapshotPart { header: None, chunk: vec![], cluster: 4, speaks: 2 };
+        assert_eq!(part.encode_to_vec(), b"\x18\x04\x20\x02");
     }
 }

@@ -20,7 +20,7 @@ use tonic::service::Routes;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 use txn::service::TxnService;
-use types::{Error, Result};
+use types::{Error, Result, version};
 
 use crate::channel::{Channels, MESSAGE_LIMIT};
 use crate::client::{pack, unpack};
@@ -90,11 +90,16 @@ impl Port {
         self.handlers.get().ok_or_else(|| Error::Unavailable("this node is starting".into()))
     }
 
-    /// What answers a request, unless it comes from another cluster.
+    /// What answers a request, unless it comes from another cluster, or from a program that does not speak its version.
     fn ready(&self, payload: &Payload) -> Result<&Handlers> {
         let handlers = self.handlers()?;
         self.check_cluster(payload.cluster, false)?;
+        self.check_program(payload.speaks)?;
         Ok(handlers)
+    }
+
+    fn check_program(&self, speaks: u32) -> Result<()> {
+        version::check_program(version::named(speaks), self.channels.version())
     }
 
     /// Refuses what comes from another cluster. Raft's messages name one, requests of people's programs
@@ -121,6 +126,7 @@ impl Node for Port {
         while let Some(batch) = batches.next().await {
             let batch = batch?;
             self.check_cluster(batch.cluster, true).map_err(refused)?;
+            self.check_program(batch.speaks).map_err(refused)?;
             let envelopes = batch
                 .envelopes
                 .into_iter()
@@ -143,6 +149,7 @@ impl Node for Port {
             .map_err(|error| Status::invalid_argument(error.to_string()))?;
         let handlers = self.handlers().map_err(refused)?;
         self.check_cluster(first.cluster, true).map_err(refused)?;
+        self.check_program(first.speaks).map_err(refused)?;
         let store = handlers.store.clone();
         let header = header.try_into().map_err(refused)?;
         let mut spool = blocking(move || store.spool(header)).await?;
@@ -181,7 +188,12 @@ impl Node for Port {
         let request = unpack(payload).map_err(refused)?;
         let ready = self.ready(payload);
         let response = match ready.map(|handlers| &handlers.placement) {
-            Ok(Some(service)) => service.handle(request).await,
+            Ok(Some(service)) => {
+                let speaks = version::named(payload.speaks);
+                let answer = service.handle_from(speaks, request).await;
+                self.channels.note_version(service.version());
+                answer
+            }
             Ok(None) => placement::api::Response::Failed(Error::Unavailable(
                 "this node is no member of placement".into(),
             )),
@@ -200,7 +212,7 @@ impl Node for Port {
 
 impl Port {
     fn reply<T: Serialize>(&self, answer: &T) -> Result<Response<Payload>, Status> {
-        Ok(Response::new(pack(answer, self.channels.cluster()).map_err(refused)?))
+        Ok(Response::new(pack(answer, &self.channels).map_err(refused)?))
     }
 }
 

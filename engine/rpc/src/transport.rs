@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
-use types::NodeId;
+use types::{NodeId, version};
 
 use crate::channel::{AddressBook, Channels, MESSAGE_LIMIT};
 use crate::proto::node_client::NodeClient;
@@ -142,7 +142,7 @@ fn gather(
             Err(_) => break,
         }
     }
-    RaftBatch { envelopes, cluster }
+    RaftBatch { envelopes, cluster, speaks: version::CURRENT }
 }
 
 async fn snapshot_to(
@@ -157,6 +157,7 @@ async fn snapshot_to(
         header: Some(prost::Message::encode_to_vec(&proto::Envelope::from(header))),
         chunk: Vec::new(),
         cluster: channels.cluster(),
+        speaks: version::CURRENT,
     };
     // Reading a snapshot is disk work, kept off the runtime's threads; a part that failed ends the
     // stream with an error in its place, so the receiver never takes a short snapshot for whole.

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use types::{Error, Index, Result, Table, TableId, Value, key, row};
+use types::{Error, Index, Result, Table, Value, key, row};
 use values::error::{SqlError, duplicate_entry};
 
 use crate::Transaction;

@@ -15,7 +15,7 @@
 //! file only encodes: it reads no store and decides nothing.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use types::{Error, Region, RegionId, Result, Table, Timestamp};
+use types::{Error, Region, RegionId, Result, Table, Timestamp, version};
 
 use crate::fact::{Floors, WriteKind};
 
@@ -134,12 +134,9 @@ impl Fate {
 
     /// From a value of [`kv::Keyspace::Fate`].
     pub fn decode(value: &[u8]) -> Result<Self> {
-        match value.split_first() {
-            Some((&FORMAT, mut rest)) => match take_ts(&mut rest)? {
-                Timestamp::ZERO => Ok(Fate::RolledBack),
-                ts => Ok(Fate::Committed(ts)),
-            },
-            _ => Err(bad("fate")),
+        match take_ts(&mut content(value, "fate")?)? {
+            Timestamp::ZERO => Ok(Fate::RolledBack),
+            ts => Ok(Fate::Committed(ts)),
         }
     }
 }
@@ -183,10 +180,7 @@ pub fn encode<T: Serialize>(record: &T) -> Result<Vec<u8>> {
 
 /// A record of [`kv::Keyspace::Lock`] or [`kv::Keyspace::Meta`] from bytes.
 pub fn decode<T: DeserializeOwned>(value: &[u8]) -> Result<T> {
-    match value.split_first() {
-        Some((&FORMAT, rest)) => Ok(postcard::from_bytes(rest)?),
-        _ => Err(bad("record")),
-    }
+    Ok(postcard::from_bytes(content(value, "record")?)?)
 }
 
 /// Memcomparable form of a key that a suffix follows.
@@ -296,9 +290,18 @@ fn numbered(prefix: &[u8], region: RegionId) -> Vec<u8> {
     out
 }
 
+/// What stands behind the format byte.
+fn content<'a>(value: &'a [u8], what: &str) -> Result<&'a [u8]> {
+    match value.split_first() {
+        Some((&FORMAT, rest)) => Ok(rest),
+        Some((format, _)) => Err(version::unknown_format(what, *format, FORMAT)),
+        None => Err(bad(what)),
+    }
+}
+
 fn header(input: &mut &[u8], what: &str) -> Result<u8> {
-    match *input {
-        [FORMAT, kind @ (TOMBSTONE | ROW), rest @ ..] => {
+    match content(input, what)? {
+        [kind @ (TOMBSTONE | ROW), rest @ ..] => {
             *input = rest;
             Ok(*kind)
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use kv::{Keyspace, KvRead, WriteBatch};
 use raft::{SnapshotChunks, SnapshotSource};
-use types::{Error, Region, Result, Table, Timestamp};
+use types::{Error, Region, Result, Table, Timestamp, version};
 
 use crate::fact::{Floors, SnapshotItem};
 use crate::layout::{self, AppliedRecord, DataRecord, Fate, HistRecord, RegionRecord, Size};
@@ -33,7 +33,8 @@ pub fn encode_chunk(items: &[SnapshotItem]) -> Result<Vec<u8>> {
 pub fn decode_chunk(bytes: &[u8]) -> Result<Vec<SnapshotItem>> {
     match bytes.split_first() {
         Some((&FORMAT, rest)) => Ok(postcard::from_bytes(rest)?),
-        _ => Err(Error::Corrupt("snapshot chunk of an unknown format".into())),
+        Some((format, _)) => Err(version::unknown_format("a snapshot's chunk", *format, FORMAT)),
+        None => Err(Error::Corrupt("a snapshot's chunk is empty".into())),
     }
 }
 

@@ -16,6 +16,7 @@ pub mod schema;
 pub mod time;
 pub mod token;
 pub mod value;
+pub mod version;
 pub mod wide;
 
 pub use decimal::Decimal;
@@ -30,4 +31,5 @@ pub use schema::{Check, Column, ColumnType, Default, IntWidth, Table};
 pub use time::Timestamp;
 pub use token::{LeaseId, SnapshotToken};
 pub use value::Value;
+pub use version::ClusterVersion;
 pub use wide::Wide;

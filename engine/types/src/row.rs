@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::ids::SchemaVersion;
 use crate::schema::{Column, ColumnType, Table};
 use crate::value::Value;
+use crate::version::unknown_format;
 use crate::wide::Wide;
 
 /// One row, in the order of [`Table::columns`].
@@ -158,7 +159,7 @@ fn strange(table: &Table, written: SchemaVersion, id: u32) -> Error {
 fn header(input: &mut &[u8]) -> Result<SchemaVersion> {
     let (format, rest) = input.split_first().ok_or_else(|| bad("empty"))?;
     if *format != FORMAT {
-        return Err(bad("format"));
+        return Err(unknown_format("a row", *format, FORMAT));
     }
     *input = rest;
     u32::try_from(take(input)?).map_err(|_| bad("schema version"))

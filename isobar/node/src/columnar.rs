@@ -116,7 +116,8 @@ fn query_engine(
     let runtime: Arc<RuntimeEnv> = Arc::new(
         RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(bytes))).build()?,
     );
-    Ok(Engine::new(common.placement.clone(), common.clock.clone(), reader, runtime)?)
+    let (placement, channels) = (common.placement.clone(), common.channels.clone());
+    Ok(Engine::new(placement, channels, common.clock.clone(), reader, runtime)?)
 }
 
 /// Flushes and compacts until asked to stop; heartbeats say what may go.

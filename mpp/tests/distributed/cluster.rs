@@ -25,6 +25,7 @@ use placement::api::{
 use placement::client::{PlacementClient, PlacementTransport};
 use raft::testing::SoloGroups;
 use raft::{Groups, INITIAL_POSITION, Machines, Position, SnapshotChunks};
+use rpc::Channels;
 use tokio::runtime::Runtime;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
@@ -32,8 +33,8 @@ use txn::RowTransport;
 use txn::client::{Directory, TxnClient};
 use txn::{Fact, Facts, SnapshotItem, SplitChild, WriteKind, encode_chunk, split_region};
 use types::{
-    Epoch, Error, NodeId, Peer, PeerRole, Region, RegionId, RegionKind, Result, Row, Table,
-    Timestamp, Value, key, row,
+    ClusterVersion, Epoch, Error, NodeId, Peer, PeerRole, Region, RegionId, RegionKind, Result,
+    Row, Table, Timestamp, Value, key, row,
 };
 
 /// The nodes.
@@ -292,6 +293,11 @@ fn propose(groups: &SoloGroups, region: &Region, facts: Vec<Fact>) {
 impl Cluster {
     /// Nodes that hold these tables.
     pub async fn start(contents: Vec<Content>) -> Cluster {
+        Self::start_at(types::version::CURRENT, contents).await
+    }
+
+    /// Nodes of a cluster of this version.
+    pub async fn start_at(version: ClusterVersion, contents: Vec<Content>) -> Cluster {
         let mut databases: Vec<String> =
             contents.iter().map(|content| content.table.database.clone()).collect();
         databases.dedup();
@@ -336,7 +342,10 @@ impl Cluster {
         let placement = Arc::new(Placement(Mutex::new(known)));
         let mut nodes = BTreeMap::new();
         for (id, (worker, flight)) in NODES.into_iter().zip(ports) {
-            nodes.insert(id, start_node(id, &contents, &placement, worker, flight).await);
+            let channels = Channels::default();
+            channels.note_version(version);
+            let listeners = (worker, flight);
+            nodes.insert(id, start_node(id, &contents, &placement, channels, listeners).await);
         }
         Cluster { placement, nodes }
     }
@@ -422,8 +431,8 @@ async fn start_node(
     id: NodeId,
     contents: &[Content],
     placement: &Arc<Placement>,
-    worker: TcpListener,
-    flight: TcpListener,
+    channels: Channels,
+    (worker, flight): (TcpListener, TcpListener),
 ) -> ColumnarNode {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -443,9 +452,14 @@ async fn start_node(
     };
     let txn = TxnClient::new(Arc::new(NoRows), Arc::new(NoRows));
     let reader = Arc::new(Reader::new(id, store, groups.clone(), txn));
-    let engine =
-        Engine::new(client.clone(), clock, reader.clone(), Arc::new(RuntimeEnv::default()))
-            .unwrap();
+    let engine = Engine::new(
+        client.clone(),
+        channels,
+        clock,
+        reader.clone(),
+        Arc::new(RuntimeEnv::default()),
+    )
+    .unwrap();
     let (serving, placement) = (engine.clone(), client.clone());
     let started = runtime.spawn(async move {
         client.status().await.unwrap();

@@ -1,6 +1,6 @@
 //! The tables of these tests, and their rows as plain values.
 
-use types::{Column, ColumnId, ColumnType, Decimal, IntWidth, Row, Table, Value};
+use types::{ClusterVersion, Column, ColumnId, ColumnType, Decimal, IntWidth, Row, Table, Value};
 
 use crate::cluster::{Cluster, Content};
 
@@ -116,10 +116,15 @@ pub fn nothing_table() -> Table {
 /// `orders` spread 3:1:1 (its last region also on node 12), `customers` only on node 12,
 /// `nothing` on node 11.
 pub async fn cluster() -> Cluster {
+    cluster_at(types::version::CURRENT).await
+}
+
+/// The same, of a cluster of this version.
+pub async fn cluster_at(version: ClusterVersion) -> Cluster {
     let customers = (0..CUSTOMERS).map(|cid| {
         vec![Value::Int(cid), Value::String(format!("c{}", cid % 4))].into_iter().collect()
     });
-    Cluster::start(vec![
+    let contents = vec![
         Content {
             table: orders_table(),
             rows: orders().iter().map(order_row).collect(),
@@ -137,8 +142,8 @@ pub async fn cluster() -> Cluster {
             regions: vec![(0, vec![12])],
         },
         Content { table: nothing_table(), rows: Vec::new(), regions: vec![(0, vec![11])] },
-    ])
-    .await
+    ];
+    Cluster::start_at(version, contents).await
 }
 
 /// A table of one region on node 11 whose scan takes many batches.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tonic::{Code, Request};
 
 use crate::cluster::{Cluster, KEY, ROOT, channel, client_of, get, info, query, refusal, shown};
-use crate::data::{CUSTOMERS, ORDERS, cluster};
+use crate::data::{CUSTOMERS, ORDERS, cluster, cluster_at};
 
 fn customers() -> Value {
     json!({ "scan": { "database": "d", "table": "customers", "columns": ["cid"] } })
@@ -103,9 +103,28 @@ async fn a_ticket_of_another_version_is_refused_by_name() {
     old.extend_from_slice(&tag);
     let (code, message) = refusal(get(&mut client, FlightTicket::new(old)).await);
     assert_eq!(code, Code::InvalidArgument);
-    assert!(message.starts_with("ISOBAR-INVALID: this ticket is of the format"), "{message}");
+    let named = "ISOBAR-INVALID: this ticket is of format 1, and this node reads formats 2 and 3";
+    assert!(message.starts_with(named), "{message}");
     let long = FlightTicket::new(vec![2; (16 << 20) + 1]);
     assert!(get(&mut client, long).await.is_err());
+}
+
+/// Nodes of cluster version 1 read format 2, in which a query is its text.
+#[tokio::test(flavor = "multi_thread")]
+async fn tickets_are_of_the_format_that_every_node_of_the_cluster_reads() {
+    let count = json!({ "sql": { "query": "SELECT COUNT(*) FROM customers", "database": "d" } });
+    for (version, of_scans, of_queries) in [(1, 2, 2), (2, 2, 3)] {
+        let cluster = cluster_at(version).await;
+        let mut client = cluster.client(11).await;
+        for (command, format, rows) in [(customers(), of_scans, 25), (count.clone(), of_queries, 1)]
+        {
+            let found = info(&mut client, command).await.unwrap();
+            let ticket = found.endpoint[0].ticket.clone().unwrap();
+            assert_eq!(ticket.ticket[0], format, "version {version}");
+            let mut other = cluster.client(12).await;
+            assert_eq!(shown(&get(&mut other, ticket).await.unwrap().1).len(), rows);
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,8 +5,8 @@
 use raft::Groups;
 use serde::{Deserialize, Serialize};
 use types::{
-    Error, LeaseId, NodeId, Peer, PeerId, Region, RegionId, RegionKind, ReplicaLag, Result, Table,
-    TableId, Timestamp,
+    ClusterVersion, Error, LeaseId, NodeId, Peer, PeerId, Region, RegionId, RegionKind, ReplicaLag,
+    Result, Table, TableId, Timestamp,
 };
 
 mod catalog;
@@ -359,6 +359,8 @@ pub enum Request {
     },
     /// Who leads placement, as the node that is asked knows it; every member answers, at once.
     Leader,
+    /// The cluster's version, and what each node speaks.
+    Versions,
 }
 
 /// Placement's answer.
@@ -436,5 +438,12 @@ pub enum Response {
         leader: Option<NodeId>,
         /// In which term.
         term: u64,
+    },
+    /// Versions.
+    Versions {
+        /// The cluster's.
+        cluster: ClusterVersion,
+        /// What each node's program speaks; none before its first heartbeat to this leader.
+        nodes: Vec<(NodeId, Option<ClusterVersion>)>,
     },
 }

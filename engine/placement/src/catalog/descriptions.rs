@@ -31,7 +31,7 @@ const MAX_EXPRESSIONS: usize = 64 << 10;
 pub fn check_description(catalog: &Catalog, table: &Table) -> Result<()> {
     user_database(catalog, &table.database)?;
     check_shape(table)?;
-    views::check_no_view(catalog, table)?;
+    check_no_view(catalog, table)?;
     match catalog.table_named(&table.database, &table.name) {
         Some(other) if other.id != table.id => {
             Err(Error::exists("table", format!("{}.{}", table.database, table.name)))

@@ -55,6 +55,7 @@ impl PlacementService {
         if !complete.is_empty() {
             self.propose_in(term, Command::NoteComplete(complete)).await?;
         }
+        self.raise_version(term).await?;
         self.collect(term).await?;
         self.tend_own_group(term).await?;
         self.schedule(term).await

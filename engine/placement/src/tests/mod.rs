@@ -17,3 +17,4 @@ mod silent_leader;
 mod state_scripts;
 mod store;
 mod timestamps;
+mod versions;

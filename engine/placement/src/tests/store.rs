@@ -116,12 +116,46 @@ fn garbage_in_the_log_or_the_store_is_corruption() {
     let mut machine = first.create(&placement_region(&[1]).unwrap(), true).unwrap();
     let at = Position { index: 6, term: 6 };
     assert!(matches!(machine.apply(at, Entry::Data(&[255; 9])), Err(Error::Corrupt(_))));
-    for value in [&[][..], &[9], &[1, 2, 3]] {
+    let recovered = |value: &[u8]| {
         let mut batch = kv::WriteBatch::default();
         batch.put(kv::Keyspace::Meta, &b"placement/state"[..], value);
         store.write(batch).unwrap();
-        assert!(matches!(machines(&store).0.recover().err(), Some(Error::Corrupt(_))), "{value:?}");
+        machines(&store).0.recover().map(|found| found.len())
+    };
+    for value in [&[][..], &[7], &[6, 2, 3]] {
+        assert!(matches!(recovered(value), Err(Error::Corrupt(_))), "{value:?}");
     }
+    // What another release wrote is not damaged.
+    let Err(Error::Invalid(named)) = recovered(&[9, 2, 3]) else {
+        panic!("read as of this release")
+    };
+    assert!(named.contains("format 9") && named.contains("format 7"), "{named}");
+}
+
+#[test]
+fn the_version_is_stored_once_it_is_raised_and_before_in_the_format_of_old_programs() {
+    let store = memory();
+    let (mut first, _) = machines(&store);
+    let region = placement_region(&[1]).unwrap();
+    let mut machine = first.create(&region, true).unwrap();
+    let format = || store.get(kv::Keyspace::Meta, b"placement/state").unwrap().unwrap()[0];
+    assert_eq!(format(), 6);
+    let at = Position { index: 6, term: 6 };
+    machine.apply(at, Entry::Data(&entry(1, Command::RaiseVersion(2)))).unwrap();
+    machine.persist().unwrap();
+    assert_eq!(format(), 7);
+    let (mut second, view) = machines(&store);
+    assert_eq!(second.recover().unwrap()[0].applied(), at);
+    assert_eq!(view.read().version, 2);
+    let (mut to, received) = machines(&memory());
+    let mut member = to.create(&region, false).unwrap();
+    member.restore(&region, at, &mut Sent(machine.snapshot().unwrap())).unwrap();
+    assert_eq!(received.read().version, 2);
+    // It never falls.
+    let at = Position { index: 7, term: 6 };
+    machine.apply(at, Entry::Data(&entry(2, Command::RaiseVersion(1)))).unwrap();
+    machine.persist().unwrap();
+    assert_eq!(format(), 7);
 }
 
 #[test]
