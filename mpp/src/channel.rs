@@ -17,6 +17,7 @@ use datafusion_distributed::{ChannelResolver, GetWorkerInfoRequest, WorkerChanne
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tonic::codegen::http::HeaderMap;
 use tonic::transport::{Channel, Endpoint};
 use url::Url;
 
@@ -27,11 +28,30 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause between pings, and how long an answer to one may take. Together they bound how long a
 /// mute node is waited for.
 const KEEP_ALIVE: Duration = Duration::from_millis(1_500);
+/// How long a worker may take to say what plans it takes: its threads may be busy with queries.
+const INFO_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a node that just failed may take to accept a connection before it is avoided.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The version of plans: raised when a function, a node or a type in them changes its meaning.
 pub const PLANS: &str = "plans 2";
+
+/// The header by which a plan says its version; those of the release before have none.
+pub const PLANS_HEADER: &str = "isobar-plans";
+
+/// Refuses a plan that is meant otherwise than it would be run here. Connections outlive the processes at their ends, so
+/// that what was asked when one was made does not hold for ever.
+pub fn check_header(headers: &HeaderMap) -> MppResult<()> {
+    match headers.get(PLANS_HEADER).map(|plans| plans.to_str().unwrap_or("another version")) {
+        None | Some(PLANS) => Ok(()),
+        Some(theirs) => Err(MppError::new(
+            MppCode::Unavailable,
+            format!(
+                "this node takes {PLANS}, and the coordinator makes {theirs}: it runs another release"
+            ),
+        )),
+    }
+}
 
 /// One connection for each worker, reopened when it broke.
 #[derive(Clone, Default)]
@@ -66,11 +86,13 @@ impl WorkerChannels {
         Ok(channel)
     }
 
-    /// Whether a worker answers, and takes plans as they are meant here. A node that just failed has
-    /// [`PROBE_TIMEOUT`] for that.
+    /// Whether a worker's node accepts connections, and is not known to take other plans than are made here. One that is
+    /// busy does not say so in time.
     pub async fn answers(&self, url: &Url) -> bool {
-        let usable = async { self.channel(url).await.is_ok() };
-        accepts(url).await && timeout(PROBE_TIMEOUT, usable).await.unwrap_or(false)
+        let other = async {
+            self.channel(url).await.is_err_and(|error| error.code == MppCode::Unavailable)
+        };
+        accepts(url).await && !timeout(PROBE_TIMEOUT, other).await.unwrap_or(false)
     }
 }
 
@@ -78,7 +100,7 @@ impl WorkerChannels {
 async fn check_plans(url: &Url, channel: Channel) -> MppResult<()> {
     let mut client = create_worker_client(BoxCloneSyncChannel::new(channel));
     let unavailable = |text: String| MppError::new(MppCode::Unavailable, text);
-    let info = timeout(CONNECT_TIMEOUT, client.get_worker_info(GetWorkerInfoRequest {})).await;
+    let info = timeout(INFO_TIMEOUT, client.get_worker_info(GetWorkerInfoRequest {})).await;
     match info {
         Ok(Ok(info)) if info.version == PLANS => Ok(()),
         Ok(Ok(info)) => {

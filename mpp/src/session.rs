@@ -12,9 +12,10 @@ use datafusion_distributed::{
     CompressionType, DistributedExt, SessionStateBuilderExt, Worker, WorkerQueryContext,
     WorkerResolver,
 };
+use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
-use crate::channel::{PLANS, WorkerChannels};
+use crate::channel::{PLANS, PLANS_HEADER, WorkerChannels, check_header};
 use crate::handlers::{QueryNodes, desired, route, scale_up};
 use crate::life::{self, Life};
 use crate::reader::Reader;
@@ -103,6 +104,7 @@ fn coordinator(runtime: Arc<RuntimeEnv>, channels: WorkerChannels) -> Result<Ses
         .with_distributed_planner()
         .with_distributed_channel_resolver(channels)
         .with_distributed_user_codec(ScanCodec)
+        .with_distributed_passthrough_headers(headers())?
         .with_distributed_compression(Some(CompressionType::LZ4_FRAME))?
         .with_distributed_max_tasks_per_stage(MAX_TASKS)?
         // This node renumbers tasks, so that they could not be pinned.
@@ -114,6 +116,11 @@ fn coordinator(runtime: Arc<RuntimeEnv>, channels: WorkerChannels) -> Result<Ses
     Ok(builder.build())
 }
 
+/// What goes with every plan.
+fn headers() -> HeaderMap {
+    HeaderMap::from_iter([(HeaderName::from_static(PLANS_HEADER), HeaderValue::from_static(PLANS))])
+}
+
 /// This node's worker: runs the tasks that coordinators send.
 pub fn worker(reader: Arc<Reader>, runtime: Arc<RuntimeEnv>, channels: WorkerChannels) -> Worker {
     let functions = local(reader.clone(), runtime.clone());
@@ -122,6 +129,7 @@ pub fn worker(reader: Arc<Reader>, runtime: Arc<RuntimeEnv>, channels: WorkerCha
         let mut state = functions.clone();
         let life = Life::of_call();
         async move {
+            check_header(&query.headers)?;
             // Of what the library prepares, the settings are the task's own; its functions are not MySQL's.
             let mut config = query.builder.config().take().unwrap_or_default();
             config.set_extension(reader);

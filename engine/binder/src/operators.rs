@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use values::error::SqlResult;
-use values::temporal::{DAY_US, Zone};
+use values::temporal::Zone;
 
 use crate::QueryContext;
 
@@ -16,7 +16,7 @@ pub struct MysqlOperators {
     pub zone_name: String,
     /// Whether times may be compared with zero dates.
     pub zero_dates: bool,
-    /// The day of the statement in that zone, from 1970-01-01: that of a TIME among datetimes.
+    /// See [`QueryContext::today`].
     pub today: i64,
 }
 
@@ -27,7 +27,6 @@ pub struct MysqlOperators {
 /// If its time zone is none that is known.
 pub fn operators(context: &QueryContext) -> SqlResult<Arc<MysqlOperators>> {
     let (zone, zone_name) = (context.zone()?, context.time_zone.clone());
-    let today = zone.to_local(context.now_us).div_euclid(DAY_US);
-    let zero_dates = context.zero_dates();
+    let (today, zero_dates) = (context.today()?, context.zero_dates());
     Ok(Arc::new(MysqlOperators { zone, zone_name, zero_dates, today }))
 }

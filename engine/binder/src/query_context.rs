@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use types::{NodeId, SchemaVersion, TableId};
 use values::error::SqlResult;
 use values::sql_mode;
-use values::temporal::Zone;
+use values::temporal::{DAY_US, Zone};
 
 /// All that gives a query its meaning besides its text and its snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +51,15 @@ impl Default for QueryContext {
 }
 
 impl QueryContext {
+    /// The day of the statement in its time zone, from 1970-01-01: that of a TIME among datetimes.
+    ///
+    /// # Errors
+    ///
+    /// If the zone is none that is known.
+    pub fn today(&self) -> SqlResult<i64> {
+        Ok(self.zone()?.to_local(self.now_us).div_euclid(DAY_US))
+    }
+
     /// As a plan needs it: a request that names no time or zone means `now_us` and UTC.
     pub fn complete(&self, now_us: i64) -> QueryContext {
         let mut complete = self.clone();

@@ -205,7 +205,9 @@ impl State {
             Command::Register { node, session } => self.register(node, &session)?,
             Command::Mark { node, session, mark } => self.mark(node, session, mark),
             Command::Report { regions, created, now } => self.report_all(regions, created, now),
-            Command::Purge(regions) => self.tombstones.retain(|id, _| !regions.contains(id)),
+            Command::Purge(regions) => regions.iter().for_each(|region| {
+                self.tombstones.remove(region);
+            }),
             Command::ReleaseLease(lease) => _ = self.leases.remove(&lease),
             Command::ExpireLeases { now_ms } => leases::expire(self, now_ms),
             Command::SetSigningKey(key) if self.signing_key.is_empty() => self.signing_key = key,

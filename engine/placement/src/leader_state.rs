@@ -159,6 +159,7 @@ impl LeaderState {
     pub fn forget_gone(&mut self, state: &State) {
         self.nodes.retain(|node, _| !state.gone.contains_key(node));
         self.leaders.retain(|_, (node, _)| !state.gone.contains_key(node));
+        self.versions.retain(|node, _| !state.gone.contains_key(node));
     }
 
     /// What the clocks say. `own` is this node, one of the `voters`, and its clock; the others' go on
@@ -422,6 +423,11 @@ impl LeaderState {
             regions: state.regions.values().map(|record| self.view(state, record, now)).collect(),
             transferring: self.plans.values().any(|plan| plan.transferee.is_some()),
         }
+    }
+
+    /// Whether a node has said nothing for so long that it counts as gone.
+    pub(crate) fn is_gone(&self, node: NodeId, now: Instant) -> bool {
+        self.health(node, now) == Health::Gone
     }
 
     fn health(&self, node: NodeId, now: Instant) -> Health {

@@ -29,6 +29,7 @@ use crate::leader_state::LeaderState;
 use crate::oracle::{MAX_COUNT, Reading};
 use crate::safe_point;
 use crate::state::{State, range_of, tiles};
+use crate::versions::sender;
 use crate::view::View;
 
 /// How long a heartbeat without orders waits for some to come up.
@@ -128,10 +129,15 @@ impl PlacementService {
 
     /// Answers a request of a node whose program speaks versions up to one, within a bound.
     pub async fn handle_from(&self, speaks: ClusterVersion, request: Request) -> Response {
-        if let Err(error) = self.check_sender(&request, speaks) {
+        let sender = sender(&request);
+        if let Some(Err(error)) = sender.map(|node| self.check_sender(node, speaks)) {
             return Response::Failed(error);
         }
-        self.answer(request).await.unwrap_or_else(Response::Failed)
+        let answer = self.answer(request).await.unwrap_or_else(Response::Failed);
+        if let (Some(node), Response::Done | Response::Orders { .. }) = (sender, &answer) {
+            self.note_version(node, speaks);
+        }
+        answer
     }
 
     async fn answer(&self, request: Request) -> Result<Response> {

@@ -3,30 +3,46 @@
 //!
 //! It never falls: a program that does not speak it is refused by name.
 
+use env::{Clock, Instant};
 use types::{ClusterVersion, NodeId, Result, version};
 
-use crate::api::{Request, Response};
+use crate::api::{Node, NodeRole, Request, Response};
 use crate::command::Command;
 use crate::leader_state::LeaderState;
 use crate::service::PlacementService;
 use crate::state::State;
 
 impl LeaderState {
-    /// Takes note of what a node's program speaks.
-    pub fn note_version(&mut self, node: NodeId, speaks: ClusterVersion) {
-        self.versions.insert(node, speaks);
-    }
-
-    /// What each node speaks, where it has said so to this leader.
+    /// What each node's program speaks, where it has said so to this leader.
     pub fn versions(&self, state: &State) -> Vec<(NodeId, Option<ClusterVersion>)> {
         state.nodes.keys().map(|node| (*node, self.versions.get(node).copied())).collect()
     }
 
-    /// What all nodes speak; none before each of them has said it.
-    pub fn spoken(&self, state: &State) -> Option<ClusterVersion> {
-        let all: Option<Vec<ClusterVersion>> =
-            self.versions(state).into_iter().map(|(_, speaks)| speaks).collect();
+    /// What all nodes speak, the members of placement's group among them; none before each has said it. SQL and columnar
+    /// nodes that have said nothing for as long as [`GONE_AFTER`](crate::leader_state::GONE_AFTER) are not waited for: they
+    /// must register again, and are refused then.
+    pub fn spoken(
+        &self,
+        state: &State,
+        members: &[NodeId],
+        now: Instant,
+    ) -> Option<ClusterVersion> {
+        let counts = |node: &&Node| node.role == NodeRole::Row || !self.is_gone(node.id, now);
+        let nodes = state.nodes.values().filter(counts).map(|node| node.id);
+        let all: Option<Vec<ClusterVersion>> = nodes
+            .chain(members.iter().copied())
+            .map(|node| self.versions.get(&node).copied())
+            .collect();
         all?.into_iter().min()
+    }
+}
+
+/// The node that says of itself what its program speaks.
+pub(crate) fn sender(request: &Request) -> Option<NodeId> {
+    match request {
+        Request::Register { node, .. } => Some(node.id),
+        Request::Heartbeat { node, .. } => Some(*node),
+        _ => None,
     }
 }
 
@@ -36,21 +52,25 @@ impl PlacementService {
         self.view.read().version
     }
 
-    /// Takes note of what the sender of a request speaks, where it says who it is.
+    /// Refuses a node whose program does not speak the cluster's version. Of one that has spoken more before it is known at
+    /// once, of one that speaks more only when it has been heard: another process of the node may be refused.
     ///
     /// # Errors
     ///
-    /// `Invalid` for a node whose program does not speak the cluster's version.
-    pub(crate) fn check_sender(&self, request: &Request, speaks: ClusterVersion) -> Result<()> {
-        let node = match request {
-            Request::Register { node, .. } => node.id,
-            Request::Heartbeat { node, .. } => *node,
-            _ => return Ok(()),
-        };
+    /// `Invalid`, with both versions.
+    pub(crate) fn check_sender(&self, node: NodeId, speaks: ClusterVersion) -> Result<()> {
         let term = self.lead()?;
         version::check_program(speaks, self.version())?;
-        self.leader_state(term)?.note_version(node, speaks);
+        let mut leader = self.leader_state(term)?;
+        leader.versions.entry(node).and_modify(|known| *known = speaks.min(*known));
         Ok(())
+    }
+
+    /// Takes note of what a node speaks whose registration or heartbeat was taken.
+    pub(crate) fn note_version(&self, node: NodeId, speaks: ClusterVersion) {
+        if let Ok(mut leader) = self.lead().and_then(|term| self.leader_state(term)) {
+            leader.versions.insert(node, speaks);
+        }
     }
 
     pub(crate) async fn versions(&self) -> Result<Response> {
@@ -62,9 +82,11 @@ impl PlacementService {
 
     /// Raises the cluster's version to what all nodes speak.
     pub(crate) async fn raise_version(&self, term: u64) -> Result<()> {
+        let members: Vec<NodeId> = self.peer()?.region.peers.iter().map(|peer| peer.node).collect();
         let spoken = {
             let (leader, state) = (self.leader_state(term)?, self.view.read());
-            leader.spoken(&state).filter(|spoken| *spoken > state.version)
+            let spoken = leader.spoken(&state, &members, self.clock.now());
+            spoken.filter(|spoken| *spoken > state.version)
         };
         if let Some(spoken) = spoken {
             self.propose_in(term, Command::RaiseVersion(spoken)).await?;

@@ -86,7 +86,10 @@ async fn bounded<T>(
 ) -> Result<T> {
     match tokio::time::timeout(CALL_TIMEOUT, call).await {
         Ok(Ok(response)) => Ok(response.into_inner()),
-        Ok(Err(status)) if never_arrived(&status) => {
+        // Something else listens there.
+        Ok(Err(status))
+            if status.code() == tonic::Code::Unimplemented || never_arrived(&status) =>
+        {
             Err(Error::Unavailable(format!("{what}: {}", status.message())))
         }
         Ok(Err(status)) if was_refused(&status) => Err(Error::Invalid(status.message().into())),
@@ -98,8 +101,7 @@ async fn bounded<T>(
 
 /// Whether the node has not even looked at the request.
 fn was_refused(status: &tonic::Status) -> bool {
-    use tonic::Code::{FailedPrecondition, InvalidArgument, Unimplemented};
-    matches!(status.code(), FailedPrecondition | InvalidArgument | Unimplemented)
+    matches!(status.code(), tonic::Code::FailedPrecondition | tonic::Code::InvalidArgument)
 }
 
 /// Whether the connection could not even be made.
@@ -139,7 +141,8 @@ impl placement::client::PlacementTransport for RpcClient {
         let mut client = self.node(node_address)?;
         let answer =
             bounded(&format!("placement at {node_address}"), client.placement(payload)).await?;
-        if answer.version > 0 {
+        // Another cluster's node may be where a member was.
+        if answer.version > 0 && answer.cluster == self.channels.cluster() {
             version::check_cluster(answer.version)?;
             self.channels.note_version(answer.version);
         }

@@ -212,7 +212,9 @@ impl Node for Port {
 
 impl Port {
     fn reply<T: Serialize>(&self, answer: &T) -> Result<Response<Payload>, Status> {
-        Ok(Response::new(pack(answer, &self.channels).map_err(refused)?))
+        Ok(Response::new(
+            pack(answer, &self.channels).map_err(|error| Status::internal(error.to_string()))?,
+        ))
     }
 }
 

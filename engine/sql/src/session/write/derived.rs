@@ -142,6 +142,7 @@ impl Conversion {
 pub(in crate::session) struct Derivation {
     version: types::SchemaVersion,
     time_zone: String,
+    today: i64,
     generated: Vec<(usize, Planned)>,
     converted: Vec<Conversion>,
     checks: Vec<(String, Planned)>,
@@ -149,7 +150,8 @@ pub(in crate::session) struct Derivation {
 
 impl Derivation {
     fn new(table: &Table, session: &Session) -> SqlResult<Self> {
-        let time_zone = context(session).time_zone;
+        let context = context(session);
+        let today = context.today()?;
         let mut generated = Vec::new();
         for (at, column) in table.columns.iter().enumerate() {
             if let Some((text, _)) = column.generated() {
@@ -160,11 +162,15 @@ impl Derivation {
         let checks = enforced.map(|check| planned_check(check, table, session));
         let checks = checks.collect::<SqlResult<_>>()?;
         let converted = Conversion::all(table)?;
-        Ok(Derivation { version: table.version, time_zone, generated, converted, checks })
+        let (version, time_zone) = (table.version, context.time_zone);
+        Ok(Derivation { version, time_zone, today, generated, converted, checks })
     }
 
+    /// A TIME among datetimes is one of the day on which it was planned.
     fn serves(&self, table: &Table, context: &QueryContext) -> bool {
-        self.version == table.version && self.time_zone == context.time_zone
+        self.version == table.version
+            && self.time_zone == context.time_zone
+            && context.today().is_ok_and(|today| self.today == today)
     }
 }
 
