@@ -29,7 +29,6 @@ use crate::leader_state::LeaderState;
 use crate::oracle::{MAX_COUNT, Reading};
 use crate::safe_point;
 use crate::state::{State, range_of, tiles};
-use crate::versions::sender;
 use crate::view::View;
 
 /// How long a heartbeat without orders waits for some to come up.
@@ -129,7 +128,7 @@ impl PlacementService {
 
     /// Answers a request of a node whose program speaks versions up to one, within a bound.
     pub async fn handle_from(&self, speaks: ClusterVersion, request: Request) -> Response {
-        let sender = sender(&request);
+        let sender = request.sender();
         if let Some(Err(error)) = sender.map(|node| self.check_sender(node, speaks)) {
             return Response::Failed(error);
         }

@@ -6,7 +6,7 @@
 use env::{Clock, Instant};
 use types::{ClusterVersion, NodeId, Result, version};
 
-use crate::api::{Node, NodeRole, Request, Response};
+use crate::api::{Node, NodeRole, Response};
 use crate::command::Command;
 use crate::leader_state::LeaderState;
 use crate::service::PlacementService;
@@ -34,15 +34,6 @@ impl LeaderState {
             .map(|node| self.versions.get(&node).copied())
             .collect();
         all?.into_iter().min()
-    }
-}
-
-/// The node that says of itself what its program speaks.
-pub(crate) fn sender(request: &Request) -> Option<NodeId> {
-    match request {
-        Request::Register { node, .. } => Some(node.id),
-        Request::Heartbeat { node, .. } => Some(*node),
-        _ => None,
     }
 }
 

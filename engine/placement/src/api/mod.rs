@@ -363,6 +363,17 @@ pub enum Request {
     Versions,
 }
 
+impl Request {
+    /// The node that sends it, where it says which.
+    pub fn sender(&self) -> Option<NodeId> {
+        match self {
+            Request::Register { node, .. } => Some(node.id),
+            Request::Heartbeat { node, .. } => Some(*node),
+            _ => None,
+        }
+    }
+}
+
 /// Placement's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Response {
