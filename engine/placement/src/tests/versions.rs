@@ -55,3 +55,40 @@ async fn the_version_rises_with_the_last_node_and_shuts_out_who_does_not_speak_i
         assert!(why.contains("at version 2") && why.contains("up to 1"), "{why}");
     }
 }
+
+#[tokio::test]
+async fn members_that_are_silent_and_processes_that_are_refused_do_not_raise_it() {
+    let (model, members) = group(3, 1, Flaw::None, true);
+    model.elect(1).unwrap();
+    members.iter().for_each(|member| member.report_clock(&members));
+    let service = &members[0].service;
+    let columnar = |session: u64, port: u64| {
+        let rpc_address = format!("127.0.0.1:{port}");
+        let role = NodeRole::Columnar;
+        let node = Node { id: 1_000, role, rpc_address, client_address: String::new() };
+        Request::Register { node, session: Session { boot: 1, id: session, ..Session::default() } }
+    };
+    let report = NodeReport { session: Some(7), ..NodeReport::default() };
+    let alive = Request::Heartbeat { node: 1_000, report, peers: vec![] };
+    assert_eq!(service.handle_from(1, columnar(7, 1_000)).await, Response::Done);
+    let answer = service.handle_from(1, alive.clone()).await;
+    assert!(matches!(answer, Response::Orders { .. }), "{answer:?}");
+    // A copy of its directories, elsewhere and with the next program.
+    let answer = service.handle_from(2, columnar(8, 2_000)).await;
+    assert!(matches!(answer, Response::Failed(_)), "{answer:?}");
+    assert_eq!(service.handle_from(2, register(1)).await, Response::Done);
+    assert_eq!(versions(service).await, (1, vec![(1, Some(2)), (1_000, Some(1))]));
+    // All that are registered speak it, and two members of placement's group have not said so.
+    assert!(matches!(service.handle_from(2, alive).await, Response::Orders { .. }));
+    assert!(matches!(service.handle_from(2, heartbeat(1)).await, Response::Orders { .. }));
+    assert_eq!(versions(service).await, (1, vec![(1, Some(2)), (1_000, Some(2))]));
+    for node in [2, 3] {
+        assert_eq!(service.handle_from(2, register(node)).await, Response::Done);
+    }
+    let risen = async {
+        while service.version() < 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), risen).await.unwrap();
+}
