@@ -57,7 +57,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "information_schema",
         ],
     ),
-    ("wire", &["types", "values", "execution", "sql"]),
+    ("wire", &["types", "values", "execution"]),
     ("rpc", &["types", "raft", "placement", "txn"]),
     ("columnar", &["types", "env", "raft", "txn"]),
     (

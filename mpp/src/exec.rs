@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use placement::client::PlacementClient;
 use rpc::{Channels, Pulse};
 use tonic::service::Routes;
-use types::columns::client_field;
+use types::columns::{NOT_NULL, client_field};
 use types::{ClusterVersion, LeaseId, NodeId, SnapshotToken, Table, Timestamp};
 use values::column::ResultColumn;
 use values::error::SqlError;
@@ -365,7 +365,7 @@ impl Engine {
         }
         if !at_home {
             // There they are run as joins.
-            planned.plan = binder::single_rows(planned.plan)?;
+            planned.plan = binder::rules::distributed(planned.plan)?;
         }
         let state = match at_home {
             // A query without tables, or with everything here: nothing would be gained by sending
@@ -448,9 +448,15 @@ pub fn scan_schema(table: &Table, positions: &[usize]) -> MppResult<SchemaRef> {
 }
 
 /// Schema of a query's answer, as clients see it: displayed names, types on the wire. Every
-/// column may be NULL, whatever its table says.
+/// column may be NULL to Arrow, whatever its table says; which have none is metadata.
 pub fn answer_schema(columns: &[ResultColumn]) -> SchemaRef {
-    let field = |column: &ResultColumn| client_field(&column.name, column.ty, true);
+    let field = |column: &ResultColumn| {
+        let mut field = client_field(&column.name, column.ty, true);
+        if !column.nullable {
+            field.metadata_mut().insert(NOT_NULL.to_owned(), String::new());
+        }
+        field
+    };
     Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
 }
 

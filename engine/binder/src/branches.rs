@@ -53,15 +53,28 @@ impl MysqlOperators {
     }
 
     /// Whether a function chooses from a TIME and what has a day.
-    pub(crate) fn mixes_times(&self, function: &ScalarFunction, schema: &DFSchema) -> Result<bool> {
+    fn mixes_times(&self, function: &ScalarFunction, schema: &DFSchema) -> Result<bool> {
         let Some(conditions) = conditions(function.name()) else { return Ok(false) };
         let results = function.args.iter().skip(conditions);
         let types = results.map(|arg| arg.get_type(schema)).collect::<Result<Vec<_>>>()?;
         Ok(types.iter().any(is_time) && common(&types) == DATETIME)
     }
 
-    /// Such a function of datetimes alone.
-    pub(crate) fn datetimes(&self, function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
+    /// Such a function of datetimes alone; any other as it is.
+    pub(crate) fn with_one_kind_of_time(
+        &self,
+        expr: Expr,
+        schema: &DFSchema,
+    ) -> Result<Transformed<Expr>> {
+        match expr {
+            Expr::ScalarFunction(function) if self.mixes_times(&function, schema)? => {
+                self.datetimes(function, schema).map(Transformed::yes)
+            }
+            expr => Ok(Transformed::no(expr)),
+        }
+    }
+
+    fn datetimes(&self, function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         let conditions = conditions(function.name()).unwrap_or(0);
         let args = function.args.into_iter().enumerate().map(|(at, arg)| {
             let ty = arg.get_type(schema)?;

@@ -3,16 +3,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arrow::datatypes::{Field, FieldRef, Fields, Schema};
 use datafusion::common::Column as PlanColumn;
 use datafusion::logical_expr::{Cast, Expr, LogicalPlan, LogicalPlanBuilder};
 use syntax::names::{Displayed, TableName};
-use types::columns::arrow_type;
+use types::columns::{NOT_NULL, arrow_type};
 use types::{ColumnType, Table};
 use values::column::ResultColumn;
-use values::error::SqlResult;
+use values::error::{SqlResult, unknown};
 use values::mysql_type::NOT_FIXED;
 
-use crate::bound::OutputColumn;
+use crate::bound::{BoundQuery, OutputColumn};
 use crate::result_type::result_type;
 use crate::{PlannedSelect, ResolvedTable};
 
@@ -29,10 +30,52 @@ pub fn described(
     output: &[OutputColumn],
     resolved: &HashMap<TableName, ResolvedTable>,
 ) -> SqlResult<PlannedSelect> {
-    let mut columns = Vec::with_capacity(output.len());
-    let mut exprs = Vec::with_capacity(output.len());
+    let columns = result_columns(output, resolved, plan.schema().fields());
+    let mut exprs = Vec::with_capacity(columns.len());
     let mut recast = false;
-    for (shown, (qualifier, field)) in output.iter().zip(plan.schema().iter()) {
+    for (column, (qualifier, field)) in columns.iter().zip(plan.schema().iter()) {
+        let input = Expr::Column(PlanColumn::from((qualifier, field)));
+        exprs.push(match column.ty.map(arrow_type) {
+            Some(ty) if ty != *field.data_type() => {
+                recast = true;
+                Expr::Cast(Cast::new(Box::new(input), ty))
+                    .alias_qualified(qualifier.cloned(), field.name())
+            }
+            _ => input,
+        });
+    }
+    let plan = if recast { LogicalPlanBuilder::from(plan).project(exprs)?.build()? } else { plan };
+    Ok(PlannedSelect { plan, columns })
+}
+
+/// What the columns of a bound query are that was planned and answered elsewhere, with this schema.
+///
+/// # Errors
+///
+/// If the answer has another number of columns.
+pub fn answered(
+    bound: &BoundQuery,
+    resolved: &HashMap<TableName, ResolvedTable>,
+    answer: &Schema,
+) -> SqlResult<Vec<ResultColumn>> {
+    if answer.fields().len() != bound.output.len() {
+        let (is, due) = (answer.fields().len(), bound.output.len());
+        return Err(unknown(format!("an answer of {is} columns to a query of {due}")));
+    }
+    let nullable = |field: &FieldRef| {
+        let is_not_null = field.metadata().contains_key(NOT_NULL);
+        Arc::new(Field::clone(field).with_nullable(!is_not_null))
+    };
+    let fields = answer.fields().iter().map(nullable).collect();
+    Ok(result_columns(&bound.output, resolved, &fields))
+}
+
+fn result_columns(
+    output: &[OutputColumn],
+    resolved: &HashMap<TableName, ResolvedTable>,
+    fields: &Fields,
+) -> Vec<ResultColumn> {
+    let column = |(shown, field): (&OutputColumn, &FieldRef)| {
         let origin = shown.origin.as_ref().and_then(|origin| {
             let table = resolved.get(&origin.table)?.table.clone()?;
             Some(Origin { table, alias: origin.alias.clone(), position: origin.position })
@@ -47,19 +90,9 @@ pub fn described(
         if column.ty == Some(ColumnType::Double) && shown.ty.digits < NOT_FIXED {
             column.decimals = Some(shown.ty.digits);
         }
-        let input = Expr::Column(PlanColumn::from((qualifier, field)));
-        exprs.push(match column.ty.map(arrow_type) {
-            Some(ty) if ty != *field.data_type() => {
-                recast = true;
-                Expr::Cast(Cast::new(Box::new(input), ty))
-                    .alias_qualified(qualifier.cloned(), field.name())
-            }
-            _ => input,
-        });
-        columns.push(column);
-    }
-    let plan = if recast { LogicalPlanBuilder::from(plan).project(exprs)?.build()? } else { plan };
-    Ok(PlannedSelect { plan, columns })
+        column
+    };
+    output.iter().zip(fields).map(column).collect()
 }
 
 /// Calls the columns of a result what a select list says: for whoever planned a query with

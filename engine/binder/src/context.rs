@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use datafusion::common::DFSchema;
-use datafusion::common::tree_node::TreeNode;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::Expr as PlanExpr;
 use datafusion::physical_expr::PhysicalExpr;
@@ -13,9 +12,8 @@ use values::error::SqlResult;
 
 use crate::bound::{self, BoundQuery};
 use crate::operators::operators;
-use crate::{
-    PlannedSelect, QueryContext, ResolvedTables, columns, correlated, nullsafe, quotients,
-};
+use crate::rules::{self, Planning};
+use crate::{PlannedSelect, QueryContext, ResolvedTables, quotients};
 
 /// Plans a bound query over the tables that it names. What it was bound with must be what plans it: the same zone and
 /// sql_mode, the same versions of tables.
@@ -31,9 +29,7 @@ pub fn plan(
 ) -> SqlResult<PlannedSelect> {
     let operators = operators(context)?;
     let plan = bound::lower(bound, resolved, &operators, state)?;
-    let mut planned = columns::described(operators.finish(plan)?, &bound.output, resolved)?;
-    planned.plan = nullsafe::equations(correlated::joined(planned.plan)?)?;
-    Ok(planned)
+    rules::plan(plan, &Planning { operators: &operators, output: &bound.output, resolved })
 }
 
 /// One expression over the columns of a schema, ready to evaluate. Names in the schema are in
@@ -69,6 +65,6 @@ fn typed(
 ) -> SqlResult<PlanExpr> {
     let operators = operators(context)?;
     let planned = bound::expression(expr, schema, context, (&operators, state))?;
-    let typed = planned.transform_up(|part| operators.typed(part, schema))?.data;
+    let typed = rules::expression(planned, schema, &operators)?;
     Ok(quotients::whole(typed, schema)?)
 }

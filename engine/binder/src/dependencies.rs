@@ -13,39 +13,13 @@ use datafusion::common::{
 };
 use datafusion::logical_expr::logical_plan::{Aggregate, Projection, Window};
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
-use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
+use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 use crate::distinct::Rule;
 
-/// The rules that rely on dependencies.
-const RELIANT: [&str; 4] = [
-    "replace_distinct_aggregate",
-    "eliminate_join",
-    "eliminate_duplicated_expr",
-    "optimize_projections",
-];
-
-/// The rule that sums twice.
-const SINGLE_DISTINCT: &str = "single_distinct_aggregation_to_group_by";
-
-/// The rule that makes one list of IN of two.
-const SIMPLIFY: &str = "simplify_expressions";
-
-/// DataFusion's rules, of which those that rely on dependencies are given the right ones.
-pub(crate) fn rules() -> Vec<Rule> {
-    let with_right_ones = |rule: Rule| match rule.name() {
-        SIMPLIFY => Arc::new(crate::memberships::Guarded(rule)) as Rule,
-        SINGLE_DISTINCT => Arc::new(crate::distinct::SameSums(rule)) as Rule,
-        name if RELIANT.contains(&name) => Arc::new(Informed(rule)) as Rule,
-        _ => rule,
-    };
-    let hidden: Rule = Arc::new(crate::equalities::HiddenEqualities);
-    Optimizer::new().rules.into_iter().map(with_right_ones).chain([hidden]).collect()
-}
-
 /// A rule that sees plans with the right dependencies.
 #[derive(Debug)]
-struct Informed(Rule);
+pub(crate) struct Informed(pub(crate) Rule);
 
 impl OptimizerRule for Informed {
     fn name(&self) -> &str {

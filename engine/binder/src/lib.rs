@@ -34,6 +34,7 @@ mod query_context;
 mod quotients;
 mod result_type;
 mod rewrite;
+pub mod rules;
 mod scalars;
 mod scopes;
 pub mod short;
@@ -54,7 +55,6 @@ use datafusion::common::{Constraint, Constraints};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::SessionConfig;
 use sqlparser::ast::{Query, Statement};
 use syntax::names::{TableName, tables_of};
@@ -66,13 +66,11 @@ use values::mysql_type::MysqlType;
 
 pub use bound::{BoundQuery, Scalar, plain_literal};
 pub use caseless::caseless;
-pub use columns::rename;
+pub use columns::{answered, rename};
 pub use context::{compile, compile_with_warnings, plan};
 pub use query_context::QueryContext;
-pub use quotients::written;
 pub use result_type::result_type;
 pub use rewrite::truth;
-pub use single_rows::single_rows;
 
 /// Name within plans of the function of a session that keeps the number it is given for LAST_INSERT_ID().
 pub const KEEP_INSERT_ID: &str = "mysql_keep_insert_id";
@@ -140,23 +138,10 @@ pub fn session_state_builder(config: SessionConfig) -> SessionStateBuilder {
     let mut builder = SessionStateBuilder::new()
         .with_config(config)
         .with_default_features()
-        .with_optimizer_rules(dependencies::rules())
-        .with_physical_optimizer_rules(physical_rules())
-        .with_physical_optimizer_rule(Arc::new(yielding::YieldingJoins));
+        .with_optimizer_rules(rules::optimizer())
+        .with_physical_optimizer_rules(rules::physical());
     builder.scalar_functions().get_or_insert_with(Vec::new).extend(functions::all());
     builder
-}
-
-/// DataFusion's rules for physical plans: projections are pushed down past filters without one of their own, and orders
-/// that cannot be proven are made before plans are checked.
-fn physical_rules() -> Vec<projections::Rule> {
-    let rules = PhysicalOptimizer::new().rules.into_iter();
-    let mended = rules.flat_map(|rule| match rule.name() {
-        "ProjectionPushdown" => vec![Arc::new(projections::Apart(rule)) as _],
-        "SanityCheckPlan" => vec![Arc::new(orderings::Sorted) as _, rule],
-        _ => vec![rule],
-    });
-    mended.collect()
 }
 
 /// The tables of a query, by name.

@@ -144,7 +144,7 @@ impl Sums {
 
 /// What a query gives for columns of a table: quotients with all of their digits, as far as those
 /// have room for them. Distinct and grouped values are those that are shown.
-pub fn written(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub(crate) fn written(plan: LogicalPlan) -> Result<LogicalPlan> {
     let passes_on = |expr: &Expr| matches!(expr.clone().unalias(), Expr::Column(_));
     match plan {
         LogicalPlan::Projection(projection) if projection.expr.iter().all(passes_on) => {

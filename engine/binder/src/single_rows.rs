@@ -21,7 +21,7 @@ const ROWS: &str = "__rows";
 /// A plan whose subqueries in the place of a value fail where they have more than one row (1242), also
 /// where they are run as joins, which take several rows for several matches, and where DataFusion can
 /// join them. Those that read columns outside of them are never planned unless they have one.
-pub fn single_rows(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub(crate) fn single_rows(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut names = Names::default();
     let node = |node: LogicalPlan| {
         let node = below_node(node, &mut names)?;

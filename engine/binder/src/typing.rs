@@ -8,11 +8,8 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, Result};
 use datafusion::logical_expr::expr::{InList, InSubquery, Like, ScalarFunction};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr,
-    lit,
+    BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlanBuilder, Operator, binary_expr, lit,
 };
 use functions::kinds::{
     DATETIME, apart, comparable, digits_of, is_binary, is_json, is_string, is_temporal, is_time,
@@ -23,7 +20,7 @@ use values::temporal::Zone;
 
 use crate::literal;
 use crate::operators::MysqlOperators;
-use crate::quotients::{self, Sums};
+use crate::quotients;
 use crate::udf::call;
 
 /// What the column of a subquery is called while types are compared; no client's column is.
@@ -193,116 +190,54 @@ impl MysqlOperators {
         }
     }
 
-    /// Types what has no hook at planning: lists, LIKE, and functions of a TIMESTAMP.
-    pub fn finish(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        // What lies above a changed type has another one, too.
-        let mut retyped = false;
-        let mut sums_of_quotients = Sums::default();
-        let typed = plan.transform_up_with_subqueries(|plan| {
-            if let LogicalPlan::Union(union) = &plan
-                && let Some(plan) = self.union(union)?
-            {
-                retyped = true;
-                return Ok(Transformed::yes(plan));
-            }
-            let mut schema = merge_schema(&plan.inputs());
-            if let LogicalPlan::TableScan(scan) = &plan {
-                let source = scan.source.schema();
-                schema
-                    .merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &source)?);
-            }
-            let names = NamePreserver::new(&plan);
-            let keeps_digits = quotients::are_summed(&plan);
-            let plan = plan.map_expressions(|expr| {
-                each_named(expr, &names, |expr| {
-                    let name = expr.schema_name().to_string();
-                    let typed = expr.transform_up(|expr| {
-                        let expr = sums_of_quotients.shown(expr, &schema)?;
-                        expr.transform_data(|expr| self.typed(expr, &schema))
-                    })?;
-                    match keeps_digits {
-                        true => typed
-                            .transform_data(|expr| sums_of_quotients.collect(expr, name, &schema)),
-                        false => Ok(typed),
-                    }
-                })
-            })?;
-            let plan = arranged(plan, &schema)?;
-            retyped |= plan.transformed;
-            if !retyped {
-                return Ok(plan);
-            }
-            plan.map_data(LogicalPlan::recompute_schema)
-        })?;
-        Ok(typed.data)
+    /// LIKE of texts, or of bytes; a TIMESTAMP is the text of its time in the session's zone.
+    pub(crate) fn like(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        let Expr::Like(like) = expr else { return Ok(Transformed::no(expr)) };
+        let of_bytes = like_of_bytes(&like, schema)?;
+        let local = |operand: Box<Expr>| {
+            let ty = operand.get_type(schema)?;
+            self.local(*operand, &ty)
+        };
+        let Like { negated, expr, pattern, escape_char, case_insensitive } = like;
+        let (value, pattern) = (local(expr)?, local(pattern)?);
+        if of_bytes {
+            let escape = escape_char.unwrap_or('\\').to_string();
+            let found = call("mysql_like", vec![value, pattern, lit(escape)])?;
+            let found = if negated { Expr::Not(Box::new(found)) } else { found };
+            return Ok(Transformed::yes(found));
+        }
+        let (value, pattern) = (Box::new(text(value, schema)?), Box::new(text(pattern, schema)?));
+        let like = Like { negated, expr: value, pattern, escape_char, case_insensitive };
+        Ok(Transformed::yes(Expr::Like(like)))
     }
 
-    /// One node of an expression whose operands are typed already.
-    pub fn typed(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-        let expr = crate::json::checked(expr, schema)?;
-        let (expr, caseless) = crate::caseless::typed(expr, schema)?;
-        let (expr, ordered) = crate::labels::ordered(expr, schema)?;
-        let (expr, numbered) = match expr {
-            Expr::ScalarFunction(function) => crate::labels::with_numeric_args(function, schema)?,
-            expr => (expr, ordered),
-        };
-        let typed = self.typed_node(expr, schema)?;
-        let typed = match &typed.data {
-            Expr::ScalarFunction(function) => match self.lazy(function, schema)? {
-                Some(case) => Transformed::yes(case),
-                None => typed,
-            },
-            _ => typed,
-        };
-        let changed = numbered || caseless || typed.transformed;
-        let (expr, kept) = quotients::kept(typed.data, schema)?;
-        Ok(if changed || kept { Transformed::yes(expr) } else { Transformed::no(expr) })
-    }
-
-    fn typed_node(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-        match expr {
-            Expr::InList(list) => self.list(list, schema),
-            Expr::InSubquery(predicate) => self.member(predicate, schema),
-            Expr::Case(case) => Ok(match self.case(&case, schema)? {
-                Some(case) => Transformed::yes(case),
-                None => Transformed::no(Expr::Case(case)),
-            }),
-            Expr::Like(like) if like_of_bytes(&like, schema)? => {
-                let escape = like.escape_char.unwrap_or('\\').to_string();
-                let found = call("mysql_like", vec![*like.expr, *like.pattern, lit(escape)])?;
-                let found = if like.negated { Expr::Not(Box::new(found)) } else { found };
-                Ok(Transformed::yes(found))
-            }
-            Expr::Like(like) => {
-                let like = Like {
-                    expr: Box::new(text(*like.expr, schema)?),
-                    pattern: Box::new(text(*like.pattern, schema)?),
-                    ..like
-                };
-                Ok(Transformed::yes(Expr::Like(like)))
-            }
-            Expr::ScalarFunction(function) if self.mixes_times(&function, schema)? => {
-                self.datetimes(function, schema).map(Transformed::yes)
-            }
+    /// A function with the times of its TIMESTAMPs in the session's zone.
+    pub(crate) fn with_local_times(
+        &self,
+        expr: Expr,
+        schema: &DFSchema,
+    ) -> Result<Transformed<Expr>> {
+        let function = match expr {
             Expr::ScalarFunction(function)
                 if self.zone != Zone::UTC && function.name() != "ts_local" =>
             {
-                let mut changed = false;
-                let args = function.args.into_iter().map(|arg| {
-                    let ty = arg.get_type(schema)?;
-                    changed |= matches!(ty, DataType::Timestamp(_, Some(_)));
-                    self.local(arg, &ty)
-                });
-                let args = args.collect::<Result<Vec<_>>>()?;
-                let call = Expr::ScalarFunction(ScalarFunction::new_udf(function.func, args));
-                Ok(if changed { Transformed::yes(call) } else { Transformed::no(call) })
+                function
             }
-            other => Ok(Transformed::no(other)),
-        }
+            expr => return Ok(Transformed::no(expr)),
+        };
+        let mut changed = false;
+        let args = function.args.into_iter().map(|arg| {
+            let ty = arg.get_type(schema)?;
+            changed |= matches!(ty, DataType::Timestamp(_, Some(_)));
+            self.local(arg, &ty)
+        });
+        let args = args.collect::<Result<Vec<_>>>()?;
+        let call = Expr::ScalarFunction(ScalarFunction::new_udf(function.func, args));
+        Ok(Transformed::new_transformed(call, changed))
     }
 
     /// Items of a list at the type of what is looked up in it; those by themselves with which that fails, and choices.
-    fn list(&self, list: InList, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    pub(crate) fn list(&self, list: InList, schema: &DFSchema) -> Result<Transformed<Expr>> {
         let InList { expr, list, negated } = list;
         let ty = expr.get_type(schema)?;
         let (mut items, mut equal) = (Vec::with_capacity(list.len()), Vec::new());
@@ -331,7 +266,11 @@ impl MysqlOperators {
 
 impl MysqlOperators {
     /// IN (SELECT …) with both sides at the type at which they are compared.
-    fn member(&self, predicate: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    pub(crate) fn member(
+        &self,
+        predicate: InSubquery,
+        schema: &DFSchema,
+    ) -> Result<Transformed<Expr>> {
         // One of several columns is refused later.
         if predicate.subquery.subquery.schema().fields().len() != 1 {
             return Ok(Transformed::no(Expr::InSubquery(predicate)));
@@ -362,38 +301,6 @@ impl MysqlOperators {
         let predicate = InSubquery { expr: Box::new(left), subquery, negated };
         let predicate = Expr::InSubquery(predicate);
         Ok(if changed { Transformed::yes(predicate) } else { Transformed::no(predicate) })
-    }
-}
-
-/// A node that sorts or groups by what has another order than its values in the plan.
-fn arranged(plan: Transformed<LogicalPlan>, schema: &DFSchema) -> Result<Transformed<LogicalPlan>> {
-    let plan = match crate::json::sorted(&plan.data, schema)? {
-        Some(sorted) => Transformed::yes(sorted),
-        None => plan,
-    };
-    let plan = match crate::labels::sorted(&plan.data, schema)? {
-        Some(sorted) => Transformed::yes(sorted),
-        None => plan,
-    };
-    Ok(match crate::caseless::arranged(&plan.data, schema)? {
-        Some(arranged) => Transformed::yes(arranged),
-        None => plan,
-    })
-}
-
-/// An expression typed, under the name that it had; of ROLLUP's, each.
-fn each_named(
-    expr: Expr,
-    names: &NamePreserver,
-    mut typed: impl FnMut(Expr) -> Result<Transformed<Expr>>,
-) -> Result<Transformed<Expr>> {
-    let mut named = |expr: Expr| -> Result<Transformed<Expr>> {
-        let name = names.save(&expr);
-        Ok(typed(expr)?.update_data(|expr| name.restore(expr)))
-    };
-    match expr {
-        Expr::GroupingSet(_) => expr.map_children(named),
-        expr => named(expr),
     }
 }
 

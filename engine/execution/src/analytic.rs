@@ -27,7 +27,8 @@ pub struct AnalyticQuery {
 
 /// A running analytic query.
 pub struct AnalyticAnswer {
-    /// Schema of the batches.
+    /// Schema of the batches. What the columns of the result are is made of it: their digits, and which have no NULL
+    /// ([`types::columns::NOT_NULL`]).
     pub schema: SchemaRef,
     /// The rows. An error before the first batch means that the query may run elsewhere.
     pub batches: BatchStream,

@@ -63,3 +63,16 @@ pub enum Reply {
         file: String,
     },
 }
+
+/// Changes of its session that a client is to receive, if it tracks them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionChanges {
+    /// Variables of session_track_system_variables that were set, with their values.
+    pub variables: Vec<(String, String)>,
+    /// Whether changes of the current database are tracked (session_track_schema).
+    pub tracks_schema: bool,
+    /// Whether it is to receive that anything has changed (session_track_state_change).
+    pub tracks_state: bool,
+    /// Whether any variable was set.
+    pub any: bool,
+}

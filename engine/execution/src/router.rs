@@ -99,15 +99,15 @@ pub fn route(facts: &QueryFacts) -> Route {
     Route { engine, reasons, warnings, refused }
 }
 
-/// Whether columns answer, and for the same reasons, whatever [`TableFacts::narrow`] says: then
-/// nobody needs to find it out.
-pub fn is_sure_of_columns(facts: &QueryFacts) -> bool {
-    let with = |narrow| {
-        let tables = facts.tables.iter().map(|table| TableFacts { narrow, ..table.clone() });
-        route(&QueryFacts { tables: tables.collect(), ..facts.clone() })
+/// The decision, if it is the same for the same reasons whatever [`TableFacts::narrow`] says: then nobody needs to find that
+/// out.
+pub fn route_without_narrow(facts: &mut QueryFacts) -> Option<Route> {
+    let mut with = |narrow| {
+        facts.tables.iter_mut().for_each(|table| table.narrow = narrow);
+        route(facts)
     };
-    let route = with(true);
-    route.engine == Engine::Columns && route == with(false)
+    let narrow = with(true);
+    (narrow == with(false)).then_some(narrow)
 }
 
 /// The engine of one table by itself, whether nothing else will do, and why.

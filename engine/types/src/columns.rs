@@ -64,6 +64,10 @@ pub fn arrow_field(column: &Column) -> Field {
 /// libraries such as Polars refuse to compute with columns of an extension that they do not know.
 pub const MYSQL_TYPE: &str = "isobar.type";
 
+/// Key of the metadata of a field without NULLs. The field itself may be nullable: Arrow refuses a batch by that, and what a
+/// planner knows of a column is no reason to refuse an answer.
+pub const NOT_NULL: &str = "isobar.not_null";
+
 /// The field of a column as clients see it, with its MySQL type; one of JSON says so by the name that Arrow has for it,
 /// too.
 pub fn client_field(name: &str, ty: Option<ColumnType>, nullable: bool) -> Field {

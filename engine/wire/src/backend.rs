@@ -6,8 +6,7 @@ use std::net::IpAddr;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use execution::reply::Reply;
-use sql::variables::Changes;
+use execution::reply::{Reply, SessionChanges};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use types::Value;
@@ -132,7 +131,7 @@ pub trait Session: Send {
     fn database(&self) -> Option<String>;
 
     /// Changes that the client tracks, since this was last called.
-    fn take_changes(&mut self) -> Changes;
+    fn take_changes(&mut self) -> SessionChanges;
 
     /// State for the answer's status flags.
     fn status(&self) -> SessionStatus;

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use execution::host::{Host, Process};
 use execution::panics::guarded;
-use execution::reply::Reply;
+use execution::reply::{Reply, SessionChanges};
 use placement::client::PlacementClient;
 use sql::engine::Engine;
 use sql::session::SessionInfo;
-use sql::variables::Changes;
 use tokio_util::sync::CancellationToken;
 use types::Value;
 use values::error::SqlError;
@@ -141,7 +140,7 @@ impl Session for SqlSession {
         self.0.database()
     }
 
-    fn take_changes(&mut self) -> Changes {
+    fn take_changes(&mut self) -> SessionChanges {
         self.0.take_changes()
     }
 

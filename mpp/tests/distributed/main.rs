@@ -5,6 +5,7 @@
 
 mod cluster;
 mod data;
+mod explain;
 mod faults;
 mod formats;
 mod outlive;

@@ -55,7 +55,9 @@ fn unrest(world: &World, table: TableId) -> Option<String> {
     for (host, status) in &statuses {
         let id = status.region.id;
         let Some(leader) = leaders.get(&id) else {
-            return Some(format!("region {id} has no leader"));
+            let peers = statuses.iter().filter(|(_, other)| other.region.id == id);
+            let peers = peers.map(|(host, peer)| format!("\n        host {host}: {peer:?}"));
+            return Some(format!("region {id} has no leader{}", peers.collect::<String>()));
         };
         let level = status.ready && leader.region == status.region;
         if !level || leader.applied != status.applied {

@@ -17,6 +17,7 @@ mod lower_groups;
 mod query;
 mod ranges;
 mod recursion;
+mod restrictions;
 mod scalars;
 mod scope;
 mod select_list;

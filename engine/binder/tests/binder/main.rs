@@ -4,3 +4,6 @@
 mod bound;
 mod meaning;
 mod privileges;
+mod restrictions;
+mod rules;
+mod tables;

@@ -38,11 +38,11 @@ use values::error::{
 };
 
 use crate::engine::Engine;
-use crate::variables::{Changes, Variables};
+use crate::variables::Variables;
 use advisory::Advisory;
 use diagnostics::Diagnostics;
 use execution::interrupts::Interrupts;
-use execution::reply::{Done, Reply};
+use execution::reply::{Done, Reply, SessionChanges};
 use identity::Identity;
 use prepared::{PreparedStatement, PreparedStatements};
 use transaction::state::TransactionState;
@@ -231,7 +231,7 @@ impl Session {
     }
 
     /// Changes that the client tracks, since this was last asked.
-    pub fn take_changes(&mut self) -> Changes {
+    pub fn take_changes(&mut self) -> SessionChanges {
         self.variables.take_changes()
     }
 

@@ -7,6 +7,7 @@ mod accepted;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use execution::reply::SessionChanges;
 use functions::warnings::ExprWarnings;
 use syntax::dialect::Mysql;
 use syntax::statement::Mode;
@@ -54,19 +55,6 @@ pub(crate) struct Variables {
     touched: BTreeSet<&'static str>,
     /// Whether any variable was.
     any_touched: bool,
-}
-
-/// Changes of its session that a client is to receive, if it tracks them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
-    /// Variables of session_track_system_variables that were set, with their values.
-    pub variables: Vec<(String, String)>,
-    /// Whether changes of the current database are tracked (session_track_schema).
-    pub tracks_schema: bool,
-    /// Whether it is to receive that anything has changed (session_track_state_change).
-    pub tracks_state: bool,
-    /// Whether any variable was set.
-    pub any: bool,
 }
 
 fn known(name: &str) -> SqlResult<&'static Variable> {
@@ -173,7 +161,7 @@ impl Variables {
     }
 
     /// What was set since this was last asked.
-    pub fn take_changes(&mut self) -> Changes {
+    pub fn take_changes(&mut self) -> SessionChanges {
         let touched = std::mem::take(&mut self.touched);
         let any = std::mem::take(&mut self.any_touched);
         let wanted = self.get("session_track_system_variables").unwrap_or_default();
@@ -182,7 +170,7 @@ impl Variables {
         };
         let tracked = touched.into_iter().filter(|name| is_wanted(name));
         let tracked = tracked.map(|name| (name.to_owned(), self.get(name).unwrap_or_default()));
-        Changes {
+        SessionChanges {
             variables: tracked.collect(),
             tracks_schema: self.is_on("session_track_schema"),
             tracks_state: self.is_on("session_track_state_change"),

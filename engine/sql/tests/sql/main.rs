@@ -9,6 +9,7 @@ mod columns;
 mod decimals;
 mod definitions;
 mod edges;
+mod explain;
 mod filled;
 mod harness;
 mod indexes;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use execution::router::{QueryFacts, TableFacts, allowed, is_sure_of_columns, route};
+use execution::router::{QueryFacts, TableFacts, allowed, route, route_without_narrow};
 use syntax::hints::Engine;
 
 fn table(name: &str) -> TableFacts {
@@ -113,17 +113,20 @@ fn allowed_engines_go_by_tidbs_names_too() {
 
 #[test]
 fn how_a_table_is_accessed_matters_only_where_both_engines_would_do() {
-    assert!(!is_sure_of_columns(&query(vec![table("a")])));
+    let settled =
+        |mut facts: QueryFacts| route_without_narrow(&mut facts).map(|route| route.engine);
+    assert_eq!(settled(query(vec![table("a")])), None);
     let mut facts = query(vec![table("a"), table("b")]);
     facts.hints.insert("a".into(), Engine::Columns);
     // Columns answer, but what is said of the other table depends on its access.
-    assert!(!is_sure_of_columns(&facts));
+    assert_eq!(settled(facts.clone()), None);
     facts.hints.insert("b".into(), Engine::Columns);
-    assert!(is_sure_of_columns(&facts));
+    assert_eq!(settled(facts), Some(Engine::Columns));
     let mut facts = query(vec![table("a")]);
     facts.rows_allowed = false;
-    assert!(is_sure_of_columns(&facts));
+    assert_eq!(settled(facts.clone()), Some(Engine::Columns));
     facts.tables[0].available = false;
-    assert!(!is_sure_of_columns(&facts));
-    assert!(!is_sure_of_columns(&query(Vec::new())));
+    assert_eq!(settled(facts), Some(Engine::Rows));
+    assert_eq!(settled(query(vec![TableFacts { replicas: 0, ..table("a") }])), Some(Engine::Rows));
+    assert_eq!(settled(query(Vec::new())), Some(Engine::Rows));
 }

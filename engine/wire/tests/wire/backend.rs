@@ -14,9 +14,8 @@ use arrow::array::{
 use arrow::datatypes::{Field, Schema, i256};
 use async_trait::async_trait;
 use execution::BatchStream;
-use execution::reply::{Done, Reply, WarningCount};
+use execution::reply::{Done, Reply, SessionChanges, WarningCount};
 use futures::StreamExt;
-use sql::variables::Changes;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use types::{ColumnType, IntWidth, Labels, Value};
@@ -133,7 +132,7 @@ impl Backend for Canned {
             info: info.clone(),
             in_transaction: false,
             severed: false,
-            changes: Changes::default(),
+            changes: SessionChanges::default(),
             next_statement: 1,
             prepared: HashMap::new(),
             seen: Arc::clone(&self.seen),
@@ -152,7 +151,7 @@ struct CannedSession {
     in_transaction: bool,
     /// The outcome of the next commit stays unknown.
     severed: bool,
-    changes: Changes,
+    changes: SessionChanges,
     next_statement: u32,
     prepared: HashMap<u32, String>,
     seen: Arc<Seen>,
@@ -523,8 +522,8 @@ impl Session for CannedSession {
         self.database.clone()
     }
 
-    fn take_changes(&mut self) -> Changes {
-        Changes { tracks_schema: true, ..std::mem::take(&mut self.changes) }
+    fn take_changes(&mut self) -> SessionChanges {
+        SessionChanges { tracks_schema: true, ..std::mem::take(&mut self.changes) }
     }
 
     fn status(&self) -> SessionStatus {

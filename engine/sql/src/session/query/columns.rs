@@ -40,11 +40,10 @@ impl Session {
         let mut attempt = 0;
         loop {
             let error = match self.on_columns(&prepared).await {
-                Ok((batches, by)) => {
+                Ok((mut columns, batches, by)) => {
                     let (route, at) = (prepared.route, prepared.reader.ts());
                     let last = LastQuery::Routed { route, at, columns: Some(by) };
                     self.diagnostics.set_last_query(last);
-                    let mut columns = prepared.planned.columns.clone();
                     binder::rename(&mut columns, displayed);
                     // The warnings of expressions on other nodes are not sent here; then those that
                     // were computed here give none either.
@@ -71,6 +70,8 @@ impl Session {
                 }
                 continue;
             }
+            // What is wrong with the query itself, planning it here says.
+            self.planned(&mut prepared)?;
             if !self.rows_may_answer(&mut prepared)? {
                 return Err(self.not_scanned(error));
             }

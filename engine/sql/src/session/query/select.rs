@@ -55,20 +55,41 @@ impl Optimized {
     }
 }
 
-/// A query that is planned and routed.
+/// A query that is bound and routed. Planned it is here only where rows answer it, or where no one can tell without
+/// whether they read it by key: columns plan what they answer.
 pub(in crate::session) struct Prepared {
-    pub(in crate::session) planned: PlannedSelect,
-    /// What rows would run; none yet where columns are sure to answer, which optimise it themselves.
+    /// What it asks.
+    bound: Arc<BoundQuery>,
+    /// The tables that it asks, for rows to read.
+    resolved: ResolvedTables,
+    /// What gives it meaning.
+    context: QueryContext,
+    /// Its plan, and what its columns are.
+    planned: Option<PlannedSelect>,
+    /// What rows would run.
     optimized: Option<Optimized>,
     /// The warnings of its expressions.
     expr_warnings: Arc<ExprWarnings>,
     pub(super) route: Route,
-    /// What it asks, for columns to plan.
-    bound: Arc<BoundQuery>,
     pub(super) reader: Reader,
     catalog: Arc<Catalog>,
     /// The stored tables that it names.
     described: Vec<(TableId, SchemaVersion)>,
+}
+
+impl Prepared {
+    /// Whether a plan could read a table by key or index. It could not if no condition restricts the first column of one.
+    fn may_be_narrow(&self) -> bool {
+        self.bound.may_restrict(&|name| {
+            let table = self.resolved.get(name).and_then(|table| table.table.as_ref());
+            let Some(table) = table else { return Vec::new() };
+            let indexes = table.indexes.iter().filter_map(|index| index.columns.first());
+            let firsts = table.primary_key.first().into_iter().chain(indexes);
+            firsts
+                .filter_map(|id| table.columns.iter().position(|column| column.id == *id))
+                .collect()
+        })
+    }
 }
 
 impl Session {
@@ -105,7 +126,9 @@ impl Session {
         let again = query.clone();
         let expr_warnings = self.expr_warnings();
         let mut prepared = Box::new(self.plan_from(query, source, expr_warnings).await?);
-        if let Some(why) = &prepared.route.refused {
+        if let Some(why) = prepared.route.refused.clone() {
+            // What is wrong with the query itself comes first.
+            self.planned(&mut prepared)?;
             return Err(no_engine_answers(why));
         }
         for warning in &prepared.route.warnings {
@@ -117,7 +140,7 @@ impl Session {
                 Answer::Rows(prepared) => prepared,
             };
         }
-        let mut columns = prepared.planned.columns.clone();
+        let mut columns = self.planned(&mut prepared)?.columns.clone();
         binder::rename(&mut columns, &displayed);
         let plan = self.physical(&mut prepared).await?;
         let batches = self.rows(plan)?;
@@ -137,7 +160,8 @@ impl Session {
         without_assignments(&mut query);
         self.inline_values(&mut query, parameters).await?;
         Self::describe_calls(&mut query);
-        let mut columns = self.plan(query).await?.planned.columns;
+        let mut prepared = self.plan(query).await?;
+        let mut columns = self.planned(&mut prepared)?.columns.clone();
         binder::rename(&mut columns, &displayed);
         Ok(columns)
     }
@@ -156,7 +180,7 @@ impl Session {
             Some(expr_warnings) => warnings::listen_async(expr_warnings, planning).await?,
             None => planning.await?,
         };
-        planned.plan = binder::written(planned.plan)?;
+        planned.plan = binder::rules::stored(planned.plan)?;
         if let Some(expr_warnings) = listening {
             planned.plan = warnings::attach_to_plan(planned.plan, expr_warnings)?;
         }
@@ -171,7 +195,7 @@ impl Session {
         self.plan_from(query, source, expr_warnings).await
     }
 
-    /// Plans and routes a query over what it reads from.
+    /// Binds and routes a query over what it reads from.
     pub(super) async fn plan_from(
         &mut self,
         query: Query,
@@ -195,13 +219,8 @@ impl Session {
             }
         }
         let locking = !query.locks.is_empty();
-        let planning = async {
-            let (bound, resolved) = self.bound(&query, &names, &context, &tables).await?;
-            let planned = binder::plan(&bound, &context, &self.engine.state, &resolved)?;
-            Ok::<_, SqlError>((Arc::new(bound), planned))
-        };
-        let (bound, mut planned) = warnings::listen_async(&expr_warnings, planning).await?;
-        planned.plan = warnings::attach_to_plan(planned.plan, &expr_warnings)?;
+        let binding = self.bound(&query, &names, &context, &tables);
+        let (bound, resolved) = warnings::listen_async(&expr_warnings, binding).await?;
         let named = |name: &TableName| catalog.table_named(&name.database, &name.table);
         let described = names.iter().filter_map(named).map(|table| (table.id, table.version));
         let described = described.collect();
@@ -221,16 +240,28 @@ impl Session {
             tier,
             fallback,
         };
-        let mut optimized = None;
-        if !router::is_sure_of_columns(&facts) {
-            let found = self.optimize(&planned.plan, &catalog, reader.ts(), &expr_warnings)?;
+        let settled = router::route_without_narrow(&mut facts);
+        let is_settled = settled.is_some();
+        let mut prepared = Prepared {
+            bound: Arc::new(bound),
+            resolved,
+            context,
+            planned: None,
+            optimized: None,
+            expr_warnings,
+            route: settled.unwrap_or_else(|| router::route(&facts)),
+            reader,
+            catalog,
+            described,
+        };
+        if !is_settled && prepared.may_be_narrow() {
+            let found = &self.optimized(&mut prepared)?.narrow;
             for (table, name) in facts.tables.iter_mut().zip(&names) {
-                table.narrow = found.narrow.get(name).copied().unwrap_or(false);
+                table.narrow = found.get(name).copied().unwrap_or(false);
             }
-            optimized = Some(found);
+            prepared.route = router::route(&facts);
         }
-        let route = router::route(&facts);
-        Ok(Prepared { planned, optimized, expr_warnings, route, bound, reader, catalog, described })
+        Ok(prepared)
     }
 
     /// What a query is bound to, and its tables.
@@ -320,16 +351,29 @@ impl Session {
         Ok(state.query_planner().create_physical_plan(plan, &**state).await?)
     }
 
+    /// The plan of a query, made now where nobody needed it before.
+    pub(super) fn planned<'a>(&self, prepared: &'a mut Prepared) -> SqlResult<&'a PlannedSelect> {
+        let Prepared { bound, resolved, context, planned, expr_warnings, .. } = prepared;
+        if planned.is_none() {
+            let planning = || binder::plan(bound, context, &self.engine.state, resolved);
+            let mut made = warnings::listen(expr_warnings, planning)?;
+            made.plan = warnings::attach_to_plan(made.plan, expr_warnings)?;
+            *planned = Some(made);
+        }
+        planned.as_ref().ok_or_else(|| impossible("a query without a plan"))
+    }
+
     /// What rows would run, made now where nobody needed it before.
     pub(super) fn optimized<'a>(&self, prepared: &'a mut Prepared) -> SqlResult<&'a Optimized> {
-        let Prepared { planned, optimized, expr_warnings, reader, catalog, .. } = prepared;
-        match optimized {
-            Some(optimized) => Ok(optimized),
-            None => {
-                let made = self.optimize(&planned.plan, catalog, reader.ts(), expr_warnings)?;
-                Ok(optimized.insert(made))
-            }
+        if prepared.optimized.is_none() {
+            let plan = self.planned(prepared)?.plan.clone();
+            let Prepared { catalog, reader, expr_warnings, .. } = &*prepared;
+            let made = self.optimize(&plan, catalog, reader.ts(), expr_warnings)?;
+            let is_narrow = made.narrow.values().any(|narrow| *narrow);
+            debug_assert!(!is_narrow || prepared.may_be_narrow(), "{}", prepared.bound);
+            prepared.optimized = Some(made);
         }
+        prepared.optimized.as_ref().ok_or_else(|| impossible("a query without a plan"))
     }
 
     fn rows(&self, plan: Arc<dyn ExecutionPlan>) -> SqlResult<BatchStream> {
@@ -341,11 +385,12 @@ impl Session {
     pub(in crate::session) async fn on_columns(
         &self,
         prepared: &Prepared,
-    ) -> SqlResult<(BatchStream, ByColumns)> {
+    ) -> SqlResult<(Vec<ResultColumn>, BatchStream, ByColumns)> {
         let began = Instant::now();
         let analytic =
             self.engine.analytic.clone().ok_or_else(|| impossible("columns without a tier"))?;
         let answer = analytic.query(self.analytic_query(prepared)).await?;
+        let columns = binder::answered(&prepared.bound, &prepared.resolved, &answer.schema)?;
         let mut batches = answer.batches;
         // The first batch is awaited here: until it comes, others may still answer.
         let first = match batches.next().await {
@@ -360,14 +405,14 @@ impl Session {
             _ = &reader;
             batch
         });
-        Ok((Box::pin(batches), by))
+        Ok((columns, Box::pin(batches), by))
     }
 
     fn analytic_query(&self, prepared: &Prepared) -> AnalyticQuery {
         let context = QueryContext {
             catalog_version: prepared.catalog.version,
             tables: prepared.described.clone(),
-            ..self.context()
+            ..prepared.context.clone()
         };
         let token = match self.transaction.snapshot() {
             Some(token) => token,
@@ -427,20 +472,24 @@ impl Session {
         if prepared.route.engine == hints::Engine::Columns {
             let analytic =
                 self.engine.analytic.clone().ok_or_else(|| impossible("columns without a tier"))?;
-            match analytic.explain(self.analytic_query(prepared), analyze).await {
+            let error = match analytic.explain(self.analytic_query(prepared), analyze).await {
                 Ok(plan) => {
                     lines.extend(plan);
                     return Ok(lines);
                 }
-                Err(error) if self.rows_may_answer(prepared)? => {
-                    lines.push(format!("columns failed, rows answer: {}", error.message));
+                Err(error) => error,
+            };
+            // What is wrong with the query itself comes first.
+            self.planned(prepared)?;
+            if self.rows_may_answer(prepared)? {
+                lines.push(format!("columns failed, rows answer: {}", error.message));
+            } else {
+                let error = self.not_scanned(error);
+                if analyze {
+                    return Err(error);
                 }
-                Err(error) if analyze => return Err(self.not_scanned(error)),
-                Err(error) => {
-                    let error = self.not_scanned(error);
-                    lines.push(format!("columns fail with {}: {}", error.code, error.message));
-                    return Ok(lines);
-                }
+                lines.push(format!("columns fail with {}: {}", error.code, error.message));
+                return Ok(lines);
             }
         }
         let plan = self.physical(prepared).await?;
