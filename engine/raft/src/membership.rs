@@ -3,7 +3,8 @@
 //! Pure: it looks at two lists and says what to propose next. One member changes per entry, so
 //! any two consecutive majorities overlap and no joint configuration is needed (Ongaro, "Consensus:
 //! Bridging Theory and Practice", 4.1). A new voter first follows as a learner until it has caught
-//! up, so an empty newcomer never counts in the majority that a write waits for.
+//! up, so an empty newcomer never counts in the majority that a write waits for; and a voter never leaves others behind
+//! that are no majority, for the leader hears nothing of them.
 
 use raft_rs::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2};
 use serde::{Deserialize, Serialize};
@@ -33,7 +34,7 @@ pub(crate) enum Step {
     Done,
     /// Propose this.
     Propose(MemberChange),
-    /// Wait for this member to catch up.
+    /// Wait for this member to catch up, or to be heard of.
     Await(PeerId),
     /// Hand leadership to this member first: a leader does not remove itself, since those who
     /// stay might not have learnt that it is gone.
@@ -126,12 +127,20 @@ pub(crate) fn check_target(region: &Region, target: &[Peer]) -> Result<()> {
     Ok(())
 }
 
+/// What a leader knows of members.
+pub(crate) trait Followers {
+    /// Whether a member has everything, or nearly.
+    fn caught_up(&self, member: PeerId) -> bool;
+    /// Whether it was heard of lately.
+    fn active(&self, member: PeerId) -> bool;
+}
+
 /// The next step from the members of `region` to `target`, for a leader with peer id `leader`.
 pub(crate) fn next_step(
     region: &Region,
     target: &[Peer],
     leader: PeerId,
-    caught_up: impl Fn(PeerId) -> bool,
+    followers: &impl Followers,
 ) -> Step {
     let leaving = |peer: &&Peer| !target.iter().any(|wanted| wanted.id == peer.id);
     for wanted in target {
@@ -140,13 +149,13 @@ pub(crate) fn next_step(
         }
         return match region.peer_on(wanted.node).filter(leaving) {
             // Its node holds another peer that is leaving anyway.
-            Some(old) => remove(region, target, old.id, leader, &caught_up),
+            Some(old) => remove(region, target, old, leader, followers),
             None => Step::Propose(MemberChange::Set(Peer { role: PeerRole::Learner, ..*wanted })),
         };
     }
     for wanted in target.iter().filter(|peer| peer.role == PeerRole::Voter) {
         let learns = region.peer(wanted.id).is_some_and(|peer| peer.role == PeerRole::Learner);
-        if learns && caught_up(wanted.id) {
+        if learns && followers.caught_up(wanted.id) {
             return Step::Propose(MemberChange::Set(*wanted));
         }
         if learns {
@@ -154,7 +163,7 @@ pub(crate) fn next_step(
         }
     }
     match region.peers.iter().find(leaving) {
-        Some(old) => remove(region, target, old.id, leader, &caught_up),
+        Some(old) => remove(region, target, old, leader, followers),
         None => Step::Done,
     }
 }
@@ -162,26 +171,65 @@ pub(crate) fn next_step(
 fn remove(
     region: &Region,
     target: &[Peer],
-    id: PeerId,
+    old: &Peer,
     leader: PeerId,
-    caught_up: &impl Fn(PeerId) -> bool,
+    followers: &impl Followers,
 ) -> Step {
-    if id != leader {
-        return Step::Propose(MemberChange::Remove(id));
+    if old.id != leader {
+        return match missing(region, old, leader, followers) {
+            Some(missing) => Step::Await(missing),
+            None => Step::Propose(MemberChange::Remove(old.id)),
+        };
     }
     let stays =
         |peer: &&Peer| peer.id != leader && target.iter().any(|wanted| wanted.id == peer.id);
     let transferees: Vec<PeerId> = region.voters().filter(stays).map(|peer| peer.id).collect();
-    match transferees.iter().find(|transferee| caught_up(**transferee)).or(transferees.first()) {
+    let caught_up = transferees.iter().find(|transferee| followers.caught_up(**transferee));
+    match caught_up.or(transferees.first()) {
         Some(transferee) => Step::HandOver(*transferee),
-        None => Step::Await(id),
+        None => Step::Await(old.id),
     }
+}
+
+/// A voter without which those that stay behind a member would decide nothing any more; `None` if enough are there.
+fn missing(
+    region: &Region,
+    gone: &Peer,
+    leader: PeerId,
+    followers: &impl Followers,
+) -> Option<PeerId> {
+    if gone.role != PeerRole::Voter {
+        return None;
+    }
+    let staying: Vec<PeerId> =
+        region.voters().map(|peer| peer.id).filter(|id| *id != gone.id).collect();
+    let is_there = |id: &&PeerId| **id == leader || followers.active(**id);
+    let there = staying.iter().filter(is_there).count();
+    if there * 2 > staying.len() {
+        return None;
+    }
+    staying.into_iter().find(|id| !is_there(&id))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use types::{Epoch, RegionKind};
+
+    /// All have caught up; these are away.
+    struct Away(&'static [PeerId]);
+
+    impl Followers for Away {
+        fn caught_up(&self, _: PeerId) -> bool {
+            true
+        }
+
+        fn active(&self, member: PeerId) -> bool {
+            !self.0.contains(&member)
+        }
+    }
+
+    const ALL: Away = Away(&[]);
 
     fn peer(id: PeerId, role: PeerRole) -> Peer {
         Peer { id, node: id % 10, role }
@@ -197,7 +245,7 @@ mod tests {
     fn walk(mut now: Region, target: &[Peer]) -> Vec<Vec<(PeerId, PeerRole)>> {
         let mut seen = Vec::new();
         loop {
-            match next_step(&now, target, 1, |_| true) {
+            match next_step(&now, target, 1, &ALL) {
                 Step::Propose(change) => now = change.apply(&now).unwrap(),
                 Step::Done => return seen,
                 other => panic!("{other:?} after {seen:?}"),
@@ -232,11 +280,26 @@ mod tests {
     }
 
     #[test]
+    fn no_voter_leaves_a_minority_behind() {
+        use PeerRole::{Learner, Voter};
+        let now = region(vec![peer(1, Voter), peer(2, Voter), peer(3, Voter), peer(4, Learner)]);
+        // The node of 2 is to have another peer: until 3 is back, the old one stays.
+        let target = [peer(1, Voter), peer(12, Voter), peer(3, Voter), peer(4, Learner)];
+        assert_eq!(next_step(&now, &target, 1, &Away(&[3])), Step::Await(3));
+        let leaves = Step::Propose(MemberChange::Remove(2));
+        assert_eq!(next_step(&now, &target, 1, &ALL), leaves);
+        assert_eq!(next_step(&now, &target, 1, &Away(&[2, 4])), leaves, "who is away may leave");
+        let without_learner = [peer(1, Voter), peer(2, Voter), peer(3, Voter)];
+        let leaves = Step::Propose(MemberChange::Remove(4));
+        assert_eq!(next_step(&now, &without_learner, 1, &Away(&[2, 4])), leaves);
+    }
+
+    #[test]
     fn a_leader_hands_over_before_it_leaves() {
         let now = region(vec![peer(1, PeerRole::Voter), peer(2, PeerRole::Voter)]);
         let target = [peer(2, PeerRole::Voter)];
-        assert_eq!(next_step(&now, &target, 1, |_| true), Step::HandOver(2));
-        assert_eq!(next_step(&now, &target, 2, |_| true), Step::Propose(MemberChange::Remove(1)));
+        assert_eq!(next_step(&now, &target, 1, &ALL), Step::HandOver(2));
+        assert_eq!(next_step(&now, &target, 2, &ALL), Step::Propose(MemberChange::Remove(1)));
     }
 
     #[test]

@@ -607,7 +607,7 @@ impl Peer {
     }
 
     /// Whether a member has everything, or nearly everything and is being sent the rest.
-    pub fn caught_up(&self, id: PeerId) -> bool {
+    pub fn has_caught_up(&self, id: PeerId) -> bool {
         const NEAR: u64 = 64;
         let last = self.raw.raft.raft_log.last_index();
         self.raw.raft.prs().get(id).is_some_and(|progress| {

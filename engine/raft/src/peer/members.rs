@@ -3,7 +3,7 @@
 
 use types::{Error, PeerId, Region};
 
-use crate::membership::{MemberChange, Step, check_target, next_step};
+use crate::membership::{Followers, MemberChange, Step, check_target, next_step};
 use crate::peer::{Outbox, Peer};
 use crate::reply::{Answers, Reply, Wait};
 
@@ -18,6 +18,16 @@ pub(crate) struct Change {
 
 /// Ticks after which a step that shows no effect is proposed again.
 const REPEAT_TICKS: u64 = 20;
+
+impl Followers for Peer {
+    fn caught_up(&self, member: PeerId) -> bool {
+        self.has_caught_up(member)
+    }
+
+    fn active(&self, member: PeerId) -> bool {
+        self.raw.raft.prs().get(member).is_some_and(|progress| progress.recent_active)
+    }
+}
 
 impl Peer {
     /// Begins to change the members.
@@ -50,7 +60,7 @@ impl Peer {
         if !self.leads() || !self.runs() {
             return answers.push(change.reply, Err(self.not_leader()));
         }
-        let step = next_step(&self.region, &change.target, self.me.id, |id| self.caught_up(id));
+        let step = next_step(&self.region, &change.target, self.me.id, self);
         let repeats = change
             .proposed
             .is_some_and(|(conf, until)| conf == self.region.epoch.conf && now < until);
