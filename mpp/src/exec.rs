@@ -26,7 +26,7 @@ use placement::client::PlacementClient;
 use rpc::{Channels, Pulse};
 use tonic::service::Routes;
 use types::columns::{NOT_NULL, client_field};
-use types::{ClusterVersion, LeaseId, NodeId, SnapshotToken, Table, Timestamp};
+use types::{ClusterVersion, ColumnType, LeaseId, NodeId, SnapshotToken, Table, Timestamp};
 use values::column::ResultColumn;
 use values::error::SqlError;
 
@@ -450,14 +450,17 @@ pub fn scan_schema(table: &Table, positions: &[usize]) -> MppResult<SchemaRef> {
 /// Schema of a query's answer, as clients see it: displayed names, types on the wire. Every
 /// column may be NULL to Arrow, whatever its table says; which have none is metadata.
 pub fn answer_schema(columns: &[ResultColumn]) -> SchemaRef {
-    let field = |column: &ResultColumn| {
-        let mut field = client_field(&column.name, column.ty, true);
-        if !column.nullable {
-            field.metadata_mut().insert(NOT_NULL.to_owned(), String::new());
-        }
-        field
-    };
+    let field = |column: &ResultColumn| answer_field(&column.name, column.ty, column.nullable);
     Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
+}
+
+/// The field of a column of an answer.
+pub(crate) fn answer_field(name: &str, ty: Option<ColumnType>, nullable: bool) -> Field {
+    let mut field = client_field(name, ty, true);
+    if !nullable {
+        field.metadata_mut().insert(NOT_NULL.to_owned(), String::new());
+    }
+    field
 }
 
 /// The batch under the names, and with exactly the types, that clients see.

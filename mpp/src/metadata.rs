@@ -16,10 +16,10 @@ use arrow_flight::sql::{
 };
 use placement::api::Catalog;
 use prost::Message;
-use types::columns::client_field;
 use types::{Column, Table};
 
 use crate::error::{MppCode, MppError, MppResult};
+use crate::exec::answer_field;
 use crate::server_info;
 
 /// The one catalog, under information_schema's name for it.
@@ -146,11 +146,11 @@ fn tables(command: CommandGetTables, catalog: &Catalog) -> MppResult<RecordBatch
     builder.build().map_err(wrong)
 }
 
-/// A table's columns as the answer to `SELECT *` shows them: any may be NULL.
+/// A table's columns as the answer to `SELECT *` shows them.
 fn client_schema(columns: &[Column]) -> Schema {
     let shown = columns.iter().filter(|column| !column.hidden);
-    let fields = shown.map(|column| client_field(&column.name, Some(column.ty), true));
-    Schema::new(fields.collect::<Vec<_>>())
+    let field = |column: &Column| answer_field(&column.name, Some(column.ty), column.nullable);
+    Schema::new(shown.map(field).collect::<Vec<_>>())
 }
 
 fn table_types(command: CommandGetTableTypes) -> MppResult<RecordBatch> {
@@ -349,11 +349,12 @@ mod tests {
         };
         let fields = [("a", DataType::Int64, "bigint"), ("b", DataType::Utf8, "varchar(9)")];
         let fields = fields.map(|(name, ty, mysql)| {
-            let says = [("isobar.type".to_owned(), mysql.to_owned())];
+            let says = [("isobar.type", mysql), ("isobar.not_null", "")];
+            let says = says.map(|(key, value)| (key.to_owned(), value.to_owned()));
             Field::new(name, ty, true).with_metadata(says.into())
         });
         assert_eq!(schema(0), Schema::new(fields.to_vec()));
-        assert_eq!(schema(1), Schema::new(vec![client_field("n", Some(ColumnType::Json), true)]));
+        assert_eq!(schema(1), Schema::new(vec![answer_field("n", Some(ColumnType::Json), false)]));
     }
 
     #[test]
