@@ -61,7 +61,7 @@ impl Session {
                 let source = self.reader().await?;
                 self.diagnostics.listen_no_more();
                 let expr_warnings = self.expr_warnings();
-                *prepared = self.plan_from(query.clone(), source, expr_warnings).await?;
+                *prepared = self.routed_from(query.clone(), source, expr_warnings).await?;
                 if let Some(why) = &prepared.route.refused {
                     return Err(no_engine_answers(why));
                 }

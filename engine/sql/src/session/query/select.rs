@@ -125,7 +125,7 @@ impl Session {
         };
         let again = query.clone();
         let expr_warnings = self.expr_warnings();
-        let mut prepared = Box::new(self.plan_from(query, source, expr_warnings).await?);
+        let mut prepared = Box::new(self.routed_from(query, source, expr_warnings).await?);
         if let Some(why) = prepared.route.refused.clone() {
             // What is wrong with the query itself comes first.
             self.planned(&mut prepared)?;
@@ -160,7 +160,7 @@ impl Session {
         without_assignments(&mut query);
         self.inline_values(&mut query, parameters).await?;
         Self::describe_calls(&mut query);
-        let mut prepared = self.plan(query).await?;
+        let mut prepared = self.routed(query).await?;
         let mut columns = self.planned(&mut prepared)?.columns.clone();
         binder::rename(&mut columns, &displayed);
         Ok(columns)
@@ -188,15 +188,15 @@ impl Session {
         Ok((planned.columns, self.rows(plan)?))
     }
 
-    async fn plan(&mut self, query: Query) -> SqlResult<Prepared> {
+    async fn routed(&mut self, query: Query) -> SqlResult<Prepared> {
         let source = self.reader().await?;
         // Nobody gets an answer of it, nor the warnings of its constants.
         let expr_warnings = Arc::new(self.variables.expr_warnings());
-        self.plan_from(query, source, expr_warnings).await
+        self.routed_from(query, source, expr_warnings).await
     }
 
     /// Binds and routes a query over what it reads from.
-    pub(super) async fn plan_from(
+    pub(super) async fn routed_from(
         &mut self,
         query: Query,
         (reader, catalog): (Reader, Arc<Catalog>),
@@ -434,7 +434,7 @@ impl Session {
                     Self::describe_calls(&mut *query);
                 }
                 self.inline(&mut *query, parameters).await?;
-                let mut prepared = self.plan(*query).await?;
+                let mut prepared = self.routed(*query).await?;
                 self.explain_lines(&mut prepared, analyze).await?
             }
             Stmt::Insert(_) | Stmt::Update(_) | Stmt::Delete(..) if !analyze => {
