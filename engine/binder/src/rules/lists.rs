@@ -33,7 +33,7 @@ pub(super) const OF_QUERIES: &[QueryRule] = &[
     },
     Rule {
         name: "result_columns",
-        why: "The columns of a result have the types that its client is told before the first row.",
+        why: "The columns of a result have the types that are announced before its first row.",
         after: &["operand_types"],
         apply: |planned, planning| {
             columns::described(planned.plan, planning.output, planning.resolved)

@@ -15,24 +15,11 @@ use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionConfig;
 use functions::value::value_at;
 use types::columns::ColumnsBuilder;
-use types::{Column, ColumnType, Decimal, IntWidth, Table, Value};
+use types::{ColumnType, Decimal, IntWidth, Table, Value};
 use values::coerce::text;
 use values::error::SqlResult;
 
-fn column(id: u32, name: &str, ty: ColumnType) -> Column {
-    Column {
-        id,
-        name: name.into(),
-        ty,
-        nullable: true,
-        default: None,
-        original: None,
-        auto_increment: false,
-        on_update_now: false,
-        hidden: name.starts_with('_'),
-        comment: String::new(),
-    }
-}
+use crate::tables::column;
 
 fn table() -> Table {
     let int = ColumnType::Int { width: IntWidth::Int, unsigned: false };

@@ -41,8 +41,9 @@ fn columns(database: &str, name: &str) -> Option<Vec<(&'static str, ColumnType)>
     })
 }
 
-fn table(database: &str, name: &str) -> Option<Table> {
-    let column = |(id, (name, ty)): (u32, (&str, ColumnType))| Column {
+/// A column; one that is called `id` is not null, and one whose name begins with `_` is hidden.
+pub(crate) fn column(id: u32, name: &str, ty: ColumnType) -> Column {
+    Column {
         id,
         name: name.into(),
         ty,
@@ -53,7 +54,11 @@ fn table(database: &str, name: &str) -> Option<Table> {
         on_update_now: false,
         hidden: name.starts_with('_'),
         comment: String::new(),
-    };
+    }
+}
+
+fn table(database: &str, name: &str) -> Option<Table> {
+    let column = |(id, (name, ty))| column(id, name, ty);
     Some(Table {
         id: 7,
         version: 1,

@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{ArrayRef, Int64Array};
+use arrow::datatypes::{DataType, Field, Schema};
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use execution::analytic::{Analytic, AnalyticAnswer, AnalyticQuery};
 use sql::engine::Engine;
 use sql::session::Session;
 use types::TableId;
+use types::columns::NOT_NULL;
 use values::error::SqlError;
 
-use super::harness::{done, engine, in_database, rows, warnings};
+use super::harness::{Answer, done, engine, in_database, rows, run, warnings};
 
 /// Columnar nodes that hold everything and answer nothing.
 struct Broken {
@@ -67,7 +69,10 @@ impl Analytic for Answering {
 
     async fn query(&self, _: AnalyticQuery) -> Result<AnalyticAnswer, SqlError> {
         let count: ArrayRef = Arc::new(Int64Array::from(vec![3]));
-        let batch = RecordBatch::try_from_iter([("count", count)]).unwrap();
+        let says = [(NOT_NULL.to_owned(), String::new())];
+        let field = Field::new("count", DataType::Int64, true).with_metadata(says.into());
+        let schema = Arc::new(Schema::new(vec![field]));
+        let batch = RecordBatch::try_new(schema, vec![count]).unwrap();
         let (schema, coordinator) = (batch.schema(), "10.0.0.7:4002".to_owned());
         let batches = Box::pin(futures::stream::iter([Ok(batch)]));
         Ok(AnalyticAnswer { schema, batches, coordinator })
@@ -163,4 +168,26 @@ async fn status_says_which_columnar_node_answered_the_last_query() {
     assert_eq!(last_query(&mut session, "engine").await, "rows");
     assert_eq!(last_query(&mut session, "coordinator").await, "");
     assert_eq!(last_query(&mut session, "wait_ms").await, "");
+}
+
+#[tokio::test]
+async fn columns_of_a_result_are_what_the_answer_says() {
+    let engine = engine().with_analytic(Arc::new(Answering));
+    let mut session = with_table(&engine).await;
+    let Ok(Answer::Rows(columns, _)) = run(&mut session, "SELECT COUNT(*) FROM t").await else {
+        panic!("no rows");
+    };
+    assert_eq!((columns[0].name.as_str(), columns[0].nullable), ("COUNT(*)", false));
+    // An answer to another query is none.
+    assert!(run(&mut session, "SELECT COUNT(*), SUM(v) FROM t").await.is_err());
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_query_itself_comes_first() {
+    let (mut session, _) = beside(9013).await;
+    done(&mut session, "SET isobar_read_engines = 'columns'").await.unwrap();
+    for sql in ["SELECT MAX(CAST(v AS JSON)) FROM t", "EXPLAIN SELECT MAX(CAST(v AS JSON)) FROM t"]
+    {
+        assert_eq!(rows(&mut session, sql).await.unwrap_err().code, 1235, "{sql}");
+    }
 }
