@@ -93,10 +93,10 @@ fn execute(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Playground(args) => runtime.block_on(playground::run(args))?,
         Command::Ctl(args) => runtime.block_on(ctl::run(args))?,
-        Command::Import(args) => runtime.block_on(import::run(args))?,
+        Command::Import(args) => import::run(&runtime, args)?,
         Command::Dbgen(args) => dbgen::run(&args)?,
-        Command::Bench(args) => return runtime.block_on(bench::run(args)),
-        Command::Diff(args) => return Ok(runtime.block_on(diff::run(args))),
+        Command::Bench(args) => return bench::run(&runtime, args),
+        Command::Diff(args) => return Ok(diff::run(&runtime, args)),
         Command::Serve(args) => {
             if let Some(parent) = args.parent {
                 signals::die_with_parent(parent)?;
@@ -149,14 +149,15 @@ fn serve(runtime: &tokio::runtime::Runtime, args: &ServeArgs) -> Result<()> {
             role.name()
         );
     }
-    runtime.block_on(async {
-        let mut interrupt = signals::Interrupt::new()?;
-        let stop = async move {
-            let signal = interrupt.wait().await;
-            tracing::info!(signal, "asked to stop");
-        };
-        node::run(config, stop).await
-    })
+    let mut interrupt = {
+        let _context = runtime.enter();
+        signals::Interrupt::new()?
+    };
+    let stop = async move {
+        let signal = interrupt.wait().await;
+        tracing::info!(signal, "asked to stop");
+    };
+    node::run(runtime, config, Box::pin(stop))
 }
 
 /// Logs go to standard error; ISOBAR_LOG chooses what, as `info` or `info,raft=debug`. A line that

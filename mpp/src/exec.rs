@@ -30,6 +30,7 @@ use types::{ClusterVersion, ColumnType, LeaseId, NodeId, SnapshotToken, Table, T
 use values::column::ResultColumn;
 use values::error::SqlError;
 
+use crate::attempts::attempts;
 use crate::channel::WorkerChannels;
 use crate::error::{MppCode, MppError, MppResult, refused};
 use crate::guard::Guarded;
@@ -42,13 +43,6 @@ use crate::ticket::Asked;
 use crate::worker::OnQueryThreads;
 use crate::{rules, session, verifier};
 
-/// How often a query is planned before its failure is the client's.
-const ATTEMPTS: usize = 4;
-/// No attempt begins later than this after the first, so that a mute cluster is an error soon.
-const ATTEMPT_WINDOW: Duration = Duration::from_secs(4);
-/// Pauses before another attempt, so that a moving region can arrive; nodes report four times a second.
-const PAUSES: [Duration; ATTEMPTS - 1] =
-    [Duration::from_millis(100), Duration::from_millis(200), Duration::from_millis(400)];
 /// A node whose last heartbeat is this old is avoided, if another holds the data.
 const SILENT_MS: u64 = 3_000;
 /// How long EXPLAIN ANALYZE waits for the workers' metrics, some of which may never come.
@@ -250,22 +244,9 @@ impl Engine {
         context: &QueryContext,
         token: SnapshotToken,
     ) -> MppResult<Answer> {
-        let mut failure = None;
-        let begun = tokio::time::Instant::now();
-        for attempt in 0..ATTEMPTS {
-            if let Some(pause) = attempt.checked_sub(1).and_then(|pause| PAUSES.get(pause)) {
-                tokio::time::sleep(*pause).await;
-            }
-            match self.attempt(query, context, token.ts, attempt > 0).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) if error.code.is_retryable() && begun.elapsed() < ATTEMPT_WINDOW => {
-                    tracing::info!(attempt, %error, "query is planned again");
-                    failure = Some(error);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Err(failure.unwrap_or_else(|| MppError::new(MppCode::Unavailable, "no attempt was made")))
+        let attempt =
+            |before: Option<MppCode>| self.attempt(query, context, token.ts, before.is_some());
+        attempts("a query", attempt).await
     }
 
     async fn attempt(
@@ -300,14 +281,11 @@ impl Engine {
         ts: Timestamp,
         analyze: bool,
     ) -> MppResult<Vec<String>> {
-        let first = self.explain_once(query, context, ts, analyze, false).await;
-        match first {
-            // As a query itself is planned again.
-            Err(error) if error.code.is_retryable() => {
-                self.explain_once(query, context, ts, analyze, true).await
-            }
-            other => other,
-        }
+        // As a query itself is planned again.
+        let attempt = |before: Option<MppCode>| {
+            self.explain_once(query, context, ts, analyze, before.is_some())
+        };
+        attempts("a plan", attempt).await
     }
 
     async fn explain_once(

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, exec_err};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
@@ -14,6 +14,7 @@ use datafusion_distributed::{
     DesiredTaskCountEvent, DesiredTaskCountEventResponse, DistributedLeafExec, RouteTasksEvent,
     RouteTasksEventResponse, ScaleUpLeafNodeEvent, ScaleUpLeafNodeEventResponse,
 };
+use functions::trees::Tree;
 use url::Url;
 
 use crate::layout::Owner;
@@ -116,7 +117,7 @@ fn variant(
 pub fn route(event: RouteTasksEvent<'_>) -> Option<Result<RouteTasksEventResponse>> {
     let nodes = event.task_ctx.session_config().get_extension::<QueryNodes>()?;
     let mut tasks = None;
-    let walk = event.plan.apply(|node| {
+    let walk = event.plan.visit_each(&mut |node| {
         if let Some(leaf) = node.downcast_ref::<DistributedLeafExec>()
             && leaf.original().downcast_ref::<ColumnarScanExec>().is_some()
         {

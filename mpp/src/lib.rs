@@ -6,6 +6,7 @@
 
 pub mod actions;
 mod answering;
+mod attempts;
 pub mod auth;
 pub mod channel;
 pub mod error;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNodeRecursion};
 use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
@@ -19,6 +19,7 @@ use datafusion::physical_plan::coop::{CooperativeExec, make_cooperative};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use datafusion_distributed::{WorkerPlanRewriteEvent, WorkerPlanRewriteEventResponse};
+use functions::trees::Tree;
 use futures::StreamExt;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -94,7 +95,7 @@ pub(crate) fn while_wanted(
 pub(crate) fn watch_joins(
     event: WorkerPlanRewriteEvent<'_>,
 ) -> Result<WorkerPlanRewriteEventResponse> {
-    let plan = event.plan.transform_up(|node| {
+    let plan = event.plan.map_up(&mut |node| {
         let input = node.downcast_ref::<CooperativeExec>().map(|join| join.input().clone());
         Ok(match input {
             Some(input) => {

@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use datafusion::common::Column as Named;
 use datafusion::logical_expr::col;
@@ -17,6 +16,7 @@ use futures::StreamExt;
 use placement::api::Route;
 use types::{Column, Error, NodeId, RegionKind, Table, Timestamp};
 
+use crate::attempts::attempts;
 use crate::error::{MppCode, MppError, MppResult};
 use crate::exec::{Answer, Engine, first_batch, rename, scan_schema};
 use crate::handlers::QueryNodes;
@@ -30,19 +30,6 @@ use crate::verifier;
 const MOST_REGIONS: usize = 256;
 /// Most nodes that are named for one part.
 const MOST_LOCATIONS: usize = 8;
-/// Pauses before a part is looked up again: long enough, together, for a region to arrive, and for
-/// placement to know of a split.
-const PAUSES: [Duration; 6] = [
-    Duration::from_millis(50),
-    Duration::from_millis(100),
-    Duration::from_millis(200),
-    Duration::from_millis(400),
-    Duration::from_millis(800),
-    Duration::from_millis(1_600),
-];
-/// No attempt begins later than this after the first, so that a mute cluster is an error soon.
-const ATTEMPT_WINDOW: Duration = Duration::from_secs(4);
-
 /// What one ticket reads, and where it is best redeemed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -145,22 +132,7 @@ fn covering(routes: &[Route], ranges: &[KeyRange]) -> Option<Vec<Route>> {
 impl Engine {
     /// Reads a part of a table, as its ticket describes it, wherever its regions are by now.
     pub async fn scan(&self, ticket: &ScanTicket, ts: Timestamp) -> MppResult<Answer> {
-        let begun = tokio::time::Instant::now();
-        let mut pauses = PAUSES.iter();
-        let mut before = None;
-        loop {
-            let error = match self.scan_once(ticket, ts, before).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) => error,
-            };
-            let pause = pauses.next().filter(|_| error.code.is_retryable());
-            let Some(pause) = pause.filter(|_| begun.elapsed() < ATTEMPT_WINDOW) else {
-                return Err(error);
-            };
-            tracing::info!(table = %ticket.table.name, %error, "a part is looked up again");
-            before = Some(error.code);
-            tokio::time::sleep(*pause).await;
-        }
+        attempts("a part", |before| self.scan_once(ticket, ts, before)).await
     }
 
     /// One attempt; `before` is what the last one met.

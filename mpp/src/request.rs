@@ -124,6 +124,18 @@ impl Command {
     }
 }
 
+/// The LIKE pattern of the texts that begin with one.
+fn pattern_of_prefix(prefix: &str) -> String {
+    let mut pattern = String::with_capacity(prefix.len() + 1);
+    for letter in prefix.chars() {
+        if matches!(letter, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern + "%"
+}
+
 impl Filter {
     /// The predicate as an expression over the table's columns.
     pub fn to_expr(&self, table: &Table) -> MppResult<Expr> {
@@ -173,8 +185,7 @@ impl Filter {
                 let Literal::String(prefix) = self.value()? else {
                     return Err(invalid("'starts_with' takes a string"));
                 };
-                let call = datafusion::functions::string::starts_with();
-                Ok(call.call(vec![column, lit(prefix.clone())]))
+                Ok(column.like(lit(pattern_of_prefix(prefix))))
             }
             other => Err(invalid(format!("'{other}' is no filter operator"))),
         }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNodeRecursion};
 use datafusion::common::{JoinType, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::LogicalPlan;
@@ -21,6 +21,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
+use functions::trees::{PlanTree, Tree};
 
 use crate::error::{MppCode, MppError, MppResult};
 
@@ -43,7 +44,7 @@ impl PhysicalOptimizerRule for Rule {
     }
 
     fn optimize(&self, plan: Node, _: &ConfigOptions) -> Result<Node> {
-        plan.transform_up(self.node).data()
+        plan.map_up(&mut |node| (self.node)(node)).data()
     }
 }
 
@@ -213,7 +214,7 @@ fn stated_order(plan: &Arc<dyn ExecutionPlan>) -> Option<&LexOrdering> {
 /// which streams that are read once cannot do.
 pub fn refuse_recursion(plan: &LogicalPlan) -> MppResult<()> {
     let mut name = None;
-    plan.apply_with_subqueries(|node| {
+    plan.visit_all(&mut |node| {
         if let LogicalPlan::RecursiveQuery(query) = node {
             name = Some(query.name.clone());
             return Ok(TreeNodeRecursion::Stop);

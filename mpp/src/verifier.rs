@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_distributed::{DistributedLeafExec, NetworkBoundaryExt};
+use functions::trees::Tree;
 use types::{NodeId, RegionId};
 
 use crate::error::{MppCode, MppError};
@@ -29,7 +30,7 @@ pub fn verify(plan: &Arc<dyn ExecutionPlan>) -> Result<usize> {
 /// Walks a plan that runs on one node alone: its scans are whole, and every region is there.
 pub fn verify_at_home(plan: &Arc<dyn ExecutionPlan>, home: NodeId) -> Result<usize> {
     let mut scans = 0;
-    plan.apply(|node| {
+    plan.visit_each(&mut |node| {
         if node.downcast_ref::<DistributedLeafExec>().is_some()
             || node.as_network_boundary().is_some()
         {
@@ -46,7 +47,7 @@ pub fn verify_at_home(plan: &Arc<dyn ExecutionPlan>, home: NodeId) -> Result<usi
 }
 
 fn walk(plan: &Arc<dyn ExecutionPlan>, scans: &mut usize) -> Result<()> {
-    plan.apply(|node| {
+    plan.visit_each(&mut |node| {
         if let Some(leaf) = node.downcast_ref::<DistributedLeafExec>() {
             if let Some(original) = leaf.original().downcast_ref::<ColumnarScanExec>() {
                 check(original, leaf.variants())?;

@@ -7,12 +7,13 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{Case, ScalarFunction};
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Projection, Union, lit};
 use functions::control::common;
 use functions::kinds::{DATETIME, is_time};
+use functions::trees::Tree;
 
 use crate::caseless::is_marked;
 use crate::labels::type_of_field;
@@ -23,10 +24,10 @@ use crate::udf::call;
 impl MysqlOperators {
     /// An expression whose CASEs have the types that they will have: what is compared with one asks for it.
     pub(crate) fn with_cases(&self, expr: Expr, schema: &DFSchema) -> Result<Expr> {
-        if !expr.exists(|part| Ok(matches!(part, Expr::Case(_))))? {
+        if !expr.has(&|part| Ok(matches!(part, Expr::Case(_))))? {
             return Ok(expr);
         }
-        let typed = expr.transform_up(|part| {
+        let typed = expr.map_up(&mut |part| {
             let case = match &part {
                 Expr::Case(case) => self.case(case, schema)?,
                 _ => None,
@@ -143,7 +144,7 @@ impl MysqlOperators {
                 let digits = [lit(i64::from(*precision)), lit(i64::from(*scale))];
                 call("isobar_undiminished", [vec![expr], digits.to_vec()].concat())
             }
-            to if expr.exists(|part| Ok(quotients::is_quotient(part)))? => {
+            to if expr.has(&|part| Ok(quotients::is_quotient(part)))? => {
                 quotients::rounded(expr, to)
             }
             to => Ok(cast(expr, to)),

@@ -19,6 +19,7 @@ use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Operator, lit,
 };
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
+use functions::trees::{PlanTree, Tree};
 use values::error::{external, unsupported};
 
 use crate::dependent_join::DependentJoin;
@@ -36,13 +37,13 @@ pub fn joined(plan: LogicalPlan) -> Result<LogicalPlan> {
         let before = names.count;
         // From above: a subquery within another that reads columns outside of both is of one level
         // once the outer one carries those columns.
-        let joined = plan.transform_down_with_subqueries(|node| in_node(node, &mut names))?;
+        let joined = plan.map_all_down(&mut |node| in_node(node, &mut names))?;
         if names.count == before {
             return Ok(joined.data);
         }
-        let anew = |node: LogicalPlan| node.recompute_schema().map(Transformed::yes);
+        let mut anew = |node: LogicalPlan| node.recompute_schema().map(Transformed::yes);
         // Once more: what is known of a subquery may have got lost with one that was within it.
-        plan = joined.data.transform_up_with_subqueries(anew)?.data;
+        plan = joined.data.map_all_up(&mut anew)?.data;
     }
 }
 
@@ -54,9 +55,9 @@ fn has_subquery(plan: &LogicalPlan) -> Result<bool> {
 /// Whether a part of a plan's expressions is one that is looked for.
 fn has_part(plan: &LogicalPlan, is: &dyn Fn(&Expr) -> Result<bool>) -> Result<bool> {
     let mut found = false;
-    plan.apply(|node| {
-        node.apply_expressions(|expr| {
-            found |= expr.exists(is)?;
+    plan.visit_each(&mut |node| {
+        node.visit_expressions(&mut |expr| {
+            found |= expr.has(is)?;
             Ok(TreeNodeRecursion::Continue)
         })?;
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
@@ -150,7 +151,7 @@ pub(crate) fn with_columns(
     plan: LogicalPlan,
     columns: &[(Expr, Expr)],
 ) -> Result<LogicalPlan> {
-    let column = |expr: Expr| match columns.iter().find(|(replaced, _)| *replaced == expr) {
+    let mut column = |expr: Expr| match columns.iter().find(|(replaced, _)| *replaced == expr) {
         Some((_, column)) => Ok(Transformed::new(column.clone(), true, TreeNodeRecursion::Jump)),
         None => Ok(Transformed::no(expr)),
     };
@@ -158,7 +159,7 @@ pub(crate) fn with_columns(
     let window = matches!(node, LogicalPlan::Window(_));
     let exprs = node.expressions().into_iter().map(|expr| {
         let name = names.save(&expr);
-        let expr = expr.transform_down(column)?.data;
+        let expr = expr.map_down(&mut column)?.data;
         // Else it would be found by its place, which is behind the new columns.
         Ok(if window { name.restore(expr) } else { expr })
     });
@@ -188,8 +189,8 @@ fn as_named(plan: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
 /// The subqueries of a node's own expressions that DataFusion has no join for.
 fn unplanned(node: &LogicalPlan) -> Result<Vec<Expr>> {
     let mut found: Vec<Expr> = Vec::new();
-    node.apply_expressions(|expr| {
-        expr.apply(|expr| {
+    node.visit_expressions(&mut |expr| {
+        expr.visit_each(&mut |expr| {
             if let Some(query) = subquery(expr)
                 && !found.contains(expr)
                 && !is_planned(node, expr, query)?
@@ -246,14 +247,14 @@ fn is_planned(node: &LogicalPlan, expr: &Expr, query: &Subquery) -> Result<bool>
 fn is_not_in_without_column(expr: &Expr) -> Result<bool> {
     let Expr::InSubquery(predicate) = expr else { return Ok(false) };
     let reads = |part: &Expr| Ok(matches!(part, Expr::Column(_) | Expr::OuterReferenceColumn(..)));
-    Ok(predicate.negated && !predicate.expr.exists(reads)?)
+    Ok(predicate.negated && !predicate.expr.has(&reads)?)
 }
 
 /// Whether what reads columns outside stands below a derived table: DataFusion would take the
 /// columns of its condition for the derived table's.
 fn is_renamed(plan: &LogicalPlan) -> Result<bool> {
     let mut renamed = false;
-    plan.apply(|node| {
+    plan.visit_each(&mut |node| {
         if matches!(node, LogicalPlan::SubqueryAlias(_)) && !read_outside(node)?.is_empty() {
             renamed = true;
             return Ok(TreeNodeRecursion::Stop);
@@ -267,7 +268,7 @@ fn is_renamed(plan: &LogicalPlan) -> Result<bool> {
 /// DataFusion's joins for EXISTS and IN know nothing.
 fn is_of_all_rows(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
-    plan.apply(|node| {
+    plan.visit_each(&mut |node| {
         if let LogicalPlan::Aggregate(aggregate) = node
             && aggregate.group_expr.is_empty()
             && !read_outside(&aggregate.input)?.is_empty()

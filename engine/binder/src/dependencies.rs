@@ -14,6 +14,7 @@ use datafusion::common::{
 use datafusion::logical_expr::logical_plan::{Aggregate, Projection, Window};
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+use functions::trees::PlanTree;
 
 use crate::distinct::Rule;
 
@@ -44,13 +45,13 @@ impl OptimizerRule for Informed {
 
 /// A plan in which every node has the dependencies that follow from those of its inputs.
 fn rederived(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let node = |node: LogicalPlan| match dependencies(&node) {
+    let mut node = |node: LogicalPlan| match dependencies(&node) {
         Some(found) if *node.schema().functional_dependencies() != found => {
             with_dependencies(node, found).map(Transformed::yes)
         }
         _ => Ok(Transformed::no(node)),
     };
-    Ok(plan.transform_up_with_subqueries(node)?.data)
+    Ok(plan.map_all_up(&mut node)?.data)
 }
 
 /// What a node's columns determine; `None` if its schema is its input's, or a table's.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::{Exists, InSubquery, Sort};
@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprFunctionExt, Filter, Join, JoinType, Limit, LogicalPlan,
     LogicalPlanBuilder, SubqueryAlias, Union, Window, lit, when,
 };
+use functions::trees::Tree;
 
 use crate::outside::{Names, left_joined, read_outside, renamed};
 
@@ -329,7 +330,7 @@ impl<'a> DependentJoin<'a> {
             let at = self.columns.iter().position(|known| known == column)?;
             below.keys.get(at).cloned()
         };
-        let inward = |expr: Expr| {
+        let mut inward = |expr: Expr| {
             Ok(match expr {
                 Expr::OuterReferenceColumn(_, column) if name(&column).is_some() => {
                     let passed = name(&column).unwrap_or(column);
@@ -349,7 +350,7 @@ impl<'a> DependentJoin<'a> {
                 expr => Transformed::no(expr),
             })
         };
-        Ok(expr.transform_up(inward)?.data)
+        Ok(expr.map_up(&mut inward)?.data)
     }
 }
 
@@ -357,7 +358,7 @@ impl<'a> DependentJoin<'a> {
 fn is_of_outside(aggregate: &Aggregate) -> Result<bool> {
     for expr in &aggregate.aggr_expr {
         let (mut own, mut outer) = (false, false);
-        expr.apply(|part| {
+        expr.visit_each(&mut |part| {
             own |= matches!(part, Expr::Column(_));
             outer |= matches!(part, Expr::OuterReferenceColumn(..));
             Ok(TreeNodeRecursion::Continue)

@@ -8,12 +8,13 @@
 use std::collections::HashSet;
 
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, Result, TableReference};
 use datafusion::logical_expr::expr::{Case, ScalarFunction};
 use datafusion::logical_expr::utils::{conjunction, disjunction, split_binary};
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, Operator, binary_expr, lit};
 use functions::control::common;
+use functions::trees::Tree;
 
 use crate::operators::MysqlOperators;
 use crate::udf::call;
@@ -150,7 +151,7 @@ fn tables(expr: &Expr) -> Result<Option<HashSet<TableReference>>> {
 
 /// Whether an expression is more than a function of its row's columns.
 fn is_more(expr: &Expr) -> Result<bool> {
-    let more = expr.exists(|part| {
+    let more = expr.has(&|part| {
         Ok(matches!(
             part,
             Expr::ScalarSubquery(_)
@@ -165,7 +166,7 @@ fn is_more(expr: &Expr) -> Result<bool> {
 
 /// Whether an expression may be error 1690 for some row.
 fn may_fail(expr: &Expr) -> Result<bool> {
-    expr.exists(|part| {
+    expr.has(&|part| {
         Ok(matches!(part, Expr::ScalarFunction(function)
             if FAIL.contains(&function.name()) && !part.column_refs().is_empty()))
     })
@@ -174,7 +175,7 @@ fn may_fail(expr: &Expr) -> Result<bool> {
 /// How many parts an expression has, counted no further than it matters.
 fn parts_of(expr: &Expr) -> usize {
     let mut parts = 0;
-    let counted = expr.apply(|_| {
+    let counted = expr.visit_each(&mut |_| {
         parts += 1;
         Ok(if parts > MOST_TWICE { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     });

@@ -9,11 +9,12 @@
 use std::collections::HashMap;
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{BinaryExpr, Case, Expr, LogicalPlan, Operator};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+use functions::trees::{PlanTree, Tree};
 
 use crate::distinct::Rule;
 use crate::udf::call;
@@ -56,7 +57,7 @@ fn guarded(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     };
     match plan {
         LogicalPlan::Filter(_) | LogicalPlan::TableScan(_) => {
-            plan.map_expressions(|expr| guard(expr, Place::All))
+            plan.map_each_expression(&mut |expr| guard(expr, Place::All))
         }
         LogicalPlan::Join(mut join) => {
             let filter = join.filter.take().map(|filter| guard(filter, Place::All)).transpose()?;
@@ -64,9 +65,9 @@ fn guarded(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             join.filter = filter.map(|filter| filter.data);
             Ok(Transformed::new_transformed(LogicalPlan::Join(join), changed))
         }
-        plan => plan.map_expressions(|expr| match expr {
+        plan => plan.map_each_expression(&mut |expr| match expr {
             // Their names are their parts'.
-            Expr::GroupingSet(_) => expr.map_children(|part| guard(part, Place::Value)),
+            Expr::GroupingSet(_) => expr.map_parts(&mut |part| guard(part, Place::Value)),
             expr => guard(expr, Place::Value),
         }),
     }
@@ -93,7 +94,7 @@ impl Repeated {
     fn of(expr: &Expr) -> Result<Repeated> {
         // A list counts as two comparisons, of which the simplifier makes one.
         let mut counts: HashMap<&Expr, u32> = HashMap::new();
-        expr.apply(|part| {
+        expr.visit_each(&mut |part| {
             match part {
                 Expr::InList(list) => *counts.entry(uncast(&list.expr)).or_default() += 2,
                 Expr::BinaryExpr(BinaryExpr {
@@ -157,7 +158,7 @@ impl Repeated {
 
     /// An expression whose parts stand in a place.
     fn within(&self, expr: Expr, place: Place) -> Result<Expr> {
-        Ok(expr.map_children(|part| self.hidden(part, place).map(Transformed::yes))?.data)
+        Ok(expr.map_parts(&mut |part| self.hidden(part, place).map(Transformed::yes))?.data)
     }
 
     /// What is hidden already, or a chain of AND or OR that is hidden as a whole.
@@ -173,7 +174,7 @@ impl Repeated {
             true => self.chain(part),
             false => self.hidden(part, Place::Value),
         };
-        Ok(expr.map_children(|expr| part(expr).map(Transformed::yes))?.data)
+        Ok(expr.map_parts(&mut |expr| part(expr).map(Transformed::yes))?.data)
     }
 
     /// Whether the simplifier may make another list of this one, or has none to make it with.

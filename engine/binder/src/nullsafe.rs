@@ -7,23 +7,24 @@
 use std::collections::HashSet;
 
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue, TableReference};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, lit, when};
+use functions::trees::{PlanTree, Tree};
 
 const NULL: DataType = DataType::Null;
 
 /// A plan whose conditions compare columns of different tables by equations alone.
 pub(crate) fn equations(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let in_node = |node: LogicalPlan| {
+    let mut in_node = |node: LogicalPlan| {
         if !matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Join(_)) {
             return Ok(Transformed::no(node));
         }
         let schema = merge_schema(&node.inputs());
-        node.map_expressions(|expr| expr.transform_up(|part| equation(part, &schema)))
+        node.map_each_expression(&mut |expr| expr.map_up(&mut |part| equation(part, &schema)))
     };
-    Ok(plan.transform_up_with_subqueries(in_node)?.data)
+    Ok(plan.map_all_up(&mut in_node)?.data)
 }
 
 fn equation(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -67,7 +68,7 @@ fn value(expr: &Expr, schema: &DFSchema) -> Result<Expr> {
 /// The tables whose columns an expression reads.
 fn tables(expr: &Expr) -> Result<HashSet<Option<TableReference>>> {
     let mut found = HashSet::new();
-    expr.apply(|part| {
+    expr.visit_each(&mut |part| {
         if let Expr::Column(column) | Expr::OuterReferenceColumn(_, column) = part {
             found.insert(column.relation.clone());
         }

@@ -7,13 +7,14 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::config::ConfigOptions;
 use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use functions::trees::Tree;
 
 type Node = Arc<dyn ExecutionPlan>;
 
@@ -31,7 +32,7 @@ impl PhysicalOptimizerRule for Sorted {
     }
 
     fn optimize(&self, plan: Node, _: &ConfigOptions) -> Result<Node> {
-        plan.transform_up(over_sorted_inputs).data()
+        plan.map_up(&mut over_sorted_inputs).data()
     }
 }
 

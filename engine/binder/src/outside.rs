@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result};
 use datafusion::logical_expr::logical_plan::Subquery;
 use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder};
+use functions::trees::{PlanTree, Tree};
 
 use crate::nullsafe;
 use crate::predicates::subquery;
@@ -32,9 +33,9 @@ impl Names {
 /// The columns outside of it that a plan reads, also in its own subqueries.
 pub(crate) fn read_outside(plan: &LogicalPlan) -> Result<Vec<Column>> {
     let mut found = read_by_others(plan)?;
-    plan.apply(|node| {
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
+    plan.visit_each(&mut |node| {
+        node.visit_expressions(&mut |expr| {
+            expr.visit_each(&mut |expr| {
                 if let Expr::OuterReferenceColumn(_, column) = expr
                     && !found.contains(column)
                 {
@@ -50,9 +51,9 @@ pub(crate) fn read_outside(plan: &LogicalPlan) -> Result<Vec<Column>> {
 /// The columns outside of a plan that its own subqueries read.
 pub(crate) fn read_by_others(plan: &LogicalPlan) -> Result<Vec<Column>> {
     let mut found: Vec<Column> = Vec::new();
-    plan.apply(|node| {
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
+    plan.visit_each(&mut |node| {
+        node.visit_expressions(&mut |expr| {
+            expr.visit_each(&mut |expr| {
                 let Some(query) = subquery(expr) else { return Ok(TreeNodeRecursion::Continue) };
                 for column in read_outside(&query.subquery)? {
                     if !has(node, &column) && !found.contains(&column) {
@@ -89,9 +90,9 @@ pub(crate) fn left_joined(
 /// values, and a row without its own would have no value.
 pub(crate) fn repeats(plan: &LogicalPlan) -> Result<bool> {
     let mut repeats = true;
-    plan.apply_with_subqueries(|node| {
+    plan.visit_all(&mut |node| {
         repeats &= !matches!(node, LogicalPlan::Limit(_) | LogicalPlan::Window(_));
-        node.apply_expressions(|expr| {
+        node.visit_expressions(&mut |expr| {
             repeats &= !expr.is_volatile();
             Ok(TreeNodeRecursion::Continue)
         })?;
@@ -106,7 +107,7 @@ pub(crate) fn renamed(
     within: &DFSchema,
     name: &dyn Fn(&Column) -> Option<Column>,
 ) -> Result<Subquery> {
-    let inner = |expr: Expr| {
+    let mut inner = |expr: Expr| {
         let Expr::OuterReferenceColumn(field, column) = &expr else {
             return Ok(Transformed::no(expr));
         };
@@ -119,9 +120,7 @@ pub(crate) fn renamed(
     };
     let plan = query.subquery.as_ref().clone();
     let plan = plan
-        .transform_down_with_subqueries(|node| {
-            node.map_expressions(|expr| expr.transform_up(inner))
-        })?
+        .map_all_down(&mut |node| node.map_each_expression(&mut |expr| expr.map_up(&mut inner)))?
         .data;
     let outer_ref_columns = plan.all_out_ref_exprs();
     Ok(Subquery { subquery: Arc::new(plan), outer_ref_columns, ..query })

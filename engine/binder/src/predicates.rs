@@ -4,12 +4,13 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, ExprSchema, Result, ScalarValue};
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::logical_plan::Subquery;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, lit, not, when};
+use functions::trees::Tree;
 
 /// The subquery of an expression that is one.
 pub(crate) fn subquery(expr: &Expr) -> Option<&Subquery> {
@@ -41,10 +42,10 @@ fn exists(query: &Subquery, negated: bool) -> Result<Subquery> {
 /// True if a row is equal, else NULL if a comparison with one is NULL.
 fn member(predicate: &InSubquery, outside: &DFSchema) -> Result<Option<Subquery>> {
     let InSubquery { expr, subquery: query, negated } = predicate;
-    if expr.exists(|part| Ok(subquery(part).is_some()))? {
+    if expr.has(&|part| Ok(subquery(part).is_some()))? {
         return Ok(None);
     }
-    let outer = |part: Expr| {
+    let mut outer = |part: Expr| {
         Ok(match part {
             Expr::Column(column) => {
                 let field = Arc::clone(outside.field_from_column(&column)?);
@@ -53,7 +54,7 @@ fn member(predicate: &InSubquery, outside: &DFSchema) -> Result<Option<Subquery>
             other => Transformed::no(other),
         })
     };
-    let operand = expr.as_ref().clone().transform_up(outer)?.data;
+    let operand = expr.as_ref().clone().map_up(&mut outer)?.data;
     let found = Expr::Column(Column::from(query.subquery.schema().qualified_field(0)));
     let same = operand.eq(found);
     let counts = [count(when(same.clone(), lit(1i64)).end()?), count(same), count(lit(1i64))];

@@ -7,13 +7,14 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::config::ConfigOptions;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+use functions::trees::Tree;
 
 /// A rule for physical plans.
 pub(crate) type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
@@ -36,7 +37,7 @@ impl PhysicalOptimizerRule for Apart {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let apart = plan.transform_up(|node| {
+        let apart = plan.map_up(&mut |node| {
             let apart = taken_apart(&node)?;
             Ok(apart.map_or(Transformed::no(node), Transformed::yes))
         });

@@ -9,12 +9,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{Case, ScalarFunction};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, Projection, lit};
 use functions::control::common;
 use functions::kinds::{self, is_wide};
+use functions::trees::Tree;
 
 use crate::udf::call;
 
@@ -164,7 +165,7 @@ pub(crate) fn written(plan: LogicalPlan) -> Result<LogicalPlan> {
             Ok(LogicalPlan::Projection(Projection::try_new(exprs, projection.input)?))
         }
         LogicalPlan::Sort(_) | LogicalPlan::Limit(_) => plan
-            .map_children(|input| Ok(Transformed::yes(written(input)?)))?
+            .map_parts(&mut |input| Ok(Transformed::yes(written(input)?)))?
             .data
             .recompute_schema(),
         other => Ok(other),
@@ -311,7 +312,7 @@ fn compared(mut expr: Expr, schema: &DFSchema) -> Result<(Expr, bool)> {
 }
 
 fn comes_from_elsewhere(operand: &Expr) -> Result<bool> {
-    operand.exists(|expr| {
+    operand.has(&|expr| {
         Ok(matches!(
             expr,
             Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::ScalarSubquery(_)

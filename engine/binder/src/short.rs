@@ -25,6 +25,7 @@ use datafusion::physical_optimizer::ensure_coop::EnsureCooperative;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_optimizer::output_requirements::OutputRequirements;
 use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
+use functions::trees::PlanTree;
 
 use crate::memberships::Guarded;
 
@@ -61,7 +62,7 @@ pub fn short_state(full: &SessionState) -> SessionState {
 /// join, no union, no subquery.
 pub fn is_chain(plan: &LogicalPlan) -> Result<bool> {
     let mut chain = true;
-    plan.apply_with_subqueries(|node| {
+    plan.visit_all(&mut |node| {
         chain &= matches!(
             node,
             LogicalPlan::Projection(_)

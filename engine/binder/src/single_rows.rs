@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
 use datafusion::functions_aggregate::expr_fn::{count, first_value};
 use datafusion::logical_expr::logical_plan::Subquery;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
+use functions::trees::{PlanTree, Tree};
 
 use crate::correlated::with_columns;
 use crate::outside::Names;
@@ -23,11 +24,13 @@ const ROWS: &str = "__rows";
 /// join them. Those that read columns outside of them are never planned unless they have one.
 pub(crate) fn single_rows(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut names = Names::default();
-    let node = |node: LogicalPlan| {
+    let mut node = |node: LogicalPlan| {
         let node = below_node(node, &mut names)?;
-        node.transform_data(|node| node.map_expressions(|expr| expr.transform_up(single_row)))
+        node.transform_data(|node| {
+            node.map_each_expression(&mut |expr| expr.map_up(&mut single_row))
+        })
     };
-    Ok(plan.transform_down_with_subqueries(node)?.data)
+    Ok(plan.map_all_down(&mut node)?.data)
 }
 
 /// DataFusion joins what a SELECT shows or filters by; subqueries of aggregates, windows and orders become
@@ -44,8 +47,8 @@ fn below_node(node: LogicalPlan, names: &mut Names) -> Result<Transformed<Logica
     let (true, [input]) = (computes, &inputs[..]) else { return Ok(Transformed::no(node)) };
     let mut columns: Vec<(Expr, Expr)> = Vec::new();
     let mut shown: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
-    node.apply_expressions(|expr| {
-        expr.apply(|expr| {
+    node.visit_expressions(&mut |expr| {
+        expr.visit_each(&mut |expr| {
             let known = columns.iter().any(|(subquery, _)| subquery == expr);
             if matches!(expr, Expr::ScalarSubquery(_)) && !known {
                 let name = names.next("single");

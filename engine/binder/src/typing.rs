@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result};
 use datafusion::logical_expr::expr::{InList, InSubquery, Like, ScalarFunction};
 use datafusion::logical_expr::{
@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
 use functions::kinds::{
     DATETIME, apart, comparable, digits_of, is_binary, is_json, is_string, is_temporal, is_time,
 };
+use functions::trees::Tree;
 use sqlparser::ast::BinaryOperator;
 use values::error::{external, unsupported};
 use values::temporal::Zone;
@@ -287,7 +288,7 @@ impl MysqlOperators {
         let subquery = match right == found {
             true => subquery,
             false => {
-                let right = right.transform_up(|part| {
+                let right = right.map_up(&mut |part| {
                     Ok(match part == found {
                         true => Transformed::yes(column.clone()),
                         false => Transformed::no(part),
@@ -348,7 +349,7 @@ fn is_column(expr: &Expr) -> bool {
 /// Whether an expression chooses between others. DataFusion takes such an item of a list for a constant if its first result
 /// is one: it asks what the list is over no rows, where no condition of a CASE is false.
 fn chooses(item: &Expr) -> Result<bool> {
-    item.exists(|part| Ok(matches!(part, Expr::Case(_))))
+    item.has(&|part| Ok(matches!(part, Expr::Case(_))))
 }
 
 /// A value as a truth value.

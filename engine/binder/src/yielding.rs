@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::config::ConfigOptions;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
@@ -15,6 +15,7 @@ use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::joins::{
     CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec,
 };
+use functions::trees::Tree;
 
 /// Puts every join under tokio's budget, after which a task yields.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ impl PhysicalOptimizerRule for YieldingJoins {
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|node| match multiplies(node.as_ref()) {
+        plan.map_up(&mut |node| match multiplies(node.as_ref()) {
             true => Ok(Transformed::yes(Arc::new(CooperativeExec::new(node)) as _)),
             false => Ok(Transformed::no(node)),
         })

@@ -44,6 +44,7 @@ pub mod str_to_date;
 pub mod string;
 pub mod texts;
 pub mod time;
+pub mod trees;
 pub mod value;
 pub mod warnings;
 pub mod wide;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array};
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use values::error::external;
 
 use super::convert::to_i64;
+use crate::trees::{PlanTree, Tree};
 
 /// Its name within plans.
 pub const SEEDED: &str = "mysql_seeded_rand";
@@ -63,9 +64,9 @@ pub fn within(plan: &LogicalPlan) -> Result<bool> {
         Ok(matches!(expr, Expr::ScalarFunction(function) if function.name() == SEEDED))
     };
     let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            found |= expr.exists(is_call)?;
+    plan.visit_all(&mut |node| {
+        node.visit_expressions(&mut |expr| {
+            found |= expr.has(&is_call)?;
             Ok(TreeNodeRecursion::Continue)
         })
     })?;

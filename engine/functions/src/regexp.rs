@@ -1,11 +1,13 @@
-//! LIKE with MySQL's escapes over any operand, and REGEXP through Arrow's kernels.
+//! LIKE with MySQL's escapes over any operand, and REGEXP: through Arrow's kernels where there is one.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray, StringBuilder};
 use arrow::compute::kernels::comparison::regexp_is_match;
 use arrow::compute::kernels::regexp::regexp_match;
 use arrow::datatypes::DataType;
+use regex::Regex;
 use values::error::{SqlResult, wrong_arguments, wrong_pattern};
 
 use super::convert::to_strings;
@@ -17,6 +19,8 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("mysql_regexp", 2..=3, truth, regexp),
     Function::new("mysql_regexp_substr", 2..=2, text, regexp_substr),
     Function::new("mysql_regexp_instr", 2..=2, whole, regexp_instr),
+    // Under DataFusion's name, with its flags: plans of the releases before name it.
+    Function::new("regexp_replace", 4..=4, text, regexp_replace),
 ];
 
 /// LIKE(text, pattern, escape).
@@ -105,6 +109,45 @@ fn regexp_instr(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
         known.then(|| before.map_or(0, |before| before.chars().count() as i64 + 1))
     });
     Ok(Arc::new(rows.collect::<Int64Array>()))
+}
+
+/// REGEXP_REPLACE(text, pattern, replacement, flags): every match replaced. `$1` and `\1` are the pattern's groups.
+fn regexp_replace(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
+    let [texts, patterns, replacements, _] = args else {
+        return Err(wrong_arguments("regexp_replace"));
+    };
+    let (texts, patterns, replacements) =
+        (to_strings(texts)?, to_strings(patterns)?, to_strings(replacements)?);
+    // Most calls have one pattern for every row.
+    let mut last: Option<(&str, Regex)> = None;
+    let mut replaced = StringBuilder::new();
+    for row in texts.iter().zip(&patterns).zip(&replacements) {
+        let ((Some(text), Some(pattern)), Some(replacement)) = row else {
+            replaced.append_null();
+            continue;
+        };
+        let regex = match last.take() {
+            Some((known, regex)) if known == pattern => regex,
+            _ => Regex::new(pattern).map_err(wrong_pattern)?,
+        };
+        replaced.append_value(regex.replace_all(text, &*groups_in_dollars(replacement)));
+        last = Some((pattern, regex));
+    }
+    Ok(Arc::new(replaced.finish()))
+}
+
+/// A replacement with `\1` as `${1}`, which is what the library names groups by.
+fn groups_in_dollars(replacement: &str) -> Cow<'_, str> {
+    if !replacement.contains('\\') {
+        return Cow::Borrowed(replacement);
+    }
+    let mut parts = replacement.split('\\');
+    let mut written = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        written += &format!("${{{}}}{rest}", &part[..part.len() - rest.len()]);
+    }
+    Cow::Owned(written)
 }
 
 /// REGEXP, and REGEXP_LIKE(text, pattern[, match_type]).

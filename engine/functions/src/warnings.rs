@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, ScalarUDF};
 use parking_lot::Mutex;
@@ -23,6 +23,7 @@ use values::error::{
 };
 
 use super::Udf;
+use crate::trees::{PlanTree, Tree};
 
 /// Most bytes of a value that a warning shows.
 const MOST_SHOWN: usize = 128;
@@ -187,17 +188,17 @@ pub(super) fn shown(value: &str) -> String {
 /// A plan whose functions send their warnings to a statement. Below a LIMIT, rows are computed that
 /// MySQL would not read: there only constants warn a strict statement.
 pub fn attach_to_plan(plan: LogicalPlan, warnings: &Arc<ExprWarnings>) -> Result<LogicalPlan> {
-    let attach = |node: LogicalPlan| {
+    let mut attach = |node: LogicalPlan| {
         if !warnings.strict || !matches!(node, LogicalPlan::Limit(_)) {
-            return node.map_expressions(|expr| attach(expr, warnings));
+            return node.map_each_expression(&mut |expr| attach(expr, warnings));
         }
-        let constants = |node: LogicalPlan| {
-            node.map_expressions(|expr| attach_to(expr, warnings, Attached::Constants))
+        let mut constants = |node: LogicalPlan| {
+            node.map_each_expression(&mut |expr| attach_to(expr, warnings, Attached::Constants))
         };
-        let below = node.transform_down_with_subqueries(constants)?;
+        let below = node.map_all_down(&mut constants)?;
         Ok(Transformed::new(below.data, below.transformed, TreeNodeRecursion::Jump))
     };
-    Ok(plan.transform_down_with_subqueries(attach)?.data)
+    Ok(plan.map_all_down(&mut attach)?.data)
 }
 
 /// An expression whose functions send their warnings to a statement. Not those that MySQL would compute
@@ -220,7 +221,7 @@ fn attach_to(
     warnings: &Arc<ExprWarnings>,
     which: Attached,
 ) -> Result<Transformed<Expr>> {
-    expr.transform_down(|expr| match expr {
+    expr.map_down(&mut |expr| match expr {
         Expr::Case(_) => Ok(Transformed::new(expr, false, TreeNodeRecursion::Jump)),
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
             let left = attach_to(*left, warnings, which)?;
@@ -269,7 +270,7 @@ fn is_constant(expr: &Expr) -> bool {
         );
         Ok(!made)
     };
-    !expr.exists(other).unwrap_or(true)
+    !expr.has(&other).unwrap_or(true)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt, join_all};
 use tokio::time::{Instant, sleep, timeout};
 use types::region::PLACEMENT_REGION;
+use types::retry::Pauses;
 use types::{Error, NodeId, Result};
 
 use crate::api::{Request, Response};
@@ -25,13 +26,8 @@ const LOOK_LIMIT: Duration = Duration::from_millis(300);
 /// … both while the node that was asked is silent, until another one leads.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Pauses between rounds in which nobody led.
-const PAUSES: [Duration; 4] = [
-    Duration::from_millis(10),
-    Duration::from_millis(30),
-    Duration::from_millis(100),
-    Duration::from_millis(200),
-];
+/// The first pause between rounds in which nobody led, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
 
 impl Caller {
     /// Sends a request to the leader, wherever it is, within the bound.
@@ -46,7 +42,7 @@ impl Caller {
         let within = if once { CHANGE_LIMIT } else { CALL_LIMIT };
         let deadline = Instant::now() + within;
         let mut last = Error::Unavailable("no address of placement is known".into());
-        let mut round = 0;
+        let mut pauses = Pauses::doubling(PAUSES.0, PAUSES.1);
         loop {
             // The node believed to lead first, then every other one; those that were silent last.
             let (mut untried, mut next) = self.order();
@@ -77,8 +73,7 @@ impl Caller {
                 next = hint.or(untried.first().copied());
             }
             self.memory.lock().leader = None;
-            let pause = PAUSES.get(round).or(PAUSES.last()).copied().unwrap_or_default();
-            round += 1;
+            let pause = pauses.take();
             if Instant::now() + pause >= deadline {
                 return Err(gave_up(last, within));
             }
@@ -188,8 +183,7 @@ fn may_retry(error: &Error, once: bool) -> bool {
     match error {
         Error::NotLeader { region, .. } => *region == PLACEMENT_REGION,
         Error::Unavailable(_) | Error::Dropped(_) => true,
-        Error::Timeout { .. } | Error::RegionNotFound(_) => !once,
-        _ => false,
+        other => !once && other.is_retryable(),
     }
 }
 

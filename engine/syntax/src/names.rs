@@ -162,3 +162,15 @@ fn unnumbered(text: &str) -> String {
     }
     out
 }
+
+/// Adds the names that a query's WITH gives, in lower case.
+pub fn remember_ctes(query: &Query, ctes: &mut Vec<String>) {
+    if let Some(with) = &query.with {
+        ctes.extend(with.cte_tables.iter().map(|cte| cte.alias.name.value.to_lowercase()));
+    }
+}
+
+/// Whether a name is one of these, or `dual`, and no table's.
+pub fn is_cte(name: &ObjectName, ctes: &[String]) -> bool {
+    matches!(&parts(name)[..], [one] if ctes.contains(one) || one == "dual")
+}

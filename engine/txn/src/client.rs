@@ -21,7 +21,7 @@ use types::{
 use crate::api::{Request, Response};
 use crate::liveness::{Called, Liveness};
 use crate::living::Living;
-use crate::retry::{Retry, passing};
+use crate::retry::Retry;
 use crate::routes::{Routes, Target};
 use crate::transport::{RowTransport, within_call};
 
@@ -113,7 +113,7 @@ impl TxnClient {
         loop {
             match within_call("placement", self.directory.timestamp()).await {
                 Ok(ts) => return Ok(ts),
-                Err(error) if passing(&error) => retry.pause(error).await?,
+                Err(error) if error.is_retryable() => retry.pause(error).await?,
                 Err(error) => return Err(error),
             }
         }
@@ -128,7 +128,7 @@ impl TxnClient {
         loop {
             match within_call("placement", self.directory.commit_timestamp(tables)).await {
                 Ok(ts) => return Ok(ts),
-                Err(error) if passing(&error) => retry.pause(error).await?,
+                Err(error) if error.is_retryable() => retry.pause(error).await?,
                 Err(error) => return Err(error),
             }
         }
@@ -172,7 +172,7 @@ impl TxnClient {
                     }
                 }
                 Ok(_) => return Err(Error::not_found("region", "of a key")),
-                Err(error) if passing(&error) => retry.pause(error).await?,
+                Err(error) if error.is_retryable() => retry.pause(error).await?,
                 Err(error) => return Err(error),
             }
         }
@@ -205,7 +205,7 @@ impl TxnClient {
                         None => retry.pause(stale_routes()).await?,
                     }
                 }
-                Err(error) if passing(&error) => retry.pause(error).await?,
+                Err(error) if error.is_retryable() => retry.pause(error).await?,
                 Err(error) => return Err(error),
             }
         }

@@ -19,7 +19,7 @@ use crate::api::{Mutation, Op, Request, Response};
 use crate::client::{Answer, TxnClient};
 use crate::decide::LOCK_TTL_MS;
 use crate::resolve::unexpected;
-use crate::retry::{Retry, passing};
+use crate::retry::Retry;
 use crate::routes::Target;
 
 /// Keys of one request.
@@ -196,7 +196,7 @@ impl Plan {
         let request = Request::Schema { region: target.reference(), table };
         match self.client.send(target, request).await {
             Ok(_) => Ok(()),
-            Err(error) if passing(&error) => retry.pause(error).await,
+            Err(error) if error.is_retryable() => retry.pause(error).await,
             Err(error) => Err(error),
         }
     }
@@ -221,7 +221,7 @@ impl Plan {
                 Err(error @ Error::RolledBack(_)) => return Err(error),
                 Err(error) => error,
             };
-            let over = match passing(&error) {
+            let over = match error.is_retryable() {
                 true => retry.pause(error).await,
                 false => Err(error),
             };
@@ -263,7 +263,7 @@ impl Plan {
                 Ok(_) => unexpected("a rollback"),
                 Err(error) => error,
             };
-            let over = match passing(&error) {
+            let over = match error.is_retryable() {
                 true => retry.pause(error).await,
                 false => Err(error),
             };
@@ -329,7 +329,7 @@ impl Plan {
             for (keys, answer) in answers {
                 match answer {
                     Ok(_) => {}
-                    Err(error) if passing(&error) => {
+                    Err(error) if error.is_retryable() => {
                         left.extend(keys);
                         passed = Some(error);
                     }

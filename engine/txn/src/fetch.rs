@@ -7,7 +7,7 @@ use types::{Error, Result, Timestamp};
 use crate::api::{Request, Response};
 use crate::client::{Answer, TxnClient};
 use crate::resolve::unexpected;
-use crate::retry::{Retry, passing};
+use crate::retry::Retry;
 use crate::routes::Target;
 
 /// Keys of one request.
@@ -71,7 +71,7 @@ impl TxnClient {
     ) -> Result<()> {
         match error {
             Error::Locked(lock) => self.get_past(&lock, waiting).await,
-            error if passing(&error) => retry.pause(error).await,
+            error if error.is_retryable() => retry.pause(error).await,
             error => Err(error),
         }
     }

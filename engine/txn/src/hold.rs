@@ -13,12 +13,13 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use types::error::LockInfo;
+use types::retry::Pauses;
 use types::{Error, Result, Timestamp};
 
 use crate::api::{Current, Expect, Request, Response, Waiting};
 use crate::client::{Answer, TxnClient};
 use crate::resolve::unexpected;
-use crate::retry::{Retry, passing};
+use crate::retry::{self, Retry};
 use crate::routes::Target;
 
 /// How long a leader keeps rows for a transaction that sends no heartbeat.
@@ -213,7 +214,7 @@ impl TxnClient {
                         continue;
                     }
                     wait.goes_on(lock.start_ts)?;
-                    tokio::time::sleep(wait.pauses.step()).await;
+                    tokio::time::sleep(wait.pauses.take()).await;
                 }
                 left.push(lock.key);
             }
@@ -301,7 +302,7 @@ impl TxnClient {
                     round.behind = round.behind.or(behind);
                 }
                 Ok(_) => return Err(unexpected("row locks")),
-                Err(error) if passing(&error) => {
+                Err(error) if error.is_retryable() => {
                     round.left.extend(keys);
                     passed = Some(error);
                 }
@@ -329,7 +330,7 @@ impl TxnClient {
                 for keys in keys.chunks(LOCK_KEYS) {
                     match self.send(&target, request(&target, keys.to_vec())).await {
                         Ok(_) => {}
-                        Err(error) if passing(&error) => {
+                        Err(error) if error.is_retryable() => {
                             left.extend_from_slice(keys);
                             passed = Some(error);
                         }
@@ -350,7 +351,7 @@ struct Wait {
     waiting: Waiting,
     began: Instant,
     limit: Duration,
-    pauses: Retry,
+    pauses: Pauses,
 }
 
 impl Wait {
@@ -359,8 +360,7 @@ impl Wait {
             Waiting::For(ms) => Duration::from_millis(ms),
             Waiting::No | Waiting::Skip => Duration::ZERO,
         };
-        let pauses = Retry::new("a lock", limit);
-        Wait { waiting, began: Instant::now(), limit, pauses }
+        Wait { waiting, began: Instant::now(), limit, pauses: retry::pauses() }
     }
 
     /// What is left of it, for a leader.

@@ -8,7 +8,6 @@ use types::{Error, Result, Table, Timestamp};
 use crate::api::{Request, Response};
 use crate::client::TxnClient;
 use crate::resolve::unexpected;
-use crate::retry::passing;
 
 /// Most keys of one request.
 const REQUEST_KEYS: usize = 8_192;
@@ -51,7 +50,7 @@ impl TxnClient {
                             retry = self.retry("the regions of an import");
                         }
                         Ok(_) => return Err(unexpected("an import")),
-                        Err(error) if passing(&error) => {
+                        Err(error) if error.is_retryable() => {
                             left.extend(rows);
                             passed = Some(error);
                         }

@@ -9,7 +9,7 @@ use types::{Error, Result, Timestamp};
 
 use crate::api::{Request, Response};
 use crate::client::TxnClient;
-use crate::retry::{Retry, passing};
+use crate::retry::Retry;
 
 /// Longest pause between two looks at a living lock.
 const MAX_PAUSE_MS: u64 = 100;
@@ -93,7 +93,7 @@ impl TxnClient {
                 }
                 Ok(Response::Alive(left)) => return Ok(Standing::Alive(left)),
                 Ok(_) => return Err(unexpected("a transaction's status")),
-                Err(error) if passing(&error) => retry.pause(error).await?,
+                Err(error) if error.is_retryable() => retry.pause(error).await?,
                 Err(error) => return Err(error),
             }
         }
@@ -116,7 +116,7 @@ impl TxnClient {
                 match self.send(&target, request).await {
                     Ok(Response::Done) => {}
                     Ok(_) => return Err(unexpected("resolved locks")),
-                    Err(error) if passing(&error) => {
+                    Err(error) if error.is_retryable() => {
                         left.extend(keys);
                         retry.pause(error).await?;
                     }

@@ -81,11 +81,6 @@ pub fn client_field(name: &str, ty: Option<ColumnType>, nullable: bool) -> Field
     field.with_metadata(says.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-/// The Arrow schema of a table: all columns, in declared order.
-pub fn arrow_schema(table: &Table) -> SchemaRef {
-    Arc::new(Schema::new(table.columns.iter().map(arrow_field).collect::<Vec<_>>()))
-}
-
 /// Collects rows of a table, or some of their columns, into record batches.
 pub struct ColumnsBuilder {
     schema: SchemaRef,

@@ -182,16 +182,20 @@ pub struct LockInfo {
 }
 
 impl Error {
-    /// Whether the same request may succeed elsewhere or later without a change of its content.
+    /// Whether the same request may be sent again, later or to another node: what stood in its way passes by itself.
+    ///
+    /// Requests between nodes bear being sent twice, but for changes of the catalog. Of a request that timed out nobody
+    /// knows whether it was done.
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
             Error::NotLeader { .. }
                 | Error::StaleEpoch { .. }
                 | Error::RegionNotFound(_)
-                | Error::Locked(_)
                 | Error::Unavailable(_)
                 | Error::Dropped(_)
+                | Error::Timeout { .. }
+                | Error::Io(_)
         )
     }
 

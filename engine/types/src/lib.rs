@@ -11,6 +11,7 @@ pub mod key;
 pub mod labels;
 pub mod privileges;
 pub mod region;
+pub mod retry;
 pub mod row;
 pub mod schema;
 pub mod time;

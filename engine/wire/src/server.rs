@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use mysql_common::constants::CapabilityFlags;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -63,7 +65,12 @@ impl Server {
 
     /// Serves until `shutdown`; then lets running commands finish, up to the drain time, and
     /// closes everything.
-    pub async fn run(self, shutdown: CancellationToken) {
+    pub fn run(self, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
+        // Boxed, to be compiled here and not where it is spawned.
+        self.accept_until(shutdown).boxed()
+    }
+
+    async fn accept_until(self, shutdown: CancellationToken) {
         let Server { listener, shared } = self;
         let tasks = TaskTracker::new();
         let slots = Arc::new(Semaphore::new(shared.options.max_connections));

@@ -32,6 +32,7 @@ pub mod workload;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use tokio::runtime::Runtime;
 
 /// Put load on a MySQL-protocol server, and prove that analytics leaves the online path alone.
 #[derive(clap::Args, Clone, Debug)]
@@ -82,8 +83,16 @@ fn pinned(args: PinnedArgs) -> Result<ExitCode> {
 
 /// Runs a subcommand. Exit code 0: done, and what was checked holds; 1: it does not hold, or an
 /// error; 2: inconclusive.
-pub async fn run(args: Args) -> Result<ExitCode> {
-    match args.command {
+///
+/// # Errors
+///
+/// What keeps it from measuring.
+pub fn run(runtime: &Runtime, args: Args) -> Result<ExitCode> {
+    runtime.block_on(run_command(args.command))
+}
+
+async fn run_command(command: Command) -> Result<ExitCode> {
+    match command {
         Command::Online(args) => online::run(args).await,
         Command::Batch(args) => batch::run(args).await,
         Command::Burn(args) => burn::run(args).await,

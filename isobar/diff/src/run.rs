@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::Args;
@@ -23,7 +24,11 @@ use crate::table::Comparison;
 use crate::throttle::Throttle;
 
 /// Runs `isobar diff`. Exit code: 0 the same, 1 different, 2 inconclusive.
-pub async fn run(args: Args) -> ExitCode {
+pub fn run(runtime: &Runtime, args: Args) -> ExitCode {
+    runtime.block_on(run_until_signal(args))
+}
+
+async fn run_until_signal(args: Args) -> ExitCode {
     let leases = Leases::default();
     let outcome = {
         let mut comparison = std::pin::pin!(compare(&args, &leases));

@@ -21,6 +21,7 @@ use anyhow::{Context, Result, bail};
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use mysql_async::prelude::Queryable;
 use sql::session::{ImportTarget, Session, SessionInfo};
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use types::NodeId;
@@ -100,7 +101,11 @@ pub struct Args {
 /// # Errors
 ///
 /// Whatever keeps all rows from being there, with the file and line of a row that does.
-pub async fn run(args: Args) -> Result<()> {
+pub fn run(runtime: &Runtime, args: Args) -> Result<()> {
+    runtime.block_on(import(args))
+}
+
+async fn import(args: Args) -> Result<()> {
     let began = Instant::now();
     let inputs = inputs(&args)?;
     let cluster = Cluster::new(row_nodes(&args).await?);

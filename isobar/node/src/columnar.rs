@@ -7,6 +7,7 @@ use ::columnar::{ColumnarMachines, ColumnarStore, Config as ColumnarConfig};
 use anyhow::{Context as _, Result};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use futures::future::BoxFuture;
 use mpp::exec::Engine;
 use mpp::reader::Reader;
 use placement::PlacementClient;
@@ -26,7 +27,7 @@ use crate::users;
 /// Pause between rounds of flushing and compaction when there was nothing to do.
 const MAINTENANCE_PAUSE: Duration = Duration::from_millis(200);
 
-pub(crate) async fn run(common: Common, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
+pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<()> {
     let flight =
         common.config.flight_address.context("role = \"columnar\" needs `flight_address`")?;
     let rpc_listener = rpc::listen(common.config.rpc_address, "rpc_address").await?;

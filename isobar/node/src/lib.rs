@@ -23,8 +23,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use futures::future::BoxFuture;
 use placement::client::PlacementClient;
 use rpc::{AddressBook, Channels, RpcClient};
+use tokio::runtime::Runtime;
 use types::NodeId;
 
 use crate::config::{Config, Role};
@@ -55,8 +57,16 @@ pub fn restarts() -> u32 {
 /// How long each part of a node may take to end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Runs a node until `shutdown` resolves.
-pub async fn run(config: Config, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
+/// Runs a node until `shutdown` resolves. Futures are compiled where they are run: here, not in every program.
+///
+/// # Errors
+///
+/// What keeps it from starting, or ends it.
+pub fn run(runtime: &Runtime, config: Config, shutdown: BoxFuture<'_, ()>) -> Result<()> {
+    runtime.block_on(run_role(config, shutdown))
+}
+
+async fn run_role(config: Config, shutdown: BoxFuture<'_, ()>) -> Result<()> {
     std::fs::create_dir_all(&config.data_dir)
         .with_context(|| format!("cannot create {}", config.data_dir.display()))?;
     let _lock = lock(&config.data_dir)?;

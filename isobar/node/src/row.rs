@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::{Context as _, Result};
+use futures::future::BoxFuture;
 use kv::{FjallKv, KvEngine};
 use placement::api::{Node, NodeRole};
 use placement::entry::Me;
@@ -36,7 +37,7 @@ fn rows_of(data_dir: &Path) -> PathBuf {
     data_dir.join("rows")
 }
 
-pub(crate) async fn run(common: Common, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
+pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<()> {
     let participant = common.participant()?;
     let listener = rpc::listen(common.config.rpc_address, "rpc_address").await?;
     let stop = tokio_util::sync::CancellationToken::new();

@@ -16,12 +16,13 @@ use wire::{Connections, Options, Server};
 
 use crate::Common;
 use crate::backend::{ServerHost, SqlBackend};
+use futures::future::BoxFuture;
 use placement::entry::Me;
 
 /// Pause after a heartbeat that failed.
 const RETRY: Duration = Duration::from_millis(200);
 
-pub(crate) async fn run(common: Common, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
+pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<()> {
     let config = &common.config;
     let address = config.mysql_address.context("role = \"sql\" needs `mysql_address`")?;
     let given = config.tls_certificate.clone().zip(config.tls_key.clone());

@@ -54,6 +54,8 @@ fn filters() -> Vec<(Value, Wanted)> {
             compare("starts_with", "Name", json!({"string": "n1"})),
             Box::new(|o| o.name.as_ref().is_some_and(|name| name.starts_with("n1"))),
         ),
+        // What would be a wildcard elsewhere.
+        (compare("starts_with", "Name", json!({"string": "n_"})), Box::new(|_| false)),
         (null_name(), Box::new(|o| o.name.is_none())),
         (json!({"op": "is_not_null", "column": "Name"}), Box::new(|o| o.name.is_some())),
         (

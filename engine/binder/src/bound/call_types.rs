@@ -18,10 +18,8 @@ use values::temporal::fraction_digits;
 use super::literal::scalar_value;
 use super::tree::{Node, Scalar};
 use crate::KEEP_INSERT_ID;
-use crate::result_type::{TEXT_LENGTH, result_type};
+use crate::result_type::result_type;
 
-/// DataFusion's function for REGEXP_REPLACE.
-const REPLACE: &str = "regexp_replace";
 /// Digits that `/` adds (div_precision_increment).
 const DIVISION: u8 = 4;
 /// Most digits of a second's fraction.
@@ -38,7 +36,7 @@ pub fn arrow(ty: &MysqlType) -> DataType {
 
 /// Whether a function is one that calls are bound to.
 pub fn is_function(name: &str) -> bool {
-    matches!(name, SEEDED | REPLACE | KEEP_INSERT_ID) || functions::named(name).is_some()
+    matches!(name, SEEDED | KEEP_INSERT_ID) || functions::named(name).is_some()
 }
 
 /// The type of a call.
@@ -49,7 +47,6 @@ pub fn is_function(name: &str) -> bool {
 pub fn of_call(name: &str, args: &[Scalar]) -> SqlResult<MysqlType> {
     let function = match name {
         SEEDED => random::seeded(),
-        REPLACE => return Ok(MysqlType::of_column(ColumnType::Varchar(TEXT_LENGTH))),
         KEEP_INSERT_ID => {
             let (width, unsigned) = (IntWidth::Big, true);
             return Ok(MysqlType::of_column(ColumnType::Int { width, unsigned }));

@@ -5,6 +5,8 @@
 //! lists.
 
 mod lists;
+mod parts;
+mod plans;
 mod run;
 
 use datafusion::common::tree_node::Transformed;
@@ -19,7 +21,8 @@ use crate::{PlannedSelect, ResolvedTables};
 
 pub use lists::{all, distributed, stored};
 pub(crate) use lists::{optimizer, physical};
-pub(crate) use run::{expression, plan};
+pub(crate) use plans::plan;
+pub(crate) use run::expression;
 
 /// A rule, by what it is given.
 struct Rule<F> {

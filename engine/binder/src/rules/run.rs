@@ -1,37 +1,17 @@
-//! Runs the rules over plans and expressions, in the order of their lists.
+//! Runs the rules of nodes and expressions over a plan, in the order of their lists.
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
+use functions::trees::{PlanTree, Tree};
 use tracing::{Level, enabled, trace};
-use values::error::SqlResult;
 
-use super::lists::{OF_EXPRESSIONS, OF_NODES, OF_QUERIES, UNION_TYPES};
-use super::{PlanRule, Planning, Walk};
-use crate::PlannedSelect;
+use super::parts::{OF_EXPRESSIONS, OF_NODES, UNION_TYPES};
+use super::{PlanRule, Walk};
 use crate::operators::MysqlOperators;
 use crate::quotients::{self, Sums};
-
-/// The plan of a bound query with MySQL's meaning, and what its columns are.
-pub(crate) fn plan(lowered: LogicalPlan, planning: &Planning) -> SqlResult<PlannedSelect> {
-    let shown = |plan: &LogicalPlan| {
-        enabled!(Level::TRACE).then(|| plan.display_indent().to_string()).unwrap_or_default()
-    };
-    let mut before = shown(&lowered);
-    trace!("lowered\n{before}");
-    let mut planned = PlannedSelect { plan: lowered, columns: Vec::new() };
-    for rule in OF_QUERIES {
-        planned = (rule.apply)(planned, planning)?;
-        let after = shown(&planned.plan);
-        if after != before {
-            trace!("{}\n{after}", rule.name);
-            before = after;
-        }
-    }
-    Ok(planned)
-}
 
 /// Runs a rule of a whole plan.
 pub(super) fn whole(rule: &PlanRule, plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -45,7 +25,7 @@ pub(super) fn operand_types(plan: LogicalPlan, operators: &MysqlOperators) -> Re
     // What lies above a changed type has another one, too.
     let mut retyped = false;
     let mut walk = Walk { operators, sums: Sums::default() };
-    let typed = plan.transform_up_with_subqueries(|node| {
+    let typed = plan.map_all_up(&mut |node| {
         if let Some(union) = (UNION_TYPES.apply)(&walk, &node, node.schema())? {
             trace!("{}", UNION_TYPES.name);
             retyped = true;
@@ -58,10 +38,10 @@ pub(super) fn operand_types(plan: LogicalPlan, operators: &MysqlOperators) -> Re
         }
         let names = NamePreserver::new(&node);
         let keeps_digits = quotients::are_summed(&node);
-        let node = node.map_expressions(|expr| {
+        let node = node.map_each_expression(&mut |expr| {
             each_named(expr, &names, |expr| {
                 let name = expr.schema_name().to_string();
-                let typed = expr.transform_up(|part| part_of_expression(&walk, part, &schema))?;
+                let typed = expr.map_up(&mut |part| part_of_expression(&walk, part, &schema))?;
                 match keeps_digits {
                     true => typed.transform_data(|expr| walk.sums.collect(expr, name, &schema)),
                     false => Ok(typed),
@@ -85,7 +65,7 @@ pub(crate) fn expression(
     operators: &MysqlOperators,
 ) -> Result<Expr> {
     let walk = Walk { operators, sums: Sums::default() };
-    Ok(expr.transform_up(|part| part_of_expression(&walk, part, schema))?.data)
+    Ok(expr.map_up(&mut |part| part_of_expression(&walk, part, schema))?.data)
 }
 
 /// A part of an expression whose own parts are done.
@@ -131,7 +111,7 @@ fn each_named(
         Ok(typed(expr)?.update_data(|expr| name.restore(expr)))
     };
     match expr {
-        Expr::GroupingSet(_) => expr.map_children(named),
+        Expr::GroupingSet(_) => expr.map_parts(&mut named),
         expr => named(expr),
     }
 }

@@ -4,6 +4,7 @@
 //! `--yes` it changes nothing.
 
 mod plan;
+mod report;
 mod show;
 mod survivor;
 
@@ -13,7 +14,8 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 
 use self::plan::Plan;
-use self::survivor::{Place, Report, Survivor};
+use self::report::Report;
+use self::survivor::{Place, Survivor};
 use crate::config::{Config, LOG_DIR, Role};
 
 /// Go on with what a row node holds where a quorum is lost for good.

@@ -8,7 +8,7 @@ use raft::{Outcome, Replica, decide};
 use types::region::PLACEMENT_REGION;
 use types::{NodeId, Region, RegionId, RegionKind, Table};
 
-use super::survivor::Report;
+use super::report::Report;
 
 /// A group as survivors know it, and what becomes of it.
 pub(super) struct Group {

@@ -8,7 +8,8 @@ use raft::{Outcome, Replica};
 use types::{NodeId, PeerRole, Region, RegionKind, Table, TableId};
 
 use super::plan::{Group, Plan};
-use super::survivor::{Preview, Report};
+use super::report::Report;
+use super::survivor::Preview;
 
 /// Names of tables, as far as they are known.
 type Names = BTreeMap<TableId, String>;

@@ -1,7 +1,7 @@
 //! A row node that is down: its directories, what it holds, and the file for other survivors.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
@@ -11,50 +11,18 @@ use placement::command::going_on;
 use placement::formation::{ClusterId, Standing};
 use placement::identity::Directories;
 use placement::{PlacementMachines, View};
-use raft::{Alone, FAR, Offline, Outcome, Replica};
-use serde::{Deserialize, Serialize};
+use raft::{Alone, FAR, Offline, Outcome};
 use txn::{RowMachines, RowStore};
 use types::region::PLACEMENT_REGION;
-use types::{NodeId, RegionId, Table, Timestamp};
+use types::{NodeId, RegionId, Table};
 
 use super::plan::{Plan, survivors};
-
-const FORMAT: env::Format = env::Format::new(*b"ISBRHELD", 1);
+use super::report::Report;
 
 /// A node's directories.
 pub(super) struct Place {
     pub data: PathBuf,
     pub log: PathBuf,
-}
-
-/// What a survivor holds.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Report {
-    pub cluster: ClusterId,
-    pub node: NodeId,
-    /// Its machine's clock, in Unix milliseconds.
-    pub clock_ms: u64,
-    /// The largest timestamp in its rows.
-    pub newest: Timestamp,
-    pub replicas: Vec<Replica>,
-    /// The newest descriptions of tables that its regions have received.
-    pub tables: Vec<Table>,
-}
-
-impl Report {
-    pub fn write(&self, path: &Path) -> Result<()> {
-        let bytes = postcard::to_stdvec(self).context("the report cannot be encoded")?;
-        env::atomic_write(&RealDisk, path, FORMAT, &bytes)
-            .with_context(|| format!("cannot write {}", path.display()))
-    }
-
-    pub fn read(path: &Path) -> Result<Self> {
-        let bytes = env::read_whole(&RealDisk, path, FORMAT)
-            .with_context(|| format!("{} is no report of a survivor", path.display()))?
-            .with_context(|| format!("{} does not exist", path.display()))?;
-        postcard::from_bytes(&bytes)
-            .with_context(|| format!("{} is no report of this version", path.display()))
-    }
 }
 
 /// A row node that is down, opened and locked.

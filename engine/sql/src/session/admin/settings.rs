@@ -1,8 +1,6 @@
 //! SET: variables, character sets, isolation, and the snapshot that a session reads at.
 
 use datafusion::common::DFSchema;
-use datafusion::physical_expr::PhysicalExpr;
-use functions::value::value_at;
 use sqlparser::ast::Expr;
 use syntax::statement::{Assignment, Scope, Target};
 use types::{SnapshotToken, Value};
@@ -12,6 +10,7 @@ use values::error::{
     variable_within_transaction, wrong_snapshot,
 };
 
+use crate::session::query::constants::value_of;
 use crate::session::write::row_values::{has_subquery, one_column, select_of};
 use crate::session::{Session, done};
 use execution::reply::Reply;
@@ -171,13 +170,4 @@ impl Session {
         _ = self.expr_warnings();
         value_of(&*self.compiled(expr, &DFSchema::empty())?)
     }
-}
-
-/// The value of an expression without columns.
-pub(in crate::session) fn value_of(compiled: &dyn PhysicalExpr) -> SqlResult<Value> {
-    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(1));
-    let empty = std::sync::Arc::new(arrow::datatypes::Schema::empty());
-    let row = arrow::record_batch::RecordBatch::try_new_with_options(empty, vec![], &options)?;
-    let value = compiled.evaluate(&row)?.into_array(1)?;
-    value_at(&value, 0)
 }

@@ -20,8 +20,8 @@ use values::error::{
     DUPLICATE_ENTRY, NOT_NULL, SqlError, SqlResult, TABLE_CHANGED, null_stored, unsupported,
 };
 
-use super::alter::{Plan, hide};
 use super::filling::others_first;
+use super::plan::{Plan, hide};
 use super::publish::{check_at_rest, is_as, restless};
 use crate::session::{Session, impossible};
 use definitions::expressions;

@@ -18,9 +18,9 @@ use values::error::{
     wrong_index_name,
 };
 
-use super::alter::Plan;
 use super::define::enter;
 use super::filling::others_first;
+use super::plan::Plan;
 use super::publish::{check_at_rest, is_as, restless};
 use crate::session::{Session, impossible};
 use definitions::keys::{self, Key};

@@ -12,6 +12,7 @@ mod filling;
 mod generating;
 mod indexing;
 mod numbers;
+mod plan;
 mod publish;
 mod renewal;
 pub(super) mod views;

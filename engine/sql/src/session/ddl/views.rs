@@ -12,7 +12,7 @@ use sqlparser::ast::{
     SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableObject, TableWithJoins, VisitorMut,
 };
 use syntax::canonical::canonical;
-use syntax::names::{self, parts, table_name};
+use syntax::names::{self, is_cte, parts, remember_ctes, table_name};
 use syntax::parser;
 use syntax::statement::DefineView;
 use syntax::walk::walk_mut;
@@ -359,16 +359,6 @@ fn reaches(
         }
     }
     Ok(false)
-}
-
-pub(in crate::session) fn remember_ctes(query: &Query, ctes: &mut Vec<String>) {
-    if let Some(with) = &query.with {
-        ctes.extend(with.cte_tables.iter().map(|cte| cte.alias.name.value.to_lowercase()));
-    }
-}
-
-pub(in crate::session) fn is_cte(name: &ObjectName, ctes: &[String]) -> bool {
-    matches!(&parts(name)[..], [one] if ctes.contains(one) || one == "dual")
 }
 
 /// The query that a view's text will be read as. What cannot be read is refused where it is defined,

@@ -12,7 +12,7 @@ use values::error::{
 };
 
 use super::last_query::LastQuery;
-use super::select::Prepared;
+use super::prepared::Prepared;
 use crate::session::{ATTEMPTS, Session, pause};
 use execution::reply::{Reply, WarningCount};
 

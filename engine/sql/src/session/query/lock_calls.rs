@@ -22,7 +22,7 @@ use values::error::{
     SqlError, SqlResult, lock_name_too_long, unsupported, wrong_argument_count, wrong_lock_name,
 };
 
-use super::snapshots::sleep;
+use super::sleeping::sleep;
 use crate::session::Session;
 
 /// The functions, and how many arguments they take.

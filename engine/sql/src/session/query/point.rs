@@ -17,10 +17,10 @@ use values::column::ResultColumn;
 use values::error::{SqlResult, no_column};
 
 use super::last_query::LastQuery;
-use super::select::plain_select;
+use super::plain::plain_select;
 use super::tables;
 use crate::session::Session;
-use crate::session::transaction::locking::Finding;
+use crate::session::transaction::finding::Finding;
 use execution::reply::{Reply, WarningCount};
 use storage::reader::Reader;
 

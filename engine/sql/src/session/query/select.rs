@@ -7,90 +7,38 @@ use std::time::Instant;
 use arrow::record_batch::RecordBatch;
 use binder::{BoundQuery, PlannedSelect, QueryContext, ResolvedTables, TableResolver, short};
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use execution::BatchStream;
 use execution::analytic::AnalyticQuery;
 use execution::bound_queries::{Kept, Shape};
-use execution::router::{self, QueryFacts, Route, TableFacts};
+use execution::router::{self, QueryFacts, TableFacts};
 use execution::threads;
 use functions::warnings::{self, ExprWarnings};
 use futures::{StreamExt, TryStreamExt};
 use placement::api::Catalog;
-use sqlparser::ast::{Query, Select, SetExpr, TableFactor, Visitor};
+use sqlparser::ast::{Query, Select, TableFactor, Visitor};
 use syntax::hints::{self, Hints};
 use syntax::names::{self, TableName, tables_of};
 use syntax::statement::Stmt;
 use syntax::walk::{Part, walk};
-use types::{Column, ColumnType, SchemaVersion, SnapshotToken, TableId, Timestamp, Value};
+use types::{Column, ColumnType, SnapshotToken, Timestamp, Value};
 use values::column::ResultColumn;
 use values::error::{SqlError, SqlResult, hint_syntax, no_engine_answers, unsupported};
 
 use super::columns::Answer;
 use super::last_query::{ByColumns, LastQuery};
+use super::prepared::{Optimized, Prepared};
 use super::tables::{Tables, stored};
 use super::user_variables::without_assignments;
 use crate::engine::Engine;
 use crate::session::transaction::locking::Locked;
 use crate::session::{Session, impossible};
 use execution::reply::{Reply, WarningCount};
+use functions::trees::PlanTree;
 use storage::access;
 use storage::reader::Reader;
-
-/// A plan for rows.
-pub(super) struct Optimized {
-    plan: LogicalPlan,
-    /// Plans what is left to plan.
-    state: Arc<SessionState>,
-    /// For each stored table, whether every scan of it reads only a part.
-    narrow: BTreeMap<TableName, bool>,
-}
-
-impl Optimized {
-    /// Whether it reads every stored table by key or by a small range.
-    pub(super) fn reads_little(&self) -> bool {
-        self.narrow.values().all(|narrow| *narrow)
-    }
-}
-
-/// A query that is bound and routed. Planned it is here only where rows answer it, or where no one can tell without
-/// whether they read it by key: columns plan what they answer.
-pub(in crate::session) struct Prepared {
-    /// What it asks.
-    bound: Arc<BoundQuery>,
-    /// The tables that it asks, for rows to read.
-    resolved: ResolvedTables,
-    /// What gives it meaning.
-    context: QueryContext,
-    /// Its plan, and what its columns are.
-    planned: Option<PlannedSelect>,
-    /// What rows would run.
-    optimized: Option<Optimized>,
-    /// The warnings of its expressions.
-    expr_warnings: Arc<ExprWarnings>,
-    pub(super) route: Route,
-    pub(super) reader: Reader,
-    catalog: Arc<Catalog>,
-    /// The stored tables that it names.
-    described: Vec<(TableId, SchemaVersion)>,
-}
-
-impl Prepared {
-    /// Whether a plan could read a table by key or index. It could not if no condition restricts the first column of one.
-    fn may_be_narrow(&self) -> bool {
-        self.bound.may_restrict(&|name| {
-            let table = self.resolved.get(name).and_then(|table| table.table.as_ref());
-            let Some(table) = table else { return Vec::new() };
-            let indexes = table.indexes.iter().filter_map(|index| index.columns.first());
-            let firsts = table.primary_key.first().into_iter().chain(indexes);
-            firsts
-                .filter_map(|id| table.columns.iter().position(|column| column.id == *id))
-                .collect()
-        })
-    }
-}
 
 impl Session {
     /// SELECT.
@@ -521,7 +469,7 @@ fn narrow(
     ts: Timestamp,
 ) -> SqlResult<BTreeMap<TableName, bool>> {
     let mut narrow: BTreeMap<TableName, bool> = BTreeMap::new();
-    plan.apply_with_subqueries(|node| {
+    plan.visit_all(&mut |node| {
         if let LogicalPlan::TableScan(scan) = node {
             let name = TableName {
                 database: scan.table_name.schema().unwrap_or_default().to_owned(),
@@ -569,16 +517,4 @@ pub(in crate::session) fn hints_of(part: &dyn Part) -> Vec<Hints> {
     let mut comments = Comments(Vec::new());
     _ = walk(part, &mut comments);
     comments.0
-}
-
-/// Whether a query is one plain SELECT; it may lock what it reads.
-pub(in crate::session) fn plain_select(query: &Query) -> Option<&Select> {
-    let bare = query.with.is_none()
-        && query.order_by.is_none()
-        && query.limit_clause.is_none()
-        && query.fetch.is_none();
-    match &*query.body {
-        SetExpr::Select(select) if bare => Some(select),
-        _ => None,
-    }
 }

@@ -19,12 +19,12 @@ use values::coerce::text;
 use values::error::{SqlResult, unsupported, wrong_argument_count_of, wrong_arguments_because};
 
 use super::lock_calls;
+use super::sleeping::sleep;
 use crate::session::Session;
 
 /// Longest lease that a client may ask for at once.
 const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
-/// Longest wait.
-const LONGEST_SLEEP: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// What is asked for if no length is named.
 const USUAL_LEASE: &str = "10m";
 
@@ -122,20 +122,6 @@ impl Session {
         let key = self.engine.storage.signing_key().await?;
         SnapshotToken::verify(token, &key).map_err(|error| wrong_arguments_because(function, error))
     }
-}
-
-/// Waits so many seconds; KILL ends the statement, and with it the wait.
-pub(in crate::session) async fn sleep(seconds: &str) -> SqlResult<Value> {
-    let length = seconds.trim().parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
-    let length = length.filter(|length| *length <= LONGEST_SLEEP);
-    let length = length.ok_or_else(|| {
-        wrong_arguments_because(
-            "sleep",
-            format!("'{seconds}' is no number of seconds between 0 and a year"),
-        )
-    })?;
-    tokio::time::sleep(length).await;
-    Ok(Value::Int(0))
 }
 
 fn lease_length(function: &str, text: &str) -> SqlResult<Duration> {

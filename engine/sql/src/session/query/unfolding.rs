@@ -18,9 +18,9 @@ use values::error::{
     unsupported, view_recursion,
 };
 
-use crate::session::ddl::views::{is_cte, remember_ctes};
 use crate::session::{Session, impossible};
 use information_schema::is_virtual;
+use syntax::names::{is_cte, remember_ctes};
 
 /// Errors of a view's query that say that it does not fit its tables any more.
 const UNFITTING: [u16; 4] = [NO_COLUMN, NO_TABLE, NO_DATABASE, NO_FUNCTION];

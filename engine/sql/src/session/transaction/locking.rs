@@ -20,9 +20,10 @@ use values::error::{
     SqlError, SqlResult, lock_in_the_past, rows_kept_changing, unresolved_lock_table, unsupported,
 };
 
+use super::finding::Finding;
 use super::state::Open;
+use crate::session::query::plain::plain_select;
 use crate::session::query::point::{Lookup, find, lookup};
-use crate::session::query::select::plain_select;
 use crate::session::query::tables::readable;
 use crate::session::write::matched_rows::Weight;
 use crate::session::{Session, impossible};
@@ -33,25 +34,6 @@ use storage::{Acquired, Expect, Waiting};
 
 /// How often a statement reads rows that others change before it has locked them.
 pub(in crate::session) const READS: usize = 32;
-
-/// How a statement finds rows that it changes or locks.
-#[derive(Clone)]
-pub(in crate::session) enum Finding {
-    /// It reads them; conflicts show at commit.
-    Read(Reader),
-    /// It locks them, and sees them as they are then, as sure as what it expects of them says.
-    Lock(Open, Waiting, Expect),
-}
-
-impl Finding {
-    /// When it reads, for choosing tables and indexes: now, if it locks.
-    pub(in crate::session) fn ts(&self) -> Timestamp {
-        match self {
-            Finding::Read(reader) => reader.ts(),
-            Finding::Lock(..) => Timestamp::MAX,
-        }
-    }
-}
 
 /// A SELECT whose rows are locked.
 pub(in crate::session) enum Locked {

@@ -4,6 +4,7 @@
 //! What is read or written is not decided here.
 
 mod boundaries;
+pub(super) mod finding;
 pub(super) mod locking;
 mod reading;
 pub(super) mod state;

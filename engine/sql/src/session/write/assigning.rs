@@ -25,9 +25,9 @@ use values::error::{
     wrong_name_count,
 };
 
-use super::change::assigned;
+use super::clauses::assigned;
+use super::clauses::is_default;
 use super::fitting::Fitting;
-use super::insert::is_default;
 use crate::session::Session;
 
 /// What a column is assigned.

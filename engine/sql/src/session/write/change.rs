@@ -8,10 +8,9 @@ use datafusion::common::{DFSchema, TableReference};
 use functions::value::value_at;
 use placement::api::Catalog;
 use sqlparser::ast::{
-    AssignmentTarget, Delete, Expr, FromTable, Ident, Query, SelectItem, SetExpr, TableWithJoins,
-    Update,
+    Delete, Expr, FromTable, Ident, Query, SelectItem, SetExpr, TableWithJoins, Update,
 };
-use syntax::names::{self, table_name};
+use syntax::names::table_name;
 use syntax::parser;
 use syntax::walk::Part;
 use types::columns::ColumnsBuilder;
@@ -20,17 +19,17 @@ use values::coerce::Place;
 use values::error::{SqlResult, no_column, unsupported, value_for_generated};
 use values::temporal::Zone;
 
+use super::changes::Changes;
+use super::clauses::{assigned, ignores, is_default};
 use super::fitting::Fitting;
 use super::hidden::refuse_hidden;
-use super::insert::is_default;
 use super::joined::refuse_reading;
 use super::matched_rows::Weight;
 use super::prior_assignments::PriorAssignments;
 use super::row_values::has_subquery;
-use super::statement::Changes;
 use crate::session::query::point::{lookup, single};
 use crate::session::query::tables::readable;
-use crate::session::transaction::locking::Finding;
+use crate::session::transaction::finding::Finding;
 use crate::session::{Session, impossible};
 
 impl Session {
@@ -332,18 +331,5 @@ impl Target {
             });
         }
         Ok(*query)
-    }
-}
-
-/// UPDATE IGNORE.
-pub(super) fn ignores(update: &Update) -> bool {
-    update.or == Some(sqlparser::ast::SqliteOnConflict::Ignore)
-}
-
-/// The column that an assignment names.
-pub(in crate::session) fn assigned(target: &AssignmentTarget) -> SqlResult<String> {
-    match target {
-        AssignmentTarget::ColumnName(name) => Ok(names::parts(name).pop().unwrap_or_default()),
-        AssignmentTarget::Tuple(_) => Err(unsupported("assignment of several columns at once")),
     }
 }

@@ -16,12 +16,12 @@ use values::error::{
 };
 use values::temporal::Zone;
 
-use super::change::assigned;
+use super::changes::Changes;
+use super::clauses::assigned;
 use super::fitting::Fitting;
-use super::statement::Changes;
 use crate::session::Session;
 use crate::session::query::tables::{Tables, writable};
-use crate::session::transaction::locking::Finding;
+use crate::session::transaction::finding::Finding;
 
 /// Rows in their columns' types.
 pub(super) struct Typed {
@@ -400,11 +400,6 @@ pub(in crate::session) fn targets(insert: &Insert, table: &Table) -> SqlResult<V
     } else {
         positions
     })
-}
-
-/// Whether an expression is the word DEFAULT.
-pub(super) fn is_default(expr: &Expr) -> bool {
-    matches!(expr, Expr::Identifier(i) if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("default"))
 }
 
 /// Positions of the columns that an INSERT without a list means.

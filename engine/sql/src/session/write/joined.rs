@@ -25,14 +25,15 @@ use values::error::{
 };
 use values::temporal::Zone;
 
-use super::change::{assigned, ignores};
+use super::changes::Changes;
+use super::clauses::is_default;
+use super::clauses::{assigned, ignores};
 use super::fitting::Fitting;
 use super::hidden::refuse_hidden;
-use super::insert::is_default;
 use super::matched_rows::Weight;
-use super::statement::Changes;
 use crate::session::query::tables::readable;
-use crate::session::transaction::locking::{Finding, READS, factors, is_row, restless};
+use crate::session::transaction::finding::Finding;
+use crate::session::transaction::locking::{READS, factors, is_row, restless};
 use crate::session::transaction::state::Open;
 use crate::session::{Session, impossible};
 use execution::reply::{Done, Reply};

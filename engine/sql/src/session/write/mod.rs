@@ -5,6 +5,8 @@
 
 mod assigning;
 mod change;
+mod changes;
+mod clauses;
 mod column_values;
 pub(super) mod derived;
 mod fitting;

@@ -19,11 +19,11 @@ use types::{Table, Value};
 use values::coerce::Place;
 use values::error::{SqlError, SqlResult, too_many_rows, wrong_width};
 
+use super::clauses::is_default;
 use super::fitting::Fitting;
-use super::insert::is_default;
-use crate::session::admin::settings::value_of;
+use crate::session::query::constants::value_of;
 use crate::session::query::tables::Tables;
-use crate::session::transaction::locking::Finding;
+use crate::session::transaction::finding::Finding;
 use crate::session::{Session, impossible};
 use storage::reader::Reader;
 

@@ -1,7 +1,6 @@
 //! Statements that write: their changes are computed first, then written into the transaction,
 //! statement by statement all or nothing.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +10,12 @@ use syntax::statement::Mode;
 use types::{Table, Value};
 use values::error::{DEADLOCK, SqlResult, TABLE_CHANGED, delayed, hint_syntax, write_in_the_past};
 
-use super::change;
+use super::changes::Changes;
+use super::clauses;
 use super::joined;
 use super::upsert;
 use crate::session::query::select::hints_of;
-use crate::session::transaction::locking::Finding;
+use crate::session::transaction::finding::Finding;
 use crate::session::transaction::state::Open;
 use crate::session::{ATTEMPTS, Session, impossible, pause};
 use execution::reply::{Done, Reply};
@@ -58,51 +58,9 @@ impl Write {
     fn ignores(&self) -> bool {
         match self {
             Write::Insert(insert) => insert.ignore,
-            Write::Update(update) => change::ignores(update),
+            Write::Update(update) => clauses::ignores(update),
             Write::Delete(_, ignore) => *ignore,
         }
-    }
-}
-
-/// Changes of one statement, computed and not yet written.
-pub(in crate::session) enum Changes {
-    /// New rows, and the first number given to one.
-    Insert { rows: Vec<Vec<Value>>, first_id: u64 },
-    /// Rows before and after.
-    Update { pairs: Vec<(Vec<Value>, Vec<Value>)> },
-    /// Rows that go.
-    Delete { rows: Vec<Vec<Value>> },
-}
-
-impl Changes {
-    /// Keys that must be free before.
-    fn taken(&self, table: &Table) -> types::Result<BTreeSet<Vec<u8>>> {
-        let mut keys = BTreeSet::new();
-        match self {
-            Changes::Insert { rows, .. } => {
-                for row in rows {
-                    keys.extend(rows::unique_keys(table, row)?);
-                }
-            }
-            Changes::Update { pairs } => {
-                for (old, new) in pairs {
-                    keys.extend(rows::newly_taken(table, old, new)?);
-                }
-            }
-            Changes::Delete { .. } => {}
-        }
-        Ok(keys)
-    }
-
-    /// Keys that rows give up, perhaps to others of the statement.
-    fn leaving(&self, table: &Table) -> types::Result<BTreeSet<Vec<u8>>> {
-        let mut keys = BTreeSet::new();
-        if let Changes::Update { pairs } = self {
-            for (old, _) in pairs {
-                keys.extend(rows::unique_keys(table, old)?);
-            }
-        }
-        Ok(keys)
     }
 }
 
@@ -220,7 +178,7 @@ impl Session {
             }
         };
         if let (Write::Update(update), Changes::Update { .. }) = (write, &changes)
-            && change::ignores(update)
+            && clauses::ignores(update)
             && let Changes::Update { pairs } = changes
         {
             return self.update_ignoring(&table, pairs, open, &finding).await;

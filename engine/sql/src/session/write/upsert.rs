@@ -17,7 +17,7 @@ use super::assigning::Assigning;
 use super::fitting::Fitting;
 use super::insert::{Numbered, Source, whole};
 use super::pending_changes::{Clash, PendingChanges};
-use crate::session::transaction::locking::Finding;
+use crate::session::transaction::finding::Finding;
 use crate::session::transaction::state::Open;
 use crate::session::{Session, impossible};
 use definitions::number_of;
