@@ -119,6 +119,10 @@ nemeses: build venv ## Kill, pause, cut off and empty nodes under load, and judg
 upgrade: build venv jar ## Upgrade a running cluster node by node under load; FROM=the binary of the release before
 	$(PYTHON) tests/upgrade.py --from $(FROM) --isobar $(ISOBAR)
 
+.PHONY: answers
+answers: build venv ## Ask two binaries every statement of every script, and print what differs; FROM=the other binary
+	$(PYTHON) tests/answers.py --from $(FROM) --isobar $(ISOBAR)
+
 .PHONY: planning
 planning: build venv ## Time from packet to plan, by turns with another binary; FROM=that binary
 	$(PYTHON) tests/planning.py --from $(FROM) --isobar $(ISOBAR)
