@@ -68,8 +68,12 @@ def ask(server: Server, record: Record) -> Said:
         types = [(column[1], *column[3:]) for column in described]
         if record.is_bag():
             rows.sort()
-        cursor.execute("SHOW WARNINGS")
-        return Said(rows, count, names, types, list(cursor.fetchall()), error)
+        warnings = []
+        # A script may end its own session.
+        if server.session.open:
+            cursor.execute("SHOW WARNINGS")
+            warnings = list(cursor.fetchall())
+        return Said(rows, count, names, types, warnings, error)
 
 
 def differences(old: Server, new: Server, path: Path) -> list[tuple[Record, str, Said, Said]]:

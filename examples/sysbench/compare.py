@@ -67,12 +67,15 @@ def traced(program: str, folder: Path, trace: Path | None) -> Path:
     return script
 
 
-def isobar(stack: ExitStack, options: argparse.Namespace, folder: Path, trace: Path | None, replicas: int) -> Server:
-    """A playground with this many row nodes, each with a replica of every region, and no columns."""
+def isobar(
+    stack: ExitStack, options: argparse.Namespace, folder: Path, trace: Path | None, replicas: int, sql: int
+) -> Server:
+    """A playground with this many row nodes, each with a replica of every region, and no columns. Without a SQL node the
+    first row node answers the clients."""
     program = traced(str(options.isobar), folder, trace)
-    playground = stack.enter_context(Playground(program, folder / "data", row=replicas, columnar=0))
-    plural = "s" if replicas > 1 else ""
-    return Server(f"Isobar, {replicas} replica{plural}", playground.mysql_port, playground.process.pid)
+    playground = stack.enter_context(Playground(program, folder / "data", row=replicas, columnar=0, sql=sql))
+    plural, shape = "s" if replicas > 1 else "", "" if sql else ", rows and SQL together"
+    return Server(f"Isobar, {replicas} replica{plural}{shape}", playground.mysql_port, playground.process.pid)
 
 
 def mariadb(stack: ExitStack, options: argparse.Namespace, folder: Path, trace: Path | None) -> Server:
@@ -154,7 +157,7 @@ def synced(server: Server, options: argparse.Namespace, trace: Path, workload: s
 def measure(start, options: argparse.Namespace) -> list[dict]:
     """All measurements of one server: a server for the times, then one under the tracer for the syncs."""
     found = []
-    for tracing in (False, True):
+    for tracing in (False,) if options.no_syncs else (False, True):
         with tempfile.TemporaryDirectory(prefix="isobar-sysbench-") as name, ExitStack() as stack:
             folder = Path(name)
             trace = folder / "syncs" if tracing else None
@@ -196,13 +199,16 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=4, help="tables (4)")
     parser.add_argument("--rows", type=int, default=25_000, help="rows in each (25000)")
     parser.add_argument("--json", type=Path, help="where to keep the results")
+    parser.add_argument("--no-syncs", action="store_true", help="leave out the counted runs")
     options = parser.parse_args()
     for tool in ("sysbench", "mariadb", "mariadb-install-db", "strace"):
         if shutil.which(tool) is None:
             raise SystemExit(f"{tool} is not installed: apt-get install sysbench mariadb-client mariadb-server strace")
     found = measure(mariadb, options)
     for replicas in (1, 3):
-        found += measure(lambda *given, replicas=replicas: isobar(*given, replicas), options)
+        for sql in (1, 0):
+            shape = dict(replicas=replicas, sql=sql)
+            found += measure(lambda *given, shape=shape: isobar(*given, **shape), options)
     if options.json:
         options.json.write_text(json.dumps(found, indent=1))
     show(found, options)

@@ -27,8 +27,9 @@ pub struct Args {
     /// Row nodes; the first three also form placement.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=9))]
     pub row: u16,
-    /// SQL nodes; a second one listens on the next port.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=2))]
+    /// SQL nodes; a second one listens on the next port. With 0, row nodes answer MySQL clients themselves, each on its
+    /// own port.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=2))]
     pub sql: u16,
     /// Columnar nodes.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(0..=9))]

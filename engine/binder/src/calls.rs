@@ -386,12 +386,6 @@ fn of_calls(name: &str, mut args: Vec<Expr>, context: &QueryContext) -> Option<E
             args.push(string("DAY"));
             call("mysql_date_shift", args)
         }
-        ("regexp_replace", 3) => {
-            let mut texts: Vec<Expr> =
-                args.into_iter().map(|text| call("cast_char", vec![text])).collect();
-            texts.push(string("g"));
-            call("regexp_replace", texts)
-        }
         ("log", 1) => call("mysql_ln", args),
         ("log", 2) => {
             let logs: Vec<Expr> =
@@ -412,7 +406,6 @@ const KNOWN_ARITY: &[&str] = &[
     "from_unixtime",
     "timestamp",
     "subdate",
-    "regexp_replace",
     "log",
     "instr",
     "database",

@@ -19,7 +19,8 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("mysql_regexp", 2..=3, truth, regexp),
     Function::new("mysql_regexp_substr", 2..=2, text, regexp_substr),
     Function::new("mysql_regexp_instr", 2..=2, whole, regexp_instr),
-    // Under DataFusion's name, with its flags: plans of the releases before name it.
+    Function::new("mysql_regexp_replace", 3..=3, text, regexp_replace),
+    // Under DataFusion's name, with its flags: bound queries of the release before name it.
     Function::new("regexp_replace", 4..=4, text, regexp_replace),
 ];
 
@@ -111,9 +112,9 @@ fn regexp_instr(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     Ok(Arc::new(rows.collect::<Int64Array>()))
 }
 
-/// REGEXP_REPLACE(text, pattern, replacement, flags): every match replaced. `$1` and `\1` are the pattern's groups.
+/// REGEXP_REPLACE(text, pattern, replacement): every match replaced. `$1` and `\1` are the pattern's groups.
 fn regexp_replace(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
-    let [texts, patterns, replacements, _] = args else {
+    let [texts, patterns, replacements, ..] = args else {
         return Err(wrong_arguments("regexp_replace"));
     };
     let (texts, patterns, replacements) =

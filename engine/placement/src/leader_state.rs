@@ -334,8 +334,7 @@ impl LeaderState {
     /// transactions can no longer read is an error to them.
     pub fn safe_point(&self, state: &State, now: Timestamp, at: Instant) -> Option<SafePoint> {
         let mut starts = Vec::new();
-        let reading = |role| matches!(role, NodeRole::Sql | NodeRole::Columnar);
-        for node in state.nodes.values().filter(|node| reading(node.role)) {
+        for node in state.nodes.values().filter(|node| node.has_clients()) {
             match self.nodes.get(&node.id) {
                 Some(last) if at.since(last.at) <= LIVE_FOR => {
                     starts.extend(last.report.oldest_start);

@@ -24,6 +24,9 @@ pub struct PeerStatus {
     /// Whether this peer leads and has applied an entry of its own term: only then may it decide
     /// facts.
     pub decides: bool,
+    /// Whether it decides and no other node could: by the latest configuration in its log, applied or not, it is the one
+    /// voter. What it has applied is then all that anybody was told, without a round.
+    pub alone: bool,
     /// Last applied entry.
     pub applied: Position,
     /// Commit index as far as it knows.
@@ -59,7 +62,8 @@ pub trait Groups: Send + Sync + 'static {
     fn propose(&self, region: RegionId, term: u64, data: Vec<u8>) -> Pending<Position>;
 
     /// Resolves to the group's commit index, confirmed by a quorum after the call, once this node
-    /// has applied it. Followers and learners ask their leader. Requests are batched.
+    /// has applied it. Followers and learners ask their leader. Requests are batched. The one voter of a group is its
+    /// quorum: it answers at once, by what it has applied.
     fn read_index(&self, region: RegionId) -> Pending<u64>;
 
     /// Leader: changes the membership to `peers`, one member at a time, and resolves to the new

@@ -19,7 +19,7 @@ use crate::machine::Position;
 use crate::peer::describe_panic;
 use crate::reply::{Reply, at_once, reply_channel};
 use crate::snapshot::{SpoolDir, SpoolWriter, Spooled};
-use crate::store::{Board, Store};
+use crate::store::{Board, Store, applied_alone};
 use crate::transport::Envelope;
 use crate::work::{Job, Returned, Worker, purge};
 
@@ -171,7 +171,10 @@ impl Groups for StoreHandle {
     }
 
     fn read_index(&self, region: RegionId) -> Pending<u64> {
-        self.submit("a read index", |reply| Mail::ReadIndex(region, reply))
+        match applied_alone(&self.board, region) {
+            Some(applied) => at_once(Ok(applied)),
+            None => self.submit("a read index", |reply| Mail::ReadIndex(region, reply)),
+        }
     }
 
     fn change_membership(&self, region: RegionId, peers: Vec<Peer>) -> Pending<Region> {
@@ -211,6 +214,7 @@ impl Driver {
                 status.stopped = true;
                 status.leader = None;
                 status.decides = false;
+                status.alone = false;
                 status.ready = false;
             }
         }

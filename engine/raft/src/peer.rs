@@ -226,12 +226,14 @@ impl Peer {
         let whole = self.applied.index > 0 && !self.restoring();
         let delayed = self.delayed.as_ref().map(|(_, why)| why.as_str());
         let fault = self.fault.as_deref().or(stalled).or(delayed).map(str::to_owned);
+        let decides = self.leads() && self.applied.term == term && whole && fault.is_none();
         PeerStatus {
             region: self.region.clone(),
             peer: self.me,
             leader: if fault.is_none() { self.leader() } else { None },
             term,
-            decides: self.leads() && self.applied.term == term && whole && fault.is_none(),
+            decides,
+            alone: decides && self.is_only_voter(),
             applied: self.applied,
             committed: self.raw.raft.raft_log.committed,
             ready: whole && fault.is_none(),
@@ -239,6 +241,12 @@ impl Peer {
             lost: self.lost,
             fault,
         }
+    }
+
+    /// Whether it leads a group without another voter, and its log holds no change of that.
+    pub fn is_only_voter(&self) -> bool {
+        let raft = &self.raw.raft;
+        self.leads() && raft.prs().is_singleton() && !raft.has_pending_conf()
     }
 
     /// Remembers where peers are.

@@ -50,6 +50,20 @@ pub struct StoreDisk {
 /// What the node's peers look like, for readers on any thread.
 pub(crate) type Board = Arc<RwLock<BTreeMap<RegionId, PeerStatus>>>;
 
+/// What is applied here of a group whose one voter is here: whatever anybody was told of it.
+pub(crate) fn applied_alone(board: &Board, region: RegionId) -> Option<u64> {
+    let board = board.read();
+    board.get(&region).filter(|status| status.alone).map(|status| status.applied.index)
+}
+
+fn no_longer_alone(board: &Board, region: RegionId) {
+    if applied_alone(board, region).is_some()
+        && let Some(status) = board.write().get_mut(&region)
+    {
+        status.alone = false;
+    }
+}
+
 /// A peer that could not be opened.
 pub(crate) struct Broken {
     pub status: PeerStatus,
@@ -384,6 +398,10 @@ impl Store {
             self.touched.insert(region);
             let Some(peer) = self.peers.get_mut(&region) else { continue };
             peer.step_membership(self.now, &mut self.answers);
+            // Before a message leaves by which another node could vote or lead.
+            if !peer.is_only_voter() {
+                no_longer_alone(&self.board, region);
+            }
             match peer.begin_round(self.now, &mut out, &mut write, &mut confirmed) {
                 Ok(Some(ready)) => readies.push((region, ready)),
                 Ok(None) => {}
@@ -497,11 +515,18 @@ impl Store {
 
     fn send(&mut self, out: Outbox) {
         if !out.envelopes.is_empty() {
+            debug_assert!(out.envelopes.iter().all(|envelope| self.shows_truly(envelope.region)));
             self.transport.send(out.envelopes);
         }
         for (region, message) in out.snapshots {
             self.send_snapshot(region, message);
         }
+    }
+
+    /// Whether readers are not shown a peer as its group's one voter that is no longer.
+    fn shows_truly(&self, region: RegionId) -> bool {
+        applied_alone(&self.board, region).is_none()
+            || self.peers.get(&region).is_some_and(Peer::is_only_voter)
     }
 
     fn note_outcomes(&mut self) {
@@ -516,13 +541,13 @@ impl Store {
         }
     }
 
-    /// Shows what changed to readers.
     /// Answers, but never before the board shows what the answers rest on.
     fn settle(&mut self) {
         self.publish();
         self.answers.send();
     }
 
+    /// Shows what changed to readers.
     pub(crate) fn publish(&mut self) {
         if self.touched.is_empty() {
             return;

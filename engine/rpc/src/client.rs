@@ -1,11 +1,14 @@
 //! Requests to leaders, over the network.
 
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use placement::PlacementService;
 use placement::formation;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use txn::TxnService;
 use types::{Error, NodeId, Result, version};
 
 use crate::channel::{AddressBook, Channels, MESSAGE_LIMIT};
@@ -20,17 +23,39 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a node may take to say how far it is; it may have to write that down first.
 const FORMATION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Asks other nodes.
+/// Asks nodes: others over the network, this one's services by calling them.
 #[derive(Clone)]
 pub struct RpcClient {
     book: AddressBook,
     channels: Channels,
+    own: Arc<OnceLock<Own>>,
+}
+
+/// The node of this process, where it has services that its own clients ask.
+struct Own {
+    node: NodeId,
+    address: String,
+    // Services hold clients, of which this is a part.
+    txn: Weak<TxnService>,
+    placement: Weak<PlacementService>,
 }
 
 impl RpcClient {
     /// A client that finds nodes in `book`.
     pub fn new(book: AddressBook, channels: Channels) -> Self {
-        RpcClient { book, channels }
+        RpcClient { book, channels, own: Arc::default() }
+    }
+
+    /// Calls the services of this process from now on where they are asked, in every clone.
+    pub fn serve_here(
+        &self,
+        (node, address): (NodeId, String),
+        txn: &Arc<TxnService>,
+        placement: &Arc<PlacementService>,
+    ) {
+        let (txn, placement) = (Arc::downgrade(txn), Arc::downgrade(placement));
+        // A process has one node.
+        let _ = self.own.set(Own { node, address, txn, placement });
     }
 
     /// The address book that this client reads.
@@ -61,6 +86,10 @@ impl RpcClient {
             .max_decoding_message_size(MESSAGE_LIMIT)
             .max_encoding_message_size(MESSAGE_LIMIT))
     }
+}
+
+fn stopped() -> Error {
+    Error::Unavailable("this node is stopping".into())
 }
 
 pub(crate) fn pack<T: Serialize>(body: &T, channels: &Channels) -> Result<Payload> {
@@ -122,6 +151,9 @@ fn never_arrived(status: &tonic::Status) -> bool {
 #[async_trait]
 impl txn::RowTransport for RpcClient {
     async fn call(&self, node: NodeId, request: txn::api::Request) -> Result<txn::api::Response> {
+        if let Some(own) = self.own.get().filter(|own| own.node == node) {
+            return Ok(own.txn.upgrade().ok_or_else(stopped)?.handle(request).await);
+        }
         let address = self.book.get(node)?;
         let payload = pack(&request, &self.channels)?;
         let mut client = self.node(&address)?;
@@ -137,6 +169,12 @@ impl placement::client::PlacementTransport for RpcClient {
         node_address: &str,
         request: placement::api::Request,
     ) -> Result<placement::api::Response> {
+        if let Some(own) = self.own.get().filter(|own| own.address == node_address) {
+            let placement = own.placement.upgrade().ok_or_else(stopped)?;
+            let answer = placement.handle_from(version::CURRENT, request).await;
+            self.channels.note_version(placement.version());
+            return Ok(answer);
+        }
         let payload = pack(&request, &self.channels)?;
         let mut client = self.node(node_address)?;
         let answer =

@@ -65,7 +65,8 @@ pub struct Config {
     /// node a disk of its own keeps commits from waiting for other I/O.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raft_log_dir: Option<PathBuf>,
-    /// SQL nodes: where MySQL clients connect.
+    /// SQL nodes: where MySQL clients connect. A row node that has one answers them itself, and reaches what it leads
+    /// without a call between processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mysql_address: Option<SocketAddr>,
     /// SQL nodes: certificate chain (PEM); self-made in `data_dir` if not given.

@@ -9,7 +9,7 @@ use placement::api::{NodeReport, PeerReport};
 use placement::client::PlacementClient;
 use placement::identity::Identity;
 use raft::{Groups, PeerStatus};
-use txn::{RowStore, TxnService};
+use txn::{RowStore, TxnClient, TxnService};
 use types::{Error, NodeId, RegionId, ReplicaLag, Timestamp};
 
 use crate::addresses::Addresses;
@@ -139,6 +139,8 @@ pub(crate) struct Heartbeat {
     groups: Arc<dyn Groups>,
     sizes: Box<dyn Sizes>,
     orders: Orders,
+    /// The transactions of this process's own clients.
+    sessions: Option<TxnClient>,
 }
 
 impl Heartbeat {
@@ -164,7 +166,13 @@ impl Heartbeat {
             orders: Orders::new(groups.clone(), txn, common.placement.clone(), common.rpc.clone()),
             groups,
             sizes,
+            sessions: None,
         }
+    }
+
+    /// Reports the oldest of these transactions, too.
+    pub(crate) fn with_sessions(self, sessions: Option<TxnClient>) -> Self {
+        Heartbeat { sessions, ..self }
     }
 
     /// Sends heartbeats until another process runs this node.
@@ -243,6 +251,7 @@ impl Heartbeat {
             faults: faults.chain(stopped).collect(),
             clock_ms: Some(self.clock.unix_millis()),
             newest_applied: self.sizes.newest_applied(),
+            oldest_start: self.sessions.as_ref().and_then(TxnClient::oldest_start),
             begun_anew: self.groups.begun_anew(),
             ..NodeReport::default()
         };

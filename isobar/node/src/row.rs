@@ -1,4 +1,5 @@
-//! A row node: voters of data regions and, on the first ones, of placement.
+//! A row node: voters of data regions and, on the first ones, of placement. It answers MySQL clients itself if it is
+//! given an address for them: they reach the regions that it leads by a function call.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::Common;
 use crate::garbage::{self, Collector};
 use crate::heartbeat::{Heartbeat, RowSizes};
 use crate::scrub;
+use crate::sql::SqlServer;
 
 /// What a row node keeps below its data directory: the row store, and snapshots that it receives.
 pub(crate) const CONTENTS: [&str; 2] = ["rows", "spool"];
@@ -70,6 +72,7 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     let bootstrapped = bootstrap_placement(&me, &groups).await?;
     let (clock, random) = (common.clock.clone(), env::Random::from_os());
     let placement = PlacementService::start(node, groups.clone(), view, clock, random);
+    common.rpc.serve_here((node, common.config.rpc_address.to_string()), &txn, &placement);
     let handlers =
         rpc::Handlers { store: store.clone(), txn: Some(txn.clone()), placement: Some(placement) };
     // Set once, here.
@@ -81,10 +84,17 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     let sweeper = thread("sweeper", move || garbage::sweep(&swept, &until))?;
     let (scrubbed, until) = ((store.clone(), kv.clone()), stop.clone());
     let scrubber = thread("scrubber", move || scrub::rows(&scrubbed.0, &scrubbed.1, &until))?;
+    let server = match common.config.mysql_address {
+        Some(_) => Some(SqlServer::start(&common, node).await?),
+        None => None,
+    };
+    let sessions = server.as_ref().map(|server| server.transactions().clone());
     let heartbeat =
-        Heartbeat::new(&common, &me, groups, Some(txn), Box::new(RowSizes { rows, kv }));
+        Heartbeat::new(&common, &me, groups, Some(txn), Box::new(RowSizes { rows, kv }))
+            .with_sessions(sessions);
+    let described = described(&common, node, server.as_ref());
     let work = async {
-        common.take_part(&me, described(&common, node), &store, bootstrapped).await?;
+        common.take_part(&me, described, &store, bootstrapped).await?;
         heartbeat.run().await
     };
     let outcome = tokio::select! {
@@ -95,6 +105,9 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
             Ok(())
         }
     };
+    if let Some(server) = server {
+        server.stop().await;
+    }
     stop.cancel();
     outcome?;
     crate::end("internal port", serving).await;
@@ -106,9 +119,10 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     Ok(())
 }
 
-fn described(common: &Common, id: NodeId) -> Node {
+fn described(common: &Common, id: NodeId, server: Option<&SqlServer>) -> Node {
     let rpc_address = common.config.rpc_address.to_string();
-    Node { id, role: NodeRole::Row, rpc_address, client_address: String::new() }
+    let client_address = server.map(SqlServer::address).unwrap_or_default();
+    Node { id, role: NodeRole::Row, rpc_address, client_address }
 }
 
 /// The node's key-value store; an empty one in the place of one that is damaged.

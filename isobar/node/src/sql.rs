@@ -1,5 +1,6 @@
-//! A SQL node: answers MySQL clients, holds no data.
+//! The server of MySQL clients, and the SQL node, which is that alone and holds no data.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +10,10 @@ use placement::api::{Node, NodeReport, NodeRole};
 use sql::engine::Engine;
 use sql::session::AbandonedChanges;
 use storage::cluster::ClusterStorage;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use txn::TxnClient;
+use types::NodeId;
 use wire::tls::{CertificatePaths, server_config};
 use wire::{Connections, Options, Server};
 
@@ -22,57 +25,88 @@ use placement::entry::Me;
 /// Pause after a heartbeat that failed.
 const RETRY: Duration = Duration::from_millis(200);
 
+/// What answers the MySQL clients of a process.
+pub(crate) struct SqlServer {
+    address: SocketAddr,
+    txn: TxnClient,
+    /// Ends what statements have left undone.
+    watching: JoinHandle<()>,
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+}
+
+impl SqlServer {
+    /// Listens for MySQL clients, as a node.
+    pub(crate) async fn start(common: &Common, node: NodeId) -> Result<SqlServer> {
+        let config = &common.config;
+        let address = config.mysql_address.context("MySQL clients need `mysql_address`")?;
+        let given = config.tls_certificate.clone().zip(config.tls_key.clone());
+        let given = given.map(|(certificate, key)| CertificatePaths { certificate, key });
+        let tls = server_config(given.as_ref(), &config.data_dir).context("TLS certificate")?;
+
+        let txn = TxnClient::new(Arc::new(common.rpc.clone()), Arc::new(common.placement.clone()));
+        let storage = ClusterStorage::new(txn.clone(), common.placement.clone());
+        let analytic = RemoteAnalytic::new(
+            common.placement.clone(),
+            common.channels.clone(),
+            common.clock.clone(),
+        );
+        let connections = Arc::new(Connections::default());
+        // NOW() is what the machine says, whatever that is.
+        let engine = Engine::new(Arc::new(storage), Arc::new(env::RealClock::new()))
+            .with_node(node)
+            .with_analytic(Arc::new(analytic))
+            .with_host(Arc::new(ServerHost(connections.clone())));
+        let watching = AbandonedChanges::new(engine.clone());
+        let backend = Arc::new(SqlBackend::new(engine, common.placement.clone()));
+        let max_connections = config.max_connections;
+        let options = Options { max_connections, tls: Some(tls), ..Options::default() };
+        let server = Server::bind(address, options, backend, connections)
+            .await
+            .with_context(|| format!("cannot listen on {address}: choose another mysql_address"))?;
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(server.run(stop.clone()));
+        let watching = tokio::spawn(watching.run());
+        tracing::info!(node, %address, "MySQL port is listening");
+        Ok(SqlServer { address, txn, watching, stop, serving })
+    }
+
+    /// Where its clients connect.
+    pub(crate) fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// What its transactions are.
+    pub(crate) fn transactions(&self) -> &TxnClient {
+        &self.txn
+    }
+
+    pub(crate) async fn stop(self) {
+        self.watching.abort();
+        self.stop.cancel();
+        crate::end("MySQL port", self.serving).await;
+        // Second phases of acknowledged transactions go on in the background; give them their time.
+        if tokio::time::timeout(crate::STOP_TIMEOUT, self.txn.settle()).await.is_err() {
+            tracing::warn!("some transactions are left for others to finish");
+        }
+    }
+}
+
 pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<()> {
-    let config = &common.config;
-    let address = config.mysql_address.context("role = \"sql\" needs `mysql_address`")?;
-    let given = config.tls_certificate.clone().zip(config.tls_key.clone());
-    let given = given.map(|(certificate, key)| CertificatePaths { certificate, key });
-    let tls = server_config(given.as_ref(), &config.data_dir).context("TLS certificate")?;
     let participant = common.participant()?;
     let identity = common.establish(&participant).await?;
-    let node = identity.node;
-
-    let txn = TxnClient::new(Arc::new(common.rpc.clone()), Arc::new(common.placement.clone()));
-    let storage = ClusterStorage::new(txn.clone(), common.placement.clone());
-    let analytic = RemoteAnalytic::new(
-        common.placement.clone(),
-        common.channels.clone(),
-        common.clock.clone(),
-    );
-    let connections = Arc::new(Connections::default());
-    // NOW() is what the machine says, whatever that is.
-    let engine = Engine::new(Arc::new(storage), Arc::new(env::RealClock::new()))
-        .with_node(node)
-        .with_analytic(Arc::new(analytic))
-        .with_host(Arc::new(ServerHost(connections.clone())));
-    let watch = AbandonedChanges::new(engine.clone());
-    let backend = Arc::new(SqlBackend::new(engine, common.placement.clone()));
-    let options =
-        Options { max_connections: config.max_connections, tls: Some(tls), ..Options::default() };
-    let server = Server::bind(address, options, backend, connections)
-        .await
-        .with_context(|| format!("cannot listen on {address}: choose another mysql_address"))?;
-
-    let stop = CancellationToken::new();
-    let serving = tokio::spawn(server.run(stop.clone()));
-    tracing::info!(node, %address, "SQL node is listening");
+    let server = SqlServer::start(&common, identity.node).await?;
     let me = Node {
-        id: node,
+        id: identity.node,
         role: NodeRole::Sql,
-        rpc_address: config.rpc_address.to_string(),
-        client_address: address.to_string(),
+        rpc_address: common.config.rpc_address.to_string(),
+        client_address: server.address(),
     };
     tokio::select! {
-        outcome = register_and_send_heartbeats(&common, &identity, me, &txn) => outcome?,
-        () = watch.run() => {}
+        outcome = register_and_send_heartbeats(&common, &identity, me, server.transactions()) => outcome?,
         () = shutdown => tracing::info!("stopping"),
     }
-    stop.cancel();
-    crate::end("MySQL port", serving).await;
-    // Second phases of acknowledged transactions go on in the background; give them their time.
-    if tokio::time::timeout(crate::STOP_TIMEOUT, txn.settle()).await.is_err() {
-        tracing::warn!("some transactions are left for others to finish");
-    }
+    server.stop().await;
     Ok(())
 }
 

@@ -77,6 +77,7 @@ impl Layout {
             let name = format!("row-{n}");
             let mut config = base(Role::Row, &name, ROW_RPC + n - 1);
             config.node_id = Some(u64::from(n));
+            config.mysql_address = (sql == 0).then(|| address(MYSQL + n - 1));
             configs.push((name, config));
         }
         for n in 1..=columnar {
@@ -144,9 +145,10 @@ impl Layout {
         let mut text = String::new();
         let Expected { row, sql, columnar } = self.expected;
         let plural = if sql == 1 { "" } else { "s" };
+        let rows = if sql == 0 { "row nodes that answer MySQL clients" } else { "row nodes" };
         let _ = writeln!(
             text,
-            "Isobar is up after {:.1} s: {row} row nodes, {sql} SQL node{plural}, {columnar} columnar nodes.\n",
+            "Isobar is up after {:.1} s: {row} {rows}, {sql} SQL node{plural}, {columnar} columnar nodes.\n",
             took.as_secs_f64()
         );
         let _ = writeln!(text, "  MySQL    mysql -h 127.0.0.1 -P {mysql} -u root");

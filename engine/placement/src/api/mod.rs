@@ -39,8 +39,16 @@ pub struct Node {
     pub role: NodeRole,
     /// Internal RPC address, `host:port`.
     pub rpc_address: String,
-    /// What clients connect to: MySQL for SQL nodes, Flight for columnar nodes, else empty.
+    /// What clients connect to: MySQL for SQL nodes and row nodes that answer MySQL clients, Flight for columnar nodes,
+    /// else empty.
     pub client_address: String,
+}
+
+impl Node {
+    /// Whether it has clients who may read at timestamps that it reports. Of the roles only row nodes may have none.
+    pub fn has_clients(&self) -> bool {
+        self.role != NodeRole::Row || !self.client_address.is_empty()
+    }
 }
 
 /// A node and the time since its last heartbeat.

@@ -327,6 +327,7 @@ impl Groups for ModelGroups {
             leader: leader.and_then(|node| descriptor.peer_on(node).copied()),
             term: member.leads.unwrap_or(member.promised),
             decides: member.leads.is_some(),
+            alone: false,
             applied: member.machine.applied(),
             committed: 0,
             ready: true,

@@ -216,6 +216,7 @@ impl Store {
             leader: None,
             term: 0,
             decides: false,
+            alone: false,
             applied,
             committed: 0,
             ready: false,

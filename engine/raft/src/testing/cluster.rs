@@ -15,7 +15,7 @@ use crate::groups::{Groups, PeerStatus, Pending};
 use crate::log::{LogSizes, RaftLog};
 use crate::machine::{Machines, Position};
 use crate::reply::{at_once, reply_channel};
-use crate::store::{Store, StoreDisk};
+use crate::store::{Store, StoreDisk, applied_alone};
 use crate::testing::wire::{Parcel, Wire};
 use crate::work::{Inline, Job, Returned, Worker};
 
@@ -355,9 +355,12 @@ impl Groups for SimGroups {
 
     fn read_index(&self, region: RegionId) -> Pending<u64> {
         let (reply, pending) = reply_channel("a read index");
-        self.with(|store| {
-            store.read_index(region, reply);
-            pending
+        self.with(|store| match applied_alone(&store.board(), region) {
+            Some(applied) => at_once(Ok(applied)),
+            None => {
+                store.read_index(region, reply);
+                pending
+            }
         })
     }
 

@@ -133,6 +133,7 @@ impl State {
             leader: Some(peer),
             term: solo.term,
             decides: true,
+            alone: true,
             applied,
             committed: applied.index,
             ready: true,

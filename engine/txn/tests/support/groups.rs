@@ -237,6 +237,7 @@ impl Groups for SimGroups {
             leader: (!full).then_some(me),
             term: peer.term,
             decides: peer.decides && !full,
+            alone: false,
             applied,
             committed: applied.index,
             ready: true,
