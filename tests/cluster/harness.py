@@ -118,10 +118,8 @@ class Cluster(Playground):
     def connect(self, user: str = "root", password: str = "", **more) -> Connection:
         """A connection to the MySQL port; every wait of it is bounded."""
         bounds = dict(connect_timeout=10, read_timeout=60, write_timeout=60)
-        options = dict(ssl=TLS, autocommit=True, local_infile=True, **bounds)
-        return pymysql.connect(
-            **{**options, **more}, host=self.host, port=self.mysql_port, user=user, password=password
-        )
+        options = dict(port=self.mysql_port, ssl=TLS, autocommit=True, local_infile=True, **bounds)
+        return pymysql.connect(**{**options, **more}, host=self.host, user=user, password=password)
 
     def sql(self, *statements: str, **more) -> list[tuple]:
         """Runs statements in one session; the rows of the last."""
