@@ -55,6 +55,7 @@ class Said:
 def ask(server: Server, record: Record) -> Said:
     """One statement in the session of a script."""
     assert server.session is not None
+    server.note_user(record)
     with server.session.cursor() as cursor:
         error, count, rows = None, 0, []
         try:
@@ -69,7 +70,6 @@ def ask(server: Server, record: Record) -> Said:
         if record.is_bag():
             rows.sort()
         warnings = []
-        # A script may end its own session.
         if server.session.open:
             cursor.execute("SHOW WARNINGS")
             warnings = list(cursor.fetchall())
@@ -82,6 +82,9 @@ def differences(old: Server, new: Server, path: Path) -> list[tuple[Record, str,
     for server in (old, new):
         server.begin("CREATE DATABASE d")
     for record in parse(path):
+        # A script may end its own session.
+        if not (old.session.open and new.session.open):
+            break
         one, other = ask(old, record), ask(new, record)
         mine, theirs = one.parts(), other.parts()
         part = next((name for name in mine if mine[name] != theirs[name]), None)

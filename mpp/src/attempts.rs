@@ -29,11 +29,13 @@ pub(crate) async fn attempts<T, F: Future<Output = MppResult<T>>>(
     let mut pauses = Pauses::doubling(PAUSES.0, PAUSES.1);
     let mut before = None;
     loop {
-        match attempt(before).await {
-            Err(error) if error.code.is_retryable() && begun.elapsed() < WINDOW => {
+        let outcome = attempt(before).await;
+        let pause = pauses.take();
+        match outcome {
+            Err(error) if error.code.is_retryable() && begun.elapsed() + pause < WINDOW => {
                 tracing::info!(%error, "another attempt at {what}");
                 before = Some(error.code);
-                sleep(pauses.take()).await;
+                sleep(pause).await;
             }
             done => return done,
         }

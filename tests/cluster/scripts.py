@@ -207,10 +207,14 @@ class Server:
             for statement in self._first:
                 cursor.execute(statement)
 
-    def run(self, record: Record) -> Answer:
-        """The answer to one record."""
+    def note_user(self, record: Record) -> None:
+        """Remembers a user that a record makes, who goes with the script."""
         if created := USER.match(record.sql):
             self._users.add(created[1])
+
+    def run(self, record: Record) -> Answer:
+        """The answer to one record."""
+        self.note_user(record)
         with self.session.cursor() as cursor:
             try:
                 count = cursor.execute(record.sql)

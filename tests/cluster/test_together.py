@@ -66,12 +66,13 @@ def test_a_transaction_at_a_row_node_keeps_its_versions(together: Cluster):
     with together.connect(port=together.mysql_port + 1, autocommit=False) as connection, connection.cursor() as cursor:
         cursor.execute("BEGIN")
         cursor.execute("SELECT SUM(n) FROM kept.t")
-        before = cursor.fetchall()
+        before, first = cursor.fetchall(), floor()
         until = time.monotonic() + 3 * LIFE
         while time.monotonic() < until:
             ask(together, 0, "UPDATE kept.t SET n = n + 1")
             cursor.execute("SELECT SUM(n) FROM kept.t")
             assert cursor.fetchall() == before
         held = floor()
+        assert held > first, "collection goes on, up to the transaction"
         connection.rollback()
     wait_until("the floor passes the ended transaction", lambda: floor() > held)

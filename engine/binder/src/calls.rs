@@ -24,6 +24,9 @@ use crate::aggregates::{AGGREGATES, aggregate, count_of_rows};
 use crate::forms::number_of_hex;
 use crate::scalars::{NATIVE, SCALARS};
 
+/// MySQL's function, and ours, which has one argument more.
+const REPLACE: &str = "regexp_replace";
+
 /// The function's name and its plain arguments.
 fn name_and_args(function: &Function) -> Option<(String, Vec<&Expr>)> {
     let names = parts(&function.name);
@@ -231,7 +234,8 @@ fn function_call(mut function: Function, context: &QueryContext) -> SqlResult<Ex
     if name.starts_with("json_") {
         return crate::json::call_of(&name, function);
     }
-    if functions::named(&name).is_some() && !SCALARS.iter().any(|(mysql, _)| *mysql == name) {
+    let ours = functions::named(&name).is_some() && name != REPLACE;
+    if ours && !SCALARS.iter().any(|(mysql, _)| *mysql == name) {
         return Ok(Expr::Function(function));
     }
     if let Some((_, ours)) = SCALARS.iter().find(|(mysql, _)| *mysql == name) {
@@ -386,6 +390,12 @@ fn of_calls(name: &str, mut args: Vec<Expr>, context: &QueryContext) -> Option<E
             args.push(string("DAY"));
             call("mysql_date_shift", args)
         }
+        (REPLACE, 3) => {
+            let mut texts: Vec<Expr> =
+                args.into_iter().map(|text| call("cast_char", vec![text])).collect();
+            texts.push(string("g"));
+            call(REPLACE, texts)
+        }
         ("log", 1) => call("mysql_ln", args),
         ("log", 2) => {
             let logs: Vec<Expr> =
@@ -406,6 +416,7 @@ const KNOWN_ARITY: &[&str] = &[
     "from_unixtime",
     "timestamp",
     "subdate",
+    REPLACE,
     "log",
     "instr",
     "database",

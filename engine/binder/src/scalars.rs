@@ -101,7 +101,6 @@ pub const SCALARS: &[(&str, &str)] = &[
     ("regexp_like", "mysql_regexp"),
     ("regexp_substr", "mysql_regexp_substr"),
     ("regexp_instr", "mysql_regexp_instr"),
-    ("regexp_replace", "mysql_regexp_replace"),
     ("date", "cast_date"),
     ("year", "mysql_year"),
     ("month", "mysql_month"),

@@ -19,8 +19,7 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("mysql_regexp", 2..=3, truth, regexp),
     Function::new("mysql_regexp_substr", 2..=2, text, regexp_substr),
     Function::new("mysql_regexp_instr", 2..=2, whole, regexp_instr),
-    Function::new("mysql_regexp_replace", 3..=3, text, regexp_replace),
-    // Under DataFusion's name, with its flags: bound queries of the release before name it.
+    // Under DataFusion's name, with its flags: so bound queries of the release before and for it name it.
     Function::new("regexp_replace", 4..=4, text, regexp_replace),
 ];
 
@@ -112,9 +111,9 @@ fn regexp_instr(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     Ok(Arc::new(rows.collect::<Int64Array>()))
 }
 
-/// REGEXP_REPLACE(text, pattern, replacement): every match replaced. `$1` and `\1` are the pattern's groups.
+/// REGEXP_REPLACE(text, pattern, replacement, flags): every match replaced. `$1` and `\1` are the pattern's groups.
 fn regexp_replace(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
-    let [texts, patterns, replacements, ..] = args else {
+    let [texts, patterns, replacements, _] = args else {
         return Err(wrong_arguments("regexp_replace"));
     };
     let (texts, patterns, replacements) =
@@ -137,18 +136,26 @@ fn regexp_replace(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
     Ok(Arc::new(replaced.finish()))
 }
 
-/// A replacement with `\1` as `${1}`, which is what the library names groups by.
+/// A replacement as the library takes it: `\1` is `${1}`, and a character behind `\` is itself.
 fn groups_in_dollars(replacement: &str) -> Cow<'_, str> {
     if !replacement.contains('\\') {
         return Cow::Borrowed(replacement);
     }
-    let mut parts = replacement.split('\\');
-    let mut written = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
-        written += &format!("${{{}}}{rest}", &part[..part.len() - rest.len()]);
+    let mut written = String::new();
+    let mut rest = replacement;
+    while let Some((before, after)) = rest.split_once('\\') {
+        written += before;
+        rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
+        let group = &after[..after.len() - rest.len()];
+        if !group.is_empty() {
+            written += &format!("${{{group}}}");
+        } else if let Some(literal) = after.chars().next() {
+            written += if literal == '$' { "$" } else { "" };
+            written.push(literal);
+            rest = &after[literal.len_utf8()..];
+        }
     }
-    Cow::Owned(written)
+    Cow::Owned(written + rest)
 }
 
 /// REGEXP, and REGEXP_LIKE(text, pattern[, match_type]).

@@ -5,7 +5,7 @@
 
 use types::{Error, NodeId, Result};
 
-use crate::api::{Node, Session};
+use crate::api::{Node, NodeRole, Session};
 use crate::state::State;
 
 impl State {
@@ -58,7 +58,7 @@ impl State {
             other.id != node.id
                 && other.role == node.role
                 && other.rpc_address == node.rpc_address
-                && other.client_address == node.client_address
+                && (node.role == NodeRole::Row || other.client_address == node.client_address)
                 && !node.rpc_address.is_empty()
         };
         // Whoever registered last is there; numbers only rise.

@@ -233,7 +233,7 @@ impl Peer {
             leader: if fault.is_none() { self.leader() } else { None },
             term,
             decides,
-            alone: decides && self.is_only_voter(),
+            alone: decides && self.may_answer_alone(),
             applied: self.applied,
             committed: self.raw.raft.raft_log.committed,
             ready: whole && fault.is_none(),
@@ -243,10 +243,12 @@ impl Peer {
         }
     }
 
-    /// Whether it leads a group without another voter, and its log holds no change of that.
-    pub fn is_only_voter(&self) -> bool {
+    /// Whether what it has applied is all that anybody may know: it leads a group without another voter, its log holds no
+    /// change of that, and no learner has heard of more.
+    pub fn may_answer_alone(&self) -> bool {
         let raft = &self.raw.raft;
-        self.leads() && raft.prs().is_singleton() && !raft.has_pending_conf()
+        let only = self.leads() && raft.prs().is_singleton() && !raft.has_pending_conf();
+        only && (self.applied.index >= raft.raft_log.committed || raft.prs().iter().len() == 1)
     }
 
     /// Remembers where peers are.

@@ -399,7 +399,7 @@ impl Store {
             let Some(peer) = self.peers.get_mut(&region) else { continue };
             peer.step_membership(self.now, &mut self.answers);
             // Before a message leaves by which another node could vote or lead.
-            if !peer.is_only_voter() {
+            if !peer.may_answer_alone() {
                 no_longer_alone(&self.board, region);
             }
             match peer.begin_round(self.now, &mut out, &mut write, &mut confirmed) {
@@ -452,6 +452,10 @@ impl Store {
         for (region, ready) in readies {
             if let Some(peer) = self.peers.get_mut(&region) {
                 peer.end_round(ready, &mut out, &mut self.answers);
+                // Before a learner hears what is committed.
+                if !peer.may_answer_alone() {
+                    no_longer_alone(&self.board, region);
+                }
                 if peer.has_work() {
                     self.dirty.insert(region);
                 }
@@ -523,10 +527,10 @@ impl Store {
         }
     }
 
-    /// Whether readers are not shown a peer as its group's one voter that is no longer.
+    /// Whether readers are not shown that a peer answers alone which may not.
     fn shows_truly(&self, region: RegionId) -> bool {
         applied_alone(&self.board, region).is_none()
-            || self.peers.get(&region).is_some_and(Peer::is_only_voter)
+            || self.peers.get(&region).is_some_and(Peer::may_answer_alone)
     }
 
     fn note_outcomes(&mut self) {

@@ -95,6 +95,9 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     let described = described(&common, node, server.as_ref());
     let work = async {
         common.take_part(&me, described, &store, bootstrapped).await?;
+        if let Some(server) = &server {
+            server.open();
+        }
         heartbeat.run().await
     };
     let outcome = tokio::select! {
@@ -105,7 +108,10 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
             Ok(())
         }
     };
-    if let Some(server) = server {
+    // What runs no node any more answers nobody any more.
+    if outcome.is_ok()
+        && let Some(server) = server
+    {
         server.stop().await;
     }
     stop.cancel();

@@ -31,12 +31,13 @@ pub(crate) struct SqlServer {
     txn: TxnClient,
     /// Ends what statements have left undone.
     watching: JoinHandle<()>,
+    open: CancellationToken,
     stop: CancellationToken,
     serving: JoinHandle<()>,
 }
 
 impl SqlServer {
-    /// Listens for MySQL clients, as a node.
+    /// Takes the address for MySQL clients, as a node; they are served once it is opened.
     pub(crate) async fn start(common: &Common, node: NodeId) -> Result<SqlServer> {
         let config = &common.config;
         let address = config.mysql_address.context("MySQL clients need `mysql_address`")?;
@@ -64,11 +65,22 @@ impl SqlServer {
         let server = Server::bind(address, options, backend, connections)
             .await
             .with_context(|| format!("cannot listen on {address}: choose another mysql_address"))?;
-        let stop = CancellationToken::new();
-        let serving = tokio::spawn(server.run(stop.clone()));
+        let (open, stop) = (CancellationToken::new(), CancellationToken::new());
+        let (opened, stopped) = (open.clone(), stop.clone());
+        let serving = tokio::spawn(async move {
+            tokio::select! {
+                () = opened.cancelled() => server.run(stopped).await,
+                () = stopped.cancelled() => {}
+            }
+        });
         let watching = tokio::spawn(watching.run());
-        tracing::info!(node, %address, "MySQL port is listening");
-        Ok(SqlServer { address, txn, watching, stop, serving })
+        Ok(SqlServer { address, txn, watching, open, stop, serving })
+    }
+
+    /// Serves clients from now on.
+    pub(crate) fn open(&self) {
+        tracing::info!(address = %self.address, "MySQL port is open");
+        self.open.cancel();
     }
 
     /// Where its clients connect.
@@ -96,6 +108,7 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     let participant = common.participant()?;
     let identity = common.establish(&participant).await?;
     let server = SqlServer::start(&common, identity.node).await?;
+    server.open();
     let me = Node {
         id: identity.node,
         role: NodeRole::Sql,
