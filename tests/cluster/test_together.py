@@ -40,20 +40,8 @@ def test_each_row_node_sees_what_was_written_at_another(together: Cluster):
     assert shown == [("columnar", 1), ("row", 3)]
 
 
-def test_transfers_outlive_the_node_of_their_clients(together: Cluster):
-    bank = Bank(together, "bank")
-    bank.open()
-    with bank:
-        bank.wait_for(20)
-        for name in ("row-2", "row-1"):
-            old = together.kill(name)
-            together.wait_restarted(name, old)
-            bank.wait_for(20)
-    together.wait_healthy()
-    bank.check()
-
-
 def test_a_transaction_at_a_row_node_keeps_its_versions(together: Cluster):
+    # Before any test that holds a snapshot's lease.
     def floor() -> int:
         return int(together.sql("SELECT safe_point FROM information_schema.garbage_collection")[0][0])
 
@@ -76,3 +64,16 @@ def test_a_transaction_at_a_row_node_keeps_its_versions(together: Cluster):
         assert held > first, "collection goes on, up to the transaction"
         connection.rollback()
     wait_until("the floor passes the ended transaction", lambda: floor() > held)
+
+
+def test_transfers_outlive_the_node_of_their_clients(together: Cluster):
+    bank = Bank(together, "bank")
+    bank.open()
+    with bank:
+        bank.wait_for(20)
+        for name in ("row-2", "row-1"):
+            old = together.kill(name)
+            together.wait_restarted(name, old)
+            bank.wait_for(20)
+    together.wait_healthy()
+    bank.check()
