@@ -214,10 +214,11 @@ impl Driver {
                 status.stopped = true;
                 status.leader = None;
                 status.decides = false;
-                status.alone = false;
                 status.ready = false;
             }
         }
+        // A store that has stopped answers nobody.
+        board.write().values_mut().for_each(|status| status.alone = false);
     }
 }
 
