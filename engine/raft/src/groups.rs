@@ -25,7 +25,7 @@ pub struct PeerStatus {
     /// facts.
     pub decides: bool,
     /// Whether it decides and no other node could: by the latest configuration in its log, applied or not, it is the one
-    /// voter, and no learner has heard of more than it has applied. That is then all that anybody was told, without a round.
+    /// voter, and no learner has heard of more than it has applied. A read of that is current without a round.
     pub alone: bool,
     /// Last applied entry.
     pub applied: Position,

@@ -50,7 +50,7 @@ pub struct StoreDisk {
 /// What the node's peers look like, for readers on any thread.
 pub(crate) type Board = Arc<RwLock<BTreeMap<RegionId, PeerStatus>>>;
 
-/// What is applied here of a group whose one voter is here: whatever anybody was told of it.
+/// What is applied here of a group whose one voter is here: everything that was acknowledged.
 pub(crate) fn applied_alone(board: &Board, region: RegionId) -> Option<u64> {
     let board = board.read();
     board.get(&region).filter(|status| status.alone).map(|status| status.applied.index)
