@@ -79,7 +79,7 @@ impl SqlServer {
 
     /// Serves clients from now on.
     pub(crate) fn open(&self) {
-        tracing::info!(address = %self.address, "MySQL port is open");
+        tracing::info!(address = %self.address, "server of MySQL clients is listening");
         self.open.cancel();
     }
 
