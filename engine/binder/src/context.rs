@@ -10,8 +10,8 @@ use functions::warnings::{self, ExprWarnings};
 use sqlparser::ast::Expr;
 use values::error::SqlResult;
 
-use crate::bound::{self, BoundQuery};
-use crate::operators::operators;
+use crate::bound::{self, BoundQuery, ColumnId, Scalar};
+use crate::operators::{MysqlOperators, operators};
 use crate::rules::{self, Planning};
 use crate::{PlannedSelect, QueryContext, ResolvedTables, quotients};
 
@@ -32,39 +32,56 @@ pub fn plan(
     rules::plan(plan, &Planning { operators: &operators, output: &bound.output, resolved })
 }
 
-/// One expression over the columns of a schema, ready to evaluate. Names in the schema are in
-/// lower case.
-pub fn compile(
-    expr: Expr,
-    schema: &DFSchema,
-    query_context: &QueryContext,
-    state: &SessionState,
-) -> SqlResult<Arc<dyn PhysicalExpr>> {
-    let typed = typed(&expr, schema, query_context, state)?;
-    Ok(state.create_physical_expr(typed, schema)?)
+/// What turns expressions over the columns of a schema into what evaluates them.
+pub struct Compiler<'a> {
+    /// The columns. Names are in lower case.
+    pub schema: &'a DFSchema,
+    /// What gives expressions their meaning.
+    pub context: &'a QueryContext,
+    /// Where functions are by their names.
+    pub state: &'a SessionState,
+    /// Where the warnings of the expressions go.
+    pub expr_warnings: Option<&'a Arc<ExprWarnings>>,
 }
 
-/// The same, sending its warnings to a statement.
-pub fn compile_with_warnings(
-    expr: Expr,
-    schema: &DFSchema,
-    query_context: &QueryContext,
-    state: &SessionState,
-    expr_warnings: &Arc<ExprWarnings>,
-) -> SqlResult<Arc<dyn PhysicalExpr>> {
-    let typed = warnings::listen(expr_warnings, || typed(&expr, schema, query_context, state))?;
-    let attached = warnings::attach(typed, expr_warnings)?;
-    Ok(state.create_physical_expr(attached.data, schema)?)
-}
+impl Compiler<'_> {
+    /// An expression of the text.
+    ///
+    /// # Errors
+    ///
+    /// MySQL's where it is wrong.
+    pub fn text(&self, expr: &Expr) -> SqlResult<Arc<dyn PhysicalExpr>> {
+        let Compiler { schema, context, state, .. } = *self;
+        self.compiled(|operators| bound::expression(expr, schema, context, (operators, state)))
+    }
 
-fn typed(
-    expr: &Expr,
-    schema: &DFSchema,
-    context: &QueryContext,
-    state: &SessionState,
-) -> SqlResult<PlanExpr> {
-    let operators = operators(context)?;
-    let planned = bound::expression(expr, schema, context, (&operators, state))?;
-    let typed = rules::expression(planned, schema, &operators)?;
-    Ok(quotients::whole(typed, schema)?)
+    /// An expression that is bound to these columns, which are the schema's.
+    ///
+    /// # Errors
+    ///
+    /// What the types of operands forbid.
+    pub fn bound(&self, scalar: &Scalar, columns: &[ColumnId]) -> SqlResult<Arc<dyn PhysicalExpr>> {
+        let Compiler { schema, state, .. } = *self;
+        self.compiled(|operators| bound::of_row(scalar, (columns, schema), (operators, state)))
+    }
+
+    fn compiled(
+        &self,
+        planned: impl FnOnce(&MysqlOperators) -> SqlResult<PlanExpr>,
+    ) -> SqlResult<Arc<dyn PhysicalExpr>> {
+        let Compiler { schema, context, state, expr_warnings } = *self;
+        let operators = operators(context)?;
+        let typed = || -> SqlResult<PlanExpr> {
+            let typed = rules::expression(planned(&operators)?, schema, &operators)?;
+            Ok(quotients::whole(typed, schema)?)
+        };
+        let typed = match expr_warnings {
+            Some(expr_warnings) => {
+                let typed = warnings::listen(expr_warnings, typed)?;
+                warnings::attach(typed, expr_warnings)?.data
+            }
+            None => typed()?,
+        };
+        Ok(state.create_physical_expr(typed, schema)?)
+    }
 }

@@ -64,10 +64,13 @@ use values::column::ResultColumn;
 use values::error::{SqlResult, unsupported};
 use values::mysql_type::MysqlType;
 
-pub use bound::{BoundQuery, Scalar, plain_literal};
+pub use bound::{
+    Assigned, BoundChange, BoundQuery, ColumnId, NewValue, Node, RowsOf, Scalar, Set, Target,
+    Targets, bind_change, plain_literal,
+};
 pub use caseless::caseless;
 pub use columns::{answered, rename};
-pub use context::{compile, compile_with_warnings, plan};
+pub use context::{Compiler, plan};
 pub use query_context::QueryContext;
 pub use result_type::result_type;
 pub use rewrite::truth;
@@ -89,11 +92,6 @@ pub struct ResolvedTable {
 pub trait TableResolver: Send + Sync {
     /// The table; MySQL's error 1146 if there is none. Names come in lower case.
     async fn resolve(&self, database: &str, table: &str) -> SqlResult<ResolvedTable>;
-
-    /// Whether queries may name hidden columns: those that a statement makes to find the rows that it changes.
-    fn shows_hidden(&self) -> bool {
-        false
-    }
 }
 
 /// A planned query.
@@ -169,8 +167,8 @@ pub async fn bind(
     context: &QueryContext,
     tables: &dyn TableResolver,
 ) -> SqlResult<(BoundQuery, ResolvedTables)> {
-    let resolved = resolve_all(tables_of(query, &context.database)?, tables).await?;
-    let bound = bound::bind(query, context, &resolved, &[], tables.shows_hidden())?;
+    let resolved = resolve_tables(tables_of(&[query], &context.database)?, tables).await?;
+    let bound = bound::bind(query, context, &resolved, &[])?;
     Ok((bound, resolved))
 }
 
@@ -186,7 +184,7 @@ pub fn bind_with_parameters(
     parameters: &[MysqlType],
     tables: &ResolvedTables,
 ) -> SqlResult<BoundQuery> {
-    bound::bind(query, context, tables, parameters, false)
+    bound::bind(query, context, tables, parameters)
 }
 
 /// The tables of a query that was bound elsewhere, or before. They must be of the versions that it was bound with.
@@ -195,10 +193,15 @@ pub fn bind_with_parameters(
 ///
 /// 1146 for a table that there is not.
 pub async fn resolve(bound: &BoundQuery, tables: &dyn TableResolver) -> SqlResult<ResolvedTables> {
-    resolve_all(bound.tables().into_iter().cloned(), tables).await
+    resolve_tables(bound.tables().into_iter().cloned(), tables).await
 }
 
-async fn resolve_all(
+/// Tables by their names.
+///
+/// # Errors
+///
+/// 1146 for one that there is not.
+pub async fn resolve_tables(
     names: impl IntoIterator<Item = TableName>,
     tables: &dyn TableResolver,
 ) -> SqlResult<ResolvedTables> {

@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 
-use sqlparser::ast::{Select, TableFactor, TableWithJoins};
+use sqlparser::ast::{TableFactor, TableWithJoins};
 use syntax::names::table_name;
 use values::error::{SqlResult, not_unique_alias};
 
 /// Error 1066 for two tables of one FROM that have the same name.
-pub fn unique(select: &Select, database: &str) -> SqlResult<()> {
+pub fn unique(from: &[TableWithJoins], database: &str) -> SqlResult<()> {
     let mut seen = HashSet::new();
-    let mut froms: Vec<&TableWithJoins> = select.from.iter().collect();
+    let mut froms: Vec<&TableWithJoins> = from.iter().collect();
     while let Some(from) = froms.pop() {
         let factors = std::iter::once(&from.relation).chain(from.joins.iter().map(|j| &j.relation));
         for factor in factors {

@@ -10,7 +10,7 @@ use sqlparser::ast::{
 };
 use values::error::{SqlResult, no_database_selected, unsupported};
 
-use crate::walk::walk;
+use crate::walk::{Part, walk};
 
 /// A table, by its names in lower case.
 #[derive(
@@ -78,11 +78,11 @@ impl Visitor for Relations<'_> {
     }
 }
 
-/// Every table of a query once, in order of appearance; names of WITH are none.
-pub fn tables_of(query: &Query, database: &str) -> SqlResult<Vec<TableName>> {
+/// Every table of some parts of a statement once, in order of appearance; names of WITH are none.
+pub fn tables_of(parts: &[&dyn Part], database: &str) -> SqlResult<Vec<TableName>> {
     let mut relations =
         Relations { database, ctes: Vec::new(), found: Vec::new(), seen: HashSet::new() };
-    walk(query, &mut relations)?;
+    parts.iter().try_for_each(|part| walk(*part, &mut relations))?;
     Ok(relations.found)
 }
 

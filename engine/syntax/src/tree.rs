@@ -51,3 +51,8 @@ pub fn value(value: Value) -> Expr {
 pub fn plain(name: String) -> Ident {
     Ident { value: name, quote_style: None, span: Span::empty() }
 }
+
+/// Whether an expression is the word DEFAULT.
+pub fn is_default(expr: &Expr) -> bool {
+    matches!(expr, Expr::Identifier(i) if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("default"))
+}

@@ -14,7 +14,7 @@ use sqlparser::ast::{
 };
 
 /// A part of a statement that can be walked over.
-pub trait Part {
+pub trait Part: Sync {
     /// Shows every node to the visitor, until it breaks off.
     fn show(&self, visitor: &mut dyn Visitor<Break = ()>) -> ControlFlow<()>;
 

@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use types::Value;
 
+use super::changes::{Assigned, BoundChange, NewValue, Target};
 use super::tree::{
     AggregateCall, Bound, BoundQuery, ColumnId, Comparison, Connective, Distance, JoinKind, Node,
     Relation, Scalar, Scan, SetOperation, SortKey, WindowCall,
@@ -22,6 +23,25 @@ impl Display for BoundQuery {
                 write!(f, " of {}.{}", origin.table.database, origin.table.table)?;
             }
             f.write_str("\n")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for BoundChange {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.query)?;
+        for (at, Target { table, called, columns }) in self.targets.iter().enumerate() {
+            write!(f, "target {at} {}.{} as {called}: ", table.database, table.table)?;
+            write_list(columns, f, |id, f| write!(f, "{id}"))?;
+            f.write_str("\n")?;
+        }
+        for Assigned { target, column, value } in &self.set {
+            write!(f, "set column {column} of target {target} to ")?;
+            match value {
+                NewValue::Found(at) => writeln!(f, "the value {at} that is found")?,
+                NewValue::Computed(scalar) => writeln!(f, "{scalar}")?,
+            }
         }
         Ok(())
     }

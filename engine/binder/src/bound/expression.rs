@@ -13,6 +13,7 @@ use values::error::SqlResult;
 use super::lower::Lowering;
 use super::query::Binder;
 use super::scope::{Clause, Scope};
+use super::tree::{ColumnId, Scalar};
 use crate::QueryContext;
 use crate::operators::MysqlOperators;
 
@@ -28,7 +29,6 @@ pub fn expression(
     (operators, state): (&MysqlOperators, &SessionState),
 ) -> SqlResult<PlanExpr> {
     let (tables, count) = (HashMap::new(), Cell::new(0));
-    let (named, outer) = (Vec::new(), Vec::new());
     let mut scope = Scope::default();
     let mut columns = HashMap::new();
     for (qualifier, field) in schema.iter() {
@@ -36,19 +36,25 @@ pub fn expression(
         let id = scope.add_field(qualifier, field, count.get());
         columns.insert(id, (Column::from((qualifier, field)), Arc::clone(field)));
     }
-    let tables_known = &tables;
-    let binder = Binder {
-        context,
-        tables: tables_known,
-        parameters: &[],
-        hidden: false,
-        columns: &count,
-        scope,
-        named,
-        outer,
-    };
+    let binder = Binder { scope, ..Binder::new(context, &tables, &count) };
     let plain = binder.plain(expr)?;
     let scalar = binder.scalars(Clause::FieldList, &plain).bind(&plain.expr)?;
     let scalar = binder.values(scalar, true)?;
     Lowering::of_columns(columns, &tables, operators, state).scalar(&scalar, schema)
+}
+
+/// A plan's expression of one that is bound to these columns of a schema, in its order.
+///
+/// # Errors
+///
+/// What the types of operands forbid.
+pub fn of_row(
+    scalar: &Scalar,
+    (columns, schema): (&[ColumnId], &DFSchema),
+    (operators, state): (&MysqlOperators, &SessionState),
+) -> SqlResult<PlanExpr> {
+    let places = columns.iter().copied().zip(schema.iter());
+    let places =
+        places.map(|(id, (of, field))| (id, (Column::from((of, field)), Arc::clone(field))));
+    Lowering::of_columns(places.collect(), &HashMap::new(), operators, state).scalar(scalar, schema)
 }

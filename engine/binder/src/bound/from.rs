@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use sqlparser::ast::{
-    Join, JoinConstraint, JoinOperator, ObjectName, Select, TableAlias, TableFactor, TableWithJoins,
+    Join, JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins,
 };
 use syntax::names::{parts, table_name};
 use values::error::{
@@ -12,17 +12,17 @@ use values::error::{
     unsupported, wrong_name_count,
 };
 
-use super::join_conditions::has_query;
 use super::query::{Binder, Frame, Named};
 use super::scalars::{Scalars, truth};
 use super::scope::{Clause, Mark};
 use super::tree::{BoundQuery, Comparison, Connective, JoinKind, Node, Relation, Scalar, Scan};
-use crate::rewrite;
+use crate::{rewrite, scopes};
 
 impl<'a> Binder<'a> {
     /// The rows of a FROM, and their columns into the scope.
-    pub(super) fn from(&mut self, select: &'a Select) -> SqlResult<Relation> {
-        let Some((first, others)) = select.from.split_first() else { return Ok(Relation::OneRow) };
+    pub(super) fn from(&mut self, from: &'a [TableWithJoins]) -> SqlResult<Relation> {
+        scopes::unique(from, &self.context.database)?;
+        let Some((first, others)) = from.split_first() else { return Ok(Relation::OneRow) };
         let mut relation = self.joined(first)?;
         for other in others {
             // What reads the tables before it has them on its left.
@@ -66,7 +66,7 @@ impl<'a> Binder<'a> {
             }
             let on = self.condition_of_join(constraint, kind, (left, right))?;
             relation = match on {
-                Some(on) if has_query(&on) => self.join_on_queries(kind, (relation, joined), on)?,
+                Some(on) if on.has_query() => self.join_on_queries(kind, (relation, joined), on)?,
                 on => join(kind, relation, joined, on),
             };
         }

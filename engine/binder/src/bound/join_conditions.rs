@@ -14,13 +14,6 @@ use super::tree::{
     BoundQuery, ColumnId, Connective, JoinKind, Node, OutputColumn, Relation, Scalar,
 };
 
-/// Whether a query is a part of an expression.
-pub(super) fn has_query(scalar: &Scalar) -> bool {
-    let is_query =
-        |node: &Node| matches!(node, Node::Query(_) | Node::Exists { .. } | Node::InQuery { .. });
-    scalar.has(&is_query)
-}
-
 /// The conditions of which an AND is made.
 pub(super) fn conjuncts(scalar: Scalar, into: &mut Vec<Scalar>) {
     match scalar.node {
@@ -134,7 +127,8 @@ impl Binder<'_> {
     ) -> SqlResult<Relation> {
         let mut conditions = Vec::new();
         conjuncts(on, &mut conditions);
-        let (asking, mut plain): (Vec<_>, Vec<_>) = conditions.into_iter().partition(has_query);
+        let (asking, mut plain): (Vec<_>, Vec<_>) =
+            conditions.into_iter().partition(Scalar::has_query);
         if kind == JoinKind::Inner {
             let joined = super::from::join(kind, left, right, all(plain));
             let behind = all(asking).map(|condition| self.condition(condition)).transpose()?;

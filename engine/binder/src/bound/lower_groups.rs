@@ -12,7 +12,6 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use values::error::{SqlResult, unknown};
 
 use super::groups;
-use super::join_conditions::has_query;
 use super::lower::{Lowering, Taken};
 use super::tree::{AggregateCall, ColumnId, Scalar};
 use crate::caseless;
@@ -95,7 +94,7 @@ impl Lowering<'_> {
         let args = args.iter().map(|arg| self.scalar(arg, schema)).collect::<SqlResult<_>>()?;
         let mut sorts = self.ordered(order, schema)?;
         for (sort, (by, _)) in sorts.iter_mut().zip(order) {
-            if has_query(by) {
+            if by.has_query() {
                 let name = format!("#{}.{}", id.0, asked.len());
                 let column = Expr::Column(Column::new_unqualified(&name));
                 asked.push(std::mem::replace(&mut sort.expr, column).alias(name));

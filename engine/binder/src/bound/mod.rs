@@ -4,6 +4,7 @@
 
 mod arguments;
 mod call_types;
+mod changes;
 mod dependencies;
 mod display;
 mod expression;
@@ -27,8 +28,9 @@ mod tree;
 mod walk;
 mod windows;
 
-pub use expression::expression;
+pub use changes::{Assigned, BoundChange, NewValue, RowsOf, Set, Target, Targets, bind_change};
+pub use expression::{expression, of_row};
 pub use lower::lower;
 pub use query::bind;
 pub use scalars::plain_literal;
-pub use tree::{BoundQuery, OutputColumn, Scalar};
+pub use tree::{BoundQuery, ColumnId, Node, OutputColumn, Scalar};

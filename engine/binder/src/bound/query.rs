@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use sqlparser::ast::{
     Distinct, Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, Select, SetExpr,
+    TableWithJoins,
 };
 use syntax::names::TableName;
 use types::Value;
@@ -23,9 +24,9 @@ use super::subqueries;
 use super::tree::{BoundQuery, ColumnId, Node, OutputColumn, Relation, Scalar};
 use super::windows::{Windows, Written, written_out};
 use crate::rewrite;
-use crate::{QueryContext, ResolvedTable, scopes, windows};
+use crate::{QueryContext, ResolvedTable, windows};
 
-/// Binds a query over tables that are known, with parameters of these types. With `hidden`, names may mean hidden columns.
+/// Binds a query over tables that are known, with parameters of these types.
 ///
 /// # Errors
 ///
@@ -35,13 +36,9 @@ pub fn bind(
     context: &QueryContext,
     tables: &HashMap<TableName, ResolvedTable>,
     parameters: &[MysqlType],
-    hidden: bool,
 ) -> SqlResult<BoundQuery> {
-    let (scope, named, outer) = (Scope::default(), Vec::new(), Vec::new());
     let columns = Cell::new(0);
-    let columns = &columns;
-    let mut binder = Binder { context, tables, parameters, hidden, columns, scope, named, outer };
-    binder.query(query)
+    Binder { parameters, ..Binder::new(context, tables, &columns) }.query(query)
 }
 
 /// What a name of WITH means.
@@ -86,6 +83,7 @@ pub(super) struct Binder<'a> {
     pub(super) tables: &'a HashMap<TableName, ResolvedTable>,
     /// The types of values that are given later.
     pub(super) parameters: &'a [MysqlType],
+    /// Whether rows of tables come with their hidden columns, which no name means.
     pub(super) hidden: bool,
     /// Columns so far, of all queries of the statement.
     pub(super) columns: &'a Cell<u32>,
@@ -117,12 +115,25 @@ impl Plain {
     }
 }
 
+impl<'a> Binder<'a> {
+    /// A binder of a statement without parameters, which counts its columns here.
+    pub(super) fn new(
+        context: &'a QueryContext,
+        tables: &'a HashMap<TableName, ResolvedTable>,
+        columns: &'a Cell<u32>,
+    ) -> Binder<'a> {
+        let (scope, named, outer) = (Scope::default(), Vec::new(), Vec::new());
+        let (parameters, hidden) = (&[][..], false);
+        Binder { context, tables, parameters, hidden, columns, scope, named, outer }
+    }
+}
+
 impl Binder<'_> {
     /// A binder of queries that see these around them.
     pub(super) fn within(&self, outer: Vec<Rc<Frame>>) -> Binder<'_> {
-        let Binder { context, tables, parameters, hidden, columns, .. } = *self;
-        let (scope, named) = (Scope::default(), self.named.clone());
-        Binder { context, tables, parameters, hidden, columns, scope, named, outer }
+        let Binder { context, tables, parameters, columns, .. } = *self;
+        let named = self.named.clone();
+        Binder { parameters, named, outer, ..Binder::new(context, tables, columns) }
     }
 }
 
@@ -165,15 +176,8 @@ impl<'a> Binder<'a> {
 
     fn select(&mut self, select: &'a Select, tail: &Tail) -> SqlResult<BoundQuery> {
         check_forms(select)?;
-        scopes::unique(select, &self.context.database)?;
         windows::misplaced(select)?;
-        let mut relation = self.from(select)?;
-        if let Some(condition) = &select.selection {
-            let plain = self.plain(condition)?.map(rewrite::truth);
-            let condition = self.scalars(Clause::Where, &plain).bind(&plain.expr)?;
-            let condition = self.condition(condition)?;
-            relation = Relation::Filter { input: Box::new(relation), condition };
-        }
+        let relation = self.rows(&select.from, select.selection.as_ref())?;
         let computed = Computed::default();
         let orders = tail.orders()?;
         let written = written_out(select, orders)?;
@@ -204,6 +208,19 @@ impl<'a> Binder<'a> {
         };
         let (relation, output) = self.shown(rows, distinct)?;
         Ok(BoundQuery { relation: limited(tail.limit, relation)?, output })
+    }
+
+    /// The rows of a FROM for which a condition is true.
+    pub(super) fn rows(
+        &mut self,
+        from: &'a [TableWithJoins],
+        condition: Option<&Expr>,
+    ) -> SqlResult<Relation> {
+        let input = self.from(from)?;
+        let Some(condition) = condition else { return Ok(input) };
+        let plain = self.plain(condition)?.map(rewrite::truth);
+        let condition = self.scalars(Clause::Where, &plain).bind(&plain.expr)?;
+        Ok(Relation::Filter { input: Box::new(input), condition: self.condition(condition)? })
     }
 
     fn having(

@@ -1,6 +1,6 @@
 //! The columns that a name may mean, at one place of a query.
 //!
-//! Every column of a table is one of its scope's, but hidden ones only where a statement of ours asks for them; no
+//! Every column of a table is one of its scope's, hidden ones only for a statement that changes rows; no name and no
 //! wildcard ever means one.
 
 use arrow::datatypes::Field;
@@ -55,7 +55,7 @@ pub struct ScopeColumn {
     pub id: ColumnId,
     /// Its name as it was declared.
     pub name: String,
-    /// Whether `*` leaves it out.
+    /// Whether no name means it.
     pub hidden: bool,
     /// Its type.
     pub ty: MysqlType,
@@ -72,12 +72,15 @@ impl ScopeColumn {
 
 /// A table in scope.
 #[derive(Clone, Debug)]
-struct ScopeTable {
+pub struct ScopeTable {
+    /// Which stored table it is; `None` of a query in the place of one.
+    pub stored: Option<TableName>,
     /// Its database, if it has no alias.
     database: Option<String>,
     /// Its alias or its name, in lower case.
-    name: String,
-    columns: Vec<ScopeColumn>,
+    pub name: String,
+    /// Its columns, in order.
+    pub columns: Vec<ScopeColumn>,
 }
 
 impl ScopeTable {
@@ -112,8 +115,8 @@ pub struct Mark {
 }
 
 impl Scope {
-    /// Adds a stored table, whose columns get the numbers that `next` gives. With `hidden`, names may mean its hidden
-    /// columns. The columns come back as places and numbers.
+    /// Adds a stored table, whose columns get the numbers that `next` gives; with `hidden`, hidden ones, too. The columns
+    /// come back as places and numbers.
     pub fn add(
         &mut self,
         name: &TableName,
@@ -141,10 +144,11 @@ impl Scope {
             Some((column.origin.as_ref().map(|origin| origin.position)?, column.id))
         });
         let scanned: Vec<(usize, ColumnId)> = scanned.collect();
+        let stored = Some(name.clone());
         let database = alias.is_none().then(|| name.database.clone());
         let name = alias.unwrap_or(&name.table).to_lowercase();
         self.plain.extend(columns.iter().map(|column| column.id));
-        self.tables.push(ScopeTable { database, name, columns });
+        self.tables.push(ScopeTable { stored, database, name, columns });
         scanned
     }
 
@@ -164,7 +168,7 @@ impl Scope {
         let columns: Vec<ScopeColumn> = output.iter().map(column).collect();
         let name = alias.to_lowercase();
         self.plain.extend(columns.iter().map(|column| column.id));
-        self.tables.push(ScopeTable { database: None, name, columns });
+        self.tables.push(ScopeTable { stored: None, database: None, name, columns });
     }
 
     /// Adds a column of a schema, which gets this number.
@@ -188,7 +192,10 @@ impl Scope {
             Some(last) if last.name == name && last.database == database => {
                 last.columns.push(column);
             }
-            _ => self.tables.push(ScopeTable { database, name, columns: vec![column] }),
+            _ => {
+                let columns = vec![column];
+                self.tables.push(ScopeTable { stored: None, database, name, columns });
+            }
         }
         id
     }
@@ -212,6 +219,11 @@ impl Scope {
     pub fn since(&self, mark: Mark) -> Scope {
         let tables = self.tables.iter().skip(mark.tables).cloned().collect();
         Scope { tables, plain: self.plain.iter().skip(mark.plain).copied().collect() }
+    }
+
+    /// Its tables, in the order of the text.
+    pub fn tables(&self) -> &[ScopeTable] {
+        &self.tables
     }
 
     /// Its columns.
@@ -296,7 +308,8 @@ impl Scope {
         let name = name.to_lowercase();
         let tables = self.tables.iter().filter(|table| table.is_meant(qualifier));
         let meant = |column: &&ScopeColumn| {
-            column.name.to_lowercase() == name
+            !column.hidden
+                && column.name.to_lowercase() == name
                 && (!qualifier.is_empty() || self.plain.contains(&column.id))
         };
         let mut named = tables.flat_map(|table| &table.columns).filter(meant);

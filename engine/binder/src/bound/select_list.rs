@@ -32,6 +32,19 @@ pub(super) struct Item {
     column: Option<ScopeColumn>,
 }
 
+impl Item {
+    /// A column.
+    pub(super) fn of_column(column: &ScopeColumn) -> Item {
+        let (name, scalar) = (column.name.clone(), column.value());
+        Item { name, scalar, column: Some(column.clone()) }
+    }
+
+    /// An expression that nobody has to name.
+    pub(super) fn unnamed(scalar: Scalar) -> Item {
+        Item { name: String::new(), scalar, column: None }
+    }
+}
+
 /// One of the things that rows are sorted by.
 pub(super) struct Order {
     pub(super) by: OrderedBy,
@@ -253,12 +266,7 @@ impl Binder<'_> {
             Some(_) if qualifier.is_empty() => return Err(no_tables_used()),
             _ => return Err(unknown_tables(qualifier.join("."))),
         };
-        let item = |column: &ScopeColumn| Item {
-            name: column.name.clone(),
-            scalar: column.value(),
-            column: Some(column.clone()),
-        };
-        Ok(columns.into_iter().map(item).collect())
+        Ok(columns.into_iter().map(Item::of_column).collect())
     }
 
     /// What is grouped by, each thing once, but each level of totals. A name means a column first, then an item of the select

@@ -1,6 +1,6 @@
 //! Walks over the expressions of bound queries. It changes no relation's shape and no expression's type.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
 
 use syntax::names::TableName;
@@ -25,9 +25,16 @@ impl BoundQuery {
 impl BoundQuery {
     /// The same query with these in the place of its parameters.
     pub fn with_values(&self, values: &[Scalar]) -> BoundQuery {
-        let BoundQuery { relation, output } = self.clone();
+        self.clone().replaced(&|node, _| match node {
+            Node::Parameter(place) => values.get(usize::from(*place)).cloned(),
+            _ => None,
+        })
+    }
+
+    fn replaced(self, by: Replacement) -> BoundQuery {
+        let BoundQuery { relation, output } = self;
         let Ok(relation) =
-            relation.try_map(&mut |scalar| Ok::<_, Infallible>(scalar.with_values(values)));
+            relation.try_map(&mut |scalar| Ok::<_, Infallible>(scalar.replaced(by, true)));
         BoundQuery { relation, output }
     }
 }
@@ -80,16 +87,30 @@ impl Relation {
     }
 }
 
+/// What stands in the place of a node, if another expression does; and whether the node is one of a query within.
+type Replacement<'r> = &'r dyn Fn(&Node, bool) -> Option<Scalar>;
+
 impl Scalar {
-    fn with_values(self, values: &[Scalar]) -> Scalar {
-        let Ok(Scalar { node, ty }) =
-            self.try_map(&mut |part| Ok::<_, Infallible>(part.with_values(values)));
-        let whole = |query: Box<BoundQuery>| Box::new(query.with_values(values));
-        let node = match node {
-            Node::Parameter(place) => match values.get(usize::from(place)) {
-                Some(value) => return value.clone(),
-                None => Node::Parameter(place),
+    /// The same expression with others in the place of columns, also where queries in it read them.
+    pub fn with_columns(self, columns: &HashMap<ColumnId, Scalar>) -> Scalar {
+        self.replaced(
+            &|node, within| match (node, within) {
+                (Node::Column(id), false) => columns.get(id).cloned(),
+                (Node::Outer(id), true) => columns.get(id).cloned().map(Scalar::seen_within),
+                _ => None,
             },
+            false,
+        )
+    }
+
+    fn replaced(self, by: Replacement, within: bool) -> Scalar {
+        if let Some(other) = by(&self.node, within) {
+            return other;
+        }
+        let Ok(Scalar { node, ty }) =
+            self.try_map(&mut |part| Ok::<_, Infallible>(part.replaced(by, within)));
+        let whole = |query: Box<BoundQuery>| Box::new(query.replaced(by));
+        let node = match node {
             Node::Query(query) => Node::Query(whole(query)),
             Node::Exists { query, negated } => Node::Exists { query: whole(query), negated },
             Node::InQuery { values, query, negated } => {
@@ -137,6 +158,13 @@ impl Scalar {
             }
             _ => None,
         }
+    }
+
+    /// Whether a query is a part of it.
+    pub fn has_query(&self) -> bool {
+        self.has(&|node| {
+            matches!(node, Node::Query(_) | Node::Exists { .. } | Node::InQuery { .. })
+        })
     }
 
     /// Looks at it and at all that it is computed from, not into queries in it.

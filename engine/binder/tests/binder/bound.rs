@@ -1,11 +1,14 @@
-//! What queries are bound to, as scripts: `bind "SELECT …"`, and the bound query below.
+//! What statements are bound to, as scripts: `bind "SELECT …"`, `change "UPDATE …"`, and what was bound below.
 //! `UPDATE_GOLDENFILES=1` writes the results anew.
 
 use std::error::Error;
 use std::path::PathBuf;
 
-use binder::{BoundQuery, QueryContext, bind, query_of};
+use binder::{BoundChange, BoundQuery, QueryContext, RowsOf, Set, Targets, bind, query_of};
 use goldenscript::{Command, Context, Runner};
+use sqlparser::ast::Statement;
+use syntax::parser::parse_sql;
+use types::{Column, Value};
 
 use crate::tables::Tables;
 
@@ -27,23 +30,56 @@ impl Runner for Binder {
     type Command = Command;
 
     fn run(&mut self, command: &Command, _: &Context) -> Result<String, Box<dyn Error>> {
-        if command.name != "bind" {
-            return Err(format!("no command '{}'", command.name).into());
-        }
         let mut args = command.consume_args();
         let text = args.next_pos().ok_or("a query is missing")?.to_owned();
         args.reject_next()?;
-        let context = context();
-        // Nothing here waits for anything.
-        let query = query_of(&text)?;
-        let bind = bind(&query, &context, &Tables);
-        let (bound, resolved) = futures::executor::block_on(bind)?;
-        let sent = postcard::to_allocvec(&bound)?;
-        assert_eq!(postcard::from_bytes::<BoundQuery>(&sent)?, bound, "{text}: sent and read");
-        let again = futures::executor::block_on(binder::resolve(&bound, &Tables))?;
-        assert!(again.keys().all(|table| resolved.contains_key(table)), "{text}: tables");
-        Ok(bound.to_string())
+        match command.name.as_str() {
+            "bind" => query(&text),
+            "change" => change(&text),
+            other => Err(format!("no command '{other}'").into()),
+        }
     }
+}
+
+fn query(text: &str) -> Result<String, Box<dyn Error>> {
+    let context = context();
+    // Nothing here waits for anything.
+    let query = query_of(text)?;
+    let bind = bind(&query, &context, &Tables);
+    let (bound, resolved) = futures::executor::block_on(bind)?;
+    let sent = postcard::to_allocvec(&bound)?;
+    assert_eq!(postcard::from_bytes::<BoundQuery>(&sent)?, bound, "{text}: sent and read");
+    let again = futures::executor::block_on(binder::resolve(&bound, &Tables))?;
+    assert!(again.keys().all(|table| resolved.contains_key(table)), "{text}: tables");
+    Ok(bound.to_string())
+}
+
+pub(crate) fn change(text: &str) -> Result<String, Box<dyn Error>> {
+    let (rows, targets, set);
+    let statement = parse_sql(text)?;
+    // Nobody is asked what a column's default is.
+    let default = |_: &Column| Ok(Value::Null);
+    match &statement {
+        Statement::Update(update) => {
+            (rows, set) = (RowsOf::of_update(update), &update.assignments[..]);
+            targets = Targets::Set(Set { assignments: set, default: &default });
+        }
+        Statement::Delete(delete) if delete.tables.is_empty() => {
+            (rows, targets, set) = (RowsOf::of_delete(delete), Targets::Stored, &[][..]);
+        }
+        Statement::Delete(delete) => {
+            let named = Targets::Named(&delete.tables);
+            (rows, targets, set) = (RowsOf::of_delete(delete), named, &[][..]);
+        }
+        other => return Err(format!("'{other}' changes no rows").into()),
+    }
+    let context = context();
+    let names = rows.tables(set, &context.database)?;
+    let resolved = futures::executor::block_on(binder::resolve_tables(names, &Tables))?;
+    let bound = binder::bind_change(&rows, targets, &context, &resolved)?;
+    let sent = postcard::to_allocvec(&bound)?;
+    assert_eq!(postcard::from_bytes::<BoundChange>(&sent)?, bound, "{text}: sent and read");
+    Ok(bound.to_string())
 }
 
 #[test]

@@ -98,6 +98,9 @@ impl Runner for Queries {
         _: &Context,
     ) -> std::result::Result<String, Box<dyn std::error::Error>> {
         let text = command.consume_args().next_pos().ok_or("a query is missing")?.to_owned();
+        if command.name == "change" {
+            return crate::bound::change(&text);
+        }
         let (by_query, by_plan) = restricted(&text)?;
         assert!(by_query || !by_plan, "its plan restricts a key: {text}");
         self.checked += 1;

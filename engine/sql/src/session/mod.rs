@@ -20,8 +20,8 @@ mod write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use binder::QueryContext;
 use binder::privileges::Need;
+use binder::{Compiler, QueryContext};
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use functions::warnings::ExprWarnings;
@@ -295,12 +295,8 @@ impl Session {
     /// statement listens.
     fn compiled(&self, expr: Expr, schema: &DFSchema) -> SqlResult<Arc<dyn PhysicalExpr>> {
         let (context, state) = (self.context(), &self.engine.state);
-        match self.diagnostics.listening() {
-            Some(expr_warnings) => {
-                binder::compile_with_warnings(expr, schema, &context, state, expr_warnings)
-            }
-            None => binder::compile(expr, schema, &context, state),
-        }
+        let expr_warnings = self.diagnostics.listening();
+        Compiler { schema, context: &context, state, expr_warnings }.text(&expr)
     }
 
     /// Takes the present for the time of the statement.

@@ -267,8 +267,7 @@ impl Session {
                 let batch = listing.batch()?;
                 let schema = DFSchema::try_from(binder::caseless(&batch.schema()))?;
                 let condition = binder::truth(*condition);
-                let compiled =
-                    binder::compile(condition, &schema, &self.context(), &self.engine.state)?;
+                let compiled = self.compiled(condition, &schema)?;
                 let keep = compiled.evaluate(&batch)?.into_array(batch.num_rows())?;
                 let mut at = 0;
                 let mut failed = None;

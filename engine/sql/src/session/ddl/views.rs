@@ -343,7 +343,7 @@ fn reaches(
     if seen.len() > MOST_READ {
         return Err(unsupported(format!("views over more than {MOST_READ} others")));
     }
-    for name in names::tables_of(query, "")? {
+    for name in names::tables_of(&[query], "")? {
         let (database, table) = (name.database.as_str(), name.table.as_str());
         if database.eq_ignore_ascii_case(view.0) && table.eq_ignore_ascii_case(view.1) {
             return Ok(true);
@@ -404,7 +404,7 @@ pub(in crate::session) fn text_within(view: &StoredView, database: &str) -> SqlR
         }
     }
     let mut query = read_back(&view.query)?;
-    let others = names::tables_of(&query, "")?.into_iter();
+    let others = names::tables_of(&[&query], "")?.into_iter();
     let others = others.filter(|name| !name.database.eq_ignore_ascii_case(database));
     let others = others.map(|name| name.table.to_lowercase()).collect();
     _ = walk_mut(&mut query, &mut Bare { database, others });

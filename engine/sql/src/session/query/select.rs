@@ -122,11 +122,27 @@ impl Session {
         tables: &dyn TableResolver,
         listening: Option<&Arc<ExprWarnings>>,
     ) -> SqlResult<(Vec<ResultColumn>, BatchStream)> {
+        let context = self.context();
+        let binding = binder::bind(&query, &context, tables);
+        let (bound, resolved) = match listening {
+            Some(expr_warnings) => warnings::listen_async(expr_warnings, binding).await?,
+            None => binding.await?,
+        };
+        self.batches_of(&bound, &resolved, listening).await
+    }
+
+    /// As [`Session::batches_from_rows`], of a query that is bound.
+    pub(in crate::session) async fn batches_of(
+        &self,
+        bound: &BoundQuery,
+        resolved: &ResolvedTables,
+        listening: Option<&Arc<ExprWarnings>>,
+    ) -> SqlResult<(Vec<ResultColumn>, BatchStream)> {
         let (context, state) = (self.context(), &self.engine.state);
-        let planning = binder::plan_query(&query, &context, state, tables);
+        let planning = || binder::plan(bound, &context, state, resolved);
         let mut planned = match listening {
-            Some(expr_warnings) => warnings::listen_async(expr_warnings, planning).await?,
-            None => planning.await?,
+            Some(expr_warnings) => warnings::listen(expr_warnings, planning)?,
+            None => planning()?,
         };
         planned.plan = binder::rules::stored(planned.plan)?;
         if let Some(expr_warnings) = listening {
@@ -157,7 +173,7 @@ impl Session {
             rights: self.identity.known_rights(),
         };
         let context = self.context();
-        let names = tables_of(&query, &context.database)?;
+        let names = tables_of(&[&query], &context.database)?;
         let aliases = aliases(&query, &context.database);
         let mut hints = BTreeMap::new();
         for comment in hints_of(&query) {

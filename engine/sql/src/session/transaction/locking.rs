@@ -8,13 +8,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use binder::{BoundQuery, RowsOf, Target, Targets};
 use placement::api::Catalog;
 use sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, Ident, LimitClause, LockClause, NonBlock, OrderBy,
-    OrderByKind, Query, SelectItem, SetExpr, TableFactor, TableWithJoins, Value as SqlValue,
+    BinaryOperator, Expr, GroupByExpr, Ident, LimitClause, LockClause, NonBlock, ObjectName,
+    OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins,
+    Value as SqlValue,
 };
-use syntax::names::{parts, table_name};
-use syntax::{constant, parser};
+use syntax::constant;
+use syntax::names::parts;
 use types::{Table, Timestamp, Value, key, row};
 use values::error::{
     SqlError, SqlResult, lock_in_the_past, rows_kept_changing, unresolved_lock_table, unsupported,
@@ -24,8 +26,7 @@ use super::finding::Finding;
 use super::state::Open;
 use crate::session::query::plain::plain_select;
 use crate::session::query::point::{Lookup, find, lookup};
-use crate::session::query::tables::readable;
-use crate::session::write::matched_rows::Weight;
+use crate::session::write::matched_rows::{Weight, table_of};
 use crate::session::{Session, impossible};
 use execution::reply::Reply;
 use storage::reader::Reader;
@@ -121,10 +122,10 @@ impl Session {
         Ok(found)
     }
 
-    /// Rows that a plan finds, and the values computed beside them; locked, if they are to be.
+    /// Rows that a bound query finds, and the values found beside them; locked, if they are to be.
     pub(in crate::session) async fn found_by_plan(
         &self,
-        query: Query,
+        query: &BoundQuery,
         catalog: &Arc<Catalog>,
         finding: &Finding,
         (table, weight): (&Arc<Table>, &Weight),
@@ -133,9 +134,7 @@ impl Session {
         let (open, by) = match finding {
             Finding::Read(reader) => {
                 let listening = self.diagnostics.listening();
-                return self
-                    .computed_by_plan(query, catalog, reader, width, weight, listening)
-                    .await;
+                return self.all_found(query, (catalog, reader), width, weight, listening).await;
             }
             Finding::Lock(open, waiting, expect) => (open, (open, *waiting, *expect)),
         };
@@ -145,10 +144,9 @@ impl Session {
             let at = self.engine.storage.timestamp().await?;
             let reader = Reader::Transaction(open.shared.clone(), at);
             weight.clear();
-            let query = query.clone();
             let listening = self.diagnostics.listening();
-            let found =
-                self.computed_by_plan(query, catalog, &reader, width, weight, listening).await?;
+            let read = (catalog, &reader);
+            let found = self.all_found(query, read, width, weight, listening).await?;
             let keys = found.iter().map(|(row, _)| rows::record_key(table, row)).collect();
             if self.acquire(by, table, keys, Some(at)).await?.newer.is_none() {
                 return Ok(found);
@@ -208,7 +206,7 @@ impl Session {
         catalog: &Arc<Catalog>,
         finding: &Finding,
     ) -> SqlResult<Reader> {
-        let tables = self.locking_tables(query, locks, catalog, finding.ts())?;
+        let (bound, tables) = self.locked_rows(query, locks, catalog, finding).await?;
         let (open, waiting) = match finding {
             Finding::Lock(open, waiting, _) => (Some(open), *waiting),
             Finding::Read(_) => (None, Waiting::No),
@@ -224,15 +222,12 @@ impl Session {
         if skip && tables.len() != 1 {
             return Err(unsupported("SKIP LOCKED for more than one table"));
         }
-        let search = search(query, &tables, skip)?;
         for _ in 0..READS {
             let reader = self.beside(finding).await?;
             let width = tables.iter().map(|one| one.table.columns.len()).sum();
             let weight = self.weight();
-            let search = search.clone();
             // Finding rows to lock gives no warnings: the query itself will.
-            let found =
-                self.computed_by_plan(search, catalog, &reader, width, &weight, None).await?;
+            let found = self.all_found(&bound, (catalog, &reader), width, &weight, None).await?;
             let mut newer = None;
             let mut from = 0;
             for one in &tables {
@@ -310,45 +305,46 @@ impl Session {
         Ok((got, newer))
     }
 
-    /// The tables that a query's lock clauses mean: those of its FROM, or those named after OF.
-    fn locking_tables(
+    /// The rows that a query's lock clauses mean, and their tables: those of its FROM, or those named after OF.
+    async fn locked_rows(
         &self,
         query: &Query,
         locks: &[LockClause],
-        catalog: &Catalog,
-        ts: Timestamp,
-    ) -> SqlResult<Vec<Locking>> {
+        catalog: &Arc<Catalog>,
+        finding: &Finding,
+    ) -> SqlResult<(BoundQuery, Vec<Locking>)> {
         let SetExpr::Select(select) = &*query.body else {
             return Err(unsupported("FOR UPDATE or FOR SHARE of a UNION"));
         };
         if query.with.is_some() {
             return Err(unsupported("FOR UPDATE or FOR SHARE with a common table expression"));
         }
-        let mut found = Vec::new();
-        for factor in factors(&select.from) {
-            let TableFactor::Table { name, alias, args: None, .. } = factor else { continue };
-            let name = table_name(name, self.variables.database())?;
-            if information_schema::is_virtual(&name.database) {
-                continue;
-            }
-            let table = readable(catalog, &name.database, &name.table, ts)?;
-            let alias = alias.as_ref().map(|alias| alias.name.value.to_lowercase());
-            let name = alias.unwrap_or_else(|| table.name.to_lowercase());
-            found.push(Locking { table, name });
+        let (from, condition) = (&select.from[..], select.selection.as_ref());
+        let mut rows = RowsOf { from, condition, order_by: &[], limit: None };
+        let resolved = self.tables_of_change(&rows, &[], (catalog, finding)).await?;
+        let of: Option<Vec<ObjectName>> = locks.iter().map(|lock| lock.of.clone()).collect();
+        let targets = of.as_deref().map_or(Targets::Stored, Targets::Named);
+        let mut bound = self.bound_change(&rows, targets, &resolved)?;
+        let unknown = |name: &&ObjectName| !bound.targets.iter().any(|target| target.goes_by(name));
+        if let Some(unknown) = of.iter().flatten().find(unknown) {
+            return Err(unresolved_lock_table(parts(unknown).pop().unwrap_or_default()));
         }
-        let named: Vec<String> = locks
-            .iter()
-            .filter_map(|lock| parts(lock.of.as_ref()?).pop().map(|name| name.to_lowercase()))
-            .collect();
-        if locks.iter().any(|lock| lock.of.is_none()) {
-            return Ok(found);
+        let locking = |target: &Target| {
+            Ok(Locking { table: table_of(target, &resolved)?, name: target.called.clone() })
+        };
+        let tables = bound.targets.iter().map(locking).collect::<SqlResult<Vec<_>>>()?;
+        let order = match query.order_by.as_ref().map(|order| &order.kind) {
+            None => &[][..],
+            Some(OrderByKind::Expressions(by)) => by,
+            Some(OrderByKind::All(_)) => return Ok((bound.query, tables)),
+        };
+        let skips = locks.iter().any(|lock| lock.nonblock == Some(NonBlock::SkipLocked));
+        if is_plain(select) && by_columns(order, &tables) {
+            rows.order_by = order;
+            rows.limit = query.limit_clause.clone().filter(|_| !skips);
+            bound = self.bound_change(&rows, targets, &resolved)?;
         }
-        if let Some(unknown) = named.iter().find(|name| !found.iter().any(|one| one.name == **name))
-        {
-            return Err(unresolved_lock_table(unknown));
-        }
-        found.retain(|one| named.contains(&one.name));
-        Ok(found)
+        Ok((bound.query, tables))
     }
 }
 
@@ -383,39 +379,18 @@ pub(in crate::session) fn is_row(table: &Table, row: &[Value]) -> bool {
     table.key_positions().iter().all(|at| row.get(*at).is_some_and(|value| !value.is_null()))
 }
 
-/// SELECT of every column of the tables to lock, for the rows that a query takes from them.
-fn search(query: &Query, tables: &[Locking], skip: bool) -> SqlResult<Query> {
-    let sqlparser::ast::Statement::Query(mut search) = parser::parse_sql("SELECT 1")? else {
-        return Err(impossible("SELECT 1 is no query"));
-    };
-    let (SetExpr::Select(of), SetExpr::Select(into)) = (&*query.body, &mut *search.body) else {
-        return Err(impossible("a locking read without SELECT"));
-    };
-    into.from.clone_from(&of.from);
-    into.selection.clone_from(&of.selection);
-    into.projection = tables
-        .iter()
-        .flat_map(|one| one.table.columns.iter().map(|column| named(one, &column.name)))
-        .map(SelectItem::UnnamedExpr)
-        .collect();
-    // Groups are made of all rows; and what an order is by must be there without the select list.
-    let plain = matches!(&of.group_by, GroupByExpr::Expressions(by, _) if by.is_empty())
-        && of.having.is_none()
-        && of.distinct.is_none()
-        && of.projection.iter().all(|item| match item {
+/// Whether a SELECT's rows are those that an order and a limit are of: groups are made of all rows, and what an order is by
+/// must be there without the select list.
+fn is_plain(select: &Select) -> bool {
+    matches!(&select.group_by, GroupByExpr::Expressions(by, _) if by.is_empty())
+        && select.having.is_none()
+        && select.distinct.is_none()
+        && select.projection.iter().all(|item| match item {
             SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
                 matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_))
             }
             _ => true,
-        });
-    let order = query.order_by.as_ref();
-    if plain && order.is_none_or(|order| by_columns(order, tables)) {
-        search.order_by.clone_from(&query.order_by);
-        if !skip {
-            search.limit_clause.clone_from(&query.limit_clause);
-        }
-    }
-    Ok(*search)
+        })
 }
 
 fn named(one: &Locking, column: &str) -> Expr {
@@ -423,16 +398,13 @@ fn named(one: &Locking, column: &str) -> Expr {
     Expr::CompoundIdentifier(path)
 }
 
-fn by_columns(order: &OrderBy, tables: &[Locking]) -> bool {
+fn by_columns(order: &[OrderByExpr], tables: &[Locking]) -> bool {
     let known = |name: &str| tables.iter().any(|one| one.table.column_named(name).is_some());
-    match &order.kind {
-        OrderByKind::Expressions(by) => by.iter().all(|by| match &by.expr {
-            Expr::Identifier(name) => known(&name.value),
-            Expr::CompoundIdentifier(_) => true,
-            _ => false,
-        }),
-        OrderByKind::All(_) => false,
-    }
+    order.iter().all(|by| match &by.expr {
+        Expr::Identifier(name) => known(&name.value),
+        Expr::CompoundIdentifier(_) => true,
+        _ => false,
+    })
 }
 
 /// The number of a LIMIT without an offset.

@@ -16,6 +16,7 @@ use sqlparser::ast::{
     VisitorMut,
 };
 use syntax::names::parts;
+use syntax::tree::is_default;
 use syntax::walk::walk_mut;
 use types::columns::ColumnsBuilder;
 use types::{Table, Value};
@@ -26,7 +27,6 @@ use values::error::{
 };
 
 use super::clauses::assigned;
-use super::clauses::is_default;
 use super::fitting::Fitting;
 use crate::session::Session;
 

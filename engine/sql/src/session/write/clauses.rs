@@ -1,13 +1,8 @@
 //! What clauses of a write say. It looks at trees alone.
 
-use sqlparser::ast::{AssignmentTarget, Expr, Update};
+use sqlparser::ast::{AssignmentTarget, Update};
 use syntax::names;
 use values::error::{SqlResult, unsupported};
-
-/// Whether an expression is the word DEFAULT.
-pub(super) fn is_default(expr: &Expr) -> bool {
-    matches!(expr, Expr::Identifier(i) if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("default"))
-}
 
 /// The column that an assignment names.
 pub(in crate::session) fn assigned(target: &AssignmentTarget) -> SqlResult<String> {

@@ -4,21 +4,9 @@
 
 use functions::labels::AS_NUMBER;
 use sqlparser::ast::Expr;
-use syntax::constant::{expression, number_of_bytes, plain_bytes};
 use syntax::tree::call;
 use types::{ColumnType, Value};
 use values::coerce::labels;
-
-/// An expression on its way into a column: a hexadecimal or bit literal as what it is there, a
-/// number or bytes, and the same to whatever reads it afterwards.
-pub(super) fn for_column(expr: Expr, ty: ColumnType) -> Expr {
-    let number = number_of_bytes(&expr, ty);
-    let value = number.or_else(|| plain_bytes(&expr).map(Value::Bytes));
-    match value {
-        Some(value) => expression(&value),
-        None => number_of_column(expr, ty),
-    }
-}
 
 /// A column on its way into a column of numbers: of ENUM or SET it is the number. Within anything
 /// else it is what that makes of it.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
-use binder::{QueryContext, planning_schema};
+use binder::{Compiler, QueryContext, planning_schema};
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use functions::value::value_at;
@@ -61,7 +61,9 @@ impl Planned {
             Some(column) => super::column_values::number_of_column(expr, column.ty),
             None => binder::truth(expr),
         };
-        let expr = binder::compile(expr, &frame, &context(session), &session.engine.state)?;
+        let (context, state) = (context(session), &session.engine.state);
+        let compiler = Compiler { schema: &frame, context: &context, state, expr_warnings: None };
+        let expr = compiler.text(&expr)?;
         Ok(Planned { positions, schema, expr })
     }
 

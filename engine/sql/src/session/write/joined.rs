@@ -9,29 +9,23 @@ use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use binder::{BoundChange, ResolvedTables, RowsOf, Targets};
 use placement::api::Catalog;
 use sqlparser::ast::{
-    AssignmentTarget, Delete, Expr, FromTable, Ident, ObjectName, Query, SelectItem, SetExpr,
-    TableFactor, TableWithJoins, Update, Visitor,
+    Delete, Expr, FromTable, ObjectName, SetExpr, TableFactor, TableWithJoins, Update, Visitor,
 };
 use syntax::names::{parts, table_name};
-use syntax::parser;
 use syntax::walk::{Part, finds};
 use types::{Table, Value};
-use values::coerce::Place;
 use values::error::{
-    SqlError, SqlResult, ambiguous_column, no_column, not_in_multi_delete, reads_target,
-    unsupported, value_for_generated, wrong_usage,
+    SqlError, SqlResult, not_in_multi_delete, reads_target, unsupported, wrong_usage,
 };
-use values::temporal::Zone;
 
 use super::changes::Changes;
-use super::clauses::is_default;
-use super::clauses::{assigned, ignores};
+use super::clauses::ignores;
 use super::fitting::Fitting;
-use super::hidden::refuse_hidden;
-use super::matched_rows::Weight;
-use crate::session::query::tables::readable;
+use super::matched_rows::{Weight, table_of};
+use super::new_values::{Found, NewValues, Pair};
 use crate::session::transaction::finding::Finding;
 use crate::session::transaction::locking::{READS, factors, is_row, restless};
 use crate::session::transaction::state::Open;
@@ -40,19 +34,10 @@ use execution::reply::{Done, Reply};
 use storage::Savepoint;
 use storage::rows;
 
-/// A row as it was, and as it is to be.
-type OldAndNew = (Vec<Value>, Vec<Value>);
 /// Rows by their record keys.
 type ByKey = BTreeMap<Vec<u8>, Vec<Value>>;
-
-/// Columns that an UPDATE sets: the number of the table, and the column's place in it.
-type ColumnsSet = Vec<(usize, usize)>;
-
-/// A table of the FROM, by the name it goes by there.
-struct Named {
-    name: String,
-    table: Arc<Table>,
-}
+/// For each target its rows by their record keys, each with what is found with it.
+type MatchedRows = Vec<BTreeMap<Vec<u8>, Found>>;
 
 /// Whether an UPDATE is of joined tables.
 pub(in crate::session) fn updates_joined(update: &Update) -> bool {
@@ -77,123 +62,45 @@ impl Session {
             let what = if update.limit.is_some() { "LIMIT" } else { "ORDER BY" };
             return Err(wrong_usage("UPDATE", what));
         }
-        let from = std::slice::from_ref(&update.table);
-        let named = self.named(from, catalog, at.1)?;
-        let zone = self.context().zone()?;
-        let (set, computed) = self.joined_assignments(update, &named, zone)?;
-        let targets = targets_of(&named, set.iter().map(|(of, _)| *of))?;
-        if targets
-            .values()
-            .any(|one| targets.values().filter(|other| other.table.id == one.table.id).count() > 1)
-        {
-            return Err(unsupported("UPDATE of one table under two names"));
-        }
-        for one in targets.values() {
+        let rows = RowsOf::of_update(update);
+        let resolved = self.tables_of_change(&rows, &update.assignments, (catalog, at.1)).await?;
+        let bound = self.bound_update(update, &rows, &resolved)?;
+        let tables = tables_of(&bound, &resolved)?;
+        for (nth, table) in tables.iter().enumerate() {
+            if tables.iter().skip(nth + 1).any(|other| other.id == table.id) {
+                return Err(unsupported("UPDATE of one table under two names"));
+            }
             refuse_reading(
-                &one.table,
+                table,
                 self.variables.database(),
                 (&update.selection, &update.assignments),
             )?;
         }
-        let called = called(&named);
-        refuse_hidden(&called, &update.table)?;
-        refuse_hidden(&called, &update.selection)?;
-        refuse_hidden(&called, &update.assignments)?;
         let weight = self.weight();
-        let by = (at.1, &weight);
-        let found = self
-            .matched_rows(from, update.selection.as_ref(), &targets, &computed, catalog, by)
-            .await?;
+        let found = self.matched_rows(&bound, &tables, catalog, (at.1, &weight)).await?;
         let mut fitting = Fitting::ignoring(ignores(update));
-        let mut changed: Vec<(Arc<Table>, Vec<OldAndNew>)> = Vec::new();
-        for (of, rows) in found {
-            let Some(target) = targets.get(&of) else { continue };
-            let of_table = set.iter().map(|(table, at)| (*table == of).then_some(*at));
-            let set: Vec<Option<usize>> = of_table.collect();
-            let mut pairs =
-                self.pairs_set(&target.table, rows.into_values(), &set, zone, &mut fitting)?;
-            self.derive_pairs(&target.table, &mut pairs, &mut fitting)?;
-            self.count_changed(&target.table, &pairs).await?;
-            changed.push((target.table.clone(), pairs));
+        let mut changed: Vec<(Arc<Table>, Vec<Pair>)> = Vec::new();
+        for ((nth, rows), table) in found.into_iter().enumerate().zip(&tables) {
+            let Some(target) = bound.targets.get(nth) else { continue };
+            let set = bound.set.iter().filter(|one| one.target == nth);
+            let values = NewValues::new(self, table, target, set)?;
+            let mut pairs = values.of(rows.into_values().collect(), &mut fitting)?;
+            self.derive_pairs(table, &mut pairs, &mut fitting)?;
+            self.count_changed(table, &pairs).await?;
+            changed.push((table.clone(), pairs));
         }
         self.diagnostics.extend(fitting.into_warnings());
         self.write_updates(changed, ignores(update), at).await
     }
 
-    /// The columns that an UPDATE sets, each with the number of its table, and what it sets them to.
-    fn joined_assignments(
-        &self,
-        update: &Update,
-        named: &[Named],
-        zone: Zone,
-    ) -> SqlResult<(ColumnsSet, Vec<Expr>)> {
-        let (mut set, mut computed) = (Vec::new(), Vec::new());
-        for assignment in &update.assignments {
-            let (of, column) = assigned_of(&assignment.target, named)?;
-            let described = named.get(of).and_then(|one| one.table.columns.get(column));
-            let described = described.ok_or_else(|| impossible("a column of no table"))?;
-            if described.generated().is_some() {
-                // It has its value anyhow.
-                if is_default(&assignment.value) {
-                    continue;
-                }
-                let table = named.get(of).map(|one| &one.table);
-                let table = table.ok_or_else(|| impossible("a column of no table"))?;
-                return Err(value_for_generated(&described.name, &table.name));
-            }
-            computed.push(match is_default(&assignment.value) {
-                true => syntax::constant::expression(&self.default_value(described, zone)?),
-                false => super::column_values::for_column(assignment.value.clone(), described.ty),
-            });
-            set.push((of, column));
-        }
-        Ok((set, computed))
-    }
-
-    /// Rows of a table before and after; `set` says which of its columns each computed value is for,
-    /// if it is for one of them.
-    fn pairs_set(
-        &self,
-        table: &Table,
-        rows: impl ExactSizeIterator<Item = (Vec<Value>, Vec<Value>)>,
-        set: &[Option<usize>],
-        zone: Zone,
-        fitting: &mut Fitting,
-    ) -> SqlResult<Vec<OldAndNew>> {
-        let mut pairs = Vec::with_capacity(rows.len());
-        for (number, (old, values)) in rows.enumerate() {
-            let mut new = old.clone();
-            for (at, value) in set.iter().zip(values) {
-                let Some(at) = at else { continue };
-                let Some(column) = table.columns.get(*at) else { continue };
-                let value = fitting.column(value, Place { column, row: number + 1, zone })?;
-                if let Some(slot) = new.get_mut(*at) {
-                    *slot = value;
-                }
-            }
-            if new != old {
-                for (at, column) in table.columns.iter().enumerate() {
-                    let given = set.contains(&Some(at));
-                    if let (true, false, Some(slot)) =
-                        (column.on_update_now, given, new.get_mut(at))
-                    {
-                        *slot = self.now_for(column, zone)?;
-                    }
-                }
-            }
-            pairs.push((old, new));
-        }
-        Ok(pairs)
-    }
-
     async fn write_updates(
         &mut self,
-        changed: Vec<(Arc<Table>, Vec<OldAndNew>)>,
+        changed: Vec<(Arc<Table>, Vec<Pair>)>,
         ignore: bool,
         at: (&Open, &Finding, bool),
     ) -> SqlResult<Reply> {
         let found: usize = changed.iter().map(|(_, pairs)| pairs.len()).sum();
-        let differ = |(old, new): &&(Vec<Value>, Vec<Value>)| old != new;
+        let differ = |(old, new): &&Pair| old != new;
         let mut count: usize =
             changed.iter().map(|(_, pairs)| pairs.iter().filter(differ).count()).sum();
         if ignore {
@@ -213,7 +120,7 @@ impl Session {
     /// changed. Everything that is waited for comes before the first write.
     async fn write_ignoring(
         &mut self,
-        changed: Vec<(Arc<Table>, Vec<OldAndNew>)>,
+        changed: Vec<(Arc<Table>, Vec<Pair>)>,
         open: &Open,
         finding: &Finding,
     ) -> SqlResult<usize> {
@@ -248,41 +155,31 @@ impl Session {
         }
         let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
         // DELETE t FROM … names its targets before FROM, DELETE FROM t USING … after it.
-        let (wanted, from) = match &delete.using {
-            Some(using) => (from.iter().map(table_of).collect::<SqlResult<Vec<_>>>()?, using),
-            None => (delete.tables.clone(), from),
+        let wanted = match delete.using {
+            Some(_) => from.iter().map(name_of).collect::<SqlResult<Vec<_>>>()?,
+            None => delete.tables.clone(),
         };
-        let named = self.named(from, catalog, at.1)?;
-        let mut positions = Vec::new();
-        for name in &wanted {
-            let path = parts(name);
-            let called = path.last().cloned().unwrap_or_default();
-            let database = path.len().checked_sub(2).and_then(|at| path.get(at));
-            let position = named.iter().position(|one| {
-                one.name.eq_ignore_ascii_case(&called)
-                    && database.is_none_or(|d| one.table.database.eq_ignore_ascii_case(d))
-            });
-            positions.push(position.ok_or_else(|| not_in_multi_delete(&called))?);
+        let rows = RowsOf::of_delete(delete);
+        let resolved = self.tables_of_change(&rows, &[], (catalog, at.1)).await?;
+        let bound = self.bound_change(&rows, Targets::Named(&wanted), &resolved)?;
+        let missing =
+            wanted.iter().find(|name| !bound.targets.iter().any(|target| target.goes_by(name)));
+        if let Some(missing) = missing {
+            return Err(not_in_multi_delete(parts(missing).pop().unwrap_or_default()));
         }
-        let targets = targets_of(&named, positions.into_iter())?;
-        for one in targets.values() {
+        let tables = tables_of(&bound, &resolved)?;
+        for table in &tables {
             refuse_reading(
-                &one.table,
+                table,
                 self.variables.database(),
                 (&delete.selection, &delete.order_by),
             )?;
         }
-        refuse_hidden(&called(&named), from)?;
-        refuse_hidden(&called(&named), &delete.selection)?;
         let weight = self.weight();
-        let by = (at.1, &weight);
-        let found =
-            self.matched_rows(from, delete.selection.as_ref(), &targets, &[], catalog, by).await?;
+        let found = self.matched_rows(&bound, &tables, catalog, (at.1, &weight)).await?;
         // A table may be a target under two names: a row goes once all the same.
         let mut ended: BTreeMap<u64, (Arc<Table>, ByKey)> = BTreeMap::new();
-        for (of, rows) in found {
-            let Some(target) = targets.get(&of) else { continue };
-            let table = &target.table;
+        for (rows, table) in found.into_iter().zip(&tables) {
             let all = ended.entry(table.id).or_insert_with(|| (table.clone(), BTreeMap::new()));
             all.1.extend(rows.into_iter().map(|(key, (row, _))| (key, row)));
         }
@@ -316,59 +213,32 @@ impl Session {
         Ok(())
     }
 
-    /// The stored tables of a FROM.
-    fn named(
-        &self,
-        from: &[TableWithJoins],
-        catalog: &Catalog,
-        finding: &Finding,
-    ) -> SqlResult<Vec<Named>> {
-        let mut named = Vec::new();
-        for factor in factors(from) {
-            let TableFactor::Table { name, alias, args: None, .. } = factor else { continue };
-            let name = table_name(name, self.variables.database())?;
-            if information_schema::is_virtual(&name.database) {
-                continue;
-            }
-            let table = readable(catalog, &name.database, &name.table, finding.ts())?;
-            let alias = alias.as_ref().map(|alias| alias.name.value.to_lowercase());
-            let name = alias.unwrap_or_else(|| table.name.to_lowercase());
-            named.push(Named { name, table });
-        }
-        // In the order of the text, for messages and for whom a bare column means.
-        Ok(named)
-    }
-
-    /// Rows of the targets that a join finds, by target and record key, with the values computed
-    /// beside the first match of each; locked, if they are to be.
+    /// Rows of the targets that a join finds, by record key, with the values found beside the first match of each; locked,
+    /// if they are to be.
     async fn matched_rows(
         &self,
-        from: &[TableWithJoins],
-        selection: Option<&Expr>,
-        targets: &BTreeMap<usize, &Named>,
-        computed: &[Expr],
+        bound: &BoundChange,
+        tables: &[Arc<Table>],
         catalog: &Arc<Catalog>,
         (finding, weight): (&Finding, &Weight),
     ) -> SqlResult<MatchedRows> {
-        let query = joined_query(from, selection, targets, computed)?;
-        let width = targets.values().map(|one| one.table.columns.len()).sum();
+        let width = tables.iter().map(|table| table.columns.len()).sum();
         let (_, of_exprs) = self.diagnostics.mark();
         for _ in 0..READS {
             self.diagnostics.forget_expr_warnings(of_exprs);
             let reader = self.beside(finding).await?;
             weight.clear();
-            let mut found = MatchedRows::new();
+            let mut found: MatchedRows = tables.iter().map(|_| BTreeMap::new()).collect();
             let each = |row: Vec<Value>, values: Vec<Value>| -> SqlResult<()> {
                 let mut from = 0;
-                for (of, one) in targets {
-                    let to = from + one.table.columns.len();
+                for (rows, table) in found.iter_mut().zip(tables) {
+                    let to = from + table.columns.len();
                     let own = row.get(from..to).unwrap_or_default();
                     from = to;
-                    if !is_row(&one.table, own) {
+                    if !is_row(table, own) {
                         continue;
                     }
-                    let rows = found.entry(*of).or_default();
-                    if let Entry::Vacant(first) = rows.entry(rows::record_key(&one.table, own)) {
+                    if let Entry::Vacant(first) = rows.entry(rows::record_key(table, own)) {
                         weight.add(own)?;
                         weight.add(&values)?;
                         first.insert((own.to_vec(), values.clone()));
@@ -377,26 +247,26 @@ impl Session {
                 Ok(())
             };
             let listening = self.diagnostics.listening();
-            let read = (catalog, &reader);
-            self.each_by_plan(query.clone(), read, width, listening, each).await?;
+            self.each_found(&bound.query, (catalog, &reader), width, listening, each).await?;
             let Finding::Lock(open, waiting, expect) = finding else { return Ok(found) };
             let mut newer = None;
-            for (of, rows) in &found {
-                let Some(one) = targets.get(of) else { continue };
+            for (rows, table) in found.iter().zip(tables) {
                 let (keys, by) = (rows.keys().cloned().collect(), (open, *waiting, *expect));
-                let acquired = self.acquire(by, &one.table, keys, Some(reader.ts())).await?;
+                let acquired = self.acquire(by, table, keys, Some(reader.ts())).await?;
                 newer = newer.max(acquired.newer);
             }
             if newer.is_none() {
                 return Ok(found);
             }
         }
-        Err(targets.values().next().map_or_else(|| impossible("no table"), |o| restless(&o.table)))
+        Err(tables.first().map_or_else(|| impossible("no table"), |table| restless(table)))
     }
 }
 
-/// Target → record key → row and computed values.
-type MatchedRows = BTreeMap<usize, BTreeMap<Vec<u8>, (Vec<Value>, Vec<Value>)>>;
+/// The tables that are changed, in the order of the targets.
+fn tables_of(bound: &BoundChange, resolved: &ResolvedTables) -> SqlResult<Vec<Arc<Table>>> {
+    bound.targets.iter().map(|target| table_of(target, resolved)).collect()
+}
 
 /// Where the writes of a statement over several tables begin.
 async fn savepoint(open: &Open) -> SqlResult<Savepoint> {
@@ -414,84 +284,13 @@ async fn taken_back(open: &Open, before: Savepoint, error: SqlError) -> SqlError
     error
 }
 
-/// The tables by the names that they go by.
-fn called(named: &[Named]) -> Vec<(&str, &Table)> {
-    named.iter().map(|one| (one.name.as_str(), one.table.as_ref())).collect()
-}
-
-fn targets_of(
-    named: &[Named],
-    positions: impl Iterator<Item = usize>,
-) -> SqlResult<BTreeMap<usize, &Named>> {
-    let target = |at| named.get(at).map(|one| (at, one));
-    let targets: Option<BTreeMap<usize, &Named>> = positions.map(target).collect();
-    targets.ok_or_else(|| impossible("a target of no table"))
-}
-
-fn table_of(from: &TableWithJoins) -> SqlResult<ObjectName> {
+fn name_of(from: &TableWithJoins) -> SqlResult<ObjectName> {
     match &from.relation {
         TableFactor::Table { name, alias: None, args: None, .. } if from.joins.is_empty() => {
             Ok(name.clone())
         }
         _ => Err(values::error::syntax("DELETE FROM names tables, and joins them after USING")),
     }
-}
-
-/// The table and the column that an assignment means.
-fn assigned_of(target: &AssignmentTarget, named: &[Named]) -> SqlResult<(usize, usize)> {
-    let column = assigned(target)?;
-    let AssignmentTarget::ColumnName(path) = target else {
-        return Err(unsupported("assignment of several columns at once"));
-    };
-    let path = parts(path);
-    let qualifier = path.len().checked_sub(2).and_then(|at| path.get(at));
-    let database = path.len().checked_sub(3).and_then(|at| path.get(at));
-    let has = |one: &Named| {
-        qualifier.is_none_or(|q| one.name.eq_ignore_ascii_case(q))
-            && database.is_none_or(|d| one.table.database.eq_ignore_ascii_case(d))
-    };
-    let mut found = named.iter().enumerate().filter(|(_, one)| has(one)).filter_map(|(of, one)| {
-        let (at, column) = one.table.column_named(&column)?;
-        (!column.hidden).then_some((of, at))
-    });
-    match (found.next(), found.next()) {
-        (Some(found), None) => Ok(found),
-        (Some(_), Some(_)) => Err(ambiguous_column(&column, "field list")),
-        (None, _) => Err(no_column(&column, "field list")),
-    }
-}
-
-/// SELECT of every column of the targets, then of the new values.
-fn joined_query(
-    from: &[TableWithJoins],
-    selection: Option<&Expr>,
-    targets: &BTreeMap<usize, &Named>,
-    computed: &[Expr],
-) -> SqlResult<Query> {
-    let sqlparser::ast::Statement::Query(mut query) = parser::parse_sql("SELECT 1")? else {
-        return Err(impossible("SELECT 1 is no query"));
-    };
-    let SetExpr::Select(select) = &mut *query.body else {
-        return Err(impossible("SELECT 1 is no SELECT"));
-    };
-    select.from = from.to_vec();
-    select.selection = selection.cloned();
-    let mut at = 0;
-    let mut item = |expr: Expr| {
-        at += 1;
-        SelectItem::ExprWithAlias { expr, alias: Ident::new(format!("__joined_{at}")) }
-    };
-    let mut projection = Vec::new();
-    for one in targets.values() {
-        for column in &one.table.columns {
-            let quoted = |name: &str| Ident::with_quote('`', name);
-            let path = vec![quoted(&one.name), quoted(&column.name)];
-            projection.push(item(Expr::CompoundIdentifier(path)));
-        }
-    }
-    projection.extend(computed.iter().cloned().map(item));
-    select.projection = projection;
-    Ok(*query)
 }
 
 /// Error 1093, as MySQL's: a statement may not change a table that a subquery of it reads, unless

@@ -14,6 +14,7 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, StringArray};
 use arrow::datatypes::{DataType, Field as ArrowField, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
+use binder::Compiler;
 use bytes::Bytes;
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
@@ -346,7 +347,10 @@ impl Session {
             let mut expr = expr.clone();
             _ = walk_mut(&mut expr, &mut Variables(&targets));
             self.inline_for_rows(&mut expr, &[]).await?;
-            computed.push(binder::compile(expr, &frame, &self.context(), &self.engine.state)?);
+            let (context, state) = (self.context(), &self.engine.state);
+            let compiler =
+                Compiler { schema: &frame, context: &context, state, expr_warnings: None };
+            computed.push(compiler.text(&expr)?);
         }
         let replace = load.replace;
         Ok(Plan { table, targets, positions, direct, computed, schema, replace })

@@ -5,19 +5,19 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use binder::{ResolvedTable, TableResolver};
+use binder::{BoundChange, BoundQuery, ResolvedTables, RowsOf, Target, Targets};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use functions::value::value_at;
-use functions::warnings::ExprWarnings;
+use functions::warnings::{self, ExprWarnings};
 use futures::TryStreamExt;
 use placement::api::Catalog;
-use sqlparser::ast::Query;
-use types::Value;
+use sqlparser::ast::Assignment;
+use types::{Table, Value};
 use values::error::SqlResult;
 
-use crate::session::Session;
 use crate::session::query::tables::Tables;
+use crate::session::transaction::finding::Finding;
+use crate::session::{Session, impossible};
 use storage::reader::Reader;
 
 /// What rows that a statement holds take of the queries' memory, until this is dropped.
@@ -46,20 +46,6 @@ impl Weight {
     }
 }
 
-/// Tables with their hidden columns: whoever changes a row has all of it.
-struct Whole(Tables);
-
-#[async_trait]
-impl TableResolver for Whole {
-    async fn resolve(&self, database: &str, table: &str) -> SqlResult<ResolvedTable> {
-        self.0.resolve(database, table).await
-    }
-
-    fn shows_hidden(&self) -> bool {
-        true
-    }
-}
-
 impl Session {
     /// Nothing yet.
     pub(in crate::session) fn weight(&self) -> Weight {
@@ -67,52 +53,95 @@ impl Session {
         Weight(MemoryConsumer::new("rows of a statement").register(pool))
     }
 
-    /// Hands on the rows that a plan finds, one by one, with the values computed beside them.
-    pub(super) async fn each_by_plan(
+    /// The tables of a statement that changes or locks rows, for binding it.
+    pub(in crate::session) async fn tables_of_change(
         &self,
-        query: Query,
+        rows: &RowsOf<'_>,
+        set: &[Assignment],
+        (catalog, finding): (&Arc<Catalog>, &Finding),
+    ) -> SqlResult<ResolvedTables> {
+        let reader = match finding {
+            Finding::Read(reader) => reader.clone(),
+            // Nothing is read before it is locked, or at another timestamp than that of the locks.
+            Finding::Lock(open, ..) => Reader::Transaction(open.shared.clone(), finding.ts()),
+        };
+        let names = rows.tables(set, self.variables.database())?;
+        binder::resolve_tables(names, &self.tables(catalog, &reader)).await
+    }
+
+    /// Binds a statement that changes or locks rows.
+    pub(in crate::session) fn bound_change(
+        &self,
+        rows: &RowsOf<'_>,
+        targets: Targets<'_>,
+        resolved: &ResolvedTables,
+    ) -> SqlResult<BoundChange> {
+        let context = self.context();
+        let binding = || binder::bind_change(rows, targets, &context, resolved);
+        match self.diagnostics.listening() {
+            Some(expr_warnings) => warnings::listen(expr_warnings, binding),
+            None => binding(),
+        }
+    }
+
+    fn tables(&self, catalog: &Arc<Catalog>, reader: &Reader) -> Tables {
+        Tables {
+            engine: self.engine.clone(),
+            catalog: catalog.clone(),
+            reader: reader.clone(),
+            rights: self.identity.known_rights(),
+        }
+    }
+
+    /// Hands on the rows that a bound query finds, one by one, with the values found beside their first columns.
+    pub(super) async fn each_found(
+        &self,
+        query: &BoundQuery,
         (catalog, reader): (&Arc<Catalog>, &Reader),
         width: usize,
         listening: Option<&Arc<ExprWarnings>>,
         mut each: impl FnMut(Vec<Value>, Vec<Value>) -> SqlResult<()> + Send,
     ) -> SqlResult<()> {
-        let tables = Whole(Tables {
-            engine: self.engine.clone(),
-            catalog: catalog.clone(),
-            reader: reader.clone(),
-            rights: self.identity.known_rights(),
-        });
-        let (_, mut batches) = self.batches_from_rows(query, &tables, listening).await?;
+        let resolved = binder::resolve(query, &self.tables(catalog, reader)).await?;
+        let (_, mut batches) = self.batches_of(query, &resolved, listening).await?;
         while let Some(batch) = batches.try_next().await? {
             for at in 0..batch.num_rows() {
                 let values: SqlResult<Vec<Value>> =
                     batch.columns().iter().map(|column| value_at(column, at)).collect();
                 let mut old = values?;
-                let computed = old.split_off(width.min(old.len()));
-                each(old, computed)?;
+                let beside = old.split_off(width.min(old.len()));
+                each(old, beside)?;
             }
         }
         Ok(())
     }
 
-    /// Rows found by a plan, and the values computed beside them.
-    pub(in crate::session) async fn computed_by_plan(
+    /// Rows that a bound query finds, and the values found beside their first columns.
+    pub(in crate::session) async fn all_found(
         &self,
-        query: Query,
-        catalog: &Arc<Catalog>,
-        reader: &Reader,
+        query: &BoundQuery,
+        at: (&Arc<Catalog>, &Reader),
         width: usize,
         weight: &Weight,
         listening: Option<&Arc<ExprWarnings>>,
     ) -> SqlResult<Vec<(Vec<Value>, Vec<Value>)>> {
         let mut found = Vec::new();
-        let each = |old: Vec<Value>, computed: Vec<Value>| -> SqlResult<()> {
+        let each = |old: Vec<Value>, beside: Vec<Value>| -> SqlResult<()> {
             weight.add(&old)?;
-            weight.add(&computed)?;
-            found.push((old, computed));
+            weight.add(&beside)?;
+            found.push((old, beside));
             Ok(())
         };
-        self.each_by_plan(query, (catalog, reader), width, listening, each).await?;
+        self.each_found(query, at, width, listening, each).await?;
         Ok(found)
     }
+}
+
+/// The table that a target is.
+pub(in crate::session) fn table_of(
+    target: &Target,
+    resolved: &ResolvedTables,
+) -> SqlResult<Arc<Table>> {
+    let table = resolved.get(&target.table).and_then(|resolved| resolved.table.clone());
+    table.ok_or_else(|| impossible("rows of no table"))
 }

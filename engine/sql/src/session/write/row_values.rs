@@ -13,13 +13,13 @@ use futures::TryStreamExt;
 use placement::api::Catalog;
 use sqlparser::ast::{Expr, Query, SelectItem, SetExpr, Visitor};
 use syntax::parser;
+use syntax::tree::is_default;
 use syntax::walk::finds;
 use types::columns::ColumnsBuilder;
 use types::{Table, Value};
 use values::coerce::Place;
 use values::error::{SqlError, SqlResult, too_many_rows, wrong_width};
 
-use super::clauses::is_default;
 use super::fitting::Fitting;
 use crate::session::query::constants::value_of;
 use crate::session::query::tables::Tables;

@@ -1,0 +1,175 @@
+//! The rows that an UPDATE makes of those that it found: what is set, from left to right, each value as its column holds it.
+//!
+//! It writes nothing, and finds nothing.
+
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::record_batch::RecordBatch;
+use binder::{Assigned, ColumnId, Compiler, NewValue, Node, Scalar, Target, planning_schema};
+use datafusion::common::DFSchema;
+use datafusion::physical_expr::PhysicalExpr;
+use functions::value::value_at;
+use types::columns::ColumnsBuilder;
+use types::{Table, Value};
+use values::coerce::Place;
+use values::error::SqlResult;
+use values::temporal::Zone;
+
+use super::fitting::Fitting;
+use crate::session::Session;
+
+/// A row, and what is found with it.
+pub(super) type Found = (Vec<Value>, Vec<Value>);
+/// A row before and after.
+pub(super) type Pair = (Vec<Value>, Vec<Value>);
+
+/// Rows whose new values are computed together.
+const TOGETHER: usize = 8_192;
+
+/// Where a column's new value comes from.
+enum Source {
+    Literal(Value),
+    /// From what is found with the row.
+    Found(usize),
+    /// From the row.
+    Row(Arc<dyn PhysicalExpr>),
+}
+
+/// What an UPDATE sets in rows of one table.
+pub(super) struct NewValues<'a> {
+    session: &'a Session,
+    table: &'a Table,
+    zone: Zone,
+    set: Vec<(usize, Source)>,
+    /// Whether a value is computed from one that is set before.
+    in_turn: bool,
+}
+
+impl<'a> NewValues<'a> {
+    /// What is set in a target's rows.
+    pub(super) fn new(
+        session: &'a Session,
+        table: &'a Table,
+        target: &Target,
+        set: impl Iterator<Item = &'a Assigned>,
+    ) -> SqlResult<NewValues<'a>> {
+        let zone = session.context().zone()?;
+        let mut values = NewValues { session, table, zone, set: Vec::new(), in_turn: false };
+        let mut before: Vec<ColumnId> = Vec::new();
+        for Assigned { column, value, .. } in set {
+            let source = match value {
+                NewValue::Found(at) => Source::Found(*at),
+                NewValue::Computed(Scalar { node: Node::Literal(value), .. }) => {
+                    Source::Literal(value.clone())
+                }
+                NewValue::Computed(scalar) => {
+                    let read = scalar.columns();
+                    values.in_turn |= before.iter().any(|set| read.contains(set));
+                    Source::Row(values.compiled(scalar, &target.columns)?)
+                }
+            };
+            before.extend(target.columns.get(*column));
+            values.set.push((*column, source));
+        }
+        Ok(values)
+    }
+
+    fn compiled(&self, scalar: &Scalar, columns: &[ColumnId]) -> SqlResult<Arc<dyn PhysicalExpr>> {
+        let session = self.session;
+        let schema = DFSchema::try_from(planning_schema(self.table))?;
+        let (context, state) = (session.context(), &session.engine.state);
+        let expr_warnings = session.diagnostics.listening();
+        let compiler = Compiler { schema: &schema, context: &context, state, expr_warnings };
+        compiler.bound(scalar, columns)
+    }
+
+    /// Rows before and after. What a generated column becomes is still to come.
+    pub(super) fn of(&self, found: Vec<Found>, fitting: &mut Fitting) -> SqlResult<Vec<Pair>> {
+        let mut pairs = Vec::with_capacity(found.len());
+        let mut found = found.into_iter().peekable();
+        while found.peek().is_some() {
+            let some: Vec<Found> = found.by_ref().take(TOGETHER).collect();
+            let computed = match self.in_turn {
+                // Each row's values are computed one after the other.
+                true => Vec::new(),
+                false => self.computed(some.iter().map(|(row, _)| row))?,
+            };
+            for (at, (old, beside)) in some.into_iter().enumerate() {
+                let new = self.new_row(&old, &beside, (&computed, at), pairs.len() + 1, fitting)?;
+                pairs.push((old, new));
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// What is computed from rows as they were, by what is set.
+    fn computed<'r>(
+        &self,
+        rows: impl ExactSizeIterator<Item = &'r Vec<Value>>,
+    ) -> SqlResult<Vec<Option<ArrayRef>>> {
+        let mut arrays = Vec::with_capacity(self.set.len());
+        if !self.set.iter().any(|(_, source)| matches!(source, Source::Row(_))) {
+            return Ok(arrays);
+        }
+        let count = rows.len();
+        let batch = self.batch(rows)?;
+        for (_, source) in &self.set {
+            arrays.push(match source {
+                Source::Row(expr) => Some(expr.evaluate(&batch)?.into_array(count)?),
+                Source::Literal(_) | Source::Found(_) => None,
+            });
+        }
+        Ok(arrays)
+    }
+
+    fn batch<'r>(&self, rows: impl Iterator<Item = &'r Vec<Value>>) -> SqlResult<RecordBatch> {
+        let all: Vec<usize> = (0..self.table.columns.len()).collect();
+        let mut builder = ColumnsBuilder::new(self.table, &all)?;
+        for row in rows {
+            builder.push(row)?;
+        }
+        Ok(RecordBatch::try_new(planning_schema(self.table), builder.finish()?.columns().to_vec())?)
+    }
+
+    fn new_row(
+        &self,
+        old: &[Value],
+        beside: &[Value],
+        (computed, at): (&[Option<ArrayRef>], usize),
+        row: usize,
+        fitting: &mut Fitting,
+    ) -> SqlResult<Vec<Value>> {
+        let (table, zone) = (self.table, self.zone);
+        let mut new = old.to_vec();
+        for (nth, (position, source)) in self.set.iter().enumerate() {
+            let Some(column) = table.columns.get(*position) else { continue };
+            let value = match source {
+                Source::Literal(value) => value.clone(),
+                Source::Found(place) => beside.get(*place).cloned().unwrap_or(Value::Null),
+                Source::Row(expr) => match computed.get(nth) {
+                    Some(Some(array)) => value_at(array, at)?,
+                    _ => {
+                        let batch = self.batch(std::iter::once(&new))?;
+                        value_at(&expr.evaluate(&batch)?.into_array(1)?, 0)?
+                    }
+                },
+            };
+            let value = fitting.column(value, Place { column, row, zone })?;
+            if let Some(slot) = new.get_mut(*position) {
+                *slot = value;
+            }
+        }
+        if new == old {
+            return Ok(new);
+        }
+        for (position, column) in table.columns.iter().enumerate() {
+            let is_set = self.set.iter().any(|(set, _)| *set == position);
+            if let (true, false, Some(slot)) = (column.on_update_now, is_set, new.get_mut(position))
+            {
+                *slot = self.session.now_for(column, zone)?;
+            }
+        }
+        Ok(new)
+    }
+}
