@@ -65,8 +65,8 @@ use values::error::{SqlResult, unsupported};
 use values::mysql_type::MysqlType;
 
 pub use bound::{
-    Assigned, BoundChange, BoundQuery, ColumnId, NewValue, Node, RowsOf, Scalar, Set, Target,
-    Targets, bind_change, plain_literal,
+    Answer, Assigned, BoundChange, BoundQuery, ColumnId, NewValue, Node, RowQuery, RowsOf, Scalar,
+    Set, Target, Targets, Total, bind_change, in_order, plain_literal,
 };
 pub use caseless::caseless;
 pub use columns::{answered, rename};

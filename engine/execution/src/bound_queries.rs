@@ -9,10 +9,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use binder::{BoundQuery, QueryContext, ResolvedTables, Scalar, plain_literal};
+use binder::{BoundQuery, QueryContext, ResolvedTables, RowQuery, Scalar, plain_literal};
 use quick_cache::sync::Cache;
 use sqlparser::ast::{
     BinaryOperator, Expr, JoinConstraint, JoinOperator, Query, Select, SelectItem, Value, Visitor,
@@ -22,6 +22,7 @@ use syntax::names::TableName;
 use syntax::tree::value;
 use syntax::walk::{finds, walk_mut};
 use types::{SchemaVersion, TableId};
+use values::column::ResultColumn;
 use values::mysql_type::MysqlType;
 
 /// Queries that are kept: some ten kilobytes each.
@@ -40,6 +41,7 @@ pub struct BoundQueries {
     kept: Cache<Key, Kept>,
     hits: AtomicU64,
     misses: AtomicU64,
+    unplanned: AtomicU64,
 }
 
 /// What is the same of all queries that are bound alike. Places in the text are no part of a syntax tree's equality.
@@ -66,6 +68,10 @@ pub enum Kept {
 /// A query with parameters in the place of literals.
 pub struct Template {
     bound: BoundQuery,
+    /// The query as one that needs no plan.
+    row_query: Option<RowQuery>,
+    /// What its columns are, once one of its shape was planned.
+    columns: OnceLock<Vec<ResultColumn>>,
     tables: BTreeMap<TableName, (TableId, SchemaVersion)>,
 }
 
@@ -77,8 +83,8 @@ pub struct Shape {
 
 impl Default for BoundQueries {
     fn default() -> Self {
-        let (hits, misses) = Default::default();
-        BoundQueries { kept: Cache::new(MOST_KEPT), hits, misses }
+        let (hits, misses, unplanned) = Default::default();
+        BoundQueries { kept: Cache::new(MOST_KEPT), hits, misses, unplanned }
     }
 }
 
@@ -148,6 +154,16 @@ impl BoundQueries {
         self.misses.load(Ordering::Relaxed)
     }
 
+    /// Takes note of a query that was answered without a plan.
+    pub fn note_unplanned(&self) {
+        self.unplanned.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Queries that were answered without a plan.
+    pub fn unplanned(&self) -> u64 {
+        self.unplanned.load(Ordering::Relaxed)
+    }
+
     /// How many shapes are known.
     pub fn count(&self) -> usize {
         self.kept.len()
@@ -176,7 +192,12 @@ fn template(
     let again = binder::bind_with_parameters(&key.query, &other, &key.parameters, tables).ok()?;
     let small = postcard::to_allocvec(&again).is_ok_and(|bytes| bytes.len() <= LARGEST);
     let same = again.with_values(literals) == *bound;
-    (small && same).then_some(Template { bound: again, tables: versions })
+    if !(small && same) {
+        return None;
+    }
+    let only = tables.values().next().filter(|_| tables.len() == 1);
+    let row_query = only.and_then(|only| again.row_query(only.table.as_ref()?));
+    Some(Template { bound: again, row_query, columns: OnceLock::new(), tables: versions })
 }
 
 /// The versions of tables; `None` if one has none.
@@ -192,6 +213,23 @@ impl Template {
     /// The query, for what it reads.
     pub fn bound(&self) -> &BoundQuery {
         &self.bound
+    }
+
+    /// The query of a shape as one that needs no plan, if it is, and what its columns are. Nobody knows those before one was
+    /// planned.
+    pub fn row_query(&self, shape: &Shape) -> Option<RowQuery> {
+        self.columns.get()?;
+        Some(self.row_query.as_ref()?.with_values(&shape.literals))
+    }
+
+    /// What the columns are of all queries of its shape, once one was planned.
+    pub fn columns(&self) -> Option<&Vec<ResultColumn>> {
+        self.columns.get()
+    }
+
+    /// Takes note of what the columns are.
+    pub fn describe(&self, columns: &[ResultColumn]) {
+        self.columns.get_or_init(|| columns.to_vec());
     }
 }
 

@@ -542,7 +542,7 @@ fn frame_of(frame: &Frame) -> SqlResult<WindowFrame> {
     Ok(WindowFrame::new_bounds(units, bound(&frame.start)?, bound(&frame.end)?))
 }
 
-fn operator_of(comparison: Comparison) -> Operator {
+pub(super) fn operator_of(comparison: Comparison) -> Operator {
     match comparison {
         Comparison::Equal => Operator::Eq,
         Comparison::NotEqual => Operator::NotEq,

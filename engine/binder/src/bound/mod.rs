@@ -19,6 +19,7 @@ mod query;
 mod ranges;
 mod recursion;
 mod restrictions;
+mod row_query;
 mod scalars;
 mod scope;
 mod select_list;
@@ -32,5 +33,6 @@ pub use changes::{Assigned, BoundChange, NewValue, RowsOf, Set, Target, Targets,
 pub use expression::{expression, of_row};
 pub use lower::lower;
 pub use query::bind;
+pub use row_query::{Answer, RowQuery, Total, in_order};
 pub use scalars::plain_literal;
 pub use tree::{BoundQuery, ColumnId, Node, OutputColumn, Scalar};

@@ -36,4 +36,5 @@ mod statements;
 mod status;
 mod strict;
 mod totals;
+mod unplanned;
 mod zero_dates;

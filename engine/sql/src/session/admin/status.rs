@@ -105,6 +105,11 @@ pub const STATUS: &[StatusVariable] = &[
             columns.map(|by| by.wait.as_millis().to_string()).unwrap_or_default()
         },
     ),
+    node(
+        "Isobar_unplanned_queries",
+        "Queries that were answered from rows without a plan, besides those by a whole key.",
+        |sources| sources.bound_queries.unplanned().to_string(),
+    ),
     node("Questions", "Statements that clients have sent.", |sources| {
         sources.host.map_or(0, |host| host.uptime_and_statements().1).to_string()
     }),

@@ -18,4 +18,5 @@ mod sleeping;
 pub(super) mod snapshots;
 pub(super) mod tables;
 pub(super) mod unfolding;
+pub(super) mod unplanned;
 mod user_variables;

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use binder::{BoundQuery, PlannedSelect, QueryContext, ResolvedTables};
+use binder::{BoundQuery, PlannedSelect, QueryContext, ResolvedTables, RowQuery};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
+use execution::bound_queries::Template;
 use execution::router::Route;
 use functions::warnings::ExprWarnings;
 use placement::api::Catalog;
@@ -44,6 +45,10 @@ pub(in crate::session) struct Prepared {
     pub(super) optimized: Option<Optimized>,
     /// The warnings of its expressions.
     pub(super) expr_warnings: Arc<ExprWarnings>,
+    /// The query as one that needs no plan, if it is one and was planned before.
+    pub(super) row_query: Option<RowQuery>,
+    /// What is kept of queries of its shape.
+    pub(super) template: Option<Arc<Template>>,
     pub(super) route: Route,
     pub(super) reader: Reader,
     pub(super) catalog: Arc<Catalog>,

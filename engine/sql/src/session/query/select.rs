@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::record_batch::RecordBatch;
-use binder::{BoundQuery, PlannedSelect, QueryContext, ResolvedTables, TableResolver, short};
+use binder::{
+    BoundQuery, PlannedSelect, QueryContext, ResolvedTables, RowQuery, TableResolver, short,
+};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use execution::BatchStream;
 use execution::analytic::AnalyticQuery;
-use execution::bound_queries::{Kept, Shape};
+use execution::bound_queries::{Kept, Shape, Template};
 use execution::router::{self, QueryFacts, TableFacts};
 use execution::threads;
 use functions::warnings::{self, ExprWarnings};
@@ -39,6 +41,14 @@ use execution::reply::{Reply, WarningCount};
 use functions::trees::PlanTree;
 use storage::access;
 use storage::reader::Reader;
+
+/// What a query is bound to, and what is kept of its shape.
+struct Bound {
+    bound: BoundQuery,
+    resolved: ResolvedTables,
+    template: Option<Arc<Template>>,
+    row_query: Option<RowQuery>,
+}
 
 impl Session {
     /// SELECT.
@@ -88,7 +98,13 @@ impl Session {
                 Answer::Rows(prepared) => prepared,
             };
         }
+        if let Some(reply) = self.unplanned(&prepared, &displayed).await? {
+            return Ok(reply);
+        }
         let mut columns = self.planned(&mut prepared)?.columns.clone();
+        if let Some(template) = &prepared.template {
+            template.describe(&columns);
+        }
         binder::rename(&mut columns, &displayed);
         let plan = self.physical(&mut prepared).await?;
         let batches = self.rows(plan)?;
@@ -184,7 +200,8 @@ impl Session {
         }
         let locking = !query.locks.is_empty();
         let binding = self.bound(&query, &names, &context, &tables);
-        let (bound, resolved) = warnings::listen_async(&expr_warnings, binding).await?;
+        let found = warnings::listen_async(&expr_warnings, binding).await?;
+        let Bound { bound, resolved, template, row_query } = found;
         let named = |name: &TableName| catalog.table_named(&name.database, &name.table);
         let described = names.iter().filter_map(named).map(|table| (table.id, table.version));
         let described = described.collect();
@@ -213,13 +230,18 @@ impl Session {
             planned: None,
             optimized: None,
             expr_warnings,
+            row_query,
+            template,
             route: settled.unwrap_or_else(|| router::route(&facts)),
             reader,
             catalog,
             described,
         };
         if !is_settled && prepared.may_be_narrow() {
-            let found = &self.optimized(&mut prepared)?.narrow;
+            let found = match prepared.is_unplanned_narrow() {
+                Some(narrow) => names.iter().map(|name| (name.clone(), narrow)).collect(),
+                None => self.optimized(&mut prepared)?.narrow.clone(),
+            };
             for (table, name) in facts.tables.iter_mut().zip(&names) {
                 table.narrow = found.get(name).copied().unwrap_or(false);
             }
@@ -235,12 +257,13 @@ impl Session {
         names: &[TableName],
         context: &QueryContext,
         tables: &Tables,
-    ) -> SqlResult<(BoundQuery, ResolvedTables)> {
+    ) -> SqlResult<Bound> {
         let kept = &self.engine.bound_queries;
         // What a listing shows has no version.
         let stored = names.iter().all(|name| !information_schema::is_virtual(&name.database));
         let Some(shape) = stored.then(|| Shape::of(query, context)).flatten() else {
-            return binder::bind(query, context, tables).await;
+            let (bound, resolved) = binder::bind(query, context, tables).await?;
+            return Ok(Bound { bound, resolved, template: None, row_query: None });
         };
         let found = kept.find(&shape);
         if let Some(Kept::Template(template)) = &found
@@ -248,11 +271,12 @@ impl Session {
             && let Ok(resolved) = binder::resolve(template.bound(), tables).await
             && let Some(bound) = kept.query(template, &shape, &resolved)
         {
-            return Ok((bound, resolved));
+            let row_query = template.row_query(&shape);
+            return Ok(Bound { bound, resolved, template: Some(template.clone()), row_query });
         }
         let (bound, resolved) = binder::bind(query, context, tables).await?;
         kept.note(found, shape, &bound, context, &resolved);
-        Ok((bound, resolved))
+        Ok(Bound { bound, resolved, template: None, row_query: None })
     }
 
     /// The plan, optimised for what it is.

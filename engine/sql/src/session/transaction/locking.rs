@@ -26,6 +26,7 @@ use super::finding::Finding;
 use super::state::Open;
 use crate::session::query::plain::plain_select;
 use crate::session::query::point::{Lookup, find, lookup};
+use crate::session::query::unplanned;
 use crate::session::write::matched_rows::{Weight, table_of};
 use crate::session::{Session, impossible};
 use execution::reply::Reply;
@@ -130,11 +131,9 @@ impl Session {
         finding: &Finding,
         (table, weight): (&Arc<Table>, &Weight),
     ) -> SqlResult<Vec<(Vec<Value>, Vec<Value>)>> {
-        let width = table.columns.len();
         let (open, by) = match finding {
             Finding::Read(reader) => {
-                let listening = self.diagnostics.listening();
-                return self.all_found(query, (catalog, reader), width, weight, listening).await;
+                return self.found_at(query, (catalog, reader), (table, weight)).await;
             }
             Finding::Lock(open, waiting, expect) => (open, (open, *waiting, *expect)),
         };
@@ -144,15 +143,30 @@ impl Session {
             let at = self.engine.storage.timestamp().await?;
             let reader = Reader::Transaction(open.shared.clone(), at);
             weight.clear();
-            let listening = self.diagnostics.listening();
-            let read = (catalog, &reader);
-            let found = self.all_found(query, read, width, weight, listening).await?;
+            let found = self.found_at(query, (catalog, &reader), (table, weight)).await?;
             let keys = found.iter().map(|(row, _)| rows::record_key(table, row)).collect();
             if self.acquire(by, table, keys, Some(at)).await?.newer.is_none() {
                 return Ok(found);
             }
         }
         Err(restless(table))
+    }
+
+    /// Rows of one table that a bound query finds, and the values found beside them, not locked.
+    async fn found_at(
+        &self,
+        query: &BoundQuery,
+        at: (&Arc<Catalog>, &Reader),
+        (table, weight): (&Arc<Table>, &Weight),
+    ) -> SqlResult<Vec<(Vec<Value>, Vec<Value>)>> {
+        if let Some(query) = query.row_query(table)
+            && let Some(rows) = unplanned::rows_of(&query, table, at.1).await?
+        {
+            let row = |row: Vec<Value>| weight.add(&row).map(|()| (row, Vec::new()));
+            return unplanned::part(&query, rows).map(row).collect();
+        }
+        let listening = self.diagnostics.listening();
+        self.all_found(query, at, table.columns.len(), weight, listening).await
     }
 
     /// Locks the rows of a SELECT … FOR UPDATE or FOR SHARE, which is taken for the former.
