@@ -44,8 +44,9 @@ const MARKER_FORMAT: Format = Format::new(*b"ISOBARKV", 1);
 const MARKER: &str = "ISOBAR";
 const DATABASE: &str = "fjall";
 
-/// Bytes written, over all keyspaces, after which memtables are sealed and flushed.
-const SEAL_BYTES: u64 = 64 << 20;
+/// Bytes written, over all keyspaces, after which memtables are sealed and flushed. A memtable holds every version of a key
+/// that was written over, and a scan passes them all: at 64 MiB, ranges of often written rows took twice as long.
+const SEAL_BYTES: u64 = 8 << 20;
 /// Bytes that fjall's memtable holds for each change beside key and value.
 const CHANGE_OVERHEAD: u64 = 64;
 /// fjall stalls its writers, without end, at 4 sealed memtables and from 20 runs; stay below.

@@ -5,7 +5,8 @@
 
 mod accepted;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::LazyLock;
 
 use execution::reply::SessionChanges;
 use functions::warnings::ExprWarnings;
@@ -58,8 +59,10 @@ pub(crate) struct Variables {
 }
 
 fn known(name: &str) -> SqlResult<&'static Variable> {
-    let known = VARIABLES.iter().find(|known| known.name.eq_ignore_ascii_case(name));
-    known.ok_or_else(|| no_variable(name))
+    static BY_NAME: LazyLock<HashMap<&str, &Variable>> =
+        LazyLock::new(|| VARIABLES.iter().map(|variable| (variable.name, variable)).collect());
+    let known = BY_NAME.get(name).or_else(|| BY_NAME.get(name.to_ascii_lowercase().as_str()));
+    known.copied().ok_or_else(|| no_variable(name))
 }
 
 impl Variables {
