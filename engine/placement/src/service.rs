@@ -6,6 +6,7 @@
 
 mod granting;
 mod leasing;
+mod lookups;
 mod upkeep;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,9 +19,9 @@ use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use raft::{Groups, PeerStatus};
 use tokio::time::timeout;
 use types::region::PLACEMENT_REGION;
-use types::{ClusterVersion, Error, NodeId, RegionId, RegionKind, Result, Timestamp, version};
+use types::{ClusterVersion, Error, NodeId, RegionId, Result, Timestamp, version};
 
-use crate::api::{CatalogChange, NodeReport, Order, PeerReport, Request, Response, Route};
+use crate::api::{CatalogChange, NodeReport, Order, PeerReport, Request, Response};
 use crate::batch::Batcher;
 use crate::catalog::EligibleNodes;
 use crate::command::{Command, Outcome, Proposal, Ticket};
@@ -28,14 +29,10 @@ use crate::deadlock::WaitGraph;
 use crate::leader_state::LeaderState;
 use crate::oracle::{MAX_COUNT, Reading};
 use crate::safe_point;
-use crate::state::{State, range_of, tiles};
 use crate::view::View;
 
 /// How long a heartbeat without orders waits for some to come up.
 pub const HOLD: Duration = Duration::from_millis(250);
-
-/// How long a look-up waits for both halves of a split to be reported.
-const SETTLE: Duration = Duration::from_secs(3);
 
 /// How long a change of the catalog waits for its new regions to have leaders.
 const LEADERS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -483,99 +480,6 @@ impl PlacementService {
         let state = self.view.read();
         leader.settle(&state, self.clock.now());
         Ok(leader.orders(&state, node))
-    }
-
-    async fn locate(&self, key: &[u8]) -> Result<Response> {
-        let holes = |state: &State| {
-            let covers =
-                |kind| range_of(kind).is_some_and(|(start, end)| *start <= *key && *key < *end);
-            state.regions.values().any(|record| covers(record.region.kind))
-        };
-        self.settled(|state, leader| match state.locate(key) {
-            Some(record) => Ok(Some(vec![leader.route(state, &record.region)])),
-            None if holes(state) => Ok(None),
-            // Its table or index was dropped, but locks elsewhere may have their primary there,
-            // and only there it is known what became of their transaction.
-            None if let Some(region) = state.locate_dropped(key) => {
-                Ok(Some(vec![leader.route(state, region)]))
-            }
-            None => Err(Error::not_found("table", "of the requested key")),
-        })
-        .await
-    }
-
-    async fn regions(&self, kind: RegionKind) -> Result<Response> {
-        self.settled(|state, leader| {
-            if !state.is_live(kind) || kind == RegionKind::Placement {
-                return Err(Error::not_found("table", format!("of {kind:?}")));
-            }
-            let tiles = state.tiling(kind);
-            Ok(tiles.map(|tiles| {
-                tiles.into_iter().map(|tile| leader.route(state, &tile.region)).collect()
-            }))
-        })
-        .await
-    }
-
-    async fn dropped_regions(&self, kind: RegionKind) -> Result<Response> {
-        self.settled(|state, leader| {
-            let regions = state.readable_tombstones(kind);
-            if regions.is_empty() {
-                return Err(Error::not_found("dropped table", format!("of {kind:?}")));
-            }
-            let whole = tiles(kind, regions.iter().copied());
-            Ok(whole
-                .then(|| regions.into_iter().map(|region| leader.route(state, region)).collect()))
-        })
-        .await
-    }
-
-    /// Looks something up, waiting while a split was reported by one half only.
-    async fn settled<F>(&self, find: F) -> Result<Response>
-    where
-        F: Fn(&State, &LeaderState) -> Result<Option<Vec<Route>>>,
-    {
-        let term = self.lead()?;
-        self.confirm(term).await?;
-        let mut changes = self.view.subscribe();
-        let search = async {
-            loop {
-                changes.mark_unchanged();
-                let found = {
-                    let leader = self.leader_state(term)?;
-                    find(&self.view.read(), &leader)?
-                };
-                if let Some(routes) = found {
-                    return Ok(Response::Routes(routes));
-                }
-                if changes.changed().await.is_err() {
-                    return Err(Error::Unavailable("this node is shutting down".into()));
-                }
-            }
-        };
-        timeout(SETTLE, search).await.unwrap_or_else(|_| {
-            Err(Error::Unavailable("a split of the region is still being reported: retry".into()))
-        })
-    }
-
-    async fn status(&self) -> Result<Response> {
-        let term = self.lead()?;
-        self.confirm(term).await?;
-        let (voters, own) = (self.voters()?, self.own_clock());
-        let leader = self.leader_state(term)?;
-        let state = self.view.read();
-        Ok(Response::Status {
-            nodes: leader.node_statuses(&state, self.clock.now()),
-            routes: state
-                .regions
-                .values()
-                .map(|record| leader.route(&state, &record.region))
-                .collect(),
-            peers: leader.peer_reports(),
-            leader: self.node,
-            garbage: leader.garbage(&state),
-            time: leader.time(&state, &voters, own, self.clock.now()),
-        })
     }
 
     // ---- catalog ----------------------------------------------------------------------------
