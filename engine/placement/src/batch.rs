@@ -1,9 +1,14 @@
 //! Turns concurrent calls into one: what waits while a batch is under way makes the next batch.
 //!
-//! A call never joins a batch that has begun, so its answer is never older than the call.
+//! A call never joins a batch that has begun, so its answer is never older than the call. One that finds none under way is a
+//! batch of its own and takes no other task's turn.
+
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use tokio::sync::{mpsc, oneshot};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use types::{Error, Result};
 
 /// Most calls in one batch.
@@ -14,43 +19,190 @@ struct Call<Q, A> {
     answer: oneshot::Sender<Result<A>>,
 }
 
-/// A queue in front of something that is better asked once for many.
-pub struct Batcher<Q, A> {
-    calls: mpsc::UnboundedSender<Call<Q, A>>,
+/// What answers the queries of a batch, in their order, and bounds its own wait.
+type Run<Q, A> = dyn Fn(Vec<Q>) -> BoxFuture<'static, Result<Vec<A>>> + Send + Sync;
+
+struct Line<Q, A> {
+    /// Whether a batch is under way.
+    busy: bool,
+    waiting: Vec<Call<Q, A>>,
 }
 
+struct Shared<Q, A> {
+    line: Mutex<Line<Q, A>>,
+    run: Box<Run<Q, A>>,
+}
+
+/// A queue in front of something that is better asked once for many.
+pub struct Batcher<Q, A>(Arc<Shared<Q, A>>);
+
 impl<Q: Send + 'static, A: Send + 'static> Batcher<Q, A> {
-    /// Starts the queue on the present tokio runtime; it ends with its last handle. `run` answers
-    /// queries in their order and bounds its own wait.
-    pub fn start<R>(run: R) -> Self
+    /// An empty queue.
+    pub fn new<R>(run: R) -> Self
     where
         R: Fn(Vec<Q>) -> BoxFuture<'static, Result<Vec<A>>> + Send + Sync + 'static,
     {
-        let (calls, mut queue) = mpsc::unbounded_channel::<Call<Q, A>>();
-        tokio::spawn(async move {
-            let mut waiting = Vec::new();
-            while queue.recv_many(&mut waiting, MAX_CALLS).await > 0 {
-                let (queries, answers): (Vec<Q>, Vec<_>) =
-                    waiting.drain(..).map(|call| (call.query, call.answer)).unzip();
-                match run(queries).await {
-                    // A caller that went away does not mind.
-                    Ok(found) => answers.into_iter().zip(found).for_each(|(answer, found)| {
-                        let _ = answer.send(Ok(found));
-                    }),
-                    Err(error) => answers.into_iter().for_each(|answer| {
-                        let _ = answer.send(Err(error.clone()));
-                    }),
-                }
-            }
-        });
-        Batcher { calls }
+        let line = Mutex::new(Line { busy: false, waiting: Vec::new() });
+        Batcher(Arc::new(Shared { line, run: Box::new(run) }))
     }
 
-    /// Asks one query; bounded as `run` is.
+    /// Asks one query; bounded as two batches are.
     pub async fn call(&self, query: Q) -> Result<A> {
-        let (answer, wait) = oneshot::channel();
-        let ended = || Error::Unavailable("this node is shutting down".into());
-        self.calls.send(Call { query, answer }).map_err(|_| ended())?;
-        wait.await.map_err(|_| ended())?
+        let (turn, query) = match self.join(query) {
+            Place::Next(turn, query) => (turn, query),
+            Place::Waits(answer) => return answer.await.map_err(|_| ended())?,
+        };
+        let found = (turn.0.run)(vec![query]).await?;
+        drop(turn);
+        found.into_iter().next().ok_or_else(ended)
+    }
+
+    fn join(&self, query: Q) -> Place<Q, A> {
+        let mut line = self.0.line.lock();
+        if line.busy {
+            let (answer, wait) = oneshot::channel();
+            line.waiting.push(Call { query, answer });
+            return Place::Waits(wait);
+        }
+        line.busy = true;
+        Place::Next(Turn(self.0.clone()), query)
+    }
+}
+
+/// What becomes of a call.
+enum Place<Q: Send + 'static, A: Send + 'static> {
+    /// It is a batch of its own.
+    Next(Turn<Q, A>, Q),
+    /// It is part of a later one, whose answer comes here.
+    Waits(oneshot::Receiver<Result<A>>),
+}
+
+/// A batch under way. When it is over, however that came, those that wait are the next one.
+struct Turn<Q: Send + 'static, A: Send + 'static>(Arc<Shared<Q, A>>);
+
+impl<Q: Send + 'static, A: Send + 'static> Drop for Turn<Q, A> {
+    fn drop(&mut self) {
+        let calls: Vec<Call<Q, A>> = {
+            let mut line = self.0.line.lock();
+            let count = line.waiting.len().min(MAX_CALLS);
+            line.busy = count > 0;
+            line.waiting.drain(..count).collect()
+        };
+        if calls.is_empty() {
+            return;
+        }
+        let turn = Turn(self.0.clone());
+        // Without a runtime nobody waits any more; the turn ends, and with it the line.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(turn.answer(calls));
+        }
+    }
+}
+
+impl<Q: Send + 'static, A: Send + 'static> Turn<Q, A> {
+    async fn answer(self, calls: Vec<Call<Q, A>>) {
+        let (queries, answers): (Vec<Q>, Vec<_>) =
+            calls.into_iter().map(|call| (call.query, call.answer)).unzip();
+        // A caller that went away does not mind.
+        match (self.0.run)(queries).await {
+            Ok(found) => answers.into_iter().zip(found).for_each(|(answer, found)| {
+                let _ = answer.send(Ok(found));
+            }),
+            Err(error) => answers.into_iter().for_each(|answer| {
+                let _ = answer.send(Err(error.clone()));
+            }),
+        }
+    }
+}
+
+fn ended() -> Error {
+    Error::Unavailable("this node is shutting down".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    type Queue = Arc<Batcher<u32, u32>>;
+
+    /// A queue whose batches wait for a permit each, and the sizes of those that have begun.
+    fn gated() -> (Queue, Arc<Semaphore>, Arc<Mutex<Vec<usize>>>) {
+        let (gate, sizes) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
+        let (permits, begun) = (gate.clone(), sizes.clone());
+        let batcher = Batcher::new(move |queries: Vec<u32>| {
+            let permits = permits.clone();
+            begun.lock().push(queries.len());
+            Box::pin(async move {
+                permits.acquire().await.map_err(|_| ended())?.forget();
+                assert!(!queries.contains(&13), "a batch that panics");
+                Ok(queries.into_iter().map(|query| query * 10).collect())
+            })
+        });
+        (Arc::new(batcher), gate, sizes)
+    }
+
+    fn called(batcher: &Queue, query: u32) -> tokio::task::JoinHandle<Result<u32>> {
+        let batcher = batcher.clone();
+        tokio::spawn(async move { batcher.call(query).await })
+    }
+
+    async fn waiting(batcher: &Batcher<u32, u32>, count: usize) {
+        while batcher.0.line.lock().waiting.len() < count {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn those_that_wait_are_one_batch() {
+        let (batcher, gate, sizes) = gated();
+        let first = called(&batcher, 1);
+        while sizes.lock().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let others = [called(&batcher, 2), called(&batcher, 3), called(&batcher, 4)];
+        waiting(&batcher, 3).await;
+        gate.add_permits(2);
+        assert_eq!(first.await.unwrap(), Ok(10));
+        for (other, answer) in others.into_iter().zip([20, 30, 40]) {
+            assert_eq!(other.await.unwrap(), Ok(answer));
+        }
+        assert_eq!(*sizes.lock(), [1, 3]);
+        gate.add_permits(1);
+        assert_eq!(batcher.call(5).await, Ok(50), "nothing is under way any more");
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_goes_away_leaves_nobody_waiting() {
+        let (batcher, gate, sizes) = gated();
+        let first = called(&batcher, 1);
+        while sizes.lock().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let other = called(&batcher, 2);
+        waiting(&batcher, 1).await;
+        first.abort();
+        gate.add_permits(1);
+        let answer = tokio::time::timeout(Duration::from_secs(20), other).await;
+        assert_eq!(answer.unwrap().unwrap(), Ok(20));
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_panics_is_the_last_of_its_own_only() {
+        let (batcher, gate, sizes) = gated();
+        let first = called(&batcher, 1);
+        while sizes.lock().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let lost = called(&batcher, 13);
+        waiting(&batcher, 1).await;
+        gate.add_permits(10);
+        assert_eq!(first.await.unwrap(), Ok(10));
+        assert_eq!(lost.await.unwrap(), Err(ended()));
+        let answer = tokio::time::timeout(Duration::from_secs(20), batcher.call(2)).await;
+        assert_eq!(answer.unwrap(), Ok(20));
     }
 }

@@ -134,7 +134,7 @@ impl PlacementClient {
             numbering: tokio::sync::Mutex::new(BTreeMap::new()),
         });
         let weak = Arc::downgrade(&caller);
-        let timestamps = Batcher::start(move |counts: Vec<u32>| {
+        let timestamps = Batcher::new(move |counts: Vec<u32>| {
             let weak = weak.clone();
             async move {
                 let caller = weak

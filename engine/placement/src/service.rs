@@ -110,7 +110,7 @@ impl PlacementService {
         });
         let weak = Arc::downgrade(&service);
         service.timestamps.get_or_init(|| {
-            Batcher::start(move |counts| {
+            Batcher::new(move |counts| {
                 let weak = weak.clone();
                 async move { upgrade(&weak)?.timestamp_batch(&counts).await }.boxed()
             })

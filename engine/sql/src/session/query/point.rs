@@ -7,14 +7,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, Query, SelectItem, TableFactor, TableWithJoins,
+    BinaryOperator, Expr, GroupByExpr, Ident, Query, SelectItem, TableFactor, TableWithJoins,
+    Value as SqlValue, ValueWithSpan,
 };
 use syntax::constant::literal;
 use syntax::names::table_name;
 use types::columns::ColumnsBuilder;
 use types::{ColumnType, Index, Table, Timestamp, Value, key, row};
 use values::column::ResultColumn;
-use values::error::{SqlResult, no_column};
+use values::error::SqlResult;
 
 use super::last_query::LastQuery;
 use super::plain::plain_select;
@@ -58,26 +59,121 @@ pub(in crate::session) fn lookup(
     condition: &Expr,
     ts: Timestamp,
 ) -> Option<Lookup> {
-    let fixed = match listed(table, alias, condition) {
-        Some(listed) => listed,
-        None => {
-            let mut fixed = Vec::new();
-            collect(table, alias, condition, &mut fixed)?;
-            Fixed::Columns(fixed)
+    Reading { table, alias, parameters: &[] }.lookup(condition, ts)
+}
+
+/// What a condition is read over.
+#[derive(Clone, Copy)]
+struct Reading<'a> {
+    table: &'a Table,
+    alias: Option<&'a str>,
+    /// What stands for the placeholders of a prepared statement.
+    parameters: &'a [Value],
+}
+
+impl Reading<'_> {
+    fn lookup(self, condition: &Expr, ts: Timestamp) -> Option<Lookup> {
+        let table = self.table;
+        let fixed = match self.listed(condition) {
+            Some(listed) => listed,
+            None => {
+                let mut fixed = Vec::new();
+                self.collect(condition, &mut fixed)?;
+                Fixed::Columns(fixed)
+            }
+        };
+        if let Some(points) = fixed.points(&table.primary_key) {
+            return Some(Lookup::Records(keys(&points, |point| key::record(table.id, point))));
         }
-    };
-    if let Some(points) = fixed.points(&table.primary_key) {
-        return Some(Lookup::Records(keys(&points, |point| key::record(table.id, point))));
+        // An entry of a prefix may be another value's: who looks it up has to look at the row again.
+        let whole = |index: &&Index| index.unique && index.serves(ts) && !index.has_prefix();
+        for index in table.indexes.iter().filter(whole) {
+            if let Some(points) = fixed.points(&index.columns) {
+                let keys = keys(&points, |point| key::index_prefix(table.id, index.id, point));
+                return Some(Lookup::Entries(Box::new(index.clone()), keys));
+            }
+        }
+        None
     }
-    // An entry of a prefix may be another value's: who looks it up has to look at the row again.
-    let whole = |index: &&Index| index.unique && index.serves(ts) && !index.has_prefix();
-    for index in table.indexes.iter().filter(whole) {
-        if let Some(points) = fixed.points(&index.columns) {
-            let keys = keys(&points, |point| key::index_prefix(table.id, index.id, point));
-            return Some(Lookup::Entries(Box::new(index.clone()), keys));
+
+    /// `(column, …) IN ((literal, …), …)`, and `(column, …) = (literal, …)`.
+    fn listed(self, condition: &Expr) -> Option<Fixed> {
+        let table = self.table;
+        let (columns, rows) = match condition {
+            Expr::Nested(inner) => return self.listed(inner),
+            Expr::InList { expr, list, negated: false } => (&**expr, &list[..]),
+            Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
+                (&**left, std::slice::from_ref(&**right))
+            }
+            _ => return None,
+        };
+        let Expr::Tuple(columns) = columns else { return None };
+        let mut ids = Vec::with_capacity(columns.len());
+        let mut types = Vec::with_capacity(columns.len());
+        for column in columns {
+            let (at, ty) = column_of(table, self.alias, column)?;
+            let id = table.columns.get(at)?.id;
+            if ids.contains(&id) {
+                return None;
+            }
+            ids.push(id);
+            types.push(ty);
+        }
+        let row = |row: &Expr| {
+            let Expr::Tuple(values) = row else { return None };
+            let exact = |(value, ty): (&Expr, &ColumnType)| exact(self.value(value)?, *ty);
+            (values.len() == types.len()).then_some(())?;
+            values.iter().zip(&types).map(exact).collect::<Option<Vec<_>>>()
+        };
+        Some(Fixed::Rows(ids, rows.iter().map(row).collect::<Option<_>>()?))
+    }
+
+    /// `column = literal` and `column IN (literals)` joined by AND; anything else is `None`.
+    fn collect(self, condition: &Expr, fixed: &mut Vec<(u32, Vec<Value>)>) -> Option<()> {
+        let Reading { table, alias, .. } = self;
+        let mut push = |column: &Expr, values: Vec<Value>| {
+            let (at, _) = column_of(table, alias, column)?;
+            let column = table.columns.get(at)?;
+            if fixed.iter().any(|(id, _)| *id == column.id) {
+                return None;
+            }
+            fixed.push((column.id, values));
+            Some(())
+        };
+        match condition {
+            Expr::Nested(inner) => self.collect(inner, fixed),
+            Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+                self.collect(left, fixed)?;
+                self.collect(right, fixed)
+            }
+            Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
+                let (column, other) = match self.value(right) {
+                    Some(value) => (left, value),
+                    None => (right, self.value(left)?),
+                };
+                let (_, ty) = column_of(table, alias, column)?;
+                push(column, vec![exact(other, ty)?])
+            }
+            Expr::InList { expr, list, negated: false } => {
+                let (_, ty) = column_of(table, alias, expr)?;
+                let values =
+                    list.iter().map(|item| exact(self.value(item)?, ty)).collect::<Option<_>>()?;
+                push(expr, values)
+            }
+            _ => None,
         }
     }
-    None
+
+    /// The value of a literal, or of what stands for a placeholder.
+    fn value(self, expr: &Expr) -> Option<Value> {
+        match expr {
+            Expr::Value(ValueWithSpan { value: SqlValue::Placeholder(mark), .. }) => {
+                let place: usize = mark.trim_start_matches('?').parse().ok()?;
+                self.parameters.get(place.checked_sub(1)?).cloned()
+            }
+            other => literal(other),
+        }
+    }
 }
 
 /// Keys in ascending order, each once: a list may name a row twice.
@@ -130,81 +226,16 @@ impl Fixed {
     }
 }
 
-/// `(column, …) IN ((literal, …), …)`, and `(column, …) = (literal, …)`.
-fn listed(table: &Table, alias: Option<&str>, condition: &Expr) -> Option<Fixed> {
-    let (columns, rows) = match condition {
-        Expr::Nested(inner) => return listed(table, alias, inner),
-        Expr::InList { expr, list, negated: false } => (&**expr, &list[..]),
-        Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
-            (&**left, std::slice::from_ref(&**right))
-        }
-        _ => return None,
-    };
-    let Expr::Tuple(columns) = columns else { return None };
-    let mut ids = Vec::with_capacity(columns.len());
-    let mut types = Vec::with_capacity(columns.len());
-    for column in columns {
-        let (at, ty) = column_of(table, alias, column)?;
-        let id = table.columns.get(at)?.id;
-        if ids.contains(&id) {
-            return None;
-        }
-        ids.push(id);
-        types.push(ty);
-    }
-    let row = |row: &Expr| {
-        let Expr::Tuple(values) = row else { return None };
-        let exact = |(value, ty): (&Expr, &ColumnType)| exact(literal(value)?, *ty);
-        (values.len() == types.len()).then_some(())?;
-        values.iter().zip(&types).map(exact).collect::<Option<Vec<_>>>()
-    };
-    Some(Fixed::Rows(ids, rows.iter().map(row).collect::<Option<_>>()?))
-}
-
-/// `column = literal` and `column IN (literals)` joined by AND; anything else is `None`.
-fn collect(
-    table: &Table,
-    alias: Option<&str>,
-    condition: &Expr,
-    fixed: &mut Vec<(u32, Vec<Value>)>,
-) -> Option<()> {
-    let mut push = |column: &Expr, values: Vec<Value>| {
-        let (at, _) = column_of(table, alias, column)?;
-        let column = table.columns.get(at)?;
-        if fixed.iter().any(|(id, _)| *id == column.id) {
-            return None;
-        }
-        fixed.push((column.id, values));
-        Some(())
-    };
-    match condition {
-        Expr::Nested(inner) => collect(table, alias, inner, fixed),
-        Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
-            collect(table, alias, left, fixed)?;
-            collect(table, alias, right, fixed)
-        }
-        Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
-            let (column, other) = match literal(right) {
-                Some(value) => (left, value),
-                None => (right, literal(left)?),
-            };
-            let (_, ty) = column_of(table, alias, column)?;
-            push(column, vec![exact(other, ty)?])
-        }
-        Expr::InList { expr, list, negated: false } => {
-            let (_, ty) = column_of(table, alias, expr)?;
-            let values =
-                list.iter().map(|item| exact(literal(item)?, ty)).collect::<Option<_>>()?;
-            push(expr, values)
-        }
-        _ => None,
-    }
+/// Whether a name is no column's: a variable, or a word for who asks.
+fn is_the_sessions(name: &Ident) -> bool {
+    let bare = name.quote_style.is_none();
+    bare && (name.value.starts_with('@') || name.value.eq_ignore_ascii_case("current_user"))
 }
 
 /// A column of the table that an expression names.
 fn column_of(table: &Table, alias: Option<&str>, expr: &Expr) -> Option<(usize, ColumnType)> {
     let (qualifier, name) = match expr {
-        Expr::Identifier(ident) => (None, ident),
+        Expr::Identifier(ident) if !is_the_sessions(ident) => (None, ident),
         Expr::CompoundIdentifier(idents) => match &idents[..] {
             [table, name] => (Some(table.value.to_lowercase()), name),
             _ => return None,
@@ -284,6 +315,7 @@ impl Session {
     pub(in crate::session) async fn point_select(
         &mut self,
         query: &Query,
+        parameters: &[Value],
         locking: Option<&Finding>,
     ) -> SqlResult<Option<Reply>> {
         let Some(select) = plain_select(query) else { return Ok(None) };
@@ -302,6 +334,15 @@ impl Session {
         if !self.variables.read_engines().0 || information_schema::is_virtual(&name.database) {
             return Ok(None);
         }
+        // By the catalog that is known here, for whom a timestamp need not be asked for.
+        let known = self.engine.storage.catalog().await?;
+        let is_lookup = |table: &Table| {
+            let reading = Reading { table, alias: alias.as_deref(), parameters };
+            reading.lookup(condition, Timestamp::MAX).is_some()
+        };
+        if !known.table_named(&name.database, &name.table).is_some_and(is_lookup) {
+            return Ok(None);
+        }
         let (finding, catalog) = match locking {
             Some(finding) => (finding.clone(), self.engine.storage.catalog().await?),
             None => {
@@ -310,11 +351,11 @@ impl Session {
             }
         };
         let table = tables::readable(&catalog, &name.database, &name.table, finding.ts())?;
-        let Some(wanted) = wanted(&table, alias.as_deref(), &select.projection)? else {
+        let Some(wanted) = wanted(&table, alias.as_deref(), &select.projection) else {
             return Ok(None);
         };
-        let lookup = lookup(&table, alias.as_deref(), condition, finding.ts());
-        let Some(lookup) = lookup else { return Ok(None) };
+        let reading = Reading { table: &table, alias: alias.as_deref(), parameters };
+        let Some(lookup) = reading.lookup(condition, finding.ts()) else { return Ok(None) };
         let rows = self.look_up(&table, &finding, lookup).await?;
         let positions: Vec<usize> = wanted.iter().map(|(at, _)| *at).collect();
         let mut builder = ColumnsBuilder::new(&table, &positions)?;
@@ -337,7 +378,7 @@ fn wanted(
     table: &Arc<Table>,
     alias: Option<&str>,
     projection: &[SelectItem],
-) -> SqlResult<Option<Vec<(usize, String)>>> {
+) -> Option<Vec<(usize, String)>> {
     let mut wanted = Vec::new();
     for item in projection {
         let (expr, shown) = match item {
@@ -348,25 +389,22 @@ fn wanted(
             }
             SelectItem::UnnamedExpr(expr) => (expr, None),
             SelectItem::ExprWithAlias { expr, alias } => (expr, Some(alias.value.clone())),
-            _ => return Ok(None),
+            _ => return None,
         };
         let written = match expr {
             Expr::Identifier(ident) => &ident.value,
             Expr::CompoundIdentifier(idents) => match idents.last() {
                 Some(ident) => &ident.value,
-                None => return Ok(None),
+                None => return None,
             },
-            _ => return Ok(None),
+            _ => return None,
         };
         match column_of(table, alias, expr) {
             Some((at, _)) => wanted.push((at, shown.unwrap_or_else(|| written.clone()))),
-            None if matches!(expr, Expr::Identifier(_)) => {
-                return Err(no_column(written, "field list"));
-            }
-            None => return Ok(None),
+            None => return None,
         }
     }
-    Ok(Some(wanted))
+    Some(wanted)
 }
 
 fn described(table: &Table, alias: Option<&str>, at: usize, name: String) -> Option<ResultColumn> {

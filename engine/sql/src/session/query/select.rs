@@ -57,6 +57,12 @@ impl Session {
         mut query: Query,
         parameters: &[Value],
     ) -> SqlResult<Reply> {
+        // Of a look-up nothing is the session's own but its parameters.
+        if query.locks.is_empty()
+            && let Some(reply) = self.point_select(&query, parameters, None).await?
+        {
+            return Ok(reply);
+        }
         // Columns are called what the client wrote, never what a variable or a token was.
         let displayed = names::displayed(&query);
         self.assign_items(&mut query, parameters).await?;
@@ -74,7 +80,7 @@ impl Session {
                     source = Some((self.kept_as_is(reader).await?, catalog));
                 }
             }
-        } else if let Some(reply) = self.point_select(&query, None).await? {
+        } else if let Some(reply) = self.point_select(&query, &[], None).await? {
             return Ok(reply);
         }
         let source = match source {

@@ -186,7 +186,7 @@ impl Session {
             read => read,
         };
         let reply = match &finding {
-            Finding::Lock(..) => self.point_select(query, Some(&finding)).await?,
+            Finding::Lock(..) => self.point_select(query, &[], Some(&finding)).await?,
             Finding::Read(_) => None,
         };
         let locked = match reply {
