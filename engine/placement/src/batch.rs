@@ -124,13 +124,16 @@ mod tests {
     use std::time::Duration;
 
     use tokio::sync::Semaphore;
+    use tokio::task::JoinHandle;
 
     use super::*;
 
     type Queue = Arc<Batcher<u32, u32>>;
+    /// A queue, what lets its batches go on, and the sizes of those that have begun.
+    type Gated = (Queue, Arc<Semaphore>, Arc<Mutex<Vec<usize>>>);
 
-    /// A queue whose batches wait for a permit each, and the sizes of those that have begun.
-    fn gated() -> (Queue, Arc<Semaphore>, Arc<Mutex<Vec<usize>>>) {
+    /// A queue whose batches wait for a permit each.
+    fn gated() -> Gated {
         let (gate, sizes) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
         let (permits, begun) = (gate.clone(), sizes.clone());
         let batcher = Batcher::new(move |queries: Vec<u32>| {
@@ -145,64 +148,73 @@ mod tests {
         (Arc::new(batcher), gate, sizes)
     }
 
-    fn called(batcher: &Queue, query: u32) -> tokio::task::JoinHandle<Result<u32>> {
+    fn called(batcher: &Queue, query: u32) -> JoinHandle<Result<u32>> {
         let batcher = batcher.clone();
         tokio::spawn(async move { batcher.call(query).await })
     }
 
-    async fn waiting(batcher: &Batcher<u32, u32>, count: usize) {
-        while batcher.0.line.lock().waiting.len() < count {
-            tokio::task::yield_now().await;
-        }
+    async fn answered(call: JoinHandle<Result<u32>>) -> Result<u32> {
+        tokio::time::timeout(Duration::from_secs(20), call).await.expect("an answer").unwrap()
+    }
+
+    async fn until(is_so: impl Fn() -> bool) {
+        let so = async {
+            while !is_so() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), so).await.expect("what was waited for");
+    }
+
+    async fn waiting(batcher: &Queue, count: usize) {
+        until(|| batcher.0.line.lock().waiting.len() >= count).await;
+    }
+
+    /// A queue with a batch under way.
+    async fn busy() -> (Gated, JoinHandle<Result<u32>>) {
+        let (batcher, gate, sizes) = gated();
+        let first = called(&batcher, 1);
+        until(|| !sizes.lock().is_empty()).await;
+        ((batcher, gate, sizes), first)
     }
 
     #[tokio::test]
     async fn those_that_wait_are_one_batch() {
-        let (batcher, gate, sizes) = gated();
-        let first = called(&batcher, 1);
-        while sizes.lock().is_empty() {
-            tokio::task::yield_now().await;
-        }
+        let ((batcher, gate, sizes), first) = busy().await;
         let others = [called(&batcher, 2), called(&batcher, 3), called(&batcher, 4)];
         waiting(&batcher, 3).await;
-        gate.add_permits(2);
-        assert_eq!(first.await.unwrap(), Ok(10));
-        for (other, answer) in others.into_iter().zip([20, 30, 40]) {
-            assert_eq!(other.await.unwrap(), Ok(answer));
-        }
-        assert_eq!(*sizes.lock(), [1, 3]);
         gate.add_permits(1);
-        assert_eq!(batcher.call(5).await, Ok(50), "nothing is under way any more");
+        assert_eq!(first.await.unwrap(), Ok(10));
+        until(|| sizes.lock().len() == 2).await;
+        let later = called(&batcher, 5);
+        waiting(&batcher, 1).await;
+        assert_eq!(*sizes.lock(), [1, 3], "one batch at a time");
+        gate.add_permits(3);
+        for (other, answer) in others.into_iter().zip([20, 30, 40]) {
+            assert_eq!(answered(other).await, Ok(answer));
+        }
+        assert_eq!(answered(later).await, Ok(50));
+        assert_eq!(answered(called(&batcher, 6)).await, Ok(60), "nothing is under way any more");
     }
 
     #[tokio::test]
     async fn a_caller_that_goes_away_leaves_nobody_waiting() {
-        let (batcher, gate, sizes) = gated();
-        let first = called(&batcher, 1);
-        while sizes.lock().is_empty() {
-            tokio::task::yield_now().await;
-        }
+        let ((batcher, gate, _), first) = busy().await;
         let other = called(&batcher, 2);
         waiting(&batcher, 1).await;
         first.abort();
         gate.add_permits(1);
-        let answer = tokio::time::timeout(Duration::from_secs(20), other).await;
-        assert_eq!(answer.unwrap().unwrap(), Ok(20));
+        assert_eq!(answered(other).await, Ok(20));
     }
 
     #[tokio::test]
     async fn a_batch_that_panics_is_the_last_of_its_own_only() {
-        let (batcher, gate, sizes) = gated();
-        let first = called(&batcher, 1);
-        while sizes.lock().is_empty() {
-            tokio::task::yield_now().await;
-        }
+        let ((batcher, gate, _), first) = busy().await;
         let lost = called(&batcher, 13);
         waiting(&batcher, 1).await;
         gate.add_permits(10);
         assert_eq!(first.await.unwrap(), Ok(10));
-        assert_eq!(lost.await.unwrap(), Err(ended()));
-        let answer = tokio::time::timeout(Duration::from_secs(20), batcher.call(2)).await;
-        assert_eq!(answer.unwrap(), Ok(20));
+        assert_eq!(answered(lost).await, Err(ended()));
+        assert_eq!(answered(called(&batcher, 2)).await, Ok(20));
     }
 }

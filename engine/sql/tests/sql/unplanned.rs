@@ -205,3 +205,23 @@ async fn many_rows_take_a_plan() {
     assert_eq!(rows(&mut session, &sum(1_000)).await.unwrap(), ["11000|544500"]);
     assert_eq!(unplanned(&mut session).await, before + 1);
 }
+
+/// Rows of more bytes than are held without a plan.
+#[tokio::test]
+async fn large_rows_take_a_plan() {
+    let mut session = in_database(&engine()).await;
+    done(&mut session, "CREATE TABLE l (id INT PRIMARY KEY, s MEDIUMTEXT)").await.unwrap();
+    for at in 0..12 {
+        let sql = format!("INSERT INTO l VALUES ({at}, REPEAT('x', 1000000))");
+        done(&mut session, &sql).await.unwrap();
+    }
+    let whole = |low: i64| format!("SELECT id, s FROM l WHERE id >= {low}");
+    for _ in 0..3 {
+        assert_eq!(rows(&mut session, &whole(10)).await.unwrap().len(), 2);
+    }
+    let before = unplanned(&mut session).await;
+    assert_eq!(rows(&mut session, &whole(10)).await.unwrap().len(), 2);
+    assert_eq!(unplanned(&mut session).await, before + 1);
+    assert_eq!(rows(&mut session, &whole(0)).await.unwrap().len(), 12);
+    assert_eq!(unplanned(&mut session).await, before + 1);
+}

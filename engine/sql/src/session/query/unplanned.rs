@@ -1,7 +1,7 @@
 //! Queries that rows answer without a plan, by their bound form: some rows of one table, or totals of them.
 //!
-//! It answers what a plan would, or leaves the query to one: where it would have to look at many rows. It never scans a whole
-//! table.
+//! It answers what a plan would, or leaves the query to one: where it would have to look at many rows, or hold much. It never
+//! looks at more than some thousand rows.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,11 +20,14 @@ use values::error::SqlResult;
 
 use super::last_query::LastQuery;
 use super::prepared::Prepared;
+use crate::session::write::matched_rows::bytes_of;
 use crate::session::{Session, impossible};
 use execution::reply::{Reply, WarningCount};
 
 /// Most rows that are looked at without a plan.
 const MOST_ROWS: usize = 10_000;
+/// Most bytes of rows that are held without a plan, which counts what it holds against the memory of all queries.
+const MOST_BYTES: usize = 4 << 20;
 /// Rows that are asked for at a time where all are wanted.
 const ALL: usize = 8_192;
 
@@ -86,16 +89,17 @@ pub(in crate::session) async fn rows_of(
     if wanted.is_none_or(|n| n > MOST_ROWS) && !access.is_narrow() {
         return Ok(None);
     }
-    let (mut found, mut read) = (Vec::new(), 0);
+    let (mut found, mut read, mut bytes) = (Vec::new(), 0, 0);
     let mut rows = Rows::new(table.clone(), reader.clone(), access);
     while wanted.is_none_or(|n| found.len() < n) {
         let hint = wanted.map_or(ALL, |n| n - found.len());
         let Some((_, row)) = rows.next(hint).await? else { break };
         read += 1;
-        if read > MOST_ROWS {
+        if read > MOST_ROWS || bytes > MOST_BYTES {
             return Ok(None);
         }
         if query.keeps(&row) {
+            bytes += bytes_of(&row);
             found.push(row);
         }
     }

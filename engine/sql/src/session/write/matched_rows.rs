@@ -20,19 +20,23 @@ use crate::session::transaction::finding::Finding;
 use crate::session::{Session, impossible};
 use storage::reader::Reader;
 
+/// What a row takes in memory, about.
+pub(in crate::session) fn bytes_of(row: &[Value]) -> usize {
+    let behind = |value: &Value| match value {
+        Value::String(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        _ => 0,
+    };
+    size_of::<Vec<Value>>() + size_of_val(row) + row.iter().map(behind).sum::<usize>()
+}
+
 /// What rows that a statement holds take of the queries' memory, until this is dropped.
 pub(in crate::session) struct Weight(MemoryReservation);
 
 impl Weight {
     /// Counts a row that will be held; error 8175 if there is no room for it.
     pub(in crate::session) fn add(&self, row: &[Value]) -> SqlResult<()> {
-        let behind = |value: &Value| match value {
-            Value::String(text) => text.len(),
-            Value::Bytes(bytes) => bytes.len(),
-            _ => 0,
-        };
-        let bytes = size_of::<Vec<Value>>() + size_of_val(row);
-        self.add_bytes(bytes + row.iter().map(behind).sum::<usize>())
+        self.add_bytes(bytes_of(row))
     }
 
     /// Counts bytes that will be held.
