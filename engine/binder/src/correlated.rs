@@ -224,7 +224,7 @@ fn is_planned(node: &LogicalPlan, expr: &Expr, query: &Subquery) -> Result<bool>
         || !read_by_others(&query.subquery)?.is_empty()
         || is_renamed(&query.subquery)?
         || !matches!(expr, Expr::ScalarSubquery(_)) && is_of_all_rows(&query.subquery)?
-        || has_outer_in_predicate(&query.subquery)?
+        || has_subquery_beside_outer(&query.subquery)?
         || equates_outer_with_itself(&query.subquery)?
     {
         return Ok(false);
@@ -281,14 +281,22 @@ fn is_of_all_rows(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// Whether a plan tests if a column outside is IN a subquery: DataFusion would make a condition of a join of it,
-/// where it has no join for it.
-fn has_outer_in_predicate(plan: &LogicalPlan) -> Result<bool> {
-    let outer = |part: &Expr| Ok(matches!(part, Expr::OuterReferenceColumn(..)));
-    has_part(plan, &|part| match part {
-        Expr::InSubquery(predicate) => predicate.expr.exists(outer),
-        _ => Ok(false),
-    })
+/// Whether a condition has a subquery beside a column outside, as in `t.a < (SELECT …)` or `t.a IN (SELECT …)`: DataFusion
+/// would make a condition of a join of it, where it has no join for a subquery.
+fn has_subquery_beside_outer(plan: &LogicalPlan) -> Result<bool> {
+    let beside = |part: &Expr| -> Result<bool> {
+        Ok(part.contains_outer() && part.exists(|part| Ok(subquery(part).is_some()))?)
+    };
+    let mut found = false;
+    plan.visit_each(&mut |node| {
+        for expr in node.expressions() {
+            for condition in split_conjunction(&expr) {
+                found |= beside(condition)?;
+            }
+        }
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
 }
 
 /// Whether a condition is `x = x` of a column outside: DataFusion's joins leave it out, though it is not true of NULL.

@@ -135,7 +135,7 @@ super::errors! {
     check_option(view) = 1368 "HY000" "CHECK OPTION on non-updatable view '{view}'";
     /// INSERT or REPLACE into a view.
     not_insertable(target, verb) = 1471 "HY000" "The target table {target} of the {verb} is not insertable-into";
-    /// UPDATE or DELETE of a view.
+    /// UPDATE or DELETE of a view or of a query in the place of a table.
     not_updatable(target, verb) = 1288 "HY000" "The target table {target} of the {verb} is not updatable";
 
     /// The warning of an index by hashes, which becomes one by order.
