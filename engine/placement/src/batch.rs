@@ -1,6 +1,6 @@
-//! Turns concurrent calls into one: what waits while a batch is under way makes the next batch.
+//! Turns concurrent calls into few: what waits while as many batches are under way as may be makes the next batch.
 //!
-//! A call never joins a batch that has begun, so its answer is never older than the call. One that finds none under way is a
+//! A call never joins a batch that has begun, so its answer is never older than the call. One that finds fewer under way is a
 //! batch of its own and takes no other task's turn.
 
 use std::sync::Arc;
@@ -10,6 +10,10 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use types::{Error, Result};
+
+/// Batches of timestamps under way at a time. With one, a call waits for half of somebody else's round on average before its
+/// own begins; with many, each round serves fewer.
+pub(crate) const TIMESTAMP_BATCHES: usize = 2;
 
 /// Most calls in one batch.
 const MAX_CALLS: usize = 4_096;
@@ -23,13 +27,15 @@ struct Call<Q, A> {
 type Run<Q, A> = dyn Fn(Vec<Q>) -> BoxFuture<'static, Result<Vec<A>>> + Send + Sync;
 
 struct Line<Q, A> {
-    /// Whether a batch is under way.
-    busy: bool,
+    /// Batches under way.
+    busy: usize,
     waiting: Vec<Call<Q, A>>,
 }
 
 struct Shared<Q, A> {
     line: Mutex<Line<Q, A>>,
+    /// Batches under way at a time, at most.
+    most: usize,
     run: Box<Run<Q, A>>,
 }
 
@@ -37,13 +43,13 @@ struct Shared<Q, A> {
 pub struct Batcher<Q, A>(Arc<Shared<Q, A>>);
 
 impl<Q: Send + 'static, A: Send + 'static> Batcher<Q, A> {
-    /// An empty queue.
-    pub fn new<R>(run: R) -> Self
+    /// An empty queue, with so many batches under way at a time at most.
+    pub fn new<R>(most: usize, run: R) -> Self
     where
         R: Fn(Vec<Q>) -> BoxFuture<'static, Result<Vec<A>>> + Send + Sync + 'static,
     {
-        let line = Mutex::new(Line { busy: false, waiting: Vec::new() });
-        Batcher(Arc::new(Shared { line, run: Box::new(run) }))
+        let line = Mutex::new(Line { busy: 0, waiting: Vec::new() });
+        Batcher(Arc::new(Shared { line, most, run: Box::new(run) }))
     }
 
     /// Asks one query; bounded as two batches are.
@@ -59,12 +65,12 @@ impl<Q: Send + 'static, A: Send + 'static> Batcher<Q, A> {
 
     fn join(&self, query: Q) -> Place<Q, A> {
         let mut line = self.0.line.lock();
-        if line.busy {
+        if line.busy >= self.0.most {
             let (answer, wait) = oneshot::channel();
             line.waiting.push(Call { query, answer });
             return Place::Waits(wait);
         }
-        line.busy = true;
+        line.busy += 1;
         Place::Next(Turn(self.0.clone()), query)
     }
 }
@@ -85,7 +91,9 @@ impl<Q: Send + 'static, A: Send + 'static> Drop for Turn<Q, A> {
         let calls: Vec<Call<Q, A>> = {
             let mut line = self.0.line.lock();
             let count = line.waiting.len().min(MAX_CALLS);
-            line.busy = count > 0;
+            if count == 0 {
+                line.busy -= 1;
+            }
             line.waiting.drain(..count).collect()
         };
         if calls.is_empty() {
@@ -136,7 +144,7 @@ mod tests {
     fn gated() -> Gated {
         let (gate, sizes) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
         let (permits, begun) = (gate.clone(), sizes.clone());
-        let batcher = Batcher::new(move |queries: Vec<u32>| {
+        let batcher = Batcher::new(1, move |queries: Vec<u32>| {
             let permits = permits.clone();
             begun.lock().push(queries.len());
             Box::pin(async move {

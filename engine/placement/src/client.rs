@@ -20,7 +20,7 @@ use crate::api::{
     Catalog, CatalogChange, Garbage, Lease, LockAnswer, LockRequest, Node, NodeReport, NodeStatus,
     Order, PeerReport, Request, Response, Route, SafePoint, Session, TimeStatus,
 };
-use crate::batch::Batcher;
+use crate::batch::{Batcher, TIMESTAMP_BATCHES};
 use crate::routes::Routes;
 
 /// How long a call looks for a leader that answers.
@@ -134,7 +134,7 @@ impl PlacementClient {
             numbering: tokio::sync::Mutex::new(BTreeMap::new()),
         });
         let weak = Arc::downgrade(&caller);
-        let timestamps = Batcher::new(move |counts: Vec<u32>| {
+        let timestamps = Batcher::new(TIMESTAMP_BATCHES, move |counts: Vec<u32>| {
             let weak = weak.clone();
             async move {
                 let caller = weak
@@ -430,6 +430,11 @@ impl PlacementClient {
         self.caller.done("WaitEnded", Request::WaitEnded { waiter, key }).await
     }
 
+    /// Reports how often this node's own clients have asked regions since the last report.
+    pub async fn asked(&self, node: NodeId, regions: Vec<(RegionId, u64)>) -> Result<()> {
+        self.caller.done("Asked", Request::Asked { node, regions }).await
+    }
+
     /// Asks for an advisory lock, frees some, or asks about one. A wait is held back for a short time
     /// only: who goes on waiting asks again.
     pub async fn advisory_lock(&self, request: LockRequest) -> Result<LockAnswer> {
@@ -504,7 +509,7 @@ impl Caller {
         let total: u64 = counts.iter().map(|count| u64::from(*count)).sum();
         let count = u32::try_from(total)
             .map_err(|_| Error::Invalid(format!("{total} timestamps at once are too many")))?;
-        // Batches follow one another: what was given before this one is smaller than all of it.
+        // Batches may overlap; what was given before this one is asked for is smaller than all of it.
         let before = self.memory.lock().given;
         match self.send(Request::Timestamps { count }).await? {
             Response::Timestamps { first, catalog, term } => {
@@ -513,7 +518,9 @@ impl Caller {
                 if let Some((seen, _)) = before.filter(|(seen, _)| first <= *seen) {
                     return Err(went_back(first, seen));
                 }
-                memory.given = Some((last, term));
+                if memory.given.is_none_or(|(seen, _)| seen < last) {
+                    memory.given = Some((last, term));
+                }
                 memory.newest = memory.newest.max(catalog);
                 let mut next = first;
                 let each = counts.into_iter().map(|count| {

@@ -4,6 +4,8 @@
 //! Nothing here is replicated; a new leader starts with an empty state and gets everything again
 //! within a heartbeat. Times are passed in, nothing waits here.
 
+mod under_way;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use types::{
     ClusterVersion, Epoch, NodeId, Peer, PeerId, PeerRole, Region, RegionId, RegionKind, Timestamp,
 };
 
+use crate::affinity::Affinity;
 use crate::api::{
     Garbage, NodeReport, NodeRole, NodeStatus, Order, PeerReport, Route, SafePoint, TimeStatus,
 };
@@ -19,6 +22,7 @@ use crate::oracle::{CLOCK_WAIT, Oracle, Reading, latest_median_ms, median_ms};
 use crate::safe_point;
 use crate::scheduler::{ClusterView, Health, Move, NodeView, RegionView};
 use crate::state::{INITIAL_EPOCH, RegionRecord, State, VOTERS, is_newer};
+use under_way::Plan;
 
 /// A node whose last heartbeat is no older than this counts as live.
 pub const LIVE_FOR: Duration = Duration::from_secs(10);
@@ -39,50 +43,6 @@ struct LastHeartbeat {
     peers: BTreeMap<RegionId, PeerReport>,
 }
 
-/// A move under way: repeated to the region's leader until its reports show it.
-struct Plan {
-    order: Order,
-    /// The region that it was made for.
-    of: Region,
-    transferee: Option<NodeId>,
-    until: Instant,
-}
-
-impl Plan {
-    /// Whether the peer is among the members that were ordered.
-    fn adds(&self, peer: PeerId) -> bool {
-        let Order::Membership { peers, .. } = &self.order else { return false };
-        peers.iter().any(|one| one.id == peer)
-    }
-
-    /// Whether a region, as it is now, still lacks what was ordered, and nobody else has changed its members
-    /// meanwhile: a peer that was removed never comes back. A change of members takes several steps: a
-    /// learner on the way to being a voter is no surplus learner.
-    fn goes_on(&self, region: &Region) -> bool {
-        let Order::Membership { peers: wanted, .. } = &self.order else {
-            return region.epoch == self.of.epoch;
-        };
-        let holds = |peers: &[Peer], id| peers.iter().any(|peer| peer.id == id);
-        let stays = |peer: &&Peer| holds(wanted, peer.id);
-        let lost = self.of.peers.iter().filter(stays).any(|peer| region.peer(peer.id).is_none());
-        let own = |peer: &Peer| holds(wanted, peer.id) || self.of.peer(peer.id).is_some();
-        let there = wanted.iter().all(|peer| region.peers.contains(peer));
-        region.epoch.version == self.of.epoch.version
-            && !lost
-            && region.peers.iter().all(own)
-            && !(there && wanted.len() == region.peers.len())
-    }
-
-    /// The order to the region's leader, which rests on the region as it is now.
-    fn order(&self, region: &Region) -> Order {
-        let mut order = self.order.clone();
-        if let Order::Membership { conf, .. } = &mut order {
-            *conf = region.epoch.conf;
-        }
-        order
-    }
-}
-
 /// A leader's volatile state.
 pub struct LeaderState {
     /// Timestamps of this term.
@@ -91,6 +51,8 @@ pub struct LeaderState {
     pub collected: Option<Instant>,
     /// Why nothing is done in this term any more: placement's log is not what it was.
     pub damage: Option<String>,
+    /// Which nodes ask regions most.
+    pub(crate) affinity: Affinity,
     since: Instant,
     nodes: BTreeMap<NodeId, LastHeartbeat>,
     /// What nodes have said that their programs speak.
@@ -109,6 +71,7 @@ impl LeaderState {
             oracle: Oracle::begin(term, high_water_ms, now),
             collected: None,
             damage: None,
+            affinity: Affinity::default(),
             since: now,
             nodes: BTreeMap::new(),
             versions: BTreeMap::new(),
@@ -458,6 +421,7 @@ impl LeaderState {
             ready: region.peers.iter().filter(ready).map(|peer| peer.node).collect(),
             missing: region.peers.iter().filter(missing).map(|peer| peer.node).collect(),
             busy: self.plans.contains_key(&region.id),
+            near: self.affinity.near(region.id),
         }
     }
 
@@ -490,6 +454,18 @@ impl LeaderState {
         };
         let lost = |peer: &&Peer| self.is_damaged(own.id, peer) || absent(peer);
         own.peers.iter().filter(lost).map(|peer| peer.id).collect()
+    }
+
+    /// The voter of placement's own group whose node asks most, if it is another one and can lead. A leader stays for a
+    /// while: each one begins with nothing but the log.
+    pub fn nearest_voter(&self, own: &Region, leader: NodeId, now: Instant) -> Option<PeerId> {
+        if now.since(self.since) < LIVE_FOR {
+            return None;
+        }
+        let node = self.affinity.busiest().filter(|node| *node != leader)?;
+        let voter = own.voters().find(|peer| peer.node == node)?;
+        let ready = self.report(own.id, voter).is_some_and(|report| report.ready);
+        (ready && self.health(node, now) == Health::Live).then_some(voter.id)
     }
 
     /// Whether a member says that it cannot go on.

@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 pub mod advisory;
+mod affinity;
 pub mod alone;
 pub mod api;
 pub mod batch;

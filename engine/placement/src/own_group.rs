@@ -68,6 +68,17 @@ impl PlacementService {
         Ok(())
     }
 
+    /// Hands leadership to the member whose clients ask most: each statement asks for a timestamp.
+    pub(crate) fn follow_clients(&self, term: u64) -> Result<()> {
+        let own = self.peer()?.region;
+        let nearest = self.leader_state(term)?.nearest_voter(&own, self.node, self.clock.now());
+        if let Some(to) = nearest {
+            tracing::info!(to, "placement is led where most is asked from now on");
+            self.groups.transfer(PLACEMENT_REGION, to);
+        }
+        Ok(())
+    }
+
     /// Replaces members of placement's own group that are gone or damaged.
     pub(crate) async fn tend_own_group(&self, term: u64) -> Result<()> {
         let region = self.peer()?.region;

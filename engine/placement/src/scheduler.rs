@@ -61,6 +61,8 @@ pub struct RegionView {
     pub missing: BTreeSet<NodeId>,
     /// Whether a move is under way.
     pub busy: bool,
+    /// Row node that asks it most.
+    pub near: Option<NodeId>,
 }
 
 /// The cluster as placement's leader sees it.
@@ -140,7 +142,9 @@ pub fn plan(cluster: &ClusterView) -> Vec<Move> {
         }
     }
     plan.balance_learners();
-    plan.balance_leaders();
+    if !cluster.transferring && !plan.gather_leaders() {
+        plan.balance_leaders();
+    }
     plan.moves
 }
 
@@ -360,14 +364,34 @@ impl Plan<'_> {
         Some((resting.iter().position(movable)?, full, empty))
     }
 
-    /// Hands one leadership from the row node that leads most to the one that leads least, if the
-    /// difference is worth it.
-    fn balance_leaders(&mut self) {
-        if self.cluster.transferring {
-            return;
+    /// Hands one leadership to the node that asks the region most, where it may be: a call within a process costs less than
+    /// one between two. Whether there was one.
+    fn gather_leaders(&mut self) -> bool {
+        let found = self.cluster.regions.iter().find_map(|view| {
+            let near =
+                view.near.filter(|near| view.leader.is_some_and(|leader| leader != *near))?;
+            Some((view, self.transferee(view, near)?))
+        });
+        if let Some((view, to)) = found {
+            self.push(view, Move::Transfer { region: view.region.id, to });
         }
+        found.is_some()
+    }
+
+    /// A region's voter on a node, if it can lead and nothing else is done with the region.
+    fn transferee(&self, view: &RegionView, node: NodeId) -> Option<PeerId> {
+        let voter = view.region.voters().find(|peer| peer.node == node)?;
+        let fit = view.ready.contains(&node) && self.health(node) == Health::Live;
+        (fit && self.rests(view)).then_some(voter.id)
+    }
+
+    /// Hands one leadership from the row node that leads most to the one that leads least, if the
+    /// difference is worth it. Those that are where they are asked stay there, and count on neither side.
+    fn balance_leaders(&mut self) {
+        let gathered = |view: &RegionView| view.near.is_some() && view.near == view.leader;
         let led = |node: NodeId| {
-            self.cluster.regions.iter().filter(|view| view.leader == Some(node)).count()
+            let regions = self.cluster.regions.iter();
+            regions.filter(|view| view.leader == Some(node) && !gathered(view)).count()
         };
         let live = || self.live(NodeRole::Row);
         let Some(most) = live().max_by_key(|node| (led(*node), *node)) else { return };
@@ -376,9 +400,8 @@ impl Plan<'_> {
             return;
         }
         let found = self.cluster.regions.iter().find_map(|view| {
-            let transferee = view.region.voters().find(|peer| peer.node == least)?;
-            let fit = view.leader == Some(most) && view.ready.contains(&least);
-            (fit && self.rests(view)).then_some((view, transferee.id))
+            let movable = view.leader == Some(most) && !gathered(view);
+            Some((view, self.transferee(view, least).filter(|_| movable)?))
         });
         if let Some((view, to)) = found {
             self.push(view, Move::Transfer { region: view.region.id, to });

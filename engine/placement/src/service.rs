@@ -22,7 +22,7 @@ use types::region::PLACEMENT_REGION;
 use types::{ClusterVersion, Error, NodeId, RegionId, Result, Timestamp, version};
 
 use crate::api::{CatalogChange, NodeReport, Order, PeerReport, Request, Response};
-use crate::batch::Batcher;
+use crate::batch::{Batcher, TIMESTAMP_BATCHES};
 use crate::catalog::EligibleNodes;
 use crate::command::{Command, Outcome, Proposal, Ticket};
 use crate::deadlock::WaitGraph;
@@ -48,7 +48,7 @@ const KEY_BYTES: usize = 32;
 
 /// Placement on one row node.
 pub struct PlacementService {
-    node: NodeId,
+    pub(crate) node: NodeId,
     pub(crate) groups: Arc<dyn Groups>,
     pub(crate) view: Arc<View>,
     /// What leases and timestamps go by: a machine's clock that is set moves neither.
@@ -110,7 +110,7 @@ impl PlacementService {
         });
         let weak = Arc::downgrade(&service);
         service.timestamps.get_or_init(|| {
-            Batcher::new(move |counts| {
+            Batcher::new(TIMESTAMP_BATCHES, move |counts| {
                 let weak = weak.clone();
                 async move { upgrade(&weak)?.timestamp_batch(&counts).await }.boxed()
             })
@@ -183,6 +183,11 @@ impl PlacementService {
                 waits.ended(waiter, &key);
                 Response::Done
             }),
+            Request::Asked { node, regions } => {
+                let now = self.clock.now();
+                self.leader_state(self.lead()?)?.affinity.note(node, regions, now);
+                Ok(Response::Done)
+            }
             Request::SetLife(life_ms) => {
                 safe_point::check_life(life_ms)?;
                 self.propose(Command::SetLife(life_ms)).await?;

@@ -19,6 +19,7 @@ use types::{
 };
 
 use crate::api::{Request, Response};
+use crate::asked::Asked;
 use crate::liveness::{Called, Liveness};
 use crate::living::Living;
 use crate::retry::Retry;
@@ -65,6 +66,7 @@ pub struct TxnClient {
     directory: Arc<dyn Directory>,
     routes: Arc<Routes>,
     liveness: Arc<Liveness>,
+    asked: Arc<Asked>,
     /// How transactions ended: commit timestamp, or none for a rollback.
     fates: Arc<Mutex<LruCache<Timestamp, Option<Timestamp>>>>,
     /// Second phases and rollbacks that go on behind their transactions.
@@ -83,6 +85,7 @@ impl TxnClient {
             directory,
             routes: Arc::default(),
             liveness: Arc::default(),
+            asked: Arc::default(),
             fates: Arc::new(Mutex::new(LruCache::new(capacity))),
             tasks: TaskTracker::new(),
             living: Arc::default(),
@@ -137,6 +140,11 @@ impl TxnClient {
     /// The oldest timestamp that a transaction or snapshot of this client reads at.
     pub fn oldest_start(&self) -> Option<Timestamp> {
         self.living.oldest()
+    }
+
+    /// How often each region was asked since this was last called; the most asked ones.
+    pub fn take_asked(&self) -> Vec<(RegionId, u64)> {
+        self.asked.take()
     }
 
     /// Waits until the second phases and rollbacks that go on in the background are done.
@@ -224,6 +232,7 @@ impl TxnClient {
 
     async fn send_once(&self, target: &Target, request: Request) -> Result<Response> {
         let (region, begun) = (&target.region, Instant::now());
+        self.asked.count(region.id);
         let answer = match self.liveness.call(self.transport.as_ref(), target, request).await {
             Called::Answered(answer) => answer,
             Called::Moved { leader, sent } => {

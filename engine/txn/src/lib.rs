@@ -3,6 +3,7 @@
 //! Nothing here knows SQL, columns or the network.
 
 pub mod api;
+mod asked;
 mod bulk;
 pub mod client;
 pub mod collect;
@@ -16,6 +17,7 @@ mod hold;
 mod import;
 pub mod latches;
 pub mod layout;
+mod lease;
 mod liveness;
 mod living;
 mod locked;

@@ -1,6 +1,6 @@
 //! Reads of a region at a timestamp, by its leader.
 //!
-//! The order matters: the read index first, so that every commit before the timestamp has at least
+//! The order matters: a lease or a read index first, so that every commit before the timestamp has at least
 //! its locks applied here; then the lock table; then a view of the store, in which locks that were
 //! gone have left their versions; and last a look whether the region was still whole and unmoved,
 //! and whether the timestamp can still be asked for.
@@ -32,14 +32,14 @@ impl TxnService {
         ts: Timestamp,
     ) -> Result<Response> {
         self.store.online.fetch_add(1, Ordering::Relaxed);
-        let view = self.readable(region)?;
+        let (status, view) = self.readable(region)?;
         if keys.len() > MAX_KEYS || keys.iter().any(|key| !view.region.contains(key)) {
             return Err(Error::Invalid(format!(
                 "a get of region {} names keys outside of it, or more than {MAX_KEYS}",
                 region.id
             )));
         }
-        self.groups.read_index(region.id).await?;
+        self.reach(&status, ts).await?;
         for key in &keys {
             locked(self.store.locks().get(key).filter(|lock| lock.blocks_reader(ts)).as_deref())?;
         }
@@ -64,13 +64,13 @@ impl TxnService {
         (limit, bytes): (u32, u32),
         reverse: bool,
     ) -> Result<Response> {
-        let view = self.readable(region)?;
+        let (status, view) = self.readable(region)?;
         let start = start.max(view.region.start.clone());
         let end = end.min(view.region.end.clone());
         if start >= end {
             return Ok(Response::Pairs { pairs: vec![], resume: None });
         }
-        self.groups.read_index(region.id).await?;
+        self.reach(&status, ts).await?;
         locked(self.store.locks().blocking(&start, &end, ts).as_deref())?;
         let kv = self.store.snapshot();
         self.unmoved(region)?.floors.check(ts)?;
@@ -86,14 +86,13 @@ impl TxnService {
     }
 
     /// The region, if this node leads it.
-    fn readable(&self, region: RegionRef) -> Result<Arc<RegionView>> {
+    fn readable(&self, region: RegionRef) -> Result<(PeerStatus, Arc<RegionView>)> {
         let status = self.groups.status(region.id).ok_or(Error::RegionNotFound(region.id))?;
-        let PeerStatus { leader, peer, .. } = status;
-        if leader.map(|leader| leader.id) != Some(peer.id) {
-            let leader = leader.map(|leader| leader.node);
+        if status.leader.map(|leader| leader.id) != Some(status.peer.id) {
+            let leader = status.leader.map(|leader| leader.node);
             return Err(Error::NotLeader { region: region.id, leader });
         }
-        self.unmoved(region)
+        Ok((status, self.unmoved(region)?))
     }
 
     /// Whether the region is whole here and has the shape that the caller knows.

@@ -3,9 +3,11 @@
 //! A write is: check leadership, epoch and range; take the keys' latches; decide on the present
 //! state; propose the facts under exactly the term and epoch of the decision; hold the latches
 //! until they are applied or provably dropped; what is decided without an entry is confirmed by a
-//! read index before it is answered. A read is: confirm leadership by a read index, check
-//! locks, then look at the store. Every wait is bounded.
+//! read index before it is answered. A new leader's first phases wait for the leases of leaders before
+//! it. A read is: confirm leadership by a lease or a read index, check locks, then look at the
+//! store. Every wait is bounded.
 
+mod leases;
 pub(crate) mod row_locks;
 
 use std::collections::HashMap;
@@ -27,6 +29,7 @@ use crate::latches::{Latched, Latches};
 use crate::layout::Fate;
 use crate::sample;
 use crate::store::{RegionView, RowStore};
+use leases::LeaseKeeper;
 use row_locks::RowLocks;
 
 /// How long a request waits for its keys' latches, and a schema change for the writes before it.
@@ -48,6 +51,7 @@ pub struct TxnService {
     latches: Latches,
     bulk: Arc<Bulk>,
     pub(crate) row_locks: Arc<RowLocks>,
+    pub(crate) leases: Arc<LeaseKeeper>,
     /// Prewrites share their region's fence; a schema change takes it alone.
     fences: Arc<Mutex<HashMap<RegionId, Arc<RwLock<()>>>>>,
     /// Transactions that began before this take no more locks here. Shared while deciding and
@@ -73,6 +77,7 @@ impl TxnService {
             bulk: Arc::new(Bulk::new(store.online.clone())),
             store,
             row_locks: Arc::new(RowLocks::new(None)),
+            leases: Arc::default(),
             fences: Arc::default(),
             oldest: Arc::default(),
         }
@@ -312,7 +317,16 @@ impl TxnService {
             .map(|(start, region, peers)| SplitChild { start, region, peers })
             .collect();
         let (parent, siblings) = split_region(&view.region, &children)?;
-        self.propose(&status, &view, vec![Fact::Split { children }])?.await?;
+        // From here on another node may lead a part of what this one leads.
+        self.splits(&status, &view.region);
+        let proposed =
+            async { self.propose(&status, &view, vec![Fact::Split { children }])?.await };
+        if let Err(error) = proposed.await {
+            if certain(&error) {
+                self.does_not_split(&status, &view.region);
+            }
+            return Err(error);
+        }
         Ok(Response::Regions(std::iter::once(parent).chain(siblings).collect()))
     }
 
@@ -325,7 +339,10 @@ impl TxnService {
         decide: impl FnOnce(Known<'_>, &RegionView) -> Result<Decision> + Send,
     ) -> Result<Response> {
         // A request that cannot succeed should not wait behind those that can.
-        self.led(region)?;
+        let (status, _) = self.led(region)?;
+        if schema.is_some() {
+            self.writable(&status).await?;
+        }
         let fence = match schema {
             Some(_) => {
                 let shared = self.fence(region.id).read_owned();
@@ -337,6 +354,9 @@ impl TxnService {
         // The term is read before the state: should leadership change in between, the proposal's
         // term is over and it is refused.
         let (status, view) = self.led(region)?;
+        if schema.is_some() && !self.may_write(&status) {
+            return Err(Error::Unavailable(format!("region {} has got a new leader", region.id)));
+        }
         if keys.iter().any(|key| !view.region.contains(key)) {
             return Err(Error::Invalid(format!(
                 "a key of the request lies outside of region {}",

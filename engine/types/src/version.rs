@@ -8,6 +8,7 @@
 //! |---|---|
 //! | 1 | the formats of before there were versions |
 //! | 2 | tickets that carry bound queries; placement's state with the cluster's version in it |
+//! | 3 | leaders that answer reads by leases; at every version, those of this program wait for leases before theirs |
 
 use crate::error::{Error, Result};
 
@@ -15,7 +16,10 @@ use crate::error::{Error, Result};
 pub type ClusterVersion = u32;
 
 /// The greatest version that this program speaks.
-pub const CURRENT: ClusterVersion = 2;
+pub const CURRENT: ClusterVersion = 3;
+
+/// The version from which on leaders answer reads by leases.
+pub const LEASES: ClusterVersion = 3;
 
 /// The least one.
 pub const MINIMUM: ClusterVersion = 1;

@@ -10,7 +10,7 @@ use placement::client::PlacementClient;
 use placement::identity::Identity;
 use raft::{Groups, PeerStatus};
 use txn::{RowStore, TxnClient, TxnService};
-use types::{Error, NodeId, RegionId, ReplicaLag, Timestamp};
+use types::{Error, NodeId, RegionId, ReplicaLag, Timestamp, version};
 
 use crate::addresses::Addresses;
 use crate::orders::Orders;
@@ -29,6 +29,9 @@ const ROOM_EVERY: Duration = Duration::from_secs(5);
 const ROOM_DOUBLINGS: u32 = 6;
 /// Bytes that must find room then: what a node writes within seconds.
 const ROOM: usize = 8 << 20;
+
+/// How often it is reported what this process's own clients ask.
+const ASKED_EVERY: Duration = Duration::from_secs(1);
 
 /// How often a mark is synced to this node's directories and reported.
 const MARK_EVERY: Duration = Duration::from_secs(10);
@@ -136,9 +139,12 @@ pub(crate) struct Heartbeat {
     clock: Arc<dyn env::Clock>,
     placement: PlacementClient,
     addresses: Addresses,
+    channels: rpc::Channels,
     groups: Arc<dyn Groups>,
     sizes: Box<dyn Sizes>,
     orders: Orders,
+    /// Of a row node.
+    txn: Option<Arc<TxnService>>,
     /// The transactions of this process's own clients.
     sessions: Option<TxnClient>,
 }
@@ -163,8 +169,15 @@ impl Heartbeat {
                 &common.config.data_dir,
                 common.rpc.book().clone(),
             ),
-            orders: Orders::new(groups.clone(), txn, common.placement.clone(), common.rpc.clone()),
+            orders: Orders::new(
+                groups.clone(),
+                txn.clone(),
+                common.placement.clone(),
+                common.rpc.clone(),
+            ),
+            channels: common.channels.clone(),
             groups,
+            txn,
             sizes,
             sessions: None,
         }
@@ -178,6 +191,7 @@ impl Heartbeat {
     /// Sends heartbeats until another process runs this node.
     pub(crate) async fn run(mut self) -> anyhow::Result<()> {
         let mut mark = (Instant::now(), 0);
+        let mut asked_at = Instant::now();
         let mut room_at = Instant::now() + ROOM_EVERY * (1 << restarts().min(ROOM_DOUBLINGS));
         loop {
             if let Some(what) = self.sizes.store_damage() {
@@ -198,6 +212,10 @@ impl Heartbeat {
                 Ok(orders) => {
                     self.addresses.note(self.placement.known_nodes());
                     orders.into_iter().for_each(|order| self.orders.carry_out(order));
+                    if asked_at.elapsed() >= ASKED_EVERY {
+                        asked_at = Instant::now();
+                        self.report_asked().await;
+                    }
                     tokio::time::sleep(PACE).await;
                 }
                 // Peers here must not go on beside those of another process.
@@ -207,6 +225,18 @@ impl Heartbeat {
                     tokio::time::sleep(RETRY).await;
                 }
             }
+        }
+    }
+
+    /// Reports what this process's own clients have asked: leaders come to where they are asked.
+    async fn report_asked(&self) {
+        let Some(sessions) = &self.sessions else { return };
+        let asked = sessions.take_asked();
+        if asked.is_empty() || self.channels.version() < version::LEASES {
+            return;
+        }
+        if let Err(error) = self.placement.asked(self.node, asked).await {
+            tracing::debug!(%error, "placement did not take what was asked");
         }
     }
 
@@ -239,6 +269,9 @@ impl Heartbeat {
 
     fn report(&self) -> (NodeReport, Vec<PeerReport>) {
         let statuses = self.groups.statuses();
+        if let Some(txn) = &self.txn {
+            txn.note_led(&statuses);
+        }
         let damaged = self.sizes.damaged();
         let stopped = statuses.iter().filter_map(|status| {
             let fault = status.fault.as_ref()?;

@@ -13,7 +13,7 @@ use placement::entry::Me;
 use placement::{PlacementMachines, PlacementService, View, placement_region};
 use raft::Groups;
 use txn::{RowMachines, RowStore, TxnClient, TxnService};
-use types::NodeId;
+use types::{NodeId, version};
 
 use crate::Common;
 use crate::garbage::{self, Collector};
@@ -67,7 +67,10 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     let store = common.raft_store(&me, Box::new(machines))?;
     let groups: Arc<dyn Groups> = Arc::new(store.clone());
     let txn = TxnService::new(groups.clone(), rows.clone());
-    let txn = Arc::new(txn.with_wait_graph(Arc::new(common.placement.clone())));
+    let oracle = Arc::new(common.placement.clone());
+    let channels = common.channels.clone();
+    let leased = move || channels.version() >= version::LEASES;
+    let txn = Arc::new(txn.with_wait_graph(oracle.clone()).with_leases(oracle, leased));
 
     let bootstrapped = bootstrap_placement(&me, &groups).await?;
     let (clock, random) = (common.clock.clone(), env::Random::from_os());

@@ -369,6 +369,13 @@ pub enum Request {
     Leader,
     /// The cluster's version, and what each node speaks.
     Versions,
+    /// What a row node's own clients have asked lately.
+    Asked {
+        /// Who asks.
+        node: NodeId,
+        /// Requests by region since its last report.
+        regions: Vec<(RegionId, u64)>,
+    },
 }
 
 impl Request {

@@ -58,6 +58,7 @@ impl PlacementService {
         self.raise_version(term).await?;
         self.collect(term).await?;
         self.tend_own_group(term).await?;
+        self.follow_clients(term)?;
         self.schedule(term).await
     }
 

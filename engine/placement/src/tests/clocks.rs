@@ -312,3 +312,39 @@ async fn a_client_takes_no_timestamp_that_is_not_greater_than_those_before() {
     }
     assert_eq!(client.timestamp().await, Ok((Timestamp(103), 1)));
 }
+
+/// A placement whose first answer is held back until there is a permit.
+struct Overtaken {
+    listed: Listed,
+    held: tokio::sync::Semaphore,
+}
+
+#[async_trait]
+impl PlacementTransport for Overtaken {
+    async fn call(&self, address: &str, request: Request) -> Result<Response> {
+        let answer = self.listed.call(address, request).await;
+        if matches!(&answer, Ok(Response::Timestamps { first: Timestamp(100), .. })) {
+            self.held.acquire().await.unwrap().forget();
+        }
+        answer
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_was_overtaken_counts_and_the_greatest_is_remembered() {
+    let listed = Listed(Mutex::new(vec![100, 200, 150]));
+    let placement = Arc::new(Overtaken { listed, held: tokio::sync::Semaphore::new(0) });
+    let client = PlacementClient::new(placement.clone(), [(1, "127.0.0.1:1".to_owned())]);
+    let first = tokio::spawn({
+        let client = client.clone();
+        async move { client.timestamp().await }
+    });
+    while !placement.listed.0.lock().starts_with(&[200]) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(client.timestamp().await, Ok((Timestamp(200), 1)));
+    placement.held.add_permits(1);
+    assert_eq!(first.await.unwrap(), Ok((Timestamp(100), 1)));
+    let refused = client.timestamp().await;
+    assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
+}

@@ -227,3 +227,26 @@ fn an_order_that_was_on_its_way_while_the_members_changed_is_refused() {
     }
     assert_eq!(Order::Split(REGION).check(&groups), Ok(()));
 }
+
+#[test]
+fn leadership_goes_to_the_voter_whose_clients_ask_most() {
+    let mut scene = Scene::new();
+    let own = scene.region().clone();
+    let nearest = |scene: &Scene| scene.leader_state.nearest_voter(&own, 1, scene.now);
+    let ask = |scene: &mut Scene, node, count| {
+        scene.heartbeat();
+        scene.leader_state.affinity.note(node, vec![(REGION, count)], scene.now);
+    };
+    ask(&mut scene, 3, 1_000);
+    assert_eq!(nearest(&scene), None, "the leader is new");
+    scene.now = scene.now + Duration::from_secs(60);
+    ask(&mut scene, 3, 1_000);
+    assert_eq!(nearest(&scene), own.peer_on(3).map(|peer| peer.id));
+    ask(&mut scene, 1, 1_000);
+    assert_eq!(nearest(&scene), None, "half of it");
+    ask(&mut scene, 1, 5_000);
+    assert_eq!(nearest(&scene), None, "it leads already");
+    scene.now = scene.now + Duration::from_secs(60);
+    ask(&mut scene, 4, 1_000);
+    assert_eq!(nearest(&scene), None, "it is no voter");
+}

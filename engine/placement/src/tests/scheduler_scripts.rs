@@ -65,6 +65,7 @@ impl SchedulerScript {
             ready,
             missing: args.numbers("missing").into_iter().collect(),
             busy: args.has("busy"),
+            near: args.named("near").map(|node| node.parse().unwrap()),
         });
         self.cluster.regions.sort_by_key(|view| view.region.id);
     }

@@ -53,6 +53,8 @@ pub struct SimGroups {
     pub alone: AtomicBool,
     /// Nothing is applied for now.
     pub held: AtomicBool,
+    /// What is not applied is not committed either: rounds do not wait for it.
+    pub uncommitted: AtomicBool,
     /// The log cannot be written for now: a fault is shown, and nothing is taken in.
     pub full: AtomicBool,
     state: Mutex<State>,
@@ -67,12 +69,13 @@ impl SimGroups {
             initial_regions: BTreeMap::new(),
             peers: BTreeMap::new(),
         });
-        let [alone, held, full] = [false; 3].map(AtomicBool::new);
+        let [alone, held, uncommitted, full] = [false; 4].map(AtomicBool::new);
         Arc::new_cyclic(|this| SimGroups {
             node,
             random,
             alone,
             held,
+            uncommitted,
             full,
             state,
             this: this.clone(),
@@ -105,6 +108,11 @@ impl SimGroups {
 
     pub fn regions(&self) -> Vec<RegionId> {
         self.state.lock().peers.keys().copied().collect()
+    }
+
+    /// Entries of a region that are proposed and not applied.
+    pub fn waiting(&self, region: RegionId) -> usize {
+        self.state.lock().peers[&region].queue.len()
     }
 
     pub fn log(&self, region: RegionId) -> Log {
@@ -289,7 +297,9 @@ impl Groups for SimGroups {
         if self.alone.load(Ordering::Relaxed) {
             return async { Err(Error::Unavailable("nobody confirms".into())) }.boxed();
         }
-        let index = peer.machine.applied().index + peer.queue.len() as u64;
+        let committed = !self.uncommitted.load(Ordering::Relaxed);
+        let waiting = if committed { peer.queue.len() } else { 0 };
+        let index = peer.machine.applied().index + waiting as u64;
         let mut applied = peer.applied.subscribe();
         async move {
             let wait = applied.wait_for(|applied| *applied >= index);

@@ -127,6 +127,9 @@ impl Heartbeat {
 
     fn report(&self) -> (NodeReport, Vec<PeerReport>) {
         let statuses = self.groups.statuses();
+        if let Some(txn) = &self.orders.txn {
+            txn.note_led(&statuses);
+        }
         let damaged = self.holds.damaged();
         let stopped = statuses.iter().filter_map(|status| {
             let fault = status.fault.as_ref()?;

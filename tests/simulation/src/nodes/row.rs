@@ -37,7 +37,8 @@ pub(crate) async fn run(
     let raft = machine.raft_node(&process, &member.me, Box::new(machines))?;
     let groups: Arc<dyn Groups> = Arc::new(raft.clone());
     let txn = TxnService::new(groups.clone(), rows.clone());
-    let txn = Arc::new(txn.with_wait_graph(Arc::new(placement.clone())));
+    let oracle = Arc::new(placement.clone());
+    let txn = Arc::new(txn.with_wait_graph(oracle.clone()).with_leases(oracle, || true));
     let mut tasks = JoinSet::new();
     let (disk, pace) = (machine.disk.clone(), machine.pace.clone());
     tasks.spawn(raft.clone().drive(process.clone(), disk, pace, machine.random.fork()));

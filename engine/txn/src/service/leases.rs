@@ -1,0 +1,198 @@
+//! Leaders' leases at work: the thin loop around [`crate::lease`] that asks the oracle, begins rounds and waits.
+//!
+//! A read that no lease covers begins a round of its own, as if there were no leases: what is slow or fails here costs
+//! time and never an answer.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use raft::{INITIAL_POSITION, PeerStatus};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+use types::{Epoch, Error, Region, RegionId, RegionKind, Result, Timestamp};
+
+use crate::client::Directory;
+use crate::lease::{Fence, Leases};
+use crate::service::TxnService;
+use crate::transport::within_call;
+
+/// How long a write waits for the leases of leaders before this one.
+const FENCE_WAIT: Duration = Duration::from_secs(5);
+/// Pause after the oracle could not be asked.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+/// How long it is asked without an answer before the next write has to ask.
+const ASK_FOR: Duration = Duration::from_secs(10);
+/// The shape and the members of a region as it is created, and not cut from another one.
+const CREATED: Epoch = Epoch { version: 1, conf: 1 };
+
+/// The leases of a node's leaders, with what it takes to have some. Without an oracle there are none, and nobody waits
+/// for them.
+#[derive(Default)]
+pub(crate) struct LeaseKeeper {
+    oracle: Option<Oracle>,
+    leases: Mutex<Leases>,
+    passed: Notify,
+}
+
+struct Oracle {
+    directory: Arc<dyn Directory>,
+    everybody_waits: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl Oracle {
+    async fn timestamp(&self) -> Result<Timestamp> {
+        within_call("placement", self.directory.timestamp()).await
+    }
+}
+
+impl TxnService {
+    /// The same service, with leases by a directory's timestamps. `everybody_waits` says whether all programs of the
+    /// cluster are known to wait for leases before theirs: before, none is granted.
+    #[must_use]
+    pub fn with_leases(
+        self,
+        directory: Arc<dyn Directory>,
+        everybody_waits: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let oracle = Oracle { directory, everybody_waits: Box::new(everybody_waits) };
+        let keeper = LeaseKeeper { oracle: Some(oracle), ..LeaseKeeper::default() };
+        TxnService { leases: Arc::new(keeper), ..self }
+    }
+
+    /// Takes note of what this node leads, so that new leaders have waited before the first write comes.
+    pub fn note_led(&self, statuses: &[PeerStatus]) {
+        let led =
+            |status: &&PeerStatus| status.decides && status.region.kind != RegionKind::Placement;
+        for status in statuses.iter().filter(led) {
+            self.may_write(status);
+        }
+        let ids: HashSet<RegionId> =
+            statuses.iter().filter(led).map(|status| status.region.id).collect();
+        self.leases.leases.lock().keep(|region| ids.contains(&region));
+    }
+
+    /// Returns once everything that was committed at or before `ts` is applied here, or covered by a lock.
+    pub(crate) async fn reach(&self, status: &PeerStatus, ts: Timestamp) -> Result<()> {
+        if !status.alone && status.decides && self.covers(status, ts) {
+            return Ok(());
+        }
+        self.groups.read_index(status.region.id).await.map(drop)
+    }
+
+    fn covers(&self, status: &PeerStatus, ts: Timestamp) -> bool {
+        let (region, term) = (status.region.id, status.term);
+        if !self.leases.oracle.as_ref().is_some_and(|oracle| (oracle.everybody_waits)()) {
+            return false;
+        }
+        let verdict = self.leases.leases.lock().look(region, term, ts);
+        if verdict.renew {
+            let service = self.clone();
+            tokio::spawn(async move { service.renew(region, term).await });
+        }
+        verdict.covered
+    }
+
+    async fn renew(&self, region: RegionId, term: u64) {
+        let renewed = self.acknowledged(region, term).await;
+        let mut leases = self.leases.leases.lock();
+        match renewed {
+            Ok((before, version)) => leases.granted(region, term, before, version),
+            Err(error) => {
+                tracing::debug!(region, term, %error, "a lease was not renewed");
+                leases.not_granted(region, term);
+            }
+        }
+    }
+
+    /// A timestamp after which a quorum has acknowledged `term`, and the version of the region's shape then.
+    async fn acknowledged(&self, region: RegionId, term: u64) -> Result<(Timestamp, u64)> {
+        let oracle = self.leases.oracle.as_ref().ok_or(Error::RegionNotFound(region))?;
+        let before = oracle.timestamp().await?;
+        self.groups.read_index(region).await?;
+        // A deposed leader's round may be answered by its successor.
+        let now = self.groups.status(region).ok_or(Error::RegionNotFound(region))?;
+        if now.term != term || !now.decides {
+            let leader = now.leader.map(|leader| leader.node);
+            return Err(Error::NotLeader { region, leader });
+        }
+        Ok((before, self.store.expect_region(region)?.region.epoch.version))
+    }
+
+    /// Whether a write of this term may succeed. If not yet, somebody sees to it.
+    pub(crate) fn may_write(&self, status: &PeerStatus) -> bool {
+        let (region, term) = (status.region.id, status.term);
+        if self.leases.oracle.is_none() {
+            return true;
+        }
+        let first = has_no_predecessor(&status.region, term);
+        let fence = self.leases.leases.lock().fence(region, term, first);
+        if fence == Fence::Ask {
+            let service = self.clone();
+            tokio::spawn(async move {
+                if timeout(ASK_FOR, service.wait_for_leases(region, term)).await.is_err() {
+                    service.leases.leases.lock().not_fenced(region, term);
+                }
+                service.leases.passed.notify_waiters();
+            });
+        }
+        fence == Fence::Passed
+    }
+
+    /// Returns once writes of this term may succeed.
+    pub(crate) async fn writable(&self, status: &PeerStatus) -> Result<()> {
+        let passed = async {
+            loop {
+                // From here on no end of the wait is missed.
+                let passed = self.leases.passed.notified();
+                if self.may_write(status) {
+                    return;
+                }
+                passed.await;
+            }
+        };
+        timeout(FENCE_WAIT, passed).await.map_err(|_| {
+            Error::Unavailable(format!(
+                "the new leader of region {} could not learn from placement within {} ms that the leases before its \
+                 term are over; nothing was written",
+                status.region.id,
+                FENCE_WAIT.as_millis()
+            ))
+        })
+    }
+
+    /// Asks the oracle until it has passed the leases of leaders before this term.
+    async fn wait_for_leases(&self, region: RegionId, term: u64) {
+        let Some(oracle) = &self.leases.oracle else { return };
+        loop {
+            let pause = match oracle.timestamp().await {
+                Ok(now) => match self.leases.leases.lock().fenced(region, term, now) {
+                    Some(left) => Duration::from_millis(left),
+                    None => return,
+                },
+                Err(error) => {
+                    tracing::debug!(region, term, %error, "writes wait for a timestamp of placement");
+                    ASK_AGAIN
+                }
+            };
+            sleep(pause).await;
+        }
+    }
+
+    /// A split of a region is about to be proposed.
+    pub(crate) fn splits(&self, status: &PeerStatus, region: &Region) {
+        self.leases.leases.lock().splits(region.id, status.term, region.epoch.version);
+    }
+
+    /// A proposed split will certainly not be applied.
+    pub(crate) fn does_not_split(&self, status: &PeerStatus, region: &Region) {
+        self.leases.leases.lock().does_not_split(region.id, status.term, region.epoch.version);
+    }
+}
+
+/// Whether no other leader can have held a lease of the region's range: its first term, or the only voter it has had.
+fn has_no_predecessor(region: &Region, term: u64) -> bool {
+    let first = region.epoch.version == CREATED.version && term == INITIAL_POSITION.term + 1;
+    first || region.epoch == CREATED && region.voters().count() == 1
+}
