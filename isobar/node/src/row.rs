@@ -10,8 +10,10 @@ use futures::future::BoxFuture;
 use kv::{FjallKv, KvEngine};
 use placement::api::{Node, NodeRole};
 use placement::entry::Me;
+use placement::participant::Participant;
 use placement::{PlacementMachines, PlacementService, View, placement_region};
 use raft::Groups;
+use tokio_util::sync::CancellationToken;
 use txn::{RowMachines, RowStore, TxnClient, TxnService};
 use types::{NodeId, version};
 
@@ -41,16 +43,8 @@ fn rows_of(data_dir: &Path) -> PathBuf {
 
 pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<()> {
     let participant = common.participant()?;
-    let listener = rpc::listen(common.config.rpc_address, "rpc_address").await?;
-    let stop = tokio_util::sync::CancellationToken::new();
-    let port = rpc::Port {
-        participant: participant.clone(),
-        channels: common.channels.clone(),
-        handlers: Arc::default(),
-    };
-    // Before it is known who this is: the other members ask that.
-    let ended = stop.clone().cancelled_owned();
-    let serving = tokio::spawn(rpc::serve(listener, port.clone(), None, ended));
+    let stop = CancellationToken::new();
+    let (port, serving) = serve(&common, &participant, &stop).await?;
     tokio::pin!(shutdown);
     let me = tokio::select! {
         me = common.establish(&participant) => me?,
@@ -66,11 +60,7 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     let machines = PlacementMachines::new(engine, view.clone(), Some(rows_machines));
     let store = common.raft_store(&me, Box::new(machines))?;
     let groups: Arc<dyn Groups> = Arc::new(store.clone());
-    let txn = TxnService::new(groups.clone(), rows.clone());
-    let oracle = Arc::new(common.placement.clone());
-    let channels = common.channels.clone();
-    let leased = move || channels.version() >= version::LEASES;
-    let txn = Arc::new(txn.with_wait_graph(oracle.clone()).with_leases(oracle, leased));
+    let txn = leaders(&common, &groups, &rows);
 
     let bootstrapped = bootstrap_placement(&me, &groups).await?;
     let (clock, random) = (common.clock.clone(), env::Random::from_os());
@@ -83,10 +73,7 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     tracing::info!(node, address = %common.config.rpc_address, "row node is listening");
     let client = TxnClient::new(Arc::new(common.rpc.clone()), Arc::new(common.placement.clone()));
     let collector = Collector::new(common.placement.clone(), groups.clone(), txn.clone(), client);
-    let (swept, until) = (rows.clone(), stop.clone());
-    let sweeper = thread("sweeper", move || garbage::sweep(&swept, &until))?;
-    let (scrubbed, until) = ((store.clone(), kv.clone()), stop.clone());
-    let scrubber = thread("scrubber", move || scrub::rows(&scrubbed.0, &scrubbed.1, &until))?;
+    let upkeep = Upkeep::start(&rows, (&store, &kv), &stop)?;
     let server = match common.config.mysql_address {
         Some(_) => Some(SqlServer::start(&common, node).await?),
         None => None,
@@ -120,12 +107,63 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     stop.cancel();
     outcome?;
     crate::end("internal port", serving).await;
-    let ended = tokio::task::spawn_blocking(move || {
-        store.shutdown();
-        sweeper.join().and(scrubber.join())
-    });
-    crate::end("raft store", ended).await;
+    upkeep.end(store).await;
     Ok(())
+}
+
+/// What answers for the regions that this node leads.
+fn leaders(common: &Common, groups: &Arc<dyn Groups>, rows: &Arc<RowStore>) -> Arc<TxnService> {
+    let placement = Arc::new(common.placement.clone());
+    let channels = common.channels.clone();
+    let leased = move || channels.version() >= version::LEASES;
+    let service = TxnService::new(groups.clone(), rows.clone());
+    Arc::new(service.with_wait_graph(placement.clone()).with_leases(placement, leased))
+}
+
+/// Threads that look after the stores: one removes old versions, one reads what is stored.
+struct Upkeep(Vec<JoinHandle<()>>);
+
+impl Upkeep {
+    /// Starts them, until `stop`.
+    fn start(
+        rows: &Arc<RowStore>,
+        (store, kv): (&raft::StoreHandle, &Arc<FjallKv>),
+        stop: &CancellationToken,
+    ) -> std::io::Result<Self> {
+        let (swept, until) = (rows.clone(), stop.clone());
+        let sweeper = thread("sweeper", move || garbage::sweep(&swept, &until))?;
+        let (store, kv, until) = (store.clone(), kv.clone(), stop.clone());
+        let scrubber = thread("scrubber", move || scrub::rows(&store, &kv, &until))?;
+        Ok(Upkeep(vec![sweeper, scrubber]))
+    }
+
+    /// Stops the Raft store, and waits a bounded time for it and them. A panic of theirs is in the log.
+    async fn end(self, store: raft::StoreHandle) {
+        let ended = tokio::task::spawn_blocking(move || {
+            store.shutdown();
+            for thread in self.0 {
+                let _ = thread.join();
+            }
+        });
+        crate::end("raft store", ended).await;
+    }
+}
+
+/// The port for other nodes, which is served before there is anything behind it: the other members ask who this is.
+async fn serve(
+    common: &Common,
+    participant: &Arc<Participant>,
+    stop: &CancellationToken,
+) -> Result<(rpc::Port, tokio::task::JoinHandle<types::Result<()>>)> {
+    let listener = rpc::listen(common.config.rpc_address, "rpc_address").await?;
+    let port = rpc::Port {
+        participant: participant.clone(),
+        channels: common.channels.clone(),
+        handlers: Arc::default(),
+    };
+    let ended = stop.clone().cancelled_owned();
+    let serving = tokio::spawn(rpc::serve(listener, port.clone(), None, ended));
+    Ok((port, serving))
 }
 
 fn described(common: &Common, id: NodeId, server: Option<&SqlServer>) -> Node {

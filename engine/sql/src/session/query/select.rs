@@ -197,13 +197,7 @@ impl Session {
         let context = self.context();
         let names = tables_of(&[&query], &context.database)?;
         let aliases = aliases(&query, &context.database);
-        let mut hints = BTreeMap::new();
-        for comment in hints_of(&query) {
-            hints.extend(comment.engines);
-            if let Some(unknown) = comment.unknown {
-                self.diagnostics.warn(hint_syntax(unknown));
-            }
-        }
+        let hints = self.hinted_engines(&query);
         let locking = !query.locks.is_empty();
         let binding = self.bound(&query, &names, &context, &tables);
         let found = warnings::listen_async(&expr_warnings, binding).await?;
@@ -254,6 +248,18 @@ impl Session {
             prepared.route = router::route(&facts);
         }
         Ok(prepared)
+    }
+
+    /// Engines of tables as a query's hints have them; what is no hint is a warning.
+    fn hinted_engines(&mut self, query: &Query) -> BTreeMap<String, hints::Engine> {
+        let mut hints = BTreeMap::new();
+        for comment in hints_of(query) {
+            hints.extend(comment.engines);
+            if let Some(unknown) = comment.unknown {
+                self.diagnostics.warn(hint_syntax(unknown));
+            }
+        }
+        hints
     }
 
     /// What a query is bound to, and its tables.
