@@ -181,9 +181,9 @@ impl Leases {
         }
     }
 
-    /// Forgets regions that this node does not lead.
-    pub(crate) fn keep(&mut self, led: impl Fn(RegionId) -> bool) {
-        self.0.retain(|region, _| led(*region));
+    /// Forgets regions that are not on this node any more. A leader that cannot decide for a moment remembers its splits.
+    pub(crate) fn keep(&mut self, here: impl Fn(RegionId) -> bool) {
+        self.0.retain(|region, lease| here(*region) || lease.splitting.is_some());
     }
 }
 

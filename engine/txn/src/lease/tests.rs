@@ -118,9 +118,13 @@ fn the_first_leader_of_a_region_waits_for_nobody() {
 }
 
 #[test]
-fn regions_that_are_not_led_are_forgotten() {
+fn regions_that_are_gone_are_forgotten_and_splits_are_not() {
     let mut leases = Leases::default();
     leases.granted(REGION, 3, at(1_000), 1);
     leases.keep(|region| region != REGION);
     assert!(!covered(&mut leases, 3, 1_000));
+    leases.splits(REGION, 3, 1);
+    leases.keep(|region| region != REGION);
+    leases.granted(REGION, 3, at(1_000), 1);
+    assert!(!covered(&mut leases, 3, 1_000), "the split may be applied yet");
 }

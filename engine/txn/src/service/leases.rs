@@ -68,9 +68,8 @@ impl TxnService {
         for status in statuses.iter().filter(led) {
             self.may_write(status);
         }
-        let ids: HashSet<RegionId> =
-            statuses.iter().filter(led).map(|status| status.region.id).collect();
-        self.leases.leases.lock().keep(|region| ids.contains(&region));
+        let here: HashSet<RegionId> = statuses.iter().map(|status| status.region.id).collect();
+        self.leases.leases.lock().keep(|region| here.contains(&region));
     }
 
     /// Returns once everything that was committed at or before `ts` is applied here, or covered by a lock.
