@@ -10,6 +10,8 @@ use anyhow::{Context, Result};
 use placement::PlacementClient;
 use types::{Error, LeaseId, Timestamp};
 
+use crate::print;
+
 /// How long the lease lasts without being renewed.
 const TTL: Duration = Duration::from_secs(60);
 /// How often the lease is renewed.
@@ -103,10 +105,18 @@ impl CommitLease {
         }
     }
 
-    /// Gives it up.
+    /// Gives it up; where that fails, says so: until it ends by itself, collection waits for it.
     pub async fn release(self) {
         let id = *self.lease.lock();
-        // Where it cannot be given back, it ends by itself.
-        _ = tokio::time::timeout(RELEASE, self.placement.release_lease(id)).await;
+        let why = match tokio::time::timeout(RELEASE, self.placement.release_lease(id)).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("placement did not answer within {} s", RELEASE.as_secs()),
+        };
+        print(&format!(
+            "the lease of {} could not be released ({why}): it ends by itself within {} s",
+            self.owner,
+            TTL.as_secs()
+        ));
     }
 }
