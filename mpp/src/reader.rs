@@ -1,4 +1,4 @@
-//! Strong reads of this node's regions: wait for the learner to reach the read index, get past
+//! Strong reads of this node's regions: wait for the learner to reach what its leader names, get past
 //! pending locks, pin, scan.
 //!
 //! Every wait is bounded. It returns all rows of a snapshot or an error, never some of them.
@@ -89,12 +89,12 @@ impl Reader {
 
     /// The tablet, once it shows everything that committed at or before `ts`.
     ///
-    /// A commit timestamp is fetched after every lock of its transaction has applied. So once this
-    /// replica has applied the read index, which is taken after `ts` was, whatever commits at or
-    /// before `ts` is either here or a lock here.
+    /// A commit timestamp is fetched after every lock of its transaction has applied, or was announced at the leader.
+    /// So once this replica has applied what the leader names after `ts` was given, whatever commits at or before
+    /// `ts` is either here or a lock here.
     async fn caught_up(&self, region: RegionId, ts: Timestamp) -> Result<TabletHandle> {
         loop {
-            self.groups.read_index(region).await?;
+            self.txn.catch_up(self.groups.as_ref(), region, ts).await?;
             let tablet = self.store.tablet(region).ok_or(Error::RegionNotFound(region))?;
             let locks = tablet.pending_locks(ts);
             if locks.is_empty() {

@@ -66,6 +66,9 @@ pub trait Groups: Send + Sync + 'static {
     /// quorum: it answers at once, by what it has applied.
     fn read_index(&self, region: RegionId) -> Pending<u64>;
 
+    /// Resolves once this node has applied what the log of a group holds up to `index`.
+    fn reached(&self, region: RegionId, index: u64) -> Pending<()>;
+
     /// Leader: changes the membership to `peers`, one member at a time, and resolves to the new
     /// descriptor once applied. A new voter follows as a learner until it has caught up. A leader
     /// that is not among `peers` hands over and answers `NotLeader`: ask the one it names again.

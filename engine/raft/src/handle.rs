@@ -35,6 +35,7 @@ enum Mail {
     Snapshot(Box<Spooled>),
     Propose(RegionId, u64, Vec<u8>, Reply<Position>),
     ReadIndex(RegionId, Reply<u64>),
+    Reached(RegionId, u64, Reply<()>),
     Membership(RegionId, Vec<Peer>, Reply<Region>),
     Transfer(RegionId, PeerId),
     Create(Box<Region>, Reply<()>),
@@ -177,6 +178,13 @@ impl Groups for StoreHandle {
         }
     }
 
+    fn reached(&self, region: RegionId, index: u64) -> Pending<()> {
+        if self.board.read().get(&region).is_some_and(|peer| peer.applied.index >= index) {
+            return at_once(Ok(()));
+        }
+        self.submit("a log entry to be applied", |reply| Mail::Reached(region, index, reply))
+    }
+
     fn change_membership(&self, region: RegionId, peers: Vec<Peer>) -> Pending<Region> {
         self.submit("a membership change", |reply| Mail::Membership(region, peers, reply))
     }
@@ -265,6 +273,7 @@ fn deliver(store: &mut Store, mail: Mail) -> bool {
         Mail::Snapshot(spooled) => store.receive_snapshot(*spooled),
         Mail::Propose(region, term, data, reply) => store.propose(region, term, data, reply),
         Mail::ReadIndex(region, reply) => store.read_index(region, reply),
+        Mail::Reached(region, index, reply) => store.reached(region, index, reply),
         Mail::Membership(region, peers, reply) => store.change_membership(region, peers, reply),
         Mail::Transfer(region, to) => store.transfer(region, to),
         Mail::Create(region, reply) => store.create(*region, reply),

@@ -15,6 +15,13 @@ struct ReadRequest {
     reply: Reply<u64>,
 }
 
+/// Waits for an index that a leader named to be applied.
+struct ReachRequest {
+    index: u64,
+    wait: Wait,
+    reply: Reply<()>,
+}
+
 /// A round under way.
 struct Round {
     /// Numbers of its repetitions, ascending.
@@ -32,6 +39,7 @@ pub(crate) struct Reads {
     rounds: Vec<Round>,
     /// Confirmed at an index, waiting for it to be applied.
     confirmed: Vec<(u64, Vec<ReadRequest>)>,
+    reaching: Vec<ReachRequest>,
 }
 
 impl Reads {
@@ -43,12 +51,18 @@ impl Reads {
             queued: Vec::new(),
             rounds: Vec::new(),
             confirmed: Vec::new(),
+            reaching: Vec::new(),
         }
     }
 
     /// Queues a request for the next round.
     pub fn request(&mut self, wait: Wait, reply: Reply<u64>) {
         self.queued.push(ReadRequest { wait, reply });
+    }
+
+    /// Answers once `index` is applied.
+    pub fn reach(&mut self, index: u64, wait: Wait, reply: Reply<()>) {
+        self.reaching.push(ReachRequest { index, wait, reply });
     }
 
     /// Begins a round for the requests since the last one, and returns the context to give to Raft.
@@ -101,6 +115,9 @@ impl Reads {
             }
         }
         self.confirmed = later;
+        for request in self.reaching.extract_if(.., |request| request.index <= applied) {
+            answers.push(request.reply, Ok(()));
+        }
     }
 
     /// Gives up on requests that waited too long.
@@ -111,6 +128,11 @@ impl Reads {
                 let what = format!("a read index of region {region} ({stage})");
                 answers.push(request.reply, Err(Error::Timeout { what, millis }));
             }
+        }
+        for request in self.reaching.extract_if(.., |request| request.wait.deadline <= now) {
+            let millis = Wait::millis(request.wait.since, now);
+            let what = format!("index {} of region {region} to be applied here", request.index);
+            answers.push(request.reply, Err(Error::Timeout { what, millis }));
         }
         self.rounds.retain(|round| !round.requests.is_empty());
         self.confirmed.retain(|(_, requests)| !requests.is_empty());
@@ -123,12 +145,18 @@ impl Reads {
                 answers.push(request.reply, Err(error.clone()));
             }
         }
+        for request in self.reaching.drain(..) {
+            answers.push(request.reply, Err(error.clone()));
+        }
         self.rounds.clear();
         self.confirmed.clear();
     }
 
     pub fn is_empty(&self) -> bool {
-        self.queued.is_empty() && self.rounds.is_empty() && self.confirmed.is_empty()
+        self.queued.is_empty()
+            && self.rounds.is_empty()
+            && self.confirmed.is_empty()
+            && self.reaching.is_empty()
     }
 
     fn stages(&mut self) -> impl Iterator<Item = (&'static str, &mut Vec<ReadRequest>)> {
@@ -183,6 +211,27 @@ mod tests {
         assert_eq!((&mut first).now_or_never(), Some(Ok(9)));
         assert!((&mut second).now_or_never().is_none());
         assert!(reads.begin(1).is_some_and(|next| next != round));
+    }
+
+    #[test]
+    fn an_index_that_is_waited_for_is_answered_once_applied_or_too_late() {
+        let mut reads = Reads::new(7, 1);
+        let mut answers = Answers::default();
+        let (reply, mut near) = reply_channel("an index");
+        reads.reach(5, WAIT, reply);
+        let (reply, mut far) = reply_channel("an index");
+        reads.reach(9, WAIT, reply);
+        reads.applied(4, &mut answers);
+        answers.send();
+        assert!((&mut near).now_or_never().is_none(), "answered before it was applied");
+        reads.applied(8, &mut answers);
+        answers.send();
+        assert_eq!((&mut near).now_or_never(), Some(Ok(())));
+        assert!((&mut far).now_or_never().is_none() && !reads.is_empty());
+        reads.expire(1, WAIT.deadline, &mut answers);
+        answers.send();
+        assert!(matches!((&mut far).now_or_never(), Some(Err(Error::Timeout { .. }))));
+        assert!(reads.is_empty());
     }
 
     #[test]

@@ -276,6 +276,16 @@ impl Store {
         }
     }
 
+    /// Answers once a region's peer has applied `index`.
+    pub(crate) fn reached(&mut self, region: RegionId, index: u64, reply: Reply<()>) {
+        let wait = self.wait(self.config.read_ticks);
+        match self.running(region) {
+            Ok(peer) if peer.applied.index >= index => self.answers.push(reply, Ok(())),
+            Ok(peer) => peer.reads.reach(index, wait, reply),
+            Err(error) => self.answers.push(reply, Err(error)),
+        }
+    }
+
     /// Changes a region's members.
     pub(crate) fn change_membership(
         &mut self,

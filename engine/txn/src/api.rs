@@ -299,6 +299,29 @@ pub enum Request {
         /// Region.
         region: RegionId,
     },
+    /// Commits a transaction all of whose keys lie in the region, in one entry; answered by [`Response::Fate`].
+    CommitAtOnce {
+        /// Region.
+        region: RegionRef,
+        /// Transaction.
+        start_ts: Timestamp,
+        /// The key that the transaction's fate is asked at.
+        primary: Vec<u8>,
+        /// Everything that it writes or holds, ascending by key.
+        mutations: Vec<Mutation>,
+        /// Schema the rows were encoded with.
+        schema: (TableId, SchemaVersion),
+        /// Milliseconds to wait for rows that others hold.
+        wait: u64,
+    },
+    /// How far a replica has to have applied the region's log to read at a timestamp; answered by
+    /// [`Response::Applied`].
+    Reach {
+        /// Region, of whatever shape.
+        region: RegionId,
+        /// The timestamp.
+        ts: Timestamp,
+    },
 }
 
 /// A leader's answer.
@@ -340,4 +363,8 @@ pub enum Response {
         /// In which term.
         term: u64,
     },
+    /// Everything that the replica needs has this index at most in the region's log.
+    Applied(u64),
+    /// The table that a transaction writes to is gone.
+    TableGone,
 }

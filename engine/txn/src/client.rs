@@ -67,6 +67,8 @@ pub struct TxnClient {
     routes: Arc<Routes>,
     liveness: Arc<Liveness>,
     asked: Arc<Asked>,
+    /// Whether all programs of the cluster are known to read as commits in one entry need it.
+    at_once: Arc<dyn Fn() -> bool + Send + Sync>,
     /// How transactions ended: commit timestamp, or none for a rollback.
     fates: Arc<Mutex<LruCache<Timestamp, Option<Timestamp>>>>,
     /// Second phases and rollbacks that go on behind their transactions.
@@ -86,6 +88,7 @@ impl TxnClient {
             routes: Arc::default(),
             liveness: Arc::default(),
             asked: Arc::default(),
+            at_once: Arc::new(|| false),
             fates: Arc::new(Mutex::new(LruCache::new(capacity))),
             tasks: TaskTracker::new(),
             living: Arc::default(),
@@ -98,6 +101,17 @@ impl TxnClient {
     /// to wait for other transactions' locks.
     pub fn with_bounds(self, retry_timeout: Duration, lock_wait: Duration) -> Self {
         TxnClient { retry_timeout, lock_wait, ..self }
+    }
+
+    /// The same client, whose transactions of one region commit in one entry. `everybody_asks` says whether all programs
+    /// of the cluster are known to ask leaders how far to read: before, both phases are entries of their own.
+    #[must_use]
+    pub fn with_one_entry(self, everybody_asks: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        TxnClient { at_once: Arc::new(everybody_asks), ..self }
+    }
+
+    pub(crate) fn commits_at_once(&self) -> bool {
+        (self.at_once)()
     }
 
     /// A bounded retry of something.

@@ -1,6 +1,6 @@
 //! Two-phase commit, after Percolator (Peng and Dabek, 2010): lock every key, take the commit
 //! timestamp once all locks are applied, commit the primary, which decides, then the rest behind
-//! the caller's back.
+//! the caller's back. Where all keys lie in one region, its leader does all of it in one entry.
 //!
 //! An outcome is learned or forced at the primary, never guessed.
 
@@ -89,15 +89,27 @@ impl Commit {
         let mutations = std::mem::take(&mut self.mutations);
         let groups = plan.client.group(mutations, |mutation| &mutation.key, &mut retry).await?;
         self.batches = groups.into_iter().flat_map(batches).collect();
+        let mut unsure = false;
+        if self.batches.len() == 1 && plan.client.commits_at_once() {
+            match plan.commit_at_once(std::mem::take(&mut self.batches)).await? {
+                AtOnce::Committed(commit_ts) => return Ok(plan.ended_at(commit_ts)),
+                AtOnce::Parted(batches, may_have) => (self.batches, unsure) = (batches, may_have),
+            }
+        }
         let sent = Sent(self.batches.iter().map(|(_, batch)| sent(batch)).collect());
         let heartbeat = plan.clone().heartbeat();
         let commit_ts = match self.lock_all(&sent).await {
-            Ok(()) => plan.commit_timestamp().await,
+            Ok(None) => plan.commit_timestamp().await,
+            // In one entry, before its region was split and its answer lost.
+            Ok(Some(commit_ts)) => return Ok(plan.ended_at(commit_ts)),
             Err(error) => Err(error),
         };
         let commit_ts = match commit_ts {
             Ok(commit_ts) => commit_ts,
             Err(error) => {
+                if unsure && let Some(commit_ts) = plan.settle().await? {
+                    return Ok(plan.ended_at(commit_ts));
+                }
                 // Nobody else can commit it, so its fate is known before it is written.
                 plan.abandon(sent.keys());
                 return Err(error);
@@ -107,7 +119,7 @@ impl Commit {
         drop(heartbeat);
         match committed {
             Ok(done) => {
-                plan.client.remember_fate(plan.start_ts, Some(commit_ts));
+                plan.ended_at(commit_ts);
                 let rest = plan.keys.iter().filter(|key| done.binary_search(key).is_err());
                 let rest: Vec<_> = rest.cloned().collect();
                 if !rest.is_empty() {
@@ -125,17 +137,26 @@ impl Commit {
         }
     }
 
-    /// First phase of every batch.
-    async fn lock_all(&mut self, sent: &Sent) -> Result<()> {
+    /// First phase of every batch; when the transaction committed, if it has.
+    async fn lock_all(&mut self, sent: &Sent) -> Result<Option<Timestamp>> {
         let plan = &self.plan;
         // Boxed one by one: a closure over borrowed flags would keep the commit from being `Send`.
-        let mut locking: Vec<BoxFuture<'_, Result<()>>> = Vec::new();
+        let mut locking: Vec<BoxFuture<'_, Result<Option<Timestamp>>>> = Vec::new();
         for (batch, (_, touched)) in std::mem::take(&mut self.batches).into_iter().zip(&sent.0) {
             locking.push(plan.lock(batch, touched).boxed());
         }
-        stream::iter(locking).buffer_unordered(PARALLEL).try_collect::<Vec<()>>().await?;
-        Ok(())
+        let locked = stream::iter(locking).buffer_unordered(PARALLEL);
+        Ok(locked.try_collect::<Vec<_>>().await?.into_iter().flatten().next())
     }
+}
+
+/// What became of a commit in one entry.
+enum AtOnce {
+    /// It is committed.
+    Committed(Timestamp),
+    /// Its keys lie in several regions by now: these batches are to be locked. Whether it may have been committed, which
+    /// their first phases find out.
+    Parted(Vec<(Target, Vec<Mutation>)>, bool),
 }
 
 impl Plan {
@@ -146,8 +167,82 @@ impl Plan {
         self.client.commit_timestamp(&written).await
     }
 
-    /// First phase of a batch, which may meanwhile lie in several regions.
-    async fn lock(&self, batch: (Target, Vec<Mutation>), touched: &AtomicBool) -> Result<()> {
+    /// Both phases at the one region that holds every key, in one entry.
+    async fn commit_at_once(&self, mut batches: Vec<(Target, Vec<Mutation>)>) -> Result<AtOnce> {
+        let mut retry = self.client.retry("a region to write to");
+        let mut waiting = self.client.lock_wait();
+        // Whether an attempt may have been carried out, or still may be.
+        let mut unsure = false;
+        loop {
+            let [(target, mutations)] = &batches[..] else {
+                return Ok(AtOnce::Parted(batches, unsure));
+            };
+            let (table, schema) = self.schema(target)?;
+            let over = match self.try_at_once(target, mutations, schema).await {
+                Ok(Some(commit_ts)) => return Ok(AtOnce::Committed(commit_ts)),
+                Ok(None) => {
+                    let (table, sent) = schema;
+                    Err(Error::SchemaChanged { table, sent, known: None })
+                }
+                Err(Error::SchemaChanged { sent, known, .. })
+                    if known.is_none_or(|known| sent + 1 >= known) =>
+                {
+                    self.send_schema(target, table, &mut retry).await
+                }
+                Err(error) => {
+                    unsure |= !never_comes_true(&error);
+                    self.client.get_over(error, &mut retry, &mut waiting).await
+                }
+            };
+            let over = match over {
+                Ok(()) => {
+                    let mutations = mutations.clone();
+                    let groups =
+                        self.client.group(mutations, |mutation| &mutation.key, &mut retry).await;
+                    groups.map(|groups| groups.into_iter().flat_map(self::batches).collect())
+                }
+                Err(error) => Err(error),
+            };
+            batches = match over {
+                Ok(batches) => batches,
+                // An attempt that is late must find the transaction ended, whatever the last one was answered.
+                Err(error) if unsure => {
+                    let settled = self.settle().await?;
+                    return settled.map(AtOnce::Committed).ok_or(error);
+                }
+                Err(error) => return Err(error),
+            };
+        }
+    }
+
+    /// When it committed; none where the table is gone.
+    async fn try_at_once(
+        &self,
+        target: &Target,
+        mutations: &[Mutation],
+        schema: (TableId, SchemaVersion),
+    ) -> Result<Option<Timestamp>> {
+        let request = Request::CommitAtOnce {
+            region: target.reference(),
+            start_ts: self.start_ts,
+            primary: self.primary.clone(),
+            mutations: mutations.to_vec(),
+            schema,
+            wait: self.row_wait.as_millis() as u64,
+        };
+        match self.client.send(target, request).await? {
+            Response::Fate(Some(commit_ts)) => Ok(Some(commit_ts)),
+            Response::TableGone => Ok(None),
+            _ => Err(unexpected("a commit at once")),
+        }
+    }
+
+    /// First phase of a batch, which may meanwhile lie in several regions; when the transaction committed, if it has.
+    async fn lock(
+        &self,
+        batch: (Target, Vec<Mutation>),
+        touched: &AtomicBool,
+    ) -> Result<Option<Timestamp>> {
         let mut retry = self.client.retry("a region to write to");
         let mut waiting = self.client.lock_wait();
         let mut work = vec![batch];
@@ -165,6 +260,7 @@ impl Plan {
             let before = touched.swap(true, Ordering::AcqRel);
             let error = match self.client.send(&target, request).await {
                 Ok(Response::Done) => continue,
+                Ok(Response::Fate(Some(commit_ts))) => return Ok(Some(commit_ts)),
                 Ok(_) => return Err(unexpected("a prewrite")),
                 Err(error) => error,
             };
@@ -182,7 +278,7 @@ impl Plan {
             let again = self.client.group(mutations, |mutation| &mutation.key, &mut retry);
             work.extend(again.await?);
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Makes the schema of this transaction's rows known to a region that has not seen it.
@@ -227,7 +323,11 @@ impl Plan {
             };
             if let Err(error) = over {
                 tracing::warn!(start_ts = %self.start_ts, %error, "commit went unanswered");
-                return self.settle(commit_ts).await;
+                return match self.settle().await? {
+                    Some(at) if at == commit_ts => Ok(vec![self.primary.clone()]),
+                    Some(_) => Err(unexpected("a rollback")),
+                    None => Err(Error::RolledBack(self.start_ts)),
+                };
             }
         }
     }
@@ -245,8 +345,8 @@ impl Plan {
         }
     }
 
-    /// Forces an outcome at the primary: it has committed, or never will.
-    async fn settle(&self, commit_ts: Timestamp) -> Result<Vec<Vec<u8>>> {
+    /// Forces an outcome at the primary: when it committed, or none if it never will.
+    async fn settle(&self) -> Result<Option<Timestamp>> {
         let mut retry = self.client.retry("the primary's region");
         loop {
             let outcome = async {
@@ -256,10 +356,8 @@ impl Plan {
                 self.client.send(&target, Request::Rollback { region, start_ts, keys }).await
             };
             let error = match outcome.await {
-                Ok(Response::Fate(Some(at))) if at == commit_ts => {
-                    return Ok(vec![self.primary.clone()]);
-                }
-                Ok(Response::Done) => return Err(Error::RolledBack(self.start_ts)),
+                Ok(Response::Fate(Some(at))) => return Ok(Some(at)),
+                Ok(Response::Done) => return Ok(None),
                 Ok(_) => unexpected("a rollback"),
                 Err(error) => error,
             };
@@ -343,6 +441,12 @@ impl Plan {
         Ok(())
     }
 
+    /// Remembers that it has committed, and when.
+    fn ended_at(&self, commit_ts: Timestamp) -> Timestamp {
+        self.client.remember_fate(self.start_ts, Some(commit_ts));
+        commit_ts
+    }
+
     /// Milliseconds after `start_ts` until which the transaction's locks should stand, as of now.
     fn ttl(&self) -> u64 {
         self.began.elapsed().as_millis() as u64 + LOCK_TTL_MS
@@ -382,6 +486,25 @@ fn sent(batch: &[Mutation]) -> (Vec<Vec<u8>>, AtomicBool) {
 /// Whether an answer says that its prewrite, which is all or nothing, has left nothing behind.
 fn without_effect(error: &Error) -> bool {
     !matches!(error, Error::Timeout { .. } | Error::Unavailable(_) | Error::Io(_))
+}
+
+/// Whether an attempt to commit in one entry has certainly come to nothing, and is not on its way any more.
+fn never_comes_true(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::NotLeader { .. }
+            | Error::StaleEpoch { .. }
+            | Error::RegionNotFound(_)
+            | Error::Dropped(_)
+            | Error::SchemaChanged { .. }
+            | Error::Locked(_)
+            | Error::Held { .. }
+            | Error::Conflict { .. }
+            | Error::Duplicate { .. }
+            | Error::RolledBack(_)
+            | Error::SnapshotTooOld { .. }
+            | Error::Deadlock(_)
+    )
 }
 
 /// Cuts a region's mutations into requests.

@@ -43,6 +43,26 @@ pub struct Prewrite<'a> {
     pub ttl: u64,
 }
 
+/// What a first phase finds or leads to on a key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Prewritten {
+    /// This lock.
+    Lock(Fact),
+    /// The transaction holds the key.
+    Locked,
+    /// The transaction has committed the key.
+    Committed(Timestamp),
+}
+
+/// What the commit of a whole transaction leads to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Once {
+    /// These facts, in one entry.
+    Commits(Vec<Fact>),
+    /// Nothing: it has committed.
+    Committed(Timestamp),
+}
+
 /// What a rollback leads to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rollback {
@@ -66,19 +86,19 @@ pub enum Status {
 }
 
 impl Known<'_> {
-    /// First phase of one key: the lock, or nothing if it is there or has become a version.
-    pub fn prewrite(&self, of: Prewrite<'_>, mutation: &Mutation) -> Result<Option<Fact>> {
+    /// First phase of one key: the lock, unless it is there or has become a version.
+    pub fn prewrite(&self, of: Prewrite<'_>, mutation: &Mutation) -> Result<Prewritten> {
         self.check_fresh(of.start_ts)?;
         let key = &mutation.key;
         if let Some(lock) = self.locks.get(key) {
             if lock.start_ts == of.start_ts {
-                return Ok(None);
+                return Ok(Prewritten::Locked);
             }
             return Err(Error::Locked(Box::new(lock.info())));
         }
         let newest = mvcc::data(self.kv, key)?;
         match mvcc::fate_among(self.kv, key, &newest, of.start_ts)? {
-            Some(Fate::Committed(_)) => return Ok(None),
+            Some(Fate::Committed(at)) => return Ok(Prewritten::Committed(at)),
             Some(Fate::RolledBack) => return Err(Error::RolledBack(of.start_ts)),
             None => {}
         }
@@ -95,7 +115,7 @@ impl Known<'_> {
             Op::Delete => (WriteKind::Delete, None),
             Op::Lock => (WriteKind::Lock, None),
         };
-        Ok(Some(Fact::Lock {
+        Ok(Prewritten::Lock(Fact::Lock {
             key: key.clone(),
             start_ts: of.start_ts,
             primary: of.primary.to_vec(),
@@ -105,6 +125,32 @@ impl Known<'_> {
             ttl: of.ttl,
             for_update_ts: mutation.for_update_ts,
         }))
+    }
+
+    /// Both phases of a transaction all of whose keys lie here: each lock and its end, in one entry. Nobody ever meets
+    /// these locks.
+    pub fn commit_at_once(
+        &self,
+        of: Prewrite<'_>,
+        commit_ts: Timestamp,
+        mutations: &[Mutation],
+    ) -> Result<Once> {
+        let start_ts = of.start_ts;
+        let mut facts = Vec::with_capacity(2 * mutations.len());
+        for mutation in mutations {
+            match self.prewrite(of, mutation)? {
+                Prewritten::Lock(lock) => facts.push(lock),
+                Prewritten::Committed(at) => return Ok(Once::Committed(at)),
+                Prewritten::Locked => {
+                    return Err(Error::Invalid(format!(
+                        "transaction {start_ts} has begun its first phase and cannot commit at once"
+                    )));
+                }
+            }
+            let key = mutation.key.clone();
+            facts.push(Fact::Commit { key, start_ts, commit_ts });
+        }
+        Ok(Once::Commits(facts))
     }
 
     /// Fails below the floor, where nothing is written any more. An import's repetition that comes

@@ -108,12 +108,18 @@ impl RowMachine {
 
     fn apply_facts(&mut self, facts: Vec<Fact>) -> Result<Effect> {
         let mut effect = Effect::Applied;
-        for fact in facts {
+        let mut facts = facts.into_iter().peekable();
+        while let Some(fact) = facts.next() {
             if matches!(effect, Effect::Split(_)) {
                 return Err(self.corrupt("a fact follows a split in its entry"));
             }
             match fact {
-                Fact::Lock { .. } => self.lock(fact)?,
+                Fact::Lock { .. } => match facts.next_if(|next| ends(next, &fact)) {
+                    Some(Fact::Commit { commit_ts, .. }) => {
+                        self.lock_and_commit(fact, commit_ts)?
+                    }
+                    _ => self.lock(fact)?,
+                },
                 Fact::Commit { key, start_ts, commit_ts } => {
                     self.commit(key, start_ts, commit_ts)?;
                 }
@@ -164,6 +170,23 @@ impl RowMachine {
             };
         };
         self.unlock(&key);
+        self.committed(&lock, commit_ts)
+    }
+
+    /// A lock that ends in its own entry: nobody can meet it, and it is not stored.
+    fn lock_and_commit(&mut self, fact: Fact, commit_ts: Timestamp) -> Result<()> {
+        let Some(lock) = Lock::from_fact(fact) else { return Ok(()) };
+        self.check_key(&lock.key)?;
+        if self.locked(&lock.key).is_some() {
+            return Err(self.corrupt("a commit in one entry meets a lock"));
+        }
+        self.store.note_timestamp(commit_ts);
+        self.committed(&lock, commit_ts)
+    }
+
+    /// What a lock becomes when it is committed.
+    fn committed(&mut self, lock: &Lock, commit_ts: Timestamp) -> Result<()> {
+        let (key, start_ts) = (lock.key.clone(), lock.start_ts);
         // The end of nothing leaves no history to be found by: its fate shows where it is.
         let of_nothing = lock.kind == WriteKind::Delete && lock.replaces.is_none();
         if lock.primary == key || lock.kind == WriteKind::Lock || of_nothing {
@@ -360,6 +383,16 @@ impl RowMachine {
             "region {} at log index {}: {what}; remove this replica and let it be copied anew",
             self.region.id, self.applied.index
         ))
+    }
+}
+
+/// Whether a fact commits the lock of another.
+fn ends(fact: &Fact, lock: &Fact) -> bool {
+    match (fact, lock) {
+        (Fact::Commit { key, start_ts, .. }, Fact::Lock { key: locked, start_ts: by, .. }) => {
+            key == locked && start_ts == by
+        }
+        _ => false,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reads of a region at a timestamp, by its leader.
 //!
 //! The order matters: a lease or a read index first, so that every commit before the timestamp has at least
-//! its locks applied here; then the lock table; then a view of the store, in which locks that were
+//! its locks applied here, or is under way in one entry; those are waited for; then the lock table; then a view of the store, in which locks that were
 //! gone have left their versions; and last a look whether the region was still whole and unmoved,
 //! and whether the timestamp can still be asked for.
 
@@ -14,7 +14,7 @@ use types::{Error, Result, Timestamp};
 use crate::api::{RegionRef, Response};
 use crate::locks::Lock;
 use crate::mvcc::{self, Page};
-use crate::service::TxnService;
+use crate::service::{TxnService, bounded};
 use crate::store::RegionView;
 
 /// Most pairs in an answer to a scan.
@@ -40,6 +40,7 @@ impl TxnService {
             )));
         }
         self.reach(&status, ts).await?;
+        bounded("commits under way", self.in_flight.pass_keys(&keys, ts)).await?;
         for key in &keys {
             locked(self.store.locks().get(key).filter(|lock| lock.blocks_reader(ts)).as_deref())?;
         }
@@ -71,6 +72,7 @@ impl TxnService {
             return Ok(Response::Pairs { pairs: vec![], resume: None });
         }
         self.reach(&status, ts).await?;
+        bounded("commits under way", self.in_flight.pass_range(&start, &end, ts)).await?;
         locked(self.store.locks().blocking(&start, &end, ts).as_deref())?;
         let kv = self.store.snapshot();
         self.unmoved(region)?.floors.check(ts)?;

@@ -4,10 +4,11 @@
 //! state; propose the facts under exactly the term and epoch of the decision; hold the latches
 //! until they are applied or provably dropped; what is decided without an entry is confirmed by a
 //! read index before it is answered. A new leader's first phases wait for the leases of leaders before
-//! it. A read is: confirm leadership by a lease or a read index, check locks, then look at the
-//! store. Every wait is bounded.
+//! it. A read is: confirm leadership by a lease or a read index, wait for commits that are under way in
+//! one entry, check locks, then look at the store. Every wait is bounded.
 
 mod leases;
+mod one_entry;
 pub(crate) mod row_locks;
 
 use std::collections::HashMap;
@@ -23,13 +24,15 @@ use types::{Error, Region, RegionId, Result, SchemaVersion, Table, TableId, Time
 
 use crate::api::{Mutation, RegionRef, Request, Response};
 use crate::bulk::Bulk;
-use crate::decide::{Known, Prewrite, Rollback, Status};
+use crate::decide::{Known, Prewrite, Prewritten, Rollback, Status};
 use crate::fact::{Fact, Facts, SplitChild, split_region};
+use crate::in_flight::{Announced, InFlight};
 use crate::latches::{Latched, Latches};
 use crate::layout::Fate;
 use crate::sample;
 use crate::store::{RegionView, RowStore};
 use leases::LeaseKeeper;
+use one_entry::AtOnce;
 use row_locks::RowLocks;
 
 /// How long a request waits for its keys' latches, and a schema change for the writes before it.
@@ -52,6 +55,7 @@ pub struct TxnService {
     bulk: Arc<Bulk>,
     pub(crate) row_locks: Arc<RowLocks>,
     pub(crate) leases: Arc<LeaseKeeper>,
+    pub(crate) in_flight: Arc<InFlight>,
     /// Prewrites share their region's fence; a schema change takes it alone.
     fences: Arc<Mutex<HashMap<RegionId, Arc<RwLock<()>>>>>,
     /// Transactions that began before this take no more locks here. Shared while deciding and
@@ -63,9 +67,11 @@ pub struct TxnService {
 type Decision = (Vec<Fact>, Response);
 
 /// What keeps other decisions away until a proposal is settled.
-struct Held {
+struct Turn {
     _latched: Latched,
     _fence: Option<OwnedRwLockReadGuard<()>>,
+    /// To readers, where no lock will be.
+    announced: Option<Announced>,
 }
 
 impl TxnService {
@@ -78,6 +84,7 @@ impl TxnService {
             store,
             row_locks: Arc::new(RowLocks::new(None)),
             leases: Arc::default(),
+            in_flight: Arc::default(),
             fences: Arc::default(),
             oldest: Arc::default(),
         }
@@ -138,6 +145,11 @@ impl TxnService {
                 self.import(region, commit_ts, rows, schema, anew).await
             }
             Request::Schema { region, table } => self.schema(region, *table).await,
+            Request::CommitAtOnce { region, start_ts, primary, mutations, schema, wait } => {
+                let all = AtOnce { start_ts, primary, mutations, schema, wait };
+                self.commit_at_once(region, all).await
+            }
+            Request::Reach { region, ts } => self.reach_for_others(region, ts).await,
             Request::Split { region, cuts } => self.split(region, cuts).await,
             Request::SplitKeys { region, parts } => {
                 let (_, view) = self.led(region)?;
@@ -219,17 +231,21 @@ impl TxnService {
         self.admitted(region, start_ts, &keys, wait, || {
             // Who waits for rows takes no turn from others meanwhile.
             let write = self.write(region, keys.clone(), Some(schema), |known, view| {
-                let keys = mutations.iter().map(|mutation| &mutation.key);
-                if let Some((_, holder)) = self.row_locks.held_by_other(start_ts, keys) {
-                    return Err(Error::Held { start: start_ts, holder });
-                }
+                self.check_not_held(start_ts, mutations)?;
                 // A lock's life begins when it is written, not when it was asked for.
                 let ttl = ttl + began.elapsed().as_millis() as u64;
                 let of = Prewrite { start_ts, primary, ttl };
                 let mut facts = Vec::with_capacity(mutations.len());
                 for mutation in mutations {
-                    let fact = known.prewrite(of, mutation);
-                    facts.extend(fact.map_err(|error| name_index(error, view))?);
+                    let written = known.prewrite(of, mutation);
+                    match written.map_err(|error| name_index(error, view))? {
+                        Prewritten::Lock(fact) => facts.push(fact),
+                        Prewritten::Locked => {}
+                        // All of it, in one entry, before its region was split.
+                        Prewritten::Committed(at) => {
+                            return Ok((vec![], Response::Fate(Some(at))));
+                        }
+                    }
                 }
                 Ok((facts, Response::Done))
             });
@@ -338,6 +354,17 @@ impl TxnService {
         schema: Option<(TableId, SchemaVersion)>,
         decide: impl FnOnce(Known<'_>, &RegionView) -> Result<Decision> + Send,
     ) -> Result<Response> {
+        let turn = self.enter(region, &keys, schema).await?;
+        self.take_turn(turn, region, &keys, schema, decide).await
+    }
+
+    /// Waits for the turn to decide on some keys.
+    async fn enter(
+        &self,
+        region: RegionRef,
+        keys: &[Vec<u8>],
+        schema: Option<(TableId, SchemaVersion)>,
+    ) -> Result<Turn> {
         // A request that cannot succeed should not wait behind those that can.
         let (status, _) = self.led(region)?;
         if schema.is_some() {
@@ -350,7 +377,19 @@ impl TxnService {
             }
             None => None,
         };
-        let latched = self.latch(keys.clone()).await?;
+        let latched = self.latch(keys.to_vec()).await?;
+        Ok(Turn { _latched: latched, _fence: fence, announced: None })
+    }
+
+    /// Decides, and waits until the decision is applied.
+    async fn take_turn(
+        &self,
+        turn: Turn,
+        region: RegionRef,
+        keys: &[Vec<u8>],
+        schema: Option<(TableId, SchemaVersion)>,
+        decide: impl FnOnce(Known<'_>, &RegionView) -> Result<Decision> + Send,
+    ) -> Result<Response> {
         // The term is read before the state: should leadership change in between, the proposal's
         // term is over and it is refused.
         let (status, view) = self.led(region)?;
@@ -383,13 +422,12 @@ impl TxnService {
             Err(error) if lasts(&error) => return Err(error),
             Err(error) => return self.confirm(&status).await.and(Err(error)),
         };
-        let held = Held { _latched: latched, _fence: fence };
         let service = self.clone();
         // A task of its own, for a caller who goes away must not take the latches along.
         let task = tokio::spawn(async move {
             let outcome = applied.await;
             if outcome.as_ref().is_err_and(|error| !certain(error)) {
-                tokio::spawn(service.hold_until_settled(status, held));
+                tokio::spawn(service.hold_until_settled(status, turn));
             }
             outcome
         });
@@ -420,7 +458,7 @@ impl TxnService {
     /// of the same term has been applied behind it, or this node no longer leads that term, whose
     /// successor decides only after applying everything before its own, or the peer has stopped. A
     /// peer whose disk is full has not: its log holds the proposal, and goes on when there is room.
-    async fn hold_until_settled(self, status: PeerStatus, held: Held) {
+    async fn hold_until_settled(self, status: PeerStatus, turn: Turn) {
         let region = status.region.id;
         while let Some(now) = self.groups.status(region) {
             if now.term != status.term || now.stopped {
@@ -436,7 +474,7 @@ impl TxnService {
                 Err(_) => tokio::time::sleep(SETTLE_PAUSE).await,
             }
         }
-        drop(held);
+        drop(turn);
     }
 
     /// Proposes facts under the term and epoch of their decision.
@@ -550,7 +588,7 @@ fn name_index(error: Error, view: &RegionView) -> Error {
 }
 
 /// Waits for something that holds up writes, within the bound.
-async fn bounded<T>(what: &str, wait: impl Future<Output = T>) -> Result<T> {
+pub(crate) async fn bounded<T>(what: &str, wait: impl Future<Output = T>) -> Result<T> {
     tokio::time::timeout(LATCH_WAIT, wait).await.map_err(|_| {
         Error::Unavailable(format!(
             "waited {} ms for {what}; nothing was written",

@@ -153,6 +153,18 @@ impl Leader {
         }
     }
 
+    fn commit_at_once(&self, start: u64) -> Request {
+        let mutation = Mutation { key: record("b"), op: Op::Put(vec![1]), for_update_ts: None };
+        Request::CommitAtOnce {
+            region: self.region(),
+            start_ts: Timestamp::pack(start, 0),
+            primary: record("b"),
+            mutations: vec![mutation],
+            schema: (TABLE, 1),
+            wait: 0,
+        }
+    }
+
     fn split(&self) -> JoinHandle<Response> {
         let cuts = vec![(record("m"), 200, vec![2_001, 2_002, 2_003])];
         self.send(Request::Split { region: self.region(), cuts })
@@ -214,11 +226,15 @@ async fn a_new_leader_reads_by_rounds_and_writes_after_the_leases_before_it() {
     let first = leader.get(BEGIN).await.unwrap();
     assert!(matches!(first, Response::Pairs { .. }), "reads by rounds go on: {first:?}");
     let write = leader.send(leader.prewrite(BEGIN));
+    let commit = leader.send(leader.commit_at_once(BEGIN));
     leader.waits(&write).await;
     leader.set(BEGIN + LEASE - 1);
     leader.waits(&write).await;
+    assert!(!commit.is_finished(), "nor does a commit in one entry succeed");
     leader.set(BEGIN + LEASE + 1);
     assert_eq!(write.await.unwrap(), Response::Done);
+    let commit = commit.await.unwrap();
+    assert!(matches!(commit, Response::Fate(Some(at)) if at > Timestamp::pack(BEGIN + LEASE, 0)));
 }
 
 #[tokio::test]
@@ -234,7 +250,7 @@ async fn a_repeated_first_phase_waits_as_well_and_a_second_phase_does_not() {
     let commit = Request::Commit { region, start_ts, commit_ts, keys };
     assert_eq!(leader.service.handle(commit).await, Response::Done);
     leader.set(BEGIN + LEASE + 1);
-    assert_eq!(repeated.await.unwrap(), Response::Done, "it is committed");
+    assert_eq!(repeated.await.unwrap(), Response::Fate(Some(commit_ts)), "it is committed");
 }
 
 #[tokio::test]

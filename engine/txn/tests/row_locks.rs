@@ -62,7 +62,9 @@ fn amount(row: &[u8]) -> i64 {
 
 impl Bank {
     async fn open(seed: u64, weather: Weather) -> Arc<Self> {
-        let world = World::new(seed, 3, &["a02", "a04"], Faults::default());
+        let cuts: &[&str] = if seed.is_multiple_of(2) { &["a02", "a04"] } else { &[] };
+        let world = World::new(seed, 3, cuts, Faults::default());
+        world.one_entry.store(true, Ordering::Relaxed);
         world.speed.store(1, Ordering::Relaxed);
         let mut transaction = world.client().begin().await.unwrap();
         for number in 0..ACCOUNTS {

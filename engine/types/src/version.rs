@@ -9,6 +9,7 @@
 //! | 1 | the formats of before there were versions |
 //! | 2 | tickets that carry bound queries; placement's state with the cluster's version in it |
 //! | 3 | leaders that answer reads by leases; at every version, those of this program wait for leases before theirs |
+//! | 4 | transactions of one region that commit in one entry; at every version, replicas of this program ask the leader how far to read |
 
 use crate::error::{Error, Result};
 
@@ -16,10 +17,13 @@ use crate::error::{Error, Result};
 pub type ClusterVersion = u32;
 
 /// The greatest version that this program speaks.
-pub const CURRENT: ClusterVersion = 3;
+pub const CURRENT: ClusterVersion = 4;
 
 /// The version from which on leaders answer reads by leases.
 pub const LEASES: ClusterVersion = 3;
+
+/// The version from which on transactions of one region commit in one entry.
+pub const ONE_ENTRY: ClusterVersion = 4;
 
 /// The least one.
 pub const MINIMUM: ClusterVersion = 1;

@@ -16,7 +16,6 @@ use raft::Groups;
 use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
-use txn::TxnClient;
 use types::NodeId;
 
 use crate::Common;
@@ -111,7 +110,7 @@ fn query_engine(
     columns: &ColumnarStore,
     groups: &Arc<dyn Groups>,
 ) -> Result<Arc<Engine>> {
-    let rows = TxnClient::new(Arc::new(common.rpc.clone()), Arc::new(common.placement.clone()));
+    let rows = common.transactions();
     let reader = Arc::new(Reader::new(node, columns.clone(), groups.clone(), rows));
     let bytes = common.config.query_memory_mib << 20;
     let runtime: Arc<RuntimeEnv> = Arc::new(

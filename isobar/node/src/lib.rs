@@ -27,7 +27,8 @@ use futures::future::BoxFuture;
 use placement::client::PlacementClient;
 use rpc::{AddressBook, Channels, RpcClient};
 use tokio::runtime::Runtime;
-use types::NodeId;
+use txn::TxnClient;
+use types::{NodeId, version};
 
 use crate::config::{Config, Role};
 
@@ -89,6 +90,14 @@ struct Common {
 }
 
 impl Common {
+    /// A client of the cluster's transactions.
+    fn transactions(&self) -> TxnClient {
+        let (rpc, placement) = (Arc::new(self.rpc.clone()), Arc::new(self.placement.clone()));
+        let channels = self.channels.clone();
+        let one_entry = move || channels.version() >= version::ONE_ENTRY;
+        TxnClient::new(rpc, placement).with_one_entry(one_entry)
+    }
+
     fn new(config: Config) -> Self {
         let book = AddressBook::default();
         let members: Vec<(NodeId, String)> =

@@ -14,7 +14,7 @@ use placement::participant::Participant;
 use placement::{PlacementMachines, PlacementService, View, placement_region};
 use raft::Groups;
 use tokio_util::sync::CancellationToken;
-use txn::{RowMachines, RowStore, TxnClient, TxnService};
+use txn::{RowMachines, RowStore, TxnService};
 use types::{NodeId, version};
 
 use crate::Common;
@@ -71,7 +71,7 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     // Set once, here.
     let _ = port.handlers.set(handlers);
     tracing::info!(node, address = %common.config.rpc_address, "row node is listening");
-    let client = TxnClient::new(Arc::new(common.rpc.clone()), Arc::new(common.placement.clone()));
+    let client = common.transactions();
     let collector = Collector::new(common.placement.clone(), groups.clone(), txn.clone(), client);
     let upkeep = Upkeep::start(&rows, (&store, &kv), &stop)?;
     let server = match common.config.mysql_address {

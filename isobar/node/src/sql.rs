@@ -45,7 +45,7 @@ impl SqlServer {
         let given = given.map(|(certificate, key)| CertificatePaths { certificate, key });
         let tls = server_config(given.as_ref(), &config.data_dir).context("TLS certificate")?;
 
-        let txn = TxnClient::new(Arc::new(common.rpc.clone()), Arc::new(common.placement.clone()));
+        let txn = common.transactions();
         let storage = ClusterStorage::new(txn.clone(), common.placement.clone());
         let analytic = RemoteAnalytic::new(
             common.placement.clone(),

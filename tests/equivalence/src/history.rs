@@ -27,6 +27,8 @@ const MOST_REGIONS: usize = 5;
 #[derive(Debug, Default)]
 struct Tally {
     commits: u64,
+    /// … in one entry.
+    at_once: u64,
     conflicts: u64,
     rollbacks: u64,
     stale: u64,
@@ -449,6 +451,7 @@ impl History {
 
     fn add_to(self, tally: &mut Tally) {
         tally.commits += self.tally.commits;
+        tally.at_once += self.tally.at_once;
         tally.conflicts += self.tally.conflicts;
         tally.rollbacks += self.tally.rollbacks;
         tally.stale += self.leader.stale;
@@ -477,6 +480,7 @@ fn rows_and_columns_show_the_same_at_every_timestamp() {
         history.add_to(&mut tally);
     });
     eprintln!("{tally:?}");
+    assert!(tally.at_once > 0, "nothing was ever committed in one entry");
 }
 
 #[test]

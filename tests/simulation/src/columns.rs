@@ -46,7 +46,7 @@ impl ColumnReader {
 
     async fn caught_up(&self, region: RegionId, ts: Timestamp) -> Result<TabletHandle> {
         loop {
-            self.groups.read_index(region).await?;
+            self.txn.catch_up(self.groups.as_ref(), region, ts).await?;
             let tablet = self.store.tablet(region).ok_or(Error::RegionNotFound(region))?;
             let locks = tablet.pending_locks(ts);
             if locks.is_empty() {

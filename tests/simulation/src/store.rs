@@ -199,6 +199,10 @@ impl Groups for RaftNode {
         self.woken(self.groups.read_index(region))
     }
 
+    fn reached(&self, region: RegionId, index: u64) -> Pending<()> {
+        self.woken(self.groups.reached(region, index))
+    }
+
     fn change_membership(&self, region: RegionId, peers: Vec<Peer>) -> Pending<Region> {
         self.woken(self.groups.change_membership(region, peers))
     }

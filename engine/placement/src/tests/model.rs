@@ -352,6 +352,10 @@ impl Groups for ModelGroups {
         async move { model.read_index(node).await }.boxed()
     }
 
+    fn reached(&self, _: RegionId, _: u64) -> Pending<()> {
+        unimplemented_here()
+    }
+
     fn change_membership(&self, _: RegionId, _: Vec<Peer>) -> Pending<Region> {
         unimplemented_here()
     }

@@ -364,6 +364,14 @@ impl Groups for SimGroups {
         })
     }
 
+    fn reached(&self, region: RegionId, index: u64) -> Pending<()> {
+        let (reply, pending) = reply_channel("a log entry to be applied");
+        self.with(|store| {
+            store.reached(region, index, reply);
+            pending
+        })
+    }
+
     fn change_membership(&self, region: RegionId, peers: Vec<Peer>) -> Pending<Region> {
         let (reply, pending) = reply_channel("a membership change");
         self.with(|store| {

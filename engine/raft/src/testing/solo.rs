@@ -163,6 +163,15 @@ impl Groups for SoloGroups {
         at_once(self.state.lock().peer(region).map(|solo| solo.machine.applied().index))
     }
 
+    fn reached(&self, region: RegionId, index: u64) -> Pending<()> {
+        let mut state = self.state.lock();
+        let applied = state.peer(region).map(|solo| solo.machine.applied().index);
+        at_once(applied.and_then(|applied| match applied >= index {
+            true => Ok(()),
+            false => Err(Error::Unavailable(format!("region {region} has applied {applied}"))),
+        }))
+    }
+
     fn change_membership(&self, region: RegionId, peers: Vec<Peer>) -> Pending<Region> {
         at_once(self.state.lock().change(region, peers))
     }

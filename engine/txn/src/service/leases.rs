@@ -11,7 +11,9 @@ use parking_lot::Mutex;
 use raft::{INITIAL_POSITION, PeerStatus};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
-use types::{Epoch, Error, Region, RegionId, RegionKind, Result, Timestamp};
+use types::{
+    Epoch, Error, Region, RegionId, RegionKind, Result, SchemaVersion, TableId, Timestamp,
+};
 
 use crate::client::Directory;
 use crate::lease::{Fence, Leases};
@@ -44,6 +46,19 @@ struct Oracle {
 impl Oracle {
     async fn timestamp(&self) -> Result<Timestamp> {
         within_call("placement", self.directory.timestamp()).await
+    }
+}
+
+impl LeaseKeeper {
+    /// A timestamp to commit at, by which a table is still there.
+    pub(crate) async fn commit_timestamp(
+        &self,
+        table: (TableId, SchemaVersion),
+    ) -> Result<Timestamp> {
+        let Some(oracle) = &self.oracle else {
+            return Err(Error::Unavailable("this node has no oracle to ask".into()));
+        };
+        within_call("placement", oracle.directory.commit_timestamp(&[table])).await
     }
 }
 

@@ -311,6 +311,10 @@ impl Groups for SimGroups {
         .boxed()
     }
 
+    fn reached(&self, _: RegionId, _: u64) -> Pending<()> {
+        async { Err(Error::Invalid("not simulated".into())) }.boxed()
+    }
+
     fn change_membership(&self, _: RegionId, _: Vec<Peer>) -> Pending<Region> {
         async { Err(Error::Invalid("not simulated".into())) }.boxed()
     }

@@ -5,8 +5,8 @@
 pub mod groups;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -64,6 +64,8 @@ pub struct World {
     pub advanced: AtomicU64,
     /// Milliseconds that each of the directory's timestamps puts it forward.
     pub tick: AtomicU64,
+    /// Whether clients' transactions of one region commit in one entry.
+    pub one_entry: AtomicBool,
     last: Mutex<Timestamp>,
     ids: AtomicU64,
     routes: Mutex<Vec<Route>>,
@@ -118,6 +120,17 @@ pub fn name(key: &[u8]) -> String {
 impl World {
     /// Nodes, and regions cut at the given names, spread over the nodes in turn.
     pub fn new(seed: u64, nodes: u64, cuts: &[&str], faults: Faults) -> Arc<Self> {
+        let world = Arc::new_cyclic(|world| Self::build(world, (seed, nodes), cuts, faults));
+        world.refresh();
+        world
+    }
+
+    fn build(
+        world: &Weak<World>,
+        (seed, nodes): (u64, u64),
+        cuts: &[&str],
+        faults: Faults,
+    ) -> World {
         let random = Random::seeded(seed);
         let waits = Arc::new(Waits::default());
         let nodes: BTreeMap<NodeId, Node> = (1..=nodes)
@@ -126,6 +139,7 @@ impl World {
                 let groups = SimGroups::new(id, random.fork(), faults);
                 let service = TxnService::new(groups.clone(), store.clone());
                 let service = service.with_wait_graph(waits.clone());
+                let service = service.with_leases(Arc::new(Oracle(world.clone())), || false);
                 (id, Node { id, store, groups, service })
             })
             .collect();
@@ -148,7 +162,7 @@ impl World {
             let machine = RowMachines::new(home.store.clone()).create(&region, true).unwrap();
             home.groups.lead(machine);
         }
-        let world = Arc::new(World {
+        World {
             random,
             faults: Mutex::new(faults),
             nodes,
@@ -157,12 +171,11 @@ impl World {
             speed: AtomicU64::new(0),
             advanced: AtomicU64::new(1),
             tick: AtomicU64::new(0),
+            one_entry: AtomicBool::new(false),
             last: Mutex::default(),
             ids: AtomicU64::new(10_000),
             routes: Mutex::default(),
-        });
-        world.refresh();
-        world
+        }
     }
 
     /// Nothing goes wrong any more.
@@ -229,7 +242,9 @@ impl World {
     }
 
     pub fn client_over(self: &Arc<Self>, link: Arc<Link>) -> TxnClient {
+        let world = self.clone();
         TxnClient::new(link, Arc::new(Known(self.clone())))
+            .with_one_entry(move || world.one_entry.load(Ordering::Relaxed))
     }
 
     /// Now.
@@ -268,6 +283,27 @@ impl WaitGraph for Waits {
         self.0.lock().ended(waiter, &key);
         Ok(())
     }
+}
+
+/// The time of a world, as its nodes ask for it.
+struct Oracle(Weak<World>);
+
+#[async_trait]
+impl Directory for Oracle {
+    async fn timestamp(&self) -> Result<Timestamp> {
+        let world = self.0.upgrade();
+        Known(world.ok_or_else(|| Error::Unavailable("it is over".into()))?).timestamp().await
+    }
+
+    async fn locate(&self, _: &[u8]) -> Result<Route> {
+        Err(Error::Unavailable("nodes look nothing up".into()))
+    }
+
+    async fn regions(&self, _: RegionKind) -> Result<Vec<Route>> {
+        Ok(Vec::new())
+    }
+
+    fn forget(&self, _: RegionId) {}
 }
 
 /// The directory of a world.

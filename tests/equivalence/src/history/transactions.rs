@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use txn::api::{Mutation, Op};
-use txn::decide::{Prewrite, Rollback, Status};
+use txn::decide::{Once, Prewrite, Prewritten, Rollback, Status};
 use txn::layout::Fate;
 use types::{Error, RegionId, Timestamp};
 
@@ -56,6 +56,8 @@ impl History {
             self.give_up(&mut txn);
         } else if txn.unlocked.is_empty() {
             self.commit(&mut txn);
+        } else if self.random.chance(0.5) && self.commits_at_once(&mut txn) {
+            // Both phases of all of it, in one entry.
         } else {
             self.prewrite(&mut txn);
         }
@@ -85,18 +87,9 @@ impl History {
             let write = txn.writes.iter().find(|write| write.key == *key).unwrap();
             let of = Prewrite { start_ts: txn.start, primary: &txn.primary, ttl: 3_000 };
             match self.leader.known(region, |known| known.prewrite(of, write)) {
-                Ok(fact) => facts.extend(fact),
-                Err(
-                    Error::Locked(_)
-                    | Error::Conflict { .. }
-                    | Error::Duplicate { .. }
-                    | Error::RolledBack(_)
-                    | Error::SnapshotTooOld { .. },
-                ) => {
-                    self.tally.conflicts += 1;
-                    return self.give_up(txn);
-                }
-                Err(error) => panic!("{error}"),
+                Ok(Prewritten::Lock(fact)) => facts.push(fact),
+                Ok(_) => {}
+                Err(error) => return self.conflict(txn, &error),
             }
         }
         if self.random.chance(0.2) {
@@ -106,6 +99,45 @@ impl History {
         if self.submit(region, facts) {
             txn.unlocked.retain(|key| !keys.contains(key));
         }
+    }
+
+    /// Commits a transaction that has not begun its first phase, if all its keys lie in one region.
+    fn commits_at_once(&mut self, txn: &mut Txn) -> bool {
+        let region = self.leader.region_of(&txn.primary);
+        let here = |write: &Mutation| self.leader.region_of(&write.key) == region;
+        if txn.unlocked.len() < txn.writes.len() || !txn.writes.iter().all(here) {
+            return false;
+        }
+        let commit_ts = self.tick();
+        let of = Prewrite { start_ts: txn.start, primary: &txn.primary, ttl: 0 };
+        let decide =
+            |known: txn::decide::Known<'_>| known.commit_at_once(of, commit_ts, &txn.writes);
+        match self.leader.known(region, decide) {
+            Ok(Once::Commits(facts)) => {
+                if self.submit(region, facts) {
+                    self.tally.commits += 1;
+                    self.tally.at_once += 1;
+                    txn.ending = Some((Vec::new(), Some(commit_ts)));
+                }
+            }
+            Ok(Once::Committed(at)) => panic!("it has not committed before, and not at {at}"),
+            Err(error) => self.conflict(txn, &error),
+        }
+        true
+    }
+
+    fn conflict(&mut self, txn: &mut Txn, error: &Error) {
+        let expected = matches!(
+            error,
+            Error::Locked(_)
+                | Error::Conflict { .. }
+                | Error::Duplicate { .. }
+                | Error::RolledBack(_)
+                | Error::SnapshotTooOld { .. }
+        );
+        assert!(expected, "{error}");
+        self.tally.conflicts += 1;
+        self.give_up(txn);
     }
 
     fn commit(&mut self, txn: &mut Txn) {

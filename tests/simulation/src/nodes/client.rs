@@ -30,7 +30,8 @@ impl Ways {
         placement: &PlacementClient,
     ) -> Self {
         let caller = machine.caller(process);
-        Ways { txn: TxnClient::new(caller.clone(), Arc::new(placement.clone())), caller }
+        let txn = TxnClient::new(caller.clone(), Arc::new(placement.clone()));
+        Ways { txn: txn.with_one_entry(|| true), caller }
     }
 }
 

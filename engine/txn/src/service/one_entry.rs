@@ -1,0 +1,91 @@
+//! Transactions whose keys lie in one region: decided, committed and answered in one entry, and how far others have to read
+//! because of them.
+//!
+//! Order is everything: the keys' latches, then the announcement that readers meet, then the commit timestamp, then the
+//! decision on what is stored, then the entry. No answer leaves before it is applied.
+
+use types::{Error, RegionId, Result, SchemaVersion, TableId, Timestamp};
+
+use crate::api::{Mutation, RegionRef, Response};
+use crate::decide::{Once, Prewrite};
+use crate::service::{TxnService, bounded, name_index};
+
+/// A transaction, as it asks to be committed at once.
+pub(crate) struct AtOnce {
+    pub(crate) start_ts: Timestamp,
+    pub(crate) primary: Vec<u8>,
+    pub(crate) mutations: Vec<Mutation>,
+    pub(crate) schema: (TableId, SchemaVersion),
+    /// Milliseconds to wait for rows that others hold.
+    pub(crate) wait: u64,
+}
+
+impl TxnService {
+    /// Commits a transaction all of whose keys lie in one region. Answered by when it committed, now or before.
+    pub(crate) async fn commit_at_once(&self, region: RegionRef, all: AtOnce) -> Result<Response> {
+        let keys: Vec<_> = all.mutations.iter().map(|mutation| mutation.key.clone()).collect();
+        if !keys.contains(&all.primary) {
+            return Err(Error::Invalid("the primary of a commit at once lies elsewhere".into()));
+        }
+        let attempt = || self.try_at_once(region, &all, &keys);
+        let response = self.admitted(region, all.start_ts, &keys, all.wait, attempt).await?;
+        self.row_locks.release(all.start_ts, &keys);
+        Ok(response)
+    }
+
+    async fn try_at_once(
+        &self,
+        region: RegionRef,
+        all: &AtOnce,
+        keys: &[Vec<u8>],
+    ) -> Result<Response> {
+        let AtOnce { start_ts, primary, mutations, schema, .. } = all;
+        let mut turn = self.enter(region, keys, Some(*schema)).await?;
+        self.check_not_held(*start_ts, mutations)?;
+        let announced = self.in_flight.announce(keys.to_vec(), *start_ts);
+        let commit_ts = match self.leases.commit_timestamp(*schema).await {
+            Err(Error::SchemaChanged { known: None, .. }) => return Ok(Response::TableGone),
+            Err(error) => {
+                return Err(Error::Unavailable(format!("no commit timestamp: {error}")));
+            }
+            Ok(commit_ts) => commit_ts,
+        };
+        announced.commits_at(commit_ts);
+        turn.announced = Some(announced);
+        self.take_turn(turn, region, keys, Some(*schema), |known, view| {
+            self.check_not_held(*start_ts, mutations)?;
+            let of = Prewrite { start_ts: *start_ts, primary, ttl: 0 };
+            let decided = known.commit_at_once(of, commit_ts, mutations);
+            Ok(match decided.map_err(|error| name_index(error, view))? {
+                Once::Commits(facts) => (facts, Response::Fate(Some(commit_ts))),
+                Once::Committed(at) => (vec![], Response::Fate(Some(at))),
+            })
+        })
+        .await
+    }
+
+    /// Fails if another transaction holds one of the rows.
+    pub(crate) fn check_not_held(&self, owner: Timestamp, mutations: &[Mutation]) -> Result<()> {
+        let keys = mutations.iter().map(|mutation| &mutation.key);
+        match self.row_locks.held_by_other(owner, keys) {
+            Some((_, holder)) => Err(Error::Held { start: owner, holder }),
+            None => Ok(()),
+        }
+    }
+
+    /// How far the log of a region must be applied for a read at `ts` elsewhere: everything that was committed at or
+    /// before it is there by then, or a lock is. What is under way in one entry may have its timestamp already, and is
+    /// waited for.
+    pub(crate) async fn reach_for_others(
+        &self,
+        region: RegionId,
+        ts: Timestamp,
+    ) -> Result<Response> {
+        let view = self.store.expect_region(region)?;
+        let (status, view) = self.led(RegionRef { id: region, epoch: view.region.epoch })?;
+        let (start, end) = (&view.region.start, &view.region.end);
+        bounded("commits under way", self.in_flight.pass_range(start, end, ts)).await?;
+        self.reach(&status, ts).await?;
+        Ok(Response::Applied(self.store.expect_region(region)?.applied.index))
+    }
+}
