@@ -323,7 +323,9 @@ fn open_database(home: &Path, cache_bytes: u64) -> Result<(Database, Handles)> {
             .journal_compression(fjall::CompressionType::None)
             // Else it seals the memtables of idle keyspaces; all are sealed together here.
             .max_journaling_size(u64::MAX)
-            .worker_threads(2)
+            // Of several, fjall keeps the first for flushing: while another compacts, it takes each request to compact
+            // and puts it back, without a pause, and a processor is gone.
+            .worker_threads(1)
             .open()?;
         let space = |space: Keyspace| {
             database.keyspace(space.name(), || {
