@@ -299,7 +299,8 @@ pub enum Request {
         /// Region.
         region: RegionId,
     },
-    /// Commits a transaction all of whose keys lie in the region, in one entry; answered by [`Response::Fate`].
+    /// Commits a transaction whose primary lies in the region, and all of whose other keys lie there or are locked: what
+    /// lies there in one entry. Answered by [`Response::Fate`].
     CommitAtOnce {
         /// Region.
         region: RegionRef,
@@ -307,10 +308,12 @@ pub enum Request {
         start_ts: Timestamp,
         /// The key that the transaction's fate is asked at.
         primary: Vec<u8>,
-        /// Everything that it writes or holds, ascending by key.
+        /// Everything that it writes or holds in the region, ascending by key.
         mutations: Vec<Mutation>,
         /// Schema the rows were encoded with.
         schema: (TableId, SchemaVersion),
+        /// What else it writes to.
+        others: Vec<(TableId, SchemaVersion)>,
         /// Milliseconds to wait for rows that others hold.
         wait: u64,
     },
@@ -365,6 +368,6 @@ pub enum Response {
     },
     /// Everything that the replica needs has this index at most in the region's log.
     Applied(u64),
-    /// The table that a transaction writes to is gone.
-    TableGone,
+    /// A table that a transaction writes to is gone.
+    TableGone(TableId),
 }

@@ -1,6 +1,6 @@
 //! Two-phase commit, after Percolator (Peng and Dabek, 2010): lock every key, take the commit
 //! timestamp once all locks are applied, commit the primary, which decides, then the rest behind
-//! the caller's back. Where all keys lie in one region, its leader does all of it in one entry.
+//! the caller's back. What [`crate::at_once`] takes on goes without a lock on the primary.
 //!
 //! An outcome is learned or forced at the primary, never guessed.
 
@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use types::{Error, Result, SchemaVersion, Table, TableId, Timestamp};
 
 use crate::api::{Mutation, Op, Request, Response};
+use crate::at_once::AtOnce;
 use crate::client::{Answer, TxnClient};
 use crate::decide::LOCK_TTL_MS;
 use crate::resolve::unexpected;
@@ -27,25 +28,28 @@ const BATCH_KEYS: usize = 1_024;
 /// Bytes of one request, about.
 const BATCH_BYTES: usize = 1 << 20;
 /// Requests of one transaction under way at a time.
-const PARALLEL: usize = 16;
+pub(crate) const PARALLEL: usize = 16;
 /// Pause between signs of life.
-const HEARTBEAT: Duration = Duration::from_millis(LOCK_TTL_MS / 3);
+pub(crate) const HEARTBEAT: Duration = Duration::from_millis(LOCK_TTL_MS / 3);
+
+/// What one request does in one region.
+pub(crate) type Batch = (Target, Vec<Mutation>);
 
 /// A transaction being committed.
 pub(crate) struct Commit {
     plan: Arc<Plan>,
-    batches: Vec<(Target, Vec<Mutation>)>,
     mutations: Vec<Mutation>,
 }
 
-struct Plan {
-    client: TxnClient,
-    start_ts: Timestamp,
+/// What is to be committed, and how it is reached.
+pub(crate) struct Plan {
+    pub(crate) client: TxnClient,
+    pub(crate) start_ts: Timestamp,
     began: Instant,
-    tables: BTreeMap<TableId, Arc<Table>>,
+    pub(crate) tables: BTreeMap<TableId, Arc<Table>>,
     /// How long to wait for rows that others hold.
-    row_wait: Duration,
-    primary: Vec<u8>,
+    pub(crate) row_wait: Duration,
+    pub(crate) primary: Vec<u8>,
     /// Every key, ascending.
     keys: Vec<Vec<u8>>,
 }
@@ -53,8 +57,28 @@ struct Plan {
 /// Keys that a failed transaction may have locked: those of batches that were sent.
 struct Sent(Vec<(Vec<Vec<u8>>, AtomicBool)>);
 
+/// When a transaction committed, and keys at which that is written.
+type Committed = (Timestamp, Vec<Vec<u8>>);
+
+/// Why a transaction was not committed, as far as is known.
+pub(crate) struct Failed {
+    error: Error,
+    /// It has not been and will not be.
+    for_certain: bool,
+}
+
+impl Failed {
+    pub(crate) fn for_certain(error: Error) -> Self {
+        Failed { error, for_certain: true }
+    }
+
+    pub(crate) fn perhaps(error: Error) -> Self {
+        Failed { error, for_certain: false }
+    }
+}
+
 /// A task that ends with its owner.
-struct Heartbeat(JoinHandle<()>);
+pub(crate) struct Heartbeat(JoinHandle<()>);
 
 impl Drop for Heartbeat {
     fn drop(&mut self) {
@@ -75,7 +99,7 @@ impl Commit {
         let keys = mutations.iter().map(|mutation| mutation.key.clone()).collect();
         let primary = primary.unwrap_or_default();
         let plan = Plan { client, start_ts, began, tables, row_wait, primary, keys };
-        Commit { plan: Arc::new(plan), batches: Vec::new(), mutations }
+        Commit { plan: Arc::new(plan), mutations }
     }
 
     /// Commits, and says when.
@@ -83,43 +107,15 @@ impl Commit {
         self.committed().boxed()
     }
 
-    async fn committed(mut self) -> Result<Timestamp> {
-        let plan = self.plan.clone();
+    async fn committed(self) -> Result<Timestamp> {
+        let Commit { plan, mutations } = self;
         let mut retry = plan.client.retry("the regions of a transaction");
-        let mutations = std::mem::take(&mut self.mutations);
         let groups = plan.client.group(mutations, |mutation| &mutation.key, &mut retry).await?;
-        self.batches = groups.into_iter().flat_map(batches).collect();
-        let mut unsure = false;
-        if self.batches.len() == 1 && plan.client.commits_at_once() {
-            match plan.commit_at_once(std::mem::take(&mut self.batches)).await? {
-                AtOnce::Committed(commit_ts) => return Ok(plan.ended_at(commit_ts)),
-                AtOnce::Parted(batches, may_have) => (self.batches, unsure) = (batches, may_have),
-            }
-        }
-        let sent = Sent(self.batches.iter().map(|(_, batch)| sent(batch)).collect());
-        let heartbeat = plan.clone().heartbeat();
-        let commit_ts = match self.lock_all(&sent).await {
-            Ok(None) => plan.commit_timestamp().await,
-            // In one entry, before its region was split and its answer lost.
-            Ok(Some(commit_ts)) => return Ok(plan.ended_at(commit_ts)),
-            Err(error) => Err(error),
-        };
-        let commit_ts = match commit_ts {
-            Ok(commit_ts) => commit_ts,
-            Err(error) => {
-                if unsure && let Some(commit_ts) = plan.settle().await? {
-                    return Ok(plan.ended_at(commit_ts));
-                }
-                // Nobody else can commit it, so its fate is known before it is written.
-                plan.abandon(sent.keys());
-                return Err(error);
-            }
-        };
-        let committed = plan.commit_primary(commit_ts).await;
-        drop(heartbeat);
-        match committed {
-            Ok(done) => {
-                plan.ended_at(commit_ts);
+        let batches = groups.into_iter().flat_map(batches).collect();
+        let mut locked = Vec::new();
+        match plan.carry_out(batches, &mut locked).await {
+            Ok((commit_ts, done)) => {
+                plan.client.remember_fate(plan.start_ts, Some(commit_ts));
                 let rest = plan.keys.iter().filter(|key| done.binary_search(key).is_err());
                 let rest: Vec<_> = rest.cloned().collect();
                 if !rest.is_empty() {
@@ -128,35 +124,15 @@ impl Commit {
                 }
                 Ok(commit_ts)
             }
-            Err(error) => {
-                if matches!(error, Error::RolledBack(_)) {
-                    plan.abandon(sent.keys());
+            Err(Failed { error, for_certain }) => {
+                if for_certain {
+                    // Nobody else can commit it, so its fate is known before it is written.
+                    plan.abandon(locked);
                 }
                 Err(error)
             }
         }
     }
-
-    /// First phase of every batch; when the transaction committed, if it has.
-    async fn lock_all(&mut self, sent: &Sent) -> Result<Option<Timestamp>> {
-        let plan = &self.plan;
-        // Boxed one by one: a closure over borrowed flags would keep the commit from being `Send`.
-        let mut locking: Vec<BoxFuture<'_, Result<Option<Timestamp>>>> = Vec::new();
-        for (batch, (_, touched)) in std::mem::take(&mut self.batches).into_iter().zip(&sent.0) {
-            locking.push(plan.lock(batch, touched).boxed());
-        }
-        let locked = stream::iter(locking).buffer_unordered(PARALLEL);
-        Ok(locked.try_collect::<Vec<_>>().await?.into_iter().flatten().next())
-    }
-}
-
-/// What became of a commit in one entry.
-enum AtOnce {
-    /// It is committed.
-    Committed(Timestamp),
-    /// Its keys lie in several regions by now: these batches are to be locked. Whether it may have been committed, which
-    /// their first phases find out.
-    Parted(Vec<(Target, Vec<Mutation>)>, bool),
 }
 
 impl Plan {
@@ -167,82 +143,64 @@ impl Plan {
         self.client.commit_timestamp(&written).await
     }
 
-    /// Both phases at the one region that holds every key, in one entry.
-    async fn commit_at_once(&self, mut batches: Vec<(Target, Vec<Mutation>)>) -> Result<AtOnce> {
-        let mut retry = self.client.retry("a region to write to");
-        let mut waiting = self.client.lock_wait();
-        // Whether an attempt may have been carried out, or still may be.
-        let mut unsure = false;
-        loop {
-            let [(target, mutations)] = &batches[..] else {
-                return Ok(AtOnce::Parted(batches, unsure));
-            };
-            let (table, schema) = self.schema(target)?;
-            let over = match self.try_at_once(target, mutations, schema).await {
-                Ok(Some(commit_ts)) => return Ok(AtOnce::Committed(commit_ts)),
-                Ok(None) => {
-                    let (table, sent) = schema;
-                    Err(Error::SchemaChanged { table, sent, known: None })
-                }
-                Err(Error::SchemaChanged { sent, known, .. })
-                    if known.is_none_or(|known| sent + 1 >= known) =>
-                {
-                    self.send_schema(target, table, &mut retry).await
-                }
-                Err(error) => {
-                    unsure |= !never_comes_true(&error);
-                    self.client.get_over(error, &mut retry, &mut waiting).await
-                }
-            };
-            let over = match over {
-                Ok(()) => {
-                    let mutations = mutations.clone();
-                    let groups =
-                        self.client.group(mutations, |mutation| &mutation.key, &mut retry).await;
-                    groups.map(|groups| groups.into_iter().flat_map(self::batches).collect())
-                }
-                Err(error) => Err(error),
-            };
-            batches = match over {
-                Ok(batches) => batches,
-                // An attempt that is late must find the transaction ended, whatever the last one was answered.
-                Err(error) if unsure => {
-                    let settled = self.settle().await?;
-                    return settled.map(AtOnce::Committed).ok_or(error);
-                }
-                Err(error) => return Err(error),
-            };
+    /// Commits. Keys that may hold its locks are noted in `locked`.
+    async fn carry_out(
+        self: &Arc<Self>,
+        batches: Vec<Batch>,
+        locked: &mut Vec<Vec<u8>>,
+    ) -> Result<Committed, Failed> {
+        let (mut left, mut unsure, mut beating) = (batches, false, None);
+        if let Some(own) = self.take_own(&mut left) {
+            match self.at_once(own, std::mem::take(&mut left), locked).await? {
+                AtOnce::Committed(commit_ts, keys) => return Ok((commit_ts, keys)),
+                AtOnce::Locked(heartbeat) => beating = Some(heartbeat),
+                AtOnce::Parted(parts, may_have) => (left, unsure) = (parts, may_have),
+            }
+        }
+        let beating = beating.unwrap_or_else(|| self.clone().heartbeat());
+        let (touched, first_phase) = self.lock_all(left).await;
+        locked.extend(touched);
+        let commit_ts = match first_phase {
+            Ok(None) => self.commit_timestamp().await,
+            // In one entry, before its region was split and its answer lost.
+            Ok(Some(commit_ts)) => return Ok((commit_ts, Vec::new())),
+            Err(error) => Err(error),
+        };
+        let commit_ts = match commit_ts {
+            Ok(commit_ts) => commit_ts,
+            Err(error) if unsure => {
+                let settled = self.settle().await.map_err(Failed::perhaps)?;
+                let committed = settled.map(|commit_ts| (commit_ts, Vec::new()));
+                return committed.ok_or(Failed::for_certain(error));
+            }
+            Err(error) => return Err(Failed::for_certain(error)),
+        };
+        let committed = self.commit_primary(commit_ts).await;
+        drop(beating);
+        match committed {
+            Ok(done) => Ok((commit_ts, done)),
+            Err(error @ Error::RolledBack(_)) => Err(Failed::for_certain(error)),
+            Err(error) => Err(Failed::perhaps(error)),
         }
     }
 
-    /// When it committed; none where the table is gone.
-    async fn try_at_once(
+    /// First phase of batches: keys that may be locked by it; and when the transaction committed, if it has.
+    pub(crate) async fn lock_all(
         &self,
-        target: &Target,
-        mutations: &[Mutation],
-        schema: (TableId, SchemaVersion),
-    ) -> Result<Option<Timestamp>> {
-        let request = Request::CommitAtOnce {
-            region: target.reference(),
-            start_ts: self.start_ts,
-            primary: self.primary.clone(),
-            mutations: mutations.to_vec(),
-            schema,
-            wait: self.row_wait.as_millis() as u64,
-        };
-        match self.client.send(target, request).await? {
-            Response::Fate(Some(commit_ts)) => Ok(Some(commit_ts)),
-            Response::TableGone => Ok(None),
-            _ => Err(unexpected("a commit at once")),
+        batches: Vec<Batch>,
+    ) -> (Vec<Vec<u8>>, Result<Option<Timestamp>>) {
+        let sent = Sent(batches.iter().map(|(_, batch)| sent(batch)).collect());
+        // Boxed one by one: a closure over borrowed flags would keep the commit from being `Send`.
+        let mut locking: Vec<BoxFuture<'_, Result<Option<Timestamp>>>> = Vec::new();
+        for (batch, (_, touched)) in batches.into_iter().zip(&sent.0) {
+            locking.push(self.lock(batch, touched).boxed());
         }
+        let locked = stream::iter(locking).buffer_unordered(PARALLEL).try_collect::<Vec<_>>().await;
+        (sent.keys(), locked.map(|ended| ended.into_iter().flatten().next()))
     }
 
     /// First phase of a batch, which may meanwhile lie in several regions; when the transaction committed, if it has.
-    async fn lock(
-        &self,
-        batch: (Target, Vec<Mutation>),
-        touched: &AtomicBool,
-    ) -> Result<Option<Timestamp>> {
+    async fn lock(&self, batch: Batch, touched: &AtomicBool) -> Result<Option<Timestamp>> {
         let mut retry = self.client.retry("a region to write to");
         let mut waiting = self.client.lock_wait();
         let mut work = vec![batch];
@@ -282,7 +240,7 @@ impl Plan {
     }
 
     /// Makes the schema of this transaction's rows known to a region that has not seen it.
-    async fn send_schema(
+    pub(crate) async fn send_schema(
         &self,
         target: &Target,
         table: &Arc<Table>,
@@ -297,7 +255,10 @@ impl Plan {
         }
     }
 
-    fn schema(&self, target: &Target) -> Result<(&Arc<Table>, (TableId, SchemaVersion))> {
+    pub(crate) fn schema(
+        &self,
+        target: &Target,
+    ) -> Result<(&Arc<Table>, (TableId, SchemaVersion))> {
         let table = target.region.table().and_then(|table| self.tables.get(&table));
         let table = table.ok_or_else(|| {
             Error::Invalid(format!(
@@ -346,7 +307,7 @@ impl Plan {
     }
 
     /// Forces an outcome at the primary: when it committed, or none if it never will.
-    async fn settle(&self) -> Result<Option<Timestamp>> {
+    pub(crate) async fn settle(&self) -> Result<Option<Timestamp>> {
         let mut retry = self.client.retry("the primary's region");
         loop {
             let outcome = async {
@@ -441,19 +402,13 @@ impl Plan {
         Ok(())
     }
 
-    /// Remembers that it has committed, and when.
-    fn ended_at(&self, commit_ts: Timestamp) -> Timestamp {
-        self.client.remember_fate(self.start_ts, Some(commit_ts));
-        commit_ts
-    }
-
     /// Milliseconds after `start_ts` until which the transaction's locks should stand, as of now.
     fn ttl(&self) -> u64 {
         self.began.elapsed().as_millis() as u64 + LOCK_TTL_MS
     }
 
     /// Keeps the primary's lock alive until the returned guard is dropped.
-    fn heartbeat(self: Arc<Self>) -> Heartbeat {
+    pub(crate) fn heartbeat(self: Arc<Self>) -> Heartbeat {
         Heartbeat(tokio::spawn(async move {
             loop {
                 tokio::time::sleep(HEARTBEAT).await;
@@ -488,28 +443,9 @@ fn without_effect(error: &Error) -> bool {
     !matches!(error, Error::Timeout { .. } | Error::Unavailable(_) | Error::Io(_))
 }
 
-/// Whether an attempt to commit in one entry has certainly come to nothing, and is not on its way any more.
-fn never_comes_true(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::NotLeader { .. }
-            | Error::StaleEpoch { .. }
-            | Error::RegionNotFound(_)
-            | Error::Dropped(_)
-            | Error::SchemaChanged { .. }
-            | Error::Locked(_)
-            | Error::Held { .. }
-            | Error::Conflict { .. }
-            | Error::Duplicate { .. }
-            | Error::RolledBack(_)
-            | Error::SnapshotTooOld { .. }
-            | Error::Deadlock(_)
-    )
-}
-
 /// Cuts a region's mutations into requests.
-fn batches((target, mutations): (Target, Vec<Mutation>)) -> Vec<(Target, Vec<Mutation>)> {
-    let mut batches: Vec<(Target, Vec<Mutation>)> = Vec::new();
+pub(crate) fn batches((target, mutations): Batch) -> Vec<Batch> {
+    let mut batches: Vec<Batch> = Vec::new();
     let mut bytes = 0;
     for mutation in mutations {
         let size = mutation.key.len()

@@ -4,6 +4,7 @@
 
 pub mod api;
 mod asked;
+mod at_once;
 mod bulk;
 pub mod client;
 pub mod collect;

@@ -145,8 +145,16 @@ impl TxnService {
                 self.import(region, commit_ts, rows, schema, anew).await
             }
             Request::Schema { region, table } => self.schema(region, *table).await,
-            Request::CommitAtOnce { region, start_ts, primary, mutations, schema, wait } => {
-                let all = AtOnce { start_ts, primary, mutations, schema, wait };
+            Request::CommitAtOnce {
+                region,
+                start_ts,
+                primary,
+                mutations,
+                schema,
+                others,
+                wait,
+            } => {
+                let all = AtOnce { start_ts, primary, mutations, schema, others, wait };
                 self.commit_at_once(region, all).await
             }
             Request::Reach { region, ts } => self.reach_for_others(region, ts).await,

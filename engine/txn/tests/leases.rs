@@ -161,6 +161,7 @@ impl Leader {
             primary: record("b"),
             mutations: vec![mutation],
             schema: (TABLE, 1),
+            others: Vec::new(),
             wait: 0,
         }
     }

@@ -120,6 +120,7 @@ impl Leader {
             primary: record("c"),
             mutations: vec![put("b"), put("c")],
             schema: (TABLE, 1),
+            others: Vec::new(),
             wait: 0,
         }
     }
@@ -252,7 +253,7 @@ async fn nothing_is_written_to_a_table_that_is_gone() {
     leader.oracle.gone.store(true, Ordering::SeqCst);
     leader.answer();
     let answer = leader.send(leader.commit(leader.world.timestamp())).await.unwrap();
-    assert_eq!((answer, leader.entries()), (Response::TableGone, entries));
+    assert_eq!((answer, leader.entries()), (Response::TableGone(TABLE), entries));
     assert_eq!(rows(leader.scan(leader.world.timestamp()).await.unwrap()), 0);
 }
 
@@ -286,7 +287,7 @@ impl RowTransport for Bad {
         match self.first {
             First::SplitBehind if attempt == 0 => {
                 fate(self.link.call(node, request).await?);
-                self.world.split(&record("m")).await?;
+                self.world.split(&record("b")).await?;
                 lost()
             }
             First::SplitBehind => self.link.call(node, request).await,
@@ -302,60 +303,163 @@ impl RowTransport for Bad {
     }
 }
 
-async fn commit_over(first: First) -> (Arc<World>, Arc<Bad>, Result<Timestamp>) {
-    let world = World::new(1, 1, &[], Faults::default());
-    // A child's leader waits for the leases of its parent's.
+/// Three rows, in one region, and with the third in another one.
+const ROWS: [&str; 3] = ["a", "c", "z"];
+const CUTS: [&[&str]; 2] = [&[], &["m"]];
+
+/// A world whose regions know the table. Time goes on with each timestamp: a child's leader waits for the leases of its
+/// parent's.
+async fn world(cuts: &[&str]) -> Arc<World> {
+    let world = World::new(1, 1, cuts, Faults::default());
     world.tick.store(100, Ordering::Relaxed);
-    // The region knows the table from then on.
-    let mut first_row = world.client().begin().await.unwrap();
-    first_row.put(&table(1), record("k"), vec![1]).unwrap();
-    first_row.commit().await.unwrap();
+    let client = world.client();
+    let mut transaction = client.begin().await.unwrap();
+    for key in ["k", "y"] {
+        transaction.put(&table(1), record(key), vec![1]).unwrap();
+    }
+    transaction.commit().await.unwrap();
+    client.settle().await;
+    world
+}
+
+async fn put_all(client: &TxnClient) -> Result<Timestamp> {
+    let mut transaction = client.begin().await.unwrap();
+    for key in ROWS {
+        transaction.put(&table(1), record(key), vec![1]).unwrap();
+    }
+    transaction.commit().await
+}
+
+async fn commit_over(first: First, cuts: &[&str]) -> (Arc<World>, Arc<Bad>, Result<Timestamp>) {
+    let world = world(cuts).await;
     let (link, late, attempts) = (world.link(), Mutex::default(), AtomicU64::default());
     let bad = Arc::new(Bad { world: world.clone(), link, first, late, attempts });
     let bound = Duration::from_millis(200);
     let client = TxnClient::new(bad.clone(), Arc::new(Known(world.clone())));
     let client = client.with_bounds(bound, bound).with_one_entry(|| true);
-    let mut transaction = client.begin().await.unwrap();
-    for key in ["a", "z"] {
-        transaction.put(&table(1), record(key), vec![1]).unwrap();
-    }
-    let outcome = transaction.commit().await;
+    let outcome = put_all(&client).await;
+    client.settle().await;
     (world, bad, outcome)
 }
 
 async fn visible(world: &Arc<World>) -> usize {
     let client = world.client();
     let snapshot = client.snapshot(client.timestamp().await.unwrap());
-    snapshot.batch_get(vec![record("a"), record("z")]).await.unwrap().len()
+    snapshot.batch_get(ROWS.map(record).to_vec()).await.unwrap().len()
 }
 
 #[tokio::test]
 async fn an_attempt_whose_region_was_split_behind_it_is_committed_once() {
-    let (world, _, outcome) = commit_over(First::SplitBehind).await;
-    let commit_ts = outcome.unwrap();
-    assert_eq!(visible(&world).await, 2);
-    let before = world.client().snapshot(commit_ts.prev());
-    assert_eq!(before.get(&record("z")).await.unwrap(), None);
-    let at = world.client().snapshot(commit_ts);
-    assert_eq!(at.get(&record("a")).await.unwrap(), Some(vec![1]));
+    for cuts in CUTS {
+        let (world, _, outcome) = commit_over(First::SplitBehind, cuts).await;
+        let commit_ts = outcome.unwrap();
+        assert_eq!(visible(&world).await, 3);
+        let before = world.client().snapshot(commit_ts.prev());
+        let at = world.client().snapshot(commit_ts);
+        for key in ROWS {
+            assert_eq!(before.get(&record(key)).await.unwrap(), None);
+            assert_eq!(at.get(&record(key)).await.unwrap(), Some(vec![1]));
+        }
+    }
 }
 
 #[tokio::test]
 async fn an_attempt_that_comes_late_finds_its_transaction_ended() {
-    let (world, bad, outcome) = commit_over(First::Late).await;
-    assert!(matches!(outcome, Err(Error::Timeout { .. })), "{outcome:?}");
-    let late = std::mem::take(&mut *bad.late.lock());
-    assert!(!late.is_empty());
-    for (node, request) in late {
-        let answer = world.nodes[&node].service.handle(request).await;
-        assert!(matches!(answer, Response::Failed(Error::RolledBack(_))), "{answer:?}");
+    for cuts in CUTS {
+        let (world, bad, outcome) = commit_over(First::Late, cuts).await;
+        assert!(matches!(outcome, Err(Error::Timeout { .. })), "{outcome:?}");
+        let late = std::mem::take(&mut *bad.late.lock());
+        assert!(!late.is_empty());
+        for (node, request) in late {
+            let answer = world.nodes[&node].service.handle(request).await;
+            assert!(matches!(answer, Response::Failed(Error::RolledBack(_))), "{answer:?}");
+        }
+        assert_eq!(visible(&world).await, 0, "the client was answered that it has failed");
     }
-    assert_eq!(visible(&world).await, 0, "the client was answered that it has failed");
 }
 
 #[tokio::test]
 async fn an_attempt_that_goes_unanswered_is_learned_of_at_its_primary() {
-    let (world, _, outcome) = commit_over(First::Unanswered).await;
-    outcome.unwrap();
-    assert_eq!(visible(&world).await, 2);
+    for cuts in CUTS {
+        let (world, _, outcome) = commit_over(First::Unanswered, cuts).await;
+        outcome.unwrap();
+        assert_eq!(visible(&world).await, 3);
+    }
+}
+
+#[tokio::test]
+async fn all_but_the_primarys_region_is_locked() {
+    let world = world(&["m"]).await;
+    world.one_entry.store(true, Ordering::Relaxed);
+    let entries = |region| {
+        let log = world.nodes[&1].groups.log(region);
+        log.iter().filter(|(_, data)| data.is_some()).count()
+    };
+    let before = (entries(REGION), entries(REGION + 1));
+    let client = world.client();
+    put_all(&client).await.unwrap();
+    client.settle().await;
+    assert_eq!(entries(REGION), before.0 + 1, "the primary's");
+    assert_eq!(entries(REGION + 1), before.1 + 2, "a lock, and its commit");
+    assert_eq!(visible(&world).await, 3);
+}
+
+#[tokio::test]
+async fn a_conflict_elsewhere_refuses_all_of_it() {
+    let world = world(&["m"]).await;
+    world.one_entry.store(true, Ordering::Relaxed);
+    let client = world.client();
+    let mut transaction = client.begin().await.unwrap();
+    for key in ["a", "y"] {
+        transaction.put(&table(1), record(key), vec![2]).unwrap();
+    }
+    let mut other = client.begin().await.unwrap();
+    other.put(&table(1), record("y"), vec![3]).unwrap();
+    other.commit().await.unwrap();
+    let refused = transaction.commit().await.unwrap_err();
+    assert!(matches!(refused, Error::Conflict { .. }), "{refused}");
+    client.settle().await;
+    let now = client.snapshot(client.timestamp().await.unwrap());
+    assert_eq!(now.get(&record("a")).await.unwrap(), None);
+    assert_eq!(now.get(&record("y")).await.unwrap(), Some(vec![3]));
+}
+
+/// Row nodes whose first phases of one row take long.
+struct Slow {
+    link: Arc<Link>,
+    asked: Mutex<Vec<&'static str>>,
+}
+
+#[async_trait]
+impl RowTransport for Slow {
+    async fn call(&self, node: NodeId, request: Request) -> Result<Response> {
+        let (what, slow) = match &request {
+            Request::Prewrite { mutations, .. } => {
+                let of_last = mutations.iter().any(|mutation| mutation.key == record("z"));
+                (if of_last { "lock z" } else { "lock a" }, of_last)
+            }
+            Request::CommitAtOnce { .. } => ("commit at once", false),
+            Request::KeepAlive { .. } => ("keep alive", false),
+            _ => ("", false),
+        };
+        self.asked.lock().push(what);
+        if slow {
+            // Until the primary's lock is kept alive.
+            until(|| self.asked.lock().contains(&"keep alive")).await;
+        }
+        self.link.call(node, request).await
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_that_locks_slowly_is_kept_alive_at_its_primary() {
+    let world = world(&["m"]).await;
+    let slow = Arc::new(Slow { link: world.link(), asked: Mutex::default() });
+    let client = TxnClient::new(slow.clone(), Arc::new(Known(world.clone())));
+    let client = client.with_one_entry(|| true);
+    put_all(&client).await.unwrap();
+    client.settle().await;
+    let asked = slow.asked.lock().clone();
+    assert!(asked.contains(&"lock a") && !asked.contains(&"commit at once"), "{asked:?}");
+    assert_eq!(visible(&world).await, 3);
 }

@@ -117,7 +117,7 @@ impl Scripts {
             Response::Fate(Some(ts)) => format!("committed at {}", self.named(ts)),
             Response::Fate(None) => "rolled back".into(),
             Response::Applied(index) => format!("applied {index}"),
-            Response::TableGone => "the table is gone".into(),
+            Response::TableGone(table) => format!("table {table} is gone"),
             Response::Alive(left) => format!("alive for {left} ms"),
             Response::Leader { leader, term } => format!("led by {leader:?} in term {term}"),
             Response::Pairs { pairs, resume } => {

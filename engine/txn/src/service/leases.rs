@@ -50,15 +50,15 @@ impl Oracle {
 }
 
 impl LeaseKeeper {
-    /// A timestamp to commit at, by which a table is still there.
+    /// A timestamp to commit at, by which all tables are still there.
     pub(crate) async fn commit_timestamp(
         &self,
-        table: (TableId, SchemaVersion),
+        tables: &[(TableId, SchemaVersion)],
     ) -> Result<Timestamp> {
         let Some(oracle) = &self.oracle else {
             return Err(Error::Unavailable("this node has no oracle to ask".into()));
         };
-        within_call("placement", oracle.directory.commit_timestamp(&[table])).await
+        within_call("placement", oracle.directory.commit_timestamp(tables)).await
     }
 }
 

@@ -1,5 +1,5 @@
-//! Transactions whose keys lie in one region: decided, committed and answered in one entry, and how far others have to read
-//! because of them.
+//! The region of a primary that needs no lock: decided, committed and answered in one entry, and how far others have to
+//! read because of it.
 //!
 //! Order is everything: the keys' latches, then the announcement that readers meet, then the commit timestamp, then the
 //! decision on what is stored, then the entry. No answer leaves before it is applied.
@@ -16,12 +16,14 @@ pub(crate) struct AtOnce {
     pub(crate) primary: Vec<u8>,
     pub(crate) mutations: Vec<Mutation>,
     pub(crate) schema: (TableId, SchemaVersion),
+    /// Tables in other regions.
+    pub(crate) others: Vec<(TableId, SchemaVersion)>,
     /// Milliseconds to wait for rows that others hold.
     pub(crate) wait: u64,
 }
 
 impl TxnService {
-    /// Commits a transaction all of whose keys lie in one region. Answered by when it committed, now or before.
+    /// Commits a transaction all of whose keys lie in this region or are locked. Answered by when it committed, now or before.
     pub(crate) async fn commit_at_once(&self, region: RegionRef, all: AtOnce) -> Result<Response> {
         let keys: Vec<_> = all.mutations.iter().map(|mutation| mutation.key.clone()).collect();
         if !keys.contains(&all.primary) {
@@ -43,8 +45,11 @@ impl TxnService {
         let mut turn = self.enter(region, keys, Some(*schema)).await?;
         self.check_not_held(*start_ts, mutations)?;
         let announced = self.in_flight.announce(keys.to_vec(), *start_ts);
-        let commit_ts = match self.leases.commit_timestamp(*schema).await {
-            Err(Error::SchemaChanged { known: None, .. }) => return Ok(Response::TableGone),
+        let tables: Vec<_> = std::iter::once(*schema).chain(all.others.iter().copied()).collect();
+        let commit_ts = match self.leases.commit_timestamp(&tables).await {
+            Err(Error::SchemaChanged { table, known: None, .. }) => {
+                return Ok(Response::TableGone(table));
+            }
             Err(error) => {
                 return Err(Error::Unavailable(format!("no commit timestamp: {error}")));
             }

@@ -1,0 +1,175 @@
+//! Commits that need no lock on their primary: every other key is locked, then the leader of the primary's region decides
+//! all that lies there, locks and commits in one entry. Where that is everything, it is the only one.
+//!
+//! It must not be taken for a lock while it is on its way: a transaction whose locking takes long is handed back, for its
+//! primary's lock to keep it alive.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures::future::join;
+use tokio::time::timeout;
+use types::{Error, Result, SchemaVersion, TableId, Timestamp};
+
+use crate::api::{Mutation, Request, Response};
+use crate::coordinator::{self, Batch, Failed, HEARTBEAT, Heartbeat, PARALLEL, Plan};
+use crate::resolve::unexpected;
+use crate::routes::Target;
+
+/// What became of a transaction.
+pub(crate) enum AtOnce {
+    /// It is committed, and that is written at these keys.
+    Committed(Timestamp, Vec<Vec<u8>>),
+    /// All of its keys are locked, which takes a second phase; it is kept alive meanwhile.
+    Locked(Heartbeat),
+    /// The primary's region is several by now: these batches are to be locked. Whether they may have been committed, which
+    /// their first phases find out.
+    Parted(Vec<Batch>, bool),
+}
+
+/// What a leader answers.
+enum Ended {
+    At(Timestamp),
+    TableGone(TableId),
+}
+
+impl Plan {
+    /// Takes the primary's batch out of all of them, if that is all of its region and the rest is soon locked.
+    pub(crate) fn take_own(&self, batches: &mut Vec<Batch>) -> Option<Batch> {
+        if !self.client.commits_at_once() || batches.len() > PARALLEL {
+            return None;
+        }
+        let own = batches.iter().position(|(target, _)| target.region.contains(&self.primary))?;
+        let (target, _) = batches.get(own)?;
+        let region = target.region.id;
+        let alone = batches.iter().filter(|(target, _)| target.region.id == region).count() == 1;
+        alone.then(|| batches.swap_remove(own))
+    }
+
+    /// Locks all but the primary's batch, then commits that. Keys that may be locked are noted.
+    pub(crate) async fn at_once(
+        self: &Arc<Self>,
+        own: Batch,
+        others: Vec<Batch>,
+        locked: &mut Vec<Vec<u8>>,
+    ) -> Result<AtOnce, Failed> {
+        if !others.is_empty() {
+            let mut locking = pin!(self.lock_all(others));
+            match timeout(HEARTBEAT, &mut locking).await {
+                Ok((touched, outcome)) => {
+                    locked.extend(touched);
+                    outcome.map_err(Failed::for_certain)?;
+                }
+                Err(_) => {
+                    // Its locks' time would run out.
+                    let heartbeat = self.clone().heartbeat();
+                    let ((others, rest), (touched, first)) =
+                        join(locking, self.lock_all(vec![own])).await;
+                    locked.extend(others.into_iter().chain(touched));
+                    rest.and(first).map_err(Failed::for_certain)?;
+                    return Ok(AtOnce::Locked(heartbeat));
+                }
+            }
+        }
+        self.commit_at_once(vec![own]).await.map_err(|error| match error {
+            Error::OutcomeUnknown { .. } => Failed::perhaps(error),
+            error => Failed::for_certain(error),
+        })
+    }
+
+    /// Both phases of the primary's region, in one entry. Every other key is locked.
+    async fn commit_at_once(&self, mut batches: Vec<Batch>) -> Result<AtOnce> {
+        let mut retry = self.client.retry("a region to write to");
+        let mut waiting = self.client.lock_wait();
+        // Whether an attempt may have been carried out, or still may be.
+        let mut unsure = false;
+        loop {
+            let [(target, mutations)] = &batches[..] else {
+                return Ok(AtOnce::Parted(batches, unsure));
+            };
+            let (table, schema) = self.schema(target)?;
+            let over = match self.try_at_once(target, mutations, schema).await {
+                Ok(Ended::At(commit_ts)) => {
+                    return Ok(AtOnce::Committed(commit_ts, keys_of(mutations)));
+                }
+                Ok(Ended::TableGone(gone)) => {
+                    let sent = self.tables.get(&gone).map_or(0, |table| table.version);
+                    Err(Error::SchemaChanged { table: gone, sent, known: None })
+                }
+                Err(Error::SchemaChanged { sent, known, .. })
+                    if known.is_none_or(|known| sent + 1 >= known) =>
+                {
+                    self.send_schema(target, table, &mut retry).await
+                }
+                Err(error) => {
+                    unsure |= !never_comes_true(&error);
+                    self.client.get_over(error, &mut retry, &mut waiting).await
+                }
+            };
+            let over = match over {
+                Ok(()) => {
+                    let mutations = mutations.clone();
+                    let groups =
+                        self.client.group(mutations, |mutation| &mutation.key, &mut retry).await;
+                    groups.map(|groups| groups.into_iter().flat_map(coordinator::batches).collect())
+                }
+                Err(error) => Err(error),
+            };
+            batches = match over {
+                Ok(batches) => batches,
+                // An attempt that is late must find the transaction ended, whatever the last one was answered.
+                Err(error) if unsure => {
+                    let settled = self.settle().await?;
+                    return settled.map(|at| AtOnce::Committed(at, Vec::new())).ok_or(error);
+                }
+                Err(error) => return Err(error),
+            };
+        }
+    }
+
+    async fn try_at_once(
+        &self,
+        target: &Target,
+        mutations: &[Mutation],
+        schema: (TableId, SchemaVersion),
+    ) -> Result<Ended> {
+        let others = self.tables.values().filter(|table| table.id != schema.0);
+        let request = Request::CommitAtOnce {
+            region: target.reference(),
+            start_ts: self.start_ts,
+            primary: self.primary.clone(),
+            mutations: mutations.to_vec(),
+            schema,
+            others: others.map(|table| (table.id, table.version)).collect(),
+            wait: self.row_wait.as_millis() as u64,
+        };
+        match self.client.send(target, request).await? {
+            Response::Fate(Some(commit_ts)) => Ok(Ended::At(commit_ts)),
+            Response::TableGone(table) => Ok(Ended::TableGone(table)),
+            _ => Err(unexpected("a commit at once")),
+        }
+    }
+}
+
+fn keys_of(mutations: &[Mutation]) -> Vec<Vec<u8>> {
+    mutations.iter().map(|mutation| mutation.key.clone()).collect()
+}
+
+/// Whether an attempt to commit in one entry has certainly come to nothing, and is not on its way any more.
+fn never_comes_true(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::NotLeader { .. }
+            | Error::StaleEpoch { .. }
+            | Error::RegionNotFound(_)
+            | Error::Dropped(_)
+            | Error::SchemaChanged { .. }
+            | Error::Locked(_)
+            | Error::Held { .. }
+            | Error::Conflict { .. }
+            | Error::Duplicate { .. }
+            | Error::RolledBack(_)
+            | Error::SnapshotTooOld { .. }
+            | Error::Deadlock(_)
+    )
+}
