@@ -175,7 +175,8 @@ def test_without_a_majority_writes_fail_in_time_and_nothing_acknowledged_is_lost
                 return None
 
             error = wait_until("a write is refused", refused, 60)
-            assert error.args[0] in (1205, 9002, 9005), error
+            # What commits in one entry may yet take effect: then nobody knows.
+            assert error.args[0] in (1205, 8501, 9002, 9005), error
     for name in ROWS[:2]:
         restart(cluster, name)
     again = Bank(cluster, bank.database)
