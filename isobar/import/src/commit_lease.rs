@@ -16,6 +16,8 @@ use crate::print;
 const TTL: Duration = Duration::from_secs(60);
 /// How often the lease is renewed.
 const RENEW: Duration = Duration::from_secs(15);
+/// How often a current timestamp is asked for, should it be too old when it is leased.
+const ATTEMPTS: usize = 3;
 /// How long its release may take; the lease expires by itself.
 const RELEASE: Duration = Duration::from_secs(5);
 
@@ -35,7 +37,16 @@ impl CommitLease {
     ///
     /// Placement that does not answer.
     pub async fn now(placement: &PlacementClient, owner: String) -> Result<CommitLease, Error> {
-        Self::take(placement, None, owner).await
+        for _ in 1..ATTEMPTS {
+            // A timestamp that nobody else has: by it, every lease that an attempt has taken is found again.
+            let (ts, _) = placement.timestamp().await?;
+            match Self::take(placement, ts, owner.clone()).await {
+                // This process was stopped in between.
+                Err(Error::SnapshotTooOld { .. }) => {}
+                taken => return taken,
+            }
+        }
+        Self::take(placement, placement.timestamp().await?.0, owner).await
     }
 
     /// Leases an earlier timestamp; none if it is too old.
@@ -48,7 +59,7 @@ impl CommitLease {
         ts: Timestamp,
         owner: String,
     ) -> Result<Option<CommitLease>, Error> {
-        match Self::take(placement, Some(ts), owner).await {
+        match Self::take(placement, ts, owner).await {
             Ok(lease) => Ok(Some(lease)),
             Err(Error::SnapshotTooOld { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -57,10 +68,10 @@ impl CommitLease {
 
     async fn take(
         placement: &PlacementClient,
-        ts: Option<Timestamp>,
+        ts: Timestamp,
         owner: String,
     ) -> Result<CommitLease, Error> {
-        let lease = placement.take_lease(ts, TTL, owner.clone()).await?;
+        let lease = placement.take_lease(Some(ts), TTL, owner.clone()).await?;
         let (id, ts) = (parking_lot::Mutex::new(lease.id), lease.ts);
         Ok(CommitLease { placement: placement.clone(), owner, lease: id, ts })
     }
@@ -105,10 +116,20 @@ impl CommitLease {
         }
     }
 
+    /// Ends it, and what an attempt to take it has left whose answer was lost.
+    async fn release_all(&self) -> Result<(), Error> {
+        let id = *self.lease.lock();
+        self.placement.release_lease(id).await?;
+        let left = self.placement.leases().await?;
+        for lease in left.iter().filter(|lease| lease.owner == self.owner && lease.ts == self.ts) {
+            self.placement.release_lease(lease.id).await?;
+        }
+        Ok(())
+    }
+
     /// Gives it up; where that fails, says so: until it ends by itself, collection waits for it.
     pub async fn release(self) {
-        let id = *self.lease.lock();
-        let why = match tokio::time::timeout(RELEASE, self.placement.release_lease(id)).await {
+        let why = match tokio::time::timeout(RELEASE, self.release_all()).await {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("placement did not answer within {} s", RELEASE.as_secs()),
