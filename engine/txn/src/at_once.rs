@@ -22,9 +22,9 @@ pub(crate) enum AtOnce {
     Committed(Timestamp, Vec<Vec<u8>>),
     /// All of its keys are locked, which takes a second phase; it is kept alive meanwhile.
     Locked(Heartbeat),
-    /// The primary's region is several by now: these batches are to be locked. Whether they may have been committed, which
-    /// their first phases find out.
-    Parted(Vec<Batch>, bool),
+    /// The primary's region is several by now: these batches are to be locked. They may have been committed, which their
+    /// first phases find out.
+    Parted(Vec<Batch>),
 }
 
 /// What a leader answers.
@@ -81,11 +81,9 @@ impl Plan {
     async fn commit_at_once(&self, mut batches: Vec<Batch>) -> Result<AtOnce> {
         let mut retry = self.client.retry("a region to write to");
         let mut waiting = self.client.lock_wait();
-        // Whether an attempt may have been carried out, or still may be.
-        let mut unsure = false;
         loop {
             let [(target, mutations)] = &batches[..] else {
-                return Ok(AtOnce::Parted(batches, unsure));
+                return Ok(AtOnce::Parted(batches));
             };
             let (table, schema) = self.schema(target)?;
             let over = match self.try_at_once(target, mutations, schema).await {
@@ -94,17 +92,14 @@ impl Plan {
                 }
                 Ok(Ended::TableGone(gone)) => {
                     let sent = self.tables.get(&gone).map_or(0, |table| table.version);
-                    Err(Error::SchemaChanged { table: gone, sent, known: None })
+                    return Err(Error::SchemaChanged { table: gone, sent, known: None });
                 }
                 Err(Error::SchemaChanged { sent, known, .. })
                     if known.is_none_or(|known| sent + 1 >= known) =>
                 {
                     self.send_schema(target, table, &mut retry).await
                 }
-                Err(error) => {
-                    unsure |= !never_comes_true(&error);
-                    self.client.get_over(error, &mut retry, &mut waiting).await
-                }
+                Err(error) => self.client.get_over(error, &mut retry, &mut waiting).await,
             };
             let over = match over {
                 Ok(()) => {
@@ -117,12 +112,11 @@ impl Plan {
             };
             batches = match over {
                 Ok(batches) => batches,
-                // An attempt that is late must find the transaction ended, whatever the last one was answered.
-                Err(error) if unsure => {
+                // An attempt that is late, or comes twice, must find the transaction ended, whatever this one was answered.
+                Err(error) => {
                     let settled = self.settle().await?;
                     return settled.map(|at| AtOnce::Committed(at, Vec::new())).ok_or(error);
                 }
-                Err(error) => return Err(error),
             };
         }
     }
@@ -153,23 +147,4 @@ impl Plan {
 
 fn keys_of(mutations: &[Mutation]) -> Vec<Vec<u8>> {
     mutations.iter().map(|mutation| mutation.key.clone()).collect()
-}
-
-/// Whether an attempt to commit in one entry has certainly come to nothing, and is not on its way any more.
-fn never_comes_true(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::NotLeader { .. }
-            | Error::StaleEpoch { .. }
-            | Error::RegionNotFound(_)
-            | Error::Dropped(_)
-            | Error::SchemaChanged { .. }
-            | Error::Locked(_)
-            | Error::Held { .. }
-            | Error::Conflict { .. }
-            | Error::Duplicate { .. }
-            | Error::RolledBack(_)
-            | Error::SnapshotTooOld { .. }
-            | Error::Deadlock(_)
-    )
 }

@@ -149,12 +149,12 @@ impl Plan {
         batches: Vec<Batch>,
         locked: &mut Vec<Vec<u8>>,
     ) -> Result<Committed, Failed> {
-        let (mut left, mut unsure, mut beating) = (batches, false, None);
+        let (mut left, mut tried, mut beating) = (batches, false, None);
         if let Some(own) = self.take_own(&mut left) {
             match self.at_once(own, std::mem::take(&mut left), locked).await? {
                 AtOnce::Committed(commit_ts, keys) => return Ok((commit_ts, keys)),
                 AtOnce::Locked(heartbeat) => beating = Some(heartbeat),
-                AtOnce::Parted(parts, may_have) => (left, unsure) = (parts, may_have),
+                AtOnce::Parted(parts) => (left, tried) = (parts, true),
             }
         }
         let beating = beating.unwrap_or_else(|| self.clone().heartbeat());
@@ -168,7 +168,7 @@ impl Plan {
         };
         let commit_ts = match commit_ts {
             Ok(commit_ts) => commit_ts,
-            Err(error) if unsure => {
+            Err(error) if tried => {
                 let settled = self.settle().await.map_err(Failed::perhaps)?;
                 let committed = settled.map(|commit_ts| (commit_ts, Vec::new()));
                 return committed.ok_or(Failed::for_certain(error));

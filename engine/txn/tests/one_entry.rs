@@ -15,7 +15,7 @@ use support::groups::SimGroups;
 use support::{Faults, Known, Link, TABLE, World, record, reference, table};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-use txn::api::{Mutation, Op, Request, Response};
+use txn::api::{Expect, Mutation, Op, Request, Response, Waiting};
 use txn::{Directory, RowTransport, TxnClient, TxnService};
 use types::{Error, NodeId, RegionId, RegionKind, Result, SchemaVersion, TableId, Timestamp};
 
@@ -264,6 +264,8 @@ enum First {
     SplitBehind,
     /// It arrives after everything else.
     Late,
+    /// It is carried out, and arrives once more after everything else.
+    Twice,
     /// It is carried out, and nothing about it is answered any more but the way a transaction ended.
     Unanswered,
 }
@@ -295,6 +297,10 @@ impl RowTransport for Bad {
                 self.late.lock().push((node, request));
                 lost()
             }
+            First::Twice => {
+                self.late.lock().push((node, request.clone()));
+                self.link.call(node, request).await
+            }
             First::Unanswered => {
                 self.link.call(node, request).await?;
                 lost()
@@ -324,6 +330,7 @@ async fn world(cuts: &[&str]) -> Arc<World> {
 
 async fn put_all(client: &TxnClient) -> Result<Timestamp> {
     let mut transaction = client.begin().await.unwrap();
+    transaction.wait_for_rows(Duration::ZERO);
     for key in ROWS {
         transaction.put(&table(1), record(key), vec![1]).unwrap();
     }
@@ -332,6 +339,11 @@ async fn put_all(client: &TxnClient) -> Result<Timestamp> {
 
 async fn commit_over(first: First, cuts: &[&str]) -> (Arc<World>, Arc<Bad>, Result<Timestamp>) {
     let world = world(cuts).await;
+    let (bad, outcome) = commit_in(&world, first).await;
+    (world, bad, outcome)
+}
+
+async fn commit_in(world: &Arc<World>, first: First) -> (Arc<Bad>, Result<Timestamp>) {
     let (link, late, attempts) = (world.link(), Mutex::default(), AtomicU64::default());
     let bad = Arc::new(Bad { world: world.clone(), link, first, late, attempts });
     let bound = Duration::from_millis(200);
@@ -339,7 +351,18 @@ async fn commit_over(first: First, cuts: &[&str]) -> (Arc<World>, Arc<Bad>, Resu
     let client = client.with_bounds(bound, bound).with_one_entry(|| true);
     let outcome = put_all(&client).await;
     client.settle().await;
-    (world, bad, outcome)
+    (bad, outcome)
+}
+
+/// What was kept back arrives, and finds its transaction ended.
+async fn comes_too_late(world: &Arc<World>, bad: &Bad) {
+    let late = std::mem::take(&mut *bad.late.lock());
+    assert!(!late.is_empty());
+    for (node, request) in late {
+        let answer = world.nodes[&node].service.handle(request).await;
+        assert!(matches!(answer, Response::Failed(Error::RolledBack(_))), "{answer:?}");
+    }
+    assert_eq!(visible(world).await, 0, "the client was answered that it has failed");
 }
 
 async fn visible(world: &Arc<World>) -> usize {
@@ -368,13 +391,22 @@ async fn an_attempt_that_comes_late_finds_its_transaction_ended() {
     for cuts in CUTS {
         let (world, bad, outcome) = commit_over(First::Late, cuts).await;
         assert!(matches!(outcome, Err(Error::Timeout { .. })), "{outcome:?}");
-        let late = std::mem::take(&mut *bad.late.lock());
-        assert!(!late.is_empty());
-        for (node, request) in late {
-            let answer = world.nodes[&node].service.handle(request).await;
-            assert!(matches!(answer, Response::Failed(Error::RolledBack(_))), "{answer:?}");
-        }
-        assert_eq!(visible(&world).await, 0, "the client was answered that it has failed");
+        comes_too_late(&world, &bad).await;
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_that_was_refused_and_comes_again_finds_its_transaction_ended() {
+    for cuts in CUTS {
+        let world = world(cuts).await;
+        let mut holder = world.client().begin().await.unwrap();
+        let keys = vec![record("a")];
+        let acquired = holder.acquire(&table(1), keys, Waiting::No, None, Expect::Nothing).await;
+        acquired.unwrap();
+        let (bad, outcome) = commit_in(&world, First::Twice).await;
+        assert!(matches!(outcome, Err(Error::Held { .. })), "{outcome:?}");
+        holder.rollback().await;
+        comes_too_late(&world, &bad).await;
     }
 }
 
