@@ -12,20 +12,9 @@ use tokio::time::timeout;
 use types::{Error, Result, SchemaVersion, TableId, Timestamp};
 
 use crate::api::{Mutation, Request, Response};
-use crate::coordinator::{self, Batch, Failed, HEARTBEAT, Heartbeat, PARALLEL, Plan};
+use crate::coordinator::{self, AtOnce, Batch, Failed, HEARTBEAT, PARALLEL, Plan};
 use crate::resolve::unexpected;
 use crate::routes::Target;
-
-/// What became of a transaction.
-pub(crate) enum AtOnce {
-    /// It is committed, and that is written at these keys.
-    Committed(Timestamp, Vec<Vec<u8>>),
-    /// All of its keys are locked, which takes a second phase; it is kept alive meanwhile.
-    Locked(Heartbeat),
-    /// The primary's region is several by now: these batches are to be locked. They may have been committed, which their
-    /// first phases find out.
-    Parted(Vec<Batch>),
-}
 
 /// What a leader answers.
 enum Ended {

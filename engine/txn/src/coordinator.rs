@@ -16,7 +16,6 @@ use tokio::time::Instant;
 use types::{Error, Result, SchemaVersion, Table, TableId, Timestamp};
 
 use crate::api::{Mutation, Op, Request, Response};
-use crate::at_once::AtOnce;
 use crate::client::{Answer, TxnClient};
 use crate::decide::LOCK_TTL_MS;
 use crate::resolve::unexpected;
@@ -84,6 +83,17 @@ impl Drop for Heartbeat {
     fn drop(&mut self) {
         self.0.abort();
     }
+}
+
+/// What became of a transaction whose primary was to be committed at once.
+pub(crate) enum AtOnce {
+    /// It is committed, and that is written at these keys.
+    Committed(Timestamp, Vec<Vec<u8>>),
+    /// All of its keys are locked, which takes a second phase; it is kept alive meanwhile.
+    Locked(Heartbeat),
+    /// The primary's region is several by now: these batches are to be locked. They may have been committed, which their
+    /// first phases find out.
+    Parted(Vec<Batch>),
 }
 
 impl Commit {
