@@ -2,7 +2,7 @@
 //!
 //! A columnar node runs both: the Flight server takes requests from Spark, ADBC clients and the SQL router,
 //! plans them, and coordinates; workers scan the regions that their node holds. It never reads a
-//! row store's leader except for one batched read index per region.
+//! row store's leader except for one read index per region.
 
 pub mod actions;
 mod answering;

@@ -81,7 +81,7 @@ impl Plan {
                 }
                 Ok(Ended::TableGone(gone)) => {
                     let sent = self.tables.get(&gone).map_or(0, |table| table.version);
-                    return Err(Error::SchemaChanged { table: gone, sent, known: None });
+                    Err(Error::SchemaChanged { table: gone, sent, known: None })
                 }
                 Err(Error::SchemaChanged { sent, known, .. })
                     if known.is_none_or(|known| sent + 1 >= known) =>

@@ -266,6 +266,8 @@ enum First {
     Late,
     /// It is carried out, and arrives once more after everything else.
     Twice,
+    /// It is carried out, its answer is lost, and the table is dropped.
+    DropBehind,
     /// It is carried out, and nothing about it is answered any more but the way a transaction ended.
     Unanswered,
 }
@@ -297,6 +299,11 @@ impl RowTransport for Bad {
                 self.late.lock().push((node, request));
                 lost()
             }
+            First::DropBehind if attempt == 0 => {
+                fate(self.link.call(node, request).await?);
+                lost()
+            }
+            First::DropBehind => Ok(Response::TableGone(TABLE)),
             First::Twice => {
                 self.late.lock().push((node, request.clone()));
                 self.link.call(node, request).await
@@ -414,6 +421,15 @@ async fn an_attempt_that_was_refused_and_comes_again_finds_its_transaction_ended
 async fn an_attempt_that_goes_unanswered_is_learned_of_at_its_primary() {
     for cuts in CUTS {
         let (world, _, outcome) = commit_over(First::Unanswered, cuts).await;
+        outcome.unwrap();
+        assert_eq!(visible(&world).await, 3);
+    }
+}
+
+#[tokio::test]
+async fn what_was_committed_before_its_table_was_dropped_is_not_answered_as_failed() {
+    for cuts in CUTS {
+        let (world, _, outcome) = commit_over(First::DropBehind, cuts).await;
         outcome.unwrap();
         assert_eq!(visible(&world).await, 3);
     }
