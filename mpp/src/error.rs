@@ -21,13 +21,18 @@ const NUMBER_KEY: &str = "isobar-error";
 const STATE_KEY: &str = "isobar-sqlstate";
 /// What tonic and hyper say of connections that cannot be made or break, and workers of a coordinator
 /// that is gone before they have its plan.
-const BROKEN: [&str; 5] = [
+const BROKEN: [&str; 6] = [
     "transport error",
+    ABANDONED,
     "tcp connect",
     "http2 error",
     "h2 protocol error",
     "waiting for the plan to be set by the coordinator",
 ];
+
+/// What hyper says of a request whose connection broke before it was sent. No owner cancelled it: one who does is named
+/// by a code.
+const ABANDONED: &str = "operation was canceled";
 
 /// A stable name for what went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -307,7 +312,10 @@ impl From<Status> for MppError {
                 let code = match status.code() {
                     Code::Unauthenticated => MppCode::Unauthenticated,
                     Code::DeadlineExceeded => MppCode::Timeout,
-                    Code::Cancelled => MppCode::Cancelled,
+                    Code::Cancelled => {
+                        let text = format!("the connection to a node broke ({})", status.message());
+                        return MppError::new(MppCode::Unavailable, text);
+                    }
                     _ => MppCode::Unavailable,
                 };
                 MppError::new(code, status.message())
@@ -344,6 +352,16 @@ mod tests {
         let read = MppError::from(words);
         assert_eq!((read.code, read.sql()), (MppCode::NotFound, Some(error)));
         let words = Status::new(Code::Unavailable, "connection refused");
+        assert_eq!(MppError::from(words).code, MppCode::Unavailable);
+    }
+
+    #[test]
+    fn a_request_that_a_broken_connection_abandoned_is_not_cancelled_by_its_owner() {
+        let theirs = MppError::from(Error::Cancelled("the query was killed".to_owned()));
+        assert_eq!(sent(&theirs).code, MppCode::Cancelled);
+        let status = Status::cancelled(ABANDONED);
+        assert_eq!(MppError::from(status.clone()).code, MppCode::Unavailable);
+        let words = DataFusionError::Execution(status.to_string());
         assert_eq!(MppError::from(words).code, MppCode::Unavailable);
     }
 
