@@ -65,8 +65,10 @@ use values::error::{SqlResult, unsupported};
 use values::mysql_type::MysqlType;
 
 pub use bound::{
-    Answer, Assigned, BoundChange, BoundQuery, ColumnId, NewValue, Node, RowQuery, RowsOf, Scalar,
-    Set, Target, Targets, Total, bind_change, in_order, plain_literal,
+    Answer, Assigned, BoundChange, BoundInsert, BoundQuery, ColumnId, GivenRows, GivenValue,
+    NewValue, NewValueOfMet, Node, OnDuplicate, RowQuery, RowsOf, Scalar, Set, Target, Targets,
+    Total, bind_change, bind_insert, given_column, in_order, plain_literal, shown_columns,
+    tables_of_insert,
 };
 pub use caseless::caseless;
 pub use columns::{answered, rename};

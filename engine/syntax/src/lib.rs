@@ -16,6 +16,7 @@ pub mod hints;
 pub mod introducer;
 pub mod names;
 pub mod parser;
+pub mod scalar_query;
 pub mod statement;
 pub mod table_options;
 pub mod tree;

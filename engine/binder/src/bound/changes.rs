@@ -305,7 +305,7 @@ impl Binder<'_> {
 
     /// What a column of a type is set to: a hexadecimal or bit literal is a number for a column of numbers, and so is a column
     /// of ENUM or SET.
-    fn new_value(&self, expr: &Expr, ty: ColumnType) -> SqlResult<Scalar> {
+    pub(super) fn new_value(&self, expr: &Expr, ty: ColumnType) -> SqlResult<Scalar> {
         let plain = || literal(expr).filter(|_| !matches!(expr, Expr::TypedString(_)));
         if let Some(value) = number_of_bytes(expr, ty).or_else(plain) {
             return Ok(literals::of(value));

@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use types::Value;
 
 use super::changes::{Assigned, BoundChange, NewValue, Target};
+use super::insertion::{BoundInsert, GivenRows, GivenValue, NewValueOfMet, OnDuplicate};
 use super::tree::{
     AggregateCall, Bound, BoundQuery, ColumnId, Comparison, Connective, Distance, JoinKind, Node,
     Relation, Scalar, Scan, SetOperation, SortKey, WindowCall,
@@ -44,6 +45,52 @@ impl Display for BoundChange {
             }
         }
         Ok(())
+    }
+}
+
+impl Display for BoundInsert {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("into columns ")?;
+        write_list(&self.positions, f, |at, f| write!(f, "{at}"))?;
+        f.write_str(" of ")?;
+        write_list(&self.columns, f, |id, f| write!(f, "{id}"))?;
+        f.write_str("\n")?;
+        match &self.rows {
+            GivenRows::Query(query) => write!(f, "{query}")?,
+            GivenRows::Values(rows) => {
+                for row in rows {
+                    f.write_str("row ")?;
+                    write_list(row, f, |value, f| write!(f, "{value}"))?;
+                    f.write_str("\n")?;
+                }
+            }
+        }
+        let Some(OnDuplicate { new, beside, set }) = &self.on_duplicate else { return Ok(()) };
+        f.write_str("met by new row ")?;
+        write_list(new, f, |id, f| write!(f, "{id}"))?;
+        if !beside.is_empty() {
+            f.write_str(" beside ")?;
+            write_list(beside, f, |id, f| write!(f, "{id}"))?;
+        }
+        f.write_str("\n")?;
+        for (at, value) in set {
+            match value {
+                NewValueOfMet::Default => writeln!(f, "set column {at} to its default")?,
+                NewValueOfMet::Computed(scalar) => writeln!(f, "set column {at} to {scalar}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Display for GivenValue {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            GivenValue::Default => f.write_str("default"),
+            GivenValue::Literal(value) => write_literal(value, f),
+            GivenValue::Computed(scalar) => write!(f, "{scalar}"),
+            GivenValue::Found(query) => write_query(query, f),
+        }
     }
 }
 
@@ -176,6 +223,13 @@ fn write_scan(scan: &Scan, f: &mut Formatter<'_>) -> fmt::Result {
     f.write_str("\n")
 }
 
+fn write_literal(value: &Value, f: &mut Formatter<'_>) -> fmt::Result {
+    match value {
+        Value::String(text) => write!(f, "'{}'", text.replace('\'', "''")),
+        value => write!(f, "{value}"),
+    }
+}
+
 fn write_list<T>(
     items: &[T],
     f: &mut Formatter<'_>,
@@ -219,8 +273,7 @@ impl Display for Scalar {
                 write_query(query, f)?;
                 f.write_str(")")
             }
-            Node::Literal(Value::String(text)) => write!(f, "'{}'", text.replace('\'', "''")),
-            Node::Literal(value) => write!(f, "{value}"),
+            Node::Literal(value) => write_literal(value, f),
             Node::Parameter(place) => write!(f, "?{}", place + 1),
             Node::Call { function, args } => {
                 write!(f, "{function}(")?;

@@ -10,6 +10,7 @@ mod display;
 mod expression;
 mod from;
 mod groups;
+mod insertion;
 mod join_conditions;
 mod lateral;
 mod literal;
@@ -31,6 +32,10 @@ mod windows;
 
 pub use changes::{Assigned, BoundChange, NewValue, RowsOf, Set, Target, Targets, bind_change};
 pub use expression::{expression, of_row};
+pub use insertion::{
+    BoundInsert, GivenRows, GivenValue, NewValueOfMet, OnDuplicate, bind_insert, given_column,
+    shown_columns, tables_of_insert,
+};
 pub use lower::lower;
 pub use query::bind;
 pub use row_query::{Answer, RowQuery, Total, in_order};

@@ -16,7 +16,7 @@ use sqlparser::ast::{
 use syntax::names::parts;
 use types::{ColumnType, Value};
 use values::error::{
-    SqlResult, ambiguous_column, no_column, syntax, unsupported, wrong_aggregate,
+    NO_COLUMN, SqlResult, ambiguous_column, no_column, syntax, unsupported, wrong_aggregate,
     wrong_argument_count, wrong_width,
 };
 use values::mysql_type::MysqlType;
@@ -33,8 +33,6 @@ use crate::result_type::TEXT_LENGTH;
 
 /// The function that makes one text of a list of values.
 const JOIN: &str = "isobar_join";
-/// Error of a name that no column has.
-const NO_COLUMN: u16 = 1054;
 
 /// Binds the expressions of one clause.
 #[derive(Clone, Copy)]

@@ -165,9 +165,15 @@ impl Scope {
                 origin,
             }
         };
-        let columns: Vec<ScopeColumn> = output.iter().map(column).collect();
-        let name = alias.to_lowercase();
-        self.plain.extend(columns.iter().map(|column| column.id));
+        self.add_named(alias, output.iter().map(column).collect(), true);
+    }
+
+    /// Adds columns that names with this qualifier mean, and with `plain` those without one, too.
+    pub fn add_named(&mut self, qualifier: &str, columns: Vec<ScopeColumn>, plain: bool) {
+        if plain {
+            self.plain.extend(columns.iter().map(|column| column.id));
+        }
+        let name = qualifier.to_lowercase();
         self.tables.push(ScopeTable { stored: None, database: None, name, columns });
     }
 

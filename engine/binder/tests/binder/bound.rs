@@ -1,12 +1,16 @@
-//! What statements are bound to, as scripts: `bind "SELECT …"`, `change "UPDATE …"`, and what was bound below.
+//! What statements are bound to, as scripts: `bind "SELECT …"`, `change "UPDATE …"`, `insert "INSERT …"`, and what was bound below.
 //! `UPDATE_GOLDENFILES=1` writes the results anew.
 
 use std::error::Error;
 use std::path::PathBuf;
 
-use binder::{BoundChange, BoundQuery, QueryContext, RowsOf, Set, Targets, bind, query_of};
+use binder::{
+    BoundChange, BoundInsert, BoundQuery, QueryContext, RowsOf, Set, TableResolver, Targets, bind,
+    query_of,
+};
 use goldenscript::{Command, Context, Runner};
-use sqlparser::ast::Statement;
+use sqlparser::ast::{Statement, TableObject};
+use syntax::names::table_name;
 use syntax::parser::parse_sql;
 use types::{Column, Value};
 
@@ -36,6 +40,7 @@ impl Runner for Binder {
         match command.name.as_str() {
             "bind" => query(&text),
             "change" => change(&text),
+            "insert" => insert(&text),
             other => Err(format!("no command '{other}'").into()),
         }
     }
@@ -79,6 +84,24 @@ pub(crate) fn change(text: &str) -> Result<String, Box<dyn Error>> {
     let bound = binder::bind_change(&rows, targets, &context, &resolved)?;
     let sent = postcard::to_allocvec(&bound)?;
     assert_eq!(postcard::from_bytes::<BoundChange>(&sent)?, bound, "{text}: sent and read");
+    Ok(bound.to_string())
+}
+
+pub(crate) fn insert(text: &str) -> Result<String, Box<dyn Error>> {
+    let statement = parse_sql(text)?;
+    let Statement::Insert(insert) = &statement else {
+        return Err(format!("'{statement}' inserts no rows").into());
+    };
+    let context = context();
+    let TableObject::TableName(name) = &insert.table else { return Err("no table".into()) };
+    let name = table_name(name, &context.database)?;
+    let names = binder::tables_of_insert(insert, &context.database)?;
+    let resolved = futures::executor::block_on(binder::resolve_tables(names, &Tables))?;
+    let into = futures::executor::block_on(Tables.resolve(&name.database, &name.table))?;
+    let table = into.table.ok_or("no description")?;
+    let bound = binder::bind_insert(insert, (&name, &table), &context, &resolved)?;
+    let sent = postcard::to_allocvec(&bound)?;
+    assert_eq!(postcard::from_bytes::<BoundInsert>(&sent)?, bound, "{text}: sent and read");
     Ok(bound.to_string())
 }
 

@@ -98,8 +98,10 @@ impl Runner for Queries {
         _: &Context,
     ) -> std::result::Result<String, Box<dyn std::error::Error>> {
         let text = command.consume_args().next_pos().ok_or("a query is missing")?.to_owned();
-        if command.name == "change" {
-            return crate::bound::change(&text);
+        match command.name.as_str() {
+            "change" => return crate::bound::change(&text),
+            "insert" => return crate::bound::insert(&text),
+            _ => {}
         }
         let (by_query, by_plan) = restricted(&text)?;
         assert!(by_query || !by_plan, "its plan restricts a key: {text}");

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use binder::privileges::Need;
-use binder::{Compiler, QueryContext};
+use binder::{ColumnId, Compiler, QueryContext, Scalar};
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use functions::warnings::ExprWarnings;
@@ -297,6 +297,18 @@ impl Session {
         let (context, state) = (self.context(), &self.engine.state);
         let expr_warnings = self.diagnostics.listening();
         Compiler { schema, context: &context, state, expr_warnings }.text(&expr)
+    }
+
+    /// What evaluates an expression that is bound to the columns of a schema, over rows of it.
+    fn compiled_scalar(
+        &self,
+        scalar: &Scalar,
+        columns: &[ColumnId],
+        schema: &DFSchema,
+    ) -> SqlResult<Arc<dyn PhysicalExpr>> {
+        let (context, state) = (self.context(), &self.engine.state);
+        let expr_warnings = self.diagnostics.listening();
+        Compiler { schema, context: &context, state, expr_warnings }.bound(scalar, columns)
     }
 
     /// Takes the present for the time of the statement.

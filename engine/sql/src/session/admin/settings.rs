@@ -2,6 +2,7 @@
 
 use datafusion::common::DFSchema;
 use sqlparser::ast::Expr;
+use syntax::scalar_query::{has_query, select_of};
 use syntax::statement::{Assignment, Scope, Target};
 use types::{SnapshotToken, Value};
 use values::coerce::text;
@@ -11,7 +12,7 @@ use values::error::{
 };
 
 use crate::session::query::constants::value_of;
-use crate::session::write::row_values::{has_subquery, one_column, select_of};
+use crate::session::query::one_row::one_column;
 use crate::session::{Session, done};
 use execution::reply::Reply;
 
@@ -158,7 +159,7 @@ impl Session {
         if let Some(value) = syntax::constant::literal(&expr) {
             return Ok(value);
         }
-        if has_subquery(&expr) {
+        if has_query(&expr) {
             let (width, row) = self.one_row(select_of(expr)?, parameters, too_many_rows).await?;
             one_column(width)?;
             return Ok(row.and_then(|mut row| row.pop()).unwrap_or(Value::Null));

@@ -9,6 +9,7 @@ pub(super) mod last_insert_id;
 pub(super) mod last_query;
 pub(super) mod limits;
 mod lock_calls;
+pub(super) mod one_row;
 pub(super) mod plain;
 pub(super) mod point;
 mod prepare;

@@ -1,16 +1,6 @@
 //! What clauses of a write say. It looks at trees alone.
 
-use sqlparser::ast::{AssignmentTarget, Update};
-use syntax::names;
-use values::error::{SqlResult, unsupported};
-
-/// The column that an assignment names.
-pub(in crate::session) fn assigned(target: &AssignmentTarget) -> SqlResult<String> {
-    match target {
-        AssignmentTarget::ColumnName(name) => Ok(names::parts(name).pop().unwrap_or_default()),
-        AssignmentTarget::Tuple(_) => Err(unsupported("assignment of several columns at once")),
-    }
-}
+use sqlparser::ast::Update;
 
 /// UPDATE IGNORE.
 pub(super) fn ignores(update: &Update) -> bool {

@@ -9,7 +9,7 @@ use types::{Table, Value, key, row};
 use values::error::{SqlResult, no_number_given, table_changed, unsupported};
 
 use super::fitting::Fitting;
-use super::insert::{Typed, position, visible};
+use super::insert::Typed;
 use crate::session::Session;
 use crate::session::query::tables::stored;
 use storage::Pair;
@@ -59,11 +59,11 @@ impl Session {
             return Err(unsupported("import while an index of the table is being made"));
         }
         let positions = match columns {
-            None => visible(&table),
+            None => binder::shown_columns(&table),
             Some(columns) => {
                 let mut positions = Vec::with_capacity(columns.len());
                 for column in columns {
-                    positions.push(position(&table, column, &positions)?);
+                    positions.push(binder::given_column(&table, column, &positions)?);
                 }
                 positions
             }

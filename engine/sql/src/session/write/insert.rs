@@ -3,24 +3,22 @@
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
+use binder::{BoundInsert, BoundQuery, GivenRows, ResolvedTables};
 use functions::value::value_at;
+use functions::warnings;
 use futures::TryStreamExt;
 use placement::api::Catalog;
-use sqlparser::ast::{Expr, Ident, Insert, Query, SelectItem, SetExpr, TableObject};
-use syntax::names::{self, table_name};
+use sqlparser::ast::{Insert, TableObject};
+use syntax::names::table_name;
 use types::{Column, ColumnType, Default, Error, Table, Value};
 use values::coerce::{self, Place};
-use values::error::{
-    SqlResult, column_named_twice, no_column, no_default, no_number_left, unsupported,
-    value_for_generated, wrong_value_count,
-};
+use values::error::{SqlResult, no_default, no_number_left, unsupported, value_for_generated};
 use values::temporal::Zone;
 
 use super::changes::Changes;
-use super::clauses::assigned;
 use super::fitting::Fitting;
 use crate::session::Session;
-use crate::session::query::tables::{Tables, writable};
+use crate::session::query::tables::writable;
 use crate::session::transaction::finding::Finding;
 
 /// Rows in their columns' types.
@@ -47,11 +45,19 @@ pub(super) struct Numbered {
     pub broken: Vec<usize>,
 }
 
+/// An INSERT, bound, and its table.
+pub(super) struct Insertion {
+    pub(super) table: Arc<Table>,
+    pub(super) bound: BoundInsert,
+    /// The tables that it reads.
+    tables: ResolvedTables,
+}
+
 /// What an INSERT gives.
-pub(in crate::session) struct Source {
+pub(super) struct Source {
     /// A value per column of each row; DEFAULT is `None`.
     pub given: Vec<Vec<Option<Value>>>,
-    /// What was asked for beside each row, one value an array; empty if nothing was.
+    /// What is read beside each row, one value an array; empty if nothing is.
     pub beside: Vec<Vec<ArrayRef>>,
 }
 
@@ -63,115 +69,90 @@ impl Session {
         catalog: &Arc<Catalog>,
         finding: &Finding,
     ) -> SqlResult<(Arc<Table>, Changes)> {
-        let (table, positions) = self.insert_target(insert, catalog)?;
-        let into = (&table, positions.as_slice());
-        let Source { given, .. } =
-            self.insert_source(insert, into, Vec::new(), catalog, finding).await?;
-        let (rows, first_id) = self.complete_rows(&table, &positions, given, 1).await?;
+        let mut insertion = self.bound_insert(insert, catalog, finding).await?;
+        let Source { given, .. } = self.given(&mut insertion).await?;
+        let Insertion { table, bound, .. } = insertion;
+        let (rows, first_id) = self.complete_rows(&table, &bound.positions, given, 1).await?;
         Ok((table, Changes::Insert { rows, first_id }))
     }
 
-    /// The table that an INSERT adds to, and the positions of the columns that it gives.
-    pub(super) fn insert_target(
+    /// Binds an INSERT.
+    pub(super) async fn bound_insert(
         &self,
         insert: &Insert,
-        catalog: &Catalog,
-    ) -> SqlResult<(Arc<Table>, Vec<usize>)> {
+        catalog: &Arc<Catalog>,
+        finding: &Finding,
+    ) -> SqlResult<Insertion> {
         refuse_insert(insert)?;
         let TableObject::TableName(name) = &insert.table else {
             return Err(unsupported("INSERT into a table function"));
         };
-        let name = table_name(name, self.variables.database())?;
+        let database = self.variables.database();
+        let name = table_name(name, database)?;
         let table = writable(catalog, &name.database, &name.table)?;
-        let positions = targets(insert, &table)?;
-        Ok((table, positions))
-    }
-
-    /// What an INSERT gives for its columns, and beside them.
-    pub(super) async fn insert_source(
-        &mut self,
-        insert: &Insert,
-        into: (&Arc<Table>, &[usize]),
-        beside: Vec<Expr>,
-        catalog: &Arc<Catalog>,
-        finding: &Finding,
-    ) -> SqlResult<Source> {
-        if insert.assignments.is_empty() {
-            let Some(source) = &insert.source else {
-                return Err(unsupported("INSERT without rows"));
-            };
-            return self.source_rows(source, into, beside, catalog, finding).await;
-        }
-        let values = insert.assignments.iter().map(|one| &one.value);
-        let given = vec![self.given_row(values, into, catalog, (finding, &mut None)).await?];
-        Ok(Source { given, beside: Vec::new() })
-    }
-
-    /// Values as the source gives them; DEFAULT is `None`.
-    async fn source_rows(
-        &mut self,
-        source: &Query,
-        into: (&Arc<Table>, &[usize]),
-        beside: Vec<Expr>,
-        catalog: &Arc<Catalog>,
-        finding: &Finding,
-    ) -> SqlResult<Source> {
-        let (mut given, positions) = (Vec::new(), into.1);
-        let count = |row: usize, width: usize| {
-            if width == positions.len() {
-                return Ok(());
+        let names = binder::tables_of_insert(insert, database)?;
+        let tables = match names.is_empty() {
+            true => ResolvedTables::new(),
+            false => {
+                let reader = self.beside(finding).await?;
+                binder::resolve_tables(names, &self.tables(catalog, &reader)).await?
             }
-            Err(wrong_value_count(row))
         };
-        if let SetExpr::Values(values) = &*source.body {
-            let mut reader = None;
-            for (at, row) in values.rows.iter().enumerate() {
-                // INSERT INTO t VALUES () takes every default.
-                if row.content.is_empty() {
-                    given.push(vec![None; positions.len()]);
-                    continue;
+        let context = self.context();
+        let binding = || binder::bind_insert(insert, (&name, &table), &context, &tables);
+        let bound = match self.diagnostics.listening() {
+            Some(expr_warnings) => warnings::listen(expr_warnings, binding)?,
+            None => binding()?,
+        };
+        Ok(Insertion { table, bound, tables })
+    }
+
+    /// The rows that an INSERT gives, once: they are taken out of it.
+    pub(super) async fn given(&self, insertion: &mut Insertion) -> SqlResult<Source> {
+        let rows = std::mem::replace(&mut insertion.bound.rows, GivenRows::Values(Vec::new()));
+        let Insertion { table, bound, tables } = insertion;
+        match rows {
+            GivenRows::Values(rows) => {
+                let into = (&*table, &*bound);
+                let mut given = Vec::with_capacity(rows.len());
+                for row in rows {
+                    given.push(self.given_row(row, into, tables).await?);
                 }
-                count(at + 1, row.content.len())?;
-                let by = (finding, &mut reader);
-                given.push(self.given_row(row.content.iter(), into, catalog, by).await?);
+                Ok(Source { given, beside: Vec::new() })
             }
-            return Ok(Source { given, beside: Vec::new() });
+            GivenRows::Query(query) => {
+                self.given_by_query(&query, (table, &bound.positions), tables).await
+            }
         }
-        let tables = Tables {
-            engine: self.engine.clone(),
-            catalog: catalog.clone(),
-            reader: self.beside(finding).await?,
-            rights: self.identity.known_rights(),
-        };
-        let (mut query, extra) = (source.clone(), beside.len());
-        if let (SetExpr::Select(select), false) = (&mut *query.body, beside.is_empty()) {
-            let named = |(at, expr)| SelectItem::ExprWithAlias {
-                expr,
-                alias: Ident::new(format!("__beside_{at}")),
-            };
-            select.projection.extend(beside.into_iter().enumerate().map(named));
-        }
+    }
+
+    /// Rows as a query gives them.
+    async fn given_by_query(
+        &self,
+        query: &BoundQuery,
+        (table, positions): (&Arc<Table>, &[usize]),
+        tables: &ResolvedTables,
+    ) -> SqlResult<Source> {
         let (columns, mut batches) =
-            self.batches_from_rows(query, &tables, self.diagnostics.listening()).await?;
-        count(1, columns.len().saturating_sub(extra))?;
-        let of = |at: &usize| into.0.columns.get(*at).map(|column| column.ty);
+            self.batches_of(query, tables, self.diagnostics.listening()).await?;
+        let of = |at: &usize| table.columns.get(*at).map(|column| column.ty);
         let kinds: Vec<_> =
             columns.iter().map(|c| c.ty).zip(positions.iter().filter_map(of)).collect();
-        let mut besides = Vec::new();
+        let mut source = Source { given: Vec::new(), beside: Vec::new() };
         while let Some(batch) = batches.try_next().await? {
-            let (own, others) = batch.columns().split_at(positions.len().min(batch.num_columns()));
+            let (own, beside) = batch.columns().split_at(positions.len().min(batch.num_columns()));
             for at in 0..batch.num_rows() {
                 let values = own.iter().zip(&kinds).map(|(array, (from, to))| {
                     let value = value_at(array, at)?;
                     Ok(Some(super::column_values::number_of_label(value, *from, *to)))
                 });
-                given.push(values.collect::<SqlResult<Vec<_>>>()?);
-                if extra > 0 {
-                    besides.push(others.iter().map(|column| column.slice(at, 1)).collect());
+                source.given.push(values.collect::<SqlResult<Vec<_>>>()?);
+                if !beside.is_empty() {
+                    source.beside.push(beside.iter().map(|column| column.slice(at, 1)).collect());
                 }
             }
         }
-        Ok(Source { given, beside: besides })
+        Ok(source)
     }
 
     /// Whole rows: values in their columns' types, defaults, numbers. Also the first number given.
@@ -381,42 +362,5 @@ fn refuse_insert(insert: &Insert) -> SqlResult<()> {
     match refused.iter().find(|(there, _)| *there) {
         Some((_, what)) => Err(unsupported(what)),
         None => Ok(()),
-    }
-}
-
-/// Positions of the columns that an INSERT gives.
-pub(in crate::session) fn targets(insert: &Insert, table: &Table) -> SqlResult<Vec<usize>> {
-    let mut positions = Vec::new();
-    for assignment in &insert.assignments {
-        let written = assigned(&assignment.target)?;
-        positions.push(position(table, &written, &positions)?);
-    }
-    for column in &insert.columns {
-        let written = names::parts(column).pop().unwrap_or_default();
-        positions.push(position(table, &written, &positions)?);
-    }
-    Ok(if insert.assignments.is_empty() && insert.columns.is_empty() {
-        visible(table)
-    } else {
-        positions
-    })
-}
-
-/// Positions of the columns that an INSERT without a list means.
-pub(in crate::session) fn visible(table: &Table) -> Vec<usize> {
-    let shown = table.columns.iter().enumerate().filter(|(_, column)| !column.hidden);
-    shown.map(|(at, _)| at).collect()
-}
-
-/// Position of a column that an INSERT names, once.
-pub(in crate::session) fn position(
-    table: &Table,
-    written: &str,
-    taken: &[usize],
-) -> SqlResult<usize> {
-    match table.column_named(written) {
-        Some((at, _)) if taken.contains(&at) => Err(column_named_twice(written)),
-        Some((at, column)) if !column.hidden => Ok(at),
-        _ => Err(no_column(written, "field list")),
     }
 }

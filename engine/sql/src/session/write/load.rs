@@ -36,7 +36,6 @@ use values::error::{
 };
 
 use super::fitting::Fitting;
-use super::insert::{position, visible};
 use crate::session::query::tables::writable;
 use crate::session::transaction::state::Open;
 use crate::session::{ATTEMPTS, Session, impossible, pause};
@@ -320,7 +319,8 @@ impl Session {
         let name = table_name(&load.table, self.variables.database())?;
         let table = writable(&catalog, &name.database, &name.table)?;
         let targets = if load.columns.is_empty() {
-            let shown = visible(&table).into_iter().filter_map(|at| table.columns.get(at));
+            let shown =
+                binder::shown_columns(&table).into_iter().filter_map(|at| table.columns.get(at));
             shown.map(|column| LoadTarget::Column(column.name.clone())).collect()
         } else {
             load.columns.clone()
@@ -329,7 +329,7 @@ impl Session {
         for (at, target) in targets.iter().enumerate() {
             match target {
                 LoadTarget::Column(column) => {
-                    positions.push(position(&table, column, &positions)?);
+                    positions.push(binder::given_column(&table, column, &positions)?);
                     direct.push(at);
                     fields.push(ArrowField::new(column.to_lowercase(), DataType::Utf8, true));
                 }
@@ -343,7 +343,7 @@ impl Session {
         let mut computed = Vec::new();
         for (column, expr) in &load.assignments {
             let taken = positions.clone();
-            positions.push(position(&table, column, &taken)?);
+            positions.push(binder::given_column(&table, column, &taken)?);
             let mut expr = expr.clone();
             _ = walk_mut(&mut expr, &mut Variables(&targets));
             self.inline_for_rows(&mut expr, &[]).await?;

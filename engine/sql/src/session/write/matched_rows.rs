@@ -88,7 +88,8 @@ impl Session {
         }
     }
 
-    fn tables(&self, catalog: &Arc<Catalog>, reader: &Reader) -> Tables {
+    /// Tables by name, over what a reader reads.
+    pub(super) fn tables(&self, catalog: &Arc<Catalog>, reader: &Reader) -> Tables {
         Tables {
             engine: self.engine.clone(),
             catalog: catalog.clone(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::record_batch::RecordBatch;
-use binder::{Assigned, ColumnId, Compiler, NewValue, Node, Scalar, Target, planning_schema};
+use binder::{Assigned, ColumnId, NewValue, Node, Scalar, Target, planning_schema};
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use functions::value::value_at;
@@ -55,6 +55,7 @@ impl<'a> NewValues<'a> {
         set: impl Iterator<Item = &'a Assigned>,
     ) -> SqlResult<NewValues<'a>> {
         let zone = session.context().zone()?;
+        let schema = DFSchema::try_from(planning_schema(table))?;
         let mut values = NewValues { session, table, zone, set: Vec::new(), in_turn: false };
         let mut before: Vec<ColumnId> = Vec::new();
         for Assigned { column, value, .. } in set {
@@ -66,22 +67,13 @@ impl<'a> NewValues<'a> {
                 NewValue::Computed(scalar) => {
                     let read = scalar.columns();
                     values.in_turn |= before.iter().any(|set| read.contains(set));
-                    Source::Row(values.compiled(scalar, &target.columns)?)
+                    Source::Row(session.compiled_scalar(scalar, &target.columns, &schema)?)
                 }
             };
             before.extend(target.columns.get(*column));
             values.set.push((*column, source));
         }
         Ok(values)
-    }
-
-    fn compiled(&self, scalar: &Scalar, columns: &[ColumnId]) -> SqlResult<Arc<dyn PhysicalExpr>> {
-        let session = self.session;
-        let schema = DFSchema::try_from(planning_schema(self.table))?;
-        let (context, state) = (session.context(), &session.engine.state);
-        let expr_warnings = session.diagnostics.listening();
-        let compiler = Compiler { schema: &schema, context: &context, state, expr_warnings };
-        compiler.bound(scalar, columns)
     }
 
     /// Rows before and after. What a generated column becomes is still to come.

@@ -15,7 +15,7 @@ use values::error::SqlResult;
 
 use super::assigning::Assigning;
 use super::fitting::Fitting;
-use super::insert::{Numbered, Source, whole};
+use super::insert::{Insertion, Numbered, Source, whole};
 use super::pending_changes::{Clash, PendingChanges};
 use crate::session::transaction::finding::Finding;
 use crate::session::transaction::state::Open;
@@ -72,26 +72,21 @@ impl Session {
         open: &Open,
         finding: &Finding,
     ) -> SqlResult<Reply> {
-        let (table, positions) = self.insert_target(insert, catalog)?;
-        let mut assigning = match &insert.on {
-            Some(on) => {
-                Some(Box::new(Assigning::new(on, insert, &table, self.variables.database())?))
-            }
-            None => None,
-        };
-        let beside = assigning.as_ref().map(|a| a.beside()).unwrap_or_default();
-        let Source { given, beside } =
-            self.insert_source(insert, (&table, &positions), beside, catalog, finding).await?;
+        let mut insertion = self.bound_insert(insert, catalog, finding).await?;
+        let Source { given, beside } = self.given(&mut insertion).await?;
+        let Insertion { table, bound, .. } = insertion;
         let records = given.len();
         let mut fitting = Fitting::ignoring(insert.ignore);
         let Numbered { rows: new, missing, broken, .. } =
-            self.complete_numbered(&table, &positions, given, 1, &mut fitting).await?;
-        // Without a record nothing is met, and nothing shows the types of what the SELECT gives.
-        if let (Some(assigning), true) = (&mut assigning, records > 0) {
-            assigning.compile(&beside, self)?;
-        }
-        let meeting = match assigning {
-            Some(assigning) => Meeting::Update(assigning),
+            self.complete_numbered(&table, &bound.positions, given, 1, &mut fitting).await?;
+        let meeting = match &bound.on_duplicate {
+            // Without a record nothing is met, and nothing shows the types of what a query gives.
+            Some(_) if records == 0 => Meeting::Replace,
+            Some(on) => {
+                let first = beside.first().map(Vec::as_slice).unwrap_or_default();
+                let on = (on, &bound.columns[..]);
+                Meeting::Update(Box::new(Assigning::new(self, &table, on, first)?))
+            }
             None if insert.replace_into => Meeting::Replace,
             None => Meeting::Ignore,
         };
