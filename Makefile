@@ -33,7 +33,7 @@ build: tools ## Build the isobar binary
 # A file of its own: the interpreter in the environment is a link to the system's, whose time is not ours to set.
 $(VENV)/installed: $(REQUIREMENTS)
 	python3 -m venv $(VENV)
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r $(REQUIREMENTS)
+	$(PYTHON) -m pip install --no-compile --quiet --disable-pip-version-check -r $(REQUIREMENTS)
 	@touch $@
 
 .PHONY: venv
