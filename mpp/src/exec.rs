@@ -177,10 +177,7 @@ impl Engine {
     /// A table of the current catalog.
     pub async fn table(&self, database: &str, name: &str) -> MppResult<Arc<Table>> {
         let catalog = self.placement.catalog().await?;
-        let found = catalog.tables.iter().find(|table| {
-            table.database.eq_ignore_ascii_case(database) && table.name.eq_ignore_ascii_case(name)
-        });
-        found.cloned().map(Arc::new).ok_or_else(|| {
+        catalog.table_named(database, name).cloned().ok_or_else(|| {
             MppError::new(MppCode::NotFound, format!("table {database}.{name} does not exist"))
         })
     }

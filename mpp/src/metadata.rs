@@ -167,7 +167,8 @@ fn primary_keys(command: &CommandGetPrimaryKeys, catalog: &Catalog) -> MppResult
             && database.is_none_or(|name| name.eq_ignore_ascii_case(&table.database))
             && command.table.eq_ignore_ascii_case(&table.name)
     };
-    let mut found: Vec<&Table> = catalog.tables.iter().filter(is_requested).collect();
+    let mut found: Vec<&Table> =
+        catalog.tables.iter().map(Arc::as_ref).filter(is_requested).collect();
     found.sort_by(|a, b| (&a.database, &a.name).cmp(&(&b.database, &b.name)));
     let (mut databases, mut names, mut columns, mut at) = (vec![], vec![], vec![], vec![]);
     for table in found {
@@ -276,7 +277,7 @@ mod tests {
         };
         Catalog {
             databases: vec!["d".into(), "e".into(), "information_schema".into()],
-            tables: vec![table("e", "u"), table("d", "t"), table("d", "vx1")],
+            tables: [table("e", "u"), table("d", "t"), table("d", "vx1")].map(Arc::new).into(),
             views: vec![view],
             ..Catalog::default()
         }

@@ -149,11 +149,8 @@ impl ColumnarTables {
 impl TableResolver for ColumnarTables {
     async fn resolve(&self, database: &str, table: &str) -> Result<ResolvedTable, SqlError> {
         let Expected { catalog, tables } = &self.expected;
-        let found = catalog.tables.iter().find(|candidate| {
-            candidate.database.eq_ignore_ascii_case(database)
-                && candidate.name.eq_ignore_ascii_case(table)
-        });
-        let found = found.ok_or_else(|| no_table(database, table))?;
+        let found =
+            catalog.table_named(database, table).ok_or_else(|| no_table(database, table))?;
         catalog.check_not_importing(found.id)?;
         if !catalog.existed_at(found.id, self.ts) {
             return Err(younger_table(&found.database, &found.name));
@@ -163,7 +160,7 @@ impl TableResolver for ColumnarTables {
             return Err(changed_since_planned(&found.database, &found.name));
         }
         self.resolved.lock().push(described);
-        let found = Arc::new(found.clone());
+        let found = Arc::clone(found);
         let layout =
             layout::fetch(&self.placement, found.clone(), &self.owners, &self.avoid, self.fresh)
                 .await

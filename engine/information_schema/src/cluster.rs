@@ -195,7 +195,8 @@ impl Source<'_> {
             "END_KEY",
             "EPOCH",
         ]);
-        let tables: BTreeMap<u64, &Table> = self.catalog.tables.iter().map(|t| (t.id, t)).collect();
+        let tables: BTreeMap<u64, &Table> =
+            self.catalog.tables.iter().map(|t| (t.id, t.as_ref())).collect();
         let status = self.storage.status().await?;
         for route in status.routes {
             let region = &route.region;

@@ -230,7 +230,8 @@ impl Source<'_> {
             "regions" => self.regions().await,
             "processlist" => Ok(self.processlist(LONGEST_INFO)),
             "tables" => {
-                let numbers = self.next_numbers(&self.catalog.tables).await?;
+                let numbers =
+                    self.next_numbers(self.catalog.tables.iter().map(Arc::as_ref)).await?;
                 Ok(self.tables(&numbers, &self.sizes().await?))
             }
             _ => self.described(table).ok_or_else(missing),

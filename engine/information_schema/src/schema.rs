@@ -1,6 +1,7 @@
 //! The catalog as information_schema describes it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use types::{ColumnType, Default, Index, Table, TableId, Value};
 
@@ -179,7 +180,7 @@ impl Source<'_> {
             "#SRS_ID",
         ]);
         let views: Vec<Table> = self.catalog.views.iter().map(|view| view.described()).collect();
-        for table in self.catalog.tables.iter().chain(&views) {
+        for table in self.catalog.tables.iter().map(Arc::as_ref).chain(&views) {
             let privileges = self.rights.on_columns(&table.database, &table.name);
             for (at, column) in table.columns.iter().filter(|column| !column.hidden).enumerate() {
                 let length = text_length(column.ty);

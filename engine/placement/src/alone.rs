@@ -5,6 +5,7 @@
 //! survivors hold.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use raft::FAR;
 use serde::{Deserialize, Serialize};
@@ -126,7 +127,7 @@ impl State {
 
     /// Takes over what regions know of their tables and the catalog does not: rows are stored by it.
     fn describe(&mut self, held: &[Table]) {
-        for table in &mut self.catalog.tables {
+        for table in self.catalog.tables.iter_mut().map(Arc::make_mut) {
             let newest = held.iter().filter(|other| other.id == table.id).max_by_key(|t| t.version);
             if let Some(newest) = newest.filter(|newest| newest.version > table.version) {
                 *table = described(table, newest);
@@ -145,7 +146,7 @@ impl State {
     fn drop_broken_indexes(&mut self, held: &[Region]) -> BTreeSet<(TableId, IndexId)> {
         let mut dropped = BTreeSet::new();
         let lacks = |kind| !gaps(kind, held.iter()).is_empty();
-        for table in &mut self.catalog.tables {
+        for table in self.catalog.tables.iter_mut().map(Arc::make_mut) {
             let rows = lacks(RegionKind::Records(table.id));
             let broken = |index: &Index| rows || lacks(RegionKind::Index(table.id, index.id));
             let (gone, stay): (Vec<_>, Vec<_>) = table.indexes.drain(..).partition(broken);

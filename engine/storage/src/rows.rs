@@ -198,7 +198,7 @@ fn index_values(table: &Table, key: &[u8]) -> Option<(String, Vec<Value>)> {
 }
 
 /// An error of a write in MySQL's words.
-pub fn error(error: Error, tables: &[Table]) -> SqlError {
+pub fn error(error: Error, tables: &[Arc<Table>]) -> SqlError {
     if let Error::Duplicate { key, .. } = &error
         && let Some(id) = key::table(key)
         && let Some(table) = tables.iter().find(|table| table.id == id)

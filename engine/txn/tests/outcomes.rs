@@ -441,7 +441,11 @@ async fn a_commit_into_a_table_that_is_gone_is_refused_whole() {
     let world = World::new(1, 2, &["m"], Faults::default());
     world.tick.store(100, std::sync::atomic::Ordering::Relaxed);
     let tables = vec![types::Table::clone(&table(1))];
-    let catalog = Mutex::new(Catalog { version: 1, tables, ..Catalog::default() });
+    let catalog = Mutex::new(Catalog {
+        version: 1,
+        tables: tables.into_iter().map(Arc::new).collect(),
+        ..Catalog::default()
+    });
     let in_memory = Arc::new(MemoryPlacement { known: Known(world.clone()), catalog });
     let placement = PlacementClient::new(in_memory.clone(), [(1, "placement".to_owned())]);
     let directory = Arc::new(Catalogued { known: Known(world.clone()), placement });

@@ -1,6 +1,6 @@
 //! `isobar bench isolation`: online latency alone and beside batch load of every kind, over shuffled rounds.
 //!
-//! It states only what its intervals carry: an arm that is not known well enough is "not resolved",
+//! It states only what its intervals carry: a comparison that is not known well enough is "not resolved",
 //! and a limit that an interval reaches over is "inconclusive".
 
 mod arms;
@@ -11,7 +11,6 @@ mod machine;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -104,18 +103,22 @@ pub struct Args {
     /// Exactly so many rounds
     #[arg(long, value_name = "N")]
     pub rounds: Option<usize>,
-    /// Rounds before an arm counts as resolved
+    /// Rounds before a comparison counts as resolved
     #[arg(long, default_value_t = 4, value_name = "N")]
     pub min_rounds: usize,
     /// Rounds at most
-    #[arg(long, default_value_t = 20, value_name = "N")]
+    #[arg(long, default_value_t = 30, value_name = "N")]
     pub max_rounds: usize,
     /// No new round after so many minutes
     #[arg(long, value_name = "MIN")]
     pub max_minutes: Option<f64>,
-    /// Half-width of the 95 % interval of p95 and throughput, in per cent, at which an arm is resolved
+    /// Half-width of the 95 % interval, in per cent, at which the ratio of columns and Spark to the control is resolved
+    /// for p95, and that of learners to none for throughput
     #[arg(long, default_value_t = 3.0, value_name = "%")]
     pub resolve: f64,
+    /// The same for p99
+    #[arg(long, default_value_t = 5.0, value_name = "%")]
+    pub resolve_p99: f64,
     /// A query of the batch, as scan:SELECT … or aggregate:SELECT …, COUNT(*) [default: of the workload's tables]
     #[arg(long = "query", value_name = "KIND:SQL")]
     pub queries: Vec<Query>,
@@ -249,7 +252,7 @@ async fn measure(args: &Args, bench: &mut Bench, stop: &CancellationToken) -> Re
     });
     found.insert("isobar".into(), env!("CARGO_PKG_VERSION").into());
     let arms = judge::arms(args, &samples);
-    let differences = judge::differences(&samples);
+    let differences = judge::differences(args, &samples);
     let limits = judge::limits(&args.limits, &differences);
     Ok(Report {
         started: began.format("%Y-%m-%d %H:%M:%S UTC").to_string(),
@@ -275,7 +278,7 @@ async fn measure(args: &Args, bench: &mut Bench, stop: &CancellationToken) -> Re
     })
 }
 
-/// Rounds until every arm is resolved, or there were enough.
+/// Rounds until every comparison is resolved, or there were enough.
 async fn rounds(
     args: &Args,
     bench: &mut Bench,
@@ -302,9 +305,9 @@ async fn rounds(
             note(&format!("  {}", judge::line(&sample)));
             samples.push(sample);
         }
-        let unresolved: BTreeMap<Arm, String> = judge::unresolved(args, &samples);
-        if args.rounds.is_none() && unresolved.is_empty() {
-            return Ok((samples, format!("every arm was resolved after {round} rounds")));
+        let resolved = judge::differences(args, &samples).iter().all(|d| d.unresolved.is_empty());
+        if args.rounds.is_none() && resolved {
+            return Ok((samples, format!("every comparison was resolved after {round} rounds")));
         }
         if limit.is_some_and(|limit| clock.elapsed() > limit) {
             return Ok((

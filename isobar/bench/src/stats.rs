@@ -27,23 +27,25 @@ impl Estimate {
         });
         Estimate { mean, half_width, rounds: n }
     }
-
-    /// The half-width as a part of the mean.
-    pub fn relative(&self) -> Option<f64> {
-        self.half_width.filter(|_| self.mean != 0.0).map(|half| half / self.mean.abs())
-    }
 }
 
-/// How much larger `values` are than `base` of the same rounds, in per cent of base's mean.
-pub fn difference(values: &[f64], base: &[f64]) -> Estimate {
-    let rounds = values.len().min(base.len());
+/// How much larger `values` are than `base` of the same rounds, in per cent of base: the geometric mean of the rounds'
+/// ratios, with the interval of their logarithms, of which the wider side is given. What makes a whole round slower is in
+/// both of its values, and in no ratio. Rounds without a value above 0 on both sides are left out.
+pub fn excess(values: &[f64], base: &[f64]) -> Estimate {
+    let logarithms: Vec<f64> = values
+        .iter()
+        .zip(base)
+        .filter(|(value, base)| **value > 0.0 && **base > 0.0)
+        .map(|(value, base)| (value / base).ln())
+        .collect();
+    let Estimate { mean, half_width, rounds } = Estimate::of(&logarithms);
     if rounds == 0 {
         return Estimate::default();
     }
-    let mean = base[..rounds].iter().sum::<f64>() / rounds as f64;
-    let percent: Vec<f64> =
-        values.iter().zip(base).map(|(value, base)| (value - base) / mean * 100.0).collect();
-    Estimate::of(&percent)
+    let ratio = mean.exp();
+    let half_width = half_width.map(|half| (ratio * half.exp() - ratio) * 100.0);
+    Estimate { mean: (ratio - 1.0) * 100.0, half_width, rounds }
 }
 
 /// What an interval says of a limit.
@@ -97,7 +99,6 @@ mod tests {
         let estimate = Estimate::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
         near(estimate.mean, 5.0);
         near(estimate.half_width.unwrap(), 1.7875);
-        near(estimate.relative().unwrap(), 0.3575);
         assert_eq!(Estimate::of(&[3.0]).half_width, None);
         assert_eq!(Estimate::of(&[]).rounds, 0);
         near(t975(1), 12.706);
@@ -106,13 +107,19 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_taken_within_rounds() {
-        // A machine that becomes slower moves both arms; the pairs do not see it.
-        let base = [100.0, 150.0, 200.0, 250.0];
-        let values: Vec<f64> = base.iter().map(|value| value + 7.0).collect();
-        let difference = difference(&values, &base);
-        near(difference.mean, 4.0);
-        near(difference.half_width.unwrap() + 1.0, 1.0);
+    fn what_makes_a_round_slower_is_in_no_ratio() {
+        let base = [100.0, 150.0, 200.0, 800.0];
+        let values: Vec<f64> = base.iter().map(|value| value * 1.04).collect();
+        let same = excess(&values, &base);
+        near(same.mean, 4.0);
+        near(same.half_width.unwrap() + 1.0, 1.0);
+        // Of ratios 2 and 1/2 the mean is 1, and not 1.25.
+        near(excess(&[2.0, 1.0], &[1.0, 2.0]).mean + 1.0, 1.0);
+        // Logarithms 0 and 2 ln 1.1: their mean and its error are both ln 1.1, and t(1) is 12.706.
+        let two = excess(&[1.0, 1.21], &[1.0, 1.0]);
+        near(two.mean, 10.0);
+        near(two.half_width.unwrap(), 110.0 * ((12.706 * 1.1f64.ln()).exp() - 1.0));
+        assert_eq!(excess(&[1.0, 0.0], &[1.0, 1.0]).rounds, 1, "nothing was completed");
     }
 
     #[test]

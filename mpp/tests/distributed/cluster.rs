@@ -301,7 +301,7 @@ impl Cluster {
         let mut databases: Vec<String> =
             contents.iter().map(|content| content.table.database.clone()).collect();
         databases.dedup();
-        let tables = contents.iter().map(|content| content.table.clone()).collect();
+        let tables = contents.iter().map(|content| Arc::new(content.table.clone())).collect();
         let users = placement::state::State::new().catalog.users;
         let catalog = Catalog { version: 1, databases, tables, users, ..Catalog::default() };
         let mut routes = Vec::new();
@@ -420,7 +420,7 @@ impl Cluster {
     }
 
     /// Changes the catalog as placement does: with a new version.
-    pub fn alter(&self, change: impl FnOnce(&mut Vec<Table>)) {
+    pub fn alter(&self, change: impl FnOnce(&mut Vec<Arc<Table>>)) {
         let mut known = self.placement.0.lock();
         known.catalog.version += 1;
         change(&mut known.catalog.tables);

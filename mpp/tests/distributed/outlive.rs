@@ -1,6 +1,8 @@
 //! What happens to a table between planning and reading: the tickets of before give the rows of
 //! their snapshot, each once, from wherever these are by now.
 
+use std::sync::Arc;
+
 use arrow_flight::{FlightInfo, Ticket};
 use mpp::ticket::{Ticket as Sealed, Work};
 use serde_json::{Value as Json, json};
@@ -75,7 +77,7 @@ fn goes_on_with(cluster: &Cluster, table: &Table, late: &types::Row) {
     });
     cluster.alter(|tables| {
         for known in tables.iter_mut().filter(|known| known.id == table.id) {
-            known.clone_from(table);
+            *known = Arc::new(table.clone());
         }
     });
 }

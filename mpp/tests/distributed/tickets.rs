@@ -1,5 +1,6 @@
 //! Log-in, tickets and leases: what is taken and what is refused.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_flight::flight_service_client::FlightServiceClient;
@@ -184,6 +185,7 @@ async fn tables_that_exchange_their_names_are_never_taken_for_each_other() {
     for round in 0..20 {
         cluster.alter(|tables| {
             for table in tables.iter_mut().filter(|t| ["orders", "customers"].contains(&&*t.name)) {
+                let table = Arc::make_mut(table);
                 table.version += 1;
                 table.name = if table.name == "orders" { "customers" } else { "orders" }.into();
             }

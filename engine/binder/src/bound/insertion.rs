@@ -113,7 +113,7 @@ pub fn bind_insert(
     let mut binder = Binder::new(context, tables, &count);
     let columns = binder.own(name, table);
     let positions = positions_of(insert, table)?;
-    let into = Into { table, positions: &positions };
+    let into = Destination { table, positions: &positions };
     let values = binder.values_of_insert(insert, &into)?;
     let mut read = Vec::new();
     let met = match &insert.on {
@@ -144,7 +144,7 @@ pub fn bind_insert(
 }
 
 /// The columns that an INSERT gives.
-struct Into<'t> {
+struct Destination<'t> {
     table: &'t Table,
     positions: &'t [usize],
 }
@@ -212,7 +212,7 @@ impl Binder<'_> {
     fn values_of_insert(
         &self,
         insert: &Insert,
-        into: &Into,
+        into: &Destination,
     ) -> SqlResult<Option<Vec<Vec<GivenValue>>>> {
         if !insert.assignments.is_empty() {
             let values = insert.assignments.iter().map(|one| &one.value);
@@ -238,7 +238,7 @@ impl Binder<'_> {
     fn given_row<'e>(
         &self,
         exprs: impl Iterator<Item = &'e Expr>,
-        into: &Into,
+        into: &Destination,
     ) -> SqlResult<Vec<GivenValue>> {
         let columns = into.positions.iter().filter_map(|at| into.table.columns.get(*at));
         exprs.zip(columns).map(|(expr, column)| self.given(expr, column.ty)).collect()
@@ -262,7 +262,7 @@ impl Binder<'_> {
     }
 
     /// The columns of the new row, which VALUES(c) and the names of its alias mean from now on.
-    fn new_row(&mut self, insert: &Insert, into: &Into) -> SqlResult<Vec<ColumnId>> {
+    fn new_row(&mut self, insert: &Insert, into: &Destination) -> SqlResult<Vec<ColumnId>> {
         let column = |column: &Column| ScopeColumn {
             id: self.next(),
             name: column.name.clone(),
@@ -291,7 +291,7 @@ impl Binder<'_> {
             self.scope.add_named(&alias, columns, true);
         }
         let by_place =
-            |(at, column): (usize, ScopeColumn)| ScopeColumn { name: at.to_string(), ..column };
+            |(at, column): (usize, ScopeColumn)| ScopeColumn { name: place(at), ..column };
         self.scope.add_named(NEW, all.into_iter().enumerate().map(by_place).collect(), false);
         Ok(ids)
     }
@@ -319,7 +319,7 @@ impl Binder<'_> {
         let output = query.output.iter().skip(query.output.len().saturating_sub(count));
         let column = |(at, column): (usize, &OutputColumn)| ScopeColumn {
             id: self.next(),
-            name: at.to_string(),
+            name: place(at),
             hidden: false,
             ty: column.ty,
             origin: None,
@@ -450,6 +450,11 @@ fn column_of_values(function: &Function) -> SqlResult<&str> {
     name.map(|name| name.value.as_str()).ok_or_else(odd)
 }
 
+/// The name of a column that only its place names: no text has it.
+fn place(at: usize) -> String {
+    format!("\0{at}")
+}
+
 fn named(qualifier: &str, at: usize) -> Expr {
-    Expr::CompoundIdentifier(vec![plain(qualifier.to_owned()), plain(at.to_string())])
+    Expr::CompoundIdentifier(vec![plain(qualifier.to_owned()), plain(place(at))])
 }

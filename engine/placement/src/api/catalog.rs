@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use types::{Column, Error, IndexId, Result, SchemaVersion, Table, TableId, Timestamp};
@@ -15,8 +16,9 @@ pub struct Catalog {
     pub version: u64,
     /// Databases, ascending by name.
     pub databases: Vec<String>,
-    /// Tables.
-    pub tables: Vec<Table>,
+    /// Tables. Whoever reads or writes one shares its description.
+    #[serde(with = "shared")]
+    pub tables: Vec<Arc<Table>>,
     /// Since when each table is there as it is: its creation, its newest name, or the newest column
     /// that was put in another one's place.
     pub created: BTreeMap<TableId, Timestamp>,
@@ -170,7 +172,7 @@ impl Catalog {
     }
 
     /// The table of a name; case does not matter, as in TiDB.
-    pub fn table_named(&self, database: &str, name: &str) -> Option<&Table> {
+    pub fn table_named(&self, database: &str, name: &str) -> Option<&Arc<Table>> {
         self.tables.iter().find(|table| {
             table.database.eq_ignore_ascii_case(database) && table.name.eq_ignore_ascii_case(name)
         })
@@ -178,7 +180,7 @@ impl Catalog {
 
     /// The table of a number.
     pub fn table(&self, id: TableId) -> Option<&Table> {
-        self.tables.iter().find(|table| table.id == id)
+        self.tables.iter().find(|table| table.id == id).map(Arc::as_ref)
     }
 
     /// Whether a table's import was begun anew to become visible at `ts`: a part of its rows may
@@ -219,7 +221,8 @@ impl Catalog {
 
     /// Tables of a database, in order of creation.
     pub fn tables_of<'a>(&'a self, database: &'a str) -> impl Iterator<Item = &'a Table> {
-        self.tables.iter().filter(move |table| table.database.eq_ignore_ascii_case(database))
+        let tables = self.tables.iter().map(Arc::as_ref);
+        tables.filter(move |table| table.database.eq_ignore_ascii_case(database))
     }
 
     /// The user of a name and host pattern.
@@ -254,6 +257,27 @@ impl Catalog {
             .filter_map(|user| Some((rank(user)?, user)))
             .min_by_key(|(rank, _)| *rank)
             .map(|(_, user)| user)
+    }
+}
+
+/// Descriptions that are shared, in the form of those that are not.
+mod shared {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+    use types::Table;
+
+    pub(super) fn serialize<S: Serializer>(
+        tables: &[Arc<Table>],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(tables.iter().map(Arc::as_ref))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<Arc<Table>>, D::Error> {
+        Ok(Vec::<Table>::deserialize(deserializer)?.into_iter().map(Arc::new).collect())
     }
 }
 

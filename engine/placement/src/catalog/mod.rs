@@ -4,6 +4,8 @@
 //! heartbeats turn into peers, dropped ones are tombstones until their last peer is gone. Rows are never
 //! looked at: whether a new unique index holds is `sql`'s business.
 
+use std::sync::Arc;
+
 use types::{Error, RegionId, Result, SchemaVersion, Table, TableId, Timestamp};
 
 use crate::api::{CatalogChange, Import, User};
@@ -137,7 +139,7 @@ fn import_table(
         (_, None) => _ = state.catalog.importing.remove(&id),
     }
     if let Some(slot) = state.catalog.tables.iter_mut().find(|listed| listed.id == id) {
-        slot.clone_from(&table);
+        *slot = Arc::new(table.clone());
     }
     Ok(table)
 }

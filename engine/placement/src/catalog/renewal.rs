@@ -4,6 +4,7 @@
 //! All is checked before anything changes.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use types::{Error, RegionId, Result, Table, TableId, Timestamp};
 
@@ -41,7 +42,7 @@ pub fn rename_tables(state: &mut State, renamed: Vec<Renamed>, now: Timestamp) -
         state.catalog.check_not_importing(id)?;
         check_name("table", &name, MAX_NAME)?;
         let database = check_user_database(state, &database)?;
-        for table in tables.iter_mut().filter(|table| table.id == id) {
+        for table in tables.iter_mut().filter(|table| table.id == id).map(Arc::make_mut) {
             (table.version, table.database) = (version, database.clone());
             table.rename(name.clone());
             check_shape(table)?;

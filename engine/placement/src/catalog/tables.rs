@@ -3,6 +3,7 @@
 //! All is checked before anything changes.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use types::{
@@ -42,7 +43,7 @@ pub(crate) fn create_table(
     let created = create_regions(state, &kinds, eligible)?;
     state.next_table += 1;
     remember_numbers(state, &table);
-    state.catalog.tables.push(table.clone());
+    state.catalog.tables.push(Arc::new(table.clone()));
     state.catalog.created.insert(table.id, now);
     Ok((Some(table), created))
 }
@@ -84,7 +85,7 @@ pub(crate) fn alter_table(
         state.catalog.created.insert(table.id, now);
     }
     if let Some(slot) = state.catalog.tables.iter_mut().find(|listed| listed.id == table.id) {
-        slot.clone_from(&table);
+        *slot = Arc::new(table.clone());
     }
     replicas::note_replicas(state, table.id, table.columnar_replicas);
     Ok((Some(table), created))

@@ -66,10 +66,11 @@ struct StateScript {
 impl StateScript {
     fn table(&self, path: &str) -> Table {
         let (database, name) = path.split_once('.').unwrap();
-        self.state.catalog.table_named(database, name).cloned().unwrap_or_else(|| {
+        match self.state.catalog.table_named(database, name) {
+            Some(known) => Table::clone(known),
             // A description that no longer exists, or never did.
-            Table { id: 999, version: 7, ..table(database, name, &[]) }
-        })
+            None => Table { id: 999, version: 7, ..table(database, name, &[]) },
+        }
     }
 
     fn change(&mut self, change: CatalogChange, args: &Args) -> Command {

@@ -7,7 +7,7 @@ use placement::api::CatalogChange;
 use sql::engine::Engine;
 use sql::session::{AbandonedChanges, Session};
 use tokio_util::sync::CancellationToken;
-use types::{Index, IndexState, Timestamp};
+use types::{Index, IndexState, Table, Timestamp};
 
 use super::harness::{done, engine, in_database, rows};
 use super::lagging::{Cluster, Steps, two_nodes};
@@ -24,7 +24,7 @@ async fn accounts() -> (Engine, Session) {
 /// Puts the unique index `by_v` of `a` into a state, as a CREATE INDEX on another node does.
 async fn enter(engine: &Engine, state: IndexState) {
     let catalog = engine.storage().catalog().await.unwrap();
-    let mut table = catalog.table_named("d", "a").unwrap().clone();
+    let mut table = Table::clone(catalog.table_named("d", "a").unwrap());
     table.version += 1;
     match table.indexes.first_mut() {
         Some(index) => index.state = state,

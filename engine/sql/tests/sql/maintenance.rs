@@ -11,7 +11,7 @@ use super::harness::{done, engine, in_database, rows, warnings};
 /// Table `t` of database `d`, as the catalog has it.
 async fn described(engine: &Engine) -> Arc<Table> {
     let catalog = engine.storage().catalog().await.unwrap();
-    Arc::new(catalog.table_named("d", "t").unwrap().clone())
+    catalog.table_named("d", "t").unwrap().clone()
 }
 
 /// Puts a pair into the store, or takes its key away, as no statement does.

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use super::Args;
 use crate::latency::Phase;
 use crate::report::{Arm, ArmResult, Difference, LimitResult, Sample};
-use crate::stats::{Estimate, Verdict, difference, judge};
+use crate::stats::{Estimate, Verdict, excess, judge};
 
 /// Latency metrics, as they are named on the command line and in reports.
 pub const LATENCIES: [&str; 4] = ["p50", "p95", "p99", "p99.9"];
@@ -72,39 +72,35 @@ fn values(samples: &[&Sample], metric: &str) -> Vec<f64> {
     samples.iter().map(|sample| value(sample, metric)).collect()
 }
 
-/// Arms that are not known well enough, and why.
-pub fn unresolved(args: &Args, samples: &[Sample]) -> BTreeMap<Arm, String> {
-    let arms = args.arms().into_iter();
-    arms.filter_map(|arm| why_unresolved(args, &of(samples, arm)).map(|why| (arm, why))).collect()
+/// The metrics that two arms are compared for, with how well they are to be known: half of the interval, in per cent of the
+/// base. Whatever else is compared is shown as far as it is known.
+fn wanted(args: &Args, arm: Arm, base: Arm) -> Vec<(&'static str, f64)> {
+    match (arm, base) {
+        (Arm::Columns | Arm::Spark, Arm::Control) => {
+            vec![("p95", args.resolve), ("p99", args.resolve_p99)]
+        }
+        (Arm::Learners, Arm::Alone) => vec![(THROUGHPUT, args.resolve)],
+        _ => Vec::new(),
+    }
 }
 
-fn why_unresolved(args: &Args, samples: &[&Sample]) -> Option<String> {
-    if samples.len() < args.min_rounds {
-        return Some(format!("{} rounds, and {} are the least", samples.len(), args.min_rounds));
-    }
-    for metric in ["p95", THROUGHPUT] {
-        let estimate = Estimate::of(&values(samples, metric));
-        match estimate.relative() {
-            Some(relative) if relative * 100.0 <= args.resolve => {}
-            Some(relative) => {
-                return Some(format!(
-                    "the half-width of {metric} is {:.1} % of its mean, more than {} %",
-                    relative * 100.0,
-                    args.resolve
-                ));
-            }
-            None => return Some(format!("{metric} has no interval")),
+fn why_unresolved(args: &Args, found: &Estimate, wanted: f64) -> Option<String> {
+    match found.half_width {
+        _ if found.rounds < args.min_rounds => {
+            Some(format!("{} rounds, and {} are the least", found.rounds, args.min_rounds))
         }
+        Some(half) if half <= wanted => None,
+        Some(half) => Some(format!("known to ± {half:.1} %, wanted to ± {wanted} %")),
+        None => Some("one round has no interval".to_owned()),
     }
-    None
 }
 
 /// Each arm over all rounds.
 pub fn arms(args: &Args, samples: &[Sample]) -> Vec<ArmResult> {
-    args.arms().into_iter().map(|arm| summarize(args, arm, &of(samples, arm))).collect()
+    args.arms().into_iter().map(|arm| summarize(arm, &of(samples, arm))).collect()
 }
 
-fn summarize(args: &Args, arm: Arm, samples: &[&Sample]) -> ArmResult {
+fn summarize(arm: Arm, samples: &[&Sample]) -> ArmResult {
     let latency_ms = LATENCIES
         .iter()
         .map(|metric| ((*metric).to_owned(), Estimate::of(&values(samples, metric))))
@@ -116,7 +112,6 @@ fn summarize(args: &Args, arm: Arm, samples: &[&Sample]) -> ArmResult {
         false => BTreeMap::from([("p50".to_owned(), lag(0)), ("p99".to_owned(), lag(1))]),
     };
     let batches: Vec<_> = samples.iter().filter_map(|sample| sample.batch.as_ref()).collect();
-    let why = why_unresolved(args, samples);
     ArmResult {
         arm,
         name: arm.name().to_owned(),
@@ -131,8 +126,6 @@ fn summarize(args: &Args, arm: Arm, samples: &[&Sample]) -> ArmResult {
         batch_errors: batches.iter().map(|batch| batch.errors).sum(),
         batch_first_error: batches.iter().find_map(|batch| batch.first_error.clone()),
         overruns: samples.iter().filter(|sample| sample.open.overrun.is_some()).count(),
-        resolved: why.is_none(),
-        unresolved: why,
     }
 }
 
@@ -155,7 +148,7 @@ fn sums(samples: &[&Sample], part: fn(&Phase) -> &BTreeMap<String, u64>) -> BTre
 }
 
 /// Arms against each other, within rounds.
-pub fn differences(samples: &[Sample]) -> Vec<Difference> {
+pub fn differences(args: &Args, samples: &[Sample]) -> Vec<Difference> {
     let pairs = [
         ("cost of learners", Arm::Learners, Arm::Alone),
         ("batch on rows", Arm::Rows, Arm::Learners),
@@ -171,10 +164,15 @@ pub fn differences(samples: &[Sample]) -> Vec<Difference> {
         }
         let metrics = LATENCIES.iter().copied().chain([THROUGHPUT]);
         let percent = metrics.map(|metric| {
-            let estimate = difference(&values(&ours, metric), &values(&theirs, metric));
-            (metric.to_owned(), estimate)
+            (metric.to_owned(), excess(&values(&ours, metric), &values(&theirs, metric)))
         });
-        found.push(Difference { name: name.to_owned(), arm, base, percent: percent.collect() });
+        let percent: BTreeMap<String, Estimate> = percent.collect();
+        let unresolved = wanted(args, arm, base).into_iter().filter_map(|(metric, wanted)| {
+            let found = percent.get(metric).copied().unwrap_or_default();
+            Some((metric.to_owned(), why_unresolved(args, &found, wanted)?))
+        });
+        let unresolved = unresolved.collect();
+        found.push(Difference { name: name.to_owned(), arm, base, percent, unresolved });
     }
     found
 }

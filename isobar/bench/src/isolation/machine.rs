@@ -54,7 +54,7 @@ pub fn settings(args: &Args, workload: &Workload) -> BTreeMap<String, String> {
         ("seed".to_owned(), args.workload.seed.to_string()),
         (
             "intervals".to_owned(),
-            "95 %, Student's t over rounds; differences are taken within rounds".to_owned(),
+            "95 %, Student's t over rounds; arms are compared within rounds, by the logarithm of their ratio".to_owned(),
         ),
     ]);
     if args.rate.is_none() {

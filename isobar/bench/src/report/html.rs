@@ -92,19 +92,16 @@ fn head(out: &mut String, report: &Report) {
     }
 }
 
-/// Half an interval, in per cent, beyond which its middle is no headline.
-const KNOWN: f64 = 10.0;
-
 /// The run's main result, in a sentence that claims no more than the interval.
 fn headline(report: &Report) -> String {
     let found = report
         .differences
         .iter()
-        .find(|difference| difference.arm == Arm::Columns && difference.base == Arm::Control)
-        .and_then(|difference| difference.percent.get("p95"));
-    match found {
-        Some(Estimate { half_width: Some(half), .. }) if *half > KNOWN => format!(
-            "Not resolved: what a batch on columns does to the online p95 is known only to ±{half:.0} %"
+        .find(|difference| difference.arm == Arm::Columns && difference.base == Arm::Control);
+    let is_known = found.is_none_or(|difference| !difference.unresolved.contains_key("p95"));
+    match found.and_then(|difference| difference.percent.get("p95")) {
+        Some(Estimate { half_width: Some(half), .. }) if !is_known => format!(
+            "Not resolved: what a batch on columns does to the online p95 is known only to ±{half:.1} %"
         ),
         Some(Estimate { mean, half_width: Some(half), .. }) => format!(
             "A batch on columns moves the online p95 by {mean:+.1} % ± {half:.1} % beyond the hardware it shares"
@@ -331,7 +328,7 @@ fn tables(out: &mut String, report: &Report) {
         "batch rows/s",
         "errors",
         "retries",
-        "resolved",
+        "notes",
     ];
     row(out, "th", &names.map(str::to_owned));
     out.push_str("</thead><tbody>");
@@ -339,13 +336,23 @@ fn tables(out: &mut String, report: &Report) {
         row(out, "td", &arm_row(result));
     }
     out.push_str("</tbody></table></div><h2>Differences within rounds</h2><div class=\"wide\"><table><thead>");
-    row(out, "th", &["", "p50", "p95", "p99", "p99.9", "throughput"].map(str::to_owned));
+    row(
+        out,
+        "th",
+        &["", "p50", "p95", "p99", "p99.9", "throughput", "resolved"].map(str::to_owned),
+    );
     out.push_str("</thead><tbody>");
     for difference in &report.differences {
         let metrics = ["p50", "p95", "p99", "p99.9", "throughput"].iter();
         let cells =
             metrics.map(|metric| difference.percent.get(*metric).map(percent).unwrap_or_default());
-        row(out, "td", &[vec![difference.name.clone()], cells.collect()].concat());
+        let unresolved: Vec<String> =
+            difference.unresolved.iter().map(|(metric, why)| format!("{metric}: {why}")).collect();
+        let resolved = match unresolved.is_empty() {
+            true => "yes".to_owned(),
+            false => format!("not resolved: {}", unresolved.join("; ")),
+        };
+        row(out, "td", &[vec![difference.name.clone()], cells.collect(), vec![resolved]].concat());
     }
     out.push_str("</tbody></table></div></section>");
 }
@@ -362,16 +369,12 @@ fn arm_row(result: &ArmResult) -> Vec<String> {
     let rates = result.batch_rows_per_second.iter();
     let rates: Vec<String> =
         rates.map(|(kind, rate)| format!("{kind} {}", with_interval(rate))).collect();
-    let mut resolved = match &result.unresolved {
-        None => "yes".to_owned(),
-        Some(why) => format!("not resolved: {why}"),
-    };
+    let mut notes = Vec::new();
     if result.overruns > 0 {
-        let _ = write!(resolved, "; could not keep up with the rate in {} rounds", result.overruns);
+        notes.push(format!("could not keep up with the rate in {} rounds", result.overruns));
     }
     if let Some(error) = &result.batch_first_error {
-        let _ =
-            write!(resolved, "; {} batch queries failed, the first: {error}", result.batch_errors);
+        notes.push(format!("{} batch queries failed, the first: {error}", result.batch_errors));
     }
     vec![
         result.name.clone(),
@@ -384,7 +387,7 @@ fn arm_row(result: &ArmResult) -> Vec<String> {
         if rates.is_empty() { "–".to_owned() } else { rates.join(", ") },
         list(&result.errors),
         list(&result.retries),
-        resolved,
+        notes.join("; "),
     ]
 }
 

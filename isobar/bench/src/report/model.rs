@@ -133,10 +133,6 @@ pub struct ArmResult {
     pub batch_first_error: Option<String>,
     /// Rounds in which the server could not keep up with the rate.
     pub overruns: usize,
-    /// Whether p95 and throughput are known well enough.
-    pub resolved: bool,
-    /// Why not.
-    pub unresolved: Option<String>,
 }
 
 /// One arm against another of the same rounds.
@@ -150,6 +146,9 @@ pub struct Difference {
     pub base: Arm,
     /// By metric, in per cent of the base.
     pub percent: BTreeMap<String, Estimate>,
+    /// The metrics that it is measured for and that are not known well enough, and why.
+    #[serde(default)]
+    pub unresolved: BTreeMap<String, String>,
 }
 
 /// A limit and what came of it.

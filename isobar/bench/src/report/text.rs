@@ -63,6 +63,9 @@ pub fn text(report: &Report) -> String {
             difference.percent.get(*metric).map(|of| format!("{metric} {} %", with_interval(of)))
         });
         let _ = writeln!(out, "{}: {}", difference.name, parts.collect::<Vec<_>>().join(", "));
+        for (metric, why) in &difference.unresolved {
+            let _ = writeln!(out, "    {metric} is not resolved: {why}");
+        }
     }
     for limit in &report.limits {
         let _ = writeln!(
@@ -92,9 +95,6 @@ pub fn text(report: &Report) -> String {
 
 fn notes(arm: &ArmResult) -> String {
     let mut notes = Vec::new();
-    if !arm.resolved {
-        notes.push("not resolved".to_owned());
-    }
     let errors: u64 = arm.errors.values().sum();
     if errors > 0 {
         notes.push(format!("{errors} errors"));

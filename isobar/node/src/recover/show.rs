@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use raft::{Outcome, Replica};
 use types::{NodeId, PeerRole, Region, RegionKind, Table, TableId};
@@ -71,7 +72,7 @@ pub(super) fn report(report: &Report, path: &Path) -> String {
 
 /// What will be done, and lost by it.
 pub(super) fn plan(plan: &Plan, held: &Report, preview: Option<&Preview>) -> String {
-    let catalog = preview.into_iter().flat_map(|preview| &preview.tables);
+    let catalog = preview.into_iter().flat_map(|preview| preview.tables.iter().map(Arc::as_ref));
     let names = names(held.tables.iter().chain(catalog));
     let mut text = format!("Survivors: row node {}.\n", listed(&plan.nodes));
     let _ = writeln!(

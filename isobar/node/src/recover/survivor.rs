@@ -134,5 +134,5 @@ impl Survivor {
 pub(super) struct Preview {
     pub lost: Lost,
     /// Tables of the catalog.
-    pub tables: Vec<Table>,
+    pub tables: Vec<Arc<Table>>,
 }

@@ -5,6 +5,7 @@
 //! read. Any number of nodes may look for them. What shows signs of life is never ended here.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use env::Instant;
@@ -64,12 +65,12 @@ impl AbandonedChanges {
         let catalog = session.engine.storage.catalog().await?;
         found.retain(|id, half| catalog.table(*id).is_some_and(|table| is_as(table, &half.table)));
         let now = session.engine.clock.now();
-        for table in catalog.tables.iter().filter(|table| table.is_changing()) {
+        for table in catalog.tables.iter().map(Arc::as_ref).filter(|table| table.is_changing()) {
             let half = found.entry(table.id).or_insert_with(|| Half::found(table.clone(), now));
             session.end_if_given_up(half).await?;
         }
         // Indexes of a change of columns end with it.
-        let tables = catalog.tables.iter().filter(|table| !table.is_changing());
+        let tables = catalog.tables.iter().map(Arc::as_ref).filter(|table| !table.is_changing());
         let now_building: HashMap<TableId, (&Table, Vec<_>)> = tables
             .map(|table| (table.id, (table, incomplete(table))))
             .filter(|(_, (_, indexes))| !indexes.is_empty())

@@ -1,5 +1,7 @@
 //! TRUNCATE TABLE, RENAME TABLE and CREATE TABLE … LIKE: tables by another number or another name.
 
+use std::sync::Arc;
+
 use placement::api::{CatalogChange, Renamed};
 use sqlparser::ast::{CreateTableLikeKind, ObjectName};
 use types::{Error, Table};
@@ -29,7 +31,7 @@ impl Session {
         for attempt in 1.. {
             let catalog = storage.catalog().await?;
             let mut tables = catalog.tables.clone();
-            let at = |tables: &[Table], database: &str, name: &str| {
+            let at = |tables: &[Arc<Table>], database: &str, name: &str| {
                 tables.iter().position(|table| {
                     table.database.eq_ignore_ascii_case(database)
                         && table.name.eq_ignore_ascii_case(name)
@@ -46,19 +48,19 @@ impl Session {
                 if at(&tables, &database, &name).is_some_and(|other| other != found) {
                     return Err(table_exists(name));
                 }
-                (tables[found].database, tables[found].name) = (database, name);
+                let table = Arc::make_mut(&mut tables[found]);
+                (table.database, table.name) = (database, name);
             }
-            let changed = |(table, before): (Table, &Table)| {
+            let changed = |(table, before): (&Arc<Table>, &Arc<Table>)| {
                 let same = table.database == before.database && table.name == before.name;
                 (!same).then(|| Renamed {
                     table: table.id,
                     version: table.version + 1,
-                    database: table.database,
-                    name: table.name,
+                    database: table.database.clone(),
+                    name: table.name.clone(),
                 })
             };
-            let renamed: Vec<_> =
-                tables.into_iter().zip(&catalog.tables).filter_map(changed).collect();
+            let renamed: Vec<_> = tables.iter().zip(&catalog.tables).filter_map(changed).collect();
             let ids: Vec<_> = renamed.iter().map(|renamed| renamed.table).collect();
             match storage.change(CatalogChange::RenameTables(renamed)).await {
                 Ok(_) => {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use placement::api::{Catalog, CatalogChange, StoredView};
 use sqlparser::ast::{
@@ -317,7 +318,7 @@ fn all_columns(
             let table = table
                 .or_else(|| {
                     let view = catalog.view_named(&found.database, &found.table)?;
-                    Some(view.described())
+                    Some(Arc::new(view.described()))
                 })
                 .ok_or_else(|| no_table(&found.database, &found.table))?;
             for column in table.columns.iter().filter(|column| !column.hidden) {

@@ -336,7 +336,7 @@ impl Session {
         }
         // By the catalog that is known here, for whom a timestamp need not be asked for.
         let known = self.engine.storage.catalog().await?;
-        let is_lookup = |table: &Table| {
+        let is_lookup = |table: &Arc<Table>| {
             let reading = Reading { table, alias: alias.as_deref(), parameters };
             reading.lookup(condition, Timestamp::MAX).is_some()
         };

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::record_batch::RecordBatch;
-use binder::{
-    BoundQuery, PlannedSelect, QueryContext, ResolvedTables, RowQuery, TableResolver, short,
-};
+use binder::{BoundQuery, PlannedSelect, QueryContext, ResolvedTables, RowQuery, short};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
@@ -136,24 +134,8 @@ impl Session {
         Ok(columns)
     }
 
-    /// Batches of a query over rows, whatever the router would say: for INSERT … SELECT and DML. The
+    /// Batches of a bound query over rows, whatever the router would say: for INSERT … SELECT and DML. The
     /// warnings of its expressions go where they are listened to, if they are.
-    pub(in crate::session) async fn batches_from_rows(
-        &self,
-        query: Query,
-        tables: &dyn TableResolver,
-        listening: Option<&Arc<ExprWarnings>>,
-    ) -> SqlResult<(Vec<ResultColumn>, BatchStream)> {
-        let context = self.context();
-        let binding = binder::bind(&query, &context, tables);
-        let (bound, resolved) = match listening {
-            Some(expr_warnings) => warnings::listen_async(expr_warnings, binding).await?,
-            None => binding.await?,
-        };
-        self.batches_of(&bound, &resolved, listening).await
-    }
-
-    /// As [`Session::batches_from_rows`], of a query that is bound.
     pub(in crate::session) async fn batches_of(
         &self,
         bound: &BoundQuery,

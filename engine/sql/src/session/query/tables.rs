@@ -34,7 +34,7 @@ pub(in crate::session) fn stored(
     table: &str,
 ) -> SqlResult<Arc<Table>> {
     match catalog.table_named(database, table) {
-        Some(table) => Ok(Arc::new(table.clone())),
+        Some(table) => Ok(Arc::clone(table)),
         None if catalog.database_named(database).is_none() => Err(no_database(database)),
         None if catalog.view_named(database, table).is_some() => {
             Err(not_of_kind(database, table, "BASE TABLE"))

@@ -372,7 +372,7 @@ impl Plan {
                 let why = "was changed while rows were loaded: load the others again";
                 table_changed(&self.table.database, &self.table.name, why)
             }
-            error => rows::error(error, std::slice::from_ref(&*self.table)),
+            error => rows::error(error, std::slice::from_ref(&self.table)),
         }
     }
 
