@@ -305,7 +305,8 @@ async fn rounds(
             note(&format!("  {}", judge::line(&sample)));
             samples.push(sample);
         }
-        let resolved = judge::differences(args, &samples).iter().all(|d| d.unresolved.is_empty());
+        let found = judge::differences(args, &samples);
+        let resolved = found.iter().flat_map(|d| &d.unresolved).all(|metrics| metrics.is_empty());
         if args.rounds.is_none() && resolved {
             return Ok((samples, format!("every comparison was resolved after {round} rounds")));
         }

@@ -167,11 +167,12 @@ pub fn differences(args: &Args, samples: &[Sample]) -> Vec<Difference> {
             (metric.to_owned(), excess(&values(&ours, metric), &values(&theirs, metric)))
         });
         let percent: BTreeMap<String, Estimate> = percent.collect();
-        let unresolved = wanted(args, arm, base).into_iter().filter_map(|(metric, wanted)| {
-            let found = percent.get(metric).copied().unwrap_or_default();
-            Some((metric.to_owned(), why_unresolved(args, &found, wanted)?))
+        let wanted = wanted(args, arm, base);
+        let unresolved = wanted.iter().filter_map(|(metric, wanted)| {
+            let found = percent.get(*metric).copied().unwrap_or_default();
+            Some(((*metric).to_owned(), why_unresolved(args, &found, *wanted)?))
         });
-        let unresolved = unresolved.collect();
+        let unresolved = (!wanted.is_empty()).then(|| unresolved.collect());
         found.push(Difference { name: name.to_owned(), arm, base, percent, unresolved });
     }
     found

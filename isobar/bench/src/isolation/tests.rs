@@ -145,7 +145,11 @@ fn a_comparison_is_resolved_only_when_it_is_known_well_enough() {
     let args = args(&["--no-spark", "--min-rounds", "4"]);
     let unresolved = |samples: &[Sample]| -> Vec<(Arm, String)> {
         let found = judge::differences(&args, samples).into_iter();
-        found.flat_map(|d| d.unresolved.into_keys().map(move |metric| (d.arm, metric))).collect()
+        let of = |d: crate::report::Difference| {
+            let metrics = d.unresolved.into_iter().flatten();
+            metrics.map(move |(metric, _)| (d.arm, metric)).collect::<Vec<_>>()
+        };
+        found.flat_map(of).collect()
     };
     let of = |arm, metric: &str| (arm, metric.to_owned());
     assert_eq!(unresolved(&rounds(8, 1.0, 1.0)), []);
@@ -210,6 +214,10 @@ fn a_page_is_well_formed_and_says_which_limit_is_not_met() {
 fn a_headline_claims_no_more_than_its_interval() {
     let sure = crate::report::html(&report(&args(&LIMITS), rounds(8, 2.0, 1.0)));
     assert!(sure.contains("moves the online p95 by +2.0 %"));
+    assert!(
+        sure.contains("<td>yes</td>") && sure.contains("<td>–</td></tr>"),
+        "what nobody asked for is not resolved"
+    );
     let mut samples = rounds(4, 2.0, 1.0);
     for sample in samples.iter_mut().filter(|sample| sample.arm == Arm::Columns && sample.round > 2)
     {

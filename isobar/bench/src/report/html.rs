@@ -98,7 +98,8 @@ fn headline(report: &Report) -> String {
         .differences
         .iter()
         .find(|difference| difference.arm == Arm::Columns && difference.base == Arm::Control);
-    let is_known = found.is_none_or(|difference| !difference.unresolved.contains_key("p95"));
+    let unresolved = found.and_then(|difference| difference.unresolved.as_ref());
+    let is_known = unresolved.is_none_or(|metrics| !metrics.contains_key("p95"));
     match found.and_then(|difference| difference.percent.get("p95")) {
         Some(Estimate { half_width: Some(half), .. }) if !is_known => format!(
             "Not resolved: what a batch on columns does to the online p95 is known only to ±{half:.1} %"
@@ -346,11 +347,13 @@ fn tables(out: &mut String, report: &Report) {
         let metrics = ["p50", "p95", "p99", "p99.9", "throughput"].iter();
         let cells =
             metrics.map(|metric| difference.percent.get(*metric).map(percent).unwrap_or_default());
+        let unresolved = difference.unresolved.iter().flatten();
         let unresolved: Vec<String> =
-            difference.unresolved.iter().map(|(metric, why)| format!("{metric}: {why}")).collect();
-        let resolved = match unresolved.is_empty() {
-            true => "yes".to_owned(),
-            false => format!("not resolved: {}", unresolved.join("; ")),
+            unresolved.map(|(metric, why)| format!("{metric}: {why}")).collect();
+        let resolved = match (&difference.unresolved, unresolved.is_empty()) {
+            (None, _) => "–".to_owned(),
+            (Some(_), true) => "yes".to_owned(),
+            (Some(_), false) => format!("not resolved: {}", unresolved.join("; ")),
         };
         row(out, "td", &[vec![difference.name.clone()], cells.collect(), vec![resolved]].concat());
     }

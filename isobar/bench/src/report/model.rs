@@ -146,9 +146,8 @@ pub struct Difference {
     pub base: Arm,
     /// By metric, in per cent of the base.
     pub percent: BTreeMap<String, Estimate>,
-    /// The metrics that it is measured for and that are not known well enough, and why.
-    #[serde(default)]
-    pub unresolved: BTreeMap<String, String>,
+    /// The metrics that it is measured for and that are not known well enough, and why; `None` where it is measured for none.
+    pub unresolved: Option<BTreeMap<String, String>>,
 }
 
 /// A limit and what came of it.

@@ -63,7 +63,7 @@ pub fn text(report: &Report) -> String {
             difference.percent.get(*metric).map(|of| format!("{metric} {} %", with_interval(of)))
         });
         let _ = writeln!(out, "{}: {}", difference.name, parts.collect::<Vec<_>>().join(", "));
-        for (metric, why) in &difference.unresolved {
+        for (metric, why) in difference.unresolved.iter().flatten() {
             let _ = writeln!(out, "    {metric} is not resolved: {why}");
         }
     }
