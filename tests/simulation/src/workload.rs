@@ -49,10 +49,10 @@ impl<'a> Trial<'a> {
         let transaction = txn.begin().await?;
         attempt.start_ts = transaction.start_ts();
         let catalog = placement.catalog().await?;
-        let table = catalog.table_named(DATABASE, NAME);
+        let table = catalog.table_named(DATABASE, NAME).cloned();
         let table = table.ok_or_else(|| Error::not_found("table", NAME))?;
-        world.schemas.lock().note(table);
-        Ok(Trial { world, table: Arc::new(table.clone()), transaction, attempt })
+        world.schemas.lock().note(&table);
+        Ok(Trial { world, table, transaction, attempt })
     }
 
     fn key(&self, id: i64) -> Vec<u8> {

@@ -137,8 +137,11 @@ impl Nemesis {
             }
             let Ok(catalog) = placement.catalog().await else { return };
             let Some(table) = catalog.table_named(DATABASE, NAME) else { return };
-            let other =
-                Table { version: table.version + 1, columnar_replicas: replicas, ..table.clone() };
+            let other = Table {
+                version: table.version + 1,
+                columnar_replicas: replicas,
+                ..Table::clone(table)
+            };
             let next = match draw {
                 0..3 => table::wider(table),
                 3 => table::narrower(table).unwrap_or(other),
