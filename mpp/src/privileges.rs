@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use binder::privileges::{Need, Rights, check_query};
+use access::{Need, Rights, check_query};
 use placement::api::Catalog;
 use syntax::names::TableName;
 use values::error::{COMMAND_DENIED, DATABASE_DENIED, PRIVILEGE_NEEDED, SqlError};

@@ -1,4 +1,4 @@
-//! A SELECT into a bound query, and a bound query into a logical plan with MySQL's meaning; the privileges that it takes.
+//! A SELECT into a bound query, and a bound query into a logical plan with MySQL's meaning.
 //!
 //! The same on every node that plans: nothing here knows where a table's rows are, reads a clock
 //! or talks to a session. What a query needs of its session comes in a [`QueryContext`].
@@ -28,7 +28,6 @@ mod operators;
 mod orderings;
 mod outside;
 mod predicates;
-pub mod privileges;
 mod projections;
 mod query_context;
 mod quotients;

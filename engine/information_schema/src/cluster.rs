@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use binder::privileges::Need;
+use access::Need;
 use placement::api::{Garbage, NodeRole, PeerReport};
 use syntax::names::TableName;
 use types::Privileges;

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use access::Rights;
 use arrow::record_batch::RecordBatch;
 use binder::planning_schema;
-use binder::privileges::Rights;
 use definitions::has_numbers;
 use env::Clock;
 use execution::host::Host;

@@ -1,6 +1,6 @@
 //! Users' privileges as information_schema lists them, and as SHOW GRANTS writes them.
 
-use binder::privileges::Need;
+use access::Need;
 use placement::api::{Level, User};
 use syntax::names::TableName;
 use types::Privileges;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use binder::privileges::Rights;
+use access::Rights;
 use binder::{session_state_builder, short};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;

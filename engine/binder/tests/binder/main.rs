@@ -3,7 +3,6 @@
 
 mod bound;
 mod meaning;
-mod privileges;
 mod restrictions;
 mod rules;
 mod tables;

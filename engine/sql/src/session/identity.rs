@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use binder::privileges::Rights;
+use access::Rights;
 use placement::api::Catalog;
 
 /// Who a session belongs to.

@@ -20,7 +20,7 @@ mod write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use binder::privileges::Need;
+use access::Need;
 use binder::{ColumnId, Compiler, QueryContext, Scalar};
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;

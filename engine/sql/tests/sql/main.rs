@@ -1,6 +1,7 @@
 //! SQL over the store in memory: what statements mean, as scripts and as sessions.
 #![allow(clippy::unwrap_used)]
 
+mod access;
 mod advisory;
 mod alter;
 mod alter_indexes;

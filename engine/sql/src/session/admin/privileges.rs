@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use binder::privileges::{Need, Rights, check_views, reads};
+use access::{Need, Rights, check_views, reads};
 use placement::api::Catalog;
 use sqlparser::ast::{
     AssignmentTarget, CreateTable, CreateTableLikeKind, Delete, Expr, FromTable, Insert, LockType,

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use access::Rights;
 use async_trait::async_trait;
-use binder::privileges::Rights;
 use binder::{ResolvedTable, TableResolver, caseless};
 use datafusion::datasource::MemTable;
 use placement::api::Catalog;

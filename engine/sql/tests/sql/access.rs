@@ -1,6 +1,6 @@
 //! What accounts may do, by what was granted to them.
 
-use binder::privileges::{Need, Rights, reads};
+use access::{Need, Rights, reads};
 use placement::api::{Grants, Level, User};
 use sqlparser::ast::Statement;
 use syntax::names::TableName;
