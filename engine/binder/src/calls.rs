@@ -17,6 +17,7 @@ use values::error::{
 };
 use values::temporal::{
     Unit, format_datetime, fraction_digits, parse_datetime, parse_instant, parse_time,
+    says_time_of_day,
 };
 
 use crate::QueryContext;
@@ -162,9 +163,10 @@ fn time_literal(text: String, ty: &DataType, context: &QueryContext) -> SqlResul
     };
     let wrong = |kind: &str| wrong_time_literal(kind, &text);
     let digits = Some(u64::from(fraction_digits(&text)));
+    let (read, says_time) = (parse_datetime(&text), says_time_of_day(&text));
     let ty = match ty {
-        DataType::Date if parse_datetime(&text).is_none() => return Err(wrong("DATE")),
-        DataType::Datetime(_) | DataType::Timestamp(..) if parse_datetime(&text).is_none() => {
+        DataType::Date if read.is_none() || says_time => return Err(wrong("DATE")),
+        DataType::Datetime(_) | DataType::Timestamp(..) if read.is_none() || !says_time => {
             return Err(wrong("DATETIME"));
         }
         DataType::Time(..) if parse_time(&text).is_none() => return Err(wrong("TIME")),

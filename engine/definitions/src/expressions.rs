@@ -6,13 +6,13 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Value, Visitor, VisitorMut,
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Value, Visitor,
 };
 use sqlparser::tokenizer::Span;
 use syntax::canonical::canonical;
 use syntax::names::parts;
 use syntax::parser;
-use syntax::walk::{walk, walk_mut};
+use syntax::walk::{replace_exprs, walk};
 use types::{Check, ColumnId, ColumnType, Default, Table};
 use values::error::{
     CHECK_WITHOUT_COLUMN, SqlError, SqlResult, check_auto_increment, check_function,
@@ -239,19 +239,6 @@ impl Names<'_> {
     }
 }
 
-impl VisitorMut for Names<'_> {
-    type Break = SqlError;
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
-        match self.meaning(expr) {
-            Ok(Some(meant)) => *expr = meant,
-            Ok(None) => {}
-            Err(error) => return ControlFlow::Break(error),
-        }
-        ControlFlow::Continue(())
-    }
-}
-
 fn hangs_on_zone(column: &str) -> SqlError {
     unsupported(format!(
         "VIRTUAL column {column} over a TIMESTAMP (its value would hang on the reader's time zone; \
@@ -262,7 +249,7 @@ fn hangs_on_zone(column: &str) -> SqlError {
 /// An expression as it is kept, and the columns that it names.
 fn normal(mut expr: Expr, table: &Table, of: Of<'_>) -> SqlResult<(String, Vec<ColumnId>)> {
     let mut names = Names { table, of, units: Vec::new(), found: Vec::new() };
-    walk_mut(&mut expr, &mut names)?;
+    replace_exprs(&mut expr, &mut |expr| names.meaning(expr))?;
     Ok((text(&expr), names.found))
 }
 

@@ -121,6 +121,17 @@ pub fn push(
     Ok(())
 }
 
+/// Puts indexes in the order in which MySQL keeps, shows and checks them: unique ones that are never NULL, other unique ones,
+/// the rest.
+pub fn sort(table: &mut Table) {
+    let Table { columns, indexes, .. } = table;
+    let may_be_null = |id: &ColumnId| columns.iter().any(|c| c.id == *id && c.nullable);
+    indexes.sort_by_key(|index| match index.unique {
+        true => u8::from(index.columns.iter().any(may_be_null)),
+        false => 2,
+    });
+}
+
 /// What a key's first column is called.
 pub fn first_name(key: &Key, table: &Table) -> String {
     let first = key.columns.first().and_then(|id| table.column(*id));

@@ -195,5 +195,6 @@ fn finish(table: &mut Table) -> SqlResult<()> {
             column.default = None;
         }
     }
+    keys::sort(table);
     Ok(())
 }

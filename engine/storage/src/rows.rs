@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use types::{Error, Index, Result, Table, Value, key, row};
+use types::{Error, Index, RegionKind, Result, Table, Value, key, row};
 use values::error::{SqlError, duplicate_entry};
 
 use crate::Transaction;
@@ -27,6 +27,15 @@ pub fn unique_keys(table: &Table, values: &[Value]) -> Result<Vec<Vec<u8>>> {
         }
     }
     Ok(keys)
+}
+
+/// Whether a key is the last of the table's unique ones, also of those in which a row has NULL.
+pub fn is_last_unique(table: &Table, key: &[u8]) -> bool {
+    let mut unique = table.indexes.iter().filter(|index| index.unique && index.is_kept());
+    match key::region_kind(key) {
+        Some(RegionKind::Index(_, id)) => unique.next_back().is_some_and(|last| last.id == id),
+        _ => unique.next().is_none(),
+    }
 }
 
 /// Adds a new row. A stored row with the same key shows at commit, unless it was looked for.

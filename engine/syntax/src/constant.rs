@@ -2,11 +2,28 @@
 //!
 //! Nothing is computed here: what is more than a literal is its caller's.
 
-use sqlparser::ast::{Expr, Ident, UnaryOperator, Value as SqlValue, ValueWithSpan};
+use sqlparser::ast::{DataType, Expr, Ident, UnaryOperator, Value as SqlValue, ValueWithSpan};
 use types::value::format_double;
 use types::wide::DECIMAL_MAX_SCALE;
 use types::{Decimal, Value, Wide};
-use values::temporal::Zone;
+use values::temporal::{DAY_US, parse_datetime, says_time_of_day};
+
+/// The value of `DATE '2024-1-2'` or of a TIMESTAMP without a fraction. What else is written so is for others to compute, or
+/// to refuse.
+fn time(text: &str, ty: &DataType) -> Option<Value> {
+    let us = parse_datetime(text)?;
+    match ty {
+        DataType::Date if !says_time_of_day(text) => {
+            i32::try_from(us.div_euclid(DAY_US)).ok().map(Value::Date)
+        }
+        DataType::Timestamp(..) | DataType::Datetime(_)
+            if says_time_of_day(text) && !text.contains('.') =>
+        {
+            Some(Value::DateTime(us))
+        }
+        _ => None,
+    }
+}
 
 /// The value of a literal, signed or in parentheses; `None` if the expression is anything else.
 pub fn literal(expr: &Expr) -> Option<Value> {
@@ -44,8 +61,7 @@ pub fn literal(expr: &Expr) -> Option<Value> {
         }
         Expr::TypedString(typed) => match &typed.value.value {
             SqlValue::SingleQuotedString(text) | SqlValue::DoubleQuotedString(text) => {
-                let read = values::temporal::parse_datetime_in(text, Zone::UTC);
-                read.map(|_| Value::String(text.clone()))
+                time(text, &typed.data_type)
             }
             _ => None,
         },

@@ -152,6 +152,28 @@ pub fn finds(part: &dyn Part, visitor: &mut dyn Visitor<Break = ()>) -> bool {
     walk(part, visitor).is_err()
 }
 
+/// Puts another expression in the place of those that a function has one for, outer ones first, until it fails. What comes
+/// in a place is walked over, too.
+pub fn replace_exprs<E>(
+    part: &mut dyn Part,
+    replacement: &mut dyn FnMut(&Expr) -> Result<Option<Expr>, E>,
+) -> Result<(), E> {
+    struct Replace<'a, E>(&'a mut dyn FnMut(&Expr) -> Result<Option<Expr>, E>);
+    impl<E> VisitorMut for Replace<'_, E> {
+        type Break = E;
+
+        fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<E> {
+            match (self.0)(expr) {
+                Ok(Some(other)) => *expr = other,
+                Ok(None) => {}
+                Err(error) => return ControlFlow::Break(error),
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    walk_mut(part, &mut Replace(replacement))
+}
+
 /// Lets a function change every expression of a part of a statement, inner ones first, until it fails.
 pub fn each_expr<E>(
     part: &mut dyn Part,

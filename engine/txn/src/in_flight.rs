@@ -108,7 +108,10 @@ impl Drop for Announced {
     fn drop(&mut self) {
         let mut table = self.table.keys.lock();
         for key in &self.keys {
-            table.remove(key);
+            // The next one of the same key may be announced already.
+            if table.get(key).is_some_and(|commit| Arc::ptr_eq(commit, &self.commit)) {
+                table.remove(key);
+            }
         }
         self.table.count.store(table.len(), Ordering::Release);
         drop(table);
@@ -145,6 +148,17 @@ mod tests {
         assert!(passes(&table, b"a", 19) && !passes(&table, b"a", 20));
         drop(announced);
         assert!(passes(&table, b"a", 100) && passes(&table, b"c", 100));
+    }
+
+    #[test]
+    fn a_commit_that_ends_leaves_the_next_one_of_its_key_announced() {
+        let table = Arc::new(InFlight::default());
+        let first = table.announce(vec![b"a".to_vec()], Timestamp(10));
+        let second = table.announce(vec![b"a".to_vec()], Timestamp(20));
+        drop(first);
+        assert!(!passes(&table, b"a", 30));
+        drop(second);
+        assert!(passes(&table, b"a", 30));
     }
 
     #[test]

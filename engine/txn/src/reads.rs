@@ -1,9 +1,9 @@
 //! Reads of a region at a timestamp, by its leader.
 //!
 //! The order matters: a lease or a read index first, so that every commit before the timestamp has at least
-//! its locks applied here, or is under way in one entry; those are waited for; then the lock table; then a view of the store, in which locks that were
-//! gone have left their versions; and last a look whether the region was still whole and unmoved,
-//! and whether the timestamp can still be asked for.
+//! its locks applied here, or is under way in one entry; those are waited for, and this node must lead the same term
+//! still; then the lock table; then a view of the store, in which locks that were gone have left their versions; and last
+//! a look whether the region was still whole and unmoved, and whether the timestamp can still be asked for.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,6 +41,7 @@ impl TxnService {
         }
         self.reach(&status, ts).await?;
         bounded("commits under way", self.in_flight.pass_keys(&keys, ts)).await?;
+        self.still_leads(&status)?;
         for key in &keys {
             locked(self.store.locks().get(key).filter(|lock| lock.blocks_reader(ts)).as_deref())?;
         }
@@ -73,6 +74,7 @@ impl TxnService {
         }
         self.reach(&status, ts).await?;
         bounded("commits under way", self.in_flight.pass_range(&start, &end, ts)).await?;
+        self.still_leads(&status)?;
         locked(self.store.locks().blocking(&start, &end, ts).as_deref())?;
         let kv = self.store.snapshot();
         self.unmoved(region)?.floors.check(ts)?;

@@ -213,6 +213,50 @@ async fn readers_wait_until_the_entry_is_applied() {
     assert_eq!((rows(get.await.unwrap()), rows(scan.await.unwrap())), (1, 2));
 }
 
+async fn all_refused(readers: [JoinHandle<Response>; 3]) {
+    for reader in readers {
+        let answer = reader.await.unwrap();
+        assert!(matches!(answer, Response::Failed(Error::NotLeader { .. })), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_timestamp_of_one_term_is_not_committed_at_in_the_next() {
+    let leader = Leader::new().await;
+    let entries = leader.entries();
+    let commit = leader.send(leader.commit(leader.world.timestamp()));
+    leader.asked(1).await;
+    let after = leader.world.timestamp();
+    let waiting = [leader.get("b", after), leader.scan(after), leader.reach(after)];
+    settled().await;
+    // Another leader may have answered at `after` by the time that this one leads again.
+    leader.groups().elect(REGION);
+    leader.answer();
+    let refused = commit.await.unwrap();
+    assert!(matches!(refused, Response::Failed(Error::Unavailable(_))), "{refused:?}");
+    assert_eq!(leader.entries(), entries);
+    all_refused(waiting).await;
+}
+
+#[tokio::test]
+async fn who_waited_for_a_commit_reads_nothing_where_the_leader_has_changed() {
+    let leader = Leader::new().await;
+    leader.groups().held.store(true, Ordering::Relaxed);
+    leader.groups().uncommitted.store(true, Ordering::Relaxed);
+    leader.answer();
+    let commit = leader.send(leader.commit(leader.world.timestamp()));
+    until(|| leader.groups().waiting(REGION) > 0).await;
+    let after = leader.world.timestamp();
+    let waiting = [leader.get("b", after), leader.scan(after), leader.reach(after)];
+    settled().await;
+    assert!(!waiting.iter().any(JoinHandle::is_finished), "it passed what it has to see");
+    // The entry may be committed all the same, and is not applied here.
+    leader.groups().elect(REGION);
+    all_refused(waiting).await;
+    leader.groups().held.store(false, Ordering::Relaxed);
+    assert!(matches!(commit.await.unwrap(), Response::Failed(Error::Timeout { .. })));
+}
+
 #[tokio::test]
 async fn a_refused_commit_lets_readers_go_on() {
     let leader = Leader::new().await;

@@ -134,6 +134,7 @@ fn characters(value: Value, place: Place<'_>) -> SqlResult<String> {
             let value = Value::Bytes(error.into_bytes());
             place.incorrect("string", &value)
         }),
+        Value::Timestamp(us) => Ok(text(Value::DateTime(place.zone.to_local(us)))),
         other => Ok(text(other)),
     }
 }
@@ -302,15 +303,20 @@ fn number(value: &Value, place: Place<'_>, kind: &str) -> SqlResult<Number> {
         Value::Date(days) => {
             Number::Exact(Decimal { unscaled: i128::from(temporal::date_number(*days)), scale: 0 })
         }
-        Value::DateTime(us) | Value::Timestamp(us) => Number::Exact(Decimal {
-            unscaled: i128::from(temporal::datetime_number(*us)),
-            scale: 0,
-        }),
+        Value::DateTime(us) => Number::Exact(temporal::datetime_decimal(*us)),
+        Value::Timestamp(us) => Number::Exact(temporal::datetime_decimal(place.zone.to_local(*us))),
         Value::Null => return Err(place.not_null()),
     })
 }
 
 fn integer(value: Value, unsigned: bool, place: Place<'_>) -> SqlResult<Value> {
+    let value = match value {
+        // To a whole second first: 10:59:59.5 is 11:00:00, not 10:59:60.
+        Value::DateTime(us) => Value::DateTime(temporal::round_fraction(us, 0)),
+        Value::Timestamp(us) => Value::Timestamp(temporal::round_fraction(us, 0)),
+        Value::Time(us) => Value::Time(temporal::round_time(us, 0)),
+        other => other,
+    };
     let whole = match number(&value, place, "integer")? {
         Number::Exact(n) => n.rescale(0).ok_or_else(|| place.out_of_range())?.unscaled,
         Number::Double(n) if n.abs() < 1e19 => n.round_ties_even() as i128,

@@ -134,6 +134,12 @@ pub fn parse_datetime(text: &str) -> Option<i64> {
     before_end(i64::from(days(date)) * DAY_US + clock(rest)?)
 }
 
+/// Whether a text that reads as a DATETIME says a time of the day, too.
+pub fn says_time_of_day(text: &str) -> bool {
+    let text = text.trim();
+    text.contains([' ', 'T', ':']) || text.bytes().filter(u8::is_ascii_digit).count() > 8
+}
+
 /// The same with an offset from UTC behind it, as `2024-01-02 03:04:05+05:30`, taken to a time zone.
 pub fn parse_datetime_in(text: &str, zone: Zone) -> Option<i64> {
     parse_datetime(text).or_else(|| before_end(zone.to_local(parse_instant(text)?)))
@@ -300,6 +306,12 @@ pub fn datetime_number(us: i64) -> i64 {
         let clock = at.hour() * 10_000 + at.minute() * 100 + at.second();
         date_number(days(at.date())) * 1_000_000 + i64::from(clock)
     })
+}
+
+/// A time as the number 20240102030405, with six digits behind the point.
+pub fn datetime_decimal(us: i64) -> types::Decimal {
+    let micros = i128::from(us.rem_euclid(1_000_000));
+    types::Decimal { unscaled: i128::from(datetime_number(us)) * 1_000_000 + micros, scale: 6 }
 }
 
 /// `2024-01-02`.

@@ -60,6 +60,8 @@ pub struct Assigned {
     pub column: usize,
     /// To what.
     pub value: NewValue,
+    /// What that is before the column holds it.
+    pub ty: MysqlType,
 }
 
 /// What a column is set to.
@@ -196,7 +198,7 @@ pub fn bind_change(
                 NewValue::Found(found.len() - 1)
             }
         };
-        set.push(Assigned { target, column: one.position, value });
+        set.push(Assigned { target, column: one.position, value, ty: one.scalar.ty });
     }
     items.extend(found.into_iter().map(Item::unnamed));
     let by = binder.sorted_by(rows.order_by)?;

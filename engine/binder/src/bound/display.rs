@@ -37,7 +37,7 @@ impl Display for BoundChange {
             write_list(columns, f, |id, f| write!(f, "{id}"))?;
             f.write_str("\n")?;
         }
-        for Assigned { target, column, value } in &self.set {
+        for Assigned { target, column, value, .. } in &self.set {
             write!(f, "set column {column} of target {target} to ")?;
             match value {
                 NewValue::Found(at) => writeln!(f, "the value {at} that is found")?,

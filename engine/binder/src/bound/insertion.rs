@@ -3,22 +3,21 @@
 //! It says which values; it never completes, numbers or writes a row.
 
 use std::cell::Cell;
-use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 use sqlparser::ast::{
     Assignment, AssignmentTarget, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    GroupByExpr, Insert, OnInsert, Query, Select, SelectItem, SetExpr, VisitorMut,
+    GroupByExpr, Insert, OnInsert, Query, Select, SelectItem, SetExpr,
 };
 use syntax::constant::{literal, number_of_bytes};
 use syntax::names::{TableName, parts, tables_of};
 use syntax::scalar_query::{has_query, select_of};
 use syntax::tree::{is_default, plain};
-use syntax::walk::{Part, walk_mut};
+use syntax::walk::{Part, replace_exprs};
 use types::{Column, ColumnType, Table, Value};
 use values::error::{
-    NO_COLUMN, SqlError, SqlResult, column_named_twice, no_column, syntax, unsupported,
-    value_for_generated, wrong_name_count, wrong_value_count, wrong_width,
+    NO_COLUMN, SqlResult, column_named_twice, no_column, syntax, unsupported, value_for_generated,
+    wrong_name_count, wrong_value_count, wrong_width,
 };
 use values::mysql_type::MysqlType;
 
@@ -385,7 +384,7 @@ impl Names<'_> {
                 (true, false) => set.push((at, None)),
                 (false, false) => {
                     let mut value = value.clone();
-                    walk_mut(&mut value, self)?;
+                    replace_exprs(&mut value, &mut |expr| self.meaning(expr))?;
                     set.push((at, Some(value)));
                 }
             }
@@ -420,19 +419,6 @@ impl Names<'_> {
             }
             _ => Ok(None),
         }
-    }
-}
-
-impl VisitorMut for Names<'_> {
-    type Break = SqlError;
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
-        match self.meaning(expr) {
-            Ok(Some(meant)) => *expr = meant,
-            Ok(None) => {}
-            Err(error) => return ControlFlow::Break(error),
-        }
-        ControlFlow::Continue(())
     }
 }
 

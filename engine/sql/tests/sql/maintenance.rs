@@ -57,7 +57,7 @@ async fn a_check_finds_rows_without_entries_and_entries_without_rows() {
         assert_eq!(rows(&mut one, "CHECK TABLE t").await.unwrap(), ok);
     }
     // The entry of a unique index leads to another row.
-    let astray = (entry(1, [1, 5, 7]).0, entry(1, [2, 5, 7]).1);
+    let astray = (entry(0, [1, 5, 7]).0, entry(0, [2, 5, 7]).1);
     tamper(&engine, &table, astray, true).await;
     let found = rows(&mut one, "CHECK TABLE t").await.unwrap();
     assert_eq!(found[0], "d.t|check|error|Index 'by_u' lacks the entry of a row");

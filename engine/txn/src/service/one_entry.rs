@@ -91,6 +91,7 @@ impl TxnService {
         let (start, end) = (&view.region.start, &view.region.end);
         bounded("commits under way", self.in_flight.pass_range(start, end, ts)).await?;
         self.reach(&status, ts).await?;
+        self.still_leads(&status)?;
         Ok(Response::Applied(self.store.expect_region(region)?.applied.index))
     }
 }

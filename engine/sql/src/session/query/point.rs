@@ -282,6 +282,8 @@ fn exact(value: Value, ty: ColumnType) -> Option<Value> {
         (ColumnType::DateTime(_), Value::String(text)) => {
             values::temporal::parse_datetime(&text).map(Value::DateTime)
         }
+        (ColumnType::Date, Value::Date(days)) => Some(Value::Date(days)),
+        (ColumnType::DateTime(_), Value::DateTime(us)) => Some(Value::DateTime(us)),
         _ => None,
     }
 }

@@ -11,10 +11,11 @@ use datafusion::common::{DFSchema, TableReference};
 use datafusion::physical_expr::PhysicalExpr;
 use functions::value::value_at;
 use types::columns::ColumnsBuilder;
-use types::{Table, Value};
+use types::{ColumnType, Table, Value};
 use values::coerce::Place;
 use values::error::SqlResult;
 
+use super::column_values::time_of_type;
 use super::fitting::Fitting;
 use crate::session::Session;
 
@@ -33,7 +34,8 @@ enum New {
 /// The assignments of an ON DUPLICATE KEY UPDATE, ready.
 pub(super) struct Assigning {
     table: Arc<Table>,
-    set: Vec<(usize, New)>,
+    /// Which column, to what, and of which type that is.
+    set: Vec<(usize, New, Option<ColumnType>)>,
     /// Both rows, the one that was met first, and what is beside.
     schema: SchemaRef,
 }
@@ -51,14 +53,17 @@ impl Assigning {
         let ids: Vec<ColumnId> = columns.iter().chain(&on.new).chain(&on.beside).copied().collect();
         let mut set = Vec::with_capacity(on.set.len());
         for (at, value) in &on.set {
-            let new = match value {
-                NewValueOfMet::Default => New::Default,
-                NewValueOfMet::Computed(scalar) => match of_new_row(scalar, on) {
-                    Some(new) => new,
-                    None => New::Computed(session.compiled_scalar(scalar, &ids, &frame)?),
-                },
+            let (new, ty) = match value {
+                NewValueOfMet::Default => (New::Default, None),
+                NewValueOfMet::Computed(scalar) => {
+                    let new = match of_new_row(scalar, on) {
+                        Some(new) => new,
+                        None => New::Computed(session.compiled_scalar(scalar, &ids, &frame)?),
+                    };
+                    (new, scalar.ty.column)
+                }
             };
-            set.push((*at, new));
+            set.push((*at, new, ty));
         }
         Ok(Assigning { table: table.clone(), set, schema: frame.inner().clone() })
     }
@@ -74,7 +79,7 @@ impl Assigning {
     ) -> SqlResult<Vec<Value>> {
         let zone = session.context().zone()?;
         let mut row = old.to_vec();
-        for (at, value) in &self.set {
+        for (at, value, from) in &self.set {
             let Some(column) = self.table.columns.get(*at) else { continue };
             let value = match value {
                 New::Default => session.default_value(column, zone)?,
@@ -85,6 +90,7 @@ impl Assigning {
                     value_at(&expr.evaluate(&batch)?.into_array(1)?, 0)?
                 }
             };
+            let value = time_of_type(value, *from, column.ty, zone);
             let value = fitting.column(value, Place { column, row: 1, zone })?;
             if let Some(slot) = row.get_mut(*at) {
                 *slot = value;
@@ -92,7 +98,7 @@ impl Assigning {
         }
         if row != old {
             for (at, column) in self.table.columns.iter().enumerate() {
-                let set = self.set.iter().any(|(set, _)| *set == at);
+                let set = self.set.iter().any(|(set, ..)| *set == at);
                 if let (true, false, Some(slot)) = (column.on_update_now, set, row.get_mut(at)) {
                     *slot = session.now_for(column, zone)?;
                 }

@@ -9,6 +9,7 @@ use types::{Column, Table};
 use values::error::{SqlResult, unsupported};
 
 use super::changes::Changes;
+use super::changes::in_key_order;
 use super::clauses::ignores;
 use super::fitting::Fitting;
 use super::joined::refuse_reading;
@@ -45,6 +46,9 @@ impl Session {
         let values = NewValues::new(self, &table, target, bound.set.iter())?;
         let mut pairs = values.of(found, &mut fitting)?;
         self.derive_pairs(&table, &mut pairs, &mut fitting)?;
+        if update.order_by.is_empty() {
+            in_key_order(&table, &mut pairs)?;
+        }
         self.count_changed(&table, &pairs).await?;
         self.diagnostics.extend(fitting.into_warnings());
         Ok((table, Changes::Update { pairs }))

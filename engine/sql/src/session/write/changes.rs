@@ -35,8 +35,8 @@ impl Changes {
         Ok(keys)
     }
 
-    /// Keys that rows give up, perhaps to others of the statement.
-    pub(super) fn leaving(&self, table: &Table) -> types::Result<BTreeSet<Vec<u8>>> {
+    /// Keys that changed rows have before, which may go from one to another.
+    pub(super) fn held(&self, table: &Table) -> types::Result<BTreeSet<Vec<u8>>> {
         let mut keys = BTreeSet::new();
         if let Changes::Update { pairs } = self {
             for (old, _) in pairs {
@@ -45,4 +45,40 @@ impl Changes {
         }
         Ok(keys)
     }
+
+    /// A key that a row takes while another row of the statement has it: rows change one after the other, as in MySQL, so
+    /// that `SET id = id + 1` meets the next row. Without this the next row's leaving would take the new row away.
+    pub(super) fn collision(&self, table: &Table) -> types::Result<Option<Vec<u8>>> {
+        let Changes::Update { pairs } = self else { return Ok(None) };
+        if pairs.len() < 2 || self.taken(table)?.is_empty() {
+            return Ok(None);
+        }
+        let mut held = self.held(table)?;
+        for (old, new) in pairs {
+            for key in rows::newly_taken(table, old, new)? {
+                if held.contains(&key) {
+                    return Ok(Some(key));
+                }
+                held.insert(key);
+            }
+            for key in rows::newly_taken(table, new, old)? {
+                held.remove(&key);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Puts rows that change one after the other in the order of their keys, where that order matters: where one takes a key.
+pub(super) fn in_key_order(
+    table: &Table,
+    pairs: &mut [(Vec<Value>, Vec<Value>)],
+) -> types::Result<()> {
+    for (old, new) in pairs.iter() {
+        if !rows::newly_taken(table, old, new)?.is_empty() {
+            pairs.sort_by_cached_key(|(old, _)| rows::record_key(table, old));
+            break;
+        }
+    }
+    Ok(())
 }

@@ -1,12 +1,13 @@
 //! Expressions and values on their way into a column of another type: what they are there.
 //!
-//! Literals and labels alone; everything else is the coercion's (`values::coerce`).
+//! Labels and times alone; everything else is the coercion's (`values::coerce`).
 
 use functions::labels::AS_NUMBER;
 use sqlparser::ast::Expr;
 use syntax::tree::call;
 use types::{ColumnType, Value};
-use values::coerce::labels;
+use values::coerce::{converted, labels};
+use values::temporal::Zone;
 
 /// A column on its way into a column of numbers: of ENUM or SET it is the number. Within anything
 /// else it is what that makes of it.
@@ -17,6 +18,25 @@ pub(super) fn number_of_column(expr: Expr, ty: ColumnType) -> Expr {
             call(AS_NUMBER, vec![expr])
         }
         other => other,
+    }
+}
+
+/// A value of a type on its way into a column: a time is there what its type makes of it, with that many digits of a
+/// second and in the session's zone, which the column does not see of the value.
+pub(super) fn time_of_type(
+    value: Value,
+    from: Option<ColumnType>,
+    to: ColumnType,
+    zone: Zone,
+) -> Value {
+    match from {
+        Some(
+            from @ (ColumnType::Timestamp(_)
+            | ColumnType::DateTime(_)
+            | ColumnType::Time(_)
+            | ColumnType::Year),
+        ) => converted::assigned(value, from, to, zone),
+        _ => value,
     }
 }
 

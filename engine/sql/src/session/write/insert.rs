@@ -16,6 +16,7 @@ use values::error::{SqlResult, no_default, no_number_left, unsupported, value_fo
 use values::temporal::Zone;
 
 use super::changes::Changes;
+use super::column_values::{number_of_label, time_of_type};
 use super::fitting::Fitting;
 use crate::session::Session;
 use crate::session::query::tables::writable;
@@ -51,6 +52,8 @@ pub(super) struct Insertion {
     pub(super) bound: BoundInsert,
     /// The tables that it reads.
     tables: ResolvedTables,
+    /// Whether a value that does not fit is made to fit.
+    ignore: bool,
 }
 
 /// What an INSERT gives.
@@ -104,19 +107,20 @@ impl Session {
             Some(expr_warnings) => warnings::listen(expr_warnings, binding)?,
             None => binding()?,
         };
-        Ok(Insertion { table, bound, tables })
+        Ok(Insertion { table, bound, tables, ignore: insert.ignore })
     }
 
     /// The rows that an INSERT gives, once: they are taken out of it.
     pub(super) async fn given(&self, insertion: &mut Insertion) -> SqlResult<Source> {
         let rows = std::mem::replace(&mut insertion.bound.rows, GivenRows::Values(Vec::new()));
-        let Insertion { table, bound, tables } = insertion;
+        let Insertion { table, bound, tables, ignore } = insertion;
         match rows {
             GivenRows::Values(rows) => {
                 let into = (&*table, &*bound);
                 let mut given = Vec::with_capacity(rows.len());
-                for row in rows {
-                    given.push(self.given_row(row, into, tables).await?);
+                for (at, row) in rows.into_iter().enumerate() {
+                    let row = self.given_row(row, into, tables, (at + 1, *ignore)).await?;
+                    given.push(row);
                 }
                 Ok(Source { given, beside: Vec::new() })
             }
@@ -138,13 +142,14 @@ impl Session {
         let of = |at: &usize| table.columns.get(*at).map(|column| column.ty);
         let kinds: Vec<_> =
             columns.iter().map(|c| c.ty).zip(positions.iter().filter_map(of)).collect();
+        let zone = self.context().zone()?;
         let mut source = Source { given: Vec::new(), beside: Vec::new() };
         while let Some(batch) = batches.try_next().await? {
             let (own, beside) = batch.columns().split_at(positions.len().min(batch.num_columns()));
             for at in 0..batch.num_rows() {
                 let values = own.iter().zip(&kinds).map(|(array, (from, to))| {
-                    let value = value_at(array, at)?;
-                    Ok(Some(super::column_values::number_of_label(value, *from, *to)))
+                    let value = number_of_label(value_at(array, at)?, *from, *to);
+                    Ok(Some(time_of_type(value, *from, *to, zone)))
                 });
                 source.given.push(values.collect::<SqlResult<Vec<_>>>()?);
                 if !beside.is_empty() {

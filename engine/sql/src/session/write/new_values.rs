@@ -11,11 +11,12 @@ use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use functions::value::value_at;
 use types::columns::ColumnsBuilder;
-use types::{Table, Value};
+use types::{ColumnType, Table, Value};
 use values::coerce::Place;
 use values::error::SqlResult;
 use values::temporal::Zone;
 
+use super::column_values::time_of_type;
 use super::fitting::Fitting;
 use crate::session::Session;
 
@@ -41,7 +42,8 @@ pub(super) struct NewValues<'a> {
     session: &'a Session,
     table: &'a Table,
     zone: Zone,
-    set: Vec<(usize, Source)>,
+    /// Which column, from where, and of which type the value is there.
+    set: Vec<(usize, Source, Option<ColumnType>)>,
     /// Whether a value is computed from one that is set before.
     in_turn: bool,
 }
@@ -58,7 +60,7 @@ impl<'a> NewValues<'a> {
         let schema = DFSchema::try_from(planning_schema(table))?;
         let mut values = NewValues { session, table, zone, set: Vec::new(), in_turn: false };
         let mut before: Vec<ColumnId> = Vec::new();
-        for Assigned { column, value, .. } in set {
+        for Assigned { column, value, ty, .. } in set {
             let source = match value {
                 NewValue::Found(at) => Source::Found(*at),
                 NewValue::Computed(Scalar { node: Node::Literal(value), .. }) => {
@@ -71,7 +73,7 @@ impl<'a> NewValues<'a> {
                 }
             };
             before.extend(target.columns.get(*column));
-            values.set.push((*column, source));
+            values.set.push((*column, source, ty.column));
         }
         Ok(values)
     }
@@ -101,12 +103,12 @@ impl<'a> NewValues<'a> {
         rows: impl ExactSizeIterator<Item = &'r Vec<Value>>,
     ) -> SqlResult<Vec<Option<ArrayRef>>> {
         let mut arrays = Vec::with_capacity(self.set.len());
-        if !self.set.iter().any(|(_, source)| matches!(source, Source::Row(_))) {
+        if !self.set.iter().any(|(_, source, _)| matches!(source, Source::Row(_))) {
             return Ok(arrays);
         }
         let count = rows.len();
         let batch = self.batch(rows)?;
-        for (_, source) in &self.set {
+        for (_, source, _) in &self.set {
             arrays.push(match source {
                 Source::Row(expr) => Some(expr.evaluate(&batch)?.into_array(count)?),
                 Source::Literal(_) | Source::Found(_) => None,
@@ -134,7 +136,7 @@ impl<'a> NewValues<'a> {
     ) -> SqlResult<Vec<Value>> {
         let (table, zone) = (self.table, self.zone);
         let mut new = old.to_vec();
-        for (nth, (position, source)) in self.set.iter().enumerate() {
+        for (nth, (position, source, from)) in self.set.iter().enumerate() {
             let Some(column) = table.columns.get(*position) else { continue };
             let value = match source {
                 Source::Literal(value) => value.clone(),
@@ -147,6 +149,7 @@ impl<'a> NewValues<'a> {
                     }
                 },
             };
+            let value = time_of_type(value, *from, column.ty, zone);
             let value = fitting.column(value, Place { column, row, zone })?;
             if let Some(slot) = new.get_mut(*position) {
                 *slot = value;
@@ -156,7 +159,7 @@ impl<'a> NewValues<'a> {
             return Ok(new);
         }
         for (position, column) in table.columns.iter().enumerate() {
-            let is_set = self.set.iter().any(|(set, _)| *set == position);
+            let is_set = self.set.iter().any(|(set, ..)| *set == position);
             if let (true, false, Some(slot)) = (column.on_update_now, is_set, new.get_mut(position))
             {
                 *slot = self.session.now_for(column, zone)?;

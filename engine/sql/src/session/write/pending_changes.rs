@@ -29,7 +29,7 @@ pub(super) struct Clash {
     pub record: Vec<u8>,
     /// That row.
     pub row: Vec<Value>,
-    /// Whether it is the last of the new row's keys.
+    /// Whether it is the last of the table's unique keys.
     pub last: bool,
 }
 
@@ -71,15 +71,15 @@ impl PendingChanges {
     /// The first of a row's keys that another row has; `but` is a record that does not count.
     pub(super) fn clash(&self, row: &[Value], but: Option<&[u8]>) -> Result<Option<Clash>> {
         let keys = rows::unique_keys(&self.table, row)?;
-        let count = keys.len();
-        for (at, key) in keys.into_iter().enumerate() {
+        for key in keys {
             let Some(Some(record)) = self.holders.get(&key) else { continue };
             if but == Some(record.as_slice()) {
                 continue;
             }
             let Some(row) = self.rows.get(record) else { continue };
             let (record, row) = (record.clone(), row.clone());
-            return Ok(Some(Clash { key, record, row, last: at + 1 == count }));
+            let last = rows::is_last_unique(&self.table, &key);
+            return Ok(Some(Clash { key, record, row, last }));
         }
         Ok(None)
     }

@@ -14,30 +14,44 @@ use types::{Table, Value};
 use values::coerce::Place;
 use values::error::{SqlResult, too_many_rows};
 
+use super::column_values::time_of_type;
 use super::fitting::Fitting;
 use crate::session::Session;
 use crate::session::query::constants::value_of;
 
 impl Session {
-    /// The values of one row, from left to right; DEFAULT is `None`.
+    /// The values of one row, by its number from 1, from left to right; DEFAULT is `None`.
     pub(super) async fn given_row(
         &self,
         row: Vec<GivenValue>,
         into: (&Arc<Table>, &BoundInsert),
         tables: &ResolvedTables,
+        (number, ignore): (usize, bool),
     ) -> SqlResult<Vec<Option<Value>>> {
+        let zone = self.context().zone()?;
         let mut given: Vec<Option<Value>> = Vec::with_capacity(row.len());
-        for value in row {
-            let value = match value {
-                GivenValue::Default => None,
-                GivenValue::Literal(value) => Some(value),
-                GivenValue::Found(query) => Some(self.value_found(&query, tables).await?),
-                GivenValue::Computed(scalar) if scalar.columns().is_empty() => {
-                    Some(value_of(&*self.compiled_scalar(&scalar, &[], &DFSchema::empty())?)?)
+        for (value, at) in row.into_iter().zip(&into.1.positions) {
+            let (value, from) = match value {
+                GivenValue::Default => (None, None),
+                GivenValue::Literal(value) => (Some(value), None),
+                GivenValue::Found(query) => {
+                    let from = query.output.first().and_then(|column| column.ty.column);
+                    (Some(self.value_found(&query, tables).await?), from)
                 }
-                GivenValue::Computed(scalar) => Some(self.over_earlier(&scalar, into, &given)?),
+                GivenValue::Computed(scalar) if scalar.columns().is_empty() => {
+                    let compiled = self.compiled_scalar(&scalar, &[], &DFSchema::empty())?;
+                    (Some(value_of(&*compiled)?), scalar.ty.column)
+                }
+                GivenValue::Computed(scalar) => {
+                    let value = self.over_earlier(&scalar, into, &given, (number, ignore))?;
+                    (Some(value), scalar.ty.column)
+                }
             };
-            given.push(value);
+            let to = into.0.columns.get(*at).map(|column| column.ty);
+            given.push(value.map(|value| match to {
+                Some(to) => time_of_type(value, from, to, zone),
+                None => value,
+            }));
         }
         Ok(given)
     }
@@ -64,15 +78,19 @@ impl Session {
         scalar: &Scalar,
         (table, bound): (&Arc<Table>, &BoundInsert),
         given: &[Option<Value>],
+        (number, ignore): (usize, bool),
     ) -> SqlResult<Value> {
         let zone = self.context().zone()?;
         let mut row = Vec::with_capacity(table.columns.len());
         for (at, column) in table.columns.iter().enumerate() {
-            let place = Place { column, row: 1, zone };
+            let place = Place { column, row: number, zone };
             let place_of = bound.positions.iter().position(|position| *position == at);
             let value = place_of.and_then(|at| given.get(at)).cloned().flatten();
             row.push(match value {
-                Some(value) => Fitting::Strict.column(value, place)?,
+                // Its number comes later.
+                Some(Value::Null) if column.auto_increment => implicit(place)?,
+                // What does not fit is reported when the row is completed.
+                Some(value) => Fitting::ignoring(ignore).column(value, place)?,
                 None if column.auto_increment || column.generated().is_some() => implicit(place)?,
                 None => match self.default_value(column, zone) {
                     Ok(value) => value,

@@ -216,6 +216,9 @@ impl Session {
         finding: &Finding,
         explicit: bool,
     ) -> SqlResult<rows::Owned> {
+        if let Some(key) = changes.collision(table)? {
+            return Err(rows::duplicate(table, &key));
+        }
         match finding {
             Finding::Lock(open, waiting, _) => self.contend(table, changes, (open, *waiting)).await,
             Finding::Read(_) => self.foresee(table, changes, open, explicit).await,
@@ -253,9 +256,9 @@ impl Session {
         };
         let acquired = self.acquire((open, waiting, expect), table, keys, None).await?.rows;
         let taken = changes.taken(table)?;
-        let leaving = changes.leaving(table)?;
+        let held = changes.held(table)?;
         let live = acquired.iter().filter(|one| one.live && taken.contains(&one.key));
-        if let Some(one) = live.into_iter().find(|one| !leaving.contains(&one.key)) {
+        if let Some(one) = live.into_iter().find(|one| !held.contains(&one.key)) {
             return Err(rows::duplicate(table, &one.key));
         }
         Ok(rows::Owned::of(acquired.into_iter().filter_map(|one| Some((one.key, one.row?)))))
@@ -275,8 +278,8 @@ impl Session {
         let taken = changes.taken(table)?;
         if explicit && !taken.is_empty() {
             let present = transaction.get(taken.into_iter().collect()).await?;
-            let leaving = changes.leaving(table)?;
-            if let Some((key, _)) = present.iter().find(|(key, _)| !leaving.contains(key)) {
+            let held = changes.held(table)?;
+            if let Some((key, _)) = present.iter().find(|(key, _)| !held.contains(key)) {
                 return Err(rows::duplicate(table, key));
             }
         }
