@@ -71,6 +71,7 @@ pub struct TabletScan {
 /// What the partitions of a scan share.
 struct Plan {
     tablet: Arc<Tablet>,
+    generation: u64,
     ts: Timestamp,
     schemas: Arc<Schemas>,
     columns: Vec<Column>,
@@ -123,6 +124,7 @@ impl TabletScan {
         let fields: Vec<_> = request.columns.iter().map(arrow_field).collect();
         let plan = Plan {
             tablet: snapshot.tablet.clone(),
+            generation: snapshot.view.generation,
             ts: snapshot.ts,
             schemas: snapshot.view.schemas.clone(),
             schema: Arc::new(Schema::new(fields)),
@@ -134,7 +136,7 @@ impl TabletScan {
             },
             stats: Arc::default(),
         };
-        let work = plan.work(snapshot).inspect_err(|error| plan.tablet.quarantine(error))?;
+        let work = plan.work(snapshot).inspect_err(|error| plan.damaged(error))?;
         Ok(TabletScan { plan: Arc::new(plan), work })
     }
 
@@ -203,7 +205,7 @@ impl Iterator for PartitionScan {
                 Ok(batches) => self.ready = batches,
                 Err(error) => {
                     self.work.clear();
-                    self.plan.tablet.quarantine(&error);
+                    self.plan.damaged(&error);
                     return Some(Err(error));
                 }
             }
@@ -326,10 +328,19 @@ impl Plan {
         Ok(batches)
     }
 
+    fn damaged(&self, error: &types::Error) {
+        self.tablet.quarantine_generation(self.generation, error);
+    }
+
     /// Values in the reader's type. Where the column was widened since, those of the reader's
     /// snapshot still fit; a reader that sees others has planned with too old a schema.
     fn as_read(&self, array: ArrayRef, column: &Column) -> Result<ArrayRef> {
-        widened(array, column).map_err(|_| self.schemas.changed(column))
+        let array = widened(array, column).map_err(|_| self.schemas.changed(column))?;
+        // The column may hold NULL since: nothing is damaged.
+        if !column.nullable && array.null_count() > 0 {
+            return Err(self.schemas.changed(column));
+        }
+        Ok(array)
     }
 
     /// Batches of the rows that are selected and that the predicate does not rule out. Columns

@@ -68,7 +68,8 @@ impl Schemas {
     pub fn changed(&self, column: &Column) -> Error {
         let readable = |table: &&Arc<Table>| {
             table.column(column.id).is_some_and(|stored| {
-                arrow_type(stored.ty) == arrow_type(column.ty) || column.ty.holds_all(stored.ty)
+                let holds = arrow_type(stored.ty) == arrow_type(column.ty);
+                (holds || column.ty.holds_all(stored.ty)) && (column.nullable || !stored.nullable)
             })
         };
         let (table, known) = self.newest().map_or((0, 0), |newest| (newest.id, newest.version));

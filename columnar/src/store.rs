@@ -78,14 +78,23 @@ impl ColumnarStore {
     /// for; rows deleted before it may go. Returns whether there was anything to do.
     pub fn maintain(&self, safe_point: Timestamp) -> Result<bool> {
         let shared = &self.shared;
+        // First, and whatever becomes of the rest: on a full disk this is what makes room.
+        let removed = shared.collect();
         if let Some(tablet) = self.tablets.fullest(&shared.config) {
             tablet.persist()?;
             return Ok(true);
         }
-        for tablet in self.tablets.all() {
-            if tablet.usable().is_ok() && tablet.compact(safe_point)? {
-                return Ok(true);
+        let mut failed = None;
+        for tablet in self.tablets.all().iter().filter(|tablet| tablet.usable().is_ok()) {
+            match tablet.compact(safe_point) {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                // One that cannot be merged keeps no other from it.
+                Err(error) => failed = failed.or(Some(error)),
             }
+        }
+        if let Some(error) = failed {
+            return Err(error);
         }
         let mut manifest = shared.manifest.lock();
         if !manifest.is_sound() || manifest.is_bloated() {
@@ -93,6 +102,6 @@ impl ColumnarStore {
             return Ok(true);
         }
         drop(manifest);
-        shared.collect()
+        removed
     }
 }

@@ -153,6 +153,10 @@ impl Tablet {
         self.usable().ok()?;
         let state = self.lock();
         state.sound().ok()?;
+        // While it is restored, nothing of it can be flushed.
+        if state.applied.index == 0 {
+            return None;
+        }
         let sealed = state.sealed.as_ref().map_or((0, 0), |s| (s.delta.rows(), s.delta.bytes()));
         let entries = state.applied.index.saturating_sub(state.durable);
         Some((state.delta.rows() + sealed.0, state.delta.bytes() + sealed.1, entries))
@@ -190,6 +194,14 @@ impl Tablet {
                 tracing::error!(region = self.id, %what, "columnar tablet is quarantined");
                 *fault = Some(what.clone());
             }
+        }
+    }
+
+    /// The same, after damage that a reader of a generation has met: data that was restored since is other data.
+    pub(crate) fn quarantine_generation(&self, generation: u64, error: &Error) {
+        let state = self.lock();
+        if state.generation == generation {
+            self.quarantine(error);
         }
     }
 

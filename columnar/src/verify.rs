@@ -21,8 +21,10 @@ impl ColumnarStore {
     pub fn verify(&self, region: RegionId) -> Result<u64> {
         let tablet = self.tablets.get(region).ok_or(Error::RegionNotFound(region))?;
         let mut bytes = 0;
-        for part in &tablet.view().parts {
-            bytes += part.segment.verify().inspect_err(|error| tablet.quarantine(error))?;
+        let view = tablet.view();
+        let damaged = |error: &Error| tablet.quarantine_generation(view.generation, error);
+        for part in &view.parts {
+            bytes += part.segment.verify().inspect_err(damaged)?;
         }
         Ok(bytes)
     }

@@ -150,3 +150,25 @@ fn numbers_of_a_narrower_column_are_found_among_wider_ones() {
     widening.check(&wide);
     widening.check_narrow(&narrow);
 }
+
+#[test]
+fn a_column_that_may_hold_null_since_is_no_damage_to_who_does_not_know_it() {
+    let world = World::new(Config { delta_rows: 10_000, ..small() });
+    let loose = table(&world.schemas[0], 3, IntWidth::Big, 12);
+    let mut strict = Table { version: 2, ..loose.clone() };
+    strict.columns.iter_mut().for_each(|column| column.nullable = false);
+    let mut widening = Widening { world, rows: BTreeMap::new() };
+    widening.world.append(REGION, vec![Fact::Schema(Box::new(strict.clone()))]);
+    widening.write(&strict, 1..5);
+    widening.check(&strict);
+    widening.world.append(REGION, vec![Fact::Schema(Box::new(loose.clone()))]);
+    widening.write(&loose, 5..7);
+    for _ in ["in memory", "on disk"] {
+        let stale = widening.found(&strict, None).unwrap_err();
+        assert!(matches!(stale, Error::SchemaChanged { sent: 2, known: Some(3), .. }), "{stale}");
+        assert_eq!(widening.found_at(Timestamp(23), &strict, None).unwrap(), 4);
+        widening.check(&loose);
+        widening.world.persist(REGION).unwrap();
+    }
+    assert!(widening.world.store.needs_repair().is_empty());
+}

@@ -15,7 +15,7 @@ use syntax::introducer::introduced;
 use syntax::names::TableName;
 use syntax::tree::{call, null, plain, string, value};
 use syntax::walk::walk_mut;
-use values::error::{SqlError, SqlResult, illegal_double, unsupported};
+use values::error::{SqlError, SqlResult, illegal_double, unsupported, wrong_arguments};
 
 use crate::forms::{BOTH, EITHER, not, number_of_hex, op};
 use crate::{QueryContext, ResolvedTable, calls, tuples};
@@ -100,7 +100,7 @@ impl Rewriter<'_> {
             Expr::BinaryOp { left, op, right } => binary(*left, op, *right)?,
             Expr::UnaryOp { op, expr } => unary(op, *expr)?,
             Expr::Like { negated, expr, pattern, escape_char, .. } => {
-                like(*expr, *pattern, escape_char.or_else(|| self.no_escape()), negated)
+                like(*expr, *pattern, escape_char.or_else(|| self.no_escape()), negated)?
             }
             Expr::RLike { negated, expr, pattern, .. } => {
                 not_if(negated, call("mysql_regexp", vec![*expr, *pattern]))
@@ -221,12 +221,24 @@ fn unary(operator: UnaryOperator, expr: Expr) -> SqlResult<Expr> {
     })
 }
 
-fn like(expr: Expr, pattern: Expr, escape: Option<ValueWithSpan>, negated: bool) -> Expr {
-    let escape = escape.map(|e| match e.value {
-        Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => text,
-        other => other.to_string(),
-    });
-    match escape {
+fn like(
+    expr: Expr,
+    pattern: Expr,
+    escape: Option<ValueWithSpan>,
+    negated: bool,
+) -> SqlResult<Expr> {
+    let escape = match escape.map(|escape| escape.value) {
+        // ESCAPE NULL is as if there were none.
+        None | Some(Value::Null) => None,
+        Some(Value::SingleQuotedString(text) | Value::DoubleQuotedString(text))
+            if text.chars().count() < 2 =>
+        {
+            Some(text)
+        }
+        Some(Value::Number(digits, _)) if digits.len() == 1 => Some(digits),
+        Some(_) => return Err(wrong_arguments("ESCAPE")),
+    };
+    Ok(match escape {
         Some(text) if text != "\\" => {
             not_if(negated, call("mysql_like", vec![expr, pattern, string(text)]))
         }
@@ -237,7 +249,7 @@ fn like(expr: Expr, pattern: Expr, escape: Option<ValueWithSpan>, negated: bool)
             pattern: Box::new(pattern),
             escape_char: None,
         },
-    }
+    })
 }
 
 /// The expression as a truth value.

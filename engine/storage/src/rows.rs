@@ -151,6 +151,12 @@ pub fn update(
 
 /// Keys that a changed row newly takes.
 pub fn newly_taken(table: &Table, old: &[Value], new: &[Value]) -> Result<Vec<Vec<u8>>> {
+    // Most rows keep theirs, and are spared the making of keys.
+    let unique = table.indexes.iter().filter(|index| index.unique && index.is_kept());
+    let unique = unique.flat_map(|index| &index.columns).filter_map(|id| table.position(*id));
+    if table.key_positions().into_iter().chain(unique).all(|at| old.get(at) == new.get(at)) {
+        return Ok(Vec::new());
+    }
     let before = unique_keys(table, old)?;
     Ok(unique_keys(table, new)?.into_iter().filter(|key| !before.contains(key)).collect())
 }

@@ -238,6 +238,8 @@ fn bound(written: &WindowFrameBound, rows: bool) -> SqlResult<Bound> {
         },
         Some(expr) => match (syntax::constant::literal(expr), rows) {
             (Some(Value::Int(n)), _) if n >= 0 => Ok(Some(Distance::Number(n.to_string()))),
+            // A parameter that has no value yet.
+            (Some(Value::Null), _) => Ok(Some(Distance::Number("0".to_owned()))),
             (Some(Value::Decimal(n)), false) => Ok(Some(Distance::Number(n.to_string()))),
             _ => Err(odd()),
         },

@@ -55,6 +55,7 @@ impl Session {
             () = limits::passed(deadline) => Err(too_slow()),
             answer = panics::guarded(run) => answer,
         };
+        self.variables.run_in(None);
         match answer {
             Ok(Reply::Rows { columns, batches, .. }) => {
                 Ok(self.answer_rows(columns, batches, deadline, cancel))

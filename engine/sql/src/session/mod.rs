@@ -155,7 +155,9 @@ impl Session {
     fn parsed(&self, sql: &str) -> SqlResult<PreparedStatement> {
         let dialect = self.variables.dialect();
         let statement = parser::parse_in(sql, &dialect)?;
-        Ok(PreparedStatement { statement, parameters: parser::placeholders(sql, &dialect)? })
+        let parameters = parser::placeholders(sql, &dialect)?;
+        let database = self.variables.database().to_owned();
+        Ok(PreparedStatement { statement, parameters, database })
     }
 
     /// Runs a prepared statement.
@@ -187,7 +189,9 @@ impl Session {
         parameters: Vec<Value>,
         cancel: &CancellationToken,
     ) -> SqlResult<Reply> {
-        let statement = self.prepared.of_id(id, parameters.len())?;
+        let PreparedStatement { statement, database, .. } =
+            self.prepared.of_id(id, parameters.len())?;
+        self.variables.run_in(Some(database));
         self.answer(Ok(statement), &parameters, cancel).await
     }
 

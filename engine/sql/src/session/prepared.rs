@@ -29,15 +29,17 @@ pub(super) struct PreparedStatement {
     pub(super) statement: Stmt,
     /// How many it takes.
     pub(super) parameters: usize,
+    /// The current database of then, in which it runs.
+    pub(super) database: String,
 }
 
 impl PreparedStatement {
     /// The statement, to be run with parameters; error 1210 if it takes another number of them.
-    fn taking(&self, parameters: usize) -> SqlResult<Stmt> {
+    fn taking(&self, parameters: usize) -> SqlResult<PreparedStatement> {
         if self.parameters != parameters {
             return Err(wrong_arguments("EXECUTE"));
         }
-        Ok(self.statement.clone())
+        Ok(self.clone())
     }
 
     /// As many parameters as it takes, of which nothing is known.
@@ -74,7 +76,7 @@ impl PreparedStatements {
     }
 
     /// The statement of a number, to be run with so many parameters.
-    pub(super) fn of_id(&self, id: u32, parameters: usize) -> SqlResult<Stmt> {
+    pub(super) fn of_id(&self, id: u32, parameters: usize) -> SqlResult<PreparedStatement> {
         let known = self.by_id.get(&id);
         known.ok_or_else(|| no_prepared(id, "EXECUTE"))?.taking(parameters)
     }
@@ -109,7 +111,7 @@ impl PreparedStatements {
     }
 
     /// The statement of a name, to be run with so many parameters.
-    pub(super) fn named(&self, name: &str, parameters: usize) -> SqlResult<Stmt> {
+    pub(super) fn named(&self, name: &str, parameters: usize) -> SqlResult<PreparedStatement> {
         let known = self.by_name.get(&name.to_lowercase());
         known.ok_or_else(|| no_prepared(name, "EXECUTE"))?.taking(parameters)
     }

@@ -48,6 +48,8 @@ pub(crate) type Globals = BTreeMap<String, String>;
 pub(crate) struct Variables {
     /// The current database; empty for none.
     database: String,
+    /// Of the prepared statement that runs.
+    statement_database: Option<String>,
     set: BTreeMap<&'static str, String>,
     /// As of the session's beginning.
     shared: Option<Globals>,
@@ -198,9 +200,14 @@ impl Variables {
         self.any_touched = true;
     }
 
-    /// The current database; empty for none.
+    /// The database that names without one mean: the current one, but a prepared statement's own; empty for none.
     pub fn database(&self) -> &str {
-        &self.database
+        self.statement_database.as_ref().unwrap_or(&self.database)
+    }
+
+    /// Has a statement run in the database in which it was prepared; `None` once it has ended.
+    pub fn run_in(&mut self, database: Option<String>) {
+        self.statement_database = database;
     }
 
     /// Makes a database, spelled as it is, the current one; an empty name is none.

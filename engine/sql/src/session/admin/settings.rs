@@ -162,13 +162,21 @@ impl Session {
         if has_query(&expr) {
             let (width, row) = self.one_row(select_of(expr)?, parameters, too_many_rows).await?;
             one_column(width)?;
-            return Ok(row.and_then(|mut row| row.pop()).unwrap_or(Value::Null));
+            return self.as_seen(row.and_then(|mut row| row.pop()).unwrap_or(Value::Null));
         }
         self.inline(&mut expr, parameters).await?;
         if let Some(value) = syntax::constant::literal(&expr) {
             return Ok(value);
         }
         _ = self.expr_warnings();
-        value_of(&*self.compiled(expr, &DFSchema::empty())?)
+        self.as_seen(value_of(&*self.compiled(expr, &DFSchema::empty())?)?)
+    }
+
+    /// A value that is kept without its type: a TIMESTAMP is the time that it is to the session.
+    pub(in crate::session) fn as_seen(&self, value: Value) -> SqlResult<Value> {
+        match value {
+            Value::Timestamp(us) => Ok(Value::DateTime(self.context().zone()?.to_local(us))),
+            other => Ok(other),
+        }
     }
 }

@@ -16,7 +16,7 @@ use syntax::statement::Target;
 use syntax::tree::call;
 use syntax::walk::{Part, walk_mut};
 use types::Value;
-use values::error::{SqlError, SqlResult, syntax, wrong_argument_count};
+use values::error::{SqlError, SqlResult, syntax, wrong_argument_count, wrong_arguments};
 
 use super::user_variables::misplaced;
 use crate::session::Session;
@@ -96,6 +96,20 @@ impl VisitorMut for Inliner<'_> {
         match expr {
             Expr::BinaryOp { op: BinaryOperator::Assignment, .. } => {
                 ControlFlow::Break(Unfinished::Wrong(misplaced()))
+            }
+            // No expression to the parser, so that it is not walked over.
+            Expr::Like { escape_char: Some(escape), .. }
+                if matches!(escape.value, SqlValue::Placeholder(_)) =>
+            {
+                match self.replacement(&Expr::Value(escape.clone())) {
+                    Ok(Some(Expr::Value(value))) => *escape = value,
+                    Ok(_) => {
+                        let wrong = wrong_arguments("ESCAPE");
+                        return ControlFlow::Break(Unfinished::Wrong(wrong));
+                    }
+                    Err(unfinished) => return ControlFlow::Break(unfinished),
+                }
+                ControlFlow::Continue(())
             }
             _ => ControlFlow::Continue(()),
         }

@@ -12,6 +12,7 @@ use values::error::{
     SqlResult, different_column_counts, into_several_rows, no_data, not_preparable,
 };
 
+use crate::session::prepared::PreparedStatement;
 use crate::session::{Session, done};
 use execution::reply::{Done, Reply};
 
@@ -48,9 +49,11 @@ impl Session {
         using: &[String],
         cancel: &CancellationToken,
     ) -> SqlResult<Reply> {
-        let statement = self.prepared.named(name, using.len())?;
+        let PreparedStatement { statement, database, .. } =
+            self.prepared.named(name, using.len())?;
         let values: Vec<Value> = using.iter().map(|name| self.variables.user(name)).collect();
         self.check_read_only(&statement)?;
+        self.variables.run_in(Some(database));
         self.run_again(statement, values, cancel).await
     }
 
@@ -85,6 +88,7 @@ impl Session {
             return Ok(done());
         };
         for (name, value) in names.iter().zip(row) {
+            let value = self.as_seen(value)?;
             self.variables.set_user(name, value);
         }
         Ok(Reply::Done(Done { affected_rows: 1, ..Done::default() }))
