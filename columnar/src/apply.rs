@@ -1,13 +1,15 @@
 //! Facts into a tablet, in the order of the log: locks wait, commits begin versions and end the ones they replace,
 //! schemas and splits change its shape.
 //!
+//! Of a region that holds entries of indexes beside its records, columns take the records alone.
+//!
 //! An entry that was applied in part stops the tablet: nothing is written from such a state.
 
 use std::sync::Arc;
 
 use raft::{Command, Position};
 use txn::{Fact, Facts, WriteKind};
-use types::{ColumnId, Result, Table, Timestamp};
+use types::{ColumnId, Result, Table, Timestamp, key};
 
 use crate::deletions::Deletion;
 use crate::record::PendingRow;
@@ -111,9 +113,14 @@ impl Tablet {
 
 impl State {
     fn apply_fact(&mut self, fact: Fact, opened_ms: u64) -> Result<()> {
+        if let Some(key) = fact.key() {
+            self.check_key(key)?;
+            if !key::is_record(key) {
+                return Ok(());
+            }
+        }
         match fact {
             Fact::Lock { key, start_ts, primary, kind, row, replaces, ttl, .. } => {
-                self.check_key(&key)?;
                 if self.pending.get(&key).is_some_and(|held| held.start_ts != start_ts) {
                     return Err(self.corrupt("a lock meets another transaction's lock"));
                 }
@@ -128,13 +135,11 @@ impl State {
                 self.commit(key, start_ts, commit_ts, opened_ms)?;
             }
             Fact::Rollback { key, start_ts } => {
-                self.check_key(&key)?;
                 if self.pending.get(&key).is_some_and(|row| row.start_ts == start_ts) {
                     self.unpark(&key);
                 }
             }
             Fact::Write { key, commit_ts, kind: _, row, replaces } => {
-                self.check_key(&key)?;
                 if row.is_none() || !self.has_version(&key, commit_ts)? {
                     self.version(key, commit_ts, row, replaces, opened_ms)?;
                 }
@@ -157,7 +162,6 @@ impl State {
         commit_ts: Timestamp,
         opened_ms: u64,
     ) -> Result<()> {
-        self.check_key(&key)?;
         if self.pending.get(&key).is_none_or(|row| row.start_ts != start_ts) {
             return if self.has_version(&key, commit_ts)? {
                 Ok(())

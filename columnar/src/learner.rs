@@ -1,15 +1,16 @@
 //! The learner's side of a Raft group: facts into tablets.
 //!
-//! Only regions of records have columnar learners, and a learner never creates a group nor serves
+//! Only regions that hold records have columnar learners, and a learner never creates a group nor serves
 //! snapshots.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use raft::{Command, Effect, Machine, Machines, Position, SnapshotChunks, SnapshotSource};
-use types::{Error, Region, RegionKind, Result};
+use types::{Error, Region, Result};
 
 use crate::apply::Outcome;
+use crate::record::may_be_columns;
 use crate::store::ColumnarStore;
 use crate::tablet::Tablet;
 use crate::tablets::Tablets;
@@ -33,9 +34,9 @@ impl Machines for ColumnarMachines {
     }
 
     fn create(&mut self, region: &Region, initial: bool) -> Result<Box<dyn Machine>> {
-        if initial || !matches!(region.kind, RegionKind::Records(_)) {
+        if initial || !may_be_columns(region.kind) {
             return Err(Error::Invalid(format!(
-                "region {} cannot begin on a columnar node: columns follow regions of records as \
+                "region {} cannot begin on a columnar node: columns follow regions with records as \
                  learners",
                 region.id
             )));

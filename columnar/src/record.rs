@@ -8,9 +8,17 @@ use std::collections::BTreeMap;
 use raft::Position;
 use serde::{Deserialize, Serialize};
 use txn::WriteKind;
-use types::{ColumnId, Error, Region, RegionId, Result, SchemaVersion, Table, Timestamp};
+use types::{
+    ColumnId, Error, Region, RegionId, RegionKind, Result, SchemaVersion, Table, Timestamp,
+};
 
 use crate::deletions::Deletion;
+
+/// Whether regions of a kind may have columns. The half of a table's region that was cut off without records has learners until
+/// placement takes them away.
+pub(crate) fn may_be_columns(kind: RegionKind) -> bool {
+    matches!(kind, RegionKind::Records(_) | RegionKind::Table(_))
+}
 
 /// A segment's or part's number; never reused within a store.
 pub type FileId = u64;

@@ -6,11 +6,11 @@
 
 use raft::{Position, SnapshotChunks};
 use txn::{Fact, SnapshotItem, WriteKind, decode_chunk};
-use types::{Error, Region, RegionKind, Result};
+use types::{Error, Region, Result, key};
 
 use crate::delta::Delta;
 use crate::flush;
-use crate::record::{Edit, PendingRow, TabletRecord, stored};
+use crate::record::{Edit, PendingRow, TabletRecord, may_be_columns, stored};
 use crate::schemas::Schemas;
 use crate::shared::Shared;
 use crate::tablet::{Part, Tablet};
@@ -23,7 +23,7 @@ impl Tablet {
         at: Position,
         chunks: &mut dyn SnapshotChunks,
     ) -> Result<()> {
-        if !matches!(region.kind, RegionKind::Records(_)) || region.id != self.id {
+        if !may_be_columns(region.kind) || region.id != self.id {
             return Err(Error::Invalid(format!(
                 "a snapshot of region {} cannot become the columns of region {}",
                 region.id, self.id
@@ -83,7 +83,9 @@ impl Restore<'_> {
             }
             SnapshotItem::Version { key, commit_ts, kind, row, ended_by, .. } => {
                 self.check(&key)?;
-                let (WriteKind::Put, Some(bytes)) = (kind, row) else { return Ok(()) };
+                let (WriteKind::Put, Some(bytes), true) = (kind, row, key::is_record(&key)) else {
+                    return Ok(());
+                };
                 let values = self.schemas.decode(&bytes)?;
                 let Some(table) = self.schemas.newest() else {
                     return Err(self.corrupt("a row comes before any schema"));
@@ -111,8 +113,10 @@ impl Restore<'_> {
                 ..
             }) => {
                 self.check(&key)?;
-                let row = PendingRow { start_ts, primary, kind, row, replaces, ttl };
-                self.record.pending.insert(key, row);
+                if key::is_record(&key) {
+                    let row = PendingRow { start_ts, primary, kind, row, replaces, ttl };
+                    self.record.pending.insert(key, row);
+                }
             }
             SnapshotItem::Lock(_) => return Err(self.corrupt("a lock is another fact")),
             // The sender has removed versions below its floor: nobody may ask this replica for them.

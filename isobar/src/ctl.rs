@@ -112,6 +112,7 @@ fn kind(kind: RegionKind) -> String {
         RegionKind::Placement => "placement".to_owned(),
         RegionKind::Records(table) => format!("records of table {table}"),
         RegionKind::Index(table, index) => format!("index {index} of table {table}"),
+        RegionKind::Table(table) => format!("indexes and records of table {table}"),
     }
 }
 

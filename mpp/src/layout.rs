@@ -32,7 +32,7 @@ pub struct PlacedRegion {
     pub id: RegionId,
     /// Its epoch at planning.
     pub epoch: Epoch,
-    /// Its keys.
+    /// Keys of its records.
     pub range: KeyRange,
     /// Chosen node.
     pub node: NodeId,
@@ -126,10 +126,14 @@ pub fn assign_near(
             ));
         };
         *load.entry(node).or_default() += 1;
+        let range = route.region.records().ok_or_else(|| {
+            let text = format!("the regions of table {name} are being split");
+            MppError::new(MppCode::StaleRegion, text)
+        })?;
         placed.push(PlacedRegion {
             id: route.region.id,
             epoch: route.region.epoch,
-            range: (route.region.start.clone(), route.region.end.clone()),
+            range,
             node,
             replicas,
         });
@@ -137,16 +141,9 @@ pub fn assign_near(
     Ok(placed)
 }
 
-/// Whether the regions cover the table's whole key range without gap or overlap.
+/// Whether the regions cover the keys of all records of a table without gap or overlap.
 pub fn covers(table: &Table, routes: &[Route]) -> bool {
-    let mut at = types::key::records_start(table.id);
-    for route in routes {
-        if route.region.start != at {
-            return false;
-        }
-        at.clone_from(&route.region.end);
-    }
-    at == types::key::records_end(table.id)
+    placement::state::tiles(RegionKind::Records(table.id), routes.iter().map(|route| &route.region))
 }
 
 /// Refuses a table with a column that no columnar replica holds.

@@ -100,9 +100,11 @@ pub fn described(table: &Table, command: &ScanCommand) -> Table {
     }
 }
 
-/// The regions that hold exactly these ranges, each key once; none if that is not how the table is
-/// cut. Both are in key order.
+/// The regions whose records are in exactly these ranges, each key once; none if that is not how the
+/// table is cut. Both are in key order.
 fn covering(routes: &[Route], ranges: &[KeyRange]) -> Option<Vec<Route>> {
+    let records: Vec<(KeyRange, &Route)> =
+        routes.iter().filter_map(|route| Some((route.region.records()?, route))).collect();
     let mut found = Vec::new();
     let mut read_to: &[u8] = &[];
     for (start, end) in ranges {
@@ -110,16 +112,16 @@ fn covering(routes: &[Route], ranges: &[KeyRange]) -> Option<Vec<Route>> {
             return None;
         }
         let mut at = start.as_slice();
-        let first = routes.partition_point(|route| route.region.start.as_slice() < at);
-        for route in routes.iter().skip(first) {
+        let first = records.partition_point(|((first, _), _)| first.as_slice() < at);
+        for ((first, next), route) in records.iter().skip(first) {
             if at >= end.as_slice() {
                 break;
             }
-            if route.region.start != at || route.region.end > *end {
+            if first != at || next > end {
                 return None;
             }
-            at = &route.region.end;
-            found.push(route.clone());
+            at = next;
+            found.push((*route).clone());
         }
         if at != end.as_slice() {
             return None;
@@ -284,7 +286,7 @@ mod tests {
     }
 
     fn key(n: usize) -> Vec<u8> {
-        format!("{n:04}").into_bytes()
+        [types::key::records_start(1), format!("{n:04}").into_bytes()].concat()
     }
 
     fn placed(at: usize, replicas: &[NodeId]) -> PlacedRegion {
@@ -301,7 +303,7 @@ mod tests {
         let region = Region {
             id: from as u64,
             epoch: Epoch { version: 1, conf: 1 },
-            kind: RegionKind::Records(1),
+            kind: RegionKind::Table(1),
             start: key(from),
             end: key(to),
             peers: Vec::new(),
@@ -337,6 +339,12 @@ mod tests {
         assert_eq!(found(&[(0, 40)]), Some(vec![0, 10, 15, 20]));
         assert_eq!(found(&[(10, 20)]), Some(vec![10, 15]));
         assert_eq!(found(&[(0, 10), (15, 20)]), Some(vec![0, 15]));
+        // Of a region that holds entries of indexes, too, a part names the records.
+        let (first, end) = (types::key::records_start(1), key(40));
+        let mut shared = route(0, 40);
+        shared.region.start = types::key::table_start(1);
+        let range = [(first, end)];
+        assert_eq!(covering(&[shared], &range).map(|found| found.len()), Some(1));
         for wrong in [
             &[(0, 12)][..],
             &[(5, 10)],

@@ -6,7 +6,7 @@ use access::Need;
 use placement::api::{Garbage, NodeRole, PeerReport};
 use syntax::names::TableName;
 use types::Privileges;
-use types::{NodeId, PeerRole, RegionKind, ReplicaLag, Table, Timestamp, Value};
+use types::{NodeId, PeerRole, Region, RegionKind, ReplicaLag, Table, Timestamp, Value};
 use values::error::SqlResult;
 
 use super::{Listing, Source, int, string};
@@ -38,13 +38,13 @@ impl Source<'_> {
         let status = self.storage.status().await?;
         let replicated = self.catalog.tables.iter().filter(|table| table.columnar_replicas > 0);
         for table in replicated {
-            let of_table = |kind: RegionKind| kind == RegionKind::Records(table.id);
-            let routes: Vec<_> = status.routes.iter().filter(|r| of_table(r.region.kind)).collect();
+            let of_table = |region: &Region| region.holds(RegionKind::Records(table.id));
+            let routes: Vec<_> = status.routes.iter().filter(|r| of_table(&r.region)).collect();
             let ready = routes.iter().filter(|route| !route.ready_learners.is_empty()).count();
             let learners: Vec<&PeerReport> = status
                 .peers
                 .iter()
-                .filter(|(node, report)| of_table(report.region.kind) && is_learner(report, *node))
+                .filter(|(node, report)| of_table(&report.region) && is_learner(report, *node))
                 .map(|(_, report)| report)
                 .collect();
             let lags: Vec<ReplicaLag> = learners.iter().filter_map(|report| report.lag).collect();

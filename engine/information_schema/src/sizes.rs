@@ -1,10 +1,11 @@
 //! How large tables are, about: what the leaders of their regions last reported, added up. No row is read for it, and
-//! nothing is guessed: of a table with a region that no leader is known of, nothing is said.
+//! nothing is guessed: of a table with a region that no leader is known of, nothing is said, and index entries count as data
+//! while they share a region with records.
 
 use std::collections::BTreeMap;
 
 use placement::api::Route;
-use types::{RegionKind, TableId, Value};
+use types::{TableId, Value};
 
 use super::int;
 
@@ -26,13 +27,13 @@ impl Sizes {
             let Some(table) = route.region.table() else { continue };
             let known = sizes.entry(table).or_insert(Some(Size::default()));
             let Some(size) = known else { continue };
-            match route.region.kind {
-                _ if route.leader.is_none() => *known = None,
-                RegionKind::Records(_) => {
-                    size.rows += route.rows;
-                    size.record_bytes += route.bytes;
-                }
-                _ => size.index_bytes += route.bytes,
+            if route.leader.is_none() {
+                *known = None;
+            } else if route.region.records().is_some() {
+                size.rows += route.rows;
+                size.record_bytes += route.bytes;
+            } else {
+                size.index_bytes += route.bytes;
             }
         }
         Sizes(sizes)
@@ -56,10 +57,10 @@ impl Sizes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::{Epoch, Region};
+    use types::{Epoch, Region, RegionKind, key};
 
     fn route(kind: RegionKind, leader: Option<u64>, rows: u64, bytes: u64) -> Route {
-        let (start, end, peers) = (Vec::new(), Vec::new(), Vec::new());
+        let ((start, end), peers) = (key::range(kind).unwrap_or_default(), Vec::new());
         let region = Region { id: 1, epoch: Epoch::default(), kind, start, end, peers };
         Route { region, leader, ready_learners: Vec::new(), rows, bytes }
     }
@@ -76,11 +77,13 @@ mod tests {
             route(RegionKind::Records(2), None, 0, 0),
             route(RegionKind::Records(2), Some(1), 3, 100),
             route(RegionKind::Records(3), Some(1), 0, 0),
+            route(RegionKind::Table(5), Some(1), 3, 100),
         ]);
         let shown = |table| sizes.of_table(table).map(|value| value.to_string()).join(" ");
         assert_eq!(shown(1), "7 21 150 NULL 77 NULL");
         assert_eq!(shown(2), "NULL NULL NULL NULL NULL NULL");
         assert_eq!(shown(3), "0 0 0 NULL 0 NULL");
         assert_eq!(shown(4), "NULL NULL NULL NULL NULL NULL");
+        assert_eq!(shown(5), "3 33 100 NULL 0 NULL");
     }
 }

@@ -11,11 +11,12 @@ use raft::FAR;
 use serde::{Deserialize, Serialize};
 use types::{
     ColumnType, Index, IndexId, IndexState, IntWidth, NodeId, Peer, PeerRole, Region, RegionKind,
-    Result, Table, TableId, Timestamp,
+    Result, Table, TableId, Timestamp, key, version,
 };
 
 use crate::api::NodeRole;
-use crate::state::{INITIAL_EPOCH, RegionRecord, State, Tombstone, range_of};
+use crate::catalog::kinds_of;
+use crate::state::{INITIAL_EPOCH, RegionRecord, State, Tombstone};
 
 /// How far timestamps go on above everything that survivors hold, in milliseconds: a quarter of an hour.
 pub const MARGIN_MS: u64 = 1 << 20;
@@ -181,18 +182,8 @@ impl State {
 
     /// Creates regions at `home` for the ranges that nobody holds.
     fn fill_gaps(&mut self, home: NodeId) -> Result<Vec<Region>> {
-        let indexes = |table: &Table| {
-            let of = table.id;
-            table
-                .indexes
-                .iter()
-                .map(move |index| RegionKind::Index(of, index.id))
-                .collect::<Vec<_>>()
-        };
         let tables = self.catalog.tables.iter();
-        let kinds: Vec<RegionKind> = tables
-            .flat_map(|table| [vec![RegionKind::Records(table.id)], indexes(table)].concat())
-            .collect();
+        let kinds: Vec<RegionKind> = tables.flat_map(|table| self.kinds_left(table)).collect();
         let mut emptied = Vec::new();
         for kind in kinds {
             let held = self.regions.values().map(|record| &record.region);
@@ -206,6 +197,19 @@ impl State {
             }
         }
         Ok(emptied)
+    }
+
+    /// What regions a table has: as those are that are left, dropped ones included, for ranges of both
+    /// forms would overlap.
+    fn kinds_left(&self, table: &Table) -> Vec<RegionKind> {
+        let live = self.regions.values().map(|record| &record.region);
+        let left = live.chain(self.tombstones.values().map(|tombstone| &tombstone.region));
+        let left: Vec<&Region> = left.filter(|region| region.table() == Some(table.id)).collect();
+        match left.first().map(|region| region.kind) {
+            None => kinds_of(self.version, table),
+            Some(RegionKind::Table(_)) => kinds_of(version::SHARED_REGIONS, table),
+            Some(_) => kinds_of(version::MINIMUM, table),
+        }
     }
 }
 
@@ -234,20 +238,20 @@ fn described(known: &Table, held: &Table) -> Table {
     }
 }
 
-/// Ranges of a kind that no region covers.
+/// Parts of a kind's range that no region covers.
 fn gaps<'a>(
     kind: RegionKind,
     regions: impl Iterator<Item = &'a Region>,
 ) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let Some((mut at, end)) = range_of(kind) else { return Vec::new() };
-    let mut held: Vec<&Region> = regions.filter(|region| region.kind == kind).collect();
-    held.sort_by(|a, b| a.start.cmp(&b.start));
+    let Some((mut at, end)) = key::range(kind) else { return Vec::new() };
+    let mut held: Vec<(Vec<u8>, Vec<u8>)> = regions.filter_map(|held| held.part_of(kind)).collect();
+    held.sort();
     let mut gaps = Vec::new();
-    for region in held {
-        if region.start > at {
-            gaps.push((at.clone(), region.start.clone()));
+    for (start, next) in held {
+        if start > at {
+            gaps.push((at.clone(), start));
         }
-        at = at.max(region.end.clone());
+        at = at.max(next);
     }
     if at < end {
         gaps.push((at, end));

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use types::{NodeId, Region, RegionId, RegionKind};
+use types::{NodeId, Region, RegionId, RegionKind, key};
 
 use crate::api::Route;
-use crate::state::{is_newer, range_of};
+use crate::state::is_newer;
 
 /// Routes by first key; ranges never overlap.
 #[derive(Default)]
@@ -26,19 +26,18 @@ impl Routes {
         route.region.contains(key).then_some(route)
     }
 
-    /// The remembered regions of a kind, if they cover it wholly.
+    /// The remembered regions that hold keys of a kind, if they cover it wholly.
     pub fn regions(&self, kind: RegionKind) -> Option<Vec<Route>> {
-        let (start, end) = range_of(kind)?;
-        let mut at = start.clone();
-        let mut found = Vec::new();
+        let (start, end) = key::range(kind)?;
+        let mut found = vec![self.locate(&start)?.clone()];
         for (first, route) in self.by_start.range(start..end.clone()) {
-            if *first != at {
-                return None;
+            match found.last() {
+                Some(last) if last.region.start == *first => {}
+                Some(last) if last.region.end == *first => found.push(route.clone()),
+                _ => return None,
             }
-            at.clone_from(&route.region.end);
-            found.push(route.clone());
         }
-        (at == end).then_some(found)
+        found.last().is_some_and(|last| last.region.end >= end).then_some(found)
     }
 
     /// Remembers a route as placement returned it.

@@ -181,12 +181,9 @@ impl Plan<'_> {
     }
 
     fn learners_wanted(&self, view: &RegionView) -> usize {
-        match view.region.kind {
-            RegionKind::Records(table) => {
-                self.cluster.replicas.get(&table).map_or(0, |count| usize::from(*count))
-            }
-            RegionKind::Index(..) | RegionKind::Placement => 0,
-        }
+        let table = view.region.table().filter(|_| view.region.records().is_some());
+        let wanted = table.and_then(|table| self.cluster.replicas.get(&table));
+        wanted.map_or(0, |count| usize::from(*count))
     }
 
     /// Three, or as created while the cluster has fewer row nodes: two would be worse than one.
@@ -322,7 +319,7 @@ impl Plan<'_> {
             let mut resting: Vec<&RegionView> = cluster
                 .regions
                 .iter()
-                .filter(|view| view.region.kind == RegionKind::Records(*table))
+                .filter(|view| view.region.holds(RegionKind::Records(*table)))
                 .collect();
             let rests = |view: &&RegionView| {
                 view.leader.is_some()

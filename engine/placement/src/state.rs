@@ -183,20 +183,20 @@ impl State {
             .max_by_key(|region| region.epoch.version)
     }
 
-    /// The live regions of a kind in key order, provided that they cover the kind's whole range
-    /// without gap or overlap; none while a split has been reported by one half only.
+    /// The live regions that hold keys of a kind, in key order, provided that they cover the kind's whole
+    /// range without gap or overlap; none while a split has been reported by one half only.
     pub fn tiling(&self, kind: RegionKind) -> Option<Vec<&RegionRecord>> {
         let mut found: Vec<&RegionRecord> =
-            self.regions.values().filter(|record| record.region.kind == kind).collect();
+            self.regions.values().filter(|record| record.region.holds(kind)).collect();
         found.sort_by(|a, b| a.region.start.cmp(&b.region.start));
         tiles(kind, found.iter().map(|record| &record.region)).then_some(found)
     }
 
-    /// The dropped regions of a kind that somebody may still read, in key order; whether they cover
-    /// the kind's whole range is for [`tiles`] to say.
+    /// The dropped regions with keys of a kind that somebody may still read, in key order; whether they
+    /// cover the kind's whole range is for [`tiles`] to say.
     pub fn readable_tombstones(&self, kind: RegionKind) -> Vec<&Region> {
         let readable = |tombstone: &&Tombstone| self.is_readable(tombstone.dropped);
-        let tombstones = self.tombstones.values().filter(|tombstone| tombstone.region.kind == kind);
+        let tombstones = self.tombstones.values().filter(|tombstone| tombstone.region.holds(kind));
         let mut found: Vec<&Region> =
             tombstones.filter(readable).map(|tombstone| &tombstone.region).collect();
         found.sort_by(|a, b| a.start.cmp(&b.start));
@@ -217,7 +217,7 @@ impl State {
             let joined = tiles.windows(2).all(|pair| pair[0].end == pair[1].start);
             let ends = tiles.first().zip(tiles.last());
             let found = ends.map(|(first, last)| (first.start.clone(), last.end.clone()));
-            joined && found == tiles.first().and_then(|region| range_of(region.kind))
+            joined && found == tiles.first().and_then(|region| key::range(region.kind))
         })
     }
 
@@ -227,12 +227,17 @@ impl State {
         region < self.recovered.below && !known
     }
 
+    /// Whether a table's indexes and records began in one region: its indexes have none of their own then.
+    pub fn is_shared(&self, table: TableId) -> bool {
+        self.regions.values().any(|record| record.region.kind == RegionKind::Table(table))
+    }
+
     /// Whether the catalog still has what a region's keys belong to.
     pub fn is_live(&self, kind: RegionKind) -> bool {
         let table = |id| self.catalog.tables.iter().find(|table| table.id == id);
         match kind {
             RegionKind::Placement => true,
-            RegionKind::Records(id) => table(id).is_some(),
+            RegionKind::Records(id) | RegionKind::Table(id) => table(id).is_some(),
             RegionKind::Index(id, index) => {
                 table(id).is_some_and(|table| table.indexes.iter().any(|listed| listed.id == index))
             }
@@ -265,25 +270,20 @@ pub fn is_newer(region: &Region, known: &Region) -> bool {
         && region.epoch != known.epoch
 }
 
-/// Whether regions in key order cover a kind's whole range without gap or overlap.
+/// Whether regions in key order cover a kind's whole range without gap or overlap. The first and the
+/// last may reach beyond it.
 pub fn tiles<'a>(kind: RegionKind, regions: impl Iterator<Item = &'a Region>) -> bool {
-    let Some((mut at, end)) = range_of(kind) else { return false };
+    let Some((start, end)) = key::range(kind) else { return false };
+    let mut at: Option<&[u8]> = None;
     for region in regions {
-        if region.start != at {
+        let joined = match at {
+            None => region.start <= start,
+            Some(at) => region.start == at,
+        };
+        if !joined {
             return false;
         }
-        at.clone_from(&region.end);
+        at = Some(&region.end);
     }
-    at == end
-}
-
-/// First key and end of everything of a kind; none for placement's own region.
-pub fn range_of(kind: RegionKind) -> Option<(Vec<u8>, Vec<u8>)> {
-    match kind {
-        RegionKind::Placement => None,
-        RegionKind::Records(table) => Some((key::records_start(table), key::records_end(table))),
-        RegionKind::Index(table, index) => {
-            Some((key::index_start(table, index), key::index_end(table, index)))
-        }
-    }
+    at.is_some_and(|at| at >= end.as_slice())
 }

@@ -13,7 +13,7 @@ use placement::{ClusterStatus, PlacementClient};
 use tokio::time::{Instant, sleep};
 use txn::api::{RegionRef, Request, Response};
 use txn::client::TxnClient;
-use types::{Error, LeaseId, NodeId, Region, RegionKind, Result, Table, TableId, Timestamp};
+use types::{Error, LeaseId, NodeId, Region, RegionKind, Result, Table, TableId, Timestamp, key};
 
 use crate::{Acquired, Expect, Pair, Savepoint, Scan, Snapshot, Storage, Transaction, Waiting};
 
@@ -90,8 +90,8 @@ impl ClusterStorage {
         }
     }
 
-    /// Cuts one region into parts; how many regions it is then.
-    async fn split_region(&self, route: &Route, parts: u32) -> Result<usize> {
+    /// Cuts one region into parts, or between its table's indexes and records; where it was cut.
+    async fn split_region(&self, route: &Route, parts: u32) -> Result<Vec<Vec<u8>>> {
         let region = RegionRef { id: route.region.id, epoch: route.region.epoch };
         let keys = match self.send(route, Request::SplitKeys { region, parts }).await? {
             Response::Keys(keys) => keys,
@@ -99,10 +99,11 @@ impl ClusterStorage {
                 return Err(Error::Invalid(format!("a region answered SplitKeys with {other:?}")));
             }
         };
-        self.cut(route, keys).await
+        self.cut(route, keys.clone()).await?;
+        Ok(keys)
     }
 
-    /// Cuts regions of a kind at these keys, ascending, as far as they are not cut there already.
+    /// Cuts regions with keys of a kind at these keys, ascending, as far as they are not cut there already.
     ///
     /// # Errors
     ///
@@ -134,11 +135,11 @@ impl ClusterStorage {
         }
     }
 
-    /// Cuts one region at keys within it; how many regions it is then.
-    async fn cut(&self, route: &Route, keys: Vec<Vec<u8>>) -> Result<usize> {
+    /// Cuts one region at keys within it.
+    async fn cut(&self, route: &Route, keys: Vec<Vec<u8>>) -> Result<()> {
         let region = RegionRef { id: route.region.id, epoch: route.region.epoch };
         if keys.is_empty() {
-            return Ok(1);
+            return Ok(());
         }
         let peers = route.region.peers.len() as u64;
         let count = keys.len() as u64 * (peers + 1);
@@ -154,7 +155,7 @@ impl ClusterStorage {
         match self.send(route, Request::Split { region, cuts }).await? {
             Response::Regions(regions) => {
                 self.placement.learn(&regions);
-                Ok(regions.len())
+                Ok(())
             }
             other => Err(Error::Invalid(format!("a region answered Split with {other:?}"))),
         }
@@ -323,7 +324,14 @@ impl Storage for ClusterStorage {
 
     async fn publish_schema(&self, table: &Table) -> Result<()> {
         let deadline = Instant::now() + REGION_TIMEOUT;
-        self.publish_to(RegionKind::Records(table.id), table, deadline).await?;
+        let records = RegionKind::Records(table.id);
+        let whole = RegionKind::Table(table.id);
+        let routes = self.placement.fresh_regions(records).await?;
+        if routes.iter().any(|route| route.region.kind == whole) {
+            // Those, too, in which only a dropped index has left entries.
+            return self.publish_to(whole, table, deadline).await;
+        }
+        self.publish_to(records, table, deadline).await?;
         for index in &table.indexes {
             self.publish_to(RegionKind::Index(table.id, index.id), table, deadline).await?;
         }
@@ -344,14 +352,18 @@ impl Storage for ClusterStorage {
 
     async fn split_table(&self, table: &Table, regions: u32) -> Result<usize> {
         let deadline = Instant::now() + REGION_TIMEOUT;
+        let (records, first) = (RegionKind::Records(table.id), key::records_start(table.id));
+        if regions > 1 && !table.indexes.is_empty() {
+            self.split_at(records, std::slice::from_ref(&first)).await?;
+        }
         loop {
-            let routes = self.placement.fresh_regions(RegionKind::Records(table.id)).await?;
+            let routes = self.placement.fresh_regions(records).await?;
             let wanted = regions as usize;
             if routes.len() >= wanted {
                 return Ok(routes.len());
             }
             let (share, rest) = (wanted / routes.len().max(1), wanted % routes.len().max(1));
-            let (mut now, mut failed) = (0, None);
+            let (mut now, mut failed, mut apart) = (0, None, false);
             for (at, route) in routes.iter().enumerate() {
                 let parts = share + usize::from(at < rest);
                 if parts < 2 {
@@ -359,11 +371,14 @@ impl Storage for ClusterStorage {
                     continue;
                 }
                 match self.split_region(route, parts as u32).await {
-                    Ok(count) => now += count,
+                    // Of what a dropped index has left; the records are to be cut still.
+                    Ok(cuts) if cuts == [first.clone()] => apart = true,
+                    Ok(cuts) => now += cuts.len() + 1,
                     Err(error) => failed = Some(error),
                 }
             }
             match failed {
+                None if apart => {}
                 None => return Ok(now),
                 Some(error) if !error.is_retryable() || Instant::now() >= deadline => {
                     return Err(error);

@@ -287,7 +287,8 @@ pub enum Request {
         /// the region's peers.
         cuts: Vec<(Vec<u8>, RegionId, Vec<PeerId>)>,
     },
-    /// Suggests keys that cut the region into `parts` of about equal size.
+    /// Suggests keys that cut the region into `parts` of about equal size, or the first record if it holds entries of indexes
+    /// before it.
     SplitKeys {
         /// Region.
         region: RegionRef,

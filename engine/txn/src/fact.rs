@@ -92,6 +92,19 @@ pub enum Fact {
     Collect(Floors),
 }
 
+impl Fact {
+    /// The key that it is about, if it is about one.
+    pub fn key(&self) -> Option<&[u8]> {
+        match self {
+            Fact::Lock { key, .. }
+            | Fact::Commit { key, .. }
+            | Fact::Rollback { key, .. }
+            | Fact::Write { key, .. } => Some(key),
+            Fact::Split { .. } | Fact::Reserved | Fact::Schema(_) | Fact::Collect(_) => None,
+        }
+    }
+}
+
 /// How far back a region can be asked. Only ever rises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Floors {

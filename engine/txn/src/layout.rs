@@ -15,7 +15,7 @@
 //! file only encodes: it reads no store and decides nothing.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use types::{Error, Region, RegionId, Result, Table, Timestamp, version};
+use types::{Error, Region, RegionId, RegionKind, Result, Table, Timestamp, key, version};
 
 use crate::fact::{Floors, WriteKind};
 
@@ -168,8 +168,24 @@ pub struct AppliedRecord {
 pub struct Size {
     /// Bytes of keys and rows.
     pub bytes: u64,
-    /// Rows.
+    /// Rows: records, or entries where the region is of one index alone.
     pub rows: u64,
+}
+
+impl Size {
+    /// What one pair adds to a region.
+    pub fn of(region: &Region, key: &[u8], row: &[u8]) -> Self {
+        let entry = matches!(region.kind, RegionKind::Table(_)) && !key::is_record(key);
+        Size { bytes: (key.len() + row.len()) as u64, rows: u64::from(!entry) }
+    }
+
+    /// With what was added, and without what went.
+    pub fn changed(self, added: Self, gone: Self) -> Self {
+        Size {
+            bytes: (self.bytes + added.bytes).saturating_sub(gone.bytes),
+            rows: (self.rows + added.rows).saturating_sub(gone.rows),
+        }
+    }
 }
 
 /// A record of [`kv::Keyspace::Lock`] or [`kv::Keyspace::Meta`] as bytes.

@@ -10,6 +10,7 @@ pub mod client;
 pub mod collect;
 mod coordinator;
 pub mod decide;
+mod described;
 mod directory;
 pub mod fact;
 mod fetch;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use kv::{Keyspace, WriteBatch};
 use parking_lot::Mutex;
 use raft::{Command, Effect, INITIAL_POSITION, Machine, Position, SnapshotChunks, SnapshotSource};
-use types::{Error, Region, Result, Timestamp};
+use types::{Error, Region, RegionKind, Result, Timestamp};
 
 use crate::bulk;
 use crate::fact::{Fact, Facts, Floors, SplitChild, WriteKind, split_region};
@@ -32,6 +32,7 @@ pub struct RowMachine {
     /// See [`RegionView`].
     gate: Arc<Mutex<()>>,
     history: Arc<AtomicU64>,
+    swept: Arc<AtomicU64>,
     /// Effects of the entries since the last finished batch.
     pending: Pending,
     /// Last finished entry, and the number of the store's batch that holds it.
@@ -71,6 +72,7 @@ impl RowMachine {
             floors: applied.floors,
             gate: Arc::default(),
             history: Arc::default(),
+            swept: Arc::default(),
             pending: Pending::default(),
             finished: (position, 0),
             durable: position.index,
@@ -103,6 +105,7 @@ impl RowMachine {
             floors: self.floors,
             gate: self.gate.clone(),
             history: self.history.clone(),
+            swept: self.swept.clone(),
         }
     }
 
@@ -246,21 +249,16 @@ impl RowMachine {
 
     fn split(&mut self, children: &[SplitChild]) -> Result<Vec<Box<dyn Machine>>> {
         let (parent, regions) = split_region(&self.region, children)?;
-        let parts = regions.len() as u64 + 1;
-        // Nobody knows the parts' sizes without reading them: about equal, for that is the aim.
-        let share = Size { bytes: self.size.bytes / parts, rows: self.size.rows / parts };
-        let applied = AppliedRecord {
-            index: INITIAL_POSITION.index,
-            term: INITIAL_POSITION.term,
-            size: share,
-            floors: self.floors,
-        };
+        let parts: Vec<&Region> = std::iter::once(&parent).chain(&regions).collect();
+        let shares: Vec<Size> = parts.iter().map(|part| share(self.size, &parts, part)).collect();
         let mut machines: Vec<Box<dyn Machine>> = Vec::with_capacity(regions.len());
-        for region in regions {
+        for (region, size) in regions.into_iter().zip(shares.iter().skip(1).copied()) {
             if self.store.region(region.id).is_some_and(|known| known.whole) {
                 return Err(self.corrupt("a split makes a region that is on this node already"));
             }
             let record = RegionRecord { region, whole: true };
+            let Position { index, term } = INITIAL_POSITION;
+            let applied = AppliedRecord { index, term, size, floors: self.floors };
             snapshot::put_region(&mut self.pending.batch, &record, applied)?;
             for table in self.schemas.values() {
                 let key = layout::schema_key(record.region.id, table);
@@ -272,10 +270,11 @@ impl RowMachine {
                 whole: true,
                 applied: INITIAL_POSITION,
                 schemas: self.schemas.clone(),
-                size: share,
+                size,
                 floors: self.floors,
                 gate: Arc::default(),
                 history: Arc::default(),
+                swept: Arc::default(),
                 pending: Pending::default(),
                 finished: (INITIAL_POSITION, 0),
                 durable: INITIAL_POSITION.index,
@@ -284,7 +283,7 @@ impl RowMachine {
             machines.push(Box::new(child));
         }
         self.region = parent;
-        self.size = share;
+        self.size = shares.first().copied().unwrap_or_default();
         self.pending.region = true;
         Ok(machines)
     }
@@ -292,6 +291,8 @@ impl RowMachine {
     /// Writes what is pending, with the applied position.
     fn flush(&mut self) -> Result<()> {
         let Pending { mut batch, locks, region, children, .. } = std::mem::take(&mut self.pending);
+        let swept = Size { bytes: self.swept.swap(0, Ordering::Relaxed), rows: 0 };
+        self.size = self.size.changed(Size::default(), swept);
         let (Position { index, term }, size, floors) = (self.applied, self.size, self.floors);
         let applied = layout::encode(&AppliedRecord { index, term, size, floors })?;
         batch.put(Keyspace::Meta, layout::applied_key(self.region.id), applied);
@@ -363,12 +364,10 @@ impl RowMachine {
     }
 
     fn recount(&mut self, key: &[u8], old: Option<&[u8]>, new: Option<&[u8]>) {
-        let weigh = |row: Option<&[u8]>| row.map_or(0, |row| (key.len() + row.len()) as u64);
-        let Size { bytes, rows } = self.size;
-        self.size = Size {
-            bytes: (bytes + weigh(new)).saturating_sub(weigh(old)),
-            rows: (rows + u64::from(new.is_some())).saturating_sub(u64::from(old.is_some())),
+        let size = |row: Option<&[u8]>| {
+            row.map_or_else(Size::default, |row| Size::of(&self.region, key, row))
         };
+        self.size = self.size.changed(size(new), size(old));
     }
 
     fn check_key(&self, key: &[u8]) -> Result<()> {
@@ -384,6 +383,16 @@ impl RowMachine {
             self.region.id, self.applied.index
         ))
     }
+}
+
+/// What a part of a region that is cut is thought to hold: nobody knows it without reading. About equal shares, for that is
+/// the aim, and rows only where records may be.
+fn share(size: Size, parts: &[&Region], part: &Region) -> Size {
+    let rows =
+        |part: &Region| !matches!(part.kind, RegionKind::Table(_)) || part.records().is_some();
+    let with_rows = parts.iter().filter(|part| rows(part)).count();
+    let rows = if rows(part) { size.rows / with_rows.max(1) as u64 } else { 0 };
+    Size { bytes: size.bytes / parts.len().max(1) as u64, rows }
 }
 
 /// Whether a fact commits the lock of another.
@@ -477,6 +486,7 @@ impl Machine for RowMachine {
         let old = std::mem::replace(&mut self.region, region.clone());
         (self.whole, self.applied, self.durable) = (false, Position::default(), 0);
         (self.finished, self.size) = ((Position::default(), 0), Size::default());
+        self.swept.store(0, Ordering::Relaxed);
         (self.schemas, self.floors) = (Arc::default(), Floors::default());
         {
             let _alone = self.gate.lock();

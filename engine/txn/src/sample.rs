@@ -1,9 +1,10 @@
-//! Finds keys that cut a range into parts of about equal size, by reading it once.
+//! Finds keys that cut a region into parts of about equal size, by reading it once. One that holds a table's indexes
+//! and records is first cut between them: columns follow records alone.
 //!
 //! Advice only: a cut is checked again when it is decided.
 
 use kv::{Keyspace, KvRead};
-use types::{Error, Result};
+use types::{Error, Region, Result};
 
 /// Samples kept at a time; when there are more, every second one goes.
 const SAMPLES: usize = 4_096;
@@ -12,14 +13,15 @@ const STRIDE: usize = 1 << 20;
 /// Most parts of one cut.
 const MAX_PARTS: u32 = 1_024;
 
-/// Keys that cut the range into `parts`, ascending and distinct; fewer if it holds fewer keys.
-pub async fn split_keys(
-    kv: Box<dyn KvRead>,
-    (start, end): (Vec<u8>, Vec<u8>),
-    parts: u32,
-) -> Result<Vec<Vec<u8>>> {
+/// Keys that cut a region into `parts`, ascending and distinct; fewer if it holds fewer keys, and the first record alone if
+/// it holds entries of indexes before its records.
+pub async fn split_keys(kv: Box<dyn KvRead>, region: &Region, parts: u32) -> Result<Vec<Vec<u8>>> {
     if !(2..=MAX_PARTS).contains(&parts) {
         return Err(Error::Invalid(format!("a region is cut into 2 to {MAX_PARTS} parts")));
+    }
+    let (start, end) = (region.start.clone(), region.end.clone());
+    if let Some(first) = first_record(kv.as_ref(), region)? {
+        return Ok(vec![first]);
     }
     let mut samples = Samples::default();
     let mut cursor = Some(start.clone());
@@ -28,6 +30,16 @@ pub async fn split_keys(
         tokio::task::yield_now().await;
     }
     Ok(samples.cuts(parts, &start))
+}
+
+/// Where a region's records begin, if it holds any and entries of indexes, too.
+fn first_record(kv: &dyn KvRead, region: &Region) -> Result<Option<Vec<u8>>> {
+    let Some((first, end)) = region.records().filter(|(first, _)| *first > region.start) else {
+        return Ok(None);
+    };
+    let entry = kv.scan(Keyspace::Data, &region.start, &first).next().transpose()?;
+    let record = kv.scan(Keyspace::Data, &first, &end).next().transpose()?;
+    Ok((entry.is_some() && record.is_some()).then_some(first))
 }
 
 /// Reads one stride and says where the next one starts.

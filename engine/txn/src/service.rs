@@ -21,7 +21,9 @@ use parking_lot::Mutex;
 use raft::{Groups, PeerStatus};
 use tokio::sync::RwLock;
 use tokio::time::Instant;
-use types::{Error, Region, RegionId, Result, SchemaVersion, Table, TableId, Timestamp};
+use types::{
+    Error, Region, RegionId, RegionKind, Result, SchemaVersion, Table, TableId, Timestamp, key,
+};
 
 use crate::api::{Mutation, RegionRef, Request, Response};
 use crate::bulk::Bulk;
@@ -150,8 +152,7 @@ impl TxnService {
             Request::Split { region, cuts } => self.split(region, cuts).await,
             Request::SplitKeys { region, parts } => {
                 let (_, view) = self.led(region)?;
-                let range = (view.region.start.clone(), view.region.end.clone());
-                let keys = sample::split_keys(self.store.snapshot(), range, parts).await?;
+                let keys = sample::split_keys(self.store.snapshot(), &view.region, parts).await?;
                 Ok(Response::Keys(keys))
             }
             Request::Leader { region } => {
@@ -435,16 +436,16 @@ fn rollback(known: Known<'_>, start_ts: Timestamp, keys: &[Vec<u8>]) -> Result<D
 
 /// Names the index whose uniqueness an insert violates.
 fn name_index(error: Error, view: &RegionView) -> Error {
-    match (error, view.region.kind) {
-        (Error::Duplicate { key, .. }, types::RegionKind::Index(table, id)) => {
+    let Error::Duplicate { key, .. } = error else { return error };
+    let index = match key::region_kind(&key) {
+        Some(RegionKind::Index(table, id)) => {
             let newest = view.newest_schema(table);
             let index = newest.and_then(|table| table.indexes.iter().find(|index| index.id == id));
-            let index = index.map_or_else(|| format!("index {id}"), |index| index.name.clone());
-            Error::Duplicate { index, key }
+            index.map_or_else(|| format!("index {id}"), |index| index.name.clone())
         }
-        (Error::Duplicate { key, .. }, _) => Error::Duplicate { index: "PRIMARY".into(), key },
-        (error, _) => error,
-    }
+        _ => "PRIMARY".into(),
+    };
+    Error::Duplicate { index, key }
 }
 
 /// Waits for something that holds up writes, within the bound.

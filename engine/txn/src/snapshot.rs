@@ -273,8 +273,8 @@ impl Install<'_> {
             SnapshotItem::Version { key, commit_ts, start_ts, row, ended_by: None, .. } => {
                 self.check(&key)?;
                 if let Some(row) = &row {
-                    self.size.rows += 1;
-                    self.size.bytes += (key.len() + row.len()) as u64;
+                    let added = Size::of(self.region, &key, row);
+                    self.size = self.size.changed(added, Size::default());
                 }
                 let held_ts = if self.fates { writes.data(&key)?.held_ts } else { Timestamp::ZERO };
                 writes.put_data(key, DataRecord { commit_ts, start_ts, held_ts, row });

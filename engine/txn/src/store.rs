@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use raft::Position;
 use types::{Error, Region, RegionId, Result, SchemaVersion, Table, TableId, Timestamp};
 
+use crate::described::Described;
 use crate::fact::Floors;
 use crate::layout::{self, Size};
 use crate::locks::{LockChanges, LockTable};
@@ -39,12 +40,27 @@ pub struct RegionView {
     pub(crate) gate: Arc<Mutex<()>>,
     /// Bytes of superseded versions, about: exact after each walk over them.
     pub(crate) history: Arc<AtomicU64>,
+    /// Bytes of live entries that walks have removed and that are not taken off the size yet.
+    pub(crate) swept: Arc<AtomicU64>,
 }
 
 impl RegionView {
     /// Bytes of superseded versions, about.
     pub fn history_bytes(&self) -> u64 {
         self.history.load(Ordering::Relaxed)
+    }
+
+    /// About how much it holds, without what walks have removed since its last entry.
+    pub fn live_size(&self) -> Size {
+        let swept = Size { bytes: self.swept.load(Ordering::Relaxed), rows: 0 };
+        self.size.changed(Size::default(), swept)
+    }
+
+    /// The descriptions of a table by which the region takes rows: the newest one, and the one before it.
+    pub fn accepted_schemas(&self, table: TableId) -> impl Iterator<Item = &Arc<Table>> {
+        let newest = self.newest_schema(table).map_or(0, |newest| newest.version);
+        let accepted = (table, newest.saturating_sub(1))..=(table, SchemaVersion::MAX);
+        self.schemas.range(accepted).map(|(_, table)| table)
     }
 
     /// Newest schema version of a table that the region knows.
@@ -67,6 +83,8 @@ pub struct RowStore {
     synced: Mutex<u64>,
     /// Largest timestamp in what was applied here since the start.
     newest: AtomicU64,
+    /// What its regions' tables are, and since when.
+    pub(crate) described: Described,
     /// Small writes applied here and rows read by key: what the online path has asked for.
     pub(crate) online: Arc<AtomicU64>,
 }
@@ -83,6 +101,7 @@ impl RowStore {
             written: AtomicU64::new(0),
             synced: Mutex::new(0),
             newest: AtomicU64::new(0),
+            described: Described::default(),
             online: Arc::default(),
         }))
     }

@@ -1,4 +1,4 @@
-//! Removes what a region's floors allow to go: superseded versions, tombstones, fates.
+//! Removes what a region's floors allow to go: superseded versions, tombstones, fates, entries of dropped indexes.
 //!
 //! A little at a time, in the background, on each replica for itself: what is garbage for one is
 //! garbage for all, so any part of it may be missing or left anywhere. Nothing is recorded; after a
@@ -7,6 +7,11 @@
 //!
 //! Order is what keeps it right at every prefix of its batches: of one key, versions go before the
 //! tombstone that hides them.
+
+mod dropped;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,6 +47,7 @@ pub struct Sweep {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
+    Dropped,
     Versions,
     Fates,
     Done,
@@ -72,8 +78,10 @@ impl Sweep {
     /// A walk over a region as it is now; none if it is not whole on this node.
     pub fn new(store: &RowStore, region: RegionId) -> Option<Self> {
         let view = store.region(region).filter(|view| view.whole)?;
-        let cursor = layout::escaped_bound(&view.region.start);
-        let phase = Phase::Versions;
+        let (phase, cursor) = match store.can_drop_entries(&view) {
+            true => (Phase::Dropped, view.region.start.clone()),
+            false => (Phase::Versions, layout::escaped_bound(&view.region.start)),
+        };
         let thought = view.history_bytes();
         Some(Sweep {
             view,
@@ -190,6 +198,12 @@ impl RowStore {
         let (space, next) = match sweep.phase {
             Phase::Versions => (Keyspace::Hist, Phase::Fates),
             Phase::Fates => (Keyspace::Fate, Phase::Done),
+            Phase::Dropped => {
+                if !self.sweep_dropped(sweep)? {
+                    sweep.phase = Phase::Done;
+                }
+                return Ok(sweep.phase != Phase::Done);
+            }
             Phase::Done => return Ok(false),
         };
         let kv = self.snapshot();
@@ -226,16 +240,20 @@ impl RowStore {
         Ok(sweep.phase != Phase::Done)
     }
 
+    /// Whether a region has the shape in which the walk began.
+    fn stands(&self, sweep: &Sweep) -> bool {
+        self.region(sweep.view.region.id).is_some_and(|now| {
+            let (now, then) = (&now, &sweep.view);
+            let range = |view: &RegionView| (view.region.start.clone(), view.region.end.clone());
+            now.whole && Arc::ptr_eq(&now.gate, &then.gate) && range(now) == range(then)
+        })
+    }
+
     /// Writes what a step found, unless the region has changed shape or left.
     fn remove(&self, sweep: &mut Sweep, garbage: Garbage) -> Result<bool> {
         let Garbage { mut batch, dead } = garbage;
         let _alone = sweep.view.gate.lock();
-        let same = self.region(sweep.view.region.id).is_some_and(|now| {
-            let (now, then) = (&now, &sweep.view);
-            let range = |view: &RegionView| (view.region.start.clone(), view.region.end.clone());
-            now.whole && Arc::ptr_eq(&now.gate, &then.gate) && range(now) == range(then)
-        });
-        if !same {
+        if !self.stands(sweep) {
             return Ok(false);
         }
         for (key, seen) in dead {

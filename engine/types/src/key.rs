@@ -15,7 +15,7 @@ use crate::decimal::Decimal;
 use crate::error::{Error, Result};
 use crate::ids::{IndexId, TableId};
 use crate::index::Index;
-use crate::region::RegionKind;
+use crate::region_kind::RegionKind;
 use crate::schema::{ColumnType, Table};
 use crate::value::Value;
 use crate::wide::Wide;
@@ -25,6 +25,11 @@ const RECORD: u8 = b'r';
 const INDEX: u8 = b'i';
 const NULL: u8 = 0x01;
 const PRESENT: u8 = 0x02;
+
+/// First key of a table: its indexes' entries come before its records.
+pub fn table_start(table: TableId) -> Vec<u8> {
+    table_prefix(table, INDEX)
+}
 
 /// First key of a table's records; the range ends before [`records_end`].
 pub fn records_start(table: TableId) -> Vec<u8> {
@@ -55,7 +60,24 @@ pub fn table(key: &[u8]) -> Option<TableId> {
     (*first == TABLE).then(|| TableId::from_be_bytes(*table))
 }
 
-/// What kind of region holds a key, or none where it is no table's key.
+/// First key and end of everything of a kind; none for placement's own region.
+pub fn range(kind: RegionKind) -> Option<(Vec<u8>, Vec<u8>)> {
+    match kind {
+        RegionKind::Placement => None,
+        RegionKind::Records(table) => Some((records_start(table), records_end(table))),
+        RegionKind::Index(table, index) => {
+            Some((index_start(table, index), index_end(table, index)))
+        }
+        RegionKind::Table(table) => Some((table_start(table), records_end(table))),
+    }
+}
+
+/// Whether a key is that of a table's record.
+pub fn is_record(key: &[u8]) -> bool {
+    key.first() == Some(&TABLE) && key.get(9) == Some(&RECORD)
+}
+
+/// Which records or index a key is of, or none where it is no table's key.
 pub fn region_kind(key: &[u8]) -> Option<RegionKind> {
     let table = table(key)?;
     match key.get(9..)?.split_first()? {

@@ -11,6 +11,7 @@ pub mod key;
 pub mod labels;
 pub mod privileges;
 pub mod region;
+mod region_kind;
 pub mod retry;
 pub mod row;
 pub mod schema;
@@ -26,7 +27,8 @@ pub use ids::{ColumnId, IndexId, NodeId, PeerId, RegionId, SchemaVersion, TableI
 pub use index::{Index, IndexState, KeyPart};
 pub use labels::Labels;
 pub use privileges::Privileges;
-pub use region::{Epoch, Peer, PeerRole, Region, RegionKind, ReplicaLag};
+pub use region::{Epoch, Peer, PeerRole, Region, ReplicaLag};
+pub use region_kind::RegionKind;
 pub use row::Row;
 pub use schema::{Check, Column, ColumnType, Default, IntWidth, Table};
 pub use time::Timestamp;

@@ -4,7 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{IndexId, NodeId, PeerId, RegionId, TableId};
+use crate::ids::{NodeId, PeerId, RegionId, TableId};
+use crate::key;
+use crate::region_kind::RegionKind;
 
 /// The Raft group of placement itself.
 pub const PLACEMENT_REGION: RegionId = 1;
@@ -38,17 +40,6 @@ pub struct Peer {
     pub node: NodeId,
     /// Voter or learner.
     pub role: PeerRole,
-}
-
-/// What a region's keys are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum RegionKind {
-    /// Placement's own group; it has no key range.
-    Placement,
-    /// Records of one table.
-    Records(TableId),
-    /// Entries of one index of one table.
-    Index(TableId, IndexId),
 }
 
 /// A key range, its members and its epoch.
@@ -110,9 +101,27 @@ impl Region {
 
     /// The table whose keys these are.
     pub fn table(&self) -> Option<TableId> {
-        match self.kind {
-            RegionKind::Placement => None,
-            RegionKind::Records(table) | RegionKind::Index(table, _) => Some(table),
+        self.kind.table()
+    }
+
+    /// The part of a kind's range that lies in this region: first key and end; none where no key of the kind does.
+    pub fn part_of(&self, kind: RegionKind) -> Option<(Vec<u8>, Vec<u8>)> {
+        if self.kind == RegionKind::Placement {
+            return None;
         }
+        let (start, end) = key::range(kind)?;
+        let (start, end) = (start.max(self.start.clone()), end.min(self.end.clone()));
+        (start < end).then_some((start, end))
+    }
+
+    /// Whether a key of the kind may lie in this region.
+    pub fn holds(&self, kind: RegionKind) -> bool {
+        self.part_of(kind).is_some()
+    }
+
+    /// The part of this region that records of its table lie in: first key and end; none where it holds entries of
+    /// indexes alone.
+    pub fn records(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        self.part_of(RegionKind::Records(self.table()?))
     }
 }

@@ -42,7 +42,7 @@ pub struct Cluster {
 /// What two passes over the sorted rows share: where regions are cut, and how much there is.
 #[derive(Debug, Default)]
 pub struct Layout {
-    /// Ascending, as the keys are.
+    /// Keys, by the records or the index that they are of.
     cuts: Vec<(RegionKind, Vec<Vec<u8>>)>,
     /// Bytes of all keys and rows.
     pub bytes: u64,
@@ -60,7 +60,7 @@ impl Layout {
     pub fn plan(runs: &[Run]) -> Result<Result<Layout, DuplicateKey>> {
         let mut layout = Layout::default();
         let mut last: Option<Entry> = None;
-        let mut since = 0;
+        let (mut since, mut indexed) = (0, false);
         for entry in Merge::new(runs)? {
             let entry = entry?;
             let size = (entry.key.len() + entry.row.len()) as u64;
@@ -71,9 +71,8 @@ impl Layout {
             {
                 return Ok(Err(DuplicateKey(last, entry)));
             }
-            if before != Some(kind) {
-                since = 0;
-            } else if since >= REGION_BYTES {
+            indexed |= matches!(kind, RegionKind::Index(..));
+            if before == Some(kind) && since >= REGION_BYTES {
                 match layout.cuts.last_mut() {
                     Some((last, cuts)) if *last == kind => cuts.push(entry.key.clone()),
                     _ => layout.cuts.push((kind, vec![entry.key.clone()])),
@@ -83,6 +82,12 @@ impl Layout {
             since += size;
             layout.bytes += size;
             last = Some(entry);
+        }
+        // Entries and records do not share a region of a large table.
+        let table = last.as_ref().and_then(|last| key::table(&last.key));
+        if let Some(table) = table.filter(|_| indexed && !layout.cuts.is_empty()) {
+            let first = key::records_start(table);
+            layout.cuts.push((RegionKind::Records(table), vec![first]));
         }
         Ok(Ok(layout))
     }

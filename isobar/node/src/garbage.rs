@@ -29,6 +29,7 @@ pub(crate) struct Collector {
     placement: PlacementClient,
     groups: Arc<dyn Groups>,
     service: Arc<TxnService>,
+    rows: Arc<RowStore>,
     client: TxnClient,
 }
 
@@ -37,9 +38,10 @@ impl Collector {
         placement: PlacementClient,
         groups: Arc<dyn Groups>,
         service: Arc<TxnService>,
+        rows: Arc<RowStore>,
         client: TxnClient,
     ) -> Self {
-        Collector { placement, groups, service, client }
+        Collector { placement, groups, service, rows, client }
     }
 
     /// Goes on for as long as it is polled.
@@ -58,7 +60,23 @@ impl Collector {
                     tracing::debug!(region, %error, "floor not raised; tried again");
                 }
             }
+            if let Err(error) = self.describe().await {
+                tracing::debug!(%error, "entries of dropped indexes stay; tried again");
+            }
         }
+    }
+
+    /// Notes when this node had the newest descriptions of its tables: entries of indexes that they have no more go once
+    /// nobody is left from before.
+    async fn describe(&self) -> Result<()> {
+        let news = self.rows.undescribed();
+        if news.is_empty() {
+            return Ok(());
+        }
+        let ts = self.client.timestamp().await?;
+        news.into_iter()
+            .for_each(|(region, version)| self.rows.note_described(region, version, ts));
+        Ok(())
     }
 
     async fn raise(&self, region: RegionId) -> Result<()> {

@@ -79,7 +79,7 @@ pub(crate) struct RowSizes {
 
 impl Sizes for RowSizes {
     fn of(&self, region: RegionId) -> (u64, u64, Option<ReplicaLag>) {
-        let size = self.rows.region(region).map(|view| view.size).unwrap_or_default();
+        let size = self.rows.region(region).map(|view| view.live_size()).unwrap_or_default();
         (size.rows, size.bytes, None)
     }
 

@@ -98,7 +98,7 @@ async fn obey(
     }
 }
 
-/// Cuts a region in two halves of about equal size.
+/// Cuts a region in two, where it says.
 async fn split(
     groups: &Arc<dyn Groups>,
     txn: &TxnService,

@@ -72,7 +72,8 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     let _ = port.handlers.set(handlers);
     tracing::info!(node, address = %common.config.rpc_address, "row node is listening");
     let client = common.transactions();
-    let collector = Collector::new(common.placement.clone(), groups.clone(), txn.clone(), client);
+    let collector =
+        Collector::new(common.placement.clone(), groups.clone(), txn.clone(), rows.clone(), client);
     let upkeep = Upkeep::start(&rows, (&store, &kv), &stop)?;
     let server = match common.config.mysql_address {
         Some(_) => Some(SqlServer::start(&common, node).await?),

@@ -92,9 +92,12 @@ pub fn decode(schemas: &[Table], newest: &Table, bytes: &[u8]) -> Row {
     newest.columns.iter().map(cell).collect()
 }
 
-/// Record key of a row.
+/// Record key of a row; of a negative number, the key of an entry of an index. Columns hold records alone.
 pub fn key_of(id: i64) -> Vec<u8> {
-    key::record(TABLE, &[Value::Int(id)])
+    match id < 0 {
+        true => key::index_prefix(TABLE, 1, &[Value::Int(id)]),
+        false => key::record(TABLE, &[Value::Int(id)]),
+    }
 }
 
 /// The table's only region, with voters and learners on the nodes named.
@@ -105,8 +108,8 @@ pub fn region(voters: &[u64], learners: &[u64]) -> Region {
     Region {
         id: REGION,
         epoch: Epoch { version: 1, conf: 1 },
-        kind: RegionKind::Records(TABLE),
-        start: key::records_start(TABLE),
+        kind: RegionKind::Table(TABLE),
+        start: key::table_start(TABLE),
         end: key::records_end(TABLE),
         peers: voters.chain(learners).collect(),
     }

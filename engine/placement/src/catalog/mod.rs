@@ -19,6 +19,7 @@ mod views;
 
 pub use descriptions::{MAX_COLUMNAR_REPLICAS, check_description};
 pub use tables::EligibleNodes;
+pub(crate) use tables::kinds_of;
 
 use descriptions::{MAX_NAME, check_name, check_successor, check_table, check_user_database};
 use tables::{alter_table, create_table, drop_table};

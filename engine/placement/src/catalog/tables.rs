@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use types::{
-    Column, Error, Index, NodeId, Peer, PeerRole, Region, RegionId, RegionKind, Result, Table,
-    TableId, Timestamp,
+    ClusterVersion, Column, Error, Index, NodeId, Peer, PeerRole, Region, RegionId, RegionKind,
+    Result, Table, TableId, Timestamp, key, version,
 };
 
 use super::descriptions::{
@@ -17,7 +17,7 @@ use super::descriptions::{
 };
 use crate::api::Catalog;
 use crate::replicas;
-use crate::state::{INITIAL_EPOCH, RegionRecord, State, Tombstone, VOTERS, range_of};
+use crate::state::{INITIAL_EPOCH, RegionRecord, State, Tombstone, VOTERS};
 
 /// Row nodes that may hold voters of new regions, as the leader chose them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,14 +38,22 @@ pub(crate) fn create_table(
     check_eligible(eligible)?;
     table.id = state.next_table;
     table.version = 1;
-    let mut kinds = vec![RegionKind::Records(table.id)];
-    kinds.extend(table.indexes.iter().map(|index| RegionKind::Index(table.id, index.id)));
-    let created = create_regions(state, &kinds, eligible)?;
+    let created = create_regions(state, &kinds_of(state.version, &table), eligible)?;
     state.next_table += 1;
     remember_numbers(state, &table);
     state.catalog.tables.push(Arc::new(table.clone()));
     state.catalog.created.insert(table.id, now);
     Ok((Some(table), created))
+}
+
+/// What regions a table begins with: one for everything, or one for its records and one for each index
+/// while there are nodes that know of no other.
+pub(crate) fn kinds_of(cluster: ClusterVersion, table: &Table) -> Vec<RegionKind> {
+    if cluster >= version::SHARED_REGIONS {
+        return vec![RegionKind::Table(table.id)];
+    }
+    let indexes = table.indexes.iter().map(|index| RegionKind::Index(table.id, index.id));
+    std::iter::once(RegionKind::Records(table.id)).chain(indexes).collect()
 }
 
 pub(crate) fn alter_table(
@@ -67,7 +75,7 @@ pub(crate) fn alter_table(
     let new: Vec<RegionKind> = table
         .indexes
         .iter()
-        .filter(|index| !has(&stored, index.id))
+        .filter(|index| !has(&stored, index.id) && !state.is_shared(table.id))
         .map(|index| RegionKind::Index(table.id, index.id))
         .collect();
     if !new.is_empty() {
@@ -92,11 +100,7 @@ pub(crate) fn alter_table(
 }
 
 pub(crate) fn drop_table(state: &mut State, id: TableId, now: Timestamp) {
-    drop_regions(
-        state,
-        now,
-        |kind| matches!(kind, RegionKind::Records(table) | RegionKind::Index(table, _) if table == id),
-    );
+    drop_regions(state, now, |kind| kind.table() == Some(id));
     state.catalog.tables.retain(|table| table.id != id);
     state.catalog.created.remove(&id);
     state.catalog.importing.remove(&id);
@@ -134,7 +138,7 @@ fn create_regions(
     let mut loads = state.voter_loads();
     let mut created = Vec::with_capacity(kinds.len());
     for kind in kinds {
-        let Some((start, end)) = range_of(*kind) else { continue };
+        let Some((start, end)) = key::range(*kind) else { continue };
         let mut nodes = eligible.0.clone();
         nodes.sort_by_key(|node| (loads.get(node).copied().unwrap_or(0), *node));
         nodes.dedup();

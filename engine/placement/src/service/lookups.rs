@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use env::Clock;
 use tokio::time::timeout;
-use types::{Error, RegionKind, Result};
+use types::{Error, RegionKind, Result, key};
 
 use crate::api::{Response, Route};
 use crate::leader_state::LeaderState;
 use crate::service::PlacementService;
-use crate::state::{State, range_of, tiles};
+use crate::state::{State, tiles};
 
 /// How long a look-up waits for both halves of a split to be reported.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -20,7 +20,7 @@ impl PlacementService {
     pub(super) async fn locate(&self, key: &[u8]) -> Result<Response> {
         let holes = |state: &State| {
             let covers =
-                |kind| range_of(kind).is_some_and(|(start, end)| *start <= *key && *key < *end);
+                |kind| key::range(kind).is_some_and(|(start, end)| *start <= *key && *key < *end);
             state.regions.values().any(|record| covers(record.region.kind))
         };
         self.settled(|state, leader| match state.locate(key) {
@@ -38,7 +38,9 @@ impl PlacementService {
 
     pub(super) async fn regions(&self, kind: RegionKind) -> Result<Response> {
         self.settled(|state, leader| {
-            if !state.is_live(kind) || kind == RegionKind::Placement {
+            // Entries of a dropped index that has no regions of its own are where they were.
+            let shared = kind.table().is_some_and(|table| state.is_shared(table));
+            if !(state.is_live(kind) || shared) || kind == RegionKind::Placement {
                 return Err(Error::not_found("table", format!("of {kind:?}")));
             }
             let tiles = state.tiling(kind);

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use env::Instant;
 use raft::FAR;
-use types::{Epoch, Error, NodeId, Peer, PeerRole, Region, RegionKind, Table, Timestamp, key};
+use types::{
+    Epoch, Error, NodeId, Peer, PeerRole, Region, RegionKind, Table, Timestamp, key, version,
+};
 
 use super::state_scripts::table;
 use crate::alone::{Lost, MARGIN_MS, Survivors};
@@ -168,7 +170,9 @@ fn a_region_of_a_table_without_a_name_is_dropped_and_a_missing_range_is_empty() 
     let (mut state, known) = cluster();
     let mut held = survivors(&state);
     let lost_kind = RegionKind::Records(known.id + 1);
-    let nameless = Region { id: 5_000, kind: lost_kind, ..held.regions[0].clone() };
+    let (start, end) = key::range(lost_kind).unwrap();
+    let nameless =
+        Region { id: 5_000, kind: lost_kind, start, end, ..held.regions[0].clone() };
     held.regions.push(nameless);
     // Of the records there is the latter half only.
     let cut = key::records_end(known.id);
@@ -185,6 +189,31 @@ fn a_region_of_a_table_without_a_name_is_dropped_and_a_missing_range_is_empty() 
     assert!(state.is_tiled() && emptied[0].id > 5_000 + FAR);
     let record = &state.regions[&emptied[0].id];
     assert_eq!(record.uncreated, BTreeSet::from([3]), "node 3 is to create it");
+}
+
+#[test]
+fn a_region_of_everything_is_filled_as_one_and_indexes_go_where_a_part_of_it_is_lost() {
+    let (mut state, _) = cluster();
+    state.apply(Command::RaiseVersion(version::SHARED_REGIONS)).unwrap();
+    let half = create(&mut state, "half", &["i".into()], &[1, 2, 3]);
+    let gone = create(&mut state, "gone", &["i".into()], &[1, 2, 3]);
+    let mut held = survivors(&state);
+    held.regions.retain(|region| region.table() != Some(gone.id));
+    // Of the other there are the records only.
+    let cut = key::records_start(half.id);
+    let region = held.regions.iter_mut().find(|region| region.table() == Some(half.id)).unwrap();
+    assert_eq!(region.kind, RegionKind::Table(half.id));
+    region.start.clone_from(&cut);
+    let Lost { emptied, indexes, .. } = state.go_on(held).unwrap();
+    assert_eq!(indexes, [&half, &gone].map(|table| (table.id, table.indexes[0].id)).into());
+    let ranges: Vec<_> = emptied.iter().map(|r| (r.kind, r.start.clone(), r.end.clone())).collect();
+    let (first, (start, end)) =
+        (key::table_start(half.id), key::range(RegionKind::Table(gone.id)).unwrap());
+    assert_eq!(
+        ranges,
+        [(RegionKind::Table(half.id), first, cut), (RegionKind::Table(gone.id), start, end)]
+    );
+    assert!(state.is_tiled());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use types::{Epoch, Peer, PeerRole, Region, RegionKind};
+use types::{Epoch, Peer, PeerRole, Region, RegionKind, key};
 
 use super::scripts::{Args, Script, run_all};
 use crate::api::NodeRole;
@@ -44,8 +44,13 @@ impl SchedulerScript {
         let table = args.named_number("table", 100);
         let kind = match args.named("index") {
             Some(index) => RegionKind::Index(table, index.parse().unwrap()),
+            None if args.has("shared") => RegionKind::Table(table),
             None => RegionKind::Records(table),
         };
+        let (start, mut end) = key::range(kind).unwrap();
+        if args.has("entries") {
+            end = key::records_start(table);
+        }
         let peer = |node: u64, role| Peer { id: id * 100 + node, node, role };
         let mut peers: Vec<Peer> =
             args.numbers("voters").into_iter().map(|node| peer(node, PeerRole::Voter)).collect();
@@ -55,8 +60,7 @@ impl SchedulerScript {
             Some(_) => args.numbers("ready").into_iter().collect(),
             None => all,
         };
-        let region =
-            Region { id, epoch: Epoch::default(), kind, start: vec![], end: vec![], peers };
+        let region = Region { id, epoch: Epoch::default(), kind, start, end, peers };
         self.cluster.regions.retain(|view| view.region.id != id);
         self.cluster.regions.push(RegionView {
             region,

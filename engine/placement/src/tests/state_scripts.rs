@@ -141,7 +141,15 @@ impl StateScript {
             version: args.named_number("version", region.epoch.version),
             conf: args.named_number("conf", region.epoch.conf),
         };
-        let key = |text: &str| [&region.start[..9], b"r", &[text.parse::<u8>().unwrap()]].concat();
+        // `i5` is a key of the index area, `5` a record's, `r` the first record's.
+        let key = |text: &str| {
+            let (area, number) = match (text.strip_prefix('i'), text) {
+                (Some(number), _) => (b"i", number),
+                (None, text) => (b"r", text.trim_start_matches('r')),
+            };
+            let number = number.parse::<u8>().ok();
+            [&region.start[..9], area, number.as_slice()].concat()
+        };
         let (start, end) = (args.named("from").map(key), args.named("to").map(key));
         region.start = start.unwrap_or(region.start);
         region.end = end.unwrap_or(region.end);
@@ -221,6 +229,7 @@ impl StateScript {
                 created: vec![(args.number(0), args.named_number("on", 1))],
                 now: Timestamp::ZERO,
             },
+            "raise-version" => Command::RaiseVersion(args.number(0) as u32),
             "purge" => Command::Purge(vec![args.number(0)]),
             "take-lease" => Command::TakeLease {
                 ts: Timestamp::pack(args.named_number("at", 0), 0),
@@ -256,7 +265,12 @@ impl StateScript {
             })
             .collect();
         // Keys of a test's table are the table's prefix and one byte.
-        let byte = |key: &[u8]| key.get(10).map_or("*".into(), |byte| byte.to_string());
+        let shared = matches!(region.kind, types::RegionKind::Table(_));
+        let byte = |key: &[u8]| {
+            let area = key.get(9).filter(|area| shared && **area != b's');
+            let area = area.map_or(String::new(), |area| (*area as char).to_string());
+            area + &key.get(10).map_or("*".into(), |byte| byte.to_string())
+        };
         let (start, end) = match region.kind {
             types::RegionKind::Index(..) => ("*".into(), "*".into()),
             _ => (byte(&region.start), byte(&region.end)),
@@ -348,11 +362,15 @@ impl Script for StateScript {
             "mark" => return self.state.high_water_ms.to_string(),
             "key" => return String::from_utf8_lossy(&self.state.signing_key).into_owned(),
             "tiling" => {
-                let kind = self.table(args.text(0)).id;
-                let tiles = self.state.tiling(types::RegionKind::Records(kind));
-                return match tiles {
-                    Some(tiles) => format!("{} regions", tiles.len()),
-                    None => "with a gap".into(),
+                let table = self.table(args.text(0)).id;
+                let kind = match args.named("index") {
+                    Some(index) => types::RegionKind::Index(table, index.parse().unwrap()),
+                    None => types::RegionKind::Records(table),
+                };
+                let whole = if self.state.is_tiled() { "" } else { ", cluster with a gap" };
+                return match self.state.tiling(kind) {
+                    Some(tiles) => format!("{} regions{whole}", tiles.len()),
+                    None => format!("with a gap{whole}"),
                 };
             }
             "existed" => {
@@ -366,7 +384,11 @@ impl Script for StateScript {
             }
             "locate" => {
                 let id = self.table(args.text(0)).id;
-                let key = [types::key::records_start(id), vec![args.number(1) as u8]].concat();
+                let start = match args.has("entry") {
+                    true => types::key::table_start(id),
+                    false => types::key::records_start(id),
+                };
+                let key = [start, vec![args.number(1) as u8]].concat();
                 let found = self.state.locate(&key);
                 return found.map_or("nowhere".into(), |found| found.region.id.to_string());
             }

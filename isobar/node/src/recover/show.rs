@@ -30,6 +30,10 @@ fn keys(region: &Region, names: &Names) -> String {
         RegionKind::Index(table, index) => {
             format!("index {index} of {}", of_table(table, names))
         }
+        RegionKind::Table(table) if region.records().is_none() => {
+            format!("indexes of {}", of_table(table, names))
+        }
+        RegionKind::Table(table) => format!("rows and indexes of {}", of_table(table, names)),
     }
 }
 

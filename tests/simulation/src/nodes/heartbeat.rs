@@ -34,7 +34,7 @@ impl Holds {
     fn sizes(&self, region: RegionId) -> (u64, u64, Option<ReplicaLag>) {
         match self {
             Holds::Rows(rows) => {
-                let size = rows.region(region).map(|view| view.size).unwrap_or_default();
+                let size = rows.region(region).map(|view| view.live_size()).unwrap_or_default();
                 (size.rows, size.bytes, None)
             }
             Holds::Columns(columns) => {

@@ -67,7 +67,7 @@ impl Orders {
         }
     }
 
-    /// Cuts a region in two halves of about equal size.
+    /// Cuts a region in two, where it says.
     async fn split(&self, region: RegionId) -> Result<()> {
         let txn = self.txn.as_ref();
         let txn = txn.ok_or_else(|| Error::Invalid("only row nodes split regions".into()))?;

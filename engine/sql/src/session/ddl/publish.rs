@@ -84,14 +84,40 @@ impl Session {
             check_replica(&altered)?;
             altered.version = table.version + 1;
             match self.replace(altered).await? {
-                Replaced::Done(table) => {
-                    self.engine.storage.publish_schema(&table).await?;
-                    return Ok(table);
+                Replaced::Done(published) => {
+                    self.engine.storage.publish_schema(&published).await?;
+                    return Ok(self.shut_out(&table, published).await);
                 }
                 Replaced::By(newer) => table = newer,
             }
         }
         Err(restless(&table))
+    }
+
+    /// Publishes a description once more if indexes went with it: regions take rows of the newest two versions, and from
+    /// then on no more of one with those indexes. Entries stay until it has happened; where it fails, with the next change.
+    async fn shut_out(&self, before: &Table, published: Table) -> Table {
+        let has = |id| published.indexes.iter().any(|index| index.id == id);
+        if before.indexes.iter().all(|index| has(index.id)) {
+            return published;
+        }
+        let again = Table { version: published.version + 1, ..published.clone() };
+        match self.replace(again).await {
+            Ok(Replaced::Done(again)) => match self.engine.storage.publish_schema(&again).await {
+                Ok(()) => return again,
+                Err(error) => {
+                    tracing::warn!(%error, "entries of a dropped index stay for now");
+                    return again;
+                }
+            },
+            // Whoever came first has published another version.
+            Ok(Replaced::By(_)) => {}
+            Err(error) => {
+                let error = error.message;
+                tracing::warn!(error, "entries of a dropped index stay for now");
+            }
+        }
+        published
     }
 
     /// Replaces the version before, if that is the table's newest still.
@@ -195,8 +221,9 @@ impl Session {
             ended.indexes.retain(|index| index.columns.iter().all(|id| left.contains(id)));
             ended.indexes.retain(|index| !goes(index));
             ended.version += 1;
-            if let Replaced::Done(table) = self.replace(ended).await? {
-                self.engine.storage.publish_schema(&table).await?;
+            if let Replaced::Done(ended) = self.replace(ended).await? {
+                self.engine.storage.publish_schema(&ended).await?;
+                self.shut_out(table, ended).await;
                 return Ok(());
             }
         }
