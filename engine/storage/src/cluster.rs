@@ -305,12 +305,23 @@ impl Storage for ClusterStorage {
         Arc::new(ClusterSnapshot(self.txn.snapshot(ts)))
     }
 
+    fn past(&self, ts: Timestamp) -> Arc<dyn Snapshot> {
+        Arc::new(ClusterSnapshot(self.txn.past(ts)))
+    }
+
     async fn present(&self) -> Result<Arc<dyn Snapshot>> {
         Ok(Arc::new(ClusterSnapshot(self.txn.present().await?)))
     }
 
     async fn timestamp(&self) -> Result<Timestamp> {
         self.txn.timestamp().await
+    }
+
+    async fn timestamp_from(&self, ts: Timestamp) -> Result<Timestamp> {
+        match self.placement.newest_given() {
+            Some(given) if given >= ts => Ok(given),
+            _ => self.timestamp().await,
+        }
     }
 
     async fn catalog(&self) -> Result<Arc<Catalog>> {

@@ -50,6 +50,14 @@ impl TxnClient {
     }
 }
 
+impl TxnClient {
+    /// Reads at a timestamp of the past. Once this process has sent its next heartbeat, it stays readable for as long as
+    /// the snapshot is held; until then, it is up to the caller.
+    pub fn past(&self, ts: Timestamp) -> Snapshot {
+        Snapshot::new(self.clone(), ts, Some(self.living.enter(ts)))
+    }
+}
+
 /// Reads at one timestamp.
 #[derive(Clone)]
 pub struct Snapshot {

@@ -10,6 +10,7 @@
 //! | 2 | tickets that carry bound queries; placement's state with the cluster's version in it |
 //! | 3 | leaders that answer reads by leases; at every version, those of this program wait for leases before theirs |
 //! | 4 | transactions of one region that commit in one entry; at every version, replicas of this program ask the leader how far to read |
+//! | 5 | when each table's columns last changed, in placement's state |
 
 use crate::error::{Error, Result};
 
@@ -17,13 +18,16 @@ use crate::error::{Error, Result};
 pub type ClusterVersion = u32;
 
 /// The greatest version that this program speaks.
-pub const CURRENT: ClusterVersion = 4;
+pub const CURRENT: ClusterVersion = 5;
 
 /// The version from which on leaders answer reads by leases.
 pub const LEASES: ClusterVersion = 3;
 
 /// The version from which on transactions of one region commit in one entry.
 pub const ONE_ENTRY: ClusterVersion = 4;
+
+/// The version from which on placement notes when a table's columns changed.
+pub const COLUMN_CHANGES: ClusterVersion = 5;
 
 /// The least one.
 pub const MINIMUM: ClusterVersion = 1;

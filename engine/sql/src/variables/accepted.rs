@@ -62,6 +62,10 @@ fn text_of(name: &str, text: &str) -> SqlResult<String> {
         "isobar_fallback" if ["none", "rows"].contains(&text.to_lowercase().as_str()) => {
             return Ok(text.to_lowercase());
         }
+        "tidb_read_staleness" => {
+            let seconds = text.parse::<i32>().map_err(|_| wrong_variable_type(name))?;
+            return if seconds > 0 { Err(wrong()) } else { Ok(seconds.to_string()) };
+        }
         "tidb_allow_fallback_to_tikv"
             if ["", "tiflash"].contains(&text.to_lowercase().as_str()) =>
         {

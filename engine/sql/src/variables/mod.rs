@@ -259,6 +259,12 @@ impl Variables {
         level.eq_ignore_ascii_case("READ-COMMITTED")
     }
 
+    /// By how many seconds a SELECT outside of a transaction reads the past; 0 for the present.
+    pub fn read_staleness(&self) -> u32 {
+        let seconds = self.set.get("tidb_read_staleness").and_then(|text| text.parse::<i32>().ok());
+        seconds.map_or(0, i32::unsigned_abs)
+    }
+
     /// How many seconds a statement waits for a row.
     pub fn row_wait_seconds(&self) -> u64 {
         let seconds = self.get("innodb_lock_wait_timeout");

@@ -216,6 +216,11 @@ pub const VARIABLES: &[Variable] = &[
         "rows,columns",
         "As isobar_read_engines: a query reads what both allow.",
     ),
+    sessions(
+        "tidb_read_staleness",
+        "0",
+        "Seconds, as a negative number: a `SELECT` outside of a transaction reads what was there so long ago; 0 for the present. [Reads of the past](transactions.md#reads-of-the-past).",
+    ),
     sessions("tidb_snapshot", "", "The other name of isobar_snapshot."),
     both(
         "tidb_txn_mode",

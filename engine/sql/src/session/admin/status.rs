@@ -93,6 +93,14 @@ pub const STATUS: &[StatusVariable] = &[
         },
     ),
     last_query(
+        "Isobar_last_query_staleness_ms",
+        "Milliseconds by which the snapshot lay before the statement: 0, or nearly, but for reads of the past and within transactions.",
+        |sources| {
+            let staleness = sources.last_query.and_then(LastQuery::staleness_ms);
+            staleness.map(|ms| ms.to_string()).unwrap_or_default()
+        },
+    ),
+    last_query(
         "Isobar_last_query_tables",
         "Each table, and why: the words of `EXPLAIN`, or `columns failed, answered from rows` with the error.",
         |sources| sources.last_query.map(LastQuery::tables).unwrap_or_default(),

@@ -36,7 +36,10 @@ impl Session {
     /// What a statement reads from, and the catalog as of then.
     pub(in crate::session) async fn reader(&mut self) -> SqlResult<(Reader, Arc<Catalog>)> {
         let storage = self.engine.storage.clone();
-        let reader = if let Some(token) = self.transaction.snapshot() {
+        let reader = if let Some(past) = self.transaction.past() {
+            // The catalog has been no older than it since it was made.
+            Reader::Snapshot(past.clone())
+        } else if let Some(token) = self.transaction.snapshot() {
             storage.timestamp().await?;
             Reader::Snapshot(storage.snapshot(token.ts))
         } else if let Some(open) = self.enclosing().await? {
