@@ -20,6 +20,7 @@ use placement::api::{Catalog, CatalogChange, Lease};
 use placement::api::{LockAnswer, LockRequest};
 pub use txn::Acquired;
 pub use txn::api::{Current, Expect, Waiting};
+pub use txn::{ReadFrom, ReplicaReads};
 use types::{LeaseId, Result, Table, TableId, Timestamp};
 
 /// A key and its row.
@@ -52,6 +53,11 @@ pub trait Snapshot: Send + Sync {
     /// committed.
     fn has_written(&self, _table: TableId) -> bool {
         false
+    }
+
+    /// The same snapshot, read from replicas; none where there are none to choose from.
+    fn of_replicas(&self, _reads: Arc<ReplicaReads>) -> Option<Arc<dyn Snapshot>> {
+        None
     }
 }
 

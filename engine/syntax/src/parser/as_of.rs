@@ -35,9 +35,8 @@ pub(super) fn before_alias(
     let mut from = 0;
     while let Some(clause) = next_clause(&tokens, from) {
         let first = tokens.iter().find(|token| is_solid(token)).map(|token| &token.token);
-        let reads = |token: &Token| {
-            *token == Token::LParen || READS.iter().any(|word| is(token, word))
-        };
+        let reads =
+            |token: &Token| *token == Token::LParen || READS.iter().any(|word| is(token, word));
         if !first.is_some_and(reads) {
             return Err(unsupported("AS OF TIMESTAMP but in a SELECT"));
         }
@@ -47,7 +46,8 @@ pub(super) fn before_alias(
         let (expression, rest) = behind.split_at(parser.index().min(behind.len()));
         let alias = tokens.split_off(clause.alias);
         let alias = alias.get(..clause.start - clause.alias).unwrap_or_default().to_vec();
-        let span = expression.first().map(|token| token.span).unwrap_or_default();
+        let span =
+            expression.first().map_or(sqlparser::tokenizer::Span::empty(), |token| token.span);
         let word = |word: &str| TokenWithSpan { token: Token::make_keyword(word), span };
         let space = || TokenWithSpan { token: space(), span };
         for keyword in ["TIMESTAMP", "AS", "OF"] {
@@ -94,7 +94,10 @@ fn next_clause(tokens: &[TokenWithSpan], from: usize) -> Option<Clause> {
     let (start, end) = (solid[nth], solid.get(nth + 2)? + 1);
     let before = |back: usize| nth.checked_sub(back);
     let is_name = |nth: usize| {
-        matches!(token(nth), Some(Token::Word(_) | Token::SingleQuotedString(_) | Token::DoubleQuotedString(_)))
+        matches!(
+            token(nth),
+            Some(Token::Word(_) | Token::SingleQuotedString(_) | Token::DoubleQuotedString(_))
+        )
     };
     let explicit = before(2).filter(|as_| word(*as_, "AS") && is_name(nth - 1));
     let implicit = before(2).filter(|table| {
@@ -150,12 +153,18 @@ mod tests {
     #[test]
     fn the_time_of_a_table_stands_behind_its_alias() {
         for (written, meant) in [
-            ("SELECT * FROM t AS OF TIMESTAMP NOW() - INTERVAL 5 SECOND WHERE a = 1",
-             "SELECT * FROM t TIMESTAMP AS OF NOW() - INTERVAL 5 SECOND WHERE a = 1"),
-            ("SELECT * FROM d.t x AS OF TIMESTAMP '2024-01-01', u AS y AS OF TIMESTAMP (SELECT 1) JOIN v AS OF TIMESTAMP @a ON 1",
-             "SELECT * FROM d.t TIMESTAMP AS OF '2024-01-01' AS x, u TIMESTAMP AS OF (SELECT 1) AS y JOIN v TIMESTAMP AS OF @a ON 1"),
-            ("(SELECT a FROM `from` x AS OF TIMESTAMP ?) UNION SELECT b FROM (SELECT * FROM t AS OF TIMESTAMP ? USE INDEX (i)) d",
-             "(SELECT a FROM `from` TIMESTAMP AS OF ? AS x) UNION SELECT b FROM (SELECT * FROM t TIMESTAMP AS OF ? USE INDEX (i)) d"),
+            (
+                "SELECT * FROM t AS OF TIMESTAMP NOW() - INTERVAL 5 SECOND WHERE a = 1",
+                "SELECT * FROM t TIMESTAMP AS OF NOW() - INTERVAL 5 SECOND WHERE a = 1",
+            ),
+            (
+                "SELECT * FROM d.t x AS OF TIMESTAMP '2024-01-01', u AS y AS OF TIMESTAMP (SELECT 1) JOIN v AS OF TIMESTAMP @a ON 1",
+                "SELECT * FROM d.t TIMESTAMP AS OF '2024-01-01' AS x, u TIMESTAMP AS OF (SELECT 1) AS y JOIN v TIMESTAMP AS OF @a ON 1",
+            ),
+            (
+                "(SELECT a FROM `from` x AS OF TIMESTAMP ?) UNION SELECT b FROM (SELECT * FROM t AS OF TIMESTAMP ? USE INDEX (i)) d",
+                "(SELECT a FROM `from` TIMESTAMP AS OF ? AS x) UNION SELECT b FROM (SELECT * FROM t TIMESTAMP AS OF ? USE INDEX (i)) d",
+            ),
         ] {
             // An alias is the same with and without AS but for whether it was written.
             let plain = |sql: &str| read(sql).replace("explicit: true", "explicit: false");

@@ -221,6 +221,11 @@ pub const VARIABLES: &[Variable] = &[
         "0",
         "Seconds, as a negative number: a `SELECT` outside of a transaction reads what was there so long ago; 0 for the present. [Reads of the past](transactions.md#reads-of-the-past).",
     ),
+    both(
+        "tidb_replica_read",
+        "leader",
+        "Who answers a `SELECT` outside of a transaction, or as of a time, from rows: `leader`, `follower`, `leader-and-follower`, `closest-replicas` or `prefer-leader`. [Which replica answers](transactions.md#which-replica-answers).",
+    ),
     sessions("tidb_snapshot", "", "The other name of isobar_snapshot."),
     both(
         "tidb_txn_mode",

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use execution::router::Route;
+use storage::ReplicaReads;
 use syntax::hints::Engine;
 use types::{Table, Timestamp};
 
@@ -19,6 +20,8 @@ pub(in crate::session) struct LastQuery {
     at: Timestamp,
     /// When the statement began, in Unix milliseconds.
     began_ms: u64,
+    /// Which replicas of rows answered, if others than leaders were to.
+    replicas: Option<Arc<ReplicaReads>>,
 }
 
 /// What answered a query.
@@ -46,7 +49,8 @@ impl Session {
     /// Takes note of how a query has begun to be answered, and when it reads.
     pub(in crate::session) fn note_query(&mut self, by: AnsweredBy, at: Timestamp) {
         let began_ms = u64::try_from(self.now_us / 1_000).unwrap_or(0);
-        self.diagnostics.set_last_query(LastQuery { by, at, began_ms });
+        let replicas = self.replica_reads.take();
+        self.diagnostics.set_last_query(LastQuery { by, at, began_ms, replicas });
     }
 }
 
@@ -80,6 +84,17 @@ impl LastQuery {
     /// By how many milliseconds that lies before the beginning of the statement.
     pub(in crate::session) fn staleness_ms(&self) -> Option<u64> {
         self.snapshot().map(|at| self.began_ms.saturating_sub(at.physical_ms()))
+    }
+
+    /// How many requests leaders answered, and how many other replicas; none where nothing but leaders was to be asked.
+    pub(in crate::session) fn replicas(&self) -> Option<(u64, u64)> {
+        let replicas = self.replicas.as_ref().filter(|_| self.columns().is_none())?;
+        Some((replicas.leaders(), replicas.followers()))
+    }
+
+    /// How often a replica asked its leader how far to read.
+    pub(in crate::session) fn read_indexes(&self) -> u64 {
+        self.replicas.as_ref().map_or(0, |replicas| replicas.read_indexes())
     }
 
     /// What columns said, if they answered.

@@ -19,7 +19,8 @@ use syntax::constant;
 use syntax::names::parts;
 use types::{Table, Timestamp, Value, key, row};
 use values::error::{
-    SqlError, SqlResult, lock_as_of, lock_in_the_past, rows_kept_changing, unresolved_lock_table, unsupported,
+    SqlError, SqlResult, lock_as_of, lock_in_the_past, rows_kept_changing, unresolved_lock_table,
+    unsupported,
 };
 
 use super::finding::Finding;

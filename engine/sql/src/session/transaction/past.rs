@@ -12,8 +12,8 @@ use placement::api::Catalog;
 use placement::safe_point::LIFE_VARIABLE;
 use placement::state::DEFAULT_LIFE_MS;
 use sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Query, TableFactor,
-    TableVersion, Visitor, VisitorMut,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Query,
+    TableFactor, TableVersion, Visitor, VisitorMut,
 };
 use storage::Snapshot;
 use syntax::names::{is_cte, parts, remember_ctes};

@@ -11,8 +11,8 @@ use types::{SnapshotToken, Timestamp};
 use values::error::{SqlResult, no_savepoint};
 
 use crate::session::impossible;
-use storage::{Savepoint, Snapshot};
 use storage::reader::Shared;
+use storage::{Savepoint, Snapshot};
 
 /// An open transaction.
 #[derive(Clone)]
@@ -35,7 +35,7 @@ pub(in crate::session) struct Open {
 
 /// Who has said that a statement reads the past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(in crate::session) enum Origin {
     /// The SELECT itself.
     Select,
     /// SET TRANSACTION before it.
