@@ -47,6 +47,8 @@ fn region() -> Region {
 struct Following {
     machine: Mutex<Box<dyn Machine>>,
     applied: watch::Sender<u64>,
+    /// How many elections it has heard of without their entries.
+    elections: AtomicU64,
 }
 
 impl Following {
@@ -76,7 +78,7 @@ impl Groups for Following {
             peer: *region.peer_on(FOLLOWER).unwrap(),
             leader: region.peer_on(LEADER).copied(),
             region,
-            term: applied.term,
+            term: applied.term + self.elections.load(Ordering::SeqCst),
             decides: false,
             alone: false,
             applied,
@@ -197,7 +199,11 @@ impl Cluster {
         let store = RowStore::open(Arc::new(MemoryKv::new())).unwrap();
         let machine = RowMachines::new(store.clone()).create(&region(), true).unwrap();
         let applied = watch::Sender::new(machine.applied().index);
-        let following = Arc::new(Following { machine: Mutex::new(machine), applied });
+        let following = Arc::new(Following {
+            machine: Mutex::new(machine),
+            applied,
+            elections: AtomicU64::default(),
+        });
         let follower = TxnService::new(following.clone(), store).with_followers(client());
         link.services.lock().extend([(LEADER, leader.clone()), (FOLLOWER, follower.clone())]);
         let client = client();
@@ -338,6 +344,23 @@ async fn who_has_applied_a_timestamp_need_not_ask_for_it_again() {
     let answer =
         tokio::time::timeout(Duration::from_secs(30), cluster.at_follower("a", later)).await;
     assert!(matches!(answer.unwrap(), Response::Failed(error) if error.is_retryable()));
+}
+
+#[tokio::test]
+async fn who_may_have_led_meanwhile_does_not_answer() {
+    let cluster = Arc::new(Cluster::new().await);
+    cluster.put("a", 1).await;
+    let now = cluster.time.now();
+    let asked = cluster.clone();
+    let read = tokio::spawn(async move { asked.at_follower("a", now).await });
+    settled().await;
+    // It may have led, and commits of its own may be under way.
+    cluster.following.elections.store(2, Ordering::SeqCst);
+    cluster.replicate();
+    let answer = read.await.unwrap();
+    assert!(matches!(&answer, Response::Failed(error) if error.is_retryable()), "{answer:?}");
+    let answer = cluster.at_follower("a", now).await;
+    assert!(matches!(&answer, Response::ByReplica { asked: true, .. }), "{answer:?}");
 }
 
 #[tokio::test]

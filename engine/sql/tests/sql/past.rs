@@ -81,7 +81,8 @@ async fn what_changes_nothing_for_readers_leaves_the_past_readable() {
     let mut session = changed(&engine).await;
     done(&mut session, "SET @then = NOW(3) - INTERVAL 1 SECOND").await.unwrap();
     let past = "SELECT v FROM t AS OF TIMESTAMP @then";
-    for harmless in ["CREATE INDEX i ON t (v)", "ALTER TABLE t COMMENT = 'x'", "DROP INDEX i ON t"] {
+    for harmless in ["CREATE INDEX i ON t (v)", "ALTER TABLE t COMMENT = 'x'", "DROP INDEX i ON t"]
+    {
         done(&mut session, harmless).await.unwrap();
         assert_eq!(rows(&mut session, past).await.unwrap(), ["10"], "{harmless}");
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use raft::PeerStatus;
 use tokio::time::timeout;
 use types::{Error, PeerId, RegionId, Result, Timestamp};
 
@@ -67,7 +68,7 @@ impl TxnService {
         let (region, ts) = (*region, *ts);
         let status = self.groups.status(region.id).ok_or(Error::RegionNotFound(region.id))?;
         let leads = status.leader.map(|leader| leader.id) == Some(status.peer.id);
-        let asked = !leads && self.follow(region, status.peer.id, ts).await?;
+        let asked = !leads && self.follow(region, &status, ts).await?;
         let answer = match (read, leads) {
             (Request::Get { region, keys, ts }, true) => self.get(region, keys, ts).await?,
             (Request::Get { region, keys, ts }, false) => self.pairs_of(region, keys, ts)?,
@@ -91,10 +92,13 @@ impl TxnService {
 
     /// Returns once this replica has applied everything that was committed at or before `ts`, or a lock of it; whether
     /// its leader was asked.
-    async fn follow(&self, region: RegionRef, peer: PeerId, ts: Timestamp) -> Result<bool> {
-        let shape = (peer, self.unmoved(region)?.region.epoch.version);
+    async fn follow(&self, region: RegionRef, status: &PeerStatus, ts: Timestamp) -> Result<bool> {
+        let shape = (status.peer.id, self.unmoved(region)?.region.epoch.version);
         if self.followers.have(region.id, shape, ts) {
             return Ok(false);
+        }
+        if status.leader.is_none() {
+            return Err(Error::NotLeader { region: region.id, leader: None });
         }
         let Some(client) = &self.followers.client else {
             return Err(Error::Unavailable("this node answers for what it leads alone".into()));
@@ -107,6 +111,14 @@ impl TxnService {
                 CATCH_UP.as_millis()
             ))
         })??;
+        // Had it come to lead meanwhile, it would have asked nobody, and passed what is under way here in one entry.
+        let term = self.groups.status(region.id).map(|now| now.term);
+        if term != Some(status.term) {
+            return Err(Error::Unavailable(format!(
+                "region {} has had another leader while this node caught up with it",
+                region.id
+            )));
+        }
         self.followers.note(region.id, shape, ts);
         Ok(true)
     }

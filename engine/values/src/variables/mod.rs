@@ -136,7 +136,7 @@ pub const VARIABLES: &[Variable] = &[
     sessions(
         "isobar_snapshot",
         "",
-        "Reads see the state of this snapshot: a token, a time, or nothing for the present. Writes are refused meanwhile.",
+        "Reads see the state of this snapshot: a token, or nothing for the present. Writes are refused meanwhile.",
     ),
     fixed("license", "Apache-2.0", FIXED),
     fixed("local_infile", "ON", "LOAD DATA LOCAL is answered."),
