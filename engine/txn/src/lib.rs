@@ -30,6 +30,7 @@ pub mod mvcc;
 pub mod queues;
 mod reach;
 mod reads;
+mod replica_reads;
 pub mod replicas;
 pub mod resolve;
 mod retry;

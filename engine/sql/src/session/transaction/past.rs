@@ -48,6 +48,7 @@ impl Session {
     /// A time that cannot be read at, or rows that a SELECT would lock there.
     pub(in crate::session) async fn begin_reading(&mut self, query: &Query) -> SqlResult<()> {
         self.transaction.read_statement_at(None);
+        self.replica_reads = None;
         if self.in_transaction() || !self.autocommit() {
             return Ok(());
         }
