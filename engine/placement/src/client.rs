@@ -474,6 +474,11 @@ impl PlacementClient {
         self.caller.done("SetLife", Request::SetLife(life_ms)).await
     }
 
+    /// The largest timestamp that this client was given, if there was one: nothing up to it lies in the future.
+    pub fn newest_given(&self) -> Option<Timestamp> {
+        self.caller.memory.lock().given.map(|(given, _)| given)
+    }
+
     /// What may be collected, as the last heartbeat returned; it never falls.
     pub fn safe_point(&self) -> SafePoint {
         self.caller.memory.lock().safe_point

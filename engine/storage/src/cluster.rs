@@ -15,7 +15,9 @@ use txn::api::{RegionRef, Request, Response};
 use txn::client::TxnClient;
 use types::{Error, LeaseId, NodeId, Region, RegionKind, Result, Table, TableId, Timestamp, key};
 
-use crate::{Acquired, Expect, Pair, Savepoint, Scan, Snapshot, Storage, Transaction, Waiting};
+use crate::{
+    Acquired, Expect, Pair, ReplicaReads, Savepoint, Scan, Snapshot, Storage, Transaction, Waiting,
+};
 
 /// How long a table's regions are asked for something before giving up.
 const REGION_TIMEOUT: Duration = Duration::from_secs(20);
@@ -193,6 +195,10 @@ impl Snapshot for ClusterSnapshot {
     fn scan(&self, start: Vec<u8>, end: Vec<u8>, reverse: bool, few: Option<u32>) -> Box<dyn Scan> {
         paged(self.0.scan(start, end, reverse), few)
     }
+
+    fn of_replicas(&self, reads: Arc<ReplicaReads>) -> Option<Arc<dyn Snapshot>> {
+        Some(Arc::new(ClusterSnapshot(self.0.of_replicas(reads))))
+    }
 }
 
 struct ClusterTransaction {
@@ -306,12 +312,23 @@ impl Storage for ClusterStorage {
         Arc::new(ClusterSnapshot(self.txn.snapshot(ts)))
     }
 
+    fn past(&self, ts: Timestamp) -> Arc<dyn Snapshot> {
+        Arc::new(ClusterSnapshot(self.txn.past(ts)))
+    }
+
     async fn present(&self) -> Result<Arc<dyn Snapshot>> {
         Ok(Arc::new(ClusterSnapshot(self.txn.present().await?)))
     }
 
     async fn timestamp(&self) -> Result<Timestamp> {
         self.txn.timestamp().await
+    }
+
+    async fn timestamp_from(&self, ts: Timestamp) -> Result<Timestamp> {
+        match self.placement.newest_given() {
+            Some(given) if given >= ts => Ok(given),
+            _ => self.timestamp().await,
+        }
     }
 
     async fn catalog(&self) -> Result<Arc<Catalog>> {

@@ -20,6 +20,7 @@ use placement::api::{Catalog, CatalogChange, Lease};
 use placement::api::{LockAnswer, LockRequest};
 pub use txn::Acquired;
 pub use txn::api::{Current, Expect, Waiting};
+pub use txn::{ReadFrom, ReplicaReads};
 use types::{LeaseId, Result, Table, TableId, Timestamp};
 
 /// A key and its row.
@@ -52,6 +53,11 @@ pub trait Snapshot: Send + Sync {
     /// committed.
     fn has_written(&self, _table: TableId) -> bool {
         false
+    }
+
+    /// The same snapshot, read from replicas; none where there are none to choose from.
+    fn of_replicas(&self, _reads: Arc<ReplicaReads>) -> Option<Arc<dyn Snapshot>> {
+        None
     }
 }
 
@@ -131,8 +137,19 @@ pub trait Storage: Send + Sync + 'static {
         Ok(self.snapshot(self.timestamp().await?))
     }
 
+    /// Reads at a timestamp of the past. It stays readable for as long as the snapshot is held, but only some
+    /// heartbeats from now on: who cannot be sure until then takes a lease for that time.
+    fn past(&self, ts: Timestamp) -> Arc<dyn Snapshot> {
+        self.snapshot(ts)
+    }
+
     /// A timestamp greater than all given before.
     async fn timestamp(&self) -> Result<Timestamp>;
+
+    /// One that was given before and is not less than `ts`, or else a new one.
+    async fn timestamp_from(&self, _ts: Timestamp) -> Result<Timestamp> {
+        self.timestamp().await
+    }
 
     /// The catalog, at least as new as every timestamp given before.
     async fn catalog(&self) -> Result<Arc<Catalog>>;

@@ -22,7 +22,7 @@ use placement::state::State;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use txn::queues::{Queues, Standing, Tenure};
-use types::{Error, LeaseId, RegionKind, Result, Table, TableId, Timestamp, key};
+use types::{Error, LeaseId, RegionKind, Result, Table, TableId, Timestamp, key, version};
 
 use crate::{
     Acquired, Current, Expect, Pair, Savepoint, Scan, Snapshot, Storage, Transaction, Waiting,
@@ -121,8 +121,14 @@ impl MemoryStorage {
     /// An empty store.
     pub fn new() -> Self {
         let storage = MemoryStorage::default();
-        storage.data.lock().state = Some(State::new());
+        let state = State { version: version::CURRENT, ..State::new() };
+        storage.data.lock().state = Some(state);
         storage
+    }
+
+    /// Its present, in Unix microseconds: timestamps are of its milliseconds.
+    pub fn unix_micros(&self) -> u64 {
+        self.now_ms() * 1_000
     }
 
     fn tick(&self) -> Timestamp {

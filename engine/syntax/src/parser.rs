@@ -4,6 +4,7 @@
 
 mod admin;
 mod alter;
+mod as_of;
 pub mod chains;
 mod comments;
 mod foreign;
@@ -129,6 +130,7 @@ fn as_written(text: &str, dialect: &Mysql) -> SqlResult<Vec<TokenWithSpan>> {
 fn settled(tokens: Vec<TokenWithSpan>, dialect: &Mysql) -> SqlResult<Vec<TokenWithSpan>> {
     let tokens = as_before_query(redundant::remove(lock_in_share_mode(tokens))?);
     let mut tokens = lists::joined(table_as_select(tokens));
+    tokens = as_of::before_alias(tokens, dialect)?;
     words::settle(&mut tokens, dialect)?;
     chains::check(&tokens, dialect)?;
     number_placeholders(&mut tokens);

@@ -101,6 +101,8 @@ pub enum Stmt {
         mode: Option<Mode>,
         /// READ ONLY or READ WRITE, if that is said.
         read_only: Option<bool>,
+        /// The time of READ ONLY AS OF TIMESTAMP.
+        as_of: Option<Box<Expr>>,
     },
     /// COMMIT.
     Commit,
@@ -120,6 +122,8 @@ pub enum Stmt {
         level: Option<String>,
         /// READ ONLY or READ WRITE.
         read_only: Option<bool>,
+        /// The time of READ ONLY AS OF TIMESTAMP.
+        as_of: Option<Box<Expr>>,
     },
     /// SET PASSWORD.
     SetPassword {

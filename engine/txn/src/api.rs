@@ -326,6 +326,9 @@ pub enum Request {
         /// The timestamp.
         ts: Timestamp,
     },
+    /// A [`Request::Get`] or [`Request::Scan`] that whichever replica of the region is asked answers, by
+    /// [`Response::ByReplica`].
+    ByReplica(Box<Request>),
 }
 
 /// A leader's answer.
@@ -371,4 +374,15 @@ pub enum Response {
     Applied(u64),
     /// A table that a transaction writes to is gone.
     TableGone(TableId),
+    /// As [`Response::Pairs`], of a replica.
+    ByReplica {
+        /// Keys and rows.
+        pairs: Vec<(Vec<u8>, Vec<u8>)>,
+        /// Where to go on.
+        resume: Option<Vec<u8>>,
+        /// Whether it leads.
+        leads: bool,
+        /// Whether it asked its leader how far to read.
+        asked: bool,
+    },
 }

@@ -22,6 +22,7 @@ use crate::api::{Request, Response};
 use crate::asked::Asked;
 use crate::liveness::{Called, Liveness};
 use crate::living::Living;
+use crate::replicas::{Choices, Distance};
 use crate::retry::Retry;
 use crate::routes::{Routes, Target};
 use crate::transport::{RowTransport, within_call};
@@ -67,6 +68,8 @@ pub struct TxnClient {
     routes: Arc<Routes>,
     liveness: Arc<Liveness>,
     asked: Arc<Asked>,
+    pub(crate) choices: Arc<Choices>,
+    pub(crate) distance: Arc<dyn Fn(NodeId) -> Distance + Send + Sync>,
     /// Whether all programs of the cluster are known to read as commits in one entry need it.
     at_once: Arc<dyn Fn() -> bool + Send + Sync>,
     /// How transactions ended: commit timestamp, or none for a rollback.
@@ -88,6 +91,8 @@ impl TxnClient {
             routes: Arc::default(),
             liveness: Arc::default(),
             asked: Arc::default(),
+            choices: Arc::default(),
+            distance: Arc::new(|_| Distance::Elsewhere),
             at_once: Arc::new(|| false),
             fates: Arc::new(Mutex::new(LruCache::new(capacity))),
             tasks: TaskTracker::new(),
@@ -312,6 +317,11 @@ impl TxnClient {
         request: Request,
     ) -> Result<Response> {
         self.send(&Target { region: Arc::new(region.clone()), node }, request).await
+    }
+
+    /// Asks a node once, whatever it leads; nothing is learned from its answer.
+    pub(crate) async fn call_node(&self, node: NodeId, request: Request) -> Result<Response> {
+        within_call("a row node", self.transport.call(node, request)).await
     }
 
     fn forget(&self, region: &Region) {

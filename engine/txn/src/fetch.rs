@@ -1,11 +1,14 @@
 //! Reads across regions at one timestamp: keys in parallel, ranges page by page.
 
+use std::sync::Arc;
+
 use futures::future::{BoxFuture, FutureExt, join_all};
 use kv::Pair;
 use types::{Error, Result, Timestamp};
 
 use crate::api::{Request, Response};
 use crate::client::{Answer, TxnClient};
+use crate::replicas::ReplicaReads;
 use crate::resolve::unexpected;
 use crate::retry::Retry;
 use crate::routes::Target;
@@ -18,16 +21,22 @@ const PAGE_BYTES: u32 = 1 << 20;
 pub(crate) const PAGE_PAIRS: u32 = 16_384;
 
 impl TxnClient {
-    /// Pairs of those keys that have a row at `ts`, ascending.
-    pub(crate) fn fetch(
+    /// Pairs of those keys that have a row at `ts`, ascending; from replicas, if that is wanted.
+    pub(crate) fn fetch<'a>(
+        &'a self,
+        keys: Vec<Vec<u8>>,
+        ts: Timestamp,
+        reads: Option<&'a ReplicaReads>,
+    ) -> BoxFuture<'a, Result<Vec<Pair>>> {
+        self.fetch_all(keys, ts, reads).boxed()
+    }
+
+    async fn fetch_all(
         &self,
         keys: Vec<Vec<u8>>,
         ts: Timestamp,
-    ) -> BoxFuture<'_, Result<Vec<Pair>>> {
-        self.fetch_all(keys, ts).boxed()
-    }
-
-    async fn fetch_all(&self, keys: Vec<Vec<u8>>, ts: Timestamp) -> Result<Vec<Pair>> {
+        reads: Option<&ReplicaReads>,
+    ) -> Result<Vec<Pair>> {
         let mut left = keys;
         left.sort_unstable();
         left.dedup();
@@ -41,7 +50,7 @@ impl TxnClient {
                 for keys in keys.chunks(GET_KEYS) {
                     let (region, keys) = (target.reference(), keys.to_vec());
                     let request = Request::Get { region, keys: keys.clone(), ts };
-                    let call = async move { (keys, self.send(target, request).await) };
+                    let call = async move { (keys, self.send_read(target, request, reads).await) };
                     calls.push(call.boxed());
                 }
             }
@@ -85,6 +94,7 @@ pub(crate) struct Pages {
     end: Vec<u8>,
     reverse: bool,
     pairs: u32,
+    reads: Option<Arc<ReplicaReads>>,
 }
 
 /// A page: its pairs, and the part of the range that it covers.
@@ -101,7 +111,12 @@ impl Pages {
         (start, end): (Vec<u8>, Vec<u8>),
         reverse: bool,
     ) -> Self {
-        Pages { client, ts, start, end, reverse, pairs: PAGE_PAIRS }
+        Pages { client, ts, start, end, reverse, pairs: PAGE_PAIRS, reads: None }
+    }
+
+    /// The same of replicas.
+    pub(crate) fn of_replicas(self, reads: Option<Arc<ReplicaReads>>) -> Self {
+        Pages { reads, ..self }
     }
 
     /// Asks for pages of about so many pairs.
@@ -136,7 +151,8 @@ impl Pages {
                 bytes: PAGE_BYTES,
                 reverse: self.reverse,
             };
-            match self.client.send(&target, request).await {
+            let reads = self.reads.as_deref();
+            match self.client.send_read(&target, request, reads).await {
                 Ok(Response::Pairs { pairs, resume }) => {
                     let border = if self.reverse { start } else { end };
                     return Ok(self.cover(pairs, Some(resume.unwrap_or(border))));

@@ -1,4 +1,4 @@
-//! Reads of a region at a timestamp, by its leader.
+//! Reads of a region at a timestamp, by its leader; and by another replica, once that has applied what they need.
 //!
 //! The order matters: a lease or a read index first, so that every commit before the timestamp has at least
 //! its locks applied here, or is under way in one entry; those are waited for, and this node must lead the same term
@@ -33,15 +33,21 @@ impl TxnService {
     ) -> Result<Response> {
         self.store.online.fetch_add(1, Ordering::Relaxed);
         let (status, view) = self.readable(region)?;
-        if keys.len() > MAX_KEYS || keys.iter().any(|key| !view.region.contains(key)) {
-            return Err(Error::Invalid(format!(
-                "a get of region {} names keys outside of it, or more than {MAX_KEYS}",
-                region.id
-            )));
-        }
+        check_keys(&view, &keys)?;
         self.reach(&status, ts).await?;
         bounded("commits under way", self.in_flight.pass_keys(&keys, ts)).await?;
         self.still_leads(&status)?;
+        self.pairs_of(region, keys, ts)
+    }
+
+    /// Rows of keys by what is applied here, which must be all that a read at `ts` needs.
+    pub(crate) fn pairs_of(
+        &self,
+        region: RegionRef,
+        keys: Vec<Vec<u8>>,
+        ts: Timestamp,
+    ) -> Result<Response> {
+        check_keys(&*self.unmoved(region)?, &keys)?;
         for key in &keys {
             locked(self.store.locks().get(key).filter(|lock| lock.blocks_reader(ts)).as_deref())?;
         }
@@ -75,6 +81,24 @@ impl TxnService {
         self.reach(&status, ts).await?;
         bounded("commits under way", self.in_flight.pass_range(&start, &end, ts)).await?;
         self.still_leads(&status)?;
+        self.page_of(region, (start, end), ts, (limit, bytes), reverse)
+    }
+
+    /// A page of a range by what is applied here, which must be all that a read at `ts` needs.
+    pub(crate) fn page_of(
+        &self,
+        region: RegionRef,
+        (start, end): (Vec<u8>, Vec<u8>),
+        ts: Timestamp,
+        (limit, bytes): (u32, u32),
+        reverse: bool,
+    ) -> Result<Response> {
+        let view = self.unmoved(region)?;
+        let start = start.max(view.region.start.clone());
+        let end = end.min(view.region.end.clone());
+        if start >= end {
+            return Ok(Response::Pairs { pairs: vec![], resume: None });
+        }
         locked(self.store.locks().blocking(&start, &end, ts).as_deref())?;
         let kv = self.store.snapshot();
         self.unmoved(region)?.floors.check(ts)?;
@@ -105,6 +129,16 @@ impl TxnService {
         self.check_epoch(region, &view)?;
         Ok(view)
     }
+}
+
+fn check_keys(view: &RegionView, keys: &[Vec<u8>]) -> Result<()> {
+    if keys.len() <= MAX_KEYS && keys.iter().all(|key| view.region.contains(key)) {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "a get of region {} names keys outside of it, or more than {MAX_KEYS}",
+        view.region.id
+    )))
 }
 
 fn locked(lock: Option<&Lock>) -> Result<()> {

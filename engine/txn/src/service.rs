@@ -7,6 +7,7 @@
 //! it. A read is: confirm leadership by a lease or a read index, wait for commits that are under way in
 //! one entry, check locks, then look at the store. Every wait is bounded.
 
+mod following;
 mod leases;
 mod one_entry;
 pub(crate) mod row_locks;
@@ -34,6 +35,7 @@ use crate::latches::Latches;
 use crate::layout::Fate;
 use crate::sample;
 use crate::store::{RegionView, RowStore};
+use following::Followers;
 use leases::LeaseKeeper;
 use one_entry::AtOnce;
 use row_locks::RowLocks;
@@ -58,6 +60,7 @@ pub struct TxnService {
     pub(crate) row_locks: Arc<RowLocks>,
     pub(crate) leases: Arc<LeaseKeeper>,
     pub(crate) in_flight: Arc<InFlight>,
+    pub(crate) followers: Arc<Followers>,
     /// Prewrites share their region's fence; a schema change takes it alone.
     fences: Arc<Mutex<HashMap<RegionId, Arc<RwLock<()>>>>>,
     /// Transactions that began before this take no more locks here. Shared while deciding and
@@ -76,6 +79,7 @@ impl TxnService {
             row_locks: Arc::new(RowLocks::new(None)),
             leases: Arc::default(),
             in_flight: Arc::default(),
+            followers: Arc::default(),
             fences: Arc::default(),
             oldest: Arc::default(),
         }
@@ -149,6 +153,7 @@ impl TxnService {
                 self.commit_at_once(region, all).await
             }
             Request::Reach { region, ts } => self.reach_for_others(region, ts).await,
+            Request::ByReplica(read) => self.by_replica(*read).boxed().await,
             Request::Split { region, cuts } => self.split(region, cuts).await,
             Request::SplitKeys { region, parts } => {
                 let (_, view) = self.led(region)?;

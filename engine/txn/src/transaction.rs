@@ -20,6 +20,7 @@ use crate::fetch::Pages;
 use crate::hold::{Held, Look};
 use crate::living::Alive;
 use crate::locked::Locked;
+use crate::replicas::ReplicaReads;
 
 /// Most bytes of keys and rows that a transaction may write.
 pub const MAX_TRANSACTION_BYTES: usize = 100 << 20;
@@ -50,6 +51,14 @@ impl TxnClient {
     }
 }
 
+impl TxnClient {
+    /// Reads at a timestamp of the past. Once this process has sent its next heartbeat, it stays readable for as long as
+    /// the snapshot is held; until then, it is up to the caller.
+    pub fn past(&self, ts: Timestamp) -> Snapshot {
+        Snapshot::new(self.clone(), ts, Some(self.living.enter(ts)))
+    }
+}
+
 /// Reads at one timestamp.
 #[derive(Clone)]
 pub struct Snapshot {
@@ -57,11 +66,19 @@ pub struct Snapshot {
     ts: Timestamp,
     /// Keeps it readable; none where somebody else does.
     alive: Option<Arc<Alive>>,
+    /// Which replicas answer; none for leaders alone.
+    reads: Option<Arc<ReplicaReads>>,
 }
 
 impl Snapshot {
     pub(crate) fn new(client: TxnClient, ts: Timestamp, alive: Option<Arc<Alive>>) -> Self {
-        Snapshot { client, ts, alive }
+        Snapshot { client, ts, alive, reads: None }
+    }
+
+    /// The same snapshot, read from replicas.
+    #[must_use]
+    pub fn of_replicas(&self, reads: Arc<ReplicaReads>) -> Self {
+        Snapshot { reads: Some(reads), ..self.clone() }
     }
 
     /// When it reads.
@@ -71,12 +88,12 @@ impl Snapshot {
 
     /// The row of a key.
     pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.client.fetch(vec![key.to_vec()], self.ts).await?.pop().map(|(_, row)| row))
+        Ok(self.batch_get(vec![key.to_vec()]).await?.pop().map(|(_, row)| row))
     }
 
     /// Pairs of those keys that have a row, ascending.
     pub async fn batch_get(&self, keys: Vec<Vec<u8>>) -> Result<Vec<Pair>> {
-        self.client.fetch(keys, self.ts).await
+        self.client.fetch(keys, self.ts, self.reads.as_deref()).await
     }
 
     /// The rows with `start ≤ key < end`; descending if `reverse`.
@@ -92,6 +109,7 @@ impl Snapshot {
         own: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     ) -> Scan {
         let pages = Pages::new(self.client.clone(), self.ts, (start, end), reverse);
+        let pages = pages.of_replicas(self.reads.clone());
         Scan { pages, reverse, own, _alive: self.alive.clone() }
     }
 }
@@ -416,7 +434,7 @@ impl Transaction {
         }
         let mutations = self.mutations();
         let keys: Vec<_> = mutations.iter().map(|mutation| mutation.key.clone()).collect();
-        let Snapshot { client, ts, alive } = self.snapshot;
+        let Snapshot { client, ts, alive, .. } = self.snapshot;
         let times = (ts, self.began, self.row_wait);
         let committed = Commit::new(client, times, self.tables, mutations).run().await;
         drop(alive);

@@ -120,7 +120,7 @@ impl Scripts {
             Response::TableGone(table) => format!("table {table} is gone"),
             Response::Alive(left) => format!("alive for {left} ms"),
             Response::Leader { leader, term } => format!("led by {leader:?} in term {term}"),
-            Response::Pairs { pairs, resume } => {
+            Response::Pairs { pairs, resume } | Response::ByReplica { pairs, resume, .. } => {
                 let resume = resume.map(|key| format!(" … {}", name(&key).escape_debug()));
                 format!("{}{}", list(&pairs), resume.unwrap_or_default())
             }

@@ -10,7 +10,7 @@
 //! | 2 | tickets that carry bound queries; placement's state with the cluster's version in it |
 //! | 3 | leaders that answer reads by leases; at every version, those of this program wait for leases before theirs |
 //! | 4 | transactions of one region that commit in one entry; at every version, replicas of this program ask the leader how far to read |
-//! | 5 | tables whose indexes and records begin in one region |
+//! | 5 | tables whose indexes and records begin in one region; when each table's columns last changed, in placement's state |
 
 use crate::error::{Error, Result};
 
@@ -28,6 +28,9 @@ pub const ONE_ENTRY: ClusterVersion = 4;
 
 /// The version from which on a new table's indexes and records share one region until it is cut.
 pub const SHARED_REGIONS: ClusterVersion = 5;
+
+/// The version from which on placement notes when a table's columns changed.
+pub const COLUMN_CHANGES: ClusterVersion = 5;
 
 /// The least one.
 pub const MINIMUM: ClusterVersion = 1;

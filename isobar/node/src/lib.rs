@@ -27,7 +27,7 @@ use futures::future::BoxFuture;
 use placement::client::PlacementClient;
 use rpc::{AddressBook, Channels, RpcClient};
 use tokio::runtime::Runtime;
-use txn::TxnClient;
+use txn::{Distance, TxnClient};
 use types::{NodeId, version};
 
 use crate::config::{Config, Role};
@@ -95,7 +95,19 @@ impl Common {
         let (rpc, placement) = (Arc::new(self.rpc.clone()), Arc::new(self.placement.clone()));
         let channels = self.channels.clone();
         let one_entry = move || channels.version() >= version::ONE_ENTRY;
-        TxnClient::new(rpc, placement).with_one_entry(one_entry)
+        let (book, own) = (self.rpc.book().clone(), self.config.rpc_address);
+        let distance = move |node| match book.get(node) {
+            Ok(address) if address == own.to_string() => Distance::Here,
+            Ok(address)
+                if address
+                    .rsplit_once(':')
+                    .is_some_and(|(host, _)| host == own.ip().to_string()) =>
+            {
+                Distance::SameHost
+            }
+            _ => Distance::Elsewhere,
+        };
+        TxnClient::new(rpc, placement).with_one_entry(one_entry).with_distances(distance)
     }
 
     fn new(config: Config) -> Self {

@@ -118,7 +118,8 @@ fn leaders(common: &Common, groups: &Arc<dyn Groups>, rows: &Arc<RowStore>) -> A
     let channels = common.channels.clone();
     let leased = move || channels.version() >= version::LEASES;
     let service = TxnService::new(groups.clone(), rows.clone());
-    Arc::new(service.with_wait_graph(placement.clone()).with_leases(placement, leased))
+    let service = service.with_wait_graph(placement.clone()).with_leases(placement, leased);
+    Arc::new(service.with_followers(common.transactions()))
 }
 
 /// Threads that look after the stores: one removes old versions, one reads what is stored.

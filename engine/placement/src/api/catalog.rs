@@ -20,7 +20,8 @@ pub struct Catalog {
     #[serde(with = "shared")]
     pub tables: Vec<Arc<Table>>,
     /// Since when each table is there as it is: its creation, its newest name, or the newest column
-    /// that was put in another one's place.
+    /// that was put in another one's place. Under the complement of a table's number, which is none of
+    /// a table: since when it has the columns that it has, where they have changed.
     pub created: BTreeMap<TableId, Timestamp>,
     /// Tables that an import is filling: nobody else reads or writes them.
     pub importing: BTreeMap<TableId, Import>,
@@ -194,6 +195,17 @@ impl Catalog {
     /// for many, a renamed one another's, and a column of a new type none of its values.
     pub fn existed_at(&self, table: TableId, ts: Timestamp) -> bool {
         self.created.get(&table).is_none_or(|created| *created <= ts)
+    }
+
+    /// Whether a table had the columns that it has now at `ts` already, or nobody knows since when.
+    /// Readers of an earlier one that shall see columns as they were get no answer by those of now.
+    pub fn had_columns_at(&self, table: TableId, ts: Timestamp) -> bool {
+        self.created.get(&!table).is_none_or(|changed| *changed <= ts)
+    }
+
+    /// Takes note that a table's columns change.
+    pub(crate) fn columns_change(&mut self, table: TableId, now: Timestamp) {
+        self.created.insert(!table, now);
     }
 
     /// Fails while an import fills the table: a part of its rows must not be taken for all.

@@ -92,6 +92,9 @@ pub(crate) fn alter_table(
         // Of rows from before, the column that has come in its place knows nothing.
         state.catalog.created.insert(table.id, now);
     }
+    if state.version >= version::COLUMN_CHANGES && columns_differ(&stored, &table) {
+        state.catalog.columns_change(table.id, now);
+    }
     if let Some(slot) = state.catalog.tables.iter_mut().find(|listed| listed.id == table.id) {
         *slot = Arc::new(table.clone());
     }
@@ -103,6 +106,7 @@ pub(crate) fn drop_table(state: &mut State, id: TableId, now: Timestamp) {
     drop_regions(state, now, |kind| kind.table() == Some(id));
     state.catalog.tables.retain(|table| table.id != id);
     state.catalog.created.remove(&id);
+    state.catalog.created.remove(&!id);
     state.catalog.importing.remove(&id);
     replicas::note_replicas(state, id, 0);
     state.auto_increment.remove(&id);
@@ -231,6 +235,15 @@ fn remember_dropped(stored: &Table, table: &mut Table) {
     let mut dropped = stored.dropped.clone();
     dropped.extend(stored.columns.iter().filter(|known| table.column(known.id).is_none()).cloned());
     table.dropped = dropped;
+}
+
+/// Whether queries see other columns.
+fn columns_differ(stored: &Table, table: &Table) -> bool {
+    let seen = |table: &Table| {
+        let visible = table.columns.iter().filter(|column| !column.hidden);
+        visible.map(|column| (column.id, column.name.clone(), column.ty)).collect::<Vec<_>>()
+    };
+    seen(stored) != seen(table)
 }
 
 fn remember_numbers(state: &mut State, table: &Table) {

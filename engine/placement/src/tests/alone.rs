@@ -171,8 +171,7 @@ fn a_region_of_a_table_without_a_name_is_dropped_and_a_missing_range_is_empty() 
     let mut held = survivors(&state);
     let lost_kind = RegionKind::Records(known.id + 1);
     let (start, end) = key::range(lost_kind).unwrap();
-    let nameless =
-        Region { id: 5_000, kind: lost_kind, start, end, ..held.regions[0].clone() };
+    let nameless = Region { id: 5_000, kind: lost_kind, start, end, ..held.regions[0].clone() };
     held.regions.push(nameless);
     // Of the records there is the latter half only.
     let cut = key::records_end(known.id);

@@ -56,6 +56,8 @@ impl Session {
             answer = panics::guarded(run) => answer,
         };
         self.variables.run_in(None);
+        // Rows that are still to be pulled hold what they are read from themselves.
+        self.transaction.read_statement_at(None);
         match answer {
             Ok(Reply::Rows { columns, batches, .. }) => {
                 Ok(self.answer_rows(columns, batches, deadline, cancel))
@@ -148,7 +150,7 @@ impl Session {
             | Stmt::Commit
             | Stmt::Rollback
             | Stmt::Savepoint(..)
-            | Stmt::SetTransaction { .. }) => self.run_boundary(step).await,
+            | Stmt::SetTransaction { .. }) => self.run_boundary(step, parameters).await,
             task @ (Stmt::Use(_)
             | Stmt::Set(_)
             | Stmt::SetNames(_)
@@ -177,10 +179,17 @@ impl Session {
     }
 
     /// Begins, ends or describes transactions.
-    async fn run_boundary(&mut self, step: Stmt) -> SqlResult<Reply> {
+    async fn run_boundary(&mut self, step: Stmt, parameters: &[Value]) -> SqlResult<Reply> {
         match step {
-            Stmt::Begin { mode, read_only } => {
+            Stmt::Begin { mode, read_only, as_of } => {
+                let past = match as_of {
+                    Some(time) => Some(self.past_of(*time, parameters).await?),
+                    None => None,
+                };
                 self.commit().await?;
+                if past.is_some() {
+                    self.transaction.set_next_past(past);
+                }
                 if let Some(read_only) = read_only {
                     self.transaction.set_next_read_only(read_only);
                 }
@@ -190,8 +199,18 @@ impl Session {
             Stmt::Commit => self.commit().await?,
             Stmt::Rollback => self.transaction.rollback().await,
             Stmt::Savepoint(step, name) => return self.savepoint(step, &name).await,
-            Stmt::SetTransaction { scope, level, read_only } => {
-                return self.set_transaction(scope, level.as_deref(), read_only).await;
+            Stmt::SetTransaction { scope, level, read_only, as_of } => {
+                let past = match as_of {
+                    Some(time) if !self.in_transaction() => {
+                        Some(self.past_of(*time, parameters).await?)
+                    }
+                    _ => None,
+                };
+                let reply = self.set_transaction(scope, level.as_deref(), read_only).await?;
+                if past.is_some() {
+                    self.transaction.set_next_past(past);
+                }
+                return Ok(reply);
             }
             _ => return Err(impossible("a statement of no transaction")),
         }

@@ -45,6 +45,7 @@ use execution::interrupts::Interrupts;
 use execution::reply::{Done, Reply, SessionChanges};
 use identity::Identity;
 use prepared::{PreparedStatement, PreparedStatements};
+use storage::ReplicaReads;
 use transaction::state::TransactionState;
 use write::derived::Derivations;
 
@@ -89,6 +90,8 @@ pub struct Session {
     interrupts: Interrupts,
     /// The statement that the client is to send a file for.
     loading: Option<LoadData>,
+    /// Which replicas answer what the statement reads, if others than leaders.
+    replica_reads: Option<Arc<ReplicaReads>>,
     /// When the statement began, in microseconds since 1970: what NOW() is to all of it.
     now_us: i64,
     /// Whether rows of the statement are pulled while others of the session run.
@@ -109,6 +112,7 @@ impl Session {
             derivations: Derivations::default(),
             interrupts: Interrupts::default(),
             loading: None,
+            replica_reads: None,
             now_us: 0,
             pulled_later: false,
         }

@@ -9,6 +9,11 @@ use values::temporal::Zone;
 
 use values::variables::NOOP_FUNCTIONS;
 
+/// What `tidb_replica_read` may be. TiDB's `closest-adaptive` goes by sizes of answers that nobody estimates here, and
+/// `learner` by replicas of rows that nobody has.
+const REPLICAS: [&str; 5] =
+    ["leader", "follower", "leader-and-follower", "closest-replicas", "prefer-leader"];
+
 /// Text that a variable may have, as it is kept.
 pub(super) fn checked(name: &str, default: &str, text: String) -> SqlResult<String> {
     let wrong = || wrong_variable_value(name, &text);
@@ -61,6 +66,14 @@ fn text_of(name: &str, text: &str) -> SqlResult<String> {
         }
         "isobar_fallback" if ["none", "rows"].contains(&text.to_lowercase().as_str()) => {
             return Ok(text.to_lowercase());
+        }
+        "tidb_read_staleness" => {
+            let seconds = text.parse::<i32>().map_err(|_| wrong_variable_type(name))?;
+            return if seconds > 0 { Err(wrong()) } else { Ok(seconds.to_string()) };
+        }
+        "tidb_replica_read" => {
+            let text = text.to_lowercase();
+            return if REPLICAS.contains(&text.as_str()) { Ok(text) } else { Err(wrong()) };
         }
         "tidb_allow_fallback_to_tikv"
             if ["", "tiflash"].contains(&text.to_lowercase().as_str()) =>

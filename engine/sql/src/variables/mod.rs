@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 
 use execution::reply::SessionChanges;
 use functions::warnings::ExprWarnings;
+use storage::ReadFrom;
 use syntax::dialect::Mysql;
 use syntax::statement::Mode;
 use types::Value;
@@ -257,6 +258,25 @@ impl Variables {
     pub fn reads_committed(&self) -> bool {
         let level = self.get("transaction_isolation").unwrap_or_default();
         level.eq_ignore_ascii_case("READ-COMMITTED")
+    }
+
+    /// By how many seconds a SELECT outside of a transaction reads the past; 0 for the present.
+    pub fn read_staleness(&self) -> u32 {
+        let seconds = self.set.get("tidb_read_staleness").and_then(|text| text.parse::<i32>().ok());
+        seconds.map_or(0, i32::unsigned_abs)
+    }
+
+    /// Which replicas answer reads from rows, if others than leaders. A replica needs its leader to answer, so that who
+    /// prefers leaders is served by them alone.
+    pub fn replica_read(&self) -> Option<ReadFrom> {
+        const NAME: &str = "tidb_replica_read";
+        let shared = || self.shared.as_ref()?.get(NAME);
+        match self.set.get(NAME).or_else(shared)?.as_str() {
+            "follower" => Some(ReadFrom::Followers),
+            "leader-and-follower" => Some(ReadFrom::All),
+            "closest-replicas" => Some(ReadFrom::Closest),
+            _ => None,
+        }
     }
 
     /// How many seconds a statement waits for a row.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
-use env::SimClock;
+use env::{Clock, Instant, SimClock};
 use execution::host::{Host, Process};
 use execution::reply::{Done, Reply};
 use functions::value::value_at;
@@ -47,6 +47,25 @@ pub fn engine() -> Engine {
 pub fn engine_over(store: MemoryStorage) -> Engine {
     let clock = Arc::new(SimClock::new(1_700_000_000_000_000));
     Engine::new(Arc::new(store), clock).with_host(Arc::new(NoServer))
+}
+
+/// An engine over an empty store, whose clock shows the store's present: each timestamp is a millisecond later.
+pub fn engine_in_step() -> Engine {
+    let store = MemoryStorage::new();
+    Engine::new(Arc::new(store.clone()), Arc::new(Present(store))).with_host(Arc::new(NoServer))
+}
+
+/// The present of a store.
+struct Present(MemoryStorage);
+
+impl Clock for Present {
+    fn now(&self) -> Instant {
+        Instant::from_micros(self.0.unix_micros())
+    }
+
+    fn unix_micros(&self) -> u64 {
+        self.0.unix_micros()
+    }
 }
 
 /// A session of root.

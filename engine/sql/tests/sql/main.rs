@@ -26,6 +26,7 @@ mod maintenance;
 mod memory;
 mod modify;
 mod panics;
+mod past;
 mod prefixes;
 mod privileges;
 mod queried;

@@ -7,7 +7,7 @@ use sql::session::Session;
 use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType, Runner};
 use values::error::SqlError;
 
-use super::harness::{Answer, engine, in_database, run};
+use super::harness::{Answer, engine_in_step, in_database, run};
 
 struct Database(Session);
 
@@ -98,7 +98,8 @@ async fn run_scripts() {
     assert!(!files.is_empty());
     let mut wrong = Vec::new();
     for file in files {
-        let mut runner = Runner::new(|| async { Ok(Database(in_database(&engine()).await)) });
+        let mut runner =
+            Runner::new(|| async { Ok(Database(in_database(&engine_in_step()).await)) });
         for record in sqllogictest::parse_file(&file).unwrap() {
             if let Err(error) = runner.run_async(record).await {
                 wrong.push(error.display(false).to_string());

@@ -5,7 +5,7 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 use values::error::{SqlResult, unsupported};
 
-use super::{expect, name, number, object, peek_word, refused, take, text, unexpected};
+use super::{as_of, expect, name, number, object, peek_word, refused, take, text, unexpected};
 use crate::statement::{Assignment, Mode, Scope, Step, Stmt, Target, UserName};
 
 /// SET …
@@ -118,16 +118,11 @@ fn characteristics(parser: &mut Parser, scope: Scope) -> SqlResult<Stmt> {
             break;
         }
     }
-    stale(parser)?;
-    Ok(Stmt::SetTransaction { scope, level, read_only })
-}
-
-/// TiDB's reads of the past are had by snapshots here.
-fn stale(parser: &Parser) -> SqlResult<()> {
-    if peek_word(parser, 0).is_some_and(|word| word == "AS") {
-        return Err(unsupported("AS OF TIMESTAMP (read at a snapshot: SET isobar_snapshot)"));
+    let as_of = as_of::of_transaction(parser, read_only)?;
+    if as_of.is_some() && scope != Scope::Next {
+        return Err(unsupported("AS OF TIMESTAMP for more transactions than the next"));
     }
-    Ok(())
+    Ok(Stmt::SetTransaction { scope, level, read_only, as_of })
 }
 
 /// FLUSH: what there is to flush here is always on disk or nowhere. A lock is no such thing.
@@ -251,7 +246,7 @@ pub fn transaction(parser: &mut Parser) -> SqlResult<Stmt> {
             _ = take(parser, &["WORK"]);
             None
         };
-        return Ok(Stmt::Begin { mode, read_only: None });
+        return Ok(Stmt::Begin { mode, read_only: None, as_of: None });
     }
     if take(parser, &["START", "TRANSACTION"]) {
         let mut read_only = None;
@@ -264,10 +259,13 @@ pub fn transaction(parser: &mut Parser) -> SqlResult<Stmt> {
             } else if !take(parser, &["WITH", "CONSISTENT", "SNAPSHOT"]) && more {
                 return Err(unexpected(&parser.peek_token(), "READ ONLY or READ WRITE"));
             }
-            stale(parser)?;
+            let as_of = as_of::of_transaction(parser, read_only)?;
             more = parser.consume_token(&Token::Comma);
             if !more {
-                return Ok(Stmt::Begin { mode: None, read_only });
+                return Ok(Stmt::Begin { mode: None, read_only, as_of });
+            }
+            if as_of.is_some() {
+                return Err(unexpected(&parser.peek_token(), "the end of the statement"));
             }
         }
     }

@@ -37,10 +37,6 @@ const PARTS: &[(&[Piece], &str)] = &[
     ),
     (&[Word("INTO"), Word("OUTFILE")], "INTO OUTFILE (the client can write the rows that it gets)"),
     (&[Word("INTO"), Word("DUMPFILE")], "INTO DUMPFILE (the client can write what it gets)"),
-    (
-        &[Word("AS"), Word("OF"), Word("TIMESTAMP")],
-        "AS OF TIMESTAMP (read at a snapshot: SET isobar_snapshot)",
-    ),
     (&[Word("VECTOR"), Word("INDEX")], "VECTOR INDEX"),
     (&[Word("VECTOR"), Word("KEY")], "VECTOR KEY"),
     (&[Word("LOCATION"), Word("LABELS")], "SET TIFLASH REPLICA … LOCATION LABELS (leave them out)"),
@@ -112,7 +108,6 @@ mod tests {
             ("SELECT a FROM t FOR SHARE WAIT 5", "FOR SHARE WAIT n"),
             ("SELECT a FROM t INTO OUTFILE 'x'", "INTO OUTFILE"),
             ("SELECT a INTO DUMPFILE 'x' FROM t", "INTO DUMPFILE"),
-            ("SELECT 1 FROM (SELECT * FROM t AS OF TIMESTAMP NOW()) d", "AS OF TIMESTAMP"),
             ("CREATE TABLE t (a BIGINT PRIMARY KEY AUTO_RANDOM(5))", "AUTO_RANDOM"),
             ("CREATE TABLE t (a INT(4) ZEROFILL)", "ZEROFILL"),
             ("CREATE TABLE t (a DOUBLE PRECISION(8,2))", "DOUBLE PRECISION(m,d)"),

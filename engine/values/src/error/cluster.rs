@@ -10,6 +10,9 @@ super::errors! {
     /// A table, its name, or the type of a column is younger than the snapshot that is read.
     younger_table(database, table) = 1412 "HY000"
         "Table definition has changed, please retry transaction: table '{database}.{table}' was created or renamed after the snapshot that is read, or a column's type was changed";
+    /// A table whose columns changed since the time that AS OF TIMESTAMP or its kin names.
+    columns_of_another_time(database, table) = 1412 "HY000"
+        "Table definition has changed, please retry transaction: columns of table '{database}.{table}' were changed after the time that is read, and rows are not shown by columns of the past: read a later time";
     /// Another ALTER TABLE was at the same table's columns.
     columns_changed(database, table) = 1412 "HY000"
         "Table definition has changed, please retry transaction: columns of table '{database}.{table}' were changed by another statement meanwhile";
@@ -41,6 +44,8 @@ super::errors! {
     regions_unavailable(why) = 9005 "HY000" "{why}";
     /// A snapshot whose versions are collected.
     snapshot_too_old(why) = SNAPSHOT_TOO_OLD: 9006 "HY000" "Snapshot is too old: {why}";
+    /// A time to read at that has not come yet.
+    future_read() = 9006 "HY000" "cannot set read timestamp to a future time";
     /// A lease that has ended.
     lease_lost(why) = 9006 "HY000" "{why}";
     /// Columnar nodes that did not answer in time.

@@ -33,6 +33,10 @@ super::errors! {
     /// A locking read while a session reads the past.
     lock_in_the_past() = 1792 "25006"
         "Cannot lock rows at a snapshot of the past: SET isobar_snapshot = '' first";
+    /// A locking read as of a time of the past.
+    lock_as_of() = 1792 "25006" "Cannot lock rows as of a time of the past: read them without AS OF TIMESTAMP and its kin";
+    /// AS OF TIMESTAMP that names no time, or stands where none can be named.
+    invalid_as_of(why) = 8135 "HY000" "invalid as of timestamp: {why}";
     /// UPDATE or DELETE without a key while the session is to be safe from that.
     safe_updates() = 1175 "HY000"
         "You are using safe update mode and you tried to update a table without a WHERE that uses a KEY column.";

@@ -136,7 +136,7 @@ pub const VARIABLES: &[Variable] = &[
     sessions(
         "isobar_snapshot",
         "",
-        "Reads see the state of this snapshot: a token, a time, or nothing for the present. Writes are refused meanwhile.",
+        "Reads see the state of this snapshot: a token, or nothing for the present. Writes are refused meanwhile.",
     ),
     fixed("license", "Apache-2.0", FIXED),
     fixed("local_infile", "ON", "LOAD DATA LOCAL is answered."),
@@ -215,6 +215,16 @@ pub const VARIABLES: &[Variable] = &[
         "tidb_isolation_read_engines",
         "rows,columns",
         "As isobar_read_engines: a query reads what both allow.",
+    ),
+    sessions(
+        "tidb_read_staleness",
+        "0",
+        "Seconds, as a negative number: a `SELECT` outside of a transaction reads what was there so long ago; 0 for the present. [Reads of the past](transactions.md#reads-of-the-past).",
+    ),
+    both(
+        "tidb_replica_read",
+        "leader",
+        "Who answers a `SELECT` outside of a transaction, or as of a time, from rows: `leader`, `follower`, `leader-and-follower`, `closest-replicas` or `prefer-leader`. [Which replica answers](transactions.md#which-replica-answers).",
     ),
     sessions("tidb_snapshot", "", "The other name of isobar_snapshot."),
     both(

@@ -153,7 +153,7 @@ impl Session {
     /// The value of an expression without columns.
     pub(in crate::session) async fn evaluate(
         &mut self,
-        mut expr: Expr,
+        expr: Expr,
         parameters: &[Value],
     ) -> SqlResult<Value> {
         if let Some(value) = syntax::constant::literal(&expr) {
@@ -164,6 +164,15 @@ impl Session {
             one_column(width)?;
             return self.as_seen(row.and_then(|mut row| row.pop()).unwrap_or(Value::Null));
         }
+        self.evaluate_plain(expr, parameters).await
+    }
+
+    /// The value of an expression without columns and queries.
+    pub(in crate::session) async fn evaluate_plain(
+        &mut self,
+        mut expr: Expr,
+        parameters: &[Value],
+    ) -> SqlResult<Value> {
         self.inline(&mut expr, parameters).await?;
         if let Some(value) = syntax::constant::literal(&expr) {
             return Ok(value);

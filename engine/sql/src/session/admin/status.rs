@@ -85,11 +85,38 @@ pub const STATUS: &[StatusVariable] = &[
         sources.last_query.map(LastQuery::engine).unwrap_or_default()
     }),
     last_query(
+        "Isobar_last_query_read_indexes",
+        "How often a replica that does not lead asked its leader how far it has to have applied the log; 0 where leaders answered. One that has read at that time, or a later one, need not ask again.",
+        |sources| {
+            let read_indexes = sources.last_query.map(LastQuery::read_indexes);
+            read_indexes.map(|count| count.to_string()).unwrap_or_default()
+        },
+    ),
+    last_query(
+        "Isobar_last_query_replicas",
+        "Which replicas of rows answered: `leader`, or how many requests leaders and followers answered, as `leader: 1, follower: 2`; empty if columns did.",
+        |sources| match sources.last_query {
+            Some(last) if last.columns().is_none() => match last.replicas() {
+                Some((leaders, followers)) => format!("leader: {leaders}, follower: {followers}"),
+                None => "leader".to_owned(),
+            },
+            _ => String::new(),
+        },
+    ),
+    last_query(
         "Isobar_last_query_snapshot",
         "The timestamp that was read; empty for a locking read, which finds rows as they are when it locks them.",
         |sources| {
             let at = sources.last_query.and_then(LastQuery::snapshot);
             at.map(|at| at.0.to_string()).unwrap_or_default()
+        },
+    ),
+    last_query(
+        "Isobar_last_query_staleness_ms",
+        "Milliseconds by which the snapshot lay before the statement: 0, or nearly, but for reads of the past and within transactions.",
+        |sources| {
+            let staleness = sources.last_query.and_then(LastQuery::staleness_ms);
+            staleness.map(|ms| ms.to_string()).unwrap_or_default()
         },
     ),
     last_query(

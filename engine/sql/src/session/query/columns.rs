@@ -11,7 +11,7 @@ use values::error::{
     UNSUPPORTED, answered_from_rows, no_engine_answers,
 };
 
-use super::last_query::LastQuery;
+use super::last_query::AnsweredBy;
 use super::prepared::Prepared;
 use crate::session::{ATTEMPTS, Session, pause};
 use execution::reply::{Reply, WarningCount};
@@ -42,8 +42,7 @@ impl Session {
             let error = match self.on_columns(&prepared).await {
                 Ok((mut columns, batches, by)) => {
                     let (route, at) = (prepared.route, prepared.reader.ts());
-                    let last = LastQuery::Routed { route, at, columns: Some(by) };
-                    self.diagnostics.set_last_query(last);
+                    self.note_query(AnsweredBy::Route { route, columns: Some(by) }, at);
                     binder::rename(&mut columns, displayed);
                     // The warnings of expressions on other nodes are not sent here; then those that
                     // were computed here give none either.

@@ -17,7 +17,7 @@ use types::{ColumnType, Index, Table, Timestamp, Value, key, row};
 use values::column::ResultColumn;
 use values::error::SqlResult;
 
-use super::last_query::LastQuery;
+use super::last_query::AnsweredBy;
 use super::plain::plain_select;
 use super::tables;
 use crate::session::Session;
@@ -353,6 +353,7 @@ impl Session {
             }
         };
         let table = tables::readable(&catalog, &name.database, &name.table, finding.ts())?;
+        self.check_columns_then(&catalog, &table)?;
         let Some(wanted) = wanted(&table, alias.as_deref(), &select.projection) else {
             return Ok(None);
         };
@@ -369,7 +370,7 @@ impl Session {
             .filter_map(|(at, name)| described(&table, alias.as_deref(), at, name))
             .collect();
         let batch = builder.finish()?;
-        self.diagnostics.set_last_query(LastQuery::ByKey { table, at: finding.ts() });
+        self.note_query(AnsweredBy::Key(table), finding.ts());
         let batches = Box::pin(futures::stream::iter([Ok(batch)]));
         Ok(Some(Reply::Rows { columns, batches, warnings: WarningCount::default() }))
     }

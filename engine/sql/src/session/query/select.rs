@@ -28,12 +28,13 @@ use values::column::ResultColumn;
 use values::error::{SqlError, SqlResult, hint_syntax, no_engine_answers, unsupported};
 
 use super::columns::Answer;
-use super::last_query::{ByColumns, LastQuery};
+use super::last_query::{AnsweredBy, ByColumns};
 use super::prepared::{Optimized, Prepared};
 use super::tables::{Tables, stored};
 use super::user_variables::without_assignments;
 use crate::engine::Engine;
 use crate::session::transaction::locking::Locked;
+use crate::session::transaction::past::forget_times;
 use crate::session::{Session, impossible};
 use execution::reply::{Reply, WarningCount};
 use functions::trees::PlanTree;
@@ -55,6 +56,7 @@ impl Session {
         mut query: Query,
         parameters: &[Value],
     ) -> SqlResult<Reply> {
+        self.begin_reading(&query).await?;
         // Of a look-up nothing is the session's own but its parameters.
         if query.locks.is_empty()
             && let Some(reply) = self.point_select(&query, parameters, None).await?
@@ -63,6 +65,7 @@ impl Session {
         }
         // Columns are called what the client wrote, never what a variable or a token was.
         let displayed = names::displayed(&query);
+        self.read_as_of(&mut query, parameters).await?;
         self.assign_items(&mut query, parameters).await?;
         if !query.locks.is_empty() {
             self.check_no_view_is_locked(&query).await?;
@@ -113,8 +116,7 @@ impl Session {
         let plan = self.physical(&mut prepared).await?;
         let batches = self.rows(plan)?;
         let Prepared { route, reader, .. } = *prepared;
-        let last = LastQuery::Routed { route, at: reader.ts(), columns: None };
-        self.diagnostics.set_last_query(last);
+        self.note_query(AnsweredBy::Route { route, columns: None }, reader.ts());
         Ok(Reply::Rows { columns, batches, warnings: WarningCount::default() })
     }
 
@@ -126,6 +128,7 @@ impl Session {
     ) -> SqlResult<Vec<ResultColumn>> {
         let displayed = names::displayed(&query);
         without_assignments(&mut query);
+        forget_times(&mut query);
         self.inline_values(&mut query, parameters).await?;
         Self::describe_calls(&mut query);
         let mut prepared = self.routed(query).await?;
@@ -185,6 +188,9 @@ impl Session {
         let found = warnings::listen_async(&expr_warnings, binding).await?;
         let Bound { bound, resolved, template, row_query } = found;
         let named = |name: &TableName| catalog.table_named(&name.database, &name.table);
+        for table in names.iter().filter_map(named) {
+            self.check_columns_then(&catalog, table)?;
+        }
         let described = names.iter().filter_map(named).map(|table| (table.id, table.version));
         let described = described.collect();
         let mut facts = Vec::new();
@@ -396,9 +402,10 @@ impl Session {
             tables: prepared.described.clone(),
             ..prepared.context.clone()
         };
+        let at = prepared.reader.ts();
         let token = match self.transaction.snapshot() {
-            Some(token) => token,
-            None => SnapshotToken::without_lease(prepared.reader.ts()),
+            Some(token) if token.ts == at => token,
+            _ => SnapshotToken::without_lease(at),
         };
         AnalyticQuery { bound: prepared.bound.clone(), token, context }
     }
@@ -415,6 +422,8 @@ impl Session {
                 if !analyze {
                     Self::describe_calls(&mut *query);
                 }
+                self.begin_reading(&query).await?;
+                self.read_as_of(&mut query, parameters).await?;
                 self.inline(&mut *query, parameters).await?;
                 let mut prepared = self.routed(*query).await?;
                 self.explain_lines(&mut prepared, analyze).await?

@@ -18,7 +18,7 @@ use types::{Decimal, Table, Value, Wide, key};
 use values::column::ResultColumn;
 use values::error::SqlResult;
 
-use super::last_query::LastQuery;
+use super::last_query::AnsweredBy;
 use super::prepared::Prepared;
 use crate::session::write::matched_rows::bytes_of;
 use crate::session::{Session, impossible};
@@ -66,8 +66,7 @@ impl Session {
         binder::rename(&mut columns, displayed);
         self.engine.bound_queries.note_unplanned();
         let route = prepared.route.clone();
-        let last = LastQuery::Routed { route, at: reader.ts(), columns: None };
-        self.diagnostics.set_last_query(last);
+        self.note_query(AnsweredBy::Route { route, columns: None }, reader.ts());
         let batches = Box::pin(futures::stream::iter([Ok(batch)]));
         Ok(Some(Reply::Rows { columns, batches, warnings: WarningCount::default() }))
     }

@@ -27,8 +27,10 @@ impl Session {
         let fresh = pessimistic && self.transaction.take_next_fresh().unwrap_or(committed);
         let usual = || self.variables.is_on("transaction_read_only");
         let read_only = self.transaction.begins_read_only(usual);
+        let past = self.transaction.take_next_past();
+        let read_only = read_only || past.is_some();
         let (locking, reads_at) = (Arc::default(), Arc::default());
-        let open = Open { shared, ts, pessimistic, fresh, read_only, locking, reads_at };
+        let open = Open { shared, ts, pessimistic, fresh, read_only, locking, reads_at, past };
         self.transaction.opened(open.clone());
         Ok(open)
     }

@@ -19,7 +19,8 @@ use syntax::constant;
 use syntax::names::parts;
 use types::{Table, Timestamp, Value, key, row};
 use values::error::{
-    SqlError, SqlResult, lock_in_the_past, rows_kept_changing, unresolved_lock_table, unsupported,
+    SqlError, SqlResult, lock_as_of, lock_in_the_past, rows_kept_changing, unresolved_lock_table,
+    unsupported,
 };
 
 use super::finding::Finding;
@@ -177,6 +178,9 @@ impl Session {
     ) -> SqlResult<Locked> {
         if self.transaction.snapshot().is_some() {
             return Err(lock_in_the_past());
+        }
+        if self.transaction.past().is_some() {
+            return Err(lock_as_of());
         }
         let catalog = self.engine.storage.catalog().await?;
         let locks = std::mem::take(&mut query.locks);

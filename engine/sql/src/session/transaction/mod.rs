@@ -6,5 +6,6 @@
 mod boundaries;
 pub(super) mod finding;
 pub(super) mod locking;
+pub(super) mod past;
 mod reading;
 pub(super) mod state;

@@ -14,7 +14,7 @@ use super::state::Open;
 use crate::session::write::matched_rows::Weight;
 use crate::session::{ATTEMPTS, Session, impossible};
 use storage::reader::Reader;
-use storage::{Pair, Scan, Snapshot};
+use storage::{Pair, ReplicaReads, Scan, Snapshot};
 
 impl Session {
     /// When a plain read of a transaction reads: at its snapshot, which is its beginning, or the
@@ -36,16 +36,37 @@ impl Session {
     /// What a statement reads from, and the catalog as of then.
     pub(in crate::session) async fn reader(&mut self) -> SqlResult<(Reader, Arc<Catalog>)> {
         let storage = self.engine.storage.clone();
-        let reader = if let Some(token) = self.transaction.snapshot() {
+        let reader = if let Some(past) = self.transaction.past() {
+            // The catalog has been no older than it since it was made.
+            Reader::Snapshot(past.clone())
+        } else if let Some(token) = self.transaction.snapshot() {
             storage.timestamp().await?;
             Reader::Snapshot(storage.snapshot(token.ts))
         } else if let Some(open) = self.enclosing().await? {
             let at = self.reads_at(&open).await?;
             self.kept_as_is(Reader::Transaction(open.shared, at)).await?
         } else {
-            return self.present().await;
+            let (reader, catalog) = self.present().await?;
+            return Ok((self.by_replicas(reader), catalog));
         };
-        Ok((reader, storage.catalog().await?))
+        Ok((self.by_replicas(reader), storage.catalog().await?))
+    }
+
+    /// The same reader over the replicas that the session wants to answer. A transaction reads from leaders, as it writes.
+    fn by_replicas(&mut self, reader: Reader) -> Reader {
+        self.replica_reads = None;
+        let (Some(from), Reader::Snapshot(snapshot)) = (self.variables.replica_read(), &reader)
+        else {
+            return reader;
+        };
+        let reads = Arc::new(ReplicaReads::new(from));
+        match snapshot.of_replicas(reads.clone()) {
+            Some(snapshot) => {
+                self.replica_reads = Some(reads);
+                Reader::Snapshot(snapshot)
+            }
+            None => reader,
+        }
     }
 
     /// A reader for the statement: where its rows are pulled after later statements of the

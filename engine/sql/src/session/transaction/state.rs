@@ -11,8 +11,8 @@ use types::{SnapshotToken, Timestamp};
 use values::error::{SqlResult, no_savepoint};
 
 use crate::session::impossible;
-use storage::Savepoint;
 use storage::reader::Shared;
+use storage::{Savepoint, Snapshot};
 
 /// An open transaction.
 #[derive(Clone)]
@@ -29,6 +29,19 @@ pub(in crate::session) struct Open {
     pub(super) locking: Arc<AtomicBool>,
     /// When its plain reads read, once one has.
     pub(super) reads_at: Arc<OnceLock<Timestamp>>,
+    /// What all of its statements read, if that is a time of the past.
+    pub(super) past: Option<Arc<dyn Snapshot>>,
+}
+
+/// Who has said that a statement reads the past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::session) enum Origin {
+    /// The SELECT itself.
+    Select,
+    /// SET TRANSACTION before it.
+    SetTransaction,
+    /// `tidb_read_staleness`.
+    Staleness,
 }
 
 /// The transaction that a session has open, and what is said of its next one.
@@ -42,6 +55,10 @@ pub(in crate::session) struct TransactionState {
     next_read_only: Option<bool>,
     /// The snapshot that the session reads at, if it does.
     snapshot: Option<SnapshotToken>,
+    /// What the next transaction, or the next SELECT outside of one, reads.
+    next_past: Option<Arc<dyn Snapshot>>,
+    /// What the statement that runs reads.
+    statement_past: Option<(Arc<dyn Snapshot>, Origin)>,
 }
 
 impl TransactionState {
@@ -146,6 +163,46 @@ impl TransactionState {
             Some(open) => open.read_only,
             None => self.begins_read_only(usual),
         }
+    }
+
+    // ---- the past ---------------------------------------------------------------------------
+
+    /// What the statement reads, if that is a time of the past.
+    pub(in crate::session) fn past(&self) -> Option<&Arc<dyn Snapshot>> {
+        let of_statement = self.statement_past.as_ref().map(|(past, _)| past);
+        of_statement.or_else(|| self.open.as_ref()?.past.as_ref())
+    }
+
+    /// What the statement that runs reads in the place of the present, and who has said so.
+    pub(in crate::session) fn read_statement_at(
+        &mut self,
+        past: Option<(Arc<dyn Snapshot>, Origin)>,
+    ) {
+        self.statement_past = past;
+    }
+
+    /// Whether this is why the statement reads the past.
+    pub(super) fn reads_by(&self, origin: Origin) -> bool {
+        self.statement_past.as_ref().is_some_and(|(_, by)| *by == origin)
+    }
+
+    /// What the next transaction, or the next SELECT outside of one, reads.
+    pub(in crate::session) fn set_next_past(&mut self, past: Option<Arc<dyn Snapshot>>) {
+        self.next_past = past;
+    }
+
+    /// Whether that was said.
+    pub(super) fn has_next_past(&self) -> bool {
+        self.next_past.is_some()
+    }
+
+    /// Takes what was said for whoever begins now; what goes with it, that nothing is written, is over, too.
+    pub(super) fn take_next_past(&mut self) -> Option<Arc<dyn Snapshot>> {
+        let past = self.next_past.take();
+        if past.is_some() {
+            self.next_read_only = None;
+        }
+        past
     }
 
     // ---- the snapshot of a token ------------------------------------------------------------
