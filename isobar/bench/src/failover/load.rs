@@ -125,6 +125,13 @@ pub fn name(table: u64) -> String {
 /// Statements per second of each kind, over all tables.
 pub type Rates = BTreeMap<Kind, f64>;
 
+/// As [`Sample`], by the clock.
+struct Offered {
+    due: Instant,
+    answered: Option<Instant>,
+    error: Option<String>,
+}
+
 /// One kind of statement at one table.
 pub struct Lane {
     /// The kind.
@@ -134,7 +141,7 @@ pub struct Lane {
     /// Seconds between two that are due, and of the first one; none in a closed loop.
     pace: Option<(f64, f64)>,
     next: AtomicU64,
-    samples: Mutex<Vec<(Instant, Option<Instant>, Option<String>)>>,
+    offered: Mutex<Vec<Offered>>,
 }
 
 impl Lane {
@@ -144,11 +151,11 @@ impl Lane {
             Some(after) => after.as_secs_f64(),
             None => -zero.duration_since(at).as_secs_f64(),
         };
-        let samples = self.samples.lock();
-        let all = samples.iter().map(|(due, answered, error)| Sample {
-            due: since(*due),
-            answered: answered.map(since),
-            error: error.clone(),
+        let offered = self.offered.lock();
+        let all = offered.iter().map(|one| Sample {
+            due: since(one.due),
+            answered: one.answered.map(since),
+            error: one.error.clone(),
         });
         all.collect()
     }
@@ -205,7 +212,7 @@ impl Load {
                     tables: touched,
                     pace,
                     next: AtomicU64::new(0),
-                    samples: Mutex::default(),
+                    offered: Mutex::default(),
                 };
                 let lane = Arc::new(lane);
                 for _ in 0..connections {
@@ -270,7 +277,7 @@ impl Worker {
                 })
             };
             let answered = outcome.is_ok().then(Instant::now);
-            self.lane.samples.lock().push((due, answered, outcome.err()));
+            self.lane.offered.lock().push(Offered { due, answered, error: outcome.err() });
         }
     }
 
