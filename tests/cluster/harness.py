@@ -180,21 +180,22 @@ class Cluster(Playground):
                 found[Path(words[words.index("--config") + 1]).parent.name] = int(entry.name)
         return found
 
-    def kill(self, name: str) -> int:
-        """Kills a node with SIGKILL; its process number."""
+    def kill(self, name: str, how: signal.Signals = signal.SIGKILL) -> int:
+        """Kills a node, or asks it to stop; its process number."""
         pid = self.pids()[name]
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, how)
         return pid
 
     @contextmanager
-    def down(self, *names: str) -> Iterator[None]:
-        """Nodes that are killed and cannot be started again meanwhile, for their settings are away."""
+    def down(self, *names: str, how: signal.Signals = signal.SIGKILL) -> Iterator[None]:
+        """Nodes that are killed, or asked to stop and have done so; they are not started again meanwhile, for their settings
+        are away."""
         settings = [self.data / name / "isobar.toml" for name in names]
         for path in settings:
             path.rename(path.with_suffix(".away"))
         try:
-            for name in names:
-                self.kill(name)
+            pids = {name: self.kill(name, how) for name in names}
+            wait_until(f"{', '.join(names)} ended", lambda: gone(pids), 15)
             yield
         finally:
             for path in settings:

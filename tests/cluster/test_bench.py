@@ -320,3 +320,23 @@ def test_lag_is_measured_while_rows_come(cluster: Cluster, tmp_path: Path):
     for reads in (report["quiet"], report["under_load"]):
         assert reads["wait_ms"]["reads"] >= 5 and 0 < reads["wait_ms"]["p50"] < reads["columns_ms"]["p99"], reads
     assert "missed a row" in done.stdout
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("how, victim", [("kill", "leaders"), ("planned", "placement")])
+def test_a_failover_is_measured_and_nothing_acknowledged_is_lost(isobar: Path, tmp_path: Path, how: str, victim: str):
+    path = tmp_path / "failover.json"
+    short = ["--tables", 3, "--rows", 50, "--reads", 60, "--writes", 30, "--transactions", 6, "--capacity-time", 1]
+    short += ["--warmup", 2, "--watch", 8, "--runs", 1, "--port-base", free_port_base()]
+    done = bench(isobar, "failover", *short, "--stop", how, "--victim", victim, "--json", path, seconds=360)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(path.read_text())
+    (run,) = report["runs"]
+    (ended,) = run["ended"]
+    assert ended["name"].startswith("row-") and ended["led_placement"] >= (victim == "placement"), ended
+    assert report["wrong"] == [] and "every acknowledged write is there" in done.stdout and run["lost"] == []
+    for kind, one in run["kinds"].items():
+        assert one["all_answer"] and one["due"] > 30 and 0 < one["none_for"] < 8, (kind, one)
+    assert set(run["kinds"]) == {"read", "write", "transaction"}
+    # One of three regions has no leader for a while; its statements are late.
+    assert how == "planned" or run["kinds"]["write"]["lowest"] < 1, run

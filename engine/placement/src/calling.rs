@@ -26,8 +26,8 @@ const LOOK_LIMIT: Duration = Duration::from_millis(300);
 /// … both while the node that was asked is silent, until another one leads.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// The first pause between rounds in which nobody led, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
+/// The first pause between rounds in which nobody led, and the longest: after an election everybody waits for it.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(50));
 
 impl Caller {
     /// Sends a request to the leader, wherever it is, within the bound.

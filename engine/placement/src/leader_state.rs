@@ -27,6 +27,10 @@ use under_way::Plan;
 /// A node whose last heartbeat is no older than this counts as live.
 pub const LIVE_FOR: Duration = Duration::from_secs(10);
 
+/// A node may be handed leaders whose last heartbeat is no older than this; one comes at least every
+/// [`crate::service::HOLD`]. One that has just died leads least, and counts as live for a while.
+const HEARD_WITHIN: Duration = Duration::from_secs(1);
+
 /// After this long without a sign, a node's peers (or a live node's lost peer) are replaced.
 pub const GONE_AFTER: Duration = Duration::from_secs(300);
 
@@ -41,6 +45,11 @@ struct LastHeartbeat {
     at: Instant,
     report: NodeReport,
     peers: BTreeMap<RegionId, PeerReport>,
+}
+
+/// Whether a node was heard of so lately that it may be handed a leader.
+fn may_lead(nodes: &BTreeMap<NodeId, LastHeartbeat>, node: NodeId, now: Instant) -> bool {
+    nodes.get(&node).is_some_and(|last| now.since(last.at) <= HEARD_WITHIN)
 }
 
 /// A leader's volatile state.
@@ -354,12 +363,14 @@ impl LeaderState {
     /// numbers are gone.
     pub fn settle(&mut self, state: &State, now: Instant) {
         self.forget_gone(state);
-        let leaders = &self.leaders;
+        let (leaders, nodes) = (&self.leaders, &self.nodes);
         self.plans.retain(|id, plan| {
             let leader = leaders.get(id).map(|(node, _)| *node);
             state.regions.get(id).is_some_and(|record| plan.goes_on(&record.region))
                 && now < plan.until
-                && (plan.transferee.is_none() || leader != plan.transferee)
+                && plan
+                    .transferee
+                    .is_none_or(|node| leader != Some(node) && may_lead(nodes, node, now))
         });
         self.reserved.retain(|(id, _), (epoch, _)| {
             state.regions.get(id).is_some_and(|record| record.region.epoch == *epoch)
@@ -533,6 +544,9 @@ impl LeaderState {
                 }
                 Move::Transfer { to, .. } => {
                     let transferee = region.peer(to).map(|peer| peer.node);
+                    if transferee.is_none_or(|node| !may_lead(&self.nodes, node, now)) {
+                        continue;
+                    }
                     (Order::Transfer(id, to), TRANSFER_TAKES, transferee)
                 }
                 Move::Split { .. } => (Order::Split(id), SPLIT_TAKES, None),

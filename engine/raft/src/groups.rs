@@ -75,7 +75,7 @@ pub trait Groups: Send + Sync + 'static {
     /// After any other error the members may be on the way between old and new.
     fn change_membership(&self, region: RegionId, peers: Vec<Peer>) -> Pending<Region>;
 
-    /// Leader: hands over to another voter; best effort.
+    /// Leader: hands over to another voter, if that one was heard of lately and is not far behind; best effort.
     fn transfer(&self, region: RegionId, to: PeerId);
 
     /// Creates an initial voter on this node, unless the region is there or was destroyed.

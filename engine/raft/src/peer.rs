@@ -19,6 +19,7 @@ use crate::config::StoreConfig;
 use crate::groups::PeerStatus;
 use crate::log::{LogWrite, RaftLog};
 use crate::machine::{Machine, Position};
+use crate::membership::Followers as _;
 use crate::proposals::Proposals;
 use crate::reads::Reads;
 use crate::reply::{Answers, Reply, Wait};
@@ -388,8 +389,16 @@ impl Peer {
         Error::NotLeader { region: self.region.id, leader: leader.map(|leader| leader.node) }
     }
 
-    /// Hands leadership to another voter, as far as Raft is willing.
+    /// Hands leadership to another voter that answers and holds everything, or nearly. While that is under way nothing
+    /// can be proposed: to a voter that is dead or far behind it would end by a time-out only.
     pub fn transfer(&mut self, to: PeerId) {
+        if self.active(to) && self.has_caught_up(to) {
+            self.hand_over(to);
+        }
+    }
+
+    /// Hands leadership to another voter, as far as Raft is willing.
+    pub fn hand_over(&mut self, to: PeerId) {
         let voter = self.region.peer(to).is_some_and(|peer| peer.role == PeerRole::Voter);
         if self.leads() && voter && to != self.me.id {
             self.guarded(|raw| raw.transfer_leader(to));

@@ -180,8 +180,8 @@ pub enum Request {
         /// Milliseconds from now.
         hold: u64,
     },
-    /// To the node that a region's leadership is transferred to: the row locks held in it, so that
-    /// the leader of the next term knows them.
+    /// To the node that a region's leadership is to be transferred to: the row locks held in it, if any, so that
+    /// the leader of the next term knows them. A node that is stopping refuses.
     Inherit {
         /// Region.
         region: RegionId,

@@ -126,7 +126,7 @@ impl TxnClient {
 
     /// A bounded wait for locks.
     pub(crate) fn lock_wait(&self) -> Retry {
-        Retry::new("a lock", self.lock_wait)
+        Retry::of_locks(self.lock_wait)
     }
 
     /// A new timestamp.

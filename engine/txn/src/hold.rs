@@ -360,7 +360,7 @@ impl Wait {
             Waiting::For(ms) => Duration::from_millis(ms),
             Waiting::No | Waiting::Skip => Duration::ZERO,
         };
-        Wait { waiting, began: Instant::now(), limit, pauses: retry::pauses() }
+        Wait { waiting, began: Instant::now(), limit, pauses: retry::pauses_of_locks() }
     }
 
     /// What is left of it, for a leader.

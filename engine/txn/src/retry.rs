@@ -8,12 +8,16 @@ use tokio::time::Instant;
 use types::retry::Pauses;
 use types::{Error, Result};
 
-/// The first pause between attempts, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(300));
+/// The first pause between attempts …
+const FIRST: Duration = Duration::from_millis(2);
+/// … the longest while a region is not led, which is what everybody waits for nothing once it is …
+const LONGEST: Duration = Duration::from_millis(50);
+/// … and the longest while another transaction's lock is in the way.
+const LONGEST_OF_LOCKS: Duration = Duration::from_millis(300);
 
-/// The pauses between attempts.
-pub(crate) const fn pauses() -> Pauses {
-    Pauses::doubling(PAUSES.0, PAUSES.1)
+/// The pauses of who waits for locks.
+pub(crate) const fn pauses_of_locks() -> Pauses {
+    Pauses::doubling(FIRST, LONGEST_OF_LOCKS)
 }
 
 /// A bounded retry with backoff.
@@ -27,8 +31,13 @@ pub(crate) struct Retry {
 
 impl Retry {
     pub(crate) fn new(what: impl Into<String>, limit: Duration) -> Self {
-        let until = Instant::now() + limit;
-        Retry { what: what.into(), limit, until, pauses: pauses(), first: true }
+        let (until, pauses) = (Instant::now() + limit, Pauses::doubling(FIRST, LONGEST));
+        Retry { what: what.into(), limit, until, pauses, first: true }
+    }
+
+    /// One that waits for other transactions' locks.
+    pub(crate) fn of_locks(limit: Duration) -> Self {
+        Retry { pauses: pauses_of_locks(), ..Retry::new("a lock", limit) }
     }
 
     /// The next pause, for who shortens it.

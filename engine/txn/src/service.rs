@@ -15,6 +15,7 @@ mod turns;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, TryFutureExt};
@@ -66,6 +67,8 @@ pub struct TxnService {
     /// Transactions that began before this take no more locks here. Shared while deciding and
     /// proposing: whatever was decided under a lower one stands before its raiser's proposal.
     pub(crate) oldest: Arc<parking_lot::RwLock<Timestamp>>,
+    /// Whether this node is stopping, and takes over no region any more.
+    retired: Arc<AtomicBool>,
 }
 
 impl TxnService {
@@ -82,7 +85,13 @@ impl TxnService {
             followers: Arc::default(),
             fences: Arc::default(),
             oldest: Arc::default(),
+            retired: Arc::default(),
         }
+    }
+
+    /// This node is stopping: from now on it answers whoever wants to hand it a region that it does not take it over.
+    pub fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
     }
 
     /// Answers one request. Dropping the future does not undo what it has proposed.
@@ -104,6 +113,9 @@ impl TxnService {
             }
             Request::KeepHeld { region, start_ts, keys, hold } => {
                 self.keep_held(region, start_ts, &keys, hold)
+            }
+            Request::Inherit { .. } if self.retired.load(Ordering::Acquire) => {
+                Err(Error::Unavailable("this node is stopping, and leads nothing more".into()))
             }
             Request::Inherit { region, term, held } => {
                 self.row_locks.inherit(region, term, held);

@@ -8,6 +8,7 @@ pub mod batch;
 pub mod burn;
 pub mod cpus;
 pub mod driver;
+mod failover;
 mod interrupt;
 pub mod isolation;
 mod lag;
@@ -57,6 +58,8 @@ enum Command {
     Scan(scan::Args),
     /// Replica lag, and what a strong read waits, while transactions are written
     Lag(lag::Args),
+    /// How long nothing is answered once a node is killed or stopped, and until when the rate is back
+    Failover(failover::Args),
     /// Make the page of a proof of isolation again, from its JSON
     Page(report::PageArgs),
     /// Run a command on some processors only
@@ -100,6 +103,7 @@ async fn run_command(command: Command) -> Result<ExitCode> {
         Command::Tpch(args) => tpch::run(args).await,
         Command::Scan(args) => scan::run(args).await,
         Command::Lag(args) => lag::run(args).await,
+        Command::Failover(args) => failover::run(args).await,
         Command::Page(args) => report::page(&args),
         Command::Pinned(args) => pinned(args),
     }

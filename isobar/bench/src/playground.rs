@@ -18,6 +18,8 @@ use crate::target::Target;
 /// How long a playground may take to start or to stop.
 const START: Duration = Duration::from_secs(120);
 const STOP: Duration = Duration::from_secs(30);
+/// Row nodes of a playground, where nothing else is wanted.
+pub const ROW_NODES: u16 = 3;
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -28,6 +30,8 @@ pub struct Setup {
     pub isobar: Option<PathBuf>,
     /// Where the data is kept; a temporary directory if nowhere.
     pub data: Option<PathBuf>,
+    /// Row nodes.
+    pub row: u16,
     /// SQL nodes.
     pub sql: u16,
     /// Columnar nodes.
@@ -71,6 +75,7 @@ impl Playground {
             .with_context(|| format!("cannot write {}", log_path.display()))?;
         let mut command = Command::new(&program);
         command.arg("playground").args(["--sql", &setup.sql.to_string()]);
+        command.args(["--row", &setup.row.to_string()]);
         command.args(["--parent", &std::process::id().to_string()]);
         command.args(["--columnar", &setup.columnar.to_string()]);
         command.args(["--port-base", &setup.port_base.to_string()]).arg("--data").arg(&data);

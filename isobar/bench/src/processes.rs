@@ -51,6 +51,13 @@ impl Used {
     }
 }
 
+/// Whether a process runs: one that has ended and that nobody has waited for does not.
+pub fn runs(pid: u32) -> bool {
+    let stat = read(pid, "stat").unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
+    state.is_some_and(|state| state != "Z")
+}
+
 fn read(pid: u32, file: &str) -> Result<String> {
     let path = format!("/proc/{pid}/{file}");
     std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
@@ -119,8 +126,10 @@ mod tests {
             after = Used::of(child.id()).unwrap();
         }
         assert!(family(std::process::id()).contains(&child.id()));
+        assert!(runs(child.id()));
         child.kill().unwrap();
         child.wait().unwrap();
+        assert!(!runs(child.id()));
         let rate = after.rate_since(before, started.elapsed().as_secs_f64());
         assert!(rate.cpu_seconds > 0.0 && rate.cpu_seconds <= 1.1, "{rate:?}");
         assert!(Used::of(child.id()).is_err(), "it is gone");

@@ -9,7 +9,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::cpus::Cpus;
-use crate::playground::{Playground, Setup};
+use crate::playground::{Playground, ROW_NODES, Setup};
 use crate::replicas;
 use crate::target::Target;
 
@@ -87,6 +87,7 @@ impl Stage {
             let setup = Setup {
                 isobar: args.isobar.clone(),
                 data: args.data.clone(),
+                row: ROW_NODES,
                 sql: 1,
                 columnar: args.columnar,
                 port_base: args.port_base,

@@ -1,4 +1,4 @@
-//! The two system calls that no safe interface in our dependencies offers, and only these.
+//! The system calls that no safe interface in our dependencies offers, and only these.
 #![expect(
     unsafe_code,
     reason = "one call reads an array that outlives it, the other takes integers"
@@ -22,5 +22,13 @@ pub fn terminate(pid: u32) {
     if let Ok(pid) = libc::pid_t::try_from(pid) {
         // SAFETY: kill takes two integers by value.
         unsafe { libc::kill(pid, libc::SIGTERM) };
+    }
+}
+
+/// Ends a process at once, as a crash would; one that has ended already is as wanted.
+pub fn kill(pid: u32) {
+    if let Ok(pid) = libc::pid_t::try_from(pid) {
+        // SAFETY: kill takes two integers by value.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
     }
 }

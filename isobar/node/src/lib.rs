@@ -10,6 +10,7 @@ mod columnar;
 pub mod config;
 mod entry;
 mod garbage;
+mod handover;
 mod heartbeat;
 mod orders;
 pub mod recover;

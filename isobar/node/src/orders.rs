@@ -4,21 +4,17 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use placement::api::Order;
 use placement::client::PlacementClient;
 use raft::Groups;
 use rpc::RpcClient;
-use tokio::time::timeout;
-use txn::RowTransport;
 use txn::TxnService;
 use txn::api::{RegionRef, Request, Response};
 use types::{Error, RegionId, Result};
 
-/// How long a leader tries to hand its row locks over.
-const HAND_OVER: Duration = Duration::from_millis(500);
+use crate::handover::Handover;
 
 /// Carries out orders in the background.
 pub(crate) struct Orders {
@@ -76,20 +72,10 @@ async fn obey(
             groups.change_membership(region, peers).await.map(|_| ())
         }
         Order::Transfer(region, to) => {
-            // Row locks are in this leader's memory only. Without them the move goes on all the same.
-            let handover = txn.as_ref().and_then(|txn| txn.handover(region));
-            let transferee = groups.status(region).and_then(|status| {
-                let peer = status.region.peers.iter().find(|peer| peer.id == to)?;
-                Some(peer.node)
-            });
-            if let (Some(handover), Some(transferee)) = (handover, transferee) {
-                let sent = timeout(HAND_OVER, rows.call(transferee, handover)).await;
-                if !matches!(sent, Ok(Ok(_))) {
-                    tracing::info!(region, transferee, "row locks were not handed over");
-                }
-            }
-            groups.transfer(region, to);
-            Ok(())
+            let status = groups.status(region).ok_or(Error::RegionNotFound(region))?;
+            let to = status.region.peer(to).copied();
+            let to = to.ok_or_else(|| Error::not_found("member", format!("of region {region}")))?;
+            Handover::new(groups.clone(), txn, rows.clone()).to(region, to).await
         }
         Order::Split(region) => {
             let txn = txn.ok_or_else(|| Error::Invalid("only row nodes split regions".into()))?;

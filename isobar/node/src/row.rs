@@ -19,6 +19,7 @@ use types::{NodeId, version};
 
 use crate::Common;
 use crate::garbage::{self, Collector};
+use crate::handover::Handover;
 use crate::heartbeat::{Heartbeat, RowSizes};
 use crate::scrub;
 use crate::sql::SqlServer;
@@ -75,6 +76,7 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     let collector =
         Collector::new(common.placement.clone(), groups.clone(), txn.clone(), rows.clone(), client);
     let upkeep = Upkeep::start(&rows, (&store, &kv), &stop)?;
+    let handover = Handover::new(groups.clone(), Some(txn.clone()), common.rpc.clone());
     let server = match common.config.mysql_address {
         Some(_) => Some(SqlServer::start(&common, node).await?),
         None => None,
@@ -96,6 +98,11 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
         () = collector.run() => Ok(()),
         () = &mut shutdown => {
             tracing::info!("stopping");
+            // Before anything stops that it takes: clients find the next leaders by what this node still answers.
+            if handover.all().await {
+                // What ends in a moment must not be elected, nor be handed anything.
+                store.participate(raft::Participation::None);
+            }
             Ok(())
         }
     };

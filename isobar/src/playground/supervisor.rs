@@ -41,7 +41,8 @@ impl Supervisor {
         anyhow::anyhow!("{} ended ({status}):\n{}", process.name, log_tail(process))
     }
 
-    /// Starts again whatever dies; never resolves.
+    /// Starts again whatever dies, once its settings are there: who wants a node to stay down takes them away. Never
+    /// resolves.
     pub async fn watch(&mut self) {
         loop {
             let (at, status) = self.next_exit().await;
@@ -77,7 +78,9 @@ impl Supervisor {
     async fn next_exit(&mut self) -> (usize, ExitStatus) {
         loop {
             for (at, running) in self.running.iter_mut().enumerate() {
-                if let Ok(Some(status)) = running.child.try_wait() {
+                if let Ok(Some(status)) = running.child.try_wait()
+                    && running.process.config_path.exists()
+                {
                     return (at, status);
                 }
             }

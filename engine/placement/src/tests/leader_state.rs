@@ -250,3 +250,20 @@ fn leadership_goes_to_the_voter_whose_clients_ask_most() {
     ask(&mut scene, 4, 1_000);
     assert_eq!(nearest(&scene), None, "it is no voter");
 }
+
+#[test]
+fn leaders_are_handed_to_nobody_who_was_not_heard_of_lately() {
+    let mut scene = Scene::new();
+    let hand_over = |scene: &mut Scene| {
+        let to_3 = Move::Transfer { region: REGION, to: 13 };
+        scene.leader_state.undertake(&scene.state, vec![to_3], 900..900, scene.now);
+        scene.orders()
+    };
+    assert_eq!(hand_over(&mut scene), [Order::Transfer(REGION, 13)]);
+    scene.now = scene.now + Duration::from_secs(2);
+    [1, 4, 5].into_iter().for_each(|node| scene.heartbeat_of(node, node != 4));
+    assert_eq!(scene.orders(), [], "node 3 fell silent");
+    assert_eq!(hand_over(&mut scene), []);
+    scene.heartbeat_of(3, true);
+    assert_eq!(hand_over(&mut scene), [Order::Transfer(REGION, 13)]);
+}

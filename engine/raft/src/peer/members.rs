@@ -67,7 +67,7 @@ impl Peer {
         match step {
             Step::Done => answers.push(change.reply, Ok(self.region.clone())),
             Step::HandOver(transferee) => {
-                self.transfer(transferee);
+                self.hand_over(transferee);
                 let leader = self.region.peer(transferee).map(|peer| peer.node);
                 let error = Error::NotLeader { region: self.region.id, leader };
                 answers.push(change.reply, Err(error));

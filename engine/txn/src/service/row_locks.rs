@@ -250,13 +250,12 @@ impl TxnService {
         self
     }
 
-    /// A request that hands the region's row locks over to the node that is about to lead it.
-    /// What is locked after this is lost with the leadership.
+    /// A request that hands the region's row locks, if there are any, over to the node that is about to lead it, and shows
+    /// whether that one takes it over; none unless this node decides. What is locked after this is lost with the leadership.
     pub fn handover(&self, region: RegionId) -> Option<Request> {
         let status = self.groups.status(region).filter(|status| status.decides)?;
         let held = self.row_locks.of_region(region);
-        let term = status.term;
-        (!held.is_empty()).then_some(Request::Inherit { region, term, held })
+        Some(Request::Inherit { region, term: status.term, held })
     }
 
     pub(crate) async fn acquire(

@@ -8,7 +8,7 @@ use mysql_async::{Conn, Row};
 
 use super::Args;
 use crate::cpus::Cpus;
-use crate::playground::{Playground, Setup};
+use crate::playground::{Playground, ROW_NODES, Setup};
 use crate::processes::Named;
 use crate::replicas;
 use crate::report::Pinning;
@@ -52,6 +52,7 @@ impl Cluster {
         let setup = Setup {
             isobar: args.isobar.clone(),
             data: args.data.clone(),
+            row: ROW_NODES,
             sql: 2,
             columnar: args.columnar,
             port_base: args.port_base,
