@@ -10,6 +10,7 @@ pub mod index;
 pub mod key;
 pub mod labels;
 pub mod privileges;
+mod ranges;
 pub mod region;
 mod region_kind;
 pub mod retry;

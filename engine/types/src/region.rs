@@ -5,7 +5,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{NodeId, PeerId, RegionId, TableId};
-use crate::key;
 use crate::region_kind::RegionKind;
 
 /// The Raft group of placement itself.
@@ -102,26 +101,5 @@ impl Region {
     /// The table whose keys these are.
     pub fn table(&self) -> Option<TableId> {
         self.kind.table()
-    }
-
-    /// The part of a kind's range that lies in this region: first key and end; none where no key of the kind does.
-    pub fn part_of(&self, kind: RegionKind) -> Option<(Vec<u8>, Vec<u8>)> {
-        if self.kind == RegionKind::Placement {
-            return None;
-        }
-        let (start, end) = key::range(kind)?;
-        let (start, end) = (start.max(self.start.clone()), end.min(self.end.clone()));
-        (start < end).then_some((start, end))
-    }
-
-    /// Whether a key of the kind may lie in this region.
-    pub fn holds(&self, kind: RegionKind) -> bool {
-        self.part_of(kind).is_some()
-    }
-
-    /// The part of this region that records of its table lie in: first key and end; none where it holds entries of
-    /// indexes alone.
-    pub fn records(&self) -> Option<(Vec<u8>, Vec<u8>)> {
-        self.part_of(RegionKind::Records(self.table()?))
     }
 }
