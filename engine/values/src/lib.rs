@@ -4,6 +4,7 @@
 //! alone, which become MySQL's here.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod accepted;
 pub mod bytes;
 pub mod calendar;
 pub mod coerce;

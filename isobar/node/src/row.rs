@@ -12,7 +12,7 @@ use placement::api::{Node, NodeRole};
 use placement::entry::Me;
 use placement::participant::Participant;
 use placement::{PlacementMachines, PlacementService, View, placement_region};
-use raft::Groups;
+use raft::{Groups, StoreHandle};
 use tokio_util::sync::CancellationToken;
 use txn::{RowMachines, RowStore, TxnService};
 use types::{NodeId, version};
@@ -57,8 +57,8 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     let engine: Arc<dyn KvEngine> = kv.clone();
     let rows = RowStore::open(engine.clone())?;
     let view = Arc::new(View::default());
-    let rows_machines = Box::new(RowMachines::new(rows.clone()));
-    let machines = PlacementMachines::new(engine, view.clone(), Some(rows_machines));
+    let machines = Box::new(RowMachines::new(rows.clone()));
+    let machines = PlacementMachines::new(engine, view.clone(), Some(machines));
     let store = common.raft_store(&me, Box::new(machines))?;
     let groups: Arc<dyn Groups> = Arc::new(store.clone());
     let txn = leaders(&common, &groups, &rows);
@@ -72,9 +72,7 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     // Set once, here.
     let _ = port.handlers.set(handlers);
     tracing::info!(node, address = %common.config.rpc_address, "row node is listening");
-    let client = common.transactions();
-    let collector =
-        Collector::new(common.placement.clone(), groups.clone(), txn.clone(), rows.clone(), client);
+    let collector = collector(&common, &groups, &txn, &rows);
     let upkeep = Upkeep::start(&rows, (&store, &kv), &stop)?;
     let handover = Handover::new(groups.clone(), Some(txn.clone()), common.rpc.clone());
     let server = match common.config.mysql_address {
@@ -82,9 +80,8 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
         None => None,
     };
     let sessions = server.as_ref().map(|server| server.transactions().clone());
-    let heartbeat =
-        Heartbeat::new(&common, &me, groups, Some(txn), Box::new(RowSizes { rows, kv }))
-            .with_sessions(sessions);
+    let sizes = Box::new(RowSizes { rows, kv });
+    let heartbeat = Heartbeat::new(&common, &me, groups, Some(txn), sizes).with_sessions(sessions);
     let described = described(&common, node, server.as_ref());
     let work = async {
         common.take_part(&me, described, &store, bootstrapped).await?;
@@ -98,11 +95,7 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
         () = collector.run() => Ok(()),
         () = &mut shutdown => {
             tracing::info!("stopping");
-            // Before anything stops that it takes: clients find the next leaders by what this node still answers.
-            if handover.all().await {
-                // What ends in a moment must not be elected, nor be handed anything.
-                store.participate(raft::Participation::None);
-            }
+            hand_over(&handover, &store).await;
             Ok(())
         }
     };
@@ -117,6 +110,24 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     crate::end("internal port", serving).await;
     upkeep.end(store).await;
     Ok(())
+}
+
+/// Before anything stops that it takes: clients find the next leaders by what this node still answers.
+async fn hand_over(handover: &Handover, store: &StoreHandle) {
+    if handover.all().await {
+        // What ends in a moment must not be elected, nor be handed anything.
+        store.participate(raft::Participation::None);
+    }
+}
+
+fn collector(
+    common: &Common,
+    groups: &Arc<dyn Groups>,
+    txn: &Arc<TxnService>,
+    rows: &Arc<RowStore>,
+) -> Collector {
+    let (placement, client) = (common.placement.clone(), common.transactions());
+    Collector::new(placement, groups.clone(), txn.clone(), rows.clone(), client)
 }
 
 /// What answers for the regions that this node leads.

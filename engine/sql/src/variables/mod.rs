@@ -3,8 +3,6 @@
 //! What the text of a system variable means is read here and nowhere else, by a method for each
 //! meaning. It asks nobody: what is set for everybody is passed to it.
 
-mod accepted;
-
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::LazyLock;
 
@@ -14,10 +12,9 @@ use storage::ReadFrom;
 use syntax::dialect::Mysql;
 use syntax::statement::Mode;
 use types::Value;
+use values::accepted::{checked, is_switch};
 use values::error::{SqlResult, global_variable, no_variable, read_only_variable};
 use values::variables::{Scope, VARIABLES, Variable};
-
-use accepted::{checked, is_switch};
 
 use execution::router;
 

@@ -2,12 +2,12 @@
 //!
 //! It knows no session and no value that is set: the same text is accepted for everybody.
 
-use values::error::{
+use crate::error::{
     SqlResult, no_charset, no_time_zone, wrong_variable_type, wrong_variable_value,
 };
-use values::temporal::Zone;
+use crate::temporal::Zone;
 
-use values::variables::NOOP_FUNCTIONS;
+use crate::variables::NOOP_FUNCTIONS;
 
 /// What `tidb_replica_read` may be. TiDB's `closest-adaptive` goes by sizes of answers that nobody estimates here, and
 /// `learner` by replicas of rows that nobody has.
@@ -15,7 +15,11 @@ const REPLICAS: [&str; 5] =
     ["leader", "follower", "leader-and-follower", "closest-replicas", "prefer-leader"];
 
 /// Text that a variable may have, as it is kept.
-pub(super) fn checked(name: &str, default: &str, text: String) -> SqlResult<String> {
+///
+/// # Errors
+///
+/// 1231 and the like for a text that it may not have.
+pub fn checked(name: &str, default: &str, text: String) -> SqlResult<String> {
     let wrong = || wrong_variable_value(name, &text);
     let kept = match is_switch(name, default) {
         true => switch(&text).ok_or_else(wrong)?.to_owned(),
@@ -31,7 +35,7 @@ pub(super) fn checked(name: &str, default: &str, text: String) -> SqlResult<Stri
 }
 
 /// Whether a variable is one of switches: clients read it as 0 or 1.
-pub(super) fn is_switch(name: &str, default: &str) -> bool {
+pub fn is_switch(name: &str, default: &str) -> bool {
     name != NOOP_FUNCTIONS && (default == "ON" || default == "OFF")
 }
 
@@ -82,7 +86,7 @@ fn text_of(name: &str, text: &str) -> SqlResult<String> {
         }
         "isobar_fallback" | "tidb_allow_fallback_to_tikv" => return Err(wrong()),
         NOOP_FUNCTIONS => return noop_functions(text).map(Into::into).ok_or_else(wrong),
-        "sql_mode" => return values::sql_mode::checked(text),
+        "sql_mode" => return crate::sql_mode::checked(text),
         "sql_select_limit" | "max_execution_time" | "group_concat_max_len" | "max_error_count" => {
             return number(name, text);
         }
