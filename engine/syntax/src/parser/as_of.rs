@@ -173,7 +173,7 @@ mod tests {
                 let mut rest = text.as_str();
                 while let Some(at) = rest.find("Span(") {
                     out.push_str(&rest[..at]);
-                    rest = &rest[at + rest[at..].find(')').unwrap()..];
+                    rest = &rest[at + rest[at..].find("))").unwrap() + 2..];
                 }
                 out + rest
             };
@@ -196,8 +196,8 @@ mod tests {
         for (wrong, code) in [
             ("SELECT * FROM t AS OF TIMESTAMP", 1064),
             ("SELECT * FROM (SELECT 1) d AS OF TIMESTAMP NOW()", 1064),
-            ("START TRANSACTION AS OF TIMESTAMP NOW()", 1064),
-            ("START TRANSACTION READ WRITE AS OF TIMESTAMP NOW()", 1064),
+            ("START TRANSACTION AS OF TIMESTAMP NOW()", 1235),
+            ("START TRANSACTION READ WRITE AS OF TIMESTAMP NOW()", 1235),
             ("SET SESSION TRANSACTION READ ONLY AS OF TIMESTAMP NOW()", 1235),
             ("DELETE FROM t AS OF TIMESTAMP NOW()", 1235),
             ("UPDATE t AS OF TIMESTAMP NOW() SET a = 1", 1235),
