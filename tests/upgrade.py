@@ -99,7 +99,7 @@ def replicate_twice(cluster: Nodes, bank: Bank) -> None:
     for table in ("account", "ledger"):
         cluster.sql(f"ALTER TABLE {bank.database}.{table} SET COLUMNAR REPLICA 2")
     def ready() -> bool:
-        regions = [region for region in cluster.status()["regions"] if region["kind"].startswith("records")]
+        regions = [region for region in cluster.status()["regions"] if "records" in region["kind"]]
         wanted = [region for region in regions if region["columnar"]]
         return bool(wanted) and all(len(region["columnar"]) == 2 for region in wanted)
     wait_until("two replicas of each table", ready, 60)

@@ -44,7 +44,7 @@ def refused(nodes: Nodes, *arguments: str | Path) -> str:
 def tables(nodes: Nodes) -> dict[int, str]:
     """Numbers of the tables that have regions, with the region of each."""
     kinds = [region["kind"] for region in nodes.status()["regions"]]
-    return {int(kind.split()[-1]): kind for kind in kinds if kind.startswith("records")}
+    return {int(kind.split()[-1]): kind for kind in kinds if "records" in kind}
 
 
 def numbers(nodes: Nodes) -> set[int]:
