@@ -90,7 +90,7 @@ def test_the_last_row_node_goes_on_with_what_it_holds(nodes: Nodes):
 
     said = recovered(nodes, *settings)
     assert "never come back under their numbers: row node 1 (" in said and "row node 2 (" in said
-    assert "rows of d.t" in said and "Nothing was changed" in said
+    assert "rows and indexes of d.t" in said and "Nothing was changed" in said
     assert "Nothing was changed" in recovered(nodes, *settings), "it changed something"
     assert "Done." in recovered(nodes, *settings, "--yes")
     assert "a quorum is left" in refused(nodes, *settings, "--yes")
