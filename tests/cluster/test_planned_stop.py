@@ -38,7 +38,7 @@ def table(cluster: Cluster) -> None:
 
 
 class Writer(threading.Thread):
-    """Writes one row after the other until it is told to end; errors end it."""
+    """Writes one row after the other until it is asked to end; errors end it."""
 
     def __init__(self, cluster: Cluster):
         super().__init__(daemon=True)

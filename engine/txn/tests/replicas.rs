@@ -372,7 +372,7 @@ async fn a_time_of_the_past_is_in_use_for_as_long_as_it_is_held() {
     assert_eq!(cluster.client.oldest_start(), None);
     let past = cluster.client.past(then);
     let scan = past.scan(record("a"), record("b"), false);
-    assert_eq!(cluster.client.oldest_start(), Some(then), "nobody is told to keep it");
+    assert_eq!(cluster.client.oldest_start(), Some(then), "nobody is asked to keep it");
     assert_eq!(past.get(&record("a")).await.unwrap(), Some(vec![1]));
     drop(past);
     assert_eq!(cluster.client.oldest_start(), Some(then), "rows are still being read");
