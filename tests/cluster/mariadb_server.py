@@ -24,7 +24,8 @@ class MariaDb:
     def __init__(self, program: str, folder: Path):
         self.port, self.folder = free_port(), folder
         install = shutil.which("mariadb-install-db") or "mysql_install_db"
-        data = [f"--datadir={folder}/data", "--user=root"]
+        # A MariaDB that starts clears its temporary directory of others' tables, so each has its own.
+        data = [f"--datadir={folder}/data", f"--tmpdir={folder}", "--user=root"]
         subprocess.run(
             [install, "--no-defaults", *data, "--skip-test-db", "--auth-root-authentication-method=normal"],
             check=True, capture_output=True, timeout=120,

@@ -1,10 +1,11 @@
 //! BETWEEN: the value and both ends are compared as one type, which their three types decide together.
 //!
 //! The two comparisons that it is each know two of them: what these would compare as texts becomes what the third one asks
-//! for. No other comparison changes.
+//! for, and exact numbers are compared as DOUBLEs where the third is one. No other comparison changes, and none that comes out
+//! the same either way, by which rows may be looked up.
 
 use functions::kinds::is_temporal;
-use types::Value;
+use types::{ColumnType, IntWidth, Value};
 use values::error::SqlResult;
 
 use super::tree::{Node, Scalar};
@@ -13,14 +14,19 @@ use super::{arguments, call_types, literal};
 /// Digits of a second's fraction that a text may have.
 const MICROSECONDS: i64 = 6;
 
-/// What texts become beside a number, and beside a day.
+/// The largest whole number below which each is a DOUBLE's, too.
+const EXACT_IN_DOUBLE: u64 = 1 << 53;
+
+/// What texts become beside a number, and beside a day; and exact numbers beside a DOUBLE.
 #[derive(Clone, Copy)]
 enum Third {
     Number,
     Day,
+    Double,
 }
 
-/// The comparisons of a value with its low and its high end, at one type where texts stand among numbers or days.
+/// The comparisons of a value with its low and its high end, at one type where texts stand among numbers or days, or exact
+/// numbers beside a DOUBLE.
 ///
 /// # Errors
 ///
@@ -36,6 +42,9 @@ pub fn alike(low: Scalar, high: Scalar) -> SqlResult<(Scalar, Scalar)> {
                 _ => None,
             }
         }
+        (Node::Compare { right: low, .. }, Node::Compare { right: high, .. }) => {
+            (is_double(low) || is_double(high)).then_some(Third::Double)
+        }
         _ => None,
     };
     match third {
@@ -49,6 +58,26 @@ fn is_text(scalar: &Scalar) -> bool {
     scalar.ty.column.is_some_and(|column| column.is_text() && !is_label(column))
 }
 
+fn is_double(scalar: &Scalar) -> bool {
+    call_types::arrow(&scalar.ty).is_floating()
+}
+
+/// Whether it is an exact number.
+fn is_exact(scalar: &Scalar) -> bool {
+    let ty = call_types::arrow(&scalar.ty);
+    ty.is_numeric() && !ty.is_floating()
+}
+
+/// Whether it is a number that a DOUBLE holds, and so compares as one with any number as it does itself.
+fn is_held(scalar: &Scalar) -> bool {
+    match (&scalar.node, scalar.ty.column) {
+        (Node::Literal(Value::Int(number)), _) => number.unsigned_abs() <= EXACT_IN_DOUBLE,
+        (Node::Literal(Value::UInt(number)), _) => *number <= EXACT_IN_DOUBLE,
+        (_, Some(ColumnType::Int { width, .. })) => !matches!(width, IntWidth::Big),
+        _ => false,
+    }
+}
+
 fn third_of(end: &Scalar) -> Option<Third> {
     match call_types::arrow(&end.ty) {
         ty if ty.is_numeric() => Some(Third::Number),
@@ -57,11 +86,15 @@ fn third_of(end: &Scalar) -> Option<Third> {
     }
 }
 
-/// A comparison of two texts as one of two numbers or datetimes; any other as it is.
+/// A comparison of two texts as one of two numbers or datetimes, or of two exact numbers as one of DOUBLEs; any other as it is.
 fn converted(comparison: Scalar, third: Third) -> SqlResult<Scalar> {
     let Scalar { node, ty } = comparison;
+    let is_other = |left: &Scalar, right: &Scalar| match third {
+        Third::Number | Third::Day => is_text(left) && is_text(right),
+        Third::Double => is_exact(left) && is_exact(right) && !is_held(left) && !is_held(right),
+    };
     let node = match node {
-        Node::Compare { comparison, left, right } if is_text(&left) && is_text(&right) => {
+        Node::Compare { comparison, left, right } if is_other(&left, &right) => {
             let (left, right) = (taken(*left, third)?, taken(*right, third)?);
             Node::Compare { comparison, left: Box::new(left), right: Box::new(right) }
         }
@@ -72,7 +105,7 @@ fn converted(comparison: Scalar, third: Third) -> SqlResult<Scalar> {
 
 fn taken(text: Scalar, third: Third) -> SqlResult<Scalar> {
     match third {
-        Third::Number => arguments::call("cast_double", vec![text]),
+        Third::Number | Third::Double => arguments::call("cast_double", vec![text]),
         Third::Day => {
             arguments::call("cast_datetime", vec![text, literal::of(Value::Int(MICROSECONDS))])
         }

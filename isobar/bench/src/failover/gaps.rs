@@ -32,10 +32,9 @@ impl Sample {
 }
 
 /// The longest time without an answer: between two that follow each other, the later one behind the fault, or from the
-/// last one to `end`. And whether it ended before `end`.
+/// last one to `end`. And whether it ended: an answer after `end`, to what was due before it, ends it too.
 pub fn longest_gap(samples: &[Sample], end: f64) -> (f64, bool) {
     let mut answers: Vec<f64> = samples.iter().filter_map(|sample| sample.answered).collect();
-    answers.retain(|at| *at < end);
     answers.sort_by(f64::total_cmp);
     let first = answers.iter().copied().take_while(|at| *at <= 0.0).last().unwrap_or(0.0);
     let mut last = first;
@@ -127,6 +126,13 @@ mod tests {
         near(gap, 0.7);
         assert!(ended);
         near(slowest(&samples), 0.7);
+    }
+
+    #[test]
+    fn a_gap_may_end_behind_the_last_that_was_due() {
+        let (gap, ended) = longest_gap(&outage(9.2, 10.3, 10), 10.0);
+        near(gap, 1.1);
+        assert!(ended);
     }
 
     #[test]

@@ -43,7 +43,9 @@ impl MariaDb {
             "--skip-test-db",
             "--auth-root-authentication-method=normal",
         ]);
-        installing.arg(at("datadir", "data")).arg(&user).stdin(Stdio::null()).kill_on_drop(true);
+        // A MariaDB that starts clears its temporary directory of others' tables, so each has its own.
+        let folders = [at("datadir", "data"), format!("--tmpdir={}", folder.path().display())];
+        installing.args(&folders).arg(&user).stdin(Stdio::null()).kill_on_drop(true);
         let done = tokio::time::timeout(INSTALL, installing.output()).await;
         let done = done.context("MariaDB took too long to make its data directory")??;
         if !done.status.success() {
@@ -59,7 +61,8 @@ impl MariaDb {
             ])
             .args(["--innodb-buffer-pool-size=4G", "--innodb-log-file-size=1G"])
             .arg(format!("--port={port}"))
-            .args([at("datadir", "data"), at("socket", "s"), at("pid-file", "pid")])
+            .args(&folders)
+            .args([at("socket", "s"), at("pid-file", "pid")])
             .arg(&user)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
