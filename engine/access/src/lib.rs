@@ -2,6 +2,8 @@
 //!
 //! Of a user it knows what the catalog says. It asks nobody, and knows no session.
 
+pub mod needs;
+
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::ControlFlow;

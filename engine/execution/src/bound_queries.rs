@@ -15,8 +15,8 @@ use std::sync::{Arc, OnceLock};
 use binder::{BoundQuery, QueryContext, ResolvedTables, RowQuery, Scalar, plain_literal};
 use quick_cache::sync::Cache;
 use sqlparser::ast::{
-    BinaryOperator, Expr, JoinConstraint, JoinOperator, Query, Select, SelectItem, Value, Visitor,
-    VisitorMut,
+    BinaryOperator, Expr, JoinConstraint, JoinOperator, Query, Select, SelectItem, Value,
+    ValueWithSpan, Visitor, VisitorMut,
 };
 use syntax::names::TableName;
 use syntax::tree::value;
@@ -42,6 +42,7 @@ pub struct BoundQueries {
     hits: AtomicU64,
     misses: AtomicU64,
     unplanned: AtomicU64,
+    repeated: AtomicU64,
 }
 
 /// What is the same of all queries that are bound alike. Places in the text are no part of a syntax tree's equality.
@@ -83,8 +84,8 @@ pub struct Shape {
 
 impl Default for BoundQueries {
     fn default() -> Self {
-        let (hits, misses, unplanned) = Default::default();
-        BoundQueries { kept: Cache::new(MOST_KEPT), hits, misses, unplanned }
+        let (hits, misses, unplanned, repeated) = Default::default();
+        BoundQueries { kept: Cache::new(MOST_KEPT), hits, misses, unplanned, repeated }
     }
 }
 
@@ -142,6 +143,17 @@ impl BoundQueries {
             Some(Kept::Never) => {}
             Some(Kept::Seen | Kept::Template(_)) => self.keep(shape, bound, context, tables),
         }
+    }
+
+    /// Takes note of a prepared query for which an earlier run of it was used, which had used a kept one.
+    pub fn note_repeated(&self) {
+        self.hits.fetch_add(1, Ordering::Relaxed);
+        self.repeated.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Prepared queries for which an earlier run of them was used.
+    pub fn repeated(&self) -> u64 {
+        self.repeated.load(Ordering::Relaxed)
     }
 
     /// Queries for which a kept one was used.
@@ -215,11 +227,11 @@ impl Template {
         &self.bound
     }
 
-    /// The query of a shape as one that needs no plan, if it is, and what its columns are. Nobody knows those before one was
-    /// planned.
-    pub fn row_query(&self, shape: &Shape) -> Option<RowQuery> {
+    /// The query that compares with these literals, as one that needs no plan, if it is and its columns are known. Nobody
+    /// knows those before one was planned.
+    pub fn row_query(&self, literals: &[Scalar]) -> Option<RowQuery> {
         self.columns.get()?;
-        Some(self.row_query.as_ref()?.with_values(&shape.literals))
+        Some(self.row_query.as_ref()?.with_values(literals))
     }
 
     /// What the columns are of all queries of its shape, once one was planned.
@@ -233,13 +245,53 @@ impl Template {
     }
 }
 
+/// Where a literal comes from.
+#[derive(Clone, Debug)]
+pub enum Operand {
+    /// It is a parameter: its place among them.
+    Parameter(usize),
+    /// It stands there.
+    Literal(Scalar),
+}
+
+impl Operand {
+    fn of(expr: &Expr) -> Option<Operand> {
+        match expr {
+            Expr::Value(ValueWithSpan { value: Value::Placeholder(mark), .. }) => {
+                let nth: usize = mark.trim_start_matches('?').parse().ok()?;
+                Some(Operand::Parameter(nth.checked_sub(1)?))
+            }
+            other => plain_literal(other).map(Operand::Literal),
+        }
+    }
+}
+
 impl Shape {
+    /// Where the literals come from in each query that differs from `prepared` in its parameters alone; `None` if this is
+    /// not one of them.
+    pub fn operands(&self, prepared: &Query) -> Option<Vec<Operand>> {
+        let mut query = prepared.clone();
+        let mut taken = Taken { take: Operand::of, found: Vec::new() };
+        walk_mut(&mut query, &mut taken).ok()?;
+        (query == self.key.query).then_some(taken.found)
+    }
+
+    /// What the query compares with.
+    pub fn literals(&self) -> &[Scalar] {
+        &self.literals
+    }
+
+    /// The types of that.
+    pub fn types(&self) -> &[MysqlType] {
+        &self.key.parameters
+    }
+
     /// What is the same of a query and others; `None` of one that is not worth it.
     pub fn of(query: &Query, context: &QueryContext) -> Option<Shape> {
         let mut query = query.clone();
-        let mut taken = Taken::default();
+        let mut taken = Taken { take: plain_literal, found: Vec::new() };
         walk_mut(&mut query, &mut taken).ok()?;
-        let literals = taken.0;
+        let literals = taken.found;
         let key = Key {
             query,
             parameters: literals.iter().map(|literal| literal.ty).collect(),
@@ -251,11 +303,14 @@ impl Shape {
     }
 }
 
-/// Literals that were taken out of a query.
-#[derive(Default)]
-struct Taken(Vec<Scalar>);
+/// What was taken out of a query's conditions.
+struct Taken<T> {
+    /// What there is to take of an operand, if anything.
+    take: fn(&Expr) -> Option<T>,
+    found: Vec<T>,
+}
 
-impl VisitorMut for Taken {
+impl<T> VisitorMut for Taken<T> {
     type Break = ();
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
@@ -276,7 +331,7 @@ impl VisitorMut for Taken {
                 self.condition(condition);
             }
         }
-        match self.0.len() > MOST_LITERALS {
+        match self.found.len() > MOST_LITERALS {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
@@ -294,7 +349,7 @@ impl Visitor for IsQuery {
     }
 }
 
-impl Taken {
+impl<T> Taken<T> {
     fn condition(&mut self, expr: &mut Expr) {
         match expr {
             Expr::Nested(inner) => self.condition(inner),
@@ -330,9 +385,9 @@ impl Taken {
     }
 
     fn operand(&mut self, expr: &mut Expr) {
-        if let Some(literal) = plain_literal(expr) {
-            self.0.push(literal);
-            *expr = value(Value::Placeholder(format!("?{}", self.0.len())));
+        if let Some(taken) = (self.take)(expr) {
+            self.found.push(taken);
+            *expr = value(Value::Placeholder(format!("?{}", self.found.len())));
         }
     }
 }

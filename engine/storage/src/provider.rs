@@ -180,8 +180,9 @@ impl ExecutionPlan for RowScan {
         if partition != 0 {
             return internal_err!("RowScan has one partition, not {partition}");
         }
-        let rows =
-            Rows::new(self.source.table.clone(), self.source.reader.clone(), self.access.clone());
+        let RowTable { table, reader, .. } = &self.source;
+        let access = self.access.clone();
+        let rows = Rows::new(table.clone(), reader.clone(), access, &self.projection);
         let (projection, schema) = (self.projection.clone(), self.schema.clone());
         let state = Batches { rows, projection, schema: schema.clone(), left: self.limit };
         let batches = futures::stream::try_unfold(state, |mut state| async move {
@@ -235,21 +236,27 @@ pub struct Rows {
     ranges: std::vec::IntoIter<access::Range>,
     scan: Option<Box<dyn crate::Scan>>,
     ready: std::collections::VecDeque<(Vec<u8>, Vec<u8>)>,
+    /// For each column whether it is read; NULL stands for the others.
+    wanted: Vec<bool>,
 }
 
 impl Rows {
-    /// Nothing is read before the first row is asked for.
-    pub fn new(table: Arc<Table>, reader: Reader, access: Access) -> Self {
+    /// Nothing is read before the first row is asked for. `columns` are the places of those that are wanted: NULL stands for
+    /// all others.
+    pub fn new(table: Arc<Table>, reader: Reader, access: Access, columns: &[usize]) -> Self {
         let Access { path, ranges } = access;
         let (ranges, scan) = (ranges.into_iter(), None);
-        Rows { table, reader, path, ranges, scan, ready: std::collections::VecDeque::new() }
+        let wanted = (0..table.columns.len()).map(|at| columns.contains(&at)).collect();
+        let ready = std::collections::VecDeque::new();
+        Rows { table, reader, path, ranges, scan, ready, wanted }
     }
 
     /// The next row and its record key. `hint` is how many more the caller may want.
     pub async fn next(&mut self, hint: usize) -> Result<Option<(Vec<u8>, Vec<Value>)>, SqlError> {
         loop {
             if let Some((key, stored)) = self.ready.pop_front() {
-                let row = row::decode(&self.table, &stored)?;
+                let wanted = |at: usize| self.wanted.get(at).copied().unwrap_or(false);
+                let row = row::decode_wanted(&self.table, &stored, wanted)?;
                 return Ok(Some((key, row)));
             }
             if !self.fill(hint).await? {

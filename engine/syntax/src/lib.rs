@@ -12,6 +12,7 @@ pub mod decimal;
 pub mod delimited;
 pub mod dialect;
 pub mod forms;
+pub mod from;
 pub mod hints;
 pub mod introducer;
 pub mod names;

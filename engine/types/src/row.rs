@@ -92,6 +92,15 @@ pub fn restamp(bytes: &[u8], version: SchemaVersion) -> Result<Vec<u8>> {
 /// `SchemaChanged` for a row of a later version that this description cannot show; `Corrupt` for
 /// bytes that are no row of the table.
 pub fn decode(table: &Table, bytes: &[u8]) -> Result<Row> {
+    decode_wanted(table, bytes, |_| true)
+}
+
+/// As [`decode`], with NULL in the place of columns that are not wanted: those are passed over, unread.
+///
+/// # Errors
+///
+/// As [`decode`], but for what a column says that is not wanted.
+pub fn decode_wanted(table: &Table, bytes: &[u8], wanted: impl Fn(usize) -> bool) -> Result<Row> {
     let mut row: Vec<Option<Value>> = vec![None; table.columns.len()];
     let mut input = bytes;
     let written = header(&mut input)?;
@@ -104,6 +113,13 @@ pub fn decode(table: &Table, bytes: &[u8]) -> Result<Row> {
             None => table.dropped.iter().find(|column| column.id == id),
         };
         let column = column.ok_or_else(|| strange(table, written, id))?;
+        let is_wanted = at.is_some_and(&wanted);
+        if !is_wanted && tag & 1 == 0 {
+            pass(&mut input, column.ty)?;
+        }
+        if !is_wanted {
+            continue;
+        }
         let value = if tag & 1 == 1 { Value::Null } else { payload(&mut input, column.ty)? };
         // The column was widened in a version that this one does not know yet.
         if written > table.version && at.is_some() && !has_room(column.ty, &value) {
@@ -116,7 +132,10 @@ pub fn decode(table: &Table, bytes: &[u8]) -> Result<Row> {
     if !input.is_empty() {
         return Err(bad("trailing bytes"));
     }
-    let whole = |(column, value): (&Column, Option<Value>)| {
+    let whole = |(at, (column, value)): (usize, (&Column, Option<Value>))| {
+        if !wanted(at) {
+            return Ok(Value::Null);
+        }
         // The column was replaced by another in a version that this one does not know yet.
         if value.is_none() && written > table.version && table.is_replaced(column.id) {
             return Err(newer(table, written));
@@ -128,7 +147,7 @@ pub fn decode(table: &Table, bytes: &[u8]) -> Result<Row> {
             false => Ok(value),
         }
     };
-    table.columns.iter().zip(row).map(whole).collect()
+    table.columns.iter().zip(row).enumerate().map(whole).collect()
 }
 
 /// Whether a number is in the range of its column.
@@ -163,6 +182,34 @@ fn header(input: &mut &[u8]) -> Result<SchemaVersion> {
     }
     *input = rest;
     u32::try_from(take(input)?).map_err(|_| bad("schema version"))
+}
+
+/// Passes over a payload.
+fn pass(input: &mut &[u8], ty: ColumnType) -> Result<()> {
+    let fixed = match ty {
+        ColumnType::Double => 8,
+        ColumnType::Float => 4,
+        ColumnType::Decimal { .. } if ty.is_wide() => return bytes(input).map(drop),
+        ColumnType::Char(_)
+        | ColumnType::Varchar(_)
+        | ColumnType::Text(_)
+        | ColumnType::Json
+        | ColumnType::Enum(_)
+        | ColumnType::Set(_)
+        | ColumnType::Binary(_)
+        | ColumnType::Varbinary(_)
+        | ColumnType::Blob(_) => return bytes(input).map(drop),
+        ColumnType::Int { .. }
+        | ColumnType::Decimal { .. }
+        | ColumnType::Year
+        | ColumnType::Bit(_)
+        | ColumnType::Date
+        | ColumnType::DateTime(_)
+        | ColumnType::Timestamp(_)
+        | ColumnType::Time(_) => return take(input).map(drop),
+    };
+    *input = input.get(fixed..).ok_or_else(|| bad("number"))?;
+    Ok(())
 }
 
 fn payload(input: &mut &[u8], ty: ColumnType) -> Result<Value> {
@@ -234,6 +281,17 @@ fn put(out: &mut Vec<u8>, mut n: u128) {
 }
 
 fn take(input: &mut &[u8]) -> Result<u128> {
+    match input.split_first() {
+        // Most are: tags, lengths, small numbers.
+        Some((byte, rest)) if byte & 0x80 == 0 => {
+            *input = rest;
+            Ok(u128::from(*byte))
+        }
+        _ => take_long(input),
+    }
+}
+
+fn take_long(input: &mut &[u8]) -> Result<u128> {
     let mut n = 0u128;
     for shift in (0..128).step_by(7) {
         let (byte, rest) = input.split_first().ok_or_else(|| bad("number"))?;

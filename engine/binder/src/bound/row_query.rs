@@ -283,6 +283,28 @@ impl RowQuery {
         })
     }
 
+    /// The columns that it looks at, in no order and some more than once.
+    pub fn reads(&self) -> Vec<usize> {
+        let totals = |total: &Total| match total {
+            Total::Rows => None,
+            Total::Count(at) | Total::Sum(at) | Total::Least(at) | Total::Greatest(at) => Some(*at),
+        };
+        let mut reads: Vec<usize> = match &self.answer {
+            Answer::Columns(shown) | Answer::Distinct(shown) => shown.clone(),
+            Answer::Totals(all) => all.iter().filter_map(totals).collect(),
+        };
+        reads.extend(self.conditions.iter().map(|condition| condition.column));
+        reads.extend(self.order.iter().map(|(at, _)| at));
+        reads
+    }
+
+    /// Whether rows in its order have those next to each other that show the same.
+    pub fn orders_all_of(&self, shown: &[usize]) -> bool {
+        let Some(first) = self.order.get(..shown.len()) else { return false };
+        let is_ordered = |at: &usize| first.iter().any(|(by, _)| by == at);
+        shown.iter().all(is_ordered) && first.iter().all(|(at, _)| shown.contains(at))
+    }
+
     /// Which of two rows comes first.
     pub fn compare(&self, left: &[Value], right: &[Value]) -> Ordering {
         let by = |(column, descending): &(usize, bool)| {

@@ -3,6 +3,8 @@
 //! What a statement leaves behind when it fails is decided here alone: its transaction, its
 //! diagnostics, its counts. What it does is not.
 
+use std::sync::Arc;
+
 use execution::{BatchStream, panics};
 use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt};
@@ -25,7 +27,7 @@ impl Session {
     /// type is known, in every crate that awaits it.
     pub(super) fn answer<'a>(
         &'a mut self,
-        statement: SqlResult<Stmt>,
+        statement: SqlResult<Arc<Stmt>>,
         parameters: &'a [Value],
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, SqlResult<Reply>> {
@@ -34,12 +36,12 @@ impl Session {
 
     async fn answered(
         &mut self,
-        statement: SqlResult<Stmt>,
+        statement: SqlResult<Arc<Stmt>>,
         parameters: &[Value],
         cancel: &CancellationToken,
     ) -> SqlResult<Reply> {
         self.take_time();
-        self.diagnostics.begin(statement.as_ref().is_ok_and(shows_warnings));
+        self.diagnostics.begin(statement.as_deref().is_ok_and(shows_warnings));
         // Of a statement that is a transaction of its own, nothing may stay open.
         let alone = !self.in_transaction() && self.autocommit();
         let (interrupts, before) = (self.interrupts.clone(), self.diagnostics.last_insert_id());
@@ -56,6 +58,7 @@ impl Session {
             answer = panics::guarded(run) => answer,
         };
         self.variables.run_in(None);
+        self.running = None;
         // Rows that are still to be pulled hold what they are read from themselves.
         self.transaction.read_statement_at(None);
         match answer {
@@ -125,13 +128,19 @@ impl Session {
     /// Runs a statement that its session's user may run.
     pub(super) async fn run(
         &mut self,
-        statement: Stmt,
+        statement: Arc<Stmt>,
         parameters: &[Value],
         cancel: &CancellationToken,
     ) -> SqlResult<Reply> {
         self.check_read_only(&statement)?;
         self.check_privileges(&statement).await?;
-        match statement {
+        // A look-up runs as it stands; what else was prepared is run as a copy.
+        if let Stmt::Query(query) = &*statement
+            && let Some(reply) = self.looked_up(query, parameters).await?
+        {
+            return Ok(reply);
+        }
+        match Arc::unwrap_or_clone(statement) {
             Stmt::Query(query) => self.limited_select(*query, parameters).await,
             Stmt::SelectInto(query, names) => self.select_into(*query, &names, parameters).await,
             Stmt::Explain { analyze, statement } => {

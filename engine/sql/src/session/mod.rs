@@ -45,6 +45,7 @@ use execution::interrupts::Interrupts;
 use execution::reply::{Done, Reply, SessionChanges};
 use identity::Identity;
 use prepared::{PreparedStatement, PreparedStatements};
+use query::known::KnownRead;
 use storage::ReplicaReads;
 use transaction::state::TransactionState;
 use write::derived::Derivations;
@@ -83,6 +84,8 @@ pub struct Session {
     transaction: TransactionState,
     diagnostics: Diagnostics,
     prepared: PreparedStatements,
+    /// The one of them, by number, that runs.
+    running: Option<Arc<PreparedStatement>>,
     /// Locks of GET_LOCK, once it was called.
     advisory: Option<Arc<Advisory>>,
     /// Planned expressions of tables that were written.
@@ -108,6 +111,7 @@ impl Session {
             transaction: TransactionState::default(),
             diagnostics: Diagnostics::default(),
             prepared: PreparedStatements::default(),
+            running: None,
             advisory: None,
             derivations: Derivations::default(),
             interrupts: Interrupts::default(),
@@ -123,7 +127,7 @@ impl Session {
         self.pulled_later = false;
         let dialect = self.variables.dialect();
         let statement = parser::parse_in(&binary_literals::to_text(sql, &dialect)?, &dialect);
-        self.answer(statement, &[], cancel).await
+        self.answer(statement.map(Arc::new), &[], cancel).await
     }
 
     /// Parses a statement and says what it will want and answer.
@@ -137,7 +141,7 @@ impl Session {
         let waiting = self.parsed(&text)?;
         self.check_privileges(&waiting.statement).await?;
         self.take_time();
-        let columns = match &waiting.statement {
+        let columns = match &*waiting.statement {
             Stmt::Query(query) => {
                 let unknown = waiting.unknown_parameters();
                 match self.columns_of((**query).clone(), &unknown).await {
@@ -158,10 +162,10 @@ impl Session {
     /// A statement and how many parameters it takes, as the session's sql_mode reads it.
     fn parsed(&self, sql: &str) -> SqlResult<PreparedStatement> {
         let dialect = self.variables.dialect();
-        let statement = parser::parse_in(sql, &dialect)?;
+        let statement = Arc::new(parser::parse_in(sql, &dialect)?);
         let parameters = parser::placeholders(sql, &dialect)?;
         let database = self.variables.database().to_owned();
-        Ok(PreparedStatement { statement, parameters, database })
+        Ok(PreparedStatement { statement, parameters, database, known: KnownRead::default() })
     }
 
     /// Runs a prepared statement.
@@ -193,9 +197,10 @@ impl Session {
         parameters: Vec<Value>,
         cancel: &CancellationToken,
     ) -> SqlResult<Reply> {
-        let PreparedStatement { statement, database, .. } =
-            self.prepared.of_id(id, parameters.len())?;
-        self.variables.run_in(Some(database));
+        let running = self.prepared.of_id(id, parameters.len())?;
+        self.variables.run_in(Some(running.database.clone()));
+        let statement = running.statement.clone();
+        self.running = Some(running);
         self.answer(Ok(statement), &parameters, cancel).await
     }
 
@@ -326,7 +331,7 @@ impl Session {
 
     /// Notes something, unless the session wants no notes.
     fn note(&mut self, note: SqlError) {
-        if self.variables.is_on("sql_notes") {
+        if self.variables.takes_notes() {
             self.diagnostics.note(note);
         }
     }

@@ -3,11 +3,14 @@
 //! They are kept as they were parsed and never run here; the two kinds know nothing of each other.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use syntax::statement::Stmt;
 use types::Value;
 use values::column::ResultColumn;
 use values::error::{SqlResult, no_prepared, too_many_prepared, wrong_arguments};
+
+use super::query::known::KnownRead;
 
 /// Most statements that a session prepares by name.
 const MOST_BY_NAME: usize = 16_382;
@@ -24,18 +27,19 @@ pub struct Prepared {
 }
 
 /// A statement that waits for its parameters.
-#[derive(Clone)]
 pub(super) struct PreparedStatement {
-    pub(super) statement: Stmt,
+    pub(super) statement: Arc<Stmt>,
     /// How many it takes.
     pub(super) parameters: usize,
     /// The current database of then, in which it runs.
     pub(super) database: String,
+    /// What its runs have shown, if it is a query.
+    pub(super) known: KnownRead,
 }
 
 impl PreparedStatement {
     /// The statement, to be run with parameters; error 1210 if it takes another number of them.
-    fn taking(&self, parameters: usize) -> SqlResult<PreparedStatement> {
+    fn taking(self: &Arc<Self>, parameters: usize) -> SqlResult<Arc<PreparedStatement>> {
         if self.parameters != parameters {
             return Err(wrong_arguments("EXECUTE"));
         }
@@ -50,10 +54,10 @@ impl PreparedStatement {
 
 /// The prepared statements of a session.
 pub(super) struct PreparedStatements {
-    by_id: HashMap<u32, PreparedStatement>,
+    by_id: HashMap<u32, Arc<PreparedStatement>>,
     next_id: u32,
     /// By names in lower case.
-    by_name: HashMap<String, PreparedStatement>,
+    by_name: HashMap<String, Arc<PreparedStatement>>,
 }
 
 impl Default for PreparedStatements {
@@ -72,11 +76,11 @@ impl PreparedStatements {
 
     /// Keeps a statement under a number.
     pub(super) fn keep(&mut self, id: u32, statement: PreparedStatement) {
-        self.by_id.insert(id, statement);
+        self.by_id.insert(id, Arc::new(statement));
     }
 
     /// The statement of a number, to be run with so many parameters.
-    pub(super) fn of_id(&self, id: u32, parameters: usize) -> SqlResult<PreparedStatement> {
+    pub(super) fn of_id(&self, id: u32, parameters: usize) -> SqlResult<Arc<PreparedStatement>> {
         let known = self.by_id.get(&id);
         known.ok_or_else(|| no_prepared(id, "EXECUTE"))?.taking(parameters)
     }
@@ -102,7 +106,7 @@ impl PreparedStatements {
 
     /// Keeps a statement under a name.
     pub(super) fn keep_named(&mut self, name: &str, statement: PreparedStatement) {
-        self.by_name.insert(name.to_lowercase(), statement);
+        self.by_name.insert(name.to_lowercase(), Arc::new(statement));
     }
 
     /// What EXECUTE of a name runs, whatever its parameters are.
@@ -111,7 +115,7 @@ impl PreparedStatements {
     }
 
     /// The statement of a name, to be run with so many parameters.
-    pub(super) fn named(&self, name: &str, parameters: usize) -> SqlResult<PreparedStatement> {
+    pub(super) fn named(&self, name: &str, parameters: usize) -> SqlResult<Arc<PreparedStatement>> {
         let known = self.by_name.get(&name.to_lowercase());
         known.ok_or_else(|| no_prepared(name, "EXECUTE"))?.taking(parameters)
     }

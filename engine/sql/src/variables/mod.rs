@@ -3,6 +3,8 @@
 //! What the text of a system variable means is read here and nowhere else, by a method for each
 //! meaning. It asks nobody: what is set for everybody is passed to it.
 
+mod settings;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::LazyLock;
 
@@ -16,7 +18,7 @@ use values::accepted::{checked, is_switch};
 use values::error::{SqlResult, global_variable, no_variable, read_only_variable};
 use values::variables::{Scope, VARIABLES, Variable};
 
-use execution::router;
+use settings::Settings;
 
 /// What has a statement of its own.
 const LIFE: &str = "tidb_gc_life_time";
@@ -56,6 +58,10 @@ pub(crate) struct Variables {
     touched: BTreeSet<&'static str>,
     /// Whether any variable was.
     any_touched: bool,
+    /// What their texts mean.
+    settings: Settings,
+    /// How often they were read.
+    version: u64,
 }
 
 fn known(name: &str) -> SqlResult<&'static Variable> {
@@ -71,9 +77,19 @@ impl Variables {
         known(name).map(|variable| self.shown(variable))
     }
 
-    fn shown(&self, Variable { name, default, .. }: &Variable) -> String {
-        let shared = || self.shared.as_ref()?.get(name_of_both(name)).cloned();
-        self.set.get(name).cloned().or_else(shared).unwrap_or_else(|| (*default).to_owned())
+    fn shown(&self, variable: &Variable) -> String {
+        self.text(variable).to_owned()
+    }
+
+    fn text(&self, Variable { name, default, .. }: &Variable) -> &str {
+        let shared = || self.shared.as_ref()?.get(name_of_both(name));
+        self.set.get(name).or_else(shared).map_or(*default, String::as_str)
+    }
+
+    /// Reads what the texts mean, once one of them is another.
+    fn changed(&mut self) {
+        self.version += 1;
+        self.settings = Settings::of(|name| known(name).map_or("", |variable| self.text(variable)));
     }
 
     /// Whether the session has begun with what is set for everybody.
@@ -84,11 +100,14 @@ impl Variables {
     /// The variables of a session that begins now.
     pub fn begin(&mut self, globals: Globals) {
         self.shared = Some(globals);
+        self.changed();
     }
 
     /// What is set for everybody.
     pub fn of_everybody(globals: Globals) -> Self {
-        Variables { shared: Some(globals), ..Variables::default() }
+        let mut variables = Variables::default();
+        variables.begin(globals);
+        variables
     }
 
     /// The same with what no session has of its own as it is now.
@@ -101,6 +120,7 @@ impl Variables {
                 None => _ = shared.remove(name),
             }
         }
+        variables.changed();
         variables
     }
 
@@ -160,25 +180,34 @@ impl Variables {
         }
         self.touched.insert(name);
         self.any_touched = true;
+        self.changed();
         Ok(())
+    }
+
+    /// Another one whenever a system variable may be another.
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     /// What was set since this was last asked.
     pub fn take_changes(&mut self) -> SessionChanges {
         let touched = std::mem::take(&mut self.touched);
-        let any = std::mem::take(&mut self.any_touched);
+        SessionChanges {
+            variables: if touched.is_empty() { Vec::new() } else { self.tracked(&touched) },
+            tracks_schema: self.settings.tracks_schema,
+            tracks_state: self.settings.tracks_state,
+            any: std::mem::take(&mut self.any_touched),
+        }
+    }
+
+    /// Those variables of which the client wants to hear changes, with their values.
+    fn tracked(&self, touched: &BTreeSet<&'static str>) -> Vec<(String, String)> {
         let wanted = self.get("session_track_system_variables").unwrap_or_default();
         let is_wanted = |name: &str| {
             wanted.split(',').map(str::trim).any(|one| one == "*" || one.eq_ignore_ascii_case(name))
         };
-        let tracked = touched.into_iter().filter(|name| is_wanted(name));
-        let tracked = tracked.map(|name| (name.to_owned(), self.get(name).unwrap_or_default()));
-        SessionChanges {
-            variables: tracked.collect(),
-            tracks_schema: self.is_on("session_track_schema"),
-            tracks_state: self.is_on("session_track_state_change"),
-            any,
-        }
+        let tracked = touched.iter().filter(|name| is_wanted(name));
+        tracked.map(|name| ((*name).to_owned(), self.get(name).unwrap_or_default())).collect()
     }
 
     /// Every system variable, in order.
@@ -213,19 +242,14 @@ impl Variables {
         self.database = name;
     }
 
-    /// Whether a switch is on.
-    pub fn is_on(&self, name: &str) -> bool {
-        self.get(name).is_ok_and(|value| value == "ON")
-    }
-
     /// Whether every statement outside of a transaction is one of its own.
     pub fn autocommit(&self) -> bool {
-        self.is_on("autocommit")
+        self.settings.autocommit
     }
 
     /// How sql_mode has statements read.
     pub fn dialect(&self) -> Mysql {
-        Mysql::of(&self.sql_mode())
+        self.settings.dialect
     }
 
     /// sql_mode, as SHOW VARIABLES prints it.
@@ -233,28 +257,29 @@ impl Variables {
         self.get("sql_mode").unwrap_or_default()
     }
 
-    /// Whether sql_mode has a mode.
-    pub fn has_mode(&self, mode: &str) -> bool {
-        self.sql_mode().split(',').any(|one| one.eq_ignore_ascii_case(mode))
-    }
-
     /// Whether what a statement writes has to fit as it is.
     pub fn is_strict(&self) -> bool {
-        ["STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"].iter().any(|mode| self.has_mode(mode))
+        self.settings.strict
     }
 
     /// How transactions begin unless they say so themselves.
     pub fn transaction_mode(&self) -> Mode {
-        match self.get("tidb_txn_mode") {
-            Ok(mode) if mode.eq_ignore_ascii_case("optimistic") => Mode::Optimistic,
-            _ => Mode::Pessimistic,
-        }
+        self.settings.mode
+    }
+
+    /// Whether transactions only read unless they say so themselves.
+    pub fn reads_only(&self) -> bool {
+        self.settings.read_only
+    }
+
+    /// Whether UPDATE and DELETE have to name rows by a key.
+    pub fn updates_safely(&self) -> bool {
+        self.settings.safe_updates
     }
 
     /// Whether transactions are READ COMMITTED unless they say so themselves.
     pub fn reads_committed(&self) -> bool {
-        let level = self.get("transaction_isolation").unwrap_or_default();
-        level.eq_ignore_ascii_case("READ-COMMITTED")
+        self.settings.reads_committed
     }
 
     /// By how many seconds a SELECT outside of a transaction reads the past; 0 for the present.
@@ -263,49 +288,49 @@ impl Variables {
         seconds.map_or(0, i32::unsigned_abs)
     }
 
-    /// Which replicas answer reads from rows, if others than leaders. A replica needs its leader to answer, so that who
-    /// prefers leaders is served by them alone.
+    /// Which replicas answer reads from rows, if others than leaders.
     pub fn replica_read(&self) -> Option<ReadFrom> {
-        const NAME: &str = "tidb_replica_read";
-        let shared = || self.shared.as_ref()?.get(NAME);
-        match self.set.get(NAME).or_else(shared)?.as_str() {
-            "follower" => Some(ReadFrom::Followers),
-            "leader-and-follower" => Some(ReadFrom::All),
-            "closest-replicas" => Some(ReadFrom::Closest),
-            _ => None,
-        }
+        self.settings.replica_read
     }
 
     /// How many seconds a statement waits for a row.
     pub fn row_wait_seconds(&self) -> u64 {
-        let seconds = self.get("innodb_lock_wait_timeout");
-        seconds.ok().and_then(|text| text.parse().ok()).unwrap_or(50)
+        self.settings.row_wait_seconds
     }
 
     /// How many warnings of a statement are kept.
     pub fn most_warnings(&self) -> usize {
-        let most = self.get("max_error_count").ok();
-        most.and_then(|most| most.parse().ok()).unwrap_or(1024)
+        self.settings.most_warnings
+    }
+
+    /// Whether notes are kept, too.
+    pub fn takes_notes(&self) -> bool {
+        self.settings.takes_notes
+    }
+
+    /// How many milliseconds a SELECT may take; none for as long as it takes.
+    pub fn most_milliseconds(&self) -> Option<u64> {
+        Some(self.settings.most_milliseconds).filter(|most| *most > 0)
+    }
+
+    /// How many rows a SELECT without LIMIT gives; none for all.
+    pub fn most_rows(&self) -> Option<u64> {
+        Some(self.settings.most_rows).filter(|most| *most < u64::MAX)
     }
 
     /// Where warnings of a statement's expressions are to go: none are there yet.
     pub fn expr_warnings(&self) -> ExprWarnings {
-        ExprWarnings::new(self.most_warnings(), self.has_mode("ERROR_FOR_DIVISION_BY_ZERO"))
+        ExprWarnings::new(self.settings.most_warnings, self.settings.no_division_by_zero)
     }
 
     /// Engines that queries may read: rows, columns.
     pub fn read_engines(&self) -> (bool, bool) {
-        let ours = self.get("isobar_read_engines").unwrap_or_default();
-        let tidbs = self.get("tidb_isolation_read_engines").unwrap_or_default();
-        let ((rows, columns), (tikv, tiflash)) = (router::allowed(&ours), router::allowed(&tidbs));
-        (rows && tikv, columns && tiflash)
+        self.settings.read_engines
     }
 
     /// Whether rows do what columns cannot: `isobar_fallback`, or TiDB's variable.
     pub fn falls_back(&self) -> bool {
-        let is =
-            |name, value: &str| self.get(name).is_ok_and(|text| text.eq_ignore_ascii_case(value));
-        is("isobar_fallback", "rows") || is("tidb_allow_fallback_to_tikv", "tiflash")
+        self.settings.falls_back
     }
 
     /// Session time zone, as a name that [`values::temporal::Zone::parse`] reads.

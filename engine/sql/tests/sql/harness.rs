@@ -13,6 +13,7 @@ use sql::engine::Engine;
 use sql::session::{Session, SessionInfo};
 use storage::memory::MemoryStorage;
 use tokio_util::sync::CancellationToken;
+use types::Value;
 use values::coerce::text;
 use values::column::ResultColumn;
 use values::error::SqlError;
@@ -102,7 +103,21 @@ pub fn run<'a>(session: &'a mut Session, sql: &'a str) -> BoxFuture<'a, Result<A
 
 async fn answer(session: &mut Session, sql: &str) -> Result<Answer, SqlError> {
     let cancel = CancellationToken::new();
-    match session.execute(sql.as_bytes(), &cancel).await? {
+    collected(session.execute(sql.as_bytes(), &cancel).await?, sql).await
+}
+
+/// Runs a prepared statement to its end.
+pub async fn again(
+    session: &mut Session,
+    (id, sql): (u32, &str),
+    parameters: Vec<Value>,
+) -> Result<Answer, SqlError> {
+    let cancel = CancellationToken::new();
+    collected(session.execute_prepared(id, parameters, &cancel).await?, sql).await
+}
+
+async fn collected(reply: Reply, sql: &str) -> Result<Answer, SqlError> {
+    match reply {
         Reply::Done(done) => Ok(Answer::Done(done)),
         Reply::Rows { columns, batches, .. } => {
             let batches: Vec<RecordBatch> = batches.try_collect().await?;

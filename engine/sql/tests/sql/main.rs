@@ -28,6 +28,7 @@ mod modify;
 mod panics;
 mod past;
 mod prefixes;
+mod prepared_again;
 mod privileges;
 mod queried;
 mod readings;

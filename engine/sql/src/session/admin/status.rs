@@ -133,6 +133,11 @@ pub const STATUS: &[StatusVariable] = &[
         },
     ),
     node(
+        "Isobar_repeated_queries",
+        "Prepared queries that were answered so as an earlier run of them had shown, without a look at their text.",
+        |sources| sources.bound_queries.repeated().to_string(),
+    ),
+    node(
         "Isobar_unplanned_queries",
         "Queries that were answered from rows without a plan, besides those by a whole key.",
         |sources| sources.bound_queries.unplanned().to_string(),

@@ -27,10 +27,10 @@ use values::error::{
 };
 
 use crate::session::query::unfolding::MOST_READ;
-use crate::session::transaction::locking::factors;
 use crate::session::write::statement::Write;
 use crate::session::{Session, done, impossible};
 use execution::reply::Reply;
+use syntax::from::factors;
 
 /// Longest name that a column of a view takes from its expression, in characters.
 const MAX_NAME: usize = 64;

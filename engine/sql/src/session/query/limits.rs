@@ -18,17 +18,17 @@ use crate::session::Session;
 use execution::reply::Reply;
 
 impl Session {
-    /// SELECT of a client, within what the session allows.
+    /// SELECT of a client that has begun, within what the session allows.
     pub(in crate::session) async fn limited_select(
         &mut self,
         mut query: Query,
         parameters: &[Value],
     ) -> SqlResult<Reply> {
         if query.limit_clause.is_none() && query.fetch.is_none() {
-            query.limit_clause = self.select_limit()?;
+            query.limit_clause = self.select_limit();
         }
         if !take_calc_found_rows(&mut query) {
-            return self.select(query, parameters).await;
+            return self.found(query, parameters).await;
         }
         let window = match query.limit_clause.take() {
             Some(mut limit) => {
@@ -37,7 +37,7 @@ impl Session {
             }
             None => (0, u64::MAX),
         };
-        let reply = self.select(query, parameters).await?;
+        let reply = self.found(query, parameters).await?;
         Ok(match reply {
             Reply::Rows { columns, batches, warnings } => {
                 let found = self.diagnostics.count_beyond_limit();
@@ -47,13 +47,10 @@ impl Session {
         })
     }
 
-    fn select_limit(&self) -> SqlResult<Option<LimitClause>> {
-        let most = self.variables.get("sql_select_limit")?;
-        if most == u64::MAX.to_string() {
-            return Ok(None);
-        }
+    fn select_limit(&self) -> Option<LimitClause> {
+        let most = self.variables.most_rows()?.to_string();
         let limit = Some(Expr::value(SqlValue::Number(most, false)));
-        Ok(Some(LimitClause::LimitOffset { limit, offset: None, limit_by: Vec::new() }))
+        Some(LimitClause::LimitOffset { limit, offset: None, limit_by: Vec::new() })
     }
 
     /// When a statement must have ended, if it is a query and a time was set for it.
@@ -70,8 +67,7 @@ impl Session {
             }
             _ => None,
         };
-        let set = || self.variables.get("max_execution_time").ok()?.parse().ok();
-        let limit: u64 = hinted.or_else(set)?;
+        let limit = hinted.or_else(|| self.variables.most_milliseconds())?;
         (limit > 0).then(|| Instant::now() + Duration::from_millis(limit))
     }
 }

@@ -5,6 +5,7 @@
 mod columns;
 pub(super) mod constants;
 mod inline;
+pub(in crate::session) mod known;
 pub(super) mod last_insert_id;
 pub(super) mod last_query;
 pub(super) mod limits;

@@ -242,8 +242,11 @@ fn column_of(table: &Table, alias: Option<&str>, expr: &Expr) -> Option<(usize, 
         },
         _ => return None,
     };
-    let own = alias.map_or_else(|| table.name.to_lowercase(), str::to_owned);
-    if qualifier.is_some_and(|qualifier| qualifier != own) {
+    let is_own = |qualifier: String| match alias {
+        Some(alias) => qualifier == alias,
+        None => qualifier == table.name.to_lowercase(),
+    };
+    if qualifier.is_some_and(|qualifier| !is_own(qualifier)) {
         return None;
     }
     let named = table.column_named(&name.value).filter(|(_, column)| !column.hidden);
@@ -326,6 +329,7 @@ impl Session {
             && select.named_window.is_empty()
             && select.into.is_none()
             && select.optimizer_hints.is_empty()
+            && select.select_modifiers.is_none()
             && matches!(&select.group_by, GroupByExpr::Expressions(e, m) if e.is_empty() && m.is_empty());
         let (Some(condition), Some((name, alias)), true) =
             (&select.selection, single(&select.from), simple)
@@ -338,13 +342,9 @@ impl Session {
         }
         // By the catalog that is known here, for whom a timestamp need not be asked for.
         let known = self.engine.storage.catalog().await?;
-        let is_lookup = |table: &Arc<Table>| {
-            let reading = Reading { table, alias: alias.as_deref(), parameters };
-            reading.lookup(condition, Timestamp::MAX).is_some()
-        };
-        if !known.table_named(&name.database, &name.table).is_some_and(is_lookup) {
-            return Ok(None);
-        }
+        let Some(table) = known.table_named(&name.database, &name.table) else { return Ok(None) };
+        let reading = Reading { table, alias: alias.as_deref(), parameters };
+        let Some(looked_up) = reading.lookup(condition, Timestamp::MAX) else { return Ok(None) };
         let (finding, catalog) = match locking {
             Some(finding) => (finding.clone(), self.engine.storage.catalog().await?),
             None => {
@@ -352,13 +352,20 @@ impl Session {
                 (Finding::Read(reader), catalog)
             }
         };
+        let known = Arc::clone(table);
         let table = tables::readable(&catalog, &name.database, &name.table, finding.ts())?;
         self.check_columns_then(&catalog, &table)?;
         let Some(wanted) = wanted(&table, alias.as_deref(), &select.projection) else {
             return Ok(None);
         };
-        let reading = Reading { table: &table, alias: alias.as_deref(), parameters };
-        let Some(lookup) = reading.lookup(condition, finding.ts()) else { return Ok(None) };
+        let lookup = match looked_up {
+            Lookup::Records(keys) if Arc::ptr_eq(&known, &table) => Lookup::Records(keys),
+            _ => {
+                let reading = Reading { table: &table, alias: alias.as_deref(), parameters };
+                let Some(lookup) = reading.lookup(condition, finding.ts()) else { return Ok(None) };
+                lookup
+            }
+        };
         let rows = self.look_up(&table, &finding, lookup).await?;
         let positions: Vec<usize> = wanted.iter().map(|(at, _)| *at).collect();
         let mut builder = ColumnsBuilder::new(&table, &positions)?;

@@ -2,6 +2,8 @@
 //!
 //! Statements prepared by name are the session's, and apart from those of the binary protocol.
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 use sqlparser::ast::{Expr, Query};
 use syntax::statement::Stmt;
@@ -12,7 +14,6 @@ use values::error::{
     SqlResult, different_column_counts, into_several_rows, no_data, not_preparable,
 };
 
-use crate::session::prepared::PreparedStatement;
 use crate::session::{Session, done};
 use execution::reply::{Done, Reply};
 
@@ -30,12 +31,12 @@ impl Session {
         if let Stmt::Prepare { .. }
         | Stmt::Execute { .. }
         | Stmt::Deallocate(_)
-        | Stmt::LoadData(_) = waiting.statement
+        | Stmt::LoadData(_) = &*waiting.statement
         {
             return Err(not_preparable());
         }
         self.check_privileges(&waiting.statement).await?;
-        if let Stmt::Query(query) = &waiting.statement {
+        if let Stmt::Query(query) = &*waiting.statement {
             self.columns_of((**query).clone(), &waiting.unknown_parameters()).await?;
         }
         self.prepared.keep_named(name, waiting);
@@ -49,17 +50,16 @@ impl Session {
         using: &[String],
         cancel: &CancellationToken,
     ) -> SqlResult<Reply> {
-        let PreparedStatement { statement, database, .. } =
-            self.prepared.named(name, using.len())?;
+        let prepared = self.prepared.named(name, using.len())?;
         let values: Vec<Value> = using.iter().map(|name| self.variables.user(name)).collect();
-        self.check_read_only(&statement)?;
-        self.variables.run_in(Some(database));
-        self.run_again(statement, values, cancel).await
+        self.check_read_only(&prepared.statement)?;
+        self.variables.run_in(Some(prepared.database.clone()));
+        self.run_again(prepared.statement.clone(), values, cancel).await
     }
 
     fn run_again<'a>(
         &'a mut self,
-        statement: Stmt,
+        statement: Arc<Stmt>,
         values: Vec<Value>,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, SqlResult<Reply>> {

@@ -14,6 +14,8 @@ use storage::reader::Reader;
 use syntax::names::TableName;
 use types::{SchemaVersion, TableId};
 
+use super::known::Operands;
+
 /// A plan for rows.
 pub(super) struct Optimized {
     pub(super) plan: LogicalPlan,
@@ -49,6 +51,10 @@ pub(in crate::session) struct Prepared {
     pub(super) row_query: Option<RowQuery>,
     /// What is kept of queries of its shape.
     pub(super) template: Option<Arc<Template>>,
+    /// Where its literals come from, where that is to be known of a prepared query.
+    pub(super) operands: Option<Operands>,
+    /// What tables are called in it.
+    pub(super) aliases: BTreeMap<TableName, Vec<String>>,
     pub(super) route: Route,
     pub(super) reader: Reader,
     pub(super) catalog: Arc<Catalog>,

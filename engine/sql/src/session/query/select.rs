@@ -23,11 +23,12 @@ use syntax::hints::{self, Hints};
 use syntax::names::{self, TableName, tables_of};
 use syntax::statement::Stmt;
 use syntax::walk::{Part, walk};
-use types::{Column, ColumnType, SnapshotToken, Timestamp, Value};
+use types::{Column, ColumnType, SnapshotToken, Table, Timestamp, Value};
 use values::column::ResultColumn;
 use values::error::{SqlError, SqlResult, hint_syntax, no_engine_answers, unsupported};
 
 use super::columns::Answer;
+use super::known::Operands;
 use super::last_query::{AnsweredBy, ByColumns};
 use super::prepared::{Optimized, Prepared};
 use super::tables::{Tables, stored};
@@ -47,22 +48,51 @@ struct Bound {
     resolved: ResolvedTables,
     template: Option<Arc<Template>>,
     row_query: Option<RowQuery>,
+    operands: Option<Operands>,
+}
+
+impl Bound {
+    /// What was bound for this query alone.
+    fn anew(bound: BoundQuery, resolved: ResolvedTables) -> Self {
+        Bound { bound, resolved, template: None, row_query: None, operands: None }
+    }
 }
 
 impl Session {
     /// SELECT.
     pub(in crate::session) async fn select(
         &mut self,
+        query: Query,
+        parameters: &[Value],
+    ) -> SqlResult<Reply> {
+        match self.looked_up(&query, parameters).await? {
+            Some(reply) => Ok(reply),
+            None => self.found(query, parameters).await,
+        }
+    }
+
+    /// Begins a SELECT, and answers it if it is a look-up, of which nothing is the session's own but its parameters.
+    pub(in crate::session) async fn looked_up(
+        &mut self,
+        query: &Query,
+        parameters: &[Value],
+    ) -> SqlResult<Option<Reply>> {
+        self.begin_reading(query).await?;
+        if !query.locks.is_empty() || self.variables.most_rows().is_some() {
+            return Ok(None);
+        }
+        if let Some(reply) = self.known_read(query, parameters).await? {
+            return Ok(Some(reply));
+        }
+        self.point_select(query, parameters, None).await
+    }
+
+    /// Answers a SELECT that has begun and is no look-up as it stands.
+    pub(super) async fn found(
+        &mut self,
         mut query: Query,
         parameters: &[Value],
     ) -> SqlResult<Reply> {
-        self.begin_reading(&query).await?;
-        // Of a look-up nothing is the session's own but its parameters.
-        if query.locks.is_empty()
-            && let Some(reply) = self.point_select(&query, parameters, None).await?
-        {
-            return Ok(reply);
-        }
         // Columns are called what the client wrote, never what a variable or a token was.
         let displayed = names::displayed(&query);
         self.read_as_of(&mut query, parameters).await?;
@@ -105,7 +135,7 @@ impl Session {
                 Answer::Rows(prepared) => prepared,
             };
         }
-        if let Some(reply) = self.unplanned(&prepared, &displayed).await? {
+        if let Some(reply) = self.unplanned(&mut prepared, &displayed).await? {
             return Ok(reply);
         }
         let mut columns = self.planned(&mut prepared)?.columns.clone();
@@ -186,7 +216,7 @@ impl Session {
         let locking = !query.locks.is_empty();
         let binding = self.bound(&query, &names, &context, &tables);
         let found = warnings::listen_async(&expr_warnings, binding).await?;
-        let Bound { bound, resolved, template, row_query } = found;
+        let Bound { bound, resolved, template, row_query, operands } = found;
         let named = |name: &TableName| catalog.table_named(&name.database, &name.table);
         for table in names.iter().filter_map(named) {
             self.check_columns_then(&catalog, table)?;
@@ -195,20 +225,14 @@ impl Session {
         let described = described.collect();
         let mut facts = Vec::new();
         for name in &names {
-            facts.push(self.table_facts(name, &catalog, &reader, &aliases).await);
+            let table = stored(&catalog, &name.database, &name.table).ok();
+            let facts_of =
+                self.table_facts(name, table.as_deref(), &catalog, &reader, &aliases).await;
+            facts.push(facts_of);
         }
-        let (rows_allowed, columns_allowed) = self.variables.read_engines();
-        let tier = self.engine.analytic.is_some();
-        let fallback = self.variables.falls_back();
-        let mut facts = QueryFacts {
-            tables: facts,
-            hints,
-            rows_allowed,
-            columns_allowed,
-            locking,
-            tier,
-            fallback,
-        };
+        // One with hints has others each time: they are read from its text.
+        let operands = operands.filter(|_| hints.is_empty());
+        let mut facts = self.query_facts(facts, hints, locking);
         let settled = router::route_without_narrow(&mut facts);
         let is_settled = settled.is_some();
         let mut prepared = Prepared {
@@ -220,6 +244,8 @@ impl Session {
             expr_warnings,
             row_query,
             template,
+            operands,
+            aliases,
             route: settled.unwrap_or_else(|| router::route(&facts)),
             reader,
             catalog,
@@ -263,7 +289,7 @@ impl Session {
         let stored = names.iter().all(|name| !information_schema::is_virtual(&name.database));
         let Some(shape) = stored.then(|| Shape::of(query, context)).flatten() else {
             let (bound, resolved) = binder::bind(query, context, tables).await?;
-            return Ok(Bound { bound, resolved, template: None, row_query: None });
+            return Ok(Bound::anew(bound, resolved));
         };
         let found = kept.find(&shape);
         if let Some(Kept::Template(template)) = &found
@@ -271,12 +297,14 @@ impl Session {
             && let Ok(resolved) = binder::resolve(template.bound(), tables).await
             && let Some(bound) = kept.query(template, &shape, &resolved)
         {
-            let row_query = template.row_query(&shape);
-            return Ok(Bound { bound, resolved, template: Some(template.clone()), row_query });
+            let row_query = template.row_query(shape.literals());
+            let operands = row_query.as_ref().and_then(|_| self.operands_of(&shape));
+            let template = Some(template.clone());
+            return Ok(Bound { bound, resolved, template, row_query, operands });
         }
         let (bound, resolved) = binder::bind(query, context, tables).await?;
         kept.note(found, shape, &bound, context, &resolved);
-        Ok(Bound { bound, resolved, template: None, row_query: None })
+        Ok(Bound::anew(bound, resolved))
     }
 
     /// The plan, optimised for what it is.
@@ -303,20 +331,34 @@ impl Session {
         Ok(Optimized { plan, state: state.clone(), narrow })
     }
 
-    async fn table_facts(
+    /// What the router has to know of a query.
+    pub(super) fn query_facts(
+        &self,
+        tables: Vec<TableFacts>,
+        hints: BTreeMap<String, hints::Engine>,
+        locking: bool,
+    ) -> QueryFacts {
+        let (rows_allowed, columns_allowed) = self.variables.read_engines();
+        let tier = self.engine.analytic.is_some();
+        let fallback = self.variables.falls_back();
+        QueryFacts { tables, hints, rows_allowed, columns_allowed, locking, tier, fallback }
+    }
+
+    /// The same of a table; none for one that is not stored.
+    pub(super) async fn table_facts(
         &self,
         name: &TableName,
+        table: Option<&Table>,
         catalog: &Catalog,
         reader: &Reader,
         aliases: &BTreeMap<TableName, Vec<String>>,
     ) -> TableFacts {
-        let table = stored(catalog, &name.database, &name.table).ok();
-        let replicas = table.as_ref().map_or(0, |table| table.columnar_replicas);
-        let available = match (&table, &self.engine.analytic) {
+        let replicas = table.map_or(0, |table| table.columnar_replicas);
+        let available = match (table, &self.engine.analytic) {
             (Some(table), Some(analytic)) if replicas > 0 => analytic.available(table.id).await,
             _ => false,
         };
-        let written = match &table {
+        let written = match table {
             Some(table) => reader.has_written(table.id).await,
             None => false,
         };

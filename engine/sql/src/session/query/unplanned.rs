@@ -23,6 +23,7 @@ use super::prepared::Prepared;
 use crate::session::write::matched_rows::bytes_of;
 use crate::session::{Session, impossible};
 use execution::reply::{Reply, WarningCount};
+use execution::router::Route;
 
 /// Most rows that are looked at without a plan.
 const MOST_ROWS: usize = 10_000;
@@ -48,36 +49,56 @@ impl Session {
     /// The answer of a query that needs no plan; `None` if it is to be planned.
     pub(super) async fn unplanned(
         &mut self,
-        prepared: &Prepared,
+        prepared: &mut Prepared,
         displayed: &[Displayed],
     ) -> SqlResult<Option<Reply>> {
         let Some((query, table)) = prepared.without_plan() else { return Ok(None) };
-        let Some(columns) = prepared.template.as_ref().and_then(|kept| kept.columns()) else {
-            return Ok(None);
-        };
-        let reader = &prepared.reader;
-        let Some(found) = rows_of(query, table, reader).await? else { return Ok(None) };
-        let batch = match &query.answer {
-            Answer::Columns(shown) => shown_of(table, shown, part(query, found))?,
-            Answer::Distinct(shown) => shown_of(table, shown, part(query, unique(found, shown)))?,
-            Answer::Totals(totals) => totals_of(totals, &found, columns)?,
-        };
+        let Some(template) = prepared.template.clone() else { return Ok(None) };
+        let Some(columns) = template.columns() else { return Ok(None) };
         let mut columns = columns.clone();
         binder::rename(&mut columns, displayed);
+        let source = (&prepared.reader, prepared.route.clone());
+        let reply = self.by_rows(query, table, source, columns.clone()).await?;
+        if reply.is_some()
+            && let Some(operands) = prepared.operands.take()
+        {
+            let aliases = std::mem::take(&mut prepared.aliases);
+            self.keep_known((template, operands), columns, aliases, &prepared.catalog);
+        }
+        Ok(reply)
+    }
+
+    /// The answer of a query that needs no plan, as rows give it; `None` if it is to be planned.
+    pub(super) async fn by_rows(
+        &mut self,
+        query: &RowQuery,
+        table: &Arc<Table>,
+        (reader, route): (&Reader, Route),
+        columns: Vec<ResultColumn>,
+    ) -> SqlResult<Option<Reply>> {
+        let found = rows_of(query, table, reader, &query.reads()).await?;
+        let Some(found) = found else { return Ok(None) };
+        let batch = match &query.answer {
+            Answer::Columns(shown) => shown_of(table, shown, part(query, found))?,
+            Answer::Distinct(shown) => {
+                shown_of(table, shown, part(query, unique(query, found, shown)))?
+            }
+            Answer::Totals(totals) => totals_of(totals, &found, &columns)?,
+        };
         self.engine.bound_queries.note_unplanned();
-        let route = prepared.route.clone();
         self.note_query(AnsweredBy::Route { route, columns: None }, reader.ts());
         let batches = Box::pin(futures::stream::iter([Ok(batch)]));
         Ok(Some(Reply::Rows { columns, batches, warnings: WarningCount::default() }))
     }
 }
 
-/// The rows that meet a query's conditions, in its order, whole and as many as its answer is made of; `None` if they are too
-/// many to be found so.
+/// The rows that meet a query's conditions, in its order and as many as its answer is made of, with NULL in the place of
+/// columns that are not wanted; `None` if they are too many to be found so.
 pub(in crate::session) async fn rows_of(
     query: &RowQuery,
     table: &Arc<Table>,
     reader: &Reader,
+    wanted_columns: &[usize],
 ) -> SqlResult<Option<Vec<Vec<Value>>>> {
     let access = access::choose(table, &query.filters(table), reader.ts());
     let sorted = query.order.is_empty() || is_in_order(query, table, &access);
@@ -89,7 +110,7 @@ pub(in crate::session) async fn rows_of(
         return Ok(None);
     }
     let (mut found, mut read, mut bytes) = (Vec::new(), 0, 0);
-    let mut rows = Rows::new(table.clone(), reader.clone(), access);
+    let mut rows = Rows::new(table.clone(), reader.clone(), access, wanted_columns);
     while wanted.is_none_or(|n| found.len() < n) {
         let hint = wanted.map_or(ALL, |n| n - found.len());
         let Some((_, row)) = rows.next(hint).await? else { break };
@@ -119,7 +140,12 @@ fn is_in_order(query: &RowQuery, table: &Table, access: &Access) -> bool {
 }
 
 /// Each row once, by what is shown of it.
-fn unique(found: Vec<Vec<Value>>, shown: &[usize]) -> Vec<Vec<Value>> {
+fn unique(query: &RowQuery, found: Vec<Vec<Value>>, shown: &[usize]) -> Vec<Vec<Value>> {
+    let mut found = found;
+    if query.orders_all_of(shown) {
+        found.dedup_by(|next, row| shown.iter().all(|at| next.get(*at) == row.get(*at)));
+        return found;
+    }
     let mut seen = HashSet::new();
     let is_first = |row: &Vec<Value>| {
         let mut shows = Vec::new();
@@ -128,7 +154,6 @@ fn unique(found: Vec<Vec<Value>>, shown: &[usize]) -> Vec<Vec<Value>> {
         }
         seen.insert(shows)
     };
-    let mut found = found;
     found.retain(is_first);
     found
 }

@@ -25,7 +25,7 @@ impl Session {
         let committed = self.variables.reads_committed();
         // Without locks, what was read must be older than what others commit: one snapshot it is.
         let fresh = pessimistic && self.transaction.take_next_fresh().unwrap_or(committed);
-        let usual = || self.variables.is_on("transaction_read_only");
+        let usual = || self.variables.reads_only();
         let read_only = self.transaction.begins_read_only(usual);
         let past = self.transaction.take_next_past();
         let read_only = read_only || past.is_some();

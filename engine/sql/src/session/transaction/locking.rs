@@ -12,8 +12,7 @@ use binder::{BoundQuery, RowsOf, Target, Targets};
 use placement::api::Catalog;
 use sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, Ident, LimitClause, LockClause, NonBlock, ObjectName,
-    OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins,
-    Value as SqlValue,
+    OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Value as SqlValue,
 };
 use syntax::constant;
 use syntax::names::parts;
@@ -161,7 +160,8 @@ impl Session {
         (table, weight): (&Arc<Table>, &Weight),
     ) -> SqlResult<Vec<(Vec<Value>, Vec<Value>)>> {
         if let Some(query) = query.row_query(table)
-            && let Some(rows) = unplanned::rows_of(&query, table, at.1).await?
+            && let all = (0..table.columns.len()).collect::<Vec<_>>()
+            && let Some(rows) = unplanned::rows_of(&query, table, at.1, &all).await?
         {
             let row = |row: Vec<Value>| weight.add(&row).map(|()| (row, Vec::new()));
             return unplanned::part(&query, rows).map(row).collect();
@@ -374,22 +374,6 @@ pub(in crate::session) fn restless(table: &Table) -> SqlError {
 fn by_key(query: &Query, tables: &[Locking], finding: &Finding) -> Option<Lookup> {
     let (select, [one]) = (plain_select(query)?, tables) else { return None };
     lookup(&one.table, Some(&one.name), select.selection.as_ref()?, finding.ts())
-}
-
-/// Every table and subquery of a FROM.
-pub(in crate::session) fn factors(from: &[TableWithJoins]) -> Vec<&TableFactor> {
-    let mut found = Vec::new();
-    let mut open: Vec<&TableWithJoins> = from.iter().collect();
-    while let Some(next) = open.pop() {
-        for factor in std::iter::once(&next.relation).chain(next.joins.iter().map(|j| &j.relation))
-        {
-            match factor {
-                TableFactor::NestedJoin { table_with_joins, .. } => open.push(table_with_joins),
-                factor => found.push(factor),
-            }
-        }
-    }
-    found
 }
 
 /// Whether values are a row of the table, not what an outer join puts in its place.

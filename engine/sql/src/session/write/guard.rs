@@ -39,7 +39,7 @@ impl Session {
                 | Stmt::Flush
                 | Stmt::Nothing
         );
-        let usual = || self.variables.is_on("transaction_read_only");
+        let usual = || self.variables.reads_only();
         if reads || !self.transaction.is_read_only(usual) {
             return Ok(());
         }
@@ -48,7 +48,7 @@ impl Session {
 
     /// Under sql_safe_updates, an UPDATE or DELETE has a LIMIT or a WHERE that uses a key column.
     pub(super) fn check_safe(&self, write: &Write, catalog: &Arc<Catalog>) -> SqlResult<()> {
-        if !self.variables.is_on("sql_safe_updates") {
+        if !self.variables.updates_safely() {
             return Ok(());
         }
         let (from, selection, limited): (&[TableWithJoins], _, _) = match write {

@@ -27,28 +27,18 @@ use super::fitting::Fitting;
 use super::matched_rows::{Weight, table_of};
 use super::new_values::{Found, NewValues, Pair};
 use crate::session::transaction::finding::Finding;
-use crate::session::transaction::locking::{READS, factors, is_row, restless};
+use crate::session::transaction::locking::{READS, is_row, restless};
 use crate::session::transaction::state::Open;
 use crate::session::{Session, impossible};
 use execution::reply::{Done, Reply};
 use storage::Savepoint;
 use storage::rows;
+use syntax::from::factors;
 
 /// Rows by their record keys.
 type ByKey = BTreeMap<Vec<u8>, Vec<Value>>;
 /// For each target its rows by their record keys, each with what is found with it.
 type MatchedRows = Vec<BTreeMap<Vec<u8>, Found>>;
-
-/// Whether an UPDATE is of joined tables.
-pub(in crate::session) fn updates_joined(update: &Update) -> bool {
-    !update.table.joins.is_empty()
-        || matches!(update.table.relation, TableFactor::NestedJoin { .. })
-}
-
-/// Whether a DELETE names its tables apart from its FROM.
-pub(in crate::session) fn deletes_joined(delete: &Delete) -> bool {
-    !delete.tables.is_empty() || delete.using.is_some()
-}
 
 impl Session {
     /// Runs an UPDATE of joined tables within a transaction.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlparser::ast::{Delete, Insert, MysqlInsertPriority, Update};
+use syntax::from;
 use syntax::hints;
 use syntax::statement::Mode;
 use types::{Table, Value};
@@ -12,7 +13,6 @@ use values::error::{DEADLOCK, SqlResult, TABLE_CHANGED, delayed, hint_syntax, wr
 
 use super::changes::Changes;
 use super::clauses;
-use super::joined;
 use super::upsert;
 use crate::session::query::select::hints_of;
 use crate::session::transaction::finding::Finding;
@@ -166,10 +166,10 @@ impl Session {
                 return self.insert_meeting(insert, &catalog, open, &finding).await;
             }
             Write::Insert(insert) => self.insert_rows(insert, &catalog, &finding).await?,
-            Write::Update(update) if joined::updates_joined(update) => {
+            Write::Update(update) if from::updates_joined(update) => {
                 return self.update_joined(update, &catalog, (open, &finding, explicit)).await;
             }
-            Write::Delete(delete, _) if joined::deletes_joined(delete) => {
+            Write::Delete(delete, _) if from::deletes_joined(delete) => {
                 return self.delete_joined(delete, &catalog, (open, &finding, explicit)).await;
             }
             Write::Update(update) => self.update_pairs(update, &catalog, &finding, &weight).await?,
