@@ -1,11 +1,15 @@
-//! Raft, transactions and placement over gRPC.
+//! Raft, transactions and placement between nodes: over gRPC, and Raft's messages as frames.
 //!
 //! Only this crate and `mpp` know protobuf. It decides nothing: it carries messages, bounds every
 //! wait, and turns a broken connection into [`types::Error::Unavailable`].
 
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
+
 pub mod channel;
 pub mod client;
 pub mod convert;
+mod frames;
+mod link;
 mod proto;
 pub mod pulse;
 pub mod server;
@@ -15,4 +19,4 @@ pub use channel::{AddressBook, Channels};
 pub use client::RpcClient;
 pub use pulse::Pulse;
 pub use server::{Handlers, Port, listen, serve};
-pub use transport::GrpcTransport;
+pub use transport::NodeTransport;

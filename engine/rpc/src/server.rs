@@ -3,6 +3,7 @@
 //! It answers nothing by itself; a node without a service, or that has not begun its work, says so with a
 //! typed error.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,20 +14,28 @@ use placement::participant::Participant;
 use placement::service::PlacementService;
 use raft::{Envelope, SpoolWriter, StoreHandle};
 use serde::Serialize;
-use tokio::net::TcpListener;
-use tokio::sync::SetOnce;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{SetOnce, mpsc};
+use tokio::task::JoinSet;
 use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::Routes;
-use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 use txn::service::TxnService;
 use types::{Error, Result, version};
 
 use crate::channel::{Channels, MESSAGE_LIMIT};
 use crate::client::{pack, unpack};
+use crate::frames;
 use crate::proto::node_server::{Node, NodeServer};
 use crate::proto::{self, Ack, Payload, RaftBatch, SnapshotPart};
 
+/// Connections that wait for gRPC's server to take them.
+const ACCEPTED: usize = 64;
+/// Pause after one could not be accepted.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// How long a connection may bring nothing before it is known what it is.
+const FIRST_BYTE: Duration = Duration::from_secs(10);
 /// How long Raft's messages wait for a node that has not begun its work.
 const START_WAIT: Duration = Duration::from_secs(2);
 
@@ -62,20 +71,52 @@ pub async fn serve(
 ) -> Result<()> {
     let address = listener.local_addr().ok();
     let worker = worker.unwrap_or_default();
+    let (accepted, incoming) = mpsc::channel(ACCEPTED);
+    let accepting = accept(listener, port.clone(), accepted);
     let node = NodeServer::new(port)
         .max_decoding_message_size(MESSAGE_LIMIT)
         .max_encoding_message_size(MESSAGE_LIMIT);
-    // The builder's own setting is for sockets that it binds itself. Without it, small answers wait
-    // 40 ms for the client's delayed acknowledgement.
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    tonic::transport::Server::builder()
+    let serving = tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .initial_stream_window_size(4 << 20)
         .initial_connection_window_size(8 << 20)
         .add_routes(worker.add_service(node))
-        .serve_with_incoming_shutdown(incoming, shutdown)
-        .await
-        .map_err(|error| Error::Unavailable(format!("internal port {address:?}: {error}")))
+        .serve_with_incoming_shutdown(ReceiverStream::new(incoming), shutdown);
+    tokio::pin!(serving, accepting);
+    // Connections of frames end with gRPC's server, which waits for its own.
+    let served = loop {
+        tokio::select! {
+            served = &mut serving => break served,
+            never = &mut accepting => match never {},
+        }
+    };
+    served.map_err(|error| Error::Unavailable(format!("internal port {address:?}: {error}")))
+}
+
+/// Accepts connections, and hands those of gRPC on.
+async fn accept(
+    listener: TcpListener,
+    port: Port,
+    grpc: mpsc::Sender<std::io::Result<TcpStream>>,
+) -> Infallible {
+    let mut under_way = JoinSet::new();
+    loop {
+        while under_way.try_join_next().is_some() {}
+        match listener.accept().await {
+            Ok((stream, from)) => {
+                let (port, grpc) = (port.clone(), grpc.clone());
+                under_way.spawn(async move {
+                    if let Err(error) = port.attend(stream, grpc).await {
+                        tracing::debug!(%from, %error, "an internal connection ended");
+                    }
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection to the internal port was not accepted");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+            }
+        }
+    }
 }
 
 /// Opens a listening socket, naming what to do if it is taken.
@@ -86,6 +127,48 @@ pub async fn listen(address: SocketAddr, setting: &str) -> Result<TcpListener> {
 }
 
 impl Port {
+    /// Takes Raft's messages from a connection of frames until it ends; hands any other on.
+    async fn attend(
+        self,
+        stream: TcpStream,
+        grpc: mpsc::Sender<std::io::Result<TcpStream>>,
+    ) -> Result<()> {
+        // Without this, small answers wait 40 ms for the client's delayed acknowledgement.
+        stream.set_nodelay(true).map_err(|error| Error::Unavailable(error.to_string()))?;
+        let first = tokio::time::timeout(FIRST_BYTE, frames::begins(&stream)).await;
+        match first {
+            Ok(Ok(true)) => {}
+            Ok(Ok(false)) => {
+                // Where it is not taken, the server has ended.
+                _ = grpc.send(Ok(stream)).await;
+                return Ok(());
+            }
+            Ok(Err(error)) => return Err(Error::Unavailable(error.to_string())),
+            Err(_) => return Err(Error::timeout("a caller", FIRST_BYTE)),
+        }
+        let mut batches = frames::accept(stream).await?;
+        let handlers = self.started().await?;
+        while let Some(batch) = batches.next().await? {
+            self.take(handlers, batch)?;
+        }
+        Ok(())
+    }
+
+    /// What takes Raft's messages. The first vote of a new cluster must not be lost because this member opens its files.
+    async fn started(&self) -> Result<&Handlers> {
+        let started = tokio::time::timeout(START_WAIT, self.handlers.wait()).await;
+        started.map_err(|_| Error::Unavailable("this node is starting".into()))
+    }
+
+    /// Hands Raft's messages to the store.
+    fn take(&self, handlers: &Handlers, batch: RaftBatch) -> Result<()> {
+        self.check_cluster(batch.cluster, true)?;
+        self.check_program(batch.speaks)?;
+        let envelopes = batch.envelopes.into_iter().map(Envelope::try_from);
+        handlers.store.receive(envelopes.collect::<Result<_>>()?);
+        Ok(())
+    }
+
     fn handlers(&self) -> Result<&Handlers> {
         self.handlers.get().ok_or_else(|| Error::Unavailable("this node is starting".into()))
     }
@@ -120,20 +203,9 @@ impl Port {
 impl Node for Port {
     async fn raft(&self, request: Request<Streaming<RaftBatch>>) -> Result<Response<Ack>, Status> {
         let mut batches = request.into_inner();
-        // The first vote of a new cluster must not be lost because this member opens its files.
-        let started = tokio::time::timeout(START_WAIT, self.handlers.wait()).await;
-        let handlers = started.map_err(|_| Status::unavailable("this node is starting"))?;
+        let handlers = self.started().await.map_err(refused)?;
         while let Some(batch) = batches.next().await {
-            let batch = batch?;
-            self.check_cluster(batch.cluster, true).map_err(refused)?;
-            self.check_program(batch.speaks).map_err(refused)?;
-            let envelopes = batch
-                .envelopes
-                .into_iter()
-                .map(Envelope::try_from)
-                .collect::<Result<Vec<_>>>()
-                .map_err(refused)?;
-            handlers.store.receive(envelopes);
+            self.take(handlers, batch?).map_err(refused)?;
         }
         Ok(Response::new(Ack {}))
     }

@@ -1,8 +1,8 @@
-//! Raft's messages over long-lived streams: one from each node to each other.
+//! What a store sends to other nodes: messages over a [`Link`] to each, snapshots over gRPC.
 //!
-//! Sending never blocks the store: a full or broken stream drops, and Raft repeats.
+//! Sending never blocks the store.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,60 +15,63 @@ use tokio_stream::wrappers::ReceiverStream;
 use types::{NodeId, version};
 
 use crate::channel::{AddressBook, Channels, MESSAGE_LIMIT};
+use crate::link::Link;
 use crate::proto::node_client::NodeClient;
 use crate::proto::{self, RaftBatch, SnapshotPart};
 
-/// Messages queued for one node before more are dropped.
-const QUEUE: usize = 4096;
-/// Most messages in a batch.
-const BATCH: usize = 128;
-/// Batches end at about this many bytes, by actual size.
+/// A batch of messages ends at about this many bytes.
 const BATCH_BYTES: usize = 1 << 20;
-/// Pause after a stream broke.
-const RECONNECT: Duration = Duration::from_millis(200);
 /// Chunks of a snapshot under way at a time.
 const SNAPSHOT_WINDOW: usize = 4;
 /// How long a whole snapshot may take.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Sends a store's messages to other nodes.
-pub struct GrpcTransport {
+pub struct NodeTransport {
     book: AddressBook,
     channels: Channels,
     runtime: Handle,
-    senders: Mutex<HashMap<NodeId, mpsc::Sender<proto::Envelope>>>,
+    links: Mutex<HashMap<NodeId, Link>>,
 }
 
-impl GrpcTransport {
-    /// A transport whose streams run on `runtime`.
+impl NodeTransport {
+    /// A transport whose connections are kept on `runtime`.
     pub fn new(book: AddressBook, channels: Channels, runtime: Handle) -> Arc<Self> {
-        Arc::new(GrpcTransport { book, channels, runtime, senders: Mutex::default() })
+        Arc::new(NodeTransport { book, channels, runtime, links: Mutex::default() })
     }
 
-    fn sender(&self, node: NodeId) -> mpsc::Sender<proto::Envelope> {
-        let mut senders = self.senders.lock();
-        senders
-            .entry(node)
-            .or_insert_with(|| {
-                let (sender, receiver) = mpsc::channel(QUEUE);
-                self.runtime.spawn(stream_to(
-                    node,
-                    self.book.clone(),
-                    self.channels.clone(),
-                    receiver,
-                ));
-                sender
-            })
-            .clone()
+    fn link(&self, node: NodeId) -> Link {
+        let mut links = self.links.lock();
+        let begun = || {
+            let link = Link::default();
+            let (book, channels) = (self.book.clone(), self.channels.clone());
+            self.runtime.spawn(link.clone().run(node, book, channels));
+            link
+        };
+        links.entry(node).or_insert_with(begun).clone()
+    }
+
+    fn send_to(&self, node: NodeId, envelopes: Vec<proto::Envelope>) {
+        let cluster = self.channels.cluster();
+        self.link(node).send(&RaftBatch { envelopes, cluster, speaks: version::CURRENT });
     }
 }
 
-impl Transport for GrpcTransport {
+impl Transport for NodeTransport {
     fn send(&self, messages: Vec<Envelope>) {
+        let mut batches: BTreeMap<NodeId, (usize, Vec<proto::Envelope>)> = BTreeMap::new();
         for envelope in messages {
-            let sender = self.sender(envelope.to.node);
-            // A full queue means that the node is down or slow: Raft repeats what matters.
-            let _ = sender.try_send(envelope.into());
+            let node = envelope.to.node;
+            let (bytes, batch) = batches.entry(node).or_default();
+            *bytes += envelope.message.len();
+            batch.push(envelope.into());
+            if *bytes >= BATCH_BYTES {
+                *bytes = 0;
+                self.send_to(node, std::mem::take(batch));
+            }
+        }
+        for (node, (_, batch)) in batches.into_iter().filter(|(_, (_, batch))| !batch.is_empty()) {
+            self.send_to(node, batch);
         }
     }
 
@@ -84,65 +87,6 @@ impl Transport for GrpcTransport {
             }
         });
     }
-}
-
-/// Keeps a stream to a node open for as long as its sender lives.
-async fn stream_to(
-    node: NodeId,
-    book: AddressBook,
-    channels: Channels,
-    mut receiver: mpsc::Receiver<proto::Envelope>,
-) {
-    loop {
-        let (batches, outgoing) = mpsc::channel(4);
-        let call = async {
-            let channel = channels.get(&book.get(node)?)?;
-            let mut client = NodeClient::new(channel).max_encoding_message_size(MESSAGE_LIMIT);
-            client
-                .raft(ReceiverStream::new(outgoing))
-                .await
-                .map_err(|status| types::Error::Unavailable(status.message().to_owned()))
-        };
-        let pump = async {
-            while let Some(first) = receiver.recv().await {
-                let batch = gather(first, &mut receiver, channels.cluster());
-                if batches.send(batch).await.is_err() {
-                    return true;
-                }
-            }
-            false
-        };
-        tokio::select! {
-            ended = call => {
-                if let Err(error) = ended {
-                    tracing::debug!(node, %error, "raft stream broke");
-                }
-            }
-            open = pump => if !open { return },
-        }
-        tokio::time::sleep(RECONNECT).await;
-        // What queued up meanwhile is old news, and Raft repeats it.
-        while receiver.try_recv().is_ok() {}
-    }
-}
-
-fn gather(
-    first: proto::Envelope,
-    receiver: &mut mpsc::Receiver<proto::Envelope>,
-    cluster: u64,
-) -> RaftBatch {
-    let mut bytes = first.message.len();
-    let mut envelopes = vec![first];
-    while envelopes.len() < BATCH && bytes < BATCH_BYTES {
-        match receiver.try_recv() {
-            Ok(next) => {
-                bytes += next.message.len();
-                envelopes.push(next);
-            }
-            Err(_) => break,
-        }
-    }
-    RaftBatch { envelopes, cluster, speaks: version::CURRENT }
 }
 
 async fn snapshot_to(

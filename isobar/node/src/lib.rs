@@ -138,7 +138,7 @@ impl Common {
         me: &placement::entry::Me,
         machines: Box<dyn raft::Machines>,
     ) -> Result<raft::StoreHandle> {
-        let transport = rpc::GrpcTransport::new(
+        let transport = rpc::NodeTransport::new(
             self.rpc.book().clone(),
             self.channels.clone(),
             tokio::runtime::Handle::current(),
