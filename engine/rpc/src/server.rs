@@ -82,13 +82,10 @@ pub async fn serve(
         .initial_connection_window_size(8 << 20)
         .add_routes(worker.add_service(node))
         .serve_with_incoming_shutdown(ReceiverStream::new(incoming), shutdown);
-    tokio::pin!(serving, accepting);
     // Connections of frames end with gRPC's server, which waits for its own.
-    let served = loop {
-        tokio::select! {
-            served = &mut serving => break served,
-            never = &mut accepting => match never {},
-        }
+    let served = tokio::select! {
+        served = serving => served,
+        never = accepting => match never {},
     };
     served.map_err(|error| Error::Unavailable(format!("internal port {address:?}: {error}")))
 }
