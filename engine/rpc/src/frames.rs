@@ -1,7 +1,7 @@
 //! Raft's messages as frames on a plain connection: a length of four bytes, then a [`RaftBatch`].
 //!
 //! HTTP/2 costs a follower more than the message that it carries: two tasks, a window and a header for each. A connection
-//! begins with a word by which the port tells it from gRPC's, and which the port repeats; a program that does not know it
+//! begins with a word by which the port knows it, and which the port repeats; a program that does not know it
 //! closes the connection, and is sent the same over gRPC. Nothing else ever comes back.
 
 use std::time::Duration;
@@ -119,17 +119,21 @@ pub(crate) fn encode(batch: &RaftBatch, into: &mut BytesMut) -> Result<()> {
     codec().encode(Bytes::from(batch.encode_to_vec()), into).map_err(not_a_frame)
 }
 
-/// The first of whole frames, taken out of them; none if there is none.
+/// What the first of frames holds, taken out of them; none if none is whole.
 ///
 /// # Errors
 ///
 /// `Invalid` for what is no frame.
-pub(crate) fn first(frames: &mut BytesMut) -> Result<Option<RaftBatch>> {
-    let frame = codec().decode(frames).map_err(not_a_frame)?;
-    frame.map(|frame| decode(&frame)).transpose()
+pub(crate) fn first(frames: &mut BytesMut) -> Result<Option<BytesMut>> {
+    codec().decode(frames).map_err(not_a_frame)
 }
 
-fn decode(frame: &[u8]) -> Result<RaftBatch> {
+/// The batch that a frame holds.
+///
+/// # Errors
+///
+/// `Invalid` for what is none.
+pub(crate) fn decode(frame: &[u8]) -> Result<RaftBatch> {
     RaftBatch::decode(frame).map_err(|error| Error::Invalid(format!("no Raft batch: {error}")))
 }
 

@@ -25,6 +25,10 @@ use crate::proto::node_client::NodeClient;
 const MOST_WAITING: usize = 16 << 20;
 /// Pause after a connection broke.
 const RECONNECT: Duration = Duration::from_millis(200);
+/// Most bytes that are written while nobody else can add to what waits.
+const AT_ONCE: usize = 256 << 10;
+/// After how long it is looked again whether a node that took none takes frames.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// How long a connection may take nothing before it is given up.
 const STALLED: Duration = Duration::from_secs(5);
 
@@ -58,6 +62,16 @@ impl Out {
             }
         }
         bytes
+    }
+
+    /// Puts back the last `rest` bytes of what was taken from the front of what waits.
+    fn put_back(&mut self, mut taken: BytesMut, rest: usize) {
+        taken.advance(taken.len() - rest);
+        if rest > 0 {
+            // They lie next to each other in memory, so that nothing is copied.
+            taken.unsplit(std::mem::take(&mut self.waiting));
+            self.waiting = taken;
+        }
     }
 
     fn forget(&mut self) {
@@ -118,18 +132,21 @@ impl Link {
         let ended = || Error::Unavailable("the other side has ended the connection".into());
         self.0.out.lock().stream = Some(stream.clone());
         loop {
-            let waiting = {
+            let (written, waiting) = {
                 let mut out = self.0.out.lock();
-                let count = out.waiting.len();
-                let mut waiting = std::mem::take(&mut out.waiting);
-                let rest = out.write(&waiting).len();
-                waiting.advance(count - rest);
-                out.waiting = waiting;
+                let count = out.waiting.len().min(AT_ONCE);
+                let some = out.waiting.split_to(count);
+                let rest = out.write(&some).len();
                 if out.stream.is_none() {
                     return Err(ended());
                 }
-                !out.waiting.is_empty()
+                out.put_back(some, rest);
+                (rest == 0, !out.waiting.is_empty())
             };
+            if waiting && written {
+                tokio::task::yield_now().await;
+                continue;
+            }
             if waiting {
                 let writable = timeout(STALLED, stream.writable()).await;
                 writable.map_err(|_| Error::timeout("the other side", STALLED))?.map_err(broken)?;
@@ -157,9 +174,12 @@ impl Link {
         let pump = async {
             loop {
                 let first = frames::first(&mut self.0.out.lock().waiting);
-                match first? {
-                    Some(batch) => _ = batches.send(batch).await,
-                    None => self.0.work.notified().await,
+                let Some(frame) = first? else {
+                    self.0.work.notified().await;
+                    continue;
+                };
+                if batches.send(frames::decode(&frame)?).await.is_err() {
+                    return Err(Error::Unavailable("the stream of Raft's messages ended".into()));
                 }
             }
         };
@@ -169,6 +189,7 @@ impl Link {
                 Err(status) => Err(Error::Unavailable(status.message().to_owned())),
             },
             wrong = pump => wrong,
+            () = sleep(LOOK_AGAIN) => Ok(()),
         }
     }
 }

@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::task::AbortOnDropHandle;
 use types::{NodeId, version};
 
 use crate::channel::{AddressBook, Channels, MESSAGE_LIMIT};
@@ -31,7 +32,8 @@ pub struct NodeTransport {
     book: AddressBook,
     channels: Channels,
     runtime: Handle,
-    links: Mutex<HashMap<NodeId, Link>>,
+    /// Each with the task that keeps it.
+    links: Mutex<HashMap<NodeId, (Link, AbortOnDropHandle<()>)>>,
 }
 
 impl NodeTransport {
@@ -45,10 +47,11 @@ impl NodeTransport {
         let begun = || {
             let link = Link::default();
             let (book, channels) = (self.book.clone(), self.channels.clone());
-            self.runtime.spawn(link.clone().run(node, book, channels));
-            link
+            let running = self.runtime.spawn(link.clone().run(node, book, channels));
+            (link, AbortOnDropHandle::new(running))
         };
-        links.entry(node).or_insert_with(begun).clone()
+        let (link, _) = links.entry(node).or_insert_with(begun);
+        link.clone()
     }
 
     fn send_to(&self, node: NodeId, envelopes: Vec<proto::Envelope>) {

@@ -14,7 +14,7 @@ use super::{arguments, call_types, literal};
 /// Digits of a second's fraction that a text may have.
 const MICROSECONDS: i64 = 6;
 
-/// The largest whole number below which each is a DOUBLE's, too.
+/// Below it, a DOUBLE holds every whole number, and no other one becomes it.
 const EXACT_IN_DOUBLE: u64 = 1 << 53;
 
 /// What texts become beside a number, and beside a day; and exact numbers beside a DOUBLE.
@@ -68,11 +68,19 @@ fn is_exact(scalar: &Scalar) -> bool {
     ty.is_numeric() && !ty.is_floating()
 }
 
-/// Whether it is a number that a DOUBLE holds, and so compares as one with any number as it does itself.
+/// Whether two numbers are compared as they are all the same: whole ones, of which a DOUBLE holds one, so that it comes out
+/// the same; and a column of whole numbers beside a constant, which MySQL makes one of the column's type.
+fn compare_alike(left: &Scalar, right: &Scalar) -> bool {
+    let is_whole = |scalar: &Scalar| call_types::arrow(&scalar.ty).is_integer();
+    let is_constant = matches!(right.node, Node::Literal(_) | Node::Parameter(_));
+    let as_column = is_constant && matches!(left.node, Node::Column(_));
+    is_whole(left) && is_whole(right) && (as_column || is_held(left) || is_held(right))
+}
+
 fn is_held(scalar: &Scalar) -> bool {
     match (&scalar.node, scalar.ty.column) {
-        (Node::Literal(Value::Int(number)), _) => number.unsigned_abs() <= EXACT_IN_DOUBLE,
-        (Node::Literal(Value::UInt(number)), _) => *number <= EXACT_IN_DOUBLE,
+        (Node::Literal(Value::Int(number)), _) => number.unsigned_abs() < EXACT_IN_DOUBLE,
+        (Node::Literal(Value::UInt(number)), _) => *number < EXACT_IN_DOUBLE,
         (_, Some(ColumnType::Int { width, .. })) => !matches!(width, IntWidth::Big),
         _ => false,
     }
@@ -91,7 +99,7 @@ fn converted(comparison: Scalar, third: Third) -> SqlResult<Scalar> {
     let Scalar { node, ty } = comparison;
     let is_other = |left: &Scalar, right: &Scalar| match third {
         Third::Number | Third::Day => is_text(left) && is_text(right),
-        Third::Double => is_exact(left) && is_exact(right) && !is_held(left) && !is_held(right),
+        Third::Double => is_exact(left) && is_exact(right) && !compare_alike(left, right),
     };
     let node = match node {
         Node::Compare { comparison, left, right } if is_other(&left, &right) => {

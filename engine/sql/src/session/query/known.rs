@@ -30,7 +30,7 @@ use super::tables;
 use crate::session::Session;
 
 /// After so many runs that have shown nothing, no more is looked for.
-const TRIES: u32 = 3;
+const TRIES: u32 = 16;
 
 /// What is known of a prepared query.
 #[derive(Default)]
@@ -108,6 +108,12 @@ impl Session {
         running.known.in_vain.store(0, Ordering::Relaxed);
     }
 
+    fn forget_known(&self) {
+        if let Some(running) = &self.running {
+            *running.known.found.lock() = None;
+        }
+    }
+
     /// The answer of a prepared query of which enough is known; `None` if it is to be looked at again.
     pub(super) async fn known_read(
         &mut self,
@@ -136,8 +142,10 @@ impl Session {
             return Ok(None);
         }
         let reply = self.by_rows(&query, &table, (&reader, route), found.columns.clone()).await?;
-        if reply.is_some() {
-            self.engine.bound_queries.note_repeated();
+        match &reply {
+            Some(_) => self.engine.bound_queries.note_repeated(),
+            // Too many rows for that; they are not read twice the next time, too.
+            None => self.forget_known(),
         }
         Ok(reply)
     }

@@ -329,7 +329,7 @@ impl Session {
             && select.named_window.is_empty()
             && select.into.is_none()
             && select.optimizer_hints.is_empty()
-            && select.select_modifiers.is_none()
+            && !select.select_modifiers.as_ref().is_some_and(|with| with.sql_calc_found_rows)
             && matches!(&select.group_by, GroupByExpr::Expressions(e, m) if e.is_empty() && m.is_empty());
         let (Some(condition), Some((name, alias)), true) =
             (&select.selection, single(&select.from), simple)

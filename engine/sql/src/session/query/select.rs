@@ -230,8 +230,8 @@ impl Session {
                 self.table_facts(name, table.as_deref(), &catalog, &reader, &aliases).await;
             facts.push(facts_of);
         }
-        // One with hints has others each time: they are read from its text.
-        let operands = operands.filter(|_| hints.is_empty());
+        // What hints say, and that they are none, is read from the text.
+        let operands = operands.filter(|_| hints_of(&query).is_empty());
         let mut facts = self.query_facts(facts, hints, locking);
         let settled = router::route_without_narrow(&mut facts);
         let is_settled = settled.is_some();
