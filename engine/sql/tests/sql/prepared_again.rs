@@ -106,6 +106,19 @@ async fn variables_of_the_user_are_read_each_time() {
     }
 }
 
+/// A hint that is none is warned of each time.
+#[tokio::test]
+async fn hints_are_read_each_time() {
+    let mut session = table().await;
+    let sql = "SELECT /*+ NO_SUCH(t) */ id FROM t WHERE id BETWEEN ? AND ?";
+    let query = prepared(&mut session, sql).await;
+    for _ in 0..6 {
+        answer(&mut session, query, &[Value::Int(3), Value::Int(5)]).await;
+        let warnings = rows(&mut session, "SHOW WARNINGS").await.unwrap();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+    }
+}
+
 #[tokio::test]
 async fn what_changes_between_two_runs_is_seen() {
     let mut session = table().await;
