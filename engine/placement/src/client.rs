@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+mod timestamps;
+
 use async_trait::async_trait;
 use futures::FutureExt;
 use parking_lot::Mutex;
@@ -22,6 +24,7 @@ use crate::api::{
 };
 use crate::batch::{Batcher, TIMESTAMP_BATCHES};
 use crate::routes::Routes;
+use crate::service::PlacementService;
 
 /// How long a call looks for a leader that answers.
 pub const CALL_LIMIT: Duration = Duration::from_secs(10);
@@ -40,6 +43,11 @@ const NUMBERS: u64 = 1_000;
 pub trait PlacementTransport: Send + Sync + 'static {
     /// Asks placement's service on the node at `node_address` (`host:port`).
     async fn call(&self, node_address: &str, request: Request) -> Result<Response>;
+
+    /// Placement's service of this process, if it has one.
+    fn here(&self) -> Option<Arc<PlacementService>> {
+        None
+    }
 }
 
 /// The cluster's version, and what nodes speak.
@@ -71,7 +79,7 @@ pub struct ClusterStatus {
 /// A handle to placement; clones share what they remember.
 #[derive(Clone)]
 pub struct PlacementClient {
-    caller: Arc<Caller>,
+    pub(crate) caller: Arc<Caller>,
     timestamps: Arc<Batcher<u32, (Timestamp, u64)>>,
 }
 
@@ -153,12 +161,15 @@ impl PlacementClient {
     /// catalog's version as of some point within the call, so that [`PlacementClient::catalog`]
     /// afterwards is at least that new.
     pub async fn timestamp(&self) -> Result<(Timestamp, u64)> {
-        self.timestamps.call(1).await
+        self.timestamps(1).await
     }
 
     /// First of `count` consecutive timestamps, as [`PlacementClient::timestamp`].
     pub async fn timestamps(&self, count: u32) -> Result<(Timestamp, u64)> {
-        self.timestamps.call(count).await
+        match self.caller.timestamps_alone(count)? {
+            Some(given) => Ok(given),
+            None => self.timestamps.call(count).await,
+        }
     }
 
     /// First of `count` consecutive numbers for nodes, regions and peers.
@@ -510,35 +521,6 @@ impl PlacementClient {
 }
 
 impl Caller {
-    async fn timestamp_batch(&self, counts: Vec<u32>) -> Result<Vec<(Timestamp, u64)>> {
-        let total: u64 = counts.iter().map(|count| u64::from(*count)).sum();
-        let count = u32::try_from(total)
-            .map_err(|_| Error::Invalid(format!("{total} timestamps at once are too many")))?;
-        // Batches may overlap; what was given before this one is asked for is smaller than all of it.
-        let before = self.memory.lock().given;
-        match self.send(Request::Timestamps { count }).await? {
-            Response::Timestamps { first, catalog, term } => {
-                let last = Timestamp(first.0.saturating_add(total.saturating_sub(1)));
-                let mut memory = self.memory.lock();
-                if let Some((seen, _)) = before.filter(|(seen, _)| first <= *seen) {
-                    return Err(went_back(first, seen));
-                }
-                if memory.given.is_none_or(|(seen, _)| seen < last) {
-                    memory.given = Some((last, term));
-                }
-                memory.newest = memory.newest.max(catalog);
-                let mut next = first;
-                let each = counts.into_iter().map(|count| {
-                    let first = next;
-                    next = Timestamp(next.0.saturating_add(u64::from(count)));
-                    (first, catalog)
-                });
-                Ok(each.collect())
-            }
-            other => Err(unexpected("Timestamps", &other)),
-        }
-    }
-
     fn current_catalog(&self) -> Option<Arc<Catalog>> {
         let memory = self.memory.lock();
         memory.catalog.clone().filter(|catalog| catalog.version >= memory.newest)
@@ -591,14 +573,6 @@ impl Caller {
             other => Err(unexpected(what, &other)),
         }
     }
-}
-
-/// A timestamp that is not greater than one given before. The heartbeat reports what was seen to placement's leader.
-fn went_back(first: Timestamp, seen: Timestamp) -> Error {
-    Error::Corrupt(format!(
-        "placement gave timestamp {first} after {seen}: its log has gone back. Nothing is read or \
-         written with such timestamps; `isobar ctl status` shows what its leader knows"
-    ))
 }
 
 fn too_many(table: TableId) -> Error {

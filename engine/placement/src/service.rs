@@ -7,7 +7,10 @@
 mod granting;
 mod leasing;
 mod lookups;
+mod timestamps;
 mod upkeep;
+
+pub use timestamps::Given;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -27,7 +30,7 @@ use crate::catalog::EligibleNodes;
 use crate::command::{Command, Outcome, Proposal, Ticket};
 use crate::deadlock::WaitGraph;
 use crate::leader_state::LeaderState;
-use crate::oracle::{MAX_COUNT, Reading};
+use crate::oracle::Reading;
 use crate::safe_point;
 use crate::view::View;
 
@@ -39,9 +42,6 @@ const LEADERS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Most numbers of one request.
 const MAX_IDS: u32 = 1 << 20;
-
-/// Windows that one allocation may have to wait for: a clock that leaps needs a second one.
-const WINDOWS: u32 = 8;
 
 /// Bytes of the signing key (HMAC-SHA-256's natural size).
 const KEY_BYTES: usize = 32;
@@ -66,9 +66,6 @@ pub struct PlacementService {
     pub(crate) tending: Arc<AtomicBool>,
     timestamps: OnceLock<Batcher<u32, Given>>,
 }
-
-/// A timestamp, the catalog's version as of then, and the term of the leader who gives both.
-type Given = (Timestamp, u64, u64);
 
 impl PlacementService {
     /// A service over this node's groups and the view of its placement machine, with its upkeep,
@@ -292,64 +289,6 @@ impl PlacementService {
         }
     }
 
-    // ---- timestamps -------------------------------------------------------------------------
-
-    async fn timestamps(&self, count: u32) -> Result<Given> {
-        check_count(count, MAX_COUNT, "timestamps")?;
-        let batcher = self
-            .timestamps
-            .get()
-            .ok_or_else(|| Error::Unavailable("placement is starting".into()))?;
-        batcher.call(count).await
-    }
-
-    /// One allocation and one confirmation for many callers: allocate first, confirm second.
-    async fn timestamp_batch(&self, counts: &[u32]) -> Result<Vec<Given>> {
-        let mut answers = Vec::with_capacity(counts.len());
-        let mut rest = counts;
-        while !rest.is_empty() {
-            // One allocation holds at most a millisecond's worth.
-            let mut total = 0u32;
-            let fits = |count: &&u32| {
-                total = total.saturating_add(**count);
-                total <= MAX_COUNT
-            };
-            let (now, later) = rest.split_at(rest.iter().take_while(fits).count().max(1));
-            let term = self.lead()?;
-            let mut first = self.allocate(term, now.iter().sum()).await?;
-            self.confirm(term).await?;
-            let catalog = self.view.read().catalog.version;
-            for count in now {
-                answers.push((first, catalog, term));
-                first = Timestamp(first.0 + u64::from(*count));
-            }
-            rest = later;
-        }
-        Ok(answers)
-    }
-
-    /// Allocates in `term`, prolonging the window where needed. Not yet confirmed.
-    pub(crate) async fn allocate(&self, term: u64, count: u32) -> Result<Timestamp> {
-        for _ in 0..WINDOWS {
-            let allocated = {
-                let (mut leader, now) = self.clocks(term)?;
-                if leader.oracle.waits_for_clocks(now) {
-                    return Err(Error::Unavailable(
-                        "placement's leader does not know the clocks of a majority of the row nodes \
-                         yet: retry"
-                            .into(),
-                    ));
-                }
-                leader.oracle.allocate(now, count)
-            };
-            match allocated {
-                Some(first) => return Ok(first),
-                None => self.extend(term).await?,
-            }
-        }
-        Err(Error::Unavailable("the clock runs ahead faster than timestamps can follow".into()))
-    }
-
     /// What the clocks say, with the leader's state that holds them.
     pub(crate) fn clocks(&self, term: u64) -> Result<(MappedMutexGuard<'_, LeaderState>, Reading)> {
         let voters = self.voters()?;
@@ -403,20 +342,6 @@ impl PlacementService {
         );
         tracing::error!(%damage, "placement has stopped");
         leader.damage = Some(damage);
-        Ok(())
-    }
-
-    /// Persists a longer window, once for all who wait for it.
-    pub(crate) async fn extend(&self, term: u64) -> Result<()> {
-        let _alone = self.extending.lock().await;
-        let wanted = {
-            let (leader, now) = self.clocks(term)?;
-            leader.oracle.wanted(now)
-        };
-        if let Some(until_ms) = wanted {
-            self.propose_in(term, Command::ExtendWindow { until_ms }).await?;
-            self.leader_state(term)?.oracle.extended(until_ms);
-        }
         Ok(())
     }
 

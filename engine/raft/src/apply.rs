@@ -160,7 +160,7 @@ impl Peer {
             machine.persist()?;
         }
         let at = machine.applied();
-        let changed = machine.region() != &self.region;
+        let changed = machine.region() != &*self.region;
         let region = changed.then(|| machine.region().clone());
         if let Some(region) = region {
             self.region_changed(region);

@@ -2,6 +2,8 @@
 //!
 //! The store's handle implements this; so does a one-node stand-in for tests of the crates above.
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 use types::{Peer, PeerId, Region, RegionId, Result};
 
@@ -14,7 +16,7 @@ pub type Pending<T> = BoxFuture<'static, Result<T>>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerStatus {
     /// The region, as applied.
-    pub region: Region,
+    pub region: Arc<Region>,
     /// This node's member.
     pub peer: Peer,
     /// The leader, where known.
@@ -65,6 +67,13 @@ pub trait Groups: Send + Sync + 'static {
     /// has applied it. Followers and learners ask their leader. Requests are batched. The one voter of a group is its
     /// quorum: it answers at once, by what it has applied.
     fn read_index(&self, region: RegionId) -> Pending<u64>;
+
+    /// Resolves once it is known that nobody led a group in a term later than `term` when this was called, by a round that is
+    /// cheaper than that of a read index; none where this node does not lead in `term`, or nothing is cheaper. It
+    /// may wait for ever: bound it, and take a read index then.
+    fn confirm(&self, _region: RegionId, _term: u64) -> Option<Pending<()>> {
+        None
+    }
 
     /// Resolves once this node has applied what the log of a group holds up to `index`.
     fn reached(&self, region: RegionId, index: u64) -> Pending<()>;

@@ -12,6 +12,7 @@ use env::{Clock, Instant};
 use parking_lot::Mutex;
 use types::{Error, Peer, PeerId, Region, RegionId, Result};
 
+use crate::board::Board;
 use crate::config::{Participation, TICK};
 use crate::groups::{Groups, PeerStatus, Pending};
 use crate::log::RaftLog;
@@ -19,7 +20,7 @@ use crate::machine::Position;
 use crate::peer::describe_panic;
 use crate::reply::{Reply, at_once, reply_channel};
 use crate::snapshot::{SpoolDir, SpoolWriter, Spooled};
-use crate::store::{Board, Store, applied_alone};
+use crate::store::Store;
 use crate::transport::Envelope;
 use crate::work::{Job, Returned, Worker, purge};
 
@@ -51,7 +52,7 @@ enum Mail {
 #[derive(Clone)]
 pub struct StoreHandle {
     mail: Sender<Mail>,
-    board: Board,
+    board: Arc<Board>,
     spools: Arc<SpoolDir>,
     /// A handle outlives the store, and the log's directory is locked for as long as the log is open.
     log: Weak<RaftLog>,
@@ -82,8 +83,11 @@ impl StoreHandle {
     /// Takes messages from other nodes; drops them when the store cannot keep up, as a network
     /// may.
     pub fn receive(&self, messages: Vec<Envelope>) {
-        // Raft repeats what was lost.
-        let _ = self.mail.try_send(Mail::Messages(messages));
+        let messages = self.board.take_confirmations(messages);
+        if !messages.is_empty() {
+            // Raft repeats what was lost.
+            let _ = self.mail.try_send(Mail::Messages(messages));
+        }
     }
 
     /// Takes part in these groups from now on.
@@ -156,11 +160,11 @@ fn stopped() -> Error {
 
 impl Groups for StoreHandle {
     fn status(&self, region: RegionId) -> Option<PeerStatus> {
-        self.board.read().get(&region).cloned()
+        self.board.status(region)
     }
 
     fn statuses(&self) -> Vec<PeerStatus> {
-        self.board.read().values().cloned().collect()
+        self.board.statuses()
     }
 
     fn begun_anew(&self) -> bool {
@@ -172,14 +176,18 @@ impl Groups for StoreHandle {
     }
 
     fn read_index(&self, region: RegionId) -> Pending<u64> {
-        match applied_alone(&self.board, region) {
+        match self.board.applied_alone(region) {
             Some(applied) => at_once(Ok(applied)),
             None => self.submit("a read index", |reply| Mail::ReadIndex(region, reply)),
         }
     }
 
+    fn confirm(&self, region: RegionId, term: u64) -> Option<Pending<()>> {
+        self.board.confirm(region, term)
+    }
+
     fn reached(&self, region: RegionId, index: u64) -> Pending<()> {
-        if self.board.read().get(&region).is_some_and(|peer| peer.applied.index >= index) {
+        if self.board.peers.read().get(&region).is_some_and(|peer| peer.applied.index >= index) {
             return at_once(Ok(()));
         }
         self.submit("a log entry to be applied", |reply| Mail::Reached(region, index, reply))
@@ -217,7 +225,7 @@ impl Driver {
         if let Err(panic) = ran {
             let why = format!("the Raft store stopped: {}", describe_panic(&panic));
             tracing::error!(why, "restart the node");
-            for status in board.write().values_mut() {
+            for status in board.peers.write().values_mut() {
                 status.fault = Some(why.clone());
                 status.stopped = true;
                 status.leader = None;
@@ -226,7 +234,11 @@ impl Driver {
             }
         }
         // A store that has stopped answers nobody.
-        board.write().values_mut().for_each(|status| status.alone = false);
+        board.peers.write().values_mut().for_each(|status| {
+            status.alone = false;
+            status.decides = false;
+            status.leader = None;
+        });
     }
 }
 
@@ -269,7 +281,7 @@ fn tick_if_due(store: &mut Store, now: Instant, next: Instant) -> Instant {
 /// Hands one piece of mail over; false to stop.
 fn deliver(store: &mut Store, mail: Mail) -> bool {
     match mail {
-        Mail::Messages(messages) => store.receive(messages),
+        Mail::Messages(messages) => store.step(messages),
         Mail::Snapshot(spooled) => store.receive_snapshot(*spooled),
         Mail::Propose(region, term, data, reply) => store.propose(region, term, data, reply),
         Mail::ReadIndex(region, reply) => store.read_index(region, reply),

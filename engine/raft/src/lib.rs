@@ -9,8 +9,10 @@ pub mod testing;
 pub mod transport;
 
 mod apply;
+mod board;
 mod compaction;
 mod config;
+mod confirm;
 mod files;
 mod handle;
 mod held;

@@ -101,9 +101,9 @@ impl Store {
                 && other.start < region.end
                 && region.start < other.end
         };
-        let broken = self.broken.values().map(|broken| &broken.status.region);
+        let broken = self.broken.values().map(|broken| &*broken.status.region);
         let children = self.new_children.iter().map(|(machine, _)| machine.region());
-        let peers = self.peers.values().map(|peer| &peer.region);
+        let peers = self.peers.values().map(|peer| &*peer.region);
         // What is left of a region is removed by its range, too.
         peers.chain(broken).chain(children).chain(self.leftovers.values()).any(clash)
     }
@@ -338,13 +338,13 @@ impl Store {
             return;
         }
         let mut snapshot = snapshot_at(peer.applied, conf_state(&peer.region));
-        let described = postcard::to_stdvec(&peer.region);
+        let described = postcard::to_stdvec(&*peer.region);
         match (machine.snapshot(), described) {
             (Ok(source), Ok(described)) => {
                 snapshot.data = described.into();
                 message.set_snapshot(snapshot);
                 if let Some(mut header) = peer.envelope(&message) {
-                    header.region_bytes = postcard::to_stdvec(&peer.region).ok();
+                    header.region_bytes = postcard::to_stdvec(&*peer.region).ok();
                     peer.sending.insert(to);
                     self.transport.send_snapshot(SnapshotStream { header, source, report });
                 }

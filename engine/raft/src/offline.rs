@@ -109,7 +109,7 @@ impl Offline {
         let broken = self.store.broken.values().map(|broken| {
             let status = &broken.status;
             Ok(Replica {
-                region: status.region.clone(),
+                region: Region::clone(&status.region),
                 peer: status.peer,
                 term: status.term,
                 last: status.applied,
@@ -199,7 +199,7 @@ fn replica(peer: &Peer) -> Result<Replica> {
         }
     }
     Ok(Replica {
-        region: peer.region.clone(),
+        region: Region::clone(&peer.region),
         peer: peer.me,
         term: peer.raw.raft.term,
         last: storage.last(),

@@ -74,7 +74,7 @@ pub(crate) struct Peer {
     pub me: types::Peer,
     session: Session,
     /// As applied; of a peer that holds nothing, as it was sent.
-    pub region: Region,
+    pub region: Arc<Region>,
     pub applied: Position,
     pub raw: RawNode<GroupStorage>,
     pub slot: Slot,
@@ -139,7 +139,7 @@ impl Peer {
             known: region.peers.iter().map(|peer| (peer.id, *peer)).collect(),
             me,
             session: config.session,
-            region,
+            region: Arc::new(region),
             applied,
             raw,
             slot: Slot::Here(machine),
@@ -268,7 +268,7 @@ impl Peer {
         if let Some(me) = region.peer(self.me.id) {
             self.me = *me;
         }
-        self.region = region;
+        self.region = Arc::new(region);
     }
 
     /// A message from another member.

@@ -25,6 +25,14 @@ impl Wait {
 /// The side that answers.
 pub(crate) struct Reply<T>(oneshot::Sender<Result<T>>);
 
+impl<T> Reply<T> {
+    /// Answers at once.
+    pub fn send(self, answer: Result<T>) {
+        // A caller that gave up needs no answer.
+        let _ = self.0.send(answer);
+    }
+}
+
 /// A request's reply channel: where to answer, and what the caller waits for.
 pub(crate) fn reply_channel<T: Send + 'static>(what: &'static str) -> (Reply<T>, Pending<T>) {
     let (sender, receiver) = oneshot::channel();
@@ -50,10 +58,7 @@ pub(crate) struct Answers(Vec<Box<dyn FnOnce() + Send>>);
 impl Answers {
     /// Answers once [`Answers::send`] is called.
     pub fn push<T: Send + 'static>(&mut self, reply: Reply<T>, answer: Result<T>) {
-        self.0.push(Box::new(move || {
-            // A caller that gave up needs no answer.
-            let _ = reply.0.send(answer);
-        }));
+        self.0.push(Box::new(move || reply.send(answer)));
     }
 
     /// Sends every answer, in the order they were given.

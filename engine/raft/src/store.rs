@@ -6,7 +6,7 @@
 //! then the other messages go out, committed entries are applied, and only then are those who wait
 //! for them answered.
 
-mod fence;
+pub(crate) mod fence;
 pub(crate) mod recovery;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender};
 use env::Disk;
-use parking_lot::RwLock;
 use protobuf::Message as _;
 use raft_rs::Ready;
 use raft_rs::eraftpb::Message;
 use types::{Error, PeerId, Region, RegionId, Result};
 
+use crate::board::Board;
 use crate::config::StoreConfig;
 use crate::groups::PeerStatus;
 use crate::held::Held;
@@ -31,7 +31,6 @@ use crate::reply::{Answers, Reply, Wait};
 use crate::snapshot::{SpoolDir, SpoolWriter, Spooled};
 use crate::transport::{Envelope, SnapshotOutcome, Transport};
 use crate::work::{Returned, Worker};
-use fence::Fence;
 
 /// Where a store keeps its log and spools.
 pub struct StoreDisk {
@@ -45,23 +44,6 @@ pub struct StoreDisk {
     pub shadow: Option<PathBuf>,
     /// Sizes of log files.
     pub sizes: LogSizes,
-}
-
-/// What the node's peers look like, for readers on any thread.
-pub(crate) type Board = Arc<RwLock<BTreeMap<RegionId, PeerStatus>>>;
-
-/// What is applied here of a group whose one voter is here: everything that was acknowledged.
-pub(crate) fn applied_alone(board: &Board, region: RegionId) -> Option<u64> {
-    let board = board.read();
-    board.get(&region).filter(|status| status.alone).map(|status| status.applied.index)
-}
-
-fn no_longer_alone(board: &Board, region: RegionId) {
-    if applied_alone(board, region).is_some()
-        && let Some(status) = board.write().get_mut(&region)
-    {
-        status.alone = false;
-    }
 }
 
 /// A peer that could not be opened.
@@ -92,7 +74,6 @@ pub struct Store {
     /// Peers that were destroyed here; they never come back.
     pub(crate) dead: BTreeSet<PeerId>,
     pub(crate) boot: u64,
-    pub(crate) fence: Fence,
     /// Ticks since start.
     pub(crate) now: u64,
     pub(crate) dirty: BTreeSet<RegionId>,
@@ -111,7 +92,7 @@ pub struct Store {
     pub(crate) answers: Answers,
     pub(crate) outcomes: (Sender<SnapshotOutcome>, Receiver<SnapshotOutcome>),
     stalled: Option<Stalled>,
-    board: Board,
+    pub(crate) board: Arc<Board>,
 }
 
 impl Store {
@@ -143,6 +124,7 @@ impl Store {
         let waiting = recovery::pending_spools(&log)?;
         let keep = |name: &str| waiting.iter().any(|spool| spool == name);
         let spools = Arc::new(SpoolDir::open(disk.disk, &disk.spool_dir, boot, keep)?);
+        let board = Board::new(&config, boot, transport.clone());
         let mut store = Store {
             config,
             log,
@@ -154,7 +136,6 @@ impl Store {
             broken: BTreeMap::new(),
             dead,
             boot,
-            fence: Fence::default(),
             now: 0,
             dirty: BTreeSet::new(),
             touched: BTreeSet::new(),
@@ -166,14 +147,14 @@ impl Store {
             answers: Answers::default(),
             outcomes: crossbeam_channel::unbounded(),
             stalled: None,
-            board: Board::default(),
+            board,
         };
         store.recover()?;
         store.publish();
         Ok(store)
     }
 
-    pub(crate) fn board(&self) -> Board {
+    pub(crate) fn board(&self) -> Arc<Board> {
         self.board.clone()
     }
 
@@ -183,12 +164,12 @@ impl Store {
 
     /// The peer of a region on this node.
     pub fn status(&self, region: RegionId) -> Option<PeerStatus> {
-        self.board.read().get(&region).cloned()
+        self.board.status(region)
     }
 
     /// Every peer on this node.
     pub fn statuses(&self) -> Vec<PeerStatus> {
-        self.board.read().values().cloned().collect()
+        self.board.statuses()
     }
 
     /// Begins to receive a snapshot.
@@ -198,6 +179,12 @@ impl Store {
 
     /// Messages from other nodes.
     pub fn receive(&mut self, envelopes: Vec<Envelope>) {
+        let envelopes = self.board.take_confirmations(envelopes);
+        self.step(envelopes);
+    }
+
+    /// Messages for Raft.
+    pub(crate) fn step(&mut self, envelopes: Vec<Envelope>) {
         if self.stalled.is_some() {
             return;
         }
@@ -409,9 +396,7 @@ impl Store {
             let Some(peer) = self.peers.get_mut(&region) else { continue };
             peer.step_membership(self.now, &mut self.answers);
             // Before a message leaves by which another node could vote or lead.
-            if !peer.may_answer_alone() {
-                no_longer_alone(&self.board, region);
-            }
+            self.board.take_back(peer);
             match peer.begin_round(self.now, &mut out, &mut write, &mut confirmed) {
                 Ok(Some(ready)) => readies.push((region, ready)),
                 Ok(None) => {}
@@ -463,9 +448,7 @@ impl Store {
             if let Some(peer) = self.peers.get_mut(&region) {
                 peer.end_round(ready, &mut out, &mut self.answers);
                 // Before a learner hears what is committed.
-                if !peer.may_answer_alone() {
-                    no_longer_alone(&self.board, region);
-                }
+                self.board.take_back(peer);
                 if peer.has_work() {
                     self.dirty.insert(region);
                 }
@@ -537,10 +520,9 @@ impl Store {
         }
     }
 
-    /// Whether readers are not shown that a peer answers alone which may not.
+    /// Whether readers are shown nothing of a peer that does not hold any more.
     fn shows_truly(&self, region: RegionId) -> bool {
-        applied_alone(&self.board, region).is_none()
-            || self.peers.get(&region).is_some_and(Peer::may_answer_alone)
+        self.peers.get(&region).is_none_or(|peer| self.board.shows_truly(peer))
     }
 
     fn note_outcomes(&mut self) {
@@ -567,7 +549,7 @@ impl Store {
             return;
         }
         let stalled = self.stalled.as_ref().map(|stalled| stalled.why.as_str());
-        let mut board = self.board.write();
+        let mut board = self.board.peers.write();
         for region in std::mem::take(&mut self.touched) {
             let status = match (self.peers.get(&region), self.broken.get(&region)) {
                 (Some(peer), _) if !peer.removed => Some(peer.status(stalled)),

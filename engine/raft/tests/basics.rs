@@ -100,3 +100,73 @@ fn a_learner_joins_by_snapshot_follows_and_reads() {
     rig.answer(read, 100).unwrap();
     assert_eq!(rig.state(4, 1).get(b"c"), Some(3));
 }
+
+#[test]
+fn a_leader_is_confirmed_by_as_many_as_are_needed() {
+    let mut rig = Rig::new(5, 6);
+    rig.cluster.create(&region(1, &[1, 2, 3, 4, 5])).unwrap();
+    let leader = rig.wait_leader(1);
+    rig.cluster.run(5);
+    let groups = rig.cluster.groups(leader).unwrap();
+    let term = groups.status(1).unwrap().term;
+    let sent = rig.cluster.messages_sent();
+    let confirmed = groups.confirm(1, term).unwrap();
+    assert_eq!(rig.cluster.messages_sent() - sent, 2, "two others make a majority of five");
+    assert_eq!(rig.answer(confirmed, 2), Ok(()));
+    assert!(groups.confirm(1, term + 1).is_none(), "it leads in another term");
+    let follower = (1..=5).find(|node| *node != leader).unwrap();
+    assert!(rig.cluster.groups(follower).unwrap().confirm(1, term).is_none(), "it does not lead");
+    // With one other there is no majority.
+    let away: Vec<_> = (1..=5).filter(|node| *node != leader && *node != follower).collect();
+    rig.cluster.partition(&away);
+    for _ in 0..4 {
+        if let Some(mut waits) = groups.confirm(1, term) {
+            rig.cluster.run(2);
+            assert!(!matches!((&mut waits).now_or_never(), Some(Ok(()))), "by two of five");
+        }
+    }
+}
+
+#[test]
+fn who_does_not_confirm_is_not_asked_first_again() {
+    let mut rig = Rig::new(3, 7);
+    rig.cluster.create(&region(1, &[1, 2, 3])).unwrap();
+    let leader = rig.wait_leader(1);
+    rig.cluster.run(5);
+    let groups = rig.cluster.groups(leader).unwrap();
+    let term = groups.status(1).unwrap().term;
+    let asked_first = (1..=3).find(|node| *node != leader).unwrap();
+    rig.crash(asked_first, false);
+    let mut lost = groups.confirm(1, term).unwrap();
+    rig.cluster.run(2);
+    assert!((&mut lost).now_or_never().is_none());
+    drop(lost);
+    let confirmed = groups.confirm(1, term).unwrap();
+    assert_eq!(rig.answer(confirmed, 2), Ok(()));
+}
+
+#[test]
+fn a_leader_that_was_replaced_is_not_confirmed() {
+    let mut rig = Rig::new(3, 8);
+    rig.cluster.create(&region(1, &[1, 2, 3])).unwrap();
+    let old = rig.wait_leader(1);
+    rig.write(1, "a", 1).unwrap();
+    let groups = rig.cluster.groups(old).unwrap();
+    let term = groups.status(1).unwrap().term;
+    let others: Vec<_> = (1..=3).filter(|node| *node != old).collect();
+    // It is heard by the others and does not hear them.
+    others.iter().for_each(|other| rig.cluster.set_link(*other, old, false));
+    groups.transfer(1, 1000 + others[0]);
+    let replaced = rig.cluster.run_until(20, |cluster| cluster.leader(1) == Some(others[0]));
+    assert!(replaced, "nobody else leads");
+    assert!(groups.status(1).is_some_and(|status| status.decides), "the old one knows of it");
+    others.iter().for_each(|other| rig.cluster.set_link(*other, old, true));
+    let mut asked = groups.confirm(1, term).unwrap();
+    let mut answered = None;
+    rig.cluster.run_until(20, |_| {
+        answered = (&mut asked).now_or_never();
+        answered.is_some()
+    });
+    assert!(!matches!(answered, Some(Ok(()))), "another one leads");
+    assert!(groups.confirm(1, term).is_none(), "whom it asked has not deposed it");
+}

@@ -202,7 +202,8 @@ fn a_log_that_is_damaged_below_what_was_synced_is_set_aside_and_its_peers_are_re
         rig.write(1, "b", 1).unwrap();
         for id in [1, 2] {
             let leader = rig.wait_leader(id);
-            let members = rig.cluster.groups(leader).unwrap().status(id).unwrap().region.peers;
+            let members =
+                rig.cluster.groups(leader).unwrap().status(id).unwrap().region.peers.clone();
             let fresh = Peer { id: id * 1_000 + 900, node: victim, role: PeerRole::Voter };
             let target = members.into_iter().filter(|p| p.node != victim).chain([fresh]).collect();
             let change = rig.cluster.groups(leader).unwrap().change_membership(id, target);

@@ -2,7 +2,8 @@
 //! forget what was not synced. Seeds are chosen by `env::seeds`.
 //!
 //! Checked: an acknowledged write is applied exactly once and in one order everywhere; a refused
-//! one never is; a read index misses no write that was acknowledged before it was asked for.
+//! one never is; neither a read index nor a leader that is confirmed misses a write that was acknowledged before that was
+//! asked for.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::Rig;
 use env::Random;
 use futures::FutureExt;
-use raft::testing::{EchoCommand, SimOptions};
+use raft::testing::{EchoCommand, EchoState, SimOptions};
 use raft::{Groups, PeerStatus, Pending, Position, StoreConfig};
 use types::{Error, NodeId, Peer, PeerRole, Region, RegionId};
 
@@ -32,6 +33,12 @@ struct Read {
     pending: Pending<u64>,
 }
 
+/// A leader asks whether it still leads, and is not waited for beyond so many steps.
+struct Confirmation {
+    read: Read,
+    left: u64,
+}
+
 #[derive(Default)]
 struct Ledger {
     keys: BTreeMap<u64, Vec<u8>>,
@@ -39,6 +46,7 @@ struct Ledger {
     refused: BTreeSet<u64>,
     unknown: u64,
     reads: u64,
+    confirmations: u64,
     /// Where each value was seen; it must never be seen elsewhere.
     seen: BTreeMap<u64, (u64, Vec<u8>)>,
 }
@@ -49,6 +57,7 @@ struct Run {
     seed: u64,
     writes: Vec<Write>,
     reads: Vec<Read>,
+    confirmations: Vec<Confirmation>,
     changes: Vec<Pending<Region>>,
     ledger: Ledger,
     next_value: u64,
@@ -75,6 +84,7 @@ impl Run {
             seed,
             writes: Vec::new(),
             reads: Vec::new(),
+            confirmations: Vec::new(),
             changes: Vec::new(),
             ledger: Ledger::default(),
             next_value: 0,
@@ -101,7 +111,8 @@ impl Run {
         // Ten acts a tick; a group needs a dozen ticks to elect a leader.
         match self.random.below(10_000) {
             0..4000 => self.write(),
-            4000..5000 => self.read(),
+            4000..4700 => self.read(),
+            4700..5000 => self.confirm(),
             5000..5020 => self.crash(),
             5020..5120 => self.restart(),
             5120..5135 => {
@@ -154,6 +165,20 @@ impl Run {
         let region = status.region.id;
         let pending = self.rig.cluster.groups(node).unwrap().read_index(region);
         self.reads.push(Read { node, region, must_see, pending });
+    }
+
+    fn confirm(&mut self) {
+        let node = self.any_node();
+        let Some(status) = self.any_status(node) else { return };
+        let in_range = |value: &u64| status.region.contains(&self.ledger.keys[value]);
+        let must_see = self.ledger.acknowledged.iter().copied().filter(in_range).collect();
+        let region = status.region.id;
+        let groups = self.rig.cluster.groups(node).unwrap();
+        if let Some(round) = groups.confirm(region, status.term) {
+            let pending = round.map(|confirmed| confirmed.map(|()| 0)).boxed();
+            let read = Read { node, region, must_see, pending };
+            self.confirmations.push(Confirmation { read, left: 10 * 20 });
+        }
     }
 
     fn crash(&mut self) {
@@ -256,19 +281,22 @@ impl Run {
             Some(Err(_)) => false,
             Some(Ok(index)) => {
                 ledger.reads += 1;
-                let Some(state) = machines[&read.node].state(read.region) else { return false };
-                assert!(state.index >= index, "seed {seed}: read before it was applied");
-                let has: BTreeSet<u64> = state.history.iter().map(|entry| entry.2).collect();
-                for value in &read.must_see {
-                    let here = state.region.contains(&ledger.keys[value]);
-                    assert!(
-                        !here || has.contains(value),
-                        "seed {seed}: a read index of region {} on node {} misses {value}",
-                        read.region,
-                        read.node
-                    );
-                }
+                let state = machines[&read.node].state(read.region);
+                sees(seed, "a read index", read, state, index, &ledger.keys);
                 false
+            }
+        });
+        self.confirmations.retain_mut(|Confirmation { read, left }| {
+            *left -= 1;
+            match (&mut read.pending).now_or_never() {
+                None => *left > 0,
+                Some(Err(_)) => false,
+                Some(Ok(index)) => {
+                    ledger.confirmations += 1;
+                    let state = machines[&read.node].state(read.region);
+                    sees(seed, "a confirmed leader", read, state, index, &ledger.keys);
+                    false
+                }
             }
         });
         self.changes.retain_mut(|change| (change).now_or_never().is_none());
@@ -348,7 +376,8 @@ impl Run {
                 }
             }
         }
-        let regions: Vec<Region> = regions.into_values().map(|(_, status)| status.region).collect();
+        let regions: Vec<Region> =
+            regions.into_values().map(|(_, status)| Region::clone(&status.region)).collect();
         let mut edge = Vec::new();
         let mut sorted = regions.clone();
         sorted.sort_by(|a, b| a.start.cmp(&b.start));
@@ -400,6 +429,28 @@ impl Run {
     }
 }
 
+/// What a node has applied holds what a reader of it must see.
+fn sees(
+    seed: u64,
+    what: &str,
+    read: &Read,
+    state: Option<EchoState>,
+    index: u64,
+    keys: &BTreeMap<u64, Vec<u8>>,
+) {
+    let Some(state) = state else { return };
+    assert!(state.index >= index, "seed {seed}: read before it was applied");
+    let has: BTreeSet<u64> = state.history.iter().map(|entry| entry.2).collect();
+    for value in &read.must_see {
+        let here = state.region.contains(&keys[value]);
+        let (region, node) = (read.region, read.node);
+        assert!(
+            !here || has.contains(value),
+            "seed {seed}: {what} of region {region} on node {node} misses {value}"
+        );
+    }
+}
+
 /// What a run did, to see that the histories are not empty.
 #[derive(Default)]
 struct Outcome {
@@ -409,6 +460,7 @@ struct Outcome {
     refused: usize,
     unknown: u64,
     reads: u64,
+    confirmations: u64,
 }
 
 fn run(seed: u64) -> Outcome {
@@ -431,6 +483,7 @@ fn run(seed: u64) -> Outcome {
         refused: run.ledger.refused.len(),
         unknown: run.ledger.unknown,
         reads: run.ledger.reads,
+        confirmations: run.ledger.confirmations,
     }
 }
 
@@ -445,16 +498,25 @@ fn random_histories_keep_every_promise() {
         total.refused += outcome.refused;
         total.unknown += outcome.unknown;
         total.reads += outcome.reads;
+        total.confirmations += outcome.confirmations;
         total.regions += outcome.regions;
         total.confs += outcome.confs;
     });
     println!(
-        "{count} seeds: {} writes acknowledged, {} refused, {} unknown, {} reads; {} regions, {} \
-         membership steps",
-        total.acknowledged, total.refused, total.unknown, total.reads, total.regions, total.confs
+        "{count} seeds: {} writes acknowledged, {} refused, {} unknown, {} reads, {} confirmations; \
+         {} regions, {} membership steps",
+        total.acknowledged,
+        total.refused,
+        total.unknown,
+        total.reads,
+        total.confirmations,
+        total.regions,
+        total.confs
     );
     assert!(
-        total.acknowledged as u64 > 50 * count && total.reads > 10 * count,
+        total.acknowledged as u64 > 50 * count
+            && total.reads > 10 * count
+            && total.confirmations > 5 * count,
         "too little happened"
     );
 }

@@ -192,4 +192,7 @@ impl placement::client::PlacementTransport for RpcClient {
         }
         unpack(&answer)
     }
+    fn here(&self) -> Option<Arc<placement::PlacementService>> {
+        self.own.get()?.placement.upgrade()
+    }
 }

@@ -77,7 +77,7 @@ impl Groups for Following {
         (wanted == REGION).then(|| PeerStatus {
             peer: *region.peer_on(FOLLOWER).unwrap(),
             leader: region.peer_on(LEADER).copied(),
-            region,
+            region: Arc::new(region),
             term: applied.term + self.elections.load(Ordering::SeqCst),
             decides: false,
             alone: false,

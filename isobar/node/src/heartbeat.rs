@@ -309,7 +309,7 @@ impl Heartbeat {
             ready: status.ready && status.fault.is_none() && !broken,
             damaged: broken || status.lost,
             peer: status.peer.id,
-            region: status.region,
+            region: Arc::unwrap_or_clone(status.region),
             rows,
             bytes,
             lag,

@@ -347,6 +347,10 @@ impl placement::PlacementTransport for Caller {
         });
         answer.await
     }
+
+    fn here(&self) -> Option<Arc<placement::PlacementService>> {
+        self.process.handlers().placement
+    }
 }
 
 #[async_trait]

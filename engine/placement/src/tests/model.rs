@@ -334,7 +334,7 @@ impl Groups for ModelGroups {
             fault: None,
             stopped: false,
             lost: false,
-            region: descriptor,
+            region: Arc::new(descriptor),
         })
     }
 

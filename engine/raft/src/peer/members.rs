@@ -65,7 +65,7 @@ impl Peer {
             .proposed
             .is_some_and(|(conf, until)| conf == self.region.epoch.conf && now < until);
         match step {
-            Step::Done => answers.push(change.reply, Ok(self.region.clone())),
+            Step::Done => answers.push(change.reply, Ok(Region::clone(&self.region))),
             Step::HandOver(transferee) => {
                 self.hand_over(transferee);
                 let leader = self.region.peer(transferee).map(|peer| peer.node);

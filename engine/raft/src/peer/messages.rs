@@ -47,7 +47,7 @@ impl Peer {
     }
 
     fn descriptor(&self) -> Option<Vec<u8>> {
-        postcard::to_stdvec(&self.region).ok()
+        postcard::to_stdvec(&*self.region).ok()
     }
 
     /// A message to another peer with the region's descriptor.

@@ -18,6 +18,7 @@ impl Store {
     /// Takes part in these groups from now on.
     pub fn participate(&mut self, participation: Participation) {
         self.config.participation = participation;
+        *self.board.participation.lock() = participation;
         for peer in self.peers.values_mut().filter(|peer| participation.includes(peer.region.id)) {
             if is_alone(peer) && !peer.leads() {
                 // Nobody else could lead, so there is nothing to wait for.
@@ -33,8 +34,8 @@ impl Store {
     }
 
     /// Whether a message comes from the node's last start, as far as this node knows.
-    pub(crate) fn heeds(&mut self, envelope: &Envelope) -> bool {
-        self.fence.heeds(envelope.from.node, envelope.session)
+    pub(crate) fn heeds(&self, envelope: &Envelope) -> bool {
+        self.board.heeds(envelope.from.node, envelope.session)
     }
 }
 
@@ -47,7 +48,8 @@ pub(crate) struct Fence {
 }
 
 impl Fence {
-    fn heeds(&mut self, node: NodeId, session: Session) -> bool {
+    /// Whether a node's process is its last start.
+    pub(crate) fn heeds(&mut self, node: NodeId, session: Session) -> bool {
         if session.boot == 0 {
             return true;
         }

@@ -6,6 +6,8 @@
 //! destroyed, and a group without a machine has lost it. Where an earlier log was set aside, a machine
 //! without a group has lost its log, whatever it holds.
 
+use std::sync::Arc;
+
 use types::{Error, Peer as Member, PeerId, Result};
 
 use crate::groups::PeerStatus;
@@ -211,7 +213,7 @@ impl Store {
         tracing::error!(region = id, fault, "peer cannot go on");
         let applied = machine.as_ref().map(|machine| machine.applied()).unwrap_or_default();
         let status = PeerStatus {
-            region,
+            region: Arc::new(region),
             peer,
             leader: None,
             term: 0,

@@ -15,7 +15,7 @@ use crate::groups::{Groups, PeerStatus, Pending};
 use crate::log::{LogSizes, RaftLog};
 use crate::machine::{Machines, Position};
 use crate::reply::{at_once, reply_channel};
-use crate::store::{Store, StoreDisk, applied_alone};
+use crate::store::{Store, StoreDisk};
 use crate::testing::wire::{Parcel, Wire};
 use crate::work::{Inline, Job, Returned, Worker};
 
@@ -355,13 +355,18 @@ impl Groups for SimGroups {
 
     fn read_index(&self, region: RegionId) -> Pending<u64> {
         let (reply, pending) = reply_channel("a read index");
-        self.with(|store| match applied_alone(&store.board(), region) {
+        self.with(|store| match store.board().applied_alone(region) {
             Some(applied) => at_once(Ok(applied)),
             None => {
                 store.read_index(region, reply);
                 pending
             }
         })
+    }
+
+    fn confirm(&self, region: RegionId, term: u64) -> Option<Pending<()>> {
+        let board = self.store.lock().as_ref().map(Store::board)?;
+        board.confirm(region, term)
     }
 
     fn reached(&self, region: RegionId, index: u64) -> Pending<()> {

@@ -1,6 +1,7 @@
 //! One node without Raft: proposals are applied at once. For tests of what stands above.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use types::{Error, NodeId, Peer, PeerId, PeerRole, Region, RegionId, Result};
@@ -128,7 +129,7 @@ impl State {
         });
         let applied = solo.machine.applied();
         PeerStatus {
-            region,
+            region: Arc::new(region),
             peer,
             leader: Some(peer),
             term: solo.term,

@@ -240,7 +240,7 @@ impl Groups for SimGroups {
         let applied = peer.machine.applied();
         let full = self.full.load(Ordering::Relaxed);
         Some(PeerStatus {
-            region,
+            region: Arc::new(region),
             peer: me,
             leader: (!full).then_some(me),
             term: peer.term,
