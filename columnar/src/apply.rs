@@ -146,7 +146,7 @@ impl State {
             }
             // What columns drop follows the safe point and their own deletions; a snapshot's floor says
             // what its sender has dropped.
-            Fact::Collect(_) => {}
+            Fact::Collect(_) | Fact::Async(_) => {}
             Fact::Reserved => return Err(self.corrupt("an unknown fact")),
             Fact::Schema(_) | Fact::Split { .. } => {
                 return Err(self.corrupt("a change of shape out of place"));

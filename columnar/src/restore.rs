@@ -102,23 +102,17 @@ impl Restore<'_> {
                     self.spill()?;
                 }
             }
-            SnapshotItem::Lock(Fact::Lock {
-                key,
-                start_ts,
-                primary,
-                kind,
-                row,
-                replaces,
-                ttl,
-                ..
-            }) => {
+            SnapshotItem::Lock(fact) | SnapshotItem::AsyncLock(fact, _) => {
+                let Fact::Lock { key, start_ts, primary, kind, row, replaces, ttl, .. } = fact
+                else {
+                    return Err(self.corrupt("a lock is another fact"));
+                };
                 self.check(&key)?;
                 if key::is_record(&key) {
                     let row = PendingRow { start_ts, primary, kind, row, replaces, ttl };
                     self.record.pending.insert(key, row);
                 }
             }
-            SnapshotItem::Lock(_) => return Err(self.corrupt("a lock is another fact")),
             // The sender has removed versions below its floor: nobody may ask this replica for them.
             SnapshotItem::Collected(floors) => {
                 self.record.floor = self.record.floor.max(floors.read);

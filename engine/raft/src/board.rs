@@ -11,9 +11,9 @@ use types::{NodeId, RegionId};
 
 use crate::config::{Participation, StoreConfig};
 use crate::confirm::Confirmations;
+use crate::fence::Fence;
 use crate::groups::PeerStatus;
 use crate::peer::Peer;
-use crate::store::fence::Fence;
 use crate::transport::{Session, Transport};
 
 /// What a store shows.

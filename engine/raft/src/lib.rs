@@ -13,6 +13,8 @@ mod board;
 mod compaction;
 mod config;
 mod confirm;
+mod confirming;
+mod fence;
 mod files;
 mod handle;
 mod held;

@@ -6,7 +6,7 @@
 //! then the other messages go out, committed entries are applied, and only then are those who wait
 //! for them answered.
 
-pub(crate) mod fence;
+mod participation;
 pub(crate) mod recovery;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -256,6 +256,10 @@ impl Transaction for ClusterTransaction {
         self.inner.wait_for_rows(wait);
     }
 
+    fn commits_async(&mut self, may_be_async: bool) {
+        self.inner.commits_async(may_be_async);
+    }
+
     fn bytes(&self) -> usize {
         self.inner.bytes()
     }

@@ -92,6 +92,9 @@ pub trait Transaction: Snapshot {
     /// How long the commit waits for rows that others hold and this one has not locked.
     fn wait_for_rows(&mut self, wait: Duration);
 
+    /// Whether the commit may be answered after its first phase.
+    fn commits_async(&mut self, may_be_async: bool);
+
     /// Bytes of keys and rows buffered.
     fn bytes(&self) -> usize;
 

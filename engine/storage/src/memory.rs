@@ -407,6 +407,8 @@ impl Transaction for MemoryTransaction {
 
     fn wait_for_rows(&mut self, _: Duration) {}
 
+    fn commits_async(&mut self, _: bool) {}
+
     fn bytes(&self) -> usize {
         let row = |write: &Write| write.row().flatten().map_or(0, |row| row.len());
         self.writes.iter().map(|(key, write)| key.len() + row(write)).sum()

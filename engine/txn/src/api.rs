@@ -329,6 +329,52 @@ pub enum Request {
     /// A [`Request::Get`] or [`Request::Scan`] that whichever replica of the region is asked answers, by
     /// [`Response::ByReplica`].
     ByReplica(Box<Request>),
+    /// First phase of a transaction that is committed once all of its keys are locked. Answered by
+    /// [`Response::LockedFrom`], or [`Response::Fate`] if it is committed.
+    PrewriteAsync {
+        /// Region.
+        region: RegionRef,
+        /// Transaction.
+        start_ts: Timestamp,
+        /// Key at which its end is written.
+        primary: Vec<u8>,
+        /// All of its other keys, where the primary is among the mutations; empty elsewhere.
+        secondaries: Vec<Vec<u8>>,
+        /// Changes, keys all of the region.
+        mutations: Vec<Mutation>,
+        /// Milliseconds after `start_ts` from which others may end it.
+        ttl: u64,
+        /// Schema the rows were encoded with.
+        schema: (TableId, SchemaVersion),
+        /// What else it writes to.
+        others: Vec<(TableId, SchemaVersion)>,
+        /// Milliseconds to wait for rows that others hold.
+        wait: u64,
+    },
+    /// How secondaries of a transaction that commits asynchronously stand; answered by [`Response::Secondaries`].
+    CheckSecondaries {
+        /// Region.
+        region: RegionRef,
+        /// Transaction.
+        start_ts: Timestamp,
+        /// Keys, all of the region.
+        keys: Vec<Vec<u8>>,
+        /// Whether one that is not locked can never be locked from then on.
+        seal: bool,
+    },
+}
+
+/// How secondaries of a transaction that commits asynchronously stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Secondaries {
+    /// All are locked, and the transaction commits at this timestamp or later.
+    Locked(Timestamp),
+    /// It has committed.
+    Committed(Timestamp),
+    /// One of them is not locked yet.
+    Missing,
+    /// One of them can never be locked.
+    RolledBack,
 }
 
 /// A leader's answer.
@@ -385,4 +431,17 @@ pub enum Response {
         /// Whether it asked its leader how far to read.
         asked: bool,
     },
+    /// All keys are locked for a transaction that commits asynchronously, at this timestamp or later.
+    LockedFrom(Timestamp),
+    /// The primary is locked by a transaction that commits asynchronously: it is committed if all of these are locked, too.
+    Pending {
+        /// Its other keys.
+        secondaries: Vec<Vec<u8>>,
+        /// It commits at this timestamp or later.
+        min_commit_ts: Timestamp,
+        /// For so many more milliseconds its other keys may be on their way.
+        left: u64,
+    },
+    /// How the secondaries of a transaction stand.
+    Secondaries(Secondaries),
 }

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use types::{Error, Result, SchemaVersion, TableId, Timestamp};
 
 use crate::api::{Mutation, Request, Response};
-use crate::coordinator::{self, AtOnce, Batch, Failed, HEARTBEAT, PARALLEL, Plan};
+use crate::coordinator::{self, AtOnce, Batch, Failed, HEARTBEAT, PARALLEL, Phased, Plan};
 use crate::resolve::unexpected;
 use crate::routes::Target;
 
@@ -43,19 +43,18 @@ impl Plan {
         locked: &mut Vec<Vec<u8>>,
     ) -> Result<AtOnce, Failed> {
         if !others.is_empty() {
-            let mut locking = pin!(self.lock_all(others));
+            let mut locking = pin!(self.lock_all(others, false));
             match timeout(HEARTBEAT, &mut locking).await {
-                Ok((touched, outcome)) => {
+                Ok(Phased { touched, outcome, .. }) => {
                     locked.extend(touched);
                     outcome.map_err(Failed::for_certain)?;
                 }
                 Err(_) => {
                     // Its locks' time would run out.
                     let heartbeat = self.clone().heartbeat();
-                    let ((others, rest), (touched, first)) =
-                        join(locking, self.lock_all(vec![own])).await;
-                    locked.extend(others.into_iter().chain(touched));
-                    rest.and(first).map_err(Failed::for_certain)?;
+                    let (others, own) = join(locking, self.lock_all(vec![own], false)).await;
+                    locked.extend(others.touched.into_iter().chain(own.touched));
+                    others.outcome.and(own.outcome).map_err(Failed::for_certain)?;
                     return Ok(AtOnce::Locked(heartbeat));
                 }
             }
@@ -79,10 +78,7 @@ impl Plan {
                 Ok(Ended::At(commit_ts)) => {
                     return Ok(AtOnce::Committed(commit_ts, keys_of(mutations)));
                 }
-                Ok(Ended::TableGone(gone)) => {
-                    let sent = self.tables.get(&gone).map_or(0, |table| table.version);
-                    Err(Error::SchemaChanged { table: gone, sent, known: None })
-                }
+                Ok(Ended::TableGone(gone)) => Err(self.table_gone(gone)),
                 Err(Error::SchemaChanged { sent, known, .. })
                     if known.is_none_or(|known| sent + 1 >= known) =>
                 {

@@ -72,6 +72,8 @@ pub struct TxnClient {
     pub(crate) distance: Arc<dyn Fn(NodeId) -> Distance + Send + Sync>,
     /// Whether all programs of the cluster are known to read as commits in one entry need it.
     at_once: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// Whether they are known to read locks of asynchronous commits.
+    async_commits: Arc<dyn Fn() -> bool + Send + Sync>,
     /// How transactions ended: commit timestamp, or none for a rollback.
     fates: Arc<Mutex<LruCache<Timestamp, Option<Timestamp>>>>,
     /// Second phases and rollbacks that go on behind their transactions.
@@ -94,6 +96,7 @@ impl TxnClient {
             choices: Arc::default(),
             distance: Arc::new(|_| Distance::Elsewhere),
             at_once: Arc::new(|| false),
+            async_commits: Arc::new(|| false),
             fates: Arc::new(Mutex::new(LruCache::new(capacity))),
             tasks: TaskTracker::new(),
             living: Arc::default(),
@@ -117,6 +120,20 @@ impl TxnClient {
 
     pub(crate) fn commits_at_once(&self) -> bool {
         (self.at_once)()
+    }
+
+    /// The same client, whose transactions of several regions are committed once all of their keys are locked.
+    /// `everybody_reads` says whether all programs of the cluster are known to read such locks.
+    #[must_use]
+    pub fn with_async_commits(
+        self,
+        everybody_reads: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        TxnClient { async_commits: Arc::new(everybody_reads), ..self }
+    }
+
+    pub(crate) fn commits_async(&self) -> bool {
+        (self.async_commits)()
     }
 
     /// A bounded retry of something.

@@ -48,16 +48,47 @@ pub(crate) struct Plan {
     pub(crate) tables: BTreeMap<TableId, Arc<Table>>,
     /// How long to wait for rows that others hold.
     pub(crate) row_wait: Duration,
+    pub(crate) may_be_async: bool,
     pub(crate) primary: Vec<u8>,
     /// Every key, ascending.
-    keys: Vec<Vec<u8>>,
+    pub(crate) keys: Vec<Vec<u8>>,
 }
 
 /// Keys that a failed transaction may have locked: those of batches that were sent.
 struct Sent(Vec<(Vec<Vec<u8>>, AtomicBool)>);
 
+/// What first phases came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FirstPhase {
+    /// All of their keys are locked. If the transaction commits asynchronously, at this timestamp or later.
+    Locked(Timestamp),
+    /// The transaction has committed.
+    Committed(Timestamp),
+}
+
+impl FirstPhase {
+    /// Of two that have succeeded.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (FirstPhase::Locked(one), FirstPhase::Locked(other)) => {
+                FirstPhase::Locked(one.max(other))
+            }
+            (committed @ FirstPhase::Committed(_), _) | (_, committed) => committed,
+        }
+    }
+}
+
+/// First phases that have ended.
+pub(crate) struct Phased {
+    /// Keys that may be locked by them.
+    pub(crate) touched: Vec<Vec<u8>>,
+    /// Whether some are certainly not locked, and will not be.
+    pub(crate) some_free: bool,
+    pub(crate) outcome: Result<FirstPhase>,
+}
+
 /// When a transaction committed, and keys at which that is written.
-type Committed = (Timestamp, Vec<Vec<u8>>);
+pub(crate) type Committed = (Timestamp, Vec<Vec<u8>>);
 
 /// Why a transaction was not committed, as far as is known.
 pub(crate) struct Failed {
@@ -103,12 +134,13 @@ impl Commit {
         (start_ts, began, row_wait): (Timestamp, Instant, Duration),
         tables: BTreeMap<TableId, Arc<Table>>,
         mutations: Vec<Mutation>,
+        may_be_async: bool,
     ) -> Self {
         let changes = mutations.iter().find(|mutation| mutation.op != Op::Lock);
         let primary = changes.or(mutations.first()).map(|mutation| mutation.key.clone());
         let keys = mutations.iter().map(|mutation| mutation.key.clone()).collect();
         let primary = primary.unwrap_or_default();
-        let plan = Plan { client, start_ts, began, tables, row_wait, primary, keys };
+        let plan = Plan { client, start_ts, began, tables, row_wait, may_be_async, primary, keys };
         Commit { plan: Arc::new(plan), mutations }
     }
 
@@ -121,9 +153,13 @@ impl Commit {
         let Commit { plan, mutations } = self;
         let mut retry = plan.client.retry("the regions of a transaction");
         let groups = plan.client.group(mutations, |mutation| &mutation.key, &mut retry).await?;
-        let batches = groups.into_iter().flat_map(batches).collect();
+        let batches: Vec<Batch> = groups.into_iter().flat_map(batches).collect();
         let mut locked = Vec::new();
-        match plan.carry_out(batches, &mut locked).await {
+        let outcome = match plan.is_for_async(&batches) {
+            true => plan.commit_async(batches, &mut locked).await,
+            false => plan.carry_out(batches, &mut locked).await,
+        };
+        match outcome {
             Ok((commit_ts, done)) => {
                 plan.client.remember_fate(plan.start_ts, Some(commit_ts));
                 let rest = plan.keys.iter().filter(|key| done.binary_search(key).is_err());
@@ -168,12 +204,12 @@ impl Plan {
             }
         }
         let beating = beating.unwrap_or_else(|| self.clone().heartbeat());
-        let (touched, first_phase) = self.lock_all(left).await;
+        let Phased { touched, outcome, .. } = self.lock_all(left, false).await;
         locked.extend(touched);
-        let commit_ts = match first_phase {
-            Ok(None) => self.commit_timestamp().await,
+        let commit_ts = match outcome {
+            Ok(FirstPhase::Locked(_)) => self.commit_timestamp().await,
             // In one entry, before its region was split and its answer lost.
-            Ok(Some(commit_ts)) => return Ok((commit_ts, Vec::new())),
+            Ok(FirstPhase::Committed(commit_ts)) => return Ok((commit_ts, Vec::new())),
             Err(error) => Err(error),
         };
         let commit_ts = match commit_ts {
@@ -194,41 +230,52 @@ impl Plan {
         }
     }
 
-    /// First phase of batches: keys that may be locked by it; and when the transaction committed, if it has.
-    pub(crate) async fn lock_all(
-        &self,
-        batches: Vec<Batch>,
-    ) -> (Vec<Vec<u8>>, Result<Option<Timestamp>>) {
+    /// First phase of batches, of a transaction that commits asynchronously or not.
+    pub(crate) async fn lock_all(&self, batches: Vec<Batch>, asynchronous: bool) -> Phased {
         let sent = Sent(batches.iter().map(|(_, batch)| sent(batch)).collect());
         // Boxed one by one: a closure over borrowed flags would keep the commit from being `Send`.
-        let mut locking: Vec<BoxFuture<'_, Result<Option<Timestamp>>>> = Vec::new();
+        let mut locking: Vec<BoxFuture<'_, Result<FirstPhase>>> = Vec::new();
         for (batch, (_, touched)) in batches.into_iter().zip(&sent.0) {
-            locking.push(self.lock(batch, touched).boxed());
+            locking.push(self.lock(batch, touched, asynchronous).boxed());
         }
-        let locked = stream::iter(locking).buffer_unordered(PARALLEL).try_collect::<Vec<_>>().await;
-        (sent.keys(), locked.map(|ended| ended.into_iter().flatten().next()))
+        let outcome = stream::iter(locking)
+            .buffer_unordered(PARALLEL)
+            .try_fold(FirstPhase::Locked(Timestamp::ZERO), |one, other| async move {
+                Ok(one.and(other))
+            })
+            .await;
+        Phased { some_free: sent.some_free(), touched: sent.keys(), outcome }
     }
 
-    /// First phase of a batch, which may meanwhile lie in several regions; when the transaction committed, if it has.
-    async fn lock(&self, batch: Batch, touched: &AtomicBool) -> Result<Option<Timestamp>> {
+    /// First phase of a batch, which may meanwhile lie in several regions.
+    async fn lock(
+        &self,
+        batch: Batch,
+        touched: &AtomicBool,
+        asynchronous: bool,
+    ) -> Result<FirstPhase> {
+        let mut locked = FirstPhase::Locked(Timestamp::ZERO);
         let mut retry = self.client.retry("a region to write to");
         let mut waiting = self.client.lock_wait();
         let mut work = vec![batch];
         while let Some((target, mutations)) = work.pop() {
             let (table, schema) = self.schema(&target)?;
-            let request = Request::Prewrite {
-                region: target.reference(),
-                start_ts: self.start_ts,
-                primary: self.primary.clone(),
-                mutations: mutations.clone(),
-                ttl: self.ttl(),
-                schema,
-                wait: self.row_wait.as_millis() as u64,
+            let request = match asynchronous {
+                true => self.prewrite_async(&target, &mutations, schema),
+                false => self.prewrite(&target, &mutations, schema),
             };
             let before = touched.swap(true, Ordering::AcqRel);
             let error = match self.client.send(&target, request).await {
                 Ok(Response::Done) => continue,
-                Ok(Response::Fate(Some(commit_ts))) => return Ok(Some(commit_ts)),
+                Ok(Response::LockedFrom(from)) => {
+                    locked = locked.and(FirstPhase::Locked(from));
+                    continue;
+                }
+                Ok(Response::Fate(Some(commit_ts))) => return Ok(FirstPhase::Committed(commit_ts)),
+                Ok(Response::TableGone(gone)) => {
+                    touched.store(before, Ordering::Release);
+                    return Err(self.table_gone(gone));
+                }
                 Ok(_) => return Err(unexpected("a prewrite")),
                 Err(error) => error,
             };
@@ -246,7 +293,29 @@ impl Plan {
             let again = self.client.group(mutations, |mutation| &mutation.key, &mut retry);
             work.extend(again.await?);
         }
-        Ok(None)
+        Ok(locked)
+    }
+
+    fn prewrite(
+        &self,
+        target: &Target,
+        mutations: &[Mutation],
+        schema: (TableId, SchemaVersion),
+    ) -> Request {
+        Request::Prewrite {
+            region: target.reference(),
+            start_ts: self.start_ts,
+            primary: self.primary.clone(),
+            mutations: mutations.to_vec(),
+            ttl: self.ttl(),
+            schema,
+            wait: self.row_wait.as_millis() as u64,
+        }
+    }
+
+    pub(crate) fn table_gone(&self, gone: TableId) -> Error {
+        let sent = self.tables.get(&gone).map_or(0, |table| table.version);
+        Error::SchemaChanged { table: gone, sent, known: None }
     }
 
     /// Makes the schema of this transaction's rows known to a region that has not seen it.
@@ -413,7 +482,7 @@ impl Plan {
     }
 
     /// Milliseconds after `start_ts` until which the transaction's locks should stand, as of now.
-    fn ttl(&self) -> u64 {
+    pub(crate) fn ttl(&self) -> u64 {
         self.began.elapsed().as_millis() as u64 + LOCK_TTL_MS
     }
 
@@ -437,6 +506,11 @@ impl Plan {
 }
 
 impl Sent {
+    /// Whether a batch has left nothing behind.
+    fn some_free(&self) -> bool {
+        self.0.iter().any(|(_, touched)| !touched.load(Ordering::Acquire))
+    }
+
     fn keys(self) -> Vec<Vec<u8>> {
         let sent = self.0.into_iter().filter(|(_, touched)| touched.load(Ordering::Acquire));
         sent.flat_map(|(keys, _)| keys).collect()
@@ -450,7 +524,20 @@ fn sent(batch: &[Mutation]) -> (Vec<Vec<u8>>, AtomicBool) {
 
 /// Whether an answer says that its prewrite, which is all or nothing, has left nothing behind.
 fn without_effect(error: &Error) -> bool {
-    !matches!(error, Error::Timeout { .. } | Error::Unavailable(_) | Error::Io(_))
+    matches!(
+        error,
+        Error::NotLeader { .. }
+            | Error::StaleEpoch { .. }
+            | Error::RegionNotFound(_)
+            | Error::Conflict { .. }
+            | Error::Locked(_)
+            | Error::Duplicate { .. }
+            | Error::RolledBack(_)
+            | Error::Held { .. }
+            | Error::SchemaChanged { .. }
+            | Error::SnapshotTooOld { .. }
+            | Error::Dropped(_)
+    )
 }
 
 /// Cuts a region's mutations into requests.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use kv::KvRead;
 use types::{Error, Result, Timestamp};
 
-use crate::api::{Mutation, Op};
-use crate::fact::{Fact, Floors, WriteKind};
+use crate::api::{Mutation, Op, Secondaries};
+use crate::fact::{AsyncCommit, Fact, Floors, WriteKind};
 use crate::layout::Fate;
 use crate::locks::{Lock, LockTable, time_left};
 use crate::mvcc;
@@ -56,9 +56,9 @@ pub enum Prewritten {
 
 /// What the commit of a whole transaction leads to.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Once {
-    /// These facts, in one entry.
-    Commits(Vec<Fact>),
+pub enum Once<T = ()> {
+    /// These facts, in one entry, and what goes with them.
+    Commits(Vec<Fact>, T),
     /// Nothing: it has committed.
     Committed(Timestamp),
 }
@@ -83,6 +83,8 @@ pub enum Status {
     Alive(u64),
     /// Its time is over; this fact ends it.
     Expire(Fact),
+    /// Its other keys have to be asked, which may be on their way for so many more milliseconds.
+    Pending(AsyncCommit, u64),
 }
 
 impl Known<'_> {
@@ -150,7 +152,79 @@ impl Known<'_> {
             let key = mutation.key.clone();
             facts.push(Fact::Commit { key, start_ts, commit_ts });
         }
-        Ok(Once::Commits(facts))
+        Ok(Once::Commits(facts, ()))
+    }
+
+    /// First phase of a transaction that is committed once all of its keys are locked: the locks that are missing, and the
+    /// timestamp from which on it may commit, which is `min_commit_ts` for new ones; or when it has committed.
+    pub fn prewrite_async(
+        &self,
+        of: Prewrite<'_>,
+        (min_commit_ts, secondaries): (Timestamp, &[Vec<u8>]),
+        mutations: &[Mutation],
+    ) -> Result<Once<Timestamp>> {
+        let (mut facts, mut from) = (Vec::with_capacity(mutations.len() + 1), Timestamp::ZERO);
+        let mut secondaries_of = Vec::new();
+        for mutation in mutations {
+            match self.prewrite(of, mutation)? {
+                Prewritten::Lock(lock) => {
+                    if mutation.key == of.primary {
+                        secondaries_of = secondaries.to_vec();
+                    }
+                    facts.push(lock);
+                }
+                Prewritten::Committed(at) => return Ok(Once::Committed(at)),
+                Prewritten::Locked => {
+                    let locked = self.locked_from(&mutation.key, of.start_ts)?;
+                    from = from.max(locked.unwrap_or_default());
+                }
+            }
+        }
+        if !facts.is_empty() {
+            from = from.max(min_commit_ts);
+            let commit = AsyncCommit { min_commit_ts, secondaries: secondaries_of };
+            facts.insert(0, Fact::Async(commit));
+        }
+        Ok(Once::Commits(facts, from))
+    }
+
+    /// From when on a transaction that commits asynchronously may do so, by its lock on a key; none without a lock.
+    fn locked_from(&self, key: &[u8], start_ts: Timestamp) -> Result<Option<Timestamp>> {
+        let Some(lock) = self.own_lock(key, start_ts) else { return Ok(None) };
+        match &lock.async_commit {
+            Some(commit) => Ok(Some(commit.min_commit_ts)),
+            None => Err(Error::Invalid(format!(
+                "transaction {start_ts} has a lock that is not of an asynchronous commit"
+            ))),
+        }
+    }
+
+    /// How secondaries of a transaction stand whose primary is locked. One that is not locked is sealed by a fact, if that
+    /// is asked for.
+    pub fn secondaries(
+        &self,
+        keys: &[Vec<u8>],
+        start_ts: Timestamp,
+        seal: bool,
+    ) -> Result<(Option<Fact>, Secondaries)> {
+        let mut from = Timestamp::ZERO;
+        for key in keys {
+            if let Some(locked) = self.locked_from(key, start_ts)? {
+                from = from.max(locked);
+                continue;
+            }
+            // Fates of all its keys stay while it holds one.
+            let fact = match self.rollback(key, start_ts)? {
+                Rollback::Committed(at) => return Ok((None, Secondaries::Committed(at))),
+                Rollback::Already => return Ok((None, Secondaries::RolledBack)),
+                Rollback::Fact(fact) => fact,
+            };
+            return Ok(match seal {
+                true => (Some(fact), Secondaries::RolledBack),
+                false => (None, Secondaries::Missing),
+            });
+        }
+        Ok((None, Secondaries::Locked(from)))
     }
 
     /// Fails below the floor, where nothing is written any more. An import's repetition that comes
@@ -202,7 +276,15 @@ impl Known<'_> {
                 "commit at {commit_ts} of a transaction that began at {start_ts}"
             )));
         }
-        if self.own_lock(key, start_ts).is_some() {
+        if let Some(lock) = self.own_lock(key, start_ts) {
+            if let Some(least) = &lock.async_commit
+                && commit_ts < least.min_commit_ts
+            {
+                return Err(Error::Invalid(format!(
+                    "transaction {start_ts} commits at {} or later, and is asked to commit at {commit_ts}",
+                    least.min_commit_ts
+                )));
+            }
             return Ok(Some(Fact::Commit { key: key.to_vec(), start_ts, commit_ts }));
         }
         match mvcc::fate(self.kv, key, start_ts)? {
@@ -249,7 +331,10 @@ impl Known<'_> {
                     "transaction {start_ts} has another primary than the one asked about"
                 )));
             }
-            Some(lock) => lock.ttl,
+            Some(lock) => match &lock.async_commit {
+                Some(commit) => return Ok(Status::Pending(commit.clone(), lock.time_left(now))),
+                None => lock.ttl,
+            },
             None => match mvcc::fate(self.kv, primary, start_ts)? {
                 Some(fate) => return Ok(Status::Ended(fate)),
                 // Below what is settled, no region held a lock of it when its fate was forgotten:

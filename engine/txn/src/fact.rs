@@ -90,6 +90,18 @@ pub enum Fact {
     /// Learners take no note: what they may drop, their own reads decide. One that is copied from a
     /// voter keeps the voter's floor, below which it was sent nothing.
     Collect(Floors),
+    /// Of the locks behind it in its entry, all of one transaction: that is committed once all of its keys are locked, at
+    /// the greatest `min_commit_ts` of them. Columns take no note: whoever meets a lock asks about its transaction.
+    Async(AsyncCommit),
+}
+
+/// What the locks of a transaction that commits asynchronously say of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AsyncCommit {
+    /// The transaction commits at this timestamp or later, so whoever reads before it need not mind the lock.
+    pub min_commit_ts: Timestamp,
+    /// Every key of the transaction but the primary, where that is locked; empty elsewhere.
+    pub secondaries: Vec<Vec<u8>>,
 }
 
 impl Fact {
@@ -100,7 +112,11 @@ impl Fact {
             | Fact::Commit { key, .. }
             | Fact::Rollback { key, .. }
             | Fact::Write { key, .. } => Some(key),
-            Fact::Split { .. } | Fact::Reserved | Fact::Schema(_) | Fact::Collect(_) => None,
+            Fact::Split { .. }
+            | Fact::Reserved
+            | Fact::Schema(_)
+            | Fact::Collect(_)
+            | Fact::Async(_) => None,
         }
     }
 }
@@ -237,7 +253,7 @@ pub enum SnapshotItem {
         /// When the next version of the key superseded it, or none if it is the newest.
         ended_by: Option<Timestamp>,
     },
-    /// An unfinished transaction's lock; always a [`Fact::Lock`].
+    /// An unfinished transaction's lock, always a [`Fact::Lock`]; not of one that commits asynchronously.
     Lock(Fact),
     /// The fate of a transaction at a key: its commit timestamp, or none if rolled back.
     Fate {
@@ -250,6 +266,8 @@ pub enum SnapshotItem {
     },
     /// How far back the region can be asked.
     Collected(Floors),
+    /// The lock of a transaction that commits asynchronously, always a [`Fact::Lock`].
+    AsyncLock(Fact, AsyncCommit),
 }
 
 #[cfg(test)]
@@ -307,6 +325,7 @@ mod tests {
         };
         let child = SplitChild { start: b"s".to_vec(), region: 8, peers: vec![9] };
         let floors = Floors { read: Timestamp(6), settled: Timestamp(5) };
+        let secondaries = vec![b"s".to_vec()];
         vec![
             (lock, vec![0, 1, b'k', 2, 1, b'p', 0, 1, 1, b'r', 1, 1, 4, 0]),
             (Fact::Commit { key: key.clone(), start_ts, commit_ts }, vec![1, 1, b'k', 2, 3]),
@@ -316,6 +335,10 @@ mod tests {
             (Fact::Reserved, vec![5]),
             (Fact::Schema(Box::new(table())), vec![6, 7, 2, 1, b'd', 1, b't']),
             (Fact::Collect(floors), vec![7, 6, 5]),
+            (
+                Fact::Async(AsyncCommit { min_commit_ts: commit_ts, secondaries }),
+                vec![8, 3, 1, 1, b's'],
+            ),
         ]
     }
 
@@ -330,6 +353,7 @@ mod tests {
             Fact::Reserved => 5,
             Fact::Schema(_) => 6,
             Fact::Collect(_) => 7,
+            Fact::Async(_) => 8,
         }
     }
 
@@ -337,7 +361,7 @@ mod tests {
     fn facts_keep_their_bytes_in_the_log() {
         let golden = golden();
         let numbers: Vec<u8> = golden.iter().map(|(fact, _)| number(fact)).collect();
-        assert_eq!(numbers, [0_u8, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(numbers, [0_u8, 1, 2, 3, 4, 5, 6, 7, 8]);
         for (fact, begin) in golden {
             let facts = Facts { term: 1, epoch: Epoch { version: 2, conf: 3 }, facts: vec![fact] };
             let bytes = facts.encode().unwrap();
@@ -346,7 +370,7 @@ mod tests {
             assert!(bytes.starts_with(&expected), "{facts:?}: {bytes:?}");
             assert_eq!(Facts::decode(&bytes).unwrap(), facts);
         }
-        let unknown = [FORMAT, 1, 2, 3, 1, 8];
+        let unknown = [FORMAT, 1, 2, 3, 1, 9];
         assert!(matches!(Facts::decode(&unknown), Err(Error::Corrupt(_))));
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use kv::Keyspace;
 use types::{Result, Table, TableId, Timestamp};
 
-use crate::layout::{self, DataRecord, Fate, split_fate_key};
+use crate::layout::{DataRecord, Fate, split_fate_key};
 use crate::locks::Lock;
 use crate::store::RowStore;
 
@@ -30,8 +30,8 @@ impl RowStore {
                 newest.max(start_ts).max(Fate::decode(&value)?.commit_ts().unwrap_or_default());
         }
         for pair in kv.scan(Keyspace::Lock, &[], &END) {
-            let lock: Lock = layout::decode(&pair?.1)?;
-            newest = newest.max(lock.start_ts);
+            let lock = Lock::decode(&pair?.1)?;
+            newest = newest.max(lock.newest());
         }
         let floors =
             self.regions().into_iter().map(|view| view.floors.read.max(view.floors.settled));
@@ -59,6 +59,7 @@ mod tests {
     use kv::{KvEngine, MemoryKv, WriteBatch};
 
     use super::*;
+    use crate::fact::AsyncCommit;
     use crate::layout::fate_key;
 
     fn newest(fill: impl FnOnce(&mut WriteBatch)) -> Timestamp {
@@ -98,8 +99,14 @@ mod tests {
             replaces: None,
             ttl: 1,
             for_update_ts: None,
+            async_commit: None,
         };
-        let bytes = layout::encode(&lock).unwrap();
+        let bytes = lock.encode().unwrap();
         assert_eq!(newest(|batch| batch.put(Keyspace::Lock, *b"b", bytes)), Timestamp(50));
+        let commit = AsyncCommit { min_commit_ts: Timestamp(60), secondaries: vec![b"c".to_vec()] };
+        let lock = Lock { async_commit: Some(commit), ..lock };
+        let bytes = lock.encode().unwrap();
+        assert_eq!(Lock::decode(&bytes), Ok(lock));
+        assert_eq!(newest(|batch| batch.put(Keyspace::Lock, *b"b", bytes)), Timestamp(60));
     }
 }

@@ -4,7 +4,7 @@
 //! Data  key                     1 | kind | commit_ts | start_ts | held_ts | row
 //! Hist  escape(key) !commit_ts  1 | kind | start_ts | row
 //! Fate  escape(key) start_ts    1 | commit_ts, zero for a rollback
-//! Lock  key                     1 | postcard Lock
+//! Lock  key                     1 | postcard Lock | postcard AsyncCommit, if it is of one
 //! Meta  row/region/<id>         1 | postcard RegionRecord
 //!       row/applied/<id>        1 | postcard AppliedRecord
 //!       row/schema/<id><table><version>  1 | postcard Table
@@ -197,6 +197,11 @@ pub fn encode<T: Serialize>(record: &T) -> Result<Vec<u8>> {
 /// A record of [`kv::Keyspace::Lock`] or [`kv::Keyspace::Meta`] from bytes.
 pub fn decode<T: DeserializeOwned>(value: &[u8]) -> Result<T> {
     Ok(postcard::from_bytes(content(value, "record")?)?)
+}
+
+/// What a record begins with, and what follows that.
+pub fn decode_front<T: DeserializeOwned>(value: &[u8]) -> Result<(T, &[u8])> {
+    Ok(postcard::take_from_bytes(content(value, "record")?)?)
 }
 
 /// Memcomparable form of a key that a suffix follows.

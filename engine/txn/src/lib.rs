@@ -4,6 +4,7 @@
 
 pub mod api;
 mod asked;
+mod async_commit;
 mod at_once;
 mod bulk;
 pub mod client;
@@ -45,7 +46,9 @@ pub mod transaction;
 mod transport;
 
 pub use client::{Directory, TxnClient};
-pub use fact::{Fact, Facts, Floors, SnapshotItem, SplitChild, WriteKind, split_region};
+pub use fact::{
+    AsyncCommit, Fact, Facts, Floors, SnapshotItem, SplitChild, WriteKind, split_region,
+};
 pub use machine::RowMachine;
 pub use machines::RowMachines;
 pub use replicas::{Distance, ReadFrom, ReplicaReads};

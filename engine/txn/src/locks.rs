@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use types::error::LockInfo;
 use types::{Error, Result, Timestamp};
 
-use crate::fact::{Fact, WriteKind};
+use crate::fact::{AsyncCommit, Fact, WriteKind};
 use crate::layout;
 
 /// The lock of an unfinished transaction on one key.
@@ -36,23 +36,47 @@ pub struct Lock {
     pub ttl: u64,
     /// For pessimistic locks: the timestamp they were taken at.
     pub for_update_ts: Option<Timestamp>,
+    /// Of a transaction that commits asynchronously. Behind the other fields where it is stored.
+    #[serde(skip)]
+    pub async_commit: Option<AsyncCommit>,
 }
 
 impl Lock {
-    /// The lock that a [`Fact::Lock`] makes.
-    pub fn from_fact(fact: Fact) -> Option<Self> {
-        match fact {
-            Fact::Lock { key, start_ts, primary, kind, row, replaces, ttl, for_update_ts } => {
-                Some(Lock { key, start_ts, primary, kind, row, replaces, ttl, for_update_ts })
-            }
-            _ => None,
+    /// The lock that a [`Fact::Lock`] makes, of a transaction that commits asynchronously or not.
+    pub fn from_fact(fact: Fact, async_commit: Option<AsyncCommit>) -> Option<Self> {
+        let Fact::Lock { key, start_ts, primary, kind, row, replaces, ttl, for_update_ts } = fact
+        else {
+            return None;
+        };
+        Some(Lock { key, start_ts, primary, kind, row, replaces, ttl, for_update_ts, async_commit })
+    }
+
+    /// The fact that makes this lock, but for what a [`Fact::Async`] before it said.
+    pub fn into_fact(self) -> Fact {
+        let Lock { key, start_ts, primary, kind, row, replaces, ttl, for_update_ts, .. } = self;
+        Fact::Lock { key, start_ts, primary, kind, row, replaces, ttl, for_update_ts }
+    }
+
+    /// As a record of [`Keyspace::Lock`].
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let record = layout::encode(self)?;
+        match &self.async_commit {
+            Some(commit) => Ok(postcard::to_extend(commit, record)?),
+            None => Ok(record),
         }
     }
 
-    /// The fact that makes this lock.
-    pub fn into_fact(self) -> Fact {
-        let Lock { key, start_ts, primary, kind, row, replaces, ttl, for_update_ts } = self;
-        Fact::Lock { key, start_ts, primary, kind, row, replaces, ttl, for_update_ts }
+    /// From a record of [`Keyspace::Lock`].
+    pub fn decode(record: &[u8]) -> Result<Self> {
+        let (lock, rest): (Lock, _) = layout::decode_front(record)?;
+        let async_commit = if rest.is_empty() { None } else { Some(postcard::from_bytes(rest)?) };
+        Ok(Lock { async_commit, ..lock })
+    }
+
+    /// The newest timestamp in it.
+    pub fn newest(&self) -> Timestamp {
+        let commit = self.async_commit.as_ref().map(|commit| commit.min_commit_ts);
+        commit.map_or(self.start_ts, |commit_ts| commit_ts.max(self.start_ts))
     }
 
     /// What somebody who meets the lock needs to know.
@@ -73,7 +97,8 @@ impl Lock {
     /// Whether a reader at `ts` cannot know what it would see: the transaction may have taken its
     /// commit timestamp before `ts`.
     pub fn blocks_reader(&self, ts: Timestamp) -> bool {
-        self.kind != WriteKind::Lock && self.start_ts <= ts
+        let earliest = self.async_commit.as_ref().map_or(self.start_ts, |c| c.min_commit_ts);
+        self.kind != WriteKind::Lock && earliest <= ts
     }
 }
 
@@ -97,7 +122,7 @@ impl LockTable {
         let mut locks = BTreeMap::new();
         for pair in kv.scan(Keyspace::Lock, &[], &[u8::MAX; 16]) {
             let (key, value) = pair?;
-            let lock: Lock = layout::decode(&value)?;
+            let lock = Lock::decode(&value)?;
             if lock.key != key {
                 return Err(Error::Corrupt("a stored lock names another key".into()));
             }

@@ -13,7 +13,7 @@ use raft::{Command, Effect, INITIAL_POSITION, Machine, Position, SnapshotChunks,
 use types::{Error, Region, RegionKind, Result, Timestamp};
 
 use crate::bulk;
-use crate::fact::{Fact, Facts, Floors, SplitChild, WriteKind, split_region};
+use crate::fact::{AsyncCommit, Fact, Facts, Floors, SplitChild, WriteKind, split_region};
 use crate::layout::{self, AppliedRecord, DataRecord, Fate, HistRecord, RegionRecord, Size};
 use crate::locks::{Lock, LockChanges};
 use crate::mvcc;
@@ -111,6 +111,7 @@ impl RowMachine {
 
     fn apply_facts(&mut self, facts: Vec<Fact>) -> Result<Effect> {
         let mut effect = Effect::Applied;
+        let mut async_commit = None;
         let mut facts = facts.into_iter().peekable();
         while let Some(fact) = facts.next() {
             if matches!(effect, Effect::Split(_)) {
@@ -121,7 +122,7 @@ impl RowMachine {
                     Some(Fact::Commit { commit_ts, .. }) => {
                         self.lock_and_commit(fact, commit_ts)?
                     }
-                    _ => self.lock(fact)?,
+                    _ => self.lock(fact, async_commit.clone())?,
                 },
                 Fact::Commit { key, start_ts, commit_ts } => {
                     self.commit(key, start_ts, commit_ts)?;
@@ -133,6 +134,7 @@ impl RowMachine {
                     self.version(key, commit_ts, Timestamp::ZERO, row, replaces)?;
                 }
                 Fact::Split { children } => effect = Effect::Split(self.split(&children)?),
+                Fact::Async(commit) => async_commit = Some(commit),
                 Fact::Reserved => return Err(self.corrupt("an unknown fact")),
                 Fact::Collect(floors) => {
                     if self.holds_older(floors.read) {
@@ -151,14 +153,19 @@ impl RowMachine {
         Ok(effect)
     }
 
-    fn lock(&mut self, fact: Fact) -> Result<()> {
-        let Some(lock) = Lock::from_fact(fact) else { return Ok(()) };
+    fn lock(&mut self, fact: Fact, async_commit: Option<AsyncCommit>) -> Result<()> {
+        let Some(mut lock) = Lock::from_fact(fact, async_commit) else { return Ok(()) };
         self.check_key(&lock.key)?;
-        self.store.note_timestamp(lock.start_ts);
-        if self.locked(&lock.key).is_some_and(|held| held.start_ts != lock.start_ts) {
-            return Err(self.corrupt("a lock meets another transaction's lock"));
+        self.store.note_timestamp(lock.newest());
+        match self.locked(&lock.key) {
+            Some(held) if held.start_ts != lock.start_ts => {
+                return Err(self.corrupt("a lock meets another transaction's lock"));
+            }
+            // Its life alone is another.
+            Some(held) => lock.async_commit.clone_from(&held.async_commit),
+            None => {}
         }
-        self.pending.batch.put(Keyspace::Lock, lock.key.clone(), layout::encode(&lock)?);
+        self.pending.batch.put(Keyspace::Lock, lock.key.clone(), lock.encode()?);
         self.pending.locks.insert(lock.key.clone(), Some(Arc::new(lock)));
         Ok(())
     }
@@ -178,7 +185,7 @@ impl RowMachine {
 
     /// A lock that ends in its own entry: nobody can meet it, and it is not stored.
     fn lock_and_commit(&mut self, fact: Fact, commit_ts: Timestamp) -> Result<()> {
-        let Some(lock) = Lock::from_fact(fact) else { return Ok(()) };
+        let Some(lock) = Lock::from_fact(fact, None) else { return Ok(()) };
         self.check_key(&lock.key)?;
         if self.locked(&lock.key).is_some() {
             return Err(self.corrupt("a commit in one entry meets a lock"));
@@ -192,7 +199,9 @@ impl RowMachine {
         let (key, start_ts) = (lock.key.clone(), lock.start_ts);
         // The end of nothing leaves no history to be found by: its fate shows where it is.
         let of_nothing = lock.kind == WriteKind::Delete && lock.replaces.is_none();
-        if lock.primary == key || lock.kind == WriteKind::Lock || of_nothing {
+        // Of one that commits asynchronously every key is asked about, in any order, until none is locked.
+        let is_asked = lock.primary == key || lock.async_commit.is_some();
+        if is_asked || lock.kind == WriteKind::Lock || of_nothing {
             self.fate(&key, start_ts, Fate::Committed(commit_ts));
         }
         if lock.kind == WriteKind::Lock {
@@ -432,8 +441,10 @@ impl Machine for RowMachine {
                 if !facts.stands(at, self.region.epoch) {
                     return Ok(Effect::Dropped);
                 }
-                let locks =
-                    facts.facts.first().is_some_and(|fact| matches!(fact, Fact::Lock { .. }));
+                let locks = facts
+                    .facts
+                    .first()
+                    .is_some_and(|fact| matches!(fact, Fact::Lock { .. } | Fact::Async(_)));
                 if locks && bytes.len() < bulk::BYTES {
                     self.store.online.fetch_add(1, Ordering::Relaxed);
                 }

@@ -33,6 +33,16 @@ pub(crate) enum Standing {
     Alive(u64),
 }
 
+/// A transaction that commits asynchronously, whose primary is locked.
+pub(crate) struct Unfinished<'a> {
+    pub(crate) primary: &'a [u8],
+    pub(crate) start_ts: Timestamp,
+    pub(crate) secondaries: Vec<Vec<u8>>,
+    pub(crate) min_commit_ts: Timestamp,
+    /// Milliseconds for which its other keys may be on their way.
+    pub(crate) left: u64,
+}
+
 impl TxnClient {
     /// Finishes locks of ended transactions that are in the way of a read at `ts`; later ones are
     /// left alone. Does not wait for living ones.
@@ -73,7 +83,7 @@ impl TxnClient {
     /// Asks for a transaction's fate at its primary, which rolls it back if its time is over.
     pub(crate) async fn standing(
         &self,
-        primary: &[u8],
+        of_primary: &[u8],
         (start_ts, ttl): (Timestamp, u64),
         retry: &mut Retry,
     ) -> Result<Standing> {
@@ -81,10 +91,10 @@ impl TxnClient {
             return Ok(Standing::Ended(fate));
         }
         loop {
-            let target = self.locate(primary, retry).await?;
+            let target = self.locate(of_primary, retry).await?;
             let now = self.timestamp().await?;
             let region = target.reference();
-            let primary = primary.to_vec();
+            let primary = of_primary.to_vec();
             let request = Request::CheckStatus { region, primary, start_ts, now, ttl };
             match self.send(&target, request).await {
                 Ok(Response::Fate(fate)) => {
@@ -92,6 +102,20 @@ impl TxnClient {
                     return Ok(Standing::Ended(fate));
                 }
                 Ok(Response::Alive(left)) => return Ok(Standing::Alive(left)),
+                Ok(Response::Pending { secondaries, min_commit_ts, left }) => {
+                    let of = Unfinished {
+                        primary: of_primary,
+                        start_ts,
+                        secondaries,
+                        min_commit_ts,
+                        left,
+                    };
+                    let standing = self.finish_async(of, retry).await?;
+                    if let Standing::Ended(fate) = standing {
+                        self.remember_fate(start_ts, fate);
+                    }
+                    return Ok(standing);
+                }
                 Ok(_) => return Err(unexpected("a transaction's status")),
                 Err(error) if error.is_retryable() => retry.pause(error).await?,
                 Err(error) => return Err(error),

@@ -7,6 +7,7 @@
 //! it. A read is: confirm leadership by a lease or a read index, wait for commits that are under way in
 //! one entry, check locks, then look at the store. Every wait is bounded.
 
+mod async_prewrite;
 mod following;
 mod leases;
 mod one_entry;
@@ -30,12 +31,13 @@ use types::{
 use crate::api::{Mutation, RegionRef, Request, Response};
 use crate::bulk::Bulk;
 use crate::decide::{Known, Prewrite, Prewritten, Rollback, Status};
-use crate::fact::{Fact, Facts, SplitChild, split_region};
+use crate::fact::{AsyncCommit, Fact, Facts, SplitChild, split_region};
 use crate::in_flight::InFlight;
 use crate::latches::Latches;
 use crate::layout::Fate;
 use crate::sample;
 use crate::store::{RegionView, RowStore};
+use async_prewrite::AsyncPrewrite;
 use following::Followers;
 use leases::LeaseKeeper;
 use one_entry::AtOnce;
@@ -164,6 +166,32 @@ impl TxnService {
                 let all = AtOnce { start_ts, primary, mutations, schema, others, wait };
                 self.commit_at_once(region, all).await
             }
+            Request::PrewriteAsync {
+                region,
+                start_ts,
+                primary,
+                secondaries,
+                mutations,
+                ttl,
+                schema,
+                others,
+                wait,
+            } => {
+                let all = AsyncPrewrite {
+                    start_ts,
+                    primary,
+                    secondaries,
+                    mutations,
+                    ttl,
+                    schema,
+                    others,
+                    wait,
+                };
+                self.prewrite_async(region, all).await
+            }
+            Request::CheckSecondaries { region, start_ts, keys, seal } => {
+                self.check_secondaries(region, start_ts, keys, seal).await
+            }
             Request::Reach { region, ts } => self.reach_for_others(region, ts).await,
             Request::ByReplica(read) => self.by_replica(*read).boxed().await,
             Request::Split { region, cuts } => self.split(region, cuts).await,
@@ -206,6 +234,9 @@ impl TxnService {
                 Status::Ended(fate) => (vec![], Response::Fate(fate.commit_ts())),
                 Status::Alive(left) => (vec![], Response::Alive(left)),
                 Status::Expire(fact) => (vec![fact], Response::Fate(None)),
+                Status::Pending(AsyncCommit { min_commit_ts, secondaries }, left) => {
+                    (vec![], Response::Pending { secondaries, min_commit_ts, left })
+                }
             })
         })
         .await

@@ -138,8 +138,11 @@ impl Rows {
                 })
             }
             Phase::Locks => {
-                let lock: Lock = layout::decode(&value)?;
-                Some(SnapshotItem::Lock(lock.into_fact()))
+                let mut lock = Lock::decode(&value)?;
+                Some(match lock.async_commit.take() {
+                    Some(commit) => SnapshotItem::AsyncLock(lock.into_fact(), commit),
+                    None => SnapshotItem::Lock(lock.into_fact()),
+                })
             }
             Phase::Fates => {
                 let (key, start_ts) = layout::split_fate_key(stored)?;
@@ -258,6 +261,20 @@ impl Writes<'_> {
 }
 
 impl Install<'_> {
+    fn lock(
+        &self,
+        lock: Option<Lock>,
+        writes: &mut Writes<'_>,
+        locks: &mut LockChanges,
+    ) -> Result<()> {
+        let lock =
+            lock.ok_or_else(|| Error::Corrupt("a snapshot's lock is another fact".into()))?;
+        self.check(&lock.key)?;
+        writes.batch.put(Keyspace::Lock, lock.key.clone(), lock.encode()?);
+        locks.insert(lock.key.clone(), Some(Arc::new(lock)));
+        Ok(())
+    }
+
     fn item(
         &mut self,
         item: SnapshotItem,
@@ -285,12 +302,9 @@ impl Install<'_> {
                 let stored = layout::hist_key(&key, commit_ts);
                 writes.batch.put(Keyspace::Hist, stored, record.encode());
             }
-            SnapshotItem::Lock(fact) => {
-                let lock = Lock::from_fact(fact)
-                    .ok_or_else(|| Error::Corrupt("a snapshot's lock is another fact".into()))?;
-                self.check(&lock.key)?;
-                writes.batch.put(Keyspace::Lock, lock.key.clone(), layout::encode(&lock)?);
-                locks.insert(lock.key.clone(), Some(Arc::new(lock)));
+            SnapshotItem::Lock(fact) => self.lock(Lock::from_fact(fact, None), writes, locks)?,
+            SnapshotItem::AsyncLock(fact, commit) => {
+                self.lock(Lock::from_fact(fact, Some(commit)), writes, locks)?;
             }
             SnapshotItem::Collected(floors) => self.floors = floors,
             SnapshotItem::Fate { key, start_ts, commit_ts } => {

@@ -187,6 +187,7 @@ pub struct Transaction {
     held: Option<Arc<Held>>,
     locked: Locked,
     row_wait: Duration,
+    may_be_async: bool,
 }
 
 impl Transaction {
@@ -202,6 +203,7 @@ impl Transaction {
             held: None,
             locked: Locked::default(),
             row_wait: ROW_WAIT,
+            may_be_async: true,
         }
     }
 
@@ -209,6 +211,11 @@ impl Transaction {
     /// locked.
     pub fn wait_for_rows(&mut self, wait: Duration) {
         self.row_wait = wait;
+    }
+
+    /// Sets whether the commit may be answered after its first phase. It may, unless this says otherwise.
+    pub fn commits_async(&mut self, may_be_async: bool) {
+        self.may_be_async = may_be_async;
     }
 
     /// When it reads, and its identity.
@@ -288,6 +295,7 @@ impl Transaction {
             held: None,
             locked: Locked::default(),
             row_wait: self.row_wait,
+            may_be_async: true,
         }
     }
 
@@ -436,7 +444,8 @@ impl Transaction {
         let keys: Vec<_> = mutations.iter().map(|mutation| mutation.key.clone()).collect();
         let Snapshot { client, ts, alive, .. } = self.snapshot;
         let times = (ts, self.began, self.row_wait);
-        let committed = Commit::new(client, times, self.tables, mutations).run().await;
+        let commit = Commit::new(client, times, self.tables, mutations, self.may_be_async);
+        let committed = commit.run().await;
         drop(alive);
         let committed = committed?;
         if let Some(held) = self.held {

@@ -65,6 +65,7 @@ impl Bank {
         let cuts: &[&str] = if seed.is_multiple_of(2) { &["a02", "a04"] } else { &[] };
         let world = World::new(seed, 3, cuts, Faults::default());
         world.one_entry.store(true, Ordering::Relaxed);
+        world.async_commits.store(seed % 3 != 1, Ordering::Relaxed);
         world.speed.store(1, Ordering::Relaxed);
         let mut transaction = world.client().begin().await.unwrap();
         for number in 0..ACCOUNTS {

@@ -119,6 +119,13 @@ impl Scripts {
             Response::Applied(index) => format!("applied {index}"),
             Response::TableGone(table) => format!("table {table} is gone"),
             Response::Alive(left) => format!("alive for {left} ms"),
+            Response::LockedFrom(ts) => format!("locked, from {}", self.named(ts)),
+            Response::Pending { secondaries, min_commit_ts, left } => {
+                let others: Vec<_> = secondaries.iter().map(|key| name(key)).collect();
+                let (others, from) = (others.join(" "), self.named(min_commit_ts));
+                format!("pending from {from} for {left} ms, with {others}")
+            }
+            Response::Secondaries(standing) => format!("{standing:?}"),
             Response::Leader { leader, term } => format!("led by {leader:?} in term {term}"),
             Response::Pairs { pairs, resume } | Response::ByReplica { pairs, resume, .. } => {
                 let resume = resume.map(|key| format!(" … {}", name(&key).escape_debug()));
@@ -228,7 +235,7 @@ impl Scripts {
             }
             for pair in kv.scan(kv::Keyspace::Lock, &[], &all) {
                 let (key, value) = pair.unwrap();
-                let lock: txn::locks::Lock = txn::layout::decode(&value).unwrap();
+                let lock = txn::locks::Lock::decode(&value).unwrap();
                 let _ = writeln!(
                     out,
                     "  lock {} {:?} by {} primary {} replaces {}",

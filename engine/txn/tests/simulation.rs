@@ -63,6 +63,7 @@ impl Bank {
         let cuts: &[&str] = if seed.is_multiple_of(2) { &["a04", "a08", "m"] } else { &[] };
         let world = World::new(seed, 3, cuts, calm);
         world.one_entry.store(true, Ordering::Relaxed);
+        world.async_commits.store(seed % 3 != 1, Ordering::Relaxed);
         world.speed.store(30, Ordering::Relaxed);
         let client = world.client();
         let mut transaction = client.begin().await.unwrap();

@@ -11,6 +11,7 @@
 //! | 3 | leaders that answer reads by leases; at every version, those of this program wait for leases before theirs |
 //! | 4 | transactions of one region that commit in one entry; at every version, replicas of this program ask the leader how far to read |
 //! | 5 | tables whose indexes and records begin in one region; when each table's columns last changed, in placement's state |
+//! | 6 | transactions of several regions that commit once all of their keys are locked |
 
 use crate::error::{Error, Result};
 
@@ -18,7 +19,7 @@ use crate::error::{Error, Result};
 pub type ClusterVersion = u32;
 
 /// The greatest version that this program speaks.
-pub const CURRENT: ClusterVersion = 5;
+pub const CURRENT: ClusterVersion = 6;
 
 /// The version from which on leaders answer reads by leases.
 pub const LEASES: ClusterVersion = 3;
@@ -31,6 +32,9 @@ pub const SHARED_REGIONS: ClusterVersion = 5;
 
 /// The version from which on placement notes when a table's columns changed.
 pub const COLUMN_CHANGES: ClusterVersion = 5;
+
+/// The version from which on transactions of several regions commit asynchronously.
+pub const ASYNC_COMMITS: ClusterVersion = 6;
 
 /// The least one.
 pub const MINIMUM: ClusterVersion = 1;

@@ -30,6 +30,7 @@ struct Tally {
     commits: u64,
     /// … in one entry.
     at_once: u64,
+    asynchronous: u64,
     conflicts: u64,
     rollbacks: u64,
     stale: u64,
@@ -444,7 +445,8 @@ impl History {
             assert_eq!(found, held, "locks of region {region} at {ts} in columns");
             let rows = &self.rows.replica.store;
             let first = rows.locks().blocking(&descriptor.start, &descriptor.end, ts);
-            assert_eq!(first.map(|lock| lock.key.clone()), expected.first().cloned());
+            let expected = self.leader.model.blocking(&descriptor, ts);
+            assert_eq!(first.map(|lock| lock.key.clone()), expected);
         }
     }
 
@@ -464,6 +466,7 @@ impl History {
     fn add_to(self, tally: &mut Tally) {
         tally.commits += self.tally.commits;
         tally.at_once += self.tally.at_once;
+        tally.asynchronous += self.tally.asynchronous;
         tally.conflicts += self.tally.conflicts;
         tally.rollbacks += self.tally.rollbacks;
         tally.stale += self.leader.stale;
@@ -493,6 +496,7 @@ fn rows_and_columns_show_the_same_at_every_timestamp() {
     });
     eprintln!("{tally:?}");
     assert!(tally.at_once > 0, "nothing was ever committed in one entry");
+    assert!(tally.asynchronous > 0, "nothing was ever locked by an asynchronous commit");
 }
 
 #[test]

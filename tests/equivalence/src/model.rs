@@ -10,8 +10,8 @@ use crate::table;
 
 type Versions = BTreeMap<Timestamp, Option<Vec<u8>>>;
 
-/// What a key is locked for, and since when.
-type Locked = (Timestamp, WriteKind, Option<Vec<u8>>);
+/// What a key is locked for, since when, and from when on that may be seen.
+type Locked = (Timestamp, WriteKind, Option<Vec<u8>>, Timestamp);
 
 #[derive(Default)]
 pub struct Model {
@@ -21,13 +21,17 @@ pub struct Model {
 
 impl Model {
     pub fn apply(&mut self, facts: &[Fact]) {
+        let mut least = None;
         for fact in facts {
             match fact {
+                Fact::Async(commit) => least = Some(commit.min_commit_ts),
                 Fact::Lock { key, start_ts, kind, row, .. } => {
-                    self.locks.insert(key.clone(), (*start_ts, *kind, row.clone()));
+                    let again = self.locks.get(key).map(|(.., from)| *from);
+                    let from = again.or(least).unwrap_or(*start_ts);
+                    self.locks.insert(key.clone(), (*start_ts, *kind, row.clone(), from));
                 }
                 Fact::Commit { key, commit_ts, .. } => {
-                    if let Some((_, kind, row)) = self.locks.remove(key)
+                    if let Some((_, kind, row, _)) = self.locks.remove(key)
                         && kind != WriteKind::Lock
                     {
                         self.versions.entry(key.clone()).or_default().insert(*commit_ts, row);
@@ -65,9 +69,17 @@ impl Model {
 
     /// Keys of a region that are locked by writers who began by `ts`.
     pub fn locked(&self, region: &Region, ts: Timestamp) -> Vec<Vec<u8>> {
-        let held = self.locks.iter().filter(|(key, (start, kind, _))| {
+        let held = self.locks.iter().filter(|(key, (start, kind, ..))| {
             region.contains(key) && *start <= ts && *kind != WriteKind::Lock
         });
         held.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// The first key of a region whose lock readers at `ts` have to mind.
+    pub fn blocking(&self, region: &Region, ts: Timestamp) -> Option<Vec<u8>> {
+        let mut held = self.locks.iter().filter(|(key, (_, kind, _, from))| {
+            region.contains(key) && *from <= ts && *kind != WriteKind::Lock
+        });
+        held.next().map(|(key, _)| key.clone())
     }
 }

@@ -17,7 +17,7 @@ use crate::peer::Peer;
 use crate::storage::{GroupStorage, KEY_PEER, KEY_SPOOL, LocalPeer, PendingSpool};
 use crate::work::restore;
 
-use super::fence::is_alone;
+use super::participation::is_alone;
 use super::{Broken, Store};
 
 const KEY_BOOT: &[u8] = b"boot";

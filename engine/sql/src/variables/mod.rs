@@ -282,6 +282,11 @@ impl Variables {
         self.settings.reads_committed
     }
 
+    /// Whether a commit may be answered after its first phase.
+    pub fn commits_async(&self) -> bool {
+        self.settings.commits_async
+    }
+
     /// By how many seconds a SELECT outside of a transaction reads the past; 0 for the present.
     pub fn read_staleness(&self) -> u32 {
         let seconds = self.set.get("tidb_read_staleness").and_then(|text| text.parse::<i32>().ok());

@@ -28,6 +28,7 @@ pub(super) struct Settings {
     pub safe_updates: bool,
     pub mode: Mode,
     pub reads_committed: bool,
+    pub commits_async: bool,
     pub replica_read: Option<ReadFrom>,
     /// Engines that queries may read: rows, columns.
     pub read_engines: (bool, bool),
@@ -63,6 +64,7 @@ impl Settings {
                 true => Mode::Optimistic,
                 false => Mode::Pessimistic,
             },
+            commits_async: is_on("tidb_enable_async_commit"),
             reads_committed: is("transaction_isolation", "READ-COMMITTED"),
             // A replica needs its leader to answer, so that who prefers leaders is served by them alone.
             replica_read: match text("tidb_replica_read") {

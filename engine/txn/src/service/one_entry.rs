@@ -8,6 +8,7 @@ use types::{Error, RegionId, Result, SchemaVersion, TableId, Timestamp};
 
 use crate::api::{Mutation, RegionRef, Response};
 use crate::decide::{Once, Prewrite};
+use crate::service::turns::Turn;
 use crate::service::{TxnService, bounded, name_index};
 
 /// A transaction, as it asks to be committed at once.
@@ -41,14 +42,40 @@ impl TxnService {
         all: &AtOnce,
         keys: &[Vec<u8>],
     ) -> Result<Response> {
-        let AtOnce { start_ts, primary, mutations, schema, .. } = all;
-        let mut turn = self.enter(region, keys, Some(*schema)).await?;
-        self.check_not_held(*start_ts, mutations)?;
-        let announced = self.in_flight.announce(keys.to_vec(), *start_ts);
-        let tables: Vec<_> = std::iter::once(*schema).chain(all.others.iter().copied()).collect();
+        let AtOnce { start_ts, primary, mutations, schema, others, .. } = all;
+        let announced =
+            self.announced(region, (*start_ts, keys, mutations), (*schema, others)).await?;
+        let (turn, commit_ts) = match announced {
+            Ok(announced) => announced,
+            Err(table_gone) => return Ok(table_gone),
+        };
+        self.take_turn(turn, region, keys, Some(*schema), |known, view| {
+            self.check_not_held(*start_ts, mutations)?;
+            let of = Prewrite { start_ts: *start_ts, primary, ttl: 0 };
+            let decided = known.commit_at_once(of, commit_ts, mutations);
+            Ok(match decided.map_err(|error| name_index(error, view))? {
+                Once::Commits(facts, ()) => (facts, Response::Fate(Some(commit_ts))),
+                Once::Committed(at) => (vec![], Response::Fate(Some(at))),
+            })
+        })
+        .await
+    }
+
+    /// The turn to decide on keys that are announced to readers, and a timestamp of after that at which every table is there;
+    /// or the answer that one is not.
+    pub(crate) async fn announced(
+        &self,
+        region: RegionRef,
+        (start_ts, keys, mutations): (Timestamp, &[Vec<u8>], &[Mutation]),
+        (schema, others): ((TableId, SchemaVersion), &[(TableId, SchemaVersion)]),
+    ) -> Result<std::result::Result<(Turn, Timestamp), Response>> {
+        let mut turn = self.enter(region, keys, Some(schema)).await?;
+        self.check_not_held(start_ts, mutations)?;
+        let announced = self.in_flight.announce(keys.to_vec(), start_ts);
+        let tables: Vec<_> = std::iter::once(schema).chain(others.iter().copied()).collect();
         let commit_ts = match self.leases.commit_timestamp(&tables).await {
             Err(Error::SchemaChanged { table, known: None, .. }) => {
-                return Ok(Response::TableGone(table));
+                return Ok(Err(Response::TableGone(table)));
             }
             Err(error) => {
                 return Err(Error::Unavailable(format!("no commit timestamp: {error}")));
@@ -57,16 +84,7 @@ impl TxnService {
         };
         announced.commits_at(commit_ts);
         turn.announced = Some(announced);
-        self.take_turn(turn, region, keys, Some(*schema), |known, view| {
-            self.check_not_held(*start_ts, mutations)?;
-            let of = Prewrite { start_ts: *start_ts, primary, ttl: 0 };
-            let decided = known.commit_at_once(of, commit_ts, mutations);
-            Ok(match decided.map_err(|error| name_index(error, view))? {
-                Once::Commits(facts) => (facts, Response::Fate(Some(commit_ts))),
-                Once::Committed(at) => (vec![], Response::Fate(Some(at))),
-            })
-        })
-        .await
+        Ok(Ok((turn, commit_ts)))
     }
 
     /// Fails if another transaction holds one of the rows.

@@ -66,6 +66,8 @@ pub struct World {
     pub tick: AtomicU64,
     /// Whether clients' transactions of one region commit in one entry.
     pub one_entry: AtomicBool,
+    /// Whether those of several regions commit asynchronously.
+    pub async_commits: AtomicBool,
     last: Mutex<Timestamp>,
     ids: AtomicU64,
     routes: Mutex<Vec<Route>>,
@@ -172,6 +174,7 @@ impl World {
             advanced: AtomicU64::new(1),
             tick: AtomicU64::new(0),
             one_entry: AtomicBool::new(false),
+            async_commits: AtomicBool::new(false),
             last: Mutex::default(),
             ids: AtomicU64::new(10_000),
             routes: Mutex::default(),
@@ -242,9 +245,10 @@ impl World {
     }
 
     pub fn client_over(self: &Arc<Self>, link: Arc<Link>) -> TxnClient {
-        let world = self.clone();
+        let (world, other) = (self.clone(), self.clone());
         TxnClient::new(link, Arc::new(Known(self.clone())))
             .with_one_entry(move || world.one_entry.load(Ordering::Relaxed))
+            .with_async_commits(move || other.async_commits.load(Ordering::Relaxed))
     }
 
     /// Now.

@@ -202,6 +202,11 @@ pub const VARIABLES: &[Variable] = &[
     fixed("system_time_zone", "UTC", "What the time zone SYSTEM is."),
     both("tidb_allow_fallback_to_tikv", "", "`tiflash` is what `isobar_fallback = 'rows'` is."),
     both(
+        "tidb_enable_async_commit",
+        "ON",
+        "Whether COMMIT of a transaction that writes to several regions is answered once all of its rows are locked.",
+    ),
+    both(
         NOOP_FUNCTIONS,
         "OFF",
         "Whether statements that would do nothing here are accepted: OFF, ON, or WARN for a warning.",

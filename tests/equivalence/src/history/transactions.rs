@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use txn::api::{Mutation, Op};
 use txn::decide::{Once, Prewrite, Prewritten, Rollback, Status};
 use txn::layout::Fate;
+use txn::{AsyncCommit, Fact};
 use types::{Error, RegionId, Timestamp};
 
 use super::History;
@@ -96,6 +97,12 @@ impl History {
             // The same lock again, as a keep-alive gives.
             facts.extend(facts.first().cloned());
         }
+        if txn.start.0.is_multiple_of(2) && !facts.is_empty() {
+            // It commits later than this.
+            let (min_commit_ts, secondaries) = (self.tick(), txn.unlocked.clone());
+            facts.insert(0, Fact::Async(AsyncCommit { min_commit_ts, secondaries }));
+            self.tally.asynchronous += 1;
+        }
         if self.submit(region, facts) {
             txn.unlocked.retain(|key| !keys.contains(key));
         }
@@ -113,7 +120,7 @@ impl History {
         let decide =
             |known: txn::decide::Known<'_>| known.commit_at_once(of, commit_ts, &txn.writes);
         match self.leader.known(region, decide) {
-            Ok(Once::Commits(facts)) => {
+            Ok(Once::Commits(facts, ())) => {
                 if self.submit(region, facts) {
                     self.tally.commits += 1;
                     self.tally.at_once += 1;

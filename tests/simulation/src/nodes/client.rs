@@ -31,7 +31,7 @@ impl Ways {
     ) -> Self {
         let caller = machine.caller(process);
         let txn = TxnClient::new(caller.clone(), Arc::new(placement.clone()));
-        Ways { txn: txn.with_one_entry(|| true), caller }
+        Ways { txn: txn.with_one_entry(|| true).with_async_commits(|| true), caller }
     }
 }
 

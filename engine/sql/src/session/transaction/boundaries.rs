@@ -18,7 +18,8 @@ use storage::rows;
 impl Session {
     /// Begins a transaction.
     pub(in crate::session) async fn begin(&mut self, mode: Mode) -> SqlResult<Open> {
-        let transaction = self.engine.storage.begin().await?;
+        let mut transaction = self.engine.storage.begin().await?;
+        transaction.commits_async(self.variables.commits_async());
         let ts = transaction.ts();
         let shared = Arc::new(Mutex::new(Some(transaction)));
         let pessimistic = mode == Mode::Pessimistic;
