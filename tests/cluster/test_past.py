@@ -170,6 +170,33 @@ def test_both_engines_read_the_same_past(past: Cluster):
         assert 1000 <= int(session.receipt("staleness_ms")) < 5000
 
 
+def test_reads_at_low_resolution_go_by_a_timestamp_of_before(past: Cluster):
+    table = open_table(past, "lately")
+    total = f"SELECT SUM(n) FROM {table}"
+    past.sql("SET GLOBAL tidb_low_resolution_tso_update_interval = 60000")
+    try:
+        with Session(past, 1) as session, Session(past, 2) as other:
+            session.ask("SET tidb_low_resolution_tso = ON")
+            before = session.ask(total)
+            other.ask(f"UPDATE {table} SET n = n + 1")
+            assert session.ask(total) == before != other.ask(total)
+            session.ask("DO SLEEP(0.1)")
+            assert session.ask(total) == before
+            assert 100 <= int(session.receipt("staleness_ms")) < 60000
+            # Who writes, and who reads within a transaction, reads the present.
+            session.ask("BEGIN")
+            assert session.ask(total) == other.ask(total)
+            session.ask("COMMIT")
+            # A definition is seen at once, and what was written before it.
+            other.ask(f"ALTER TABLE {table} ADD COLUMN later INT DEFAULT 7")
+            assert session.ask(f"SELECT SUM(n), MAX(later) FROM {table}") == [(other.ask(total)[0][0], 7)]
+            session.ask("SET tidb_low_resolution_tso = OFF")
+            other.ask(f"UPDATE {table} SET n = n + 1")
+            assert session.ask(total) == other.ask(total)
+    finally:
+        past.sql("SET GLOBAL tidb_low_resolution_tso_update_interval = DEFAULT")
+
+
 def test_collection_spares_a_transaction_of_the_past(past: Cluster):
     table = open_table(past, "kept")
     past.replicate(table)

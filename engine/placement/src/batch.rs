@@ -4,11 +4,13 @@
 //! batch of its own and takes no other task's turn.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::time::sleep;
 use types::{Error, Result};
 
 /// Batches of timestamps under way at a time. A call waits for half of somebody else's round on average before its own begins;
@@ -36,6 +38,8 @@ struct Shared<Q, A> {
     line: Mutex<Line<Q, A>>,
     /// Batches under way at a time, at most.
     most: usize,
+    /// How long a batch waits for calls to join it.
+    wait: Box<dyn Fn() -> Duration + Send + Sync>,
     run: Box<Run<Q, A>>,
 }
 
@@ -43,13 +47,13 @@ struct Shared<Q, A> {
 pub struct Batcher<Q, A>(Arc<Shared<Q, A>>);
 
 impl<Q: Send + 'static, A: Send + 'static> Batcher<Q, A> {
-    /// An empty queue, with so many batches under way at a time at most.
-    pub fn new<R>(most: usize, run: R) -> Self
+    /// An empty queue, with so many batches under way at a time at most, each of which waits so long for calls to join it.
+    pub fn new<R>(most: usize, wait: impl Fn() -> Duration + Send + Sync + 'static, run: R) -> Self
     where
         R: Fn(Vec<Q>) -> BoxFuture<'static, Result<Vec<A>>> + Send + Sync + 'static,
     {
         let line = Mutex::new(Line { busy: 0, waiting: Vec::new() });
-        Batcher(Arc::new(Shared { line, most, run: Box::new(run) }))
+        Batcher(Arc::new(Shared { line, most, wait: Box::new(wait), run: Box::new(run) }))
     }
 
     /// Asks one query; bounded as two batches are.
@@ -64,14 +68,20 @@ impl<Q: Send + 'static, A: Send + 'static> Batcher<Q, A> {
     }
 
     fn join(&self, query: Q) -> Place<Q, A> {
+        let joinable = !(self.0.wait)().is_zero();
         let mut line = self.0.line.lock();
-        if line.busy >= self.0.most {
-            let (answer, wait) = oneshot::channel();
-            line.waiting.push(Call { query, answer });
-            return Place::Waits(wait);
+        let free = line.busy < self.0.most;
+        line.busy += usize::from(free);
+        if free && !joinable {
+            return Place::Next(Turn(self.0.clone()), query);
         }
-        line.busy += 1;
-        Place::Next(Turn(self.0.clone()), query)
+        let (answer, wait) = oneshot::channel();
+        line.waiting.push(Call { query, answer });
+        drop(line);
+        if free {
+            tokio::spawn(Turn(self.0.clone()).take_waiting());
+        }
+        Place::Waits(wait)
     }
 }
 
@@ -88,26 +98,38 @@ struct Turn<Q: Send + 'static, A: Send + 'static>(Arc<Shared<Q, A>>);
 
 impl<Q: Send + 'static, A: Send + 'static> Drop for Turn<Q, A> {
     fn drop(&mut self) {
-        let calls: Vec<Call<Q, A>> = {
+        {
             let mut line = self.0.line.lock();
-            let count = line.waiting.len().min(MAX_CALLS);
-            if count == 0 {
+            if line.waiting.is_empty() {
                 line.busy -= 1;
+                return;
             }
-            line.waiting.drain(..count).collect()
-        };
-        if calls.is_empty() {
-            return;
         }
         let turn = Turn(self.0.clone());
         // Without a runtime nobody waits any more; the turn ends, and with it the line.
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(turn.answer(calls));
+            runtime.spawn(turn.take_waiting());
         }
     }
 }
 
 impl<Q: Send + 'static, A: Send + 'static> Turn<Q, A> {
+    /// The next batch is of those that wait by the time it begins.
+    async fn take_waiting(self) {
+        let wait = (self.0.wait)();
+        if !wait.is_zero() {
+            sleep(wait).await;
+        }
+        let calls: Vec<Call<Q, A>> = {
+            let mut line = self.0.line.lock();
+            let count = line.waiting.len().min(MAX_CALLS);
+            line.waiting.drain(..count).collect()
+        };
+        if !calls.is_empty() {
+            self.answer(calls).await;
+        }
+    }
+
     async fn answer(self, calls: Vec<Call<Q, A>>) {
         let (queries, answers): (Vec<Q>, Vec<_>) =
             calls.into_iter().map(|call| (call.query, call.answer)).unzip();
@@ -129,8 +151,6 @@ fn ended() -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::sync::Semaphore;
     use tokio::task::JoinHandle;
 
@@ -144,15 +164,19 @@ mod tests {
     fn gated() -> Gated {
         let (gate, sizes) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
         let (permits, begun) = (gate.clone(), sizes.clone());
-        let batcher = Batcher::new(1, move |queries: Vec<u32>| {
-            let permits = permits.clone();
-            begun.lock().push(queries.len());
-            Box::pin(async move {
-                permits.acquire().await.map_err(|_| ended())?.forget();
-                assert!(!queries.contains(&13), "a batch that panics");
-                Ok(queries.into_iter().map(|query| query * 10).collect())
-            })
-        });
+        let batcher = Batcher::new(
+            1,
+            || Duration::ZERO,
+            move |queries: Vec<u32>| {
+                let permits = permits.clone();
+                begun.lock().push(queries.len());
+                Box::pin(async move {
+                    permits.acquire().await.map_err(|_| ended())?.forget();
+                    assert!(!queries.contains(&13), "a batch that panics");
+                    Ok(queries.into_iter().map(|query| query * 10).collect())
+                })
+            },
+        );
         (Arc::new(batcher), gate, sizes)
     }
 
@@ -224,5 +248,22 @@ mod tests {
         assert_eq!(first.await.unwrap(), Ok(10));
         assert_eq!(answered(lost).await, Err(ended()));
         assert_eq!(answered(called(&batcher, 2)).await, Ok(20));
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_waits_takes_along_who_comes_meanwhile() {
+        let sizes = Arc::new(Mutex::new(Vec::new()));
+        let begun = sizes.clone();
+        let run = move |queries: Vec<u32>| -> BoxFuture<'static, Result<Vec<u32>>> {
+            begun.lock().push(queries.len());
+            Box::pin(async move { Ok(queries) })
+        };
+        let batcher = Arc::new(Batcher::new(1, || Duration::from_millis(50), run));
+        let calls = [called(&batcher, 1), called(&batcher, 2), called(&batcher, 3)];
+        for (call, answer) in calls.into_iter().zip([1, 2, 3]) {
+            assert_eq!(answered(call).await, Ok(answer));
+        }
+        assert_eq!(*sizes.lock(), [3]);
+        assert_eq!(answered(called(&batcher, 4)).await, Ok(4), "nothing is under way any more");
     }
 }

@@ -24,7 +24,7 @@ use crate::api::{
 };
 use crate::batch::{Batcher, TIMESTAMP_BATCHES};
 use crate::routes::Routes;
-use crate::service::PlacementService;
+use crate::service::{Given, PlacementService};
 
 /// How long a call looks for a leader that answers.
 pub const CALL_LIMIT: Duration = Duration::from_secs(10);
@@ -80,7 +80,7 @@ pub struct ClusterStatus {
 #[derive(Clone)]
 pub struct PlacementClient {
     pub(crate) caller: Arc<Caller>,
-    timestamps: Arc<Batcher<u32, (Timestamp, u64)>>,
+    timestamps: Arc<Batcher<u32, Given>>,
 }
 
 /// Finds the leader and holds what all handles share.
@@ -111,6 +111,8 @@ pub(crate) struct Memory {
     given: Option<(Timestamp, u64)>,
     /// Under which this process has registered.
     session: Option<u64>,
+    /// Requests for timestamps that went to proxies.
+    proxied: usize,
 }
 
 impl Memory {
@@ -141,8 +143,9 @@ impl PlacementClient {
             fetching: tokio::sync::Mutex::new(()),
             numbering: tokio::sync::Mutex::new(BTreeMap::new()),
         });
-        let weak = Arc::downgrade(&caller);
-        let timestamps = Batcher::new(TIMESTAMP_BATCHES, move |counts: Vec<u32>| {
+        let (weak, settings) = (Arc::downgrade(&caller), Arc::downgrade(&caller));
+        let wait = move || settings.upgrade().map_or(Duration::ZERO, |caller| caller.wait());
+        let timestamps = Batcher::new(TIMESTAMP_BATCHES, wait, move |counts: Vec<u32>| {
             let weak = weak.clone();
             async move {
                 let caller = weak
@@ -166,6 +169,11 @@ impl PlacementClient {
 
     /// First of `count` consecutive timestamps, as [`PlacementClient::timestamp`].
     pub async fn timestamps(&self, count: u32) -> Result<(Timestamp, u64)> {
+        self.given(count).await.map(|(first, catalog, _)| (first, catalog))
+    }
+
+    /// As [`PlacementClient::timestamps`], with the term of the leader who gave them.
+    pub(crate) async fn given(&self, count: u32) -> Result<Given> {
         match self.caller.timestamps_alone(count)? {
             Some(given) => Ok(given),
             None => self.timestamps.call(count).await,

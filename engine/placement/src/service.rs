@@ -27,6 +27,7 @@ use types::{ClusterVersion, Error, NodeId, RegionId, Result, Timestamp, version}
 use crate::api::{CatalogChange, NodeReport, Order, PeerReport, Request, Response};
 use crate::batch::{Batcher, TIMESTAMP_BATCHES};
 use crate::catalog::EligibleNodes;
+use crate::client::PlacementClient;
 use crate::command::{Command, Outcome, Proposal, Ticket};
 use crate::deadlock::WaitGraph;
 use crate::leader_state::LeaderState;
@@ -65,6 +66,8 @@ pub struct PlacementService {
     /// Whether the members of placement's own group are being changed.
     pub(crate) tending: Arc<AtomicBool>,
     timestamps: OnceLock<Batcher<u32, Given>>,
+    /// Asks placement's leader for others.
+    proxy: OnceLock<PlacementClient>,
 }
 
 impl PlacementService {
@@ -104,15 +107,26 @@ impl PlacementService {
             extending: tokio::sync::Mutex::new(()),
             tending: Arc::default(),
             timestamps: OnceLock::new(),
+            proxy: OnceLock::new(),
         });
         let weak = Arc::downgrade(&service);
         service.timestamps.get_or_init(|| {
-            Batcher::new(TIMESTAMP_BATCHES, move |counts| {
-                let weak = weak.clone();
-                async move { upgrade(&weak)?.timestamp_batch(&counts).await }.boxed()
-            })
+            Batcher::new(
+                TIMESTAMP_BATCHES,
+                || Duration::ZERO,
+                move |counts| {
+                    let weak = weak.clone();
+                    async move { upgrade(&weak)?.timestamp_batch(&counts).await }.boxed()
+                },
+            )
         });
         service
+    }
+
+    /// The service takes requests for timestamps as a proxy, too, by a client of the same process.
+    pub fn serve_as_proxy(&self, client: PlacementClient) {
+        // Set once, when the node starts.
+        let _ = self.proxy.set(client);
     }
 
     /// Answers a request of a node with this program, within a bound.
@@ -137,6 +151,10 @@ impl PlacementService {
         if request == Request::Leader {
             let PeerStatus { leader, term, .. } = self.peer()?;
             return Ok(Response::Leader { leader: leader.map(|peer| peer.node), term });
+        }
+        if let Request::TimestampsByProxy { count } = request {
+            let (first, catalog, term) = self.timestamps_by_proxy(count).await?;
+            return Ok(Response::Timestamps { first, catalog, term });
         }
         if !matches!(request, Request::Status | Request::Versions | Request::Heartbeat { .. }) {
             self.check_sound(self.lead()?)?;

@@ -10,7 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use types::{NodeId, RegionId};
 
 use crate::config::{Participation, StoreConfig};
-use crate::confirm::Confirmations;
+use crate::confirmations::Confirmations;
 use crate::fence::Fence;
 use crate::groups::PeerStatus;
 use crate::peer::Peer;
@@ -68,7 +68,7 @@ impl Board {
 
     /// Shows of a peer no more than what holds by now. Before a message of it leaves: by that another node could vote or
     /// lead, or hear of what is committed.
-    pub fn take_back(&self, peer: &Peer) {
+    pub fn withdraw(&self, peer: &Peer) {
         if self.shows_truly(peer) {
             return;
         }

@@ -9,7 +9,7 @@ use types::{Peer, PeerId, Region, RegionId, Result};
 
 use crate::machine::Position;
 
-/// A reply that arrives later; every implementation bounds the wait.
+/// A reply that arrives later; every implementation bounds the wait, but for [`Groups::confirm`].
 pub type Pending<T> = BoxFuture<'static, Result<T>>;
 
 /// What a node's peer of a region knows of its group.

@@ -13,7 +13,7 @@ mod board;
 mod compaction;
 mod config;
 mod confirm;
-mod confirming;
+mod confirmations;
 mod fence;
 mod files;
 mod handle;

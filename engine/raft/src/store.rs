@@ -17,7 +17,7 @@ use crossbeam_channel::{Receiver, Sender};
 use env::Disk;
 use protobuf::Message as _;
 use raft_rs::Ready;
-use raft_rs::eraftpb::Message;
+use raft_rs::eraftpb::{Message, MessageType};
 use types::{Error, PeerId, Region, RegionId, Result};
 
 use crate::board::Board;
@@ -345,6 +345,7 @@ impl Store {
     /// Time passes.
     pub fn tick(&mut self) {
         self.now += 1;
+        self.board.confirmations.lock().tick(self.now);
         self.held.expire(self.now);
         for peer in self.peers.values_mut() {
             peer.expire(self.now, &mut self.answers);
@@ -396,7 +397,7 @@ impl Store {
             let Some(peer) = self.peers.get_mut(&region) else { continue };
             peer.step_membership(self.now, &mut self.answers);
             // Before a message leaves by which another node could vote or lead.
-            self.board.take_back(peer);
+            self.board.withdraw(peer);
             match peer.begin_round(self.now, &mut out, &mut write, &mut confirmed) {
                 Ok(Some(ready)) => readies.push((region, ready)),
                 Ok(None) => {}
@@ -448,7 +449,7 @@ impl Store {
             if let Some(peer) = self.peers.get_mut(&region) {
                 peer.end_round(ready, &mut out, &mut self.answers);
                 // Before a learner hears what is committed.
-                self.board.take_back(peer);
+                self.board.withdraw(peer);
                 if peer.has_work() {
                     self.dirty.insert(region);
                 }
@@ -512,7 +513,7 @@ impl Store {
 
     fn send(&mut self, out: Outbox) {
         if !out.envelopes.is_empty() {
-            debug_assert!(out.envelopes.iter().all(|envelope| self.shows_truly(envelope.region)));
+            debug_assert!(out.envelopes.iter().all(|envelope| self.shows_no_less(envelope)));
             self.transport.send(out.envelopes);
         }
         for (region, message) in out.snapshots {
@@ -520,9 +521,16 @@ impl Store {
         }
     }
 
-    /// Whether readers are shown nothing of a peer that does not hold any more.
-    fn shows_truly(&self, region: RegionId) -> bool {
-        self.peers.get(&region).is_none_or(|peer| self.board.shows_truly(peer))
+    /// Whether readers are shown nothing of a peer that does not hold any more once this message of it has left. Whoever asks
+    /// for a pre-vote, or gives one, names a term that it has not begun.
+    fn shows_no_less(&self, envelope: &Envelope) -> bool {
+        let Some(shown) = self.board.status(envelope.region) else { return true };
+        let message = Message::parse_from_bytes(&envelope.message).unwrap_or_default();
+        let pre_votes = [MessageType::MsgRequestPreVote, MessageType::MsgRequestPreVoteResponse];
+        let peer = self.peers.get(&envelope.region);
+        let alone_rightly = !shown.alone || peer.is_some_and(Peer::may_answer_alone);
+        let reached = message.term <= shown.term || pre_votes.contains(&message.get_msg_type());
+        alone_rightly && reached
     }
 
     fn note_outcomes(&mut self) {

@@ -31,12 +31,21 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub struct ClusterStorage {
     txn: TxnClient,
     placement: PlacementClient,
+    lately: Arc<tokio::sync::Mutex<Option<Lately>>>,
+}
+
+/// A timestamp that is read at for a while.
+struct Lately {
+    ts: Timestamp,
+    /// The catalog's version, which was the same before it was given and after.
+    catalog: u64,
+    given: Instant,
 }
 
 impl ClusterStorage {
     /// A store over clients.
     pub fn new(txn: TxnClient, placement: PlacementClient) -> Self {
-        ClusterStorage { txn, placement }
+        ClusterStorage { txn, placement, lately: Arc::default() }
     }
 
     /// Sends a request to a region's leader; other peers are tried for where it is.
@@ -322,6 +331,25 @@ impl Storage for ClusterStorage {
 
     async fn present(&self) -> Result<Arc<dyn Snapshot>> {
         Ok(Arc::new(ClusterSnapshot(self.txn.present().await?)))
+    }
+
+    async fn lately(&self) -> Result<(Arc<dyn Snapshot>, Arc<Catalog>)> {
+        // Whoever comes meanwhile reads at the same.
+        let mut lately = self.lately.lock().await;
+        let catalog = self.placement.catalog().await?;
+        let within = catalog.low_resolution_interval();
+        let same =
+            |known: &&Lately| known.catalog == catalog.version && known.given.elapsed() < within;
+        if let Some(known) = lately.as_ref().filter(same) {
+            return Ok((self.past(known.ts), catalog));
+        }
+        *lately = None;
+        let (given, ts) = (Instant::now(), self.txn.timestamp().await?);
+        let now = self.placement.catalog().await?;
+        if now.version == catalog.version {
+            *lately = Some(Lately { ts, catalog: now.version, given });
+        }
+        Ok((self.past(ts), now))
     }
 
     async fn timestamp(&self) -> Result<Timestamp> {

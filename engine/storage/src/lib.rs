@@ -140,6 +140,11 @@ pub trait Storage: Send + Sync + 'static {
         Ok(self.snapshot(self.timestamp().await?))
     }
 
+    /// Reads at a timestamp that was given lately, as long ago as the cluster's setting allows, and the catalog of then.
+    async fn lately(&self) -> Result<(Arc<dyn Snapshot>, Arc<Catalog>)> {
+        Ok((self.present().await?, self.catalog().await?))
+    }
+
     /// Reads at a timestamp of the past. It stays readable for as long as the snapshot is held, but only some
     /// heartbeats from now on: who cannot be sure until then takes a lease for that time.
     fn past(&self, ts: Timestamp) -> Arc<dyn Snapshot> {

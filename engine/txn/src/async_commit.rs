@@ -7,11 +7,15 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::time::timeout;
+use futures::future::join_all;
+use tokio::time::{Instant, timeout};
+use types::error::LockInfo;
 use types::{Error, Result, SchemaVersion, TableId, Timestamp};
 
 use crate::api::{Mutation, Request, Response, Secondaries};
+use crate::bulk;
 use crate::client::TxnClient;
 use crate::coordinator::{Batch, Committed, Failed, FirstPhase, HEARTBEAT, PARALLEL, Phased, Plan};
 use crate::resolve::{Standing, Unfinished, unexpected};
@@ -21,6 +25,8 @@ use crate::routes::Target;
 /// Most keys of such a transaction, and bytes of them: they lie in one lock (as in TiKV).
 const MOST_KEYS: usize = 256;
 const MOST_BYTES: usize = 4_096;
+/// How long a first phase waits for older transactions that live.
+const GIVE_WAY: Duration = Duration::from_millis(100);
 
 impl Plan {
     /// Whether the transaction is committed once all of its keys are locked.
@@ -29,7 +35,27 @@ impl Plan {
             && (2..=PARALLEL).contains(&batches.len())
             && self.keys.len() <= MOST_KEYS
             && self.keys.iter().map(Vec::len).sum::<usize>() <= MOST_BYTES
+            && batches.iter().flat_map(|(_, batch)| batch).map(Mutation::bytes).sum::<usize>()
+                < bulk::BYTES
             && self.client.commits_async()
+    }
+
+    /// Gets the lock of an older transaction out of the way. One that lives may be waiting for a lock of this one in another
+    /// region: after a while the younger gives way.
+    pub(crate) async fn get_past_older(
+        &self,
+        lock: &LockInfo,
+        waiting: &mut Retry,
+        met: &mut Option<Instant>,
+    ) -> Result<()> {
+        if met.get_or_insert_with(Instant::now).elapsed() < GIVE_WAY {
+            return self.client.get_past(lock, waiting).await;
+        }
+        let resolution = self.client.resolve(std::slice::from_ref(lock), Timestamp::MAX).await?;
+        match resolution.alive {
+            Some(_) => Err(Error::Deadlock(self.start_ts)),
+            None => Ok(()),
+        }
     }
 
     /// Locks everything, by which the transaction is committed. Keys that may be locked by one that is not are noted.
@@ -39,7 +65,7 @@ impl Plan {
         locked: &mut Vec<Vec<u8>>,
     ) -> Result<Committed, Failed> {
         let mut locking = pin!(self.lock_all(batches, true));
-        let Phased { touched, some_free, outcome } = match timeout(HEARTBEAT, &mut locking).await {
+        let Phased { touched, outcome } = match timeout(HEARTBEAT, &mut locking).await {
             Ok(ended) => ended,
             Err(_) => {
                 // The primary's time would run out.
@@ -52,11 +78,11 @@ impl Plan {
             Err(error) => error,
         };
         locked.extend(touched);
-        if some_free {
-            // Nobody finds all keys locked.
+        if matches!(error, Error::Conflict { .. } | Error::RolledBack(_)) {
+            // That key is never locked, whatever request for it comes late: nobody finds all of them locked.
             return Err(Failed::for_certain(error));
         }
-        // Somebody may have, and may have committed it.
+        // Somebody may have found that, or may yet: a request that was refused can come again. It ends at the primary.
         match self.settle().await {
             Ok(Some(at)) => Ok((at, Vec::new())),
             Ok(None) => Err(Failed::for_certain(error)),
@@ -122,10 +148,13 @@ impl TxnClient {
         let (mut left, mut from) = (keys, Timestamp::ZERO);
         while !left.is_empty() {
             let groups = self.group(std::mem::take(&mut left), Vec::as_slice, retry).await?;
-            for (target, keys) in groups {
+            let asked = groups.into_iter().map(|(target, keys)| async move {
                 let (region, asked) = (target.reference(), keys.clone());
                 let request = Request::CheckSecondaries { region, start_ts, keys: asked, seal };
-                match self.send(&target, request).await {
+                (keys, self.send(&target, request).await)
+            });
+            for (keys, answer) in join_all(asked).await {
+                match answer {
                     Ok(Response::Secondaries(Secondaries::Locked(at))) => from = from.max(at),
                     Ok(Response::Secondaries(known)) => return Ok(known),
                     Ok(_) => return Err(unexpected("secondaries")),

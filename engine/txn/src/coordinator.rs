@@ -1,6 +1,7 @@
 //! Two-phase commit, after Percolator (Peng and Dabek, 2010): lock every key, take the commit
 //! timestamp once all locks are applied, commit the primary, which decides, then the rest behind
-//! the caller's back. What [`crate::at_once`] takes on goes without a lock on the primary.
+//! the caller's back. What [`crate::at_once`] takes on goes without a lock on the primary, and what
+//! [`crate::async_commit`] does is committed by its first phase.
 //!
 //! An outcome is learned or forced at the primary, never guessed.
 
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::stream::{self, StreamExt};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use types::{Error, Result, SchemaVersion, Table, TableId, Timestamp};
@@ -82,8 +83,6 @@ impl FirstPhase {
 pub(crate) struct Phased {
     /// Keys that may be locked by them.
     pub(crate) touched: Vec<Vec<u8>>,
-    /// Whether some are certainly not locked, and will not be.
-    pub(crate) some_free: bool,
     pub(crate) outcome: Result<FirstPhase>,
 }
 
@@ -238,13 +237,14 @@ impl Plan {
         for (batch, (_, touched)) in batches.into_iter().zip(&sent.0) {
             locking.push(self.lock(batch, touched, asynchronous).boxed());
         }
-        let outcome = stream::iter(locking)
-            .buffer_unordered(PARALLEL)
-            .try_fold(FirstPhase::Locked(Timestamp::ZERO), |one, other| async move {
-                Ok(one.and(other))
-            })
-            .await;
-        Phased { some_free: sent.some_free(), touched: sent.keys(), outcome }
+        let mut locking = stream::iter(locking).buffer_unordered(PARALLEL);
+        let mut outcome = Ok(FirstPhase::Locked(Timestamp::ZERO));
+        // One that fails, or finds the transaction committed, decides for all.
+        while let (Ok(FirstPhase::Locked(from)), Some(next)) = (&outcome, locking.next().await) {
+            outcome = next.map(|next| FirstPhase::Locked(*from).and(next));
+        }
+        drop(locking);
+        Phased { touched: sent.keys(), outcome }
     }
 
     /// First phase of a batch, which may meanwhile lie in several regions.
@@ -257,6 +257,7 @@ impl Plan {
         let mut locked = FirstPhase::Locked(Timestamp::ZERO);
         let mut retry = self.client.retry("a region to write to");
         let mut waiting = self.client.lock_wait();
+        let mut met_older = None;
         let mut work = vec![batch];
         while let Some((target, mutations)) = work.pop() {
             let (table, schema) = self.schema(&target)?;
@@ -287,6 +288,9 @@ impl Plan {
                     if known.is_none_or(|known| sent + 1 >= known) =>
                 {
                     self.send_schema(&target, table, &mut retry).await?;
+                }
+                Error::Locked(lock) if asynchronous && lock.start_ts < self.start_ts => {
+                    self.get_past_older(&lock, &mut waiting, &mut met_older).await?;
                 }
                 error => self.client.get_over(error, &mut retry, &mut waiting).await?,
             }
@@ -506,11 +510,6 @@ impl Plan {
 }
 
 impl Sent {
-    /// Whether a batch has left nothing behind.
-    fn some_free(&self) -> bool {
-        self.0.iter().any(|(_, touched)| !touched.load(Ordering::Acquire))
-    }
-
     fn keys(self) -> Vec<Vec<u8>> {
         let sent = self.0.into_iter().filter(|(_, touched)| touched.load(Ordering::Acquire));
         sent.flat_map(|(keys, _)| keys).collect()

@@ -1,6 +1,7 @@
-//! Commits that are under way in one entry, in the memory of the leader that decides them.
+//! Commits that are under way in one entry, and first phases of asynchronous ones, in the memory of the leader that
+//! decides them.
 //!
-//! Such a commit leaves no lock that a reader could meet. Its keys are announced here **before** its commit timestamp is
+//! A reader cannot meet a lock of such a one yet, or ever. Its keys are announced here **before** its commit timestamp is
 //! asked for, and until its entry is applied or provably dropped. Who reads at `ts` got `ts` before looking here: a commit
 //! that is not announced yet takes a later timestamp, and one that is gone has left its versions. (CockroachDB's lock
 //! table and TiKV's memory locks of asynchronous commits do the same; that the timestamp is the oracle's, and no read has

@@ -165,6 +165,11 @@ impl RowMachine {
             Some(held) => lock.async_commit.clone_from(&held.async_commit),
             None => {}
         }
+        if let Some(commit) = &mut lock.async_commit
+            && lock.key != lock.primary
+        {
+            commit.secondaries.clear();
+        }
         self.pending.batch.put(Keyspace::Lock, lock.key.clone(), lock.encode()?);
         self.pending.locks.insert(lock.key.clone(), Some(Arc::new(lock)));
         Ok(())

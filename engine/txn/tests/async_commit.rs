@@ -6,13 +6,13 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use support::{Faults, Known, Link, TABLE, World, record, reference, table};
-use txn::api::{Mutation, Op, Request, Response, Secondaries};
+use txn::api::{Expect, Mutation, Op, Request, Response, Secondaries, Waiting};
 use txn::locks::Lock;
 use txn::{Floors, RowTransport, Sweep, TxnClient};
 use types::{Error, NodeId, Result, Timestamp};
@@ -265,7 +265,14 @@ async fn a_key_that_is_missing_is_sealed_once_its_time_is_over_and_not_before() 
     };
     let standing = ask(&world, missing, check(false)).await;
     assert_eq!(standing, Response::Secondaries(Secondaries::Missing));
-    // By its timestamps, time goes on.
+    // Whoever meets it while its time is not over leaves it alone.
+    world.tick.store(0, Ordering::Relaxed);
+    let (other, locks) = (world.client(), [locked[0].info(), locked[1].info()]);
+    let met = other.resolve(&locks, Timestamp::MAX).await.unwrap();
+    assert!(met.resolved == 0 && met.alive.is_some(), "{met:?}");
+    let standing = ask(&world, missing, check(false)).await;
+    assert_eq!(standing, Response::Secondaries(Secondaries::Missing));
+    world.advanced.fetch_add(10_000, Ordering::Relaxed);
     assert_eq!(rows(&world).await, [0; 3]);
     let standing = ask(&world, missing, check(false)).await;
     assert_eq!(standing, Response::Secondaries(Secondaries::RolledBack));
@@ -354,6 +361,88 @@ impl RowTransport for Watched {
     async fn call(&self, node: NodeId, request: Request) -> Result<Response> {
         if matches!(request, Request::PrewriteAsync { .. }) {
             self.asynchronous.fetch_add(1, Ordering::SeqCst);
+        }
+        self.link.call(node, request).await
+    }
+}
+
+/// A first phase is refused, the transaction is answered as failed, and the same request comes once more when nothing is in
+/// its way.
+#[tokio::test]
+async fn a_first_phase_that_was_refused_and_comes_again_commits_nothing() {
+    let world = world().await;
+    let mut holder = world.client().begin().await.unwrap();
+    let keys = vec![record("z")];
+    let held = holder.acquire(&table(1), keys, Waiting::No, None, Expect::Nothing).await;
+    held.unwrap();
+    let (requests, dead) = (Mutex::default(), AtomicBool::new(false));
+    let repeats = Arc::new(Repeats { link: world.link(), requests, dead });
+    let client = TxnClient::new(repeats.clone(), Arc::new(Known(world.clone())));
+    let refused = put(&client.with_async_commits(|| true), &ROWS, 1).await;
+    repeats.dead.store(true, Ordering::SeqCst);
+    assert!(matches!(refused, Err(Error::Held { .. })), "{refused:?}");
+    holder.rollback().await;
+    let repeated = std::mem::take(&mut *repeats.requests.lock());
+    for (node, request) in repeated {
+        world.nodes[&node].service.handle(request).await;
+    }
+    assert_eq!(rows(&world).await, [0; 3]);
+}
+
+/// Keeps first phases, to repeat them; what a dead client still asks is lost.
+struct Repeats {
+    link: Arc<Link>,
+    requests: Mutex<Vec<(NodeId, Request)>>,
+    dead: AtomicBool,
+}
+
+#[async_trait]
+impl RowTransport for Repeats {
+    async fn call(&self, node: NodeId, request: Request) -> Result<Response> {
+        if self.dead.load(Ordering::SeqCst) {
+            return std::future::pending().await;
+        }
+        if matches!(request, Request::PrewriteAsync { .. }) {
+            self.requests.lock().push((node, request.clone()));
+        }
+        self.link.call(node, request).await
+    }
+}
+
+/// Of two that wait for each other in two regions, one gives way at once.
+#[tokio::test]
+async fn two_that_lock_the_same_rows_do_not_wait_for_each_other() {
+    let world = world().await;
+    world.tick.store(0, Ordering::Relaxed);
+    let crossed = Arc::new(Crossed { link: world.link(), began: tokio::sync::Barrier::new(2) });
+    let client = TxnClient::new(crossed, Arc::new(Known(world.clone())));
+    let client = client.with_async_commits(|| true);
+    let both = async { tokio::join!(put(&client, &["a", "k"], 1), put(&client, &["a", "k"], 2)) };
+    let (one, other) = tokio::time::timeout(WHILE, both).await.expect("they wait for each other");
+    assert!(one.is_ok() != other.is_ok(), "{one:?} {other:?}");
+    let refused = one.err().or(other.err()).unwrap();
+    assert!(refused.is_conflict(), "{refused}");
+}
+
+/// First phases of the first value go to the first region first, of the second to the second.
+struct Crossed {
+    link: Arc<Link>,
+    began: tokio::sync::Barrier,
+}
+
+#[async_trait]
+impl RowTransport for Crossed {
+    async fn call(&self, node: NodeId, request: Request) -> Result<Response> {
+        if let Request::PrewriteAsync { mutations, .. } = &request {
+            let one = matches!(&mutations[0].op, Op::Put(value) if value[0] == 1);
+            let first = (mutations[0].key == record("a")) == one;
+            if first {
+                let answer = self.link.call(node, request).await;
+                self.began.wait().await;
+                return answer;
+            }
+            // Once the other has its lock.
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
         self.link.call(node, request).await
     }

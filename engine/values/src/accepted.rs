@@ -79,6 +79,19 @@ fn text_of(name: &str, text: &str) -> SqlResult<String> {
             let text = text.to_lowercase();
             return if REPLICAS.contains(&text.as_str()) { Ok(text) } else { Err(wrong()) };
         }
+        "tidb_low_resolution_tso_update_interval" => {
+            let millis = text.parse::<u32>().map_err(|_| wrong_variable_type(name))?;
+            let may = (10..=60_000).contains(&millis);
+            return if may { Ok(millis.to_string()) } else { Err(wrong()) };
+        }
+        "tidb_tso_client_batch_max_wait_time" => {
+            let millis = text.parse::<f64>().map_err(|_| wrong_variable_type(name))?;
+            return if (0.0..=10.0).contains(&millis) {
+                Ok(millis.to_string())
+            } else {
+                Err(wrong())
+            };
+        }
         "tidb_allow_fallback_to_tikv"
             if ["", "tiflash"].contains(&text.to_lowercase().as_str()) =>
         {

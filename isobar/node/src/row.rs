@@ -66,6 +66,7 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     let bootstrapped = bootstrap_placement(&me, &groups).await?;
     let (clock, random) = (common.clock.clone(), env::Random::from_os());
     let placement = PlacementService::start(node, groups.clone(), view, clock, random);
+    placement.serve_as_proxy(common.placement.clone());
     common.rpc.serve_here((node, common.config.rpc_address.to_string()), &txn, &placement);
     let handlers =
         rpc::Handlers { store: store.clone(), txn: Some(txn.clone()), placement: Some(placement) };

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use types::{Column, Error, IndexId, Result, SchemaVersion, Table, TableId, Timestamp};
@@ -229,6 +230,25 @@ impl Catalog {
     /// Whether circles of waiting transactions are looked for.
     pub fn detects_deadlocks(&self) -> bool {
         self.globals.get("innodb_deadlock_detect").is_none_or(|value| value != "OFF")
+    }
+
+    /// For how long a timestamp is read at that need not be new.
+    pub fn low_resolution_interval(&self) -> Duration {
+        let set = self.globals.get("tidb_low_resolution_tso_update_interval");
+        let millis = set.and_then(|text| text.parse().ok());
+        Duration::from_millis(millis.unwrap_or(2_000))
+    }
+
+    /// How long a request for timestamps waits for others to go along.
+    pub fn timestamp_wait(&self) -> Duration {
+        let set = self.globals.get("tidb_tso_client_batch_max_wait_time");
+        let millis = set.and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
+        Duration::try_from_secs_f64(millis / 1_000.0).unwrap_or_default()
+    }
+
+    /// Whether members of placement that do not lead are asked for timestamps.
+    pub fn proxies_timestamps(&self) -> bool {
+        self.globals.get("tidb_enable_tso_follower_proxy").is_some_and(|value| value == "ON")
     }
 
     /// Tables of a database, in order of creation.

@@ -376,6 +376,12 @@ pub enum Request {
         /// Requests by region since its last report.
         regions: Vec<(RegionId, u64)>,
     },
+    /// To a member of placement that need not lead: as [`Request::Timestamps`], which it asks the leader for, for all who
+    /// ask it meanwhile.
+    TimestampsByProxy {
+        /// How many, at least 1.
+        count: u32,
+    },
 }
 
 impl Request {

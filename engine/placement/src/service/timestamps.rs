@@ -56,6 +56,14 @@ impl PlacementService {
         Ok(answers)
     }
 
+    /// Timestamps that this node asks the leader for, together with all who ask it meanwhile.
+    pub(super) async fn timestamps_by_proxy(&self, count: u32) -> Result<Given> {
+        check_count(count, MAX_COUNT, "timestamps")?;
+        let proxy = self.proxy.get();
+        let proxy = proxy.ok_or_else(|| Error::Unavailable("this node is no proxy".into()))?;
+        proxy.given(count).await
+    }
+
     /// The first of `count` timestamps, if this node leads placement and no other could.
     pub fn timestamps_alone(&self, count: u32) -> Option<Given> {
         let peer = self.peer().ok().filter(|peer| peer.alone)?;
@@ -69,9 +77,8 @@ impl PlacementService {
     /// otherwise: placement's leader is to be asked then.
     pub async fn timestamps_at_once(&self, count: u32) -> Option<Given> {
         let term = self.lead().ok()?;
-        let (first, _, _) = self.given_in(term, count)?;
-        let confirmed = self.confirms_at_once(term).await;
-        confirmed.then(|| (first, self.view.read().catalog.version, term))
+        let given = self.given_in(term, count)?;
+        self.confirms_at_once(term).await.then_some(given)
     }
 
     /// What `term` may give of the window that is persisted. Not yet confirmed.

@@ -2,6 +2,7 @@
 //! the model.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,7 +11,7 @@ use parking_lot::Mutex;
 use types::{Error, Result, Timestamp};
 
 use super::model::{Flaw, Model, Node, group_with};
-use crate::api::{self, NodeReport, NodeRole, Request, Response};
+use crate::api::{self, Catalog, NodeReport, NodeRole, Request, Response};
 use crate::client::{PlacementClient, PlacementTransport};
 use crate::command::Command;
 use crate::oracle::{AHEAD_MS, CLOCK_WAIT};
@@ -332,7 +333,7 @@ impl PlacementTransport for Overtaken {
 
 /// A timestamp, past those who wait for the batch before.
 async fn one(client: &PlacementClient) -> Result<(Timestamp, u64)> {
-    client.caller.timestamp_batch(vec![1]).await.map(|batch| batch[0])
+    client.caller.timestamp_batch(vec![1]).await.map(|batch| (batch[0].0, batch[0].1))
 }
 
 #[tokio::test]
@@ -352,4 +353,57 @@ async fn an_answer_that_was_overtaken_counts_and_the_greatest_is_remembered() {
     assert_eq!(first.await.unwrap(), Ok((Timestamp(100), 1)));
     let refused = client.timestamp().await;
     assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
+}
+
+/// Members that write down who was asked for timestamps by whom: of the second one, which leads, and of the first one,
+/// which does not and may be lame.
+struct Members {
+    catalog: Catalog,
+    lame: AtomicBool,
+    given: AtomicU64,
+    asked: Mutex<Vec<&'static str>>,
+}
+
+#[async_trait]
+impl PlacementTransport for Members {
+    async fn call(&self, address: &str, request: Request) -> Result<Response> {
+        let leads = address.ends_with('2');
+        let what = match (request, leads) {
+            (Request::Catalog { .. }, true) => {
+                return Ok(Response::Catalog(Some(Box::new(self.catalog.clone()))));
+            }
+            (Request::TimestampsByProxy { .. }, false) => "proxy",
+            (Request::TimestampsByProxy { .. }, true) => "leader as proxy",
+            (Request::Timestamps { .. }, true) => "leader",
+            _ => return Ok(Response::Failed(Error::NotLeader { region: 1, leader: Some(2) })),
+        };
+        self.asked.lock().push(what);
+        if what == "proxy" && self.lame.load(Ordering::Relaxed) {
+            return Err(Error::Unavailable("it is stopping".into()));
+        }
+        let first = Timestamp(self.given.fetch_add(1, Ordering::Relaxed));
+        Ok(Response::Timestamps { first, catalog: self.catalog.version, term: 7 })
+    }
+}
+
+#[tokio::test]
+async fn timestamps_come_by_a_proxy_where_that_is_set_and_works() {
+    for (set, lame, expected) in [
+        ("OFF", false, vec!["leader", "leader"]),
+        ("ON", false, vec!["leader", "proxy"]),
+        ("ON", true, vec!["leader", "proxy", "leader"]),
+    ] {
+        let name = "tidb_enable_tso_follower_proxy".to_owned();
+        let globals = [(name, set.to_owned())].into_iter().collect();
+        let catalog = Catalog { version: 3, globals, ..Catalog::default() };
+        let (lame, given) = (AtomicBool::new(lame), AtomicU64::new(1));
+        let members = Arc::new(Members { catalog, lame, given, asked: Mutex::default() });
+        let addresses = [(1, "127.0.0.1:1".to_owned()), (2, "127.0.0.1:2".to_owned())];
+        let client = PlacementClient::new(members.clone(), addresses);
+        // Before it knows the catalog it knows of no setting.
+        client.timestamp().await.unwrap();
+        client.catalog().await.unwrap();
+        client.timestamp().await.unwrap();
+        assert_eq!(*members.asked.lock(), expected, "{set}");
+    }
 }

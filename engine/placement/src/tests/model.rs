@@ -352,6 +352,24 @@ impl Groups for ModelGroups {
         async move { model.read_index(node).await }.boxed()
     }
 
+    fn confirm(&self, _: RegionId, term: u64) -> Option<Pending<()>> {
+        let (model, node) = (self.model.clone(), self.node);
+        let leads = move |model: &Model| model.world.lock().member(node).leads == Some(term);
+        if !leads(&model) {
+            return None;
+        }
+        let round = async move {
+            let refused = || Error::NotLeader { region: PLACEMENT_REGION, leader: None };
+            if model.flaw == Flaw::Unconfirmed {
+                return Ok(());
+            }
+            let confirmed = model.quorum(term).await;
+            model.delay().await;
+            (confirmed && leads(&model)).then_some(()).ok_or_else(refused)
+        };
+        Some(round.boxed())
+    }
+
     fn reached(&self, _: RegionId, _: u64) -> Pending<()> {
         unimplemented_here()
     }

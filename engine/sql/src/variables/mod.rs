@@ -287,6 +287,11 @@ impl Variables {
         self.settings.commits_async
     }
 
+    /// Whether a SELECT outside of a transaction reads at a timestamp that was given lately.
+    pub fn low_resolution(&self) -> bool {
+        self.settings.low_resolution
+    }
+
     /// By how many seconds a SELECT outside of a transaction reads the past; 0 for the present.
     pub fn read_staleness(&self) -> u32 {
         let seconds = self.set.get("tidb_read_staleness").and_then(|text| text.parse::<i32>().ok());

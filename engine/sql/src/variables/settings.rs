@@ -29,6 +29,7 @@ pub(super) struct Settings {
     pub mode: Mode,
     pub reads_committed: bool,
     pub commits_async: bool,
+    pub low_resolution: bool,
     pub replica_read: Option<ReadFrom>,
     /// Engines that queries may read: rows, columns.
     pub read_engines: (bool, bool),
@@ -64,6 +65,7 @@ impl Settings {
                 true => Mode::Optimistic,
                 false => Mode::Pessimistic,
             },
+            low_resolution: is_on("tidb_low_resolution_tso"),
             commits_async: is_on("tidb_enable_async_commit"),
             reads_committed: is("transaction_isolation", "READ-COMMITTED"),
             // A replica needs its leader to answer, so that who prefers leaders is served by them alone.

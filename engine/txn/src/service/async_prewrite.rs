@@ -36,7 +36,10 @@ impl TxnService {
         let keys: Vec<_> = all.mutations.iter().map(|mutation| mutation.key.clone()).collect();
         let began = Instant::now();
         let attempt = || self.try_prewrite_async(region, &all, &keys, began);
-        self.admitted(region, all.start_ts, &keys, all.wait, attempt).await
+        let response = self.admitted(region, all.start_ts, &keys, all.wait, attempt).await?;
+        // Locks stand in their place, or what these have become: who waits for the rows finds that.
+        self.row_locks.release(all.start_ts, &keys);
+        Ok(response)
     }
 
     async fn try_prewrite_async(

@@ -25,7 +25,7 @@ pub(super) type Decision = (Vec<Fact>, Response);
 /// What keeps other decisions away until a proposal is settled. Fields are dropped in their order: the next one announces
 /// its commit once it has the latches.
 pub(crate) struct Turn {
-    /// To readers, where no lock will be.
+    /// To readers, where no lock will be, or none is yet.
     pub(super) announced: Option<Announced>,
     _fence: Option<OwnedRwLockReadGuard<()>>,
     _latched: Latched,

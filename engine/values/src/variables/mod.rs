@@ -212,6 +212,11 @@ pub const VARIABLES: &[Variable] = &[
         "Whether statements that would do nothing here are accepted: OFF, ON, or WARN for a warning.",
     ),
     everybodys(
+        "tidb_enable_tso_follower_proxy",
+        "OFF",
+        "Whether SQL nodes ask members of placement that do not lead for timestamps, who ask the leader for many at once. [Timestamps](transactions.md#timestamps).",
+    ),
+    everybodys(
         "tidb_gc_life_time",
         "10m0s",
         "How long versions of rows are kept for readers of the past. Set for everybody alone.",
@@ -220,6 +225,16 @@ pub const VARIABLES: &[Variable] = &[
         "tidb_isolation_read_engines",
         "rows,columns",
         "As isobar_read_engines: a query reads what both allow.",
+    ),
+    sessions(
+        "tidb_low_resolution_tso",
+        "OFF",
+        "Whether a `SELECT` outside of a transaction reads at a timestamp that the node was given lately, without asking for one. [Timestamps](transactions.md#timestamps).",
+    ),
+    everybodys(
+        "tidb_low_resolution_tso_update_interval",
+        "2000",
+        "Milliseconds for which such a timestamp is used: 10 to 60000.",
     ),
     sessions(
         "tidb_read_staleness",
@@ -232,6 +247,11 @@ pub const VARIABLES: &[Variable] = &[
         "Who answers a `SELECT` outside of a transaction, or as of a time, from rows: `leader`, `follower`, `leader-and-follower`, `closest-replicas` or `prefer-leader`. [Which replica answers](transactions.md#which-replica-answers).",
     ),
     sessions("tidb_snapshot", "", "The other name of isobar_snapshot."),
+    everybodys(
+        "tidb_tso_client_batch_max_wait_time",
+        "0",
+        "Milliseconds for which a request for timestamps waits for others to go along, 0 to 10. [Timestamps](transactions.md#timestamps).",
+    ),
     both(
         "tidb_txn_mode",
         "pessimistic",

@@ -45,6 +45,9 @@ impl Session {
         } else if let Some(open) = self.enclosing().await? {
             let at = self.reads_at(&open).await?;
             self.kept_as_is(Reader::Transaction(open.shared, at)).await?
+        } else if self.variables.low_resolution() {
+            let (snapshot, catalog) = storage.lately().await?;
+            return Ok((self.by_replicas(Reader::Snapshot(snapshot)), catalog));
         } else {
             let (reader, catalog) = self.present().await?;
             return Ok((self.by_replicas(reader), catalog));

@@ -279,6 +279,7 @@ impl Session {
     /// Commits rows that nobody has looked for: if one meets another of the same key, none is written.
     async fn commit_new(&self, plan: &Plan, rows: &[Vec<Value>]) -> SqlResult<(u64, u64)> {
         let mut transaction = self.engine.storage.begin().await?;
+        transaction.commits_async(self.variables.commits_async());
         for row in rows {
             rows::insert(transaction.as_mut(), &plan.table, row)
                 .map_err(|error| plan.failed(error))?;
