@@ -173,7 +173,7 @@ impl PlacementClient {
     }
 
     /// As [`PlacementClient::timestamps`], with the term of the leader who gave them.
-    pub(crate) async fn given(&self, count: u32) -> Result<Given> {
+    pub async fn given(&self, count: u32) -> Result<Given> {
         match self.caller.timestamps_alone(count)? {
             Some(given) => Ok(given),
             None => self.timestamps.call(count).await,

@@ -10,7 +10,7 @@ mod lookups;
 mod timestamps;
 mod upkeep;
 
-pub use timestamps::Given;
+pub use timestamps::{Given, Proxy};
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -27,7 +27,6 @@ use types::{ClusterVersion, Error, NodeId, RegionId, Result, Timestamp, version}
 use crate::api::{CatalogChange, NodeReport, Order, PeerReport, Request, Response};
 use crate::batch::{Batcher, TIMESTAMP_BATCHES};
 use crate::catalog::EligibleNodes;
-use crate::client::PlacementClient;
 use crate::command::{Command, Outcome, Proposal, Ticket};
 use crate::deadlock::WaitGraph;
 use crate::leader_state::LeaderState;
@@ -67,7 +66,7 @@ pub struct PlacementService {
     pub(crate) tending: Arc<AtomicBool>,
     timestamps: OnceLock<Batcher<u32, Given>>,
     /// Asks placement's leader for others.
-    proxy: OnceLock<PlacementClient>,
+    proxy: OnceLock<Proxy>,
 }
 
 impl PlacementService {
@@ -123,10 +122,10 @@ impl PlacementService {
         service
     }
 
-    /// The service takes requests for timestamps as a proxy, too, by a client of the same process.
-    pub fn serve_as_proxy(&self, client: PlacementClient) {
+    /// The service takes requests for timestamps as a proxy, too, and has them answered by a client of the same process.
+    pub fn serve_as_proxy(&self, proxy: Proxy) {
         // Set once, when the node starts.
-        let _ = self.proxy.set(client);
+        let _ = self.proxy.set(proxy);
     }
 
     /// Answers a request of a node with this program, within a bound.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::{Context as _, Result};
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use kv::{FjallKv, KvEngine};
 use placement::api::{Node, NodeRole};
@@ -66,7 +67,11 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     let bootstrapped = bootstrap_placement(&me, &groups).await?;
     let (clock, random) = (common.clock.clone(), env::Random::from_os());
     let placement = PlacementService::start(node, groups.clone(), view, clock, random);
-    placement.serve_as_proxy(common.placement.clone());
+    let proxy = common.placement.clone();
+    placement.serve_as_proxy(Box::new(move |count| {
+        let proxy = proxy.clone();
+        async move { proxy.given(count).await }.boxed()
+    }));
     common.rpc.serve_here((node, common.config.rpc_address.to_string()), &txn, &placement);
     let handlers =
         rpc::Handlers { store: store.clone(), txn: Some(txn.clone()), placement: Some(placement) };

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use tokio::time::timeout;
 use types::region::PLACEMENT_REGION;
 use types::{Error, Result, Timestamp};
@@ -20,6 +21,9 @@ const CONFIRM_LIMIT: Duration = Duration::from_millis(50);
 
 /// A timestamp, the catalog's version as of then, and the term of the leader who gives both.
 pub type Given = (Timestamp, u64, u64);
+
+/// The first of so many timestamps, of whoever leads placement.
+pub type Proxy = Box<dyn Fn(u32) -> BoxFuture<'static, Result<Given>> + Send + Sync>;
 
 impl PlacementService {
     pub(super) async fn timestamps(&self, count: u32) -> Result<Given> {
@@ -61,7 +65,7 @@ impl PlacementService {
         check_count(count, MAX_COUNT, "timestamps")?;
         let proxy = self.proxy.get();
         let proxy = proxy.ok_or_else(|| Error::Unavailable("this node is no proxy".into()))?;
-        proxy.given(count).await
+        proxy(count).await
     }
 
     /// The first of `count` timestamps, if this node leads placement and no other could.
