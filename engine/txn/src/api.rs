@@ -334,22 +334,8 @@ pub enum Request {
     PrewriteAsync {
         /// Region.
         region: RegionRef,
-        /// Transaction.
-        start_ts: Timestamp,
-        /// Key at which its end is written.
-        primary: Vec<u8>,
-        /// All of its other keys, where the primary is among the mutations; empty elsewhere.
-        secondaries: Vec<Vec<u8>>,
-        /// Changes, keys all of the region.
-        mutations: Vec<Mutation>,
-        /// Milliseconds after `start_ts` from which others may end it.
-        ttl: u64,
-        /// Schema the rows were encoded with.
-        schema: (TableId, SchemaVersion),
-        /// What else it writes to.
-        others: Vec<(TableId, SchemaVersion)>,
-        /// Milliseconds to wait for rows that others hold.
-        wait: u64,
+        /// What is locked.
+        first: Box<AsyncPrewrite>,
     },
     /// How secondaries of a transaction that commits asynchronously stand; answered by [`Response::Secondaries`].
     CheckSecondaries {
@@ -362,6 +348,27 @@ pub enum Request {
         /// Whether one that is not locked can never be locked from then on.
         seal: bool,
     },
+}
+
+/// A first phase, in one region, of a transaction that commits asynchronously.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AsyncPrewrite {
+    /// Transaction.
+    pub start_ts: Timestamp,
+    /// Key at which its end is written.
+    pub primary: Vec<u8>,
+    /// All of its other keys, where the primary is among the mutations; empty elsewhere.
+    pub secondaries: Vec<Vec<u8>>,
+    /// Changes, keys all of the region.
+    pub mutations: Vec<Mutation>,
+    /// Milliseconds after `start_ts` from which others may end it.
+    pub ttl: u64,
+    /// Schema the rows were encoded with.
+    pub schema: (TableId, SchemaVersion),
+    /// What else it writes to.
+    pub others: Vec<(TableId, SchemaVersion)>,
+    /// Milliseconds to wait for rows that others hold.
+    pub wait: u64,
 }
 
 /// How secondaries of a transaction that commits asynchronously stand.

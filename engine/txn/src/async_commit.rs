@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use types::error::LockInfo;
 use types::{Error, Result, SchemaVersion, TableId, Timestamp};
 
-use crate::api::{Mutation, Request, Response, Secondaries};
+use crate::api::{AsyncPrewrite, Mutation, Request, Response, Secondaries};
 use crate::bulk;
 use crate::client::TxnClient;
 use crate::coordinator::{Batch, Committed, Failed, FirstPhase, HEARTBEAT, PARALLEL, Phased, Plan};
@@ -102,8 +102,7 @@ impl Plan {
             true => self.keys.iter().filter(|key| **key != self.primary).cloned().collect(),
             false => Vec::new(),
         };
-        Request::PrewriteAsync {
-            region: target.reference(),
+        let first = AsyncPrewrite {
             start_ts: self.start_ts,
             primary: self.primary.clone(),
             secondaries,
@@ -112,7 +111,8 @@ impl Plan {
             schema,
             others: others.map(|table| (table.id, table.version)).collect(),
             wait: self.row_wait.as_millis() as u64,
-        }
+        };
+        Request::PrewriteAsync { region: target.reference(), first: Box::new(first) }
     }
 }
 

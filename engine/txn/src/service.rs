@@ -37,7 +37,6 @@ use crate::latches::Latches;
 use crate::layout::Fate;
 use crate::sample;
 use crate::store::{RegionView, RowStore};
-use async_prewrite::AsyncPrewrite;
 use following::Followers;
 use leases::LeaseKeeper;
 use one_entry::AtOnce;
@@ -166,29 +165,7 @@ impl TxnService {
                 let all = AtOnce { start_ts, primary, mutations, schema, others, wait };
                 self.commit_at_once(region, all).await
             }
-            Request::PrewriteAsync {
-                region,
-                start_ts,
-                primary,
-                secondaries,
-                mutations,
-                ttl,
-                schema,
-                others,
-                wait,
-            } => {
-                let all = AsyncPrewrite {
-                    start_ts,
-                    primary,
-                    secondaries,
-                    mutations,
-                    ttl,
-                    schema,
-                    others,
-                    wait,
-                };
-                self.prewrite_async(region, all).await
-            }
+            Request::PrewriteAsync { region, first } => self.prewrite_async(region, *first).await,
             Request::CheckSecondaries { region, start_ts, keys, seal } => {
                 self.check_secondaries(region, start_ts, keys, seal).await
             }

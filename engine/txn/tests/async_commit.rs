@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use support::{Faults, Known, Link, TABLE, World, record, reference, table};
-use txn::api::{Expect, Mutation, Op, Request, Response, Secondaries, Waiting};
+use txn::api::{AsyncPrewrite, Expect, Mutation, Op, Request, Response, Secondaries, Waiting};
 use txn::locks::Lock;
 use txn::{Floors, RowTransport, Sweep, TxnClient};
 use types::{Error, NodeId, Result, Timestamp};
@@ -276,21 +276,18 @@ async fn a_key_that_is_missing_is_sealed_once_its_time_is_over_and_not_before() 
     assert_eq!(rows(&world).await, [0; 3]);
     let standing = ask(&world, missing, check(false)).await;
     assert_eq!(standing, Response::Secondaries(Secondaries::RolledBack));
-    let late = ask(&world, missing, |region| Request::PrewriteAsync {
-        region,
+    let put = Mutation { key: record(missing), op: Op::Put(vec![1]), for_update_ts: None };
+    let first = Box::new(AsyncPrewrite {
         start_ts,
         primary: record("a"),
         secondaries: Vec::new(),
-        mutations: vec![Mutation {
-            key: record(missing),
-            op: Op::Put(vec![1]),
-            for_update_ts: None,
-        }],
+        mutations: vec![put],
         ttl: 3_000,
         schema: (TABLE, 1),
         others: Vec::new(),
         wait: 0,
     });
+    let late = ask(&world, missing, |region| Request::PrewriteAsync { region, first });
     assert_eq!(late.await, Response::Failed(Error::RolledBack(start_ts)));
 }
 
@@ -433,7 +430,8 @@ struct Crossed {
 #[async_trait]
 impl RowTransport for Crossed {
     async fn call(&self, node: NodeId, request: Request) -> Result<Response> {
-        if let Request::PrewriteAsync { mutations, .. } = &request {
+        if let Request::PrewriteAsync { first, .. } = &request {
+            let mutations = &first.mutations;
             let one = matches!(&mutations[0].op, Op::Put(value) if value[0] == 1);
             let first = (mutations[0].key == record("a")) == one;
             if first {

@@ -6,25 +6,11 @@
 //! does, and whoever ends that has asked all other keys before, or is the one who would have answered its client.
 
 use tokio::time::Instant;
-use types::{Result, SchemaVersion, TableId, Timestamp};
+use types::{Result, Timestamp};
 
-use crate::api::{Mutation, RegionRef, Response};
+use crate::api::{AsyncPrewrite, RegionRef, Response};
 use crate::decide::{Once, Prewrite};
 use crate::service::{TxnService, name_index};
-
-/// A first phase in one region.
-pub(crate) struct AsyncPrewrite {
-    pub(crate) start_ts: Timestamp,
-    pub(crate) primary: Vec<u8>,
-    pub(crate) secondaries: Vec<Vec<u8>>,
-    pub(crate) mutations: Vec<Mutation>,
-    pub(crate) ttl: u64,
-    pub(crate) schema: (TableId, SchemaVersion),
-    /// Tables in other regions.
-    pub(crate) others: Vec<(TableId, SchemaVersion)>,
-    /// Milliseconds to wait for rows that others hold.
-    pub(crate) wait: u64,
-}
 
 impl TxnService {
     /// Locks the keys. Answered by from when on the transaction may commit, or by when it has.
