@@ -187,8 +187,10 @@ def test_reads_at_low_resolution_go_by_a_timestamp_of_before(past: Cluster):
             session.ask("BEGIN")
             assert session.ask(total) == other.ask(total)
             session.ask("COMMIT")
-            # A definition is seen at once, and what was written before it.
+            # Once its node has heard of a definition, it sees that and what was written before it.
             other.ask(f"ALTER TABLE {table} ADD COLUMN later INT DEFAULT 7")
+            columns = f"SELECT * FROM {table} LIMIT 1"
+            wait_until("the new column is seen", lambda: len(session.ask(columns)[0]) == 3)
             assert session.ask(f"SELECT SUM(n), MAX(later) FROM {table}") == [(other.ask(total)[0][0], 7)]
             session.ask("SET tidb_low_resolution_tso = OFF")
             other.ask(f"UPDATE {table} SET n = n + 1")

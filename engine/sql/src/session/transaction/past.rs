@@ -33,6 +33,9 @@ use crate::session::Session;
 
 /// By how much the oracle may lag behind this machine's clock for a time that this clock calls past.
 const MOST_BEHIND: Duration = Duration::from_secs(1);
+
+/// How long it is waited for until it has caught up.
+const CATCH_UP_LIMIT: Duration = Duration::from_secs(10);
 /// A snapshot that is so much younger than versions live is reported to be in use long before they may be collected.
 const MARGIN_MS: u64 = 5_000;
 /// For so long another one is kept by a lease, until it has been reported, too.
@@ -204,7 +207,7 @@ impl Session {
             }
             let behind = ts.physical_ms().saturating_sub(now.physical_ms()).saturating_add(1);
             let behind = Duration::from_millis(behind);
-            if !is_past_here || begun.elapsed() + behind > MOST_BEHIND {
+            if !is_past_here || behind > MOST_BEHIND || begun.elapsed() > CATCH_UP_LIMIT {
                 return Err(future_read());
             }
             sleep(behind).await;
