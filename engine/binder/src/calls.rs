@@ -315,14 +315,15 @@ fn of_clock(name: &str, args: &[Expr], context: &QueryContext) -> SqlResult<Opti
         Some(Expr::Value(v)) => v.value.to_string().parse::<u8>().unwrap_or(0),
         _ => 0,
     };
+    // Cut off, not rounded: no clock shows what is still to come.
+    let unit = 10i64.pow(6 - u32::from(digits.min(6)));
     let datetime = |us: i64| {
-        let cut = us.div_euclid(1_000_000) * 1_000_000;
-        let us = if digits == 0 { cut } else { us };
-        call("cast_datetime", vec![string(format_datetime(us, 6)), number(digits)])
+        let text = format_datetime(us.div_euclid(unit) * unit, 6);
+        call("cast_datetime", vec![string(text), number(digits)])
     };
     let date = |us: i64| call("cast_date", vec![string(format_datetime(us, 0))]);
     let clock = |us: i64| {
-        let text = format_datetime(us, digits).split_off(11);
+        let text = format_datetime(us.div_euclid(unit) * unit, digits).split_off(11);
         call("cast_time", vec![string(text), number(digits)])
     };
     Ok(Some(match (name, args.len()) {

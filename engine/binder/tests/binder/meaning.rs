@@ -194,6 +194,11 @@ async fn a_query_means_what_it_means_in_mysql() {
             &["NULL|a-b|5|1.5"],
         ),
         (
+            "SELECT NOW(5), CURTIME(5), UTC_TIME(3)",
+            "NOW(5),CURTIME(5),UTC_TIME(3)",
+            &["2023-11-14 22:13:20.123450|22:13:20.123450|22:13:20.123000"],
+        ),
+        (
             "SELECT NOW(), CURDATE(), DATABASE(), CONNECTION_ID()",
             "NOW(),CURDATE(),DATABASE(),CONNECTION_ID()",
             &["2023-11-14 22:13:20|2023-11-14|d|9"],
