@@ -1,8 +1,9 @@
 """sysbench's OLTP mixes on Isobar, at one and at three row replicas, beside MariaDB: queries a second, 95th percentile,
-processor time a transaction, and syncs a commit. Every server syncs its log before it answers a COMMIT.
+processor time a transaction, syncs and Raft entries a commit. Every server syncs its log before it answers a COMMIT.
 
-It must never measure a server that it did not start, nor count syncs in a run whose times it shows: the tracer slows
-what it counts.
+Times are taken by turns, since the speed of a machine changes: all servers are up, in each round each of them runs once,
+and what is compared is the ratio of a round. It must never measure a server that it did not start, nor count syncs in a
+run whose times it shows: the tracer slows what it counts.
 """
 
 import argparse
@@ -12,9 +13,11 @@ import re
 import shutil
 import signal
 import subprocess
+import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -23,14 +26,21 @@ from playground import Playground, free_port_base  # noqa: E402
 
 WORKLOADS = ["oltp_point_select", "oltp_read_only", "oltp_write_only", "oltp_read_write"]
 WRITING = ["oltp_write_only", "oltp_read_write"]
+PEER = "MariaDB"
+PEER_SETTINGS = [
+    "--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1", "--innodb-buffer-pool-size=1G", "--binlog-format=ROW"
+]  # fmt: skip
+# Row nodes, and SQL nodes of their own; without these the first row node answers the clients.
+SHAPES = {"1 replica": (1, 0), "1 replica, SQL apart": (1, 1), "3 replicas": (3, 0)}
 TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Server:
-    """A server with a database `sb`: `port`, and the process whose descendants do its work."""
+    """A server with a database `sb`: `port`, and the process whose descendants do its work; `entries` counts those of its
+    Raft logs."""
 
-    def __init__(self, name: str, port: int, process: int):
-        self.name, self.port, self.process = name, port, process
+    def __init__(self, name: str, port: int, process: int, entries: Callable[[], int] | None = None):
+        self.name, self.port, self.process, self.entries = name, port, process, entries
 
     def processor_seconds(self) -> dict[str, float]:
         """Processor time of each of its processes, by name."""
@@ -67,30 +77,45 @@ def traced(program: str, folder: Path, trace: Path | None) -> Path:
     return script
 
 
-def isobar(
-    stack: ExitStack, options: argparse.Namespace, folder: Path, trace: Path | None, replicas: int, sql: int
-) -> Server:
-    """A playground with this many row nodes, each with a replica of every region, and no columns. Without a SQL node the
-    first row node answers the clients."""
+def isobar(stack: ExitStack, options: argparse.Namespace, folder: Path, trace: Path | None, name: str) -> Server:
+    """A playground of a shape, each of its row nodes with a replica of every region, and no columns."""
+    row, sql = SHAPES[name]
     program = traced(str(options.isobar), folder, trace)
-    playground = stack.enter_context(Playground(program, folder / "data", row=replicas, columnar=0, sql=sql))
-    plural, shape = "s" if replicas > 1 else "", "" if sql else ", rows and SQL together"
-    return Server(f"Isobar, {replicas} replica{plural}{shape}", playground.mysql_port, playground.process.pid)
+    playground = stack.enter_context(Playground(program, folder / "data", row=row, columnar=0, sql=sql))
+    status = [options.isobar, "ctl", "status", "--json", "--placement", f"127.0.0.1:{playground.port_base + 20}"]
+
+    def reported() -> int:
+        shown = subprocess.run(status, check=True, capture_output=True, text=True, timeout=60)
+        regions = json.loads(shown.stdout)["regions"]
+        return sum(max((peer["applied"] for peer in region["peers"]), default=0) for region in regions)
+
+    return Server(name, playground.mysql_port, playground.process.pid, lambda: settled(reported))
 
 
-def mariadb(stack: ExitStack, options: argparse.Namespace, folder: Path, trace: Path | None) -> Server:
-    """A MariaDB that syncs at every commit, with room for all the data in memory."""
+def settled(count: Callable[[], int]) -> int:
+    """A count that nodes report once a second, when it has stopped growing."""
+    last, now = -1, count()
+    deadline = time.monotonic() + 10
+    while last < now and time.monotonic() < deadline:
+        time.sleep(1.2)
+        last, now = now, count()
+    return now
+
+
+def mariadb(stack: ExitStack, options: argparse.Namespace, folder: Path, trace: Path | None, name: str) -> Server:
+    """A MariaDB that syncs its log and its binary log at every commit, with room for all the data in memory."""
     port = free_port_base()
+    folder.mkdir(parents=True, exist_ok=True)
     data = [f"--datadir={folder}/data", "--user=root"]
     install = ["mariadb-install-db", "--no-defaults", *data, "--skip-test-db", "--auth-root-authentication-method=normal"]
     subprocess.run(install, check=True, capture_output=True, timeout=120)
     words = ["--bind-address=127.0.0.1", f"--port={port}", f"--socket={folder}/s", f"--pid-file={folder}/pid"]
-    words += ["--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=1G", "--skip-log-bin"]
+    words += [f"--log-bin={folder}/binlog", *PEER_SETTINGS]
     program = traced(shutil.which("mariadbd") or "/usr/sbin/mariadbd", folder, trace)
     quiet = dict(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     process = subprocess.Popen([program, "--no-defaults", *data, *words], **quiet)
     stack.callback(end, process)
-    return Server("MariaDB", port, process.pid)
+    return Server(name, port, process.pid)
 
 
 def end(process: subprocess.Popen) -> None:
@@ -127,17 +152,20 @@ def prepare(server: Server, options: argparse.Namespace) -> None:
 def timed(server: Server, options: argparse.Namespace, workload: str, threads: int) -> dict:
     """One run whose times are shown."""
     sysbench(server, options, workload, "run", threads, 2)
-    before = server.processor_seconds()
+    before, entries = server.processor_seconds(), server.entries and server.entries()
     out = sysbench(server, options, workload, "run", threads, options.seconds)
     spent = {name: seconds - before.get(name, 0) for name, seconds in server.processor_seconds().items()}
-    transactions = int(re.search(r"transactions:\s+(\d+)", out)[1])
-    busy = {name: round(1e3 * seconds / max(transactions, 1), 3) for name, seconds in spent.items() if seconds > 0.05}
-    return {
+    transactions = max(int(re.search(r"transactions:\s+(\d+)", out)[1]), 1)
+    busy = {name: round(1e6 * seconds / transactions, 1) for name, seconds in spent.items() if seconds > 0.05}
+    run = {
         "server": server.name, "workload": workload, "threads": threads, "transactions": transactions,
         "qps": float(re.search(r"queries:\s+\d+\s+\(([\d.]+)", out)[1]),
         "p95_ms": float(re.search(r"95th percentile:\s+([\d.]+)", out)[1]),
-        "errors": int(re.search(r"ignored errors:\s+(\d+)", out)[1]), "cpu_ms_a_transaction": busy,
+        "errors": int(re.search(r"ignored errors:\s+(\d+)", out)[1]), "cpu_us_a_transaction": busy,
     }  # fmt: skip
+    if server.entries:
+        run["entries_a_transaction"] = round((server.entries() - entries) / transactions, 3)
+    return run
 
 
 def synced(server: Server, options: argparse.Namespace, trace: Path, workload: str, threads: int) -> dict:
@@ -154,61 +182,91 @@ def synced(server: Server, options: argparse.Namespace, trace: Path, workload: s
     }  # fmt: skip
 
 
-def measure(start, options: argparse.Namespace) -> list[dict]:
-    """All measurements of one server: a server for the times, then one under the tracer for the syncs."""
+def start(stack: ExitStack, options: argparse.Namespace, name: str, trace: bool) -> tuple[Server, Path]:
+    """A server with its data, and where its syncs are noted, if they are."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="isobar-sysbench-")))
+    begin = mariadb if name == PEER else isobar
+    server = begin(stack, options, folder, folder / "syncs" if trace else None, name)
+    prepare(server, options)
+    return server, folder / "syncs"
+
+
+def measure(options: argparse.Namespace) -> list[dict]:
+    """All runs, each shown when it has ended."""
     found = []
-    for tracing in (False,) if options.no_syncs else (False, True):
-        with tempfile.TemporaryDirectory(prefix="isobar-sysbench-") as name, ExitStack() as stack:
-            folder = Path(name)
-            trace = folder / "syncs" if tracing else None
-            server = start(stack, options, folder, trace)
-            prepare(server, options)
-            for workload in WRITING if tracing else WORKLOADS:
-                for threads in options.threads:
-                    run = synced(server, options, trace, workload, threads) if tracing else timed(
-                        server, options, workload, threads
-                    )
-                    found.append(run)
-                    print(json.dumps(run), file=sys.stderr)
+
+    def note(run: dict) -> None:
+        found.append(run)
+        print(json.dumps(run), file=sys.stderr, flush=True)
+
+    with ExitStack() as stack:
+        servers = [start(stack, options, name, trace=False)[0] for name in options.servers]
+        for threads in options.threads:
+            for workload in options.workloads:
+                for turn in range(options.rounds):
+                    # Nobody always comes behind the same one.
+                    for server in servers[turn % len(servers) :] + servers[: turn % len(servers)]:
+                        note(timed(server, options, workload, threads) | {"round": turn})
+    for name in [] if options.no_syncs else options.servers:
+        with ExitStack() as stack:
+            server, trace = start(stack, options, name, trace=True)
+            for threads in options.threads:
+                for workload in WRITING:
+                    note(synced(server, options, trace, workload, threads))
     return found
+
+
+def median_of(runs: list[dict], value: str) -> float:
+    return statistics.median(run[value] for run in runs)
+
+
+def cell(runs: list[dict], peers: dict[int, dict]) -> str:
+    """What the runs of one server show: medians, and the median of the ratios to its peer's run of the same round."""
+    timed = [run for run in runs if "qps" in run]
+    shown = [f"{median_of(timed, 'qps'):,.0f}", f"{median_of(timed, 'p95_ms'):.1f}"]
+    ratios = [run["qps"] / peers[run["round"]]["qps"] for run in timed if run["server"] != PEER and run["round"] in peers]
+    shown.append(f"{statistics.median(ratios):.2f}" if ratios else "-")
+    shown.append(f"{statistics.median(sum(run['cpu_us_a_transaction'].values()) for run in timed):,.0f}")
+    for counted in ("syncs_a_commit", "entries_a_transaction"):
+        values = [run[counted] for run in runs if counted in run]
+        shown.append(f"{statistics.median(values):.2f}" if values else "-")
+    return ", ".join(shown)
 
 
 def show(found: list[dict], options: argparse.Namespace) -> None:
     """A table of every workload and number of threads, servers beside each other."""
-    servers = list(dict.fromkeys(run["server"] for run in found))
-    print("| workload | threads | " + " | ".join(f"{name}: QPS, p95 ms, syncs/commit" for name in servers) + " |")
-    print("|---|---|" + "---|" * len(servers))
-    for workload in WORKLOADS:
-        for threads in options.threads:
-            cells = []
-            for name in servers:
-                run: dict = {}
-                for other in found:
-                    if (other["server"], other["workload"], other["threads"]) == (name, workload, threads):
-                        run |= other
-                syncs = f", {run['syncs_a_commit']:.2f}" if "syncs_a_commit" in run else ""
-                cells.append(f"{run['qps']:,.0f}, {run['p95_ms']:.1f}{syncs}")
+    print(f"{PEER}: {' '.join(['--log-bin', *PEER_SETTINGS])}; {options.tables} tables of {options.rows} rows; medians of")
+    print(f"{options.rounds} rounds of {options.seconds} s. QPS, p95 ms, ratio of QPS to {PEER}'s in the same round, us of")
+    print("processor a transaction, syncs and Raft entries a transaction:\n")
+    print("| workload | threads | " + " | ".join(options.servers) + " |")
+    print("|---|---|" + "---|" * len(options.servers))
+    for threads in options.threads:
+        for workload in options.workloads:
+            runs = [run for run in found if (run["workload"], run["threads"]) == (workload, threads)]
+            peers = {run["round"]: run for run in runs if run["server"] == PEER and "round" in run}
+            cells = [cell([run for run in runs if run["server"] == name], peers) for name in options.servers]
             print(f"| {workload.removeprefix('oltp_')} | {threads} | " + " | ".join(cells) + " |")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--isobar", type=Path, required=True, help="the binary")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 8, 32], help="connections (1 8 32)")
-    parser.add_argument("--seconds", type=int, default=10, help="length of each timed run (10)")
-    parser.add_argument("--tables", type=int, default=4, help="tables (4)")
-    parser.add_argument("--rows", type=int, default=25_000, help="rows in each (25000)")
-    parser.add_argument("--json", type=Path, help="where to keep the results")
-    parser.add_argument("--no-syncs", action="store_true", help="leave out the counted runs")
+    add = parser.add_argument
+    add("--isobar", type=Path, required=True, help="the binary")
+    add("--threads", type=int, nargs="+", default=[1, 8, 32], help="connections (1 8 32)")
+    add("--seconds", type=int, default=20, help="length of each timed run (20)")
+    add("--rounds", type=int, default=3, help="timed runs of each server (3)")
+    add("--tables", type=int, default=4, help="tables (4)")
+    add("--rows", type=int, default=10_000, help="rows in each (10000)")
+    add("--workloads", nargs="+", default=WORKLOADS, choices=WORKLOADS, metavar="MIX", help="of sysbench (all four)")
+    names = [PEER, *SHAPES]
+    add("--servers", nargs="+", default=names, choices=names, metavar="SERVER", help=f"which (all: {', '.join(names)})")
+    add("--json", type=Path, help="where to keep the results")
+    add("--no-syncs", action="store_true", help="leave out the counted runs")
     options = parser.parse_args()
     for tool in ("sysbench", "mariadb", "mariadb-install-db", "strace"):
         if shutil.which(tool) is None:
             raise SystemExit(f"{tool} is not installed: apt-get install sysbench mariadb-client mariadb-server strace")
-    found = measure(mariadb, options)
-    for replicas in (1, 3):
-        for sql in (1, 0):
-            shape = dict(replicas=replicas, sql=sql)
-            found += measure(lambda *given, shape=shape: isobar(*given, **shape), options)
+    found = measure(options)
     if options.json:
         options.json.write_text(json.dumps(found, indent=1))
     show(found, options)
