@@ -67,7 +67,7 @@ pub use bound::{
     Answer, Assigned, BoundChange, BoundInsert, BoundQuery, ColumnId, GivenRows, GivenValue,
     NewValue, NewValueOfMet, Node, OnDuplicate, RowQuery, RowsOf, Scalar, Set, Target, Targets,
     Total, bind_change, bind_insert, given_column, in_order, plain_literal, shown_columns,
-    tables_of_insert,
+    tables_of_insert, written_value,
 };
 pub use caseless::caseless;
 pub use columns::{answered, rename};

@@ -308,9 +308,8 @@ impl Binder<'_> {
     /// What a column of a type is set to: a hexadecimal or bit literal is a number for a column of numbers, and so is a column
     /// of ENUM or SET.
     pub(super) fn new_value(&self, expr: &Expr, ty: ColumnType) -> SqlResult<Scalar> {
-        let plain = || literal(expr).filter(|_| !matches!(expr, Expr::TypedString(_)));
-        if let Some(value) = number_of_bytes(expr, ty).or_else(plain) {
-            return Ok(literals::of(value));
+        if let Some(scalar) = written_value(expr, ty) {
+            return Ok(scalar);
         }
         let plain = self.plain(expr)?;
         let scalar = self.scalars(Clause::FieldList, &plain).bind(&plain.expr)?;
@@ -323,6 +322,12 @@ impl Binder<'_> {
             _ => Ok(scalar),
         }
     }
+}
+
+/// What a column of a type is set to by a literal; `None` for what has to be bound.
+pub fn written_value(expr: &Expr, ty: ColumnType) -> Option<Scalar> {
+    let plain = || literal(expr).filter(|_| !matches!(expr, Expr::TypedString(_)));
+    number_of_bytes(expr, ty).or_else(plain).map(literals::of)
 }
 
 impl Target {

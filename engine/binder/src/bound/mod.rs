@@ -30,7 +30,9 @@ mod tree;
 mod walk;
 mod windows;
 
-pub use changes::{Assigned, BoundChange, NewValue, RowsOf, Set, Target, Targets, bind_change};
+pub use changes::{
+    Assigned, BoundChange, NewValue, RowsOf, Set, Target, Targets, bind_change, written_value,
+};
 pub use expression::{expression, of_row};
 pub use insertion::{
     BoundInsert, GivenRows, GivenValue, NewValueOfMet, OnDuplicate, bind_insert, given_column,

@@ -140,7 +140,17 @@ impl Session {
         {
             return Ok(reply);
         }
-        match Arc::unwrap_or_clone(statement) {
+        // Boxed: what a look-up is awaited in is moved as a whole, and all of this would be in it.
+        self.run_copy(Arc::unwrap_or_clone(statement), parameters, cancel).boxed().await
+    }
+
+    async fn run_copy(
+        &mut self,
+        statement: Stmt,
+        parameters: &[Value],
+        cancel: &CancellationToken,
+    ) -> SqlResult<Reply> {
+        match statement {
             Stmt::Query(query) => self.limited_select(*query, parameters).await,
             Stmt::SelectInto(query, names) => self.select_into(*query, &names, parameters).await,
             Stmt::Explain { analyze, statement } => {

@@ -40,4 +40,5 @@ mod status;
 mod strict;
 mod totals;
 mod unplanned;
+mod written_changes;
 mod zero_dates;

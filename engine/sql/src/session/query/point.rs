@@ -233,11 +233,16 @@ fn is_the_sessions(name: &Ident) -> bool {
 }
 
 /// A column of the table that an expression names.
-fn column_of(table: &Table, alias: Option<&str>, expr: &Expr) -> Option<(usize, ColumnType)> {
+pub(in crate::session) fn column_of(
+    table: &Table,
+    alias: Option<&str>,
+    expr: &Expr,
+) -> Option<(usize, ColumnType)> {
     let (qualifier, name) = match expr {
         Expr::Identifier(ident) if !is_the_sessions(ident) => (None, ident),
         Expr::CompoundIdentifier(idents) => match &idents[..] {
             [table, name] => (Some(table.value.to_lowercase()), name),
+            [name] => (None, name),
             _ => return None,
         },
         _ => return None,

@@ -1,24 +1,28 @@
 //! The rows that an UPDATE makes of those that it found: what is set, from left to right, each value as its column holds it.
 //!
+//! Literals, and whole numbers added to a column, are set as they are written; everything else is bound and compiled before.
 //! It writes nothing, and finds nothing.
 
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::record_batch::RecordBatch;
-use binder::{Assigned, ColumnId, NewValue, Node, Scalar, Target, planning_schema};
+use binder::{Assigned, ColumnId, NewValue, Node, Scalar, Target, planning_schema, written_value};
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use functions::value::value_at;
+use sqlparser::ast::{Assignment, AssignmentTarget, BinaryOperator, Expr, ObjectName};
+use syntax::constant::literal;
 use types::columns::ColumnsBuilder;
-use types::{ColumnType, Table, Value};
+use types::{Column, ColumnType, Table, Value};
 use values::coerce::Place;
 use values::error::SqlResult;
 use values::temporal::Zone;
 
 use super::column_values::time_of_type;
 use super::fitting::Fitting;
-use crate::session::Session;
+use crate::session::query::point::column_of;
+use crate::session::{Session, impossible};
 
 /// A row, and what is found with it.
 pub(super) type Found = (Vec<Value>, Vec<Value>);
@@ -35,6 +39,8 @@ enum Source {
     Found(usize),
     /// From the row.
     Row(Arc<dyn PhysicalExpr>),
+    /// What a column of whole numbers had, and so much more.
+    Sum(usize, i64),
 }
 
 /// What an UPDATE sets in rows of one table.
@@ -78,6 +84,47 @@ impl<'a> NewValues<'a> {
         Ok(values)
     }
 
+    /// What is set in a table's rows that go by a name, if all of it is set as it is written.
+    pub(super) fn written(
+        session: &'a Session,
+        table: &'a Table,
+        called: Option<&str>,
+        assignments: &[Assignment],
+    ) -> SqlResult<Option<NewValues<'a>>> {
+        let zone = session.context().zone()?;
+        let mut set: Vec<(usize, Source, Option<ColumnType>)> =
+            Vec::with_capacity(assignments.len());
+        for Assignment { target, value } in assignments {
+            let AssignmentTarget::ColumnName(name) = target else { return Ok(None) };
+            let Some((position, column)) = set_column(table, called, name) else { return Ok(None) };
+            let (source, ty) = match written_value(value, column.ty) {
+                Some(Scalar { node: Node::Literal(value), ty }) => {
+                    (Source::Literal(value), ty.column)
+                }
+                Some(_) => return Ok(None),
+                None => match sum(table, called, value) {
+                    // What was set before is what it would have to add to.
+                    Some((of, more)) if !set.iter().any(|(before, ..)| *before == of) => {
+                        (Source::Sum(of, more), None)
+                    }
+                    _ => return Ok(None),
+                },
+            };
+            set.push((position, source, ty));
+        }
+        Ok(Some(NewValues { session, table, zone, set, in_turn: false }))
+    }
+
+    /// Whether every sum over these rows is a number of its column's sign within 64 bits. One that is not is MySQL's error, in
+    /// words that take the expression.
+    pub(super) fn can_add(&self, found: &[Found]) -> bool {
+        let fits = |row: &[Value], source: &Source| match source {
+            Source::Sum(of, more) => added(row.get(*of), *more).is_some(),
+            _ => true,
+        };
+        found.iter().all(|(row, _)| self.set.iter().all(|(_, source, _)| fits(row, source)))
+    }
+
     /// Rows before and after. What a generated column becomes is still to come.
     pub(super) fn of(&self, found: Vec<Found>, fitting: &mut Fitting) -> SqlResult<Vec<Pair>> {
         let mut pairs = Vec::with_capacity(found.len());
@@ -111,7 +158,7 @@ impl<'a> NewValues<'a> {
         for (_, source, _) in &self.set {
             arrays.push(match source {
                 Source::Row(expr) => Some(expr.evaluate(&batch)?.into_array(count)?),
-                Source::Literal(_) | Source::Found(_) => None,
+                Source::Literal(_) | Source::Found(_) | Source::Sum(..) => None,
             });
         }
         Ok(arrays)
@@ -140,6 +187,10 @@ impl<'a> NewValues<'a> {
             let Some(column) = table.columns.get(*position) else { continue };
             let value = match source {
                 Source::Literal(value) => value.clone(),
+                Source::Sum(of, more) => {
+                    let sum = added(old.get(*of), *more);
+                    sum.ok_or_else(|| impossible("a sum beyond its type"))?
+                }
                 Source::Found(place) => beside.get(*place).cloned().unwrap_or(Value::Null),
                 Source::Row(expr) => match computed.get(nth) {
                     Some(Some(array)) => value_at(array, at)?,
@@ -166,5 +217,40 @@ impl<'a> NewValues<'a> {
             }
         }
         Ok(new)
+    }
+}
+
+/// The column that an assignment names, unless it is one that takes a look: a generated one, or none of this table.
+fn set_column<'t>(
+    table: &'t Table,
+    called: Option<&str>,
+    name: &ObjectName,
+) -> Option<(usize, &'t Column)> {
+    let idents = name.0.iter().map(|part| part.as_ident().cloned()).collect::<Option<Vec<_>>>()?;
+    let (position, _) = column_of(table, called, &Expr::CompoundIdentifier(idents))?;
+    let column = table.columns.get(position)?;
+    column.generated().is_none().then_some((position, column))
+}
+
+/// `column + 1` and `column - 1`, over a column of whole numbers.
+fn sum(table: &Table, called: Option<&str>, expr: &Expr) -> Option<(usize, i64)> {
+    let Expr::BinaryOp { left, op, right } = expr else { return None };
+    let Some(Value::Int(number)) = literal(right) else { return None };
+    let more = match op {
+        BinaryOperator::Plus => number,
+        BinaryOperator::Minus => number.checked_neg()?,
+        _ => return None,
+    };
+    let (of, ty) = column_of(table, called, left)?;
+    matches!(ty, ColumnType::Int { .. }).then_some((of, more))
+}
+
+/// A sum with a number of a column; `None` if it is none of the column's sign within 64 bits.
+fn added(value: Option<&Value>, more: i64) -> Option<Value> {
+    match value? {
+        Value::Null => Some(Value::Null),
+        Value::Int(number) => number.checked_add(more).map(Value::Int),
+        Value::UInt(number) => number.checked_add_signed(more).map(Value::UInt),
+        _ => None,
     }
 }
