@@ -62,7 +62,7 @@ impl<Q: Send + 'static, A: Send + 'static> Batcher<Q, A> {
             Place::Next(turn, query) => (turn, query),
             Place::Waits(answer) => return answer.await.map_err(|_| ended())?,
         };
-        let found = (turn.0.run)(vec![query]).await?;
+        let found = (turn.of.run)(vec![query]).await?;
         drop(turn);
         found.into_iter().next().ok_or_else(ended)
     }
@@ -73,13 +73,13 @@ impl<Q: Send + 'static, A: Send + 'static> Batcher<Q, A> {
         let free = line.busy < self.0.most;
         line.busy += usize::from(free);
         if free && !joinable {
-            return Place::Next(Turn(self.0.clone()), query);
+            return Place::Next(Turn { of: self.0.clone(), begun: true }, query);
         }
         let (answer, wait) = oneshot::channel();
         line.waiting.push(Call { query, answer });
         drop(line);
         if free {
-            tokio::spawn(Turn(self.0.clone()).take_waiting());
+            tokio::spawn(Turn { of: self.0.clone(), begun: false }.take_waiting());
         }
         Place::Waits(wait)
     }
@@ -94,34 +94,41 @@ enum Place<Q: Send + 'static, A: Send + 'static> {
 }
 
 /// A batch under way. When it is over, however that came, those that wait are the next one.
-struct Turn<Q: Send + 'static, A: Send + 'static>(Arc<Shared<Q, A>>);
+struct Turn<Q: Send + 'static, A: Send + 'static> {
+    of: Arc<Shared<Q, A>>,
+    begun: bool,
+}
 
 impl<Q: Send + 'static, A: Send + 'static> Drop for Turn<Q, A> {
     fn drop(&mut self) {
-        {
-            let mut line = self.0.line.lock();
-            if line.waiting.is_empty() {
-                line.busy -= 1;
-                return;
+        let mut line = self.of.line.lock();
+        let runtime = Handle::try_current().ok().filter(|_| self.begun);
+        match runtime.filter(|_| !line.waiting.is_empty()) {
+            Some(runtime) => {
+                drop(line);
+                runtime.spawn(Turn { of: self.of.clone(), begun: false }.take_waiting());
             }
-        }
-        let turn = Turn(self.0.clone());
-        // Without a runtime nobody waits any more; the turn ends, and with it the line.
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(turn.take_waiting());
+            None => {
+                line.busy -= 1;
+                // Whoever still waits does so in vain: a runtime that drops what it has not begun has ended.
+                let in_vain = std::mem::take(&mut line.waiting);
+                drop(line);
+                drop(in_vain);
+            }
         }
     }
 }
 
 impl<Q: Send + 'static, A: Send + 'static> Turn<Q, A> {
     /// The next batch is of those that wait by the time it begins.
-    async fn take_waiting(self) {
-        let wait = (self.0.wait)();
+    async fn take_waiting(mut self) {
+        self.begun = true;
+        let wait = (self.of.wait)();
         if !wait.is_zero() {
             sleep(wait).await;
         }
         let calls: Vec<Call<Q, A>> = {
-            let mut line = self.0.line.lock();
+            let mut line = self.of.line.lock();
             let count = line.waiting.len().min(MAX_CALLS);
             line.waiting.drain(..count).collect()
         };
@@ -134,7 +141,7 @@ impl<Q: Send + 'static, A: Send + 'static> Turn<Q, A> {
         let (queries, answers): (Vec<Q>, Vec<_>) =
             calls.into_iter().map(|call| (call.query, call.answer)).unzip();
         // A caller that went away does not mind.
-        match (self.0.run)(queries).await {
+        match (self.of.run)(queries).await {
             Ok(found) => answers.into_iter().zip(found).for_each(|(answer, found)| {
                 let _ = answer.send(Ok(found));
             }),
@@ -248,6 +255,20 @@ mod tests {
         assert_eq!(first.await.unwrap(), Ok(10));
         assert_eq!(answered(lost).await, Err(ended()));
         assert_eq!(answered(called(&batcher, 2)).await, Ok(20));
+    }
+
+    #[test]
+    fn a_runtime_that_ends_ends_the_line() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let batcher = runtime.block_on(async {
+            let ((batcher, _, _), _) = busy().await;
+            drop(called(&batcher, 2));
+            waiting(&batcher, 1).await;
+            batcher
+        });
+        drop(runtime);
+        let line = batcher.0.line.lock();
+        assert_eq!((line.busy, line.waiting.len()), (0, 0));
     }
 
     #[tokio::test]
