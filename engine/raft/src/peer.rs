@@ -6,7 +6,6 @@
 
 mod members;
 mod messages;
-mod sleep;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,8 +27,6 @@ use crate::snapshot::Spooled;
 use crate::storage::{GroupStorage, KEY_SPOOL, PendingSpool, conf_state, write_cut, write_hard};
 use crate::transport::{Envelope, Session};
 use members::Change;
-pub(crate) use messages::is_vote_request;
-use sleep::Sleep;
 
 /// Bytes of one proposal.
 const MAX_PROPOSAL: usize = 32 << 20;
@@ -99,7 +96,6 @@ pub(crate) struct Peer {
     /// Addresses of peers, members or not.
     known: BTreeMap<PeerId, types::Peer>,
     lonely: u64,
-    sleep: Sleep,
 }
 
 impl Peer {
@@ -158,7 +154,6 @@ impl Peer {
             sending: BTreeSet::new(),
             offered: None,
             lonely: 0,
-            sleep: Sleep::new(config.sleep_ticks),
         })
     }
 
@@ -277,7 +272,7 @@ impl Peer {
     }
 
     /// A message from another member.
-    pub fn step(&mut self, mut message: Message) {
+    pub fn step(&mut self, message: Message) {
         let kind = message.get_msg_type();
         let foreign = matches!(
             kind,
@@ -290,12 +285,8 @@ impl Peer {
         if let Some(why) = self.has_lost(&message) {
             return self.lose(&why);
         }
-        let sleeps = self.hear(&mut message);
         // raft-rs refuses what is stale; there is nobody to inform.
         self.guarded(|raw| raw.step(message).ok());
-        if sleeps {
-            self.fall_asleep();
-        }
     }
 
     /// Why a leader's message shows that this peer has lost what it acknowledged, if it does. raft-rs
@@ -326,7 +317,6 @@ impl Peer {
             return Some(file);
         }
         self.learn_address(header.from);
-        self.wake();
         self.guarded(|raw| raw.step(message).ok());
         let index = spool.at.0;
         let taken = self.raw.snap().is_some_and(|snapshot| snapshot.get_metadata().index == index);
@@ -428,10 +418,9 @@ impl Peer {
 
     /// Time passes. Returns whether there may be work.
     pub fn tick(&mut self, now: u64, config: &StoreConfig) -> bool {
-        if !self.runs() || self.sleeps_on() {
+        if !self.runs() {
             return false;
         }
-        let asks = self.grow_tired(now.is_multiple_of(config.heartbeat_ticks as u64));
         self.guarded(RawNode::tick);
         for context in self.reads.repeat(now, config.read_retry_ticks) {
             self.guarded(|raw| raw.read_index(context));
@@ -445,11 +434,7 @@ impl Peer {
         if again {
             self.delayed = None;
         }
-        again
-            || asks
-            || self.change.is_some()
-            || self.lonely >= LONELY_TICKS
-            || self.raw.has_ready()
+        again || self.change.is_some() || self.lonely >= LONELY_TICKS || self.raw.has_ready()
     }
 
     /// Whether there is something to do in the next round.
@@ -479,7 +464,6 @@ impl Peer {
             self.lonely = 0;
             self.query_membership(out);
         }
-        self.ask_to_sleep(out);
         if !self.runs() || !self.raw.has_ready() {
             return Ok(None);
         }
@@ -592,6 +576,11 @@ impl Peer {
                     && progress.matched + NEAR >= last
         })
     }
+}
+
+/// Whether a message asks for a vote, or whether one would be given.
+pub(crate) fn is_vote_request(message: &Message) -> bool {
+    matches!(message.get_msg_type(), MessageType::MsgRequestVote | MessageType::MsgRequestPreVote)
 }
 
 /// The text of a panic.
