@@ -4,7 +4,7 @@
  * Preloaded into a node (`LD_PRELOAD`), it keeps a file `ISOBAR_DISK_LOGS/<inode>` for every regular file below
  * ISOBAR_DISK_ROOT with unsynced changes: of each change, the bytes before and after. A sync that has returned empties it.
  * `disk.py` reads these files after the node was killed. While `ISOBAR_DISK_LOGS/full` exists, nothing can be written;
- * while `slow` does, each sync takes 200 ms longer.
+ * while `slow` does, each sync takes 200 ms longer, or as many as that file says.
  *
  * Modelled: contents and lengths of files. Not modelled: names (creations, renames and removals are lasting at once), and
  * what is written through a memory map. A failure of its own ends the process, loudly, since a test that goes on without
@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 enum { CHANGE = 1, SYNCED = 2 };
-enum { DESCRIPTORS = 1 << 16, SLOW_MICROSECONDS = 200000 };
+enum { DESCRIPTORS = 1 << 16, SLOW_MILLISECONDS = 200 };
 
 /* Followed by `before` and then `after` bytes, from `offset` on. SYNCED: all records before `offset` of this log are. */
 struct record {
@@ -77,6 +77,18 @@ static int set(const char *name) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/%s", logs, name);
     return !syscall(SYS_faccessat, AT_FDCWD, path, F_OK);
+}
+
+/* By how many milliseconds each sync is made longer. */
+static unsigned slowness(void) {
+    char path[PATH_MAX], text[16] = "";
+    snprintf(path, sizeof path, "%s/slow", logs);
+    int file = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return 0;
+    ssize_t length = syscall(SYS_read, file, text, sizeof text - 1);
+    syscall(SYS_close, file);
+    return length > 0 ? (unsigned)atoi(text) : SLOW_MILLISECONDS;
 }
 
 static int log_of(ino_t inode, int flags) {
@@ -216,10 +228,10 @@ static int synced(int fd, int call) {
     pthread_mutex_lock(&lock);
     int open = recorded(fd, &state) ? log_of(state.st_ino, O_RDONLY) : -1;
     off_t until = open >= 0 && !fstat(open, &log) ? log.st_size : 0;
-    int slow = logs && recorded(fd, &state) && set("slow");
+    unsigned slow = logs && recorded(fd, &state) ? slowness() : 0;
     pthread_mutex_unlock(&lock);
     if (slow)
-        usleep(SLOW_MICROSECONDS);
+        usleep(slow * 1000);
     int done = (int)syscall(call, fd);
     if (open < 0)
         return done;

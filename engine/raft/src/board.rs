@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::{Mutex, RwLock};
 use types::{NodeId, RegionId};
@@ -23,6 +24,8 @@ pub(crate) struct Board {
     pub fence: Mutex<Fence>,
     pub participation: Mutex<Participation>,
     pub confirmations: Mutex<Confirmations>,
+    /// Whether writing the log has lately taken longer than an election.
+    pub slow_disk: AtomicBool,
     pub session: Session,
     pub transport: Arc<dyn Transport>,
 }
@@ -35,6 +38,7 @@ impl Board {
             fence: Mutex::default(),
             participation: Mutex::new(config.participation),
             confirmations: Mutex::new(Confirmations::new(boot)),
+            slow_disk: AtomicBool::default(),
             session: config.session,
             transport,
         })

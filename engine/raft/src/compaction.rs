@@ -54,7 +54,7 @@ impl Store {
         if peer.work.is_empty() && peer.raw.store().last() == peer.applied {
             peer.raw.mut_store().shrink_cache(applied);
         }
-        if let Err(error) = cut(peer, floor, forced, &self.log) {
+        if let Err(error) = cut(peer, floor, forced, &mut self.later) {
             tracing::warn!(region, %error, "the Raft log is not cut");
         }
         let lag = applied.saturating_sub(durable);
@@ -69,7 +69,8 @@ impl Store {
     }
 }
 
-fn cut(peer: &mut Peer, floor: u64, forced: bool, log: &crate::log::RaftLog) -> types::Result<()> {
+/// Raft forgets the entries now, and the disk with the next write.
+fn cut(peer: &mut Peer, floor: u64, forced: bool, write: &mut LogWrite) -> types::Result<()> {
     let region = peer.region.id;
     let storage = peer.raw.store();
     let from = storage.cut();
@@ -81,10 +82,8 @@ fn cut(peer: &mut Peer, floor: u64, forced: bool, log: &crate::log::RaftLog) -> 
         .term(floor)
         .map_err(|error| types::Error::Corrupt(format!("region {region}: {error}")))?;
     let to = Position { index: floor, term };
-    let mut write = LogWrite::default();
-    write_cut(&mut write, region, to)?;
+    write_cut(write, region, to)?;
     write.cut_below(region, floor + 1);
-    log.write(&write)?;
     peer.raw.mut_store().cut_to(to);
     Ok(())
 }

@@ -58,6 +58,11 @@ pub trait Groups: Send + Sync + 'static {
         false
     }
 
+    /// Whether writing the log has lately taken so long that others had better lead.
+    fn has_slow_disk(&self) -> bool {
+        false
+    }
+
     /// Proposes an entry, to be appended only in `term`. Resolves once this node has applied it;
     /// `Dropped` means that it certainly never takes effect, `NotLeader` likewise, `Timeout` that
     /// nobody knows.

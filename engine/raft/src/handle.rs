@@ -1,9 +1,10 @@
 //! The thread that drives a store, and the handle by which everyone else reaches it.
 //!
-//! The thread does nothing but rounds; taking over snapshots, persisting and purging happen on
-//! threads beside it, so that no region's bulk work delays another region's heartbeats.
+//! The thread does nothing but rounds. The log is written by another one, and taking over snapshots, persisting and purging
+//! happen on more beside it, so that neither the disk nor a region's bulk work delays another region's heartbeats.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
@@ -22,7 +23,7 @@ use crate::reply::{Reply, at_once, reply_channel};
 use crate::snapshot::{SpoolDir, SpoolWriter, Spooled};
 use crate::store::Store;
 use crate::transport::Envelope;
-use crate::work::{Job, Returned, Worker, purge};
+use crate::work::{Job, Returned, Worker, Writing, purge};
 
 /// Requests and batches of messages that wait for the thread at most.
 const MAILBOX: usize = 16_384;
@@ -42,6 +43,7 @@ enum Mail {
     Create(Box<Region>, Reply<()>),
     Destroy(RegionId, Reply<()>),
     Returned(Box<Returned>),
+    Written(Box<Writing>),
     Purged(Vec<RegionId>),
     Participate(Participation),
     Lose(RegionId, String),
@@ -171,6 +173,10 @@ impl Groups for StoreHandle {
         self.begun_anew
     }
 
+    fn has_slow_disk(&self) -> bool {
+        self.board.slow_disk.load(Ordering::Relaxed)
+    }
+
     fn propose(&self, region: RegionId, term: u64, data: Vec<u8>) -> Pending<Position> {
         self.submit("a proposal", |reply| Mail::Propose(region, term, data, reply))
     }
@@ -291,6 +297,7 @@ fn deliver(store: &mut Store, mail: Mail) -> bool {
         Mail::Create(region, reply) => store.create(*region, reply),
         Mail::Destroy(region, reply) => store.destroy(region, reply),
         Mail::Returned(returned) => store.returned(*returned),
+        Mail::Written(writing) => store.written(*writing),
         Mail::Purged(behind) => store.purged(behind),
         Mail::Participate(participation) => store.participate(participation),
         Mail::Lose(region, why) => store.lose_peer(region, &why),
@@ -307,6 +314,7 @@ enum Chore {
 /// Threads beside the loop.
 struct Helpers {
     chores: Sender<Chore>,
+    writer: Sender<Box<Writing>>,
 }
 
 impl Helpers {
@@ -320,7 +328,13 @@ impl Helpers {
                 .spawn(move || help(&queue, &mail))?;
             threads.push(thread);
         }
-        Ok((Helpers { chores }, threads))
+        let (writer, writings) = crossbeam_channel::bounded(1);
+        let mail = mail.clone();
+        let thread = std::thread::Builder::new()
+            .name("raft-log".to_owned())
+            .spawn(move || write_log(&writings, &mail))?;
+        threads.push(thread);
+        Ok((Helpers { chores, writer }, threads))
     }
 }
 
@@ -336,8 +350,22 @@ impl Worker for Helpers {
         }
     }
 
+    fn write(&mut self, writing: Writing) -> Option<Writing> {
+        // Without its thread it is written here rather than not at all.
+        self.writer.send(Box::new(writing)).err().map(|unsent| unsent.0.run())
+    }
+
     fn purge(&mut self, log: &Arc<RaftLog>) -> Option<Vec<RegionId>> {
         self.chores.send(Chore::Purge(log.clone())).is_err().then(|| purge(log))
+    }
+}
+
+/// Writes the log until the store is gone.
+fn write_log(writings: &Receiver<Box<Writing>>, mail: &Sender<Mail>) {
+    for writing in writings {
+        if mail.send(Mail::Written(Box::new(writing.run()))).is_err() {
+            return;
+        }
     }
 }
 

@@ -47,4 +47,4 @@ pub use snapshot::{SpoolWriter, Spooled};
 pub use store::{Store, StoreDisk};
 pub use survivors::{FAR, Outcome, decide};
 pub use transport::{Envelope, Session, SnapshotReport, SnapshotStream, Transport};
-pub use work::{Inline, Job, Returned, Worker};
+pub use work::{Inline, Job, Returned, Worker, Writing};

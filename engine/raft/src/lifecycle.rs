@@ -268,8 +268,12 @@ impl Store {
         self.dirty.insert(region);
     }
 
-    /// Destroys the removed peers whose machines are at hand.
+    /// Destroys the removed peers whose machines are at hand. Not while the log is being written, or what is written of them
+    /// could come after their end.
     pub(crate) fn destroy_removed(&mut self) {
+        if self.writer.is_busy() {
+            return;
+        }
         for (region, replies) in std::mem::take(&mut self.removals) {
             let away = |peer: &Peer| !matches!(peer.slot, Slot::Here(_));
             if self.peers.get(&region).is_some_and(away) {
@@ -301,6 +305,7 @@ impl Store {
         write.forget(region);
         write.sync();
         self.log.write(&write)?;
+        self.later.leave_out(region);
         self.dead.insert(id);
         self.touched.insert(region);
         if let Some(spool) = spool {

@@ -101,6 +101,11 @@ impl LogWrite {
         self.must_sync = true;
     }
 
+    /// Takes out what concerns a group.
+    pub fn leave_out(&mut self, region: RegionId) {
+        self.items.retain(|(of, _)| *of != region);
+    }
+
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }

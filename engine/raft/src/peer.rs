@@ -1,32 +1,33 @@
 //! One member of one group on this node: raft-rs, the machine, and who waits for what.
 //!
 //! It does no I/O of its own: what is to be sent and written it hands to the store, which writes
-//! for all groups at once. While Raft's work of a round (a `Ready`) is being written, nothing else
-//! may touch the peer.
+//! for all groups at once.
 
 mod members;
 mod messages;
+mod rounds;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use raft_rs::eraftpb::{Entry, Message, MessageType};
-use raft_rs::{RawNode, Ready, SnapshotStatus, StateRole};
+use raft_rs::{RawNode, SnapshotStatus, StateRole};
 use types::{Error, PeerId, PeerRole, Region, Result};
 
 use crate::config::StoreConfig;
 use crate::groups::PeerStatus;
-use crate::log::{LogWrite, RaftLog};
+use crate::log::RaftLog;
 use crate::machine::{Machine, Position};
 use crate::membership::Followers as _;
 use crate::proposals::Proposals;
 use crate::reads::Reads;
 use crate::reply::{Answers, Reply, Wait};
 use crate::snapshot::Spooled;
-use crate::storage::{GroupStorage, KEY_SPOOL, PendingSpool, conf_state, write_cut, write_hard};
+use crate::storage::{GroupStorage, PendingSpool};
 use crate::transport::{Envelope, Session};
 use members::Change;
+use rounds::Unwritten;
 
 /// Bytes of one proposal.
 const MAX_PROPOSAL: usize = 32 << 20;
@@ -93,6 +94,7 @@ pub(crate) struct Peer {
     pub sending: BTreeSet<PeerId>,
     /// A snapshot offered to Raft and not yet accepted.
     offered: Option<PendingSpool>,
+    unwritten: Unwritten,
     /// Addresses of peers, members or not.
     known: BTreeMap<PeerId, types::Peer>,
     lonely: u64,
@@ -153,6 +155,7 @@ impl Peer {
             removed: false,
             sending: BTreeSet::new(),
             offered: None,
+            unwritten: Unwritten::default(),
             lonely: 0,
         })
     }
@@ -165,7 +168,7 @@ impl Peer {
     /// Whether the machine still lacks a snapshot that the log has accepted.
     fn restoring(&self) -> bool {
         let waits = matches!(self.work.front(), Some(Work::Restore(_)));
-        waits || matches!(self.slot, Slot::Restoring)
+        waits || matches!(self.slot, Slot::Restoring) || self.unwritten.has_snapshot()
     }
 
     /// Calls into raft-rs, which panics on what it takes to be corruption: that stops this peer
@@ -280,6 +283,10 @@ impl Peer {
             MessageType::MsgPropose | MessageType::MsgTransferLeader | MessageType::MsgSnapshot
         );
         if foreign || message.to != self.me.id {
+            return;
+        }
+        // Who campaigns alone leads at once, and must have written what it leads with.
+        if kind == MessageType::MsgTimeoutNow && !self.all_written() {
             return;
         }
         if let Some(why) = self.has_lost(&message) {
@@ -405,6 +412,16 @@ impl Peer {
         }
     }
 
+    /// Hands leadership to whichever voter answers and holds most, if one is near enough.
+    pub fn hand_over_to_any(&mut self) {
+        let others = self.region.voters().map(|peer| peer.id).filter(|id| *id != self.me.id);
+        let near = others.filter(|id| self.active(*id) && self.has_caught_up(*id));
+        let matched = |id: &PeerId| self.raw.raft.prs().get(*id).map(|progress| progress.matched);
+        if let Some(to) = near.max_by_key(matched).filter(|_| self.leads()) {
+            self.hand_over(to);
+        }
+    }
+
     /// Gives up on what waited too long.
     pub fn expire(&mut self, now: u64, answers: &mut Answers) {
         let region = self.region.id;
@@ -421,7 +438,10 @@ impl Peer {
         if !self.runs() {
             return false;
         }
-        self.guarded(RawNode::tick);
+        // Nor does who cannot write want to lead.
+        if self.leads() || self.all_written() {
+            self.guarded(RawNode::tick);
+        }
         for context in self.reads.repeat(now, config.read_retry_ticks) {
             self.guarded(|raw| raw.read_index(context));
         }
@@ -446,107 +466,6 @@ impl Peer {
     pub fn can_apply(&self) -> bool {
         let here = matches!(self.slot, Slot::Here(_));
         self.runs() && here && self.delayed.is_none() && !self.work.is_empty()
-    }
-
-    /// First part of a round: takes Raft's work, sends and answers what need not wait for the disk,
-    /// and adds what must be written.
-    pub fn begin_round(
-        &mut self,
-        now: u64,
-        out: &mut Outbox,
-        write: &mut LogWrite,
-        answers: &mut Answers,
-    ) -> Result<Option<Ready>> {
-        if let Some(context) = self.reads.begin(now) {
-            self.guarded(|raw| raw.read_index(context));
-        }
-        if self.lonely >= LONELY_TICKS {
-            self.lonely = 0;
-            self.query_membership(out);
-        }
-        if !self.runs() || !self.raw.has_ready() {
-            return Ok(None);
-        }
-        let Some(mut ready) = self.guarded(RawNode::ready) else { return Ok(None) };
-        self.send(ready.take_messages(), out);
-        // A quorum's word rests on nothing that is written now; nor does a heartbeat's answer, nor
-        // any other message of a follower who has nothing to write himself. Other regions of the
-        // round have, and their sync takes long.
-        for state in ready.take_read_states() {
-            self.reads.confirmed(&state.request_ctx, state.index);
-        }
-        self.reads.applied(self.applied.index, answers);
-        if !ready.must_sync() {
-            self.send(ready.take_persisted_messages(), out);
-        }
-        let region = self.region.id;
-        if !ready.snapshot().is_empty() {
-            self.write_snapshot(&ready, write)?;
-        }
-        if ready.must_sync() {
-            let hard = ready.hs().unwrap_or(self.raw.store().hard());
-            write_hard(write, region, hard)?;
-            write.sync();
-        }
-        write.entries(region, ready.entries().clone());
-        Ok(Some(ready))
-    }
-
-    fn write_snapshot(&mut self, ready: &Ready, write: &mut LogWrite) -> Result<()> {
-        let region = self.region.id;
-        let Some(spool) = &self.offered else {
-            return Err(Error::Corrupt(format!("region {region}: a snapshot without its data")));
-        };
-        let (index, term) = spool.at;
-        write.forget(region);
-        let local = crate::storage::LocalPeer { peer: self.me, region: spool.region.clone() };
-        write.put(region, crate::storage::KEY_PEER, postcard::to_stdvec(&local)?);
-        write.put(region, KEY_SPOOL, postcard::to_stdvec(spool)?);
-        write_cut(write, region, Position { index, term })?;
-        write_hard(write, region, ready.hs().unwrap_or(self.raw.store().hard()))?;
-        write.sync();
-        Ok(())
-    }
-
-    /// Second part, once everything is on disk: sends the rest and queues what was committed.
-    pub fn end_round(&mut self, mut ready: Ready, out: &mut Outbox, answers: &mut Answers) {
-        if let Some(hard) = ready.hs() {
-            let hard = hard.clone();
-            self.raw.mut_store().set_hard(hard);
-        }
-        if !ready.snapshot().is_empty()
-            && let Some(spool) = self.offered.take()
-        {
-            let (index, term) = spool.at;
-            let conf = conf_state(&spool.region);
-            let storage = self.raw.mut_store();
-            storage.replaced(Position { index, term }, conf.clone());
-            // Nothing to send to others before the machine holds it.
-            storage.set_machine(Position::default(), conf);
-            self.proposals.jumped(self.region.id, index, answers);
-            self.work.clear();
-            self.delayed = None;
-            self.work.push_back(Work::Restore(spool));
-        }
-        let entries = ready.take_entries();
-        self.raw.mut_store().appended(entries);
-        self.send(ready.take_persisted_messages(), out);
-        let mut committed = ready.take_committed_entries();
-        let snapshot_index = ready.snapshot().get_metadata().index;
-        if let Some(mut light) = self.guarded(|raw| raw.advance_append(ready)) {
-            if let Some(commit) = light.commit_index() {
-                self.raw.mut_store().set_commit(commit);
-            }
-            self.send(light.take_messages(), out);
-            committed.extend(light.take_committed_entries());
-        }
-        if snapshot_index > 0 {
-            // Raft may go on from there; the machine takes its time.
-            self.guarded(|raw| raw.advance_apply_to(snapshot_index));
-        }
-        if !committed.is_empty() {
-            self.work.push_back(Work::Entries(committed.into()));
-        }
     }
 
     /// The outcome of a snapshot that was sent.

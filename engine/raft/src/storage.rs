@@ -1,7 +1,7 @@
 //! One group's share of the log, as raft-rs reads it: recent entries from memory, older ones from
 //! the log, and where a snapshot would be taken.
 //!
-//! It never writes: the store writes for all groups at once and then informs this of what it wrote.
+//! It never writes: the store writes for all groups at once. What is being written is read from here as if it were on disk.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -61,6 +61,8 @@ pub(crate) struct GroupStorage {
     last: Position,
     cache: VecDeque<Entry>,
     cache_bytes: usize,
+    /// Entries above this are in memory alone.
+    written: u64,
     /// Where the machine is, between rounds of applying: what a snapshot would hold.
     machine_at: Position,
 }
@@ -85,12 +87,14 @@ impl GroupStorage {
             last: cut,
             cache: VecDeque::new(),
             cache_bytes: 0,
+            written: cut.index,
             machine_at,
             region: id,
             log,
         };
         if let Some(index) = storage.log.last_index(id).filter(|last| *last > cut.index) {
             storage.last = Position { index, term: storage.entry_term(index)? };
+            storage.written = index;
         }
         storage.check(machine_at)?;
         // The commit index is not synced with every change, and the machine may be ahead of it.
@@ -142,10 +146,11 @@ impl GroupStorage {
         self.cut
     }
 
-    /// Entries that were just written.
+    /// Entries that are being written.
     pub fn appended(&mut self, entries: Vec<Entry>) {
         let Some((first, last)) = entries.first().zip(entries.last()) else { return };
         let first = first.index;
+        self.written = self.written.min(first.saturating_sub(1));
         self.last = Position { index: last.index, term: last.term };
         while self.cache.back().is_some_and(|entry| entry.index >= first) {
             if let Some(entry) = self.cache.pop_back() {
@@ -160,25 +165,31 @@ impl GroupStorage {
             self.cache_bytes += weight(&entry);
             self.cache.push_back(entry);
         }
+        self.evict();
+    }
+
+    /// Entries up to an index are on disk.
+    pub fn written_to(&mut self, index: u64) {
+        self.written = index;
+        self.evict();
+    }
+
+    /// Frees memory, of entries that can be read from disk.
+    fn evict(&mut self) {
         while self.cache.len() > CACHE_ENTRIES || self.cache_bytes > CACHE_BYTES {
-            match self.cache.pop_front() {
+            match self.cache.pop_front_if(|entry| entry.index <= self.written) {
                 Some(entry) => self.cache_bytes -= weight(&entry),
                 None => break,
             }
         }
     }
 
-    /// Raft state that was just written.
+    /// Raft state that is being written.
     pub fn set_hard(&mut self, hard: HardState) {
         self.hard = hard;
     }
 
-    /// Notes a commit index that goes to disk with the next write.
-    pub fn set_commit(&mut self, commit: u64) {
-        self.hard.commit = commit;
-    }
-
-    /// Raft state to write along with other changes.
+    /// Raft state, on disk or being written.
     pub fn hard(&self) -> &HardState {
         &self.hard
     }
@@ -190,6 +201,7 @@ impl GroupStorage {
         self.conf = conf;
         self.cache.clear();
         self.cache_bytes = 0;
+        self.written = cut.index;
     }
 
     /// The log was cut up to `cut`.
@@ -339,4 +351,36 @@ fn weight(entry: &Entry) -> usize {
 /// raft-rs stops the peer on any storage error that it does not know; the store reports it.
 fn unreadable(error: Error) -> raft_rs::Error {
     raft_rs::Error::Store(StorageError::Other(Box::new(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::LogSizes;
+    use env::RealDisk;
+
+    #[test]
+    fn entries_are_read_from_memory_until_they_are_on_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = RaftLog::open(Arc::new(RealDisk), dir.path(), None, LogSizes::default());
+        let log = Arc::new(log.unwrap());
+        let kind = types::RegionKind::Placement;
+        let (epoch, start, end) = (types::Epoch { conf: 1, version: 1 }, vec![1], vec![2]);
+        let region = Region { id: 7, epoch, kind, start, end, peers: Vec::new() };
+        let mut storage = GroupStorage::open(log.clone(), &region, Position::default()).unwrap();
+        let last = 2 * CACHE_ENTRIES as u64;
+        let entry = |index| Entry { index, term: 1, ..Entry::default() };
+        let entries: Vec<Entry> = (1..=last).map(entry).collect();
+        let all = |storage: &GroupStorage| {
+            storage.entries(1, last + 1, None, GetEntriesContext::empty(false)).unwrap()
+        };
+        storage.appended(entries.clone());
+        assert_eq!(all(&storage), entries);
+        let mut write = LogWrite::default();
+        write.entries(region.id, entries.clone());
+        log.write(&write).unwrap();
+        storage.written_to(last);
+        assert_eq!(storage.cache.len(), CACHE_ENTRIES);
+        assert_eq!(all(&storage), entries);
+    }
 }

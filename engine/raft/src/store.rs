@@ -2,12 +2,13 @@
 //!
 //! Deterministic: no clock, no thread, no randomness. In one round ([`Store::drive`]) what rests on
 //! nothing that is written now goes out first: the leaders' messages, those of followers who have
-//! nothing to write, and confirmed read indexes. One write and one sync of the log serve every group,
-//! then the other messages go out, committed entries are applied, and only then are those who wait
-//! for them answered.
+//! nothing to write, and confirmed read indexes. One write and one sync of the log serve every group
+//! that has something to write, and the other messages go out once that is done, in a later round;
+//! committed entries are applied, and only then are those who wait for them answered.
 
 mod participation;
 pub(crate) mod recovery;
+mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -16,7 +17,6 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, Sender};
 use env::Disk;
 use protobuf::Message as _;
-use raft_rs::Ready;
 use raft_rs::eraftpb::{Message, MessageType};
 use types::{Error, PeerId, Region, RegionId, Result};
 
@@ -31,6 +31,7 @@ use crate::reply::{Answers, Reply, Wait};
 use crate::snapshot::{SpoolDir, SpoolWriter, Spooled};
 use crate::transport::{Envelope, SnapshotOutcome, Transport};
 use crate::work::{Returned, Worker};
+use writer::Writer;
 
 /// Where a store keeps its log and spools.
 pub struct StoreDisk {
@@ -50,15 +51,6 @@ pub struct StoreDisk {
 pub(crate) struct Broken {
     pub status: PeerStatus,
     pub machine: Option<Box<dyn Machine>>,
-}
-
-/// A round whose write failed, to be repeated.
-struct Stalled {
-    write: LogWrite,
-    readies: Vec<(RegionId, Ready)>,
-    why: String,
-    /// Tick of the first failure.
-    since: u64,
 }
 
 /// All groups of a node.
@@ -87,11 +79,11 @@ pub struct Store {
     pub(crate) new_children: Vec<(Box<dyn Machine>, bool)>,
     /// Messages for peers that may come to exist soon.
     pub(crate) held: Held,
-    /// To be written along with the next round.
+    /// To be written next.
     pub(crate) later: LogWrite,
+    pub(crate) writer: Writer,
     pub(crate) answers: Answers,
     pub(crate) outcomes: (Sender<SnapshotOutcome>, Receiver<SnapshotOutcome>),
-    stalled: Option<Stalled>,
     pub(crate) board: Arc<Board>,
 }
 
@@ -144,9 +136,9 @@ impl Store {
             new_children: Vec::new(),
             held: Held::default(),
             later: LogWrite::default(),
+            writer: Writer::default(),
             answers: Answers::default(),
             outcomes: crossbeam_channel::unbounded(),
-            stalled: None,
             board,
         };
         store.recover()?;
@@ -185,7 +177,7 @@ impl Store {
 
     /// Messages for Raft.
     pub(crate) fn step(&mut self, envelopes: Vec<Envelope>) {
-        if self.stalled.is_some() {
+        if self.writer.stalled().is_some() {
             return;
         }
         for envelope in envelopes {
@@ -218,8 +210,8 @@ impl Store {
         let file = spooled.spool.file.clone();
         let free = !self.overlaps(&spooled.spool.region);
         let taken = self.participates(region) && self.heeds(&spooled.header);
-        let unwanted = if self.stalled.is_some() || !free || !taken || !self.admit(&spooled.header)
-        {
+        let stalled = self.writer.stalled().is_some();
+        let unwanted = if stalled || !free || !taken || !self.admit(&spooled.header) {
             Some(file)
         } else {
             self.dirty.insert(region);
@@ -325,10 +317,7 @@ impl Store {
     }
 
     pub(crate) fn check_writable(&self) -> Result<()> {
-        match &self.stalled {
-            Some(stalled) => Err(Error::Unavailable(stalled.why.clone())),
-            None => Ok(()),
-        }
+        self.writer.check()
     }
 
     /// A machine comes back from a job.
@@ -350,15 +339,11 @@ impl Store {
         for peer in self.peers.values_mut() {
             peer.expire(self.now, &mut self.answers);
         }
-        if let Some(stalled) = &self.stalled {
-            // By now another node may lead, and those who wait here had better ask there.
-            if self.now == stalled.since + 2 * self.config.election_ticks as u64 {
-                let peers = self.peers.values_mut();
-                peers.for_each(|peer| peer.abandon(&stalled.why, &mut self.answers));
-            }
+        if self.tick_stalled() {
             self.settle();
             return;
         }
+        self.tick_writing();
         let participation = self.config.participation;
         for (region, peer) in &mut self.peers {
             if participation.includes(*region) && peer.tick(self.now, &self.config) {
@@ -375,22 +360,17 @@ impl Store {
     /// One round. Returns whether there is more to do at once.
     pub fn drive(&mut self) -> bool {
         self.note_outcomes();
-        match self.stalled.take() {
-            Some(round) => self.repeat_round(round),
-            None => {
-                self.create_children();
-                self.destroy_removed();
-                self.round();
-            }
+        if self.writer.stalled().is_none() {
+            self.create_children();
+            self.destroy_removed();
+            self.round();
         }
         self.settle();
-        self.stalled.is_none() && !self.dirty.is_empty()
+        self.writer.stalled().is_none() && !self.dirty.is_empty()
     }
 
     fn round(&mut self) {
         let mut out = Outbox::default();
-        let mut write = std::mem::take(&mut self.later);
-        let mut readies = Vec::new();
         let mut confirmed = Answers::default();
         for region in std::mem::take(&mut self.dirty) {
             self.touched.insert(region);
@@ -398,64 +378,16 @@ impl Store {
             peer.step_membership(self.now, &mut self.answers);
             // Before a message leaves by which another node could vote or lead.
             self.board.withdraw(peer);
-            match peer.begin_round(self.now, &mut out, &mut write, &mut confirmed) {
-                Ok(Some(ready)) => readies.push((region, ready)),
+            match peer.begin_round(self.now, &mut out, &mut self.later, &mut confirmed) {
+                Ok(Some(number)) => self.writer.parts.push((region, peer.me.id, number)),
                 Ok(None) => {}
                 Err(error) => peer.fail_by(&error, ""),
             }
         }
         self.send(out);
         confirmed.send();
-        self.finish_round(write, readies, None);
+        self.write();
         self.apply();
-    }
-
-    fn repeat_round(&mut self, round: Stalled) {
-        let Stalled { write, readies, why, since } = round;
-        self.finish_round(write, readies, Some((why, since)));
-        if self.stalled.is_none() {
-            tracing::info!("the Raft log can be written again");
-            self.touched.extend(self.peers.keys().copied());
-            self.apply();
-        }
-    }
-
-    /// Writes what the round needs, and lets Raft and the other nodes know once it is on disk.
-    /// `known` is why it could not be written before, and since when: said once, for a full disk is
-    /// tried often.
-    fn finish_round(
-        &mut self,
-        write: LogWrite,
-        readies: Vec<(RegionId, Ready)>,
-        known: Option<(String, u64)>,
-    ) {
-        if !write.is_empty()
-            && let Err(error) = self.log.write(&write)
-        {
-            let why = error.to_string();
-            if known.as_ref().is_none_or(|(said, _)| *said != why) {
-                tracing::error!(
-                    why,
-                    "nothing is acknowledged while the Raft log cannot be written"
-                );
-            }
-            self.touched.extend(self.peers.keys().copied());
-            let since = known.map_or(self.now, |(_, since)| since);
-            self.stalled = Some(Stalled { write, readies, why, since });
-            return;
-        }
-        let mut out = Outbox::default();
-        for (region, ready) in readies {
-            if let Some(peer) = self.peers.get_mut(&region) {
-                peer.end_round(ready, &mut out, &mut self.answers);
-                // Before a learner hears what is committed.
-                self.board.withdraw(peer);
-                if peer.has_work() {
-                    self.dirty.insert(region);
-                }
-            }
-        }
-        self.send(out);
     }
 
     fn apply(&mut self) {
@@ -534,7 +466,7 @@ impl Store {
     }
 
     fn note_outcomes(&mut self) {
-        if self.stalled.is_some() {
+        if self.writer.stalled().is_some() {
             return;
         }
         while let Ok(outcome) = self.outcomes.1.try_recv() {
@@ -556,7 +488,7 @@ impl Store {
         if self.touched.is_empty() {
             return;
         }
-        let stalled = self.stalled.as_ref().map(|stalled| stalled.why.as_str());
+        let stalled = self.writer.stalled();
         let mut board = self.board.peers.write();
         for region in std::mem::take(&mut self.touched) {
             let status = match (self.peers.get(&region), self.broken.get(&region)) {

@@ -1,12 +1,13 @@
-//! Work on a machine that may take long, done apart from the loop that keeps the groups alive.
+//! Work that may take long, done apart from the loop that keeps the groups alive: on machines, and on the log's disk.
 //!
-//! A job owns the machine while it runs, so nothing else can touch it.
+//! A job owns its machine while it runs, so nothing else can touch it. Of the log one write at a time is under way, and what
+//! comes meanwhile goes into the next one, with one sync for all of it.
 
 use std::sync::Arc;
 
-use types::{Region, RegionId, Result};
+use types::{PeerId, Region, RegionId, Result};
 
-use crate::log::RaftLog;
+use crate::log::{LogWrite, RaftLog};
 use crate::machine::{Machine, Position};
 use crate::snapshot::SpoolDir;
 use crate::storage::PendingSpool;
@@ -59,11 +60,32 @@ pub(crate) fn restore(
     machine.persist()
 }
 
+/// Changes to the log of any number of groups that become durable together.
+pub struct Writing {
+    pub(crate) log: Arc<RaftLog>,
+    pub(crate) write: LogWrite,
+    /// By which number each peer is informed.
+    pub(crate) parts: Vec<(RegionId, PeerId, u64)>,
+    /// Whether it is on disk.
+    pub(crate) result: Result<()>,
+}
+
+impl Writing {
+    /// Writes and syncs; blocks for as long as the disk takes.
+    pub fn run(mut self) -> Self {
+        self.result = self.log.write(&self.write);
+        self
+    }
+}
+
 /// Who does the jobs.
 pub trait Worker: Send {
     /// Does the job now and returns the machine, or takes it to return it later through
     /// [`crate::Store::returned`].
     fn run(&mut self, job: Job) -> Option<Returned>;
+
+    /// Writes the log now, or arranges for [`crate::Store::written`] to be called once it is.
+    fn write(&mut self, writing: Writing) -> Option<Writing>;
 
     /// Purges the log now and returns the regions whose old entries stand in the way, or arranges
     /// for [`crate::Store::purged`] to be called with them.
@@ -84,6 +106,10 @@ pub struct Inline;
 impl Worker for Inline {
     fn run(&mut self, job: Job) -> Option<Returned> {
         Some(job.run())
+    }
+
+    fn write(&mut self, writing: Writing) -> Option<Writing> {
+        Some(writing.run())
     }
 
     fn purge(&mut self, log: &Arc<RaftLog>) -> Option<Vec<RegionId>> {

@@ -32,7 +32,7 @@ fn every_scenario_goes_as_written() {
 #[derive(Default)]
 struct Scene {
     rig: Option<Rig>,
-    reads: BTreeMap<String, Pending<u64>>,
+    asked: BTreeMap<String, Pending<u64>>,
 }
 
 type Said = Result<String, Box<dyn Error>>;
@@ -125,12 +125,24 @@ impl Scene {
     fn read_index(&mut self, args: &Args) -> Said {
         let (node, region) = (number(&args.all[0]), number(&args.all[1]));
         let pending = self.rig().cluster.groups(node)?.read_index(region);
-        self.reads.insert(args.all[2].clone(), pending);
+        self.asked.insert(args.all[2].clone(), pending);
+        Ok(String::new())
+    }
+
+    /// Proposes to a node without waiting: node, region, a name for the answer.
+    fn propose_later(&mut self, args: &Args) -> Said {
+        let (node, region) = (number(&args.all[0]), number(&args.all[1]));
+        let groups = self.rig().cluster.groups(node)?;
+        let term = groups.status(region).map_or(0, |status| status.term);
+        let (key, value) = &args.pairs[0];
+        let pending = groups.propose(region, term, put(key, number(value)));
+        let pending = pending.map(|answer| answer.map(|at| at.index)).boxed();
+        self.asked.insert(args.all[2].clone(), pending);
         Ok(String::new())
     }
 
     fn answered(&mut self, args: &Args) -> Said {
-        let pending = self.reads.get_mut(&args.all[0]).expect("no such request");
+        let pending = self.asked.get_mut(&args.all[0]).expect("no such request");
         Ok(match pending.now_or_never() {
             None => "no answer yet".to_owned(),
             Some(Ok(index)) => format!("index {index}"),
@@ -255,6 +267,7 @@ impl Runner for Scene {
             "write" => return self.write(&args),
             "propose" => return self.propose_to(&args),
             "read" => return self.read(&args),
+            "propose-later" => return self.propose_later(&args),
             "read-index" => return self.read_index(&args),
             "answered" => return self.answered(&args),
             "members" => return self.members(&args),
@@ -266,6 +279,10 @@ impl Runner for Scene {
                 return Ok(format!("node {leader}"));
             }
             "run" => self.rig().cluster.run(number(&args.all[0])),
+            "slow-disk" => {
+                let (node, ticks) = (number(&args.all[0]), number(&args.all[1]));
+                self.rig().cluster.set_write_time(node, ticks)?;
+            }
             "crash" => args.nodes().into_iter().for_each(|node| self.rig().crash(node, false)),
             "restart" => {
                 for node in args.nodes() {

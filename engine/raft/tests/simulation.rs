@@ -75,7 +75,17 @@ impl Run {
         };
         // Every other history has its bulk work done apart, as in production.
         let max_work = if seed.is_multiple_of(2) { 0 } else { 40 };
-        let options = SimOptions { nodes: NODES, seed, loss: 0.02, max_delay: 4, max_work, config };
+        // And writes of the log take a moment, a while, or so long that leaders give up.
+        let max_write = [0, 6, 60, 600][(seed / 2 % 4) as usize];
+        let options = SimOptions {
+            nodes: NODES,
+            seed,
+            loss: 0.02,
+            max_delay: 4,
+            max_work,
+            max_write,
+            config,
+        };
         let mut rig = Rig::with(options);
         rig.cluster.create(&common::region(1, &[1, 2, 3])).unwrap();
         Run {
@@ -334,6 +344,7 @@ impl Run {
                 self.rig.crash(node, false);
             }
             self.rig.cluster.disk(node).unwrap().crash_at_sync(u64::MAX >> 1);
+            self.rig.cluster.set_write_time(node, u64::from(self.seed % 8 > 1)).unwrap();
             if !self.rig.cluster.is_up(node) {
                 self.rig.cluster.restart(node).unwrap();
             }

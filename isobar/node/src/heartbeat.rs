@@ -10,7 +10,7 @@ use placement::client::PlacementClient;
 use placement::identity::Identity;
 use raft::{Groups, PeerStatus};
 use txn::{RowStore, TxnClient, TxnService};
-use types::{Error, NodeId, RegionId, ReplicaLag, Timestamp, version};
+use types::{Error, NodeId, PeerRole, RegionId, ReplicaLag, Timestamp, version};
 
 use crate::addresses::Addresses;
 use crate::orders::Orders;
@@ -278,10 +278,12 @@ impl Heartbeat {
             Some(format!("region {}: {fault}", status.region.id))
         });
         let faults = damaged.iter().map(|(region, what)| format!("region {region}: {what}"));
+        let slow = self.groups.has_slow_disk();
+        let slow = slow.then(|| "its Raft log's disk is slow: others lead its regions".to_owned());
         let report = NodeReport {
             disk_bytes: self.sizes.disk_bytes(),
             disk_free: self.disk.free_bytes(&self.data_dir).unwrap_or_default(),
-            faults: faults.chain(stopped).collect(),
+            faults: slow.into_iter().chain(faults).chain(stopped).collect(),
             clock_ms: Some(self.clock.unix_millis()),
             newest_applied: self.sizes.newest_applied(),
             oldest_start: self.sessions.as_ref().and_then(TxnClient::oldest_start),
@@ -300,13 +302,15 @@ impl Heartbeat {
 
     fn peer_report(&self, status: PeerStatus, broken: bool) -> PeerReport {
         let (rows, bytes, lag) = self.sizes.of(status.region.id);
+        // It follows as well as it can, and leads badly.
+        let avoided = status.peer.role == PeerRole::Voter && self.groups.has_slow_disk();
         let (floor, history_bytes) = self.sizes.history(status.region.id);
         PeerReport {
             leader: status.decides,
             term: status.term,
             applied: status.applied.index,
             committed: status.committed,
-            ready: status.ready && status.fault.is_none() && !broken,
+            ready: status.ready && status.fault.is_none() && !broken && !avoided,
             damaged: broken || status.lost,
             peer: status.peer.id,
             region: Arc::unwrap_or_clone(status.region),

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use raft::testing::SimGroups;
 use raft::{
     Envelope, Groups, Inline, Job, Participation, PeerStatus, Pending, Position, RaftLog, Returned,
-    SpoolWriter, Spooled, Store, TICK, Worker,
+    SpoolWriter, Spooled, Store, TICK, Worker, Writing,
 };
 use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval_at, sleep};
@@ -45,20 +45,25 @@ pub(crate) struct RaftNode {
     store: Slot,
     groups: SimGroups,
     wake: Arc<Notify>,
+    /// Writes of the log that have ended and are not in the store's hands.
+    written: Written,
 }
 
 impl RaftNode {
     /// A node whose store is opened by `open`, with the worker to pass on.
     pub(crate) fn open(
         random: Random,
+        pace: Arc<Pace>,
         open: impl FnOnce(Box<dyn Worker>) -> Result<Store>,
     ) -> Result<Self> {
         let store = Slot::default();
         let wake = Arc::new(Notify::new());
-        let helper = Helper { random, store: store.clone(), wake: wake.clone() };
+        let written = Written::default();
+        let (helped, woken) = (store.clone(), wake.clone());
+        let helper = Helper { random, pace, store: helped, wake: woken, written: written.clone() };
         let opened = open(Box::new(helper))?;
         *store.lock() = Some(opened);
-        Ok(RaftNode { groups: SimGroups::over(store.clone()), store, wake })
+        Ok(RaftNode { groups: SimGroups::over(store.clone()), store, wake, written })
     }
 
     /// The process is gone, and its memory with it.
@@ -100,7 +105,6 @@ impl RaftNode {
         self,
         process: Arc<Process>,
         disk: SimDisk,
-        pace: Arc<Pace>,
         random: Random,
     ) {
         // Nodes' clocks are not in step.
@@ -116,12 +120,14 @@ impl RaftNode {
             if !process.running().await {
                 return;
             }
-            let most = pace.most();
-            if most > 0 {
-                sleep(Duration::from_millis(random.below(most + 1))).await;
-            }
             if tick && let Some(store) = self.store.lock().as_mut() {
                 store.tick();
+            }
+            let written = std::mem::take(&mut *self.written.lock());
+            for writing in written {
+                if let Some(store) = self.store.lock().as_mut() {
+                    store.written(writing);
+                }
             }
             let mut rounds = 0;
             loop {
@@ -148,11 +154,15 @@ impl RaftNode {
     }
 }
 
+type Written = Arc<Mutex<Vec<Writing>>>;
+
 /// Does long jobs beside the rounds, in simulated time.
 struct Helper {
     random: Random,
+    pace: Arc<Pace>,
     store: Slot,
     wake: Arc<Notify>,
+    written: Written,
 }
 
 impl Worker for Helper {
@@ -177,6 +187,25 @@ impl Worker for Helper {
         None
     }
 
+    /// A disk takes its time in one of three writes, and a slow one in all of them.
+    fn write(&mut self, writing: Writing) -> Option<Writing> {
+        let usual = if self.random.chance(0.33) { self.random.below(20) } else { 0 };
+        let takes = usual + self.random.below(self.pace.most() + 1);
+        if takes == 0 || self.store.try_lock().is_some() {
+            return Some(writing.run());
+        }
+        let (store, wake, written) = (self.store.clone(), self.wake.clone(), self.written.clone());
+        tokio::spawn(async move {
+            sleep(Duration::from_millis(takes)).await;
+            // A process that is gone writes no more.
+            if store.lock().is_some() {
+                written.lock().push(writing.run());
+                wake.notify_one();
+            }
+        });
+        None
+    }
+
     fn purge(&mut self, log: &Arc<RaftLog>) -> Option<Vec<RegionId>> {
         Inline.purge(log)
     }
@@ -189,6 +218,10 @@ impl Groups for RaftNode {
 
     fn statuses(&self) -> Vec<PeerStatus> {
         self.groups.statuses()
+    }
+
+    fn has_slow_disk(&self) -> bool {
+        self.groups.has_slow_disk()
     }
 
     fn propose(&self, region: RegionId, term: u64, data: Vec<u8>) -> Pending<Position> {

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use env::{Random, SimDisk};
 use parking_lot::Mutex;
@@ -17,7 +18,7 @@ use crate::machine::{Machines, Position};
 use crate::reply::{at_once, reply_channel};
 use crate::store::{Store, StoreDisk};
 use crate::testing::wire::{Parcel, Wire};
-use crate::work::{Inline, Job, Returned, Worker};
+use crate::work::{Inline, Job, Returned, Worker, Writing};
 
 /// Steps in a tick.
 const STEPS: u64 = 10;
@@ -40,6 +41,8 @@ pub struct SimOptions {
     pub max_delay: u64,
     /// Tenths of a tick that taking over a snapshot or persisting takes at most; 0 does it at once.
     pub max_work: u64,
+    /// Tenths of a tick that a write of the log takes at most; 0 does it at once.
+    pub max_write: u64,
     /// Settings of every store; `node` and `seed` are filled in.
     pub config: StoreConfig,
 }
@@ -47,7 +50,7 @@ pub struct SimOptions {
 impl Default for SimOptions {
     fn default() -> Self {
         let config = StoreConfig::new(0);
-        SimOptions { nodes: 3, seed: 0, loss: 0.0, max_delay: 1, max_work: 0, config }
+        SimOptions { nodes: 3, seed: 0, loss: 0.0, max_delay: 1, max_work: 0, max_write: 0, config }
     }
 }
 
@@ -64,13 +67,37 @@ struct Bench(Arc<Mutex<Jobs>>);
 struct Jobs {
     random: Random,
     max_work: u64,
+    max_write: u64,
+    /// What a write of the log takes exactly, instead.
+    exact_write: Option<u64>,
     /// With the steps left until each is done.
     jobs: Vec<(u64, Job)>,
+    /// The write of the log that is under way.
+    writing: Option<(u64, Writing)>,
 }
 
 impl Bench {
-    fn new(random: Random, max_work: u64) -> Self {
-        Bench(Arc::new(Mutex::new(Jobs { random, max_work, jobs: Vec::new() })))
+    fn new(random: Random, options: &SimOptions) -> Self {
+        let (max_work, max_write) = (options.max_work, options.max_write);
+        let (jobs, writing, exact_write) = (Vec::new(), None, None);
+        let jobs = Jobs { random, max_work, max_write, exact_write, jobs, writing };
+        Bench(Arc::new(Mutex::new(jobs)))
+    }
+
+    /// A step passes: writes the log if that is due.
+    fn step_writing(&self) -> Option<Writing> {
+        let mut bench = self.0.lock();
+        if let Some((left, _)) = &mut bench.writing {
+            *left = left.saturating_sub(1);
+        }
+        bench.writing.take_if(|(left, _)| *left == 0).map(|(_, writing)| writing.run())
+    }
+
+    /// The node is gone.
+    fn forget(&self) {
+        let mut bench = self.0.lock();
+        bench.jobs.clear();
+        bench.writing = None;
     }
 
     /// A step passes: does what is due.
@@ -94,6 +121,21 @@ impl Worker for Bench {
         }
         let left = 1 + bench.random.below(bench.max_work);
         bench.jobs.push((left, job));
+        None
+    }
+
+    fn write(&mut self, writing: Writing) -> Option<Writing> {
+        let mut bench = self.0.lock();
+        let left = match (bench.exact_write, bench.max_write) {
+            (Some(0), _) | (None, 0) => {
+                drop(bench);
+                return Some(writing.run());
+            }
+            (Some(exact), _) => exact,
+            (None, max) => 1 + bench.random.below(max),
+        };
+        assert!(bench.writing.is_none(), "one write at a time");
+        bench.writing = Some((left, writing));
         None
     }
 
@@ -130,7 +172,7 @@ impl SimCluster {
         };
         for node in 1..=cluster.options.nodes {
             let store = Arc::new(Mutex::new(None));
-            let bench = Bench::new(cluster.random.fork(), cluster.options.max_work);
+            let bench = Bench::new(cluster.random.fork(), &cluster.options);
             cluster.nodes.insert(node, Node { disk: SimDisk::new(), store, bench });
             cluster.restart(node)?;
         }
@@ -177,7 +219,7 @@ impl SimCluster {
         // The disk goes first, so that nothing is written on the way out.
         found.disk.crash(seed);
         *found.store.lock() = None;
-        found.bench.0.lock().jobs.clear();
+        found.bench.forget();
         self.wire.forget(node);
         Ok(())
     }
@@ -190,6 +232,12 @@ impl SimCluster {
     /// A node's disk, to fail or fill it.
     pub fn disk(&self, node: NodeId) -> Result<SimDisk> {
         Ok(self.node(node)?.disk.clone())
+    }
+
+    /// From now on a node's writes of the log take so many ticks each.
+    pub fn set_write_time(&self, node: NodeId, ticks: u64) -> Result<()> {
+        self.node(node)?.bench.0.lock().exact_write = Some(ticks * STEPS);
+        Ok(())
     }
 
     /// A node's groups.
@@ -245,6 +293,9 @@ impl SimCluster {
                 }
                 for returned in node.bench.step() {
                     store.returned(returned);
+                }
+                if let Some(writing) = node.bench.step_writing() {
+                    store.written(writing);
                 }
                 let mut rounds = 0;
                 while store.drive() {
@@ -343,6 +394,11 @@ impl Groups for SimGroups {
 
     fn statuses(&self) -> Vec<PeerStatus> {
         self.store.lock().as_ref().map(Store::statuses).unwrap_or_default()
+    }
+
+    fn has_slow_disk(&self) -> bool {
+        let board = self.store.lock().as_ref().map(Store::board);
+        board.is_some_and(|board| board.slow_disk.load(Ordering::Relaxed))
     }
 
     fn propose(&self, region: RegionId, term: u64, data: Vec<u8>) -> Pending<Position> {

@@ -94,7 +94,9 @@ impl Nemesis {
             "power-at-sync" => machine.disk.crash_at_sync(1 + self.random.below(12)),
             "power-at-write" => machine.disk.crash_at_write(1 + self.random.below(30)),
             "slow-disk" => {
-                machine.pace.slow_down(10 + self.random.below(400));
+                // Up to an election's time, or well beyond it.
+                let most = if self.random.chance(0.3) { 4_000 } else { 400 };
+                machine.pace.slow_down(10 + self.random.below(most));
                 tokio::spawn(async move {
                     sleep(sick).await;
                     machine.pace.slow_down(0);

@@ -55,8 +55,8 @@ pub(crate) async fn run(
         ..Handlers::default()
     });
     let mut tasks = JoinSet::new();
-    let (disk, pace) = (machine.disk.clone(), machine.pace.clone());
-    tasks.spawn(raft.clone().drive(process.clone(), disk, pace, machine.random.fork()));
+    let disk = machine.disk.clone();
+    tasks.spawn(raft.clone().drive(process.clone(), disk, machine.random.fork()));
     tasks.spawn(upkeep::maintain(columns.clone(), placement.clone(), process.clone()));
     let orders = Orders {
         groups: groups.clone(),

@@ -11,7 +11,7 @@ use placement::identity::Identity;
 use raft::{Groups, PeerStatus};
 use tokio::time::{Instant, sleep};
 use txn::RowStore;
-use types::{Error, NodeId, RegionId, ReplicaLag, Result, Timestamp};
+use types::{Error, NodeId, PeerRole, RegionId, ReplicaLag, Result, Timestamp};
 
 use super::orders::Orders;
 
@@ -153,13 +153,14 @@ impl Heartbeat {
 
     fn peer_report(&self, status: PeerStatus, broken: bool) -> PeerReport {
         let (rows, bytes, lag) = self.holds.sizes(status.region.id);
+        let avoided = status.peer.role == PeerRole::Voter && self.groups.has_slow_disk();
         let (floor, history_bytes) = self.holds.history(status.region.id);
         PeerReport {
             leader: status.decides,
             term: status.term,
             applied: status.applied.index,
             committed: status.committed,
-            ready: status.ready && status.fault.is_none() && !broken,
+            ready: status.ready && status.fault.is_none() && !broken && !avoided,
             damaged: broken || status.lost,
             peer: status.peer.id,
             region: Arc::unwrap_or_clone(status.region),

@@ -176,7 +176,7 @@ impl Machine {
             sizes: LogSizes { file: 256 << 10, purge: 1 << 20 },
         };
         let port = self.network.port(process.clone());
-        RaftNode::open(self.random.fork(), |worker| {
+        RaftNode::open(self.random.fork(), self.pace.clone(), |worker| {
             raft::Store::open(config, disk, machines, port, worker)
         })
     }

@@ -40,8 +40,8 @@ pub(crate) async fn run(
     let oracle = Arc::new(placement.clone());
     let txn = Arc::new(txn.with_wait_graph(oracle.clone()).with_leases(oracle, || true));
     let mut tasks = JoinSet::new();
-    let (disk, pace) = (machine.disk.clone(), machine.pace.clone());
-    tasks.spawn(raft.clone().drive(process.clone(), disk, pace, machine.random.fork()));
+    let disk = machine.disk.clone();
+    tasks.spawn(raft.clone().drive(process.clone(), disk, machine.random.fork()));
     let held = Handlers {
         participant: Some(member.participant.clone()),
         rows: Some(rows.clone()),
