@@ -49,6 +49,8 @@ pub struct StoreConfig {
     pub election_ticks: usize,
     /// Ticks between heartbeats.
     pub heartbeat_ticks: usize,
+    /// Ticks in which nothing happens after which a group sleeps.
+    pub sleep_ticks: u64,
     /// Ticks after which an unanswered proposal's outcome is reported as unknown.
     pub proposal_ticks: u64,
     /// Ticks after which a read index fails.
@@ -80,6 +82,7 @@ impl StoreConfig {
             seed: 0,
             election_ticks: 10,
             heartbeat_ticks: 2,
+            sleep_ticks: 40,
             proposal_ticks: 200,
             read_ticks: 100,
             read_retry_ticks: 2,

@@ -39,6 +39,28 @@ impl Board {
     /// the call nobody led it in a later one; none where it does not lead so, or a majority is not expected to answer soon. It
     /// may wait for ever.
     pub fn confirm(self: &Arc<Self>, region: RegionId, term: u64) -> Option<Pending<()>> {
+        let mut questions = Vec::new();
+        let pending = self.begin(region, term, &mut questions);
+        self.transport.send(questions);
+        pending
+    }
+
+    /// As [`Board::confirm`], of many regions with one message to each node.
+    pub fn confirm_all(self: &Arc<Self>, regions: &[(RegionId, u64)]) -> Vec<Option<Pending<()>>> {
+        let mut questions = Vec::new();
+        let begin = |(region, term): &(RegionId, u64)| self.begin(*region, *term, &mut questions);
+        let pending = regions.iter().map(begin).collect();
+        self.transport.send(questions);
+        pending
+    }
+
+    /// Begins a round, whose questions are to be sent then.
+    fn begin(
+        self: &Arc<Self>,
+        region: RegionId,
+        term: u64,
+        questions: &mut Vec<Envelope>,
+    ) -> Option<Pending<()>> {
         let status = self.status(region).filter(|status| status.decides && status.term == term)?;
         if status.alone {
             return Some(futures::future::ready(Ok(())).boxed());
@@ -46,8 +68,9 @@ impl Board {
         let (reply, pending) = reply_channel("a leader's confirmation");
         let (number, asked) = self.confirmations.lock().begin(&status, reply)?;
         let open = Open { board: self.clone(), number };
-        let questions = asked.iter().map(|voter| self.question(&status, *voter, number));
-        self.transport.send(questions.collect::<Result<_>>().ok()?);
+        for voter in asked {
+            questions.push(self.question(&status, voter, number).ok()?);
+        }
         let board = self.clone();
         Some(
             async move {

@@ -80,6 +80,11 @@ pub trait Groups: Send + Sync + 'static {
         None
     }
 
+    /// As [`Groups::confirm`], of many groups at once; what is asked of a node is asked together.
+    fn confirm_all(&self, groups: &[(RegionId, u64)]) -> Vec<Option<Pending<()>>> {
+        groups.iter().map(|(region, term)| self.confirm(*region, *term)).collect()
+    }
+
     /// Resolves once this node has applied what the log of a group holds up to `index`.
     fn reached(&self, region: RegionId, index: u64) -> Pending<()>;
 

@@ -192,6 +192,10 @@ impl Groups for StoreHandle {
         self.board.confirm(region, term)
     }
 
+    fn confirm_all(&self, groups: &[(RegionId, u64)]) -> Vec<Option<Pending<()>>> {
+        self.board.confirm_all(groups)
+    }
+
     fn reached(&self, region: RegionId, index: u64) -> Pending<()> {
         if self.board.peers.read().get(&region).is_some_and(|peer| peer.applied.index >= index) {
             return at_once(Ok(()));

@@ -6,6 +6,7 @@
 mod members;
 mod messages;
 mod rounds;
+mod sleep;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +28,9 @@ use crate::snapshot::Spooled;
 use crate::storage::{GroupStorage, PendingSpool};
 use crate::transport::{Envelope, Session};
 use members::Change;
+pub(crate) use messages::is_vote_request;
 use rounds::Unwritten;
+use sleep::Sleep;
 
 /// Bytes of one proposal.
 const MAX_PROPOSAL: usize = 32 << 20;
@@ -98,6 +101,7 @@ pub(crate) struct Peer {
     /// Addresses of peers, members or not.
     known: BTreeMap<PeerId, types::Peer>,
     lonely: u64,
+    sleep: Sleep,
 }
 
 impl Peer {
@@ -157,6 +161,7 @@ impl Peer {
             offered: None,
             unwritten: Unwritten::default(),
             lonely: 0,
+            sleep: Sleep::new(config.sleep_ticks),
         })
     }
 
@@ -275,7 +280,7 @@ impl Peer {
     }
 
     /// A message from another member.
-    pub fn step(&mut self, message: Message) {
+    pub fn step(&mut self, mut message: Message) {
         let kind = message.get_msg_type();
         let foreign = matches!(
             kind,
@@ -292,8 +297,12 @@ impl Peer {
         if let Some(why) = self.has_lost(&message) {
             return self.lose(&why);
         }
+        let sleeps = self.hear(&mut message);
         // raft-rs refuses what is stale; there is nobody to inform.
         self.guarded(|raw| raw.step(message).ok());
+        if sleeps {
+            self.fall_asleep();
+        }
     }
 
     /// Why a leader's message shows that this peer has lost what it acknowledged, if it does. raft-rs
@@ -324,6 +333,7 @@ impl Peer {
             return Some(file);
         }
         self.learn_address(header.from);
+        self.wake();
         self.guarded(|raw| raw.step(message).ok());
         let index = spool.at.0;
         let taken = self.raw.snap().is_some_and(|snapshot| snapshot.get_metadata().index == index);
@@ -435,9 +445,10 @@ impl Peer {
 
     /// Time passes. Returns whether there may be work.
     pub fn tick(&mut self, now: u64, config: &StoreConfig) -> bool {
-        if !self.runs() {
+        if !self.runs() || self.sleeps_on() {
             return false;
         }
+        let asks = self.grow_tired(now.is_multiple_of(config.heartbeat_ticks as u64));
         // Nor does who cannot write want to lead.
         if self.leads() || self.all_written() {
             self.guarded(RawNode::tick);
@@ -454,7 +465,11 @@ impl Peer {
         if again {
             self.delayed = None;
         }
-        again || self.change.is_some() || self.lonely >= LONELY_TICKS || self.raw.has_ready()
+        again
+            || asks
+            || self.change.is_some()
+            || self.lonely >= LONELY_TICKS
+            || self.raw.has_ready()
     }
 
     /// Whether there is something to do in the next round.
@@ -495,11 +510,6 @@ impl Peer {
                     && progress.matched + NEAR >= last
         })
     }
-}
-
-/// Whether a message asks for a vote, or whether one would be given.
-pub(crate) fn is_vote_request(message: &Message) -> bool {
-    matches!(message.get_msg_type(), MessageType::MsgRequestVote | MessageType::MsgRequestPreVote)
 }
 
 /// The text of a panic.

@@ -18,7 +18,7 @@ use crossbeam_channel::{Receiver, Sender};
 use env::Disk;
 use protobuf::Message as _;
 use raft_rs::eraftpb::{Message, MessageType};
-use types::{Error, PeerId, Region, RegionId, Result};
+use types::{Error, NodeId, PeerId, Region, RegionId, Result};
 
 use crate::board::Board;
 use crate::config::StoreConfig;
@@ -69,6 +69,8 @@ pub struct Store {
     /// Ticks since start.
     pub(crate) now: u64,
     pub(crate) dirty: BTreeSet<RegionId>,
+    /// When each node was last heard of, by ticks.
+    heard: BTreeMap<NodeId, u64>,
     /// Peers whose status may have changed.
     pub(crate) touched: BTreeSet<RegionId>,
     /// Peers to be destroyed, with the callers that wait for it.
@@ -130,6 +132,7 @@ impl Store {
             boot,
             now: 0,
             dirty: BTreeSet::new(),
+            heard: BTreeMap::new(),
             touched: BTreeSet::new(),
             removals: BTreeMap::new(),
             leftovers: BTreeMap::new(),
@@ -189,6 +192,7 @@ impl Store {
         if !self.participates(envelope.region) || !self.heeds(&envelope) {
             return;
         }
+        self.heard.insert(envelope.from.node, self.now);
         if !self.admit(&envelope) || envelope.message.is_empty() {
             return;
         }
@@ -239,6 +243,7 @@ impl Store {
         match self.running(region) {
             Ok(_) => {
                 if let Some(peer) = self.peers.get_mut(&region) {
+                    peer.wake();
                     peer.propose(term, data, wait, reply, &mut self.answers);
                 }
             }
@@ -250,7 +255,10 @@ impl Store {
     pub(crate) fn read_index(&mut self, region: RegionId, reply: Reply<u64>) {
         let wait = self.wait(self.config.read_ticks);
         match self.running(region) {
-            Ok(peer) => peer.reads.request(wait, reply),
+            Ok(peer) => {
+                peer.wake();
+                peer.reads.request(wait, reply);
+            }
             Err(error) => self.answers.push(reply, Err(error)),
         }
     }
@@ -276,6 +284,7 @@ impl Store {
         match self.running(region) {
             Ok(_) => {
                 if let Some(peer) = self.peers.get_mut(&region) {
+                    peer.wake();
                     peer.change_membership(target, wait, reply, &mut self.answers);
                 }
             }
@@ -286,6 +295,7 @@ impl Store {
     /// Hands over leadership.
     pub(crate) fn transfer(&mut self, region: RegionId, to: PeerId) {
         if let Ok(peer) = self.running(region) {
+            peer.wake();
             peer.transfer(to);
         }
     }
@@ -344,6 +354,7 @@ impl Store {
             return;
         }
         self.tick_writing();
+        self.wake_sleepers();
         let participation = self.config.participation;
         for (region, peer) in &mut self.peers {
             if participation.includes(*region) && peer.tick(self.now, &self.config) {
@@ -355,6 +366,17 @@ impl Store {
             self.compact();
         }
         self.settle();
+    }
+
+    /// Wakes who rests on a node that is silent, and who has to be awake for those that rest on this one.
+    fn wake_sleepers(&mut self) {
+        let (now, heard) = (self.now, &self.heard);
+        let silent = |node| now.saturating_sub(heard.get(&node).copied().unwrap_or(0));
+        let mut kept = BTreeSet::new();
+        for peer in self.peers.values_mut() {
+            peer.wake_by_silence(silent);
+            peer.keep_awake_for(&mut kept);
+        }
     }
 
     /// One round. Returns whether there is more to do at once.

@@ -278,6 +278,17 @@ impl Runner for Scene {
                 let leader = self.rig().wait_leader(region);
                 return Ok(format!("node {leader}"));
             }
+            "elected" => {
+                let (region, before) = (number(&args.all[0]), self.rig().cluster.ticks());
+                let leader = self.rig().wait_leader(region);
+                let after = self.rig().cluster.ticks() - before;
+                return Ok(format!("node {leader} after {after} ticks"));
+            }
+            "messages" => {
+                let before = self.rig().cluster.messages_sent();
+                self.rig().cluster.run(number(&args.all[0]));
+                return Ok(format!("{} messages", self.rig().cluster.messages_sent() - before));
+            }
             "run" => self.rig().cluster.run(number(&args.all[0])),
             "slow-disk" => {
                 let (node, ticks) = (number(&args.all[0]), number(&args.all[1]));

@@ -71,6 +71,8 @@ impl Run {
             keep_entries_for_slow: 40,
             persist_entries: 20,
             compact_ticks: 15,
+            // Groups that are asleep half of the time, and groups that seldom are.
+            sleep_ticks: 1 + seed % 4 * 6,
             ..StoreConfig::new(0)
         };
         // Every other history has its bulk work done apart, as in production.

@@ -220,6 +220,38 @@ async fn a_lease_counts_from_before_its_round() {
 }
 
 #[tokio::test]
+async fn a_lease_counts_from_before_a_cheap_round_too() {
+    // Again where this machine takes so long that Raft is asked: that asks the oracle once more.
+    for _ in 0..100 {
+        let leader = Leader::new().await;
+        leader.groups.cheap.store(true, Ordering::Relaxed);
+        leader.groups.held.store(true, Ordering::Relaxed);
+        let read = leader.get(BEGIN - 2);
+        let asked = || leader.oracle.given.load(Ordering::SeqCst);
+        until(|| asked() > 0).await;
+        leader.set(BEGIN + LEASE - 1);
+        leader.groups.held.store(false, Ordering::Relaxed);
+        assert!(matches!(read.await.unwrap(), Response::Pairs { .. }));
+        let granted = async { while !leader.reads_alone(BEGIN + 1).await {} };
+        tokio::time::timeout(BOUND, granted).await.expect("the round has granted a lease");
+        if asked() == 1 {
+            assert!(!leader.reads_alone(BEGIN + LEASE + 1).await, "from the time after the round");
+            return;
+        }
+    }
+    panic!("Raft is asked every time");
+}
+
+#[tokio::test]
+async fn where_a_cheap_round_does_not_end_raft_is_asked() {
+    let leader = Leader::new().await;
+    leader.groups.cheap.store(true, Ordering::Relaxed);
+    leader.groups.held.store(true, Ordering::Relaxed);
+    assert!(matches!(leader.get(BEGIN).await.unwrap(), Response::Pairs { .. }));
+    leader.leased(BEGIN).await;
+}
+
+#[tokio::test]
 async fn a_new_leader_reads_by_rounds_and_writes_after_the_leases_before_it() {
     let leader = Leader::new().await;
     leader.leased(BEGIN).await;

@@ -232,6 +232,14 @@ impl Groups for RaftNode {
         self.woken(self.groups.read_index(region))
     }
 
+    fn confirm(&self, region: RegionId, term: u64) -> Option<Pending<()>> {
+        self.groups.confirm(region, term)
+    }
+
+    fn confirm_all(&self, groups: &[(RegionId, u64)]) -> Vec<Option<Pending<()>>> {
+        self.groups.confirm_all(groups)
+    }
+
     fn reached(&self, region: RegionId, index: u64) -> Pending<()> {
         self.woken(self.groups.reached(region, index))
     }

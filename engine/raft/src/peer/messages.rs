@@ -5,7 +5,7 @@
 use protobuf::Message as _;
 use raft_rs::eraftpb::{Message, MessageType};
 
-use crate::peer::{Outbox, Peer, is_vote_request};
+use crate::peer::{Outbox, Peer};
 use crate::transport::Envelope;
 
 impl Peer {
@@ -69,4 +69,9 @@ impl Peer {
             out.envelopes.push(Envelope { region_bytes, ..self.region_envelope(*to) });
         }
     }
+}
+
+/// Whether a message asks for a vote, or whether one would be given.
+pub(crate) fn is_vote_request(message: &Message) -> bool {
+    matches!(message.get_msg_type(), MessageType::MsgRequestVote | MessageType::MsgRequestPreVote)
 }

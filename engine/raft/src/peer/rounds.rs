@@ -64,6 +64,7 @@ impl Peer {
             self.lonely = 0;
             self.query_membership(out);
         }
+        self.ask_to_sleep(out);
         if !self.runs() || !self.raw.has_ready() {
             return Ok(None);
         }

@@ -425,6 +425,13 @@ impl Groups for SimGroups {
         board.confirm(region, term)
     }
 
+    fn confirm_all(&self, groups: &[(RegionId, u64)]) -> Vec<Option<Pending<()>>> {
+        match self.store.lock().as_ref().map(Store::board) {
+            Some(board) => board.confirm_all(groups),
+            None => groups.iter().map(|_| None).collect(),
+        }
+    }
+
     fn reached(&self, region: RegionId, index: u64) -> Pending<()> {
         let (reply, pending) = reply_channel("a log entry to be applied");
         self.with(|store| {

@@ -1,14 +1,16 @@
 //! Leaders' leases at work: the thin loop around [`crate::lease`] that asks the oracle, begins rounds and waits.
 //!
 //! A read that no lease covers begins a round of its own, as if there were no leases: what is slow or fails here costs
-//! time and never an answer.
+//! time and never an answer. Leases that are due at about the same time are renewed together, by one timestamp and one message
+//! to each node that has to acknowledge some.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use parking_lot::Mutex;
-use raft::{INITIAL_POSITION, PeerStatus};
+use raft::{INITIAL_POSITION, PeerStatus, Pending};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use types::{
@@ -20,6 +22,8 @@ use crate::lease::{Fence, Leases};
 use crate::service::TxnService;
 use crate::transport::within_call;
 
+/// How long the round may take that costs Raft's thread nothing, before that one is asked.
+const CHEAP_ROUND: Duration = Duration::from_millis(50);
 /// How long a write waits for the leases of leaders before this one.
 const FENCE_WAIT: Duration = Duration::from_secs(5);
 /// Pause after the oracle could not be asked.
@@ -35,7 +39,17 @@ const CREATED: Epoch = Epoch { version: 1, conf: 1 };
 pub(crate) struct LeaseKeeper {
     oracle: Option<Oracle>,
     leases: Mutex<Leases>,
+    renewals: Mutex<Renewals>,
     passed: Notify,
+}
+
+/// Leases that are due.
+#[derive(Default)]
+struct Renewals {
+    /// With their terms.
+    due: Vec<(RegionId, u64)>,
+    /// Whether somebody renews them, and will look again for more.
+    under_way: bool,
 }
 
 struct Oracle {
@@ -50,6 +64,21 @@ impl Oracle {
 }
 
 impl LeaseKeeper {
+    /// Notes that a lease is due. Whether nobody renews any.
+    fn is_first_due(&self, region: RegionId, term: u64) -> bool {
+        let mut renewals = self.renewals.lock();
+        renewals.due.push((region, term));
+        !std::mem::replace(&mut renewals.under_way, true)
+    }
+
+    /// What is due; who finds nothing has ended.
+    fn take_due(&self) -> Vec<(RegionId, u64)> {
+        let mut renewals = self.renewals.lock();
+        let due = std::mem::take(&mut renewals.due);
+        renewals.under_way = !due.is_empty();
+        due
+    }
+
     /// A timestamp to commit at, by which all tables are still there.
     pub(crate) async fn commit_timestamp(
         &self,
@@ -89,10 +118,20 @@ impl TxnService {
 
     /// Returns once everything that was committed at or before `ts` is applied here, or covered by a lock.
     pub(crate) async fn reach(&self, status: &PeerStatus, ts: Timestamp) -> Result<()> {
+        let (region, term) = (status.region.id, status.term);
         if !status.alone && status.decides && self.covers(status, ts) {
             return Ok(());
         }
-        self.groups.read_index(status.region.id).await.map(drop)
+        // Commits that are applied nowhere yet are covered by locks: who leads need not wait for what it has not applied.
+        if status.decides && self.confirmed(self.groups.confirm(region, term)).await {
+            return Ok(());
+        }
+        self.groups.read_index(region).await.map(drop)
+    }
+
+    async fn confirmed(&self, round: Option<Pending<()>>) -> bool {
+        let Some(round) = round else { return false };
+        timeout(CHEAP_ROUND, round).await.is_ok_and(|confirmed| confirmed.is_ok())
     }
 
     fn covers(&self, status: &PeerStatus, ts: Timestamp) -> bool {
@@ -101,11 +140,44 @@ impl TxnService {
             return false;
         }
         let verdict = self.leases.leases.lock().look(region, term, ts);
-        if verdict.renew {
+        if verdict.renew && self.leases.is_first_due(region, term) {
             let service = self.clone();
-            tokio::spawn(async move { service.renew(region, term).await });
+            tokio::spawn(async move { service.renew_all().await });
         }
         verdict.covered
+    }
+
+    /// Renews leases until none is due.
+    async fn renew_all(&self) {
+        loop {
+            let due = self.leases.take_due();
+            if due.is_empty() {
+                return;
+            }
+            self.renew_together(due).await;
+        }
+    }
+
+    /// One timestamp, then a round of each region; what that does not confirm soon is renewed by itself, and nobody waits for it.
+    async fn renew_together(&self, due: Vec<(RegionId, u64)>) {
+        let Some(oracle) = &self.leases.oracle else { return };
+        let Ok(before) = oracle.timestamp().await else {
+            let mut leases = self.leases.leases.lock();
+            return due.iter().for_each(|(region, term)| leases.not_granted(*region, *term));
+        };
+        let rounds = self.groups.confirm_all(&due).into_iter().map(|round| self.confirmed(round));
+        for ((region, term), confirmed) in due.into_iter().zip(join_all(rounds).await) {
+            let version = self.store.region(region).map(|view| view.region.epoch.version);
+            match version.filter(|_| confirmed) {
+                Some(version) => {
+                    self.leases.leases.lock().granted(region, term, before, version);
+                }
+                None => {
+                    let service = self.clone();
+                    tokio::spawn(async move { service.renew(region, term).await });
+                }
+            }
+        }
     }
 
     async fn renew(&self, region: RegionId, term: u64) {

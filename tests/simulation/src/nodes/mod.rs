@@ -165,6 +165,8 @@ impl Machine {
             keep_entries_for_slow: 120,
             persist_entries: 60,
             compact_ticks: 30,
+            // So that groups are often asleep when something happens to them.
+            sleep_ticks: 6,
             ..StoreConfig::new(me.node)
         };
         env::Disk::create_dir_all(&env::RealDisk, &self.shadow)?;
