@@ -12,7 +12,7 @@ use types::{NodeId, RegionId};
 /// A report that is older says nothing about now.
 const RECENT: Duration = Duration::from_secs(5);
 /// Requests to a region in the recent reports, below which nothing is concluded.
-const LEAST: u64 = 100;
+const LEAST: u64 = 20;
 /// How long a node stays near a region that nobody asks any more: a pause moves no leader.
 const KEPT: Duration = Duration::from_secs(600);
 

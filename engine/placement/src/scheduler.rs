@@ -131,6 +131,9 @@ impl Move {
     }
 }
 
+/// Leaderships that go to where they are asked at a time: writes of each wait for a moment.
+const GATHERED_AT_ONCE: usize = 8;
+
 /// The moves that are due now, at most one for each region.
 pub fn plan(cluster: &ClusterView) -> Vec<Move> {
     let mut plan = Plan { cluster, loads: Loads::count(cluster), lacking: 0, moves: Vec::new() };
@@ -361,18 +364,19 @@ impl Plan<'_> {
         Some((resting.iter().position(movable)?, full, empty))
     }
 
-    /// Hands one leadership to the node that asks the region most, where it may be: a call within a process costs less than
-    /// one between two. Whether there was one.
+    /// Hands a few leaderships to the nodes that ask the regions most, where they may be: a call within a process costs less
+    /// than one between two. Whether there was one.
     fn gather_leaders(&mut self) -> bool {
-        let found = self.cluster.regions.iter().find_map(|view| {
-            let near =
-                view.near.filter(|near| view.leader.is_some_and(|leader| leader != *near))?;
-            Some((view, self.transferee(view, near)?))
-        });
-        if let Some((view, to)) = found {
-            self.push(view, Move::Transfer { region: view.region.id, to });
+        let far = |view: &&RegionView| view.leader.is_some() && view.leader != view.near;
+        let regions = self.cluster.regions.iter().filter(far);
+        let found: Vec<_> = regions
+            .filter_map(|view| Some((view, self.transferee(view, view.near?)?)))
+            .take(GATHERED_AT_ONCE)
+            .collect();
+        for (view, to) in &found {
+            self.push(view, Move::Transfer { region: view.region.id, to: *to });
         }
-        found.is_some()
+        !found.is_empty()
     }
 
     /// A region's voter on a node, if it can lead and nothing else is done with the region.
