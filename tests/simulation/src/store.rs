@@ -101,12 +101,7 @@ impl RaftNode {
     }
 
     /// Drives the store until the process dies or its disk goes down.
-    pub(crate) async fn drive(
-        self,
-        process: Arc<Process>,
-        disk: SimDisk,
-        random: Random,
-    ) {
+    pub(crate) async fn drive(self, process: Arc<Process>, disk: SimDisk, random: Random) {
         // Nodes' clocks are not in step.
         let first = Duration::from_millis(random.below(TICK.as_millis() as u64));
         let mut ticks = interval_at(tokio::time::Instant::now() + first, TICK);

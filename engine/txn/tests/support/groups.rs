@@ -320,9 +320,8 @@ impl Groups for SimGroups {
             return None;
         }
         let groups = self.this.upgrade()?;
-        let waits = move || {
-            groups.alone.load(Ordering::Relaxed) || groups.held.load(Ordering::Relaxed)
-        };
+        let waits =
+            move || groups.alone.load(Ordering::Relaxed) || groups.held.load(Ordering::Relaxed);
         let round = async move {
             while waits() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
