@@ -153,6 +153,16 @@ class Cluster(Playground):
         except (StatusError, OSError, subprocess.SubprocessError, ValueError) as error:
             return repr(error)
 
+    def node(self, name: str) -> dict:
+        """A row node as its status shows it."""
+        port = self.port_base + 19 + int(name.removeprefix("row-"))
+        return next(node for node in self.status()["nodes"] if node["rpc_address"].endswith(f":{port}"))
+
+    def led(self, name: str) -> int:
+        """Regions that a row node leads as far as placement knows, placement's own among them."""
+        id, status = self.node(name)["id"], self.status()
+        return [status["placement_leader"], *(region["leader"] for region in status["regions"])].count(id)
+
     def clear(self) -> None:
         """Drops every database and every user but root: what the next tests find is as new."""
         for (name,) in self.sql("SHOW DATABASES"):

@@ -23,13 +23,6 @@ def said(cluster: Cluster, name: str) -> list[tuple[int, int, bool]]:
     return [(int(led), int(left), in_time == "true") for led, left, _, in_time in SAID.findall(text)]
 
 
-def led(cluster: Cluster, name: str) -> int:
-    """Regions that a node leads as far as placement knows, placement's own among them."""
-    status, port = cluster.status(), cluster.port_base + 19 + int(name.removeprefix("row-"))
-    node = next(node["id"] for node in status["nodes"] if node["rpc_address"].endswith(f":{port}"))
-    return [status["placement_leader"], *(region["leader"] for region in status["regions"])].count(node)
-
-
 @pytest.fixture(scope="module", autouse=True)
 def table(cluster: Cluster) -> None:
     rows = ",".join(f"({id},0)" for id in range(2_000))
@@ -60,7 +53,7 @@ def test_a_node_that_is_asked_to_stop_leads_nothing_when_it_ends(cluster: Cluste
     wait_until("every replica is whole", cluster.is_whole, 120)
     name = victim(cluster, of)
     # Leaders are still spread over the nodes.
-    wait_until(f"{name} leads something", lambda: led(cluster, name) >= 2, 60)
+    wait_until(f"{name} leads something", lambda: cluster.led(name) >= 2, 60)
     before = cluster.sql("SELECT CAST(SUM(n) AS UNSIGNED) FROM p.t")[0][0]
     writer = Writer(cluster)
     writer.start()
@@ -71,7 +64,7 @@ def test_a_node_that_is_asked_to_stop_leads_nothing_when_it_ends(cluster: Cluste
         assert had >= 2 and (left, in_time) == (0, True), (had, left, in_time)
         seen = writer.written
         wait_until("rows are written without it", lambda: writer.written > seen + 20)
-        wait_until("all is led by others", lambda: led(cluster, name) == 0)
+        wait_until("all is led by others", lambda: cluster.led(name) == 0)
     writer.ending.set()
     writer.join(60)
     assert writer.error is None

@@ -66,36 +66,23 @@ class Writers:
         return sum(self.written)
 
 
-def led(cluster: Cluster, name: str) -> int:
-    """Regions that a node leads as far as placement knows, placement's own among them."""
-    status = cluster.status()
-    node = node_of(status, cluster, name)["id"]
-    return [status["placement_leader"], *(region["leader"] for region in status["regions"])].count(node)
-
-
-def node_of(status: dict, cluster: Cluster, name: str) -> dict:
-    port = cluster.port_base + 19 + int(name.removeprefix("row-"))
-    return next(node for node in status["nodes"] if node["rpc_address"].endswith(f":{port}"))
-
-
 @pytest.mark.timeout(240)
 def test_others_lead_and_write_while_a_disk_takes_a_second_for_each_sync(cluster: Cluster, logs: Path):
     rows = ",".join(f"({id},0)" for id in range(2_000))
     cluster.sql("CREATE DATABASE p", "CREATE TABLE p.t (id INT PRIMARY KEY, n INT NOT NULL)", f"INSERT INTO p.t VALUES {rows}")
     cluster.sql("ALTER TABLE p.t SET COLUMNAR REPLICA 1", "SPLIT TABLE p.t REGIONS 9")
     wait_until("every replica is whole", cluster.is_whole, 120)
-    wait_until(f"{SLOW} leads something", lambda: led(cluster, SLOW) >= 2, 60)
+    wait_until(f"{SLOW} leads something", lambda: cluster.led(SLOW) >= 2, 60)
     writers = Writers(cluster, 4)
     wait_until("rows are written", lambda: sum(writers.written) > 100)
     (logs / "slow").write_text("1000")
-    faults = lambda: node_of(cluster.status(), cluster, SLOW)["faults"]  # noqa: E731
-    wait_until("it is shown", lambda: any("disk is slow" in fault for fault in faults()))
-    wait_until("others lead everything", lambda: led(cluster, SLOW) == 0)
+    wait_until("it is shown", lambda: any("disk is slow" in fault for fault in cluster.node(SLOW)["faults"]))
+    wait_until("others lead everything", lambda: cluster.led(SLOW) == 0)
     seen = sum(writers.written)
     # Had it kept a third of the regions, each of their rows would take a second and more.
     wait_until("rows are written without it", lambda: sum(writers.written) > seen + 1_000, 20)
     count = cluster.read("tiflash", "SELECT COUNT(*) FROM p.t")
-    assert count == [(2_000,)] and led(cluster, SLOW) == 0
+    assert count == [(2_000,)] and cluster.led(SLOW) == 0
     (logs / "slow").unlink()
     written = writers.end()
     assert cluster.sql("SELECT CAST(SUM(n) AS UNSIGNED) FROM p.t") == [(written,)]

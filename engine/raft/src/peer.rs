@@ -418,6 +418,8 @@ impl Peer {
     pub fn hand_over(&mut self, to: PeerId) {
         let voter = self.region.peer(to).is_some_and(|peer| peer.role == PeerRole::Voter);
         if self.leads() && voter && to != self.me.id {
+            // So that it ends by time if not otherwise.
+            self.wake();
             self.guarded(|raw| raw.transfer_leader(to));
         }
     }

@@ -295,7 +295,6 @@ impl Store {
     /// Hands over leadership.
     pub(crate) fn transfer(&mut self, region: RegionId, to: PeerId) {
         if let Ok(peer) = self.running(region) {
-            peer.wake();
             peer.transfer(to);
         }
     }
@@ -349,6 +348,7 @@ impl Store {
         for peer in self.peers.values_mut() {
             peer.expire(self.now, &mut self.answers);
         }
+        self.show_pace();
         if self.tick_stalled() {
             self.settle();
             return;

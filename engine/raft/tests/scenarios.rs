@@ -13,7 +13,7 @@ use common::{Rig, put};
 use futures::FutureExt;
 use goldenscript::{Command, Context, Runner};
 use raft::testing::{EchoCommand, SimOptions};
-use raft::{Groups, PeerStatus, Pending, StoreConfig};
+use raft::{Groups, PeerStatus, Pending, Position, StoreConfig};
 use types::{NodeId, Peer, PeerRole, Region, RegionId};
 
 #[test]
@@ -129,14 +129,18 @@ impl Scene {
         Ok(String::new())
     }
 
-    /// Proposes to a node without waiting: node, region, a name for the answer.
-    fn propose_later(&mut self, args: &Args) -> Said {
+    /// Proposes to a node in the term that it knows: node, region, key and value.
+    fn proposal(&mut self, args: &Args) -> Result<Pending<Position>, Box<dyn Error>> {
         let (node, region) = (number(&args.all[0]), number(&args.all[1]));
         let groups = self.rig().cluster.groups(node)?;
         let term = groups.status(region).map_or(0, |status| status.term);
         let (key, value) = &args.pairs[0];
-        let pending = groups.propose(region, term, put(key, number(value)));
-        let pending = pending.map(|answer| answer.map(|at| at.index)).boxed();
+        Ok(groups.propose(region, term, put(key, number(value))))
+    }
+
+    /// Proposes without waiting: node, region, a name for the answer.
+    fn propose_later(&mut self, args: &Args) -> Said {
+        let pending = self.proposal(args)?.map(|answer| answer.map(|at| at.index)).boxed();
         self.asked.insert(args.all[2].clone(), pending);
         Ok(String::new())
     }
@@ -202,11 +206,7 @@ impl Scene {
     }
 
     fn propose_to(&mut self, args: &Args) -> Said {
-        let (node, region) = (number(&args.all[0]), number(&args.all[1]));
-        let groups = self.rig().cluster.groups(node)?;
-        let term = groups.status(region).map_or(0, |status| status.term);
-        let (key, value) = &args.pairs[0];
-        let pending = groups.propose(region, term, put(key, number(value)));
+        let pending = self.proposal(args)?;
         Ok(format!("written at {}", self.rig().answer(pending, 300)?.index))
     }
 }

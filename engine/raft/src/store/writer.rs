@@ -124,19 +124,24 @@ impl Store {
         true
     }
 
+    /// Shows whether the disk counts as slow.
+    pub(super) fn show_pace(&self) {
+        let slow = self.now < self.writer.slow_until;
+        match (self.board.slow_disk.swap(slow, Ordering::Relaxed), slow) {
+            (false, true) => {
+                tracing::warn!("the disk of the Raft log is slow: others had better lead")
+            }
+            (true, false) => tracing::info!("the disk of the Raft log is not slow any more"),
+            _ => {}
+        }
+    }
+
     /// Gives leadership away while the disk does not answer, and in the end does what a node without a disk can: nothing.
     /// Other voters need no answer of this disk, but what they commit is answered here only once it is written here, too.
     pub(super) fn tick_writing(&mut self) {
-        if self.now == self.writer.slow_until {
-            self.board.slow_disk.store(false, Ordering::Relaxed);
-            tracing::info!("the disk of the Raft log is not slow any more");
-        }
         let Some(since) = self.writer.since else { return };
         let (taken, election) = (self.now - since, self.config.election_ticks as u64);
         if taken >= election {
-            if !self.board.slow_disk.swap(true, Ordering::Relaxed) {
-                tracing::warn!("the disk of the Raft log is slow: leadership goes to other nodes");
-            }
             self.writer.slow_until = self.now + SLOW_TICKS;
         }
         if taken == election {
