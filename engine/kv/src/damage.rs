@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use env::{Disk, Format, RealDisk, atomic_write, read_whole};
+use fjall::LsmError;
 use types::{Error, Result};
 
 const FORMAT: Format = Format::new(*b"ISOBARKD", 1);
@@ -88,4 +89,35 @@ pub(crate) fn forget(disk: &dyn Disk, store: &Path) -> Result<()> {
         done => done?,
     }
     Ok(disk.sync_dir(store)?)
+}
+
+/// An I/O error that says that a file is gone, short or not what it should be is damage: the disk did
+/// what it was asked.
+pub(crate) fn of_shape(kind: io::ErrorKind, what: String) -> Error {
+    use io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
+    match kind {
+        InvalidData | InvalidInput | NotFound | UnexpectedEof => Error::Corrupt(what),
+        _ => Error::Io(what),
+    }
+}
+
+/// Sorts fjall's errors by what to do about them.
+pub(crate) fn explain(doing: &str, path: &Path, error: fjall::Error) -> Error {
+    let what = format!("cannot {doing} {}", path.display());
+    match error {
+        fjall::Error::Io(e) | fjall::Error::Storage(LsmError::Io(e)) => {
+            of_shape(e.kind(), format!("{what}: {e}"))
+        }
+        fjall::Error::Poisoned => Error::Io(format!(
+            "{what}: an earlier write or sync failed, so it takes no more until it is opened again, as \
+             the node does once its disk takes writes: free disk space, or replace the disk"
+        )),
+        fjall::Error::Locked => {
+            Error::Unavailable(format!("{what}: another process has it open; stop that one"))
+        }
+        fjall::Error::InvalidVersion(Some(version)) => Error::Invalid(format!(
+            "{what}: its files have version {version:?}; use the build that wrote them"
+        )),
+        damage => Error::Corrupt(format!("{what}: {damage}")),
+    }
 }

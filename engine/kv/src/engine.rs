@@ -123,8 +123,16 @@ pub trait KvRead: Send {
     fn scan_reverse(&self, space: Keyspace, start: &[u8], end: &[u8]) -> PairIter<'_>;
 }
 
+/// While it is held, writes do not wait for the disk, see [`KvEngine::room`].
+pub type Room = Box<dyn Send>;
+
 /// An ordered key-value store with keyspaces and atomic batches.
 pub trait KvEngine: Send + Sync + 'static {
+    /// For threads that must not wait for the disk: while what is returned is held, writes do not. None while they would:
+    /// then they are to be made on another thread. It keeps others from syncing, so it is held for one write or a few, and
+    /// nothing is synced by whoever holds it.
+    fn room(&self) -> Option<Room>;
+
     /// A view of everything written so far that later writes do not change.
     fn snapshot(&self) -> Box<dyn KvRead>;
 

@@ -7,10 +7,10 @@
 //! - *A keyspace's table must never hold a batch that the journal can still lose.* fjall syncs the
 //!   journal before it flushes, but then flushes every memtable sealed by that time, so one sealed
 //!   in between goes to disk ahead of the other keyspaces' share of its batches; an ingest flushes
-//!   without any sync. So fjall is configured never to seal by itself, and [`FjallKv`] seals all
-//!   keyspaces together, and ingests, behind a gate: no write, sync the journal, mark how far it is
-//!   synced, then act. (This also keeps its workers from waiting for room in their own queue, which
-//!   they alone empty.)
+//!   without any sync. So fjall is configured never to seal by itself, and all keyspaces are sealed
+//!   together, and ingests made, behind a gate: no write, sync the journal, mark how far it is
+//!   synced, then act: see [`crate::sealing`]. (This also keeps its workers from waiting for room
+//!   in their own queue, which they alone empty.)
 //! - *A snapshot must never be opened within a batch.* What is visible is one number for the whole
 //!   database, and the end of a flush or a compaction raises it beyond the number of a batch that is
 //!   still on its way into the memtables. So snapshots and what puts changes in exclude each other.
@@ -21,22 +21,21 @@
 use std::collections::HashSet;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::thread::JoinHandle;
 
 use env::{Disk, Format, RealDisk, atomic_write, parent_of, read_whole};
-use fjall::{AbstractTree, Database, KeyspaceCreateOptions, LsmError, PersistMode, Readable};
-use parking_lot::{Mutex, RwLock};
+use fjall::{AbstractTree, Database, KeyspaceCreateOptions, PersistMode, Readable};
+use parking_lot::RwLock;
 use types::{Error, Result};
 
-use crate::damage::{self, Damage};
+use crate::damage::{self, Damage, explain, of_shape};
 use crate::engine::{
-    Change, Keyspace, KvEngine, KvRead, Pair, PairIter, WriteBatch, check_key, check_value,
+    Change, Keyspace, KvEngine, KvRead, Pair, PairIter, Room, WriteBatch, check_key, check_value,
 };
-use crate::journal::{self, Mark};
+use crate::journal;
+use crate::sealing::{Handles, Sealing};
 use crate::versions;
 
 /// The file that makes a directory a store.
@@ -49,15 +48,8 @@ const DATABASE: &str = "fjall";
 const SEAL_BYTES: u64 = 8 << 20;
 /// Bytes that fjall's memtable holds for each change beside key and value.
 const CHANGE_OVERHEAD: u64 = 64;
-/// fjall stalls its writers, without end, at 4 sealed memtables and from 20 runs; stay below.
-const MAX_SEALED: usize = 2;
-const MAX_RUNS: usize = 16;
-/// How long a write waits for flushes and compactions before it fails.
-const MAX_STALL: Duration = Duration::from_secs(60);
 /// Changes of a range deletion that are written together.
 const DELETE_STEP: usize = 1_024;
-
-type Handles = [fjall::Keyspace; Keyspace::ALL.len()];
 
 /// Free bytes of a disk below which a store that cannot be opened is not thought to be damaged.
 const ROOM_TO_OPEN: u64 = 64 << 20;
@@ -66,18 +58,19 @@ const SCRUB_STEP: usize = 256 << 10;
 
 /// A store in a directory. One process has it open at a time.
 pub struct FjallKv {
-    database: Database,
-    spaces: Handles,
-    path: PathBuf,
-    /// Held by a batch that is written, and to make tables of what is in memory.
-    gate: Mutex<()>,
+    pub(crate) sealing: Arc<Sealing>,
     /// Alone while changes are put in, shared to open snapshots. Taken behind the gate, and never held
     /// while the journal is synced: reads would wait for the disk.
     putting: RwLock<()>,
-    /// Bytes written since memtables were sealed.
-    unsealed: AtomicU64,
-    seal_bytes: u64,
-    damage: Arc<Damage>,
+    sealer: Option<JoinHandle<()>>,
+}
+
+impl Drop for FjallKv {
+    fn drop(&mut self) {
+        self.sealing.stop();
+        // It is gone whether it ended well or not.
+        self.sealer.take().map(JoinHandle::join);
+    }
 }
 
 struct FjallRead {
@@ -133,29 +126,23 @@ impl FjallKv {
         }
         versions::check(&disk, &home)?;
         journal::mend(&disk, path, &home)?;
-        let (database, spaces) = open_database(&home, cache_bytes)?;
-        Ok(FjallKv {
-            database,
-            spaces,
-            path: path.to_path_buf(),
-            gate: Mutex::new(()),
-            putting: RwLock::new(()),
-            unsealed: AtomicU64::new(0),
-            seal_bytes,
-            damage: Arc::new(Damage::none_yet(path)),
-        })
+        let opened = open_database(&home, cache_bytes)?;
+        let damage = Arc::new(Damage::none_yet(path));
+        let sealing = Arc::new(Sealing::new(opened, (path, &home), seal_bytes, damage));
+        let sealer = Some(sealing.start()?);
+        Ok(FjallKv { sealing, putting: RwLock::new(()), sealer })
     }
 
     /// The first damage that was met since the store was opened. It stays damaged: end the process, and
     /// open the store by [`FjallKv::open_or_begin_anew`].
     pub fn damage(&self) -> Option<String> {
-        self.damage.met().map(str::to_owned)
+        self.sealing.damage.met().map(str::to_owned)
     }
 
     /// Whether a write or a sync failed: who made it stands still, and fjall may take no more of them. It
     /// stays so: end the process once the disk takes writes again, and open the store anew.
     pub fn refuses_writes(&self) -> bool {
-        self.damage.refused()
+        self.sealing.damage.refused()
     }
 
     /// Reads the file of every table whole and compares its checksum; what is wrong shows in
@@ -166,7 +153,7 @@ impl FjallKv {
     ///
     /// `Corrupt` at the first damage, `Io`.
     pub fn scrub(&self, mut pause: impl FnMut(usize) -> bool) -> Result<()> {
-        for space in &self.spaces {
+        for space in &self.sealing.spaces {
             // The version holds its tables: they are not removed while they are read.
             let version = space.tree.current_version();
             for table in version.iter_tables() {
@@ -176,11 +163,11 @@ impl FjallKv {
                     Ok(None) => return Ok(()),
                     Ok(Some(_)) => {
                         let what = format!("{}: its checksum does not match", table.path.display());
-                        return Err(self.damage.note(Error::Corrupt(what)));
+                        return Err(self.sealing.damage.note(Error::Corrupt(what)));
                     }
                     Err(error) => {
                         let what = format!("{}: {error}", table.path.display());
-                        return Err(self.damage.note(of_shape(error.kind(), what)));
+                        return Err(self.sealing.damage.note(of_shape(error.kind(), what)));
                     }
                 }
             }
@@ -189,68 +176,16 @@ impl FjallKv {
     }
 
     fn space(&self, space: Keyspace) -> Result<&fjall::Keyspace> {
-        handle(&self.spaces, space)
+        handle(&self.sealing.spaces, space)
     }
 
     fn failed(&self, doing: &str) -> impl Fn(fjall::Error) -> Error {
-        move |error| self.damage.note(explain(doing, &self.path, error))
-    }
-
-    /// Waits until flushes and compactions have caught up, so that fjall does not stall a writer
-    /// that holds the gate.
-    fn wait_for_room(&self) -> Result<()> {
-        let began = Instant::now();
-        let full = || {
-            self.spaces.iter().any(|space| {
-                space.tree.sealed_memtable_count() >= MAX_SEALED
-                    || space.tree.l0_run_count() >= MAX_RUNS
-            })
-        };
-        while full() {
-            // Writes nothing new; returns whether a background thread has failed.
-            self.database.persist(PersistMode::Buffer).map_err(self.failed("flush"))?;
-            if began.elapsed() > MAX_STALL {
-                return Err(Error::Unavailable(format!(
-                    "{}: flushes are behind for {} s; its disk is too slow or stuck",
-                    self.path.display(),
-                    MAX_STALL.as_secs()
-                )));
-            }
-            thread::sleep(Duration::from_millis(2));
-        }
-        Ok(())
-    }
-
-    /// What must come before any table that holds what is in memory. The caller holds the gate.
-    fn sync_and_mark(&self) -> Result<()> {
-        self.database.persist(PersistMode::SyncAll).map_err(self.failed("sync the journal of"))?;
-        let in_memory = |space: &fjall::Keyspace| space.tree.get_highest_memtable_seqno();
-        match self.spaces.iter().filter_map(in_memory).max() {
-            Some(last) => Mark::store(&RealDisk, &self.path, &self.path.join(DATABASE), last),
-            None => Ok(()),
-        }
-    }
-
-    /// Hands what is in memory to the background threads that write tables.
-    fn seal(&self) -> Result<()> {
-        self.wait_for_room()?;
-        let _gate = self.gate.lock();
-        if self.unsealed.load(Ordering::Relaxed) < self.seal_bytes {
-            return Ok(());
-        }
-        self.sync_and_mark()?;
-        for space in &self.spaces {
-            space.rotate_memtable().map_err(self.failed("seal a memtable of"))?;
-        }
-        self.unsealed.store(0, Ordering::Relaxed);
-        Ok(())
+        move |error| self.sealing.damage.note(explain(doing, &self.sealing.path, error))
     }
 
     /// Puts the last change of every key in, at once.
     fn commit(&self, batch: WriteBatch) -> Result<()> {
-        if self.unsealed.load(Ordering::Relaxed) >= self.seal_bytes {
-            self.seal()?;
-        }
+        self.sealing.await_turn()?;
         // Within a batch fjall orders nothing: only the last change of a key may go in.
         let mut seen = HashSet::with_capacity(batch.changes.len());
         let last: Vec<bool> = batch
@@ -261,7 +196,8 @@ impl FjallKv {
             .collect();
         drop(seen);
         let mut bytes = 0;
-        let mut out = fjall::OwnedWriteBatch::with_capacity(self.database.clone(), last.len());
+        let mut out =
+            fjall::OwnedWriteBatch::with_capacity(self.sealing.database.clone(), last.len());
         for ((space, key, change), last) in batch.changes.into_iter().zip(last.into_iter().rev()) {
             if !last {
                 continue;
@@ -275,10 +211,10 @@ impl FjallKv {
                 Change::Delete => out.remove(self.space(space)?, key),
             }
         }
-        let _gate = self.gate.lock();
+        let _gate = self.sealing.gate.lock();
         let _alone = self.putting.write();
         out.commit().map_err(self.failed("write to"))?;
-        self.unsealed.fetch_add(bytes, Ordering::Relaxed);
+        self.sealing.wrote(bytes);
         Ok(())
     }
 }
@@ -365,37 +301,6 @@ fn checksum_of(path: &Path, pause: &mut impl FnMut(usize) -> bool) -> io::Result
     }
 }
 
-/// An I/O error that says that a file is gone, short or not what it should be is damage: the disk did
-/// what it was asked.
-fn of_shape(kind: io::ErrorKind, what: String) -> Error {
-    use io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
-    match kind {
-        InvalidData | InvalidInput | NotFound | UnexpectedEof => Error::Corrupt(what),
-        _ => Error::Io(what),
-    }
-}
-
-/// Sorts fjall's errors by what to do about them.
-fn explain(doing: &str, path: &Path, error: fjall::Error) -> Error {
-    let what = format!("cannot {doing} {}", path.display());
-    match error {
-        fjall::Error::Io(e) | fjall::Error::Storage(LsmError::Io(e)) => {
-            of_shape(e.kind(), format!("{what}: {e}"))
-        }
-        fjall::Error::Poisoned => Error::Io(format!(
-            "{what}: an earlier write or sync failed, so it takes no more until it is opened again, as \
-             the node does once its disk takes writes: free disk space, or replace the disk"
-        )),
-        fjall::Error::Locked => {
-            Error::Unavailable(format!("{what}: another process has it open; stop that one"))
-        }
-        fjall::Error::InvalidVersion(Some(version)) => Error::Invalid(format!(
-            "{what}: its files have version {version:?}; use the build that wrote them"
-        )),
-        damage => Error::Corrupt(format!("{what}: {damage}")),
-    }
-}
-
 impl FjallRead {
     fn failed(&self, space: Keyspace) -> impl Fn(fjall::Error) -> Error + use<> {
         let damage = self.damage.clone();
@@ -445,12 +350,16 @@ impl KvRead for FjallRead {
 }
 
 impl KvEngine for FjallKv {
+    fn room(&self) -> Option<Room> {
+        self.sealing.enter()
+    }
+
     fn snapshot(&self) -> Box<dyn KvRead> {
         let _together = self.putting.read();
         Box::new(FjallRead {
-            snapshot: self.database.snapshot(),
-            spaces: self.spaces.clone(),
-            damage: self.damage.clone(),
+            snapshot: self.sealing.database.snapshot(),
+            spaces: self.sealing.spaces.clone(),
+            damage: self.sealing.damage.clone(),
         })
     }
 
@@ -461,7 +370,7 @@ impl KvEngine for FjallKv {
 
     fn write(&self, batch: WriteBatch) -> Result<()> {
         batch.check()?;
-        self.commit(batch).inspect_err(|_| self.damage.refuse())
+        self.commit(batch).inspect_err(|_| self.sealing.damage.refuse())
     }
 
     fn delete_range(&self, space: Keyspace, start: &[u8], end: &[u8]) -> Result<()> {
@@ -477,7 +386,7 @@ impl KvEngine for FjallKv {
     }
 
     fn ingest(&self, space: Keyspace, pairs: &mut dyn Iterator<Item = Result<Pair>>) -> Result<()> {
-        self.wait_for_room()?;
+        self.sealing.await_tables()?;
         let space = self.space(space)?;
         let mut tables = space.start_ingestion().map_err(self.failed("begin an ingest into"))?;
         let mut last: Vec<u8> = Vec::new();
@@ -491,18 +400,21 @@ impl KvEngine for FjallKv {
             last.clone_from(&key);
             tables.write(key, value).map_err(self.failed("ingest into"))?;
         }
-        let _gate = self.gate.lock();
-        self.sync_and_mark()?;
+        let _closed = self.sealing.close();
+        let _gate = self.sealing.gate.lock();
+        self.sealing.sync_and_mark()?;
         let _alone = self.putting.write();
         tables.finish().map_err(self.failed("finish an ingest into"))
     }
 
     fn sync(&self) -> Result<()> {
-        let synced = self.database.persist(PersistMode::SyncData).map_err(self.failed("sync"));
-        synced.inspect_err(|_| self.damage.refuse())
+        let _closed = self.sealing.close();
+        let database = &self.sealing.database;
+        let synced = database.persist(PersistMode::SyncData).map_err(self.failed("sync"));
+        synced.inspect_err(|_| self.sealing.damage.refuse())
     }
 
     fn disk_bytes(&self) -> u64 {
-        self.database.disk_space().unwrap_or(0)
+        self.sealing.database.disk_space().unwrap_or(0)
     }
 }

@@ -8,8 +8,9 @@ pub mod engine;
 pub mod fjall;
 mod journal;
 pub mod memory;
+mod sealing;
 mod versions;
 
-pub use engine::{Change, Keyspace, KvEngine, KvRead, Pair, PairIter, WriteBatch};
+pub use engine::{Change, Keyspace, KvEngine, KvRead, Pair, PairIter, Room, WriteBatch};
 pub use fjall::FjallKv;
 pub use memory::MemoryKv;

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use types::{Error, Result};
 
 use crate::engine::{
-    Change, Keyspace, KvEngine, KvRead, Pair, PairIter, WriteBatch, check_key, check_value,
+    Change, Keyspace, KvEngine, KvRead, Pair, PairIter, Room, WriteBatch, check_key, check_value,
 };
 
 /// Changes of a non-atomic operation that a crash keeps or loses together.
@@ -34,6 +34,8 @@ struct State {
     durable: Spaces,
     /// Batches since, oldest first.
     pending: Vec<WriteBatch>,
+    /// How often there is no [`Room`], and who says when.
+    busy: Option<(Random, f64)>,
     /// A crash happened; its result lives on in another store.
     dead: bool,
 }
@@ -48,6 +50,12 @@ impl MemoryKv {
         Self::default()
     }
 
+    /// An empty store that has no [`Room`] as often as `chance` says.
+    pub fn often_busy(random: Random, chance: f64) -> Self {
+        let state = State { busy: Some((random, chance)), ..State::default() };
+        MemoryKv { state: Arc::new(Mutex::new(state)) }
+    }
+
     /// Ends this store, every later call of which fails, and returns what a restart finds: the
     /// last synced state and a prefix, chosen by the seed, of the batches after it.
     pub fn crash(&self, seed: u64) -> MemoryKv {
@@ -58,7 +66,9 @@ impl MemoryKv {
         for batch in state.pending.drain(..).take(kept) {
             apply(&mut spaces, batch);
         }
-        let recovered = State { current: spaces.clone(), durable: spaces, ..State::default() };
+        let busy = state.busy.take();
+        let recovered =
+            State { current: spaces.clone(), durable: spaces, busy, ..State::default() };
         MemoryKv { state: Arc::new(Mutex::new(recovered)) }
     }
 
@@ -130,6 +140,12 @@ impl KvRead for MemoryRead {
 }
 
 impl KvEngine for MemoryKv {
+    fn room(&self) -> Option<Room> {
+        let full =
+            self.state.lock().busy.as_ref().is_some_and(|(random, chance)| random.chance(*chance));
+        (!full).then(|| Box::new(()) as Room)
+    }
+
     fn snapshot(&self) -> Box<dyn KvRead> {
         Box::new(MemoryRead { spaces: self.state.lock().current.clone() })
     }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use kv::KvEngine;
-use raft::{INITIAL_POSITION, Machine, Machines, Position};
+use raft::{INITIAL_POSITION, Machine, Machines, Position, Room};
 use types::{Error, Region, RegionKind, Result};
 
 use crate::machine::PlacementMachine;
@@ -36,6 +36,11 @@ impl PlacementMachines {
 }
 
 impl Machines for PlacementMachines {
+    /// Placement's own machine applies in memory.
+    fn room(&self) -> Option<Room> {
+        self.rows.as_ref().map_or_else(|| Some(Box::new(()) as Room), |rows| rows.room())
+    }
+
     fn recover(&mut self) -> Result<Vec<Box<dyn Machine>>> {
         let mut machines = match &mut self.rows {
             Some(rows) => rows.recover()?,

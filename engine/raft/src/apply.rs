@@ -1,57 +1,56 @@
 //! Committed entries on their way into the machine.
 //!
-//! Entries are applied in order, once each, in batches; what was applied is reported to those who
-//! wait only after the batch has ended and readers can see it.
+//! What was applied is reported to those who wait only after its batch has ended and readers can see it. It must never keep
+//! Raft's thread waiting for the disk: where the machine would, it is given away for a job.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use protobuf::Message as _;
-use raft_rs::eraftpb::{ConfChangeV2, Entry, EntryType};
+use raft_rs::eraftpb::ConfChangeV2;
 use types::{Error, Region, Result};
 
+use crate::batch::Batch;
 use crate::log::LogWrite;
-use crate::machine::{Command, Effect, Machine, Position};
-use crate::membership::MemberChange;
+use crate::machine::{Machine, Position, Room};
 use crate::peer::{Peer, RESTORE_AGAIN_TICKS, Slot, Work};
 use crate::reply::Answers;
 use crate::snapshot::SpoolDir;
 use crate::storage::{KEY_SPOOL, PendingSpool, conf_state};
 use crate::work::{Job, Returned, Task};
 
-/// What applying asks of the store.
-#[derive(Default)]
-pub(crate) struct Applied {
-    /// Children of a split, to be given groups of their own.
-    pub children: Vec<Box<dyn Machine>>,
-    /// Work to be done apart.
-    pub job: Option<Job>,
-}
-
-/// What one entry did.
-enum Outcome {
-    Effect(bool),
-    Split(Vec<Box<dyn Machine>>),
-}
-
 impl Peer {
-    /// Applies what is queued, up to the end of a batch, a split or a snapshot.
-    pub fn apply(&mut self, spools: &Arc<SpoolDir>, answers: &mut Answers) -> Applied {
-        let mut applied = Applied::default();
+    /// Applies what is queued, up to the end of a batch, a split or a snapshot: here if there is room for that without
+    /// waiting for the disk, else by a job, which is returned. Returns the children of a split, too.
+    pub fn apply(
+        &mut self,
+        now: u64,
+        room: Option<Room>,
+        spools: &Arc<SpoolDir>,
+        answers: &mut Answers,
+    ) -> (Option<Job>, Vec<Box<dyn Machine>>) {
+        let nothing = (None, Vec::new());
         if !self.can_apply() {
-            return applied;
+            return nothing;
         }
-        match self.work.pop_front() {
-            None => {}
-            Some(Work::Restore(spool)) => {
-                applied.job = self.lend(Task::Restore(spool), Slot::Restoring, spools);
+        let entries = match self.work.take(self.raw.store()) {
+            Ok(None) => return nothing,
+            Ok(Some(Work::Restore(spool))) => {
+                return (self.lend(Task::Restore(spool), Slot::Restoring, spools), Vec::new());
             }
-            Some(Work::Entries(entries)) => match self.apply_entries(entries, answers) {
-                Ok(children) => applied.children = children,
-                Err(error) => self.fail_by(&error, "entry cannot be applied: "),
-            },
+            Ok(Some(Work::Entries(entries))) => entries,
+            Err(error) => {
+                self.fail_by(&error, "entries cannot be read: ");
+                return nothing;
+            }
+        };
+        let mut batch = Batch::new(entries);
+        if let (Some(_room), Slot::Here(machine)) = (room, &mut self.slot) {
+            let applied = batch.apply(machine.as_mut());
+            if applied.is_err() || !batch.must_persist() {
+                return (None, self.applied(applied, batch, answers));
+            }
         }
-        applied
+        self.applying_since = Some(now);
+        (self.lend(Task::Apply(batch), Slot::Applying, spools), Vec::new())
     }
 
     /// Gives the machine away for a job.
@@ -67,19 +66,21 @@ impl Peer {
         }
     }
 
-    /// Takes the machine back. Adds what must be written now that the job is done.
+    /// Takes the machine back. Adds what must be written now that the job is done, and returns the children of a split.
     pub fn take_back(
         &mut self,
         returned: Returned,
         spools: &SpoolDir,
         write: &mut LogWrite,
         answers: &mut Answers,
-    ) {
+    ) -> Vec<Box<dyn Machine>> {
         let Returned { machine, task, result, .. } = returned;
         let region = machine.region().clone();
         let at = machine.applied();
         self.slot = Slot::Here(machine);
+        self.applying_since = None;
         match (result, task) {
+            (result, Task::Apply(batch)) => return self.applied(result, batch, answers),
             (Ok(()), Task::Persist) => {}
             (Ok(()), Task::Restore(spool)) => {
                 self.restored(&spool, region, at, (spools, write), answers)
@@ -92,6 +93,7 @@ impl Peer {
             }
             (Err(error), Task::Persist) => self.fail_by(&error, "state cannot be made durable: "),
         }
+        Vec::new()
     }
 
     fn restored(
@@ -119,51 +121,40 @@ impl Peer {
     fn restore_later(&mut self, spool: PendingSpool, error: &Error) {
         let region = self.region.id;
         tracing::warn!(region, %error, "a snapshot cannot be taken over yet");
-        if !matches!(self.work.front(), Some(Work::Restore(_))) {
-            self.work.push_front(Work::Restore(spool));
+        if !self.work.begins_with_restore() {
+            self.work.put_back_restore(spool);
         }
         let why = format!("snapshot cannot be taken over yet: {error}");
         self.delayed = Some((RESTORE_AGAIN_TICKS, why));
     }
 
-    fn apply_entries(
+    /// Raft's part in a batch that the machine, which is here again, has applied. Returns the children of a split.
+    fn applied(
         &mut self,
-        mut entries: VecDeque<Entry>,
+        result: Result<()>,
+        batch: Batch,
         answers: &mut Answers,
-    ) -> Result<Vec<Box<dyn Machine>>> {
-        let mut children = Vec::new();
-        while let Some(entry) = entries.pop_front() {
-            let at = Position { index: entry.index, term: entry.term };
-            match self.apply_entry(at, &entry)? {
-                Outcome::Effect(took_effect) => self.proposals.applied(at, took_effect),
-                Outcome::Split(split) => {
-                    self.proposals.applied(at, true);
-                    children = split;
-                }
-            }
-            if self.removed || !children.is_empty() {
-                break;
-            }
+    ) -> Vec<Box<dyn Machine>> {
+        if let Err(error) = result {
+            self.fail_by(&error, "entry cannot be applied: ");
+            return Vec::new();
         }
-        if !entries.is_empty() {
-            self.work.push_front(Work::Entries(entries));
-        }
-        self.end_batch(!children.is_empty(), answers)?;
-        Ok(children)
-    }
-
-    /// Makes the batch visible, and durable if groups are about to be created on it.
-    fn end_batch(&mut self, durable: bool, answers: &mut Answers) -> Result<()> {
-        let Slot::Here(machine) = &mut self.slot else { return Ok(()) };
-        machine.finish_batch()?;
-        if durable {
-            machine.persist()?;
-        }
-        let at = machine.applied();
-        let changed = machine.region() != &*self.region;
-        let region = changed.then(|| machine.region().clone());
-        if let Some(region) = region {
+        let Slot::Here(machine) = &self.slot else { return Vec::new() };
+        let (at, region) = (machine.applied(), machine.region());
+        if *region != *self.region {
+            let region = region.clone();
             self.region_changed(region);
+        }
+        // A snapshot came meanwhile, and the log begins after it: what was applied is told by it.
+        if self.restoring() {
+            return batch.children;
+        }
+        for (at, took_effect) in batch.outcomes {
+            self.proposals.applied(at, took_effect);
+        }
+        self.work.put_back(batch.entries);
+        if let Err(error) = self.change_members(at, batch.steps) {
+            self.fail_by(&error, "entry cannot be applied: ");
         }
         self.applied = at;
         let conf = conf_state(&self.region);
@@ -171,73 +162,21 @@ impl Peer {
         self.guarded(|raw| raw.advance_apply_to(at.index));
         self.proposals.batch_ended(answers);
         self.reads.applied(at.index, answers);
-        Ok(())
+        batch.children
     }
 
-    fn apply_entry(&mut self, at: Position, entry: &Entry) -> Result<Outcome> {
-        match entry.get_entry_type() {
-            EntryType::EntryNormal => {
-                let command =
-                    if entry.data.is_empty() { Command::Empty } else { Command::Data(&entry.data) };
-                self.apply_command(at, command)
-            }
-            EntryType::EntryConfChange | EntryType::EntryConfChangeV2 => {
-                self.apply_membership(at, entry)
-            }
-        }
-    }
-
-    fn apply_command(&mut self, at: Position, command: Command<'_>) -> Result<Outcome> {
-        let Slot::Here(machine) = &mut self.slot else {
-            return Err(Error::Unavailable("the machine is away".to_owned()));
-        };
-        let effect = machine.apply(at, command)?;
-        if machine.applied() != at {
-            return Err(Error::Corrupt(format!(
-                "the machine says it is at {:?} after entry {at:?}",
-                machine.applied()
-            )));
-        }
-        Ok(match effect {
-            Effect::Applied => Outcome::Effect(true),
-            Effect::Dropped => Outcome::Effect(false),
-            Effect::Split(children) => Outcome::Split(children),
-        })
-    }
-
-    /// Membership is computed from the region as applied, so a split in between does not matter.
-    fn apply_membership(&mut self, at: Position, entry: &Entry) -> Result<Outcome> {
-        let corrupt =
-            |what: &str| Error::Corrupt(format!("membership entry at {}: {what}", at.index));
-        let change = ConfChangeV2::parse_from_bytes(&entry.data)
-            .map_err(|_| corrupt("not a membership change"))?;
-        if change.get_changes().is_empty() {
-            return self.apply_command(at, Command::Empty);
-        }
-        let member: MemberChange = postcard::from_bytes(&change.context)?;
-        let Slot::Here(machine) = &self.slot else { return Err(corrupt("the machine is away")) };
-        let Some(region) = member.apply(machine.region()) else {
-            self.apply_command(at, Command::Empty)?;
-            return Ok(Outcome::Effect(false));
-        };
-        let steps = member.steps(machine.region());
-        let outcome = self.apply_command(at, Command::Membership(&region))?;
-        if let Slot::Here(machine) = &self.slot
-            && machine.region() != &region
-        {
-            return Err(corrupt("the machine did not take it over"));
+    /// Raft takes over who is a member.
+    fn change_members(&mut self, at: Position, steps: Vec<ConfChangeV2>) -> Result<()> {
+        if steps.is_empty() {
+            return Ok(());
         }
         for step in steps {
-            match self.guarded(|raw| raw.apply_conf_change(&step)) {
-                Some(Ok(_)) => {}
-                Some(Err(error)) => return Err(corrupt(&error.to_string())),
-                None => return Err(corrupt("Raft stopped")),
+            if let Some(Err(error)) = self.guarded(|raw| raw.apply_conf_change(&step)) {
+                let index = at.index;
+                return Err(Error::Corrupt(format!("membership entry at {index}: {error}")));
             }
         }
-        if region.peer(self.me.id).is_none() {
-            self.removed = true;
-        }
-        self.region_changed(region);
-        Ok(outcome)
+        self.removed |= self.region.peer(self.me.id).is_none();
+        Ok(())
     }
 }

@@ -58,7 +58,7 @@ pub trait Groups: Send + Sync + 'static {
         false
     }
 
-    /// Whether writing the log has lately taken so long that others had better lead.
+    /// Whether writing the log, or applying what is in it, has lately taken so long that others had better lead.
     fn has_slow_disk(&self) -> bool {
         false
     }

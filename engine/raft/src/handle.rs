@@ -1,7 +1,8 @@
 //! The thread that drives a store, and the handle by which everyone else reaches it.
 //!
-//! The thread does nothing but rounds. The log is written by another one, and taking over snapshots, persisting and purging
-//! happen on more beside it, so that neither the disk nor a region's bulk work delays another region's heartbeats.
+//! The thread does nothing but rounds, and applies what can be applied without waiting for the disk. The log is written by
+//! another one; applying what may wait, taking over snapshots, persisting and purging happen on more beside it, so that
+//! neither the disk nor a region's bulk work delays another region's heartbeats.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -318,6 +319,8 @@ enum Chore {
 /// Threads beside the loop.
 struct Helpers {
     chores: Sender<Chore>,
+    /// A thread of its own: it must not wait behind snapshots.
+    applies: Sender<Chore>,
     writer: Sender<Box<Writing>>,
 }
 
@@ -325,12 +328,12 @@ impl Helpers {
     fn start(mail: &Sender<Mail>) -> Result<(Self, Vec<JoinHandle<()>>)> {
         let (chores, queue) = crossbeam_channel::unbounded();
         let mut threads = Vec::new();
-        for number in 0..HELPERS {
-            let (queue, mail) = (queue.clone(), mail.clone());
-            let thread = std::thread::Builder::new()
-                .name(format!("raft-helper-{number}"))
-                .spawn(move || help(&queue, &mail))?;
-            threads.push(thread);
+        let (applies, batches) = crossbeam_channel::unbounded();
+        let helpers = (0..HELPERS).map(|number| (format!("raft-helper-{number}"), queue.clone()));
+        for (name, queue) in helpers.chain([("raft-apply".to_owned(), batches)]) {
+            let mail = mail.clone();
+            let thread = std::thread::Builder::new().name(name);
+            threads.push(thread.spawn(move || help(&queue, &mail))?);
         }
         let (writer, writings) = crossbeam_channel::bounded(1);
         let mail = mail.clone();
@@ -338,13 +341,14 @@ impl Helpers {
             .name("raft-log".to_owned())
             .spawn(move || write_log(&writings, &mail))?;
         threads.push(thread);
-        Ok((Helpers { chores, writer }, threads))
+        Ok((Helpers { chores, applies, writer }, threads))
     }
 }
 
 impl Worker for Helpers {
     fn run(&mut self, job: Job) -> Option<Returned> {
-        match self.chores.send(Chore::Job(Box::new(job))) {
+        let queue = if job.applies() { &self.applies } else { &self.chores };
+        match queue.send(Chore::Job(Box::new(job))) {
             Ok(()) => None,
             // No helper is left: do it here rather than not at all.
             Err(unsent) => match unsent.0 {

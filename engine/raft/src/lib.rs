@@ -9,6 +9,7 @@ pub mod testing;
 pub mod transport;
 
 mod apply;
+mod batch;
 mod board;
 mod compaction;
 mod config;
@@ -40,7 +41,8 @@ pub use groups::{Groups, PeerStatus, Pending};
 pub use handle::StoreHandle;
 pub use log::{LogSizes, RaftLog};
 pub use machine::{
-    Command, Effect, INITIAL_POSITION, Machine, Machines, Position, SnapshotChunks, SnapshotSource,
+    Command, Effect, INITIAL_POSITION, Machine, Machines, Position, Room, SnapshotChunks,
+    SnapshotSource,
 };
 pub use offline::{Alone, Offline, Replica};
 pub use snapshot::{SpoolWriter, Spooled};

@@ -92,8 +92,17 @@ pub trait SnapshotChunks {
     fn next_chunk(&mut self) -> Result<Option<Vec<u8>>>;
 }
 
+/// While it is held, machines apply without waiting for the disk, see [`Machines::room`].
+pub type Room = Box<dyn Send>;
+
 /// Makes and finds the machines of one node.
 pub trait Machines: Send {
+    /// For the store's thread, which must not wait for the disk: while what is returned is held, the machines' `apply` and
+    /// `finish_batch` do not. None while they would: then entries are applied by a job.
+    fn room(&self) -> Option<Room> {
+        Some(Box::new(()))
+    }
+
     /// Machines of every peer that this node holds, with what survived of their state: each that
     /// was persisted once and not destroyed, those that hold nothing included.
     fn recover(&mut self) -> Result<Vec<Box<dyn Machine>>>;

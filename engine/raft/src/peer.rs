@@ -5,14 +5,15 @@
 
 mod members;
 mod messages;
+mod queue;
 mod rounds;
 mod sleep;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use raft_rs::eraftpb::{Entry, Message, MessageType};
+use raft_rs::eraftpb::{Message, MessageType};
 use raft_rs::{RawNode, SnapshotStatus, StateRole};
 use types::{Error, PeerId, PeerRole, Region, Result};
 
@@ -29,6 +30,8 @@ use crate::storage::{GroupStorage, PendingSpool};
 use crate::transport::{Envelope, Session};
 use members::Change;
 pub(crate) use messages::is_vote_request;
+use queue::Queue;
+pub(crate) use queue::Work;
 use rounds::Unwritten;
 use sleep::Sleep;
 
@@ -42,23 +45,19 @@ const MAX_MESSAGE: u64 = 1 << 20;
 const MAX_APPLY: u64 = 4 << 20;
 /// Messages in flight to one member.
 const MAX_INFLIGHT: usize = 256;
+/// Ticks for which entries may wait for the disk before no more of them are taken.
+const BUSY_TICKS: u64 = 40;
 /// Ticks after which a snapshot is tried again that could not be taken over.
 pub(crate) const RESTORE_AGAIN_TICKS: u64 = 20;
 /// Ticks without a leader after which a peer asks whether it is still a member, and between asks.
 const LONELY_TICKS: u64 = 60;
 
-/// What the machine shall do next.
-pub(crate) enum Work {
-    /// Take over a snapshot.
-    Restore(PendingSpool),
-    /// Apply entries.
-    Entries(VecDeque<Entry>),
-}
-
 /// Where the machine is.
 pub(crate) enum Slot {
     /// With the peer.
     Here(Box<dyn Machine>),
+    /// Applying entries, where it may wait for the disk.
+    Applying,
     /// Being persisted. Entries are appended meanwhile, and wait to be applied.
     Persisting,
     /// Taking over a snapshot. Entries after it are appended meanwhile, and wait.
@@ -82,7 +81,9 @@ pub(crate) struct Peer {
     pub applied: Position,
     pub raw: RawNode<GroupStorage>,
     pub slot: Slot,
-    pub work: VecDeque<Work>,
+    pub work: Queue,
+    /// Since when the machine applies where it may wait for the disk, in ticks.
+    pub applying_since: Option<u64>,
     pub proposals: Proposals,
     pub reads: Reads,
     pub change: Option<Change>,
@@ -149,7 +150,8 @@ impl Peer {
             applied,
             raw,
             slot: Slot::Here(machine),
-            work: VecDeque::new(),
+            work: Queue::default(),
+            applying_since: None,
             proposals: Proposals::default(),
             reads: Reads::new(me.id, boot),
             change: None,
@@ -171,9 +173,10 @@ impl Peer {
     }
 
     /// Whether the machine still lacks a snapshot that the log has accepted.
-    fn restoring(&self) -> bool {
-        let waits = matches!(self.work.front(), Some(Work::Restore(_)));
-        waits || matches!(self.slot, Slot::Restoring) || self.unwritten.has_snapshot()
+    pub fn restoring(&self) -> bool {
+        self.work.begins_with_restore()
+            || matches!(self.slot, Slot::Restoring)
+            || self.unwritten.has_snapshot()
     }
 
     /// Calls into raft-rs, which panics on what it takes to be corruption: that stops this peer
@@ -353,7 +356,7 @@ impl Peer {
         reply: Reply<Position>,
         answers: &mut Answers,
     ) {
-        if let Err(error) = self.check_proposal(term, &data) {
+        if let Err(error) = self.check_proposal(term, &data, wait.since) {
             return answers.push(reply, Err(error));
         }
         let before = self.raw.raft.raft_log.last_index();
@@ -374,7 +377,7 @@ impl Peer {
         }
     }
 
-    fn check_proposal(&self, term: u64, data: &[u8]) -> Result<()> {
+    fn check_proposal(&self, term: u64, data: &[u8], now: u64) -> Result<()> {
         if data.is_empty() || data.len() > MAX_PROPOSAL {
             return Err(Error::Invalid(format!(
                 "a proposal to region {} has {} bytes; 1 to {MAX_PROPOSAL} are taken",
@@ -385,6 +388,14 @@ impl Peer {
         self.check_running()?;
         if !self.leads() || self.raw.raft.term != term {
             return Err(self.not_leader());
+        }
+        let waited = now - self.applying_since.unwrap_or(now);
+        if waited >= BUSY_TICKS {
+            return Err(Error::Unavailable(format!(
+                "server busy: region {} has waited {} ms for the disk of this node's row store",
+                self.region.id,
+                Wait::millis(0, waited)
+            )));
         }
         Ok(())
     }

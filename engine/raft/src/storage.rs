@@ -4,6 +4,7 @@
 //! It never writes: the store writes for all groups at once. What is being written is read from here as if it were on disk.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use protobuf::Message as _;
@@ -230,6 +231,18 @@ impl GroupStorage {
         self.conf = conf;
     }
 
+    /// Entries of a range of indexes, some `max` bytes of them at most, but one at least.
+    pub fn logged(&self, range: Range<u64>, max: u64) -> Result<Vec<Entry>> {
+        let (low, region) = (range.start, self.region);
+        let entries = self.read(range.start, range.end, Some(max)).map_err(|error| {
+            Error::Corrupt(format!("region {region}: entries from {low} on: {error}"))
+        })?;
+        match entries.first() {
+            Some(first) if first.index == low => Ok(entries),
+            _ => Err(Error::Corrupt(format!("region {region}: entry {low} is not in the log"))),
+        }
+    }
+
     fn read(&self, low: u64, high: u64, max: Option<u64>) -> raft_rs::Result<Vec<Entry>> {
         let cached_from = self.cache.front().map_or(high, |entry| entry.index).min(high);
         let mut entries = if low < cached_from {
@@ -344,7 +357,8 @@ fn decode_position(bytes: &[u8]) -> Result<Position> {
     Ok(Position { index, term })
 }
 
-fn weight(entry: &Entry) -> usize {
+/// Bytes that an entry takes in memory, about.
+pub(crate) fn weight(entry: &Entry) -> usize {
     entry.data.len() + entry.context.len() + 32
 }
 

@@ -47,6 +47,18 @@ pub struct StoreDisk {
     pub sizes: LogSizes,
 }
 
+/// A peer before it applied a batch.
+struct Before {
+    region: Arc<Region>,
+    leads: bool,
+}
+
+impl Before {
+    fn of(peer: &Peer) -> Self {
+        Before { region: peer.region.clone(), leads: peer.leads() }
+    }
+}
+
 /// A peer that could not be opened.
 pub(crate) struct Broken {
     pub status: PeerStatus,
@@ -333,8 +345,10 @@ impl Store {
     pub fn returned(&mut self, returned: Returned) {
         let region = returned.region;
         if let Some(peer) = self.peers.get_mut(&region) {
+            let before = Before::of(peer);
             let (spools, later, answers) = (&self.spools, &mut self.later, &mut self.answers);
-            peer.take_back(returned, spools, later, answers);
+            let children = peer.take_back(returned, spools, later, answers);
+            self.after_batch(region, &before, children);
         }
         self.dirty.insert(region);
         self.touched.insert(region);
@@ -424,21 +438,11 @@ impl Store {
         for region in ready {
             let Some(peer) = self.peers.get_mut(&region) else { continue };
             if peer.can_apply() {
-                let before = peer.region.clone();
-                let leads = peer.leads();
-                let applied = peer.apply(&self.spools, &mut self.answers);
-                let mut out = Outbox::default();
-                if before.epoch != peer.region.epoch {
-                    peer.dismiss(&before, &mut out);
-                }
-                if !applied.children.is_empty() {
-                    // Their groups are created in the next round.
-                    self.dirty.insert(region);
-                }
-                let children = applied.children.into_iter().map(|child| (child, leads));
-                self.new_children.extend(children);
-                self.send(out);
-                if let Some(job) = applied.job
+                let before = Before::of(peer);
+                let room = self.machines.room();
+                let (job, children) = peer.apply(self.now, room, &self.spools, &mut self.answers);
+                self.after_batch(region, &before, children);
+                if let Some(job) = job
                     && let Some(returned) = self.worker.run(job)
                 {
                     self.returned(returned);
@@ -446,6 +450,20 @@ impl Store {
             }
             self.after_apply(region);
         }
+    }
+
+    /// Who was dismissed is informed, and children get groups in the next round.
+    fn after_batch(&mut self, region: RegionId, before: &Before, children: Vec<Box<dyn Machine>>) {
+        let Some(peer) = self.peers.get(&region) else { return };
+        let mut out = Outbox::default();
+        if before.region.epoch != peer.region.epoch {
+            peer.dismiss(&before.region, &mut out);
+        }
+        if !children.is_empty() {
+            self.dirty.insert(region);
+        }
+        self.new_children.extend(children.into_iter().map(|child| (child, before.leads)));
+        self.send(out);
     }
 
     fn after_apply(&mut self, region: RegionId) {

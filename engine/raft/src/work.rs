@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use types::{PeerId, Region, RegionId, Result};
 
+use crate::batch::Batch;
 use crate::log::{LogWrite, RaftLog};
 use crate::machine::{Machine, Position};
 use crate::snapshot::SpoolDir;
@@ -14,6 +15,8 @@ use crate::storage::PendingSpool;
 
 /// What is to be done with a machine.
 pub(crate) enum Task {
+    /// Apply entries, and make what comes of it durable if it must be.
+    Apply(Batch),
     /// Replace its state by a spooled snapshot's, durably.
     Restore(PendingSpool),
     /// Make its state durable.
@@ -37,9 +40,15 @@ pub struct Returned {
 }
 
 impl Job {
+    /// Whether it applies entries.
+    pub(crate) fn applies(&self) -> bool {
+        matches!(self.task, Task::Apply(_))
+    }
+
     /// Does the work; may block for as long as writing the region's data takes.
     pub fn run(mut self) -> Returned {
-        let result = match &self.task {
+        let result = match &mut self.task {
+            Task::Apply(batch) => batch.finish(self.machine.as_mut()),
             Task::Restore(spool) => restore(self.machine.as_mut(), &self.spools, spool),
             Task::Persist => self.machine.persist(),
         };

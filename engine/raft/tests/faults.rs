@@ -257,6 +257,25 @@ fn a_damaged_entry_costs_the_peer_that_it_belongs_to() {
 }
 
 #[test]
+fn entries_that_wait_for_a_machine_for_long_are_read_from_the_log() {
+    let mut rig = Rig::new(3, 7);
+    rig.cluster.create(&region(1, &[1, 2, 3])).unwrap();
+    let leader = rig.wait_leader(1);
+    let waits = if leader == 1 { 2 } else { 1 };
+    rig.cluster.set_work_time(waits, 100).unwrap();
+    rig.machines[&waits].be_busy(env::Random::seeded(7), 1.0);
+    // More than are kept in memory.
+    for value in 0..40 {
+        rig.write(1, &value.to_string().repeat(500_000), value).unwrap();
+    }
+    let applied = rig.state(waits, 1).index;
+    assert!(applied + 30 < rig.state(leader, 1).index, "it did not wait");
+    rig.cluster.set_work_time(waits, 0).unwrap();
+    rig.cluster.run(110);
+    assert!(rig.state(waits, 1) == rig.state(leader, 1), "they differ");
+}
+
+#[test]
 fn a_removed_peer_waits_for_its_machine_without_going_round() {
     let mut away = 0;
     for seed in 0..8 {

@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use common::{Rig, put};
+use env::Random;
 use futures::FutureExt;
 use goldenscript::{Command, Context, Runner};
 use raft::testing::{EchoCommand, SimOptions};
@@ -293,6 +294,12 @@ impl Runner for Scene {
             "slow-disk" => {
                 let (node, ticks) = (number(&args.all[0]), number(&args.all[1]));
                 self.rig().cluster.set_write_time(node, ticks)?;
+            }
+            "slow-store" => {
+                let (node, ticks) = (number(&args.all[0]), number(&args.all[1]));
+                self.rig().cluster.set_work_time(node, ticks)?;
+                let chance = if ticks > 0 { 1.0 } else { 0.0 };
+                self.rig().machines[&node].be_busy(Random::seeded(0), chance);
             }
             "crash" => args.nodes().into_iter().for_each(|node| self.rig().crash(node, false)),
             "restart" => {

@@ -75,7 +75,7 @@ impl Run {
             sleep_ticks: 1 + seed % 4 * 6,
             ..StoreConfig::new(0)
         };
-        // Every other history has its bulk work done apart, as in production.
+        // Every other history has its bulk work done apart, as in production, and entries where applying would wait.
         let max_work = if seed.is_multiple_of(2) { 0 } else { 40 };
         // And writes of the log take a moment, a while, or so long that leaders give up.
         let max_write = [0, 6, 60, 600][(seed / 2 % 4) as usize];
@@ -89,6 +89,12 @@ impl Run {
             config,
         };
         let mut rig = Rig::with(options);
+        if max_work > 0 {
+            let chance = [0.05, 0.5][(seed / 8 % 2) as usize];
+            for (node, machines) in &rig.machines {
+                machines.be_busy(Random::seeded(seed ^ (node << 32)), chance);
+            }
+        }
         rig.cluster.create(&common::region(1, &[1, 2, 3])).unwrap();
         Run {
             rig,

@@ -319,14 +319,9 @@ impl RowMachine {
         let number = self.store.write(batch, locks)?;
         // The parent shrinks before its children appear: no key is ever in two regions.
         self.store.publish(self.view());
-        let split = !children.is_empty();
         children.into_iter().for_each(|child| self.store.publish(child));
         drop(alone);
         self.finished = (self.applied, number);
-        // Children exist durably before anything is stored under their numbers elsewhere.
-        if split {
-            self.persist()?;
-        }
         Ok(())
     }
 

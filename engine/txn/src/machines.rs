@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kv::{Keyspace, WriteBatch};
-use raft::{Machine, Machines};
+use raft::{Machine, Machines, Room};
 use types::{Error, Region, Result};
 
 use crate::layout::{self, AppliedRecord, RegionRecord};
@@ -25,6 +25,10 @@ impl RowMachines {
 }
 
 impl Machines for RowMachines {
+    fn room(&self) -> Option<Room> {
+        self.store.engine().room()
+    }
+
     fn recover(&mut self) -> Result<Vec<Box<dyn Machine>>> {
         // What was read back may still be in the operating system's memory only.
         self.store.sync()?;

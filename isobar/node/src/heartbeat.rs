@@ -279,7 +279,7 @@ impl Heartbeat {
         });
         let faults = damaged.iter().map(|(region, what)| format!("region {region}: {what}"));
         let slow = self.groups.has_slow_disk();
-        let slow = slow.then(|| "its Raft log's disk is slow: others lead its regions".to_owned());
+        let slow = slow.then(|| "its disk is slow: others lead its regions".to_owned());
         let report = NodeReport {
             disk_bytes: self.sizes.disk_bytes(),
             disk_free: self.disk.free_bytes(&self.data_dir).unwrap_or_default(),

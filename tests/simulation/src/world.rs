@@ -94,6 +94,11 @@ impl Drop for Doing {
     }
 }
 
+/// A row store that has nothing, and whose disk would now and then be waited for.
+fn empty_store(random: &Random) -> MemoryKv {
+    MemoryKv::often_busy(random.fork(), 0.05)
+}
+
 impl World {
     pub(crate) fn new(seed: u64, shape: Shape, history: History) -> std::io::Result<Arc<Self>> {
         let root = tempfile::tempdir()?;
@@ -119,7 +124,7 @@ impl World {
                     random: random.fork(),
                     history: history.clone(),
                 };
-                let (kv, running) = (MemoryKv::new(), None);
+                let (kv, running) = (empty_store(&random), None);
                 hosts.insert(host, Slot { machine, kind, kv, running, starting: false });
             }
         }
@@ -324,7 +329,7 @@ impl World {
             && slot.running.is_none()
         {
             slot.machine.disk = SimDisk::new();
-            slot.kv = MemoryKv::new();
+            slot.kv = empty_store(&self.random);
             self.history.event("emptied", &[host]);
         }
     }

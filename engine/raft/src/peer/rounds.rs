@@ -9,7 +9,7 @@ use raft_rs::eraftpb::{Message, MessageType};
 use raft_rs::{RawNode, Ready, StateRole};
 use types::{Error, Result};
 
-use super::{LONELY_TICKS, Outbox, Peer, Work};
+use super::{LONELY_TICKS, Outbox, Peer};
 use crate::log::LogWrite;
 use crate::machine::Position;
 use crate::reply::Answers;
@@ -77,9 +77,7 @@ impl Peer {
         let number = ready.number();
         let part = self.add_to_write(&mut ready, write, answers)?;
         let committed = ready.take_committed_entries();
-        if !committed.is_empty() {
-            self.work.push_back(Work::Entries(committed.into()));
-        }
+        self.work.add(committed);
         let mut messages = ready.take_messages();
         messages.extend(ready.take_persisted_messages());
         self.guarded(|raw| raw.advance_append_async(ready));
@@ -182,7 +180,7 @@ impl Peer {
                 self.guarded(|raw| raw.on_persist_ready(part.number));
                 // Raft may go on from there; the machine takes its time.
                 self.guarded(|raw| raw.advance_apply_to(index));
-                self.work.push_back(Work::Restore(spool));
+                self.work.add_restore(spool);
             }
         }
         if let Some(last) = last {

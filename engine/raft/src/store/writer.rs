@@ -129,9 +129,9 @@ impl Store {
         let slow = self.now < self.writer.slow_until;
         match (self.board.slow_disk.swap(slow, Ordering::Relaxed), slow) {
             (false, true) => {
-                tracing::warn!("the disk of the Raft log is slow: others had better lead")
+                tracing::warn!("this node's disk is slow: others had better lead")
             }
-            (true, false) => tracing::info!("the disk of the Raft log is not slow any more"),
+            (true, false) => tracing::info!("this node's disk is not slow any more"),
             _ => {}
         }
     }
@@ -139,8 +139,13 @@ impl Store {
     /// Gives leadership away while the disk does not answer, and in the end does what a node without a disk can: nothing.
     /// Other voters need no answer of this disk, but what they commit is answered here only once it is written here, too.
     pub(super) fn tick_writing(&mut self) {
+        let (now, election) = (self.now, self.config.election_ticks as u64);
+        let applying = self.peers.values().filter_map(|peer| peer.applying_since);
+        if applying.min().is_some_and(|since| now - since >= election) {
+            self.writer.slow_until = now + SLOW_TICKS;
+        }
         let Some(since) = self.writer.since else { return };
-        let (taken, election) = (self.now - since, self.config.election_ticks as u64);
+        let taken = now - since;
         if taken >= election {
             self.writer.slow_until = self.now + SLOW_TICKS;
         }

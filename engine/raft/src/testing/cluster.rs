@@ -70,6 +70,8 @@ struct Jobs {
     max_write: u64,
     /// What a write of the log takes exactly, instead.
     exact_write: Option<u64>,
+    /// What other work takes exactly, instead.
+    exact_work: Option<u64>,
     /// With the steps left until each is done.
     jobs: Vec<(u64, Job)>,
     /// The write of the log that is under way.
@@ -79,8 +81,9 @@ struct Jobs {
 impl Bench {
     fn new(random: Random, options: &SimOptions) -> Self {
         let (max_work, max_write) = (options.max_work, options.max_write);
-        let (jobs, writing, exact_write) = (Vec::new(), None, None);
-        let jobs = Jobs { random, max_work, max_write, exact_write, jobs, writing };
+        let (exact_write, exact_work) = (None, None);
+        let (jobs, writing) = (Vec::new(), None);
+        let jobs = Jobs { random, max_work, max_write, exact_write, exact_work, jobs, writing };
         Bench(Arc::new(Mutex::new(jobs)))
     }
 
@@ -115,11 +118,14 @@ impl Bench {
 impl Worker for Bench {
     fn run(&mut self, job: Job) -> Option<Returned> {
         let mut bench = self.0.lock();
-        if bench.max_work == 0 {
-            drop(bench);
-            return Some(job.run());
-        }
-        let left = 1 + bench.random.below(bench.max_work);
+        let left = match (bench.exact_work, bench.max_work) {
+            (Some(0), _) | (None, 0) => {
+                drop(bench);
+                return Some(job.run());
+            }
+            (Some(exact), _) => exact,
+            (None, max) => 1 + bench.random.below(max),
+        };
         bench.jobs.push((left, job));
         None
     }
@@ -237,6 +243,12 @@ impl SimCluster {
     /// From now on a node's writes of the log take so many ticks each.
     pub fn set_write_time(&self, node: NodeId, ticks: u64) -> Result<()> {
         self.node(node)?.bench.0.lock().exact_write = Some(ticks * STEPS);
+        Ok(())
+    }
+
+    /// From now on what a node does apart takes so many ticks each.
+    pub fn set_work_time(&self, node: NodeId, ticks: u64) -> Result<()> {
+        self.node(node)?.bench.0.lock().exact_work = Some(ticks * STEPS);
         Ok(())
     }
 

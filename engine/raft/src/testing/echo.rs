@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use env::Random;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use types::{Epoch, Error, Peer, Region, RegionId, Result};
 
 use crate::machine::{
-    Command, Effect, INITIAL_POSITION, Machine, Machines, Position, SnapshotChunks, SnapshotSource,
+    Command, Effect, INITIAL_POSITION, Machine, Machines, Position, Room, SnapshotChunks,
+    SnapshotSource,
 };
 
 /// What the machine understands.
@@ -67,6 +69,7 @@ struct Disk {
     visible: BTreeMap<RegionId, EchoState>,
     durable: BTreeMap<RegionId, EchoState>,
     full: bool,
+    busy: Option<(Random, f64)>,
 }
 
 /// The machines of one node. Clones share what survives a crash.
@@ -91,6 +94,11 @@ impl EchoMachines {
         }
     }
 
+    /// From now on there is no [`Room`] as often as `chance` says.
+    pub fn be_busy(&self, random: Random, chance: f64) {
+        self.disk.lock().busy = Some((random, chance));
+    }
+
     /// Whether snapshots find no room, and what is to be removed stays.
     pub fn set_full(&self, full: bool) {
         self.disk.lock().full = full;
@@ -113,6 +121,12 @@ impl EchoMachines {
 }
 
 impl Machines for EchoMachines {
+    fn room(&self) -> Option<Room> {
+        let disk = self.disk.lock();
+        let busy = disk.busy.as_ref().is_some_and(|(random, chance)| random.chance(*chance));
+        (!busy).then(|| Box::new(()) as Room)
+    }
+
     fn recover(&mut self) -> Result<Vec<Box<dyn Machine>>> {
         let states: Vec<EchoState> = self.disk.lock().visible.values().cloned().collect();
         Ok(states.into_iter().map(|state| self.machine(state)).collect())
