@@ -160,10 +160,14 @@ fn serve(runtime: &tokio::runtime::Runtime, args: &ServeArgs) -> Result<()> {
     node::run(runtime, config, Box::pin(stop))
 }
 
+/// What is logged where ISOBAR_LOG says nothing. raft-engine calls it corruption that a file goes on with the zeros that it
+/// was filled with, as after every crash; what is damaged we find ourselves.
+const LOGGED: &str = "info,raft_engine::file_pipe_log::pipe_builder=error";
+
 /// Logs go to standard error; ISOBAR_LOG chooses what, as `info` or `info,raft=debug`. A line that
 /// cannot be written is lost: to complain of it on standard error would end the process.
 fn log_to_stderr() {
-    let filter = EnvFilter::try_from_env("ISOBAR_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_env("ISOBAR_LOG").unwrap_or_else(|_| EnvFilter::new(LOGGED));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -189,7 +189,7 @@ def test_without_a_majority_writes_fail_in_time_and_nothing_acknowledged_is_lost
 @pytest.mark.timeout(300)
 def test_a_full_disk_under_columns_holds_no_write_back_and_shows_nothing_old(cluster: Cluster):
     table = table_on(cluster, COLUMNS)
-    insert = f"INSERT INTO {table} VALUES (%s, REPEAT('x', 400))"
+    insert = f"INSERT INTO {table} VALUES (%s, REPEAT('x', 4000))"
     count = f"SELECT COUNT(*) FROM {table}"
     with cluster.connect() as connection, connection.cursor() as cursor:
         with full(cluster, [COLUMNS]):
@@ -217,7 +217,7 @@ def table_on(cluster: Cluster, name: str) -> str:
     wanted = str(node(cluster, name)["id"])
     for attempt in range(6):
         table = f"t{attempt}"
-        cluster.sql(f"CREATE TABLE late.{table} (id INT PRIMARY KEY, pad VARCHAR(400) NOT NULL)")
+        cluster.sql(f"CREATE TABLE late.{table} (id INT PRIMARY KEY, pad VARCHAR(4000) NOT NULL)")
         cluster.replicate(f"late.{table}")
         rows = cluster.sql(
             "SELECT ready_learners FROM information_schema.regions"

@@ -1,8 +1,8 @@
 //! raft-engine's files on `env`'s disk, so that a simulated disk can forget what was not synced.
 //!
-//! It holds no policy but one: raft-engine may not cut off what was synced (see [`crate::synced`]). raft-engine lists its directory and syncs it through the operating system,
-//! past any file system it is given; over a simulated disk a *shadow* directory therefore mirrors
-//! the file names, empty.
+//! It holds no policy but two: raft-engine may not cut off what was synced (see [`crate::synced`]), and files are filled with
+//! zeros ahead of what is written. raft-engine lists its directory and syncs it through the operating system, past any file
+//! system it is given; over a simulated disk a *shadow* directory therefore mirrors the file names, empty.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -50,12 +50,19 @@ pub(crate) struct LogFiles {
     dir: PathBuf,
     shadow: Option<PathBuf>,
     health: Arc<Health>,
+    /// What is written ahead.
+    zeros: Arc<[u8]>,
 }
 
 impl LogFiles {
-    /// Files in `dir` of `disk`. For a simulated disk `shadow` is an existing directory of the
-    /// operating system that nothing else uses.
-    pub fn open(disk: Arc<dyn Disk>, dir: &Path, shadow: Option<&Path>) -> io::Result<Self> {
+    /// Files in `dir` of `disk`, filled `ahead` bytes beyond what is written. For a simulated disk `shadow` is an existing
+    /// directory of the operating system that nothing else uses.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        shadow: Option<&Path>,
+        ahead: u64,
+    ) -> io::Result<Self> {
         disk.create_dir_all(dir)?;
         if let Some(shadow) = shadow {
             let real = env::RealDisk;
@@ -75,6 +82,7 @@ impl LogFiles {
             dir: dir.to_owned(),
             shadow: shadow.map(Path::to_owned),
             health: Arc::new(Health { synced, closing, failed }),
+            zeros: vec![0; ahead as usize].into(),
         })
     }
 
@@ -92,6 +100,10 @@ impl LogFiles {
     /// The directory to name to raft-engine.
     pub fn engine_dir(&self) -> &Path {
         self.shadow.as_deref().unwrap_or(&self.dir)
+    }
+
+    fn cursor(&self, file: Arc<LogFile>) -> Cursor {
+        Cursor { file, at: 0, zeros: self.zeros.clone(), allocated: 0, filled: 0 }
     }
 
     /// Where a file that raft-engine names is on the disk.
@@ -144,11 +156,11 @@ impl FileSystem for LogFiles {
     }
 
     fn new_reader(&self, handle: Arc<LogFile>) -> io::Result<Cursor> {
-        Ok(Cursor { file: handle, at: 0 })
+        Ok(self.cursor(handle))
     }
 
     fn new_writer(&self, handle: Arc<LogFile>) -> io::Result<Cursor> {
-        Ok(Cursor { file: handle, at: 0 })
+        Ok(self.cursor(handle))
     }
 }
 
@@ -204,6 +216,24 @@ impl Handle for LogFile {
 pub(crate) struct Cursor {
     file: Arc<LogFile>,
     at: u64,
+    zeros: Arc<[u8]>,
+    /// How far zeros may be written, and how far they were.
+    allocated: u64,
+    filled: u64,
+}
+
+impl Cursor {
+    /// Writes zeros ahead, once those of before are written over.
+    fn fill(&mut self) {
+        if self.filled > self.at {
+            return;
+        }
+        let room = self.allocated.saturating_sub(self.at) as usize;
+        let zeros = self.zeros.get(..room).unwrap_or(&self.zeros);
+        // A disk that is full shows in what is written.
+        let filled = self.file.file.write_at(zeros, self.at).is_ok();
+        self.filled = self.at + if filled { zeros.len() as u64 } else { 0 };
+    }
 }
 
 impl Seek for Cursor {
@@ -233,6 +263,7 @@ impl Write for Cursor {
         self.file.health.watch(self.file.file.write_at(bytes, self.at))?;
         self.at += bytes.len() as u64;
         self.file.written.fetch_max(self.at, Ordering::AcqRel);
+        self.fill();
         Ok(bytes.len())
     }
 
@@ -245,11 +276,13 @@ impl WriteExt for Cursor {
     fn truncate(&mut self, offset: usize) -> io::Result<()> {
         self.file.cut(offset as u64)?;
         self.at = offset as u64;
+        (self.allocated, self.filled) = (self.at, self.at);
         Ok(())
     }
 
-    /// Does nothing: space is taken as it is written, and a full disk shows in the write.
-    fn allocate(&mut self, _offset: usize, _size: usize) -> io::Result<()> {
+    /// Takes note: raft-engine cuts off what of this is not written before it begins another file.
+    fn allocate(&mut self, offset: usize, size: usize) -> io::Result<()> {
+        self.allocated = (offset + size) as u64;
         Ok(())
     }
 }

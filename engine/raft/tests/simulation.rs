@@ -86,6 +86,8 @@ impl Run {
             max_delay: 4,
             max_work,
             max_write,
+            // Files that end with what was written, and files that go on with zeros.
+            ahead: seed % 3 * (4 << 10),
             config,
         };
         let mut rig = Rig::with(options);

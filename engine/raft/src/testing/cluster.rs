@@ -43,6 +43,8 @@ pub struct SimOptions {
     pub max_work: u64,
     /// Tenths of a tick that a write of the log takes at most; 0 does it at once.
     pub max_write: u64,
+    /// Bytes that files of the log are filled ahead.
+    pub ahead: u64,
     /// Settings of every store; `node` and `seed` are filled in.
     pub config: StoreConfig,
 }
@@ -50,7 +52,16 @@ pub struct SimOptions {
 impl Default for SimOptions {
     fn default() -> Self {
         let config = StoreConfig::new(0);
-        SimOptions { nodes: 3, seed: 0, loss: 0.0, max_delay: 1, max_work: 0, max_write: 0, config }
+        SimOptions {
+            nodes: 3,
+            seed: 0,
+            loss: 0.0,
+            max_delay: 1,
+            max_work: 0,
+            max_write: 0,
+            ahead: 0,
+            config,
+        }
     }
 }
 
@@ -206,7 +217,7 @@ impl SimCluster {
             log_dir: PathBuf::from("/raft"),
             spool_dir: PathBuf::from("/spool"),
             shadow: Some(shadow),
-            sizes: LogSizes { file: 256 << 10, purge: 1 << 20 },
+            sizes: LogSizes { file: 256 << 10, purge: 1 << 20, ahead: self.options.ahead },
         })
     }
 

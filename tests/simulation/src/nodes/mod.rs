@@ -175,7 +175,7 @@ impl Machine {
             log_dir: PathBuf::from(LOG),
             spool_dir: Path::new(DATA).join(SPOOL),
             shadow: Some(self.shadow.clone()),
-            sizes: LogSizes { file: 256 << 10, purge: 1 << 20 },
+            sizes: LogSizes { file: 256 << 10, purge: 1 << 20, ahead: 8 << 10 },
         };
         let port = self.network.port(process.clone());
         RaftNode::open(self.random.fork(), self.pace.clone(), |worker| {
