@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod disk;
 pub mod frame;
+mod priority;
 pub mod random;
 pub mod real_disk;
 pub mod seeds;
@@ -17,6 +18,7 @@ pub mod whole;
 pub use clock::{Clock, Instant, RealClock, SimClock};
 pub use disk::{Access, Disk, DiskFile, parent_of};
 pub use frame::{Format, FrameReader, FrameWriter, Record};
+pub use priority::give_way;
 pub use random::Random;
 pub use real_disk::RealDisk;
 pub use sim_disk::{Operation, SimDisk};

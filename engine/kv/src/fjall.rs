@@ -20,10 +20,9 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 
 use env::{Disk, Format, RealDisk, atomic_write, parent_of, read_whole};
 use fjall::{AbstractTree, Database, KeyspaceCreateOptions, PersistMode, Readable};
@@ -273,7 +272,15 @@ fn open_database(home: &Path, cache_bytes: u64) -> Result<(Database, Handles)> {
         let [data, hist, fate, lock, meta] = Keyspace::ALL.map(space);
         Ok((database, [data?, hist?, fate?, lock?, meta?]))
     };
-    match catch_unwind(AssertUnwindSafe(open)) {
+    // fjall's threads, which write and merge tables, have the priority of the one that starts them.
+    let opened = thread::scope(|scope| {
+        let opener = scope.spawn(|| {
+            env::give_way();
+            open()
+        });
+        opener.join()
+    });
+    match opened {
         Ok(opened) => opened.map_err(|error| explain("open", home, error)),
         // Damaged tables and manifests make fjall panic in places; so may a disk that is full.
         Err(_) if RealDisk.free_bytes(home)? < ROOM_TO_OPEN => Err(Error::Io(format!(

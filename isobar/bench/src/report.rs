@@ -1,5 +1,6 @@
 //! The report of a proof of isolation: JSON, a page, a few lines of text.
 
+mod costs;
 mod html;
 mod model;
 mod svg;
@@ -32,5 +33,7 @@ pub fn page(args: &PageArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+#[cfg(test)]
+pub use costs::costs;
 pub use html::page as html;
 pub use text::text;

@@ -73,7 +73,10 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     };
     let scrubber = std::thread::Builder::new().name("scrubber".to_owned()).spawn({
         let (store, columns, stop) = (store.clone(), columns.clone(), stop.clone());
-        move || scrub::columns(&store, &columns, &stop)
+        move || {
+            env::give_way();
+            scrub::columns(&store, &columns, &stop)
+        }
     })?;
     let heartbeat = Heartbeat::new(&common, &me, groups, None, Box::new(ColumnSizes(columns)));
     let work = async {

@@ -157,9 +157,15 @@ impl Upkeep {
         stop: &CancellationToken,
     ) -> std::io::Result<Self> {
         let (swept, until) = (rows.clone(), stop.clone());
-        let sweeper = thread("sweeper", move || garbage::sweep(&swept, &until))?;
+        let sweeper = thread("sweeper", move || {
+            env::give_way();
+            garbage::sweep(&swept, &until)
+        })?;
         let (store, kv, until) = (store.clone(), kv.clone(), stop.clone());
-        let scrubber = thread("scrubber", move || scrub::rows(&store, &kv, &until))?;
+        let scrubber = thread("scrubber", move || {
+            env::give_way();
+            scrub::rows(&store, &kv, &until)
+        })?;
         Ok(Upkeep(vec![sweeper, scrubber]))
     }
 

@@ -18,7 +18,7 @@ use crate::driver::{Arrivals, Pace, Settings, drive};
 use crate::latency::{Latencies, Phase};
 use crate::output;
 use crate::processes::{self, Named, Used};
-use crate::report::{Arm, Sample, Timeline};
+use crate::report::{Arm, Sample, Timeline, is_batch_side};
 use crate::workload::{SqlWork, Workload, oltp};
 
 /// How long a batch by SQL, and one by Spark, may take until it is warm.
@@ -45,7 +45,6 @@ pub struct Bench {
     idle: Vec<Used>,
     busy: Vec<Used>,
     traffic: Vec<f64>,
-    phases: u64,
     /// What went wrong on the way.
     pub events: Vec<String>,
 }
@@ -64,7 +63,6 @@ impl Bench {
             idle: Vec::new(),
             busy: Vec::new(),
             traffic: Vec::new(),
-            phases: 0,
             events: Vec::new(),
         }
     }
@@ -84,15 +82,14 @@ impl Bench {
         self.cluster.close().await;
     }
 
-    fn settings(&mut self, pace: Pace, time: f64) -> Settings {
-        // Other draws in each phase, and the same again in another run.
-        self.phases += 1;
+    /// `draws`: which random numbers are drawn, of arrivals and of what transactions do.
+    fn settings(&self, pace: Pace, time: f64, draws: u64) -> Settings {
         Settings {
             pace,
             connections: self.args.threads as usize,
             warmup: Duration::from_secs_f64(self.args.warmup),
             time: Duration::from_secs_f64(time),
-            seed: self.args.workload.seed.wrapping_add(self.phases << 20),
+            seed: self.args.workload.seed.wrapping_add(draws << 20),
             transaction_timeout: TRANSACTION,
         }
     }
@@ -106,8 +103,8 @@ impl Bench {
         }
     }
 
-    async fn phase(&mut self, pace: Pace, time: f64, label: &str) -> Result<Phase> {
-        let settings = self.settings(pace, time);
+    async fn phase(&self, pace: Pace, time: f64, draws: u64, label: &str) -> Result<Phase> {
+        let settings = self.settings(pace, time, draws);
         let phase =
             drive(self.work.clone(), &settings, &self.stop, output::progress(label)).await?;
         // One that ended late has a latency, and one that started early was completed.
@@ -122,7 +119,7 @@ impl Bench {
         output::note("measuring the capacity without learners …");
         self.attach(false).await?;
         let time = self.args.throughput_time.max(5.0);
-        let phase = self.phase(Pace::Closed, time, "capacity").await.context("the capacity")?;
+        let phase = self.phase(Pace::Closed, time, 0, "capacity").await.context("the capacity")?;
         self.rate = phase.tps * self.args.load;
         Ok(phase.tps)
     }
@@ -179,16 +176,21 @@ impl Bench {
     pub async fn sample(&mut self, arm: Arm, round: usize, clock: Instant) -> Result<Sample> {
         self.attach(arm.has_learners()).await?;
         let companion = self.companion(arm).await?;
+        // The same for all arms of a round, whose bursts are then no difference between them (common random numbers, as in
+        // simulation), and others in each round.
+        let draws = round as u64 * 2;
         let started = clock.elapsed().as_secs_f64();
         let nodes = self.watched(companion.as_ref());
         let before = (Instant::now(), processes::read_all(&nodes));
         let lag = Lag::watch(self.cluster.online.clone(), self.database_lag());
-        let open = self.phase(self.open(self.args.time), self.args.time, arm.name()).await;
+        let open = self.open(self.args.time);
+        let open = self.phase(open, self.args.time, draws, arm.name()).await;
         let lag = lag.stop().await;
         let after = (Instant::now(), processes::read_all(&self.watched(companion.as_ref())));
         let used = self.used(&before.1, &after.1, (after.0 - before.0).as_secs_f64());
         let open = open?;
-        let closed = self.phase(Pace::Closed, self.args.throughput_time, arm.name()).await?;
+        let time = self.args.throughput_time;
+        let closed = self.phase(Pace::Closed, time, draws + 1, arm.name()).await?;
         let batch = match companion {
             Some(companion) => Some(companion.stop().await),
             None => None,
@@ -217,7 +219,7 @@ impl Bench {
     /// Keeps what the batch side used, for the control.
     fn learn(&mut self, arm: Arm, used: &BTreeMap<String, Used>, traffic: Option<f64>) {
         let mut sum = Used::default();
-        for (_, used) in used.iter().filter(|(name, _)| Cluster::is_batch_side(name)) {
+        for (_, used) in used.iter().filter(|(name, _)| is_batch_side(name)) {
             sum.cpu_seconds += used.cpu_seconds;
             sum.written_bytes += used.written_bytes;
             sum.writes += used.writes;
@@ -410,7 +412,7 @@ impl Bench {
         self.attach(true).await?;
         let part = Duration::from_secs_f64(self.args.timeline);
         let time = self.args.timeline * 3.0;
-        let settings = self.settings(self.open(time), time);
+        let settings = self.settings(self.open(time), time, u64::from(u16::MAX));
         let begin = Instant::now() + settings.warmup;
         let lag = Lag::watch(self.cluster.online.clone(), self.database_lag());
         let beside = async {

@@ -73,11 +73,6 @@ impl Cluster {
         self.playground.as_ref().map(|playground| playground.nodes()).unwrap_or_default()
     }
 
-    /// Whether a node's work is the batch's.
-    pub fn is_batch_side(name: &str) -> bool {
-        name.starts_with("columnar") || name == "sql-2" || name == "batch"
-    }
-
     /// Whether the cluster was started here.
     pub fn is_ours(&self) -> bool {
         self.playground.is_some()

@@ -173,6 +173,8 @@ fn summarize(events: &[Event]) -> Done {
             }
         }
     }
+    let spent = done.read.1;
+    result.queries_per_second = if spent > 0.0 { result.queries as f64 / spent } else { 0.0 };
     for (kind, (rows, seconds)) in sums {
         result.rows_per_second.insert(kind.to_owned(), rows as f64 / seconds.max(1e-9));
     }
@@ -202,6 +204,7 @@ mod tests {
         let pid = companion.pid();
         let result = companion.stop().await.result;
         assert_eq!((result.queries, result.rows_per_second["scan"]), (2, 100.0));
+        assert_eq!(result.queries_per_second, 2.0);
         assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "it is gone");
     }
 

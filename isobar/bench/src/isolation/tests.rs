@@ -127,6 +127,39 @@ fn limits_are_met_missed_or_left_open() {
 }
 
 #[test]
+fn each_cost_of_columns_has_its_figure() {
+    let mut samples = rounds(4, 1.0, 1.0);
+    for sample in &mut samples {
+        let row = sample.cpu.get_mut("row-1").unwrap();
+        if sample.arm != Arm::Alone {
+            *row += 0.01;
+            sample.written_mb.insert("columnar-1".into(), 0.05);
+        }
+        if sample.arm == Arm::Columns {
+            *row += 0.02;
+            sample.batch.as_mut().unwrap().queries_per_second = 4.0;
+        }
+    }
+    let found: Vec<(&str, f64)> = crate::report::costs(&samples)
+        .iter()
+        .map(|cost| (cost.unit, (cost.found.mean * 10.0).round() / 10.0))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("µs of processor time a transaction", 100.0),
+            ("µs of processor time a transaction", 0.0),
+            ("kB written a transaction", 0.5),
+            ("ms of processor time a query", 5.0),
+            ("% of the online p95", 7.3),
+        ]
+    );
+    // What was not measured has no figure.
+    samples.retain(|sample| sample.arm == Arm::Learners);
+    assert_eq!(crate::report::costs(&samples), []);
+}
+
+#[test]
 fn columns_are_held_against_the_control_and_learners_against_none() {
     let report = report(&args(&LIMITS), rounds(8, 2.0, 1.5));
     let found =

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::costs::{Cost, costs};
 use super::model::{Arm, ArmResult, Report, Timeline};
 use super::svg::{Bar, Dot, Line, bars, dots, escape, over_time, short};
 use super::text::{verdict, with_interval};
@@ -357,7 +358,21 @@ fn tables(out: &mut String, report: &Report) {
         };
         row(out, "td", &[vec![difference.name.clone()], cells.collect(), vec![resolved]].concat());
     }
-    out.push_str("</tbody></table></div></section>");
+    out.push_str("</tbody></table></div>");
+    costs_table(out, report);
+    out.push_str("</section>");
+}
+
+fn costs_table(out: &mut String, report: &Report) {
+    let costs = costs(&report.samples);
+    if costs.is_empty() {
+        return;
+    }
+    out.push_str("<h2>What columns cost the online path</h2><div class=\"wide\"><table><tbody>");
+    for Cost { what, found, unit } in costs {
+        row(out, "td", &[what.to_owned(), with_interval(&found), unit.to_owned()]);
+    }
+    out.push_str("</tbody></table></div>");
 }
 
 fn arm_row(result: &ArmResult) -> Vec<String> {

@@ -68,6 +68,11 @@ impl Arm {
     }
 }
 
+/// Whether a process, by its name, works for the batch.
+pub fn is_batch_side(name: &str) -> bool {
+    name.starts_with("columnar") || name == "sql-2" || name == "batch"
+}
+
 /// What one arm saw in one round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sample {
@@ -98,6 +103,9 @@ pub struct BatchResult {
     pub rows_per_second: BTreeMap<String, f64>,
     /// Queries that ended.
     pub queries: u64,
+    /// The same, per second of the time that they took; 0 where that was not written.
+    #[serde(default)]
+    pub queries_per_second: f64,
     /// Queries that failed.
     pub errors: u64,
     /// The first failure.

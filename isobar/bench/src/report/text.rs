@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::costs::{Cost, costs};
 use super::model::{ArmResult, Report};
 use super::svg::short;
 use crate::stats::{Estimate, Verdict};
@@ -66,6 +67,9 @@ pub fn text(report: &Report) -> String {
         for (metric, why) in difference.unresolved.iter().flatten() {
             let _ = writeln!(out, "    {metric} is not resolved: {why}");
         }
+    }
+    for Cost { what, found, unit } in costs(&report.samples) {
+        let _ = writeln!(out, "cost of {what}: {} {unit}", with_interval(&found));
     }
     for limit in &report.limits {
         let _ = writeln!(
