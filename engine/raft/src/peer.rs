@@ -46,7 +46,7 @@ const MAX_APPLY: u64 = 4 << 20;
 /// Messages in flight to one member.
 const MAX_INFLIGHT: usize = 256;
 /// Ticks for which entries may wait for the disk before no more of them are taken.
-const BUSY_TICKS: u64 = 40;
+pub(crate) const BUSY_TICKS: u64 = 40;
 /// Ticks after which a snapshot is tried again that could not be taken over.
 pub(crate) const RESTORE_AGAIN_TICKS: u64 = 20;
 /// Ticks without a leader after which a peer asks whether it is still a member, and between asks.

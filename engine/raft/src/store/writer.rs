@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use types::{Error, PeerId, RegionId, Result};
 
 use super::Store;
-use crate::peer::Outbox;
+use crate::peer::{BUSY_TICKS, Outbox};
 use crate::work::Writing;
 
 /// Ticks for which a disk counts as slow after a write that took longer than an election.
@@ -141,7 +141,7 @@ impl Store {
     pub(super) fn tick_writing(&mut self) {
         let (now, election) = (self.now, self.config.election_ticks as u64);
         let applying = self.peers.values().filter_map(|peer| peer.applying_since);
-        if applying.min().is_some_and(|since| now - since >= election) {
+        if applying.min().is_some_and(|since| now - since >= BUSY_TICKS) {
             self.writer.slow_until = now + SLOW_TICKS;
         }
         let Some(since) = self.writer.since else { return };
