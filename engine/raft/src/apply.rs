@@ -145,7 +145,7 @@ impl Peer {
             let region = region.clone();
             self.region_changed(region);
         }
-        // A snapshot came meanwhile, and the log begins after it: what was applied is told by it.
+        // A snapshot came meanwhile, and the log begins after it: what was applied is part of it.
         if self.restoring() {
             return batch.children;
         }

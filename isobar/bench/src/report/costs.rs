@@ -16,7 +16,7 @@ pub struct Cost {
     pub unit: &'static str,
 }
 
-/// All that the samples allow to tell.
+/// All that the samples show.
 pub fn costs(samples: &[Sample]) -> Vec<Cost> {
     let per_transaction = |side: Side| {
         move |sample: &Sample| {
@@ -56,8 +56,8 @@ pub fn costs(samples: &[Sample]) -> Vec<Cost> {
             "% of the online p95",
         ),
     ];
-    let told = found.into_iter().filter(|(_, found, _)| found.rounds > 0);
-    told.map(|(what, found, unit)| Cost { what, found, unit }).collect()
+    let known = found.into_iter().filter(|(_, found, _)| found.rounds > 0);
+    known.map(|(what, found, unit)| Cost { what, found, unit }).collect()
 }
 
 #[derive(Clone, Copy)]
