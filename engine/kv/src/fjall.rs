@@ -45,6 +45,9 @@ const DATABASE: &str = "fjall";
 /// Bytes written, over all keyspaces, after which memtables are sealed and flushed. A memtable holds every version of a key
 /// that was written over, and a scan passes them all: at 64 MiB, ranges of often written rows took twice as long.
 const SEAL_BYTES: u64 = 8 << 20;
+/// The part of these bytes by which stores differ, each by a number drawn when it is opened. Replicas take the same writes:
+/// they would write tables and merge them at the same time, when no majority is left that does not.
+const SEAL_SPREAD: u64 = SEAL_BYTES / 4;
 /// Bytes that fjall's memtable holds for each change beside key and value.
 const CHANGE_OVERHEAD: u64 = 64;
 /// Changes of a range deletion that are written together.
@@ -87,7 +90,8 @@ impl FjallKv {
     /// `Corrupt` if what was synced is damaged, `Invalid` if the directory holds something else,
     /// `Unavailable` if another process has it open, `Io`.
     pub fn open(path: &Path, cache_bytes: u64) -> Result<Self> {
-        Self::open_with(path, cache_bytes, SEAL_BYTES)
+        let seal_bytes = SEAL_BYTES + env::Random::from_os().below(SEAL_SPREAD);
+        Self::open_with(path, cache_bytes, seal_bytes)
     }
 
     /// As [`FjallKv::open`], but a store that is damaged is set aside and an empty one begun: why, in

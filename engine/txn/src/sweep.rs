@@ -56,10 +56,11 @@ enum Phase {
 #[derive(Debug)]
 struct OpenKey {
     key: Vec<u8>,
-    /// The newest version when the key was begun.
-    newest: DataRecord,
-    /// When the version seen last was committed: it ends the next one.
-    later: Timestamp,
+    /// The newest version as it was looked up: not before a version is met that it may have ended below the floor, for most
+    /// of what is walked over is younger.
+    newest: Option<DataRecord>,
+    /// When the older version seen last was committed: it ends the next one. None before the first.
+    later: Option<Timestamp>,
     /// Tombstone that readers at the floor see; of no use once nothing older is left.
     tombstone: Option<Vec<u8>>,
     /// A version stays.
@@ -124,16 +125,24 @@ impl Sweep {
         let (key, commit_ts) = layout::split_hist_key(&stored)?;
         if self.open.as_ref().is_none_or(|open| open.key != key) {
             self.close(garbage);
-            let newest = mvcc::data(kv, &key)?;
-            let later = newest.commit_ts;
-            self.open = Some(OpenKey { key, newest, later, tombstone: None, stays: false });
+            self.open =
+                Some(OpenKey { key, newest: None, later: None, tombstone: None, stays: false });
         }
         let Some(open) = &mut self.open else { return Ok(()) };
         let bytes = (stored.len() + value.len()) as u64;
-        let ended = std::mem::replace(&mut open.later, commit_ts);
+        let later = open.later.replace(commit_ts);
+        if commit_ts > floor {
+            open.stays = true;
+            self.kept += bytes;
+            return Ok(());
+        }
+        let ended = match later {
+            Some(later) => later,
+            None => open.newest.insert(mvcc::data(kv, &open.key)?).commit_ts,
+        };
         if ended <= floor && ended > commit_ts {
             garbage.batch.delete(Keyspace::Hist, stored);
-        } else if commit_ts <= floor && HistRecord::decode(value)?.row.is_none() {
+        } else if HistRecord::decode(value)?.row.is_none() {
             open.tombstone = Some(stored);
         } else {
             open.stays = true;
@@ -149,7 +158,10 @@ impl Sweep {
             // Everything older has gone, in this batch or an earlier one.
             garbage.batch.delete(Keyspace::Hist, stored);
         }
-        if !stays && is_dead(&newest, self.view.floors.read) {
+        // Where nothing stays, the first version was old enough for the newest to be looked up.
+        if let Some(newest) =
+            newest.filter(|newest| !stays && is_dead(newest, self.view.floors.read))
+        {
             garbage.dead.push((key, newest));
         }
     }
