@@ -1,9 +1,11 @@
 //! Requests to leaders, over the network.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::RwLock;
 use placement::PlacementService;
 use placement::formation;
 use serde::Serialize;
@@ -11,7 +13,9 @@ use serde::de::DeserializeOwned;
 use txn::TxnService;
 use types::{Error, NodeId, Result, version};
 
+use crate::calls::Service;
 use crate::channel::{AddressBook, Channels, MESSAGE_LIMIT};
+use crate::line::Line;
 use crate::proto::Payload;
 use crate::proto::node_client::NodeClient;
 
@@ -29,6 +33,15 @@ pub struct RpcClient {
     book: AddressBook,
     channels: Channels,
     own: Arc<OnceLock<Own>>,
+    /// By address.
+    lines: Arc<RwLock<HashMap<String, Arc<Lines>>>>,
+}
+
+/// The ways to one node.
+struct Lines {
+    calls: Line,
+    /// Behind a page of rows a small answer would wait.
+    pages: Line,
 }
 
 /// The node of this process, where it has services that its own clients ask.
@@ -43,7 +56,7 @@ struct Own {
 impl RpcClient {
     /// A client that finds nodes in `book`.
     pub fn new(book: AddressBook, channels: Channels) -> Self {
-        RpcClient { book, channels, own: Arc::default() }
+        RpcClient { book, channels, own: Arc::default(), lines: Arc::default() }
     }
 
     /// Calls the services of this process from now on where they are asked, in every clone.
@@ -81,6 +94,39 @@ impl RpcClient {
         unpack(answer.get_ref())
     }
 
+    /// One call, over frames where the node's program knows them.
+    async fn ask(
+        &self,
+        (address, service): (&str, Service),
+        pages: bool,
+        payload: Payload,
+    ) -> Result<Payload> {
+        let call = async {
+            let lines = self.lines(address);
+            let line = if pages { &lines.pages } else { &lines.calls };
+            if let Some(connection) = line.connection().await? {
+                return connection.call(service, payload).await;
+            }
+            let mut client = self.node(address)?;
+            outcome(match service {
+                Service::Txn => client.txn(payload).await,
+                Service::Placement => client.placement(payload).await,
+            })
+        };
+        // The node may have acted on a request whose answer did not come.
+        let unknown = || Error::timeout(address, CALL_TIMEOUT);
+        let answer = tokio::time::timeout(CALL_TIMEOUT, call).await.map_err(|_| unknown())?;
+        answer?.ok_or_else(unknown)
+    }
+
+    fn lines(&self, address: &str) -> Arc<Lines> {
+        if let Some(lines) = self.lines.read().get(address) {
+            return lines.clone();
+        }
+        let new = || Arc::new(Lines { calls: Line::new(address), pages: Line::new(address) });
+        self.lines.write().entry(address.to_owned()).or_insert_with(new).clone()
+    }
+
     fn node(&self, address: &str) -> Result<NodeClient<tonic::transport::Channel>> {
         Ok(NodeClient::new(self.channels.get(address)?)
             .max_decoding_message_size(MESSAGE_LIMIT)
@@ -109,22 +155,25 @@ pub(crate) fn unpack<T: DeserializeOwned>(payload: &Payload) -> Result<T> {
     Ok(postcard::from_bytes(&payload.body)?)
 }
 
-async fn bounded<T>(
-    what: &str,
-    call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
-) -> Result<T> {
-    match tokio::time::timeout(CALL_TIMEOUT, call).await {
-        Ok(Ok(response)) => Ok(response.into_inner()),
+/// What a call over gRPC has brought; none where nobody knows whether the node has acted on it.
+fn outcome(answer: Result<tonic::Response<Payload>, tonic::Status>) -> Result<Option<Payload>> {
+    match answer {
+        Ok(response) => Ok(Some(response.into_inner())),
         // Something else listens there.
-        Ok(Err(status))
-            if status.code() == tonic::Code::Unimplemented || never_arrived(&status) =>
-        {
-            Err(Error::Unavailable(format!("{what}: {}", status.message())))
+        Err(status) if status.code() == tonic::Code::Unimplemented || never_arrived(&status) => {
+            Err(Error::Unavailable(status.message().to_owned()))
         }
-        Ok(Err(status)) if was_refused(&status) => Err(Error::Invalid(status.message().into())),
-        // It may have acted on the request before the connection broke.
-        Ok(Err(_)) => Err(Error::timeout(what, CALL_TIMEOUT)),
-        Err(_) => Err(Error::timeout(what, CALL_TIMEOUT)),
+        Err(status) if was_refused(&status) => Err(Error::Invalid(status.message().into())),
+        Err(_) => Ok(None),
+    }
+}
+
+/// An error of a call, with whom was called.
+fn of(whom: &str, error: Error) -> Error {
+    match error {
+        Error::Unavailable(why) => Error::Unavailable(format!("{whom}: {why}")),
+        Error::Timeout { millis, .. } => Error::Timeout { what: whom.to_owned(), millis },
+        error => error,
     }
 }
 
@@ -161,10 +210,10 @@ impl txn::RowTransport for RpcClient {
             return Ok(service.handle(request).await);
         }
         let address = self.book.get(node)?;
+        let pages = matches!(request, txn::api::Request::Scan { .. });
         let payload = pack(&request, &self.channels)?;
-        let mut client = self.node(&address)?;
-        let answer = bounded(&format!("row node {node} at {address}"), client.txn(payload)).await?;
-        unpack(&answer)
+        let answer = self.ask((&address, Service::Txn), pages, payload).await;
+        unpack(&answer.map_err(|error| of(&format!("row node {node} at {address}"), error))?)
     }
 }
 
@@ -182,9 +231,8 @@ impl placement::client::PlacementTransport for RpcClient {
             return Ok(answer);
         }
         let payload = pack(&request, &self.channels)?;
-        let mut client = self.node(node_address)?;
-        let answer =
-            bounded(&format!("placement at {node_address}"), client.placement(payload)).await?;
+        let answer = self.ask((node_address, Service::Placement), false, payload).await;
+        let answer = answer.map_err(|error| of(&format!("placement at {node_address}"), error))?;
         // Another cluster's node may be where a member was.
         if answer.version > 0 && answer.cluster == self.channels.cluster() {
             version::check_cluster(answer.version)?;

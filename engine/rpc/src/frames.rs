@@ -1,8 +1,8 @@
-//! Raft's messages as frames on a plain connection: a length of four bytes, then a [`RaftBatch`].
+//! Frames on a plain connection: a length of four bytes, then a [`RaftBatch`], or a request or an answer ([`crate::calls`]).
 //!
-//! HTTP/2 costs a follower more than the message that it carries: two tasks, a window and a header for each. A connection
-//! begins with a word by which the port knows it, and which the port repeats; a program that does not know it
-//! closes the connection, and is sent the same over gRPC. Nothing else ever comes back.
+//! HTTP/2 costs more than the message that it carries: two tasks, a window and a header for each. A connection begins with a
+//! word by which the port knows it and what it is for, and which the port repeats; a program that does not know the word
+//! closes the connection, and is sent the same over gRPC.
 
 use std::time::Duration;
 
@@ -17,16 +17,35 @@ use tokio_util::codec::{Decoder, Encoder, FramedRead, LengthDelimitedCodec};
 use types::{Error, Result};
 
 use crate::channel::{CONNECT_TIMEOUT, MESSAGE_LIMIT};
+use crate::pipe::broken;
 use crate::proto::RaftBatch;
 
-/// What a connection of frames begins with. HTTP/2 begins with a `P`.
-const WORD: &[u8; 8] = b"ISOBAR1\n";
+/// What a connection of frames begins with, beside what it is for. HTTP/2 begins with a `P`.
+const FIRST: u8 = b'I';
 /// How long the other side may take to say that it knows frames.
 const WORD_LIMIT: Duration = Duration::from_secs(2);
 /// How long what was sent may stay unacknowledged before the connection is given up.
 const SILENT: Duration = Duration::from_secs(4);
 /// How long a connection may bring nothing before the kernel asks whether the other side is still there.
 const IDLE: Duration = Duration::from_secs(10);
+
+/// What a connection of frames is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Raft's messages. Nothing comes back.
+    Raft,
+    /// Requests, and their answers.
+    Calls,
+}
+
+impl Purpose {
+    const fn word(self) -> &'static [u8; 8] {
+        match self {
+            Purpose::Raft => b"ISOBAR1\n",
+            Purpose::Calls => b"ISOBAR2\n",
+        }
+    }
+}
 
 /// How a node is to be reached.
 pub(crate) enum Reached {
@@ -41,20 +60,20 @@ pub(crate) enum Reached {
 /// # Errors
 ///
 /// `Unavailable` where nobody listens, or nobody answers in time.
-pub(crate) async fn connect(address: &str) -> Result<Reached> {
+pub(crate) async fn connect(address: &str, purpose: Purpose) -> Result<Reached> {
     let gone = |why: std::io::Error| Error::Unavailable(format!("{address}: {why}"));
     let silent = || Error::timeout(address, CONNECT_TIMEOUT);
     let connecting = timeout(CONNECT_TIMEOUT, TcpStream::connect(address));
     let mut stream = connecting.await.map_err(|_| silent())?.map_err(gone)?;
     tune(&stream).map_err(gone)?;
-    let mut word = [0; WORD.len()];
+    let mut word = [0; 8];
     let asking = async {
-        stream.write_all(WORD).await?;
+        stream.write_all(purpose.word()).await?;
         stream.read_exact(&mut word).await
     };
     match timeout(WORD_LIMIT, asking).await {
         Err(_) => Err(silent()),
-        Ok(Ok(_)) if word == *WORD => Ok(Reached::Frames(stream)),
+        Ok(Ok(_)) if word == *purpose.word() => Ok(Reached::Frames(stream)),
         // It has taken the word for a broken request, and said so or hung up.
         Ok(_) => Ok(Reached::Grpc),
     }
@@ -74,26 +93,38 @@ fn tune(stream: &TcpStream) -> std::io::Result<()> {
 pub(crate) async fn begins(stream: &TcpStream) -> std::io::Result<bool> {
     let mut first = [0; 1];
     let count = stream.peek(&mut first).await?;
-    Ok(count > 0 && first.first() == WORD.first())
+    Ok(count > 0 && first.first() == Some(&FIRST))
 }
 
 /// Batches that come over a connection.
 pub(crate) struct Batches(FramedRead<TcpStream, LengthDelimitedCodec>);
+
+/// A connection of frames that was accepted.
+pub(crate) enum Accepted {
+    /// Raft's messages come over it.
+    Raft(Batches),
+    /// Requests do.
+    Calls(TcpStream),
+}
 
 /// Takes a connection that begins as one of frames.
 ///
 /// # Errors
 ///
 /// `Invalid` for one of anything else.
-pub(crate) async fn accept(mut stream: TcpStream) -> Result<Batches> {
-    let broken = |why: std::io::Error| Error::Unavailable(format!("a connection broke: {why}"));
+pub(crate) async fn accept(mut stream: TcpStream) -> Result<Accepted> {
     tune(&stream).map_err(broken)?;
-    let mut word = [0; WORD.len()];
-    match timeout(WORD_LIMIT, stream.read_exact(&mut word)).await {
-        Ok(Ok(_)) if word == *WORD => stream.write_all(WORD).await.map_err(broken)?,
-        _ => return Err(Error::Invalid("the connection is neither of frames nor of gRPC".into())),
-    }
-    Ok(Batches(FramedRead::new(stream, codec())))
+    let mut word = [0; 8];
+    let read = timeout(WORD_LIMIT, stream.read_exact(&mut word)).await;
+    let purpose = [Purpose::Raft, Purpose::Calls].into_iter().find(|one| word == *one.word());
+    let (Ok(Ok(_)), Some(purpose)) = (read, purpose) else {
+        return Err(Error::Invalid("the connection is neither of frames nor of gRPC".into()));
+    };
+    stream.write_all(&word).await.map_err(broken)?;
+    Ok(match purpose {
+        Purpose::Raft => Accepted::Raft(Batches(FramedRead::new(stream, codec()))),
+        Purpose::Calls => Accepted::Calls(stream),
+    })
 }
 
 impl Batches {
@@ -137,10 +168,10 @@ pub(crate) fn decode(frame: &[u8]) -> Result<RaftBatch> {
     RaftBatch::decode(frame).map_err(|error| Error::Invalid(format!("no Raft batch: {error}")))
 }
 
-fn codec() -> LengthDelimitedCodec {
+pub(crate) fn codec() -> LengthDelimitedCodec {
     LengthDelimitedCodec::builder().little_endian().max_frame_length(MESSAGE_LIMIT).new_codec()
 }
 
-fn not_a_frame(error: std::io::Error) -> Error {
+pub(crate) fn not_a_frame(error: std::io::Error) -> Error {
     Error::Invalid(format!("no frame of at most {MESSAGE_LIMIT} bytes: {error}"))
 }

@@ -1,15 +1,19 @@
-//! Raft, transactions and placement between nodes: over gRPC, and Raft's messages as frames.
+//! Raft, transactions and placement between nodes: as frames, and over gRPC what is rare or large.
 //!
 //! Only this crate and `mpp` know protobuf. It decides nothing: it carries messages, bounds every
 //! wait, and turns a broken connection into [`types::Error::Unavailable`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
+mod answering;
+mod calls;
 pub mod channel;
 pub mod client;
 pub mod convert;
 mod frames;
+mod line;
 mod link;
+mod pipe;
 mod proto;
 pub mod pulse;
 pub mod server;

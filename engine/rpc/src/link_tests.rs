@@ -11,7 +11,11 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
+use tokio::time::timeout;
+
 use super::*;
+use crate::frames::Accepted;
+use crate::pipe::MOST_WAITING;
 use crate::proto::node_server::{Node, NodeServer};
 use crate::proto::{Ack, Envelope, Payload, SnapshotPart};
 
@@ -55,7 +59,10 @@ async fn soon<T>(what: &str, done: impl Future<Output = T>) -> T {
 async fn taken(listener: &TcpListener) -> frames::Batches {
     let (stream, _) = soon("a connection", listener.accept()).await.unwrap();
     assert!(frames::begins(&stream).await.unwrap());
-    frames::accept(stream).await.unwrap()
+    match frames::accept(stream).await.unwrap() {
+        Accepted::Raft(batches) => batches,
+        Accepted::Calls(_) => panic!("a connection for calls"),
+    }
 }
 
 async fn next(batches: &mut frames::Batches) -> u64 {
@@ -65,7 +72,7 @@ async fn next(batches: &mut frames::Batches) -> u64 {
 /// Waits until the link writes at once.
 async fn connected(link: &Link) {
     soon("a connection", async {
-        while link.0.out.lock().stream.is_none() {
+        while !link.0.is_open() {
             tokio::task::yield_now().await;
         }
     })
@@ -90,7 +97,7 @@ async fn messages_come_whole_and_in_order_however_slow_the_reader() {
     }
     // Now that nothing waits, a message begins at once, and what finds no room of it waits.
     link.send(&batch(24, 12 << 20));
-    assert!(!link.0.out.lock().waiting.is_empty(), "a connection takes so much at once");
+    assert!(link.0.waiting() > 0, "a connection takes so much at once");
     link.send(&batch(25, 5));
     assert_eq!((next(&mut batches).await, next(&mut batches).await), (24, 25));
     // And a small one needs no task.
@@ -107,7 +114,7 @@ async fn what_finds_no_room_is_dropped_and_cuts_no_other() {
         link.send(&batch(number, 1 << 20));
     }
     let most = MOST_WAITING + (2 << 20);
-    assert!(link.0.out.lock().waiting.len() < most);
+    assert!(link.0.waiting() < most);
     let mut batches = taken(&listener).await;
     let mut last = next(&mut batches).await;
     assert_eq!(last, 0);
@@ -117,7 +124,7 @@ async fn what_finds_no_room_is_dropped_and_cuts_no_other() {
         assert_eq!(number, if number == 1_000 { number } else { last + 1 });
         last = number;
         // The last one is sent again where it found no room either.
-        if number < 1_000 && link.0.out.lock().waiting.is_empty() {
+        if number < 1_000 && link.0.waiting() == 0 {
             link.send(&batch(1_000, 10));
         }
     }
@@ -239,7 +246,8 @@ async fn what_is_no_frame_ends_the_connection() {
         let (stream, _) = listener.accept().await.unwrap();
         assert!(frames::begins(&stream).await.unwrap());
         let ended = match frames::accept(stream).await {
-            Ok(mut batches) => soon("an end", batches.next()).await.map(drop),
+            Ok(Accepted::Raft(mut batches)) => soon("an end", batches.next()).await.map(drop),
+            Ok(Accepted::Calls(_)) => Ok(()),
             Err(error) => Err(error),
         };
         assert!(matches!(ended, Err(Error::Invalid(_))), "{bytes:?}: {ended:?}");

@@ -19,14 +19,17 @@ use tokio::sync::{SetOnce, mpsc};
 use tokio::task::JoinSet;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::task::TaskTracker;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status, Streaming};
 use txn::service::TxnService;
 use types::{Error, Result, version};
 
+use crate::answering::{Answers, answer_all};
+use crate::calls::{Said, Service};
 use crate::channel::{Channels, MESSAGE_LIMIT};
 use crate::client::{pack, unpack};
-use crate::frames;
+use crate::frames::{self, Accepted};
 use crate::proto::node_server::{Node, NodeServer};
 use crate::proto::{self, Ack, Payload, RaftBatch, SnapshotPart};
 
@@ -36,6 +39,8 @@ const ACCEPTED: usize = 64;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// How long a connection may bring nothing before it is known what it is.
 const FIRST_BYTE: Duration = Duration::from_secs(10);
+/// How long a node that stops waits for what it was asked.
+const LAST_CALLS: Duration = Duration::from_secs(2);
 /// How long Raft's messages wait for a node that has not begun its work.
 const START_WAIT: Duration = Duration::from_secs(2);
 
@@ -72,7 +77,9 @@ pub async fn serve(
     let address = listener.local_addr().ok();
     let worker = worker.unwrap_or_default();
     let (accepted, incoming) = mpsc::channel(ACCEPTED);
-    let accepting = accept(listener, port.clone(), accepted);
+    let calls = TaskTracker::new();
+    let accepting = accept(listener, port.clone(), accepted, calls.clone());
+    tokio::pin!(accepting);
     let node = NodeServer::new(port)
         .max_decoding_message_size(MESSAGE_LIMIT)
         .max_encoding_message_size(MESSAGE_LIMIT);
@@ -82,11 +89,15 @@ pub async fn serve(
         .initial_connection_window_size(8 << 20)
         .add_routes(worker.add_service(node))
         .serve_with_incoming_shutdown(ReceiverStream::new(incoming), shutdown);
-    // Connections of frames end with gRPC's server, which waits for its own.
     let served = tokio::select! {
         served = serving => served,
-        never = accepting => match never {},
+        never = &mut accepting => match never {},
     };
+    // gRPC's server has waited for its calls. Connections of frames end after theirs: Raft's messages decide them.
+    calls.close();
+    if tokio::time::timeout(LAST_CALLS, calls.wait()).await.is_err() {
+        tracing::warn!(calls = calls.len(), "requests are not answered: this node stops");
+    }
     served.map_err(|error| Error::Unavailable(format!("internal port {address:?}: {error}")))
 }
 
@@ -95,15 +106,16 @@ async fn accept(
     listener: TcpListener,
     port: Port,
     grpc: mpsc::Sender<std::io::Result<TcpStream>>,
+    calls: TaskTracker,
 ) -> Infallible {
     let mut under_way = JoinSet::new();
     loop {
         while under_way.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, from)) => {
-                let (port, grpc) = (port.clone(), grpc.clone());
+                let (port, grpc, calls) = (port.clone(), grpc.clone(), calls.clone());
                 under_way.spawn(async move {
-                    if let Err(error) = port.attend(stream, grpc).await {
+                    if let Err(error) = port.attend(stream, grpc, &calls).await {
                         tracing::debug!(%from, %error, "an internal connection ended");
                     }
                 });
@@ -124,11 +136,12 @@ pub async fn listen(address: SocketAddr, setting: &str) -> Result<TcpListener> {
 }
 
 impl Port {
-    /// Takes Raft's messages from a connection of frames until it ends; hands any other on.
+    /// Takes Raft's messages or requests from a connection of frames until it ends; hands any other on.
     async fn attend(
         self,
         stream: TcpStream,
         grpc: mpsc::Sender<std::io::Result<TcpStream>>,
+        calls: &TaskTracker,
     ) -> Result<()> {
         // Without this, small answers wait 40 ms for the client's delayed acknowledgement.
         stream.set_nodelay(true).map_err(|error| Error::Unavailable(error.to_string()))?;
@@ -143,12 +156,16 @@ impl Port {
             Ok(Err(error)) => return Err(Error::Unavailable(error.to_string())),
             Err(_) => return Err(Error::timeout("a caller", FIRST_BYTE)),
         }
-        let mut batches = frames::accept(stream).await?;
-        let handlers = self.started().await?;
-        while let Some(batch) = batches.next().await? {
-            self.take(handlers, batch)?;
+        match frames::accept(stream).await? {
+            Accepted::Raft(mut batches) => {
+                let handlers = self.started().await?;
+                while let Some(batch) = batches.next().await? {
+                    self.take(handlers, batch)?;
+                }
+                Ok(())
+            }
+            Accepted::Calls(stream) => answer_all(stream, self, calls).await,
         }
-        Ok(())
     }
 
     /// What takes Raft's messages. The first vote of a new cluster must not be lost because this member opens its files.
@@ -239,36 +256,13 @@ impl Node for Port {
     }
 
     async fn txn(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        let payload = request.get_ref();
-        let request = unpack(payload).map_err(refused)?;
-        let ready = self.ready(payload);
-        let response = match ready.map(|handlers| &handlers.txn) {
-            Ok(Some(service)) => service.handle(request).await,
-            Ok(None) => {
-                txn::api::Response::Failed(Error::Unavailable("this node holds no rows".into()))
-            }
-            Err(error) => txn::api::Response::Failed(error),
-        };
-        self.reply(&response)
+        let answer = self.ask_txn(request.get_ref()).await.map_err(refused)?;
+        self.reply(&answer)
     }
 
     async fn placement(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        let payload = request.get_ref();
-        let request = unpack(payload).map_err(refused)?;
-        let ready = self.ready(payload);
-        let response = match ready.map(|handlers| &handlers.placement) {
-            Ok(Some(service)) => {
-                let speaks = version::named(payload.speaks);
-                let answer = service.handle_from(speaks, request).await;
-                self.channels.note_version(service.version());
-                answer
-            }
-            Ok(None) => placement::api::Response::Failed(Error::Unavailable(
-                "this node is no member of placement".into(),
-            )),
-            Err(error) => placement::api::Response::Failed(error),
-        };
-        self.reply(&response)
+        let answer = self.ask_placement(request.get_ref()).await.map_err(refused)?;
+        self.reply(&answer)
     }
 
     async fn founding(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
@@ -280,10 +274,60 @@ impl Node for Port {
 }
 
 impl Port {
+    /// # Errors
+    ///
+    /// `Invalid` for what is no request.
+    async fn ask_txn(&self, payload: &Payload) -> Result<txn::api::Response> {
+        let request = unpack(payload)?;
+        Ok(match self.ready(payload).map(|handlers| &handlers.txn) {
+            Ok(Some(service)) => service.handle(request).await,
+            Ok(None) => {
+                txn::api::Response::Failed(Error::Unavailable("this node holds no rows".into()))
+            }
+            Err(error) => txn::api::Response::Failed(error),
+        })
+    }
+
+    /// # Errors
+    ///
+    /// `Invalid` for what is no request.
+    async fn ask_placement(&self, payload: &Payload) -> Result<placement::api::Response> {
+        let request = unpack(payload)?;
+        Ok(match self.ready(payload).map(|handlers| &handlers.placement) {
+            Ok(Some(service)) => {
+                let speaks = version::named(payload.speaks);
+                let answer = service.handle_from(speaks, request).await;
+                self.channels.note_version(service.version());
+                answer
+            }
+            Ok(None) => placement::api::Response::Failed(Error::Unavailable(
+                "this node is no member of placement".into(),
+            )),
+            Err(error) => placement::api::Response::Failed(error),
+        })
+    }
+
+    fn said<T: Serialize>(&self, answer: Result<T>) -> Said {
+        match answer.map(|answer| pack(&answer, &self.channels)) {
+            Ok(Ok(payload)) => Said::Answer(payload),
+            Ok(Err(_)) => Said::Failed,
+            Err(error) => Said::Refused(error.to_string()),
+        }
+    }
+
     fn reply<T: Serialize>(&self, answer: &T) -> Result<Response<Payload>, Status> {
         Ok(Response::new(
             pack(answer, &self.channels).map_err(|error| Status::internal(error.to_string()))?,
         ))
+    }
+}
+
+impl Answers for Port {
+    async fn answer(&self, service: Service, payload: Payload) -> Said {
+        match service {
+            Service::Txn => self.said(self.ask_txn(&payload).await),
+            Service::Placement => self.said(self.ask_placement(&payload).await),
+        }
     }
 }
 

@@ -1,0 +1,299 @@
+//! Calls over real connections, to nodes that are slow, old, silent or gone.
+
+use std::future::{Future, pending};
+use std::sync::atomic::AtomicUsize;
+
+use bytes::BytesMut;
+use futures::future::join_all;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+
+use super::*;
+use crate::answering::{Answers, answer_all};
+use crate::frames::Accepted;
+
+/// Bounds every wait of a test.
+const SOON: Duration = Duration::from_secs(20);
+
+async fn soon<T>(what: &str, done: impl Future<Output = T>) -> T {
+    timeout(SOON, done).await.unwrap_or_else(|_| panic!("{what} did not come"))
+}
+
+async fn listener() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    (listener, address)
+}
+
+fn payload(number: u32, bytes: usize) -> Payload {
+    Payload { format: number, body: vec![number as u8; bytes], ..Payload::default() }
+}
+
+/// Answers with what it was asked; what the first byte says otherwise is done otherwise.
+#[derive(Clone)]
+struct Echo {
+    /// Requests that wait for nothing but a permit.
+    gate: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
+}
+
+const WAIT: u32 = 1_000_001;
+const REFUSE: u32 = 1_000_002;
+const FAIL: u32 = 1_000_003;
+const PANIC: u32 = 1_000_004;
+
+/// Counts while it is there.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Answers for Echo {
+    async fn answer(&self, _: Service, payload: Payload) -> Said {
+        match payload.format {
+            WAIT => {
+                self.waiting.fetch_add(1, Ordering::SeqCst);
+                let _counted = Counted(self.waiting.clone());
+                self.gate.acquire().await.unwrap().forget();
+                Said::Answer(payload)
+            }
+            REFUSE => Said::Refused("no".into()),
+            FAIL => Said::Failed,
+            PANIC => panic!("as a bug would"),
+            _ => Said::Answer(payload),
+        }
+    }
+}
+
+/// A node that answers every connection, until it is stopped.
+fn serve(listener: TcpListener) -> (Echo, JoinHandle<()>) {
+    let echo = Echo { gate: Arc::new(Semaphore::new(0)), waiting: Arc::default() };
+    let answers = echo.clone();
+    let serving = tokio::spawn(async move {
+        let running = TaskTracker::new();
+        let mut connections = tokio::task::JoinSet::new();
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let (answers, running) = (answers.clone(), running.clone());
+            connections.spawn(async move {
+                let Ok(Accepted::Calls(stream)) = frames::accept(stream).await else {
+                    panic!("no connection for calls")
+                };
+                _ = answer_all(stream, answers, &running).await;
+            });
+        }
+    });
+    (echo, serving)
+}
+
+async fn open(line: &Line) -> Arc<Connection> {
+    soon("a connection", line.connection()).await.unwrap().expect("frames are known")
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    soon(what, async {
+        while !holds() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everybody_has_the_answer_to_what_they_asked() {
+    let (listener, address) = listener().await;
+    let (echo, _serving) = serve(listener);
+    let connection = open(&Line::new(&address)).await;
+    let slow = tokio::spawn({
+        let connection = connection.clone();
+        async move { connection.call(Service::Txn, payload(WAIT, 1)).await }
+    });
+    until("the slow one", || echo.waiting.load(Ordering::SeqCst) == 1).await;
+    // Together more than connections take at once, in both directions.
+    let asked = (0..200).map(|number| {
+        let size = if number % 10 == 0 { 1 << 20 } else { number as usize };
+        let connection = &connection;
+        async move {
+            let answer = connection.call(Service::Placement, payload(number, size)).await;
+            assert_eq!(answer.unwrap(), Some(payload(number, size)));
+        }
+    });
+    soon("an answer", join_all(asked)).await;
+    assert!(!slow.is_finished());
+    echo.gate.add_permits(1);
+    let answer = soon("the slow answer", slow).await.unwrap();
+    assert_eq!(answer.unwrap(), Some(payload(WAIT, 1)));
+    let refused = connection.call(Service::Txn, payload(REFUSE, 0)).await;
+    assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+    for bad in [FAIL, PANIC] {
+        let call = connection.call(Service::Txn, payload(bad, 0));
+        assert_eq!(soon("an end", call).await.unwrap(), None);
+    }
+    let too_large = connection.call(Service::Txn, payload(1, 65 << 20)).await;
+    assert!(matches!(too_large, Err(Error::Invalid(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_nobody_waits_for_is_cancelled_at_the_other_side() {
+    let (listener, address) = listener().await;
+    let (echo, _serving) = serve(listener);
+    let connection = open(&Line::new(&address)).await;
+    let call = connection.call(Service::Txn, payload(WAIT, 1));
+    tokio::pin!(call);
+    tokio::select! {
+        _ = &mut call => panic!("nobody lets it"),
+        () = until("the call", || echo.waiting.load(Ordering::SeqCst) == 1) => {}
+    }
+    let other = connection.call(Service::Txn, payload(7, 1));
+    assert_eq!(soon("an answer", other).await.unwrap(), Some(payload(7, 1)));
+    // Now it goes away.
+    let abandoned = tokio::spawn({
+        let connection = connection.clone();
+        async move { connection.call(Service::Txn, payload(WAIT, 1)).await }
+    });
+    until("another call", || echo.waiting.load(Ordering::SeqCst) == 2).await;
+    abandoned.abort();
+    until("its cancellation", || echo.waiting.load(Ordering::SeqCst) == 1).await;
+    echo.gate.add_permits(1);
+    assert_eq!(soon("an answer", call).await.unwrap(), Some(payload(WAIT, 1)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_end_with_the_connection_and_the_next_one_opens_another() {
+    let (listener, address) = listener().await;
+    let (echo, serving) = serve(listener);
+    let line = Line::new(&address);
+    let connection = open(&line).await;
+    let call = tokio::spawn(async move { connection.call(Service::Txn, payload(WAIT, 1)).await });
+    until("the call", || echo.waiting.load(Ordering::SeqCst) == 1).await;
+    serving.abort();
+    // Nobody knows whether it was done.
+    assert_eq!(soon("an end", call).await.unwrap().unwrap(), None);
+    until("the end of its task", || echo.waiting.load(Ordering::SeqCst) == 0).await;
+    _ = serving.await;
+    // All who ask meanwhile hear at once that nobody is there.
+    let failed = soon("an error", join_all((0..50).map(|_| line.connection()))).await;
+    assert!(failed.iter().all(|one| matches!(one, Err(Error::Unavailable(_)))));
+    let listener = soon("the port", async {
+        loop {
+            match TcpListener::bind(&address).await {
+                Ok(listener) => return listener,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    })
+    .await;
+    let (_echo, _serving) = serve(listener);
+    let answer = open(&line).await.call(Service::Txn, payload(5, 1)).await;
+    assert_eq!(answer.unwrap(), Some(payload(5, 1)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_says_nothing_is_given_up() {
+    let (listener, address) = listener().await;
+    let line = Line::new(&address);
+    let (connection, accepted) = tokio::join!(open(&line), async {
+        let (stream, _) = listener.accept().await.unwrap();
+        frames::accept(stream).await.unwrap()
+    });
+    let Accepted::Calls(_stopped) = accepted else { panic!("no connection for calls") };
+    let call = connection.call(Service::Txn, payload(1, 1));
+    assert_eq!(soon("the end", call).await.unwrap(), None);
+    assert!(!connection.is_open());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_may_take_longer_than_silence_where_somebody_is_there() {
+    let (listener, address) = listener().await;
+    let (echo, _serving) = serve(listener);
+    let connection = open(&Line::new(&address)).await;
+    let call = connection.call(Service::Txn, payload(WAIT, 1));
+    let longer = LOOK * (SILENT_LOOKS + 1);
+    let answer = tokio::join!(call, async {
+        tokio::time::sleep(longer).await;
+        echo.gate.add_permits(1);
+    });
+    assert_eq!(answer.0.unwrap(), Some(payload(WAIT, 1)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_knows_no_frames_is_asked_otherwise() {
+    let (listener, address) = listener().await;
+    let old = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"GOAWAY").await.unwrap();
+        drop(stream);
+        pending::<()>().await;
+        drop(listener);
+    });
+    let line = Line::new(&address);
+    assert!(soon("an answer", line.connection()).await.unwrap().is_none());
+    // And is not asked again each time.
+    assert!(soon("an answer", line.connection()).await.unwrap().is_none());
+    old.abort();
+}
+
+#[tokio::test]
+async fn what_is_no_call_ends_the_connection() {
+    let short = [&3_u32.to_le_bytes()[..], &[0; 3]].concat();
+    let no_payload = [&10_u32.to_le_bytes()[..], &[0; 8], &[1, 0xff]].concat();
+    let no_tag = [&9_u32.to_le_bytes()[..], &[0; 8], &[77]].concat();
+    for bytes in [short, no_payload, no_tag, u32::MAX.to_le_bytes().to_vec()] {
+        let (listener, address) = listener().await;
+        let mut client = TcpStream::connect(&address).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        client.write_all(&bytes).await.unwrap();
+        let echo = Echo { gate: Arc::new(Semaphore::new(0)), waiting: Arc::default() };
+        let answered = soon("an end", answer_all(stream, echo, &TaskTracker::new())).await;
+        assert!(matches!(answered, Err(Error::Invalid(_))), "{bytes:?}: {answered:?}");
+    }
+}
+
+/// Bytes from outside: whatever comes is a call or an error.
+#[test]
+fn any_bytes_are_calls_or_an_error() {
+    let mut seed = 1_u64;
+    let mut random = move || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed
+    };
+    let said = [
+        Said::Ask(Service::Txn, payload(1, 20)),
+        Said::Ask(Service::Placement, payload(2, 0)),
+        Said::Cancel,
+        Said::Ping,
+        Said::Answer(payload(3, 300)),
+        Said::Refused("why".into()),
+        Said::Busy,
+        Said::Failed,
+    ];
+    let (mut read, mut refused) = (0, 0);
+    for round in 0..40_000_u64 {
+        let said = &said[random() as usize % said.len()];
+        let mut frame = said.encode(round).unwrap().split_off(4);
+        if round % 2 == 0 {
+            assert_eq!(Said::decode(frame.clone().freeze()).unwrap(), (round, said.clone()));
+        }
+        for _ in 0..random() % 4 {
+            let at = random() as usize % frame.len();
+            frame[at] = random() as u8;
+        }
+        frame.truncate(random() as usize % (frame.len() * 2));
+        match Said::decode(frame.freeze()) {
+            Ok(_) => read += 1,
+            Err(Error::Invalid(_)) => refused += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert!(read > 1_000 && refused > 1_000, "{read} were read and {refused} refused");
+    assert!(matches!(Said::decode(BytesMut::new().freeze()), Err(Error::Invalid(_))));
+}
