@@ -31,13 +31,16 @@ pub struct Args {
     /// own port.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=2))]
     pub sql: u16,
+    /// One more SQL node, for batches: it shares the processors of columnar nodes, and listens on P+10.
+    #[arg(long)]
+    pub batch_sql: bool,
     /// Columnar nodes.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(0..=9))]
     pub columnar: u16,
-    /// Processors of row nodes and of the first SQL node, as 0-1,3 [default: all].
+    /// Processors of row nodes and SQL nodes, as 0-1,3 [default: all].
     #[arg(long, value_name = "LIST")]
     pub online_cpus: Option<Cpus>,
-    /// Processors of columnar nodes and of the second SQL node [default: all].
+    /// Processors of columnar nodes and of the SQL node for batches [default: all].
     #[arg(long, value_name = "LIST")]
     pub batch_cpus: Option<Cpus>,
     /// Die when this process is gone.

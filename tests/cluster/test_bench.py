@@ -177,11 +177,11 @@ def test_a_short_proof_of_isolation_has_every_arm(isobar: Path, jar: Path, tmp_p
         assert set(rates) == {"scan", "aggregate"} and results[arm]["batch_errors"] == 0, results[arm]
     assert report["control"]["cpu"] > 0.01 and results["control"]["cpu"]["batch"]["mean"] > 0.01
     assert report["violations"] == []
-    assert {"row-1", "sql", "sql-2", "columnar-1", "driver"} <= set(report["pinning"]["processes"])
+    assert {"row-1", "sql-batch", "columnar-1", "driver"} <= set(report["pinning"]["processes"])
     if report["pinning"]["online"] is not None:
         processes = report["pinning"]["processes"]
         assert processes["row-1"] == processes["driver"] == report["pinning"]["online"]
-        assert processes["columnar-1"] == processes["sql-2"] == report["pinning"]["batch"]
+        assert processes["columnar-1"] == processes["sql-batch"] == report["pinning"]["batch"]
         assert report["pinning"]["online"] != report["pinning"]["batch"]
     check_page((tmp_path / "i.html").read_text(), report)
 

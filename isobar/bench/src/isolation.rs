@@ -33,9 +33,10 @@ pub(crate) use machine::describe;
 
 /// Proof of isolation: online latency alone, and beside batch load of every kind.
 ///
-/// Without --target it starts a playground, pins row nodes, SQL node and driver to one half of the
-/// processors and columnar nodes, Spark and the control to the other, and removes everything at the
-/// end. Arms, in an order shuffled anew each round, at one online rate:
+/// Without --target it starts a playground whose row nodes answer MySQL clients, pins these and the
+/// driver to one half of the processors and columnar nodes, a SQL node for the batch, Spark and the
+/// control to the other, and removes everything at the end. Arms, in an order shuffled anew each
+/// round, at one online rate:
 ///
 ///   alone      no columnar replicas            rows       and a batch that reads the row store
 ///   learners   replicas follow the load        columns    and the same batch on replicas, by SQL
@@ -64,10 +65,10 @@ pub struct Args {
     /// The isobar binary [default: this one]
     #[arg(long, value_name = "FILE")]
     pub isobar: Option<PathBuf>,
-    /// Processors of row nodes, SQL node and driver [default: half of them]
+    /// Processors of row nodes and driver [default: half of them]
     #[arg(long, value_name = "LIST")]
     pub online_cpus: Option<Cpus>,
-    /// Processors of columnar nodes, Spark and the control [default: the other half]
+    /// Processors of columnar nodes, the batch's SQL node, Spark and the control [default: the other half]
     #[arg(long, value_name = "LIST")]
     pub batch_cpus: Option<Cpus>,
     /// Pin nothing

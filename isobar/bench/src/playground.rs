@@ -20,6 +20,8 @@ const START: Duration = Duration::from_secs(120);
 const STOP: Duration = Duration::from_secs(30);
 /// Row nodes of a playground, where nothing else is wanted.
 pub const ROW_NODES: u16 = 3;
+/// The name of the SQL node for batches.
+pub const BATCH_SQL: &str = "sql-batch";
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -32,15 +34,17 @@ pub struct Setup {
     pub data: Option<PathBuf>,
     /// Row nodes.
     pub row: u16,
-    /// SQL nodes.
+    /// SQL nodes; with 0, row nodes answer MySQL clients themselves.
     pub sql: u16,
+    /// A SQL node for batches, beside the columnar nodes.
+    pub batch_sql: bool,
     /// Columnar nodes.
     pub columnar: u16,
     /// First port.
     pub port_base: u16,
-    /// Processors of row nodes and of the first SQL node.
+    /// Processors of row nodes and SQL nodes.
     pub online_cpus: Option<Cpus>,
-    /// Processors of columnar nodes and of the second SQL node.
+    /// Processors of columnar nodes and of the SQL node for batches.
     pub batch_cpus: Option<Cpus>,
 }
 
@@ -75,6 +79,7 @@ impl Playground {
             .with_context(|| format!("cannot write {}", log_path.display()))?;
         let mut command = Command::new(&program);
         command.arg("playground").args(["--sql", &setup.sql.to_string()]);
+        command.args(setup.batch_sql.then_some("--batch-sql"));
         command.args(["--row", &setup.row.to_string()]);
         command.args(["--parent", &std::process::id().to_string()]);
         command.args(["--columnar", &setup.columnar.to_string()]);

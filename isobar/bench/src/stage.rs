@@ -89,6 +89,7 @@ impl Stage {
                 data: args.data.clone(),
                 row: ROW_NODES,
                 sql: 1,
+                batch_sql: false,
                 columnar: args.columnar,
                 port_base: args.port_base,
                 online_cpus: None,

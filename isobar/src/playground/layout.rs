@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use bench::cpus::Cpus;
+use bench::playground::BATCH_SQL;
 use node::config::{Config, Member, Role};
 
 use super::Args;
 use crate::health::Expected;
 
 const MYSQL: u16 = 0;
+const BATCH_MYSQL: u16 = 10;
 const ROW_RPC: u16 = 20;
 const COLUMNAR_RPC: u16 = 30;
 const FLIGHT: u16 = 40;
@@ -20,7 +22,7 @@ const FLIGHT: u16 = 40;
 /// One process.
 #[derive(Clone, Debug)]
 pub struct Process {
-    /// `row-1`, `sql`, `columnar-2`.
+    /// `row-1`, `sql`, `columnar-2`, `sql-batch`.
     pub name: String,
     /// Its settings.
     pub config: Config,
@@ -47,7 +49,7 @@ pub struct Layout {
 impl Layout {
     /// Plans the processes and writes their config files below `data`.
     pub fn prepare(data: &Path, args: &Args) -> Result<Self> {
-        let Args { row, sql, columnar, port_base, .. } = *args;
+        let Args { row, sql, batch_sql, columnar, port_base, .. } = *args;
         std::fs::create_dir_all(data)
             .with_context(|| format!("cannot create the data directory {}", data.display()))?;
         let data = data
@@ -86,18 +88,24 @@ impl Layout {
             config.flight_address = Some(address(FLIGHT + n - 1));
             configs.push((name, config));
         }
+        let mut sql_node = |name: &str, rpc: u16, mysql: u16| {
+            let mut config = base(Role::Sql, name, rpc);
+            config.mysql_address = Some(address(mysql));
+            configs.push((name.to_owned(), config));
+        };
         for n in 1..=sql {
             let name = if n == 1 { "sql".to_owned() } else { format!("sql-{n}") };
-            let mut config = base(Role::Sql, &name, ROW_RPC - n);
-            config.mysql_address = Some(address(MYSQL + n - 1));
-            configs.push((name, config));
+            sql_node(&name, ROW_RPC - n, MYSQL + n - 1);
+        }
+        if batch_sql {
+            sql_node(BATCH_SQL, ROW_RPC - sql - 1, BATCH_MYSQL);
         }
 
         let mut processes = Vec::new();
         for (name, config) in configs {
             std::fs::create_dir_all(&config.data_dir)
                 .with_context(|| format!("cannot create {}", config.data_dir.display()))?;
-            let batch = config.role == Role::Columnar || name == "sql-2";
+            let batch = config.role == Role::Columnar || name == BATCH_SQL;
             let cpus = if batch { &args.batch_cpus } else { &args.online_cpus };
             let process = Process {
                 cpus: cpus.clone(),
@@ -110,6 +118,7 @@ impl Layout {
             process.config.store(&process.config_path)?;
             processes.push(process);
         }
+        let sql = sql + u16::from(batch_sql);
         let expected = Expected { row: row.into(), sql: sql.into(), columnar: columnar.into() };
         Ok(Layout { processes, placement, expected, port_base })
     }
@@ -145,7 +154,10 @@ impl Layout {
         let mut text = String::new();
         let Expected { row, sql, columnar } = self.expected;
         let plural = if sql == 1 { "" } else { "s" };
-        let rows = if sql == 0 { "row nodes that answer MySQL clients" } else { "row nodes" };
+        let answers = self.processes.iter().any(|process| {
+            process.config.role == Role::Row && process.config.mysql_address.is_some()
+        });
+        let rows = if answers { "row nodes that answer MySQL clients" } else { "row nodes" };
         let _ = writeln!(
             text,
             "Isobar is up after {:.1} s: {row} {rows}, {sql} SQL node{plural}, {columnar} columnar nodes.\n",

@@ -206,6 +206,7 @@ impl Cluster {
             data: args.data.clone(),
             row: args.nodes,
             sql: 1,
+            batch_sql: false,
             columnar: 0,
             port_base: args.port_base,
             online_cpus: None,

@@ -43,7 +43,7 @@ impl Cluster {
             Target::parse(&format!("mysql://root@127.0.0.1:{}/bench", args.port_base + offset))
         };
         let mut cluster =
-            Cluster { online: at(0)?, batch: at(1)?, online_cpus, batch_cpus, playground: None };
+            Cluster { online: at(0)?, batch: at(10)?, online_cpus, batch_cpus, playground: None };
         cluster.start(args).await?;
         Ok(cluster)
     }
@@ -53,7 +53,8 @@ impl Cluster {
             isobar: args.isobar.clone(),
             data: args.data.clone(),
             row: ROW_NODES,
-            sql: 2,
+            sql: 0,
+            batch_sql: true,
             columnar: args.columnar,
             port_base: args.port_base,
             online_cpus: self.online_cpus.clone(),
@@ -87,9 +88,9 @@ impl Cluster {
         };
         match (&self.online_cpus, &self.batch_cpus, self.is_ours()) {
             (Some(online), Some(batch), true) => pinning.says.extend([
-                format!("Row nodes, the first SQL node and this driver run on processors {online} only (sched_setaffinity)."),
+                format!("Row nodes, the first of which answers the online clients, and this driver run on processors {online} only (sched_setaffinity)."),
                 format!(
-                    "Columnar nodes, a second SQL node that only the batch uses, the batch's client, Spark and the control run on processors {batch} only."
+                    "Columnar nodes, a SQL node that only the batch uses, the batch's client, Spark and the control run on processors {batch} only."
                 ),
             ]),
             (Some(online), Some(batch), false) => pinning.says.push(format!(

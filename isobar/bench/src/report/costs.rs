@@ -38,15 +38,11 @@ pub fn costs(samples: &[Sample]) -> Vec<Cost> {
     let p95 = |sample: &Sample| Some(sample.open.latency_ms.p95);
     let (control, learners) = paired(samples, Arm::Control, Arm::Learners, p95);
     let found = [
-        (
-            "following the log, of row nodes and SQL node",
-            online,
-            "µs of processor time a transaction",
-        ),
+        ("following the log, of row nodes", online, "µs of processor time a transaction"),
         ("following the log, of columnar nodes", columnar, "µs of processor time a transaction"),
         ("following the log, of the disk", written, "kB written a transaction"),
         (
-            "a query on columns, of row nodes and SQL node (read indexes, timestamps, catalog)",
+            "a query on columns, of row nodes (read indexes, timestamps, catalog)",
             asked,
             "ms of processor time a query",
         ),

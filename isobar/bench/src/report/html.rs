@@ -9,6 +9,7 @@ use super::costs::{Cost, costs};
 use super::model::{Arm, ArmResult, Report, Timeline};
 use super::svg::{Bar, Dot, Line, bars, dots, escape, over_time, short};
 use super::text::{verdict, with_interval};
+use crate::playground::BATCH_SQL;
 use crate::stats::{Estimate, Verdict};
 
 const STYLE: &str = include_str!("page.css");
@@ -296,9 +297,8 @@ fn batch_section(out: &mut String, report: &Report) {
 fn processes(cpu: &BTreeMap<String, Estimate>) -> Vec<(String, &'static str, f64)> {
     let shade = |name: &str| match name {
         "driver" => (0, "#a7c4a0"),
-        "sql" => (1, "#5b8c6a"),
         _ if name.starts_with("row") => (2, "#2f5d50"),
-        "sql-2" => (3, "#93b4e8"),
+        BATCH_SQL => (3, "#93b4e8"),
         _ if name.starts_with("columnar") => (4, "#4f7fd1"),
         _ => (5, "#27488f"),
     };

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::burn::Size;
 use crate::latency::{Phase, Second};
+use crate::playground::BATCH_SQL;
 use crate::stats::{Estimate, Verdict};
 
 /// A condition that online load runs under.
@@ -70,7 +71,7 @@ impl Arm {
 
 /// Whether a process, by its name, works for the batch.
 pub fn is_batch_side(name: &str) -> bool {
-    name.starts_with("columnar") || name == "sql-2" || name == "batch"
+    name.starts_with("columnar") || name == BATCH_SQL || name == "batch"
 }
 
 /// What one arm saw in one round.
@@ -189,7 +190,7 @@ pub struct Timeline {
 pub struct Pinning {
     /// In sentences.
     pub says: Vec<String>,
-    /// Processors of row nodes, SQL node and driver.
+    /// Processors of row nodes and driver.
     pub online: Option<String>,
     /// Processors of columnar nodes and batch.
     pub batch: Option<String>,
